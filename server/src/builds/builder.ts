@@ -1,0 +1,69 @@
+/**
+ * Source → image. Promises the same image for the same content without building twice. Refuses to know deployments.
+ * A killed build leaves at most a stale work folder, which the next start removes.
+ */
+import type { Secret } from '../lib/secret.ts'
+
+export interface GitSource {
+  url: string
+  branch: string
+  /** Full commit id (40 or 64 hex); without it, the branch's head. */
+  commitId?: string
+  /** Sent as HTTP basic authentication by `GIT_CONFIG_*` environment, never in argv. */
+  credentials?: Secret<{ username: string; password: string }>
+}
+
+/** A commit as the public API tells it. */
+export interface Commit {
+  git_commit_id: string
+  message: string
+  author_name: string
+  /** RFC 3339 UTC with Z. */
+  created_at: string
+  tag: string
+}
+
+export interface BuildRequest {
+  source: GitSource
+  commitId: string
+  /** Folder inside the repository, `/` for its top. */
+  rootPath: string
+  /** Relative to `rootPath`. */
+  dockerfilePath: string
+  targetStage: string | null
+  /** Every variable the service sees; only those the Dockerfile declares with ARG are passed. */
+  variables: Secret<Record<string, string>>
+  /** Values to mask in the log (6 characters or longer). */
+  secrets: Secret<string[]>
+  memoryMb: number
+  cpuMillicores: number
+  timeoutMs: number
+  /** Id of the service and deployment, for names and labels. */
+  serviceId: string
+  deploymentId: string
+}
+
+export interface BuiltImage {
+  /** Reference to run, by id or digest: it never moves. */
+  reference: string
+  imageId: string
+  contentKey: string
+  /** True when an image with this content key was there already: no builder was called. */
+  skipped: boolean
+}
+
+export interface Builder {
+  /**
+   * The commit that a deployment of this source would use now, fetched into the mirror. Rejects with a
+   * `DeploymentError`: `git_unreachable`, `git_denied`, `git_ref_missing`, `git_refused`.
+   */
+  fetch(source: GitSource, signal: AbortSignal): Promise<Commit>
+  /** The branch's head without fetching objects; null when it cannot be read within `timeoutMs`. */
+  head(source: GitSource, timeoutMs: number): Promise<string | null>
+  /**
+   * The image of a fetched commit. `onLog` gets text as it comes, scrubbed and capped. Rejects with a
+   * `DeploymentError`: `dockerfile_missing`, `path_outside`, `build_failed`, `build_timeout`, `build_canceled`.
+   */
+  build(request: BuildRequest, onLog: (text: string) => void, signal: AbortSignal): Promise<BuiltImage>
+  close(): Promise<void>
+}

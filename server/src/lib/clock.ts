@@ -1,0 +1,23 @@
+import { setTimeout as delay } from 'node:timers/promises'
+
+/** Time as a dependency: deadlines use `monotonicMs`, records use `now`. Tests inject their own. */
+export interface Clock {
+  now(): Date
+  /** Milliseconds on a clock that never jumps; only differences mean something. */
+  monotonicMs(): number
+  /** Resolves after `ms`; rejects with the signal's reason when aborted. */
+  sleep(ms: number, signal?: AbortSignal): Promise<void>
+}
+
+export const systemClock: Clock = {
+  now: () => new Date(),
+  monotonicMs: () => performance.now(),
+  sleep: async (ms, signal) => {
+    try {
+      await delay(ms, undefined, { signal })
+    } catch (error) {
+      signal?.throwIfAborted()
+      throw error
+    }
+  },
+}

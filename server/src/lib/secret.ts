@@ -1,0 +1,29 @@
+import { inspect } from 'node:util'
+
+/**
+ * A value that serialises to nothing: JSON leaves it out, strings and `inspect` show `[secret]`. Only the code that
+ * hands it to its destination calls `reveal`.
+ */
+export class Secret<T = string> {
+  readonly #value: T
+
+  constructor(value: T) {
+    this.#value = value
+  }
+
+  reveal(): T {
+    return this.#value
+  }
+
+  toJSON(): undefined {
+    return undefined
+  }
+
+  toString(): string {
+    return '[secret]'
+  }
+
+  [inspect.custom](): string {
+    return '[secret]'
+  }
+}

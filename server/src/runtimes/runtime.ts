@@ -1,0 +1,171 @@
+/**
+ * Where services run. A runtime is given a desired state (a `Workload`) and makes it true; every call is idempotent
+ * and may be repeated after a crash at any instant. It knows ids and labels, never the product's kinds or database.
+ */
+import type { Secret } from '../lib/secret.ts'
+
+export type PortProtocol = 'HTTP' | 'GRPC' | 'TCP' | 'UDP'
+
+export interface WorkloadPort {
+  /** Port that the program listens on, 1–65535. */
+  internalPort: number
+  protocol: PortProtocol
+  publiclyAccessible: boolean
+}
+
+/** Exactly one way to ask; times in seconds. */
+export interface Probe {
+  check:
+    | { kind: 'http'; port: number; path: string; scheme: 'HTTP' | 'HTTPS' }
+    | { kind: 'tcp'; port: number }
+    | { kind: 'exec'; command: string[] }
+  initialDelaySeconds: number
+  periodSeconds: number
+  timeoutSeconds: number
+  successThreshold: number
+  failureThreshold: number
+}
+
+/** One service at one revision: all that a runtime needs. Made by a pure function from the service's configuration. */
+export interface Workload {
+  organizationId: string
+  projectId: string
+  environmentId: string
+  serviceId: string
+  /** Id of the deployment that made this revision; instances of other revisions are older or newer versions. */
+  revision: string
+  /** DNS names of the service on its environment's network. */
+  aliases: string[]
+  /** Image reference or id that the engine holds or can pull. */
+  image: string
+  entrypoint: string[] | null
+  arguments: string[] | null
+  /** Environment, secrets included: opened only to be handed to the engine's API. */
+  env: Secret<Record<string, string>>
+  /** Files to write before the start; content is as secret as `env`. */
+  files: Secret<{ path: string; content: string }[]>
+  cpuMillicores: number
+  memoryMb: number
+  /** How many instances run side by side, 0 or more. */
+  instances: number
+  ports: WorkloadPort[]
+  volumes: { id: string; mountPath: string; sizeGb: number }[]
+  readiness: Probe | null
+  liveness: Probe | null
+  /** How long the instances of a new revision may take until ready, in milliseconds. */
+  readyTimeoutMs: number
+  /** Time between SIGTERM and SIGKILL, in milliseconds. */
+  stopGraceMs: number
+}
+
+export type InstanceState = 'created' | 'starting' | 'running' | 'restarting' | 'exited' | 'missing'
+
+/** One running copy as the engine sees it now. */
+export interface Instance {
+  /** The engine's id (container id, pod name). */
+  id: string
+  /** Name made from our ids; stable for (service, revision, index). */
+  name: string
+  organizationId: string
+  environmentId: string
+  serviceId: string
+  revision: string
+  index: number
+  state: InstanceState
+  exitCode: number | null
+  oomKilled: boolean
+  restarts: number
+  /** RFC 3339, null before the first start. */
+  startedAt: string | null
+  /** Where this machine reaches each port: internal port → address. */
+  endpoints: Record<number, { host: string; port: number }>
+}
+
+export interface RuntimeEvent {
+  serviceId: string
+  revision: string
+  instanceId: string
+  kind: 'started' | 'died' | 'oom' | 'removed'
+}
+
+export interface LogLine {
+  /** RFC 3339 with nanoseconds where the engine has them. */
+  at: string
+  text: string
+  stream: 'stdout' | 'stderr'
+  instance: string
+  revision: string
+}
+
+export interface LogOptions {
+  /** Last lines per service, oldest first. */
+  tail?: number
+  /** RFC 3339: only later lines. */
+  since?: string
+  follow?: boolean
+  signal?: AbortSignal
+}
+
+/** Something that runs to completion: a job, a migration. */
+export interface Task {
+  organizationId: string
+  environmentId: string
+  serviceId: string
+  /** Unique per execution: the same id again joins or reads the execution that already is. */
+  taskId: string
+  image: string
+  entrypoint: string[] | null
+  arguments: string[] | null
+  env: Secret<Record<string, string>>
+  cpuMillicores: number
+  memoryMb: number
+  timeoutMs: number
+}
+
+/** One sentence a user may read, in the order things happen. */
+export type Progress = (text: string) => void
+
+/** What a runtime has; asked before it is relied on. */
+export type Ability = 'volumes' | 'tcp-routes' | 'udp-routes' | 'helm' | 'argocd'
+
+export interface Runtime {
+  readonly name: 'docker' | 'kubernetes' | 'fake'
+  readonly can: ReadonlySet<Ability>
+  /** Rejects unless the engine answers within 3 s. */
+  ping(): Promise<void>
+  /**
+   * Makes the instances of this revision exist and be started, beside those of other revisions. Does not wait for
+   * them to be ready. Rejects with a `DeploymentError` that names the cause.
+   */
+  apply(workload: Workload, progress: Progress, signal: AbortSignal): Promise<Instance[]>
+  /**
+   * Waits until every instance of this revision is ready, by our own probe from outside (with no probe configured:
+   * any HTTP answer on an HTTP port, an accepted connection on a TCP port, or staying up). Rejects with a
+   * `DeploymentError` whose `lines` are the last log lines: `crash_loop`, `out_of_memory`, `not_ready`.
+   */
+  ready(workload: Workload, progress: Progress, signal: AbortSignal): Promise<Instance[]>
+  /**
+   * Ends and removes the instances of a service, except those of the revision `keep` (null: all of them). SIGTERM,
+   * then SIGKILL after `graceMs`. Volumes stay.
+   */
+  retire(serviceId: string, keep: string | null, graceMs: number, signal: AbortSignal): Promise<void>
+  /** Removes everything of a service, its volumes included. */
+  removeService(serviceId: string, signal: AbortSignal): Promise<void>
+  /** Removes what the environment itself has (its network), once no instance is left in it. */
+  removeEnvironment(environmentId: string, signal: AbortSignal): Promise<void>
+  /** The instances of these services, or of all: one call to the engine however many they are. */
+  observe(serviceIds?: readonly string[]): Promise<Instance[]>
+  /** What happens to our instances, until aborted; ends with an error when the engine goes away. */
+  watch(signal: AbortSignal): AsyncIterable<RuntimeEvent>
+  /** Lines of a service's present instances, all revisions, merged by time when `tail` or `since` is given. */
+  logs(serviceId: string, options: LogOptions): AsyncIterable<LogLine>
+  /** Runs a task to its end. */
+  run(
+    task: Task,
+    onLine: (line: string) => void,
+    signal: AbortSignal,
+  ): Promise<{ exitCode: number; oomKilled: boolean }>
+  /** Everything that carries our label and this data directory's owner mark, so that reconcile can sweep. */
+  owned(): Promise<{ instances: Instance[]; environments: string[]; volumes: { id: string; serviceId: string }[] }>
+  close(): Promise<void>
+}

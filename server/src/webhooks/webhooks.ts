@@ -1,0 +1,32 @@
+/**
+ * Telling receivers what happened. An event is written in the transaction of the change it tells about and delivered
+ * at least once, signed, in order per receiver and service. Refuses to know how deployments work.
+ */
+import type { Queryable } from '../store/database.ts'
+
+/** The public API's spelling; each receiver gets the spelling it registered with. */
+export type DeploymentEventKind =
+  | 'DEPLOYMENT_STARTED'
+  | 'DEPLOYMENT_SUCCESSFUL'
+  | 'DEPLOYMENT_FAILURE'
+  | 'DEPLOYMENT_CANCELLED'
+
+export interface DeploymentEvent {
+  kind: DeploymentEventKind
+  organizationId: string
+  projectId: string
+  environmentId: string
+  environmentMode: string
+  serviceId: string
+  /** APPLICATION, CONTAINER … */
+  serviceType: string
+  serviceName: string
+  deploymentId: string
+  executionId: string
+  state: string
+  /** One sentence, only for failures. */
+  reason: string | null
+}
+
+/** Writes one outbox row for each enabled webhook that asked for this event. Call inside the change's transaction. */
+export type EnqueueDeploymentEvent = (tx: Queryable, event: DeploymentEvent) => Promise<void>
