@@ -89,9 +89,12 @@ export interface Deployments {
    * A request that equals one still QUEUED joins it. 409 for a service that is being deleted.
    */
   request(tx: Queryable, request: DeploymentRequest): Promise<AcceptedDeployment>
-  /** Cancels what runs or waits in an environment. 409 when there is nothing to cancel. */
-  cancel(tx: Queryable, environmentId: string): Promise<void>
-  /** Statuses in the order of the ids asked for. One statement, however many they are. */
+  /** Cancels what runs or waits in an environment, or one of them only. 409 when there is nothing to cancel. */
+  cancel(tx: Queryable, environmentId: string, deploymentId?: string): Promise<void>
+  /**
+   * Statuses in the order of the ids asked for; ids without a status are left out. One statement, however many they
+   * are. `steps` comes with the status of one service only.
+   */
   statuses(db: Queryable, serviceIds: readonly string[]): Promise<ServiceStatus[]>
   /** Statuses of all services of an environment, with their kinds. */
   environmentStatuses(db: Queryable, environmentId: string): Promise<{ kind: string; status: ServiceStatus }[]>

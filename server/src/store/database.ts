@@ -203,9 +203,16 @@ export const migrate = async (database: Database): Promise<string[]> =>
     return pending
   })
 
-/** The statements of a migration: separated by a semicolon at the end of a line. */
-const splitStatements = (sql: string): string[] =>
-  sql
-    .split(/;\s*$/m)
-    .map((statement) => statement.trim())
-    .filter((statement) => statement.replace(/^--.*$/gm, '').trim() !== '')
+/** The statements of a migration: separated by a semicolon at the end of a line, outside `$$` bodies. */
+export const splitStatements = (sql: string): string[] => {
+  const statements: string[] = []
+  let current = ''
+  for (const line of sql.split('\n')) {
+    current += `${line}\n`
+    const insideBody = current.split('$$').length % 2 === 0
+    if (insideBody || !line.trimEnd().endsWith(';')) continue
+    statements.push(current.trim().replace(/;$/, ''))
+    current = ''
+  }
+  return statements
+}

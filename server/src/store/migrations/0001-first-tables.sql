@@ -99,6 +99,7 @@ create table deployment (
 create unique index deployment_one_running on deployment (environment_id) where state = 'RUNNING';
 create unique index deployment_execution on deployment (environment_id, execution_number);
 create index deployment_queue on deployment (seq) where state = 'QUEUED';
+create index deployment_waiting on deployment (environment_id, seq) where state = 'QUEUED';
 create index deployment_leases on deployment (lease_until) where state = 'RUNNING';
 create index deployment_history on deployment (environment_id, created_at desc, id desc);
 
@@ -163,9 +164,12 @@ create table service_state (
   running_state text not null default 'STOPPED',
   deployment_id uuid,
   execution_id text,
-  queued_requests integer not null default 0,
   current_release_id uuid,
+  -- Fingerprint of what the last success used, and of what a deployment would use now; the triggers below
+  -- empty the second whenever something it depends on changes, and the next status read computes it again.
   deployed_hash text,
+  wanted_hash text,
+  wanted_version integer not null default 0,
   last_deployment_at timestamptz,
   updated_at timestamptz not null default clock_timestamp()
 );
@@ -273,3 +277,33 @@ create table route (
   created_at timestamptz not null default clock_timestamp()
 );
 create index route_service on route (service_id);
+
+-- Whatever changes a service's configuration or a variable it can see makes its wanted fingerprint unknown.
+create function forget_wanted_hash_of_node() returns trigger language plpgsql as $$
+begin
+  update service_state set wanted_hash = null, wanted_version = wanted_version + 1
+  where service_id = new.id or environment_id = new.id;
+  return null;
+end
+$$;
+create trigger node_changed after update of spec, sealed, name on node
+  for each row execute function forget_wanted_hash_of_node();
+
+create function forget_wanted_hash_of_variable() returns trigger language plpgsql as $$
+declare
+  changed_parent uuid := case when tg_op = 'DELETE' then old.parent_id else new.parent_id end;
+begin
+  update service_state set wanted_hash = null, wanted_version = wanted_version + 1
+  where service_id = changed_parent or environment_id = changed_parent
+    or environment_id in (select id from node where parent_id = changed_parent and kind = 'environment');
+  return null;
+end
+$$;
+create trigger variable_changed after insert or update or delete on variable
+  for each row execute function forget_wanted_hash_of_variable();
+
+-- Facts of this installation: its owner mark on the engine, the sealed key of fingerprints.
+create table installation (
+  name text primary key,
+  value text not null
+);

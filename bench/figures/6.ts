@@ -1,0 +1,71 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { Bench } from '../bench.ts'
+import type { Figure, Side } from '../figure.ts'
+import { cpuMicros, residentMb } from '../measure.ts'
+
+interface Another {
+  pids: number[]
+  /** Processes of the tree that are counted by themselves. */
+  routerPids: number[]
+  readyMs: number
+  stop(): Promise<void>
+}
+
+const settleMs = 1000
+const idleMs = 10_000
+
+/** Percent of one core over ten quiet seconds. */
+const idleCpu = async (pids: number[]): Promise<number> => {
+  const before = cpuMicros(pids)
+  await sleep(idleMs)
+  return (cpuMicros(pids) - before) / (idleMs * 10)
+}
+
+const footprintSide = (bench: Bench, start: () => Promise<Another>): Side => ({
+  async measure(round) {
+    const another = await start()
+    try {
+      await sleep(settleMs)
+      const routerMb = residentMb(another.routerPids)
+      const all = [...new Set([...another.pids, ...another.routerPids])]
+      const sample = {
+        start: another.readyMs,
+        rss: residentMb(all) - routerMb,
+        router: routerMb,
+        postgres: residentMb([(await bench.postgres()).pid]),
+      }
+      return round === 1 ? { ...sample, idle: await idleCpu(all) } : sample
+    } finally {
+      await another.stop()
+    }
+  },
+})
+
+/** A server started on a PostgreSQL that is up and migrated: memory, time to the first 200, CPU when idle. */
+export const figure: Figure<Bench> = {
+  id: '6',
+  rows: [
+    { id: '6', what: 'idle memory, API + workers', unit: 'MB', goal: { kind: 'atMost', value: 150 }, key: 'rss' },
+    { id: '6-router', what: 'idle memory, router', unit: 'MB', goal: null, key: 'router', floorKey: null },
+    { id: '6-postgres', what: 'PostgreSQL (both sides share it)', unit: 'MB', goal: null, key: 'postgres' },
+    { id: '6-start', what: 'start to first 200', unit: 'ms', goal: { kind: 'ratio', value: 2.5 }, key: 'start' },
+    {
+      id: '6-idle',
+      what: 'idle CPU over 10 s',
+      unit: '% of a core',
+      goal: { kind: 'atMost', value: 0.5 },
+      key: 'idle',
+    },
+  ],
+  async floor(bench) {
+    const floor = await bench.floorApi()
+    return footprintSide(bench, async () => {
+      const { pid, readyMs, stop } = await floor.startAnother()
+      return { pids: [pid], routerPids: [], readyMs, stop }
+    })
+  },
+  async ours(bench) {
+    const ours = await bench.ours()
+    return footprintSide(bench, () => ours.startAnother())
+  },
+}

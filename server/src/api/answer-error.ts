@@ -1,0 +1,58 @@
+/** Errors as answers: one body for every status, nothing of ours in it. */
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import { ApiError, badRequest, reasonPhrase, unavailable } from '../lib/errors.ts'
+import type { Log } from '../lib/log.ts'
+import { sqlState } from '../store/database.ts'
+
+interface ErrorBody {
+  status: number
+  error: string
+  message: string
+  detail: string
+  code: string
+  request_id: string
+  details?: { field: string; message: string }[]
+}
+
+const bodyOf = (error: ApiError, requestId: string): ErrorBody => ({
+  status: error.status,
+  error: reasonPhrase(error.status),
+  message: error.message,
+  detail: error.message,
+  code: error.code,
+  request_id: requestId,
+  ...(error.details === undefined ? {} : { details: error.details }),
+})
+
+// What the HTTP library refuses by itself.
+const library: Record<string, [number, string, string]> = {
+  FST_ERR_CTP_BODY_TOO_LARGE: [413, 'body_too_large', 'The body is larger than this server accepts.'],
+  FST_ERR_CTP_INVALID_MEDIA_TYPE: [415, 'unsupported_media_type', 'The body must be application/json in UTF-8.'],
+  FST_ERR_CTP_INVALID_CONTENT_LENGTH: [400, 'invalid_request', 'The body has another length than announced.'],
+}
+
+/** Any error as the caller may see it; what is ours becomes an opaque 500 after it was logged. */
+export const toApiError = (error: unknown, log: Log, requestId: string): ApiError => {
+  if (error instanceof ApiError) return error
+  const known = library[(error as { code?: string }).code ?? '']
+  if (known !== undefined) return new ApiError(...known)
+  const state = sqlState(error)
+  if (state === '22P05' || state === '22021') return badRequest('The request holds text that cannot be stored.')
+  if (state === '40P01' || state === '40001') return unavailable('busy', 'Too much is going on at once: try again.', 1)
+  log.error({ err: error, requestId }, 'a request failed')
+  return new ApiError(500, 'internal', 'Unexpected error: quote the request id.')
+}
+
+const problemType = 'application/problem+json'
+
+export const sendError = (request: FastifyRequest, reply: FastifyReply, error: ApiError): void => {
+  const body = bodyOf(error, request.id)
+  reply.code(error.status).headers(error.headers)
+  if (error.status === 413) reply.header('connection', 'close')
+  if (request.headers.accept?.includes(problemType) !== true) {
+    reply.header('content-type', 'application/json; charset=utf-8').send(JSON.stringify(body))
+    return
+  }
+  const problem = { type: `urn:slipway:${error.code}`, title: body.error, ...body }
+  reply.header('content-type', problemType).send(JSON.stringify(problem))
+}

@@ -1,0 +1,96 @@
+/**
+ * Requests that may be sent twice: with an Idempotency-Key, the second gets the first one's answer. The key's row is
+ * written in the same transaction as the effect, so there is never one without the other, whenever a process dies.
+ */
+import { createHash } from 'node:crypto'
+import { badRequest, conflict } from '../lib/errors.ts'
+import type { Queryable } from '../store/database.ts'
+import type { Sealer } from '../store/seal.ts'
+
+export interface KeyedRequest {
+  organizationId: string
+  method: string
+  path: string
+  key: string
+  bodyHash: string
+}
+
+/** Thrown out of the transaction: the request was answered before. */
+export class Replay extends Error {
+  readonly status: number
+  readonly sealed: string
+
+  constructor(status: number, sealed: string) {
+    super('answered before')
+    this.status = status
+    this.sealed = sealed
+  }
+}
+
+/** The body that a replay sends again. */
+export const openReplay = async (sealer: Sealer, request: KeyedRequest, replay: Replay): Promise<string> =>
+  (await sealer.open(request.organizationId, place(request), replay.sealed)).reveal()
+
+/** Loads the organization's data key, which must not happen inside a transaction. */
+export const prepareSealer = async (sealer: Sealer, request: KeyedRequest): Promise<void> => {
+  await sealer.seal(request.organizationId, place(request), '')
+}
+
+/** The key of a request, checked; null without the header. */
+export const readKey = (header: string | string[] | undefined): string | null => {
+  if (header === undefined) return null
+  if (typeof header !== 'string' || !/^[\x21-\x7e]{1,255}$/.test(header))
+    throw badRequest('The Idempotency-Key must be 1 to 255 visible ASCII characters.')
+  return header
+}
+
+export const hashBody = (body: unknown): string => createHash('sha256').update(JSON.stringify(body)).digest('hex')
+
+const place = ({ method, path, key }: KeyedRequest) => ({
+  table: 'idempotency_key',
+  row: createHash('sha256').update(`${method} ${path} ${key}`).digest('hex'),
+  column: 'body',
+})
+
+const address = ({ organizationId, method, path, key }: KeyedRequest): string[] => [organizationId, method, path, key]
+
+/** Takes the key for this transaction. Throws `Replay`, or 409 while its twin runs or for another body. */
+export const claimKey = async (tx: Queryable, request: KeyedRequest): Promise<void> => {
+  const [lock] = await tx.query<{ taken: boolean }>(
+    `select pg_try_advisory_xact_lock(hashtextextended($1, 7301914202)) as taken`,
+    [JSON.stringify(address(request))],
+  )
+  if (!lock!.taken) throw conflict('idempotency_in_progress', 'A request with this Idempotency-Key is still under way.')
+  const [row] = await tx.query<{ status: number; body: string; hash: string; old: boolean }>(
+    `select status, body, body_hash as hash, created_at < clock_timestamp() - interval '24 hours' as old
+     from idempotency_key where organization_id = $1 and method = $2 and path = $3 and key = $4`,
+    address(request),
+  )
+  if (row === undefined || row.old) return
+  if (row.hash !== request.bodyHash)
+    throw conflict('idempotency_mismatch', 'This Idempotency-Key was used before with another body.')
+  throw new Replay(row.status, row.body)
+}
+
+/** Keeps the answer, sealed because some answers hold a secret that is shown once. */
+export const keepAnswer = async (
+  tx: Queryable,
+  sealer: Sealer,
+  request: KeyedRequest,
+  status: number,
+  body: string,
+): Promise<void> => {
+  const sealed = await sealer.seal(request.organizationId, place(request), body)
+  await tx.query(
+    `insert into idempotency_key (organization_id, method, path, key, body_hash, status, body)
+     values ($1, $2, $3, $4, $5, $6, $7)
+     on conflict (organization_id, method, path, key) do update set body_hash = excluded.body_hash,
+       status = excluded.status, body = excluded.body, created_at = clock_timestamp()`,
+    [...address(request), request.bodyHash, status, sealed],
+  )
+}
+
+/** Forgets keys older than a day. */
+export const forgetOldKeys = async (db: Queryable): Promise<void> => {
+  await db.query(`delete from idempotency_key where created_at < clock_timestamp() - interval '24 hours'`)
+}

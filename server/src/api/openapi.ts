@@ -1,0 +1,126 @@
+/** The description of the API, OpenAPI 3.1: a fold over the operations. */
+import type { TSchema } from 'typebox'
+import type { Operation } from './operation.ts'
+
+type Json = Record<string, unknown>
+
+const errorSchema: Json = {
+  type: 'object',
+  required: ['status', 'error', 'message', 'detail', 'code', 'request_id'],
+  properties: {
+    status: { type: 'integer' },
+    error: { type: 'string' },
+    message: { type: 'string' },
+    detail: { type: 'string' },
+    code: { type: 'string', description: 'A stable word for programs.' },
+    request_id: { type: 'string' },
+    details: {
+      type: 'array',
+      items: { type: 'object', properties: { field: { type: 'string' }, message: { type: 'string' } } },
+    },
+  },
+}
+
+const errorNames: Record<string, string> = {
+  400: 'The request is not valid.',
+  401: 'The token is missing or not valid.',
+  403: 'The token lacks a scope.',
+  404: 'Not there, or not of this organization.',
+  409: 'The state of the resource does not allow it.',
+  413: 'The body is too large.',
+  415: 'The body is not JSON.',
+  429: 'Too many requests.',
+  503: 'Not available at the moment; safe to send again.',
+}
+
+const error = (status: string): Json => ({
+  description: errorNames[status],
+  content: { 'application/json': { schema: { $ref: '#/components/schemas/Error' } } },
+})
+
+/** Our own marks on schemas mean nothing to others. */
+const publicSchema = (schema: unknown): unknown => {
+  if (Array.isArray(schema)) return schema.map(publicSchema)
+  if (schema === null || typeof schema !== 'object') return schema
+  const kept = Object.entries(schema).filter(([name]) => !name.startsWith('x-') && !name.startsWith('~'))
+  return Object.fromEntries(kept.map(([name, inner]) => [name, publicSchema(inner)]))
+}
+
+const errorsOf = (operation: Operation): string[] => {
+  const errors = ['401', '403', '404', '429', '503']
+  if (operation.body !== undefined) errors.push('400', '409', '413', '415')
+  else if (operation.query !== undefined) errors.push('400')
+  if (operation.body === undefined && operation.method !== 'GET') errors.push('409')
+  return errors.sort()
+}
+
+const success = (operation: Operation): Json => {
+  if (operation.produces === 'websocket') return { 101: { description: 'The connection becomes a websocket.' } }
+  const content =
+    operation.produces === 'text/event-stream'
+      ? { 'text/event-stream': { schema: { type: 'string' } } }
+      : { 'application/json': { schema: publicSchema(operation.answer) } }
+  const hasBody = operation.answer !== undefined || operation.produces !== undefined
+  return { [operation.status]: { description: 'Done.', ...(hasBody ? { content } : {}) } }
+}
+
+const parametersOf = (operation: Operation): Json[] => {
+  const names = [...operation.path.matchAll(/\{(\w+)\}/g)].map((match) => match[1]!)
+  const inPath = names.map((name) => ({ name, in: 'path', required: true, schema: { type: 'string', format: 'uuid' } }))
+  const required = new Set((operation.query as { required?: string[] } | undefined)?.required ?? [])
+  const inQuery = Object.entries(operation.query?.properties ?? {}).map(([name, schema]) => ({
+    name,
+    in: 'query',
+    required: required.has(name),
+    schema: publicSchema(schema as TSchema),
+  }))
+  return [...inPath, ...inQuery]
+}
+
+const bodyOf = (operation: Operation): Json => {
+  if (operation.body === undefined) return {}
+  const schema = publicSchema(operation.body)
+  return { requestBody: { required: operation.bodyOptional !== true, content: { 'application/json': { schema } } } }
+}
+
+const describeOperation = (operation: Operation): Json => ({
+  operationId: operation.id,
+  tags: [operation.tag],
+  summary: operation.summary,
+  description: `Scope: ${operation.scope}${operation.reads === 'sensitive' ? ' (Deploy alone does not admit)' : ''}.`,
+  parameters: parametersOf(operation),
+  ...bodyOf(operation),
+  responses: {
+    ...success(operation),
+    ...Object.fromEntries(errorsOf(operation).map((status) => [status, error(status)])),
+  },
+})
+
+/** The whole description, ready to be written as JSON. */
+export const describe = (operations: readonly Operation[]): Json => {
+  const paths: Record<string, Json> = {}
+  for (const operation of operations) {
+    paths[operation.path] ??= {}
+    paths[operation.path]![operation.method.toLowerCase()] = describeOperation(operation)
+  }
+  return {
+    openapi: '3.1.0',
+    info: {
+      title: 'Slipway',
+      version: '0.1.0',
+      description: 'Git repositories, images, charts and modules become running services.',
+      license: { name: 'Apache-2.0', identifier: 'Apache-2.0' },
+    },
+    servers: [{ url: '/' }],
+    security: [{ token: [] }, { bearer: [] }],
+    tags: [...new Set(operations.map((operation) => operation.tag))].map((name) => ({ name })),
+    paths,
+    components: {
+      securitySchemes: {
+        token: { type: 'apiKey', in: 'header', name: 'Authorization', description: '`Token <API token>`' },
+        bearer: { type: 'http', scheme: 'bearer' },
+      },
+      schemas: { Error: errorSchema },
+    },
+  }
+}

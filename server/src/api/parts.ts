@@ -1,0 +1,40 @@
+/** What every operation works with; wired once in app.ts. */
+import type { Builder } from '../builds/builder.ts'
+import type { Deployments } from '../deployments/deployments.ts'
+import type { Clock } from '../lib/clock.ts'
+import type { Log } from '../lib/log.ts'
+import type { Outbound } from '../lib/outbound.ts'
+import type { Secret } from '../lib/secret.ts'
+import type { Router } from '../router/router.ts'
+import type { Runtime } from '../runtimes/runtime.ts'
+import type { Database } from '../store/database.ts'
+import type { Sealer } from '../store/seal.ts'
+
+/** The settings that the API reads. */
+export interface ApiSettings {
+  dataDir: string
+  /** `SLIPWAY_ADMIN_TOKEN`, taken as it is; without it one is generated at the first start. */
+  adminToken?: Secret | undefined
+  /** Requests a minute per token, 0 is off. */
+  rateLimit: number
+  /** Failed authentications a minute per address; default 30, 0 is off, as it is when `rateLimit` is. */
+  failedLoginLimit?: number | undefined
+  statusVocabulary: 'auto' | 'running' | 'deployment'
+  /** The first start deploys a sample application. */
+  sample: boolean
+}
+
+export interface Parts {
+  database: Database
+  sealer: Sealer
+  deployments: Deployments
+  builder: Builder
+  runtime: Runtime
+  router: Router
+  outbound: Outbound
+  /** Sends what waits in the outbox; absent where nothing is delivered. */
+  delivery?: { deliver(outboxId: string): Promise<unknown> } | undefined
+  settings: ApiSettings
+  clock: Clock
+  log: Log
+}

@@ -1,0 +1,154 @@
+/** One request to one operation, in the order of checks: 401 → organization of the id (404) → 403 → body → state. */
+
+import { hash } from 'node:crypto'
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import { ApiError, forbidden, notFound } from '../lib/errors.ts'
+import type { Queryable } from '../store/database.ts'
+import type { Node } from '../store/tree.ts'
+import {
+  claimKey,
+  hashBody,
+  type KeyedRequest,
+  keepAnswer,
+  openReplay,
+  prepareSealer,
+  Replay,
+  readKey,
+} from './idempotency.ts'
+import { admits, type Context, JsonText, type Operation, type Principal } from './operation.ts'
+import type { Parts } from './parts.ts'
+import { readBody, readQuery } from './validate.ts'
+
+/** What the gate has found out before the body is read. */
+export interface Admitted {
+  principal: Principal
+  node: Node
+}
+
+const pathParams = (request: FastifyRequest): Record<string, string> => request.params as Record<string, string>
+
+/** 404 for what is not there or not the caller's, 403 for a scope that does not admit. */
+export const admit = async (parts: Parts, operation: Operation, principal: Principal, request: FastifyRequest) => {
+  const named = operation.owner.inQuery === true ? (request.query as Record<string, string>) : pathParams(request)
+  const node = await operation.owner.find(parts.database, named, principal)
+  if (node === null) throw notFound()
+  if (!admits(principal.scopes, operation))
+    throw forbidden(
+      `This needs a token with the scope ${operation.scope}${operation.scope === 'Admin' ? '' : ' or Admin'}.`,
+    )
+  return { principal, node }
+}
+
+const originOf = (userAgent: string | undefined): string => {
+  if (userAgent?.startsWith('CLI ') === true) return 'CLI'
+  if (userAgent?.startsWith('Terraform provider ') === true) return 'TERRAFORM_PROVIDER'
+  if (userAgent?.startsWith('Slipway console') === true) return 'CONSOLE'
+  return 'API'
+}
+
+const textOf = (result: unknown): string => (result instanceof JsonText ? result.text : JSON.stringify(result ?? null))
+
+const keyOf = (
+  operation: Operation,
+  request: FastifyRequest,
+  admitted: Admitted,
+  body: unknown,
+): KeyedRequest | null => {
+  const key = operation.method === 'POST' ? readKey(request.headers['idempotency-key']) : null
+  if (key === null) return null
+  const path = request.url.split('?')[0]!.toLowerCase()
+  const { organizationId } = admitted.principal
+  return { organizationId, method: operation.method, path, key, bodyHash: hashBody(body) }
+}
+
+const transactions = (parts: Parts, operation: Operation, key: KeyedRequest | null) => {
+  const transaction = <T>(work: (tx: Queryable) => Promise<T>): Promise<T> =>
+    parts.database.transaction(async (tx) => {
+      if (key === null) return work(tx)
+      await claimKey(tx, key)
+      const result = await work(tx)
+      await keepAnswer(tx, parts.sealer, key, operation.status, textOf(result))
+      return result
+    })
+  const write = <T>(work: (db: Queryable) => Promise<T>): Promise<T> =>
+    key === null ? work(parts.database) : transaction(work)
+  return { transaction, write }
+}
+
+/** What a run is given. */
+export const contextOf = (
+  parts: Parts,
+  operation: Operation,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  admitted: Admitted,
+  key: KeyedRequest | null = null,
+  body: Record<string, unknown> = {},
+): Context => ({
+  parts,
+  db: parts.database,
+  ...admitted,
+  params: pathParams(request),
+  query: operation.query === undefined ? {} : readQuery(operation.query, request.query as Record<string, unknown>),
+  body,
+  headers: request.headers,
+  requestId: request.id,
+  userAgent: request.headers['user-agent']?.slice(0, 255) ?? null,
+  origin: originOf(request.headers['user-agent']),
+  setHeader: (name, value) => void reply.header(name, value),
+  ...transactions(parts, operation, key),
+  hijack: () => {
+    const headers = reply.getHeaders()
+    reply.hijack()
+    for (const [name, value] of Object.entries(headers)) if (value !== undefined) reply.raw.setHeader(name, value)
+    return reply.raw
+  },
+})
+
+const send = (operation: Operation, request: FastifyRequest, reply: FastifyReply, text: string): void => {
+  reply.code(operation.status)
+  if (operation.status === 204 || operation.answer === undefined) {
+    reply.send()
+    return
+  }
+  reply.header('content-type', 'application/json; charset=utf-8')
+  if (operation.method === 'GET' && text.startsWith('{"results":')) {
+    const etag = `W/"${hash('sha1', text, 'base64url')}"`
+    reply.header('etag', etag)
+    if (request.headers['if-none-match'] === etag) {
+      reply.code(304).send()
+      return
+    }
+  }
+  reply.send(text)
+}
+
+const bodyOf = (operation: Operation, sent: unknown): Record<string, unknown> => {
+  if (operation.body === undefined) return {}
+  return readBody(operation.body, sent, operation.defaults ?? 'nested')
+}
+
+/** Runs an admitted request and sends its answer. */
+export const runOperation = async (
+  parts: Parts,
+  operation: Operation,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  admitted: Admitted,
+): Promise<void> => {
+  const body = bodyOf(operation, request.body)
+  const key = keyOf(operation, request, admitted, body)
+  if (key !== null) await prepareSealer(parts.sealer, key)
+  try {
+    const result = await operation.run!(contextOf(parts, operation, request, reply, admitted, key, body))
+    if (operation.produces === undefined) send(operation, request, reply, textOf(result))
+  } catch (error) {
+    if (!(error instanceof Replay) || key === null) throw error
+    reply.header('idempotent-replayed', 'true')
+    send({ ...operation, status: error.status as 200 }, request, reply, await openReplay(parts.sealer, key, error))
+  }
+}
+
+/** 405 for a path that is there under other methods. */
+export const methodNotAllowed = (allow: string): ApiError =>
+  new ApiError(405, 'method_not_allowed', 'This path does not take this method.', { headers: { allow } })

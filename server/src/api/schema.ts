@@ -1,0 +1,117 @@
+/**
+ * The words that schemas are written in. Every string has a maximum length, every number a range, every array a
+ * maximum. Three marks: `Ref` (an id of the same organization), `Secret` (sealed, never answered), `Computed`.
+ */
+import Type, { type TObject, type TSchema, type TSchemaOptions } from 'typebox'
+
+const uuidPattern = '^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$'
+const maxInteger = 2_147_483_647
+
+export const Uuid = (options: TSchemaOptions = {}) =>
+  Type.String({ format: 'uuid', pattern: uuidPattern, maxLength: 36, ...options })
+export const Text = (maxLength = 255, options: TSchemaOptions = {}) => Type.String({ maxLength, ...options })
+/** A resource's name: no control characters, something other than blanks. */
+export const Name = () =>
+  Type.String({ minLength: 1, maxLength: 255, pattern: '^(?=.*\\S)[^\\u0000-\\u001f\\u007f]+$' })
+export const Whole = (minimum: number, maximum = maxInteger, options: TSchemaOptions = {}) =>
+  Type.Integer({ minimum, maximum, ...options })
+export const Flag = (options: TSchemaOptions = {}) => Type.Boolean(options)
+export const Timestamp = () => Type.String({ format: 'date-time', maxLength: 40 })
+export const OneOf = (values: readonly string[], options: TSchemaOptions = {}) =>
+  Type.Unsafe<string>({ type: 'string', enum: [...values], ...options })
+export const List = <T extends TSchema>(items: T, maxItems = 100, options: TSchemaOptions = {}) =>
+  Type.Array(items, { maxItems, ...options })
+export const Maybe = <T extends TSchema>(schema: T) => Type.Optional(schema)
+export const Nullable = <T extends TSchema>(schema: T, options: TSchemaOptions = {}) =>
+  Type.Union([schema, Type.Null()], options)
+/** Anything a JSON document can hold: kept as it was sent. */
+export const Anything = () => Type.Unsafe<unknown>({ 'x-anything': true })
+export const Open = () =>
+  Type.Unsafe<Record<string, unknown>>({ type: 'object', additionalProperties: true, 'x-anything': true })
+
+/** Id of a row of this kind in the same organization. */
+export const Ref = (kind: string) => Uuid({ 'x-ref': kind })
+/** Sealed at rest and left out of answers. */
+export const Secret = (maxLength: number) => Type.String({ maxLength, writeOnly: true, 'x-secret': true })
+/** Only in answers. */
+export const Computed = <T extends TSchema>(schema: T) => Type.Unsafe<Type.Static<T>>({ ...schema, readOnly: true })
+export const Reference = () => Type.Object({ id: Uuid() })
+export const Results = (item: TSchema) => Type.Object({ results: Type.Array(item) })
+
+type Json = Record<string, unknown> & {
+  properties?: Record<string, Json>
+  required?: string[]
+  items?: Json
+  anyOf?: Json[]
+  default?: unknown
+}
+
+const fits = (schema: Json, value: unknown): boolean => {
+  if (schema.type === 'array') return Array.isArray(value)
+  if (schema.type === 'object') return typeof value === 'object' && value !== null && !Array.isArray(value)
+  if (schema.type === 'null') return value === null
+  if (schema.type === 'integer') return typeof value === 'number'
+  return schema.type === undefined || typeof value === schema.type
+}
+
+const isObject = (value: unknown): value is Record<string, unknown> =>
+  typeof value === 'object' && value !== null && !Array.isArray(value)
+
+/** Whether defaults are filled in: everywhere, in nested objects only (edits keep what they leave out), or not. */
+export type Defaults = boolean | 'nested'
+
+/** A copy of `value` with only the fields that `schema` declares, and its defaults where `defaults` says so. */
+export const pick = (schema: TSchema, value: unknown, defaults: Defaults): unknown => {
+  const json = schema as unknown as Json
+  if (json.anyOf !== undefined) {
+    const variant = json.anyOf.find((each) => fits(each, value))
+    return variant === undefined ? value : pick(variant as unknown as TSchema, value, defaults)
+  }
+  if (json['x-anything'] === true) return value
+  if (json.properties !== undefined && isObject(value)) return pickFields(json.properties, value, defaults)
+  if (json.items !== undefined && Array.isArray(value))
+    return value.map((item) => pick(json.items as unknown as TSchema, item, defaults))
+  return value
+}
+
+const pickFields = (properties: Record<string, Json>, value: Record<string, unknown>, defaults: Defaults) => {
+  const picked: Record<string, unknown> = {}
+  for (const [name, schema] of Object.entries(properties)) {
+    if (Object.hasOwn(value, name)) picked[name] = pick(schema as unknown as TSchema, value[name], defaults !== false)
+    else if (defaults === true && schema.default !== undefined) picked[name] = structuredClone(schema.default)
+  }
+  return picked
+}
+
+/** Every `Ref` that a value holds, with the field it stands in as a JSON pointer. */
+export const refsIn = (schema: TSchema, value: unknown, field = ''): { kind: string; id: string; field: string }[] => {
+  const json = schema as unknown as Json
+  if (json.anyOf !== undefined) {
+    const variant = json.anyOf.find((each) => fits(each, value))
+    return variant === undefined ? [] : refsIn(variant as unknown as TSchema, value, field)
+  }
+  if (typeof json['x-ref'] === 'string')
+    return typeof value === 'string' ? [{ kind: json['x-ref'], id: value.toLowerCase(), field }] : []
+  if (json.properties !== undefined && isObject(value))
+    return Object.entries(json.properties).flatMap(([name, inner]) =>
+      refsIn(inner as unknown as TSchema, value[name], `${field}/${name}`),
+    )
+  if (json.items !== undefined && Array.isArray(value))
+    return value.flatMap((item, index) => refsIn(json.items as unknown as TSchema, item, `${field}/${index}`))
+  return []
+}
+
+/** Names of the top-level fields marked `Secret`. */
+export const secretFields = (schema: TObject): string[] =>
+  Object.entries(schema.properties).flatMap(([name, inner]) =>
+    (inner as unknown as Json)['x-secret'] === true ? [name] : [],
+  )
+
+/** The same object with every field optional. */
+export const partial = (schema: TObject): TObject => Type.Partial(schema) as unknown as TObject
+
+/** An object schema with the fields of both; `more` wins. */
+export const merge = (base: TObject, more: Record<string, TSchema>, without: readonly string[] = []): TObject => {
+  const kept = Object.entries(base.properties).filter(([name]) => !without.includes(name))
+  return Type.Object({ ...Object.fromEntries(kept), ...more }) as unknown as TObject
+}

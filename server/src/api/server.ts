@@ -1,0 +1,245 @@
+/**
+ * HTTP: routes from the array of operations, and the few pages that need no token. Promises the order of checks, one
+ * error body, a request id on every answer. Refuses to know any resource. A dead process loses nothing: a request was
+ * either committed or it was not.
+ */
+
+import type { IncomingMessage, Server } from 'node:http'
+import type { Socket } from 'node:net'
+import websocket from '@fastify/websocket'
+import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify'
+import type { WebSocket } from 'ws'
+import { ApiError, notFound } from '../lib/errors.ts'
+import { newId } from '../lib/ids.ts'
+import { sendError, toApiError } from './answer-error.ts'
+import { type Authenticator, createAuthenticator, tokenInHeader } from './auth.ts'
+import { forgetOldKeys } from './idempotency.ts'
+import { createMetrics, type Metrics } from './metrics.ts'
+import { assertComplete, type Operation, type Principal } from './operation.ts'
+import { addPages } from './pages.ts'
+import type { Parts } from './parts.ts'
+import { allowanceHeaders, createLimiter, type Limiter, tooManyRequests } from './rate-limit.ts'
+import { type Admitted, admit, contextOf, methodNotAllowed, runOperation } from './run-operation.ts'
+import { parseJson } from './validate.ts'
+
+const bodyLimit = 1024 * 1024
+const maxUrlLength = 8192
+const hourMs = 3_600_000
+const requestIdForm = /^[A-Za-z0-9._-]{8,128}$/
+
+interface Gate {
+  parts: Parts
+  authenticator: Authenticator
+  perToken: Limiter
+  failed: Limiter
+  metrics: Metrics
+}
+
+/** Fields that this server keeps with a request. */
+const admittedOf = new WeakMap<FastifyRequest, Admitted>()
+
+const requestId = (raw: IncomingMessage): string => {
+  const sent = raw.headers['x-request-id']
+  return typeof sent === 'string' && requestIdForm.test(sent) ? sent : newId()
+}
+
+/** The token of a websocket's subprotocols, for browsers, which cannot set headers there. */
+const tokenOf = (request: FastifyRequest): string | null => {
+  const fromHeader = tokenInHeader(request.headers.authorization)
+  const protocols = request.headers['sec-websocket-protocol']
+  if (fromHeader !== null || protocols === undefined) return fromHeader
+  const found = protocols.split(',').find((each) => each.trim().startsWith('auth.bearer.'))
+  return found === undefined ? null : found.trim().slice('auth.bearer.'.length)
+}
+
+const authenticate = async (gate: Gate, request: FastifyRequest, reply: FastifyReply): Promise<Principal> => {
+  try {
+    const principal = await gate.authenticator.authenticate(tokenOf(request), request.ip)
+    const allowance = gate.perToken.take(principal.tokenId)
+    reply.headers(allowanceHeaders(allowance))
+    if (!allowance.admitted) throw tooManyRequests(allowance)
+    return principal
+  } catch (error) {
+    if (!(error instanceof ApiError) || error.status !== 401) throw error
+    const allowance = gate.failed.take(request.ip)
+    reply.headers(allowanceHeaders(allowance))
+    throw allowance.admitted ? error : tooManyRequests(allowance)
+  }
+}
+
+const refuseUnreadable = (request: FastifyRequest): void => {
+  if (request.url.length > maxUrlLength) throw new ApiError(414, 'uri_too_long', 'The address is too long.')
+  const { 'content-encoding': encoding, 'content-type': type } = request.headers
+  const charset = /;\s*charset\s*=\s*"?([^\s;"]+)/i.exec(type ?? '')?.[1]
+  if ((encoding !== undefined && encoding !== 'identity') || (charset !== undefined && !/^utf-?8$/i.test(charset)))
+    throw new ApiError(415, 'unsupported_media_type', 'The body must be application/json in UTF-8, not encoded.')
+}
+
+const urlOf = (path: string): string => path.replaceAll(/\{(\w+)\}/g, ':$1')
+
+const addOperation = (app: FastifyInstance, gate: Gate, operation: Operation): void => {
+  const { parts, metrics } = gate
+  const isSocket = operation.produces === 'websocket'
+  app.route({
+    method: operation.method,
+    url: urlOf(operation.path),
+    exposeHeadRoute: operation.method === 'GET' && operation.produces === undefined,
+    config: { operation: operation.id },
+    onRequest: async (request, reply) => {
+      const principal = await authenticate(gate, request, reply)
+      admittedOf.set(request, await admit(parts, operation, principal, request))
+      refuseUnreadable(request)
+    },
+    onResponse: async (_request, reply) => {
+      metrics.observe(operation.id, reply.statusCode, reply.elapsedTime / 1000)
+    },
+    handler: async (request, reply) => {
+      if (isSocket) throw new ApiError(400, 'upgrade_required', 'This path takes websocket connections only.')
+      await runOperation(parts, operation, request, reply, admittedOf.get(request)!)
+      return reply
+    },
+    ...(isSocket ? { wsHandler: socketHandler(parts, operation) } : {}),
+  })
+}
+
+const socketHandler = (parts: Parts, operation: Operation) => (socket: WebSocket, request: FastifyRequest) => {
+  const reply = { header: () => {}, getHeaders: () => ({}), hijack: () => {} } as unknown as FastifyReply
+  try {
+    operation.socket!(contextOf(parts, operation, request, reply, admittedOf.get(request)!), socket)
+  } catch (error) {
+    socket.close(1008, toApiError(error, parts.log, request.id).message.slice(0, 120))
+  }
+}
+
+/** Which methods a path takes, for 405 and OPTIONS. */
+const methodTable = (operations: readonly Operation[]) => {
+  const forms = new Map<string, Set<string>>()
+  for (const { method, path } of operations) {
+    const methods = forms.get(path) ?? new Set<string>()
+    forms.set(path, methods.add(method))
+    if (method === 'GET') methods.add('HEAD')
+  }
+  const table = [...forms].map(([path, methods]) => ({
+    form: new RegExp(`^${path.replaceAll(/\{\w+\}/g, '[^/]+')}$`),
+    methods,
+  }))
+  return (url: string): string | null => {
+    const path = url.split('?')[0]!
+    const methods = new Set(table.filter(({ form }) => form.test(path)).flatMap((entry) => [...entry.methods]))
+    return methods.size === 0 ? null : [...methods, 'OPTIONS'].join(', ')
+  }
+}
+
+const addErrors = (app: FastifyInstance, gate: Gate, operations: readonly Operation[]): void => {
+  const allowed = methodTable(operations)
+  app.setErrorHandler((error, request, reply) =>
+    sendError(request, reply, toApiError(error, gate.parts.log, request.id)),
+  )
+  app.setNotFoundHandler(async (request, reply) => {
+    const allow = allowed(request.url)
+    if (allow !== null && request.method === 'OPTIONS') return reply.code(204).header('allow', allow).send()
+    await authenticate(gate, request, reply)
+    throw allow === null ? notFound() : methodNotAllowed(allow)
+  })
+}
+
+const addParser = (app: FastifyInstance): void => {
+  app.removeAllContentTypeParsers()
+  app.addContentTypeParser('application/json', { parseAs: 'string' }, (_request, body, done) => {
+    try {
+      done(null, parseJson(body as string))
+    } catch (error) {
+      done(error as Error)
+    }
+  })
+}
+
+const parserAnswers: Record<string, [number, string, string]> = {
+  HPE_HEADER_OVERFLOW: [431, 'Request Header Fields Too Large', 'The headers are too long.'],
+  ERR_HTTP_REQUEST_TIMEOUT: [408, 'Request Timeout', 'The request took too long to arrive.'],
+}
+
+/** Answers what is not even HTTP; no route sees it. */
+const answerParserError = (error: Error & { code?: string }, socket: Socket): void => {
+  if (error.code === 'ECONNRESET' || !socket.writable) {
+    socket.destroy()
+    return
+  }
+  const [status, reason, message] = parserAnswers[error.code ?? ''] ?? [
+    400,
+    'Bad Request',
+    'The request is not valid HTTP.',
+  ]
+  const body = JSON.stringify({
+    status,
+    error: reason,
+    message,
+    detail: message,
+    code: 'invalid_http',
+    request_id: newId(),
+  })
+  socket.end(
+    `HTTP/1.1 ${status} ${reason}\r\ncontent-type: application/json; charset=utf-8\r\ncontent-length: ${Buffer.byteLength(body)}\r\nconnection: close\r\n\r\n${body}`,
+  )
+}
+
+const createInstance = (parts: Parts): FastifyInstance => {
+  const app = fastify({
+    loggerInstance: undefined,
+    logger: false,
+    bodyLimit,
+    genReqId: requestId,
+    requestTimeout: 30_000,
+    keepAliveTimeout: 72_000,
+    forceCloseConnections: true,
+    return503OnClosing: true,
+    clientErrorHandler: answerParserError,
+    routerOptions: { maxParamLength: 200 },
+    frameworkErrors: (error, request, reply) => {
+      const known = toApiError(error.code === 'FST_ERR_BAD_URL' ? notFound() : error, parts.log, request.id)
+      sendError(request as FastifyRequest, reply as FastifyReply, known)
+    },
+  })
+  app.addHook('onRequest', async (request, reply) => {
+    reply.headers({
+      'x-request-id': request.id,
+      'x-content-type-options': 'nosniff',
+      'x-frame-options': 'DENY',
+      'referrer-policy': 'no-referrer',
+      'cache-control': 'no-store',
+    })
+  })
+  return app as unknown as FastifyInstance<Server>
+}
+
+/** The API of these operations, ready to listen. Rejects for an operation without scope or owner. */
+export const createApi = async (parts: Parts, operations: readonly Operation[]): Promise<FastifyInstance> => {
+  assertComplete(operations)
+  const app = createInstance(parts)
+  const { rateLimit } = parts.settings
+  const failedLimit = rateLimit === 0 ? 0 : (parts.settings.failedLoginLimit ?? 30)
+  const gate: Gate = {
+    parts,
+    authenticator: await createAuthenticator(parts),
+    perToken: createLimiter(rateLimit, parts.clock),
+    failed: createLimiter(failedLimit, parts.clock),
+    metrics: createMetrics(parts.database),
+  }
+  await app.register(websocket, {
+    options: {
+      maxPayload: 64 * 1024,
+      handleProtocols: (protocols: Set<string>) => (protocols.has('v1') ? 'v1' : false),
+    },
+  })
+  addParser(app)
+  addErrors(app, gate, operations)
+  await addPages(app, parts, operations, gate.metrics)
+  for (const operation of operations) addOperation(app, gate, operation)
+  const sweep = setInterval(() => forgetOldKeys(parts.database).catch(() => {}), hourMs)
+  sweep.unref()
+  app.addHook('onClose', async () => {
+    clearInterval(sweep)
+    gate.authenticator.close()
+  })
+  return app
+}

@@ -1,0 +1,155 @@
+/** Puts the parts together: the one place where anything is wired. */
+import { mkdir } from 'node:fs/promises'
+import { join } from 'node:path'
+import { createApi } from './api/server.ts'
+import type { Parts } from './api/parts.ts'
+import { createFakeBuilder } from './builds/fake-builder.ts'
+import { createBuilder } from './builds/git-builder.ts'
+import type { Builder } from './builds/builder.ts'
+import { createEngine, type Engine } from './deployments/engine.ts'
+import { readGitCredentials } from './deployments/git-credentials.ts'
+import { systemClock } from './lib/clock.ts'
+import { createKeyedLock } from './lib/keyed-lock.ts'
+import { createLog, type Log } from './lib/log.ts'
+import { createOutbound, type Outbound } from './lib/outbound.ts'
+import { deployableKinds, operations } from './resources/index.ts'
+import { leaveDataDirectory, takeDataDirectory } from './process-file.ts'
+import { createRouter } from './router/client.ts'
+import type { Router } from './router/router.ts'
+import { createDockerRuntime } from './runtimes/docker/docker.ts'
+import { createFakeRuntime } from './runtimes/fake/fake.ts'
+import type { Runtime } from './runtimes/runtime.ts'
+import { createSampleRepository, samplePath, serveSample } from './sample.ts'
+import type { Settings } from './settings.ts'
+import { connect, type Database, migrate } from './store/database.ts'
+import { readFingerprintKey, readOwnerId } from './store/installation.ts'
+import { startPostgres } from './store/postgres.ts'
+import { createSealer, type Sealer } from './store/seal.ts'
+import { loadEffectiveVariables } from './variables/rows.ts'
+import { createDelivery } from './webhooks/deliver.ts'
+import { createEnqueue } from './webhooks/outbox.ts'
+
+export interface App {
+  parts: Parts
+  /** Address of the API: `http://host:port`. */
+  url: string
+  sampleUrl: string
+  stop(): Promise<void>
+}
+
+const openDatabase = async (settings: Settings, log: Log): Promise<Database> => {
+  const connectionString =
+    settings.databaseUrl ?? (await startPostgres({ dataDir: settings.dataDir, log })).connectionString
+  const database = connect(connectionString, log)
+  await migrate(database)
+  return database
+}
+
+interface Ground {
+  settings: Settings
+  log: Log
+  database: Database
+  sealer: Sealer
+  ownerId: string
+  outbound: Outbound
+  router: Router
+}
+
+const layGround = async (settings: Settings): Promise<Ground> => {
+  const log = createLog(settings.logLevel)
+  const { dataDir, routerHost: host, routerPort: port } = settings
+  const router = createRouter({ dataDir, host, port, log })
+  const [database] = await Promise.all([openDatabase(settings, log), router.start()])
+  const sealer = await createSealer({ database, masterKeyFile: settings.masterKeyFile })
+  const ownerId = await readOwnerId(database)
+  const outbound = createOutbound({ allow: [...settings.outboundAllow], own: ownAddresses(settings) })
+  return { settings, log, database, sealer, ownerId, router, outbound }
+}
+
+/** Our own sample is the one loopback address that needs no permission. */
+const checkHost = (outbound: Outbound, sampleUrl: string) => async (url: URL) => {
+  if (url.href.startsWith(sampleUrl)) return undefined
+  return url.protocol === 'ssh:'
+    ? outbound.checkHost(url.hostname, Number(url.port || 22), { usualPort: 22 })
+    : outbound.check(url)
+}
+
+/** `host:port` of our own database and engine, where they are reached over TCP: nothing is ever sent there. */
+const ownAddresses = ({ databaseUrl, dockerHost }: Settings): string[] =>
+  [
+    { text: databaseUrl, port: 5432 },
+    { text: dockerHost, port: 2375 },
+  ].flatMap(({ text, port }) => {
+    const url = text === undefined ? null : URL.parse(text)
+    return url === null || url.hostname === '' ? [] : [`${url.hostname}:${url.port || port}`]
+  })
+
+const createMachine = (ground: Ground, fake: boolean, sampleUrl: string): { runtime: Runtime; builder: Builder } => {
+  const { settings, log, database, ownerId } = ground
+  const common = { ownerId, log, clock: systemClock, dockerHost: settings.dockerHost }
+  const sources = { dataDir: settings.dataDir, checkHost: checkHost(ground.outbound, sampleUrl) }
+  if (fake)
+    return {
+      runtime: createFakeRuntime({ ownerId, clock: systemClock, persistFolder: join(settings.dataDir, 'fake') }),
+      builder: createFakeBuilder({ ...common, ...sources }),
+    }
+  return {
+    runtime: createDockerRuntime(common),
+    builder: createBuilder({ ...common, ...sources, database, concurrency: settings.buildConcurrency }),
+  }
+}
+
+const createParts = async (ground: Ground, machine: ReturnType<typeof createMachine>) => {
+  const { settings, database, sealer, log } = ground
+  const engine: Engine = createEngine({
+    ...ground,
+    ...machine,
+    enqueue: createEnqueue(),
+    kinds: deployableKinds,
+    variables: (serviceId) => loadEffectiveVariables(database, sealer, serviceId),
+    gitCredentials: (organizationId, id) => readGitCredentials(database, sealer, organizationId, id),
+    fingerprintKey: await readFingerprintKey(database, sealer),
+    environmentLock: createKeyedLock(),
+    concurrency: settings.deployConcurrency,
+    alone: settings.databaseUrl === undefined,
+    clock: systemClock,
+  })
+  const delivery = createDelivery({
+    database,
+    sealer,
+    outbound: ground.outbound,
+    clock: systemClock,
+    log,
+    scheduleSeconds: settings.webhookSchedule,
+  })
+  const parts: Parts = { ...ground, ...machine, deployments: engine, delivery, clock: systemClock }
+  return { parts, engine, delivery }
+}
+
+/** Starts everything; resolves when requests are answered. */
+export const startApp = async (settings: Settings, options: { fake: boolean }): Promise<App> => {
+  await mkdir(settings.dataDir, { recursive: true, mode: 0o700 })
+  await takeDataDirectory(settings.dataDir)
+  const ground = await layGround(settings)
+  const url = `http://${settings.host}:${settings.port}`
+  const sampleUrl = url + samplePath
+  const { parts, engine, delivery } = await createParts(ground, createMachine(ground, options.fake, sampleUrl))
+  const api = await createApi(parts, operations)
+  if (settings.sample) await serveSample(api, await createSampleRepository(settings.dataDir))
+  await api.listen({ host: settings.host, port: settings.port })
+  await engine.start()
+  await delivery.start()
+  return {
+    parts,
+    url,
+    sampleUrl,
+    async stop() {
+      await api.close()
+      await engine.stop()
+      await delivery.stop()
+      await Promise.all([parts.runtime.close(), parts.builder.close()])
+      await ground.database.close()
+      await leaveDataDirectory(settings.dataDir)
+    },
+  }
+}

@@ -1,0 +1,271 @@
+/**
+ * What happens to one service in one deployment, told in order. Each step is durable and idempotent; a killed process
+ * goes on at the first unfinished one. Until the switch a failure leaves the old version serving and removes the new
+ * one; from the switch on the new version is current and only tidying up remains.
+ */
+import type { Commit } from '../builds/builder.ts'
+import { DeploymentError } from '../lib/errors.ts'
+import { Secret } from '../lib/secret.ts'
+import type { Instance, Workload } from '../runtimes/runtime.ts'
+import { withClaim } from '../work/queue.ts'
+import type { DeploymentAction } from './deployments.ts'
+import { kindOf } from './engine-parts.ts'
+import { currentRelease, freezeRelease, openRelease, type Release } from './releases.ts'
+import { forgetRoutes, readHosts, routesFor, targetsOf } from './routes.ts'
+import { enter, type ServiceRun } from './service-run.ts'
+import { aliasesOf, fingerprint, freezeWorkload, mustStopFirst } from './workload.ts'
+
+const minute = 60_000
+export const drainTimeoutMs = 30_000
+const buildTimeoutMs = 30 * minute
+const buildMemoryMb = 2048
+const buildCpuMillicores = 2000
+
+/** New code or configuration: source, image, release, then the rollout. */
+export const deploy = async (run: ServiceRun): Promise<void> => {
+  const { parts, service, step, claim } = run
+  await enter(run, 'building')
+  const kind = kindOf(parts, service.kind)
+  const build = kind.build(service.spec)
+  const commit = await step('source', { deadlineMs: 11 * minute }, (signal) => fetchSource(run, signal))
+  const variables = await parts.variables(service.id)
+  const image = await step('image', { deadlineMs: buildTimeoutMs + minute }, (signal) =>
+    parts.builder.build(
+      {
+        ...build,
+        source: { url: build.git.url, branch: build.git.branch },
+        commitId: commit.git_commit_id,
+        variables: new Secret(variables.env),
+        secrets: new Secret(variables.secretValues),
+        memoryMb: buildMemoryMb,
+        cpuMillicores: buildCpuMillicores,
+        timeoutMs: buildTimeoutMs,
+        serviceId: service.id,
+        deploymentId: claim.id,
+      },
+      (text) => run.log.output('image', text),
+      signal,
+    ),
+  )
+  run.log.line('image', image.skipped ? 'The image of this content is there: nothing to build.' : 'The image is built.')
+  await enter(run, 'working')
+  const spec = kind.workload(service.spec)
+  const ids = { ...ownIds(run), aliases: aliasesOf(service.name, service.id) }
+  const release = await step('release', { deadlineMs: minute }, () =>
+    freezeRelease(
+      parts.database,
+      parts.sealer,
+      {
+        organizationId: claim.organizationId,
+        serviceId: service.id,
+        deploymentId: claim.id,
+        image: image.reference,
+        commit,
+        workload: freezeWorkload(ids, spec),
+        hash: fingerprint(parts.fingerprintKey, build, spec, variables),
+      },
+      variables,
+    ),
+  )
+  await rollOut(run, release)
+}
+
+/** The same release in new instances. */
+export const restart = async (run: ServiceRun): Promise<void> => {
+  const { parts, service, step, claim } = run
+  await enter(run, 'working')
+  const release = await step('release', { deadlineMs: minute }, async () => {
+    const current = service.currentReleaseId === null ? null : await openOwn(run, service.currentReleaseId)
+    if (current === null) throw new DeploymentError('not_deployed', 'The service is not deployed.')
+    const { id: _, ...copy } = current.release
+    const workload = { ...copy.workload, revision: claim.id }
+    return freezeRelease(
+      parts.database,
+      parts.sealer,
+      { ...copy, deploymentId: claim.id, workload },
+      current.environment,
+    )
+  })
+  await rollOut(run, release)
+}
+
+/** Ends the instances; volumes, routes and the record stay. */
+export const stop = async (run: ServiceRun): Promise<void> => {
+  const { parts, service, step } = run
+  await enter(run, 'working')
+  await desire(run, 'STOPPED')
+  await step('switch', { deadlineMs: minute, remember: false }, () => point(run, 'stopped', []))
+  await step('drain', { deadlineMs: drainTimeoutMs + minute, remember: false }, (signal) =>
+    drainOthers(run, null, signal),
+  )
+  await step('retire', { deadlineMs: 2 * minute, remember: false }, async (signal) => {
+    await parts.runtime.retire(service.id, null, await stopGraceMs(run), signal)
+  })
+}
+
+/** Removes all that runs or is stored for a service; its row goes with the end of the deployment. */
+export const remove = async (run: ServiceRun): Promise<void> => {
+  const { parts, service, step } = run
+  await enter(run, 'working')
+  await desire(run, 'NONE')
+  await step('switch', { deadlineMs: minute, remember: false }, async () => {
+    await parts.router.setService(service.id, forgetRoutes)
+  })
+  await step('retire', { deadlineMs: 2 * minute, remember: false }, async (signal) => {
+    await parts.runtime.retire(service.id, null, await stopGraceMs(run), signal)
+    await parts.runtime.removeService(service.id, signal)
+  })
+}
+
+export const actions: Record<DeploymentAction, (run: ServiceRun) => Promise<void>> = {
+  DEPLOY: deploy,
+  RESTART: restart,
+  STOP: stop,
+  DELETE: remove,
+}
+
+/**
+ * After a failure or a cancel before the switch: nothing of the new version stays, requests go where they went before,
+ * and what had to stop for the new version starts again.
+ */
+export const undo = async (run: ServiceRun, signal: AbortSignal): Promise<void> => {
+  const { parts, service } = run
+  const wasRunning = service.desired === 'RUNNING' && service.currentReleaseId !== null
+  const current = wasRunning ? await openOwn(run, service.currentReleaseId!) : null
+  if (current !== null) await bringBack(run, current.workload, signal)
+  else await point(run, 'stopped', [])
+  await parts.runtime.retire(service.id, current?.release.deploymentId ?? null, await stopGraceMs(run), signal)
+}
+
+const bringBack = async (run: ServiceRun, workload: Workload, signal: AbortSignal): Promise<void> => {
+  const { parts, service } = run
+  if (mustStopFirst(workload)) await parts.runtime.retire(service.id, workload.revision, workload.stopGraceMs, signal)
+  const instances = await parts.runtime.apply(workload, (text) => run.log.line('start', text), signal)
+  await point(run, 'up', instances)
+}
+
+/** A canceled stop: what ran before runs again. */
+export const undoStop = async (run: ServiceRun, signal: AbortSignal): Promise<void> => {
+  if (run.service.desired !== 'RUNNING') return
+  await desire(run, 'RUNNING')
+  await undo(run, signal)
+}
+
+const point = async (run: ServiceRun, state: 'up' | 'starting' | 'stopped', instances: readonly Instance[]) => {
+  const { parts, service } = run
+  const hosts = await readHosts(parts.database, service.id)
+  await parts.router.setService(service.id, routesFor(hosts, state, instances))
+  return hosts
+}
+
+const ownIds = ({ claim, service }: ServiceRun) => ({
+  organizationId: claim.organizationId,
+  projectId: service.projectId,
+  environmentId: claim.environmentId,
+  serviceId: service.id,
+  revision: claim.id,
+})
+
+const openOwn = (run: ServiceRun, releaseId: string) => openRelease(run.parts.database, run.parts.sealer, releaseId)
+
+const fetchSource = async (run: ServiceRun, signal: AbortSignal): Promise<Commit> => {
+  const { parts, service, claim } = run
+  const { gitTokenId, url, branch } = kindOf(parts, service.kind).build(service.spec).git
+  const credentials = gitTokenId === null ? undefined : await parts.gitCredentials(claim.organizationId, gitTokenId)
+  const commitId = service.requested.commitId ?? (await deployedCommit(run))
+  run.log.line('source', `Reading ${commitId ?? branch} of the repository.`)
+  const commit = await parts.builder.fetch({ url, branch, commitId, credentials }, signal)
+  run.log.line('source', `Commit ${commit.git_commit_id.slice(0, 12)}: ${commit.message.split('\n')[0]}`)
+  return commit
+}
+
+/** A redeploy stays at the commit that is deployed. */
+const deployedCommit = async ({ parts, service }: ServiceRun): Promise<string | undefined> => {
+  if (service.requested.redeploy !== true) return undefined
+  const release = await currentRelease(parts.database, service.id)
+  return (release?.commit as Commit | null | undefined)?.git_commit_id
+}
+
+const stopGraceMs = async ({ parts, service }: ServiceRun): Promise<number> =>
+  (await currentRelease(parts.database, service.id))?.workload.stopGraceMs ?? 10_000
+
+/** start → ready → switch → drain → retire. */
+const rollOut = async (run: ServiceRun, release: Release): Promise<void> => {
+  const { parts, step, service } = run
+  const opened = await openOwn(run, release.id)
+  if (opened === null) throw new Error(`release ${release.id} is gone`)
+  const { workload } = opened
+  const tell = (name: string) => (text: string) => run.log.line(name, text)
+  if (mustStopFirst(workload)) {
+    run.log.line('start', 'The service has volumes: the running version stops before the new one starts.')
+    await step('stop-first', { deadlineMs: 2 * minute, remember: false }, (signal) =>
+      parts.runtime.retire(service.id, workload.revision, workload.stopGraceMs, signal),
+    )
+  }
+  if (service.desired !== 'RUNNING') await point(run, 'starting', [])
+  await step('start', { deadlineMs: 5 * minute, remember: false }, (signal) =>
+    parts.runtime.apply(workload, tell('start'), signal),
+  )
+  const instances = await step('ready', { deadlineMs: workload.readyTimeoutMs + minute, remember: false }, (signal) =>
+    parts.runtime.ready(workload, tell('ready'), signal),
+  )
+  await step('switch', { deadlineMs: minute, remember: false }, () => switchTo(run, release, instances))
+  await tidyUp(run, workload)
+}
+
+/** The moment the new version takes over: traffic first, then the pointer that says so. */
+const switchTo = async (run: ServiceRun, release: Release, instances: readonly Instance[]): Promise<void> => {
+  const { parts, service, claim } = run
+  run.signal.throwIfAborted()
+  const hosts = await point(run, 'up', instances)
+  run.committed = true
+  await withClaim(parts.database, claim, (tx) =>
+    tx.query(
+      `update service_state set current_release_id = $2, deployed_hash = $3, desired = 'RUNNING',
+         running_state = 'RUNNING' where service_id = $1`,
+      [service.id, release.id, release.hash],
+    ),
+  )
+  for (const { host } of hosts) run.log.line('switch', `Requests to ${parts.router.url(host)} go to the new version.`)
+}
+
+/** Ends the versions before. A cancel that comes now only shortens the wait for requests under way. */
+const tidyUp = async (run: ServiceRun, workload: Workload): Promise<void> => {
+  const { parts, step, service } = run
+  const drained = step('drain', { deadlineMs: drainTimeoutMs + minute, remember: false }, (signal) =>
+    drainOthers(run, workload.revision, signal),
+  )
+  await drained.catch((error: unknown) => {
+    if (!isCancel(run)) throw error
+  })
+  const signal = AbortSignal.timeout(2 * minute)
+  await parts.runtime.retire(service.id, workload.revision, workload.stopGraceMs, signal)
+}
+
+/** The caller asked to end; anything else that aborts a run means that it is no longer ours. */
+export class Canceled extends Error {
+  constructor() {
+    super('canceled')
+    this.name = 'Canceled'
+  }
+}
+
+export const isCancel = ({ signal }: Pick<ServiceRun, 'signal'>): boolean => signal.reason instanceof Canceled
+
+/** Waits for requests under way to instances of other revisions than `keep`. */
+const drainOthers = async (run: ServiceRun, keep: string | null, signal: AbortSignal): Promise<void> => {
+  const { parts, service } = run
+  const others = (await parts.runtime.observe([service.id])).filter((instance) => instance.revision !== keep)
+  if (others.length === 0) return
+  const { remaining } = await parts.router.drain(targetsOf(others), drainTimeoutMs, signal)
+  if (remaining > 0) run.log.line('drain', `${remaining} requests to the old version were still under way after 30 s.`)
+}
+
+const desire = (run: ServiceRun, desired: 'RUNNING' | 'STOPPED' | 'NONE'): Promise<unknown> =>
+  withClaim(run.parts.database, run.claim, (tx) =>
+    tx.query(`update service_state set desired = $2, running_state = $3 where service_id = $1`, [
+      run.service.id,
+      desired,
+      desired === 'RUNNING' ? 'STARTING' : 'STOPPED',
+    ]),
+  )

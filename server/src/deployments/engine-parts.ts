@@ -1,0 +1,43 @@
+/** What the deployment engine works with; wired once in app.ts. */
+import type { Builder, GitSource } from '../builds/builder.ts'
+import type { Clock } from '../lib/clock.ts'
+import type { KeyedLock } from '../lib/keyed-lock.ts'
+import type { Log } from '../lib/log.ts'
+import type { Router } from '../router/router.ts'
+import type { Runtime } from '../runtimes/runtime.ts'
+import type { Database } from '../store/database.ts'
+import type { Sealer } from '../store/seal.ts'
+import type { EnqueueDeploymentEvent } from '../webhooks/webhooks.ts'
+import type { DeployableKind } from './deployments.ts'
+import type { EffectiveVariables } from './workload.ts'
+
+export interface EngineParts {
+  database: Database
+  sealer: Sealer
+  runtime: Runtime
+  builder: Builder
+  router: Router
+  enqueue: EnqueueDeploymentEvent
+  kinds: readonly DeployableKind[]
+  /** Everything a service sees, resolved, as of now. */
+  variables(serviceId: string): Promise<EffectiveVariables>
+  /** User and password of a git token; a 4xx-free `DeploymentError` when it is gone. */
+  gitCredentials(organizationId: string, gitTokenId: string): Promise<GitSource['credentials']>
+  /** Key of the fingerprints, 32 bytes, the same on every replica and over restarts. */
+  fingerprintKey: Buffer
+  /** Environments somebody works on in this process: a deployment, or reconcile. */
+  environmentLock: KeyedLock
+  /** Deployments worked on at once. */
+  concurrency: number
+  /** True when no other control plane can work on this database: leases of a dead process end at once. */
+  alone: boolean
+  clock: Clock
+  log: Log
+}
+
+/** The kind of a tree row; a row of an unknown kind is a bug. */
+export const kindOf = (parts: Pick<EngineParts, 'kinds'>, kind: string): DeployableKind => {
+  const found = parts.kinds.find((each) => each.kind === kind)
+  if (found === undefined) throw new Error(`no deployable kind ${kind}`)
+  return found
+}

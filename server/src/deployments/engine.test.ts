@@ -1,0 +1,277 @@
+import assert from 'node:assert/strict'
+import { after, test } from 'node:test'
+import { testDatabase } from '../../test/database.ts'
+import { addService, ask, createTestEngine, createWorld, type TestEngine, type World } from '../../test/engine.ts'
+import { until } from '../../test/until.ts'
+import { DeploymentError } from '../lib/errors.ts'
+import { isFinal } from './states.ts'
+
+const engines: TestEngine[] = []
+const worlds: World[] = []
+
+after(async () => {
+  for (const { power, engine } of engines) {
+    const stopped = engine.stop()
+    if (!power.off) await stopped
+  }
+  for (const world of worlds) await world.runtime.close()
+})
+
+const newWorld = async (): Promise<World> => {
+  const world = await createWorld(await testDatabase())
+  worlds.push(world)
+  return world
+}
+
+const start = async (world: World, power = {}): Promise<TestEngine> => {
+  const test = createTestEngine(world, power)
+  engines.push(test)
+  // With the power off a start never comes back.
+  await Promise.race([test.engine.start(), until(() => test.power.off, { timeoutMs: 10_000, what: 'the start' })])
+  return test
+}
+
+const statusOf = async ({ engine }: TestEngine, world: World, id: string) =>
+  (await engine.statuses(world.database, [id]))[0]
+
+const settled = (engine: TestEngine, world: World, id: string, timeoutMs = 10_000): Promise<string> =>
+  until(
+    async () => {
+      const status = await statusOf(engine, world, id)
+      if (status === undefined) return 'DELETED'
+      return isFinal(status.state) ? status.state : null
+    },
+    { timeoutMs, what: `service ${id} to settle` },
+  )
+
+const revisions = async (world: World, id: string): Promise<string[]> =>
+  (await world.runtime.observe([id])).map((instance) => instance.revision)
+
+const openDeployments = (world: World) =>
+  world.database.query(`select id, state from deployment where state in ('QUEUED', 'RUNNING')`)
+
+const targets = (world: World, id: string) => world.routes.get(id)?.flatMap((route) => route.targets) ?? []
+
+test('a deployment shows its queued state at once and ends deployed, routed, with its release', async () => {
+  const world = await newWorld()
+  const id = await addService(world)
+  const engine = await start(world)
+  const { deploymentId, executionId } = await ask(engine, world, 'DEPLOY', [{ id }])
+  assert.equal(executionId, `${world.ids.environmentId}-1`)
+  assert.notEqual((await statusOf(engine, world, id))!.state, 'READY')
+  assert.equal(await settled(engine, world, id), 'DEPLOYED')
+  assert.deepEqual(await revisions(world, id), [deploymentId])
+  assert.equal(targets(world, id).length, 1)
+  const status = await statusOf(engine, world, id)
+  assert.deepEqual(
+    [status!.service_deployment_status, status!.running_state, status!.deployment_request_id],
+    ['UP_TO_DATE', 'RUNNING', null],
+  )
+  assert.deepEqual(
+    world.events.map((event) => event.kind),
+    ['DEPLOYMENT_STARTED', 'DEPLOYMENT_SUCCESSFUL'],
+  )
+})
+
+test('deployments of one environment run one at a time, and an equal waiting request is joined', async () => {
+  const world = await newWorld()
+  const id = await addService(world)
+  world.images.set('c1', 'fake/slow:300')
+  const engine = await start(world)
+  const first = await ask(engine, world, 'DEPLOY', [{ id }])
+  await until(async () => (await openDeployments(world)).some((row) => row.state === 'RUNNING'), {
+    what: 'a running one',
+  })
+  const second = await ask(engine, world, 'DEPLOY', [{ id }])
+  const third = await ask(engine, world, 'DEPLOY', [{ id }])
+  const other = await ask(engine, world, 'DEPLOY', [{ id, commitId: 'c2' }])
+  assert.notEqual(second.deploymentId, first.deploymentId)
+  assert.equal(third.deploymentId, second.deploymentId)
+  assert.notEqual(other.deploymentId, second.deploymentId)
+  await until(async () => (await openDeployments(world)).length === 0, {
+    timeoutMs: 20_000,
+    what: 'the queue to drain',
+  })
+  const overlaps = await world.database.query(
+    `select 1 from deployment a join deployment b on a.environment_id = b.environment_id and a.seq < b.seq
+     where b.started_at < a.finished_at`,
+  )
+  assert.deepEqual(overlaps, [])
+  assert.deepEqual(await revisions(world, id), [other.deploymentId])
+})
+
+test('a failed build, a version that never gets ready and a crash leave the old version serving, and say why', async () => {
+  const world = await newWorld()
+  const id = await addService(world, { readyTimeoutMs: 400 })
+  const engine = await start(world)
+  const { deploymentId } = await ask(engine, world, 'DEPLOY', [{ id }])
+  await settled(engine, world, id)
+  world.images.set('build', new DeploymentError('build_failed', 'The build failed.', { lines: ['last line'] }))
+  world.images.set('deaf', 'fake/never-ready')
+  world.images.set('crash', 'fake/crash:3')
+  world.images.set('missing', 'fake/refuse')
+  const before = JSON.stringify(targets(world, id))
+  const cases = {
+    build: 'BUILD_ERROR',
+    deaf: 'DEPLOYMENT_ERROR',
+    crash: 'DEPLOYMENT_ERROR',
+    missing: 'DEPLOYMENT_ERROR',
+  }
+  for (const [head, expected] of Object.entries(cases)) {
+    world.head = head
+    await ask(engine, world, 'DEPLOY', [{ id }])
+    assert.equal(await settled(engine, world, id), expected, head)
+    assert.deepEqual(await revisions(world, id), [deploymentId], head)
+    assert.equal(JSON.stringify(targets(world, id)), before, head)
+    assert.equal(
+      (await statusOf(engine, world, id))!.service_deployment_status,
+      head === 'never' ? '' : expected.startsWith('BUILD') || expected.startsWith('DEPLOYMENT') ? 'OUT_OF_DATE' : '',
+    )
+    const [log] = await world.database.query<{ text: string }>(
+      `select string_agg(lines::text, ' ') as text from deployment_log where deployment_id =
+         (select id from deployment order by seq desc limit 1)`,
+    )
+    assert.match(log!.text, /"error"/, head)
+  }
+})
+
+test('a first failure stops what has not started, and the untouched service shows what it was', async () => {
+  const world = await newWorld()
+  const early = await addService(world, { readyTimeoutMs: 300 }, 'early')
+  const late = await addService(world)
+  world.images.set('c1', 'fake/never-ready')
+  const engine = await start(world)
+  await ask(engine, world, 'DEPLOY', [{ id: early }, { id: late }], { wholeEnvironment: true })
+  assert.equal(await settled(engine, world, early), 'DEPLOYMENT_ERROR')
+  assert.equal(await settled(engine, world, late), 'READY')
+  assert.deepEqual(world.events.map((event) => event.kind).sort(), [
+    'DEPLOYMENT_CANCELLED',
+    'DEPLOYMENT_FAILURE',
+    'DEPLOYMENT_STARTED',
+    'DEPLOYMENT_STARTED',
+  ])
+})
+
+test('stop, restart and delete leave exactly what they should', async () => {
+  const world = await newWorld()
+  const id = await addService(world, { instances: 2 })
+  const engine = await start(world)
+  await ask(engine, world, 'DEPLOY', [{ id }])
+  await settled(engine, world, id)
+  const { deploymentId } = await ask(engine, world, 'RESTART', [{ id }])
+  assert.equal(await settled(engine, world, id), 'RESTARTED')
+  assert.deepEqual(await revisions(world, id), [deploymentId, deploymentId])
+  assert.deepEqual(world.builds, ['c1'])
+  await ask(engine, world, 'STOP', [{ id }])
+  assert.equal(await settled(engine, world, id), 'STOPPED')
+  assert.deepEqual(await revisions(world, id), [])
+  assert.deepEqual(
+    world.routes.get(id)!.map((route) => route.state),
+    ['stopped'],
+  )
+  await ask(engine, world, 'DELETE', [{ id }])
+  assert.equal(await settled(engine, world, id), 'DELETED')
+  assert.deepEqual(world.routes.get(id), [])
+})
+
+test('a cancel ends in CANCELED or, too late, in DEPLOYED, never in both, whatever its moment', async () => {
+  const world = await newWorld()
+  const id = await addService(world)
+  const engine = await start(world)
+  await ask(engine, world, 'DEPLOY', [{ id }])
+  await settled(engine, world, id)
+  const seen = new Set<string>()
+  for (let round = 0; round < 30; round += 1) {
+    world.images.set(`r${round}`, 'fake/slow:40')
+    world.head = `r${round}`
+    const { deploymentId } = await ask(engine, world, 'DEPLOY', [{ id }])
+    const started = performance.now()
+    await until(() => performance.now() - started >= round * 4, { what: 'the moment of the cancel' })
+    await world.database.transaction((tx) => engine.engine.cancel(tx, world.ids.environmentId)).catch(() => {})
+    const state = await settled(engine, world, id)
+    seen.add(state)
+    assert.ok(['CANCELED', 'DEPLOYED'].includes(state), state)
+    await until(async () => (await openDeployments(world)).length === 0, { what: 'the deployment to end' })
+    const [row] = await world.database.query(`select state from deployment where id = $1`, [deploymentId])
+    assert.equal(row!.state, state === 'DEPLOYED' ? 'SUCCEEDED' : 'CANCELED')
+    const present = await revisions(world, id)
+    assert.equal(present.length, 1)
+    assert.equal(present[0] === deploymentId, state === 'DEPLOYED')
+    assert.equal(targets(world, id).length, 1)
+  }
+  assert.equal(seen.size, 2, [...seen].join())
+})
+
+const finalEvents = (world: World, deploymentId: string): string[] =>
+  world.events
+    .filter((event) => event.deploymentId === deploymentId && event.kind !== 'DEPLOYMENT_STARTED')
+    .map((event) => event.kind)
+
+// The event list stands for the outbox here and does not roll back, so a cut transaction may leave one entry twice.
+for (const lateCut of [false, true])
+  test(`a process that dies at any call to the world ${lateCut ? 'after' : 'before'} it happens loses and leaves nothing`, async () => {
+    const world = await newWorld()
+    const id = await addService(world)
+    const first = await start(world)
+    await ask(first, world, 'DEPLOY', [{ id }])
+    await settled(first, world, id)
+    await first.engine.stop()
+    first.power.off = true
+    for (let calls = 1, survived = false; !survived; calls += 1) {
+      world.head = `c${calls}${lateCut}`
+      const dying = await start(world, { callsLeft: calls, lateCut })
+      const { deploymentId } = await ask(dying, world, 'DEPLOY', [{ id }])
+      await until(
+        async () => dying.power.off || isFinal((await statusOf(dying, world, id).catch(() => undefined))?.state ?? ''),
+        { timeoutMs: 20_000, what: `the death at call ${calls}` },
+      )
+      dying.power.callsLeft = null
+      survived = !dying.power.off
+      if (survived) await dying.engine.stop()
+      dying.power.off = true
+      const next = await start(world)
+      assert.equal(await settled(next, world, id, 20_000), 'DEPLOYED', `call ${calls}`)
+      await until(async () => (await openDeployments(world)).length === 0, { what: 'the deployment to end' })
+      await until(async () => JSON.stringify(await revisions(world, id)) === JSON.stringify([deploymentId]), {
+        timeoutMs: 10_000,
+        what: `one instance after death at call ${calls}`,
+      })
+      assert.equal(targets(world, id).length, 1)
+      assert.ok(finalEvents(world, deploymentId).length >= 1)
+      assert.equal(new Set(finalEvents(world, deploymentId)).size, 1)
+      await next.engine.stop()
+      next.power.off = true
+      assert.ok(calls < 500, 'the deployment never survived')
+    }
+  })
+
+test('a worker that lost its lease writes nothing more', async () => {
+  const world = await newWorld()
+  const id = await addService(world)
+  world.images.set('c1', 'fake/slow:500')
+  const engine = await start(world)
+  const { deploymentId } = await ask(engine, world, 'DEPLOY', [{ id }])
+  await until(async () => (await statusOf(engine, world, id))!.state === 'DEPLOYING', { what: 'the start' })
+  await world.database.query(`update deployment set fence = fence + 1, worker = 'another' where id = $1`, [
+    deploymentId,
+  ])
+  await until(async () => (await revisions(world, id)).length === 1, { what: 'the instance' })
+  await until(async () => (await world.runtime.observe([id]))[0]?.state === 'running', { what: 'a running instance' })
+  await engine.engine.stop()
+  engine.power.off = true
+  const [row] = await world.database.query('select state, worker from deployment where id = $1', [deploymentId])
+  assert.deepEqual(row, { state: 'RUNNING', worker: 'another' })
+  const next = await start(world)
+  assert.equal(await settled(next, world, id), 'DEPLOYED')
+})
+
+test('what was removed or left over behind our back is put right', async () => {
+  const world = await newWorld()
+  const id = await addService(world)
+  const engine = await start(world)
+  const { deploymentId } = await ask(engine, world, 'DEPLOY', [{ id }])
+  await settled(engine, world, id)
+  await world.runtime.retire(id, null, 0, AbortSignal.timeout(5000))
+  await until(async () => (await revisions(world, id)).length === 1, { timeoutMs: 10_000, what: 'a new instance' })
+  assert.deepEqual(await revisions(world, id), [deploymentId])
+})

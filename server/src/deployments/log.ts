@@ -1,0 +1,86 @@
+/**
+ * What a deployment tells its user, in chunks: one row per flush, never one a line. At most `flushMs` of lines are lost
+ * when the process dies; a resumed deployment says that it goes on.
+ */
+import type { Clock } from '../lib/clock.ts'
+import type { Log } from '../lib/log.ts'
+import type { Database } from '../store/database.ts'
+
+export interface DeploymentLogLine {
+  /** RFC 3339 UTC. */
+  at: string
+  text: string
+  level: 'info' | 'error'
+}
+
+/** The log of one service in one deployment (`serviceId` null: of the deployment itself). */
+export interface DeploymentLog {
+  line(step: string, text: string, level?: 'info' | 'error'): void
+  /** Raw output of a program: split into lines, the last unfinished one waits for its end. */
+  output(step: string, text: string): void
+  flush(): Promise<void>
+}
+
+const flushMs = 200
+const maxBuffered = 64 * 1024
+const maxLine = 16 * 1024
+
+interface Chunk {
+  step: string
+  lines: DeploymentLogLine[]
+}
+
+const insert = `insert into deployment_log (deployment_id, service_id, step, lines)
+  select $1, $2, c ->> 'step', c -> 'lines' from json_array_elements($3::json) c where exists (select from deployment where id = $1)`
+
+export const createDeploymentLog = (
+  database: Database,
+  clock: Clock,
+  log: Log,
+  deploymentId: string,
+  serviceId: string | null,
+): DeploymentLog => {
+  let chunks: Chunk[] = []
+  let size = 0
+  let partial = ''
+  let timer: NodeJS.Timeout | undefined
+  let writing: Promise<void> = Promise.resolve()
+
+  const write = (): Promise<void> => {
+    clearTimeout(timer)
+    timer = undefined
+    if (chunks.length === 0) return writing
+    // A NUL byte cannot be stored in jsonb; programs print them all the same.
+    const taken = JSON.stringify(chunks).replaceAll('\\u0000', '')
+    chunks = []
+    size = 0
+    writing = writing.then(async () => {
+      await database.query(insert, [deploymentId, serviceId, taken]).catch((error: unknown) => {
+        log.warn({ err: error, deploymentId }, 'lines of a deployment log were lost')
+      })
+    })
+    return writing
+  }
+  const line = (step: string, text: string, level: 'info' | 'error' = 'info'): void => {
+    const last = chunks.at(-1)
+    const chunk = last?.step === step ? last : { step, lines: [] }
+    if (chunk !== last) chunks.push(chunk)
+    chunk.lines.push({ at: clock.now().toISOString(), text: text.slice(0, maxLine), level })
+    size += text.length
+    if (size > maxBuffered) void write()
+    else timer ??= setTimeout(() => void write(), flushMs)
+  }
+  return {
+    line,
+    output(step, text) {
+      const lines = (partial + text).split(/\r?\n/)
+      partial = lines.pop()!.slice(0, maxLine)
+      for (const each of lines) line(step, each)
+    },
+    flush() {
+      if (partial !== '') line('output', partial)
+      partial = ''
+      return write()
+    },
+  }
+}

@@ -1,0 +1,87 @@
+/**
+ * Releases: what one deployment runs, frozen. Immutable once written; the image, the configuration and the sealed
+ * environment stand together, so that the same can be started again at any time without asking anyone.
+ */
+import { newId } from '../lib/ids.ts'
+import type { Workload } from '../runtimes/runtime.ts'
+import type { Database, Queryable } from '../store/database.ts'
+import type { Sealer } from '../store/seal.ts'
+import { type EffectiveVariables, type FrozenWorkload, thawWorkload } from './workload.ts'
+
+export interface Release {
+  id: string
+  organizationId: string
+  serviceId: string
+  /** Also the revision of its instances. */
+  deploymentId: string
+  image: string
+  commit: unknown
+  workload: FrozenWorkload
+  hash: string
+}
+
+type Environment = Pick<EffectiveVariables, 'env' | 'files'>
+
+const columns = `id, organization_id as "organizationId", service_id as "serviceId", deployment_id as "deploymentId",
+  image, commit, workload, hash`
+
+const place = (id: string) => ({ table: 'release', row: id, column: 'sealed_env' })
+
+const find = (db: Queryable, where: string, values: unknown[]): Promise<(Release & { sealed: string })[]> =>
+  db.query(`select ${columns}, sealed_env as sealed from release where ${where}`, values)
+
+/** Writes the release of one service in one deployment; the second time it answers the first one's. */
+export const freezeRelease = async (
+  database: Database,
+  sealer: Sealer,
+  release: Omit<Release, 'id'>,
+  environment: Environment,
+): Promise<Release> => {
+  const id = newId()
+  const sealed = await sealer.seal(release.organizationId, place(id), JSON.stringify(environment))
+  await database.query(
+    `insert into release (id, organization_id, service_id, deployment_id, image, commit, workload, sealed_env, hash)
+     values ($1, $2, $3, $4, $5, $6, $7, $8, $9) on conflict (service_id, deployment_id) do nothing`,
+    [
+      id,
+      release.organizationId,
+      release.serviceId,
+      release.deploymentId,
+      release.image,
+      release.commit === null ? null : JSON.stringify(release.commit),
+      JSON.stringify(release.workload),
+      sealed,
+      release.hash,
+    ],
+  )
+  const [written] = await find(database, 'service_id = $1 and deployment_id = $2', [
+    release.serviceId,
+    release.deploymentId,
+  ])
+  return written!
+}
+
+/** The workload of a release with its environment opened; null when the release is gone. */
+export const openRelease = async (
+  database: Database,
+  sealer: Sealer,
+  releaseId: string,
+): Promise<{ release: Release; workload: Workload; environment: Environment } | null> => {
+  const [row] = await find(database, 'id = $1', [releaseId])
+  if (row === undefined) return null
+  const { sealed, ...release } = row
+  const text = await sealer.open(release.organizationId, place(release.id), sealed)
+  const environment = JSON.parse(text.reveal()) as Environment
+  return { release, workload: thawWorkload(release.workload, release.image, environment), environment }
+}
+
+/** The release that a service runs now. */
+export const currentRelease = async (db: Queryable, serviceId: string): Promise<Release | null> => {
+  const [row] = await db.query<Release>(
+    `select r.id, r.organization_id as "organizationId", r.service_id as "serviceId",
+       r.deployment_id as "deploymentId", r.image, r.commit, r.workload, r.hash
+     from service_state s join release r on r.id = s.current_release_id where s.service_id = $1`,
+    [serviceId],
+  )
+  return row ?? null
+}

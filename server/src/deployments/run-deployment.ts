@@ -1,0 +1,177 @@
+/**
+ * One claimed deployment from its first stage to its final state. Stages follow one another, services of a stage go
+ * side by side; the first failure stops what has not started. May begin again at any point: what is finished is skipped.
+ */
+import { DeploymentError } from '../lib/errors.ts'
+import { type Claim, finish, LeaseLost, withClaim } from '../work/queue.ts'
+import { actions, isCancel, undo, undoStop } from './deploy.ts'
+import type { DeploymentAction } from './deployments.ts'
+import type { EngineParts } from './engine-parts.ts'
+import { createDeploymentLog } from './log.ts'
+import { conclude, type Outcome, readServices, type ServiceRow, type ServiceRun } from './service-run.ts'
+import { inStages } from './stages.ts'
+import { stateOf } from './states.ts'
+import { createSteps } from './steps.ts'
+
+/** Services of one stage worked on at once. */
+const parallel = 8
+const undoTimeoutMs = 60_000
+
+const asDeploymentError = (error: unknown, run: ServiceRun): DeploymentError => {
+  if (error instanceof DeploymentError) return error
+  run.parts.log.error(
+    { err: error, deploymentId: run.claim.id, serviceId: run.service.id },
+    'a step failed unexpectedly',
+  )
+  return new DeploymentError('unexpected', `Something unexpected went wrong; the server's log has the details.`)
+}
+
+/** A lost lease or a shutdown: the deployment is not ours any more and nothing may be written. */
+const isNotOurs = (error: unknown, { signal }: ServiceRun): boolean =>
+  error instanceof LeaseLost || (signal.aborted && !isCancel({ signal }))
+
+const tidy = async (run: ServiceRun, canceled: boolean): Promise<void> => {
+  const signal = AbortSignal.timeout(undoTimeoutMs)
+  const action = run.claim.action as DeploymentAction
+  try {
+    if (action === 'DEPLOY' || action === 'RESTART') await undo(run, signal)
+    else if (action === 'STOP' && canceled) await undoStop(run, signal)
+  } catch (error) {
+    if (error instanceof LeaseLost) throw error
+    run.parts.log.warn({ err: error, serviceId: run.service.id }, 'tidying up is left to reconcile')
+  }
+}
+
+const failed = (run: ServiceRun, error: DeploymentError): Outcome => {
+  for (const line of error.lines) run.log.line('error', line, 'error')
+  run.log.line('error', error.message, 'error')
+  const phase = run.phase === 'building' ? 'buildFailed' : 'failed'
+  return { kind: 'failed', state: stateOf(run.claim.action as DeploymentAction, phase), error }
+}
+
+const canceled: Outcome = { kind: 'canceled', state: 'CANCELED', error: null }
+
+const outcomeOf = async (run: ServiceRun): Promise<Outcome> => {
+  const action = run.claim.action as DeploymentAction
+  const succeeded: Outcome = { kind: 'succeeded', state: stateOf(action, 'done'), error: null }
+  try {
+    if (run.claim.resumed) run.log.line('resume', 'The control plane was restarted: the deployment goes on.')
+    await actions[action](run)
+    return succeeded
+  } catch (error) {
+    if (isNotOurs(error, run)) throw error
+    if (run.committed) {
+      run.parts.log.warn({ err: error, serviceId: run.service.id }, 'tidying up is left to reconcile')
+      return succeeded
+    }
+    const outcome = isCancel(run) ? canceled : failed(run, asDeploymentError(error, run))
+    if (outcome === canceled) run.log.line('cancel', 'Canceled.')
+    await tidy(run, outcome === canceled)
+    return outcome
+  }
+}
+
+const beginRun = async (
+  parts: EngineParts,
+  claim: Claim,
+  service: ServiceRow,
+  signal: AbortSignal,
+): Promise<ServiceRun> => {
+  const log = createDeploymentLog(parts.database, parts.clock, parts.log, claim.id, service.id)
+  const onStep = (name: string) =>
+    parts.log.debug({ deploymentId: claim.id, serviceId: service.id, step: name }, 'step')
+  const step = await createSteps(parts.database, parts.clock, claim, service.id, signal, onStep)
+  const committed = service.currentRevision === claim.id
+  return { parts, claim, service, step, log, signal, committed, phase: 'working' }
+}
+
+const workOn = async (parts: EngineParts, claim: Claim, service: ServiceRow, signal: AbortSignal): Promise<Outcome> => {
+  const run = await beginRun(parts, claim, service, signal)
+  const outcome = await outcomeOf(run)
+  await run.log.flush()
+  await conclude(run, outcome)
+  return outcome
+}
+
+const skip = async (parts: EngineParts, claim: Claim, service: ServiceRow, signal: AbortSignal): Promise<void> => {
+  const run = await beginRun(parts, claim, service, signal)
+  await conclude(run, { kind: 'skipped', state: 'CANCELED', error: null })
+}
+
+const alreadyFailed = (service: ServiceRow): boolean => service.finished && /_ERROR$|^CANCELED$/.test(service.outcome)
+
+/** Runs `work` over `items`, at most `parallel` at once; rejects with the first rejection after all have ended. */
+const forEachParallel = async <T>(items: readonly T[], work: (item: T) => Promise<void>): Promise<void> => {
+  const queue = [...items]
+  const failures: unknown[] = []
+  const lane = async (): Promise<void> => {
+    for (let item = queue.shift(); item !== undefined; item = queue.shift())
+      await work(item).catch((error: unknown) => failures.push(error))
+  }
+  await Promise.all(Array.from({ length: Math.min(parallel, items.length) }, lane))
+  if (failures.length > 0) throw failures[0]
+}
+
+type Ending = 'SUCCEEDED' | 'FAILED' | 'CANCELED'
+
+const endingOf = (services: readonly ServiceRow[], outcomes: readonly Outcome[]): Ending => {
+  const states = [
+    ...services.filter((each) => each.finished).map((each) => each.outcome),
+    ...outcomes.map((each) => each.state),
+  ]
+  if (states.some((state) => state.endsWith('_ERROR'))) return 'FAILED'
+  return states.includes('CANCELED') ? 'CANCELED' : 'SUCCEEDED'
+}
+
+/** See the head of this file. Rejects only when the deployment is no longer ours or the database is away. */
+export const runDeployment = async (parts: EngineParts, claim: Claim, signal: AbortSignal): Promise<void> => {
+  const release = await parts.environmentLock.acquire(claim.environmentId)
+  try {
+    await runStages(parts, claim, signal)
+  } finally {
+    release()
+  }
+}
+
+const runStages = async (parts: EngineParts, claim: Claim, signal: AbortSignal): Promise<void> => {
+  const services = await readServices(parts.database, claim.id)
+  const outcomes: Outcome[] = []
+  let stopped = services.some(alreadyFailed)
+  for (const stage of inStages(claim.action as DeploymentAction, services))
+    await forEachParallel(
+      stage.filter((service) => !service.finished),
+      async (service) => {
+        if (stopped || isCancel({ signal })) return skip(parts, claim, service, signal)
+        const outcome = await workOn(parts, claim, service, signal)
+        outcomes.push(outcome)
+        if (outcome.kind !== 'succeeded') stopped = true
+      },
+    )
+  await end(parts, claim, services, isCancel({ signal }) && outcomes.length === 0 ? [canceled] : outcomes, signal)
+}
+
+const end = async (
+  parts: EngineParts,
+  claim: Claim,
+  services: readonly ServiceRow[],
+  outcomes: readonly Outcome[],
+  signal: AbortSignal,
+): Promise<void> => {
+  const ending = endingOf(services, outcomes)
+  const deleted = claim.action === 'DELETE' && ending === 'SUCCEEDED'
+  if (deleted && claim.wholeEnvironment) await parts.runtime.removeEnvironment(claim.environmentId, signal)
+  await withClaim(parts.database, claim, async (tx) => {
+    if (deleted)
+      await tx.query('delete from node where id = any($1)', [
+        claim.wholeEnvironment ? [claim.environmentId] : services.map((service) => service.id),
+      ])
+    // A service that was deleted before its turn has no part left to conclude.
+    await tx.query(
+      `update deployment_service set state = 'CANCELED', finished_at = clock_timestamp()
+       where deployment_id = $1 and finished_at is null`,
+      [claim.id],
+    )
+    const error = outcomes.find((outcome) => outcome.error !== null)?.error ?? null
+    await finish(tx, claim, ending, error === null ? null : { code: error.code, message: error.message })
+  })
+}

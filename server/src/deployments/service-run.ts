@@ -1,0 +1,133 @@
+/**
+ * One service in one claimed deployment: what the narrating functions of deploy.ts are told and may write. Every write
+ * holds the claim, so that a worker which lost its lease changes nothing.
+ */
+import type { DeploymentError } from '../lib/errors.ts'
+import type { Queryable } from '../store/database.ts'
+import { type Claim, withClaim } from '../work/queue.ts'
+import type { DeploymentAction } from './deployments.ts'
+import { type EngineParts, kindOf } from './engine-parts.ts'
+import type { DeploymentLog } from './log.ts'
+import { showState, tell } from './request.ts'
+import { type Phase, stateOf } from './states.ts'
+import type { Step } from './steps.ts'
+
+/** A service as the deployment found it when its turn came. */
+export interface ServiceRow {
+  id: string
+  kind: string
+  name: string
+  stage: number
+  spec: Record<string, unknown>
+  requested: { commitId?: string; redeploy?: boolean }
+  projectId: string
+  mode: string
+  currentReleaseId: string | null
+  currentRevision: string | null
+  desired: string
+  finished: boolean
+  outcome: string
+}
+
+export interface ServiceRun {
+  parts: EngineParts
+  claim: Claim
+  service: ServiceRow
+  step: Step
+  log: DeploymentLog
+  signal: AbortSignal
+  /** Set at the switch: from then on the new version is the current one and a cancel comes too late. */
+  committed: boolean
+  /** The phase shown last: it decides which error state a failure gets. */
+  phase: Phase
+}
+
+export const readServices = (db: Queryable, deploymentId: string): Promise<ServiceRow[]> =>
+  db.query<ServiceRow>(
+    `select w.service_id as id, w.kind, n.name, w.stage, n.spec, w.requested, e.parent_id as "projectId",
+       coalesce(e.spec ->> 'mode', 'DEVELOPMENT') as mode, s.current_release_id as "currentReleaseId",
+       r.deployment_id as "currentRevision", s.desired, w.finished_at is not null as finished, w.state as outcome
+     from deployment_service w join node n on n.id = w.service_id join node e on e.id = n.parent_id
+     join service_state s on s.service_id = w.service_id left join release r on r.id = s.current_release_id
+     where w.deployment_id = $1 order by w.stage, n.created_at, n.id`,
+    [deploymentId],
+  )
+
+const reference = (claim: Claim) => ({ deploymentId: claim.id, executionId: claim.executionId })
+
+/** Begins a phase and shows its state. */
+export const enter = (run: ServiceRun, phase: Phase): Promise<void> => {
+  run.phase = phase
+  return withClaim(run.parts.database, run.claim, async (tx) => {
+    const state = stateOf(run.claim.action as DeploymentAction, phase)
+    await tx.query(
+      `update deployment_service set state = $3, started_at = coalesce(started_at, clock_timestamp())
+       where deployment_id = $1 and service_id = $2`,
+      [run.claim.id, run.service.id, state],
+    )
+    await showState(tx, run.service.id, run.claim.action, state, reference(run.claim))
+    await tx.query(`select pg_notify('slipway_status', $1)`, [run.claim.environmentId])
+  })
+}
+
+/** How one service's part of a deployment ended. */
+export interface Outcome {
+  kind: 'succeeded' | 'failed' | 'canceled' | 'skipped'
+  state: string
+  error: DeploymentError | null
+}
+
+const eventOf = { succeeded: 'DEPLOYMENT_SUCCESSFUL', failed: 'DEPLOYMENT_FAILURE' } as const
+
+/** The state to show once nothing is under way: of the next request that waits for this service, else the outcome's. */
+const showOutcome = async (tx: Queryable, run: ServiceRun, state: string): Promise<void> => {
+  const [next] = await tx.query<{ id: string; executionId: string; action: DeploymentAction }>(
+    `select d.id, d.environment_id || '-' || d.execution_number as "executionId", d.action
+     from deployment_service w join deployment d on d.id = w.deployment_id
+     where w.service_id = $1 and d.state = 'QUEUED' order by d.seq limit 1`,
+    [run.service.id],
+  )
+  if (next === undefined) return showState(tx, run.service.id, run.claim.action, state, reference(run.claim))
+  const queued = stateOf(next.action, 'queued')
+  return showState(tx, run.service.id, next.action, queued, { deploymentId: next.id, executionId: next.executionId })
+}
+
+const describeError = (error: DeploymentError | null): string | null =>
+  error === null ? null : JSON.stringify({ code: error.code, message: error.message, lines: error.lines })
+
+/** Ends one service's part: final state, history and event in one transaction. */
+export const conclude = (run: ServiceRun, outcome: Outcome): Promise<void> =>
+  withClaim(run.parts.database, run.claim, async (tx) => {
+    const { claim, service } = run
+    await tx.query(
+      `update deployment_service set state = $3, error = $4, finished_at = clock_timestamp(),
+         started_at = coalesce(started_at, clock_timestamp()),
+         release_id = (select id from release where service_id = $2 and deployment_id = $1)
+       where deployment_id = $1 and service_id = $2`,
+      [claim.id, service.id, outcome.state, describeError(outcome.error)],
+    )
+    if (outcome.kind === 'succeeded')
+      await tx.query('update service_state set last_deployment_at = clock_timestamp() where service_id = $1', [
+        service.id,
+      ])
+    await showOutcome(tx, run, outcome.kind === 'skipped' ? restingState(service) : outcome.state)
+    await tell(tx, { ...run.parts, kindOf: (kind) => kindOf(run.parts, kind) }, eventKind(outcome), {
+      ...claim,
+      ...reference(claim),
+      projectId: service.projectId,
+      mode: service.mode,
+      service,
+      state: outcome.state,
+      reason: outcome.error?.message ?? null,
+    })
+    await tx.query(`select pg_notify('slipway_status', $1)`, [claim.environmentId])
+  })
+
+const eventKind = (outcome: Outcome) =>
+  outcome.kind === 'succeeded' || outcome.kind === 'failed' ? eventOf[outcome.kind] : 'DEPLOYMENT_CANCELLED'
+
+/** What an untouched service shows: what it was before it was asked. */
+const restingState = (service: ServiceRow): string => {
+  if (service.desired === 'STOPPED') return 'STOPPED'
+  return service.currentReleaseId === null ? 'READY' : 'DEPLOYED'
+}

@@ -1,0 +1,136 @@
+/**
+ * Reading statuses: one statement over the pointer table `service_state`. Whether a service is out of date is computed
+ * once after each change of what it depends on, and kept.
+ */
+import type { Queryable } from '../store/database.ts'
+import type { Deployments, ServiceStatus } from './deployments.ts'
+import { type EngineParts, kindOf } from './engine-parts.ts'
+import { isFinal } from './states.ts'
+import { fingerprint } from './workload.ts'
+
+interface Row {
+  id: string
+  kind: string
+  state: string
+  action: string
+  actionStatus: string
+  runningState: string
+  deploymentId: string | null
+  executionId: string | null
+  isPart: boolean
+  requests: number
+  released: boolean
+  deployedHash: string | null
+  wantedHash: string | null
+  lastAt: string | null
+}
+
+const read = (which: string): string => `
+  with mine as (select * from service_state where ${which}),
+  last as (select e.environment_id, (select d.id from deployment d where d.environment_id = e.environment_id
+      order by d.created_at desc, d.id desc limit 1) as id
+    from (select distinct environment_id from mine) e),
+  open as (select w.service_id, count(*)::int as n
+    from last l join deployment d on d.environment_id = l.environment_id
+      join deployment_service w on w.deployment_id = d.id
+    where d.state in ('QUEUED', 'RUNNING') group by w.service_id)
+  select m.service_id as id, m.kind, m.state, m.action, m.action_status as "actionStatus",
+    m.running_state as "runningState", m.deployment_id as "deploymentId", m.execution_id as "executionId",
+    coalesce(m.deployment_id = last.id, false) as "isPart", coalesce(open.n, 0) as requests,
+    m.current_release_id is not null as released, m.deployed_hash as "deployedHash", m.wanted_hash as "wantedHash",
+    to_char(m.last_deployment_at at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "lastAt"
+  from mine m left join last on last.environment_id = m.environment_id left join open on open.service_id = m.service_id`
+
+const readByIds = read('service_id = any($1)')
+const readByEnvironment = read('environment_id = $1')
+
+const deploymentStatus = (row: Row): ServiceStatus['service_deployment_status'] => {
+  if (!row.released) return 'NEVER_DEPLOYED'
+  const lastFailed = row.state === 'BUILD_ERROR' || row.state === 'DEPLOYMENT_ERROR'
+  return row.wantedHash === row.deployedHash && !lastFailed ? 'UP_TO_DATE' : 'OUT_OF_DATE'
+}
+
+const toStatus = (row: Row): ServiceStatus => ({
+  id: row.id,
+  state: row.state,
+  service_deployment_status: deploymentStatus(row),
+  is_part_last_deployment: row.isPart,
+  status_details: { action: row.action, status: row.actionStatus, sub_action: 'NONE' },
+  deployment_request_id: isFinal(row.state) ? null : row.deploymentId,
+  deployment_requests_count: row.requests,
+  ...(row.lastAt === null ? {} : { last_deployment_date: row.lastAt }),
+  ...(row.executionId === null ? {} : { execution_id: row.executionId }),
+  deployment_state: row.state,
+  running_state: row.runningState,
+})
+
+/** Names of the public API for our steps; steps that have none are left out. */
+const publicStep: Record<string, string> = {
+  source: 'GIT_CLONE',
+  image: 'BUILD',
+  ready: 'DEPLOYMENT',
+  switch: 'ROUTER_DEPLOYMENT',
+}
+
+interface StepRow {
+  name: string
+  status: string
+  seconds: number
+  total: number | null
+}
+
+const readSteps = async (db: Queryable, row: Row): Promise<Pick<ServiceStatus, 'steps'>> => {
+  if (row.deploymentId === null) return {}
+  const steps = await db.query<StepRow>(
+    `select p.name, p.status, round(extract(epoch from p.finished_at - p.started_at))::int as seconds,
+       round(extract(epoch from w.finished_at - w.started_at))::int as total
+     from deployment_step p join deployment_service w using (deployment_id, service_id)
+     where deployment_id = $1 and service_id = $2 order by p.started_at`,
+    [row.deploymentId, row.id],
+  )
+  const details = steps
+    .filter((step) => publicStep[step.name] !== undefined)
+    .map((step) => ({ step_name: publicStep[step.name]!, status: step.status, duration_sec: step.seconds }))
+  const computing = steps.reduce((sum, step) => sum + step.seconds, 0)
+  return {
+    steps: { total_duration_sec: steps[0]?.total ?? null, total_computing_duration_sec: computing, details },
+  }
+}
+
+/** Computes what a deployment would use now, unless it changed again meanwhile. */
+const renewWantedHash = async (parts: EngineParts, db: Queryable, row: Row): Promise<void> => {
+  const [found] = await db.query<{ spec: Record<string, unknown>; version: number }>(
+    `select n.spec, s.wanted_version as version from service_state s join node n on n.id = s.service_id
+     where s.service_id = $1`,
+    [row.id],
+  )
+  if (found === undefined) return
+  const kind = kindOf(parts, row.kind)
+  const variables = await parts.variables(row.id)
+  row.wantedHash = fingerprint(parts.fingerprintKey, kind.build(found.spec), kind.workload(found.spec), variables)
+  await db.query('update service_state set wanted_hash = $2 where service_id = $1 and wanted_version = $3', [
+    row.id,
+    row.wantedHash,
+    found.version,
+  ])
+}
+
+export const createStatuses = (parts: EngineParts): Pick<Deployments, 'statuses' | 'environmentStatuses'> => {
+  const load = async (db: Queryable, statement: string, value: unknown): Promise<Row[]> => {
+    const rows = await db.query<Row>(statement, [value])
+    for (const row of rows) if (row.released && row.wantedHash === null) await renewWantedHash(parts, db, row)
+    return rows
+  }
+  return {
+    async statuses(db, serviceIds) {
+      const rows = new Map((await load(db, readByIds, serviceIds)).map((row) => [row.id, row]))
+      const found = serviceIds.flatMap((id) => rows.get(id) ?? [])
+      if (found.length !== 1) return found.map(toStatus)
+      return [{ ...toStatus(found[0]!), ...(await readSteps(db, found[0]!)) }]
+    },
+    async environmentStatuses(db, environmentId) {
+      const rows = await load(db, readByEnvironment, environmentId)
+      return rows.map((row) => ({ kind: row.kind, status: toStatus(row) }))
+    },
+  }
+}

@@ -1,0 +1,209 @@
+/** What can be done with a whole environment, or with services of it that the body names. */
+import Type, { type TObject } from 'typebox'
+import { type Context, nodeInPath, type Operation } from '../api/operation.ts'
+import { Flag, List, Maybe, Nullable, Text, Uuid } from '../api/schema.ts'
+import type { DeploymentAction, DeploymentRequest } from '../deployments/deployments.ts'
+import { badRequest, invalidField } from '../lib/errors.ts'
+import type { Queryable } from '../store/database.ts'
+import { acceptedEnvironment, readEnvironment } from './environment-status.ts'
+import { MaybeCommitId, request, servicesOf, serviceToDeploy } from './request.ts'
+import { AcceptedEnvironmentStatus } from './status-schema.ts'
+
+type Services = DeploymentRequest['services']
+
+const owner = nodeInPath('environment', 'environmentId')
+const common = { method: 'POST' as const, tag: 'Environment Actions', scope: 'Deploy' as const, owner }
+const accepted = { ...common, status: 202 as const, answer: AcceptedEnvironmentStatus }
+
+const act = (
+  context: Context,
+  action: DeploymentAction,
+  choose: (tx: Queryable) => Promise<Services> | Services,
+  wholeEnvironment: boolean,
+): Promise<unknown> =>
+  context.transaction(async (tx) => {
+    const environmentId = context.node.id
+    const services = await choose(tx)
+    const answer = await request(tx, context, { environmentId, action, wholeEnvironment, services })
+    if (action === 'DELETE') return undefined
+    const read = await readEnvironment(context.parts.deployments, tx, environmentId)
+    return acceptedEnvironment(read, answer, action)
+  })
+
+const all =
+  (context: Context, more: Partial<Services[number]> = {}) =>
+  async (tx: Queryable): Promise<Services> =>
+    (await servicesOf(tx, context.node.id)).map((id) => ({ id, ...more }))
+
+const wholeActions: Operation[] = [
+  {
+    ...accepted,
+    id: 'deployEnvironment',
+    path: '/environment/{environmentId}/deploy',
+    summary: 'Deploy every service of an environment, by stage',
+    run: (context) => act(context, 'DEPLOY', all(context), true),
+  },
+  {
+    ...accepted,
+    id: 'redeployEnvironment',
+    path: '/environment/{environmentId}/redeploy',
+    summary: 'Deploy every service again, at the versions that are deployed',
+    run: (context) => act(context, 'DEPLOY', all(context, { redeploy: true }), true),
+  },
+  {
+    ...accepted,
+    id: 'stopEnvironment',
+    path: '/environment/{environmentId}/stop',
+    summary: 'Stop every service of an environment',
+    run: (context) => act(context, 'STOP', all(context), true),
+  },
+  {
+    ...accepted,
+    id: 'cancelEnvironmentDeployment',
+    path: '/environment/{environmentId}/cancelDeployment',
+    summary: 'Cancel what runs and what waits in an environment',
+    body: Type.Object({ force_cancel: Maybe(Nullable(Flag())) }),
+    bodyOptional: true,
+    run: (context) =>
+      context.transaction(async (tx) => {
+        const before = await readEnvironment(context.parts.deployments, tx, context.node.id)
+        await context.parts.deployments.cancel(tx, context.node.id)
+        const read = await readEnvironment(context.parts.deployments, tx, context.node.id)
+        const { deployment_request_id: open, last_deployment_id: executionId } = before.environment
+        const createdAt = context.parts.clock.now().toISOString()
+        const canceled = { deploymentId: open!, executionId: executionId ?? '', createdAt }
+        return acceptedEnvironment(read, canceled, 'UNKNOWN')
+      }),
+  },
+  {
+    ...common,
+    id: 'deleteEnvironment',
+    method: 'DELETE',
+    path: '/environment/{environmentId}',
+    tag: 'Environment Main Calls',
+    summary: 'Delete an environment with all its services; the work goes on after the answer',
+    scope: 'Admin',
+    status: 204,
+    run: (context) => act(context, 'DELETE', all(context), true),
+  },
+]
+
+/** 400 unless every id is a service of the environment, of the kind that its field says. */
+const checkChosen = async (tx: Queryable, environmentId: string, chosen: readonly Chosen[]): Promise<void> => {
+  if (chosen.length === 0) throw badRequest('Validation error: no service is named.')
+  const rows = await tx.query<{ id: string; kind: string }>(
+    'select service_id as id, kind from service_state where environment_id = $1 and service_id = any($2)',
+    [environmentId, chosen.map((one) => one.service.id)],
+  )
+  const kinds = new Map(rows.map((row) => [row.id, row.kind]))
+  for (const { kind, service, field } of chosen)
+    if (kinds.get(service.id) !== kind) throw invalidField(field, 'not found in this environment')
+}
+
+interface Chosen {
+  kind: string
+  field: string
+  service: Services[number]
+}
+
+const idArrays: Record<string, string> = {
+  application_ids: 'application',
+  container_ids: 'container',
+  database_ids: 'database',
+  job_ids: 'job',
+  helm_ids: 'helm',
+  terraform_ids: 'terraform',
+}
+
+const ids = () => Maybe(Nullable(List(Uuid(), 500)))
+
+const ChosenIds = Type.Object(Object.fromEntries(Object.keys(idArrays).map((name) => [name, ids()]))) as TObject
+
+const chosenIds = ({ body }: Context): Chosen[] =>
+  Object.entries(idArrays).flatMap(([name, kind]) =>
+    ((body[name] as string[] | null | undefined) ?? []).map((id, index) => ({
+      kind,
+      field: `/${name}/${index}`,
+      service: { id: id.toLowerCase() },
+    })),
+  )
+
+const ByImage = () =>
+  Maybe(Nullable(List(Type.Object({ id: Uuid(), image_tag: Maybe(Text()), git_commit_id: MaybeCommitId() }), 500)))
+
+const DeployAll = Type.Object({
+  applications: Maybe(Nullable(List(Type.Object({ application_id: Uuid(), git_commit_id: MaybeCommitId() }), 500))),
+  databases: ids(),
+  containers: ByImage(),
+  jobs: ByImage(),
+  helms: ByImage(),
+  terraforms: ByImage(),
+})
+
+const deployArrays: Record<string, string> = {
+  applications: 'application',
+  databases: 'database',
+  containers: 'container',
+  jobs: 'job',
+  helms: 'helm',
+  terraforms: 'terraform',
+}
+
+type Item = string | { application_id?: string; id?: string; git_commit_id?: string | null }
+
+const chosenVersions = ({ body }: Context): Chosen[] =>
+  Object.entries(deployArrays).flatMap(([name, kind]) =>
+    ((body[name] as Item[] | null | undefined) ?? []).map((item, index) => {
+      const id = typeof item === 'string' ? item : (item.application_id ?? item.id!)
+      const commit = typeof item === 'string' ? undefined : item.git_commit_id
+      return { kind, field: `/${name}/${index}`, service: serviceToDeploy(id.toLowerCase(), commit) }
+    }),
+  )
+
+const actOn = (context: Context, action: DeploymentAction, chosen: readonly Chosen[]): Promise<unknown> => {
+  const choose = async (tx: Queryable): Promise<Services> => {
+    await checkChosen(tx, context.node.id, chosen)
+    return [...new Map(chosen.map(({ service }) => [service.id, service])).values()]
+  }
+  return act(context, action, choose, false)
+}
+
+const chosenActions: Operation[] = [
+  {
+    ...accepted,
+    id: 'deployAllServices',
+    path: '/environment/{environmentId}/service/deploy',
+    summary: 'Deploy the services that the body names, at the versions it names',
+    body: DeployAll,
+    run: (context) => actOn(context, 'DEPLOY', chosenVersions(context)),
+  },
+  {
+    ...accepted,
+    id: 'rebootServices',
+    path: '/environment/{environmentId}/service/restart-service',
+    summary: 'Restart the services that the body names',
+    body: ChosenIds,
+    run: (context) => actOn(context, 'RESTART', chosenIds(context)),
+  },
+  {
+    ...common,
+    id: 'stopSelectedServices',
+    path: '/environment/{environmentId}/service/stop',
+    summary: 'Stop the services that the body names',
+    status: 200,
+    body: ChosenIds,
+    run: (context) => actOn(context, 'STOP', chosenIds(context)),
+  },
+  {
+    ...common,
+    id: 'deleteSelectedServices',
+    path: '/environment/{environmentId}/service/delete',
+    summary: 'Delete the services that the body names',
+    scope: 'Admin',
+    status: 200,
+    body: ChosenIds,
+    run: (context) => actOn(context, 'DELETE', chosenIds(context)),
+  },
+]
+
+export const environmentActions: Operation[] = [...wholeActions, ...chosenActions]

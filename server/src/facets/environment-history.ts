@@ -1,0 +1,221 @@
+/** The deployments of an environment, with all their services: in the older and the newer form. */
+import Type from 'typebox'
+import { type Context, nodeInPath, type Operation } from '../api/operation.ts'
+import { OneOf, Open, Text, Timestamp, Uuid } from '../api/schema.ts'
+import { actionStatusOf } from '../deployments/states.ts'
+import { timestampSql } from '../store/tree.ts'
+import {
+  Auditing,
+  answerPage,
+  commitOf,
+  duration,
+  Page,
+  Paging,
+  paging,
+  readOfDeployments,
+  ServiceEntry,
+  type ServiceRow,
+  seconds,
+  serviceEntry,
+} from './history.ts'
+import { stagesOf } from './stages.ts'
+import { origins, states } from './status-schema.ts'
+
+const actionStatuses = ['QUEUED', 'ONGOING', 'SUCCESS', 'ERROR', 'CANCELED', 'CANCELING', 'NEVER']
+const triggers = ['DEPLOY', 'DELETE', 'RESTART', 'STOP', 'UNKNOWN']
+
+const EnvironmentEntry = Type.Object({
+  identifier: Type.Object({ execution_id: Text(), environment_id: Uuid(), deployment_request_id: Uuid() }),
+  auditing_data: Auditing,
+  status: OneOf(states),
+  trigger_action: OneOf(triggers),
+  action_status: OneOf(actionStatuses),
+  total_duration: Text(),
+  stages: Type.Array(
+    Type.Object({
+      name: Text(),
+      status: OneOf(['QUEUED', 'ONGOING', 'DONE', 'ERROR', 'SKIPPED', 'CANCELED']),
+      duration: Text(),
+      services: Type.Array(ServiceEntry),
+    }),
+  ),
+})
+
+interface DeploymentRow {
+  id: string
+  executionId: string
+  action: string
+  state: string
+  origin: string
+  triggeredBy: string
+  createdAt: string
+  updatedAt: string
+  seconds: number
+}
+
+const readDeployments = ({ db, node, ...context }: Context): Promise<DeploymentRow[]> => {
+  const { pageSize, offset } = paging(context as Context)
+  return db.query<DeploymentRow>(
+    `select d.id, d.environment_id || '-' || d.execution_number as "executionId", d.action, d.state, d.origin,
+       d.triggered_by as "triggeredBy", ${timestampSql('d.created_at')} as "createdAt",
+       ${timestampSql('coalesce(d.finished_at, d.started_at, d.created_at)')} as "updatedAt", ${seconds('d')} as seconds
+     from deployment d where d.environment_id = $1 order by d.created_at desc, d.id desc limit $2 offset $3`,
+    [node.id, pageSize, offset],
+  )
+}
+
+const ended: Record<string, string> = {
+  DEPLOY: 'DEPLOYED',
+  STOP: 'STOPPED',
+  RESTART: 'RESTARTED',
+  DELETE: 'DELETED',
+}
+const stem: Record<string, string> = { DEPLOY: 'DEPLOYMENT', STOP: 'STOP', RESTART: 'RESTART', DELETE: 'DELETE' }
+const going: Record<string, string> = {
+  DEPLOY: 'DEPLOYING',
+  STOP: 'STOPPING',
+  RESTART: 'RESTARTING',
+  DELETE: 'DELETING',
+}
+
+/** The public state of a deployment as a whole. */
+export const stateOfDeployment = (action: string, state: string): string => {
+  if (state === 'SUCCEEDED') return ended[action]!
+  if (state === 'CANCELED') return 'CANCELED'
+  if (state === 'RUNNING') return going[action]!
+  return state === 'FAILED' ? `${stem[action]}_ERROR` : `${stem[action]}_QUEUED`
+}
+
+const statusWords: Record<string, string> = {
+  QUEUED: 'QUEUED',
+  RUNNING: 'ONGOING',
+  SUCCEEDED: 'SUCCESS',
+  FAILED: 'ERROR',
+  CANCELED: 'CANCELED',
+}
+
+const stageWords: Record<string, string> = {
+  QUEUED: 'QUEUED',
+  ONGOING: 'ONGOING',
+  CANCELING: 'ONGOING',
+  ERROR: 'ERROR',
+  CANCELED: 'CANCELED',
+  SUCCESS: 'DONE',
+  NEVER: 'SKIPPED',
+}
+const severity = ['ONGOING', 'QUEUED', 'ERROR', 'CANCELED', 'DONE', 'SKIPPED']
+
+/** The stages of a deployment that had something to do. */
+export const stagesWith = <T extends { stage: number; state: string }>(
+  environmentId: string,
+  rows: readonly T[],
+): { name: string; status: string; members: T[] }[] =>
+  stagesOf(environmentId).flatMap(({ name, order }) => {
+    const members = rows.filter((row) => row.stage === order)
+    if (members.length === 0) return []
+    const words = members.map((row) => stageWords[actionStatusOf(row.state)]!)
+    return [{ name, status: severity.find((word) => words.includes(word))!, members }]
+  })
+
+const environmentEntry = (environmentId: string, row: DeploymentRow, services: readonly ServiceRow[]) => ({
+  identifier: { execution_id: row.executionId, environment_id: environmentId, deployment_request_id: row.id },
+  auditing_data: {
+    created_at: row.createdAt,
+    updated_at: row.updatedAt,
+    triggered_by: row.triggeredBy,
+    origin: row.origin,
+  },
+  status: stateOfDeployment(row.action, row.state),
+  trigger_action: row.action,
+  action_status: statusWords[row.state],
+  total_duration: duration(row.seconds),
+  stages: stagesWith(environmentId, services).map(({ name, status, members }) => ({
+    name,
+    status,
+    duration: duration(Math.max(...members.map((member) => member.seconds))),
+    services: members.map(serviceEntry),
+  })),
+})
+
+const oldOf = (row: ServiceRow) => ({
+  id: row.serviceId,
+  created_at: row.createdAt,
+  updated_at: row.updatedAt,
+  name: row.name,
+  status: row.state,
+  commit: commitOf(row),
+})
+
+const oldArrays: Record<string, string> = {
+  applications: 'application',
+  containers: 'container',
+  databases: 'database',
+  jobs: 'job',
+  helms: 'helm',
+}
+
+const oldEnvironmentEntry = (row: DeploymentRow, services: readonly ServiceRow[]) => ({
+  id: row.id,
+  created_at: row.createdAt,
+  updated_at: row.updatedAt,
+  status: stateOfDeployment(row.action, row.state),
+  origin: row.origin,
+  triggered_by: row.triggeredBy,
+  ...Object.fromEntries(
+    Object.entries(oldArrays).map(([name, kind]) => [name, services.filter((one) => one.kind === kind).map(oldOf)]),
+  ),
+})
+
+const OldEntry = Type.Object({
+  id: Uuid(),
+  created_at: Timestamp(),
+  updated_at: Timestamp(),
+  status: OneOf(states),
+  origin: OneOf(origins),
+  triggered_by: Text(),
+  ...Object.fromEntries(Object.keys(oldArrays).map((name) => [name, Type.Array(Open())])),
+})
+
+const environmentHistory = async (
+  context: Context,
+  entry: (row: DeploymentRow, services: ServiceRow[]) => unknown,
+): Promise<unknown> => {
+  const rows = await readDeployments(context)
+  const services = await readOfDeployments(
+    context.db,
+    rows.map((row) => row.id),
+  )
+  const mine = Map.groupBy(services, (service) => service.deploymentId)
+  return answerPage(
+    context,
+    rows.map((row) => entry(row, mine.get(row.id) ?? [])),
+  )
+}
+
+const common = {
+  method: 'GET' as const,
+  tag: 'Environment Deployment History',
+  scope: 'Read' as const,
+  owner: nodeInPath('environment', 'environmentId'),
+  query: Paging,
+  status: 200 as const,
+}
+
+export const environmentHistories: Operation[] = [
+  {
+    ...common,
+    id: 'listEnvironmentDeploymentHistory',
+    path: '/environment/{environmentId}/deploymentHistory',
+    summary: 'List deployments of an environment, newest first (older form)',
+    answer: Page(OldEntry),
+    run: (context) => environmentHistory(context, oldEnvironmentEntry),
+  },
+  {
+    ...common,
+    id: 'listEnvironmentDeploymentHistoryV2',
+    path: '/environment/{environmentId}/deploymentHistoryV2',
+    summary: 'List deployments of an environment, newest first',
+    answer: Page(EnvironmentEntry),
+    run: (context) => environmentHistory(context, (row, services) => environmentEntry(context.node.id, row, services)),
+  },
+]

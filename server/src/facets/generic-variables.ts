@@ -1,0 +1,212 @@
+/** The generic family: the same variables and secrets under `/variable`, their place named in the query or the body. */
+import Type from 'typebox'
+import { type Context, type Operation, type Owner, ownOrganization } from '../api/operation.ts'
+import { Flag, Maybe, Nullable, OneOf, Results, Text, Uuid } from '../api/schema.ts'
+import { invalidField, notFound } from '../lib/errors.ts'
+import { isUuid } from '../lib/ids.ts'
+import type { Queryable } from '../store/database.ts'
+import type { Node } from '../store/tree.ts'
+import { createAlias, createOverride, createVariable, deleteVariable, editVariable } from '../variables/change.ts'
+import { findVariable, listVisible, type Place, type VariableRecord } from '../variables/rows.ts'
+import { importVariables } from './variable-import.ts'
+import { builtInRecords, editBody, genericAnswer, showGeneric, Value, withService } from './variable-records.ts'
+import { readPlace, writeRow } from './variable-writes.ts'
+import { type Extras, extrasOf, importAnswer, importBody } from './variables.ts'
+
+const scopes = ['PROJECT', 'ENVIRONMENT', 'APPLICATION', 'CONTAINER', 'JOB', 'HELM', 'TERRAFORM']
+const tag = 'Variable Main Calls'
+const extras = { description: Maybe(Nullable(Text(255))), enable_interpolation_in_file: Maybe(Nullable(Flag())) }
+
+/** The row of the tree that a variable is set at, as if the path had named it. */
+const holderOf: Owner['find'] = async (db, { variableId = '' }, { organizationId }) => {
+  if (!isUuid(variableId)) return null
+  const [row] = await db.query<Node>(
+    `select n.id, n.organization_id as "organizationId", n.kind, n.parent_id as "parentId", coalesce(n.name, '') as name,
+       (select p.parent_id from node p where p.id = n.parent_id) as "grandparentId"
+     from variable v join node n on n.id = v.parent_id where v.id = $1 and v.organization_id = $2`,
+    [variableId, organizationId],
+  )
+  return row ?? null
+}
+
+const variableInPath: Owner = { kind: 'variable', param: 'variableId', parentParam: null, find: holderOf }
+
+/** A place named by scope and id: the two must agree. */
+const namedPlace = async (context: Context, id: string, scope: string, field: string): Promise<Place> => {
+  const place = await readPlace(context, id)
+  if (place.scope !== scope) throw invalidField(field, 'is of another scope than the one that was named')
+  return place
+}
+
+const show = (place: Place) => (row: VariableRecord) => showGeneric(withService(place, row))
+
+const ownRow = async ({ db, principal, params }: Context): Promise<VariableRecord> => {
+  const row = await findVariable(db, principal.organizationId, params.variableId!.toLowerCase())
+  if (row === null) throw notFound()
+  return row
+}
+
+const list: Operation = {
+  id: 'listVariables',
+  method: 'GET',
+  path: '/variable',
+  tag,
+  summary: 'List variables and secrets that are visible at a place',
+  scope: 'Read',
+  reads: 'sensitive',
+  owner: ownOrganization,
+  query: Type.Object({ parent_id: Uuid(), scope: OneOf(scopes), is_secret: Maybe(Flag()) }),
+  status: 200,
+  answer: Results(genericAnswer),
+  async run(context) {
+    const { parent_id, scope, is_secret } = context.query as unknown as {
+      parent_id: string
+      scope: string
+      is_secret?: boolean
+    }
+    const place = await namedPlace(context, parent_id, scope, '/scope')
+    const rows = await listVisible(context.db, place.parents)
+    const all = [...builtInRecords(place), ...rows.map((row) => withService(place, row))]
+    return { results: all.filter((row) => row.is_secret === (is_secret ?? row.is_secret)).map(showGeneric) }
+  },
+}
+
+const createBody = Type.Object({
+  key: Text(255),
+  value: Value(),
+  mount_path: Maybe(Nullable(Text(1024))),
+  is_secret: Flag(),
+  variable_scope: OneOf(scopes),
+  variable_parent_id: Uuid(),
+  ...extras,
+})
+
+const create: Operation = {
+  id: 'createVariable',
+  method: 'POST',
+  path: '/variable',
+  tag,
+  summary: 'Set a variable or secret; one with the same key is replaced',
+  scope: 'Write',
+  owner: ownOrganization,
+  body: createBody,
+  status: 201,
+  answer: genericAnswer,
+  async run(context) {
+    const body = context.body as unknown as Type.Static<typeof createBody>
+    const place = await namedPlace(context, body.variable_parent_id, body.variable_scope, '/variable_scope')
+    const wanted = { key: body.key, value: body.value, isSecret: body.is_secret, mountPath: body.mount_path }
+    const work = (tx: Queryable) =>
+      createVariable(tx, context.parts.sealer, place, { ...wanted, ...extrasOf(body as Extras) })
+    return writeRow(context, place, 'CREATE', work, show(place))
+  },
+}
+
+const edit: Operation = {
+  id: 'editVariable',
+  method: 'PUT',
+  path: '/variable/{variableId}',
+  tag,
+  summary: 'Change a variable or secret; a value left out stays',
+  scope: 'Write',
+  owner: variableInPath,
+  body: editBody,
+  status: 200,
+  answer: genericAnswer,
+  async run(context) {
+    const [place, row] = [await readPlace(context, context.node.id), await ownRow(context)]
+    const body = context.body as unknown as Extras & { key: string; value?: string | null }
+    const wanted = { key: body.key, value: body.value, ...extrasOf(body) }
+    const work = (tx: Queryable) => editVariable(tx, context.parts.sealer, row, wanted)
+    return writeRow(context, place, 'UPDATE', work, show(place))
+  },
+}
+
+const remove: Operation = {
+  id: 'deleteVariable',
+  method: 'DELETE',
+  path: '/variable/{variableId}',
+  tag,
+  summary: 'Delete a variable or secret with its aliases and overrides',
+  scope: 'Admin',
+  owner: variableInPath,
+  status: 204,
+  async run(context) {
+    const [place, row] = [await readPlace(context, context.node.id), await ownRow(context)]
+    const work = (tx: Queryable) => deleteVariable(tx, row).then(() => row)
+    return writeRow(context, place, 'DELETE', work, show(place))
+  },
+}
+
+// What is built in has no row yet, so the place of an alias comes from the body alone.
+const dependent = {
+  method: 'POST' as const,
+  tag,
+  scope: 'Write' as const,
+  owner: ownOrganization,
+  status: 201 as const,
+  answer: genericAnswer,
+}
+
+const aliasBody = Type.Object({ key: Text(255), alias_scope: OneOf(scopes), alias_parent_id: Uuid(), ...extras })
+
+const alias: Operation = {
+  id: 'createVariableAlias',
+  path: '/variable/{variableId}/alias',
+  summary: 'Give a variable or secret a further key',
+  ...dependent,
+  body: aliasBody,
+  async run(context) {
+    const body = context.body as unknown as Type.Static<typeof aliasBody>
+    const place = await namedPlace(context, body.alias_parent_id, body.alias_scope, '/alias_scope')
+    const id = context.params.variableId!.toLowerCase()
+    const wanted = { key: body.key, ...extrasOf(body as Extras) }
+    const work = (tx: Queryable) => createAlias(tx, context.parts.sealer, place, id, wanted)
+    return writeRow(context, place, 'CREATE', work, show(place))
+  },
+}
+
+const overrideBody = Type.Object({
+  value: Value(),
+  override_scope: OneOf(scopes),
+  override_parent_id: Uuid(),
+  ...extras,
+})
+
+const override: Operation = {
+  id: 'createVariableOverride',
+  path: '/variable/{variableId}/override',
+  summary: 'Give a variable or secret another value at a narrower place',
+  ...dependent,
+  body: overrideBody,
+  async run(context) {
+    const body = context.body as unknown as Type.Static<typeof overrideBody>
+    const place = await namedPlace(context, body.override_parent_id, body.override_scope, '/override_scope')
+    const id = context.params.variableId!.toLowerCase()
+    const wanted = { value: body.value, ...extrasOf(body as Extras) }
+    const work = (tx: Queryable) => createOverride(tx, context.parts.sealer, place, id, wanted)
+    return writeRow(context, place, 'CREATE', work, show(place))
+  },
+}
+
+const importMany: Operation = {
+  id: 'importEnvironmentVariables',
+  method: 'POST',
+  path: '/variable/import',
+  tag,
+  summary: 'Set many variables and secrets of a service at once; secrets that are set already stay',
+  scope: 'Write',
+  owner: ownOrganization,
+  query: Type.Object({ service_id: Uuid(), service_type: OneOf(scopes.slice(2)) }),
+  body: importBody,
+  defaults: true,
+  status: 201,
+  answer: importAnswer,
+  async run(context) {
+    const { service_id, service_type } = context.query as unknown as { service_id: string; service_type: string }
+    const place = await namedPlace(context, service_id, service_type, '/service_type')
+    return importVariables(context, place, context.body as never)
+  },
+}
+
+export const genericVariableOperations: Operation[] = [list, create, importMany, edit, remove, alias, override]

@@ -1,0 +1,213 @@
+/** What was deployed when, by whom, and how it ended, service by service: in the older and the newer form. */
+import Type, { type TSchema } from 'typebox'
+import { type Context, nodeInPath, type Operation } from '../api/operation.ts'
+import { Maybe, Nullable, OneOf, Open, Text, Timestamp, Uuid, Whole } from '../api/schema.ts'
+import { actionStatusOf } from '../deployments/states.ts'
+import type { Queryable } from '../store/database.ts'
+import { timestampSql } from '../store/tree.ts'
+import { origins, StatusDetails, serviceTypes, states } from './status-schema.ts'
+
+export const Paging = Type.Object({
+  pageSize: Maybe(Whole(1, 100, { default: 20 })),
+  page: Maybe(Whole(1, 100_000, { default: 1 })),
+})
+
+export const Page = (item: TSchema) => Type.Object({ page: Whole(1), page_size: Whole(1), results: Type.Array(item) })
+
+export const paging = ({ query }: Context) => {
+  const { pageSize, page } = query as { pageSize: number; page: number }
+  return { page, pageSize, offset: (page - 1) * pageSize }
+}
+
+export const answerPage = (context: Context, results: unknown[]) => {
+  const { page, pageSize } = paging(context)
+  return { page, page_size: pageSize, results }
+}
+
+export const Commit = Type.Object({
+  created_at: Timestamp(),
+  git_commit_id: Text(),
+  tag: Text(),
+  message: Text(65_536),
+  author_name: Text(),
+  author_avatar_url: Maybe(Text(2048)),
+  commit_page_url: Maybe(Text(2048)),
+})
+
+export const Auditing = Type.Object({
+  created_at: Timestamp(),
+  updated_at: Timestamp(),
+  triggered_by: Text(),
+  origin: OneOf(origins),
+})
+
+export const ServiceEntry = Type.Object({
+  identifier: Type.Object({
+    name: Text(),
+    service_id: Uuid(),
+    service_type: OneOf(serviceTypes),
+    execution_id: Text(),
+  }),
+  status: OneOf(states),
+  auditing_data: Auditing,
+  details: Type.Object({ commit: Nullable(Commit), build_pod_name: Text() }),
+  status_details: StatusDetails,
+  icon_uri: Text(),
+  total_duration: Text(),
+  error: Maybe(Nullable(Open())),
+})
+
+interface KeptCommit {
+  git_commit_id: string
+  created_at: string
+  message: string
+  author_name: string
+  tag: string
+}
+
+export interface ServiceRow {
+  deploymentId: string
+  executionId: string
+  serviceId: string
+  kind: string
+  name: string
+  stage: number
+  action: string
+  state: string
+  origin: string
+  triggeredBy: string
+  createdAt: string
+  updatedAt: string
+  seconds: number
+  commit: KeptCommit | null
+  repository: string | null
+  icon: string | null
+  error: object | null
+}
+
+export const seconds = (alias: string): string =>
+  `greatest(0, round(extract(epoch from coalesce(${alias}.finished_at, clock_timestamp())
+    - coalesce(${alias}.started_at, ${alias}.created_at))))::int`
+
+const serviceColumns = `w.deployment_id as "deploymentId", d.environment_id || '-' || d.execution_number as "executionId",
+  w.service_id as "serviceId", w.kind, w.name, w.stage, w.action, w.state, d.origin, d.triggered_by as "triggeredBy",
+  ${timestampSql('w.created_at')} as "createdAt",
+  ${timestampSql('coalesce(w.finished_at, w.started_at, w.created_at)')} as "updatedAt", ${seconds('w')} as seconds,
+  r.commit, n.spec -> 'git_repository' ->> 'url' as repository, n.spec ->> 'icon_uri' as icon, w.error`
+
+const serviceTables = `deployment_service w join deployment d on d.id = w.deployment_id
+  left join release r on r.id = w.release_id left join node n on n.id = w.service_id`
+
+const readOfService = (db: Queryable, serviceId: string, pageSize: number, offset: number): Promise<ServiceRow[]> =>
+  db.query<ServiceRow>(
+    `select ${serviceColumns} from ${serviceTables} where w.service_id = $1
+     order by w.created_at desc, w.deployment_id desc limit $2 offset $3`,
+    [serviceId, pageSize, offset],
+  )
+
+export const readOfDeployments = (db: Queryable, ids: readonly string[]): Promise<ServiceRow[]> =>
+  db.query<ServiceRow>(
+    `select ${serviceColumns} from ${serviceTables} where w.deployment_id = any($1)
+     order by w.stage, w.created_at, w.service_id`,
+    [ids],
+  )
+
+const pageOf = (repository: string | null, id: string): { commit_page_url?: string } =>
+  repository?.startsWith('https://') === true
+    ? { commit_page_url: `${repository.replace(/(\.git)?\/?$/, '')}/commit/${id}` }
+    : {}
+
+export const commitOf = ({ commit, repository }: ServiceRow) => {
+  if (commit === null) return null
+  const { git_commit_id: id, created_at, message, author_name, tag } = commit
+  return { git_commit_id: id, created_at, message, author_name, tag: tag ?? '', ...pageOf(repository, id) }
+}
+
+/** ISO 8601. */
+export const duration = (total: number): string => `PT${total}S`
+
+export const serviceEntry = (row: ServiceRow) => ({
+  identifier: {
+    name: row.name,
+    service_id: row.serviceId,
+    service_type: row.kind.toUpperCase(),
+    execution_id: row.executionId,
+  },
+  status: row.state,
+  auditing_data: {
+    created_at: row.createdAt,
+    updated_at: row.updatedAt,
+    triggered_by: row.triggeredBy,
+    origin: row.origin,
+  },
+  details: { commit: commitOf(row), build_pod_name: '' },
+  status_details: { action: row.action, status: actionStatusOf(row.state), sub_action: 'NONE' },
+  icon_uri: row.icon ?? `app://slipway/${row.kind}`,
+  total_duration: duration(row.seconds),
+  ...(row.error === null ? {} : { error: row.error }),
+})
+
+const oldStatus: Record<string, string> = { SUCCESS: 'SUCCESS', ERROR: 'FAILED', CANCELED: 'FAILED' }
+
+/** The older form knows only success and failure; what still runs has no status there. */
+const oldServiceEntry = (row: ServiceRow) => {
+  const status = oldStatus[actionStatusOf(row.state)]
+  return {
+    id: row.deploymentId,
+    created_at: row.createdAt,
+    updated_at: row.updatedAt,
+    name: row.name,
+    commit: commitOf(row),
+    ...(status === undefined ? {} : { status }),
+  }
+}
+
+export interface HistoryOptions {
+  kind: string
+  param: string
+  tag: string
+  words: string
+  ids: { old: string; new: string }
+}
+
+/** Both histories of one kind of service. */
+export const history = ({ kind, param, tag, words, ids }: HistoryOptions): Operation[] => {
+  const common = {
+    method: 'GET' as const,
+    tag,
+    scope: 'Read' as const,
+    owner: nodeInPath(kind, param),
+    query: Paging,
+    status: 200 as const,
+  }
+  const rows = (context: Context): Promise<ServiceRow[]> => {
+    const { pageSize, offset } = paging(context)
+    return readOfService(context.db, context.node.id, pageSize, offset)
+  }
+  const older = Type.Object({
+    id: Uuid(),
+    created_at: Timestamp(),
+    updated_at: Timestamp(),
+    name: Text(),
+    commit: Nullable(Commit),
+    status: Maybe(OneOf(['FAILED', 'SUCCESS'])),
+  })
+  return [
+    {
+      ...common,
+      id: ids.old,
+      path: `/${kind}/{${param}}/deploymentHistory`,
+      summary: `List deployments of ${words}, newest first (older form)`,
+      answer: Page(older),
+      run: async (context) => answerPage(context, (await rows(context)).map(oldServiceEntry)),
+    },
+    {
+      ...common,
+      id: ids.new,
+      path: `/${kind}/{${param}}/deploymentHistoryV2`,
+      summary: `List deployments of ${words}, newest first`,
+      answer: Page(ServiceEntry),
+      run: async (context) => answerPage(context, (await rows(context)).map(serviceEntry)),
+    },
+  ]
+}

@@ -1,0 +1,88 @@
+/** Where services answer the world: one link per public port. */
+import Type from 'typebox'
+import { type Context, nodeInPath, type Operation, type Owner } from '../api/operation.ts'
+import { Flag, OneOf, Results, Text, Uuid, Whole } from '../api/schema.ts'
+import { serviceTypes } from './status-schema.ts'
+
+const Link = Type.Object({
+  service_id: Uuid(),
+  service_type: OneOf(serviceTypes),
+  url: Text(2048),
+  internal_port: Whole(1),
+  external_port: Whole(1),
+  is_qovery_domain: Flag(),
+  is_platform_domain: Flag(),
+  is_default: Flag(),
+})
+
+interface Row {
+  host: string
+  port: number
+  isDefault: boolean
+  serviceId: string
+  kind: string
+  externalPort: number | null
+}
+
+const readSql = (condition: string): string =>
+  `select r.host, r.port, r.is_default as "isDefault", r.service_id as "serviceId", n.kind,
+     (select (p ->> 'external_port')::int from jsonb_array_elements(n.spec -> 'ports') p
+      where (p ->> 'internal_port')::int = r.port limit 1) as "externalPort"
+   from route r join node n on n.id = r.service_id where ${condition}
+   order by n.created_at, r.is_default desc, r.port, r.host`
+
+const ofService = readSql('r.service_id = $1')
+const ofEnvironment = readSql('r.environment_id = $1 and n.parent_id = $1')
+
+const toLink = ({ parts }: Context, row: Row) => ({
+  service_id: row.serviceId,
+  service_type: row.kind.toUpperCase(),
+  url: parts.router.url(row.host),
+  internal_port: row.port,
+  external_port: row.externalPort ?? row.port,
+  is_qovery_domain: true,
+  is_platform_domain: true,
+  is_default: row.isDefault,
+})
+
+const links = (id: string, path: string, tag: string, summary: string, owner: Owner, sql: string): Operation => ({
+  id,
+  method: 'GET',
+  path,
+  tag,
+  summary,
+  scope: 'Read',
+  owner,
+  status: 200,
+  answer: Results(Link),
+  async run(context) {
+    const rows = await context.db.query<Row>(sql, [context.node.id])
+    return { results: rows.map((row) => toLink(context, row)) }
+  },
+})
+
+/** The links of one service. */
+export const serviceLinks = (options: {
+  id: string
+  kind: string
+  param: string
+  tag: string
+  words: string
+}): Operation =>
+  links(
+    options.id,
+    `/${options.kind}/{${options.param}}/link`,
+    options.tag,
+    `List the public addresses of ${options.words}`,
+    nodeInPath(options.kind, options.param),
+    ofService,
+  )
+
+export const environmentLinks: Operation = links(
+  'listEnvironmentServicesLinks',
+  '/environment/{environmentId}/link',
+  'Environment Main Calls',
+  'List the public addresses of all services of an environment',
+  nodeInPath('environment', 'environmentId'),
+  ofEnvironment,
+)

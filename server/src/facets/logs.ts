@@ -1,0 +1,206 @@
+/** What services print: the last lines, a stream of events, and the websocket of the public API. */
+import type { ServerResponse } from 'node:http'
+import Type from 'typebox'
+import type { WebSocket } from 'ws'
+import { type Context, nodeInPath, type Operation, type Owner } from '../api/operation.ts'
+import { Maybe, Results, Text, Timestamp, Uuid, Whole } from '../api/schema.ts'
+import type { Clock } from '../lib/clock.ts'
+import type { LogLine, Runtime } from '../runtimes/runtime.ts'
+import type { Queryable } from '../store/database.ts'
+import { steadyId } from './stages.ts'
+
+const maxTail = 1000
+const heartbeatMs = 15_000
+const retryMs = 1000
+const maxBuffered = 1024 * 1024
+
+const Tail = Type.Object({ tail: Maybe(Whole(0, 1_000_000, { default: maxTail })) })
+
+/** What to call the version of a line: the commit of its revision, else the revision. */
+const readVersions = async (db: Queryable, serviceId: string): Promise<Map<string, string>> => {
+  const rows = await db.query<{ revision: string; version: string }>(
+    `select deployment_id as revision, coalesce(commit ->> 'git_commit_id', image) as version from release
+     where service_id = $1 order by created_at desc limit 50`,
+    [serviceId],
+  )
+  return new Map(rows.map((row) => [row.revision, row.version]))
+}
+
+const tailOf = ({ query }: Context): number => Math.min(maxTail, Number(query.tail ?? maxTail))
+
+const lastLines: Operation['run'] = async (context) => {
+  const { parts, db, node } = context
+  const tail = tailOf(context)
+  if (tail === 0) return { results: [] }
+  const versions = await readVersions(db, node.id)
+  const results: unknown[] = []
+  for await (const line of parts.runtime.logs(node.id, { tail }))
+    results.push({
+      id: steadyId(line.instance, line.at, line.text, String(results.length)),
+      created_at: line.at,
+      message: line.text,
+      pod_name: line.instance,
+      version: versions.get(line.revision) ?? line.revision,
+    })
+  return { results: results.slice(-tail) }
+}
+
+/** Lines from now on, over restarts and new versions, until aborted; begins with the last `tail`. */
+async function* follow(
+  runtime: Runtime,
+  clock: Clock,
+  serviceId: string,
+  tail: number,
+  signal: AbortSignal,
+): AsyncIterable<LogLine> {
+  let since: string | undefined
+  while (!signal.aborted) {
+    const from = since === undefined ? { tail } : { since }
+    try {
+      for await (const line of runtime.logs(serviceId, { ...from, follow: true, signal })) {
+        since = line.at
+        yield line
+      }
+    } catch (error) {
+      if (signal.aborted) return
+      throw error
+    }
+    since ??= clock.now().toISOString()
+    await clock.sleep(retryMs, signal).catch(() => {})
+  }
+}
+
+const drained = (raw: ServerResponse): Promise<void> =>
+  new Promise((resolve) => {
+    const done = (): void => {
+      raw.off('drain', done).off('close', done)
+      resolve()
+    }
+    raw.on('drain', done).on('close', done)
+  })
+
+const streamLines: Operation['run'] = async (context) => {
+  const { parts, node } = context
+  const versions = await readVersions(context.db, node.id)
+  const raw = context.hijack()
+  const ending = new AbortController()
+  raw.on('close', () => ending.abort())
+  raw.writeHead(200, { 'content-type': 'text/event-stream', 'cache-control': 'no-store', 'x-accel-buffering': 'no' })
+  raw.write(': the lines of this service, oldest first\n\n')
+  const heartbeat = setInterval(() => raw.write(': still here\n\n'), heartbeatMs)
+  try {
+    for await (const line of follow(parts.runtime, parts.clock, node.id, tailOf(context), ending.signal)) {
+      const version = versions.get(line.revision) ?? line.revision
+      const data = { created_at: line.at, message: line.text, pod_name: line.instance, version, stream: line.stream }
+      if (!raw.write(`data: ${JSON.stringify(data)}\n\n`)) await drained(raw)
+    }
+  } catch (error) {
+    parts.log.warn({ err: error, serviceId: node.id }, 'a log stream ended early')
+    raw.write('event: end\ndata: {"message":"The log cannot be read at the moment."}\n\n')
+  } finally {
+    clearInterval(heartbeat)
+    raw.end()
+  }
+  return undefined
+}
+
+const LogRecord = Type.Object({
+  id: Uuid(),
+  created_at: Timestamp(),
+  message: Text(),
+  pod_name: Text(),
+  version: Text(),
+})
+
+export interface LogOptions {
+  kind: string
+  param: string
+  tag: string
+  words: string
+  ids: { list: string; stream: string }
+}
+
+export const logs = ({ kind, param, tag, words, ids }: LogOptions): Operation[] => {
+  const common = { method: 'GET' as const, tag, scope: 'Read' as const, owner: nodeInPath(kind, param), query: Tail }
+  return [
+    {
+      ...common,
+      id: ids.list,
+      path: `/${kind}/{${param}}/log`,
+      summary: `Read the last lines that ${words} printed, oldest first`,
+      status: 200,
+      answer: Results(LogRecord),
+      run: lastLines,
+    },
+    {
+      ...common,
+      id: ids.stream,
+      path: `/${kind}/{${param}}/log/stream`,
+      summary: `Follow what ${words} prints, as server-sent events`,
+      status: 200,
+      produces: 'text/event-stream',
+      run: streamLines,
+    },
+  ]
+}
+
+const service = nodeInPath('service', 'service')
+const serviceInQuery: Owner = { ...service, inQuery: true }
+
+const sent = (socket: WebSocket, text: string): Promise<void> =>
+  new Promise((resolve) => socket.send(text, () => resolve()))
+
+/** Frames of the public websocket API: one object per line; `created_at` in milliseconds. */
+const sendLines = async (context: Context, socket: WebSocket): Promise<void> => {
+  const { parts, node } = context
+  const ending = new AbortController()
+  socket.on('close', () => ending.abort())
+  const ping = setInterval(() => socket.ping(), heartbeatMs)
+  try {
+    const versions = await readVersions(context.db, node.id)
+    for await (const line of follow(parts.runtime, parts.clock, node.id, tailOf(context), ending.signal)) {
+      const frame = JSON.stringify({
+        created_at: Date.parse(line.at),
+        message: line.text,
+        pod_name: line.instance,
+        container_name: node.name,
+        version: versions.get(line.revision) ?? line.revision,
+        severity_text: line.stream === 'stderr' ? 'ERROR' : 'INFO',
+        labels: {},
+        from_kube: false,
+      })
+      const whole = sent(socket, frame)
+      if (socket.bufferedAmount > maxBuffered) await whole
+    }
+    socket.close(1000)
+  } catch (error) {
+    parts.log.warn({ err: error, serviceId: node.id }, 'a log stream ended early')
+    socket.close(1011, 'The log cannot be read at the moment.')
+  } finally {
+    clearInterval(ping)
+  }
+}
+
+/** `/service/logs`: arguments in the query, the token in the header or as a subprotocol. */
+export const serviceLogSocket: Operation = {
+  id: 'handleServiceLogs',
+  method: 'GET',
+  path: '/service/logs',
+  tag: 'Websocket',
+  summary:
+    'Follow what a service prints, by websocket; a browser sends the subprotocols `v1` and `auth.bearer.<token>`',
+  scope: 'Read',
+  owner: serviceInQuery,
+  query: Type.Object({
+    service: Uuid(),
+    organization: Maybe(Text()),
+    cluster: Maybe(Text()),
+    project: Maybe(Text()),
+    environment: Maybe(Text()),
+    limit: Maybe(Whole(0, 1_000_000)),
+    tail: Maybe(Whole(0, 1_000_000, { default: maxTail })),
+  }),
+  status: 200,
+  produces: 'websocket',
+  socket: (context, socket) => void sendLines(context, socket),
+}

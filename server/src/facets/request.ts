@@ -1,0 +1,56 @@
+/** From a caller's wish to a deployment: what every action on services and environments shares. */
+import Type from 'typebox'
+import type { Context } from '../api/operation.ts'
+import { auditOf } from '../api/resource.ts'
+import { Maybe, Nullable } from '../api/schema.ts'
+import type { AcceptedDeployment, DeploymentAction, DeploymentRequest } from '../deployments/deployments.ts'
+import type { Queryable } from '../store/database.ts'
+import { writeAudit } from '../store/tree.ts'
+
+/** A full commit id; '' is what clients send that read an empty one before. */
+export const CommitId = () =>
+  Type.String({ pattern: '^([0-9a-fA-F]{40}|[0-9a-fA-F]{64})?$', maxLength: 64, description: 'A full commit id.' })
+
+export const MaybeCommitId = () => Maybe(Nullable(CommitId()))
+
+/** One service of a request; no commit means the branch's head. */
+export const serviceToDeploy = (id: string, commitId: unknown): DeploymentRequest['services'][number] =>
+  typeof commitId === 'string' && commitId !== '' ? { id, commitId: commitId.toLowerCase() } : { id }
+
+export interface Wish {
+  environmentId: string
+  action: DeploymentAction
+  wholeEnvironment?: boolean
+  services: DeploymentRequest['services']
+}
+
+const place = (context: Context): { projectId: string | null; environmentId: string | null } =>
+  context.node.kind === 'environment'
+    ? { projectId: context.node.parentId, environmentId: context.node.id }
+    : { projectId: context.node.grandparentId, environmentId: context.node.parentId }
+
+/** Asks the engine and writes the audit row, both in the caller's transaction. */
+export const request = async (tx: Queryable, context: Context, wish: Wish): Promise<AcceptedDeployment> => {
+  const { parts, principal, node, origin, requestId } = context
+  const accepted = await parts.deployments.request(tx, {
+    wholeEnvironment: false,
+    ...wish,
+    organizationId: principal.organizationId,
+    origin,
+    triggeredBy: principal.name,
+    requestId,
+  })
+  const target = { target: node.kind.toUpperCase() }
+  const change = { deployment_request_id: accepted.deploymentId, execution_id: accepted.executionId }
+  const audit = auditOf(context, 'UPDATE', target, place(context), change)
+  await writeAudit(tx, principal.organizationId, node, { ...audit, eventType: `TRIGGER_${wish.action}` })
+  return accepted
+}
+
+/** Ids of all services of an environment. */
+export const servicesOf = async (db: Queryable, environmentId: string): Promise<string[]> =>
+  (
+    await db.query<{ id: string }>('select service_id as id from service_state where environment_id = $1', [
+      environmentId,
+    ])
+  ).map((row) => row.id)

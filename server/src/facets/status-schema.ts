@@ -1,0 +1,141 @@
+/** The public records of statuses, as schemas. */
+import Type from 'typebox'
+import { Flag, Maybe, Nullable, OneOf, Open, Text, Timestamp, Uuid, Whole } from '../api/schema.ts'
+
+export const states = [
+  'BUILDING',
+  'BUILD_ERROR',
+  'CANCELED',
+  'CANCELING',
+  'DELETED',
+  'DELETE_ERROR',
+  'DELETE_QUEUED',
+  'DELETING',
+  'DEPLOYED',
+  'DEPLOYING',
+  'DEPLOYMENT_ERROR',
+  'DEPLOYMENT_QUEUED',
+  'EXECUTING',
+  'QUEUED',
+  'READY',
+  'RECAP',
+  'RESTARTED',
+  'RESTARTING',
+  'RESTART_ERROR',
+  'RESTART_QUEUED',
+  'STOPPED',
+  'STOPPING',
+  'STOP_ERROR',
+  'STOP_QUEUED',
+  'UNAVAILABLE',
+  'WAITING_DELETING',
+  'WAITING_RESTARTING',
+  'WAITING_RUNNING',
+  'WAITING_STOPPING',
+] as const
+
+export const deploymentStatuses = ['NEVER_DEPLOYED', 'OUT_OF_DATE', 'UP_TO_DATE']
+export const serviceTypes = ['APPLICATION', 'DATABASE', 'CONTAINER', 'JOB', 'HELM', 'TERRAFORM', 'ARGOCD_APP']
+export const origins = ['API', 'CLI', 'CONSOLE', 'GIT', 'QOVERY_INTERNAL', 'SKILL', 'TERRAFORM_PROVIDER']
+
+export const StatusDetails = Type.Object({
+  action: OneOf(['DEPLOY', 'DELETE', 'RESTART', 'STOP', 'UNKNOWN']),
+  status: OneOf(['QUEUED', 'ONGOING', 'SUCCESS', 'ERROR', 'EXECUTING', 'CANCELED', 'CANCELING', 'NEVER']),
+  sub_action: OneOf(['NONE', 'TERRAFORM_PLAN_ONLY', 'TERRAFORM_PLAN_AND_APPLY', 'TERRAFORM_DESTROY']),
+})
+
+const Steps = Type.Object({
+  total_duration_sec: Nullable(Whole(0)),
+  total_computing_duration_sec: Whole(0),
+  details: Type.Array(
+    Type.Object({ step_name: Maybe(Text()), status: Maybe(Text()), duration_sec: Maybe(Nullable(Whole(0))) }),
+  ),
+})
+
+const fields = (stateValues: readonly string[]) => ({
+  id: Uuid(),
+  state: OneOf(stateValues),
+  service_deployment_status: OneOf(deploymentStatuses),
+  is_part_last_deployment: Flag(),
+  status_details: StatusDetails,
+  deployment_request_id: Nullable(Uuid()),
+  deployment_requests_count: Whole(0),
+  last_deployment_date: Maybe(Timestamp()),
+  execution_id: Maybe(Text()),
+  steps: Maybe(Steps),
+  deployment_state: OneOf(states),
+  running_state: Text(),
+})
+
+/** The status of a service (specification 2.5). */
+export const Status = Type.Object(fields(states))
+
+/** The one status that may speak the running vocabulary. */
+export const StatusOfEither = Type.Object(fields([...states, 'RUNNING', 'ERROR']))
+
+/** A status, and what the specification's deploy answer has beside it. */
+export const AcceptedStatus = Type.Object({
+  ...fields(states),
+  status: OneOf(['QUEUED']),
+  application_id: Maybe(Uuid()),
+  created_at: Timestamp(),
+})
+
+/** The status of an environment; actions on one answer the fields of a service's status too. */
+const environmentFields = {
+  id: Uuid(),
+  state: OneOf(states),
+  last_deployment_date: Nullable(Timestamp()),
+  last_deployment_state: OneOf(states),
+  last_deployment_id: Nullable(Text()),
+  total_deployment_duration_in_seconds: Nullable(Whole(0)),
+  origin: Maybe(OneOf(origins)),
+  triggered_by: Nullable(Text()),
+  deployment_status: OneOf(deploymentStatuses),
+  deployment_request_id: Nullable(Uuid()),
+  metrics: Nullable(Type.Array(Open())),
+}
+
+export const EnvironmentStatus = Type.Object(environmentFields)
+
+export const AcceptedEnvironmentStatus = Type.Object({
+  ...environmentFields,
+  service_deployment_status: OneOf(deploymentStatuses),
+  is_part_last_deployment: Flag(),
+  status_details: StatusDetails,
+  deployment_requests_count: Whole(0),
+  execution_id: Maybe(Text()),
+  status: Maybe(OneOf(['QUEUED'])),
+  created_at: Timestamp(),
+})
+
+const Statuses = () => Type.Array(Status)
+
+const byType = {
+  applications: Statuses(),
+  containers: Statuses(),
+  jobs: Statuses(),
+  databases: Statuses(),
+  helms: Statuses(),
+  terraforms: Statuses(),
+  agentic_workflows: Statuses(),
+}
+
+export const EnvironmentStatuses = Type.Object({ environment: EnvironmentStatus, ...byType })
+
+export const EnvironmentStatusesWithStages = Type.Object({
+  environment: EnvironmentStatus,
+  stages: Type.Array(
+    Type.Object({
+      ...byType,
+      stage: Type.Object({
+        id: Uuid(),
+        name: Text(),
+        description: Text(),
+        status: OneOf(['QUEUED', 'ONGOING', 'DONE', 'ERROR', 'SKIPPED', 'CANCELED']),
+        steps: Maybe(Open()),
+      }),
+    }),
+  ),
+  pre_check_stage: Type.Object({ status: OneOf(['SUCCESS', 'ERROR', 'CANCEL', 'SKIP']), total_duration_sec: Whole(0) }),
+})

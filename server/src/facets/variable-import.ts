@@ -1,0 +1,69 @@
+/** Many variables at once, each at the scope it names, all in one transaction. */
+import type { Context } from '../api/operation.ts'
+import { auditOf, placeOf } from '../api/resource.ts'
+import { ApiError, invalidField } from '../lib/errors.ts'
+import { writeAudit } from '../store/tree.ts'
+import { createVariable } from '../variables/change.ts'
+import { listVisible, type Place } from '../variables/rows.ts'
+import { checkKey, checkValue } from '../variables/rules.ts'
+import { readPlace } from './variable-writes.ts'
+
+interface ImportItem {
+  name: string
+  value: string
+  scope: string
+  is_secret: boolean
+}
+
+interface ImportBody {
+  overwrite: boolean
+  vars: ImportItem[]
+}
+
+/** The places that an import for this service may write to, by scope. */
+const placesOf = async (context: Context, service: Place): Promise<Map<string, Place>> => {
+  const wider = await Promise.all(service.parents.slice(0, -1).map((id) => readPlace(context, id)))
+  return new Map([...wider, service].map((place) => [place.scope, place]))
+}
+
+const checkItems = (vars: readonly ImportItem[], places: ReadonlyMap<string, Place>): void => {
+  for (const [index, { name, value, scope }] of vars.entries()) {
+    checkKey(name, `/vars/${index}/name`)
+    checkValue(value, `/vars/${index}/value`)
+    if (!places.has(scope)) throw invalidField(`/vars/${index}/scope`, 'is not a scope of this service')
+  }
+}
+
+/** Set already and not to be replaced: secrets ever, variables unless `overwrite`. */
+const isKept = (existing: boolean | undefined, item: ImportItem, overwrite: boolean): boolean =>
+  existing !== undefined && (existing || item.is_secret || !overwrite)
+
+/** Answers how many were sent and which were set. */
+export const importVariables = async (
+  context: Context,
+  service: Place,
+  { overwrite, vars }: ImportBody,
+): Promise<unknown> => {
+  const places = await placesOf(context, service)
+  checkItems(vars, places)
+  const { sealer } = context.parts
+  await sealer.seal(service.organizationId, { table: 'variable', row: service.id, column: 'none' }, '')
+  return context.transaction(async (tx) => {
+    const rows = await listVisible(tx, service.parents)
+    const kinds = new Map(rows.map((row) => [`${row.parent_id} ${row.key}`, row.is_secret]))
+    const done: ImportItem[] = []
+    for (const item of vars) {
+      const place = places.get(item.scope)
+      if (place === undefined) throw new ApiError(400, 'invalid_request', 'vars: a scope is not one of this service')
+      if (isKept(kinds.get(`${place.id} ${item.name}`), item, overwrite)) continue
+      await createVariable(tx, sealer, place, { key: item.name, value: item.value, isSecret: item.is_secret })
+      done.push(item)
+    }
+    const audit = auditOf(context, 'CREATE', { target: service.scope, subTarget: 'VARIABLE' }, placeOf(context.node), {
+      keys: done.map(({ name }) => name),
+    })
+    await writeAudit(tx, service.organizationId, { id: service.id, name: context.node.name }, audit)
+    const shown = done.map(({ value, ...item }) => (item.is_secret ? item : { ...item, value }))
+    return { total_variables_to_import: vars.length, successful_imported_variables: shown }
+  })
+}

@@ -1,0 +1,143 @@
+/** Variables and secrets as the API shows them: the shapes of its two families over the same rows. Pure. */
+import Type from 'typebox'
+import { Flag, Maybe, Nullable, Text, Timestamp, Uuid } from '../api/schema.ts'
+import { builtInVariables } from '../variables/built-in.ts'
+import type { Place, VariableRecord, VariableTarget } from '../variables/rows.ts'
+import { maxValueBytes } from '../variables/rules.ts'
+
+const Key = () => Text(255)
+export const Value = () => Text(maxValueBytes)
+const Description = () => Maybe(Nullable(Text(255)))
+const Interpolation = () => Maybe(Nullable(Flag()))
+
+const extras = { description: Description(), enable_interpolation_in_file: Interpolation() }
+
+export const createBody = Type.Object({
+  key: Key(),
+  value: Maybe(Nullable(Value())),
+  mount_path: Maybe(Nullable(Text(1024))),
+  ...extras,
+})
+export const editBody = Type.Object({ key: Key(), value: Maybe(Nullable(Value())), ...extras })
+export const aliasBody = Type.Object({ key: Key(), ...extras })
+export const overrideBody = Type.Object({ value: Maybe(Nullable(Value())), ...extras })
+
+const target = { id: Uuid(), key: Key(), mount_path: Text(1024), scope: Text(), variable_type: Text() }
+const variableTarget = Maybe(Type.Object({ ...target, value: Maybe(Nullable(Value())) }))
+const secretTarget = Maybe(Type.Object({ ...target, ...extras }))
+
+const common = {
+  id: Uuid(),
+  created_at: Timestamp(),
+  updated_at: Timestamp(),
+  key: Key(),
+  mount_path: Nullable(Text(1024)),
+  description: Nullable(Text()),
+  enable_interpolation_in_file: Nullable(Flag()),
+  scope: Text(),
+  variable_type: Text(),
+  service_id: Maybe(Uuid()),
+  service_name: Maybe(Text()),
+  service_type: Maybe(Text()),
+  owned_by: Maybe(Text()),
+}
+
+export const variableAnswer = Type.Object({
+  ...common,
+  value: Text(),
+  overridden_variable: variableTarget,
+  aliased_variable: variableTarget,
+})
+export const secretAnswer = Type.Object({ ...common, overridden_secret: secretTarget, aliased_secret: secretTarget })
+export const genericAnswer = Type.Object({
+  ...common,
+  description: Text(),
+  enable_interpolation_in_file: Flag(),
+  value: Nullable(Text()),
+  is_secret: Flag(),
+  overridden_variable: variableTarget,
+  aliased_variable: variableTarget,
+})
+
+interface Shown extends VariableRecord {
+  service: { id: string; name: string; type: string } | null
+}
+
+const serviceOf = (place: Place, parentId: string): Shown['service'] =>
+  place.context.services.find(({ id }) => id === parentId) ?? null
+
+/** What is built in at a place, in the form of rows. */
+export const builtInRecords = (place: Place): Shown[] =>
+  builtInVariables(place.context).map((one) => ({
+    id: one.id,
+    created_at: place.createdAt,
+    updated_at: place.createdAt,
+    organization_id: place.organizationId,
+    parent_id: one.parentId,
+    scope: 'BUILT_IN',
+    key: one.key,
+    value: one.isSecret ? null : one.value,
+    is_secret: one.isSecret,
+    variable_type: 'BUILT_IN',
+    mount_path: null,
+    description: null,
+    enable_interpolation_in_file: null,
+    owned_by: null,
+    target: null,
+    service: one.service,
+  }))
+
+export const withService = (place: Place, row: VariableRecord): Shown => ({
+  ...row,
+  service: serviceOf(place, row.parent_id),
+})
+
+const showCommon = (row: Shown) => ({
+  id: row.id,
+  created_at: row.created_at,
+  updated_at: row.updated_at,
+  key: row.key,
+  mount_path: row.mount_path,
+  description: row.description,
+  enable_interpolation_in_file: row.enable_interpolation_in_file,
+  scope: row.scope,
+  variable_type: row.variable_type,
+  ...(row.service === null
+    ? {}
+    : { service_id: row.service.id, service_name: row.service.name, service_type: row.service.type }),
+  ...(row.owned_by === null ? {} : { owned_by: row.owned_by }),
+})
+
+const showTarget = (
+  { value, description, enable_interpolation_in_file, ...rest }: VariableTarget,
+  isSecret: boolean,
+) => ({
+  ...rest,
+  mount_path: rest.mount_path ?? '',
+  ...(isSecret ? { description, enable_interpolation_in_file } : { value }),
+})
+
+/** `aliased_variable`, `overridden_secret` …: on the dependent row only. */
+const showDependence = (row: Shown, word: 'variable' | 'secret'): Record<string, unknown> => {
+  if (row.target === null) return {}
+  const verb = row.variable_type === 'ALIAS' ? 'aliased' : 'overridden'
+  return { [`${verb}_${word}`]: showTarget(row.target, word === 'secret') }
+}
+
+export const showVariable = (row: Shown) => ({
+  ...showCommon(row),
+  value: row.value ?? '',
+  ...showDependence(row, 'variable'),
+})
+
+export const showSecret = (row: Shown) => ({ ...showCommon(row), ...showDependence(row, 'secret') })
+
+/** The record of the generic family: one shape for both. */
+export const showGeneric = (row: Shown) => ({
+  ...showCommon(row),
+  description: row.description ?? '',
+  enable_interpolation_in_file: row.enable_interpolation_in_file ?? false,
+  value: row.is_secret ? null : (row.value ?? ''),
+  is_secret: row.is_secret,
+  ...showDependence(row, 'variable'),
+})

@@ -1,0 +1,63 @@
+/** Writes of variables as requests make them: in the request's transaction, with their audit row. */
+import type { Context } from '../api/operation.ts'
+import { auditOf, placeOf } from '../api/resource.ts'
+import { notFound } from '../lib/errors.ts'
+import { isUuid } from '../lib/ids.ts'
+import type { Queryable } from '../store/database.ts'
+import { writeAudit } from '../store/tree.ts'
+import { findVariable, loadPlace, type Place, type VariableRecord } from '../variables/rows.ts'
+
+/** A place that can hold variables, of the caller's organization; 404 for any other id. */
+export const readPlace = async ({ db, principal }: Context, id: string): Promise<Place> => {
+  const place = isUuid(id) ? await loadPlace(db, id.toLowerCase()) : null
+  const holds = place !== null && !['ORGANIZATION', 'CLUSTER', 'DATABASE', 'WEBHOOK'].includes(place.scope)
+  if (!holds || place.organizationId !== principal.organizationId) throw notFound()
+  return place
+}
+
+/** The row that a path names, when it is set at this very place and of this family; 404 for any other. */
+export const readOwnRow = async (
+  context: Context,
+  placeId: string,
+  id: string,
+  isSecret: boolean,
+): Promise<VariableRecord> => {
+  const row = isUuid(id) ? await findVariable(context.db, context.principal.organizationId, id.toLowerCase()) : null
+  if (row === null || row.parent_id !== placeId || row.is_secret !== isSecret) throw notFound()
+  return row
+}
+
+type Verb = 'CREATE' | 'UPDATE' | 'DELETE'
+
+const target = (place: Place, isSecret: boolean) => ({
+  target: place.scope,
+  subTarget: isSecret ? 'SECRET' : 'VARIABLE',
+})
+
+const audit = (context: Context, tx: Queryable, verb: Verb, place: Place, row: VariableRecord): Promise<void> =>
+  writeAudit(
+    tx,
+    place.organizationId,
+    { id: place.id, name: context.node.name },
+    auditOf(context, verb, target(place, row.is_secret), placeOf(context.node), { key: row.key }),
+  )
+
+/**
+ * Runs a write and shows its row. The data key is looked up before the transaction: sealing inside would want a second
+ * connection while this one is held.
+ */
+export const writeRow = async (
+  context: Context,
+  place: Place,
+  verb: Verb,
+  work: (tx: Queryable) => Promise<VariableRecord>,
+  show: (row: VariableRecord) => unknown,
+): Promise<unknown> => {
+  const nowhere = { table: 'variable', row: place.id, column: 'none' }
+  await context.parts.sealer.seal(place.organizationId, nowhere, '')
+  return context.transaction(async (tx) => {
+    const row = await work(tx)
+    await audit(context, tx, verb, place, row)
+    return verb === 'DELETE' ? undefined : show(row)
+  })
+}

@@ -1,0 +1,250 @@
+/**
+ * Variables and secrets by path: the same twelve shapes (and an import for services) under every kind that can hold
+ * them. Reads show all that is visible at the place; writes touch what is set at the place itself.
+ */
+import Type, { type TObject } from 'typebox'
+import { type Context, nodeInPath, type Operation } from '../api/operation.ts'
+import { Flag, List, Maybe, OneOf, Results, Text } from '../api/schema.ts'
+import type { Queryable } from '../store/database.ts'
+import { createAlias, createOverride, createVariable, deleteVariable, editVariable } from '../variables/change.ts'
+import { listVisible, type Place, type VariableRecord } from '../variables/rows.ts'
+import { importVariables } from './variable-import.ts'
+import {
+  aliasBody,
+  builtInRecords,
+  createBody,
+  editBody,
+  overrideBody,
+  secretAnswer,
+  showSecret,
+  showVariable,
+  Value,
+  variableAnswer,
+  withService,
+} from './variable-records.ts'
+import { readOwnRow, readPlace, writeRow } from './variable-writes.ts'
+
+export interface VariableFacet {
+  /** Kind of the tree row and first part of the path: `application`. */
+  kind: string
+  /** In operation ids: `Application`. */
+  word: string
+  /** OpenAPI id of the import; only services have one. */
+  importId?: string
+}
+
+/** The two fields that every write of a variable takes. */
+export interface Extras {
+  description?: string | null
+  enable_interpolation_in_file?: boolean | null
+}
+
+export const extrasOf = ({ description, enable_interpolation_in_file }: Extras) => ({
+  description,
+  interpolateInFile: enable_interpolation_in_file,
+})
+
+type MakeDependent = (context: Context, here: Place, id: string) => (tx: Queryable) => Promise<VariableRecord>
+
+interface Family {
+  isSecret: boolean
+  path: string
+  param: string
+  list: string
+  /** Operation ids are this word between verb and suffix. */
+  noun: string
+  one: string
+  tag: string
+  answer: TObject
+  show: typeof showVariable | typeof showSecret
+}
+
+const variableFamily = ({ word }: VariableFacet): Family => ({
+  isSecret: false,
+  path: 'environmentVariable',
+  param: 'environmentVariableId',
+  list: `list${word}EnvironmentVariable`,
+  noun: `${word}EnvironmentVariable`,
+  one: 'a variable',
+  tag: word === 'Environment' ? 'Environment Variable' : `${word} Environment Variable`,
+  answer: variableAnswer,
+  show: showVariable,
+})
+
+const secretFamily = ({ word }: VariableFacet): Family => ({
+  isSecret: true,
+  path: 'secret',
+  param: 'secretId',
+  list: `list${word}Secrets`,
+  noun: `${word}Secret`,
+  one: 'a secret',
+  tag: `${word} Secret`,
+  answer: secretAnswer,
+  show: showSecret,
+})
+
+const handlersOf = (family: Family) => {
+  const { isSecret, param } = family
+  const place = (context: Context) => readPlace(context, context.node.id)
+  const own = (context: Context) => readOwnRow(context, context.node.id, context.params[param]!, isSecret)
+
+  const list = async (context: Context) => {
+    const here = await place(context)
+    const rows = await listVisible(context.db, here.parents)
+    const all = [...builtInRecords(here), ...rows.map((row) => withService(here, row))]
+    return { results: all.filter((row) => row.is_secret === isSecret).map(family.show) }
+  }
+  const create = async (context: Context) => {
+    const here = await place(context)
+    const body = context.body as unknown as Extras & { key: string; value?: string | null; mount_path?: string | null }
+    const wanted = { key: body.key, value: body.value ?? '', isSecret, mountPath: body.mount_path, ...extrasOf(body) }
+    const work = (tx: Queryable) => createVariable(tx, context.parts.sealer, here, wanted)
+    return writeRow(context, here, 'CREATE', work, (row) => family.show(withService(here, row)))
+  }
+  const edit = async (context: Context) => {
+    const [here, row] = [await place(context), await own(context)]
+    const body = context.body as unknown as Extras & { key: string; value?: string | null }
+    const work = (tx: Queryable) =>
+      editVariable(tx, context.parts.sealer, row, { key: body.key, value: body.value, ...extrasOf(body) })
+    return writeRow(context, here, 'UPDATE', work, (made) => family.show(withService(here, made)))
+  }
+  const remove = async (context: Context) => {
+    const [here, row] = [await place(context), await own(context)]
+    return writeRow(
+      context,
+      here,
+      'DELETE',
+      async (tx) => deleteVariable(tx, row).then(() => row),
+      () => undefined,
+    )
+  }
+  const depend = (make: MakeDependent) => async (context: Context) => {
+    const here = await place(context)
+    const id = context.params[param]!.toLowerCase()
+    return writeRow(context, here, 'CREATE', make(context, here, id), (row) => family.show(withService(here, row)))
+  }
+  const alias = depend((context, here, id) => (tx) => {
+    const body = context.body as unknown as Extras & { key: string }
+    return createAlias(tx, context.parts.sealer, here, id, { key: body.key, isSecret, ...extrasOf(body) })
+  })
+  const override = depend((context, here, id) => (tx) => {
+    const body = context.body as unknown as Extras & { value?: string | null }
+    return createOverride(tx, context.parts.sealer, here, id, { value: body.value ?? '', isSecret, ...extrasOf(body) })
+  })
+
+  return { list, create, edit, remove, alias, override }
+}
+
+const familyOperations = ({ kind }: VariableFacet, family: Family): Operation[] => {
+  const { noun, one, tag, answer } = family
+  const run = handlersOf(family)
+  const owner = nodeInPath(kind, `${kind}Id`)
+  const collection = `/${kind}/{${kind}Id}/${family.path}`
+  const item = `${collection}/{${family.param}}`
+  const write = { tag, owner, scope: 'Write' as const, answer }
+  return [
+    {
+      id: family.list,
+      method: 'GET',
+      path: collection,
+      tag,
+      summary: `List ${family.isSecret ? 'secrets' : 'variables'} that are visible here, inherited and built-in ones too`,
+      owner,
+      scope: 'Read',
+      reads: 'sensitive',
+      status: 200,
+      answer: Results(answer),
+      run: run.list,
+    },
+    {
+      id: `create${noun}`,
+      method: 'POST',
+      path: collection,
+      summary: `Set ${one}; one with the same key is replaced`,
+      ...write,
+      body: createBody,
+      status: 201,
+      run: run.create,
+    },
+    {
+      id: `edit${noun}`,
+      method: 'PUT',
+      path: item,
+      summary: `Change ${one}; a value left out stays`,
+      ...write,
+      body: editBody,
+      status: 200,
+      run: run.edit,
+    },
+    {
+      id: `delete${noun}`,
+      method: 'DELETE',
+      path: item,
+      summary: `Delete ${one} with its aliases and overrides`,
+      tag,
+      owner,
+      scope: 'Admin',
+      status: 204,
+      run: run.remove,
+    },
+    {
+      id: `create${noun}Alias`,
+      method: 'POST',
+      path: `${item}/alias`,
+      summary: `Give ${one} a further key`,
+      ...write,
+      body: aliasBody,
+      status: 201,
+      run: run.alias,
+    },
+    {
+      id: `create${noun}Override`,
+      method: 'POST',
+      path: `${item}/override`,
+      summary: `Give ${one} another value here`,
+      ...write,
+      body: overrideBody,
+      status: 201,
+      run: run.override,
+    },
+  ]
+}
+
+const importScopes = ['PROJECT', 'ENVIRONMENT', 'APPLICATION', 'CONTAINER', 'JOB', 'HELM', 'TERRAFORM']
+const importItem = { name: Text(255), value: Value(), scope: OneOf(importScopes), is_secret: Flag() }
+export const importBody = Type.Object({
+  overwrite: Maybe(Flag({ default: false })),
+  vars: List(Type.Object(importItem), 1000),
+})
+export const importAnswer = Type.Object({
+  total_variables_to_import: Type.Integer(),
+  successful_imported_variables: Type.Array(Type.Object({ ...importItem, value: Maybe(Text()) })),
+})
+
+const importOperation = ({ kind, word, importId }: VariableFacet): Operation[] =>
+  importId === undefined
+    ? []
+    : [
+        {
+          id: importId,
+          method: 'POST',
+          path: `/${kind}/{${kind}Id}/environmentVariable/import`,
+          tag: `${word} Environment Variable`,
+          summary: 'Set many variables and secrets at once; secrets that are set already stay',
+          scope: 'Write',
+          owner: nodeInPath(kind, `${kind}Id`),
+          body: importBody,
+          defaults: true,
+          status: 201,
+          answer: importAnswer,
+          run: async (context) =>
+            importVariables(context, await readPlace(context, context.node.id), context.body as never),
+        },
+      ]
+
+/** Every operation on the variables and secrets of a kind. */
+export const variableOperations = (facet: VariableFacet): Operation[] => [
+  ...familyOperations(facet, variableFamily(facet)),
+  ...familyOperations(facet, secretFamily(facet)),
+  ...importOperation(facet),
+]

@@ -1,0 +1,112 @@
+/**
+ * What a first start does beyond a later one: the organization, the admin token, and the sample application. Every part
+ * looks first whether it is there, so a start that was killed is simply repeated.
+ */
+import { join } from 'node:path'
+import { ensureAdminToken } from './api/auth.ts'
+import type { App } from './app.ts'
+import { createFirstOrganization } from './resources/organization.ts'
+
+export interface Welcome {
+  adminToken: string
+  adminTokenFile: string
+  /** Address of the running sample; null when there is none. */
+  sampleUrl: string | null
+}
+
+const sampleTimeoutMs = 170_000
+const sampleName = 'hello'
+
+type Call = (method: string, path: string, body?: unknown) => Promise<Record<string, never>>
+
+/** The sample is made through the public API, like anything a user makes. */
+const callApi =
+  (url: string, token: string): Call =>
+  async (method, path, body) => {
+    const answer = await fetch(url + path, {
+      method,
+      headers: { authorization: `Token ${token}`, ...(body === undefined ? {} : { 'content-type': 'application/json' }) },
+      body: body === undefined ? undefined : JSON.stringify(body),
+    })
+    const text = await answer.text()
+    if (!answer.ok) throw new Error(`${method} ${path} answered ${answer.status}: ${text.slice(0, 300)}`)
+    return text === '' ? {} : JSON.parse(text)
+  }
+
+type Named = { id: string; name: string }
+
+/** What a start that was killed has made already is taken as it is. */
+const findOrCreate = async (call: Call, collection: string, body: { name: string }): Promise<Named> => {
+  const { results } = (await call('GET', collection)) as unknown as { results: Named[] }
+  return results.find((each) => each.name === body.name) ?? ((await call('POST', collection, body)) as unknown as Named)
+}
+
+const createSample = async (call: Call, organizationId: string, sampleUrl: string): Promise<string> => {
+  const project = await findOrCreate(call, `/organization/${organizationId}/project`, { name: 'Sample' })
+  const demo = { name: 'demo', mode: 'DEVELOPMENT' }
+  const environment = await findOrCreate(call, `/project/${project.id}/environment`, demo)
+  const hello = {
+    name: sampleName,
+    description: 'The sample that the first start deploys',
+    git_repository: { url: sampleUrl, branch: 'main' },
+    build_mode: 'DOCKER',
+    dockerfile_path: 'Dockerfile',
+    cpu: 250,
+    memory: 64,
+    ports: [{ internal_port: 8080, external_port: 443, protocol: 'HTTP', publicly_accessible: true }],
+  }
+  const application = await findOrCreate(call, `/environment/${environment.id}/application`, hello)
+  await call('POST', `/application/${application.id}/deploy`)
+  return application.id
+}
+
+/** Waits for the end of the sample's deployment; throws its reason when it failed. */
+const waitForSample = async (app: App, call: Call, applicationId: string): Promise<void> => {
+  const signal = AbortSignal.timeout(sampleTimeoutMs)
+  for (;;) {
+    const { state } = await call('GET', `/application/${applicationId}/status`)
+    if (state === 'RUNNING') return
+    if (state === 'ERROR') throw new Error('its deployment failed; its log is at GET /environment/{id}/logs')
+    await app.parts.clock.sleep(100, signal)
+  }
+}
+
+const findSample = async (app: App): Promise<string | null> => {
+  const [row] = await app.parts.database.query<{ host: string }>(
+    `select r.host from node n join node e on e.id = n.parent_id join node p on p.id = e.parent_id
+       join route r on r.service_id = n.id and r.is_default
+     where n.kind = 'application' and n.name = $1 and p.name = 'Sample' and p.kind = 'project' limit 1`,
+    [sampleName],
+  )
+  return row === undefined ? null : app.parts.router.url(row.host)
+}
+
+const wasSampleMade = async (app: App): Promise<boolean> => {
+  const [row] = await app.parts.database.query(`select 1 from installation where name = 'sample'`)
+  return row !== undefined
+}
+
+const rememberSample = async (app: App): Promise<void> => {
+  await app.parts.database.query(`insert into installation (name, value) values ('sample', 'made') on conflict do nothing`)
+}
+
+const makeSample = async (app: App, organizationId: string, token: string, print: (line: string) => void) => {
+  print('Deploying the sample application …')
+  const call = callApi(app.url, token)
+  const applicationId = await createSample(call, organizationId, app.sampleUrl)
+  await waitForSample(app, call, applicationId)
+  await rememberSample(app)
+}
+
+/** See the head of this file. A sample that cannot be deployed is said and does not end the start. */
+export const prepareFirstStart = async (app: App, print: (line: string) => void): Promise<Welcome> => {
+  const { parts } = app
+  const organizationId = await createFirstOrganization(parts)
+  const adminTokenFile = join(parts.settings.dataDir, 'admin-token')
+  const adminToken = await ensureAdminToken(parts, organizationId)
+  if (parts.settings.sample && !(await wasSampleMade(app)))
+    await makeSample(app, organizationId, adminToken.token, print).catch((error: unknown) => {
+      print(`The sample could not be deployed: ${(error as Error).message}`)
+    })
+  return { adminToken: adminToken.token, adminTokenFile, sampleUrl: await findSample(app) }
+}

@@ -1,0 +1,30 @@
+/** Mutual exclusion by key inside this process. */
+export interface KeyedLock {
+  /** Waits its turn; the answer releases. */
+  acquire(key: string): Promise<() => void>
+  /** Null when somebody holds or awaits the key. */
+  tryAcquire(key: string): (() => void) | null
+}
+
+export const createKeyedLock = (): KeyedLock => {
+  const tails = new Map<string, Promise<void>>()
+  const take = (key: string): { before: Promise<void> | undefined; release: () => void } => {
+    const before = tails.get(key)
+    const { promise, resolve } = Promise.withResolvers<void>()
+    const tail = before === undefined ? promise : before.then(() => promise)
+    tails.set(key, tail)
+    const release = (): void => {
+      if (tails.get(key) === tail) tails.delete(key)
+      resolve()
+    }
+    return { before, release }
+  }
+  return {
+    async acquire(key) {
+      const { before, release } = take(key)
+      await before
+      return release
+    },
+    tryAcquire: (key) => (tails.has(key) ? null : take(key).release),
+  }
+}

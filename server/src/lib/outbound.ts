@@ -1,0 +1,277 @@
+/**
+ * The one way out: requests that users cause (webhooks, git hosts, registries, OIDC) go through here. A name is resolved
+ * once, every address it has must pass, and the connection goes to the checked address, so nothing can be swapped in
+ * between. No redirects, no proxies, caps on time and bytes. Keeps no state: a dead process leaves nothing behind.
+ */
+import { lookup } from 'node:dns/promises'
+import { buildConnector, Client } from 'undici'
+import {
+  type Address,
+  type AllowList,
+  canonicalHost,
+  parseAddress,
+  parseAllowList,
+  parseUrl,
+  refuseAddress,
+  refusePort,
+  spell,
+  splitHostPort,
+  type Target,
+  targetOf,
+} from './address-policy.ts'
+
+/** The policy forbids it. The message may be shown to the caller: it names the setting and no sent value. */
+export class OutboundRefused extends Error {
+  constructor(reason: string) {
+    super(`this address cannot be used: ${reason}`)
+    this.name = 'OutboundRefused'
+  }
+}
+
+/** It was tried and did not work. `code` is `unresolved`, `timeout`, `connection` or `aborted`. */
+export class OutboundFailed extends Error {
+  readonly code: string
+
+  constructor(code: string, message: string, cause?: unknown) {
+    super(message, { cause })
+    this.name = 'OutboundFailed'
+    this.code = code
+  }
+}
+
+export interface CheckedAddress {
+  address: string
+  family: 4 | 6
+}
+
+export interface OutboundRequest {
+  method: string
+  url: string | URL
+  headers?: Record<string, string>
+  body?: string | Buffer
+  /** For the name, the connection and TLS together. Default 5000. */
+  connectTimeoutMs?: number
+  /** From the first look at the name to the last byte. Default 15000. */
+  totalTimeoutMs?: number
+  /** What is read at most; the rest is dropped and the connection closed. Default 64 Ki. */
+  maxResponseBytes?: number
+  signal?: AbortSignal
+  /** Further trusted certificate authorities, PEM. */
+  ca?: string
+}
+
+export interface OutboundResponse {
+  status: number
+  /** Lower-case names; several values of one name are joined by `, `. */
+  headers: Record<string, string>
+  body: string
+  truncated: boolean
+}
+
+export interface Outbound {
+  /** The address to connect to. Rejects with `OutboundRefused`, or `OutboundFailed` (`unresolved`). */
+  check(url: URL): Promise<CheckedAddress>
+  /** The same for what is not a URL. `usualPort` passes though it is on the list of guarded ports (22 for git). */
+  checkHost(host: string, port: number, options?: { usualPort?: number }): Promise<CheckedAddress>
+  /** Syntax, and the address where the host is one: throws `OutboundRefused`. Looks up no name. */
+  checkSyntax(url: string): URL
+  /** For creation time: as `checkSyntax` and `check`, but a name that has no address yet passes. */
+  checkTarget(url: string): Promise<URL>
+  /** Any status is a result, 3xx too. Rejects with `OutboundRefused` or `OutboundFailed`. */
+  request(request: OutboundRequest): Promise<OutboundResponse>
+}
+
+export type Resolve = (host: string) => Promise<readonly { address: string }[]>
+
+interface Policy {
+  allow: AllowList
+  own: { host: string; port: number | null }[]
+  resolve: Resolve
+}
+
+const systemResolve: Resolve = (host) => lookup(host, { all: true, order: 'verbatim' })
+
+const resolveAll = async (policy: Policy, host: string): Promise<Address[]> => {
+  const literal = parseAddress(host)
+  if (literal !== undefined) return [literal]
+  let found: readonly { address: string }[]
+  try {
+    found = await policy.resolve(host)
+  } catch (error) {
+    throw new OutboundFailed('unresolved', 'the host name could not be resolved', error)
+  }
+  const addresses = found.map(({ address }) => parseAddress(address)).filter((address) => address !== undefined)
+  if (addresses.length === 0) throw new OutboundFailed('unresolved', 'the host name has no address')
+  return addresses
+}
+
+/** The addresses of this server's own parts that this target's port could mean. */
+const ownAddresses = async (policy: Policy, port: number): Promise<Set<string>> => {
+  const near = policy.own.filter((part) => part.port === null || part.port === port)
+  const all = await Promise.all(near.map(({ host }) => resolveAll(policy, host).catch(() => [])))
+  return new Set(all.flat().map(spell))
+}
+
+const refuse = (reason: string | null): void => {
+  if (reason !== null) throw new OutboundRefused(reason)
+}
+
+const checkPlace = async (policy: Policy, target: Target, usualPort?: number): Promise<CheckedAddress> => {
+  const addresses = await resolveAll(policy, target.host)
+  const own = await ownAddresses(policy, target.port)
+  for (const address of addresses) {
+    refuse(refuseAddress(address, target, policy.allow, own.has(spell(address))))
+    if (target.port !== usualPort) refuse(refusePort(target, policy.allow, address))
+  }
+  const first = addresses[0]!
+  return { address: spell(first), family: first.family }
+}
+
+const checkSyntax = (policy: Policy, text: string): URL => {
+  const url = parseUrl(text)
+  if (typeof url === 'string') throw new OutboundRefused(url)
+  const target = targetOf(url)
+  const literal = parseAddress(target.host)
+  if (literal !== undefined) {
+    refuse(refuseAddress(literal, target, policy.allow))
+    refuse(refusePort(target, policy.allow, literal))
+  }
+  return url
+}
+
+const checkTarget = async (policy: Policy, text: string): Promise<URL> => {
+  const url = checkSyntax(policy, text)
+  const target = targetOf(url)
+  try {
+    await checkPlace(policy, target)
+  } catch (error) {
+    // An instance without a resolver must be configurable; the check before each request decides.
+    if (!(error instanceof OutboundFailed)) throw error
+    refuse(refusePort(target, policy.allow))
+  }
+  return url
+}
+
+/** Rejects as soon as the signal fires, though the promise itself cannot be stopped. */
+const until = <T>(promise: Promise<T>, signal: AbortSignal): Promise<T> =>
+  new Promise((resolve, reject) => {
+    const onAbort = () => reject(signal.reason)
+    if (signal.aborted) onAbort()
+    signal.addEventListener('abort', onAbort, { once: true })
+    promise.then(resolve, reject).finally(() => signal.removeEventListener('abort', onAbort))
+  })
+
+/** Connects to the pinned address whatever undici asks for; name and certificate stay those of the URL. */
+const pinned = (pin: CheckedAddress, url: URL, connectTimeoutMs: number, ca?: string): buildConnector.connector => {
+  const connect = buildConnector({ timeout: connectTimeoutMs, allowH2: false, ...(ca === undefined ? {} : { ca }) })
+  const name = parseAddress(url.hostname) === undefined && url.protocol === 'https:' ? url.hostname : undefined
+  return (options, callback) => {
+    connect({ ...options, hostname: pin.address, servername: name }, (...[error, socket]) => {
+      if (error !== null) return callback(error, null)
+      const remote = parseAddress(socket.remoteAddress ?? '')
+      if (remote !== undefined && spell(remote) === pin.address) return callback(null, socket)
+      socket.destroy()
+      callback(new OutboundRefused('the connection ended at another address than the one that was checked'), null)
+    })
+  }
+}
+
+const joinHeaders = (headers: Record<string, string | string[] | undefined>): Record<string, string> =>
+  Object.fromEntries(
+    Object.entries(headers).map(([name, value]) => [name, Array.isArray(value) ? value.join(', ') : (value ?? '')]),
+  )
+
+const readCapped = async (body: AsyncIterable<Buffer>, cap: number): Promise<{ body: string; truncated: boolean }> => {
+  const chunks: Buffer[] = []
+  let size = 0
+  for await (const chunk of body) {
+    chunks.push(chunk)
+    size += chunk.length
+    if (size > cap) break
+  }
+  return { body: Buffer.concat(chunks).subarray(0, cap).toString('utf8'), truncated: size > cap }
+}
+
+const send = async (request: OutboundRequest, url: URL, pin: CheckedAddress, signal: AbortSignal) => {
+  const totalMs = request.totalTimeoutMs ?? 15_000
+  const client = new Client(url.origin, {
+    connect: pinned(pin, url, request.connectTimeoutMs ?? 5000, request.ca),
+    headersTimeout: totalMs,
+    bodyTimeout: totalMs,
+    pipelining: 0,
+  })
+  try {
+    const { statusCode, headers, body } = await client.request({
+      method: request.method as 'GET',
+      path: url.pathname + url.search,
+      headers: request.headers,
+      body: request.body,
+      signal,
+    })
+    const read = await readCapped(body, request.maxResponseBytes ?? 65_536)
+    return { status: statusCode, headers: joinHeaders(headers), ...read }
+  } finally {
+    client.destroy().catch(() => {})
+  }
+}
+
+const explain = (error: unknown): Error => {
+  if (error instanceof OutboundRefused || error instanceof OutboundFailed) return error
+  const { code = '', message = '' } = error as { code?: string; message?: string }
+  if (/TIMEOUT|ETIMEDOUT/.test(code)) return new OutboundFailed('timeout', 'no answer in time', error)
+  const cause = /^[A-Z][A-Z0-9_]{2,60}$/.test(code) ? code : message.slice(0, 120)
+  return new OutboundFailed('connection', `the connection failed (${cause})`, error)
+}
+
+const timeLimits = (request: OutboundRequest) => {
+  const connectMs = request.connectTimeoutMs ?? 5000
+  const control = new AbortController()
+  const onAbort = () => control.abort(new OutboundFailed('aborted', 'the request was aborted', request.signal?.reason))
+  if (request.signal?.aborted) onAbort()
+  request.signal?.addEventListener('abort', onAbort, { once: true })
+  const late = (what: string) => control.abort(new OutboundFailed('timeout', `no ${what} in time`))
+  const total = setTimeout(late, request.totalTimeoutMs ?? 15_000, 'complete answer')
+  const resolving = setTimeout(late, connectMs, 'address for the host name')
+  return {
+    signal: control.signal,
+    resolved: () => clearTimeout(resolving),
+    [Symbol.dispose]() {
+      clearTimeout(total)
+      clearTimeout(resolving)
+      request.signal?.removeEventListener('abort', onAbort)
+    },
+  }
+}
+
+const request = async (policy: Policy, request: OutboundRequest): Promise<OutboundResponse> => {
+  const url = checkSyntax(policy, String(request.url))
+  using limits = timeLimits(request)
+  try {
+    const pin = await until(checkPlace(policy, targetOf(url)), limits.signal)
+    limits.resolved()
+    return await until(send(request, url, pin, limits.signal), limits.signal)
+  } catch (error) {
+    throw limits.signal.aborted ? limits.signal.reason : explain(error)
+  }
+}
+
+/**
+ * `allow`: the entries of SLIPWAY_OUTBOUND_ALLOW. `own`: `host:port` or `host` of this server's own parts (database,
+ * engine API), refused even where their network is allowed. Throws on an entry that cannot be read.
+ */
+export const createOutbound = (options: {
+  allow: readonly string[]
+  own?: readonly string[]
+  resolve?: Resolve
+}): Outbound => {
+  const own = (options.own ?? []).map(splitHostPort).filter((part) => part !== undefined)
+  const policy: Policy = { allow: parseAllowList(options.allow), own, resolve: options.resolve ?? systemResolve }
+  return {
+    check: async (url) => checkPlace(policy, targetOf(checkSyntax(policy, url.href))),
+    checkHost: async (host, port, { usualPort } = {}) =>
+      checkPlace(policy, { host: canonicalHost(host) ?? host, port }, usualPort),
+    checkSyntax: (url) => checkSyntax(policy, url),
+    checkTarget: (url) => checkTarget(policy, url),
+    request: (wanted) => request(policy, wanted),
+  }
+}

@@ -1,0 +1,47 @@
+/** The process id of the control plane of a data directory, so that `npm stop` ends it and a second start refuses. */
+import { readFile, rm, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { setTimeout as pause } from 'node:timers/promises'
+
+const fileOf = (dataDir: string): string => join(dataDir, 'slipway.pid')
+
+const isAlive = (pid: number): boolean => {
+  try {
+    process.kill(pid, 0)
+    return true
+  } catch {
+    return false
+  }
+}
+
+/** Pid of the control plane that runs on this data directory, or null. A reused pid is told by its command line. */
+export const findControlPlane = async (dataDir: string): Promise<number | null> => {
+  const text = await readFile(fileOf(dataDir), 'utf8').catch(() => '')
+  const pid = Number.parseInt(text, 10)
+  if (!Number.isInteger(pid) || pid === process.pid || !isAlive(pid)) return null
+  const command = await readFile(`/proc/${pid}/cmdline`, 'utf8').catch(() => 'main.ts')
+  return command.includes('main.ts') ? pid : null
+}
+
+/** Takes the data directory for this process. Rejects when another one has it. */
+export const takeDataDirectory = async (dataDir: string): Promise<void> => {
+  const other = await findControlPlane(dataDir)
+  if (other !== null) throw new Error(`another Slipway (process ${other}) runs on ${dataDir}`)
+  await writeFile(fileOf(dataDir), `${process.pid}\n`)
+}
+
+export const leaveDataDirectory = (dataDir: string): Promise<void> => rm(fileOf(dataDir), { force: true })
+
+const endTimeoutMs = 25_000
+
+/** Ends the control plane of a data directory and waits for its end; SIGKILL after 25 s. */
+export const endControlPlane = async (dataDir: string): Promise<void> => {
+  const pid = await findControlPlane(dataDir)
+  if (pid === null) return
+  process.kill(pid, 'SIGTERM')
+  const deadline = performance.now() + endTimeoutMs
+  while (isAlive(pid)) {
+    if (performance.now() > deadline) process.kill(pid, 'SIGKILL')
+    await pause(50)
+  }
+}

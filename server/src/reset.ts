@@ -1,0 +1,67 @@
+/**
+ * `npm run reset`: removes everything that this data directory owns: containers, networks and volumes on the engine,
+ * the router, the database, the keys. Asks first, unless called with `--yes`.
+ */
+import { rm } from 'node:fs/promises'
+import { createInterface } from 'node:readline/promises'
+import { systemClock } from './lib/clock.ts'
+import { createLog } from './lib/log.ts'
+import { endControlPlane } from './process-file.ts'
+import { createRouter } from './router/client.ts'
+import { createDockerRuntime } from './runtimes/docker/docker.ts'
+import type { Runtime } from './runtimes/runtime.ts'
+import { readSettings } from './settings.ts'
+import { connect } from './store/database.ts'
+import { readOwnerId } from './store/installation.ts'
+import { startPostgres, stopPostgres } from './store/postgres.ts'
+
+const settings = readSettings()
+const log = createLog('error')
+
+const confirm = async (): Promise<boolean> => {
+  if (process.argv.includes('--yes')) return true
+  const terminal = createInterface({ input: process.stdin, output: process.stdout })
+  const answer = await terminal.question(`Remove everything in ${settings.dataDir} and all that it deployed? Type yes: `)
+  terminal.close()
+  return answer.trim() === 'yes'
+}
+
+const removeDeployed = async (runtime: Runtime): Promise<void> => {
+  const signal = AbortSignal.timeout(120_000)
+  const owned = await runtime.owned()
+  const services = new Set([...owned.instances, ...owned.volumes].map((each) => each.serviceId))
+  for (const serviceId of services) {
+    await runtime.retire(serviceId, null, 2000, signal)
+    await runtime.removeService(serviceId, signal)
+  }
+  for (const environmentId of owned.environments) await runtime.removeEnvironment(environmentId, signal)
+  await runtime.close()
+}
+
+const readOwner = async (): Promise<string | null> => {
+  const { dataDir, databaseUrl } = settings
+  const database = connect(databaseUrl ?? (await startPostgres({ dataDir, log })).connectionString, log)
+  try {
+    return await readOwnerId(database)
+  } catch {
+    // A database that was never migrated: nothing was deployed from here.
+    return null
+  } finally {
+    await database.close()
+  }
+}
+
+const reset = async (): Promise<void> => {
+  const { dataDir, routerHost: host, routerPort: port, databaseUrl, dockerHost } = settings
+  await endControlPlane(dataDir)
+  const ownerId = await readOwner()
+  if (ownerId !== null && !process.argv.includes('--fake'))
+    await removeDeployed(createDockerRuntime({ ownerId, dockerHost, log, clock: systemClock }))
+  await createRouter({ dataDir, host, port, log }).stop()
+  if (databaseUrl === undefined) await stopPostgres({ dataDir, log })
+  await rm(dataDir, { recursive: true, force: true })
+  process.stdout.write(`${dataDir} and all that it deployed are removed.\n`)
+}
+
+if (await confirm()) await reset()
+else process.stdout.write('Nothing was removed.\n')

@@ -1,0 +1,146 @@
+/** API tokens through the API: shown once, never wider and never longer-lived than the token that makes them. */
+import Type from 'typebox'
+import { createToken } from '../api/auth.ts'
+import { type Context, JsonText, type Operation, organizationInPath, type Scope, scopes } from '../api/operation.ts'
+import { auditOf, translateWrite } from '../api/resource.ts'
+import { Computed, List, Maybe, Name, Nullable, OneOf, Results, Text, Timestamp, Uuid } from '../api/schema.ts'
+import { badRequest, forbidden, invalidField, notFound } from '../lib/errors.ts'
+import { isUuid } from '../lib/ids.ts'
+import { timestampSql, writeAudit } from '../store/tree.ts'
+
+const dayMs = 86_400_000
+const defaultDays = 90
+const nowhere = { projectId: null, environmentId: null }
+const auditTarget = { target: 'ORGANIZATION', subTarget: 'API_TOKEN' }
+const collection = '/organization/{organizationId}/apiToken'
+const common = { tag: 'Organization Api Token', scope: 'Admin' as const, owner: organizationInPath }
+
+const record = {
+  id: Uuid(),
+  created_at: Timestamp(),
+  name: Name(),
+  description: Maybe(Nullable(Text(2048))),
+  prefix: Computed(Text(10)),
+  scopes: List(OneOf(scopes)),
+  role_name: Maybe(Text()),
+  expires_at: Nullable(Timestamp()),
+  last_used_at: Nullable(Timestamp()),
+  last_used_ip: Nullable(Text()),
+}
+const answer = Type.Object(record)
+
+const recordSql = `json_build_object('id', t.id, 'created_at', ${timestampSql('t.created_at')}, 'name', t.name,
+  'description', t.description, 'prefix', t.prefix, 'scopes', t.scopes, 'role_name', array_to_string(t.scopes, ', '),
+  'expires_at', ${timestampSql('t.expires_at')}, 'last_used_at', ${timestampSql('t.last_used_at')},
+  'last_used_ip', t.last_used_ip)`
+
+const list: Operation = {
+  id: 'listOrganizationApiTokens',
+  method: 'GET',
+  path: collection,
+  ...common,
+  summary: 'List API tokens, without their texts',
+  status: 200,
+  answer: Results(answer),
+  async run({ db, node }) {
+    const [row] = await db.query<{ text: string }>(
+      `select '{"results":' || coalesce(json_agg(${recordSql} order by t.created_at, t.id)::text, '[]') || '}' as text
+       from api_token t where t.organization_id = $1 and t.revoked_at is null`,
+      [node.id],
+    )
+    return new JsonText(row!.text)
+  },
+}
+
+const bodySchema = Type.Object({
+  name: Name(),
+  description: Maybe(Nullable(Text(2048))),
+  scopes: Maybe(List(OneOf(scopes), 4, { minItems: 1 })),
+  scope: Maybe(OneOf(['ADMIN'])),
+  role_id: Maybe(Nullable(Uuid())),
+  expires_at: Maybe(Nullable(Timestamp())),
+})
+type Body = Type.Static<typeof bodySchema>
+
+const expiryOf = (body: Body, { parts, principal }: Context): Date | null => {
+  const now = parts.clock.now().getTime()
+  const limit = principal.expiresAt
+  if (body.expires_at === undefined) {
+    const usual = new Date(now + defaultDays * dayMs)
+    return limit !== null && limit < usual ? limit : usual
+  }
+  const asked = body.expires_at === null ? null : new Date(body.expires_at)
+  if (asked !== null && (Number.isNaN(asked.getTime()) || asked.getTime() <= now))
+    throw invalidField('/expires_at', 'must be a date and time in the future')
+  if (limit !== null && (asked === null || asked > limit)) throw forbidden('A token cannot make one that outlives it.')
+  return asked
+}
+
+const scopesOf = (body: Body, { principal }: Context): Scope[] => {
+  if (typeof body.role_id === 'string') throw badRequest('role_id: roles are not available yet; use scopes.')
+  const asked = [...new Set(body.scopes ?? ['Admin'])] as Scope[]
+  if (!principal.scopes.has('Admin') && asked.some((scope) => !principal.scopes.has(scope)))
+    throw forbidden('A token cannot make one with more scopes than its own.')
+  return asked
+}
+
+const create: Operation = {
+  id: 'createOrganizationApiToken',
+  method: 'POST',
+  path: collection,
+  ...common,
+  summary: 'Create an API token; its text is in this answer and never again',
+  body: bodySchema,
+  status: 201,
+  answer: Type.Object({ ...record, token: Text() }),
+  async run(context) {
+    const body = context.body as unknown as Body
+    const { organizationId, tokenId } = context.principal
+    const details = { scopes: scopesOf(body, context), expiresAt: expiryOf(body, context) }
+    return context.transaction(async (tx) => {
+      const { name, description = null } = body
+      const made = await createToken(tx, { organizationId, name, description, ...details, createdBy: tokenId }).catch(
+        (error: unknown) => {
+          throw translateWrite(error)
+        },
+      )
+      await writeAudit(
+        tx,
+        organizationId,
+        { id: made.id, name },
+        auditOf(context, 'CREATE', auditTarget, nowhere, { name, scopes: details.scopes }),
+      )
+      const [row] = await tx.query<{ record: object }>(`select ${recordSql} as record from api_token t where id = $1`, [
+        made.id,
+      ])
+      return { ...row!.record, token: made.token }
+    })
+  },
+}
+
+const remove: Operation = {
+  id: 'deleteOrganizationApiToken',
+  method: 'DELETE',
+  path: `${collection}/{apiTokenId}`,
+  ...common,
+  summary: 'Revoke an API token, everywhere within a second',
+  status: 204,
+  run: (context) =>
+    context.transaction(async (tx) => {
+      const { apiTokenId } = context.params
+      const [row] = isUuid(apiTokenId!)
+        ? await tx.query<{ name: string }>(
+            `update api_token set revoked_at = clock_timestamp()
+             where id = $1 and organization_id = $2 and revoked_at is null returning name`,
+            [apiTokenId, context.node.id],
+          )
+        : []
+      if (row === undefined) throw notFound()
+      const audit = auditOf(context, 'DELETE', auditTarget, nowhere, null)
+      await writeAudit(tx, context.node.id, { id: apiTokenId!, name: row.name }, audit)
+      await tx.query(`select pg_notify('slipway_token', '')`)
+      return undefined
+    }),
+}
+
+export const apiTokenOperations: Operation[] = [list, create, remove]

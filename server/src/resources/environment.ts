@@ -1,0 +1,85 @@
+/** Environments: they are tied to a cluster for life and own services. Deleting one is the engine's work. */
+import Type from 'typebox'
+import type { Context, Operation } from '../api/operation.ts'
+import { type Change, resource, type Spec } from '../api/resource.ts'
+import { Computed, Maybe, Name, Nullable, OneOf, Reference, Text, Timestamp, Uuid } from '../api/schema.ts'
+import { deploymentLogOperations } from '../facets/deployment-log.ts'
+import { deploymentStageOperations } from '../facets/deployment-stages.ts'
+import { environmentActions } from '../facets/environment-actions.ts'
+import { environmentHistories } from '../facets/environment-history.ts'
+import { environmentStatusOperations } from '../facets/environment-status.ts'
+import { environmentLinks } from '../facets/links.ts'
+import { queueOperations } from '../facets/queue.ts'
+import { invalidField } from '../lib/errors.ts'
+
+const modes = ['DEVELOPMENT', 'PREVIEW', 'PRODUCTION', 'STAGING']
+
+/** The cluster that was named, under either of its names, or the organization's default one. */
+const chooseCluster = async (spec: Spec, { db, principal }: Context, change: Change): Promise<Spec> => {
+  if (change.previous !== null) return spec
+  const { cluster, cluster_id: id = cluster, ...rest } = spec as Record<string, unknown>
+  const [found] = await db.query<{ id: string }>(
+    `select id from node where organization_id = $1 and kind = 'cluster'
+       and case when $2::uuid is null then (spec ->> 'is_default')::boolean else id = $2 end
+     order by created_at limit 1`,
+    [principal.organizationId, id ?? null],
+  )
+  if (found === undefined)
+    throw invalidField(
+      '/cluster_id',
+      id === undefined ? 'is required, for there is no default cluster' : 'not found in this organization',
+    )
+  return { ...rest, cluster_id: found.id }
+}
+
+const environment = resource({
+  kind: 'environment',
+  parent: { kind: 'project', param: 'projectId' },
+  tag: 'Environments',
+  words: ['an environment', 'environments'],
+  collection: '/project/{projectId}/environment',
+  item: '/environment/{environmentId}',
+  param: 'environmentId',
+  ids: { list: 'listEnvironment', create: 'createEnvironment', read: 'getEnvironment', edit: 'editEnvironment' },
+  spec: Type.Object({
+    name: Name(),
+    mode: Maybe(OneOf(modes, { default: 'DEVELOPMENT' })),
+    cluster_id: Maybe(Uuid()),
+    cluster: Maybe(Uuid()),
+  }),
+  notEditable: ['cluster', 'cluster_id'],
+  record: {
+    organization: Computed(Reference()),
+    project: Computed(Reference()),
+    cloud_provider: Computed(Type.Object({ provider: Text(), cluster: Text() })),
+    mode: OneOf(modes),
+    cluster_id: Uuid(),
+    cluster_name: Maybe(Text()),
+    last_updated_by: Maybe(Uuid()),
+    expires_at: Maybe(Nullable(Timestamp())),
+  },
+  wholeSpec: false,
+  columns: {
+    organization: `json_build_object('id', n.organization_id)`,
+    project: `json_build_object('id', n.parent_id)`,
+    cloud_provider: `(select json_build_object('provider', c.spec ->> 'cloud_provider', 'cluster', c.name)
+      from node c where c.id = (n.spec ->> 'cluster_id')::uuid)`,
+    mode: `n.spec ->> 'mode'`,
+    cluster_id: `n.spec ->> 'cluster_id'`,
+    cluster_name: `(select c.name from node c where c.id = (n.spec ->> 'cluster_id')::uuid)`,
+    last_updated_by: 'n.updated_by',
+  },
+  validate: chooseCluster,
+  audit: { target: 'ENVIRONMENT' },
+})
+
+export const environmentOperations: Operation[] = [
+  ...environment.operations,
+  ...environmentActions,
+  ...environmentStatusOperations,
+  ...environmentHistories,
+  ...queueOperations,
+  ...deploymentLogOperations,
+  ...deploymentStageOperations,
+  environmentLinks,
+]

@@ -1,0 +1,125 @@
+/** Git repositories as services name them: what is accepted, and how it is answered. Pure. */
+import Type from 'typebox'
+import { Flag, Maybe, Nullable, OneOf, Ref, Text, Timestamp } from '../api/schema.ts'
+import { invalidField } from '../lib/errors.ts'
+
+export const gitProviders = ['BITBUCKET', 'GITHUB', 'GITLAB']
+
+/** What a create or an edit sends. */
+export const GitRepositoryRequest = () =>
+  Type.Object({
+    url: Text(2048, { minLength: 1 }),
+    branch: Maybe(Text(255, { minLength: 1 })),
+    root_path: Maybe(Text(1024)),
+    git_token_id: Maybe(Nullable(Ref('git_token'))),
+    provider: Maybe(OneOf(gitProviders)),
+  })
+
+/** What is answered. */
+export const GitRepository = () =>
+  Type.Object({
+    has_access: Flag(),
+    provider: OneOf(gitProviders),
+    owner: Text(),
+    url: Text(2048),
+    name: Text(),
+    branch: Text(),
+    root_path: Text(),
+    deployed_commit_id: Text(),
+    deployed_commit_date: Maybe(Timestamp()),
+    deployed_commit_contributor: Maybe(Text()),
+    deployed_commit_tag: Maybe(Text()),
+    git_token_id: Nullable(Text()),
+    git_token_name: Maybe(Nullable(Text())),
+  })
+
+/** What is kept. */
+export interface GitRepositorySpec {
+  url: string
+  branch: string
+  root_path: string
+  git_token_id: string | null
+  provider: string
+  /** The branch's head when it was last looked at; answered until something is deployed. */
+  head_commit_id?: string
+}
+
+const controls = /[\p{Cc}\s]/u
+const scpForm = /^[A-Za-z0-9._-]{1,64}@[A-Za-z0-9.-]{1,253}:[^\s:][^\s]*$/
+
+/** https, http and ssh addresses and `user@host:path`; nothing that git could take for an option or a helper. */
+export const isGitUrl = (url: string): boolean => {
+  if (controls.test(url) || url.startsWith('-')) return false
+  if (scpForm.test(url)) return true
+  if (!URL.canParse(url)) return false
+  const { protocol, hostname, pathname, password } = new URL(url)
+  return ['https:', 'http:', 'ssh:'].includes(protocol) && hostname !== '' && pathname.length > 1 && password === ''
+}
+
+const forbiddenInRef = /[\p{Cc}\s~^:?*[\\]|\.\.|@\{|\/\/|\/$|\.$|\.lock(\/|$)|(^|\/)\./u
+
+/** Git's own rules for branch names. */
+export const isBranch = (name: string): boolean =>
+  name !== '' && name !== '@' && !name.startsWith('-') && !name.startsWith('/') && !forbiddenInRef.test(name)
+
+const hostOf = (url: string): string => (URL.canParse(url) ? new URL(url).hostname : (/@([^:]+):/.exec(url)?.[1] ?? ''))
+
+const providerOf = (url: string): string => {
+  const host = hostOf(url)
+  if (host.includes('gitlab')) return 'GITLAB'
+  return host.includes('bitbucket') ? 'BITBUCKET' : 'GITHUB'
+}
+
+/** A path inside the repository without `..`, empty parts and a slash at either end. */
+export const insidePath = (field: string, path: string): string => {
+  const parts = path.split('/').filter((part) => part !== '' && part !== '.')
+  if (parts.includes('..') || /[\p{Cc}\\]/u.test(path)) throw invalidField(field, 'must stay inside the repository')
+  return parts.join('/')
+}
+
+/** Checks what was sent and completes it; a head that was read before stays while its branch does. */
+export const completeGitRepository = (sent: unknown, previous?: GitRepositorySpec): GitRepositorySpec => {
+  const source = sent as Partial<GitRepositorySpec> & { url: string }
+  const { url, branch = 'main' } = source
+  if (!isGitUrl(url)) throw invalidField('/git_repository/url', 'must be an https, http or ssh address of a repository')
+  if (!isBranch(branch)) throw invalidField('/git_repository/branch', 'is no valid branch name')
+  const root = insidePath('/git_repository/root_path', source.root_path ?? '/')
+  const same = previous?.url === url && previous.branch === branch && previous.head_commit_id !== undefined
+  return {
+    url,
+    branch,
+    root_path: `/${root}`,
+    git_token_id: source.git_token_id ?? null,
+    provider: source.provider ?? providerOf(url),
+    ...(same ? { head_commit_id: previous.head_commit_id! } : {}),
+  }
+}
+
+/** Commit of a release as it is kept. */
+export interface KeptCommit {
+  git_commit_id: string
+  author_name?: string
+  created_at?: string
+  tag?: string
+}
+
+/** The answered form; `commit` is what runs now, if anything does. */
+export const viewGitRepository = (spec: GitRepositorySpec, commit: KeptCommit | null, tokenName: string | null) => {
+  const { head_commit_id: head = '', ...kept } = spec
+  const path = spec.url.replace(/^[a-z]+:\/\/[^/]+\//i, '').replace(/^[^/]*@[^:]+:/, '')
+  const parts = path
+    .replace(/\.git\/?$/, '')
+    .split('/')
+    .filter((part) => part !== '')
+  return {
+    has_access: true,
+    ...kept,
+    owner: parts.length > 1 ? parts.slice(0, -1).join('/') : '',
+    name: parts.at(-1) ?? '',
+    deployed_commit_id: commit?.git_commit_id ?? head,
+    ...(commit?.created_at === undefined ? {} : { deployed_commit_date: commit.created_at }),
+    ...(commit?.author_name === undefined ? {} : { deployed_commit_contributor: commit.author_name }),
+    ...(commit?.tag === undefined ? {} : { deployed_commit_tag: commit.tag }),
+    git_token_name: tokenName,
+  }
+}

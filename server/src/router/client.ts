@@ -1,0 +1,142 @@
+/** The control plane's side of the router: starts, adopts, restarts and asks it. */
+import { rm } from 'node:fs/promises'
+import { setTimeout as pause } from 'node:timers/promises'
+import { askHealth, askStop, type CallOptions, call, openCall, RouterAbsent } from './control-client.ts'
+import { ensureRunning, type Wanted } from './launch.ts'
+import { type Counts, type Health, pathsOf } from './protocol.ts'
+import type { Route, Router } from './router.ts'
+
+export interface RouterOptions {
+  dataDir: string
+  host: string
+  /** 0: any free one, known after `start`. */
+  port: number
+  log: { info(fields: object, message: string): void; warn(fields: object, message: string): void }
+  /** The Node program that runs the router. Default: the one that runs us. */
+  nodePath?: string
+  /** Addresses and networks of proxies whose X-Forwarded headers are believed. */
+  trustedProxies?: readonly string[]
+}
+
+/** What tests and figures want to know beside what the control plane needs. */
+export interface ProcessRouter extends Router {
+  health(): Promise<Health | null>
+  counts(): Promise<Counts>
+}
+
+const endTimeoutMs = 25_000
+const restartPausesMs = [0, 200, 1_000, 5_000] as const
+
+const isAlive = (pid: number): boolean => {
+  try {
+    process.kill(pid, 0)
+    return true
+  } catch {
+    return false
+  }
+}
+
+const waitForEnd = async (pid: number): Promise<void> => {
+  const deadline = performance.now() + endTimeoutMs
+  while (isAlive(pid)) {
+    if (performance.now() > deadline) process.kill(pid, 'SIGKILL')
+    await pause(5)
+  }
+}
+
+export const createRouter = (options: RouterOptions): ProcessRouter => {
+  const { dataDir, host, port, log } = options
+  const paths = pathsOf(dataDir)
+  const { controlSocket } = paths
+  const wanted: Wanted = {
+    ...{ dataDir, host, port, paths },
+    nodePath: options.nodePath ?? process.execPath,
+    trustedProxies: options.trustedProxies ?? [],
+  }
+  let isWanted = false
+  let running: Health | undefined
+  let starting: Promise<Health> | undefined
+
+  const ensure = (): Promise<Health> => {
+    starting ??= ensureRunning(wanted)
+      .then((health) => {
+        if (running?.pid !== health.pid) void watch(health)
+        running = health
+        return health
+      })
+      .finally(() => {
+        starting = undefined
+      })
+    return starting
+  }
+
+  const restart = async (): Promise<void> => {
+    for (let attempt = 0; isWanted; attempt++) {
+      await pause(restartPausesMs[attempt] ?? 5_000, undefined, { ref: false })
+      if (!isWanted) return
+      try {
+        const health = await ensure()
+        log.info({ pid: health.pid }, 'the router runs again')
+        return
+      } catch (error) {
+        log.warn({ err: error }, 'the router cannot be started again')
+      }
+    }
+  }
+
+  /** An open call that ends with the process: its death is known at once, and told from an end that was meant. */
+  const watch = async ({ pid }: Health): Promise<void> => {
+    let said = ''
+    try {
+      const answer = await openCall(controlSocket, 'GET', '/watch')
+      answer.socket.unref()
+      for await (const chunk of answer.setEncoding('utf8')) said += chunk
+    } catch {
+      // It ended without a word.
+    }
+    if (running?.pid === pid) running = undefined
+    if (!isWanted || said.includes('stopping')) return
+    log.warn({ pid }, 'the router ended unexpectedly')
+    await restart()
+  }
+
+  const ask = async <Answer>(method: string, path: string, more?: CallOptions): Promise<Answer> => {
+    try {
+      return await call<Answer>(controlSocket, method, path, more)
+    } catch (error) {
+      if (!(error instanceof RouterAbsent) || !isWanted) throw error
+      await ensure()
+      return call<Answer>(controlSocket, method, path, more)
+    }
+  }
+
+  return {
+    async start() {
+      isWanted = true
+      const { pid } = await ensure()
+      log.info({ pid, host, port: running?.port }, 'the router serves')
+    },
+    async setService(serviceId, routes) {
+      await ask('PUT', `/services/${encodeURIComponent(serviceId)}/routes`, { body: routes })
+    },
+    async setAll(routes) {
+      await ask('PUT', '/routes', { body: routes })
+    },
+    routes: () => ask<Route[]>('GET', '/routes'),
+    drain: (targets, timeoutMs, signal) => ask('POST', '/drain', { body: { targets, timeoutMs }, signal }),
+    url: (name) => `http://${name}:${port === 0 ? (running?.port ?? 0) : port}`,
+    health: () => askHealth(controlSocket),
+    counts: () => ask<Counts>('GET', '/metrics'),
+    async stop() {
+      isWanted = false
+      await starting?.catch(() => {})
+      const health = await askHealth(controlSocket)
+      if (health !== null) {
+        const { finished } = await askStop(controlSocket)
+        await finished
+        await waitForEnd(health.pid)
+      }
+      await Promise.all([rm(controlSocket, { force: true }), rm(paths.pid, { force: true })])
+    },
+  }
+}

@@ -1,0 +1,87 @@
+/** What is taken from and added to headers on their way through. All lists are flat: name, value, name, value. */
+import type { IncomingMessage } from 'node:http'
+import { BlockList, isIP } from 'node:net'
+
+const hopByHop = new Set([
+  'connection',
+  'keep-alive',
+  'proxy-connection',
+  'proxy-authenticate',
+  'proxy-authorization',
+  'te',
+  'transfer-encoding',
+  'upgrade',
+])
+
+/** Of the request only: said anew by us, or not passed on (trailers of requests are not). */
+const replaced = new Set(['expect', 'trailer', 'http2-settings', 'forwarded', 'x-real-ip'])
+
+const noNames: ReadonlySet<string> = new Set()
+const keepAlive = /^(keep-alive|close|upgrade)$/i
+
+/** Names that a Connection header declares to be for the next hop only. Host and length are never: the message needs them. */
+const namesIn = (connection: string | undefined): ReadonlySet<string> => {
+  if (connection === undefined || keepAlive.test(connection)) return noNames
+  const names = new Set(connection.split(',').map((name) => name.trim().toLowerCase()))
+  names.delete('host')
+  names.delete('content-length')
+  return names
+}
+
+export type IsTrusted = (address: string) => boolean
+
+/** Addresses and networks (`10.0.0.0/8`) of proxies in front of us, whose X-Forwarded headers are believed. */
+export const trustProxies = (list: readonly string[]): IsTrusted => {
+  if (list.length === 0) return () => false
+  const trusted = new BlockList()
+  for (const item of list) {
+    const [address = '', bits] = item.split('/')
+    const family = isIP(address) === 6 ? 'ipv6' : 'ipv4'
+    if (bits === undefined) trusted.addAddress(address, family)
+    else trusted.addSubnet(address, Number(bits), family)
+  }
+  return (address) => trusted.check(address, isIP(address) === 6 ? 'ipv6' : 'ipv4')
+}
+
+const peerOf = (req: IncomingMessage): string => {
+  const address = req.socket.remoteAddress ?? ''
+  return address.startsWith('::ffff:') ? address.slice(7) : address
+}
+
+const addForwarded = (headers: string[], req: IncomingMessage, isTrusted: IsTrusted): void => {
+  const peer = peerOf(req)
+  const said = isTrusted(peer) ? req.headers : undefined
+  const chain = said?.['x-forwarded-for']
+  headers.push('x-forwarded-for', chain === undefined ? peer : `${chain}, ${peer}`)
+  headers.push('x-forwarded-proto', String(said?.['x-forwarded-proto'] ?? 'http'))
+  headers.push('x-forwarded-host', String(said?.['x-forwarded-host'] ?? req.headers.host ?? ''))
+}
+
+/** The headers of a request for its target. */
+export const headersForTarget = (req: IncomingMessage, isTrusted: IsTrusted): string[] => {
+  const { rawHeaders } = req
+  const listed = namesIn(req.headers.connection)
+  const headers: string[] = []
+  for (let index = 0; index < rawHeaders.length; index += 2) {
+    const name = (rawHeaders[index] as string).toLowerCase()
+    if (hopByHop.has(name) || replaced.has(name) || listed.has(name) || name.startsWith('x-forwarded-')) continue
+    headers.push(name, rawHeaders[index + 1] as string)
+  }
+  addForwarded(headers, req, isTrusted)
+  return headers
+}
+
+const textOf = (value: Buffer | string): string => (typeof value === 'string' ? value : value.toString('latin1'))
+
+/** The headers of an answer for the client; `raw` as they were received, `connection` that header of them. */
+export const headersForClient = (raw: readonly (Buffer | string)[], connection: string | undefined): string[] => {
+  const listed = namesIn(connection)
+  const headers: string[] = []
+  for (let index = 0; index < raw.length; index += 2) {
+    const name = textOf(raw[index]!)
+    const plain = name.toLowerCase()
+    if (hopByHop.has(plain) || listed.has(plain)) continue
+    headers.push(name, textOf(raw[index + 1]!))
+  }
+  return headers
+}

@@ -1,0 +1,108 @@
+/** Makes sure that exactly one router of the wanted kind runs on a data directory. */
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdir, open, readFile, rename, stat } from 'node:fs/promises'
+import { setTimeout as pause } from 'node:timers/promises'
+import { fileURLToPath } from 'node:url'
+import { askHealth, askStop } from './control-client.ts'
+import { exitCodes, type Health, type Paths, PROTOCOL_VERSION } from './protocol.ts'
+
+export interface Wanted {
+  dataDir: string
+  host: string
+  /** 0: any free one. */
+  port: number
+  trustedProxies: readonly string[]
+  nodePath: string
+  paths: Paths
+}
+
+const deadlineMs = 30_000
+const lookAgainMs = 20
+const maxLogBytes = 1 << 20
+/** What the kernels take for a unix socket's path, the smaller of Linux and macOS, without the closing zero. */
+const maxSocketPathBytes = 103
+
+const program = fileURLToPath(new URL('./main.ts', import.meta.url))
+
+const openLog = async ({ paths }: Wanted) => {
+  const size = await stat(paths.log).then(
+    (file) => file.size,
+    () => 0,
+  )
+  if (size > maxLogBytes) await rename(paths.log, `${paths.log}.1`)
+  return open(paths.log, 'a', 0o600)
+}
+
+const lastLine = async (path: string): Promise<string> => {
+  const text = await readFile(path, 'utf8').catch(() => '')
+  return text.trimEnd().split('\n').at(-1) ?? ''
+}
+
+const argumentsFor = ({ dataDir, host, port, trustedProxies }: Wanted): string[] => [
+  program,
+  ...['--data-dir', dataDir, '--host', host, '--port', String(port)],
+  ...['--trusted-proxies', trustedProxies.join(',')],
+]
+
+/** A session of its own, no inherited environment: the control plane's secrets are none of its business. */
+const spawnDetached = async (wanted: Wanted) => {
+  const log = await openLog(wanted)
+  const { paths, nodePath } = wanted
+  const child = spawn(nodePath, argumentsFor(wanted), {
+    detached: true,
+    cwd: paths.folder,
+    env: { NODE_COMPILE_CACHE: paths.compileCache },
+    stdio: ['ignore', log.fd, log.fd, 'ipc'],
+  })
+  await log.close()
+  return child
+}
+
+/** True when it serves; false when another one was faster. */
+const launch = async (wanted: Wanted): Promise<boolean> => {
+  const child = await spawnDetached(wanted)
+  const ended = once(child, 'exit') as Promise<[number | null]>
+  const result = await Promise.race([once(child, 'message'), ended])
+  child.unref()
+  if (result[0] === 'ready') {
+    ended.catch(() => {})
+    return true
+  }
+  if (result[0] === exitCodes.alreadyRunning) return false
+  const { host, port, paths } = wanted
+  if (result[0] === exitCodes.portTaken)
+    throw new Error(`the router cannot listen on ${host}:${port}: another program uses that port`)
+  throw new Error(`the router did not start: ${await lastLine(paths.log)}`)
+}
+
+const fits = (health: Health, { host, port, trustedProxies }: Wanted): boolean =>
+  health.version === PROTOCOL_VERSION &&
+  health.host === host &&
+  (port === 0 || health.port === port) &&
+  health.trustedProxies.join() === trustedProxies.join()
+
+const checkPath = ({ paths }: Wanted): void => {
+  const length = Buffer.byteLength(paths.controlSocket)
+  if (length > maxSocketPathBytes)
+    throw new Error(
+      `the data directory's path is ${length - maxSocketPathBytes} bytes too long for the router's socket`,
+    )
+}
+
+/**
+ * Adopts the router that runs, or starts one. One that listens elsewhere or is of another version gives up its port,
+ * and finishes its requests while the new one already serves. Rejects with one sentence.
+ */
+export const ensureRunning = async (wanted: Wanted): Promise<Health> => {
+  checkPath(wanted)
+  await mkdir(wanted.paths.folder, { recursive: true, mode: 0o700 })
+  const deadline = performance.now() + deadlineMs
+  while (performance.now() < deadline) {
+    const health = await askHealth(wanted.paths.controlSocket)
+    if (health !== null && fits(health, wanted)) return health
+    if (health !== null) await askStop(wanted.paths.controlSocket)
+    else if (!(await launch(wanted))) await pause(lookAgainMs)
+  }
+  throw new Error('the router did not start in time')
+}

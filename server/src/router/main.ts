@@ -1,0 +1,127 @@
+/**
+ * The traffic switch: a process of its own that brings requests to the instances that serve them.
+ *
+ * Promises: a change of the table is seen whole and by the next request; no request fails because of it; the table is
+ * on disk before a change is confirmed; the control plane may come and go.
+ * Refuses to know: services, deployments, containers, the database. A route is a host name and addresses.
+ * When the process dies: requests under way are lost, the table is not; the next start serves it at once. A control
+ * plane that runs starts it again by itself.
+ */
+import { chmod, mkdir, readFile, realpath, rm, writeFile } from 'node:fs/promises'
+import { parseArgs } from 'node:util'
+import { createControl } from './control.ts'
+import { createFront } from './front.ts'
+import { trustProxies } from './headers.ts'
+import { createLiveTable } from './live-table.ts'
+import { takeLock } from './lock.ts'
+import { exitCodes, type Health, PROTOCOL_VERSION, pathsOf } from './protocol.ts'
+import { loadRoutes, saveRoutes } from './table-file.ts'
+import { newCounts, type Traffic } from './traffic.ts'
+import { createUpstreams } from './upstreams.ts'
+
+const graceMs = 20_000
+const reportsPerSecond = 5
+
+const say = (message: string): void => {
+  process.stdout.write(`${new Date().toISOString()} ${message}\n`)
+}
+
+/** The log has no cap while the process runs, so lines that clients can cause are bounded. */
+const limitLines = (): ((message: string) => void) => {
+  let second = 0
+  let lines = 0
+  return (message) => {
+    const now = Math.floor(performance.now() / 1000)
+    lines = now === second ? lines + 1 : 1
+    second = now
+    if (lines <= reportsPerSecond) say(message)
+  }
+}
+
+const readArguments = () => {
+  const { values } = parseArgs({
+    options: {
+      'data-dir': { type: 'string' },
+      host: { type: 'string', default: '127.0.0.1' },
+      port: { type: 'string', default: '8000' },
+      'trusted-proxies': { type: 'string', default: '' },
+    },
+  })
+  const dataDir = values['data-dir']
+  if (dataDir === undefined) throw new Error('--data-dir is missing')
+  const trustedProxies = values['trusted-proxies'].split(',').filter((item) => item !== '')
+  return { dataDir, host: values.host, port: Number(values.port), trustedProxies }
+}
+
+const leave = (code: number, message: string): never => {
+  say(message)
+  process.exit(code)
+}
+
+const { dataDir, host, port, trustedProxies } = readArguments()
+const paths = pathsOf(dataDir)
+await mkdir(paths.folder, { recursive: true, mode: 0o700 })
+await chmod(paths.folder, 0o700)
+const lock =
+  (await takeLock(await realpath(paths.folder))) ?? leave(exitCodes.alreadyRunning, 'another router runs here')
+
+const upstreams = createUpstreams()
+const onBroken = (error: unknown): void => say(`the table on disk cannot be read, starting empty: ${String(error)}`)
+const table = createLiveTable(await loadRoutes(paths.table, onBroken), upstreams, (routes) =>
+  saveRoutes(paths.table, routes),
+)
+const counts = newCounts()
+const report = limitLines()
+const traffic: Traffic = { table, upstreams, counts, isTrusted: trustProxies(trustedProxies), report, stopping: false }
+const front = createFront(traffic)
+
+const listen = async (): Promise<number> => {
+  try {
+    return await front.listen(host, port)
+  } catch (error) {
+    const { code, message } = error as NodeJS.ErrnoException
+    return leave(code === 'EADDRINUSE' ? exitCodes.portTaken : 1, message)
+  }
+}
+
+const health: Health = { version: PROTOCOL_VERSION, pid: process.pid, host, port: await listen(), trustedProxies }
+
+const finish = async (): Promise<void> => {
+  await front.finish(graceMs)
+  const owner = await readFile(paths.pid, 'utf8').catch(() => '')
+  if (owner.trim() === String(process.pid)) await rm(paths.pid, { force: true })
+  say('ended')
+  // Lets the answer of the call that asked for this go out first.
+  setImmediate(() => process.exit(0))
+}
+
+let ending: { released: Promise<void>; finished: Promise<void> } | undefined
+const stop = () => {
+  if (ending !== undefined) return ending
+  say('stops accepting')
+  const released = front.close().then(() => {
+    control.close()
+    lock.close()
+  })
+  ending = { released, finished: released.then(finish) }
+  return ending
+}
+
+const control = createControl({
+  table,
+  upstreams,
+  health: () => health,
+  counts: () => ({ ...counts, rssBytes: process.memoryUsage.rss() }),
+  stop,
+})
+process.on('SIGTERM', stop).on('SIGINT', stop)
+// One connection's accident must not end all others; what is broken by it is that connection.
+process.on('uncaughtException', (error) => {
+  counts.internalErrors++
+  report(`internal error: ${error.stack}`)
+})
+
+await writeFile(paths.pid, `${process.pid}\n`, { mode: 0o600 })
+await control.listen(paths.controlSocket)
+say(`process ${process.pid} listens on ${host}:${health.port}, ${table.routes().length} routes`)
+if (process.send !== undefined) process.send('ready', () => process.disconnect?.())

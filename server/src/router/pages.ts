@@ -1,0 +1,62 @@
+/** What the router says itself: plain sentences, nothing about the inside. HTML for browsers, JSON for programs. */
+import { STATUS_CODES } from 'node:http'
+
+export type PageName = 'unknown' | 'stopped' | 'starting' | 'unreachable' | 'silent' | 'malformed' | 'method' | 'coding'
+
+interface Words {
+  status: number
+  message(host: string): string
+  retryAfterSeconds?: number
+}
+
+const words: Record<PageName, Words> = {
+  unknown: { status: 404, message: (host) => `No service answers at ${host}.` },
+  stopped: { status: 503, message: (host) => `The service at ${host} is stopped.`, retryAfterSeconds: 30 },
+  starting: { status: 503, message: (host) => `The service at ${host} is starting.`, retryAfterSeconds: 2 },
+  unreachable: { status: 502, message: (host) => `The service at ${host} cannot be reached.` },
+  silent: { status: 504, message: (host) => `The service at ${host} did not answer in time.` },
+  malformed: { status: 400, message: () => 'The request is malformed.' },
+  method: { status: 405, message: () => 'This method is not allowed here.' },
+  coding: { status: 501, message: () => 'This transfer coding is not supported.' },
+}
+
+export interface Page {
+  status: number
+  /** Flat: name, value, name, value. */
+  headers: string[]
+  body: string
+}
+
+const entities: Record<string, string> = { '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;', "'": '&#39;' }
+
+const escapeHtml = (text: string): string => text.replace(/[&<>"']/g, (character) => entities[character] as string)
+
+const html = (title: string, message: string): string =>
+  `<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">` +
+  `<title>${title}</title><style>body{font:1.1rem/1.5 system-ui,sans-serif;max-width:36rem;margin:20vh auto;` +
+  `padding:0 1rem;overflow-wrap:anywhere}</style></head><body><h1>${title}</h1><p>${escapeHtml(message)}</p></body></html>\n`
+
+/** `accept` is the request's Accept header. */
+export const renderPage = (name: PageName, host: string, accept: string | undefined): Page => {
+  const { status, message, retryAfterSeconds } = words[name]
+  const error = STATUS_CODES[status] ?? 'Error'
+  const text = message(host === '' ? 'this address' : host.slice(0, 253))
+  const asHtml = accept?.includes('text/html') ?? false
+  const body = asHtml ? html(`${status} ${error}`, text) : `${JSON.stringify({ status, error, message: text })}\n`
+  const headers = [
+    ['content-type', asHtml ? 'text/html; charset=utf-8' : 'application/json; charset=utf-8'],
+    ['content-length', String(Buffer.byteLength(body))],
+    ['cache-control', 'no-store'],
+    ['x-content-type-options', 'nosniff'],
+    ['content-security-policy', "default-src 'none'; style-src 'unsafe-inline'"],
+    ...(retryAfterSeconds === undefined ? [] : [['retry-after', String(retryAfterSeconds)]]),
+  ]
+  return { status, headers: headers.flat(), body }
+}
+
+/** A status line and headers as bytes, for sockets that no HTTP server looks after any more. */
+export const rawHead = (status: number, message: string, headers: readonly string[]): string => {
+  let head = `HTTP/1.1 ${status} ${message}\r\n`
+  for (let index = 0; index < headers.length; index += 2) head += `${headers[index]}: ${headers[index + 1]}\r\n`
+  return `${head}\r\n`
+}

@@ -1,0 +1,43 @@
+/** What the router process and its clients agree on: places in the data directory, exit codes, shapes of answers. */
+import { join, resolve } from 'node:path'
+
+/** Raised when control API or table file change. A client replaces a router of another version; `POST /stop` and the
+ * shape of `GET /health` must stay as they are for ever, since they are how it does that. */
+export const PROTOCOL_VERSION = 1
+
+export interface Health {
+  version: number
+  pid: number
+  host: string
+  port: number
+  trustedProxies: string[]
+}
+
+export interface Counts {
+  requests: number
+  /** Answers of 5xx that the router itself gave, and answers it had to break off. */
+  failures: number
+  retries: number
+  inFlight: number
+  upgrades: { total: number; open: number }
+  /** Exceptions nobody caught. The process goes on; each is in the log. */
+  internalErrors: number
+  rssBytes: number
+}
+
+export const exitCodes = { portTaken: 3, alreadyRunning: 4 } as const
+
+/** Absolute paths below a data directory. */
+export const pathsOf = (dataDir: string) => {
+  const folder = join(resolve(dataDir), 'router')
+  return {
+    folder,
+    controlSocket: join(folder, 'control.sock'),
+    table: join(folder, 'routes.json'),
+    log: join(folder, 'router.log'),
+    pid: join(folder, 'router.pid'),
+    compileCache: join(folder, 'cache'),
+  }
+}
+
+export type Paths = ReturnType<typeof pathsOf>

@@ -1,0 +1,36 @@
+/** What every part that moves traffic shares. */
+import type { IsTrusted } from './headers.ts'
+import type { Entry, LiveTable } from './live-table.ts'
+import type { PageName } from './pages.ts'
+import type { Counts } from './protocol.ts'
+import type { Upstreams } from './upstreams.ts'
+
+export interface Traffic {
+  readonly table: Pick<LiveTable, 'find'>
+  readonly upstreams: Upstreams
+  readonly isTrusted: IsTrusted
+  readonly counts: Omit<Counts, 'rssBytes'>
+  /** One line for the operator; called at most a few times a second, whatever happens. */
+  readonly report: (message: string) => void
+  stopping: boolean
+}
+
+export const newCounts = (): Traffic['counts'] => ({
+  requests: 0,
+  failures: 0,
+  retries: 0,
+  inFlight: 0,
+  upgrades: { total: 0, open: 0 },
+  internalErrors: 0,
+})
+
+/** The entry that serves this host now, or the page that says why none does. */
+export const findServing = (traffic: Traffic, host: string): Entry | PageName => {
+  const entry = traffic.table.find(host)
+  if (entry === undefined) return 'unknown'
+  if (entry.route.state === 'stopped') return 'stopped'
+  return entry.route.state === 'starting' || entry.upstreams.length === 0 ? 'starting' : entry
+}
+
+/** Waits before the second, third and fourth attempt at targets that were all tried already. */
+export const attemptPausesMs = [20, 80, 250] as const

@@ -1,0 +1,151 @@
+/** Every target that is routed to or still answers: its connections, and how many requests are under way to it. */
+import { createRequire } from 'node:module'
+import type { Pool as PoolType } from 'undici'
+import type { Target } from './router.ts'
+
+// The package's own entry loads fetch, websockets and caches too: 12 MB more in a process that should be small.
+const Pool = createRequire(import.meta.url)('undici/lib/dispatcher/pool.js') as typeof PoolType
+
+export interface Upstream {
+  readonly key: string
+  readonly target: Target
+  readonly pool: PoolType
+  inFlight: number
+  upgrades: number
+  /** Monotonic milliseconds until which others are preferred, since a connection to it failed; 0: it is fine. */
+  suspectUntil: number
+  routed: boolean
+  readonly whenIdle: Set<() => void>
+}
+
+export interface Upstreams {
+  of(target: Target): Upstream
+  /** A request to it begins; it counts until `end`. */
+  begin(upstream: Upstream): void
+  end(upstream: Upstream): void
+  /** Targets not named any more lose their connections as soon as nothing is under way to them. */
+  retain(targets: Iterable<Target>): void
+  /** How many requests are under way to these targets after waiting until there are none, or for the signal. */
+  drain(targets: readonly Target[], signal: AbortSignal): Promise<number>
+}
+
+export const connectTimeoutMs = 3_000
+const silenceMs = 600_000
+const suspicionMs = 1_000
+
+const keyOf = ({ host, port }: Target): string => (host.includes(':') ? `[${host}]:${port}` : `${host}:${port}`)
+
+const openPool = (key: string): PoolType =>
+  new Pool(`http://${key}`, {
+    allowH2: false,
+    connectTimeout: connectTimeoutMs,
+    headersTimeout: silenceMs,
+    bodyTimeout: silenceMs,
+    maxHeaderSize: 65_536,
+    // Shorter than what programs use when they do not say: a socket closed by its program as we write to it loses
+    // the request if it may not be repeated.
+    keepAliveTimeout: 1_500,
+    keepAliveMaxTimeout: 60_000,
+    keepAliveTimeoutThreshold: 1_000,
+  })
+
+const createUpstream = (target: Target): Upstream => {
+  const key = keyOf(target)
+  return {
+    key,
+    target,
+    pool: openPool(key),
+    inFlight: 0,
+    upgrades: 0,
+    suspectUntil: 0,
+    routed: true,
+    whenIdle: new Set(),
+  }
+}
+
+export const createUpstreams = (): Upstreams => {
+  const known = new Map<string, Upstream>()
+
+  const forgetIfUnused = (upstream: Upstream): void => {
+    if (upstream.routed || upstream.inFlight > 0) return
+    known.delete(upstream.key)
+    upstream.pool.close().catch(() => {})
+  }
+
+  const of = (target: Target): Upstream => {
+    const key = keyOf(target)
+    const upstream = known.get(key) ?? createUpstream(target)
+    known.set(key, upstream)
+    return upstream
+  }
+
+  const whenIdle = (upstream: Upstream, signal: AbortSignal): Promise<void> => {
+    const { promise, resolve } = Promise.withResolvers<void>()
+    upstream.whenIdle.add(resolve)
+    signal.addEventListener('abort', () => resolve(), { once: true })
+    return promise.finally(() => upstream.whenIdle.delete(resolve))
+  }
+
+  return {
+    of,
+    begin(upstream) {
+      upstream.inFlight++
+    },
+    end(upstream) {
+      if (--upstream.inFlight > 0) return
+      for (const tell of upstream.whenIdle) tell()
+      forgetIfUnused(upstream)
+    },
+    retain(targets) {
+      const routed = new Set([...targets].map(keyOf))
+      for (const upstream of [...known.values()]) {
+        upstream.routed = routed.has(upstream.key)
+        forgetIfUnused(upstream)
+      }
+    },
+    async drain(targets, signal) {
+      const busy = (): Upstream[] =>
+        [...new Set(targets.map(keyOf))]
+          .map((key) => known.get(key))
+          .filter((one) => one !== undefined && one.inFlight > 0) as Upstream[]
+      for (let left = busy(); left.length > 0 && !signal.aborted; left = busy())
+        await Promise.all(left.map((upstream) => whenIdle(upstream, signal)))
+      return busy().reduce((sum, upstream) => sum + upstream.inFlight, 0)
+    },
+  }
+}
+
+/** The targets of a host, and where the round stands. */
+export interface Choice {
+  readonly upstreams: readonly Upstream[]
+  next: number
+}
+
+/** The least busy one, in turn among equals; one that just refused a connection only when there is no other. */
+export const pick = (choice: Choice, tried: ReadonlySet<Upstream> | null): Upstream | undefined => {
+  const { upstreams } = choice
+  const first = choice.next++ % (upstreams.length || 1)
+  let best: Upstream | undefined
+  let bestLoad = Number.POSITIVE_INFINITY
+  for (let index = 0; index < upstreams.length; index++) {
+    const upstream = upstreams[(first + index) % upstreams.length]!
+    if (tried?.has(upstream)) continue
+    const load = upstream.inFlight + (isSuspect(upstream) ? 1e9 : 0)
+    if (load < bestLoad) {
+      best = upstream
+      bestLoad = load
+    }
+  }
+  return best
+}
+
+const isSuspect = (upstream: Upstream): boolean => {
+  if (upstream.suspectUntil === 0) return false
+  if (performance.now() < upstream.suspectUntil) return true
+  upstream.suspectUntil = 0
+  return false
+}
+
+export const suspect = (upstream: Upstream): void => {
+  upstream.suspectUntil = performance.now() + suspicionMs
+}

@@ -1,0 +1,110 @@
+/** From a body to a container that exists: with its network, its image, its files, and a host that can hold it. */
+import { pack } from 'tar-stream'
+import { DeploymentError } from '../../lib/errors.ts'
+import type { Progress, Workload } from '../runtime.ts'
+import type { Containers } from './containers.ts'
+import type { ContainerBody } from './describe.ts'
+import { type Engine, isEngineError } from './engine.ts'
+import { type Images, isImageMissing } from './images.ts'
+import { untilAborted } from './limit.ts'
+import type { Networks } from './network.ts'
+
+const isNetworkMissing = (error: unknown): boolean =>
+  isEngineError(error) && /network .*not found|could not find network/i.test(error.message)
+
+export const isNameTaken = (error: unknown): boolean =>
+  isEngineError(error, 409) && /already in use/i.test(error.message)
+
+export const isPortTaken = (error: unknown): boolean =>
+  isEngineError(error) && /port is already allocated|address already in use|failed to bind/i.test(error.message)
+
+/** The engine's own words; what the program itself does wrong shows later, as its exit code. */
+const explainStart = (error: unknown): unknown => {
+  if (!isEngineError(error)) return error
+  const message = `The engine refused to start the service: ${error.message.slice(0, 300)}`
+  return new DeploymentError('start_failed', message, { cause: error })
+}
+
+const isRoot = (user: string): boolean => ['', '0', 'root'].includes(user.split(':')[0]!)
+
+const packFiles = async (files: { path: string; content: string }[], mode: number): Promise<Buffer> => {
+  const archive = pack()
+  for (const { path, content } of files) archive.entry({ name: path.replace(/^\/+/, ''), mode }, content)
+  archive.finalize()
+  const chunks: Buffer[] = []
+  for await (const chunk of archive) chunks.push(chunk as Buffer)
+  return Buffer.concat(chunks)
+}
+
+export interface CreateContext {
+  environmentId: string
+  progress: Progress
+  /** Ends the wait for a missing image; a create under way is never cut, or its container would be nobody's. */
+  signal: AbortSignal
+}
+
+export interface Creator {
+  /** Id of the new container. Rejects with an `EngineError` that `isNameTaken` knows, or a `DeploymentError`. */
+  create(name: string, body: ContainerBody, context: CreateContext): Promise<string>
+  writeFiles(id: string, files: Workload['files']): Promise<void>
+  /** Starts it; what runs already is fine. Rejects with an `EngineError` that `isPortTaken` knows. */
+  start(id: string, environmentId: string): Promise<void>
+}
+
+export const createCreator = (
+  engine: Engine,
+  networks: Networks,
+  images: Images,
+  inspect: Containers['inspect'],
+): Creator => {
+  let processors: Promise<number> | undefined
+
+  /** The engine refuses more processors than it has; a smaller host then gives all of them. */
+  const fitProcessors = async (body: ContainerBody): Promise<ContainerBody> => {
+    const wanted = body.HostConfig.NanoCpus as number
+    if (wanted <= 1e9) return body
+    processors ??= engine.call<{ NCPU: number }>('GET', '/info').then(({ NCPU }) => NCPU)
+    processors.catch(() => {
+      processors = undefined
+    })
+    return { ...body, HostConfig: { ...body.HostConfig, NanoCpus: Math.min(wanted, (await processors) * 1e9) } }
+  }
+
+  const post = async (name: string, body: ContainerBody): Promise<string> =>
+    (await engine.call<{ Id: string }>('POST', '/containers/create', { query: { name }, body })).Id
+
+  const start = async (id: string) => engine.call('POST', `/containers/${id}/start`, { deadlineMs: 60_000 })
+
+  return {
+    create: async (name, described, { environmentId, progress, signal }) => {
+      const [body] = await Promise.all([fitProcessors(described), networks.ensure(environmentId)])
+      try {
+        return await post(name, body)
+      } catch (error) {
+        if (!isImageMissing(error)) throw error
+        await untilAborted(images.pull(body.Image, progress), signal)
+        signal.throwIfAborted()
+        return await post(name, body)
+      }
+    },
+    writeFiles: async (id, secret) => {
+      const files = secret.reveal()
+      if (files.length === 0) return
+      const { Config } = await inspect(id)
+      const body = await packFiles(files, isRoot(Config.User) ? 0o400 : 0o444)
+      await engine.call('PUT', `/containers/${id}/archive`, { query: { path: '/' }, body })
+    },
+    start: async (id, environmentId) => {
+      try {
+        await start(id).catch(async (error: unknown) => {
+          if (!isNetworkMissing(error)) throw error
+          networks.forget(environmentId)
+          await networks.ensure(environmentId)
+          await start(id)
+        })
+      } catch (error) {
+        throw isPortTaken(error) ? error : explainStart(error)
+      }
+    },
+  }
+}

@@ -1,0 +1,24 @@
+import { before, describe } from 'node:test'
+import { ensureBusybox } from '../../../test/busybox-image.ts'
+import { createLog } from '../../lib/log.ts'
+import { conform, type Program } from '../conformance.ts'
+import { createDockerRuntime } from './docker.ts'
+
+const shell = (script: string): Program => ({ image: 'busybox:1', entrypoint: ['sh', '-c'], arguments: [script] })
+
+describe('docker runtime', () => {
+  before(() => ensureBusybox())
+  conform({
+    create: (ownerId) => createDockerRuntime({ ownerId, log: createLog('silent') }),
+    programs: {
+      serve: { image: 'busybox:1', entrypoint: null, arguments: ['httpd', '-f', '-p', '8080'] },
+      neverReady: shell('echo waiting; exec sleep 1000'),
+      crash: shell('echo about to fail >&2; exit 3'),
+      talk: shell(
+        'httpd -p 8080; i=1; while [ $i -le 200 ]; do echo "line $i"; [ $i -ge 5 ] && usleep 20000; i=$((i+1)); done; exec sleep 1000',
+      ),
+      task: shell('cat /proc/sys/kernel/random/uuid; echo one; sleep 0.3; echo two; exit 3'),
+      endlessTask: shell('echo begun; exec sleep 1000'),
+    },
+  })
+})

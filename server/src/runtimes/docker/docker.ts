@@ -1,0 +1,132 @@
+/**
+ * Services as containers of one Docker engine, on this machine or at `DOCKER_HOST`.
+ *
+ * Promises: every container, network and volume is named and labelled by our ids and this data directory's owner mark;
+ * nothing else is touched. No container is privileged or sees the engine's socket, the host's network or its files.
+ * Refuses to know: deployments, kinds, routes and the database.
+ * When the process dies: containers go on running and the engine restarts them. Whatever was half done is found by its
+ * name: the next `apply` or `run` adopts or replaces it, `retire` and `removeService` remove it.
+ */
+import { type Clock, systemClock } from '../../lib/clock.ts'
+import { DeploymentError } from '../../lib/errors.ts'
+import type { Log } from '../../lib/log.ts'
+import type { Runtime } from '../runtime.ts'
+import { createContainers } from './containers.ts'
+import { createCreator } from './create.ts'
+import { labels } from './describe.ts'
+import { createEngine, type Engine, ignoreGone, isEngineError } from './engine.ts'
+import { createEvents, watchEvents } from './events.ts'
+import { createImages } from './images.ts'
+import { createInstances } from './instances.ts'
+import { createLogs } from './logs.ts'
+import { createNetworks, type Networks } from './network.ts'
+import { createPorts } from './ports.ts'
+import { createReady } from './ready.ts'
+import { createTasks } from './tasks.ts'
+
+export interface DockerRuntimeOptions {
+  /** `unix:///path` or `tcp://host:port`; default `DOCKER_HOST`, then the local socket. */
+  dockerHost?: string
+  /** Mark of this data directory, on everything we make. */
+  ownerId: string
+  log: Log
+  clock?: Clock
+}
+
+interface VolumeRow {
+  Name: string
+  Labels: Record<string, string> | null
+}
+
+const pingDeadlineMs = 3000
+/** For services that are removed for good: long enough to write what they hold. */
+const removalGraceMs = 10_000
+
+const createVolumes = (engine: Engine, ownerId: string) => {
+  const list = async (labelled: Record<string, string> = {}): Promise<VolumeRow[]> => {
+    const wanted = Object.entries({ ...labelled, [labels.owner]: ownerId }).map(([key, value]) => `${key}=${value}`)
+    const query = { filters: JSON.stringify({ label: wanted }) }
+    return (await engine.call<{ Volumes: VolumeRow[] | null }>('GET', '/volumes', { query })).Volumes ?? []
+  }
+  return {
+    list,
+    removeOf: async (serviceId: string): Promise<void> => {
+      const rows = await list({ [labels.service]: serviceId })
+      await Promise.all(rows.map(({ Name }) => ignoreGone(engine.call('DELETE', `/volumes/${Name}`))))
+    },
+  }
+}
+
+const removeNetwork = async (networks: Networks, environmentId: string, signal: AbortSignal): Promise<void> => {
+  try {
+    await networks.remove(environmentId, signal)
+  } catch (error) {
+    if (!isEngineError(error, 403, 409)) throw error
+    const message = 'The environment still has running instances on its network.'
+    throw new DeploymentError('environment_in_use', message, { next: 'wait', cause: error })
+  }
+}
+
+export const createDockerRuntime = ({
+  dockerHost,
+  ownerId,
+  log,
+  clock = systemClock,
+}: DockerRuntimeOptions): Runtime => {
+  const engine = createEngine(dockerHost)
+  const events = createEvents(engine, ownerId, clock)
+  const containers = createContainers(engine, ownerId, events)
+  const networks = createNetworks(engine, ownerId)
+  const volumes = createVolumes(engine, ownerId)
+  const logs = createLogs(engine, containers, events, clock)
+  const creator = createCreator(engine, networks, createImages(engine), containers.inspect)
+  const instances = createInstances({ engine, containers, creator, ports: createPorts(), ownerId, clock })
+
+  const observe: Runtime['observe'] = async (serviceIds) => {
+    const only: Record<string, string> = serviceIds?.length === 1 ? { [labels.service]: serviceIds[0]! } : {}
+    const rows = await containers.list(only)
+    return containers.describe(
+      serviceIds === undefined ? rows : rows.filter((row) => serviceIds.includes(row.Labels[labels.service] ?? '')),
+    )
+  }
+
+  const owned: Runtime['owned'] = async () => {
+    const [rows, networkRows, volumeRows] = await Promise.all([
+      containers.list({}, { tasks: true }),
+      networks.list(),
+      volumes.list(),
+    ])
+    return {
+      instances: await containers.describe(rows),
+      environments: networkRows.flatMap(({ Labels }) => Labels?.[labels.environment] ?? []),
+      volumes: volumeRows.map(({ Labels }) => ({
+        id: Labels?.[labels.volume] ?? '',
+        serviceId: Labels?.[labels.service] ?? '',
+      })),
+    }
+  }
+
+  return {
+    name: 'docker',
+    can: new Set(['volumes', 'tcp-routes'] as const),
+    ping: () => engine.call('GET', '/_ping', { deadlineMs: pingDeadlineMs }),
+    apply: instances.apply,
+    ready: createReady({ engine, containers, events, logs, clock }),
+    retire: instances.retire,
+    removeService: async (serviceId, signal) => {
+      await instances.endAll(serviceId, removalGraceMs, signal)
+      await volumes.removeOf(serviceId)
+      log.debug({ serviceId }, 'service removed from the engine')
+    },
+    removeEnvironment: (environmentId, signal) => removeNetwork(networks, environmentId, signal),
+    observe,
+    watch: (signal) => watchEvents(events, signal),
+    logs: logs.ofService,
+    run: createTasks({ engine, containers, creator, logs, ownerId, clock }),
+    owned,
+    close: async () => {
+      events.close()
+      await engine.close()
+    },
+  }
+}

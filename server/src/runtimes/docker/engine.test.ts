@@ -1,0 +1,91 @@
+import assert from 'node:assert/strict'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { connect, createServer, type Server, type Socket } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, before, describe, test } from 'node:test'
+import { ensureBusybox } from '../../../test/busybox-image.ts'
+import { newId } from '../../lib/ids.ts'
+import { createLog } from '../../lib/log.ts'
+import { clean, createWorkload, deploymentError, ignore, signal, until } from '../conformance.ts'
+import { createDockerRuntime } from './docker.ts'
+
+const folder = mkdtempSync(join(tmpdir(), 'engine-proxy-'))
+const httpd = { image: 'busybox:1', entrypoint: null, arguments: ['httpd', '-f', '-p', '8080'] }
+
+/** The engine behind a socket of ours, which counts calls and can be cut. */
+const startProxy = async (name: string, silent = false) => {
+  const path = join(folder, name)
+  const calls: string[] = []
+  const sockets = new Set<Socket>()
+  const server: Server = createServer((client) => {
+    sockets.add(client.on('error', ignore))
+    if (silent) return void client.resume()
+    const engine = connect('/var/run/docker.sock').on('error', ignore)
+    client.on('data', (data: Buffer) => {
+      calls.push(...(data.toString('latin1').match(/^(GET|POST|PUT|DELETE) [^? ]+(?=.* HTTP\/1\.1\r$)/gm) ?? []))
+    })
+    client.pipe(engine).pipe(client)
+    client.on('close', () => engine.destroy())
+  })
+  await new Promise<void>((resolve) => server.listen(path, resolve))
+  const cut = () => {
+    for (const socket of sockets) socket.destroy()
+    return new Promise<void>((resolve) => server.close(() => resolve()))
+  }
+  const ownerId = `engine-test-${newId()}`
+  const runtime = createDockerRuntime({ dockerHost: `unix://${path}`, ownerId, log: createLog('silent') })
+  return { runtime, calls, cut }
+}
+
+after(() => rmSync(folder, { recursive: true }))
+
+describe('the engine is far, silent or gone', () => {
+  before(() => ensureBusybox())
+
+  test('a second deploy costs one create and one start, and observe one call', async () => {
+    const { runtime, calls, cut } = await startProxy('counting')
+    try {
+      const first = createWorkload(httpd)
+      await runtime.apply(first, ignore, signal())
+      const next = { ...first, revision: newId() }
+      calls.length = 0
+      const [instance] = await runtime.apply(next, ignore, signal())
+      assert.deepEqual(calls.splice(0), ['POST /containers/create', `POST /containers/${instance!.id}/start`])
+      await runtime.ready(next, ignore, signal())
+      assert.deepEqual(calls.splice(0).toSorted(), ['GET /containers/json', 'GET /events'])
+      assert.equal((await runtime.observe()).length, 2)
+      assert.deepEqual(calls.splice(0), ['GET /containers/json'])
+    } finally {
+      await clean(runtime)
+      await runtime.close()
+      await cut()
+    }
+  })
+
+  test('ping rejects within 3 s when the socket accepts and stays silent', async () => {
+    const { runtime, cut } = await startProxy('silent', true)
+    const begun = performance.now()
+    const error = await deploymentError(runtime.ping())
+    assert.deepEqual([error.code, error.next], ['engine_unavailable', 'wait'])
+    assert.ok(performance.now() - begun < 3200)
+    await runtime.close()
+    await cut()
+  })
+
+  test('when the engine goes away, watch and a followed log end with an error, and calls say to wait', async () => {
+    const { runtime, cut } = await startProxy('cut')
+    const drain = async (source: AsyncIterable<unknown>) => {
+      for await (const _ of source);
+    }
+    const watching = deploymentError(drain(runtime.watch(signal())))
+    const following = deploymentError(drain(runtime.logs(newId(), { follow: true })))
+    await until('the engine answers', async () => (await runtime.observe([newId()])).length === 0 || null)
+    await cut()
+    assert.equal((await watching).code, 'engine_unavailable')
+    assert.equal((await following).code, 'engine_unavailable')
+    const error = await deploymentError(runtime.apply(createWorkload(httpd), ignore, signal()))
+    assert.deepEqual([error.code, error.next], ['engine_unavailable', 'wait'])
+    await runtime.close()
+  })
+})

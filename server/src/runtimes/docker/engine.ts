@@ -1,0 +1,139 @@
+/** The Engine API over its socket: one call, one stream, every one with a deadline, and errors a caller can tell apart. */
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import type { Readable } from 'node:stream'
+import { type Dispatcher, Pool } from 'undici'
+import { DeploymentError } from '../../lib/errors.ts'
+
+/** The engine answered with an error status; `message` is what it said. */
+export class EngineError extends Error {
+  readonly status: number
+
+  constructor(status: number, message: string) {
+    super(message)
+    this.name = 'EngineError'
+    this.status = status
+  }
+}
+
+export type Method = 'GET' | 'POST' | 'PUT' | 'DELETE'
+type QueryValue = string | number | boolean | undefined
+
+export interface CallOptions {
+  query?: Record<string, QueryValue>
+  /** JSON, or bytes of a tar archive. */
+  body?: unknown
+  signal?: AbortSignal
+  /** Default 30 s; for `stream` it ends with the answer's headers. */
+  deadlineMs?: number
+}
+
+export interface Engine {
+  /** The parsed JSON answer (undefined when empty). Rejects with `EngineError` or `engine_unavailable`. */
+  call<T = void>(method: Method, path: string, options?: CallOptions): Promise<T>
+  /** The answer's bytes as they come, without a deadline after the headers. */
+  stream(method: Method, path: string, options?: CallOptions): Promise<Readable>
+  close(): Promise<void>
+}
+
+const defaultDeadlineMs = 30_000
+
+/** True for an answer of the engine with one of these statuses. */
+export const isEngineError = (error: unknown, ...statuses: number[]): error is EngineError =>
+  error instanceof EngineError && (statuses.length === 0 || statuses.includes(error.status))
+
+/** Awaits a removal: what is gone already, or is being removed, is fine. */
+export const ignoreGone = async (work: Promise<unknown>): Promise<void> => {
+  try {
+    await work
+  } catch (error) {
+    const removing = isEngineError(error, 409) && error.message.includes('already in progress')
+    if (!removing && !isEngineError(error, 404)) throw error
+  }
+}
+
+export const engineUnavailable = (cause: unknown): DeploymentError =>
+  new DeploymentError('engine_unavailable', 'The Docker engine does not answer.', { next: 'wait', cause })
+
+const poolOf = (dockerHost: string): Pool => {
+  const limits = { connections: null, headersTimeout: 0, bodyTimeout: 0, keepAliveTimeout: 10_000 }
+  if (dockerHost.startsWith('unix://'))
+    return new Pool('http://engine', { ...limits, connect: { socketPath: dockerHost.slice('unix://'.length) } })
+  const folder = process.env.DOCKER_CERT_PATH
+  const secure = dockerHost.startsWith('https://') || process.env.DOCKER_TLS_VERIFY === '1'
+  const origin = dockerHost.replace(/^(tcp|https?):/, secure ? 'https:' : 'http:')
+  if (!secure || folder === undefined) return new Pool(origin, limits)
+  const [ca, cert, key] = ['ca.pem', 'cert.pem', 'key.pem'].map((name) => readFileSync(join(folder, name)))
+  return new Pool(origin, { ...limits, connect: { ca, cert, key } })
+}
+
+const messageOf = (text: string): string => {
+  try {
+    return String((JSON.parse(text) as { message?: string }).message ?? text)
+  } catch {
+    return text
+  }
+}
+
+const queryOf = (query: Record<string, QueryValue> = {}): Record<string, string> =>
+  Object.fromEntries(
+    Object.entries(query).flatMap(([key, value]) => (value === undefined ? [] : [[key, String(value)]])),
+  )
+
+const request = (pool: Pool, method: Method, path: string, options: CallOptions, signal: AbortSignal) => {
+  const { body } = options
+  const bytes = body instanceof Uint8Array
+  return pool.request({
+    method,
+    path,
+    query: queryOf(options.query),
+    headers: body === undefined ? {} : { 'content-type': bytes ? 'application/x-tar' : 'application/json' },
+    body: body === undefined ? null : bytes ? body : JSON.stringify(body),
+    signal,
+  })
+}
+
+const refuse = async (answer: Dispatcher.ResponseData): Promise<never> => {
+  throw new EngineError(answer.statusCode, messageOf(await answer.body.text()))
+}
+
+/** Without a version in the path the engine answers in its own, so that old and new engines both serve. */
+export const createEngine = (dockerHost?: string): Engine => {
+  const pool = poolOf(dockerHost || process.env.DOCKER_HOST || 'unix:///var/run/docker.sock')
+
+  const guarded = async <T>(options: CallOptions, work: (signal: AbortSignal, arrived: () => void) => Promise<T>) => {
+    options.signal?.throwIfAborted()
+    const deadline = new AbortController()
+    const timer = setTimeout(
+      () => deadline.abort(new Error('deadline passed')),
+      options.deadlineMs ?? defaultDeadlineMs,
+    )
+    const signal = options.signal ? AbortSignal.any([options.signal, deadline.signal]) : deadline.signal
+    try {
+      return await work(signal, () => clearTimeout(timer))
+    } catch (error) {
+      options.signal?.throwIfAborted()
+      throw error instanceof EngineError ? error : engineUnavailable(error)
+    } finally {
+      clearTimeout(timer)
+    }
+  }
+
+  return {
+    call: <T>(method: Method, path: string, options: CallOptions = {}) =>
+      guarded(options, async (signal) => {
+        const answer = await request(pool, method, path, options, signal)
+        if (answer.statusCode >= 400) await refuse(answer)
+        const text = await answer.body.text()
+        const json = String(answer.headers['content-type'] ?? '').includes('json')
+        return (json && text !== '' ? JSON.parse(text) : undefined) as T
+      }),
+    stream: (method, path, options = {}) =>
+      guarded(options, async (signal) => {
+        const answer = await request(pool, method, path, options, signal)
+        if (answer.statusCode >= 400) await refuse(answer)
+        return answer.body
+      }),
+    close: () => pool.destroy(),
+  }
+}

@@ -1,0 +1,196 @@
+/** One stream of the engine's events about our containers, shared by all who listen, open only while someone does. */
+import type { Readable } from 'node:stream'
+import type { Clock } from '../../lib/clock.ts'
+import type { RuntimeEvent } from '../runtime.ts'
+import { labels } from './describe.ts'
+import { type Engine, engineUnavailable } from './engine.ts'
+
+export interface ContainerEvent extends RuntimeEvent {
+  name: string
+  isTask: boolean
+  /** Of `died`, else null. */
+  exitCode: number | null
+  /** RFC 3339. */
+  at: string
+}
+
+/** What the stream has told about a container since it was opened. */
+export interface Seen {
+  startedAt: string | null
+  exits: number
+}
+
+export interface Events {
+  /** Resolves when every later event reaches `onEvent`; `onEnd` says that the stream is lost. */
+  listen(onEvent: (event: ContainerEvent) => void, onEnd?: (error: Error) => void): Promise<() => void>
+  seen(id: string): Seen | undefined
+  close(): void
+}
+
+interface Listener {
+  onEvent: (event: ContainerEvent) => void
+  onEnd: (error: Error) => void
+}
+
+interface WireEvent {
+  Action: string
+  Actor: { ID: string; Attributes: Record<string, string> }
+  timeNano: number
+}
+
+// A deployment listens several times in a row; the stream outlives the pauses between.
+const lingerMs = 10_000
+
+const kinds: Record<string, RuntimeEvent['kind']> = { start: 'started', die: 'died', oom: 'oom', destroy: 'removed' }
+
+const toEvent = ({ Action, Actor, timeNano }: WireEvent): ContainerEvent | null => {
+  const kind = kinds[Action]
+  const { Attributes } = Actor
+  if (kind === undefined) return null
+  return {
+    kind,
+    instanceId: Actor.ID,
+    name: Attributes.name ?? '',
+    serviceId: Attributes[labels.service] ?? '',
+    revision: Attributes[labels.revision] ?? '',
+    isTask: Attributes[labels.task] !== undefined,
+    exitCode: kind === 'died' ? Number(Attributes.exitCode) : null,
+    at: new Date(timeNano / 1e6).toISOString(),
+  }
+}
+
+/** Lines of JSON → values, however the bytes are cut. */
+async function* parseJsonLines<T>(stream: Readable): AsyncGenerator<T> {
+  let rest = ''
+  stream.setEncoding('utf8')
+  for await (const chunk of stream) {
+    const lines = (rest + chunk).split('\n')
+    rest = lines.pop()!
+    for (const line of lines) if (line.trim() !== '') yield JSON.parse(line) as T
+  }
+}
+
+export const createEvents = (engine: Engine, ownerId: string, clock: Clock): Events => {
+  const listeners = new Set<Listener>()
+  const seen = new Map<string, Seen>()
+  let open: { flowing: Promise<void>; abort: AbortController } | null = null
+  let lingering: NodeJS.Timeout | undefined
+
+  const remember = (event: ContainerEvent): void => {
+    if (event.kind === 'removed') return void seen.delete(event.instanceId)
+    const known = seen.get(event.instanceId) ?? { startedAt: null, exits: 0 }
+    if (event.kind === 'started') known.startedAt = event.at
+    if (event.kind === 'died') known.exits += 1
+    seen.set(event.instanceId, known)
+  }
+
+  const end = (error: Error): void => {
+    open = null
+    seen.clear()
+    const lost = [...listeners]
+    listeners.clear()
+    for (const listener of lost) listener.onEnd(error)
+  }
+
+  const pump = async (stream: Readable, abort: AbortController): Promise<void> => {
+    try {
+      for await (const wire of parseJsonLines<WireEvent>(stream)) {
+        const event = toEvent(wire)
+        if (event === null) continue
+        remember(event)
+        for (const listener of [...listeners]) listener.onEvent(event)
+      }
+      throw new Error('the stream of events ended')
+    } catch (error) {
+      if (!abort.signal.aborted) end(engineUnavailable(error))
+    }
+  }
+
+  const start = () => {
+    const abort = new AbortController()
+    // The engine answers just before it subscribes: `since` gives what happens in between.
+    const since = (clock.now().getTime() / 1000).toFixed(3)
+    const filters = { type: ['container'], event: Object.keys(kinds), label: [`${labels.owner}=${ownerId}`] }
+    const query = { since, filters: JSON.stringify(filters) }
+    const flowing = engine.stream('GET', '/events', { query, signal: abort.signal }).then((stream) => {
+      void pump(stream, abort)
+    })
+    flowing.catch(() => {
+      if (open?.abort === abort) open = null
+    })
+    return { flowing, abort }
+  }
+
+  const close = (): void => {
+    clearTimeout(lingering)
+    open?.abort.abort()
+    open = null
+    seen.clear()
+  }
+
+  const leave = (listener: Listener): void => {
+    if (!listeners.delete(listener) || listeners.size > 0) return
+    clearTimeout(lingering)
+    lingering = setTimeout(() => listeners.size === 0 && close(), lingerMs)
+    lingering.unref()
+  }
+
+  return {
+    listen: async (onEvent, onEnd = () => {}) => {
+      const listener = { onEvent, onEnd }
+      open ??= start()
+      listeners.add(listener)
+      try {
+        await open.flowing
+      } catch (error) {
+        leave(listener)
+        throw error
+      }
+      return () => leave(listener)
+    },
+    seen: (id) => seen.get(id),
+    close: () => {
+      close()
+      end(new Error('the runtime is closed'))
+    },
+  }
+}
+
+/** Our events as they come, without those of tasks; ends when aborted, rejects when the engine goes away. */
+export const watchEvents = (events: Events, signal: AbortSignal): AsyncIterable<RuntimeEvent> => {
+  const queue: RuntimeEvent[] = []
+  let failure: Error | null = null
+  let wake = () => {}
+  const listening = events.listen(
+    ({ serviceId, revision, instanceId, kind, isTask }) => {
+      if (!isTask) queue.push({ serviceId, revision, instanceId, kind })
+      wake()
+    },
+    (error) => {
+      failure = error
+      wake()
+    },
+  )
+  listening.catch(() => {})
+  const onAbort = () => wake()
+  signal.addEventListener('abort', onAbort)
+  return (async function* () {
+    try {
+      await listening
+      while (!signal.aborted) {
+        if (queue.length > 0) yield queue.shift()!
+        else if (failure !== null) throw failure
+        else
+          await new Promise<void>((resolve) => {
+            wake = resolve
+          })
+      }
+    } finally {
+      signal.removeEventListener('abort', onAbort)
+      listening.then(
+        (leave) => leave(),
+        () => {},
+      )
+    }
+  })()
+}

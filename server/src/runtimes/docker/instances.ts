@@ -1,0 +1,168 @@
+/** A revision's containers: made and started beside the older ones, and ended. */
+import type { Clock } from '../../lib/clock.ts'
+import { DeploymentError } from '../../lib/errors.ts'
+import type { Instance, Progress, Workload } from '../runtime.ts'
+import { type ContainerRow, type Containers, toInstance } from './containers.ts'
+import { type CreateContext, type Creator, isNameTaken, isPortTaken } from './create.ts'
+import { configHash, containerName, describeInstance, labels, parsePorts } from './describe.ts'
+import { type Engine, ignoreGone } from './engine.ts'
+import { createLanes, createLimit, untilAborted } from './limit.ts'
+import type { Ports } from './ports.ts'
+
+export interface InstancesParts {
+  engine: Engine
+  containers: Containers
+  creator: Creator
+  ports: Ports
+  ownerId: string
+  clock: Clock
+}
+
+type ApplyContext = Pick<CreateContext, 'progress' | 'signal'>
+
+const startsAtOnce = 8
+const portTries = 5
+
+export const createInstances = ({ engine, containers, creator, ports, ownerId, clock }: InstancesParts) => {
+  const limit = createLimit(startsAtOnce)
+  // One service at a time: a second `apply` finds what the first made, and `retire` sees what an aborted one began.
+  const lanes = createLanes()
+  let portsKnown: Promise<void> | undefined
+
+  /** Ports of containers that are down at the moment, of other data directories too. */
+  const learnPorts = async (): Promise<void> => {
+    const query = { all: true, filters: JSON.stringify({ label: [labels.ports] }) }
+    const rows = await engine.call<ContainerRow[]>('GET', '/containers/json', { query })
+    for (const row of rows) ports.keep(toInstance(row).name, parsePorts(row.Labels[labels.ports]))
+  }
+
+  const knowPorts = (): Promise<void> => {
+    portsKnown ??= learnPorts()
+    portsKnown.catch(() => {
+      portsKnown = undefined
+    })
+    return portsKnown
+  }
+
+  const remove = async (id: string, name: string): Promise<void> => {
+    // `v` takes the nameless volumes that an image declares; ours have names and stay.
+    const query = { force: true, v: true }
+    await ignoreGone(engine.call('DELETE', `/containers/${id}`, { query, deadlineMs: 60_000 }))
+    ports.release(name)
+  }
+
+  const make = async (workload: Workload, index: number, context: ApplyContext): Promise<Instance> => {
+    const name = containerName(workload.serviceId, workload.revision, index)
+    await knowPorts()
+    for (let tries = 1; ; tries += 1) {
+      const body = describeInstance(workload, index, await ports.take(name, workload.ports), ownerId)
+      let id: string | undefined
+      try {
+        id = await creator.create(name, body, { ...context, environmentId: workload.environmentId })
+        await creator.writeFiles(id, workload.files)
+        await creator.start(id, workload.environmentId)
+        const row = { Id: id, Names: [name], State: 'running', Labels: body.Labels }
+        return { ...toInstance(row), state: 'starting', startedAt: clock.now().toISOString() }
+      } catch (error) {
+        if (id === undefined) ports.release(name)
+        else await remove(id, name)
+        if (!isPortTaken(error) || tries === portTries) throw error
+      }
+    }
+  }
+
+  /** A container of that name, when it was made from the same configuration; anything else of ours gives way. */
+  const adopt = async (workload: Workload, index: number): Promise<Instance | null> => {
+    const name = containerName(workload.serviceId, workload.revision, index)
+    const detail = await containers.inspect(name)
+    const { Labels } = detail.Config
+    if (Labels[labels.owner] !== ownerId)
+      throw new DeploymentError('name_taken', `A container named ${name} belongs to someone else.`)
+    // One that never started may lack its files.
+    const usable = Labels[labels.config] === configHash(workload, ownerId) && detail.State.Status !== 'created'
+    if (!usable) {
+      await remove(detail.Id, name)
+      return null
+    }
+    if (!detail.State.Running) await creator.start(detail.Id, workload.environmentId)
+    return toInstance({ Id: detail.Id, Names: [name], State: 'running', Labels })
+  }
+
+  const ensure = async (workload: Workload, index: number, context: ApplyContext, onAdopted: () => void) => {
+    try {
+      return await make(workload, index, context)
+    } catch (error) {
+      if (!isNameTaken(error)) throw error
+      const adopted = await adopt(workload, index)
+      onAdopted()
+      return adopted ?? (await make(workload, index, context))
+    }
+  }
+
+  const rowsOf = (serviceId: string, more: Record<string, string> = {}, tasks = false) =>
+    containers.list({ [labels.service]: serviceId, ...more }, { tasks })
+
+  const removeSurplus = async ({ serviceId, revision, instances }: Workload): Promise<void> => {
+    const rows = await rowsOf(serviceId, { [labels.revision]: revision })
+    const surplus = rows.map(toInstance).filter(({ index }) => index >= instances)
+    await Promise.all(surplus.map(({ id, name }) => remove(id, name)))
+  }
+
+  const makeAll = async (workload: Workload, progress: Progress, signal: AbortSignal): Promise<Instance[]> => {
+    let adopted = workload.instances === 0
+    const works = Array.from({ length: workload.instances }, (_, index) =>
+      limit(() => {
+        signal.throwIfAborted()
+        return ensure(workload, index, { progress, signal }, () => {
+          adopted = true
+        })
+      }),
+    )
+    const results = await Promise.allSettled(works)
+    const failure = results.find((result) => result.status === 'rejected')
+    if (failure !== undefined) throw failure.reason
+    if (adopted) await removeSurplus(workload)
+    return results.flatMap((result) => (result.status === 'fulfilled' ? [result.value] : []))
+  }
+
+  const endOne = async (row: ContainerRow, graceMs: number, signal: AbortSignal): Promise<void> => {
+    if (row.State === 'running') {
+      // The engine counts in whole seconds; the removal by force ends the grace to the millisecond.
+      const query = { t: Math.ceil(graceMs / 1000) + 1 }
+      const stop = engine.call('POST', `/containers/${row.Id}/stop`, { query, deadlineMs: graceMs + 30_000 })
+      const timer = new AbortController()
+      const grace = clock.sleep(graceMs, AbortSignal.any([signal, timer.signal]))
+      await Promise.race([ignoreGone(stop), grace]).finally(() => timer.abort())
+      grace.catch(() => {})
+      stop.catch(() => {})
+    }
+    await remove(row.Id, toInstance(row).name)
+  }
+
+  const end = async (rows: ContainerRow[], graceMs: number, signal: AbortSignal): Promise<void> => {
+    signal.throwIfAborted()
+    await untilAborted(Promise.all(rows.map((row) => endOne(row, graceMs, signal))), signal)
+  }
+
+  return {
+    apply: (workload: Workload, progress: Progress, signal: AbortSignal): Promise<Instance[]> => {
+      signal.throwIfAborted()
+      const work = lanes.run(workload.serviceId, () => makeAll(workload, progress, signal))
+      return untilAborted(work, signal)
+    },
+    retire: async (serviceId: string, keep: string | null, graceMs: number, signal: AbortSignal): Promise<void> => {
+      await untilAborted(lanes.settled(serviceId), signal)
+      const rows = await rowsOf(serviceId)
+      await end(
+        rows.filter((row) => row.Labels[labels.revision] !== keep),
+        graceMs,
+        signal,
+      )
+    },
+    /** Tasks too. */
+    endAll: async (serviceId: string, graceMs: number, signal: AbortSignal): Promise<void> => {
+      await untilAborted(lanes.settled(serviceId), signal)
+      await end(await rowsOf(serviceId, {}, true), graceMs, signal)
+    },
+  }
+}

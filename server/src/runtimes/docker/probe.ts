@@ -1,0 +1,121 @@
+/** One look at an instance from outside: null when it is ready, else the finding as the end of a sentence. */
+import { request as requestHttp } from 'node:http'
+import { request as requestHttps } from 'node:https'
+import { connect } from 'node:net'
+import { DeploymentError } from '../../lib/errors.ts'
+import type { Instance, Probe, Workload } from '../runtime.ts'
+import { type Engine, isEngineError } from './engine.ts'
+
+export type Finding = string | null
+export type Look = (signal: AbortSignal) => Promise<Finding>
+
+interface Address {
+  host: string
+  port: number
+}
+
+// docker-proxy accepts before it knows whether anything listens behind it, and closes when nothing does.
+const settleMs = 60
+const defaultTimeoutMs = 5000
+
+const spell = (error: NodeJS.ErrnoException): string =>
+  ['ECONNREFUSED', 'ECONNRESET', 'EPIPE'].includes(error.code ?? '') || /socket hang up/.test(error.message)
+    ? 'nothing answers'
+    : (error.code ?? error.message)
+
+export interface HttpLook {
+  scheme: 'HTTP' | 'HTTPS'
+  path: string
+  timeoutMs: number
+  accepts: (status: number) => boolean
+}
+
+const lookHttp = (address: Address, port: number, look: HttpLook, signal: AbortSignal): Promise<Finding> =>
+  new Promise((resolve) => {
+    const send = look.scheme === 'HTTPS' ? requestHttps : requestHttp
+    const where = `${look.scheme} ${look.path} on port ${port}`
+    const deadline = AbortSignal.timeout(look.timeoutMs)
+    const call = send(
+      {
+        ...address,
+        path: look.path,
+        agent: false,
+        rejectUnauthorized: false,
+        signal: AbortSignal.any([signal, deadline]),
+      },
+      (answer) => {
+        answer.destroy()
+        const status = answer.statusCode ?? 0
+        resolve(look.accepts(status) ? null : `${where} answered ${status}`)
+      },
+    )
+    call.on('error', (error) =>
+      resolve(`${where}: ${deadline.aborted ? `no answer within ${look.timeoutMs} ms` : spell(error)}`),
+    )
+    call.end()
+  })
+
+const lookTcp = (address: Address, port: number, timeoutMs: number, signal: AbortSignal): Promise<Finding> =>
+  new Promise((resolve) => {
+    const socket = connect({ ...address, signal })
+    const end = (finding: Finding) => {
+      clearTimeout(timer)
+      socket.destroy()
+      resolve(finding && `port ${port}: ${finding}`)
+    }
+    let timer = setTimeout(() => end(`no connection within ${timeoutMs} ms`), timeoutMs)
+    socket.once('connect', () => {
+      clearTimeout(timer)
+      timer = setTimeout(() => end(null), settleMs)
+    })
+    socket.once('data', () => end(null))
+    socket.once('end', () => end('nothing answers'))
+    socket.once('error', (error) => end(spell(error)))
+    socket.once('close', () => end('nothing answers'))
+  })
+
+const lookExec = async (engine: Engine, id: string, command: string[], timeoutMs: number, signal: AbortSignal) => {
+  const deadline = AbortSignal.timeout(timeoutMs)
+  const both = AbortSignal.any([signal, deadline])
+  try {
+    const body = { Cmd: command, AttachStdout: true, AttachStderr: true }
+    const { Id } = await engine.call<{ Id: string }>('POST', `/containers/${id}/exec`, { body, signal: both })
+    const start = { Detach: false, Tty: false }
+    const output = await engine.stream('POST', `/exec/${Id}/start`, { body: start, signal: both })
+    for await (const _ of output);
+    const { ExitCode } = await engine.call<{ ExitCode: number }>('GET', `/exec/${Id}/json`, { signal: both })
+    return ExitCode === 0 ? null : `the command of the probe ended with code ${ExitCode}`
+  } catch (error) {
+    if (deadline.aborted) return `the command of the probe did not end within ${timeoutMs} ms`
+    if (isEngineError(error)) return 'the command of the probe could not be run'
+    throw error
+  }
+}
+
+const fromProbe = (engine: Engine, probe: Probe, instance: Instance): Look => {
+  const { check } = probe
+  const timeoutMs = Math.max(1, probe.timeoutSeconds) * 1000
+  if (check.kind === 'exec') return (signal) => lookExec(engine, instance.id, check.command, timeoutMs, signal)
+  const address = instance.endpoints[check.port]
+  if (address === undefined)
+    throw new DeploymentError(
+      'not_ready',
+      `The readiness probe asks port ${check.port}, which the service does not have.`,
+    )
+  if (check.kind === 'tcp') return (signal) => lookTcp(address, check.port, timeoutMs, signal)
+  const accepts = (status: number) => status >= 200 && status < 400
+  const path = check.path.startsWith('/') ? check.path : `/${check.path}`
+  return (signal) => lookHttp(address, check.port, { scheme: check.scheme, path, timeoutMs, accepts }, signal)
+}
+
+/** How to look at this instance; null when nothing listens, so that staying up has to do. */
+export const chooseLook = (engine: Engine, workload: Workload, instance: Instance): Look | null => {
+  if (workload.readiness !== null) return fromProbe(engine, workload.readiness, instance)
+  const http = workload.ports.find(({ protocol }) => protocol === 'HTTP')
+  const port = http ?? workload.ports.find(({ protocol }) => protocol === 'TCP' || protocol === 'GRPC')
+  const address = port && instance.endpoints[port.internalPort]
+  if (address === undefined) return null
+  if (http === undefined) return (signal) => lookTcp(address, port!.internalPort, defaultTimeoutMs, signal)
+  const any: HttpLook = { scheme: 'HTTP', path: '/', timeoutMs: defaultTimeoutMs, accepts: () => true }
+  return (signal) => lookHttp(address, http.internalPort, any, signal)
+}

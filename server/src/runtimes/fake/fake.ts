@@ -1,0 +1,203 @@
+/**
+ * A runtime without an engine, for trying the product out and for tests (`--fake`).
+ *
+ * Promises: what the interface promises, with real endpoints: each port of each instance listens on 127.0.0.1 and
+ * answers `{service, revision, index}`, so that routing is real. No program of the user runs.
+ * Refuses to know: images, but for the script that an image's name tells (script.ts).
+ * When the process dies: the endpoints go with it; with `persistFolder` the next process listens on the same ports.
+ */
+import { on } from 'node:events'
+import { type Clock, systemClock } from '../../lib/clock.ts'
+import { DeploymentError } from '../../lib/errors.ts'
+import { newId } from '../../lib/ids.ts'
+import type { LogLine, LogOptions, Progress, Runtime, RuntimeEvent, Task, Workload } from '../runtime.ts'
+import { type Behaviour, behaviourOf, type Script } from './script.ts'
+import { createWorld, type FakeInstance, type World } from './world.ts'
+
+export interface FakeRuntimeOptions {
+  ownerId: string
+  clock?: Clock
+  /** Where to keep the state as JSON; without it, it ends with the process. */
+  persistFolder?: string
+  /** Decides before the image's name does. */
+  script?: Script
+}
+
+export interface FakeRuntime extends Runtime {
+  /** Appends a line to the log of every instance of a service. */
+  append(serviceId: string, text: string, stream?: LogLine['stream']): void
+}
+
+const stepMs = 5
+
+const applyTo = async (world: World, workload: Workload, behaviour: Behaviour, signal: AbortSignal) => {
+  const { environmentId, serviceId, revision, volumes } = workload
+  const { state } = world
+  if (behaviour.kind === 'refuse')
+    throw new DeploymentError('image_missing', `The image ${workload.image} is not there.`)
+  if (!state.environments.includes(environmentId)) state.environments.push(environmentId)
+  for (const { id } of volumes)
+    if (!state.volumes.some((volume) => volume.id === id)) state.volumes.push({ id, serviceId })
+  const instances = []
+  for (let index = 0; index < workload.instances; index += 1) {
+    signal.throwIfAborted()
+    const name = `fake-${serviceId}-${revision}-${index}`
+    const known = world.of(serviceId).find(({ seen }) => seen.name === name)
+    instances.push(known?.seen ?? (await world.start(workload, index, name, behaviour)))
+  }
+  for (const instance of world.of(serviceId))
+    if (instance.seen.revision === revision && instance.seen.index >= workload.instances) world.remove(instance)
+  return instances
+}
+
+/** True when ready; throws what makes it never ready, `late` (the deadline, in words) included. */
+const isReady = (world: World, { seen, behaviour }: FakeInstance, memoryMb: number, late: string | null): boolean => {
+  const lines = () =>
+    world
+      .linesOf(seen)
+      .slice(-50)
+      .map(({ text }) => text)
+  const fail = (code: string, message: string) => new DeploymentError(code, message, { lines: lines() })
+  if (behaviour.kind === 'oom')
+    throw fail('out_of_memory', `The service needed more than its memory limit of ${memoryMb} MB.`)
+  if (behaviour.kind === 'crash')
+    throw fail('crash_loop', `The service ended 3 times instead of becoming ready (exit code ${seen.exitCode}).`)
+  if (seen.state === 'running' && behaviour.kind !== 'never-ready') return true
+  if (late !== null) throw fail('not_ready', `The service was not ready within ${late}: nothing answers.`)
+  return false
+}
+
+const waitReady = async (world: World, clock: Clock, workload: Workload, progress: Progress, signal: AbortSignal) => {
+  const deadlineMs = clock.monotonicMs() + workload.readyTimeoutMs
+  for (;;) {
+    signal.throwIfAborted()
+    const late = clock.monotonicMs() >= deadlineMs ? `${workload.readyTimeoutMs / 1000} s` : null
+    const found = world.of(workload.serviceId).filter(({ seen }) => seen.revision === workload.revision)
+    if (found.length < workload.instances) throw new DeploymentError('not_ready', 'The service was removed.')
+    const ready = found.filter((instance) => isReady(world, instance, workload.memoryMb, late))
+    if (ready.length === found.length) {
+      progress(`${ready.length} of ${found.length} instances are ready`)
+      return ready.map(({ seen }) => seen)
+    }
+    await clock.sleep(stepMs, signal)
+  }
+}
+
+/** A fake task tells its arguments, one a line. */
+const execute = async (world: World, clock: Clock, task: Task, behaviour: Behaviour) => {
+  const output = [`execution ${newId()}`, ...(task.arguments ?? [])]
+  if (behaviour.kind === 'slow') await clock.sleep(Math.min(behaviour.ms, task.timeoutMs), world.closed)
+  if (behaviour.kind === 'slow' && behaviour.ms > task.timeoutMs)
+    throw new DeploymentError('task_timeout', `The task did not end within ${task.timeoutMs / 1000} s.`, {
+      lines: output,
+    })
+  const oomKilled = behaviour.kind === 'oom'
+  return { output, exitCode: oomKilled ? 137 : behaviour.kind === 'crash' ? behaviour.exitCode : 0, oomKilled }
+}
+
+/** Ends quietly when aborted. */
+async function* untilAborted<T>(source: AsyncIterable<T>, signal: AbortSignal | undefined): AsyncGenerator<T> {
+  try {
+    yield* source
+  } catch (error) {
+    if (!signal?.aborted) throw error
+  }
+}
+
+async function* tellEvents(source: AsyncIterable<[RuntimeEvent]>, signal: AbortSignal): AsyncGenerator<RuntimeEvent> {
+  for await (const [event] of untilAborted(source, signal)) yield event
+}
+
+async function* tellLines(
+  world: World,
+  serviceId: string,
+  { since, tail }: LogOptions,
+  live: AsyncIterable<[string, LogLine]>,
+) {
+  const later = since === undefined ? '' : new Date(since).toISOString()
+  const all = world.of(serviceId).flatMap(({ seen }) => world.linesOf(seen))
+  const past = all.filter(({ at }) => at > later).sort((a, b) => (a.at < b.at ? -1 : a.at > b.at ? 1 : 0))
+  yield* tail === undefined ? past : past.slice(Math.max(0, past.length - tail))
+  for await (const [from, line] of live) if (from === serviceId && !all.includes(line)) yield line
+}
+
+async function* nothing(): AsyncGenerator<never> {}
+
+export const createFakeRuntime = (options: FakeRuntimeOptions): FakeRuntime => {
+  const { ownerId, clock = systemClock, persistFolder, script } = options
+  const world = createWorld(ownerId, clock, persistFolder)
+  const { state, restored, news, save } = world
+  const tasks = new Map<string, ReturnType<typeof execute>>()
+  const decide = (of: Workload | Task): Behaviour => script?.(of) ?? behaviourOf(of.image)
+
+  const retire: Runtime['retire'] = async (serviceId, keep, _graceMs, signal) => {
+    await restored
+    signal.throwIfAborted()
+    for (const instance of world.of(serviceId)) if (instance.seen.revision !== keep) world.remove(instance)
+    save()
+  }
+
+  const join = (task: Task) => {
+    const running = tasks.get(task.taskId) ?? execute(world, clock, task, decide(task))
+    tasks.set(task.taskId, running)
+    running.finally(() => tasks.delete(task.taskId)).catch(() => {})
+    return running
+  }
+
+  return {
+    name: 'fake',
+    can: new Set(['volumes', 'tcp-routes'] as const),
+    ping: () => restored,
+    apply: async (workload, _progress, signal) => {
+      await restored
+      signal.throwIfAborted()
+      return structuredClone(await applyTo(world, workload, decide(workload), signal).finally(save))
+    },
+    ready: async (workload, progress, signal) => {
+      await restored
+      return structuredClone(await waitReady(world, clock, workload, progress, signal))
+    },
+    retire,
+    removeService: async (serviceId, signal) => {
+      await retire(serviceId, null, 0, signal)
+      state.volumes = state.volumes.filter((volume) => volume.serviceId !== serviceId)
+      save()
+    },
+    removeEnvironment: async (environmentId) => {
+      await restored
+      state.environments = state.environments.filter((each) => each !== environmentId)
+      save()
+    },
+    observe: async (serviceIds) => {
+      await restored
+      const seen = state.instances.map((instance) => instance.seen)
+      return structuredClone(
+        serviceIds === undefined ? seen : seen.filter((each) => serviceIds.includes(each.serviceId)),
+      )
+    },
+    watch: (signal) => tellEvents(on(news, 'event', { signal }) as AsyncIterable<[RuntimeEvent]>, signal),
+    logs: (serviceId, wanted) => {
+      const { follow, signal } = wanted
+      const live = follow ? (on(news, 'line', { signal }) as AsyncIterable<[string, LogLine]>) : nothing()
+      return untilAborted(tellLines(world, serviceId, wanted, live), signal)
+    },
+    run: async (task, onLine, signal) => {
+      signal.throwIfAborted()
+      const aborted = new Promise<never>((_, reject) => {
+        signal.addEventListener('abort', () => reject(signal.reason), { once: true })
+      })
+      const { output, ...result } = await Promise.race([join(task), aborted])
+      for (const line of output) onLine(line)
+      return result
+    },
+    owned: async () => {
+      await restored
+      const { instances, environments, volumes } = state
+      return structuredClone({ instances: instances.map(({ seen }) => seen), environments, volumes })
+    },
+    close: world.close,
+    append: (serviceId, text, stream) => {
+      for (const { seen } of world.of(serviceId)) world.log(seen, text, stream)
+    },
+  }
+}

@@ -1,0 +1,134 @@
+import assert from 'node:assert/strict'
+import { spawnSync } from 'node:child_process'
+import { availableParallelism } from 'node:os'
+import { resolve } from 'node:path'
+import test from 'node:test'
+import { inspect } from 'node:util'
+import { parseSettings, type Settings, SettingsError } from './settings.ts'
+
+const problemsOf = (env: Record<string, string>): readonly string[] => {
+  try {
+    parseSettings(env)
+    return []
+  } catch (error) {
+    assert.ok(error instanceof SettingsError)
+    return error.problems
+  }
+}
+
+test('an empty environment gives the documented defaults', () => {
+  const { settings, warnings } = parseSettings({})
+  assert.deepEqual(settings, {
+    host: '127.0.0.1',
+    port: 8080,
+    routerHost: '127.0.0.1',
+    routerPort: 8000,
+    dataDir: resolve('.slipway'),
+    databaseUrl: undefined,
+    adminToken: undefined,
+    sample: true,
+    masterKeyFile: resolve('.slipway/keys/master'),
+    outboundAllow: [],
+    rateLimit: 600,
+    statusVocabulary: 'auto',
+    buildConcurrency: availableParallelism(),
+    deployConcurrency: 2 * availableParallelism(),
+    dockerHost: undefined,
+    logLevel: 'info',
+    webhookSchedule: [0, 5, 300, 1800, 7200, 18000, 36000, 50400, 72000, 86400],
+  })
+  assert.deepEqual(warnings, [])
+})
+
+const good: [Record<string, string>, Partial<Settings>][] = [
+  [
+    { SLIPWAY_HOST: '0.0.0.0', SLIPWAY_PORT: '80' },
+    { host: '0.0.0.0', port: 80 },
+  ],
+  [{ SLIPWAY_PORT: '' }, { port: 8080 }],
+  [
+    { SLIPWAY_ROUTER_HOST: '::', SLIPWAY_ROUTER_PORT: '9' },
+    { routerHost: '::', routerPort: 9 },
+  ],
+  [{ SLIPWAY_DATA_DIR: '/data' }, { dataDir: '/data', masterKeyFile: '/data/keys/master' }],
+  [{ SLIPWAY_MASTER_KEY_FILE: '/a, /b' }, { masterKeyFile: '/a,/b' }],
+  [{ DATABASE_URL: 'postgres://u:p@db/x' }, { databaseUrl: 'postgres://u:p@db/x' }],
+  [{ SLIPWAY_SAMPLE: 'off' }, { sample: false }],
+  [{ SLIPWAY_SAMPLE: 'On' }, { sample: true }],
+  [{ SLIPWAY_OUTBOUND_ALLOW: 'loopback, git.test:8080' }, { outboundAllow: ['loopback', 'git.test:8080'] }],
+  [{ SLIPWAY_RATE_LIMIT: '0' }, { rateLimit: 0 }],
+  [{ SLIPWAY_STATUS_VOCABULARY: 'deployment' }, { statusVocabulary: 'deployment' }],
+  [{ SLIPWAY_BUILD_CONCURRENCY: '3' }, { buildConcurrency: 3 }],
+  [{ SLIPWAY_DEPLOY_CONCURRENCY: '7' }, { deployConcurrency: 7 }],
+  [{ DOCKER_HOST: 'unix:///run/x.sock' }, { dockerHost: 'unix:///run/x.sock' }],
+  [{ SLIPWAY_LOG_LEVEL: 'debug' }, { logLevel: 'debug' }],
+  [{ SLIPWAY_WEBHOOK_SCHEDULE: '0, 0.5,1' }, { webhookSchedule: [0, 0.5, 1] }],
+]
+for (const [env, expected] of good)
+  test(`${JSON.stringify(env)} is understood`, () => {
+    const { settings } = parseSettings(env)
+    for (const [name, value] of Object.entries(expected)) assert.deepEqual(settings[name as keyof Settings], value)
+  })
+
+const bad: Record<string, string[]> = {
+  SLIPWAY_HOST: ['a b', 'http://x'],
+  SLIPWAY_PORT: ['0', '65536', '80a', '-1', '1.5', '0x50'],
+  SLIPWAY_ROUTER_HOST: ['*'],
+  SLIPWAY_ROUTER_PORT: ['nine', '8080'],
+  DATABASE_URL: ['mysql://x', 'db:5432', 'postgresql://['],
+  SLIPWAY_ADMIN_TOKEN: ['short', 'x'.repeat(23), 'with spaces in it, and rather long', 'x'.repeat(513)],
+  SLIPWAY_SAMPLE: ['maybe'],
+  SLIPWAY_OUTBOUND_ALLOW: ['10.0.0.0/99', 'a b'],
+  SLIPWAY_RATE_LIMIT: ['-5', 'many'],
+  SLIPWAY_STATUS_VOCABULARY: ['other'],
+  SLIPWAY_BUILD_CONCURRENCY: ['0'],
+  SLIPWAY_DEPLOY_CONCURRENCY: ['0', 'two'],
+  DOCKER_HOST: ['docker.sock'],
+  SLIPWAY_LOG_LEVEL: ['loud'],
+  SLIPWAY_WEBHOOK_SCHEDULE: ['1,x', ',', '-1', '99999999'],
+}
+for (const [name, values] of Object.entries(bad))
+  for (const value of values)
+    test(`${name}=${value.slice(0, 40)} is refused by one sentence that names it`, () => {
+      const problems = problemsOf({ [name]: value })
+      assert.equal(problems.length, 1)
+      assert.match(problems[0]!, new RegExp(`^${name} must .*\\.$`))
+    })
+
+test('all problems are told at once', () => {
+  const problems = problemsOf({ SLIPWAY_PORT: 'x', SLIPWAY_SAMPLE: 'x', DATABASE_URL: 'x' })
+  assert.deepEqual(
+    problems.map((problem) => problem.split(' ')[0]),
+    ['SLIPWAY_PORT', 'DATABASE_URL', 'SLIPWAY_SAMPLE'],
+  )
+})
+
+test('no problem, warning or print of the settings repeats a secret', () => {
+  const told = problemsOf({ SLIPWAY_ADMIN_TOKEN: 'hush hush', DATABASE_URL: 'mysql://u:hush@db' }).join()
+  assert.doesNotMatch(told, /hush/)
+  const { settings } = parseSettings({ SLIPWAY_ADMIN_TOKEN: 'hush-hush-hush-hush-hush-hush' })
+  assert.equal(settings.adminToken?.reveal(), 'hush-hush-hush-hush-hush-hush')
+  assert.doesNotMatch(inspect(settings) + JSON.stringify(settings), /hush/)
+  const { warnings } = parseSettings({ SLIPWAY_TOKEN: 'hush' })
+  assert.doesNotMatch(warnings.join(), /hush/)
+})
+
+test('an unknown SLIPWAY_ name is a warning with the nearest known name', () => {
+  const { warnings } = parseSettings({ SLIPWAY_ROUTER_PROT: '1', SLIPWAY_SOMETHING_ELSE_ENTIRELY: '1', OTHER: '1' })
+  assert.deepEqual(warnings, [
+    'SLIPWAY_ROUTER_PROT is not a setting and is ignored; did you mean SLIPWAY_ROUTER_PORT?',
+    'SLIPWAY_SOMETHING_ELSE_ENTIRELY is not a setting and is ignored.',
+  ])
+})
+
+test('the settings cannot be changed', () => {
+  const { settings } = parseSettings({ SLIPWAY_OUTBOUND_ALLOW: 'loopback' })
+  for (const value of [settings, settings.outboundAllow, settings.webhookSchedule]) assert.ok(Object.isFrozen(value))
+})
+
+test('a process with a wrong environment ends with code 2 and says why', () => {
+  const program = `import(${JSON.stringify(new URL('./settings.ts', import.meta.url).href)}).then((s) => s.readSettings())`
+  const ended = spawnSync(process.execPath, ['-e', program], { env: { SLIPWAY_PORT: 'x' }, encoding: 'utf8' })
+  assert.equal(ended.status, 2)
+  assert.equal(ended.stderr, 'SLIPWAY_PORT must be a whole number between 1 and 65535.\n')
+})

@@ -1,0 +1,211 @@
+/**
+ * The environment as typed settings. Pure but for `readSettings`: promises every problem at once, each as one sentence
+ * that names the variable, and never repeats the value of a secret. Refuses to know what the settings are used for.
+ */
+import { availableParallelism } from 'node:os'
+import { resolve } from 'node:path'
+import { parseAllowList } from './lib/address-policy.ts'
+import { Secret } from './lib/secret.ts'
+
+export interface Settings {
+  host: string
+  port: number
+  routerHost: string
+  routerPort: number
+  /** Absolute. */
+  dataDir: string
+  /** Undefined: we start a server ourselves. May hold a password. */
+  databaseUrl: string | undefined
+  /** Undefined: one is made at the first start. */
+  adminToken: Secret | undefined
+  /** Whether the first start deploys the sample. */
+  sample: boolean
+  /** Files of master keys, absolute, separated by commas: the first seals, all open. */
+  masterKeyFile: string
+  outboundAllow: readonly string[]
+  /** Requests a minute and token; 0 is no limit. */
+  rateLimit: number
+  statusVocabulary: 'auto' | 'running' | 'deployment'
+  buildConcurrency: number
+  deployConcurrency: number
+  /** As docker's own tools read it; undefined is the local socket. */
+  dockerHost: string | undefined
+  logLevel: LogLevel
+  /** Seconds before each attempt to deliver an event, counted from the attempt before. */
+  webhookSchedule: readonly number[]
+}
+
+const logLevels = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const
+export type LogLevel = (typeof logLevels)[number]
+
+const vocabularies = ['auto', 'running', 'deployment'] as const
+
+const minute = 60
+const hour = 3600
+const defaultSchedule = [0, 5, 5 * minute, 30 * minute, 2 * hour, 5 * hour, 10 * hour, 14 * hour, 20 * hour, 24 * hour]
+
+/** All problems of an environment, one sentence each. */
+export class SettingsError extends Error {
+  readonly problems: readonly string[]
+
+  constructor(problems: readonly string[]) {
+    super(problems.join('\n'))
+    this.name = 'SettingsError'
+    this.problems = problems
+  }
+}
+
+type Environment = Readonly<Record<string, string | undefined>>
+
+/** Reads variables one by one; collects the problems and the names that were asked for. */
+const createReader = (env: Environment) => {
+  const names = new Set<string>()
+  const problems: string[] = []
+  /** The default where the variable is absent or empty, or where `parse` says (by a string) what it must be. */
+  const read = <T>(name: string, fallback: T, parse: (text: string) => { value: T } | string): T => {
+    names.add(name)
+    const text = env[name]?.trim() ?? ''
+    if (text === '') return fallback
+    const parsed = parse(text)
+    if (typeof parsed !== 'string') return parsed.value
+    problems.push(`${name} must be ${parsed}.`)
+    return fallback
+  }
+  return { names, problems, read }
+}
+
+const text = (value: string) => ({ value })
+
+const host = (value: string) =>
+  /^[0-9A-Za-z.:_-]+$/.test(value) ? { value } : 'an address or a host name, such as 127.0.0.1 or 0.0.0.0'
+
+const whole =
+  (least: number, most: number) =>
+  (value: string): { value: number } | string => {
+    const number = Number(value)
+    const fits = /^\d+$/.test(value) && number >= least && number <= most
+    return fits ? { value: number } : `a whole number between ${least} and ${most}`
+  }
+
+const oneOf =
+  <T extends string>(choices: readonly T[]) =>
+  (value: string): { value: T } | string => {
+    const found = choices.find((choice) => choice === value.toLowerCase())
+    return found === undefined ? `one of ${choices.join(', ')}` : { value: found }
+  }
+
+const onOff = (value: string): { value: boolean } | string => {
+  const on = ['on', 'true', 'yes', '1'].includes(value.toLowerCase())
+  const off = ['off', 'false', 'no', '0'].includes(value.toLowerCase())
+  return on || off ? { value: on } : 'on or off'
+}
+
+const parts = (value: string): string[] =>
+  value
+    .split(',')
+    .map((part) => part.trim())
+    .filter((part) => part !== '')
+
+const databaseUrl = (value: string): { value: string } | string =>
+  /^postgres(ql)?:\/\//.test(value) && URL.canParse(value)
+    ? { value }
+    : 'a PostgreSQL URL, such as postgresql://user:password@host:5432/name'
+
+const adminToken = (value: string): { value: Secret } | string =>
+  /^[!-~]{24,512}$/.test(value)
+    ? { value: new Secret(value) }
+    : 'at least 24 characters (at most 512), letters, digits and signs without spaces'
+
+const allowList = (value: string): { value: readonly string[] } | string => {
+  const entries = parts(value)
+  try {
+    parseAllowList(entries)
+    return { value: Object.freeze(entries) }
+  } catch {
+    return 'a list of: private, loopback, a network (10.0.0.0/8), a host or host:port, separated by commas'
+  }
+}
+
+const schedule = (value: string): { value: readonly number[] } | string => {
+  const seconds = parts(value).map((part) => (/^\d+(\.\d+)?$/.test(part) ? Number(part) : Number.NaN))
+  const fits = seconds.length > 0 && seconds.length <= 50 && seconds.every((each) => each <= 7 * 24 * hour)
+  return fits
+    ? { value: Object.freeze(seconds) }
+    : 'up to 50 pauses in seconds, separated by commas, such as 0,5,300 (none over 7 days)'
+}
+
+const dockerHost = (value: string): { value: string } | string =>
+  /^(unix|tcp|http|https|ssh|npipe):\/\/./.test(value)
+    ? { value }
+    : 'an address such as unix:///var/run/docker.sock or tcp://host:2376'
+
+const distance = (left: string, right: string): number => {
+  let row = Array.from({ length: right.length + 1 }, (_, index) => index)
+  for (let i = 1; i <= left.length; i++) {
+    const next = [i]
+    for (let j = 1; j <= right.length; j++) {
+      const replaced = row[j - 1]! + (left[i - 1] === right[j - 1] ? 0 : 1)
+      next.push(Math.min(replaced, row[j]! + 1, next[j - 1]! + 1))
+    }
+    row = next
+  }
+  return row.at(-1)!
+}
+
+const warnOfUnknown = (env: Environment, known: ReadonlySet<string>): string[] =>
+  Object.keys(env)
+    .filter((name) => name.startsWith('SLIPWAY_') && !known.has(name))
+    .sort()
+    .map((name) => {
+      const [nearest = ''] = [...known].sort((a, b) => distance(name, a) - distance(name, b))
+      const hint = distance(name, nearest) <= 6 ? `; did you mean ${nearest}?` : '.'
+      return `${name} is not a setting and is ignored${hint}`
+    })
+
+/** Throws `SettingsError` with every problem. Names that begin with SLIPWAY_ and mean nothing become warnings. */
+export const parseSettings = (env: Environment): { settings: Settings; warnings: string[] } => {
+  const { names, problems, read } = createReader(env)
+  const cores = availableParallelism()
+  const port = whole(1, 65535)
+  const concurrency = whole(1, 1000)
+  const dataDir = resolve(read('SLIPWAY_DATA_DIR', '.slipway', text))
+  const masterKeys = read('SLIPWAY_MASTER_KEY_FILE', `${dataDir}/keys/master`, text)
+  const settings: Settings = {
+    host: read('SLIPWAY_HOST', '127.0.0.1', host),
+    port: read('SLIPWAY_PORT', 8080, port),
+    routerHost: read('SLIPWAY_ROUTER_HOST', '127.0.0.1', host),
+    routerPort: read('SLIPWAY_ROUTER_PORT', 8000, port),
+    dataDir,
+    databaseUrl: read<string | undefined>('DATABASE_URL', undefined, databaseUrl),
+    adminToken: read<Secret | undefined>('SLIPWAY_ADMIN_TOKEN', undefined, adminToken),
+    sample: read('SLIPWAY_SAMPLE', true, onOff),
+    masterKeyFile: parts(masterKeys)
+      .map((file) => resolve(file))
+      .join(','),
+    outboundAllow: read<readonly string[]>('SLIPWAY_OUTBOUND_ALLOW', Object.freeze([]), allowList),
+    rateLimit: read('SLIPWAY_RATE_LIMIT', 600, whole(0, 1_000_000)),
+    statusVocabulary: read('SLIPWAY_STATUS_VOCABULARY', 'auto', oneOf(vocabularies)),
+    buildConcurrency: read('SLIPWAY_BUILD_CONCURRENCY', cores, concurrency),
+    deployConcurrency: read('SLIPWAY_DEPLOY_CONCURRENCY', 2 * cores, concurrency),
+    dockerHost: read<string | undefined>('DOCKER_HOST', undefined, dockerHost),
+    logLevel: read('SLIPWAY_LOG_LEVEL', 'info', oneOf(logLevels)),
+    webhookSchedule: read<readonly number[]>('SLIPWAY_WEBHOOK_SCHEDULE', Object.freeze(defaultSchedule), schedule),
+  }
+  if (settings.routerPort === settings.port && settings.routerHost === settings.host)
+    problems.push('SLIPWAY_ROUTER_PORT must differ from SLIPWAY_PORT.')
+  if (problems.length > 0) throw new SettingsError(problems)
+  return { settings: Object.freeze(settings), warnings: warnOfUnknown(env, names) }
+}
+
+/** The settings of this process. Says what is wrong with them on standard error and ends it with code 2. */
+export const readSettings = (): Settings => {
+  try {
+    const { settings, warnings } = parseSettings(process.env)
+    for (const warning of warnings) process.stderr.write(`${warning}\n`)
+    return settings
+  } catch (error) {
+    if (!(error instanceof SettingsError)) throw error
+    process.stderr.write(`${error.message}\n`)
+    return process.exit(2)
+  }
+}

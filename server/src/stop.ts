@@ -1,0 +1,15 @@
+/** `npm stop`: ends the control plane, the router and the embedded database of this data directory. Deployed services stay. */
+import { createLog } from './lib/log.ts'
+import { createRouter } from './router/client.ts'
+import { readSettings } from './settings.ts'
+import { endControlPlane } from './process-file.ts'
+import { stopPostgres } from './store/postgres.ts'
+
+const settings = readSettings()
+const log = createLog('warn')
+
+await endControlPlane(settings.dataDir)
+const { dataDir, routerHost: host, routerPort: port } = settings
+await createRouter({ dataDir, host, port, log }).stop()
+if (settings.databaseUrl === undefined) await stopPostgres({ dataDir, log })
+process.stdout.write('Slipway is stopped. What it deployed keeps running; npm start takes it over again.\n')

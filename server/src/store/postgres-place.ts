@@ -1,0 +1,113 @@
+/**
+ * Where the embedded PostgreSQL of a data directory lives: folders, socket and owner, made so that both we and the
+ * user that PostgreSQL runs as can reach them. Refuses to know whether a server runs. Every step looks first whether it
+ * is done, so a start that was killed is simply repeated.
+ */
+import { createHash, randomBytes } from 'node:crypto'
+import { lstatSync, readlinkSync, realpathSync, statSync } from 'node:fs'
+import { chmod, chown, lchown, mkdir, rmdir, symlink } from 'node:fs/promises'
+import { dirname, join, resolve } from 'node:path'
+import { type DatabaseUser, databaseUser, sharedFolder } from './postgres-binaries.ts'
+
+/** Where the server of one data directory lives. */
+export interface Place {
+  data: string
+  socketDir: string
+  logFile: string
+  user: DatabaseUser
+}
+
+export const socketName = '.s.PGSQL.5432'
+/** sun_path holds 108 bytes with its closing zero, on BSD and macOS 104. */
+const longestSocketDir = 103 - socketName.length - 1
+
+/** Whether the user may pass through every folder of `path`. Only asked for another user than ours. */
+const canReach = (path: string, { uid, gid }: DatabaseUser): boolean => {
+  for (let folder = path; ; folder = dirname(folder)) {
+    const { mode, uid: owner, gid: group } = statSync(folder)
+    const bit = owner === uid ? 0o100 : group === gid ? 0o010 : 0o001
+    if ((mode & bit) === 0) return false
+    if (folder === dirname(folder)) return true
+  }
+}
+
+/** Opens our own folder to the database's user alone, for passing through. */
+const letThrough = async (dataDir: string, user: DatabaseUser): Promise<void> => {
+  if (canReach(dataDir, user) || !canReach(dirname(dataDir), user)) return
+  await chown(dataDir, -1, user.gid!)
+  await chmod(dataDir, (statSync(dataDir).mode & 0o777) | 0o010)
+}
+
+/**
+ * The folder that holds everything of the server. It is `<dataDir>/postgres`; where the database's user cannot reach
+ * that (a checkout in root's home), a link to a folder in /var/lib stands there.
+ */
+const settle = async (dataDir: string, user: DatabaseUser): Promise<string> => {
+  const home = join(dataDir, 'postgres')
+  const found = lstatSync(home, { throwIfNoEntry: false })
+  if (found?.isSymbolicLink()) await mkdir(readlinkSync(home), { recursive: true, mode: 0o700 })
+  else if (found === undefined && (user.uid === undefined || canReach(dataDir, user))) {
+    await mkdir(home, { mode: 0o700 }).catch(ignoreExisting)
+  } else if (found === undefined) {
+    const elsewhere = join(sharedFolder, `database-${randomBytes(6).toString('hex')}`)
+    await mkdir(elsewhere, { recursive: true, mode: 0o700 })
+    await chmod(sharedFolder, 0o755)
+    await symlink(elsewhere, home).catch(async (error: NodeJS.ErrnoException) => {
+      ignoreExisting(error)
+      await rmdir(elsewhere)
+    })
+  }
+  const folder = realpathSync(home)
+  if (user.uid !== undefined) await chown(folder, user.uid, user.gid!)
+  return folder
+}
+
+const ignoreExisting = (error: NodeJS.ErrnoException): void => {
+  if (error.code !== 'EEXIST') throw error
+}
+
+/** In the data directory, or where that path is too long for a socket, in /tmp under a name made from it. */
+const placeSocket = async (folder: string, user: DatabaseUser): Promise<string> => {
+  const near = join(folder, 'run')
+  const socketDir =
+    Buffer.byteLength(near) <= longestSocketDir
+      ? near
+      : `/tmp/slipway-${createHash('sha256').update(folder).digest('hex').slice(0, 16)}`
+  const owner = user.uid ?? process.getuid?.() ?? 0
+  await mkdir(socketDir, { mode: 0o700 }).then(
+    () => (user.uid === undefined ? undefined : lchown(socketDir, user.uid, user.gid!)),
+    ignoreExisting,
+  )
+  // Anyone may have put something under that name in /tmp.
+  const { uid, mode } = lstatSync(socketDir)
+  const isOurs = lstatSync(socketDir).isDirectory() && (uid === owner || uid === 0) && (mode & 0o077) === 0
+  if (!isOurs) throw new Error(`${socketDir} belongs to somebody else; remove it or choose another SLIPWAY_DATA_DIR`)
+  if (user.uid !== undefined && uid !== user.uid) await lchown(socketDir, user.uid, user.gid!)
+  return socketDir
+}
+
+/** A server only runs as the owner of its data: whoever that is, when root starts what another user made. */
+const ownerOf = (data: string): DatabaseUser | undefined => {
+  if (process.getuid?.() !== 0) return undefined
+  const { uid, gid } = statSync(data, { throwIfNoEntry: false }) ?? { uid: 0, gid: 0 }
+  return uid === 0 ? undefined : { uid, gid }
+}
+
+/** Makes all of it that is missing. Rejects when the socket's folder is somebody else's. */
+export const locate = async (dataDir: string): Promise<Place> => {
+  const user = ownerOf(join(dataDir, 'postgres', 'data')) ?? databaseUser()
+  await mkdir(dataDir, { recursive: true, mode: 0o700 })
+  const root = realpathSync(resolve(dataDir))
+  if (user.uid !== undefined) await letThrough(root, user)
+  const folder = await settle(root, user)
+  return {
+    data: join(folder, 'data'),
+    socketDir: await placeSocket(folder, user),
+    logFile: join(folder, 'postgres.log'),
+    user,
+  }
+}
+
+/** For the `pg` client: user slipway, database postgres, through the socket. */
+export const connectionStringOf = ({ socketDir }: Place): string =>
+  `postgresql://slipway@localhost/postgres?host=${encodeURIComponent(socketDir)}`

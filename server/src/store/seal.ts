@@ -1,0 +1,212 @@
+/**
+ * Secrets at rest. Each value is sealed with AES-256-GCM under its organization's data key, which is itself sealed under
+ * a master key from a file. A sealed text is bound to its organization and place: moved to another row, it does not
+ * open. Refuses to start over data whose master key is not there. Nothing is half done when the process dies here.
+ */
+import { createCipheriv, createDecipheriv, randomBytes } from 'node:crypto'
+import { newId } from '../lib/ids.ts'
+import { Secret } from '../lib/secret.ts'
+import type { Database } from './database.ts'
+import { createMasterKey, type MasterKey, readMasterKeys } from './master-key.ts'
+
+/** Where a sealed text is kept; it opens nowhere else. */
+export interface SealedPlace {
+  table: string
+  row: string
+  column: string
+}
+
+export interface Sealer {
+  /** `v1.<master key>.<data key>.<nonce>.<ciphertext>.<tag>`. Runs outside transactions: seal before you begin one. */
+  seal(organizationId: string, place: SealedPlace, plaintext: string): Promise<string>
+  /** Rejects when the text was changed, belongs elsewhere, or its keys are gone. */
+  open(organizationId: string, place: SealedPlace, sealed: string): Promise<Secret<string>>
+  /** Seals every data key again under the first master key; answers how many were. The other keys may go then. */
+  rewrap(): Promise<number>
+  /** New values of this organization get a new data key; old ones stay readable. */
+  rotateDataKey(organizationId: string): Promise<void>
+}
+
+interface DataKey {
+  id: string
+  masterKeyId: string
+  key: Buffer
+  uses: number
+}
+
+interface DataKeyRow {
+  id: string
+  organization_id: string
+  master_key_id: string
+  wrapped: string
+}
+
+// Random nonces repeat with a chance of 2^-61 at this count; far below what GCM allows.
+const usesPerDataKey = 200_000
+
+const encrypt = (key: Buffer, aad: string, plaintext: Buffer): string[] => {
+  const nonce = randomBytes(12)
+  const cipher = createCipheriv('aes-256-gcm', key, nonce).setAAD(Buffer.from(aad))
+  const text = Buffer.concat([cipher.update(plaintext), cipher.final()])
+  return [nonce, text, cipher.getAuthTag()].map((part) => part.toString('base64url'))
+}
+
+const decrypt = (key: Buffer, aad: string, parts: readonly string[]): Buffer => {
+  const [nonce, text, tag] = parts.map((part) => Buffer.from(part, 'base64url')) as [Buffer, Buffer, Buffer]
+  const decipher = createDecipheriv('aes-256-gcm', key, nonce, { authTagLength: 16 })
+  decipher.setAAD(Buffer.from(aad)).setAuthTag(tag)
+  return Buffer.concat([decipher.update(text), decipher.final()])
+}
+
+const valueAad = (organizationId: string, place: SealedPlace): string =>
+  JSON.stringify(['v1', organizationId, place.table, place.row, place.column])
+
+const keyAad = (organizationId: string, dataKeyId: string): string =>
+  JSON.stringify(['v1', organizationId, 'data_key', dataKeyId])
+
+const unwrap = (keys: readonly MasterKey[], row: DataKeyRow): DataKey => {
+  const master = keys.find(({ id }) => id === row.master_key_id)
+  if (master === undefined) throw new Error('a data key is sealed under a master key that is not in the key file')
+  const key = decrypt(master.key, keyAad(row.organization_id, row.id), row.wrapped.split('.'))
+  return { id: row.id, masterKeyId: master.id, key, uses: 0 }
+}
+
+const wrap = (master: MasterKey, organizationId: string, dataKeyId: string, key: Buffer): string =>
+  encrypt(master.key, keyAad(organizationId, dataKeyId), key).join('.')
+
+/** Keys that fit the data. Throws one line when they do not; makes a file only where nothing is sealed yet. */
+const loadMasterKeys = async (database: Database, file: string): Promise<MasterKey[]> => {
+  const used = await database.query<{ master_key_id: string }>('select distinct master_key_id from data_key')
+  let keys = await readMasterKeys(file)
+  if (keys === null) {
+    if (used.length > 0)
+      throw new Error(
+        `the master key file ${file} is missing, but the database holds secrets sealed with it: restore it`,
+      )
+    await createMasterKey(file)
+    keys = await readMasterKeys(file)
+  }
+  const missing = used.filter(({ master_key_id }) => !keys?.some(({ id }) => id === master_key_id))
+  if (keys === null || missing.length > 0)
+    throw new Error(`the master key file ${file} does not hold the key that sealed this database's secrets: restore it`)
+  return keys
+}
+
+/** Reads and makes data keys; remembers them, since opening one costs a statement. */
+const createKeyring = (database: Database, keys: readonly MasterKey[]) => {
+  const byId = new Map<string, Promise<DataKey>>()
+  const current = new Map<string, Promise<DataKey>>()
+
+  const remember = <K>(map: Map<K, Promise<DataKey>>, at: K, load: () => Promise<DataKey>): Promise<DataKey> => {
+    const known = map.get(at)
+    if (known !== undefined) return known
+    const loading = load()
+    map.set(at, loading)
+    loading.catch(() => map.delete(at))
+    return loading
+  }
+  const readCurrent = async (organizationId: string): Promise<DataKey | undefined> => {
+    const [row] = await database.query<DataKeyRow>(
+      `select id, organization_id, master_key_id, wrapped from data_key where organization_id = $1 and retired_at is null`,
+      [organizationId],
+    )
+    return row && unwrap(keys, row)
+  }
+  const create = async (organizationId: string): Promise<void> => {
+    const id = newId()
+    const master = keys[0]!
+    await database.query(
+      `insert into data_key (id, organization_id, master_key_id, wrapped) values ($1, $2, $3, $4)
+       on conflict (organization_id) where retired_at is null do nothing`,
+      [id, organizationId, master.id, wrap(master, organizationId, id, randomBytes(32))],
+    )
+  }
+  const loadCurrent = async (organizationId: string): Promise<DataKey> => {
+    const found = await readCurrent(organizationId)
+    if (found !== undefined) return found
+    // Of two first writers one inserts; both then read the same row.
+    await create(organizationId)
+    const made = await readCurrent(organizationId)
+    if (made === undefined) throw new Error('the data key of an organization was retired while it was made')
+    return made
+  }
+  const loadById = async (organizationId: string, id: string): Promise<DataKey> => {
+    const [row] = await database.query<DataKeyRow>(
+      `select id, organization_id, master_key_id, wrapped from data_key where id = $1 and organization_id = $2`,
+      [id, organizationId],
+    )
+    if (row === undefined) throw new Error('the data key of a sealed value is gone')
+    return unwrap(keys, row)
+  }
+  return {
+    current: (organizationId: string) => remember(current, organizationId, () => loadCurrent(organizationId)),
+    byId: (organizationId: string, id: string) =>
+      remember(byId, `${organizationId} ${id}`, () => loadById(organizationId, id)),
+    retire: async (organizationId: string) => {
+      await database.query(
+        `update data_key set retired_at = clock_timestamp() where organization_id = $1 and retired_at is null`,
+        [organizationId],
+      )
+      current.delete(organizationId)
+    },
+    forget: () => {
+      current.clear()
+      byId.clear()
+    },
+  }
+}
+
+const rewrapAll = async (database: Database, keys: readonly MasterKey[]): Promise<number> => {
+  const first = keys[0]!
+  const rows = await database.query<DataKeyRow>(
+    `select id, organization_id, master_key_id, wrapped from data_key where master_key_id <> $1`,
+    [first.id],
+  )
+  for (const row of rows) {
+    const { key } = unwrap(keys, row)
+    await database.query(`update data_key set master_key_id = $2, wrapped = $3 where id = $1 and master_key_id = $4`, [
+      row.id,
+      first.id,
+      wrap(first, row.organization_id, row.id, key),
+      row.master_key_id,
+    ])
+  }
+  return rows.length
+}
+
+/**
+ * Reads the master keys, making the file (mode 0600) where the database holds no data key yet. Rejects with one clear
+ * line when the file is missing, unreadable or not the one that sealed this database.
+ */
+export const createSealer = async (options: { database: Database; masterKeyFile: string }): Promise<Sealer> => {
+  const { database } = options
+  const keys = await loadMasterKeys(database, options.masterKeyFile)
+  const keyring = createKeyring(database, keys)
+
+  const open = async (organizationId: string, place: SealedPlace, sealed: string): Promise<Secret<string>> => {
+    const [version, , dataKeyId = '', ...parts] = sealed.split('.')
+    if (version !== 'v1' || parts.length !== 3) throw new Error(`a sealed value of ${place.table} has no known form`)
+    const { key } = await keyring.byId(organizationId, dataKeyId)
+    try {
+      return new Secret(decrypt(key, valueAad(organizationId, place), parts).toString('utf8'))
+    } catch (cause) {
+      throw new Error(`a sealed value of ${place.table} does not open: it was changed or moved`, { cause })
+    }
+  }
+  return {
+    open,
+    async seal(organizationId, place, plaintext) {
+      const dataKey = await keyring.current(organizationId)
+      dataKey.uses++
+      if (dataKey.uses >= usesPerDataKey) await keyring.retire(organizationId)
+      const parts = encrypt(dataKey.key, valueAad(organizationId, place), Buffer.from(plaintext, 'utf8'))
+      return ['v1', dataKey.masterKeyId, dataKey.id, ...parts].join('.')
+    },
+    async rewrap() {
+      const count = await rewrapAll(database, keys)
+      keyring.forget()
+      return count
+    },
+    rotateDataKey: (organizationId) => keyring.retire(organizationId),
+  }
+}

@@ -1,0 +1,193 @@
+/**
+ * The tree of everything managed, as rows of `node`. Promises names unique in their parent and reads that always name
+ * the organization. Refuses to know what a kind means: a record is made by SQL expressions that its resource gives.
+ */
+import type { Queryable } from './database.ts'
+
+/** A row, without its configuration: enough to know whose it is and where it hangs. */
+export interface Node {
+  id: string
+  organizationId: string
+  kind: string
+  parentId: string | null
+  grandparentId: string | null
+  name: string
+  /** Text of the public record, when it was asked for. */
+  record?: string
+}
+
+/** SQL for a timestamptz as RFC 3339 UTC with milliseconds. */
+export const timestampSql = (expression: string): string =>
+  `to_char(${expression} at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`
+
+/**
+ * SQL for the public record of a row `n`, as text: id, name and timestamps, then `columns` (field → SQL). With
+ * `wholeSpec`, the fields of the configuration come first and `columns` win.
+ */
+export const recordSql = (columns: Record<string, string>, wholeSpec: boolean): string => {
+  const fields: Record<string, string> = {
+    id: 'n.id',
+    created_at: timestampSql('n.created_at'),
+    updated_at: timestampSql('n.updated_at'),
+    name: 'n.name',
+    ...columns,
+  }
+  const pairs = Object.entries(fields).map(([field, sql]) => `'${field}', ${sql}`)
+  return wholeSpec ? `(n.spec || jsonb_build_object(${pairs}))::text` : `json_build_object(${pairs})::text`
+}
+
+const identity = `n.id, n.organization_id as "organizationId", n.kind, n.parent_id as "parentId", n.name,
+  (select p.parent_id from node p where p.id = n.parent_id) as "grandparentId"`
+
+const findSql = (record: string | null, condition: string): string =>
+  `select ${identity}${record === null ? '' : `, ${record} as record`} from node n
+   where n.id = $1 and n.organization_id = $2 and ${condition}`
+
+/** Reads one row of a kind by id, with its record when the SQL of it is given. */
+export const findNode =
+  (kind: string, record: string | null = null) =>
+  async (db: Queryable, id: string, organizationId: string): Promise<Node | null> => {
+    const [row] = await db.query<Node>(statement(kind, record), [id, organizationId])
+    return row ?? null
+  }
+
+const statements = new Map<string, string>()
+
+const statement = (kind: string, record: string | null): string => {
+  const key = `${kind} ${record}`
+  let text = statements.get(key)
+  if (text === undefined) {
+    text = findSql(record, kind === 'service' ? `n.name_scope = 'service'` : `n.kind = '${kind}'`)
+    statements.set(key, text)
+  }
+  return text
+}
+
+/** SQL that answers `{"results": […]}` of a parent's rows of one kind in one text: $1 parent. */
+export const listSql = (kind: string, record: string): string =>
+  `select '{"results":[' || coalesce(string_agg(${record}, ',' order by n.created_at, n.id), '') || ']}' as text
+   from node n where n.parent_id = $1 and n.kind = '${kind}'`
+
+export interface Audit {
+  eventId: string
+  eventType: 'CREATE' | 'UPDATE' | 'DELETE'
+  targetType: string
+  subTargetType: string | null
+  projectId: string | null
+  environmentId: string | null
+  change: string | null
+  origin: string
+  triggeredBy: string
+  userAgent: string | null
+  requestId: string
+}
+
+const auditInsert = `insert into event (id, organization_id, event_type, target_type, sub_target_type, target_id,
+  target_name, project_id, environment_id, change, origin, triggered_by, user_agent, request_id)`
+
+const auditValues = (audit: Audit): unknown[] => [
+  audit.eventId,
+  audit.eventType,
+  audit.targetType,
+  audit.subTargetType,
+  audit.projectId,
+  audit.environmentId,
+  audit.change,
+  audit.origin,
+  audit.triggeredBy,
+  audit.userAgent,
+  audit.requestId,
+]
+
+/** The audit row beside a statement whose changed rows are called `n`; its values stand from `$first` on. */
+const auditOf = (first: number): string => {
+  const $ = (offset: number): string => `$${first + offset}`
+  return `${auditInsert} select ${$(0)}, n.organization_id, ${$(1)}, ${$(2)}, ${$(3)}, n.id, n.name, ${$(4)}::uuid,
+    ${$(5)}::uuid, ${$(6)}::jsonb, ${$(7)}, ${$(8)}, ${$(9)}, ${$(10)} from n`
+}
+
+export interface NewNode {
+  id: string
+  organizationId: string
+  parentId: string | null
+  name: string
+  spec: object
+  sealed: object
+  updatedBy: string | null
+}
+
+/** One statement: the row and its audit; answers the record. $1–$7 the row, $8– the audit. */
+export const insertSql = (kind: string, nameScope: string, record: string): string =>
+  `with n as (
+     insert into node (id, organization_id, kind, parent_id, name_scope, name, spec, sealed, updated_by)
+     values ($1, $2, '${kind}', $3, '${nameScope}', $4, $5, $6, $7) returning *
+   ), audit as (${auditOf(8)})
+   select ${record} as record from n`
+
+export const insertNode = async (db: Queryable, sql: string, node: NewNode, audit: Audit): Promise<string> => {
+  const [row] = await db.query<{ record: string }>(sql, [
+    node.id,
+    node.organizationId,
+    node.parentId,
+    node.name,
+    JSON.stringify(node.spec),
+    JSON.stringify(node.sealed),
+    node.updatedBy,
+    ...auditValues(audit),
+  ])
+  return row!.record
+}
+
+export interface Content {
+  name: string
+  spec: Record<string, unknown>
+  sealed: Record<string, string>
+}
+
+/** Reads a row's content and locks it until the transaction ends. */
+export const lockNode = async (tx: Queryable, id: string): Promise<Content | null> => {
+  const [row] = await tx.query<Content>('select name, spec, sealed from node where id = $1 for no key update', [id])
+  return row ?? null
+}
+
+/** One statement: $1 id, $2 name, $3 spec, $4 sealed, $5 updated_by, $6– the audit. */
+export const updateSql = (record: string): string =>
+  `with n as (
+     update node set name = $2, spec = $3, sealed = $4, updated_by = $5, version = version + 1,
+       updated_at = clock_timestamp() where id = $1 returning *
+   ), audit as (${auditOf(6)})
+   select ${record} as record from n`
+
+export const updateNode = async (
+  tx: Queryable,
+  sql: string,
+  id: string,
+  content: Content,
+  updatedBy: string | null,
+  audit: Audit,
+): Promise<string> => {
+  const values = [id, content.name, JSON.stringify(content.spec), JSON.stringify(content.sealed), updatedBy]
+  const [row] = await tx.query<{ record: string }>(sql, [...values, ...auditValues(audit)])
+  return row!.record
+}
+
+const deleteSql = `with n as (delete from node where id = $1 returning *), audit as (${auditOf(2)}) select id from n`
+
+/** Removes a row and all below it; false when it is gone already. */
+export const deleteNode = async (db: Queryable, id: string, audit: Audit): Promise<boolean> =>
+  (await db.query(deleteSql, [id, ...auditValues(audit)])).length > 0
+
+/** An audit row about something that is no tree row, or about an action on one. */
+export const writeAudit = async (
+  db: Queryable,
+  organizationId: string,
+  target: { id: string | null; name: string | null },
+  audit: Omit<Audit, 'eventType'> & { eventType: string },
+): Promise<void> => {
+  await db.query(`${auditInsert} values ($1, $12, $2, $3, $4, $13, $14, $5, $6, $7, $8, $9, $10, $11)`, [
+    ...auditValues(audit as Audit),
+    organizationId,
+    target.id,
+    target.name,
+  ])
+}

@@ -1,0 +1,112 @@
+/**
+ * The variables that the platform itself sets: where a service is and how to reach its neighbours. Pure. Each is set
+ * under our prefix and under the one that existing clients look up. Nothing here changes from one deployment to the
+ * next: it would make every service look out of date for ever.
+ */
+import { createHash } from 'node:crypto'
+
+export interface BuiltInVariable {
+  /** Made from parent and key, so that it is the same in every answer and can be aliased. */
+  id: string
+  /** The tree row it belongs to: project, environment or service. */
+  parentId: string
+  key: string
+  value: string
+  isSecret: boolean
+  /** The service it tells about, when it is one. */
+  service: { id: string; name: string; type: string } | null
+}
+
+export interface BuiltInService {
+  id: string
+  name: string
+  /** APPLICATION, CONTAINER, DATABASE … */
+  type: string
+  /** Middle part of its keys where it is not the type: POSTGRESQL, REDIS … for databases. */
+  keyType?: string
+  /** DNS name on the environment's network. */
+  internalHost: string
+  /** Public host name; null when no port is public. */
+  externalHost: string | null
+  /** Further facts under this service's prefix: `{ PORT: { value: '5432' } }`. */
+  more?: Record<string, { value: string; isSecret?: boolean }>
+}
+
+export interface BuiltInContext {
+  organizationId: string
+  projectId: string
+  /** Null in a list for a project. */
+  environment: { id: string; name: string; mode: string } | null
+  /** All services of the environment, the asking one too. */
+  services: readonly BuiltInService[]
+  /** The asking service; null in a list for an environment. */
+  serviceId: string | null
+}
+
+export const reservedPrefixes = ['SLIPWAY_', 'QOVERY_'] as const
+
+const builtInId = (parentId: string, key: string): string => {
+  const bytes = createHash('sha256').update(`built-in ${parentId} ${key}`).digest().subarray(0, 16)
+  bytes[6] = 0x80 | (bytes[6]! & 0x0f)
+  bytes[8] = 0x80 | (bytes[8]! & 0x3f)
+  return bytes.toString('hex').replace(/^(.{8})(.{4})(.{4})(.{4})(.{12})$/, '$1-$2-$3-$4-$5')
+}
+
+const both = (
+  parentId: string,
+  name: string,
+  value: string,
+  service: BuiltInVariable['service'] = null,
+  isSecret = false,
+): BuiltInVariable[] =>
+  reservedPrefixes.map((prefix) => {
+    const key = prefix + name
+    return { id: builtInId(parentId, key), parentId, key, value, isSecret, service }
+  })
+
+/** `APPLICATION_Z1A2B3C4D`: how a service is called in its neighbours' keys. Ids are random, so eight digits do. */
+export const servicePrefix = ({ id, type, keyType }: Pick<BuiltInService, 'id' | 'type' | 'keyType'>): string =>
+  `${(keyType ?? type).toUpperCase()}_Z${id.slice(0, 8).toUpperCase()}`
+
+const aboutNeighbour = (environmentId: string, service: BuiltInService): BuiltInVariable[] => {
+  const prefix = servicePrefix(service)
+  const about = { id: service.id, name: service.name, type: service.type }
+  const hosts = both(environmentId, `${prefix}_HOST_INTERNAL`, service.internalHost, about)
+  const external =
+    service.externalHost === null ? [] : both(environmentId, `${prefix}_HOST_EXTERNAL`, service.externalHost, about)
+  const more = Object.entries(service.more ?? {}).flatMap(([name, { value, isSecret }]) =>
+    both(environmentId, `${prefix}_${name}`, value, about, isSecret ?? false),
+  )
+  return [...hosts, ...external, ...more]
+}
+
+const aboutSelf = (service: BuiltInService): BuiltInVariable[] => {
+  const about = { id: service.id, name: service.name, type: service.type }
+  return [
+    ...both(service.id, 'SERVICE_ID', service.id, about),
+    ...both(service.id, 'SERVICE_NAME', service.name, about),
+    ...both(service.id, `${service.type}_ID`, service.id, about),
+    ...both(service.id, `${service.type}_NAME`, service.name, about),
+  ]
+}
+
+/** All built-in variables visible at this place, each key once. */
+export const builtInVariables = (context: BuiltInContext): BuiltInVariable[] => {
+  const { environment, projectId } = context
+  const self = context.services.find(({ id }) => id === context.serviceId)
+  const all = [
+    ...both(projectId, 'ORGANIZATION_ID', context.organizationId),
+    ...both(projectId, 'PROJECT_ID', projectId),
+    ...(environment === null
+      ? []
+      : [
+          ...both(environment.id, 'ENVIRONMENT_ID', environment.id),
+          ...both(environment.id, 'ENVIRONMENT_NAME', environment.name),
+          ...both(environment.id, 'ENVIRONMENT_TYPE', environment.mode),
+          ...context.services.flatMap((service) => aboutNeighbour(environment.id, service)),
+        ]),
+    ...(self === undefined ? [] : aboutSelf(self)),
+  ]
+  // Should two services ever share eight digits, the key keeps the first: the other is still reached by its host name.
+  return [...new Map(all.toReversed().map((one) => [one.key, one])).values()].toReversed()
+}

@@ -1,0 +1,282 @@
+/**
+ * Changing variables and secrets. Promises one row per key and place, never a variable that turns into a secret, and
+ * that what depends on a deleted row goes with it. Secrets are sealed before their transaction begins; a process that
+ * dies here leaves either the old row or the new one.
+ */
+import { ApiError, badRequest, conflict, invalidField, notFound } from '../lib/errors.ts'
+import { isUuid, newId } from '../lib/ids.ts'
+import { type Queryable, sqlState } from '../store/database.ts'
+import type { Sealer } from '../store/seal.ts'
+import { type BuiltInVariable, builtInVariables } from './built-in.ts'
+import { findVariable, type Place, type VariableRecord } from './rows.ts'
+import { checkDescription, checkKey, checkMountPath, checkValue } from './rules.ts'
+
+export interface NewVariable {
+  key: string
+  value: string
+  isSecret: boolean
+  mountPath?: string | null | undefined
+  description?: string | null | undefined
+  interpolateInFile?: boolean | null | undefined
+}
+
+interface RowToWrite {
+  key: string
+  value: string | null
+  isSecret: boolean
+  variableType: string
+  mountPath: string | null
+  description: string | null
+  interpolateInFile: boolean | null
+  targetId: string | null
+}
+
+interface ExistingRow {
+  id: string
+  is_secret: boolean
+}
+
+const mixed = () =>
+  conflict('variable_kind', 'This key is set here already, as a variable where a secret was sent or the reverse.')
+
+const existingAt = async (db: Queryable, parentId: string, key: string): Promise<ExistingRow | undefined> => {
+  const [row] = await db.query<ExistingRow>(`select id, is_secret from variable where parent_id = $1 and key = $2`, [
+    parentId,
+    key,
+  ])
+  return row
+}
+
+const upsertSql = `
+  insert into variable (id, organization_id, parent_id, scope, key, value, sealed, is_secret, variable_type, mount_path,
+    description, enable_interpolation_in_file, target_id)
+  values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
+  on conflict (parent_id, key) do update set value = excluded.value, sealed = excluded.sealed,
+    variable_type = excluded.variable_type, mount_path = excluded.mount_path, description = excluded.description,
+    enable_interpolation_in_file = excluded.enable_interpolation_in_file, target_id = excluded.target_id,
+    updated_at = clock_timestamp()
+  where variable.is_secret = excluded.is_secret and variable.id = excluded.id
+  returning id`
+
+const sealAt = (sealer: Sealer, organizationId: string, id: string, value: string): Promise<string> =>
+  sealer.seal(organizationId, { table: 'variable', row: id, column: 'value' }, value)
+
+/** Sets a key at a place, replacing what it was there; the replaced row keeps its id, so that its aliases stay. */
+const put = async (db: Queryable, sealer: Sealer, place: Place, row: RowToWrite): Promise<VariableRecord> => {
+  // A race with another writer of the same key changes the id that the seal is bound to: look again.
+  for (let attempt = 0; attempt < 3; attempt++) {
+    const existing = await existingAt(db, place.id, row.key)
+    if (existing !== undefined && existing.is_secret !== row.isSecret) throw mixed()
+    const id = existing?.id ?? newId()
+    if (id === row.targetId) throw invalidField('/key', 'a variable cannot refer to itself')
+    const isSealed = row.isSecret && row.value !== null
+    const sealed = isSealed ? await sealAt(sealer, place.organizationId, id, row.value!) : null
+    const written = await db.query(upsertSql, [
+      id,
+      place.organizationId,
+      place.id,
+      place.scope,
+      row.key,
+      isSealed ? null : row.value,
+      sealed,
+      row.isSecret,
+      row.variableType,
+      row.mountPath,
+      row.description,
+      row.interpolateInFile,
+      row.targetId,
+    ])
+    if (written.length > 0) return (await findVariable(db, place.organizationId, id)) ?? Promise.reject(notFound())
+  }
+  throw conflict('variable_busy', 'This key is being changed by another request.')
+}
+
+/** Creates or replaces a variable or secret; with a mount path it is a file. 400 on bad input, 409 variable ↔ secret. */
+export const createVariable = async (
+  db: Queryable,
+  sealer: Sealer,
+  place: Place,
+  wanted: NewVariable,
+): Promise<VariableRecord> => {
+  checkKey(wanted.key)
+  checkValue(wanted.value)
+  checkMountPath(wanted.mountPath)
+  checkDescription(wanted.description)
+  const mountPath = wanted.mountPath ?? null
+  return put(db, sealer, place, {
+    key: wanted.key,
+    value: wanted.value,
+    isSecret: wanted.isSecret,
+    variableType: mountPath === null ? 'VALUE' : 'FILE',
+    mountPath,
+    description: wanted.description ?? null,
+    interpolateInFile: wanted.interpolateInFile ?? null,
+    targetId: null,
+  })
+}
+
+export interface VariableEdit {
+  key: string
+  /** Left out or null: the value stays. */
+  value?: string | null | undefined
+  description?: string | null | undefined
+  interpolateInFile?: boolean | null | undefined
+}
+
+const checkEdit = (row: VariableRecord, edit: VariableEdit): void => {
+  if (row.variable_type === 'BUILT_IN') throw badRequest('A built-in variable cannot be changed.')
+  if (row.variable_type === 'OVERRIDE' && edit.key !== row.key)
+    throw invalidField('/key', 'an override keeps the key of what it overrides')
+  const isNewValue = edit.value !== undefined && edit.value !== null && edit.value !== '' && edit.value !== row.value
+  if (row.variable_type === 'ALIAS' && isNewValue) throw invalidField('/value', 'an alias has the value of its target')
+  if (edit.key !== row.key) checkKey(edit.key)
+  if (typeof edit.value === 'string') checkValue(edit.value)
+  checkDescription(edit.description)
+}
+
+const editSql = `update variable set key = $2, value = coalesce($3, value), sealed = coalesce($4, sealed),
+  description = case when $5 then $6 else description end,
+  enable_interpolation_in_file = case when $7 then $8 else enable_interpolation_in_file end,
+  updated_at = clock_timestamp() where id = $1 returning id`
+
+/** Changes a row. What is left out stays. 409 when the new key is taken at its place. */
+export const editVariable = async (
+  db: Queryable,
+  sealer: Sealer,
+  row: VariableRecord,
+  edit: VariableEdit,
+): Promise<VariableRecord> => {
+  checkEdit(row, edit)
+  const value = row.variable_type === 'ALIAS' ? null : (edit.value ?? null)
+  const sealed = row.is_secret && value !== null ? await sealAt(sealer, row.organization_id, row.id, value) : null
+  const values = [row.id, edit.key, row.is_secret ? null : value, sealed]
+  const more = [edit.description, edit.interpolateInFile].flatMap((each) => [each !== undefined, each ?? null])
+  try {
+    const written = await db.query(editSql, [...values, ...more])
+    if (written.length === 0) throw notFound()
+  } catch (error) {
+    if (sqlState(error) === '23505') throw conflict('key_taken', 'Another variable has this key here.')
+    throw error
+  }
+  // Overrides keep the key of what they override, so they take the new one.
+  if (edit.key !== row.key) await renameOverrides(db, row.id, edit.key)
+  return (await findVariable(db, row.organization_id, row.id)) ?? Promise.reject(notFound())
+}
+
+const renameOverrides = async (db: Queryable, targetId: string, key: string): Promise<void> => {
+  try {
+    await db.query(
+      `with recursive dependent as (
+         select id from variable where target_id = $1 and variable_type = 'OVERRIDE'
+         union select v.id from variable v join dependent d on v.target_id = d.id where v.variable_type = 'OVERRIDE'
+       ) update variable set key = $2, updated_at = clock_timestamp() where id in (select id from dependent)`,
+      [targetId, key],
+    )
+  } catch (error) {
+    if (sqlState(error) !== '23505') throw error
+    throw conflict('key_taken', 'Another variable has this key where this one is overridden.')
+  }
+}
+
+/** Deletes a row with its aliases and overrides. */
+export const deleteVariable = async (db: Queryable, row: VariableRecord): Promise<void> => {
+  if (row.variable_type === 'BUILT_IN') throw badRequest('A built-in variable cannot be deleted.')
+  const deleted = await db.query(`delete from variable where id = $1 returning id`, [row.id])
+  if (deleted.length === 0) throw notFound()
+}
+
+/**
+ * A row for a built-in variable, so that an alias can refer to it. It never counts itself: what is built in is always
+ * worked out anew, and a row whose service is gone means nothing.
+ */
+const keepBuiltIn = async (db: Queryable, place: Place, one: BuiltInVariable): Promise<void> => {
+  if (one.isSecret) throw new ApiError(400, 'invalid_request', 'A built-in secret cannot be the target yet.')
+  await db.query(
+    `insert into variable (id, organization_id, parent_id, scope, key, value, is_secret, variable_type)
+     values ($1, $2, $3, 'BUILT_IN', $4, $5, false, 'BUILT_IN')
+     on conflict (id) do update set value = excluded.value`,
+    [one.id, place.organizationId, one.parentId, one.key, one.value],
+  )
+}
+
+/** The row that an alias or override at `place` is to refer to: visible there, else 404, or 400 where it is narrower. */
+const findTarget = async (
+  db: Queryable,
+  place: Place,
+  id: string,
+  isSecret: boolean | undefined,
+): Promise<VariableRecord> => {
+  if (!isUuid(id)) throw notFound()
+  const builtIn = builtInVariables(place.context).find((one) => one.id === id)
+  if (builtIn !== undefined) await keepBuiltIn(db, place, builtIn)
+  const target = await findVariable(db, place.organizationId, id)
+  if (target === null || target.is_secret !== (isSecret ?? target.is_secret)) throw notFound()
+  if (!place.parents.includes(target.parent_id))
+    throw badRequest('The target is set in a narrower or another place; aliases and overrides go from wide to narrow.')
+  return target
+}
+
+export interface NewAlias {
+  key: string
+  /** When given: the target must be of this family, else 404. */
+  isSecret?: boolean | undefined
+  description?: string | null | undefined
+  interpolateInFile?: boolean | null | undefined
+}
+
+/** A further key for a variable visible at `place`; follows its value. 400 for an alias of an alias. */
+export const createAlias = async (
+  db: Queryable,
+  sealer: Sealer,
+  place: Place,
+  targetId: string,
+  wanted: NewAlias,
+): Promise<VariableRecord> => {
+  checkKey(wanted.key)
+  checkDescription(wanted.description)
+  const target = await findTarget(db, place, targetId, wanted.isSecret)
+  if (target.variable_type === 'ALIAS') throw badRequest('An alias cannot be the target of another alias.')
+  return put(db, sealer, place, {
+    key: wanted.key,
+    value: null,
+    isSecret: target.is_secret,
+    variableType: 'ALIAS',
+    mountPath: target.mount_path,
+    description: wanted.description ?? null,
+    interpolateInFile: wanted.interpolateInFile ?? null,
+    targetId,
+  })
+}
+
+export interface NewOverride {
+  value: string
+  /** When given: the target must be of this family, else 404. */
+  isSecret?: boolean | undefined
+  description?: string | null | undefined
+  interpolateInFile?: boolean | null | undefined
+}
+
+/** Another value for the same key at a narrower place. 400 at the target's own place and for built-in variables. */
+export const createOverride = async (
+  db: Queryable,
+  sealer: Sealer,
+  place: Place,
+  targetId: string,
+  wanted: NewOverride,
+): Promise<VariableRecord> => {
+  checkValue(wanted.value)
+  checkDescription(wanted.description)
+  const target = await findTarget(db, place, targetId, wanted.isSecret)
+  if (target.variable_type === 'BUILT_IN') throw badRequest('A built-in variable cannot be overridden; make an alias.')
+  if (target.parent_id === place.id) throw badRequest('An override belongs in a narrower place than its target.')
+  return put(db, sealer, place, {
+    key: target.key,
+    value: wanted.value,
+    isSecret: target.is_secret,
+    variableType: 'OVERRIDE',
+    mountPath: target.mount_path,
+    description: wanted.description ?? null,
+    interpolateInFile: wanted.interpolateInFile ?? null,
+    targetId,
+  })
+}

@@ -1,0 +1,192 @@
+/**
+ * What a service's environment is, given everything that is set in the places it can see. Pure and total: it never
+ * throws, whatever the rows say, and the same rows in any order give the same answer.
+ */
+
+/** From the widest to the narrowest: BUILT_IN, PROJECT, ENVIRONMENT, then the service's own (APPLICATION …). */
+export type VariableScope = string
+
+/** One row that the service can see. `value` is plain text, a secret's too: keep the whole inside a `Secret`. */
+export interface VisibleVariable {
+  id: string
+  key: string
+  /** Null for an alias, which has the value of its target. */
+  value: string | null
+  scope: VariableScope
+  isSecret: boolean
+  /** VALUE, FILE, ALIAS, OVERRIDE, BUILT_IN. */
+  variableType: string
+  /** Not null: the value is the content of a file at this path. */
+  mountPath: string | null
+  interpolateInFile: boolean
+  /** Of an alias or override. */
+  targetId: string | null
+}
+
+export interface ResolvedVariables {
+  env: Record<string, string>
+  files: { path: string; content: string }[]
+  /** Texts to scrub from logs: each secret as written and as interpolated. */
+  secretValues: string[]
+  /** Where each key of `env` comes from. */
+  origins: Record<string, { scope: VariableScope; variableId: string }>
+}
+
+/** What a key stands for once scopes and aliases are settled. */
+interface Effective {
+  key: string
+  row: VisibleVariable
+  text: string
+  mountPath: string | null
+  interpolateInFile: boolean
+  isSecret: boolean
+}
+
+const ranks: Record<string, number> = { BUILT_IN: 0, PROJECT: 1, ENVIRONMENT: 2 }
+const rank = ({ scope }: VisibleVariable): number => (Object.hasOwn(ranks, scope) ? ranks[scope]! : 3)
+
+/** Narrower first; equal scopes by id, so that the order of rows never matters. */
+const byNarrowness = (a: VisibleVariable, b: VisibleVariable): number => rank(b) - rank(a) || (a.id < b.id ? -1 : 1)
+
+const pickNarrowest = (rows: readonly VisibleVariable[]): Map<string, VisibleVariable> => {
+  const winners = new Map<string, VisibleVariable>()
+  for (const row of [...rows].sort(byNarrowness)) if (!winners.has(row.key)) winners.set(row.key, row)
+  return winners
+}
+
+interface View {
+  byId: ReadonlyMap<string, VisibleVariable>
+  winners: ReadonlyMap<string, VisibleVariable>
+}
+
+/** The row whose value this one has: an alias follows what its target's key stands for here. Undefined when dangling. */
+const follow = (start: VisibleVariable, view: View): VisibleVariable | undefined => {
+  let row: VisibleVariable | undefined = start
+  const seen = new Set<string>()
+  while (row !== undefined && row.variableType === 'ALIAS') {
+    if (seen.has(row.id)) return undefined
+    seen.add(row.id)
+    const target: VisibleVariable | undefined = view.byId.get(row.targetId ?? '')
+    const winner: VisibleVariable | undefined = target && view.winners.get(target.key)
+    row = winner === undefined || seen.has(winner.id) ? target : winner
+  }
+  return row
+}
+
+/** An override of a file stays that file with another content. */
+const inherited = <T>(row: VisibleVariable, view: View, read: (row: VisibleVariable) => T | null | false): T | null => {
+  const seen = new Set<string>()
+  let at: VisibleVariable | undefined = row
+  while (at !== undefined && !seen.has(at.id)) {
+    const found = read(at)
+    if (found !== null && found !== false) return found
+    seen.add(at.id)
+    at = view.byId.get(at.targetId ?? '')
+  }
+  return null
+}
+
+const settle = (row: VisibleVariable, view: View): Effective | undefined => {
+  const source = follow(row, view)
+  if (source === undefined) return undefined
+  return {
+    key: row.key,
+    row,
+    text: source.value ?? '',
+    mountPath: inherited(source, view, ({ mountPath }) => mountPath),
+    interpolateInFile: inherited(source, view, ({ interpolateInFile }) => interpolateInFile) ?? false,
+    isSecret: row.isSecret || source.isSecret,
+  }
+}
+
+const reference = /\{\{\s*([A-Za-z_][A-Za-z0-9_]*)\s*\}\}/g
+
+// The kernel takes about 2 MiB of environment; past this, references stay as written instead of filling memory.
+const growthLimit = 4 << 20
+
+/** Replaces references by `values`; one without a value stays as written. `left` counts the characters yet to give. */
+const interpolate = (text: string, values: ReadonlyMap<string, string>, left: { characters: number }): string =>
+  text.replace(reference, (written, key: string) => {
+    const value = values.get(key)
+    if (value === undefined || value.length > left.characters) return written
+    left.characters -= value.length
+    return value
+  })
+
+const referencesOf = (text: string, own: string): string[] => {
+  const keys = Array.from(text.matchAll(reference), (match) => match[1]!)
+  return [...new Set(keys)].filter((key) => key !== own)
+}
+
+/** The text that goes into the environment before interpolation: a file's variable holds its path. */
+const envText = ({ mountPath, text }: Effective): string => mountPath ?? text
+
+/**
+ * Values in an order in which every reference is settled before it is used. What leads back to itself never settles: it
+ * keeps its references as written, and so does a reference to it.
+ */
+const interpolateAll = (all: readonly Effective[], left: { characters: number }): Map<string, string> => {
+  const values = new Map<string, string>()
+  const known = new Map(all.map((one) => [one.key, one]))
+  const waiting = new Map<string, number>()
+  const users = new Map<string, string[]>()
+  const ready: string[] = []
+  for (const one of all) {
+    const needs = one.mountPath === null ? referencesOf(one.text, one.key).filter((key) => known.has(key)) : []
+    waiting.set(one.key, needs.length)
+    if (needs.length === 0) ready.push(one.key)
+    for (const need of needs) users.set(need, [...(users.get(need) ?? []), one.key])
+  }
+  for (const key of ready) {
+    const one = known.get(key)!
+    values.set(key, one.mountPath === null ? interpolate(one.text, values, left) : one.mountPath)
+    for (const user of users.get(key) ?? []) {
+      const count = waiting.get(user)! - 1
+      waiting.set(user, count)
+      if (count === 0) ready.push(user)
+    }
+  }
+  const unsettled = all.filter(({ key }) => !values.has(key))
+  const rest = unsettled.map((one) => [one.key, interpolate(envText(one), values, left)] as const)
+  return new Map([...values, ...rest])
+}
+
+const collectFiles = (all: readonly Effective[], values: ReadonlyMap<string, string>, left: { characters: number }) => {
+  const files = new Map<string, string>()
+  const own = all.filter(({ row, mountPath }) => mountPath !== null && row.variableType !== 'ALIAS')
+  for (const one of own.sort((a, b) => rank(b.row) - rank(a.row) || (a.key < b.key ? -1 : 1))) {
+    if (files.has(one.mountPath!)) continue
+    files.set(one.mountPath!, one.interpolateInFile ? interpolate(one.text, values, left) : one.text)
+  }
+  return [...files].sort(([a], [b]) => (a < b ? -1 : 1)).map(([path, content]) => ({ path, content }))
+}
+
+const collectSecrets = (
+  all: readonly Effective[],
+  values: ReadonlyMap<string, string>,
+  files: { path: string; content: string }[],
+) => {
+  const contents = new Map(files.map(({ path, content }) => [path, content]))
+  const texts = all
+    .filter(({ isSecret }) => isSecret)
+    .flatMap((one) => [one.text, one.mountPath === null ? values.get(one.key)! : (contents.get(one.mountPath) ?? '')])
+  return [...new Set(texts)].filter((text) => text !== '').sort()
+}
+
+/** Settles scopes, aliases, overrides, files and interpolation, in this order. */
+export const resolveVariables = (rows: readonly VisibleVariable[]): ResolvedVariables => {
+  const view = { byId: new Map(rows.map((row) => [row.id, row])), winners: pickNarrowest(rows) }
+  const all = [...view.winners.values()]
+    .map((row) => settle(row, view))
+    .filter((one) => one !== undefined)
+    .sort((a, b) => (a.key < b.key ? -1 : 1))
+  const left = { characters: growthLimit }
+  const values = interpolateAll(all, left)
+  const files = collectFiles(all, values, left)
+  return {
+    env: Object.fromEntries(all.map(({ key }) => [key, values.get(key)!])),
+    files,
+    secretValues: collectSecrets(all, values, files),
+    origins: Object.fromEntries(all.map(({ key, row }) => [key, { scope: row.scope, variableId: row.id }])),
+  }
+}

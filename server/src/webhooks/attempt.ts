@@ -1,0 +1,117 @@
+/** One delivery to one receiver: what is sent, and what its answer means. */
+
+import type { Clock } from '../lib/clock.ts'
+import { type Outbound, OutboundFailed, OutboundRefused } from '../lib/outbound.ts'
+import type { Sealer } from '../store/seal.ts'
+import type { AttemptResult, ClaimedDelivery, Settlement } from './queue.ts'
+import { messageId, signHeaders } from './sign.ts'
+
+export interface AttemptParts {
+  sealer: Sealer
+  outbound: Outbound
+  clock: Clock
+}
+
+/** An attempt that was cut off because this process ends; it does not count. */
+export const isAborted = (error: unknown): boolean => error instanceof OutboundFailed && error.code === 'aborted'
+
+const words: Record<string, string> = {
+  DEPLOYMENT_STARTED: 'started',
+  DEPLOYMENT_SUCCESSFUL: 'succeeded',
+  DEPLOYMENT_SUCCEEDED: 'succeeded',
+  DEPLOYMENT_FAILURE: 'failed',
+  DEPLOYMENT_FAILED: 'failed',
+  DEPLOYMENT_CANCELLED: 'was cancelled',
+}
+
+// `&`, `<` and `>` are Slack's control characters.
+const escapeSlack = (text: string): string =>
+  text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;')
+
+/** The message that a Slack channel shows. */
+export const slackBody = (body: string): string => {
+  const { event_type, payload } = JSON.parse(body) as { event_type: string; payload: Record<string, unknown> }
+  const what = words[event_type]
+  if (what === undefined) return JSON.stringify({ text: 'This is a test of your webhook.' })
+  const reason = typeof payload.reason === 'string' ? `: ${payload.reason}` : ''
+  const text = `Deployment ${payload.execution_id} of ${payload.service_name} ${what}${reason}`
+  return JSON.stringify({ text: escapeSlack(text) })
+}
+
+const openSecrets = async (
+  sealer: Sealer,
+  { organizationId, webhookId, sealed }: ClaimedDelivery,
+): Promise<string[]> => {
+  const columns = ['signing_secret', 'target_secret'].filter((column) => sealed[column])
+  const place = (column: string) => ({ table: 'node', row: webhookId, column })
+  const opened = await Promise.all(columns.map((column) => sealer.open(organizationId, place(column), sealed[column]!)))
+  return opened.map((secret) => secret.reveal()).filter((secret) => secret !== '')
+}
+
+const compose = async (parts: AttemptParts, claimed: ClaimedDelivery) => {
+  const headers = { 'content-type': 'application/json', 'user-agent': 'Slipway-Webhooks/1' }
+  if (claimed.spec.kind === 'SLACK') return { headers, body: slackBody(claimed.body) }
+  const secrets = await openSecrets(parts.sealer, claimed)
+  const seconds = Math.floor(parts.clock.now().getTime() / 1000)
+  return {
+    headers: { ...headers, ...signHeaders(secrets, messageId(claimed.id), claimed.body, seconds) },
+    body: claimed.body,
+  }
+}
+
+const storedBodyLength = 1024
+
+export interface Attempt {
+  result: AttemptResult
+  retryAfter: string | null
+}
+
+/** Sends once. Rejects only when aborted; every other end is a result. */
+export const attemptDelivery = async (
+  parts: AttemptParts,
+  claimed: ClaimedDelivery,
+  signal: AbortSignal,
+): Promise<Attempt> => {
+  const started = parts.clock.monotonicMs()
+  const targetUrl = claimed.spec.target_url ?? ''
+  const { headers, body } = await compose(parts, claimed)
+  const request = { headers, body: JSON.parse(body) as unknown }
+  const base = { targetUrl, request }
+  try {
+    const answer = await parts.outbound.request({ method: 'POST', url: targetUrl, headers, body, signal })
+    const responseBody = answer.body.slice(0, storedBodyLength).replaceAll('\0', '')
+    const durationMs = parts.clock.monotonicMs() - started
+    const result = { ...base, status: answer.status, responseBody, error: null, durationMs }
+    return { result, retryAfter: answer.headers['retry-after'] ?? null }
+  } catch (error) {
+    if (isAborted(error)) throw error
+    const known = error instanceof OutboundFailed || error instanceof OutboundRefused
+    const text = known ? error.message : 'the delivery could not be sent'
+    const durationMs = parts.clock.monotonicMs() - started
+    return { result: { ...base, status: 0, responseBody: null, error: text, durationMs }, retryAfter: null }
+  }
+}
+
+const longestWaitSeconds = 86_400
+
+/** Seconds that a receiver asks to be left alone: a number or a date; at most a day. */
+export const retryAfterSeconds = (value: string | null, now: Date): number => {
+  if (value === null) return 0
+  const seconds = /^\d+$/.test(value) ? Number(value) : (Date.parse(value) - now.getTime()) / 1000
+  return Number.isFinite(seconds) ? Math.min(Math.max(seconds, 0), longestWaitSeconds) : 0
+}
+
+/** What becomes of an event after its attempt. `random` is in [0, 1). */
+export const settlementOf = (
+  { result, retryAfter }: Attempt,
+  attempt: number,
+  scheduleSeconds: readonly number[],
+  now: Date,
+  random: number,
+): Settlement => {
+  if (result.status >= 200 && result.status < 300) return { state: 'DELIVERED' }
+  const planned = scheduleSeconds[attempt]
+  if (result.status === 410 || planned === undefined) return { state: 'FAILED' }
+  const jittered = planned * (0.8 + 0.4 * random)
+  return { state: 'PENDING', afterSeconds: Math.max(jittered, retryAfterSeconds(retryAfter, now)) }
+}

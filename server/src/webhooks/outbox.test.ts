@@ -1,0 +1,59 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { until } from '../../test/until.ts'
+import {
+  createOwner,
+  createWebhook,
+  database,
+  enqueue,
+  event,
+  happen,
+  outboxOf,
+  receive,
+  settledAs,
+  start,
+} from './test-parts.ts'
+
+test('each receiver hears only what it asked for, in its own spelling', async (t) => {
+  const { seen, url } = await receive(t)
+  const owner = await createOwner()
+  const foreign = await createWebhook(await createOwner(), url)
+  const both = ['DEPLOYMENT_SUCCEEDED', 'DEPLOYMENT_SUCCESSFUL']
+  const ours = await createWebhook(owner, url, { events: both })
+  const theirs = await createWebhook(owner, url, { events: ['DEPLOYMENT_SUCCESSFUL', 'DEPLOYMENT_CANCELLED'] })
+  const silent = [
+    { enabled: false, events: both },
+    { events: ['DEPLOYMENT_FAILED', 'DEPLOYMENT_STARTED'] },
+    { events: both, environment_types_filter: ['PRODUCTION'] },
+    { events: both, project_names_filter: ['shop', 'Shop1', 'SHOPx1', 'sho%'] },
+  ]
+  const quiet = await Promise.all(silent.map((spec) => createWebhook(owner, url, spec)))
+  const matching = { events: both, environment_types_filter: ['STAGING'], project_names_filter: ['nope', 'sHoP*'] }
+  const filtered = await createWebhook(owner, url, matching)
+  const nulls = await createWebhook(owner, url, {
+    events: both,
+    environment_types_filter: null,
+    project_names_filter: null,
+  })
+  await happen(event(owner, { kind: 'DEPLOYMENT_SUCCESSFUL', serviceType: 'DATABASE' }))
+  const words = async (id: string) => (await outboxOf(id)).map((row) => JSON.parse(row.body).event_type)
+  assert.deepEqual(await words(ours.id), ['DEPLOYMENT_SUCCEEDED'])
+  assert.deepEqual(await words(theirs.id), ['DEPLOYMENT_SUCCESSFUL'])
+  for (const { id } of [filtered, nulls]) assert.equal((await words(id)).length, 1)
+  for (const { id } of [foreign, ...quiet]) assert.deepEqual(await words(id), [])
+  await start(t)
+  await settledAs(theirs.id, 'DELIVERED')
+  await until(() => seen.length === 4, { what: 'four deliveries' })
+  assert.equal(seen[0]!.body.payload.application_id, undefined)
+})
+
+test('an event of a transaction that is rolled back is never sent', async () => {
+  const owner = await createOwner()
+  const { id } = await createWebhook(owner, 'http://127.0.0.1:1/')
+  const failing = database.transaction(async (tx) => {
+    await enqueue(tx, event(owner))
+    throw new Error('rolled back')
+  })
+  await assert.rejects(failing, /rolled back/)
+  assert.deepEqual(await outboxOf(id), [])
+})

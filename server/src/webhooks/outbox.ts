@@ -1,0 +1,70 @@
+/**
+ * Writing down what receivers are to hear. One statement in the transaction of the change: committed together or not at
+ * all. Refuses to know how anything is sent.
+ */
+import type { DeploymentEvent, DeploymentEventKind, EnqueueDeploymentEvent } from './webhooks.ts'
+
+/** Woken at commit. */
+export const outboxChannel = 'slipway_outbox'
+
+/** How receivers may call an event: the public API's word, then the specification's. */
+export const spellings: Record<DeploymentEventKind, string[]> = {
+  DEPLOYMENT_STARTED: ['DEPLOYMENT_STARTED'],
+  DEPLOYMENT_SUCCESSFUL: ['DEPLOYMENT_SUCCESSFUL', 'DEPLOYMENT_SUCCEEDED'],
+  DEPLOYMENT_FAILURE: ['DEPLOYMENT_FAILURE', 'DEPLOYMENT_FAILED'],
+  DEPLOYMENT_CANCELLED: ['DEPLOYMENT_CANCELLED'],
+}
+
+/** Every word that a webhook may register for. */
+export const webhookEvents: string[] = Object.values(spellings).flat()
+
+const payloadOf = (event: DeploymentEvent): Record<string, unknown> => ({
+  ...(event.serviceType === 'APPLICATION' ? { application_id: event.serviceId } : {}),
+  service_id: event.serviceId,
+  service_type: event.serviceType,
+  service_name: event.serviceName,
+  environment_id: event.environmentId,
+  project_id: event.projectId,
+  organization_id: event.organizationId,
+  deployment_id: event.deploymentId,
+  execution_id: event.executionId,
+  state: event.state,
+  reason: event.reason,
+  created_at: new Date().toISOString(),
+})
+
+const list = (field: string): string => `coalesce(nullif(n.spec -> '${field}', 'null'), '[]')`
+
+// A filter's `*` is LIKE's `%`; what LIKE would read as a pattern is taken literally.
+const pattern = String.raw`replace(regexp_replace(f, '([\\%_])', '\\\1', 'g'), '*', '%')`
+
+const enqueueSql = `
+  with matched as (
+    select n.id, e.event_type from node n cross join lateral (
+      select word as event_type from jsonb_array_elements_text(${list('events')}) with ordinality as t (word, place)
+      where word = any($2) order by place limit 1
+    ) e
+    where n.organization_id = $1 and n.kind = 'webhook' and coalesce(n.spec ->> 'enabled', 'true') = 'true'
+      and (${list('environment_types_filter')} = '[]' or ${list('environment_types_filter')} ? $3)
+      and (${list('project_names_filter')} = '[]' or exists (
+        select 1 from jsonb_array_elements_text(${list('project_names_filter')}) f
+        join node p on p.id = $4 where p.name ilike ${pattern}))
+  ), written as (
+    insert into outbox (id, organization_id, webhook_id, ordering_key, event_type, body)
+    select gen_random_uuid(), $1, id, $5, event_type,
+      json_build_object('event_type', event_type, 'payload', $6::json)::text from matched
+    returning 1
+  )
+  select pg_notify('${outboxChannel}', '') where exists (select 1 from written)`
+
+/** One outbox row for each enabled webhook of the organization that wants this event. */
+export const createEnqueue = (): EnqueueDeploymentEvent => async (tx, event) => {
+  await tx.query(enqueueSql, [
+    event.organizationId,
+    spellings[event.kind],
+    event.environmentMode,
+    event.projectId,
+    event.serviceId,
+    JSON.stringify(payloadOf(event)),
+  ])
+}

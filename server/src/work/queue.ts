@@ -1,0 +1,108 @@
+/**
+ * The claim on a deployment: lease, heartbeat and fencing number, over the table `deployment`. Promises that one
+ * environment has one running deployment and that a worker which lost its lease can write nothing more. Knows nothing
+ * of what a deployment does. When the process dies, the lease runs out and another worker claims with a higher fence.
+ */
+import type { Database, Queryable } from '../store/database.ts'
+import { sqlState } from '../store/database.ts'
+
+/** A deployment that this worker may work on as long as its fence holds. */
+export interface Claim {
+  id: string
+  organizationId: string
+  environmentId: string
+  executionId: string
+  action: string
+  wholeEnvironment: boolean
+  fence: string
+  cancelRequested: boolean
+  /** True when an earlier worker began it. */
+  resumed: boolean
+}
+
+/** The lease is gone: another worker owns the deployment now. Whoever gets this writes nothing and stops. */
+export class LeaseLost extends Error {
+  constructor() {
+    super('the lease of this deployment is lost')
+    this.name = 'LeaseLost'
+  }
+}
+
+export const leaseMs = 15_000
+
+const columns = `id, organization_id as "organizationId", environment_id as "environmentId",
+  environment_id || '-' || execution_number as "executionId", action, whole_environment as "wholeEnvironment", fence,
+  cancel_requested_at is not null as "cancelRequested"`
+
+const takeOver = `update deployment set worker = $1, fence = fence + 1,
+    lease_until = clock_timestamp() + $2 * interval '1 millisecond'
+  where id = (select id from deployment where state = 'RUNNING' and lease_until < clock_timestamp()
+              order by lease_until limit 1 for update skip locked)
+  returning ${columns}, true as resumed`
+
+// The oldest waiting deployment of an environment in which none runs.
+const takeNext = `update deployment set state = 'RUNNING', worker = $1, fence = fence + 1,
+    started_at = clock_timestamp(), lease_until = clock_timestamp() + $2 * interval '1 millisecond'
+  where id = (
+    select waiting.id from deployment waiting
+    where waiting.state = 'QUEUED'
+      and not exists (select from deployment running
+        where running.environment_id = waiting.environment_id and running.state = 'RUNNING')
+      and not exists (select from deployment earlier
+        where earlier.environment_id = waiting.environment_id and earlier.state = 'QUEUED' and earlier.seq < waiting.seq)
+    order by waiting.seq limit 1 for update skip locked)
+  and state = 'QUEUED'
+  returning ${columns}, false as resumed`
+
+/** Claims one deployment for `worker`: first one whose worker is gone, then the next in the queue; null when idle. */
+export const claim = async (database: Database, worker: string): Promise<Claim | null> => {
+  const [abandoned] = await database.query<Claim>(takeOver, [worker, leaseMs])
+  if (abandoned !== undefined) return abandoned
+  try {
+    const [next] = await database.query<Claim>(takeNext, [worker, leaseMs])
+    return next ?? null
+  } catch (error) {
+    // Two workers claimed for one environment at once; the unique index let one through.
+    if (sqlState(error) === '23505') return claim(database, worker)
+    throw error
+  }
+}
+
+/** Prolongs the leases of these deployments; answers those still ours and whether each is to be canceled. */
+export const heartbeat = (
+  database: Database,
+  worker: string,
+  ids: readonly string[],
+): Promise<{ id: string; cancelRequested: boolean }[]> =>
+  database.query(
+    `update deployment set lease_until = clock_timestamp() + $3 * interval '1 millisecond'
+     where worker = $1 and id = any($2) and state = 'RUNNING'
+     returning id, cancel_requested_at is not null as "cancelRequested"`,
+    [worker, ids, leaseMs],
+  )
+
+/** Lets every lease run out now. Only for a start at which no other worker can be alive. */
+export const expireLeases = async (database: Database): Promise<void> => {
+  await database.query(`update deployment set lease_until = '-infinity' where state = 'RUNNING'`)
+}
+
+/** Runs `work` in a transaction that holds the claim: rejects with `LeaseLost` when the fence has moved on. */
+export const withClaim = <T>(database: Database, held: Claim, work: (tx: Queryable) => Promise<T>): Promise<T> =>
+  database.transaction(async (tx) => {
+    const [row] = await tx.query(
+      `select 1 from deployment where id = $1 and fence = $2 and state = 'RUNNING' for no key update`,
+      [held.id, held.fence],
+    )
+    if (row === undefined) throw new LeaseLost()
+    return work(tx)
+  })
+
+/** Ends the claim with a final state. */
+export const finish = async (tx: Queryable, held: Claim, state: string, error: unknown): Promise<void> => {
+  await tx.query(
+    `update deployment set state = $3, error = $4, finished_at = clock_timestamp(), worker = null, lease_until = null
+     where id = $1 and fence = $2`,
+    [held.id, held.fence, state, error === null ? null : JSON.stringify(error)],
+  )
+  await tx.query(`select pg_notify('slipway_deployment', '')`)
+}

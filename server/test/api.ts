@@ -1,0 +1,261 @@
+/**
+ * The whole API on an ephemeral port: real database, seal and engine, the fake runtime, a builder and a router that
+ * live in memory. Ends with the test file.
+ */
+import { mkdtempSync } from 'node:fs'
+import { rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after } from 'node:test'
+import type { FastifyInstance } from 'fastify'
+import { createToken } from '../src/api/auth.ts'
+import type { Operation, Scope } from '../src/api/operation.ts'
+import type { ApiSettings, Parts } from '../src/api/parts.ts'
+import { createApi } from '../src/api/server.ts'
+import type { Builder } from '../src/builds/builder.ts'
+import { createEngine, type Engine } from '../src/deployments/engine.ts'
+import { readGitCredentials } from '../src/deployments/git-credentials.ts'
+import { systemClock } from '../src/lib/clock.ts'
+import { DeploymentError } from '../src/lib/errors.ts'
+import { newId } from '../src/lib/ids.ts'
+import { createKeyedLock } from '../src/lib/keyed-lock.ts'
+import { createLog } from '../src/lib/log.ts'
+import { createOutbound } from '../src/lib/outbound.ts'
+import { operations as allOperations, deployableKinds } from '../src/resources/index.ts'
+import { createFirstOrganization } from '../src/resources/organization.ts'
+import type { Route, Router } from '../src/router/router.ts'
+import { createFakeRuntime, type FakeRuntime } from '../src/runtimes/fake/fake.ts'
+import { readFingerprintKey } from '../src/store/installation.ts'
+import { createSealer } from '../src/store/seal.ts'
+import { loadEffectiveVariables } from '../src/variables/rows.ts'
+import { createEnqueue } from '../src/webhooks/outbox.ts'
+import { type TestDatabase, testDatabase } from './database.ts'
+
+// The bodies of a public API, read by tests that check their fields.
+// biome-ignore lint/suspicious/noExplicitAny: a test says what it expects of an answer by using it
+export type Json = any
+
+export interface Answer {
+  status: number
+  body: Json
+  headers: Headers
+}
+
+export type Call = (method: string, path: string, body?: unknown, headers?: Record<string, string>) => Promise<Answer>
+
+export interface TestApi {
+  url: string
+  parts: Parts
+  database: TestDatabase
+  runtime: FakeRuntime
+  engine: Engine
+  app: FastifyInstance
+  organizationId: string
+  clusterId: string
+  /** Text of an Admin token of the organization. */
+  token: string
+  /** Sends a request with the Admin token. */
+  call: Call
+  /** The same with another token; null sends none. */
+  as(token: string | null): Call
+  newToken(scopes: readonly Scope[], organizationId?: string): Promise<string>
+  /** An organization of somebody else, with an Admin token of it. */
+  newOrganization(): Promise<{ id: string; token: string }>
+  /** Image that commits of the branch build to; a `DeploymentError` fails the build. */
+  source: { head: string; image: string | DeploymentError }
+}
+
+export const headCommit = 'a'.repeat(40)
+
+const createBuilder = (source: TestApi['source']): Builder => ({
+  fetch: async ({ commitId }) => ({
+    git_commit_id: commitId ?? source.head,
+    message: 'a change',
+    author_name: 'somebody',
+    created_at: '2026-01-01T00:00:00Z',
+    tag: '',
+  }),
+  head: async () => source.head,
+  async build(request, onLog) {
+    if (source.image instanceof DeploymentError) throw source.image
+    onLog('building\n')
+    const reference = source.image
+    return { reference, imageId: reference, contentKey: request.commitId, skipped: false }
+  },
+  close: async () => {},
+})
+
+const createRouter = (): Router => {
+  const table = new Map<string, Route[]>()
+  return {
+    start: async () => {},
+    setService: async (serviceId, routes) => void table.set(serviceId, routes),
+    setAll: async () => {},
+    routes: async () => [...table.values()].flat(),
+    drain: async () => ({ remaining: 0 }),
+    url: (host) => `http://${host}:8000`,
+    stop: async () => {},
+  }
+}
+
+const createParts = async (database: TestDatabase, dataDir: string, settings: Partial<ApiSettings>) => {
+  const log = createLog(process.env.TEST_LOG ?? 'silent')
+  const sealer = await createSealer({ database, masterKeyFile: join(dataDir, 'master') })
+  const runtime = createFakeRuntime({ ownerId: newId() })
+  const source = { head: headCommit, image: 'fake/serve' as string | DeploymentError }
+  const builder = createBuilder(source)
+  const router = createRouter()
+  const engine = createEngine({
+    database,
+    sealer,
+    runtime,
+    builder,
+    router,
+    enqueue: createEnqueue(),
+    kinds: deployableKinds,
+    variables: (serviceId) => loadEffectiveVariables(database, sealer, serviceId),
+    gitCredentials: (organizationId, id) => readGitCredentials(database, sealer, organizationId, id),
+    fingerprintKey: await readFingerprintKey(database, sealer),
+    environmentLock: createKeyedLock(),
+    concurrency: 4,
+    alone: true,
+    clock: systemClock,
+    log,
+  })
+  const parts: Parts = {
+    database,
+    sealer,
+    deployments: engine,
+    builder,
+    runtime,
+    router,
+    outbound: createOutbound({ allow: ['loopback'] }),
+    settings: { dataDir, rateLimit: 0, statusVocabulary: 'auto', sample: false, ...settings },
+    clock: systemClock,
+    log,
+  }
+  return { parts, engine, runtime, source }
+}
+
+/** Sends requests with one token; bodies that are strings go as they are. */
+export const caller =
+  (url: string, token: string | null): Call =>
+  async (method, path, body, headers = {}) => {
+    const answer = await fetch(url + path, {
+      method,
+      headers: {
+        ...(token === null ? {} : { authorization: `Token ${token}` }),
+        ...(body === undefined ? {} : { 'content-type': 'application/json' }),
+        ...headers,
+      },
+      body: body === undefined ? undefined : typeof body === 'string' ? body : JSON.stringify(body),
+    })
+    const text = await answer.text()
+    const isJson = answer.headers.get('content-type')?.includes('json') === true
+    return { status: answer.status, headers: answer.headers, body: isJson && text !== '' ? JSON.parse(text) : text }
+  }
+
+export interface TestApiOptions {
+  settings?: Partial<ApiSettings>
+  operations?: readonly Operation[]
+  /** Leave what is deployed waiting in its queue. */
+  idle?: boolean
+}
+
+/** Starts an API of its own over a fresh database. */
+export const startApi = async (options: TestApiOptions = {}): Promise<TestApi> => {
+  const database = await testDatabase()
+  const dataDir = mkdtempSync(join(tmpdir(), 'slipway-api-'))
+  const { parts, engine, runtime, source } = await createParts(database, dataDir, options.settings ?? {})
+  const organizationId = await createFirstOrganization(parts)
+  const [cluster] = await database.query<{ id: string }>(`select id from node where kind = 'cluster'`)
+  const newToken = async (scopes: readonly Scope[], owner = organizationId): Promise<string> => {
+    const name = `token ${newId()}`
+    const made = { organizationId: owner, name, scopes, expiresAt: null, createdBy: null }
+    return (await createToken(database, made)).token
+  }
+  const app = await createApi(parts, options.operations ?? allOperations)
+  const url = await app.listen({ host: '127.0.0.1', port: 0 })
+  if (options.idle !== true) await engine.start()
+  after(async () => {
+    await app.close()
+    await engine.stop()
+    await runtime.close()
+    await database.close()
+    await rm(dataDir, { recursive: true, force: true })
+  })
+  const token = await newToken(['Admin'])
+  return {
+    url,
+    parts,
+    database,
+    runtime,
+    engine,
+    app,
+    organizationId,
+    clusterId: cluster!.id,
+    token,
+    call: caller(url, token),
+    as: (other) => caller(url, other),
+    newToken,
+    async newOrganization() {
+      const id = newId()
+      await database.query(
+        `insert into node (id, organization_id, kind, parent_id, name_scope, name)
+         values ($1, $1, 'organization', null, 'organization', 'somebody else')`,
+        [id],
+      )
+      return { id, token: await newToken(['Admin'], id) }
+    },
+    source,
+  }
+}
+
+export interface TestPlace {
+  projectId: string
+  environmentId: string
+}
+
+let made = 0
+
+/** A new project with an environment. */
+export const newPlace = async (
+  api: TestApi,
+  call: Call = api.call,
+  organizationId = api.organizationId,
+): Promise<TestPlace> => {
+  made += 1
+  const project = await call('POST', `/organization/${organizationId}/project`, { name: `project ${made}` })
+  const environment = await call('POST', `/project/${project.body.id}/environment`, { name: `env ${made}` })
+  return { projectId: project.body.id, environmentId: environment.body.id }
+}
+
+/** The body of a create that the specification shows. */
+export const applicationBody = (name = 'api', more: Record<string, unknown> = {}): Record<string, unknown> => ({
+  name,
+  git_repository: { url: 'https://github.com/example/shop.git', branch: 'main' },
+  build_mode: 'DOCKER',
+  dockerfile_path: 'Dockerfile',
+  cpu: 500,
+  memory: 256,
+  min_running_instances: 1,
+  max_running_instances: 1,
+  ports: [{ internal_port: 3000, external_port: 443, protocol: 'HTTP', publicly_accessible: true }],
+  ...more,
+})
+
+/** A new application in an environment. */
+export const newApplication = async (
+  api: TestApi,
+  environmentId: string,
+  more: Record<string, unknown> = {},
+): Promise<Json> => {
+  made += 1
+  const answer = await api.call(
+    'POST',
+    `/environment/${environmentId}/application`,
+    applicationBody(`app ${made}`, more),
+  )
+  if (answer.status !== 201) throw new Error(JSON.stringify(answer.body))
+  return answer.body
+}

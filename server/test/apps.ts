@@ -1,0 +1,23 @@
+/** Applications that tests deploy: tiny, on `busybox:1`, each with the one behaviour a test needs. */
+
+/** An HTTP server of busybox that answers `text` on port 8080. */
+export const page = (text: string): Record<string, string> => ({
+  Dockerfile: [
+    'FROM busybox:1',
+    'COPY index.html /www/index.html',
+    'EXPOSE 8080',
+    'CMD ["httpd", "-f", "-p", "8080", "-h", "/www"]',
+    '',
+  ].join('\n'),
+  'index.html': `${text}\n`,
+})
+
+/** Starts and never listens; says `text` first. */
+export const deaf = (text: string): Record<string, string> => ({
+  Dockerfile: ['FROM busybox:1', `CMD ["sh", "-c", "echo ${text}; exec sleep 100000"]`, ''].join('\n'),
+})
+
+/** Does not build: its last output line is `reason`. */
+export const broken = (reason: string): Record<string, string> => ({
+  Dockerfile: ['FROM busybox:1', `RUN echo ${reason} && false`, ''].join('\n'),
+})

@@ -1,0 +1,232 @@
+/**
+ * The deployment engine over a real database and the fake runtime, with a builder and a router that live in memory; and
+ * a power switch: once it is off, nothing of that engine reaches the world any more, like a process after kill -9.
+ */
+import { randomBytes } from 'node:crypto'
+import type { Builder, Commit } from '../src/builds/builder.ts'
+import type { DeployableKind, DeploymentRequest } from '../src/deployments/deployments.ts'
+import { createEngine, type Engine } from '../src/deployments/engine.ts'
+import type { EngineParts } from '../src/deployments/engine-parts.ts'
+import { systemClock } from '../src/lib/clock.ts'
+import { DeploymentError } from '../src/lib/errors.ts'
+import { newId } from '../src/lib/ids.ts'
+import { createKeyedLock } from '../src/lib/keyed-lock.ts'
+import { createLog } from '../src/lib/log.ts'
+import { Secret } from '../src/lib/secret.ts'
+import type { Route, Router } from '../src/router/router.ts'
+import { createFakeRuntime } from '../src/runtimes/fake/fake.ts'
+import type { Runtime } from '../src/runtimes/runtime.ts'
+import type { Database, Queryable } from '../src/store/database.ts'
+import type { DeploymentEvent } from '../src/webhooks/webhooks.ts'
+
+/** Off: no call gets through and none comes back. `afterCalls` counts down on each call of a cut part. */
+export interface Power {
+  off: boolean
+  /** Goes off when this many calls have been made; null never. */
+  callsLeft: number | null
+  /** True: the last call still takes effect, only its answer is lost. */
+  lateCut: boolean
+}
+
+const forever = new Promise<never>(() => {})
+
+const through = async <T>(power: Power, call: () => Promise<T>): Promise<T> => {
+  if (power.off) return forever
+  if (power.callsLeft !== null) {
+    power.callsLeft -= 1
+    if (power.callsLeft <= 0) {
+      power.off = true
+      if (power.lateCut) await call().catch(() => {})
+      return forever
+    }
+  }
+  const result = await call()
+  return power.off ? forever : result
+}
+
+/** Every method of `part` goes through the power switch. */
+const switched = <T extends object>(part: T, power: Power): T =>
+  new Proxy(part, {
+    get(target, name, receiver) {
+      const value: unknown = Reflect.get(target, name, receiver)
+      if (typeof value !== 'function' || name === 'watch' || name === 'url' || name === 'close') return value
+      return (...values: unknown[]) => through(power, async () => Reflect.apply(value, target, values))
+    },
+  })
+
+/** A transaction is one call: cut, none of it happened, or (late) all of it. */
+const switchedDatabase = (database: Database, power: Power): Database => ({
+  ...database,
+  query: (text, values) => through(power, () => database.query(text, values)),
+  transaction: (work) => through(power, () => database.transaction(work)),
+  close: async () => {},
+})
+
+/** What stays when a process dies: the engine's world. */
+export interface World {
+  database: Database
+  runtime: Runtime
+  routes: Map<string, Route[]>
+  /** Images built, by commit. */
+  builds: string[]
+  /** Image of each commit id; a `DeploymentError` fails the build. */
+  images: Map<string, string | DeploymentError>
+  /** Head of the branch. */
+  head: string
+  events: (DeploymentEvent & { at: number })[]
+  ids: { organizationId: string; projectId: string; environmentId: string }
+}
+
+export const createWorld = async (database: Database): Promise<World> => {
+  const ids = { organizationId: newId(), projectId: newId(), environmentId: newId() }
+  const node = (id: string, kind: string, parent: string | null) =>
+    database.query(
+      `insert into node (id, organization_id, kind, parent_id, name_scope, name) values ($1, $2, $3::text, $4, $3::text, $3::text)`,
+      [id, ids.organizationId, kind, parent],
+    )
+  await node(ids.organizationId, 'organization', null)
+  await node(ids.projectId, 'project', ids.organizationId)
+  await node(ids.environmentId, 'environment', ids.projectId)
+  const runtime = createFakeRuntime({ ownerId: newId() })
+  return { database, runtime, routes: new Map(), builds: [], images: new Map(), head: 'c1', events: [], ids }
+}
+
+export const addService = async (
+  world: World,
+  spec: Record<string, unknown> = {},
+  kind = 'application',
+): Promise<string> => {
+  const id = newId()
+  const { organizationId, environmentId } = world.ids
+  await world.database.query(
+    `insert into node (id, organization_id, kind, parent_id, name_scope, name, spec) values ($1, $2, $3, $4, 'service', $5, $6)`,
+    [id, organizationId, kind, environmentId, `service-${id}`, JSON.stringify(spec)],
+  )
+  await world.database.query(
+    `insert into service_state (service_id, environment_id, organization_id, kind) values ($1, $2, $3, $4)`,
+    [id, environmentId, organizationId, kind],
+  )
+  await world.database.query(
+    `insert into route (host, organization_id, environment_id, service_id, port) values ($1, $2, $3, $4, 8080)`,
+    [`${id}.localhost`, organizationId, environmentId, id],
+  )
+  return id
+}
+
+const kinds = ['application', 'early'].map(
+  (kind, index): DeployableKind => ({
+    kind,
+    serviceType: 'APPLICATION',
+    stage: index === 0 ? 3 : 0,
+    build: () => ({
+      git: { url: 'https://git.example/app', branch: 'main', gitTokenId: null },
+      rootPath: '/',
+      dockerfilePath: 'Dockerfile',
+      targetStage: null,
+    }),
+    workload: (spec) => ({
+      entrypoint: null,
+      arguments: null,
+      cpuMillicores: 100,
+      memoryMb: 32,
+      instances: Number(spec.instances ?? 1),
+      ports: [{ internalPort: 8080, protocol: 'HTTP', publiclyAccessible: true }],
+      volumes: spec.volume === true ? [{ id: newId(), mountPath: '/data', sizeGb: 4 }] : [],
+      readiness: null,
+      liveness: null,
+      readyTimeoutMs: Number(spec.readyTimeoutMs ?? 5000),
+      stopGraceMs: 100,
+    }),
+  }),
+)
+
+const commitOf = (id: string): Commit => ({
+  git_commit_id: id,
+  message: `commit ${id}`,
+  author_name: 'somebody',
+  created_at: '2026-01-01T00:00:00Z',
+  tag: '',
+})
+
+const createBuilder = (world: World): Builder => ({
+  fetch: async (source) => commitOf(source.commitId ?? world.head),
+  head: async () => world.head,
+  async build(request, onLog) {
+    const image = world.images.get(request.commitId) ?? `image-${request.commitId}`
+    if (image instanceof DeploymentError) throw image
+    const skipped = world.builds.includes(request.commitId)
+    if (!skipped) world.builds.push(request.commitId)
+    onLog(`building ${request.commitId}\n`)
+    return { reference: image, imageId: image, contentKey: request.commitId, skipped }
+  },
+  close: async () => {},
+})
+
+const createRouter = (world: World): Router => ({
+  start: async () => {},
+  setService: async (serviceId, routes) => void world.routes.set(serviceId, routes),
+  setAll: async () => {},
+  routes: async () => [...world.routes.values()].flat(),
+  drain: async () => ({ remaining: 0 }),
+  url: (host) => `http://${host}`,
+  stop: async () => {},
+})
+
+/** Not the real seal: these tests are not about it. */
+const sealer: EngineParts['sealer'] = {
+  seal: async (_organization: string, _place: unknown, text: string) => Buffer.from(text).toString('base64'),
+  open: async (_organization: string, _place: unknown, sealed: string) =>
+    new Secret(Buffer.from(sealed, 'base64').toString()),
+} as EngineParts['sealer']
+
+export interface TestEngine {
+  engine: Engine
+  power: Power
+}
+
+export const createTestEngine = (world: World, power: Partial<Power> = {}): TestEngine => {
+  const its: Power = { off: false, callsLeft: null, lateCut: false, ...power }
+  const engine = createEngine({
+    database: switchedDatabase(world.database, its),
+    sealer,
+    runtime: switched(world.runtime, its),
+    builder: switched(createBuilder(world), its),
+    router: switched(createRouter(world), its),
+    enqueue: async (_tx, event) => void world.events.push({ ...event, at: performance.now() }),
+    kinds,
+    variables: async () => ({
+      env: { PLAIN: 'value' },
+      files: [],
+      secretValues: [],
+      origins: { PLAIN: { scope: 'APPLICATION' } },
+    }),
+    gitCredentials: async () => undefined,
+    fingerprintKey: randomBytes(32),
+    environmentLock: createKeyedLock(),
+    concurrency: 4,
+    alone: true,
+    clock: systemClock,
+    log: createLog('silent'),
+  })
+  return { engine, power: its }
+}
+
+export const ask = (
+  { engine }: TestEngine,
+  world: World,
+  action: DeploymentRequest['action'],
+  services: DeploymentRequest['services'],
+  more: Partial<DeploymentRequest> = {},
+) =>
+  world.database.transaction((tx: Queryable) =>
+    engine.request(tx, {
+      ...world.ids,
+      action,
+      wholeEnvironment: false,
+      services,
+      origin: 'API',
+      triggeredBy: 'test',
+      requestId: 'test',
+      ...more,
+    }),
+  )

@@ -1,0 +1,93 @@
+/** kill -9 of the control plane at random moments of deployments on a real engine. `SLIPWAY_TEST_KILLS` says how many. */
+import assert from 'node:assert/strict'
+import { after, before, test } from 'node:test'
+import Dockerode from 'dockerode'
+import { systemClock } from '../src/lib/clock.ts'
+import { page } from './apps.ts'
+import { ensureBusybox } from './busybox-image.ts'
+import { type GitServer, startGitServer } from './git-server.ts'
+import { type Receiver, startReceiver } from './receiver.ts'
+import { type Json, prepareSlipway, type Slipway } from './slipway.ts'
+import { createApplication, createPlace, deploy, hostOf, settle, visit } from './story.ts'
+import { until } from './until.ts'
+
+const kills = Number(process.env.SLIPWAY_TEST_KILLS ?? 50)
+const longestMomentMs = 1500
+const docker = new Dockerode()
+let slipway: Slipway
+let git: GitServer
+let receiver: Receiver
+
+before(async () => {
+  await ensureBusybox()
+  git = await startGitServer()
+  receiver = await startReceiver()
+  slipway = await prepareSlipway({ env: { SLIPWAY_WEBHOOK_SCHEDULE: '0,1,1,1,1' } })
+  await slipway.start()
+})
+
+after(async () => {
+  await slipway?.remove()
+  await receiver?.close()
+  await git?.close()
+})
+
+/** A repeatable sequence of moments: the seed is printed, so that a failure can be run again. */
+const moments = (seed: number) => {
+  let state = seed
+  return (): number => {
+    state = (state * 1664525 + 1013904223) % 2 ** 32
+    return (state / 2 ** 32) * longestMomentMs
+  }
+}
+
+test(`after each of ${kills} kill -9 the deployment ends final, and exactly the wanted container runs`, async (context) => {
+  const seed = Number(process.env.SLIPWAY_TEST_SEED ?? Date.now() % 1_000_000)
+  context.diagnostic(`seed ${seed}`)
+  const moment = moments(seed)
+  await git.createRepository('kills')
+  await git.commit('kills', page('v0'), 'v0')
+  const place = await createPlace(slipway)
+  const webhook = await slipway.api('POST', `/organization/${place.organizationId}/webhook`, {
+    target_url: receiver.url,
+    events: ['DEPLOYMENT_STARTED', 'DEPLOYMENT_SUCCEEDED', 'DEPLOYMENT_FAILED', 'DEPLOYMENT_CANCELLED'],
+    enabled: true,
+  })
+  assert.equal(webhook.status, 201, JSON.stringify(webhook.body))
+  receiver.secret = webhook.body.signing_secret
+  const application = await createApplication(slipway, place, 'web', git.url('kills'))
+  const asked = new Set<string>()
+
+  for (let round = 1; round <= kills; round += 1) {
+    await git.commit('kills', { 'index.html': `v${round}\n` }, `v${round}`)
+    asked.add((await deploy(slipway, application.id)).deployment_request_id)
+    await systemClock.sleep(moment())
+    await slipway.kill('SIGKILL')
+    await slipway.start()
+    assert.equal(await settle(slipway, application.id, 60_000), 'DEPLOYED', `round ${round}`)
+    assert.deepEqual(await visit(slipway, hostOf(place, 'web')), { status: 200, text: `v${round}` })
+    // A kill between the switch and the retirement of the old version leaves that one to reconcile.
+    await until(async () => (await ours(application.id)).length === 1, { timeoutMs: 60_000, what: 'one container' })
+  }
+
+  assert.equal(asked.size, kills)
+  const finals = () => receiver.deliveries.filter((each) => each.event !== 'DEPLOYMENT_STARTED')
+  await until(() => new Set(finals().map((each) => each.payload.deployment_id)).size === kills, {
+    timeoutMs: 60_000,
+    what: 'a final event for each deployment',
+  })
+  assert.deepEqual(receiver.refused, [])
+  for (const id of asked) checkEvents(id, receiver)
+})
+
+const ours = (serviceId: string) =>
+  docker.listContainers({ all: true, filters: { label: [`slipway.service=${serviceId}`] } })
+
+/** At least once, each event under one id: repeats are told by it. */
+const checkEvents = (deploymentId: string, { deliveries }: Receiver): void => {
+  const mine = deliveries.filter((each) => each.payload.deployment_id === deploymentId)
+  const ids = (test: (event: string) => boolean) =>
+    new Set(mine.filter((each: Json) => test(each.event)).map((each) => each.id))
+  assert.equal(ids((event) => event === 'DEPLOYMENT_STARTED').size, 1, 'one STARTED event')
+  assert.equal(ids((event) => event !== 'DEPLOYMENT_STARTED').size, 1, 'one final event')
+}
