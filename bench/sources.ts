@@ -3,18 +3,18 @@
  * httpd, and the image that the floors run. Every image of this repository carries the label `slipway.bench=1`.
  */
 import { chmodSync, mkdirSync, writeFileSync } from 'node:fs'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { exec } from '../server/src/lib/exec.ts'
 import { ensureBusybox } from '../server/test/busybox-image.ts'
+import { startGitServer } from '../server/test/git-server.ts'
 import type { Bench } from './bench.ts'
-import { startGitServer } from './git-server.ts'
 
 export interface Sources {
   /** HTTP address of the repository. */
   url: string
   /** Image of the site, ready to run on port 8080. */
   image: string
-  /** Pushes a version of the site whose page holds `text`; gives the commit's id. */
+  /** Commits a version of the site whose page holds `text`; gives the commit's id. */
   publish(text: string): Promise<string>
   stop(): Promise<void>
 }
@@ -38,51 +38,47 @@ sleep 0.3
 printf 'Content-Type: text/plain\\r\\n\\r\\nslow\\n'
 `
 
-const author = {
-  GIT_AUTHOR_NAME: 'bench',
-  GIT_AUTHOR_EMAIL: 'bench@localhost',
-  GIT_COMMITTER_NAME: 'bench',
-  GIT_COMMITTER_EMAIL: 'bench@localhost',
-  GIT_CONFIG_GLOBAL: '/dev/null',
-  PATH: process.env.PATH ?? '/usr/bin:/bin',
+const page = 'www/index.html'
+
+const files: Record<string, { text: string; mode: string }> = {
+  Dockerfile: { text: dockerfile, mode: '100644' },
+  'Dockerfile.never': { text: neverReady, mode: '100644' },
+  'www/cgi-bin/slow': { text: slow, mode: '100755' },
+  [page]: { text: 'first\n', mode: '100644' },
 }
 
-const git = async (cwd: string, ...args: string[]): Promise<string> => {
-  const { code, stdout, stderr } = await exec('git', args, { cwd, env: author, timeoutMs: 30_000 })
-  if (code !== 0) throw new Error(`git ${args[0]}: ${stderr.trim()}`)
-  return stdout.trim()
+/** Writes the files of the repository into a folder, for the build of the floors' image. */
+const layOut = (folder: string): void => {
+  for (const [path, { text, mode }] of Object.entries(files)) {
+    const file = join(folder, path)
+    mkdirSync(dirname(file), { recursive: true })
+    writeFileSync(file, text)
+    chmodSync(file, Number.parseInt(mode.slice(-3), 8))
+  }
 }
 
-const layOut = (tree: string): void => {
-  mkdirSync(join(tree, 'www/cgi-bin'), { recursive: true })
-  writeFileSync(join(tree, 'Dockerfile'), dockerfile)
-  writeFileSync(join(tree, 'Dockerfile.never'), neverReady)
-  writeFileSync(join(tree, 'www/cgi-bin/slow'), slow)
-  chmodSync(join(tree, 'www/cgi-bin/slow'), 0o755)
+const image = 'slipway-bench-site:1'
+
+const buildImage = async (bench: Bench): Promise<void> => {
+  const folder = join(bench.folder, 'site')
+  layOut(folder)
+  const { code, stderr } = await exec('docker', ['build', '--quiet', '--tag', image, folder], {
+    env: { PATH: process.env.PATH ?? '/usr/bin:/bin', HOME: '/nonexistent', DOCKER_BUILDKIT: '0' },
+    timeoutMs: 60_000,
+  })
+  if (code !== 0) throw new Error(`docker build: ${stderr.trim()}`)
 }
 
 export const startSources = async (bench: Bench): Promise<Sources> => {
   await ensureBusybox()
-  const root = join(bench.folder, 'git')
-  const tree = join(bench.folder, 'tree')
-  mkdirSync(root, { recursive: true })
-  await git(bench.folder, 'init', '--quiet', '--bare', '--initial-branch=main', join(root, 'site.git'))
-  await git(bench.folder, 'clone', '--quiet', join(root, 'site.git'), tree)
-  layOut(tree)
-  const publish = async (text: string): Promise<string> => {
-    writeFileSync(join(tree, 'www/index.html'), `${text}\n`)
-    await git(tree, 'add', '--all')
-    await git(tree, 'commit', '--quiet', '--message', `Say ${text}`)
-    await git(tree, 'push', '--quiet', 'origin', 'HEAD:main')
-    return git(tree, 'rev-parse', 'HEAD')
+  await buildImage(bench)
+  const server = await startGitServer()
+  await server.createRepository('site')
+  await server.commit('site', files, 'first')
+  return {
+    url: server.url('site'),
+    image,
+    publish: (text) => server.commit('site', { [page]: `${text}\n` }, `Say ${text}`),
+    stop: server.close,
   }
-  await publish('first')
-  const image = 'slipway-bench-site:1'
-  const built = await exec('docker', ['build', '--quiet', '--tag', image, tree], {
-    env: { PATH: author.PATH, HOME: '/nonexistent', DOCKER_BUILDKIT: '0' },
-    timeoutMs: 60_000,
-  })
-  if (built.code !== 0) throw new Error(`docker build: ${built.stderr.trim()}`)
-  const server = await startGitServer(root)
-  return { url: `${server.origin}/site.git`, image, publish, stop: server.stop }
 }

@@ -1,19 +1,20 @@
 /** Puts the parts together: the one place where anything is wired. */
 import { mkdir } from 'node:fs/promises'
 import { join } from 'node:path'
-import { createApi } from './api/server.ts'
 import type { Parts } from './api/parts.ts'
+import { createApi } from './api/server.ts'
+import type { Builder } from './builds/builder.ts'
 import { createFakeBuilder } from './builds/fake-builder.ts'
 import { createBuilder } from './builds/git-builder.ts'
-import type { Builder } from './builds/builder.ts'
 import { createEngine, type Engine } from './deployments/engine.ts'
 import { readGitCredentials } from './deployments/git-credentials.ts'
+import { keepAlive } from './keep-alive.ts'
 import { systemClock } from './lib/clock.ts'
 import { createKeyedLock } from './lib/keyed-lock.ts'
 import { createLog, type Log } from './lib/log.ts'
 import { createOutbound, type Outbound } from './lib/outbound.ts'
-import { deployableKinds, operations } from './resources/index.ts'
 import { leaveDataDirectory, takeDataDirectory } from './process-file.ts'
+import { deployableKinds, operations } from './resources/index.ts'
 import { createRouter } from './router/client.ts'
 import type { Router } from './router/router.ts'
 import { createDockerRuntime } from './runtimes/docker/docker.ts'
@@ -43,6 +44,15 @@ const openDatabase = async (settings: Settings, log: Log): Promise<Database> => 
   const database = connect(connectionString, log)
   await migrate(database)
   return database
+}
+
+const pingTimeoutMs = 2000
+
+/** Our own PostgreSQL is started again when it dies; another's is another's to look after. */
+const keepDatabase = ({ settings: { databaseUrl, dataDir }, database, log }: Ground): (() => void) => {
+  if (databaseUrl !== undefined) return () => {}
+  const ping = () => database.ping(pingTimeoutMs)
+  return keepAlive([{ name: 'PostgreSQL', ping, start: () => startPostgres({ dataDir, log }) }], systemClock, log)
 }
 
 interface Ground {
@@ -137,6 +147,7 @@ export const startApp = async (settings: Settings, options: { fake: boolean }): 
   const api = await createApi(parts, operations)
   if (settings.sample) await serveSample(api, await createSampleRepository(settings.dataDir))
   await api.listen({ host: settings.host, port: settings.port })
+  const leaveDatabase = keepDatabase(ground)
   await engine.start()
   await delivery.start()
   return {
@@ -148,6 +159,7 @@ export const startApp = async (settings: Settings, options: { fake: boolean }): 
       await engine.stop()
       await delivery.stop()
       await Promise.all([parts.runtime.close(), parts.builder.close()])
+      leaveDatabase()
       await ground.database.close()
       await leaveDataDirectory(settings.dataDir)
     },

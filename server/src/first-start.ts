@@ -25,7 +25,10 @@ const callApi =
   async (method, path, body) => {
     const answer = await fetch(url + path, {
       method,
-      headers: { authorization: `Token ${token}`, ...(body === undefined ? {} : { 'content-type': 'application/json' }) },
+      headers: {
+        authorization: `Token ${token}`,
+        ...(body === undefined ? {} : { 'content-type': 'application/json' }),
+      },
       body: body === undefined ? undefined : JSON.stringify(body),
     })
     const text = await answer.text()
@@ -56,7 +59,8 @@ const createSample = async (call: Call, organizationId: string, sampleUrl: strin
     ports: [{ internal_port: 8080, external_port: 443, protocol: 'HTTP', publicly_accessible: true }],
   }
   const application = await findOrCreate(call, `/environment/${environment.id}/application`, hello)
-  await call('POST', `/application/${application.id}/deploy`)
+  const status = await call('GET', `/application/${application.id}/status`)
+  if (status.deployment_request_id === null) await call('POST', `/application/${application.id}/deploy`)
   return application.id
 }
 
@@ -87,7 +91,9 @@ const wasSampleMade = async (app: App): Promise<boolean> => {
 }
 
 const rememberSample = async (app: App): Promise<void> => {
-  await app.parts.database.query(`insert into installation (name, value) values ('sample', 'made') on conflict do nothing`)
+  await app.parts.database.query(
+    `insert into installation (name, value) values ('sample', 'made') on conflict do nothing`,
+  )
 }
 
 const makeSample = async (app: App, organizationId: string, token: string, print: (line: string) => void) => {

@@ -13,7 +13,7 @@ import type { Runtime } from './runtimes/runtime.ts'
 import { readSettings } from './settings.ts'
 import { connect } from './store/database.ts'
 import { readOwnerId } from './store/installation.ts'
-import { startPostgres, stopPostgres } from './store/postgres.ts'
+import { removePostgres, startPostgres } from './store/postgres.ts'
 
 const settings = readSettings()
 const log = createLog('error')
@@ -21,7 +21,9 @@ const log = createLog('error')
 const confirm = async (): Promise<boolean> => {
   if (process.argv.includes('--yes')) return true
   const terminal = createInterface({ input: process.stdin, output: process.stdout })
-  const answer = await terminal.question(`Remove everything in ${settings.dataDir} and all that it deployed? Type yes: `)
+  const answer = await terminal.question(
+    `Remove everything in ${settings.dataDir} and all that it deployed? Type yes: `,
+  )
   terminal.close()
   return answer.trim() === 'yes'
 }
@@ -58,7 +60,7 @@ const reset = async (): Promise<void> => {
   if (ownerId !== null && !process.argv.includes('--fake'))
     await removeDeployed(createDockerRuntime({ ownerId, dockerHost, log, clock: systemClock }))
   await createRouter({ dataDir, host, port, log }).stop()
-  if (databaseUrl === undefined) await stopPostgres({ dataDir, log })
+  if (databaseUrl === undefined) await removePostgres({ dataDir, log })
   await rm(dataDir, { recursive: true, force: true })
   process.stdout.write(`${dataDir} and all that it deployed are removed.\n`)
 }

@@ -82,7 +82,8 @@ export const serveSample = async (api: FastifyInstance, repository: string): Pro
     scope.addContentTypeParser('application/x-git-upload-pack-request', (_request, _payload, done) => done(null))
     scope.get(`${samplePath}/info/refs`, (request, reply) => {
       const { service } = request.query as { service?: string }
-      if (service !== 'git-upload-pack') return reply.code(403).send({ status: 403, error: 'Forbidden', message: 'Read only.' })
+      if (service !== 'git-upload-pack')
+        return reply.code(403).send({ status: 403, error: 'Forbidden', message: 'Read only.' })
       uploadPack(repository, request, reply, true)
     })
     scope.post(`${samplePath}/git-upload-pack`, (request, reply) => {

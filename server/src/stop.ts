@@ -1,8 +1,8 @@
 /** `npm stop`: ends the control plane, the router and the embedded database of this data directory. Deployed services stay. */
 import { createLog } from './lib/log.ts'
+import { endControlPlane } from './process-file.ts'
 import { createRouter } from './router/client.ts'
 import { readSettings } from './settings.ts'
-import { endControlPlane } from './process-file.ts'
 import { stopPostgres } from './store/postgres.ts'
 
 const settings = readSettings()

@@ -5,6 +5,7 @@ export const page = (text: string): Record<string, string> => ({
   Dockerfile: [
     'FROM busybox:1',
     'COPY index.html /www/index.html',
+    'COPY index.html /www/slow',
     'EXPOSE 8080',
     'CMD ["httpd", "-f", "-p", "8080", "-h", "/www"]',
     '',

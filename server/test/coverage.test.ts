@@ -240,8 +240,15 @@ const isErrorBody = (answer: Answer, status: number): void => {
 
 const description = describe(operations) as Json
 
+const resolved = (schema: Json): Json => {
+  if (Array.isArray(schema)) return schema.map(resolved)
+  if (schema === undefined || schema === null || typeof schema !== 'object') return schema
+  if (typeof schema.$ref === 'string') return resolved(description.components.schemas[schema.$ref.split('/').at(-1)])
+  return Object.fromEntries(Object.entries(schema).map(([name, inner]) => [name, resolved(inner)]))
+}
+
 const publishedSchema = ({ path, method, status }: Operation): Json =>
-  description.paths[path][method.toLowerCase()].responses[status].content?.['application/json']?.schema
+  resolved(description.paths[path][method.toLowerCase()].responses[status].content?.['application/json']?.schema)
 
 const checkSuccess = (operation: Operation, answer: Answer): void => {
   assert.equal(answer.status, operation.status, `${operation.id}: ${JSON.stringify(answer.body)}`)

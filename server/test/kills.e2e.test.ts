@@ -2,7 +2,6 @@
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import Dockerode from 'dockerode'
-import { systemClock } from '../src/lib/clock.ts'
 import { page } from './apps.ts'
 import { ensureBusybox } from './busybox-image.ts'
 import { type GitServer, startGitServer } from './git-server.ts'
@@ -61,7 +60,8 @@ test(`after each of ${kills} kill -9 the deployment ends final, and exactly the 
   for (let round = 1; round <= kills; round += 1) {
     await git.commit('kills', { 'index.html': `v${round}\n` }, `v${round}`)
     asked.add((await deploy(slipway, application.id)).deployment_request_id)
-    await systemClock.sleep(moment())
+    const at = performance.now() + moment()
+    await until(() => performance.now() >= at, { what: 'the moment of the kill' })
     await slipway.kill('SIGKILL')
     await slipway.start()
     assert.equal(await settle(slipway, application.id, 60_000), 'DEPLOYED', `round ${round}`)

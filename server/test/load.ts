@@ -20,9 +20,14 @@ export interface Load {
 
 type Ask = () => Promise<string>
 
-/** `url` is the service's address; `onWebsocket` false leaves the websocket out. */
-export const startLoad = (url: string, options: { clients?: number; websocket?: boolean } = {}): Load => {
+/** `host` is the service's name at the router on `port` of loopback; `websocket` false leaves the websocket out. */
+export const startLoad = (
+  port: number,
+  host: string,
+  options: { clients?: number; websocket?: boolean } = {},
+): Load => {
   const report: LoadReport = { requests: 0, failures: [], versions: [], longestGapMs: 0, websocketReconnects: 0 }
+  const url = `http://127.0.0.1:${port}`
   const agent = new Agent({ connections: 32, keepAliveTimeout: 30_000 })
   let running = true
   let lastMs = performance.now()
@@ -34,11 +39,8 @@ export const startLoad = (url: string, options: { clients?: number; websocket?: 
     report.requests += 1
     if (!report.versions.includes(version)) report.versions.push(version)
   }
-  const ask = async (
-    path: string,
-    options: { method?: 'POST'; body?: string; headers?: Record<string, string> } = {},
-  ) => {
-    const answer = await request(url + path, { dispatcher: agent, ...options })
+  const ask = async (path: string, options: { method?: 'POST'; body?: string; reset?: boolean } = {}) => {
+    const answer = await request(url + path, { dispatcher: agent, ...options, headers: { host } })
     const text = await answer.body.text()
     if (answer.statusCode !== 200) throw new Error(`${answer.statusCode} ${text.slice(0, 80)}`)
     if (options.body !== undefined && text !== options.body) throw new Error('the body came back changed')
@@ -49,7 +51,7 @@ export const startLoad = (url: string, options: { clients?: number; websocket?: 
     () => ask('/'),
     () => ask('/slow'),
     () => ask('/', { method: 'POST', body }),
-    () => ask('/', { headers: { connection: 'close' } }),
+    () => ask('/', { reset: true }),
   ]
   const client = async (every: Ask): Promise<void> => {
     while (running)
@@ -57,7 +59,7 @@ export const startLoad = (url: string, options: { clients?: number; websocket?: 
   }
   const websocket = async (): Promise<void> => {
     while (running) {
-      await converse(url.replace('http', 'ws'), () => running, saw).catch((error: Error) =>
+      await converse(url.replace('http', 'ws'), host, () => running, saw).catch((error: Error) =>
         report.failures.push(`websocket: ${error.message}`),
       )
       report.websocketReconnects += 1
@@ -77,9 +79,9 @@ export const startLoad = (url: string, options: { clients?: number; websocket?: 
 }
 
 /** Sends and awaits echoes until told to end or the application says good-bye; anything else is a failure. */
-const converse = (url: string, running: () => boolean, saw: (version: string) => void): Promise<void> =>
+const converse = (url: string, host: string, running: () => boolean, saw: (version: string) => void): Promise<void> =>
   new Promise((resolve, reject) => {
-    const socket = new WebSocket(url)
+    const socket = new WebSocket(url, { headers: { host } })
     socket.on('open', () => socket.send('ping'))
     socket.on('message', (data) => {
       saw(String(data).split(' ')[0]!)

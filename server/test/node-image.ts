@@ -3,6 +3,7 @@
  * applications that need more than busybox, where no image can be pulled.
  */
 import { readFile, realpath } from 'node:fs/promises'
+import { Readable } from 'node:stream'
 import Dockerode from 'dockerode'
 import { pack } from 'tar-stream'
 import { exec } from '../src/lib/exec.ts'
@@ -34,7 +35,7 @@ export const ensureNodeImage = async (): Promise<string> => {
     .inspect()
     .catch(() => null)
   if (found !== null) return nodeImage
-  const output = await docker.buildImage(await buildContext(), { t: nodeImage })
+  const output = await docker.buildImage(Readable.from(await buildContext()), { t: nodeImage })
   await new Promise<void>((resolve, reject) => {
     docker.modem.followProgress(output, (error, lines) => {
       const failure = error ?? lines?.find((line: { error?: string }) => line.error !== undefined)

@@ -38,12 +38,31 @@ const error = (status: string): Json => ({
   content: { 'application/json': { schema: { $ref: '#/components/schemas/Error' } } },
 })
 
-/** Our own marks on schemas mean nothing to others. */
-const publicSchema = (schema: unknown): unknown => {
-  if (Array.isArray(schema)) return schema.map(publicSchema)
+type Named = Map<string, unknown>
+
+/**
+ * A schema as others may read it: without our own marks, and with the schemas that have a title said once, among the
+ * components. Two schemas of one title must be the same.
+ */
+const publicSchema = (schema: unknown, named: Named): unknown => {
+  if (Array.isArray(schema)) return schema.map((inner) => publicSchema(inner, named))
   if (schema === null || typeof schema !== 'object') return schema
-  const kept = Object.entries(schema).filter(([name]) => !name.startsWith('x-') && !name.startsWith('~'))
-  return Object.fromEntries(kept.map(([name, inner]) => [name, publicSchema(inner)]))
+  const { title } = schema as { title?: string }
+  if (title === undefined) return publicFields(schema, named)
+  const body = publicFields(schema, named)
+  const known = named.get(title)
+  if (known !== undefined && JSON.stringify(known) !== JSON.stringify(body))
+    throw new Error(`two different schemas are called ${title}`)
+  named.set(title, body)
+  return { $ref: `#/components/schemas/${title}` }
+}
+
+const publicFields = (schema: object, named: Named): unknown => {
+  const isUuid = (schema as { format?: string }).format === 'uuid'
+  const kept = Object.entries(schema).filter(
+    ([name]) => !/^(x-|~|title$)/.test(name) && !(isUuid && (name === 'pattern' || name === 'maxLength')),
+  )
+  return Object.fromEntries(kept.map(([name, inner]) => [name, publicSchema(inner, named)]))
 }
 
 const errorsOf = (operation: Operation): string[] => {
@@ -54,17 +73,17 @@ const errorsOf = (operation: Operation): string[] => {
   return errors.sort()
 }
 
-const success = (operation: Operation): Json => {
+const success = (operation: Operation, named: Named): Json => {
   if (operation.produces === 'websocket') return { 101: { description: 'The connection becomes a websocket.' } }
   const content =
     operation.produces === 'text/event-stream'
       ? { 'text/event-stream': { schema: { type: 'string' } } }
-      : { 'application/json': { schema: publicSchema(operation.answer) } }
+      : { 'application/json': { schema: publicSchema(operation.answer, named) } }
   const hasBody = operation.answer !== undefined || operation.produces !== undefined
   return { [operation.status]: { description: 'Done.', ...(hasBody ? { content } : {}) } }
 }
 
-const parametersOf = (operation: Operation): Json[] => {
+const parametersOf = (operation: Operation, named: Named): Json[] => {
   const names = [...operation.path.matchAll(/\{(\w+)\}/g)].map((match) => match[1]!)
   const inPath = names.map((name) => ({ name, in: 'path', required: true, schema: { type: 'string', format: 'uuid' } }))
   const required = new Set((operation.query as { required?: string[] } | undefined)?.required ?? [])
@@ -72,36 +91,37 @@ const parametersOf = (operation: Operation): Json[] => {
     name,
     in: 'query',
     required: required.has(name),
-    schema: publicSchema(schema as TSchema),
+    schema: publicSchema(schema as TSchema, named),
   }))
   return [...inPath, ...inQuery]
 }
 
-const bodyOf = (operation: Operation): Json => {
+const bodyOf = (operation: Operation, named: Named): Json => {
   if (operation.body === undefined) return {}
-  const schema = publicSchema(operation.body)
+  const schema = publicSchema(operation.body, named)
   return { requestBody: { required: operation.bodyOptional !== true, content: { 'application/json': { schema } } } }
 }
 
-const describeOperation = (operation: Operation): Json => ({
+const describeOperation = (operation: Operation, named: Named): Json => ({
   operationId: operation.id,
   tags: [operation.tag],
   summary: operation.summary,
   description: `Scope: ${operation.scope}${operation.reads === 'sensitive' ? ' (Deploy alone does not admit)' : ''}.`,
-  parameters: parametersOf(operation),
-  ...bodyOf(operation),
+  parameters: parametersOf(operation, named),
+  ...bodyOf(operation, named),
   responses: {
-    ...success(operation),
-    ...Object.fromEntries(errorsOf(operation).map((status) => [status, error(status)])),
+    ...success(operation, named),
+    ...Object.fromEntries(errorsOf(operation).map((status) => [status, { $ref: `#/components/responses/${status}` }])),
   },
 })
 
 /** The whole description, ready to be written as JSON. */
 export const describe = (operations: readonly Operation[]): Json => {
   const paths: Record<string, Json> = {}
+  const named: Named = new Map()
   for (const operation of operations) {
     paths[operation.path] ??= {}
-    paths[operation.path]![operation.method.toLowerCase()] = describeOperation(operation)
+    paths[operation.path]![operation.method.toLowerCase()] = describeOperation(operation, named)
   }
   return {
     openapi: '3.1.0',
@@ -120,7 +140,8 @@ export const describe = (operations: readonly Operation[]): Json => {
         token: { type: 'apiKey', in: 'header', name: 'Authorization', description: '`Token <API token>`' },
         bearer: { type: 'http', scheme: 'bearer' },
       },
-      schemas: { Error: errorSchema },
+      responses: Object.fromEntries(Object.keys(errorNames).map((status) => [status, error(status)])),
+      schemas: { Error: errorSchema, ...Object.fromEntries([...named].sort(([a], [b]) => (a < b ? -1 : 1))) },
     },
   }
 }

@@ -7,7 +7,7 @@ import type { TObject, TSchema } from 'typebox'
 import type { WebSocket } from 'ws'
 import { isUuid } from '../lib/ids.ts'
 import type { Database, Queryable } from '../store/database.ts'
-import { findNode, type Node } from '../store/tree.ts'
+import { findNode, type Node, type RecordSql } from '../store/tree.ts'
 import type { Parts } from './parts.ts'
 
 export const scopes = ['Admin', 'Read', 'Deploy', 'Write'] as const
@@ -41,7 +41,7 @@ export const nodeInPath = (
   kind: string,
   param: string,
   parentParam: string | null = null,
-  record: string | null = null,
+  record: RecordSql | null = null,
 ): Owner => {
   const find = findNode(kind, record)
   return {

@@ -29,6 +29,13 @@ const lazyDocs = (): (() => Promise<FastifyInstance>) => {
   return () => (pages ??= load())
 }
 
+/** The database answers, and the first start has made a token: before that nobody could be served. */
+const isOpen = async ({ database }: Parts): Promise<void> => {
+  await database.ping(readyTimeoutMs)
+  const tokens = await database.query('select 1 from api_token where revoked_at is null limit 1')
+  if (tokens.length === 0) throw new Error('the first start has not ended')
+}
+
 /** Adds `/`, `/healthz`, `/readyz`, `/metrics`, `/openapi.json` and `/docs`. */
 export const addPages = async (
   app: FastifyInstance,
@@ -45,10 +52,7 @@ export const addPages = async (
   app.get('/', (_request, reply) => reply.redirect('/docs'))
   app.get('/healthz', (_request, reply) => reply.header('content-type', json).send('{"status":"alive"}'))
   app.get('/readyz', async (_request, reply) => {
-    const [database, engine] = await Promise.all([
-      isReady(parts.database.ping(readyTimeoutMs)),
-      isReady(parts.runtime.ping()),
-    ])
+    const [database, engine] = await Promise.all([isReady(isOpen(parts)), isReady(parts.runtime.ping())])
     const ready = database && engine
     reply.code(ready ? 200 : 503).header('content-type', json)
     if (!ready) reply.header('retry-after', '2')

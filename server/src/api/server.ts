@@ -12,7 +12,7 @@ import type { WebSocket } from 'ws'
 import { ApiError, notFound } from '../lib/errors.ts'
 import { newId } from '../lib/ids.ts'
 import { sendError, toApiError } from './answer-error.ts'
-import { type Authenticator, createAuthenticator, tokenInHeader } from './auth.ts'
+import { type Authenticator, createAuthenticator, tokenInHeader, unauthorized } from './auth.ts'
 import { forgetOldKeys } from './idempotency.ts'
 import { createMetrics, type Metrics } from './metrics.ts'
 import { assertComplete, type Operation, type Principal } from './operation.ts'
@@ -183,6 +183,14 @@ const answerParserError = (error: Error & { code?: string }, socket: Socket): vo
   )
 }
 
+const commonHeaders = (id: string): Record<string, string> => ({
+  'x-request-id': id,
+  'x-content-type-options': 'nosniff',
+  'x-frame-options': 'DENY',
+  'referrer-policy': 'no-referrer',
+  'cache-control': 'no-store',
+})
+
 const createInstance = (parts: Parts): FastifyInstance => {
   const app = fastify({
     loggerInstance: undefined,
@@ -196,18 +204,15 @@ const createInstance = (parts: Parts): FastifyInstance => {
     clientErrorHandler: answerParserError,
     routerOptions: { maxParamLength: 200 },
     frameworkErrors: (error, request, reply) => {
-      const known = toApiError(error.code === 'FST_ERR_BAD_URL' ? notFound() : error, parts.log, request.id)
+      // No hook runs for these: an address that cannot be read is a path that is not there.
+      const unreadable = tokenInHeader(request.headers.authorization) === null ? unauthorized() : notFound()
+      const known = error.code === 'FST_ERR_BAD_URL' ? unreadable : toApiError(error, parts.log, request.id)
+      reply.headers(commonHeaders(request.id))
       sendError(request as FastifyRequest, reply as FastifyReply, known)
     },
   })
   app.addHook('onRequest', async (request, reply) => {
-    reply.headers({
-      'x-request-id': request.id,
-      'x-content-type-options': 'nosniff',
-      'x-frame-options': 'DENY',
-      'referrer-policy': 'no-referrer',
-      'cache-control': 'no-store',
-    })
+    reply.headers(commonHeaders(request.id))
   })
   return app as unknown as FastifyInstance<Server>
 }

@@ -205,7 +205,7 @@ export const environmentStatusOperations: Operation[] = [
     summary: 'Read the statuses of all applications of an environment',
     answer: Results(Status),
     async run(context) {
-      const { services } = await read(context)
+      const services = await context.parts.deployments.environmentStatuses(context.db, context.node.id)
       return { results: services.filter(({ kind }) => kind === 'application').map(({ status }) => status) }
     },
   },

@@ -38,11 +38,14 @@ export const deploymentStatuses = ['NEVER_DEPLOYED', 'OUT_OF_DATE', 'UP_TO_DATE'
 export const serviceTypes = ['APPLICATION', 'DATABASE', 'CONTAINER', 'JOB', 'HELM', 'TERRAFORM', 'ARGOCD_APP']
 export const origins = ['API', 'CLI', 'CONSOLE', 'GIT', 'QOVERY_INTERNAL', 'SKILL', 'TERRAFORM_PROVIDER']
 
-export const StatusDetails = Type.Object({
-  action: OneOf(['DEPLOY', 'DELETE', 'RESTART', 'STOP', 'UNKNOWN']),
-  status: OneOf(['QUEUED', 'ONGOING', 'SUCCESS', 'ERROR', 'EXECUTING', 'CANCELED', 'CANCELING', 'NEVER']),
-  sub_action: OneOf(['NONE', 'TERRAFORM_PLAN_ONLY', 'TERRAFORM_PLAN_AND_APPLY', 'TERRAFORM_DESTROY']),
-})
+export const StatusDetails = Type.Object(
+  {
+    action: OneOf(['DEPLOY', 'DELETE', 'RESTART', 'STOP', 'UNKNOWN']),
+    status: OneOf(['QUEUED', 'ONGOING', 'SUCCESS', 'ERROR', 'EXECUTING', 'CANCELED', 'CANCELING', 'NEVER']),
+    sub_action: OneOf(['NONE', 'TERRAFORM_PLAN_ONLY', 'TERRAFORM_PLAN_AND_APPLY', 'TERRAFORM_DESTROY']),
+  },
+  { title: 'StatusDetails' },
+)
 
 const Steps = Type.Object({
   total_duration_sec: Nullable(Whole(0)),
@@ -68,18 +71,21 @@ const fields = (stateValues: readonly string[]) => ({
 })
 
 /** The status of a service (specification 2.5). */
-export const Status = Type.Object(fields(states))
+export const Status = Type.Object(fields(states), { title: 'Status' })
 
 /** The one status that may speak the running vocabulary. */
-export const StatusOfEither = Type.Object(fields([...states, 'RUNNING', 'ERROR']))
+export const StatusOfEither = Type.Object(fields([...states, 'RUNNING', 'ERROR']), { title: 'ApplicationStatus' })
 
 /** A status, and what the specification's deploy answer has beside it. */
-export const AcceptedStatus = Type.Object({
-  ...fields(states),
-  status: OneOf(['QUEUED']),
-  application_id: Maybe(Uuid()),
-  created_at: Timestamp(),
-})
+export const AcceptedStatus = Type.Object(
+  {
+    ...fields(states),
+    status: OneOf(['QUEUED']),
+    application_id: Maybe(Uuid()),
+    created_at: Timestamp(),
+  },
+  { title: 'AcceptedStatus' },
+)
 
 /** The status of an environment; actions on one answer the fields of a service's status too. */
 const environmentFields = {
@@ -96,18 +102,21 @@ const environmentFields = {
   metrics: Nullable(Type.Array(Open())),
 }
 
-export const EnvironmentStatus = Type.Object(environmentFields)
+export const EnvironmentStatus = Type.Object(environmentFields, { title: 'EnvironmentStatus' })
 
-export const AcceptedEnvironmentStatus = Type.Object({
-  ...environmentFields,
-  service_deployment_status: OneOf(deploymentStatuses),
-  is_part_last_deployment: Flag(),
-  status_details: StatusDetails,
-  deployment_requests_count: Whole(0),
-  execution_id: Maybe(Text()),
-  status: Maybe(OneOf(['QUEUED'])),
-  created_at: Timestamp(),
-})
+export const AcceptedEnvironmentStatus = Type.Object(
+  {
+    ...environmentFields,
+    service_deployment_status: OneOf(deploymentStatuses),
+    is_part_last_deployment: Flag(),
+    status_details: StatusDetails,
+    deployment_requests_count: Whole(0),
+    execution_id: Maybe(Text()),
+    status: Maybe(OneOf(['QUEUED'])),
+    created_at: Timestamp(),
+  },
+  { title: 'AcceptedEnvironmentStatus' },
+)
 
 const Statuses = () => Type.Array(Status)
 
@@ -121,21 +130,30 @@ const byType = {
   agentic_workflows: Statuses(),
 }
 
-export const EnvironmentStatuses = Type.Object({ environment: EnvironmentStatus, ...byType })
+export const EnvironmentStatuses = Type.Object(
+  { environment: EnvironmentStatus, ...byType },
+  { title: 'EnvironmentStatuses' },
+)
 
-export const EnvironmentStatusesWithStages = Type.Object({
-  environment: EnvironmentStatus,
-  stages: Type.Array(
-    Type.Object({
-      ...byType,
-      stage: Type.Object({
-        id: Uuid(),
-        name: Text(),
-        description: Text(),
-        status: OneOf(['QUEUED', 'ONGOING', 'DONE', 'ERROR', 'SKIPPED', 'CANCELED']),
-        steps: Maybe(Open()),
+export const EnvironmentStatusesWithStages = Type.Object(
+  {
+    environment: EnvironmentStatus,
+    stages: Type.Array(
+      Type.Object({
+        ...byType,
+        stage: Type.Object({
+          id: Uuid(),
+          name: Text(),
+          description: Text(),
+          status: OneOf(['QUEUED', 'ONGOING', 'DONE', 'ERROR', 'SKIPPED', 'CANCELED']),
+          steps: Maybe(Open()),
+        }),
       }),
+    ),
+    pre_check_stage: Type.Object({
+      status: OneOf(['SUCCESS', 'ERROR', 'CANCEL', 'SKIP']),
+      total_duration_sec: Whole(0),
     }),
-  ),
-  pre_check_stage: Type.Object({ status: OneOf(['SUCCESS', 'ERROR', 'CANCEL', 'SKIP']), total_duration_sec: Whole(0) }),
-})
+  },
+  { title: 'EnvironmentStatusesWithStages' },
+)

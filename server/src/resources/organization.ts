@@ -49,8 +49,8 @@ const base = resource({
   audit: { target: 'ORGANIZATION' },
 })
 
-const record = recordSql(columns, true)
-const readOwn = `select ${record} as record from node n where n.id = $1 and n.kind = 'organization'`
+const record = recordSql(columns)
+const readOwn = `select ${record.text} as record from node n where n.id = $1 and n.kind = 'organization'`
 
 const listOrganization: Operation = {
   id: 'listOrganization',
@@ -110,8 +110,9 @@ const firstAudit = () => ({
   requestId: 'first-start',
 })
 
-const insertOrganization = insertSql('organization', 'organization', 'n.id::text')
-const insertCluster = insertSql('cluster', 'cluster', 'n.id::text')
+const justId = { text: 'n.id::text', joins: '' }
+const insertOrganization = insertSql('organization', 'organization', justId)
+const insertCluster = insertSql('cluster', 'cluster', justId)
 
 /** The organization and its default cluster, made unless they are there; answers the organization's id. */
 export const createFirstOrganization = (parts: Parts): Promise<string> =>

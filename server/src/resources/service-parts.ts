@@ -36,8 +36,8 @@ export interface Port {
   public_path_rewrite?: string
 }
 
-const isWeb = (port: { protocol?: string; publicly_accessible?: boolean }): boolean =>
-  port.publicly_accessible === true && (port.protocol === 'HTTP' || port.protocol === 'GRPC')
+const isWeb = ({ protocol = 'HTTP', publicly_accessible: open }: Partial<Port>): boolean =>
+  open === true && (protocol === 'HTTP' || protocol === 'GRPC')
 
 /** Ports with ids, names, outside ports and exactly one default among the public web ones. */
 export const completePorts = (sent: unknown, previous: readonly Port[]): Port[] => {

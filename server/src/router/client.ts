@@ -1,5 +1,5 @@
 /** The control plane's side of the router: starts, adopts, restarts and asks it. */
-import { rm } from 'node:fs/promises'
+import { readFile, rm } from 'node:fs/promises'
 import { setTimeout as pause } from 'node:timers/promises'
 import { askHealth, askStop, type CallOptions, call, openCall, RouterAbsent } from './control-client.ts'
 import { ensureRunning, type Wanted } from './launch.ts'
@@ -27,18 +27,20 @@ export interface ProcessRouter extends Router {
 const endTimeoutMs = 25_000
 const restartPausesMs = [0, 200, 1_000, 5_000] as const
 
-const isAlive = (pid: number): boolean => {
+const isAlive = async (pid: number): Promise<boolean> => {
   try {
     process.kill(pid, 0)
-    return true
   } catch {
     return false
   }
+  // Ended, but not yet collected: after its starter's end that is up to the machine's first process, at its leisure.
+  const state = await readFile(`/proc/${pid}/stat`, 'utf8').catch(() => '')
+  return !state.includes(') Z ')
 }
 
 const waitForEnd = async (pid: number): Promise<void> => {
   const deadline = performance.now() + endTimeoutMs
-  while (isAlive(pid)) {
+  while (await isAlive(pid)) {
     if (performance.now() > deadline) process.kill(pid, 'SIGKILL')
     await pause(5)
   }

@@ -11,7 +11,15 @@ export interface CallOptions {
   timeoutMs?: number
 }
 
-const absent: ReadonlySet<unknown> = new Set(['ECONNREFUSED', 'ENOENT', 'ECONNRESET', 'EPIPE'])
+const absent: ReadonlySet<unknown> = new Set([
+  'ECONNREFUSED',
+  'ENOENT',
+  'ENOTDIR',
+  'ENOTSOCK',
+  'EINVAL',
+  'ECONNRESET',
+  'EPIPE',
+])
 
 /** Resolves with the answer's head. Rejects with `RouterAbsent`, the signal's reason, or what went wrong. */
 export const openCall = (

@@ -55,7 +55,7 @@ export const createFront = (traffic: Traffic, limits = defaultLimits): Front => 
     if (counts.inFlight === 0) onIdle()
   }
 
-  const serve = (req: IncomingMessage, res: ServerResponse, expectsContinue: boolean): void => {
+  const serve = (req: IncomingMessage, res: ServerResponse, expectsContinue: boolean) => {
     counts.requests++
     counts.inFlight++
     res.once('close', leave)

@@ -23,6 +23,9 @@ const maxLogBytes = 1 << 20
 /** What the kernels take for a unix socket's path, the smaller of Linux and macOS, without the closing zero. */
 const maxSocketPathBytes = 103
 
+/** Buffers pass through and die young: a small nursery keeps the process small at the same speed. */
+const nodeFlags = ['--max-semi-space-size=8']
+
 const program = fileURLToPath(new URL('./main.ts', import.meta.url))
 
 const openLog = async ({ paths }: Wanted) => {
@@ -49,7 +52,7 @@ const argumentsFor = ({ dataDir, host, port, trustedProxies }: Wanted): string[]
 const spawnDetached = async (wanted: Wanted) => {
   const log = await openLog(wanted)
   const { paths, nodePath } = wanted
-  const child = spawn(nodePath, argumentsFor(wanted), {
+  const child = spawn(nodePath, [...nodeFlags, ...argumentsFor(wanted)], {
     detached: true,
     cwd: paths.folder,
     env: { NODE_COMPILE_CACHE: paths.compileCache },
@@ -64,6 +67,7 @@ const launch = async (wanted: Wanted): Promise<boolean> => {
   const child = await spawnDetached(wanted)
   const ended = once(child, 'exit') as Promise<[number | null]>
   const result = await Promise.race([once(child, 'message'), ended])
+  child.channel?.unref()
   child.unref()
   if (result[0] === 'ready') {
     ended.catch(() => {})

@@ -72,7 +72,6 @@ class Exchange implements Dispatcher.DispatchHandler {
     const method = req.method as Dispatcher.HttpMethod
     const body = this.withBody ? bodyForAttempt(req, () => this.onBodyTaken()) : null
     const headers = headersForTarget(req, this.traffic.isTrusted)
-    // HEAD closes the connection by default, in fear of servers that send a body.
     upstream.pool.dispatch({ method, path, headers, body }, this)
   }
 

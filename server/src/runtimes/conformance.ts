@@ -2,8 +2,10 @@
  * What every runtime guarantees, as tests: the same cases on each of them. `conform` registers them; a runtime brings
  * programs that behave as told, in whatever way it can run them.
  */
+
 import assert from 'node:assert/strict'
 import { after, before, describe, test } from 'node:test'
+import { until as untilTrue } from '../../test/until.ts'
 import { DeploymentError } from '../lib/errors.ts'
 import { newId } from '../lib/ids.ts'
 import { Secret } from '../lib/secret.ts'
@@ -67,16 +69,9 @@ export const createTask = (program: Program, over: Partial<Task> = {}): Task => 
   ...over,
 })
 
-/** Tries until `check` gives something other than null; rejects after ten seconds. */
-export const until = async <T>(what: string, check: () => Promise<T | null> | T | null): Promise<T> => {
-  const deadline = performance.now() + 10_000
-  for (;;) {
-    const found = await check()
-    if (found !== null) return found
-    assert.ok(performance.now() < deadline, `never came true: ${what}`)
-    await new Promise((resolve) => setTimeout(resolve, 10))
-  }
-}
+/** Tries until `check` gives something; rejects after ten seconds. */
+export const until = <T>(what: string, check: () => Promise<T | null> | T | null) =>
+  untilTrue(check, { timeoutMs: 10_000, what })
 
 /** Applies and waits until ready. */
 export const deploy = async (runtime: Runtime, workload: Workload) => {

@@ -18,6 +18,7 @@ const isLinux = process.platform === 'linux'
 /** A data directory whose server and files are gone when the test ends. */
 const folderFor = (t: TestContext, ...below: string[]): string => {
   const top = mkdtempSync(join(tmpdir(), 'slipway-pg-'))
+  chmodSync(top, 0o755)
   const dataDir = join(top, ...below)
   mkdirSync(dataDir, { recursive: true })
   t.after(async () => {
@@ -177,7 +178,7 @@ test('a lock file that names a stranger does not hinder the start', { skip: !isL
 
 /** A dead process that nobody collects: its parent became a program that never asks. */
 const makeZombie = async (t: TestContext): Promise<number> => {
-  const args = ['-c', 'sleep 0 & exec sleep 60']
+  const args = ['-c', 'sleep 0.2 & exec sleep 60']
   const parent = spawn('bash', args, { stdio: 'ignore', ...(isRoot ? { uid: 65534, gid: 65534 } : {}) })
   t.after(() => parent.kill('SIGKILL'))
   return until(
@@ -229,7 +230,7 @@ test('a data directory with a path too long for a socket works', async (t) => {
   const { connectionString } = await startPostgres({ dataDir, log })
   assert.deepEqual(await query(connectionString, 'select 1 as n'), [{ n: 1 }])
   const socketDir = new URL(connectionString).searchParams.get('host')!
-  assert.ok(socketDir.length < 90)
+  assert.ok(socketDir.startsWith('/tmp/slipway-') && socketDir.length < 90)
   assert.equal(statSync(socketDir).mode & 0o777, 0o700)
   await removePostgres({ dataDir, log })
   assert.equal(existsSync(socketDir), false)

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { createServer } from 'node:net'
 import { after, before, describe, test } from 'node:test'
 import { ensureBusybox } from '../../../test/busybox-image.ts'
+import { createEngine, type Engine } from '../../lib/docker-engine.ts'
 import { newId } from '../../lib/ids.ts'
 import { createLog } from '../../lib/log.ts'
 import { Secret } from '../../lib/secret.ts'
@@ -18,7 +19,6 @@ import {
 } from '../conformance.ts'
 import type { Probe, Runtime, Workload } from '../runtime.ts'
 import { createDockerRuntime } from './docker.ts'
-import { createEngine, type Engine } from './engine.ts'
 
 const image = 'busybox:1'
 const shell = (script: string): Program => ({ image, entrypoint: ['sh', '-c'], arguments: [script] })

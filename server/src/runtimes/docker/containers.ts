@@ -1,7 +1,8 @@
 /** What the engine says about our containers, in our words. */
+
+import { type Engine, isEngineError } from '../../lib/docker-engine.ts'
 import type { Instance, InstanceState } from '../runtime.ts'
 import { labels, parsePorts } from './describe.ts'
-import { type Engine, isEngineError } from './engine.ts'
 import type { Events } from './events.ts'
 
 /** A row of the engine's list. */

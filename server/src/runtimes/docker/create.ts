@@ -1,10 +1,10 @@
 /** From a body to a container that exists: with its network, its image, its files, and a host that can hold it. */
 import { pack } from 'tar-stream'
+import { type Engine, isEngineError } from '../../lib/docker-engine.ts'
 import { DeploymentError } from '../../lib/errors.ts'
 import type { Progress, Workload } from '../runtime.ts'
 import type { Containers } from './containers.ts'
 import type { ContainerBody } from './describe.ts'
-import { type Engine, isEngineError } from './engine.ts'
 import { type Images, isImageMissing } from './images.ts'
 import { untilAborted } from './limit.ts'
 import type { Networks } from './network.ts'

@@ -8,13 +8,13 @@
  * name: the next `apply` or `run` adopts or replaces it, `retire` and `removeService` remove it.
  */
 import { type Clock, systemClock } from '../../lib/clock.ts'
+import { createEngine, type Engine, ignoreGone, isEngineError } from '../../lib/docker-engine.ts'
 import { DeploymentError } from '../../lib/errors.ts'
 import type { Log } from '../../lib/log.ts'
 import type { Runtime } from '../runtime.ts'
 import { createContainers } from './containers.ts'
 import { createCreator } from './create.ts'
 import { labels } from './describe.ts'
-import { createEngine, type Engine, ignoreGone, isEngineError } from './engine.ts'
 import { createEvents, watchEvents } from './events.ts'
 import { createImages } from './images.ts'
 import { createInstances } from './instances.ts'

@@ -1,9 +1,9 @@
 /** One stream of the engine's events about our containers, shared by all who listen, open only while someone does. */
 import type { Readable } from 'node:stream'
 import type { Clock } from '../../lib/clock.ts'
+import { type Engine, engineUnavailable } from '../../lib/docker-engine.ts'
 import type { RuntimeEvent } from '../runtime.ts'
 import { labels } from './describe.ts'
-import { type Engine, engineUnavailable } from './engine.ts'
 
 export interface ContainerEvent extends RuntimeEvent {
   name: string

@@ -1,8 +1,8 @@
 /** Images that the engine lacks: pulled once when their name says from where, else named in the error. */
 import type { Readable } from 'node:stream'
+import { type Engine, isEngineError } from '../../lib/docker-engine.ts'
 import { DeploymentError } from '../../lib/errors.ts'
 import type { Progress } from '../runtime.ts'
-import { type Engine, isEngineError } from './engine.ts'
 
 const pullDeadlineMs = 30_000
 

@@ -1,11 +1,12 @@
 /** A revision's containers: made and started beside the older ones, and ended. */
 import type { Clock } from '../../lib/clock.ts'
+import type { Engine } from '../../lib/docker-engine.ts'
 import { DeploymentError } from '../../lib/errors.ts'
 import type { Instance, Progress, Workload } from '../runtime.ts'
 import { type ContainerRow, type Containers, toInstance } from './containers.ts'
 import { type CreateContext, type Creator, isNameTaken, isPortTaken } from './create.ts'
 import { configHash, containerName, describeInstance, labels, parsePorts } from './describe.ts'
-import { type Engine, ignoreGone } from './engine.ts'
+import { createEndings } from './endings.ts'
 import { createLanes, createLimit, untilAborted } from './limit.ts'
 import type { Ports } from './ports.ts'
 
@@ -23,7 +24,9 @@ type ApplyContext = Pick<CreateContext, 'progress' | 'signal'>
 const startsAtOnce = 8
 const portTries = 5
 
-export const createInstances = ({ engine, containers, creator, ports, ownerId, clock }: InstancesParts) => {
+export const createInstances = (parts: InstancesParts) => {
+  const { engine, containers, creator, ports, ownerId, clock } = parts
+  const { remove, rowsOf, end } = createEndings(parts)
   const limit = createLimit(startsAtOnce)
   // One service at a time: a second `apply` finds what the first made, and `retire` sees what an aborted one began.
   const lanes = createLanes()
@@ -42,13 +45,6 @@ export const createInstances = ({ engine, containers, creator, ports, ownerId, c
       portsKnown = undefined
     })
     return portsKnown
-  }
-
-  const remove = async (id: string, name: string): Promise<void> => {
-    // `v` takes the nameless volumes that an image declares; ours have names and stay.
-    const query = { force: true, v: true }
-    await ignoreGone(engine.call('DELETE', `/containers/${id}`, { query, deadlineMs: 60_000 }))
-    ports.release(name)
   }
 
   const make = async (workload: Workload, index: number, context: ApplyContext): Promise<Instance> => {
@@ -99,9 +95,6 @@ export const createInstances = ({ engine, containers, creator, ports, ownerId, c
     }
   }
 
-  const rowsOf = (serviceId: string, more: Record<string, string> = {}, tasks = false) =>
-    containers.list({ [labels.service]: serviceId, ...more }, { tasks })
-
   const removeSurplus = async ({ serviceId, revision, instances }: Workload): Promise<void> => {
     const rows = await rowsOf(serviceId, { [labels.revision]: revision })
     const surplus = rows.map(toInstance).filter(({ index }) => index >= instances)
@@ -123,25 +116,6 @@ export const createInstances = ({ engine, containers, creator, ports, ownerId, c
     if (failure !== undefined) throw failure.reason
     if (adopted) await removeSurplus(workload)
     return results.flatMap((result) => (result.status === 'fulfilled' ? [result.value] : []))
-  }
-
-  const endOne = async (row: ContainerRow, graceMs: number, signal: AbortSignal): Promise<void> => {
-    if (row.State === 'running') {
-      // The engine counts in whole seconds; the removal by force ends the grace to the millisecond.
-      const query = { t: Math.ceil(graceMs / 1000) + 1 }
-      const stop = engine.call('POST', `/containers/${row.Id}/stop`, { query, deadlineMs: graceMs + 30_000 })
-      const timer = new AbortController()
-      const grace = clock.sleep(graceMs, AbortSignal.any([signal, timer.signal]))
-      await Promise.race([ignoreGone(stop), grace]).finally(() => timer.abort())
-      grace.catch(() => {})
-      stop.catch(() => {})
-    }
-    await remove(row.Id, toInstance(row).name)
-  }
-
-  const end = async (rows: ContainerRow[], graceMs: number, signal: AbortSignal): Promise<void> => {
-    signal.throwIfAborted()
-    await untilAborted(Promise.all(rows.map((row) => endOne(row, graceMs, signal))), signal)
   }
 
   return {

@@ -1,9 +1,9 @@
 /** Lines of a service's containers: history merged by time, then live as they come, with instances that join later. */
 import type { Clock } from '../../lib/clock.ts'
+import { type Engine, isEngineError } from '../../lib/docker-engine.ts'
 import type { LogLine, LogOptions } from '../runtime.ts'
 import { type ContainerRow, type Containers, toInstance } from './containers.ts'
 import { labels } from './describe.ts'
-import { type Engine, isEngineError } from './engine.ts'
 import type { Events } from './events.ts'
 import { readLines } from './log-frames.ts'
 import { createLogJoiner, type LogSource } from './log-joiner.ts'

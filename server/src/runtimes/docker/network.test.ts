@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
+import { createEngine, type Engine } from '../../lib/docker-engine.ts'
 import { newId } from '../../lib/ids.ts'
-import { createEngine, type Engine } from './engine.ts'
 import { createNetworks, freeSubnets, rangeOf } from './network.ts'
 
 const ownerId = `network-test-${newId()}`

@@ -1,9 +1,9 @@
 /** One bridge network per environment, made when first needed. */
 import { createHash } from 'node:crypto'
 import { networkInterfaces } from 'node:os'
+import { type Engine, ignoreGone, isEngineError } from '../../lib/docker-engine.ts'
 import { DeploymentError } from '../../lib/errors.ts'
 import { labels, networkName } from './describe.ts'
-import { type Engine, ignoreGone, isEngineError } from './engine.ts'
 
 export interface NetworkRow {
   Id: string

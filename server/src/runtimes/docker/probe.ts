@@ -2,9 +2,9 @@
 import { request as requestHttp } from 'node:http'
 import { request as requestHttps } from 'node:https'
 import { connect } from 'node:net'
+import { type Engine, isEngineError } from '../../lib/docker-engine.ts'
 import { DeploymentError } from '../../lib/errors.ts'
 import type { Instance, Probe, Workload } from '../runtime.ts'
-import { type Engine, isEngineError } from './engine.ts'
 
 export type Finding = string | null
 export type Look = (signal: AbortSignal) => Promise<Finding>

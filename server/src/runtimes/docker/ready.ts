@@ -1,10 +1,10 @@
 /** Waits until a revision's instances are ready, and says why they are not. Endings come as events, never by polling. */
 import type { Clock } from '../../lib/clock.ts'
+import { type Engine, isEngineError } from '../../lib/docker-engine.ts'
 import { DeploymentError } from '../../lib/errors.ts'
 import type { Instance, Progress, Workload } from '../runtime.ts'
 import type { Containers } from './containers.ts'
 import { labels } from './describe.ts'
-import { type Engine, isEngineError } from './engine.ts'
 import type { ContainerEvent, Events } from './events.ts'
 import type { Logs } from './logs.ts'
 import { chooseLook, type Finding } from './probe.ts'

@@ -1,11 +1,11 @@
 /** Programs that run to their end. The same task id joins the execution that is, also after a crash of ours. */
 import type { Clock } from '../../lib/clock.ts'
+import { type Engine, ignoreGone } from '../../lib/docker-engine.ts'
 import { DeploymentError } from '../../lib/errors.ts'
 import type { Task } from '../runtime.ts'
 import type { Containers } from './containers.ts'
 import { type Creator, isNameTaken } from './create.ts'
 import { describeTask, labels, taskName } from './describe.ts'
-import { type Engine, ignoreGone } from './engine.ts'
 import { untilAborted } from './limit.ts'
 import type { Logs } from './logs.ts'
 

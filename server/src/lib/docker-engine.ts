@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Readable } from 'node:stream'
 import { type Dispatcher, Pool } from 'undici'
-import { DeploymentError } from '../../lib/errors.ts'
+import { DeploymentError } from './errors.ts'
 
 /** The engine answered with an error status; `message` is what it said. */
 export class EngineError extends Error {
@@ -21,11 +21,12 @@ type QueryValue = string | number | boolean | undefined
 
 export interface CallOptions {
   query?: Record<string, QueryValue>
-  /** JSON, or bytes of a tar archive. */
+  /** JSON; or a tar archive, as bytes or as a stream. */
   body?: unknown
   signal?: AbortSignal
   /** Default 30 s; for `stream` it ends with the answer's headers. */
   deadlineMs?: number
+  headers?: Record<string, string>
 }
 
 export interface Engine {
@@ -80,14 +81,21 @@ const queryOf = (query: Record<string, QueryValue> = {}): Record<string, string>
     Object.entries(query).flatMap(([key, value]) => (value === undefined ? [] : [[key, String(value)]])),
   )
 
+/** Bytes or a stream, of whatever stream library: anything else is sent as JSON. */
+const isTar = (body: unknown): body is Uint8Array | Readable =>
+  body instanceof Uint8Array || typeof (body as Readable | undefined)?.pipe === 'function'
+
 const request = (pool: Pool, method: Method, path: string, options: CallOptions, signal: AbortSignal) => {
   const { body } = options
-  const bytes = body instanceof Uint8Array
+  const bytes = isTar(body)
   return pool.request({
     method,
     path,
     query: queryOf(options.query),
-    headers: body === undefined ? {} : { 'content-type': bytes ? 'application/x-tar' : 'application/json' },
+    headers: {
+      ...(body === undefined ? {} : { 'content-type': bytes ? 'application/x-tar' : 'application/json' }),
+      ...options.headers,
+    },
     body: body === undefined ? null : bytes ? body : JSON.stringify(body),
     signal,
   })

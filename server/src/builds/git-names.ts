@@ -1,0 +1,27 @@
+/** Which addresses and branch names git is given. Pure: what passes here cannot be an option or another transport. */
+
+const maxUrlLength = 2048
+const maxBranchLength = 255
+// biome-ignore lint/suspicious/noControlCharactersInRegex: control characters are what it looks for
+const unprintable = /[\u0000-\u0020\u007f\u0080-\u009f\u2028\u2029]/
+
+/** `https://` and `http://` addresses without user name, query or fragment; whether their host may be reached is not asked. */
+export const isValidGitUrl = (text: string): boolean => {
+  if (text.length > maxUrlLength || unprintable.test(text) || text.includes('\\')) return false
+  if (!/^https?:\/\/[^/@?#-][^@?#]*$/.test(text) || !URL.canParse(text)) return false
+  const url = new URL(text)
+  return url.pathname.length > 1 && url.port !== '0' && !url.hostname.endsWith('.')
+}
+
+const isValidComponent = (component: string): boolean =>
+  component !== '' && !component.startsWith('.') && !component.endsWith('.lock')
+
+/** The rules of git check-ref-format for a branch, and no more than 255 characters. */
+export const isValidBranch = (name: string): boolean => {
+  if (name.length === 0 || name.length > maxBranchLength || name.startsWith('-')) return false
+  if (unprintable.test(name) || /[~^:?*[\\]/.test(name)) return false
+  if (name.includes('..') || name.includes('@{') || name.endsWith('.') || name === '@' || name === 'HEAD') return false
+  return name.split('/').every(isValidComponent)
+}
+
+export const isCommitId = (text: string): boolean => /^(?:[0-9a-f]{40}|[0-9a-f]{64})$/.test(text)

@@ -1,0 +1,96 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { route } from './fixtures.ts'
+import { createLiveTable } from './live-table.ts'
+import { buildTable, checkRoutes, normalizeHost, replaceService } from './table.ts'
+import { createUpstreams, pick, suspect } from './upstreams.ts'
+
+const target = { host: '127.0.0.1', port: 3000 }
+
+test('a host is looked up without case, port and final dot', () => {
+  const cases: [string, string][] = [
+    ['a.localhost', 'a.localhost'],
+    ['A.LocalHost:8000', 'a.localhost'],
+    ['a.localhost.', 'a.localhost'],
+    ['a.localhost.:80', 'a.localhost'],
+    ['[::1]:8000', '[::1]'],
+    ['127.0.0.1:8000', '127.0.0.1'],
+    ['', ''],
+  ]
+  for (const [header, host] of cases) assert.equal(normalizeHost(header), host, header)
+})
+
+test('routes that cannot be served are refused by the host they name', () => {
+  const refused: [unknown, RegExp][] = [
+    [{}, /array/],
+    [[route([target], { host: 'A.localhost' })], /"A.localhost".*lower-case/],
+    [[route([target], { host: 'a b' })], /host name/],
+    [[route([target], { host: '' })], /host name/],
+    [[route([target], { protocol: 'GRPC' })], /GRPC is not supported/],
+    [[route([target], { serviceId: '' })], /service/],
+    [[route([target], { state: 'odd' as 'up' })], /state/],
+    [[route([{ host: '127.0.0.1', port: 0 }])], /target/],
+    [[route([{ host: 'a/b', port: 80 }])], /target/],
+    [[null], /host name/],
+  ]
+  for (const [value, why] of refused) assert.throws(() => checkRoutes(value), why)
+  assert.deepEqual(checkRoutes([route([target])]), [route([target])])
+})
+
+test('replacing a service leaves the others; the later of two equal hosts serves', () => {
+  const b = route([target], { host: 'b.localhost', serviceId: 'b' })
+  const routes = replaceService([route([target]), b], 'a', [route([target], { host: 'new.localhost' })])
+  assert.deepEqual(
+    routes.map(({ host }) => host),
+    ['b.localhost', 'new.localhost'],
+  )
+  assert.deepEqual(replaceService(routes, 'a', []), [b])
+  assert.throws(() => replaceService(routes, 'a', [b]), /another service/)
+  const moved = route([target], { host: 'b.localhost', serviceId: 'c' })
+  assert.equal(buildTable([b, moved]).byHost.get('b.localhost')?.serviceId, 'c')
+})
+
+test('the least busy target is chosen, in turn among equals, a suspect one last', () => {
+  const upstreams = createUpstreams()
+  const [one, two, three] = [1, 2, 3].map((port) => upstreams.of({ host: '127.0.0.1', port }))
+  const choice = { upstreams: [one!, two!, three!], next: 0 }
+  assert.deepEqual(
+    [0, 1, 2, 3].map(() => pick(choice, null)),
+    [one, two, three, one],
+  )
+  one!.inFlight = 1
+  three!.inFlight = 1
+  assert.deepEqual(
+    [0, 1, 2].map(() => pick(choice, null)),
+    [two, two, two],
+  )
+  suspect(two!)
+  assert.notEqual(pick(choice, null), two)
+  assert.equal(pick({ upstreams: [two!], next: 0 }, null), two)
+  assert.equal(pick(choice, new Set([one!, two!, three!])), undefined)
+})
+
+test('a change that cannot be saved changes nothing; those beside it count', async () => {
+  let isBroken = false
+  const saved: string[][] = []
+  const table = createLiveTable([route([target])], createUpstreams(), async (routes) => {
+    if (isBroken) throw new Error('disk full')
+    saved.push(routes.map(({ host }) => host))
+  })
+  isBroken = true
+  await assert.rejects(
+    table.change(() => []),
+    /disk full/,
+  )
+  assert.equal(table.find('a.localhost')?.route.serviceId, 'a')
+  isBroken = false
+  const b = route([target], { host: 'b.localhost', serviceId: 'b' })
+  const refused = assert.rejects(
+    table.change(() => {
+      throw new Error('no')
+    }),
+  )
+  await Promise.all([refused, table.change((routes) => [...routes, b]), table.change((routes) => routes.slice(1))])
+  assert.deepEqual(saved.at(-1), ['b.localhost'])
+  assert.equal(table.find('a.localhost'), undefined)
+})

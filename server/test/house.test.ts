@@ -1,0 +1,225 @@
+/** The rules of the house (ARCHITECTURE.md), each shown to fail by a small bad example before it is held against us. */
+import assert from 'node:assert/strict'
+import { readdirSync } from 'node:fs'
+import { join, posix } from 'node:path'
+import test from 'node:test'
+import { codeOnly, functionSizes, importsOf, readSources, type SourceFile, withoutComments } from './source-code.ts'
+
+const root = new URL('../../', import.meta.url).pathname
+const sources = readSources(root, ['server/src', 'server/test'])
+
+/** Also what tests share beside the code they test: `test-….ts` and the conformance suite. */
+const isTest = ({ path }: SourceFile): boolean =>
+  path.startsWith('server/test/') || /(\.test\.ts|\/test-[^/]+\.ts|\/conformance\.ts)$/.test(path)
+
+const isProgram = ({ path }: SourceFile): boolean => path.startsWith('server/src/') && !isTest({ path, text: '' })
+
+type Rule = (file: SourceFile) => string[]
+
+const bad = (path: string, ...lines: string[]): SourceFile => ({ path, text: `${lines.join('\n')}\n` })
+
+/** One test that the rule refuses each bad example, lets the good one pass, and holds for all our files. */
+const hold = (guarantee: string, rule: Rule, examples: { bad: SourceFile[]; good: SourceFile[] }): void => {
+  test(guarantee, () => {
+    for (const file of examples.bad) assert.notDeepEqual(rule(file), [], `not noticed: ${file.text}`)
+    for (const file of examples.good) assert.deepEqual(rule(file), [])
+    assert.deepEqual(sources.flatMap(rule), [])
+  })
+}
+
+const ranks = [
+  ['main'],
+  ['app'],
+  ['resources'],
+  ['facets'],
+  ['api'],
+  ['deployments'],
+  ['runtimes', 'builds', 'variables', 'webhooks', 'router'],
+  ['work'],
+  ['store'],
+  ['lib'],
+]
+const programs = ['main.ts', 'stop.ts', 'reset.ts']
+
+/** The part of the chain a file belongs to: its folder; files of the top folder are `main` or `app`. */
+const partOf = (path: string): string => {
+  const [first = '', second] = path.slice('server/src/'.length).split('/')
+  return second !== undefined ? first : programs.includes(first) ? 'main' : 'app'
+}
+
+const rankOf = (part: string): number => ranks.findIndex((parts) => parts.includes(part))
+
+const judgeImport = (from: string, to: string): string | null => {
+  if (!to.startsWith('server/src/')) return `${from} imports ${to}, which is not part of the server`
+  const [left, right] = [partOf(from), partOf(to)]
+  if (rankOf(left) < 0) return `${from}: the folder ${left} has no place in the chain of imports`
+  if (left === right || rankOf(left) < rankOf(right)) return null
+  return `${from} imports ${to}: ${left} must not know ${right}`
+}
+
+const resolveImport = (path: string, from: string): string => posix.join(posix.dirname(path), from)
+
+hold(
+  'imports point one way, and brothers do not import each other',
+  (file) =>
+    isProgram(file)
+      ? importsOf(file.text)
+          .filter(({ from }) => from.startsWith('.'))
+          .map(({ from }) => judgeImport(file.path, resolveImport(file.path, from)))
+          .filter((problem) => problem !== null)
+      : [],
+  {
+    bad: [
+      bad('server/src/store/tree.ts', "import { x } from '../api/server.ts'"),
+      bad('server/src/builds/git.ts', "import type { X } from '../runtimes/runtime.ts'"),
+      bad('server/src/lib/log.ts', "export { x } from '../store/database.ts'"),
+      bad('server/src/api/server.ts', "const x = await import('../app.ts')"),
+      bad('server/src/helpful/x.ts', "import { x } from '../lib/log.ts'"),
+      bad('server/src/lib/log.ts', "import { until } from '../../test/until.ts'"),
+    ],
+    good: [bad('server/src/api/server.ts', "import { x } from '../store/tree.ts'", "import { y } from './auth.ts'")],
+  },
+)
+
+const pureNames = ['describe.ts', 'resolve.ts', 'states.ts', 'stages.ts', 'plan.ts']
+
+hold(
+  'pure files import types and lib only',
+  (file) =>
+    isProgram(file) && pureNames.includes(posix.basename(file.path))
+      ? importsOf(file.text)
+          // Hashing has no effect; the rest of node:crypto draws chance.
+          .filter(({ from, names }) => from !== 'node:crypto' || !/^\{ create(Hash|Hmac) \}$/.test(names))
+          .filter(({ from, isTypeOnly }) => !isTypeOnly && !/^(\.\.\/)+lib\//.test(from))
+          .filter(({ from }) => !pureNames.includes(posix.basename(from)))
+          .map(({ from }) => `${file.path} imports ${from}`)
+      : [],
+  {
+    bad: [
+      bad('server/src/deployments/states.ts', "import { readFileSync } from 'node:fs'"),
+      bad('server/src/deployments/plan.ts', "import { createHash, randomBytes } from 'node:crypto'"),
+      bad('server/src/variables/resolve.ts', "import { type Row, load } from './rows.ts'"),
+    ],
+    good: [bad('server/src/deployments/plan.ts', "import type { A } from './a.ts'", "import { b } from '../lib/b.ts'")],
+  },
+)
+
+const shells: [RegExp, string][] = [
+  [/\bexecSync\s*\(/, 'execSync takes a string for a shell'],
+  [/\bshell:\s*(?!false\b)\S/, 'an option asks for a shell'],
+  [/\b(?:spawn|exec|execFile)(?:Sync)?\(\s*['"`](?:\/bin\/)?(?:ba|da)?sh['"`]/, 'a shell is started'],
+]
+
+hold(
+  'no program is started through a shell',
+  (file) => {
+    if (!isProgram(file)) return []
+    const code = withoutComments(file.text)
+    const found = shells.filter(([pattern]) => pattern.test(code)).map(([, reason]) => `${file.path}: ${reason}`)
+    const imported = importsOf(file.text).filter(({ from }) => /^(node:)?child_process$/.test(from))
+    return imported.some(({ names }) => /\bexec(Sync)?\b/.test(names))
+      ? [...found, `${file.path} imports exec of child_process`]
+      : found
+  },
+  {
+    bad: [
+      bad('server/src/x.ts', "import { exec } from 'node:child_process'"),
+      bad('server/src/x.ts', "spawn('git', args, { shell: true })"),
+      bad('server/src/x.ts', "spawn('sh', ['-c', text])"),
+      bad('server/src/x.ts', 'child.execSync(`ls`)'),
+    ],
+    good: [bad('server/src/x.ts', "import { spawn } from 'node:child_process'", "spawn('git', [], { shell: false })")],
+  },
+)
+
+const emptyNames = ['utils', 'helpers', 'common', 'services', 'controllers', 'models', 'types']
+
+hold(
+  'no folder has a name that says nothing about the product',
+  ({ path }) =>
+    posix
+      .dirname(path)
+      .split('/')
+      .filter((folder) => emptyNames.includes(folder))
+      .map((folder) => `${path}: ${folder}`),
+  { bad: [bad('server/src/api/utils/x.ts')], good: [bad('server/src/api/x.ts')] },
+)
+
+hold(
+  'no file is longer than 500 lines',
+  ({ path, text }) => {
+    const lines = text.split('\n').length - 1
+    return lines > 500 ? [`${path} has ${lines} lines`] : []
+  },
+  { bad: [bad('server/src/x.ts', ...Array(501).fill('x'))], good: [bad('server/src/x.ts', ...Array(500).fill('x'))] },
+)
+
+hold(
+  'no function is longer than 120 lines',
+  (file) =>
+    isProgram(file)
+      ? functionSizes(file.text)
+          .filter(({ lines }) => lines > 120)
+          .map(({ line, lines }) => `${file.path}:${line} has ${lines} lines`)
+      : [],
+  {
+    bad: [
+      bad('server/src/x.ts', 'const x = () => {', ...Array(120).fill('"}"'), '}'),
+      bad('server/src/x.ts', 'const o = {', 'f(a: string): Promise<{ b: 1 }> {', ...Array(120).fill('// }'), '}', '}'),
+    ],
+    good: [bad('server/src/x.ts', 'const x = () => {', '}', 'const o = {', ...Array(130).fill('a,'), '}')],
+  },
+)
+
+test('nine in ten functions have at most 40 lines', () => {
+  const longest = (files: SourceFile[]): number => {
+    const sizes = files.flatMap(({ text }) => functionSizes(text).map(({ lines }) => lines)).sort((a, b) => a - b)
+    return sizes[Math.ceil(sizes.length * 0.9) - 1] ?? 0
+  }
+  assert.equal(longest([bad('x.ts', 'function x(a = {}) {', ...Array(39).fill('if (a) { b() }'), '}')]), 41)
+  assert.ok(longest(sources.filter(isProgram)) <= 40)
+})
+
+hold(
+  'the server writes to its log, only its programs print',
+  (file) =>
+    isProgram(file) && !programs.includes(posix.basename(file.path)) && /\bconsole\./.test(codeOnly(file.text))
+      ? [`${file.path} uses console`]
+      : [],
+  {
+    bad: [bad('server/src/api/x.ts', "console.log('x')")],
+    good: [bad('server/src/api/x.ts', '// console.log', "const x = 'console.log()'")],
+  },
+)
+
+const sleeps: RegExp[] = [
+  /new Promise\b[^;]{0,120}?\bsetTimeout\(/,
+  /\bAtomics\.wait\(/,
+  /\bsystemClock\.sleep\(/,
+  /\bawait\s+(?:delay|sleep|pause)\(/,
+]
+
+hold(
+  'no test sleeps: it waits with until',
+  (file) => {
+    if (!isTest(file) || file.path === 'server/test/until.ts') return []
+    const code = codeOnly(file.text)
+    const timers = importsOf(file.text).some(({ from }) => from === 'node:timers/promises')
+    return timers || sleeps.some((pattern) => pattern.test(code)) ? [`${file.path} sleeps`] : []
+  },
+  {
+    bad: [
+      bad('server/src/x.test.ts', 'await new Promise((resolve) => setTimeout(resolve, 50))'),
+      bad('server/src/x.test.ts', "import { setTimeout as wait } from 'node:timers/promises'"),
+    ],
+    good: [bad('server/src/x.test.ts', "await until(() => done, { what: 'it' })")],
+  },
+)
+
+test('migrations are numbered in sequence', () => {
+  const misnumbered = (names: string[]): string[] =>
+    names.filter((name, index) => !new RegExp(`^${String(index + 1).padStart(4, '0')}-[a-z0-9-]+\\.sql$`).test(name))
+  assert.deepEqual(misnumbered(['0001-a.sql', '0003-b.sql']), ['0003-b.sql'])
+  assert.deepEqual(misnumbered(['0001-a.sql', '0001-b.sql']), ['0001-b.sql'])
+  assert.deepEqual(misnumbered(readdirSync(join(root, 'server/src/store/migrations')).sort()), [])
+})
