@@ -6,7 +6,7 @@ import { type AddressInfo, connect, type Socket } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { TestContext } from 'node:test'
-import { setTimeout as pause } from 'node:timers/promises'
+import { until as untilTrue } from '../../test/until.ts'
 import { createRouter, type ProcessRouter, type RouterOptions } from './client.ts'
 import { createFront, defaultLimits, type Limits } from './front.ts'
 import { trustProxies } from './headers.ts'
@@ -18,13 +18,8 @@ import { createUpstreams } from './upstreams.ts'
 export const deadlineMs = 10_000
 
 /** Waits for a condition that another process or the kernel brings about. */
-export const until = async (condition: () => boolean | Promise<boolean>): Promise<void> => {
-  const deadline = performance.now() + deadlineMs
-  while (!(await condition())) {
-    if (performance.now() > deadline) throw new Error(`not within ${deadlineMs} ms: ${condition}`)
-    await pause(5)
-  }
-}
+export const until = (condition: () => boolean | Promise<boolean>): Promise<true> =>
+  untilTrue(condition, { timeoutMs: deadlineMs, what: String(condition) })
 
 export interface Program {
   server: Server

@@ -3,7 +3,6 @@ import { once } from 'node:events'
 import { Agent, type IncomingMessage, request } from 'node:http'
 import { connect, type Socket } from 'node:net'
 import { type TestContext, test } from 'node:test'
-import { setTimeout as pause } from 'node:timers/promises'
 import { WebSocket, WebSocketServer } from 'ws'
 import { ask, openInside, readAnswer, route, serve, startProcess, until } from './fixtures.ts'
 import type { Target } from './router.ts'
@@ -12,11 +11,10 @@ const never = new AbortController().signal
 
 /** A version of an application: `/slow` takes 300 ms, POST echoes, websockets echo until it ends with 1012. */
 const startVersion = async (t: TestContext, name: string): Promise<{ target: Target; end(): void }> => {
-  const { server, target, close } = await serve(t, async (req, res) => {
-    if (req.url === '/slow') await pause(300)
+  const { server, target, close } = await serve(t, (req, res) => {
     res.setHeader('x-version', name)
     if (req.method === 'POST') req.pipe(res)
-    else res.end(name)
+    else setTimeout(() => res.end(name), req.url === '/slow' ? 300 : 0)
   })
   const sockets = new WebSocketServer({ server })
   sockets.on('connection', (socket) => socket.on('message', (data) => socket.send(String(data))))
