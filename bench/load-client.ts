@@ -39,8 +39,8 @@ export const startLoad = (): Load => {
     mark: () => ask<HoldReport>(child, { kind: 'mark' }),
     release: () => ask<HoldReport>(child, { kind: 'release' }),
     async close() {
-      if (child.exitCode !== null) return
-      child.disconnect()
+      if (child.exitCode !== null || child.signalCode !== null) return
+      if (child.connected) child.disconnect()
       await once(child, 'exit')
     },
   }

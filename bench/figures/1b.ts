@@ -29,7 +29,7 @@ export const figure = apiFigure(
       key: 'same',
     },
   ],
-  3000,
+  1500,
   { cost: list, same: one },
   { cost: list, same: unchanged },
 )

@@ -1,6 +1,7 @@
 /** Puts the parts together: the one place where anything is wired. */
 import { mkdir } from 'node:fs/promises'
 import { join } from 'node:path'
+import { ensureAdminToken } from './api/auth.ts'
 import type { Parts } from './api/parts.ts'
 import { createApi } from './api/server.ts'
 import type { Builder } from './builds/builder.ts'
@@ -15,12 +16,13 @@ import { createLog, type Log } from './lib/log.ts'
 import { createOutbound, type Outbound } from './lib/outbound.ts'
 import { leaveDataDirectory, takeDataDirectory } from './process-file.ts'
 import { deployableKinds, operations } from './resources/index.ts'
+import { createFirstOrganization } from './resources/organization.ts'
 import { createRouter } from './router/client.ts'
 import type { Router } from './router/router.ts'
 import { createDockerRuntime } from './runtimes/docker/docker.ts'
 import { createFakeRuntime } from './runtimes/fake/fake.ts'
 import type { Runtime } from './runtimes/runtime.ts'
-import { createSampleRepository, samplePath, serveSample } from './sample.ts'
+import { createSampleRepository, samplePath, serveSample } from './sample-repository.ts'
 import type { Settings } from './settings.ts'
 import { connect, type Database, migrate } from './store/database.ts'
 import { readFingerprintKey, readOwnerId } from './store/installation.ts'
@@ -35,6 +37,8 @@ export interface App {
   /** Address of the API: `http://host:port`. */
   url: string
   sampleUrl: string
+  organizationId: string
+  adminToken: string
   stop(): Promise<void>
 }
 
@@ -144,6 +148,8 @@ export const startApp = async (settings: Settings, options: { fake: boolean }): 
   const url = `http://${settings.host}:${settings.port}`
   const sampleUrl = url + samplePath
   const { parts, engine, delivery } = await createParts(ground, createMachine(ground, options.fake, sampleUrl))
+  const organizationId = await createFirstOrganization(parts)
+  const adminToken = await ensureAdminToken(parts, organizationId)
   const api = await createApi(parts, operations)
   if (settings.sample) await serveSample(api, await createSampleRepository(settings.dataDir))
   await api.listen({ host: settings.host, port: settings.port })
@@ -154,6 +160,8 @@ export const startApp = async (settings: Settings, options: { fake: boolean }): 
     parts,
     url,
     sampleUrl,
+    organizationId,
+    adminToken: adminToken.token,
     async stop() {
       await api.close()
       await engine.stop()

@@ -3,7 +3,7 @@
  * router and the embedded database keep running.
  */
 import { type App, startApp } from './app.ts'
-import { prepareFirstStart, type Welcome } from './first-start.ts'
+import { prepareSample } from './sample-start.ts'
 import { readSettings } from './settings.ts'
 
 const forcedExitMs = 20_000
@@ -31,16 +31,16 @@ const print = (line: string): void => {
   process.stdout.write(`${line}\n`)
 }
 
-const greet = (app: App, welcome: Welcome): void => {
+const greet = (app: App, sampleUrl: string | null): void => {
   print(`Slipway        ${app.url}`)
-  print(`Admin token    ${welcome.adminToken}`)
-  if (welcome.sampleUrl !== null) print(`Sample         ${welcome.sampleUrl}`)
+  print(`Admin token    ${app.adminToken}`)
+  if (sampleUrl !== null) print(`Sample         ${sampleUrl}`)
 }
 
 try {
   const app = await startApp(settings, { fake: process.argv.includes('--fake') })
   onSignals(app)
-  greet(app, await prepareFirstStart(app, print))
+  greet(app, await prepareSample(app, print))
 } catch (error) {
   process.stderr.write(`Slipway cannot start: ${(error as Error).message}\n`)
   if (settings.logLevel === 'debug') process.stderr.write(`${(error as Error).stack}\n`)

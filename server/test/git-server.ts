@@ -131,8 +131,8 @@ const serveEndless = (response: ServerResponse): void => {
   const line = (payload: Buffer): Buffer =>
     Buffer.concat([Buffer.from((payload.length + 4).toString(16).padStart(4, '0')), payload])
   response.write(line(Buffer.from('packfile\n')))
-  // A pack of two thousand million objects, the first of which claims to be a blob without an end in sight.
-  const head = Buffer.from([0x50, 0x41, 0x43, 0x4b, 0, 0, 0, 2, 0x7f, 0xff, 0xff, 0xff])
+  // A pack of two objects, the first of which claims to be a blob without an end in sight.
+  const head = Buffer.from([0x50, 0x41, 0x43, 0x4b, 0, 0, 0, 2, 0, 0, 0, 2])
   response.write(line(Buffer.concat([Buffer.from([1]), head, Buffer.from([0xbf, 0xff, 0xff, 0xff, 0xff, 0x7f])])))
   // zlib, then stored blocks of 60 000 bytes.
   response.write(line(Buffer.from([1, 0x78, 0x01])))

@@ -60,11 +60,14 @@ async function* readMessages(stream: Readable): AsyncGenerator<Told[]> {
   if (open.trim() !== '') yield [JSON.parse(open) as Told]
 }
 
+/** A long command stands at the beginning, how it ended at the end. */
+const shorten = (text: string): string => (text.length > 300 ? `${text.slice(0, 150)} … ${text.slice(-140)}` : text)
+
 const failure = (log: BuildLog, message: string, cause?: unknown): DeploymentError => {
   const text = log.scrub(message).trim()
   const lines = log.lastLines()
   if (!lines.some((line) => line.includes(text))) lines.push(text.slice(0, 500))
-  return new DeploymentError('build_failed', `The build failed: ${text.slice(0, 300)}`, {
+  return new DeploymentError('build_failed', `The build failed: ${shorten(text)}`, {
     lines: lines.slice(-30),
     cause,
   })

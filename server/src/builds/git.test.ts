@@ -215,13 +215,22 @@ test('the address policy is asked before git, and git connects to the checked ad
   assert.equal((await pinned.fetch({ url, branch: 'main' }, never)).git_commit_id, id)
 })
 
-test('a host that refuses connections, or answers nonsense, is unreachable', async () => {
-  const nonsense = createServer((socket) => socket.end('HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi'))
+test('a host that refuses connections, or answers with an error, is unreachable', async () => {
+  const nonsense = createServer(
+    (socket) =>
+      void socket
+        .on('error', () => {})
+        .resume()
+        .end('HTTP/1.1 500 Oh\r\ncontent-length: 2\r\n\r\nhi'),
+  )
   await new Promise<void>((resolve) => nonsense.listen(0, '127.0.0.1', resolve))
   const { port } = nonsense.address() as { port: number }
   const source = { url: `http://127.0.0.1:${port}/a.git`, branch: 'main' }
-  await rejects(open().fetch(source, never), 'git_unreachable')
-  await new Promise((resolve) => nonsense.close(resolve))
+  try {
+    await rejects(open().fetch(source, never), 'git_unreachable')
+  } finally {
+    await new Promise((resolve) => nonsense.close(resolve))
+  }
   await rejects(open().fetch(source, never), 'git_unreachable', /connected/)
 })
 

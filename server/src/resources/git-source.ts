@@ -1,6 +1,8 @@
 /** Git repositories as services name them: what is accepted, and how it is answered. Pure. */
+
 import Type from 'typebox'
 import { Flag, Maybe, Nullable, OneOf, Ref, Text, Timestamp } from '../api/schema.ts'
+import { isValidBranch, isValidGitUrl } from '../builds/git-names.ts'
 import { invalidField } from '../lib/errors.ts'
 
 export const gitProviders = ['BITBUCKET', 'GITHUB', 'GITLAB']
@@ -44,24 +46,6 @@ export interface GitRepositorySpec {
   head_commit_id?: string
 }
 
-const controls = /[\p{Cc}\s]/u
-const scpForm = /^[A-Za-z0-9._-]{1,64}@[A-Za-z0-9.-]{1,253}:[^\s:][^\s]*$/
-
-/** https, http and ssh addresses and `user@host:path`; nothing that git could take for an option or a helper. */
-export const isGitUrl = (url: string): boolean => {
-  if (controls.test(url) || url.startsWith('-')) return false
-  if (scpForm.test(url)) return true
-  if (!URL.canParse(url)) return false
-  const { protocol, hostname, pathname, password } = new URL(url)
-  return ['https:', 'http:', 'ssh:'].includes(protocol) && hostname !== '' && pathname.length > 1 && password === ''
-}
-
-const forbiddenInRef = /[\p{Cc}\s~^:?*[\\]|\.\.|@\{|\/\/|\/$|\.$|\.lock(\/|$)|(^|\/)\./u
-
-/** Git's own rules for branch names. */
-export const isBranch = (name: string): boolean =>
-  name !== '' && name !== '@' && !name.startsWith('-') && !name.startsWith('/') && !forbiddenInRef.test(name)
-
 const hostOf = (url: string): string => (URL.canParse(url) ? new URL(url).hostname : (/@([^:]+):/.exec(url)?.[1] ?? ''))
 
 const providerOf = (url: string): string => {
@@ -81,8 +65,12 @@ export const insidePath = (field: string, path: string): string => {
 export const completeGitRepository = (sent: unknown, previous?: GitRepositorySpec): GitRepositorySpec => {
   const source = sent as Partial<GitRepositorySpec> & { url: string }
   const { url, branch = 'main' } = source
-  if (!isGitUrl(url)) throw invalidField('/git_repository/url', 'must be an https, http or ssh address of a repository')
-  if (!isBranch(branch)) throw invalidField('/git_repository/branch', 'is no valid branch name')
+  if (!isValidGitUrl(url))
+    throw invalidField(
+      '/git_repository/url',
+      'must be an https or http address; private ones take a git token, not ssh',
+    )
+  if (!isValidBranch(branch)) throw invalidField('/git_repository/branch', 'is no valid branch name')
   const root = insidePath('/git_repository/root_path', source.root_path ?? '/')
   const same = previous?.url === url && previous.branch === branch && previous.head_commit_id !== undefined
   return {

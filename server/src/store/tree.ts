@@ -54,7 +54,7 @@ const grandparent = `(select p.parent_id from node p where p.id = n.parent_id)`
 const findSql = (record: RecordSql | null, condition: string): string => {
   const more = record === null ? `${grandparent} as "grandparentId"` : `${record.text} as record`
   return `select ${identity}, ${more} from node n ${record?.joins ?? ''}
-    where n.id = $1 and $2::uuid is not null and ${condition}`
+    where n.id = $1 and n.organization_id = $2 and ${condition}`
 }
 
 /** Reads one row of a kind by id: with its record when the SQL of it is given, else with its grandparent. */

@@ -1,18 +1,8 @@
 /**
- * What a first start does beyond a later one: the organization, the admin token, and the sample application. Every part
- * looks first whether it is there, so a start that was killed is simply repeated.
+ * The sample application of a first start, made through the public API like anything a user makes. Every part looks
+ * first whether it is there, so a start that was killed is simply repeated.
  */
-import { join } from 'node:path'
-import { ensureAdminToken } from './api/auth.ts'
 import type { App } from './app.ts'
-import { createFirstOrganization } from './resources/organization.ts'
-
-export interface Welcome {
-  adminToken: string
-  adminTokenFile: string
-  /** Address of the running sample; null when there is none. */
-  sampleUrl: string | null
-}
 
 const sampleTimeoutMs = 170_000
 const sampleName = 'hello'
@@ -96,23 +86,22 @@ const rememberSample = async (app: App): Promise<void> => {
   )
 }
 
-const makeSample = async (app: App, organizationId: string, token: string, print: (line: string) => void) => {
+const makeSample = async (app: App, print: (line: string) => void): Promise<void> => {
   print('Deploying the sample application …')
-  const call = callApi(app.url, token)
-  const applicationId = await createSample(call, organizationId, app.sampleUrl)
+  const call = callApi(app.url, app.adminToken)
+  const applicationId = await createSample(call, app.organizationId, app.sampleUrl)
   await waitForSample(app, call, applicationId)
   await rememberSample(app)
 }
 
-/** See the head of this file. A sample that cannot be deployed is said and does not end the start. */
-export const prepareFirstStart = async (app: App, print: (line: string) => void): Promise<Welcome> => {
-  const { parts } = app
-  const organizationId = await createFirstOrganization(parts)
-  const adminTokenFile = join(parts.settings.dataDir, 'admin-token')
-  const adminToken = await ensureAdminToken(parts, organizationId)
-  if (parts.settings.sample && !(await wasSampleMade(app)))
-    await makeSample(app, organizationId, adminToken.token, print).catch((error: unknown) => {
+/**
+ * Deploys the sample unless an earlier start did; answers its address, or null. A sample that cannot be deployed is said
+ * and does not end the start.
+ */
+export const prepareSample = async (app: App, print: (line: string) => void): Promise<string | null> => {
+  if (app.parts.settings.sample && !(await wasSampleMade(app)))
+    await makeSample(app, print).catch((error: unknown) => {
       print(`The sample could not be deployed: ${(error as Error).message}`)
     })
-  return { adminToken: adminToken.token, adminTokenFile, sampleUrl: await findSample(app) }
+  return findSample(app)
 }
