@@ -67,9 +67,10 @@ export const untilRouted = async (
   ours: Ours,
   id: string,
   accept: (body: string) => boolean = () => true,
+  path = '/',
 ): Promise<void> => {
   const host = await hostOf(ours, id)
-  await untilServing(`http://127.0.0.1:${ours.routerPort}/`, accept, { host: `${host}:${ours.routerPort}` })
+  await untilServing(`http://127.0.0.1:${ours.routerPort}${path}`, accept, { host: `${host}:${ours.routerPort}` })
 }
 
 /** Deletes an application and waits until it is gone; a server that cannot is not an error of the figure. */

@@ -38,12 +38,18 @@ sleep 0.3
 printf 'Content-Type: text/plain\\r\\n\\r\\nslow\\n'
 `
 
+/** Tells which configuration answers. */
+const round = `#!/bin/sh
+printf 'Content-Type: text/plain\\r\\n\\r\\nround %s.\\n' "$ROUND"
+`
+
 const page = 'www/index.html'
 
 const files: Record<string, { text: string; mode: string }> = {
   Dockerfile: { text: dockerfile, mode: '100644' },
   'Dockerfile.never': { text: neverReady, mode: '100644' },
   'www/cgi-bin/slow': { text: slow, mode: '100755' },
+  'www/cgi-bin/round': { text: round, mode: '100755' },
   [page]: { text: 'first\n', mode: '100644' },
 }
 

@@ -3,7 +3,7 @@ import type { Figure, Side } from '../figure.ts'
 import { type NaiveSite, naiveDeploy } from '../floors/naive.ts'
 import { freePort } from '../free-port.ts'
 import { timed } from '../measure.ts'
-import { deploy, makeApplication, untilRouted } from '../ours-deploy.ts'
+import { deploy, makeApplication, untilRouted, untilState } from '../ours-deploy.ts'
 
 /** The naive deployment of a fresh commit over a running older one; 2c is set against it too. */
 export const naiveSide =
@@ -39,9 +39,10 @@ export const figure: Figure<Bench> = {
         const text = `2b-ours-${round}`
         const commit = await sources.publish(text)
         const ms = await timed(async () => {
-          await deploy(ours, id, commit)
+          await ours.call('POST', `/application/${id}/deploy`, { git_commit_id: commit })
           await untilRouted(ours, id, (body) => body.includes(text))
         })
+        await untilState(ours, id, ['DEPLOYED'])
         return { ms }
       },
     }

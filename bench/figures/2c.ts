@@ -1,7 +1,7 @@
 import type { Bench } from '../bench.ts'
 import type { Figure } from '../figure.ts'
 import { timed } from '../measure.ts'
-import { deploy, makeApplication, untilRouted } from '../ours-deploy.ts'
+import { deploy, makeApplication, untilRouted, untilState } from '../ours-deploy.ts'
 import { naiveSide } from './2b.ts'
 
 /** Image events of the engine between two Unix seconds: each build or tag leaves one. */
@@ -11,7 +11,7 @@ export const imageEvents = async (bench: Bench, since: number, until: number): P
   return bench.engine.text(path).then((text) => text.split('\n').filter((line) => line !== '').length)
 }
 
-/** The same commit with one variable changed: a new version without a build. */
+/** The same commit with one variable changed: a new version without a build, until the router serves it. */
 export const figure: Figure<Bench> = {
   id: '2c',
   rows: [
@@ -38,9 +38,10 @@ export const figure: Figure<Bench> = {
         await ours.call('POST', `/application/${id}/environmentVariable`, { key: 'ROUND', value: String(round) })
         const since = Date.now() / 1000
         const ms = await timed(async () => {
-          await deploy(ours, id, commit)
-          await untilRouted(ours, id)
+          await ours.call('POST', `/application/${id}/deploy`, { git_commit_id: commit })
+          await untilRouted(ours, id, (body) => body === `round ${round}.\n`, '/cgi-bin/round')
         })
+        await untilState(ours, id, ['DEPLOYED'])
         return { ms, builds: await imageEvents(bench, since, Date.now() / 1000) }
       },
     }

@@ -1,10 +1,12 @@
 /**
- * `npm run reset`: removes everything that this data directory owns: containers, networks and volumes on the engine,
- * the router, the database, the keys. Asks first, unless called with `--yes`.
+ * `npm run reset`: removes everything that this data directory owns: containers, networks, volumes and built images on
+ * the engine, the router, the database, the keys. Asks first, unless called with `--yes`.
  */
 import { rm } from 'node:fs/promises'
 import { createInterface } from 'node:readline/promises'
+import { removeBuiltImages } from './builds/built-images.ts'
 import { systemClock } from './lib/clock.ts'
+import { createEngine } from './lib/docker-engine.ts'
 import { createLog } from './lib/log.ts'
 import { endControlPlane } from './process-file.ts'
 import { createRouter } from './router/client.ts'
@@ -57,8 +59,12 @@ const reset = async (): Promise<void> => {
   const { dataDir, routerHost: host, routerPort: port, databaseUrl, dockerHost } = settings
   await endControlPlane(dataDir)
   const ownerId = await readOwner()
-  if (ownerId !== null && !process.argv.includes('--fake'))
+  if (ownerId !== null && !process.argv.includes('--fake')) {
     await removeDeployed(createDockerRuntime({ ownerId, dockerHost, log, clock: systemClock }))
+    const engine = createEngine(dockerHost)
+    await removeBuiltImages(engine, ownerId)
+    await engine.close()
+  }
   await createRouter({ dataDir, host, port, log }).stop()
   if (databaseUrl === undefined) await removePostgres({ dataDir, log })
   await rm(dataDir, { recursive: true, force: true })

@@ -10,7 +10,7 @@ import { type Engine, isEngineError } from '../lib/docker-engine.ts'
 import { DeploymentError } from '../lib/errors.ts'
 import { exec } from '../lib/exec.ts'
 import { OutboundFailed, OutboundRefused } from '../lib/outbound.ts'
-import type { CheckHost } from './git.ts'
+import type { CheckHost } from './git-remote.ts'
 
 const busyboxNames = new Set(['busybox', 'busybox:1', 'busybox:latest'])
 const busyboxPullMs = 10_000

@@ -9,8 +9,9 @@ import type { Clock } from '../lib/clock.ts'
 import type { Log } from '../lib/log.ts'
 import type { Builder, BuildRequest, BuiltImage } from './builder.ts'
 import { baseImages, parseDockerfile } from './dockerfile.ts'
-import { type CheckHost, createMirrors } from './git.ts'
+import { createMirrors } from './git.ts'
 import { createGit } from './git-process.ts'
+import type { CheckHost } from './git-remote.ts'
 import { readSourceTree } from './source-tree.ts'
 
 export const createFakeBuilder = (parts: {

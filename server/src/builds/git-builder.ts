@@ -18,8 +18,9 @@ import type { Builder, BuildRequest, BuiltImage } from './builder.ts'
 import { contentKey, openContext } from './context.ts'
 import { baseImages, parseDockerfile, pickBuildArgs } from './dockerfile.ts'
 import { buildOnEngine } from './engine-build.ts'
-import { type CheckHost, createMirrors, type GitLimits } from './git.ts'
-import { createGit } from './git-process.ts'
+import { createMirrors, type Mirrors } from './git.ts'
+import { createGit, type Git } from './git-process.ts'
+import type { CheckHost, GitLimits } from './git-remote.ts'
 import { createImageStore, type ImageStore } from './image-store.ts'
 import { readSourceTree, type SourceTree } from './source-tree.ts'
 import { createSemaphore, withLock } from './waiting.ts'
@@ -63,6 +64,30 @@ const limitTime = (timeoutMs: number, outer: AbortSignal[]) => {
   }
 }
 
+/** Reads what a build would do from the mirror. */
+const createPlanner = (git: Git, mirrors: Mirrors) => {
+  const trees = new Map<string, SourceTree>()
+
+  /** A commit never changes: what was read of it once stays true. */
+  const readTree = async ({ source, commitId, rootPath, dockerfilePath }: BuildRequest): Promise<SourceTree> => {
+    const name = JSON.stringify([source.url, commitId, rootPath, dockerfilePath])
+    const known = trees.get(name)
+    if (known !== undefined) return known
+    const mirror = await mirrors.find(source.url, commitId)
+    const tree = await readSourceTree(git, mirror, commitId, rootPath, dockerfilePath)
+    if (tree.dockerfile.length < 65_536) trees.set(name, tree)
+    if (trees.size > maxTrees) trees.delete(trees.keys().next().value!)
+    return tree
+  }
+
+  return async (request: BuildRequest): Promise<Plan> => {
+    const tree = await readTree(request)
+    const file = parseDockerfile(tree.dockerfile.toString('utf8'))
+    const buildArgs = pickBuildArgs(file, request.variables.reveal())
+    return { tree, buildArgs, baseNames: baseImages(file, buildArgs, request.targetStage) }
+  }
+}
+
 export const createBuilder = (parts: BuilderParts): Builder => {
   const { dataDir, ownerId, log, clock, checkHost } = parts
   const home = join(dataDir, 'git-home')
@@ -83,30 +108,11 @@ export const createBuilder = (parts: BuilderParts): Builder => {
   const withPlace = createSemaphore(parts.concurrency)
   const perKey = createKeyedLock()
   const closing = new AbortController()
-  const trees = new Map<string, SourceTree>()
+  const plan = createPlanner(git, mirrors)
   const running = new Set<Promise<unknown>>()
   const swept = containers.sweep().catch((error: unknown) => {
     log.warn({ err: error }, 'containers of an ended build could not be removed')
   })
-
-  /** A commit never changes: what was read of it once stays true. */
-  const readTree = async ({ source, commitId, rootPath, dockerfilePath }: BuildRequest): Promise<SourceTree> => {
-    const name = JSON.stringify([source.url, commitId, rootPath, dockerfilePath])
-    const known = trees.get(name)
-    if (known !== undefined) return known
-    const mirror = await mirrors.find(source.url, commitId)
-    const tree = await readSourceTree(git, mirror, commitId, rootPath, dockerfilePath)
-    if (tree.dockerfile.length < 65_536) trees.set(name, tree)
-    if (trees.size > maxTrees) trees.delete(trees.keys().next().value!)
-    return tree
-  }
-
-  const plan = async (request: BuildRequest): Promise<Plan> => {
-    const tree = await readTree(request)
-    const file = parseDockerfile(tree.dockerfile.toString('utf8'))
-    const buildArgs = pickBuildArgs(file, request.variables.reveal())
-    return { tree, buildArgs, baseNames: baseImages(file, buildArgs, request.targetStage) }
-  }
 
   const keyOf = ({ tree, buildArgs }: Plan, request: BuildRequest, found: [string, string | null][]): string =>
     contentKey({ ...tree, targetStage: request.targetStage, buildArgs, bases: found })

@@ -11,8 +11,9 @@ import { DeploymentError } from '../lib/errors.ts'
 import { createLog } from '../lib/log.ts'
 import { createOutbound } from '../lib/outbound.ts'
 import { Secret } from '../lib/secret.ts'
-import { type CheckHost, createMirrors, type GitLimits } from './git.ts'
+import { createMirrors } from './git.ts'
 import { createGit } from './git-process.ts'
+import type { CheckHost, GitLimits } from './git-remote.ts'
 
 const never = new AbortController().signal
 const servers: GitServer[] = []

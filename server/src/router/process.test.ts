@@ -6,8 +6,8 @@ import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { test } from 'node:test'
 import { createRouter } from './client.ts'
-import { ask, freePort, isAlive, makeDataDir, quiet, route, serve, startProcess, until } from './fixtures.ts'
 import { pathsOf } from './protocol.ts'
+import { ask, freePort, isAlive, makeDataDir, quiet, route, serve, startProcess, until } from './test-parts.ts'
 
 test('a router that is killed comes back with its table, started by the control plane that still runs', async (t) => {
   const { target } = await serve(t, (_req, res) => res.end('ok'))

@@ -3,7 +3,7 @@ import { once } from 'node:events'
 import { type IncomingMessage, request } from 'node:http'
 import { type AddressInfo, connect, createServer as createTcpServer, type Socket } from 'node:net'
 import { test } from 'node:test'
-import { ask, freePort, openInside, readAnswer, readUntil, route, sendRaw, serve, until } from './fixtures.ts'
+import { ask, freePort, openInside, readAnswer, readUntil, route, sendRaw, serve, until } from './test-parts.ts'
 
 test('a request and its answer pass unchanged but for what belongs to each connection', async (t) => {
   const { target } = await serve(t, async (req, res) => {

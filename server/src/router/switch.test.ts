@@ -4,8 +4,8 @@ import { Agent, type IncomingMessage, request } from 'node:http'
 import { connect, type Socket } from 'node:net'
 import { type TestContext, test } from 'node:test'
 import { WebSocket, WebSocketServer } from 'ws'
-import { ask, openInside, readAnswer, route, serve, startProcess, until } from './fixtures.ts'
 import type { Target } from './router.ts'
+import { ask, openInside, readAnswer, route, serve, startProcess, until } from './test-parts.ts'
 
 const never = new AbortController().signal
 

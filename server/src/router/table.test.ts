@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { route } from './fixtures.ts'
 import { createLiveTable } from './live-table.ts'
 import { buildTable, checkRoutes, normalizeHost, replaceService } from './table.ts'
+import { route } from './test-parts.ts'
 import { createUpstreams, pick, suspect } from './upstreams.ts'
 
 const target = { host: '127.0.0.1', port: 3000 }

@@ -1,0 +1,165 @@
+/**
+ * The conversation with a git host: which addresses and names are spoken to, with which credentials, and for how long
+ * and how much. What it fetches goes into a mirror that git.ts looks after.
+ */
+import { createHash } from 'node:crypto'
+import { readdir, rm } from 'node:fs/promises'
+import { BlockList, isIP } from 'node:net'
+import { ExecTimeout } from '../lib/exec.ts'
+import { OutboundFailed, OutboundRefused } from '../lib/outbound.ts'
+import type { GitSource } from './builder.ts'
+import { explainGit, isNotHandedOut, refused, unreachable } from './git-errors.ts'
+import { isCommitId, isValidBranch, isValidGitUrl } from './git-names.ts'
+import type { Git, GitConfig } from './git-process.ts'
+import { clearLeftovers, mirrorSize } from './mirror-folder.ts'
+import { orAborted } from './waiting.ts'
+
+/** Rejects for a host that must not be reached; answers the address to connect to, where the caller fixes one. */
+export type CheckHost = (url: URL) => Promise<{ address: string } | undefined>
+
+export interface GitLimits {
+  lsRemoteMs: number
+  fetchMs: number
+  /** Of one mirror. */
+  maxBytes: number
+}
+
+export const usualLimits: GitLimits = { lsRemoteMs: 60_000, fetchMs: 600_000, maxBytes: 5 * 2 ** 30 }
+
+export const hash = (text: string): string => createHash('sha256').update(text).digest('hex')
+
+const near = new BlockList()
+for (const [network, prefix] of [
+  ['127.0.0.0', 8],
+  ['10.0.0.0', 8],
+  ['172.16.0.0', 12],
+  ['192.168.0.0', 16],
+] as const)
+  near.addSubnet(network, prefix, 'ipv4')
+near.addAddress('::1', 'ipv6')
+near.addSubnet('fc00::', 7, 'ipv6')
+
+const isNear = (address: string): boolean => near.check(address, isIP(address) === 6 ? 'ipv6' : 'ipv4')
+
+/** Rejects what git must not be given. */
+export const validate = ({ url, branch, commitId }: GitSource): void => {
+  if (!isValidGitUrl(url)) throw refused('The address of the repository is not a plain https address.')
+  if (!isValidBranch(branch)) throw refused('The name of the branch is not one that git allows.')
+  if (commitId !== undefined && !isCommitId(commitId)) throw refused('The commit id is not 40 or 64 hex digits.')
+}
+
+const explainCheck = (error: unknown, host: string): unknown => {
+  if (error instanceof OutboundRefused) return refused(`${host} may not be reached: ${error.message}.`, error)
+  if (error instanceof OutboundFailed) return unreachable(`${host} cannot be reached: ${error.message}.`, error)
+  return error
+}
+
+/** What git must know for one conversation: the checked address, and the credentials for this address only. */
+const connectionConfig = (source: GitSource, address: string | undefined): GitConfig => {
+  const url = new URL(source.url)
+  const config: [string, string][] = []
+  const port = url.port || (url.protocol === 'https:' ? '443' : '80')
+  if (address !== undefined && isIP(url.hostname.replace(/^\[|\]$/g, '')) === 0)
+    config.push(['http.curloptResolve', `${url.hostname}:${port}:${isIP(address) === 6 ? `[${address}]` : address}`])
+  const known = source.credentials?.reveal()
+  if (known === undefined) return config
+  if (url.protocol === 'http:' && address !== undefined && !isNear(address))
+    throw refused('A git token is not sent over plain http: use the https address of the repository.')
+  const basic = Buffer.from(`${known.username}:${known.password}`).toString('base64')
+  config.push([`http.${source.url}.extraHeader`, `Authorization: Basic ${basic}`])
+  return config
+}
+
+/** Lines of `ls-remote` as ref → commit id; an annotated tag counts as the commit it names. */
+const parseRefs = (text: string): Map<string, string> => {
+  const refs = new Map<string, string>()
+  for (const line of text.split('\n')) {
+    const [id, ref] = line.split('\t')
+    if (id !== undefined && ref !== undefined && isCommitId(id)) refs.set(ref.replace(/\^\{\}$/, ''), id)
+  }
+  return refs
+}
+
+/** The tag of a commit, '' where it has none. */
+export const findTag = (refs: Map<string, string>, commitId: string): string => {
+  for (const [ref, id] of refs)
+    if (id === commitId && ref.startsWith('refs/tags/')) return ref.slice('refs/tags/'.length)
+  return ''
+}
+
+export const createRemote = (git: Git, checkHost: CheckHost, limits: GitLimits) => {
+  const check = async (source: GitSource, signal: AbortSignal): Promise<GitConfig> => {
+    const url = new URL(source.url)
+    try {
+      return connectionConfig(source, (await orAborted(checkHost(url), signal))?.address)
+    } catch (error) {
+      throw explainCheck(error, url.hostname)
+    }
+  }
+
+  /** Runs git against the network; only the caller's own abort passes as it is. */
+  const talk = async (source: GitSource, args: string[], timeoutMs: number, config: GitConfig, signal: AbortSignal) => {
+    try {
+      return await git.run(args, { config, signal, timeoutMs, maxOutput: 1 << 24 })
+    } catch (error) {
+      if (!(error instanceof ExecTimeout)) throw error
+      throw unreachable(
+        `${new URL(source.url).hostname} did not answer within ${Math.ceil(timeoutMs / 1000)} s.`,
+        error,
+      )
+    }
+  }
+
+  const listRefs = async (source: GitSource, timeoutMs: number, withTags: boolean, signal: AbortSignal) => {
+    const kinds = withTags ? ['--heads', '--tags'] : ['--heads']
+    const patterns = [`refs/heads/${source.branch}`, ...(withTags ? ['refs/tags/*'] : [])]
+    const args = ['ls-remote', '--quiet', ...kinds, '--end-of-options', source.url, ...patterns]
+    const result = await talk(source, args, timeoutMs, await check(source, signal), signal)
+    if (result.code !== 0) throw explainGit(result.stderr, new URL(source.url).hostname)
+    return parseRefs(result.stdout)
+  }
+
+  /** Ends a fetch whose mirror grows too large. */
+  const watchSize = (mirror: string, tooLarge: AbortController) => {
+    const timer = setInterval(async () => {
+      if ((await mirrorSize(mirror)) <= limits.maxBytes) return
+      tooLarge.abort(refused(`The repository is larger than ${Math.round(limits.maxBytes / 2 ** 20)} MB.`))
+    }, 250)
+    return { [Symbol.dispose]: () => clearInterval(timer) }
+  }
+
+  const download = async (source: GitSource, mirror: string, args: string[], signal: AbortSignal) => {
+    const tooLarge = new AbortController()
+    using _ = watchSize(mirror, tooLarge)
+    const config = await check(source, signal)
+    const both = AbortSignal.any([signal, tooLarge.signal])
+    const fixed = ['--quiet', '--no-tags', '--no-write-fetch-head', '--no-recurse-submodules', '--force']
+    const all = ['--git-dir', mirror, 'fetch', ...fixed, ...args]
+    try {
+      return await talk(source, all, limits.fetchMs, config, both)
+    } catch (error) {
+      await clearLeftovers(mirror, new Date(Date.now() + 60_000))
+      if (tooLarge.signal.aborted) await rm(mirror, { recursive: true, force: true })
+      throw error
+    }
+  }
+
+  const isShallow = async (mirror: string): Promise<boolean> => (await readdir(mirror)).includes('shallow')
+
+  /** Its own ref each, by hash: branches `a` and `a/b` can follow one another. */
+  const fetchCommit = async (source: GitSource, mirror: string, commitId: string, signal: AbortSignal) => {
+    const ref = `refs/slipway/${hash(source.commitId ?? source.branch).slice(0, 32)}`
+    const one = ['--depth=1', '--end-of-options', source.url, `+${commitId}:${ref}`]
+    const result = await download(source, mirror, one, signal)
+    if (result.code === 0 || !isNotHandedOut(result.stderr)) return result
+    const whole = (await isShallow(mirror)) ? ['--unshallow'] : []
+    return download(
+      source,
+      mirror,
+      [...whole, '--end-of-options', source.url, `+refs/heads/${source.branch}:${ref}`],
+      signal,
+    )
+  }
+
+  return { listRefs, fetchCommit }
+}
