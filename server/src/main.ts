@@ -1,48 +1,10 @@
 /**
- * `npm start`: starts the control plane in the foreground. SIGINT and SIGTERM end it cleanly; what is deployed, the
- * router and the embedded database keep running.
+ * `npm start`: the control plane in the foreground. This file only turns on Node's compile cache, which saves a third of
+ * a second at each later start; what happens is in serve.ts.
  */
-import { type App, startApp } from './app.ts'
-import { prepareSample } from './sample-start.ts'
-import { readSettings } from './settings.ts'
+import { enableCompileCache } from 'node:module'
+import { fileURLToPath } from 'node:url'
 
-const forcedExitMs = 20_000
-
-const settings = readSettings()
-
-const onSignals = (app: App): void => {
-  let ending = false
-  const end = (): void => {
-    if (ending) return
-    ending = true
-    setTimeout(() => process.exit(1), forcedExitMs).unref()
-    app.stop().then(
-      () => process.exit(0),
-      (error: unknown) => {
-        app.parts.log.error({ err: error }, 'the end was not clean')
-        process.exit(1)
-      },
-    )
-  }
-  process.on('SIGINT', end).on('SIGTERM', end)
-}
-
-const print = (line: string): void => {
-  process.stdout.write(`${line}\n`)
-}
-
-const greet = (app: App, sampleUrl: string | null): void => {
-  print(`Slipway        ${app.url}`)
-  print(`Admin token    ${app.adminToken}`)
-  if (sampleUrl !== null) print(`Sample         ${sampleUrl}`)
-}
-
-try {
-  const app = await startApp(settings, { fake: process.argv.includes('--fake') })
-  onSignals(app)
-  greet(app, await prepareSample(app, print))
-} catch (error) {
-  process.stderr.write(`Slipway cannot start: ${(error as Error).message}\n`)
-  if (settings.logLevel === 'debug') process.stderr.write(`${(error as Error).stack}\n`)
-  process.exit(1)
-}
+enableCompileCache(fileURLToPath(new URL('../../node_modules/.cache/slipway', import.meta.url)))
+const { serve } = await import('./serve.ts')
+await serve()

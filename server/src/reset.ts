@@ -42,11 +42,18 @@ const removeDeployed = async (runtime: Runtime): Promise<void> => {
   await runtime.close()
 }
 
-const readOwner = async (): Promise<string | null> => {
+interface Owner {
+  id: string
+  /** Of the images that were built. */
+  contentKeys: string[]
+}
+
+const readOwner = async (): Promise<Owner | null> => {
   const { dataDir, databaseUrl } = settings
   const database = connect(databaseUrl ?? (await startPostgres({ dataDir, log })).connectionString, log)
   try {
-    return await readOwnerId(database)
+    const images = await database.query<{ key: string }>('select content_key as key from image')
+    return { id: await readOwnerId(database), contentKeys: images.map(({ key }) => key) }
   } catch {
     // A database that was never migrated: nothing was deployed from here.
     return null
@@ -58,11 +65,11 @@ const readOwner = async (): Promise<string | null> => {
 const reset = async (): Promise<void> => {
   const { dataDir, routerHost: host, routerPort: port, databaseUrl, dockerHost } = settings
   await endControlPlane(dataDir)
-  const ownerId = await readOwner()
-  if (ownerId !== null && !process.argv.includes('--fake')) {
-    await removeDeployed(createDockerRuntime({ ownerId, dockerHost, log, clock: systemClock }))
+  const owner = await readOwner()
+  if (owner !== null && !process.argv.includes('--fake')) {
+    await removeDeployed(createDockerRuntime({ ownerId: owner.id, dockerHost, log, clock: systemClock }))
     const engine = createEngine(dockerHost)
-    await removeBuiltImages(engine, ownerId)
+    await removeBuiltImages(engine, owner.contentKeys)
     await engine.close()
   }
   await createRouter({ dataDir, host, port, log }).stop()

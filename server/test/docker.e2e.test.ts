@@ -4,9 +4,9 @@
 import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
 import { after, before, test } from 'node:test'
-import Dockerode from 'dockerode'
 import { broken, deaf, page } from './apps.ts'
 import { ensureBusybox } from './busybox-image.ts'
+import { containersOf, engine, inspectContainer, networksOf, removeContainer } from './docker.ts'
 import { type GitServer, startGitServer } from './git-server.ts'
 import { startLoad } from './load.ts'
 import { ensureNodeImage, nodeImage } from './node-image.ts'
@@ -14,7 +14,6 @@ import { type Json, prepareSlipway, type Slipway } from './slipway.ts'
 import { createApplication, createPlace, deploy, deploymentLog, hostOf, settle, stateOf, visit } from './story.ts'
 import { until } from './until.ts'
 
-const docker = new Dockerode()
 let slipway: Slipway
 let git: GitServer
 
@@ -28,10 +27,8 @@ before(async () => {
 after(async () => {
   await slipway?.remove()
   await git?.close()
+  await engine.close()
 })
-
-const containersOf = async (serviceId: string): Promise<Dockerode.ContainerInfo[]> =>
-  docker.listContainers({ all: true, filters: { label: [`slipway.service=${serviceId}`] } })
 
 const repository = async (name: string, files: Record<string, string>): Promise<string> => {
   await git.createRepository(name)
@@ -78,7 +75,7 @@ test('the polling client of the specification goes from nothing to a running app
 
   assert.deepEqual(await visit(slipway, hostOf(place, 'web')), { status: 200, text: 'hello story' })
   const [container] = await containersOf(application.id)
-  const inspected = await docker.getContainer(container!.Id).inspect()
+  const inspected = await inspectContainer(container!.Id)
   assert.ok(inspected.Config.Env.includes('HIDDEN=canary-77'))
   assert.ok(inspected.Config.Env.includes('PLAIN=a'))
 
@@ -106,8 +103,7 @@ test('the polling client of the specification goes from nothing to a running app
     timeoutMs: 30_000,
     what: 'the environment to be gone',
   })
-  const networks = await docker.listNetworks({ filters: { label: [`slipway.environment=${place.environmentId}`] } })
-  assert.deepEqual(networks, [])
+  assert.deepEqual(await networksOf(place.environmentId), [])
   assert.equal((await visit(slipway, hostOf(place, 'web'))).status, 404)
 })
 
@@ -259,7 +255,7 @@ test('a container reaches neither the control plane, its database and keys, nor 
   )
   assert.equal(lines.filter((line) => /docker.sock: No such file/.test(line)).length, 2, lines.join('\n'))
   const [container] = await containersOf(application.id)
-  const { HostConfig } = await docker.getContainer(container!.Id).inspect()
+  const { HostConfig } = await inspectContainer(container!.Id)
   assert.deepEqual(
     [HostConfig.Privileged, HostConfig.Binds ?? [], HostConfig.NetworkMode === 'host'],
     [false, [], false],
@@ -283,7 +279,7 @@ test('requests are served while the control plane is away, and it takes over wha
   const [afterwards] = await containersOf(application.id)
   assert.equal(afterwards!.Id, before!.Id)
 
-  await docker.getContainer(before!.Id).remove({ force: true })
+  await removeContainer(before!.Id)
   await until(async () => (await visit(slipway, hostOf(place, 'web'))).status === 200, {
     timeoutMs: 10_000,
     what: 'a removed container to be replaced',

@@ -1,9 +1,9 @@
 /** kill -9 of the control plane at random moments of deployments on a real engine. `SLIPWAY_TEST_KILLS` says how many. */
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
-import Dockerode from 'dockerode'
 import { page } from './apps.ts'
 import { ensureBusybox } from './busybox-image.ts'
+import { containersOf, engine } from './docker.ts'
 import { type GitServer, startGitServer } from './git-server.ts'
 import { type Receiver, startReceiver } from './receiver.ts'
 import { type Json, prepareSlipway, type Slipway } from './slipway.ts'
@@ -12,7 +12,6 @@ import { until } from './until.ts'
 
 const kills = Number(process.env.SLIPWAY_TEST_KILLS ?? 50)
 const longestMomentMs = 1500
-const docker = new Dockerode()
 let slipway: Slipway
 let git: GitServer
 let receiver: Receiver
@@ -29,6 +28,7 @@ after(async () => {
   await slipway?.remove()
   await receiver?.close()
   await git?.close()
+  await engine.close()
 })
 
 /** A repeatable sequence of moments: the seed is printed, so that a failure can be run again. */
@@ -67,7 +67,10 @@ test(`after each of ${kills} kill -9 the deployment ends final, and exactly the 
     assert.equal(await settle(slipway, application.id, 60_000), 'DEPLOYED', `round ${round}`)
     assert.deepEqual(await visit(slipway, hostOf(place, 'web')), { status: 200, text: `v${round}` })
     // A kill between the switch and the retirement of the old version leaves that one to reconcile.
-    await until(async () => (await ours(application.id)).length === 1, { timeoutMs: 60_000, what: 'one container' })
+    await until(async () => (await containersOf(application.id)).length === 1, {
+      timeoutMs: 60_000,
+      what: 'one container',
+    })
   }
 
   assert.equal(asked.size, kills)
@@ -79,9 +82,6 @@ test(`after each of ${kills} kill -9 the deployment ends final, and exactly the 
   assert.deepEqual(receiver.refused, [])
   for (const id of asked) checkEvents(id, receiver)
 })
-
-const ours = (serviceId: string) =>
-  docker.listContainers({ all: true, filters: { label: [`slipway.service=${serviceId}`] } })
 
 /** At least once, each event under one id: repeats are told by it. */
 const checkEvents = (deploymentId: string, { deliveries }: Receiver): void => {

@@ -3,10 +3,10 @@
  * applications that need more than busybox, where no image can be pulled.
  */
 import { readFile, realpath } from 'node:fs/promises'
-import { Readable } from 'node:stream'
-import Dockerode from 'dockerode'
 import { pack } from 'tar-stream'
+import { isEngineError } from '../src/lib/docker-engine.ts'
 import { exec } from '../src/lib/exec.ts'
+import { engine } from './docker.ts'
 
 export const nodeImage = 'slipway-test-node:1'
 
@@ -29,19 +29,15 @@ const buildContext = async () => {
 
 /** Makes the image unless the engine has it. */
 export const ensureNodeImage = async (): Promise<string> => {
-  const docker = new Dockerode()
-  const found = await docker
-    .getImage(nodeImage)
-    .inspect()
-    .catch(() => null)
-  if (found !== null) return nodeImage
-  const output = await docker.buildImage(Readable.from(await buildContext()), { t: nodeImage })
-  await new Promise<void>((resolve, reject) => {
-    docker.modem.followProgress(output, (error, lines) => {
-      const failure = error ?? lines?.find((line: { error?: string }) => line.error !== undefined)
-      if (failure) reject(new Error(JSON.stringify(failure)))
-      else resolve()
-    })
-  })
+  try {
+    await engine.call('GET', `/images/${nodeImage}/json`)
+  } catch (error) {
+    if (!isEngineError(error, 404)) throw error
+    const query = { t: nodeImage, version: 1, rm: true, forcerm: true }
+    const output = await engine.stream('POST', '/build', { query, body: await buildContext(), deadlineMs: 120_000 })
+    let text = ''
+    for await (const chunk of output.setEncoding('utf8')) text += chunk
+    if (text.includes('errorDetail')) throw new Error(text)
+  }
   return nodeImage
 }

@@ -15,7 +15,6 @@ export interface EngineBuild {
   tag: string
   targetStage: string | null
   buildArgs: Record<string, string>
-  labels: Record<string, string>
   memoryMb: number
   cpuMillicores: number
   /** For reading the context and the engine's first word. */
@@ -39,7 +38,6 @@ const queryOf = (build: EngineBuild) => ({
   dockerfile: build.context.dockerfile,
   target: build.targetStage ?? undefined,
   buildargs: JSON.stringify(build.buildArgs),
-  labels: JSON.stringify(build.labels),
   memory: build.memoryMb * 2 ** 20,
   memswap: build.memoryMb * 2 ** 20,
   cpuperiod: cpuPeriodUs,

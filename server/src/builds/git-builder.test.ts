@@ -13,11 +13,11 @@ import { newId } from '../lib/ids.ts'
 import { createLog } from '../lib/log.ts'
 import { Secret } from '../lib/secret.ts'
 import type { Builder, BuildRequest } from './builder.ts'
+import { removeBuiltImages } from './built-images.ts'
 import { createBuilder } from './git-builder.ts'
 import type { StoredImage } from './image-store.ts'
 
 const never = new AbortController().signal
-const ownerId = newId()
 const engine = createEngine()
 const dataDir = mkdtempSync(join(tmpdir(), 'slipway-builder-'))
 const stored = new Map<string, StoredImage>()
@@ -31,7 +31,6 @@ before(async () => {
   builder = createBuilder({
     dataDir,
     database: undefined as never,
-    ownerId,
     checkHost: async () => undefined,
     log: createLog('silent'),
     clock: systemClock,
@@ -43,9 +42,7 @@ before(async () => {
 after(async () => {
   await builder.close()
   await server.close()
-  const filters = JSON.stringify({ label: [`slipway.build=${ownerId}`] })
-  const images = await engine.call<{ Id: string }[]>('GET', '/images/json', { query: { filters } })
-  for (const { Id } of images) await engine.call('DELETE', `/images/${Id}`, { query: { force: true } })
+  await removeBuiltImages(engine, [...stored.keys()])
   await engine.close()
   rmSync(dataDir, { recursive: true, force: true })
 })
@@ -116,8 +113,7 @@ test('the same content is built once, also from another repository; a changed fi
   const changed = await build(name)
   assert.equal(changed.skipped, false)
   assert.notEqual(changed.imageId, first.imageId)
-  const { Config, RepoTags } = await inspect(first.imageId)
-  assert.equal(Config.Labels['slipway.build'], ownerId)
+  const { RepoTags } = await inspect(first.imageId)
   assert.match(RepoTags.join(), /^slipway\/[0-9a-f-]{36}:[0-9a-f]{16}$/)
 })
 

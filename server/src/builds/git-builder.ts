@@ -15,6 +15,7 @@ import { createBaseImages, findImage } from './base-image.ts'
 import { createBuildContainers } from './build-containers.ts'
 import { createBuildLog } from './build-log.ts'
 import type { Builder, BuildRequest, BuiltImage } from './builder.ts'
+import { imageTag } from './built-images.ts'
 import { contentKey, openContext } from './context.ts'
 import { baseImages, parseDockerfile, pickBuildArgs } from './dockerfile.ts'
 import { buildOnEngine } from './engine-build.ts'
@@ -29,7 +30,6 @@ export interface BuilderParts {
   dataDir: string
   database: Queryable
   dockerHost?: string
-  ownerId: string
   checkHost: CheckHost
   log: Log
   clock: Clock
@@ -89,7 +89,7 @@ const createPlanner = (git: Git, mirrors: Mirrors) => {
 }
 
 export const createBuilder = (parts: BuilderParts): Builder => {
-  const { dataDir, ownerId, log, clock, checkHost } = parts
+  const { dataDir, log, clock, checkHost } = parts
   const home = join(dataDir, 'git-home')
   mkdirSync(home, { recursive: true, mode: 0o700 })
   const git = createGit(home)
@@ -132,11 +132,9 @@ export const createBuilder = (parts: BuilderParts): Builder => {
       containers,
       {
         context: await openContext(git, plan.tree),
-        tag: `slipway/${request.serviceId.toLowerCase()}:${key.slice(0, 16)}`,
+        tag: imageTag(request.serviceId, key),
         targetStage: request.targetStage,
         buildArgs: plan.buildArgs,
-        // Not the labels of containers: they would pass from the image to whatever a person starts from it.
-        labels: { 'slipway.build': ownerId, 'slipway.build.service': request.serviceId },
         memoryMb: request.memoryMb,
         cpuMillicores: request.cpuMillicores,
         deadlineMs: request.timeoutMs + 60_000,

@@ -14,7 +14,7 @@ import { stateOf } from './states.ts'
 import { createSteps } from './steps.ts'
 
 /** Services of one stage worked on at once. */
-const parallel = 8
+const parallel = 20
 const undoTimeoutMs = 60_000
 
 const asDeploymentError = (error: unknown, run: ServiceRun): DeploymentError => {
@@ -78,9 +78,14 @@ const beginRun = async (
   signal: AbortSignal,
 ): Promise<ServiceRun> => {
   const log = createDeploymentLog(parts.database, parts.clock, parts.log, claim.id, service.id)
-  const onStep = (name: string) =>
-    parts.log.debug({ deploymentId: claim.id, serviceId: service.id, step: name }, 'step')
-  const step = await createSteps(parts.database, parts.clock, claim, service.id, signal, onStep)
+  const ids = { deploymentId: claim.id, serviceId: service.id }
+  const step = await createSteps(parts.database, parts.clock, claim, service.id, signal, {
+    begins: (name) => parts.log.debug({ ...ids, step: name }, 'step'),
+    waits(name, error) {
+      parts.log.warn({ ...ids, step: name, err: error }, 'a step is tried again')
+      log.line(name, `${error.message} It is tried again.`, 'error')
+    },
+  })
   const committed = service.currentRevision === claim.id
   return { parts, claim, service, step, log, signal, committed, phase: 'working' }
 }

@@ -44,6 +44,7 @@ const attempt = async <T>(
   work: (signal: AbortSignal) => Promise<T>,
   signal: AbortSignal,
   clock: Clock,
+  onWait: (error: DeploymentError) => void,
 ): Promise<T> => {
   const deadline = AbortSignal.timeout(deadlineMs)
   const both = AbortSignal.any([signal, deadline])
@@ -60,6 +61,7 @@ const attempt = async <T>(
         )
       const pauseMs = retryPauseMs(error, tries)
       if (pauseMs === null) throw error
+      if (String(last) !== String(error)) onWait(error as DeploymentError)
       last = error
       await clock.sleep(pauseMs, both).catch(() => {})
     }
@@ -75,7 +77,7 @@ export const createSteps = async (
   claim: Claim,
   serviceId: string,
   signal: AbortSignal,
-  onStep: (name: string) => void,
+  tell: { begins(name: string): void; waits(name: string, error: DeploymentError): void },
 ): Promise<Step> => {
   const finished = claim.resumed
     ? await database.query<{ name: string; result: unknown }>(
@@ -93,10 +95,10 @@ export const createSteps = async (
   return async <T>(name: string, options: StepOptions, work: (signal: AbortSignal) => Promise<T>): Promise<T> => {
     const remember = options.remember ?? true
     if (remember && results.has(name)) return results.get(name) as T
-    onStep(name)
+    tell.begins(name)
     const startedMs = clock.monotonicMs()
     try {
-      const result = await attempt(name, options.deadlineMs, work, signal, clock)
+      const result = await attempt(name, options.deadlineMs, work, signal, clock, (error) => tell.waits(name, error))
       await save(name, 'SUCCESS', startedMs, remember ? (result ?? null) : null)
       return result
     } catch (error) {

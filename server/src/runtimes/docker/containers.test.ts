@@ -330,4 +330,27 @@ describe('containers on the real engine', () => {
     for await (const { text } of runtime.logs(workload.serviceId, { tail: 100 })) tail.push(text)
     assert.deepEqual([tail.length, tail[0], tail[99]], [100, String(many - 98), 'last'])
   })
+
+  test('an instance whose liveness probe fails is restarted, one that is alive is not', async () => {
+    const sick = shell('touch /tmp/alive; (sleep 2; rm /tmp/alive) & exec httpd -f -p 8080')
+    const liveness = probe(
+      { kind: 'exec', command: ['test', '-e', '/tmp/alive'] },
+      { periodSeconds: 1, failureThreshold: 1 },
+    )
+    const ends = new AbortController()
+    const died: string[] = []
+    const watching = (async () => {
+      for await (const event of runtime.watch(ends.signal)) if (event.kind === 'died') died.push(event.serviceId)
+    })().catch(() => {})
+    const failing = createWorkload(sick, { liveness: { ...liveness, initialDelaySeconds: 0 } })
+    const healthy = createWorkload(shell('touch /tmp/alive; exec httpd -f -p 8080'), {
+      liveness: { ...liveness, initialDelaySeconds: 0 },
+    })
+    await deploy(runtime, healthy)
+    await deploy(runtime, failing)
+    await until('the restart', () => (died.includes(failing.serviceId) ? true : null))
+    assert.equal(died.includes(healthy.serviceId), false)
+    ends.abort()
+    await watching
+  })
 })

@@ -28,6 +28,8 @@ export const labels = {
   index: 'slipway.index',
   ports: 'slipway.ports',
   config: 'slipway.config',
+  /** JSON of the liveness probe, where there is one. */
+  liveness: 'slipway.liveness',
   task: 'slipway.task',
   volume: 'slipway.volume',
 } as const
@@ -99,7 +101,7 @@ const portKeys = (workload: Workload, hostPorts: HostPorts): [string, { HostIp: 
  * Whoever may read labels may read the environment too, so the key only keeps owners apart.
  */
 export const configHash = (workload: Workload, ownerId: string): string => {
-  const { instances: _, readiness: _r, liveness: _l, readyTimeoutMs: _t, stopGraceMs: _s, ...rest } = workload
+  const { instances: _, readiness: _r, readyTimeoutMs: _t, stopGraceMs: _s, ...rest } = workload
   const text = JSON.stringify([rest, workload.env.reveal(), workload.files.reveal()])
   return createHmac('sha256', ownerId).update(text).digest('hex').slice(0, 32)
 }
@@ -119,6 +121,7 @@ export const describeInstance = (
       [labels.index]: String(index),
       [labels.ports]: formatPorts(hostPorts),
       [labels.config]: configHash(workload, ownerId),
+      ...(workload.liveness === null ? {} : { [labels.liveness]: JSON.stringify(workload.liveness) }),
     },
     ExposedPorts: Object.fromEntries(ports.map(([key]) => [key, {}])),
     HostConfig: {

@@ -18,6 +18,7 @@ import { labels } from './describe.ts'
 import { createEvents, watchEvents } from './events.ts'
 import { createImages } from './images.ts'
 import { createInstances } from './instances.ts'
+import { watchLiveness } from './liveness.ts'
 import { createLogs } from './logs.ts'
 import { createNetworks, type Networks } from './network.ts'
 import { createPorts } from './ports.ts'
@@ -120,7 +121,12 @@ export const createDockerRuntime = ({
     },
     removeEnvironment: (environmentId, signal) => removeNetwork(networks, environmentId, signal),
     observe,
-    watch: (signal) => watchEvents(events, signal),
+    watch: (signal) => {
+      watchLiveness({ engine, containers, events, clock, log }, signal).catch((error: unknown) => {
+        if (!signal.aborted) log.warn({ err: error }, 'liveness probes wait for the engine')
+      })
+      return watchEvents(events, signal)
+    },
     logs: logs.ofService,
     run: createTasks({ engine, containers, creator, logs, ownerId, clock }),
     owned,

@@ -92,16 +92,14 @@ const lookExec = async (engine: Engine, id: string, command: string[], timeoutMs
   }
 }
 
-const fromProbe = (engine: Engine, probe: Probe, instance: Instance): Look => {
+/** Looks as a configured probe says. */
+export const fromProbe = (engine: Engine, probe: Probe, instance: Instance): Look => {
   const { check } = probe
   const timeoutMs = Math.max(1, probe.timeoutSeconds) * 1000
   if (check.kind === 'exec') return (signal) => lookExec(engine, instance.id, check.command, timeoutMs, signal)
   const address = instance.endpoints[check.port]
   if (address === undefined)
-    throw new DeploymentError(
-      'not_ready',
-      `The readiness probe asks port ${check.port}, which the service does not have.`,
-    )
+    throw new DeploymentError('not_ready', `The probe asks port ${check.port}, which the service does not have.`)
   if (check.kind === 'tcp') return (signal) => lookTcp(address, check.port, timeoutMs, signal)
   const accepts = (status: number) => status >= 200 && status < 400
   const path = check.path.startsWith('/') ? check.path : `/${check.path}`

@@ -1,0 +1,77 @@
+/**
+ * Restarts instances whose liveness probe fails. The probe stands in a label of the container, so that whoever watches
+ * the engine knows it; while nobody does (the control plane is down), only the engine's own restart policy acts.
+ */
+import type { Clock } from '../../lib/clock.ts'
+import type { Engine } from '../../lib/docker-engine.ts'
+import type { Log } from '../../lib/log.ts'
+import type { Instance, Probe } from '../runtime.ts'
+import { type Containers, toInstance } from './containers.ts'
+import { labels } from './describe.ts'
+import type { Events } from './events.ts'
+import { fromProbe, type Look } from './probe.ts'
+
+export interface LivenessParts {
+  engine: Engine
+  containers: Containers
+  events: Events
+  clock: Clock
+  log: Log
+}
+
+const stopSeconds = 10
+const restartDeadlineMs = 60_000
+
+/** Looks at instances until `signal` is aborted. */
+export const watchLiveness = async (parts: LivenessParts, signal: AbortSignal): Promise<void> => {
+  const { engine, containers, events, clock, log } = parts
+  const watched = new Map<string, AbortController>()
+
+  const restart = async (instance: Instance, finding: string): Promise<void> => {
+    log.warn(
+      { serviceId: instance.serviceId, instance: instance.name, finding },
+      'not alive: the instance is restarted',
+    )
+    const query = { t: stopSeconds }
+    await engine.call('POST', `/containers/${instance.id}/restart`, { query, deadlineMs: restartDeadlineMs })
+  }
+
+  const attend = async (instance: Instance, probe: Probe, look: Look, ended: AbortSignal): Promise<void> => {
+    for (;;) {
+      await clock.sleep(probe.initialDelaySeconds * 1000, ended)
+      for (let failures = 0; failures < Math.max(1, probe.failureThreshold); ) {
+        await clock.sleep(Math.max(1, probe.periodSeconds) * 1000, ended)
+        const finding = await look(ended)
+        failures = finding === null ? 0 : failures + 1
+        if (finding !== null && failures >= probe.failureThreshold) await restart(instance, finding)
+      }
+    }
+  }
+
+  const begin = (instance: Instance, probe: Probe): void => {
+    const controller = new AbortController()
+    watched.set(instance.id, controller)
+    const ended = AbortSignal.any([signal, controller.signal])
+    attend(instance, probe, fromProbe(engine, probe, instance), ended)
+      .catch((error: unknown) => {
+        if (!ended.aborted) log.warn({ err: error, instance: instance.name }, 'the liveness probe waits for the engine')
+      })
+      .finally(() => watched.delete(instance.id))
+  }
+
+  /** One call for all: instances that carry a probe and are not looked at yet. */
+  const findNew = async (): Promise<void> => {
+    for (const row of await containers.list({}, { signal })) {
+      const text = row.Labels[labels.liveness]
+      if (text !== undefined && row.State === 'running' && !watched.has(row.Id))
+        begin(toInstance(row), JSON.parse(text) as Probe)
+    }
+  }
+
+  const stop = await events.listen((event) => {
+    if (event.kind === 'started') findNew().catch((error: unknown) => log.debug({ err: error }, 'no list of instances'))
+    if (event.kind === 'removed') watched.get(event.instanceId)?.abort()
+  })
+  signal.addEventListener('abort', stop, { once: true })
+  await findNew()
+}

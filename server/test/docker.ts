@@ -1,0 +1,30 @@
+/** What tests ask the real engine, beside what the product does. */
+import { createEngine } from '../src/lib/docker-engine.ts'
+
+export const engine = createEngine()
+
+export interface ContainerRow {
+  Id: string
+}
+
+export interface ContainerDetail {
+  Config: { Env: string[] }
+  HostConfig: { Privileged: boolean; Binds: string[] | null; NetworkMode: string }
+}
+
+const labelled = (label: string): { all: boolean; filters: string } => ({
+  all: true,
+  filters: JSON.stringify({ label: [label] }),
+})
+
+/** Containers of a service, whatever their state. */
+export const containersOf = (serviceId: string): Promise<ContainerRow[]> =>
+  engine.call('GET', '/containers/json', { query: labelled(`slipway.service=${serviceId}`) })
+
+export const networksOf = (environmentId: string): Promise<{ Id: string }[]> =>
+  engine.call('GET', '/networks', { query: labelled(`slipway.environment=${environmentId}`) })
+
+export const inspectContainer = (id: string): Promise<ContainerDetail> => engine.call('GET', `/containers/${id}/json`)
+
+export const removeContainer = (id: string): Promise<void> =>
+  engine.call('DELETE', `/containers/${id}`, { query: { force: true } })
