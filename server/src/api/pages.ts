@@ -22,7 +22,17 @@ const lazyDocs = (): (() => Promise<FastifyInstance>) => {
   const load = async (): Promise<FastifyInstance> => {
     const { default: reference } = await import('@scalar/fastify-api-reference')
     const inner = fastify()
-    const configuration = { url: '/openapi.json', pageTitle: 'Slipway API', withDefaultFonts: false, telemetry: false }
+    // The reader's own offers (an assistant, sharing, clients) lead to hosts outside.
+    const configuration = {
+      url: '/openapi.json',
+      pageTitle: 'Slipway API',
+      withDefaultFonts: false,
+      telemetry: false,
+      showDeveloperTools: 'never',
+      hideClientButton: true,
+      agent: { disabled: true },
+      mcp: { disabled: true },
+    }
     await inner.register(reference, { routePrefix: '/docs', configuration } as never)
     return inner
   }

@@ -116,7 +116,7 @@ export const createRouter = (options: RouterOptions): ProcessRouter => {
     async start() {
       isWanted = true
       const { pid } = await ensure()
-      log.info({ pid, host, port: running?.port }, 'the router serves')
+      log.debug({ pid, host, port: running?.port }, 'the router serves')
     },
     async setService(serviceId, routes) {
       await ask('PUT', `/services/${encodeURIComponent(serviceId)}/routes`, { body: routes })
