@@ -1,6 +1,7 @@
 /** The control plane's side of the router: starts, adopts, restarts and asks it. */
 import { readFile, rm } from 'node:fs/promises'
 import { setTimeout as pause } from 'node:timers/promises'
+import type { Log } from '../lib/log.ts'
 import { askHealth, askStop, type CallOptions, call, openCall, RouterAbsent } from './control-client.ts'
 import { ensureRunning, type Wanted } from './launch.ts'
 import { type Counts, type Health, pathsOf } from './protocol.ts'
@@ -11,7 +12,7 @@ export interface RouterOptions {
   host: string
   /** 0: any free one, known after `start`. */
   port: number
-  log: { info(fields: object, message: string): void; warn(fields: object, message: string): void }
+  log: Pick<Log, 'debug' | 'info' | 'warn'>
   /** The Node program that runs the router. Default: the one that runs us. */
   nodePath?: string
   /** Addresses and networks of proxies whose X-Forwarded headers are believed. */

@@ -136,7 +136,7 @@ export const readUntil = (socket: Socket, pattern: RegExp): Promise<string> => {
   return promise
 }
 
-export const quiet: RouterOptions['log'] = { info() {}, warn() {} }
+export const quiet: RouterOptions['log'] = { debug() {}, info() {}, warn() {} }
 
 /** Whatever router runs there at the end of the test is ended before the folder goes. */
 export const makeDataDir = async (t: TestContext): Promise<string> => {
