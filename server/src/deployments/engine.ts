@@ -4,7 +4,7 @@
  */
 import { randomBytes } from 'node:crypto'
 import { hostname } from 'node:os'
-import { type Claim, claim, expireLeases, heartbeat, LeaseLost, leaseMs } from '../work/queue.ts'
+import { type Claim, claim, expireLeases, heartbeat, LeaseLost, leaseMs, releaseLeases } from '../work/queue.ts'
 import { Canceled } from './deploy.ts'
 import type { Deployments } from './deployments.ts'
 import { type EngineParts, kindOf } from './engine-parts.ts'
@@ -40,6 +40,8 @@ interface Workers {
 
 const createWorkers = (parts: EngineParts, worker: string): Workers => {
   const active = new Map<string, Active>()
+  /** Ended here without a final state: their leases are given back, so that nobody waits for them to run out. */
+  const abandoned = new Set<string>()
   let stopping = false
   let pumping = false
   let again = false
@@ -50,8 +52,10 @@ const createWorkers = (parts: EngineParts, worker: string): Workers => {
     if (claimed.cancelRequested) controller.abort(new Canceled())
     const done = runDeployment(parts, claimed, controller.signal)
       .catch((error: unknown) => {
-        const quiet = error instanceof LeaseLost || controller.signal.reason instanceof Shutdown
-        if (!quiet) parts.log.warn({ err: error, deploymentId: claimed.id }, 'a deployment is left to its next claim')
+        if (controller.signal.reason instanceof Shutdown) return
+        abandoned.add(claimed.id)
+        if (!(error instanceof LeaseLost))
+          parts.log.warn({ err: error, deploymentId: claimed.id }, 'a deployment is left to its next claim')
       })
       .finally(() => {
         active.delete(claimed.id)
@@ -86,7 +90,15 @@ const createWorkers = (parts: EngineParts, worker: string): Workers => {
   const abortAll = (reason: Error): void => {
     for (const { controller } of active.values()) controller.abort(reason)
   }
+  const giveBack = async (): Promise<void> => {
+    const ids = [...abandoned].filter((id) => !active.has(id))
+    if (ids.length === 0) return
+    await releaseLeases(parts.database, worker, ids)
+    for (const id of ids) abandoned.delete(id)
+    wake()
+  }
   const beat = async (): Promise<void> => {
+    await giveBack().catch(() => {})
     const ids = [...active.keys()]
     if (ids.length === 0) {
       renewedMs = parts.clock.monotonicMs()
@@ -111,14 +123,13 @@ const createWorkers = (parts: EngineParts, worker: string): Workers => {
     cancel: (id) => active.get(id)?.controller.abort(new Canceled()),
     async stop() {
       stopping = true
+      const claimed = [...active.keys(), ...abandoned]
       abortAll(new Shutdown())
       const patience = new AbortController()
       const timeout = parts.clock.sleep(stopTimeoutMs, patience.signal).catch(() => {})
       await Promise.race([Promise.all([...active.values()].map(({ done }) => done)), timeout])
       patience.abort()
-      await parts.database
-        .query(`update deployment set lease_until = '-infinity' where worker = $1 and state = 'RUNNING'`, [worker])
-        .catch(() => {})
+      await releaseLeases(parts.database, worker, claimed).catch(() => {})
     },
   }
 }

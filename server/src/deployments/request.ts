@@ -159,9 +159,10 @@ export const showState = async (
   )
 }
 
-const eventActions = new Set<string>(['DEPLOY', 'RESTART'])
+/** Actions that deploy a version; stops and deletes do not: webhooks are not told and the date does not change. */
+export const deployingActions: ReadonlySet<string> = new Set(['DEPLOY', 'RESTART'])
 
-/** Tells webhooks about one service of a deployment; stops and deletes are no deployments of a new version. */
+/** Tells webhooks about one service of a deployment. */
 export const tell = async (
   tx: Queryable,
   parts: RequestParts,
@@ -179,7 +180,7 @@ export const tell = async (
     reason: string | null
   },
 ): Promise<void> => {
-  if (!eventActions.has(about.action)) return
+  if (!deployingActions.has(about.action)) return
   await parts.enqueue(tx, {
     kind,
     organizationId: about.organizationId,

@@ -8,7 +8,7 @@ import { type Claim, withClaim } from '../work/queue.ts'
 import type { DeploymentAction } from './deployments.ts'
 import { type EngineParts, kindOf } from './engine-parts.ts'
 import type { DeploymentLog } from './log.ts'
-import { showState, tell } from './request.ts'
+import { deployingActions, showState, tell } from './request.ts'
 import { type Phase, stateOf } from './states.ts'
 import type { Step } from './steps.ts'
 
@@ -106,7 +106,7 @@ export const conclude = (run: ServiceRun, outcome: Outcome): Promise<void> =>
        where deployment_id = $1 and service_id = $2`,
       [claim.id, service.id, outcome.state, describeError(outcome.error)],
     )
-    if (outcome.kind === 'succeeded')
+    if (outcome.kind === 'succeeded' && deployingActions.has(claim.action))
       await tx.query('update service_state set last_deployment_at = clock_timestamp() where service_id = $1', [
         service.id,
       ])

@@ -36,7 +36,7 @@ test('a second client adopts the router, which outlives the process that started
   const port = await freePort()
   const script = `
     import { createRouter } from ${JSON.stringify(new URL('./client.ts', import.meta.url).href)}
-    const log = { info() {}, warn() {} }
+    const log = { debug() {}, info() {}, warn() {} }
     const router = createRouter({ dataDir: ${JSON.stringify(dataDir)}, host: '127.0.0.1', port: ${port}, log })
     await router.start()
     console.log((await router.health()).pid)`
@@ -44,7 +44,9 @@ test('a second client adopts the router, which outlives the process that started
     stdio: ['ignore', 'pipe', 'inherit'],
   })
   const exited = once(parent, 'exit')
-  const [said] = await once(parent.stdout, 'data')
+  const mute = exited.then(([code]) => assert.fail(`the parent ended with ${code} and said nothing`))
+  const [said] = await Promise.race([once(parent.stdout, 'data'), mute])
+  mute.catch(() => {})
   // It ends by itself: an adopted or started router keeps nobody alive.
   assert.deepEqual(await exited, [0, null])
   const { router } = await startProcess(t, { dataDir, port })

@@ -81,6 +81,14 @@ export const heartbeat = (
     [worker, ids, leaseMs],
   )
 
+/** Gives back the leases of `worker` on these deployments, for anybody to claim. */
+export const releaseLeases = async (database: Database, worker: string, ids: readonly string[]): Promise<void> => {
+  await database.query(
+    `update deployment set lease_until = '-infinity' where worker = $1 and id = any($2) and state = 'RUNNING'`,
+    [worker, ids],
+  )
+}
+
 /** Lets every lease run out now. Only for a start at which no other worker can be alive. */
 export const expireLeases = async (database: Database): Promise<void> => {
   await database.query(`update deployment set lease_until = '-infinity' where state = 'RUNNING'`)

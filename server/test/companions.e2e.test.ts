@@ -1,0 +1,63 @@
+/** The processes beside the server are killed: PostgreSQL and the router come back by themselves, and nothing is lost. */
+import assert from 'node:assert/strict'
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { after, before, test } from 'node:test'
+import { page } from './apps.ts'
+import { type GitServer, startGitServer } from './git-server.ts'
+import { prepareSlipway, type Slipway } from './slipway.ts'
+import { createApplication, createPlace, deploy, hostOf, type Place, settle, visit } from './story.ts'
+import { until } from './until.ts'
+
+let slipway: Slipway
+let git: GitServer
+let place: Place
+let applicationId: string
+
+before(async () => {
+  git = await startGitServer()
+  slipway = await prepareSlipway({ fake: true })
+  await slipway.start()
+  await git.createRepository('app')
+  await git.commit('app', page('companions'), 'first')
+  place = await createPlace(slipway)
+  applicationId = (await createApplication(slipway, place, 'web', git.url('app'))).id
+  await deploy(slipway, applicationId)
+  assert.equal(await settle(slipway, applicationId), 'DEPLOYED')
+})
+
+after(async () => {
+  await slipway?.remove()
+  await git?.close()
+})
+
+const pidIn = (...path: string[]): number =>
+  Number.parseInt(readFileSync(join(slipway.dataDir, ...path), 'utf8').split('\n')[0]!, 10)
+
+test('when PostgreSQL is killed, requests are answered 503 with Retry-After until it is back, and deployments go on', async () => {
+  await deploy(slipway, applicationId)
+  process.kill(pidIn('postgres', 'data', 'postmaster.pid'), 'SIGKILL')
+  const seen = new Set<number>()
+  await until(
+    async () => {
+      const { status, headers } = await slipway.api('GET', '/organization')
+      seen.add(status)
+      if (status === 503) assert.ok(Number(headers.get('retry-after')) > 0)
+      return status === 200 && seen.has(503)
+    },
+    { timeoutMs: 20_000, what: 'the database to be back' },
+  )
+  assert.deepEqual(
+    [...seen].filter((status) => status !== 200 && status !== 503),
+    [],
+  )
+  assert.equal(await settle(slipway, applicationId, 60_000), 'DEPLOYED')
+})
+
+test('when the router is killed, it is back within seconds with the routes it had', async () => {
+  process.kill(pidIn('router', 'router.pid'), 'SIGKILL')
+  await until(async () => (await visit(slipway, hostOf(place, 'web')).catch(() => null))?.status === 200, {
+    timeoutMs: 10_000,
+    what: 'the router to serve again',
+  })
+})
