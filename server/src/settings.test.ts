@@ -51,7 +51,7 @@ const good: [Record<string, string>, Partial<Settings>][] = [
     { routerHost: '::', routerPort: 9 },
   ],
   [{ SLIPWAY_DATA_DIR: '/data' }, { dataDir: '/data', masterKeyFile: '/data/keys/master' }],
-  [{ SLIPWAY_MASTER_KEY_FILE: '/a, /b' }, { masterKeyFile: '/a,/b' }],
+  [{ SLIPWAY_MASTER_KEY_FILE: '/a/b' }, { masterKeyFile: '/a/b' }],
   [{ DATABASE_URL: 'postgres://u:p@db/x' }, { databaseUrl: 'postgres://u:p@db/x' }],
   [{ SLIPWAY_SAMPLE: 'off' }, { sample: false }],
   [{ SLIPWAY_SAMPLE: 'On' }, { sample: true }],

@@ -20,7 +20,7 @@ export interface Settings {
   adminToken: Secret | undefined
   /** Whether the first start deploys the sample. */
   sample: boolean
-  /** Files of master keys, absolute, separated by commas: the first seals, all open. */
+  /** File of master keys, absolute, one key a line: the first seals, all open. */
   masterKeyFile: string
   outboundAllow: readonly string[]
   /** Requests a minute and token; 0 is no limit. */
@@ -169,7 +169,6 @@ export const parseSettings = (env: Environment): { settings: Settings; warnings:
   const port = whole(1, 65535)
   const concurrency = whole(1, 1000)
   const dataDir = resolve(read('SLIPWAY_DATA_DIR', '.slipway', text))
-  const masterKeys = read('SLIPWAY_MASTER_KEY_FILE', `${dataDir}/keys/master`, text)
   const settings: Settings = {
     host: read('SLIPWAY_HOST', '127.0.0.1', host),
     port: read('SLIPWAY_PORT', 8080, port),
@@ -179,9 +178,7 @@ export const parseSettings = (env: Environment): { settings: Settings; warnings:
     databaseUrl: read<string | undefined>('DATABASE_URL', undefined, databaseUrl),
     adminToken: read<Secret | undefined>('SLIPWAY_ADMIN_TOKEN', undefined, adminToken),
     sample: read('SLIPWAY_SAMPLE', true, onOff),
-    masterKeyFile: parts(masterKeys)
-      .map((file) => resolve(file))
-      .join(','),
+    masterKeyFile: resolve(read('SLIPWAY_MASTER_KEY_FILE', `${dataDir}/keys/master`, text)),
     outboundAllow: read<readonly string[]>('SLIPWAY_OUTBOUND_ALLOW', Object.freeze([]), allowList),
     rateLimit: read('SLIPWAY_RATE_LIMIT', 600, whole(0, 1_000_000)),
     statusVocabulary: read('SLIPWAY_STATUS_VOCABULARY', 'auto', oneOf(vocabularies)),
