@@ -62,11 +62,8 @@ test('the public TypeScript client goes the whole path: organization to a runnin
   const deploy = await by(ApplicationActionsApi).deployApplication(application.id)
   assert.deepEqual([deploy.status, deploy.data.state], [202, 'DEPLOYMENT_QUEUED'])
   const status = async () => (await by(ApplicationMainCallsApi).getApplicationStatus(application.id)).data
-  await until(async () => (await status()).service_deployment_status === 'UP_TO_DATE', {
-    timeoutMs: 10_000,
-    what: 'it to run',
-  })
-  assert.equal((await status()).state as string, 'RUNNING')
+  await until(async () => ((await status()).state as string) === 'RUNNING', { timeoutMs: 10_000, what: 'it to run' })
+  assert.equal((await status()).service_deployment_status, 'UP_TO_DATE')
 
   const statuses = (await by(EnvironmentMainCallsApi).getEnvironmentStatuses(environment.id)).data
   assert.deepEqual(

@@ -36,6 +36,9 @@ export const toApiError = (error: unknown, log: Log, requestId: string): ApiErro
   if (error instanceof ApiError) return error
   const known = library[(error as { code?: string }).code ?? '']
   if (known !== undefined) return new ApiError(...known)
+  // The caller hung up in the middle of its body: nobody reads this answer, and nothing of ours failed.
+  if (error instanceof Error && error.message === 'aborted' && 'statusCode' in error)
+    return badRequest('The request ended early.')
   const state = sqlState(error)
   if (state === '22P05' || state === '22021') return badRequest('The request holds text that cannot be stored.')
   if (state === '40P01' || state === '40001') return unavailable('busy', 'Too much is going on at once: try again.', 1)

@@ -85,13 +85,17 @@ export const ownOrganization: Owner = {
   find: async (_db, _params, { organizationId }) => organizationNode(organizationId),
 }
 
-/** JSON made elsewhere (in SQL), passed through as it is. */
+/** JSON made elsewhere (in SQL), passed through as it is; `version` stands for its content in the ETag. */
 export class JsonText {
   readonly text: string
-  constructor(text: string) {
+  readonly version: string | null
+  constructor(text: string, version: string | null = null) {
     this.text = text
+    this.version = version
   }
 }
+
+export const etagOf = (version: string): string => `W/"${version}"`
 
 export interface Context {
   parts: Parts
@@ -135,6 +139,8 @@ export interface Operation {
   /** `sensitive`: a read that may show what a deployer need not see. Deploy alone does not admit. */
   reads?: 'sensitive'
   owner: Owner
+  /** Finds the same row with its `version` only, for requests that come with If-None-Match. */
+  versionOwner?: Owner
   query?: TObject
   body?: TObject
   /** True where the body may be absent, empty or null although it is declared. */

@@ -6,6 +6,7 @@ import type { TObject, TSchema } from 'typebox'
 import { conflict, invalidField, notFound } from '../lib/errors.ts'
 import { isUuid, newId } from '../lib/ids.ts'
 import { type Queryable, sqlState } from '../store/database.ts'
+import type { ListForm } from '../store/long-list.ts'
 import {
   type Audit,
   type Content,
@@ -55,11 +56,15 @@ export interface ResourceDefinition {
   columns: Record<string, string>
   /** SQL to join what `columns` needs beside `n`. */
   joins?: string
-  /** False: answer only `columns`, each SQL for JSON text that is never null (for long lists). */
+  /** False: answer only `columns`, each SQL for JSON text that is never null. */
   wholeSpec?: boolean
   audit: { target: string; subTarget?: string }
   /** Checks and completes a configuration before it is written; throws the caller's error. */
   validate?(spec: Spec, context: Context, change: Change): Promise<Spec> | Spec
+  /** For long lists: how they make their records; the same as `columns` makes. */
+  list?: ListForm
+  /** What a create reads with the parent, as the parent's `record`. */
+  parentRecord?: RecordSql
   /** Last touch to a record made by SQL. */
   view?(record: Spec): Spec
   /** Writes what belongs to the row, in its transaction. */

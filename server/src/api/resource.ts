@@ -5,6 +5,7 @@
  */
 import Type, { type TObject, type TSchema } from 'typebox'
 import { listSql, type RecordSql, recordSql, textRecordSql } from '../store/tree.ts'
+import { longListOf } from './long-list.ts'
 import { JsonText, nodeInPath, type Operation, type Owner, organizationInPath } from './operation.ts'
 import { creator, editor, type ResourceDefinition, remover, type Spec, showRecord } from './resource-writes.ts'
 import { merge, partial, Results, secretFields, Timestamp, Uuid } from './schema.ts'
@@ -37,25 +38,19 @@ interface Known {
   answer: TObject
   recordText: RecordSql
   parentOwner: Owner
+  createOwner: Owner
   owner: Owner
   readOwner: Owner
 }
 
 const readsOf = ({ reads }: ResourceDefinition) => (reads === undefined ? {} : { reads })
 
-const listOf = ({ definition, recordText, answer, parentOwner }: Known): Bare => {
+const shortListOf = ({ definition, recordText, parentOwner }: Known): Pick<Bare, 'owner' | 'run'> => {
   const list = listSql(definition.kind, recordText)
   return {
-    method: 'GET',
-    path: definition.collection,
-    summary: `List ${definition.words[1]}`,
-    scope: 'Read',
-    ...readsOf(definition),
     owner: parentOwner,
-    status: 200,
-    answer: Results(answer),
-    async run(context) {
-      const [row] = await context.db.query<{ text: string }>(list, [context.node.id])
+    async run({ db, node }) {
+      const [row] = await db.query<{ text: string }>(list, [node.id])
       if (definition.view === undefined) return new JsonText(row!.text)
       const { results } = JSON.parse(row!.text) as { results: Spec[] }
       return { results: results.map(definition.view) }
@@ -63,12 +58,27 @@ const listOf = ({ definition, recordText, answer, parentOwner }: Known): Bare =>
   }
 }
 
-const createOf = ({ definition, recordText, answer, parentOwner, title }: Known): Bare => ({
+const listOf = (known: Known): Bare => {
+  const { definition, answer } = known
+  const { list, kind, parent } = definition
+  return {
+    method: 'GET',
+    path: definition.collection,
+    summary: `List ${definition.words[1]}`,
+    scope: 'Read',
+    ...readsOf(definition),
+    status: 200,
+    answer: Results(answer),
+    ...(list === undefined ? shortListOf(known) : longListOf(list, kind, parent)),
+  }
+}
+
+const createOf = ({ definition, recordText, answer, createOwner, title }: Known): Bare => ({
   method: 'POST',
   path: definition.collection,
   summary: `Create ${definition.words[0]}`,
   scope: 'Write',
-  owner: parentOwner,
+  owner: createOwner,
   body: titled(definition.spec, `${title}Request`),
   defaults: true,
   status: definition.createStatus ?? 201,
@@ -119,13 +129,16 @@ const answerOf = (definition: ResourceDefinition): TObject => {
   return relax(pascal(definition.kind), kept, required, definition.record)
 }
 
-const ownersOf = ({ kind, param, parent, item }: ResourceDefinition, recordText: RecordSql) => {
+const ownersOf = (definition: ResourceDefinition, recordText: RecordSql) => {
+  const { kind, param, parent, item, parentRecord } = definition
   const inOrganization = parent.kind === 'organization'
   // The path of an item may name its organization too: then both must fit.
   const nested =
     inOrganization && kind !== 'organization' && item.includes('{organizationId}') ? 'organizationId' : null
+  const parentOwner = inOrganization ? organizationInPath : nodeInPath(parent.kind, parent.param)
   return {
-    parentOwner: inOrganization ? organizationInPath : nodeInPath(parent.kind, parent.param),
+    parentOwner,
+    createOwner: parentRecord === undefined ? parentOwner : nodeInPath(parent.kind, parent.param, null, parentRecord),
     owner: nodeInPath(kind, param, nested),
     readOwner: nodeInPath(kind, param, nested, recordText),
   }

@@ -15,7 +15,7 @@ import {
   Replay,
   readKey,
 } from './idempotency.ts'
-import { admits, type Context, JsonText, type Operation, type Principal } from './operation.ts'
+import { admits, type Context, etagOf, JsonText, type Operation, type Principal } from './operation.ts'
 import type { Parts } from './parts.ts'
 import { readBody, readQuery } from './validate.ts'
 
@@ -30,7 +30,9 @@ const pathParams = (request: FastifyRequest): Record<string, string> => request.
 /** 404 for what is not there or not the caller's, 403 for a scope that does not admit. */
 export const admit = async (parts: Parts, operation: Operation, principal: Principal, request: FastifyRequest) => {
   const named = operation.owner.inQuery === true ? (request.query as Record<string, string>) : pathParams(request)
-  const node = await operation.owner.find(parts.database, named, principal)
+  const isConditional = request.headers['if-none-match'] !== undefined
+  const owner = (isConditional ? operation.versionOwner : undefined) ?? operation.owner
+  const node = await owner.find(parts.database, named, principal)
   if (node === null) throw notFound()
   if (!admits(principal.scopes, operation))
     throw forbidden(
@@ -105,15 +107,19 @@ export const contextOf = (
   },
 })
 
-const send = (operation: Operation, request: FastifyRequest, reply: FastifyReply, text: string): void => {
+const versionOf = (result: unknown, text: string): string =>
+  (result instanceof JsonText ? result.version : null) ?? hash('sha1', text, 'base64url')
+
+const send = (operation: Operation, request: FastifyRequest, reply: FastifyReply, result: unknown): void => {
   reply.code(operation.status)
   if (operation.status === 204 || operation.answer === undefined) {
     reply.send()
     return
   }
   reply.header('content-type', 'application/json; charset=utf-8')
+  const text = textOf(result)
   if (operation.method === 'GET' && text.startsWith('{"results":')) {
-    const etag = `W/"${hash('sha1', text, 'base64url')}"`
+    const etag = etagOf(versionOf(result, text))
     reply.header('etag', etag)
     if (request.headers['if-none-match'] === etag) {
       reply.code(304).send()
@@ -141,11 +147,12 @@ export const runOperation = async (
   if (key !== null) await prepareSealer(parts.sealer, key)
   try {
     const result = await operation.run!(contextOf(parts, operation, request, reply, admitted, key, body))
-    if (operation.produces === undefined) send(operation, request, reply, textOf(result))
+    if (operation.produces === undefined) send(operation, request, reply, result)
   } catch (error) {
     if (!(error instanceof Replay) || key === null) throw error
     reply.header('idempotent-replayed', 'true')
-    send({ ...operation, status: error.status as 200 }, request, reply, await openReplay(parts.sealer, key, error))
+    const text = await openReplay(parts.sealer, key, error)
+    send({ ...operation, status: error.status as 200 }, request, reply, new JsonText(text))
   }
 }
 

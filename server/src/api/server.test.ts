@@ -100,6 +100,8 @@ test('bodies that cannot be read are refused: malformed, too large, of another t
     isError(await call('POST', projects, '{}', { 'content-type': type }), 415, 'unsupported_media_type')
   isError(await call('POST', projects, '{}', { 'content-encoding': 'gzip' }), 415, 'unsupported_media_type')
   isError(await call('GET', `/organization?x=${'y'.repeat(9000)}`), 414, 'uri_too_long')
+  isError(await call('GET', `/project/${'y'.repeat(9000)}`), 414, 'uri_too_long')
+  isError(await call('GET', `/project/${'y'.repeat(300)}`), 404, 'not_found')
 })
 
 test('a 400 names every field that is wrong, never repeats a value, and never says "exist"', async () => {

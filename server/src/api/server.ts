@@ -67,8 +67,10 @@ const authenticate = async (gate: Gate, request: FastifyRequest, reply: FastifyR
   }
 }
 
+const uriTooLong = (): ApiError => new ApiError(414, 'uri_too_long', 'The address is too long.')
+
 const refuseUnreadable = (request: FastifyRequest): void => {
-  if (request.url.length > maxUrlLength) throw new ApiError(414, 'uri_too_long', 'The address is too long.')
+  if (request.url.length > maxUrlLength) throw uriTooLong()
   const { 'content-encoding': encoding, 'content-type': type } = request.headers
   const charset = /;\s*charset\s*=\s*"?([^\s;"]+)/i.exec(type ?? '')?.[1]
   if ((encoding !== undefined && encoding !== 'identity') || (charset !== undefined && !/^utf-?8$/i.test(charset)))
@@ -206,7 +208,9 @@ const createInstance = (parts: Parts): FastifyInstance => {
     frameworkErrors: (error, request, reply) => {
       // No hook runs for these: an address that cannot be read is a path that is not there.
       const unreadable = tokenInHeader(request.headers.authorization) === null ? unauthorized() : notFound()
-      const known = error.code === 'FST_ERR_BAD_URL' ? unreadable : toApiError(error, parts.log, request.id)
+      const isPath = error.code === 'FST_ERR_BAD_URL' || error.code === 'FST_ERR_MAX_PARAM_LENGTH'
+      const tooLong = request.url.length > maxUrlLength ? uriTooLong() : unreadable
+      const known = isPath ? tooLong : toApiError(error, parts.log, request.id)
       reply.headers(commonHeaders(request.id))
       sendError(request as FastifyRequest, reply as FastifyReply, known)
     },

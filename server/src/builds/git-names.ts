@@ -8,7 +8,8 @@ const unprintable = /[\u0000-\u0020\u007f\u0080-\u009f\u2028\u2029]/
 /** `https://` and `http://` addresses without user name, query or fragment; whether their host may be reached is not asked. */
 export const isValidGitUrl = (text: string): boolean => {
   if (text.length > maxUrlLength || unprintable.test(text) || text.includes('\\')) return false
-  if (!/^https?:\/\/[^/@?#-][^@?#]*$/.test(text) || !URL.canParse(text)) return false
+  // Hosts in plain letters only: git must not read one differently from us, who check and pin its address.
+  if (!/^https?:\/\/[0-9A-Za-z[][0-9A-Za-z.\-_:[\]]*(\/[^@?#]*)?$/.test(text) || !URL.canParse(text)) return false
   const url = new URL(text)
   return url.pathname.length > 1 && url.port !== '0' && !url.hostname.endsWith('.')
 }

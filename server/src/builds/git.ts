@@ -11,6 +11,7 @@ import type { Clock } from '../lib/clock.ts'
 import { DeploymentError } from '../lib/errors.ts'
 import { createKeyedLock } from '../lib/keyed-lock.ts'
 import type { Log } from '../lib/log.ts'
+import { storable } from '../lib/storable.ts'
 import type { Commit, GitSource } from './builder.ts'
 import { explainGit, isBroken, isLocked, isNotHandedOut, refMissing } from './git-errors.ts'
 import type { Git } from './git-process.ts'
@@ -49,7 +50,7 @@ const parseCommit = (text: string): Commit => {
   const [id = '', seconds = '', author = '', ...message] = text.split('\0')
   return {
     git_commit_id: id,
-    message: message.join(' ').trim().slice(0, maxMessage),
+    message: storable(message.join(' ').trim().slice(0, maxMessage)),
     author_name: author.trim(),
     created_at: new Date(Number(seconds) * 1000).toISOString().replace('.000Z', 'Z'),
     tag: '',

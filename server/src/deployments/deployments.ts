@@ -5,6 +5,7 @@
 import type { GitSource } from '../builds/builder.ts'
 import type { Workload } from '../runtimes/runtime.ts'
 import type { Queryable } from '../store/database.ts'
+import type { StateRow } from './status.ts'
 
 export type DeploymentAction = 'DEPLOY' | 'RESTART' | 'STOP' | 'DELETE'
 
@@ -98,4 +99,6 @@ export interface Deployments {
   statuses(db: Queryable, serviceIds: readonly string[]): Promise<ServiceStatus[]>
   /** Statuses of all services of an environment, with their kinds. */
   environmentStatuses(db: Queryable, environmentId: string): Promise<{ kind: string; status: ServiceStatus }[]>
+  /** Statuses of rows that were read before (`readStates`). */
+  statusesOf(db: Queryable, rows: readonly StateRow[]): Promise<ServiceStatus[]>
 }

@@ -135,6 +135,22 @@ test('a failed build, a version that never gets ready and a crash leave the old 
   }
 })
 
+test('a build that prints what a database cannot hold fails like any other, and its log is kept', async () => {
+  const world = await newWorld()
+  const id = await addService(world, {})
+  const engine = await start(world)
+  const lines = ['half \ud83d', 'nul \0', String.raw`literal \u0000" quote`]
+  world.images.set('build', new DeploymentError('build_failed', 'It failed: \0 \ud83d', { lines }))
+  world.head = 'build'
+  await ask(engine, world, 'DEPLOY', [{ id }])
+  assert.equal(await settled(engine, world, id), 'BUILD_ERROR')
+  const rows = await world.database.query<{ lines: { text: string }[] }>(
+    `select lines from deployment_log where step = 'error'`,
+  )
+  const texts = rows.flatMap((row) => row.lines.map((line) => line.text))
+  assert.deepEqual(texts, ['half \ufffd', 'nul ', String.raw`literal \u0000" quote`, 'It failed:  \ufffd'])
+})
+
 test('a first failure stops what has not started, and the untouched service shows what it was', async () => {
   const world = await newWorld()
   const early = await addService(world, { readyTimeoutMs: 300 }, 'early')

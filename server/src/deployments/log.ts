@@ -4,6 +4,7 @@
  */
 import type { Clock } from '../lib/clock.ts'
 import type { Log } from '../lib/log.ts'
+import { storable } from '../lib/storable.ts'
 import type { Database } from '../store/database.ts'
 
 export interface DeploymentLogLine {
@@ -50,8 +51,7 @@ export const createDeploymentLog = (
     clearTimeout(timer)
     timer = undefined
     if (chunks.length === 0) return writing
-    // A NUL byte cannot be stored in jsonb; programs print them all the same.
-    const taken = JSON.stringify(chunks).replaceAll('\\u0000', '')
+    const taken = JSON.stringify(chunks)
     chunks = []
     size = 0
     writing = writing.then(async () => {
@@ -65,7 +65,7 @@ export const createDeploymentLog = (
     const last = chunks.at(-1)
     const chunk = last?.step === step ? last : { step, lines: [] }
     if (chunk !== last) chunks.push(chunk)
-    chunk.lines.push({ at: clock.now().toISOString(), text: text.slice(0, maxLine), level })
+    chunk.lines.push({ at: clock.now().toISOString(), text: storable(text.slice(0, maxLine)), level })
     size += text.length
     if (size > maxBuffered) void write()
     else timer ??= setTimeout(() => void write(), flushMs)

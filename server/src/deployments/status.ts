@@ -3,12 +3,15 @@
  * once after each change of what it depends on, and kept.
  */
 import type { Queryable } from '../store/database.ts'
+import { instantSql, toTimestamp } from '../store/long-list.ts'
+import { timestampSql } from '../store/tree.ts'
 import type { Deployments, ServiceStatus } from './deployments.ts'
 import { type EngineParts, kindOf } from './engine-parts.ts'
 import { isFinal } from './states.ts'
 import { fingerprint } from './workload.ts'
 
-interface Row {
+/** A service's row of `service_state`, and what the environment's deployments say of it. */
+export interface StateRow {
   id: string
   kind: string
   state: string
@@ -18,15 +21,20 @@ interface Row {
   deploymentId: string | null
   executionId: string | null
   isPart: boolean
-  requests: number
+  /** Open deployments that the service is part of; absent: none. */
+  requests?: number
   released: boolean
   deployedHash: string | null
   wantedHash: string | null
   lastAt: string | null
 }
 
-const read = (which: string): string => `
-  with mine as (select * from service_state where ${which}),
+const stateColumns = `m.service_id as id, m.kind, m.state, m.action, m.action_status as "actionStatus",
+    m.running_state as "runningState", m.deployment_id as "deploymentId", m.execution_id as "executionId",
+    m.current_release_id is not null as released, m.deployed_hash as "deployedHash", m.wanted_hash as "wantedHash"`
+
+const readByIds = `
+  with mine as (select * from service_state where service_id = any($1)),
   last as (select e.environment_id, (select d.id from deployment d where d.environment_id = e.environment_id
       order by d.created_at desc, d.id desc limit 1) as id
     from (select distinct environment_id from mine) e),
@@ -34,30 +42,56 @@ const read = (which: string): string => `
     from last l join deployment d on d.environment_id = l.environment_id
       join deployment_service w on w.deployment_id = d.id
     where d.state in ('QUEUED', 'RUNNING') group by w.service_id)
-  select m.service_id as id, m.kind, m.state, m.action, m.action_status as "actionStatus",
-    m.running_state as "runningState", m.deployment_id as "deploymentId", m.execution_id as "executionId",
-    coalesce(m.deployment_id = last.id, false) as "isPart", coalesce(open.n, 0) as requests,
-    m.current_release_id is not null as released, m.deployed_hash as "deployedHash", m.wanted_hash as "wantedHash",
-    to_char(m.last_deployment_at at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "lastAt"
+  select ${stateColumns}, coalesce(m.deployment_id = last.id, false) as "isPart", coalesce(open.n, 0) as requests,
+    ${timestampSql('m.last_deployment_at')} as "lastAt"
   from mine m left join last on last.environment_id = m.environment_id left join open on open.service_id = m.service_id`
 
-const readByIds = read('service_id = any($1)')
-const readByEnvironment = read('environment_id = $1')
+/** Scalar subselects run once a statement; the two partial indexes hold only what is open. */
+const openOf = (state: string): string =>
+  `select w.service_id from deployment d join deployment_service w on w.deployment_id = d.id
+   where d.environment_id = $1 and d.state = '${state}'`
 
-const deploymentStatus = (row: Row): ServiceStatus['service_deployment_status'] => {
+const readByEnvironment = `
+  select ${stateColumns}, ${instantSql('m.last_deployment_at')} as "lastAt",
+    coalesce(m.deployment_id = (select d.id from deployment d where d.environment_id = $1
+      order by d.created_at desc, d.id desc limit 1), false) as "isPart",
+    (select json_object_agg(o.service_id, o.n)::text
+      from (select service_id, count(*)::int as n from (${openOf('RUNNING')} union all ${openOf('QUEUED')}) w
+        group by service_id) o) as open
+  from service_state m where m.environment_id = $1`
+
+const readOwn = `${readByEnvironment} and m.organization_id = $2 and m.kind = $3`
+
+type EnvironmentRow = StateRow & { open: string | null }
+
+const readEnvironmentRows = async (db: Queryable, text: string, values: readonly unknown[]): Promise<StateRow[]> => {
+  const rows = await db.query<EnvironmentRow>(text, values)
+  const open = rows[0]?.open == null ? null : (JSON.parse(rows[0].open) as Record<string, number>)
+  for (const row of rows) {
+    if (open !== null) row.requests = open[row.id] ?? 0
+    if (row.lastAt !== null) row.lastAt = toTimestamp(row.lastAt)
+  }
+  return rows
+}
+
+/** Rows of an environment's services of one kind, none when it is not the organization's. */
+export const readStates = (db: Queryable, environmentId: string, organizationId: string, kind: string) =>
+  readEnvironmentRows(db, readOwn, [environmentId, organizationId, kind])
+
+const deploymentStatus = (row: StateRow): ServiceStatus['service_deployment_status'] => {
   if (!row.released) return 'NEVER_DEPLOYED'
   const lastFailed = row.state === 'BUILD_ERROR' || row.state === 'DEPLOYMENT_ERROR'
   return row.wantedHash === row.deployedHash && !lastFailed ? 'UP_TO_DATE' : 'OUT_OF_DATE'
 }
 
-const toStatus = (row: Row): ServiceStatus => ({
+const toStatus = (row: StateRow): ServiceStatus => ({
   id: row.id,
   state: row.state,
   service_deployment_status: deploymentStatus(row),
   is_part_last_deployment: row.isPart,
   status_details: { action: row.action, status: row.actionStatus, sub_action: 'NONE' },
-  deployment_request_id: isFinal(row.state) ? null : row.deploymentId,
-  deployment_requests_count: row.requests,
+  deployment_request_id: row.deploymentId === null || isFinal(row.state) ? null : row.deploymentId,
+  deployment_requests_count: row.requests ?? 0,
   ...(row.lastAt === null ? {} : { last_deployment_date: row.lastAt }),
   ...(row.executionId === null ? {} : { execution_id: row.executionId }),
   deployment_state: row.state,
@@ -79,7 +113,7 @@ interface StepRow {
   total: number | null
 }
 
-const readSteps = async (db: Queryable, row: Row): Promise<Pick<ServiceStatus, 'steps'>> => {
+const readSteps = async (db: Queryable, row: StateRow): Promise<Pick<ServiceStatus, 'steps'>> => {
   if (row.deploymentId === null) return {}
   const steps = await db.query<StepRow>(
     `select p.name, p.status, round(extract(epoch from p.finished_at - p.started_at))::int as seconds,
@@ -98,7 +132,7 @@ const readSteps = async (db: Queryable, row: Row): Promise<Pick<ServiceStatus, '
 }
 
 /** Computes what a deployment would use now, unless it changed again meanwhile. */
-const renewWantedHash = async (parts: EngineParts, db: Queryable, row: Row): Promise<void> => {
+const renewWantedHash = async (parts: EngineParts, db: Queryable, row: StateRow): Promise<void> => {
   const [found] = await db.query<{ spec: Record<string, unknown>; version: number }>(
     `select n.spec, s.wanted_version as version from service_state s join node n on n.id = s.service_id
      where s.service_id = $1`,
@@ -115,22 +149,29 @@ const renewWantedHash = async (parts: EngineParts, db: Queryable, row: Row): Pro
   ])
 }
 
-export const createStatuses = (parts: EngineParts): Pick<Deployments, 'statuses' | 'environmentStatuses'> => {
-  const load = async (db: Queryable, statement: string, value: unknown): Promise<Row[]> => {
-    const rows = await db.query<Row>(statement, [value])
+type Statuses = Pick<Deployments, 'statuses' | 'environmentStatuses' | 'statusesOf'>
+
+export const createStatuses = (parts: EngineParts): Statuses => {
+  const renew = async (db: Queryable, rows: readonly StateRow[]): Promise<void> => {
     for (const row of rows) if (row.released && row.wantedHash === null) await renewWantedHash(parts, db, row)
-    return rows
   }
   return {
     async statuses(db, serviceIds) {
-      const rows = new Map((await load(db, readByIds, serviceIds)).map((row) => [row.id, row]))
+      const all = await db.query<StateRow>(readByIds, [serviceIds])
+      await renew(db, all)
+      const rows = new Map(all.map((row) => [row.id, row]))
       const found = serviceIds.flatMap((id) => rows.get(id) ?? [])
       if (found.length !== 1) return found.map(toStatus)
       return [{ ...toStatus(found[0]!), ...(await readSteps(db, found[0]!)) }]
     },
     async environmentStatuses(db, environmentId) {
-      const rows = await load(db, readByEnvironment, environmentId)
+      const rows = await readEnvironmentRows(db, readByEnvironment, [environmentId])
+      await renew(db, rows)
       return rows.map((row) => ({ kind: row.kind, status: toStatus(row) }))
+    },
+    async statusesOf(db, rows) {
+      await renew(db, rows)
+      return rows.map(toStatus)
     },
   }
 }

@@ -1,9 +1,11 @@
 /** What an environment's state is, from its services and its last deployment; and the reads that tell it. */
 import type Type from 'typebox'
-import { type Context, nodeInPath, type Operation } from '../api/operation.ts'
+import { type Context, nodeInPath, type Operation, type Owner } from '../api/operation.ts'
 import { Results } from '../api/schema.ts'
 import type { DeploymentAction, Deployments, ServiceStatus } from '../deployments/deployments.ts'
 import { actionStatusOf, environmentStateOf, isFinal, stateOf } from '../deployments/states.ts'
+import { readStates, type StateRow } from '../deployments/status.ts'
+import { isUuid } from '../lib/ids.ts'
 import type { Queryable } from '../store/database.ts'
 import { timestampSql } from '../store/tree.ts'
 import { stageOfKind, stagesOf } from './stages.ts'
@@ -144,12 +146,27 @@ export const withStages = ({ environment, services }: EnvironmentRead) => ({
 const read = (context: Context): Promise<EnvironmentRead> =>
   readEnvironment(context.parts.deployments, context.db, context.node.id)
 
+const environmentOwner = nodeInPath('environment', 'environmentId')
+
 const common = {
   method: 'GET' as const,
   tag: 'Environment Main Calls',
   scope: 'Read' as const,
-  owner: nodeInPath('environment', 'environmentId'),
+  owner: environmentOwner,
   status: 200 as const,
+}
+
+/** Finds the environment by its applications' states, which name its organization too; itself when it has none. */
+const applicationStates: Owner = {
+  ...environmentOwner,
+  async find(db, params, principal) {
+    const { environmentId: id } = params
+    const { organizationId } = principal
+    if (typeof id !== 'string' || !isUuid(id)) return null
+    const rows = await readStates(db, id, organizationId, 'application')
+    if (rows.length === 0) return environmentOwner.find(db, params, principal)
+    return { id, organizationId, kind: 'environment', parentId: null, grandparentId: null, name: '', rows }
+  },
 }
 
 const projectStatuses: Operation = {
@@ -203,10 +220,10 @@ export const environmentStatusOperations: Operation[] = [
     id: 'getEnvironmentApplicationStatus',
     path: '/environment/{environmentId}/application/status',
     summary: 'Read the statuses of all applications of an environment',
+    owner: applicationStates,
     answer: Results(Status),
-    async run(context) {
-      const services = await context.parts.deployments.environmentStatuses(context.db, context.node.id)
-      return { results: services.filter(({ kind }) => kind === 'application').map(({ status }) => status) }
+    async run({ parts, db, node }) {
+      return { results: await parts.deployments.statusesOf(db, (node.rows ?? []) as StateRow[]) }
     },
   },
   projectStatuses,

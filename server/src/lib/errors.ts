@@ -2,6 +2,7 @@
  * The three kinds of error: the caller's (`ApiError`, answered with its status), a deployment's (`DeploymentError`,
  * recorded with the deployment and shown to its user), and ours (anything else: logged, answered as an opaque 500).
  */
+import { storable } from './storable.ts'
 
 /** One invalid field of a request: `field` is a JSON pointer into the body (`/ports/0/internal_port`). */
 export interface FieldError {
@@ -81,10 +82,10 @@ export class DeploymentError extends Error {
   readonly lines: string[]
 
   constructor(code: string, message: string, more: { next?: NextMove; lines?: string[]; cause?: unknown } = {}) {
-    super(message, { cause: more.cause })
+    super(storable(message), { cause: more.cause })
     this.name = 'DeploymentError'
     this.code = code
     this.next = more.next ?? 'stop'
-    this.lines = more.lines ?? []
+    this.lines = (more.lines ?? []).map(storable)
   }
 }

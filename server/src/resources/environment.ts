@@ -11,25 +11,50 @@ import { environmentStatusOperations } from '../facets/environment-status.ts'
 import { environmentLinks } from '../facets/links.ts'
 import { queueOperations } from '../facets/queue.ts'
 import { invalidField } from '../lib/errors.ts'
+import type { ListForm } from '../store/long-list.ts'
 
 const modes = ['DEVELOPMENT', 'PREVIEW', 'PRODUCTION', 'STAGING']
 
-/** The cluster that was named, under either of its names, or the organization's default one. */
-const chooseCluster = async (spec: Spec, { db, principal }: Context, change: Change): Promise<Spec> => {
-  if (change.previous !== null) return spec
-  const { cluster, cluster_id: id = cluster, ...rest } = spec as Record<string, unknown>
+/** Id of the default cluster of a project's organization. */
+const defaultCluster = {
+  text: `(select d.id::text from node d where d.organization_id = n.organization_id and d.kind = 'cluster'
+    and (d.spec ->> 'is_default')::boolean order by d.created_at limit 1)`,
+  joins: '',
+}
+
+/** Id of a cluster of the organization, null when it has no such cluster. */
+const findCluster = async ({ db, principal }: Context, id: string): Promise<string | null> => {
   const [found] = await db.query<{ id: string }>(
-    `select id from node where organization_id = $1 and kind = 'cluster'
-       and case when $2::uuid is null then (spec ->> 'is_default')::boolean else id = $2 end
-     order by created_at limit 1`,
-    [principal.organizationId, id ?? null],
+    `select id from node where organization_id = $1 and kind = 'cluster' and id = $2`,
+    [principal.organizationId, id],
   )
-  if (found === undefined)
+  return found?.id ?? null
+}
+
+/** The cluster that was named, under either of its names, or the default one, which was read with the project. */
+const chooseCluster = async (spec: Spec, context: Context, change: Change): Promise<Spec> => {
+  if (change.previous !== null) return spec
+  const { cluster, cluster_id: id = cluster, ...rest } = spec as { cluster?: string; cluster_id?: string }
+  const found = id === undefined ? (change.parent.record ?? null) : await findCluster(context, id)
+  if (found === null)
     throw invalidField(
       '/cluster_id',
       id === undefined ? 'is required, for there is no default cluster' : 'not found in this organization',
     )
-  return { ...rest, cluster_id: found.id }
+  return { ...rest, cluster_id: found }
+}
+
+/** What `columns` below makes in SQL, made of plain columns. */
+const list: ListForm = {
+  columns: `n.spec ->> 'mode' as mode, n.updated_by as "updatedBy", c.id as "clusterId", c.name as "clusterName",
+    c.spec ->> 'cloud_provider' as provider`,
+  joins: `join node c on c.id = (n.spec ->> 'cluster_id')::uuid`,
+  quotes: 'cluster',
+  write({ organizationId, parentId, mode, updatedBy, clusterId, clusterName, provider }) {
+    const cluster = JSON.stringify(clusterName)
+    const updater = updatedBy === null ? 'null' : `"${updatedBy}"`
+    return `,"organization":{"id":"${organizationId}"},"project":{"id":"${parentId}"},"cloud_provider":{"provider":${JSON.stringify(provider)},"cluster":${cluster}},"mode":${JSON.stringify(mode)},"cluster_id":"${clusterId}","cluster_name":${cluster},"last_updated_by":${updater}`
+  },
 }
 
 const environment = resource({
@@ -59,7 +84,9 @@ const environment = resource({
     expires_at: Maybe(Nullable(Timestamp())),
   },
   wholeSpec: false,
-  joins: `join node c on c.id = (n.spec ->> 'cluster_id')::uuid`,
+  list,
+  parentRecord: defaultCluster,
+  joins: list.joins,
   columns: {
     organization: `'{"id":"' || n.organization_id || '"}'`,
     project: `'{"id":"' || n.parent_id || '"}'`,

@@ -14,6 +14,10 @@ export interface Node {
   name: string
   /** Text of the public record, when it was asked for. */
   record?: string
+  /** What changes whenever the answer made of it does, when it was asked for. */
+  version?: string
+  /** Rows that were read with it. */
+  rows?: readonly object[]
 }
 
 /** SQL for a timestamptz as RFC 3339 UTC with milliseconds. */
@@ -39,8 +43,8 @@ export const recordSql = (columns: Record<string, string>, joins = ''): RecordSq
 }
 
 /**
- * The same for long lists, where building objects in SQL costs three times as much as joining text: only `columns`
- * are answered, and each is SQL for JSON text that is never null.
+ * The same by joining text, which is a third of the price of building objects in SQL: only `columns` are answered,
+ * and each is SQL for JSON text that is never null.
  */
 export const textRecordSql = (columns: Record<string, string>, joins = ''): RecordSql => {
   const fields = Object.entries(columns).map(([field, sql]) => ` || ',"${field}":' || ${sql}`)
