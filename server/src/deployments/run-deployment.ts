@@ -14,7 +14,7 @@ import { stateOf } from './states.ts'
 import { createSteps } from './steps.ts'
 
 /** Services of one stage worked on at once. */
-const parallel = 20
+const parallel = 8
 const undoTimeoutMs = 60_000
 
 const asDeploymentError = (error: unknown, run: ServiceRun): DeploymentError => {
