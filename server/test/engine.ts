@@ -195,10 +195,10 @@ export const createTestEngine = (world: World, power: Partial<Power> = {}): Test
     enqueue: async (_tx, event) => void world.events.push({ ...event, at: performance.now() }),
     kinds,
     variables: async () => ({
-      env: { PLAIN: 'value' },
+      env: { PLAIN: 'value', TOKEN: 'secret-canary' },
       files: [],
-      secretValues: [],
-      origins: { PLAIN: { scope: 'APPLICATION' } },
+      secretValues: ['secret-canary'],
+      origins: { PLAIN: { scope: 'APPLICATION' }, TOKEN: { scope: 'APPLICATION' } },
     }),
     gitCredentials: async () => undefined,
     fingerprintKey: randomBytes(32),

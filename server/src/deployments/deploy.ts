@@ -4,6 +4,7 @@
  * one; from the switch on the new version is current and only tidying up remains.
  */
 import type { Commit } from '../builds/builder.ts'
+import { createMasker } from '../builds/log-mask.ts'
 import { DeploymentError } from '../lib/errors.ts'
 import { Secret } from '../lib/secret.ts'
 import type { Instance, Workload } from '../runtimes/runtime.ts'
@@ -189,12 +190,22 @@ const deployedCommit = async ({ parts, service }: ServiceRun): Promise<string | 
 const stopGraceMs = async ({ parts, service }: ServiceRun): Promise<number> =>
   (await currentRelease(parts.database, service.id))?.workload.stopGraceMs ?? 10_000
 
+/** Fails as it failed, without the secrets that the program printed. */
+const scrub =
+  (secrets: readonly string[]) =>
+  (error: unknown): never => {
+    if (!(error instanceof DeploymentError) || error.lines.length === 0) throw error
+    const masker = createMasker(secrets)
+    const lines = (masker.write(error.lines.join('\n')) + masker.end()).split('\n')
+    throw new DeploymentError(error.code, error.message, { next: error.next, lines, cause: error })
+  }
+
 /** start → ready → switch → drain → retire. */
 const rollOut = async (run: ServiceRun, release: Release): Promise<void> => {
   const { parts, step, service } = run
   const opened = await openOwn(run, release.id)
   if (opened === null) throw new Error(`release ${release.id} is gone`)
-  const { workload } = opened
+  const { workload, environment } = opened
   const tell = (name: string) => (text: string) => run.log.line(name, text)
   if (mustStopFirst(workload)) {
     run.log.line('start', 'The service has volumes: the running version stops before the new one starts.')
@@ -203,12 +214,14 @@ const rollOut = async (run: ServiceRun, release: Release): Promise<void> => {
     )
   }
   if (service.desired !== 'RUNNING') await point(run, 'starting', [])
-  await step('start', { deadlineMs: 5 * minute, remember: false }, (signal) =>
+  const started = step('start', { deadlineMs: 5 * minute, remember: false }, (signal) =>
     parts.runtime.apply(workload, tell('start'), signal),
   )
-  const instances = await step('ready', { deadlineMs: workload.readyTimeoutMs + minute, remember: false }, (signal) =>
+  await started.catch(scrub(environment.secretValues))
+  const ready = step('ready', { deadlineMs: workload.readyTimeoutMs + minute, remember: false }, (signal) =>
     parts.runtime.ready(workload, tell('ready'), signal),
   )
+  const instances = await ready.catch(scrub(environment.secretValues))
   await step('switch', { deadlineMs: minute, remember: false }, () => switchTo(run, release, instances))
   await tidyUp(run, workload)
 }

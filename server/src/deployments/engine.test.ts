@@ -151,6 +151,22 @@ test('a build that prints what a database cannot hold fails like any other, and 
   assert.deepEqual(texts, ['half \ufffd', 'nul ', String.raw`literal \u0000" quote`, 'It failed:  \ufffd'])
 })
 
+test('what a failing program printed is kept without the secrets in it', async (t) => {
+  const world = await newWorld()
+  const id = await addService(world, {})
+  const engine = await start(world)
+  const lines = ['connecting with secret-canary', Buffer.from('secret-canary').toString('base64')]
+  t.mock.method(world.runtime, 'ready', () => Promise.reject(new DeploymentError('crashed', 'It ended.', { lines })))
+  await ask(engine, world, 'DEPLOY', [{ id }])
+  assert.equal(await settled(engine, world, id), 'DEPLOYMENT_ERROR')
+  const [kept] = await world.database.query<{ log: string; error: { lines: string[] } }>(
+    `select (select string_agg(lines::text, ' ') from deployment_log) as log, error from deployment_service`,
+  )
+  assert.deepEqual(kept!.error.lines, ['connecting with ***', '***'])
+  assert.match(kept!.log, /connecting with \*\*\*/)
+  assert.doesNotMatch(kept!.log, /secret-canary|c2VjcmV0/)
+})
+
 test('a first failure stops what has not started, and the untouched service shows what it was', async () => {
   const world = await newWorld()
   const early = await addService(world, { readyTimeoutMs: 300 }, 'early')

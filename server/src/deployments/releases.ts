@@ -20,7 +20,7 @@ export interface Release {
   hash: string
 }
 
-type Environment = Pick<EffectiveVariables, 'env' | 'files'>
+type Environment = Pick<EffectiveVariables, 'env' | 'files' | 'secretValues'>
 
 const columns = `id, organization_id as "organizationId", service_id as "serviceId", deployment_id as "deploymentId",
   image, commit, workload, hash`

@@ -173,6 +173,20 @@ test('what is under way stands in the queue, and ends CANCELED when it is cancel
   assert.deepEqual([again.status, again.body.code], [409, 'nothing_to_cancel'])
 })
 
+test('a log that the engine does not give is a 503 within 5 s, not a wait and not a 500', async (t) => {
+  const { path } = await newDeployed()
+  const away = new DeploymentError('engine_unavailable', 'The engine does not answer.', { next: 'wait' })
+  for (const next of [() => Promise.reject(away), () => new Promise<never>(() => {})]) {
+    const mocked = t.mock.method(api.runtime, 'logs', () => ({ [Symbol.asyncIterator]: () => ({ next }) }))
+    const started = performance.now()
+    const answer = await call('GET', `${path}/log`)
+    assert.deepEqual([answer.status, answer.body.code], [503, 'engine_unavailable'])
+    assert.notEqual(answer.headers.get('retry-after'), null)
+    assert.ok(performance.now() - started < 5000)
+    mocked.mock.restore()
+  }
+})
+
 test('the log is read oldest first, cut to its tail, and streamed as it comes', async () => {
   const { id, path } = await newDeployed()
   for (let n = 1; n <= 5; n += 1) api.runtime.append(id, `line ${n}`)

@@ -5,6 +5,7 @@ import type { WebSocket } from 'ws'
 import { type Context, nodeInPath, type Operation, type Owner } from '../api/operation.ts'
 import { Maybe, Results, Text, Timestamp, Uuid, Whole } from '../api/schema.ts'
 import type { Clock } from '../lib/clock.ts'
+import { DeploymentError, unavailable } from '../lib/errors.ts'
 import type { LogLine, Runtime } from '../runtimes/runtime.ts'
 import type { Queryable } from '../store/database.ts'
 import { steadyId } from './stages.ts'
@@ -12,6 +13,7 @@ import { steadyId } from './stages.ts'
 const maxTail = 1000
 const heartbeatMs = 15_000
 const retryMs = 1000
+const maxReadMs = 4000
 const maxBuffered = 1024 * 1024
 
 const Tail = Type.Object({ tail: Maybe(Whole(0, 1_000_000, { default: maxTail })) })
@@ -28,20 +30,39 @@ const readVersions = async (db: Queryable, serviceId: string): Promise<Map<strin
 
 const tailOf = ({ query }: Context): number => Math.min(maxTail, Number(query.tail ?? maxTail))
 
+/** Rejects with a 503 when the engine does not answer in time: a caller must not wait for one that hangs. */
+const readTail = async (runtime: Runtime, serviceId: string, tail: number): Promise<LogLine[]> => {
+  const signal = AbortSignal.timeout(maxReadMs)
+  const away = (cause: unknown) =>
+    unavailable('engine_unavailable', 'The log cannot be read at the moment: the engine does not answer.', 5, cause)
+  const read = async (): Promise<LogLine[]> => {
+    const lines: LogLine[] = []
+    for await (const line of runtime.logs(serviceId, { tail, signal })) lines.push(line)
+    signal.throwIfAborted()
+    return lines
+  }
+  const late = new Promise<never>((_, reject) => signal.addEventListener('abort', () => reject(signal.reason)))
+  try {
+    return await Promise.race([read(), late])
+  } catch (error) {
+    if (signal.aborted || (error instanceof DeploymentError && error.next === 'wait')) throw away(error)
+    throw error
+  }
+}
+
 const lastLines: Operation['run'] = async (context) => {
   const { parts, db, node } = context
   const tail = tailOf(context)
   if (tail === 0) return { results: [] }
   const versions = await readVersions(db, node.id)
-  const results: unknown[] = []
-  for await (const line of parts.runtime.logs(node.id, { tail }))
-    results.push({
-      id: steadyId(line.instance, line.at, line.text, String(results.length)),
-      created_at: line.at,
-      message: line.text,
-      pod_name: line.instance,
-      version: versions.get(line.revision) ?? line.revision,
-    })
+  const lines = await readTail(parts.runtime, node.id, tail)
+  const results = lines.map((line, index) => ({
+    id: steadyId(line.instance, line.at, line.text, String(index)),
+    created_at: line.at,
+    message: line.text,
+    pod_name: line.instance,
+    version: versions.get(line.revision) ?? line.revision,
+  }))
   return { results: results.slice(-tail) }
 }
 
