@@ -38,7 +38,7 @@ export interface App {
   url: string
   sampleUrl: string
   organizationId: string
-  adminToken: string
+  adminToken: { text: string; given: boolean }
   stop(): Promise<void>
 }
 
@@ -161,7 +161,7 @@ export const startApp = async (settings: Settings, options: { fake: boolean }): 
     url,
     sampleUrl,
     organizationId,
-    adminToken: adminToken.token,
+    adminToken: { text: adminToken.token, given: settings.adminToken !== undefined },
     async stop() {
       await api.close()
       await engine.stop()

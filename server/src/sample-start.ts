@@ -88,7 +88,7 @@ const rememberSample = async (app: App): Promise<void> => {
 
 const makeSample = async (app: App, print: (line: string) => void): Promise<void> => {
   print('Deploying the sample application …')
-  const call = callApi(app.url, app.adminToken)
+  const call = callApi(app.url, app.adminToken.text)
   const applicationId = await createSample(call, app.organizationId, app.sampleUrl)
   await waitForSample(app, call, applicationId)
   await rememberSample(app)

@@ -31,7 +31,7 @@ const print = (line: string): void => {
 
 const greet = (app: App, sampleUrl: string | null): void => {
   print(`Slipway        ${app.url}`)
-  print(`Admin token    ${app.adminToken}`)
+  print(`Admin token    ${app.adminToken.given ? 'as given in SLIPWAY_ADMIN_TOKEN' : app.adminToken.text}`)
   if (sampleUrl !== null) print(`Sample         ${sampleUrl}`)
 }
 

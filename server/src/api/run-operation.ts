@@ -60,7 +60,7 @@ const keyOf = (
   if (key === null) return null
   const path = request.url.split('?')[0]!.toLowerCase()
   const { organizationId } = admitted.principal
-  return { organizationId, method: operation.method, path, key, bodyHash: hashBody(body) }
+  return { organizationId, method: operation.method, path, key, bodyHash: hashBody([request.query, body]) }
 }
 
 const transactions = (parts: Parts, operation: Operation, key: KeyedRequest | null) => {

@@ -234,6 +234,17 @@ test('a cancel ends in CANCELED or, too late, in DEPLOYED, never in both, whatev
   assert.equal(seen.size, 2, [...seen].join())
 })
 
+test('a cancel ends within its 15 s even when what it aborts never ends', async () => {
+  const world = await newWorld()
+  const id = await addService(world)
+  world.images.set('c1', 'hang')
+  const engine = await start(world)
+  await ask(engine, world, 'DEPLOY', [{ id }])
+  await until(async () => (await statusOf(engine, world, id))!.state === 'BUILDING', { what: 'the build' })
+  await world.database.transaction((tx) => engine.engine.cancel(tx, world.ids.environmentId))
+  assert.equal(await settled(engine, world, id, 15_000), 'CANCELED')
+})
+
 const finalEvents = (world: World, deploymentId: string): string[] =>
   world.events
     .filter((event) => event.deploymentId === deploymentId && event.kind !== 'DEPLOYMENT_STARTED')

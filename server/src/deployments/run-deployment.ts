@@ -11,11 +11,13 @@ import { createDeploymentLog } from './log.ts'
 import { conclude, type Outcome, readServices, type ServiceRow, type ServiceRun } from './service-run.ts'
 import { inStages } from './stages.ts'
 import { stateOf } from './states.ts'
-import { createSteps } from './steps.ts'
+import { createSteps, orLeft } from './steps.ts'
 
 /** Services of one stage worked on at once. */
 const parallel = 8
 const undoTimeoutMs = 60_000
+/** A cancel must end within 15 s, whatever the engine does; what is left then is swept by reconcile. */
+const cancelUndoTimeoutMs = 6000
 
 const asDeploymentError = (error: unknown, run: ServiceRun): DeploymentError => {
   if (error instanceof DeploymentError) return error
@@ -31,11 +33,11 @@ const isNotOurs = (error: unknown, { signal }: ServiceRun): boolean =>
   error instanceof LeaseLost || (signal.aborted && !isCancel({ signal }))
 
 const tidy = async (run: ServiceRun, canceled: boolean): Promise<void> => {
-  const signal = AbortSignal.timeout(undoTimeoutMs)
+  const signal = AbortSignal.timeout(canceled ? cancelUndoTimeoutMs : undoTimeoutMs)
   const action = run.claim.action as DeploymentAction
   try {
-    if (action === 'DEPLOY' || action === 'RESTART') await undo(run, signal)
-    else if (action === 'STOP' && canceled) await undoStop(run, signal)
+    if (action === 'DEPLOY' || action === 'RESTART') await orLeft(undo(run, signal), signal)
+    else if (action === 'STOP' && canceled) await orLeft(undoStop(run, signal), signal)
   } catch (error) {
     if (error instanceof LeaseLost) throw error
     run.parts.log.warn({ err: error, serviceId: run.service.id }, 'tidying up is left to reconcile')

@@ -28,6 +28,8 @@ const record = `insert into deployment_step (deployment_id, service_id, name, re
   returning 1`
 
 const maxTries = 4
+/** How long a step waits for something that is away before it fails with that as its cause. */
+const maxWaitMs = 120_000
 
 const retryPauseMs = (error: unknown, tries: number): number | null => {
   if (!(error instanceof DeploymentError) || error.next === 'stop') return null
@@ -36,6 +38,24 @@ const retryPauseMs = (error: unknown, tries: number): number | null => {
 }
 
 const seconds = (ms: number): number => Math.round(ms / 1000)
+
+/** What does not end within this time after its abort is left behind: its clean-up goes on by itself. */
+const abortGraceMs = 3000
+
+/** The end of `work`; or, soon after an abort that it does not heed, the reason of the abort. */
+export const orLeft = <T>(work: Promise<T>, signal: AbortSignal): Promise<T> => {
+  const left = Promise.withResolvers<never>()
+  let timer: NodeJS.Timeout | undefined
+  const onAbort = (): void => {
+    timer = setTimeout(() => left.reject(signal.reason), abortGraceMs)
+  }
+  if (signal.aborted) onAbort()
+  else signal.addEventListener('abort', onAbort, { once: true })
+  return Promise.race([work, left.promise]).finally(() => {
+    clearTimeout(timer)
+    signal.removeEventListener('abort', onAbort)
+  })
+}
 
 /** Runs `work` until it succeeds, fails for good, or passes the deadline. */
 const attempt = async <T>(
@@ -48,11 +68,12 @@ const attempt = async <T>(
 ): Promise<T> => {
   const deadline = AbortSignal.timeout(deadlineMs)
   const both = AbortSignal.any([signal, deadline])
+  const startedMs = clock.monotonicMs()
   let last: unknown
   for (let tries = 1; ; tries += 1) {
     try {
       both.throwIfAborted()
-      return await work(both)
+      return await orLeft(work(both), both)
     } catch (error) {
       signal.throwIfAborted()
       if (deadline.aborted)
@@ -60,7 +81,7 @@ const attempt = async <T>(
           last ?? new DeploymentError('step_timeout', `The step ${name} did not end within ${seconds(deadlineMs)} s.`)
         )
       const pauseMs = retryPauseMs(error, tries)
-      if (pauseMs === null) throw error
+      if (pauseMs === null || clock.monotonicMs() - startedMs > maxWaitMs) throw error
       if (String(last) !== String(error)) onWait(error as DeploymentError)
       last = error
       await clock.sleep(pauseMs, both).catch(() => {})
