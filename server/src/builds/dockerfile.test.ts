@@ -41,3 +41,22 @@ test('only declared variables are passed on, sorted, and names of Object.prototy
   const file = parseDockerfile('FROM a\nARG B\nARG A\nARG toString\nARG C')
   assert.deepEqual(pickBuildArgs(file, { A: '1', B: '2', SECRET: 'x' }), { A: '1', B: '2' })
 })
+
+test('an ADD that the engine would fetch itself is told, however it is written', () => {
+  const remote = [
+    'ADD http://127.0.0.1/x /x',
+    'add --chown=1:1 https://h/x /x',
+    'ADD ["https://h/x", "/x"]',
+    'AD\\\nD ht\\\ntp://h/x /x',
+    'ADD http:\\\n//h/x /x',
+    'RUN echo \\\\\nADD http://h/x /x',
+    '# escape=`\nADD http:`\n//h/x /x',
+    'ADD git@h:a/b.git /x',
+    'ARG U\nADD $U /x',
+    'ONBUILD ADD http://h/x /x',
+  ]
+  for (const text of remote)
+    assert.equal(parseDockerfile(`${text.startsWith('#') ? '' : 'FROM a\n'}${text}`).addsRemote, true, text)
+  for (const text of ['ADD a.tar /x', 'ADD a b /x/$V', 'COPY a /x', 'RUN wget http://h/x'])
+    assert.equal(parseDockerfile(`FROM a\n${text}`).addsRemote, false, text)
+})

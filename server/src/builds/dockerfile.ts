@@ -15,6 +15,8 @@ export interface Dockerfile {
   /** ARG before the first FROM: name and default; null without one. */
   globals: Map<string, string | null>
   stages: Stage[]
+  /** True when an ADD names a remote address, or may by a variable: the engine itself would fetch it. */
+  addsRemote: boolean
 }
 
 const escapeOf = (text: string): string => {
@@ -26,22 +28,24 @@ const escapeOf = (text: string): string => {
   return '\\'
 }
 
-/** Instructions on one line each: comments and empty lines gone, continued lines joined. */
+/** Instructions on one line each, joined as the engine joins them: without a blank, and not after a doubled escape. */
 const joinLines = (text: string): string[] => {
-  const continuation = escapeOf(text)
+  const sign = escapeOf(text) === '`' ? '`' : String.raw`\\`
+  const continues = new RegExp(`(?<!${sign})${sign}[ \\t]*$`)
   const joined: string[] = []
   let open = ''
   for (const raw of text.replace(/^\uFEFF/, '').split('\n')) {
     const line = raw.trim()
     if (line === '' || line.startsWith('#')) continue
-    if (line.endsWith(continuation)) {
-      open += `${line.slice(0, -1)} `
+    const piece = open === '' ? raw.trimStart() : raw
+    if (continues.test(piece.trimEnd())) {
+      open += piece.trimEnd().replace(continues, '')
       continue
     }
-    joined.push(open + line)
+    joined.push((open + piece).trim())
     open = ''
   }
-  return open.trim() === '' ? joined : [...joined, open]
+  return open.trim() === '' ? joined : [...joined, open.trim()]
 }
 
 /** Words of an instruction; quotes group and vanish. */
@@ -60,11 +64,18 @@ const parseFrom = (words: string[]): Stage => {
   return { name: named ? name.toLowerCase() : null, base, declared: [], copiesFrom: [] }
 }
 
+const isRemote = (words: string[]): boolean => {
+  const sources = words.filter((word) => !word.startsWith('--')).slice(0, -1)
+  return words.join('').includes('://') || sources.some((source) => /^\[?"?(git@|\$)/.test(source))
+}
+
 export const parseDockerfile = (text: string): Dockerfile => {
   const globals = new Map<string, string | null>()
   const stages: Stage[] = []
+  let addsRemote = false
   for (const line of joinLines(text)) {
-    const [keyword = '', ...words] = splitWords(line)
+    const all = splitWords(line)
+    const [keyword = '', ...words] = all[0]?.toUpperCase() === 'ONBUILD' ? all.slice(1) : all
     const stage = stages.at(-1)
     switch (keyword.toUpperCase()) {
       case 'FROM':
@@ -79,10 +90,13 @@ export const parseDockerfile = (text: string): Dockerfile => {
       case 'COPY': {
         const from = words.find((word) => word.startsWith('--from='))
         if (from !== undefined) stage?.copiesFrom.push(from.slice('--from='.length))
+        break
       }
+      case 'ADD':
+        addsRemote ||= isRemote(words)
     }
   }
-  return { globals, stages }
+  return { globals, stages, addsRemote }
 }
 
 /** Every name that an ARG declares anywhere, once. */

@@ -83,6 +83,12 @@ const createPlanner = (git: Git, mirrors: Mirrors) => {
   return async (request: BuildRequest): Promise<Plan> => {
     const tree = await readTree(request)
     const file = parseDockerfile(tree.dockerfile.toString('utf8'))
+    // The engine would fetch it from the host's own network, past the policy for outgoing requests.
+    if (file.addsRemote)
+      throw new DeploymentError(
+        'build_refused',
+        'ADD of a remote address is refused: fetch it in a RUN step, which has the network of the build.',
+      )
     const buildArgs = pickBuildArgs(file, request.variables.reveal())
     return { tree, buildArgs, baseNames: baseImages(file, buildArgs, request.targetStage) }
   }
