@@ -9,6 +9,7 @@ import { pack } from 'tar-stream'
 import { type Engine, isEngineError } from '../lib/docker-engine.ts'
 import { DeploymentError } from '../lib/errors.ts'
 import { exec } from '../lib/exec.ts'
+import { splitTag } from '../lib/image-name.ts'
 import { OutboundFailed, OutboundRefused } from '../lib/outbound.ts'
 import type { CheckHost } from './git-remote.ts'
 
@@ -21,16 +22,6 @@ export interface BaseImageParts {
   checkHost: CheckHost
   /** A statically linked busybox. Default /bin/busybox. */
   busyboxPath?: string
-}
-
-/** Name without tag, and tag or digest. */
-const splitTag = (image: string): { name: string; tag: string } => {
-  const at = image.indexOf('@')
-  if (at !== -1) return { name: image.slice(0, at), tag: image.slice(at + 1) }
-  const colon = image.lastIndexOf(':')
-  return colon > image.lastIndexOf('/')
-    ? { name: image.slice(0, colon), tag: image.slice(colon + 1) }
-    : { name: image, tag: 'latest' }
 }
 
 /** The registry that an image's name tells, null for the engine's own default. */

@@ -2,6 +2,7 @@
 import type { Readable } from 'node:stream'
 import { type Engine, isEngineError } from '../../lib/docker-engine.ts'
 import { DeploymentError } from '../../lib/errors.ts'
+import { splitTag } from '../../lib/image-name.ts'
 import type { Progress } from '../runtime.ts'
 
 const pullDeadlineMs = 30_000
@@ -15,16 +16,6 @@ export const isPullable = (image: string): boolean => {
 
 export const isImageMissing = (error: unknown): boolean =>
   isEngineError(error, 404) && /no such image|image not known|not found: .*image/i.test(error.message)
-
-/** The last part that a digest or a tag may follow. */
-const splitTag = (image: string): { name: string; tag: string } => {
-  const at = image.indexOf('@')
-  if (at !== -1) return { name: image.slice(0, at), tag: image.slice(at + 1) }
-  const colon = image.lastIndexOf(':')
-  return colon > image.lastIndexOf('/')
-    ? { name: image.slice(0, colon), tag: image.slice(colon + 1) }
-    : { name: image, tag: 'latest' }
-}
 
 /** The engine answers 200 first and tells a failure as the last line of the stream. */
 const finish = async (stream: Readable): Promise<void> => {
