@@ -199,7 +199,7 @@ const keepBuiltIn = async (db: Queryable, place: Place, one: BuiltInVariable): P
   )
 }
 
-/** The row that an alias or override at `place` is to refer to: visible there, else 404, or 400 where it is narrower. */
+/** The row that an alias or override at `place` is to refer to: visible there, else 404, or 400 where no family is given. */
 const findTarget = async (
   db: Queryable,
   place: Place,
@@ -211,9 +211,10 @@ const findTarget = async (
   if (builtIn !== undefined) await keepBuiltIn(db, place, builtIn)
   const target = await findVariable(db, place.organizationId, id)
   if (target === null || target.is_secret !== (isSecret ?? target.is_secret)) throw notFound()
-  if (!place.parents.includes(target.parent_id))
-    throw badRequest('The target is set in a narrower or another place; aliases and overrides go from wide to narrow.')
-  return target
+  if (place.parents.includes(target.parent_id)) return target
+  // A family names its target in the path, below the place: what is not seen from there is not there.
+  if (isSecret !== undefined) throw notFound()
+  throw badRequest('The target is set in a narrower or another place; aliases and overrides go from wide to narrow.')
 }
 
 export interface NewAlias {
