@@ -47,6 +47,37 @@ export const seedServices = async (db: Queryable, templates: Templates): Promise
   return environmentId!
 }
 
+/** Environments of services that were never deployed, in a project of their own; gives the environments' ids. */
+export const seedManyServices = async (
+  db: Queryable,
+  templates: Templates,
+  environments: number,
+  servicesEach: number,
+): Promise<string[]> => {
+  const [project] = await db.query<{ id: string }>(
+    `insert into node (id, organization_id, kind, parent_id, name_scope, name, spec)
+     select gen_random_uuid(), organization_id, kind, parent_id, name_scope, name || $2, spec from node where id = $1
+     returning id`,
+    [templates.projectId, ` with ${environments * servicesEach} services`],
+  )
+  const ids = await copyNodes(db, templates.environmentId, environments, project!.id)
+  await db.query(
+    `insert into node (id, organization_id, kind, parent_id, name_scope, name, spec, sealed)
+     select gen_random_uuid(), organization_id, kind, e.id, name_scope, name || '-copy-' || n, spec, sealed
+     from node t, unnest($2::uuid[]) e (id), generate_series(1, $3::int) n where t.id = $1`,
+    [templates.applicationId, ids, servicesEach],
+  )
+  await db.query(
+    `insert into service_state (service_id, environment_id, organization_id, kind)
+     select s.id, s.parent_id, s.organization_id, s.kind from node s where s.parent_id = any($1::uuid[])`,
+    [ids],
+  )
+  // Done now, or the database does it in the background while something is measured.
+  await db.query('vacuum (analyze) node, service_state')
+  await db.query('checkpoint')
+  return ids
+}
+
 const copyVariable = `insert into variable (id, organization_id, parent_id, scope, key, value, sealed, is_secret,
     variable_type, mount_path, description, enable_interpolation_in_file, owned_by)
   select gen_random_uuid(), organization_id, parent_id, scope, key || '_' || n, value, sealed, is_secret,

@@ -61,6 +61,13 @@ ready_busybox() {
   [ -x /bin/busybox ] || ! can_install || install_packages busybox-static
 }
 
+# A registry for the tests that pull images; without it they are skipped, and say so. The package starts a registry of
+# its own where an init system runs: there it is for the owner of the machine to install.
+ready_docker_registry() {
+  if [ -x /usr/bin/docker-registry ] || [ -d /run/systemd/system ] || ! can_install; then return; fi
+  (install_packages docker-registry) || say 'Tests that pull images are skipped.'
+}
+
 engine_answers() { "$node" "$root/bin/engine-answers.ts" 2>/dev/null; }
 
 wait_for_engine() {

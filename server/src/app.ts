@@ -1,7 +1,7 @@
 /** Puts the parts together: the one place where anything is wired. */
 import { mkdir } from 'node:fs/promises'
 import { join } from 'node:path'
-import { ensureAdminToken } from './api/auth.ts'
+import { ensureAdminToken } from './api/admin-token.ts'
 import type { Parts } from './api/parts.ts'
 import { createApi } from './api/server.ts'
 import type { Builder } from './builds/builder.ts'
@@ -9,12 +9,14 @@ import { createFakeBuilder } from './builds/fake-builder.ts'
 import { createBuilder } from './builds/git-builder.ts'
 import { createEngine, type Engine } from './deployments/engine.ts'
 import { readGitCredentials } from './deployments/git-credentials.ts'
+import { readRegistryCredentials } from './deployments/registry-credentials.ts'
 import { keepAlive } from './keep-alive.ts'
 import { systemClock } from './lib/clock.ts'
 import { createKeyedLock } from './lib/keyed-lock.ts'
 import { createLog, type Log } from './lib/log.ts'
 import { createOutbound, type Outbound } from './lib/outbound.ts'
 import { leaveDataDirectory, takeDataDirectory } from './process-file.ts'
+import { clusterRefusal } from './resources/cluster-refusal.ts'
 import { deployableKinds, operations } from './resources/index.ts'
 import { createFirstOrganization } from './resources/organization.ts'
 import { createRouter } from './router/client.ts'
@@ -66,6 +68,7 @@ interface Ground {
   sealer: Sealer
   ownerId: string
   outbound: Outbound
+  issuerOutbound: Outbound
   router: Router
 }
 
@@ -76,8 +79,11 @@ const layGround = async (settings: Settings): Promise<Ground> => {
   const [database] = await Promise.all([openDatabase(settings, log), router.start()])
   const sealer = await createSealer({ database, masterKeyFile: settings.masterKeyFile })
   const ownerId = await readOwnerId(database)
-  const outbound = createOutbound({ allow: [...settings.outboundAllow], own: ownAddresses(settings) })
-  return { settings, log, database, sealer, ownerId, router, outbound }
+  const own = ownAddresses(settings)
+  const outbound = createOutbound({ allow: [...settings.outboundAllow], own })
+  // The operator chose the issuer, wherever it is; what users name does not get there through it.
+  const issuerOutbound = createOutbound({ allow: [...settings.outboundAllow, ...issuerPlace(settings)], own })
+  return { settings, log, database, sealer, ownerId, router, outbound, issuerOutbound }
 }
 
 /** Our own sample is the one loopback address that needs no permission. */
@@ -97,6 +103,13 @@ const ownAddresses = ({ databaseUrl, dockerHost }: Settings): string[] =>
     const url = text === undefined ? null : URL.parse(text)
     return url === null || url.hostname === '' ? [] : [`${url.hostname}:${url.port || port}`]
   })
+
+/** `host:port` of the OIDC issuer. */
+const issuerPlace = ({ oidc }: Settings): string[] => {
+  if (oidc === undefined) return []
+  const { hostname, port, protocol } = new URL(oidc.issuer)
+  return [`${hostname}:${port || (protocol === 'https:' ? 443 : 80)}`]
+}
 
 const createMachine = (ground: Ground, fake: boolean, sampleUrl: string): { runtime: Runtime; builder: Builder } => {
   const { settings, log, database, ownerId } = ground
@@ -122,6 +135,9 @@ const createParts = async (ground: Ground, machine: ReturnType<typeof createMach
     kinds: deployableKinds,
     variables: (serviceId) => loadEffectiveVariables(database, sealer, serviceId),
     gitCredentials: (organizationId, id) => readGitCredentials(database, sealer, organizationId, id),
+    registryCredentials: (organizationId, id) => readRegistryCredentials(database, sealer, organizationId, id),
+    checkAddress: (url) => ground.outbound.check(url),
+    clusterRefusal,
     fingerprintKey: await readFingerprintKey(database, sealer),
     environmentLock: createKeyedLock(),
     concurrency: settings.deployConcurrency,

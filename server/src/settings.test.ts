@@ -36,6 +36,7 @@ test('an empty environment gives the documented defaults', () => {
     dockerHost: undefined,
     logLevel: 'info',
     webhookSchedule: [0, 5, 300, 1800, 7200, 18000, 36000, 50400, 72000, 86400],
+    oidc: undefined,
   })
   assert.deepEqual(warnings, [])
 })
@@ -63,6 +64,24 @@ const good: [Record<string, string>, Partial<Settings>][] = [
   [{ DOCKER_HOST: 'unix:///run/x.sock' }, { dockerHost: 'unix:///run/x.sock' }],
   [{ SLIPWAY_LOG_LEVEL: 'debug' }, { logLevel: 'debug' }],
   [{ SLIPWAY_WEBHOOK_SCHEDULE: '0, 0.5,1' }, { webhookSchedule: [0, 0.5, 1] }],
+  [{ SLIPWAY_OIDC_CLIENT_ID: 'console' }, { oidc: undefined }],
+  [
+    {
+      SLIPWAY_OIDC_ISSUER: 'https://id.example/realms/x/',
+      SLIPWAY_OIDC_AUDIENCE: 'api',
+      SLIPWAY_OIDC_CLIENT_ID: 'console',
+      SLIPWAY_OIDC_ADMIN_EMAILS: 'Boss@Example.com, second@example.com',
+    },
+    {
+      oidc: {
+        issuer: 'https://id.example/realms/x/',
+        audience: ['api', 'console'],
+        adminEmails: ['boss@example.com', 'second@example.com'],
+        clientId: 'console',
+        clientSecret: undefined,
+      },
+    },
+  ],
 ]
 for (const [env, expected] of good)
   test(`${JSON.stringify(env)} is understood`, () => {
@@ -86,6 +105,8 @@ const bad: Record<string, string[]> = {
   DOCKER_HOST: ['docker.sock'],
   SLIPWAY_LOG_LEVEL: ['loud'],
   SLIPWAY_WEBHOOK_SCHEDULE: ['1,x', ',', '-1', '99999999'],
+  SLIPWAY_OIDC_ISSUER: ['id.example', 'http://id.example', 'https://u:p@id.example', 'https://id.example/?a=b'],
+  SLIPWAY_OIDC_ADMIN_EMAILS: ['boss', 'a@b c@d'],
 }
 for (const [name, values] of Object.entries(bad))
   for (const value of values)
@@ -94,6 +115,12 @@ for (const [name, values] of Object.entries(bad))
       assert.equal(problems.length, 1)
       assert.match(problems[0]!, new RegExp(`^${name} must .*\\.$`))
     })
+
+test('an issuer needs an audience, and may be in clear text on this machine only', () => {
+  const local = { SLIPWAY_OIDC_ISSUER: 'http://localhost:9000' }
+  assert.match(problemsOf(local)[0]!, /^SLIPWAY_OIDC_AUDIENCE or SLIPWAY_OIDC_CLIENT_ID must/)
+  assert.deepEqual(problemsOf({ ...local, SLIPWAY_OIDC_AUDIENCE: 'api' }), [])
+})
 
 test('all problems are told at once', () => {
   const problems = problemsOf({ SLIPWAY_PORT: 'x', SLIPWAY_SAMPLE: 'x', DATABASE_URL: 'x' })

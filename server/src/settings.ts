@@ -33,6 +33,18 @@ export interface Settings {
   logLevel: LogLevel
   /** Seconds before each attempt to deliver an event, counted from the attempt before. */
   webhookSchedule: readonly number[]
+  /** Whose JWTs are accepted; undefined: none are. */
+  oidc: Oidc | undefined
+}
+
+export interface Oidc {
+  issuer: string
+  /** One of these must be in a token's audience; the client's own id, which ID tokens name, is among them. */
+  audience: readonly string[]
+  /** In lower case: these become owner or admins of the first organization when they sign in. */
+  adminEmails: readonly string[]
+  clientId: string | undefined
+  clientSecret: Secret | undefined
 }
 
 const logLevels = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const
@@ -139,6 +151,39 @@ const dockerHost = (value: string): { value: string } | string =>
     ? { value }
     : 'an address such as unix:///var/run/docker.sock or tcp://host:2376'
 
+/** Tokens name their issuer letter by letter, so it stays as it was written. */
+const issuer = (value: string): { value: string } | string => {
+  const url = URL.parse(value)
+  const isLocal = url !== null && /^(localhost|127\.\d+\.\d+\.\d+|\[::1\])$/.test(url.hostname)
+  const isSafe = url?.protocol === 'https:' || (url?.protocol === 'http:' && isLocal)
+  return isSafe && url?.username === '' && url.search === '' && url.hash === ''
+    ? { value }
+    : 'the https address of an OIDC issuer, exactly as its tokens name it (http on this machine only)'
+}
+
+const emails = (value: string): { value: readonly string[] } | string => {
+  const found = parts(value.toLowerCase())
+  return found.every((each) => /^[^@\s]+@[^@\s]+$/.test(each))
+    ? { value: Object.freeze(found) }
+    : 'e-mail addresses, separated by commas'
+}
+
+/** Absent without an issuer; then the other variables say nothing. */
+const readOidc = (read: ReturnType<typeof createReader>['read'], problems: string[]): Oidc | undefined => {
+  const found = read<string | undefined>('SLIPWAY_OIDC_ISSUER', undefined, issuer)
+  const clientId = read<string | undefined>('SLIPWAY_OIDC_CLIENT_ID', undefined, text)
+  const clientSecret = read<Secret | undefined>('SLIPWAY_OIDC_CLIENT_SECRET', undefined, (value) => ({
+    value: new Secret(value),
+  }))
+  const named = read<readonly string[]>('SLIPWAY_OIDC_AUDIENCE', [], (value) => ({ value: parts(value) }))
+  const adminEmails = read<readonly string[]>('SLIPWAY_OIDC_ADMIN_EMAILS', Object.freeze([]), emails)
+  if (found === undefined) return undefined
+  const audience = [...new Set(clientId === undefined ? named : [...named, clientId])]
+  if (audience.length === 0)
+    problems.push('SLIPWAY_OIDC_AUDIENCE or SLIPWAY_OIDC_CLIENT_ID must be set beside SLIPWAY_OIDC_ISSUER.')
+  return Object.freeze({ issuer: found, audience, adminEmails, clientId, clientSecret })
+}
+
 const distance = (left: string, right: string): number => {
   let row = Array.from({ length: right.length + 1 }, (_, index) => index)
   for (let i = 1; i <= left.length; i++) {
@@ -187,6 +232,7 @@ export const parseSettings = (env: Environment): { settings: Settings; warnings:
     dockerHost: read<string | undefined>('DOCKER_HOST', undefined, dockerHost),
     logLevel: read('SLIPWAY_LOG_LEVEL', 'info', oneOf(logLevels)),
     webhookSchedule: read<readonly number[]>('SLIPWAY_WEBHOOK_SCHEDULE', Object.freeze(defaultSchedule), schedule),
+    oidc: readOidc(read, problems),
   }
   if (settings.routerPort === settings.port && settings.routerHost === settings.host)
     problems.push('SLIPWAY_ROUTER_PORT must differ from SLIPWAY_PORT.')

@@ -15,12 +15,14 @@ import { createApi } from '../src/api/server.ts'
 import type { Builder } from '../src/builds/builder.ts'
 import { createEngine, type Engine } from '../src/deployments/engine.ts'
 import { readGitCredentials } from '../src/deployments/git-credentials.ts'
+import { readRegistryCredentials } from '../src/deployments/registry-credentials.ts'
 import { systemClock } from '../src/lib/clock.ts'
 import { DeploymentError } from '../src/lib/errors.ts'
 import { newId } from '../src/lib/ids.ts'
 import { createKeyedLock } from '../src/lib/keyed-lock.ts'
 import { createLog } from '../src/lib/log.ts'
 import { createOutbound } from '../src/lib/outbound.ts'
+import { clusterRefusal } from '../src/resources/cluster-refusal.ts'
 import { operations as allOperations, deployableKinds } from '../src/resources/index.ts'
 import { createFirstOrganization } from '../src/resources/organization.ts'
 import type { Route, Router } from '../src/router/router.ts'
@@ -52,7 +54,7 @@ export interface TestApi {
   app: FastifyInstance
   organizationId: string
   clusterId: string
-  /** Text of an Admin token of the organization. */
+  /** Text of the operator's Admin token, of the organization. */
   token: string
   /** Sends a request with the Admin token. */
   call: Call
@@ -67,15 +69,17 @@ export interface TestApi {
 
 export const headCommit = 'a'.repeat(40)
 
+const someCommit = { message: 'a change', author_name: 'somebody', created_at: '2026-01-01T00:00:00Z', tag: '' }
+
 const createBuilder = (source: TestApi['source']): Builder => ({
   fetch: async ({ commitId }) => ({
+    ...someCommit,
     git_commit_id: commitId ?? source.head,
-    message: 'a change',
-    author_name: 'somebody',
-    created_at: '2026-01-01T00:00:00Z',
-    tag: '',
   }),
   head: async () => source.head,
+  branches: async () => ['main'],
+  commits: async ({ commitId }) => [{ ...someCommit, git_commit_id: commitId ?? source.head }],
+  folders: async () => ['src'],
   async build(request, onLog) {
     if (source.image instanceof DeploymentError) throw source.image
     onLog('building\n')
@@ -98,6 +102,11 @@ const createRouter = (): Router => {
   }
 }
 
+const resolveLocal = async (host: string): Promise<{ address: string }[]> => {
+  if (host === 'localhost') return [{ address: '127.0.0.1' }]
+  throw new Error('tests look up no names')
+}
+
 const createParts = async (database: TestDatabase, dataDir: string, settings: Partial<ApiSettings>) => {
   const log = createLog(process.env.TEST_LOG ?? 'silent')
   const sealer = await createSealer({ database, masterKeyFile: join(dataDir, 'master') })
@@ -115,6 +124,9 @@ const createParts = async (database: TestDatabase, dataDir: string, settings: Pa
     kinds: deployableKinds,
     variables: (serviceId) => loadEffectiveVariables(database, sealer, serviceId),
     gitCredentials: (organizationId, id) => readGitCredentials(database, sealer, organizationId, id),
+    registryCredentials: (organizationId, id) => readRegistryCredentials(database, sealer, organizationId, id),
+    checkAddress: async () => undefined,
+    clusterRefusal,
     fingerprintKey: await readFingerprintKey(database, sealer),
     environmentLock: createKeyedLock(),
     concurrency: 4,
@@ -129,7 +141,8 @@ const createParts = async (database: TestDatabase, dataDir: string, settings: Pa
     builder,
     runtime,
     router,
-    outbound: createOutbound({ allow: ['loopback'] }),
+    // Tests reach nothing but loopback, whatever they ask for.
+    outbound: createOutbound({ allow: ['loopback'], resolve: resolveLocal }),
     settings: { dataDir, rateLimit: 0, statusVocabulary: 'auto', sample: false, ...settings },
     clock: systemClock,
     log,
@@ -185,6 +198,7 @@ export const startApi = async (options: TestApiOptions = {}): Promise<TestApi> =
     await rm(dataDir, { recursive: true, force: true })
   })
   const token = await newToken(['Admin'])
+  await database.query(`update api_token set is_operator = true where prefix = $1`, [token.slice(0, 10)])
   return {
     url,
     parts,

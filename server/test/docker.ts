@@ -28,3 +28,10 @@ export const inspectContainer = (id: string): Promise<ContainerDetail> => engine
 
 export const removeContainer = (id: string): Promise<void> =>
   engine.call('DELETE', `/containers/${id}`, { query: { force: true } })
+
+export const volumesOf = async (environmentId: string): Promise<unknown[]> => {
+  const { Volumes } = await engine.call<{ Volumes: unknown[] | null }>('GET', '/volumes', {
+    query: labelled(`slipway.environment=${environmentId}`),
+  })
+  return Volumes ?? []
+}

@@ -4,7 +4,7 @@
  */
 import { randomBytes } from 'node:crypto'
 import type { Builder, Commit } from '../src/builds/builder.ts'
-import type { DeployableKind, DeploymentRequest } from '../src/deployments/deployments.ts'
+import type { DeployableKind, DeploymentRequest, WorkloadSpec } from '../src/deployments/deployments.ts'
 import { createEngine, type Engine } from '../src/deployments/engine.ts'
 import type { EngineParts } from '../src/deployments/engine-parts.ts'
 import { systemClock } from '../src/lib/clock.ts'
@@ -113,32 +113,64 @@ export const addService = async (
   return id
 }
 
-const kinds = ['application', 'early'].map(
-  (kind, index): DeployableKind => ({
-    kind,
-    serviceType: 'APPLICATION',
-    stage: index === 0 ? 3 : 0,
-    build: () => ({
-      git: { url: 'https://git.example/app', branch: 'main', gitTokenId: null },
-      rootPath: '/',
-      dockerfilePath: 'Dockerfile',
-      targetStage: null,
-    }),
-    workload: (spec) => ({
-      entrypoint: null,
-      arguments: null,
-      cpuMillicores: 100,
-      memoryMb: 32,
-      instances: Number(spec.instances ?? 1),
-      ports: [{ internalPort: 8080, protocol: 'HTTP', publiclyAccessible: true }],
-      volumes: spec.volume === true ? [{ id: newId(), mountPath: '/data', sizeGb: 4 }] : [],
-      readiness: null,
-      liveness: null,
-      readyTimeoutMs: Number(spec.readyTimeoutMs ?? 5000),
-      stopGraceMs: 100,
-    }),
-  }),
-)
+const running = (spec: Record<string, unknown>): WorkloadSpec => ({
+  entrypoint: null,
+  arguments: null,
+  cpuMillicores: 100,
+  memoryMb: 32,
+  instances: Number(spec.instances ?? 1),
+  ports: [{ internalPort: 8080, protocol: 'HTTP', publiclyAccessible: true }],
+  volumes: spec.volume === true ? [{ id: newId(), mountPath: '/data', sizeGb: 4 }] : [],
+  readiness: null,
+  liveness: null,
+  readyTimeoutMs: Number(spec.readyTimeoutMs ?? 5000),
+  stopGraceMs: 100,
+})
+
+const built: DeployableKind['source'] = () => ({
+  from: 'git',
+  git: { url: 'https://git.example/app', branch: 'main', gitTokenId: null },
+  rootPath: '/',
+  dockerfilePath: 'Dockerfile',
+  targetStage: null,
+})
+
+const pulled: DeployableKind['source'] = ({ image = 'fake/serve', tag = '1.0', registryId = null }) => ({
+  from: 'image',
+  registryId: registryId as string | null,
+  name: String(image),
+  tag: String(tag),
+})
+
+/** `on`: arguments by event. */
+const taskIn = ({ on = { START: ['begun'] }, cron, maxRestarts = 0, timeoutMs = 5000 }: Record<string, unknown>) => ({
+  on: Object.fromEntries(
+    Object.entries(on as Record<string, string[]>).map(([event, words]) => [
+      event,
+      { entrypoint: null, arguments: words },
+    ]),
+  ),
+  cron: cron === undefined ? null : { expression: String(cron), timeZone: 'Etc/UTC' },
+  maxRestarts: Number(maxRestarts),
+  timeoutMs: Number(timeoutMs),
+})
+
+const common = { serviceType: 'APPLICATION', stage: 3, source: built, workload: running }
+
+const kinds: DeployableKind[] = [
+  { ...common, kind: 'application' },
+  { ...common, kind: 'early', stage: 0 },
+  { ...common, kind: 'image', source: pulled },
+  {
+    ...common,
+    kind: 'job',
+    source: pulled,
+    workload: () => ({ ...running({}), instances: 0, ports: [] }),
+    task: taskIn,
+  },
+  { ...common, kind: 'store', source: pulled, environment: (_, secrets) => ({ WORD: secrets.password ?? '' }) },
+  { ...common, kind: 'unable', refusal: () => 'It needs what is not here.' },
+]
 
 const commitOf = (id: string): Commit => ({
   git_commit_id: id,
@@ -151,6 +183,9 @@ const commitOf = (id: string): Commit => ({
 const createBuilder = (world: World): Builder => ({
   fetch: async (source) => commitOf(source.commitId ?? world.head),
   head: async () => world.head,
+  branches: async () => ['main'],
+  commits: async () => [commitOf(world.head)],
+  folders: async () => [],
   async build(request, onLog) {
     const image = world.images.get(request.commitId) ?? `image-${request.commitId}`
     if (image instanceof DeploymentError) throw image
@@ -185,7 +220,11 @@ export interface TestEngine {
   power: Power
 }
 
-export const createTestEngine = (world: World, power: Partial<Power> = {}): TestEngine => {
+export const createTestEngine = (
+  world: World,
+  power: Partial<Power> = {},
+  more: Partial<EngineParts> = {},
+): TestEngine => {
   const its: Power = { off: false, callsLeft: null, lateCut: false, ...power }
   const engine = createEngine({
     database: switchedDatabase(world.database, its),
@@ -202,12 +241,15 @@ export const createTestEngine = (world: World, power: Partial<Power> = {}): Test
       origins: { PLAIN: { scope: 'APPLICATION' }, TOKEN: { scope: 'APPLICATION' } },
     }),
     gitCredentials: async () => undefined,
+    registryCredentials: async () => ({ url: 'https://docker.io', username: null, password: null }),
+    checkAddress: async () => undefined,
     fingerprintKey: randomBytes(32),
     environmentLock: createKeyedLock(),
     concurrency: 4,
     alone: true,
     clock: systemClock,
     log: createLog('silent'),
+    ...more,
   })
   return { engine, power: its }
 }

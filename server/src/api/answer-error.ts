@@ -3,6 +3,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import { ApiError, badRequest, reasonPhrase, unavailable } from '../lib/errors.ts'
 import type { Log } from '../lib/log.ts'
 import { sqlState } from '../store/database.ts'
+import { prefersProblem, problemType } from './accept.ts'
 
 interface ErrorBody {
   status: number
@@ -46,16 +47,19 @@ export const toApiError = (error: unknown, log: Log, requestId: string): ApiErro
   return new ApiError(500, 'internal', 'Unexpected error: quote the request id.')
 }
 
-const problemType = 'application/problem+json'
-
+/** Sends an error as the plain body, or as a problem document (RFC 9457) to whoever asks for those. */
 export const sendError = (request: FastifyRequest, reply: FastifyReply, error: ApiError): void => {
   const body = bodyOf(error, request.id)
   reply.code(error.status).headers(error.headers)
   if (error.status === 413) reply.header('connection', 'close')
-  if (request.headers.accept?.includes(problemType) !== true) {
+  if (!prefersProblem(request.headers.accept)) {
     reply.header('content-type', 'application/json; charset=utf-8').send(JSON.stringify(body))
     return
   }
-  const problem = { type: `urn:slipway:${error.code}`, title: body.error, ...body }
-  reply.header('content-type', problemType).send(JSON.stringify(problem))
+  const address = {
+    type: `urn:slipway:${error.code}`,
+    title: body.error,
+    instance: `urn:slipway:request:${request.id}`,
+  }
+  reply.header('content-type', `${problemType}; charset=utf-8`).send(JSON.stringify({ ...address, ...body }))
 }

@@ -1,22 +1,24 @@
 /**
- * Who asks: API tokens under `Token` and `Bearer` alike. Promises one answer for every cause of failure, revocation on
- * every replica within a second (NOTIFY empties the cache), and a token's text nowhere but in its creation's answer.
- * Knows no path and no scope's meaning. A dead process loses at most a minute of `last_used_at`.
+ * Who asks: API tokens and, where an issuer is configured, its JWTs, under `Token` and `Bearer` alike. Promises one answer
+ * for every cause of failure, revocation on every replica within a second (NOTIFY empties the cache), and a token's text
+ * nowhere but in its creation's answer. Knows no path and no scope's meaning. A dead process loses at most a minute of
+ * `last_used_at`.
  */
 import { createHash, randomBytes } from 'node:crypto'
-import { readFile, writeFile } from 'node:fs/promises'
-import { join } from 'node:path'
 import { crc32 } from 'node:zlib'
 import { ApiError } from '../lib/errors.ts'
 import { newId } from '../lib/ids.ts'
 import type { Database, Queryable } from '../store/database.ts'
+import { scopesOfRole } from './access.ts'
+import { createAccounts } from './accounts.ts'
+import { createOidc, looksLikeJwt } from './oidc.ts'
 import type { Principal, Scope } from './operation.ts'
 import type { Parts } from './parts.ts'
+import { readRole } from './role-rows.ts'
 
 const prefix = 'slip_'
 const alphabet = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'
 const tokenForm = /^slip_[0-9A-Za-z]{49}$/
-const minimumAdminTokenLength = 24
 const maximumTokenLength = 8192
 const clockGraceMs = 60_000
 const cacheSize = 10_000
@@ -43,7 +45,8 @@ const isPlausible = (text: string): boolean => {
   return checksum(text.slice(5, 48)) === text.slice(48)
 }
 
-const hashOf = (text: string): Buffer => createHash('sha256').update(text).digest()
+/** What is kept of a token. */
+export const hashOf = (text: string): Buffer => createHash('sha256').update(text).digest()
 
 /** The one answer to a missing, unknown, expired or revoked token. */
 export const unauthorized = (): ApiError =>
@@ -59,6 +62,8 @@ export const tokenInHeader = (header: string | undefined): string | null => {
 
 interface Cached {
   principal: Principal
+  /** Of a token that has a role: what the role grants is read with every request. */
+  roleId: string | null
   readMs: number
   usedMs: number
 }
@@ -69,22 +74,61 @@ export interface Authenticator {
   close(): void
 }
 
-const readToken = async (database: Database, hash: Buffer): Promise<Principal | null> => {
-  const [row] = await database.query<{
-    id: string
-    name: string
-    organizationId: string
-    scopes: Scope[]
-    createdBy: string | null
-    expiresAt: Date | null
-  }>(
-    `select id, name, organization_id as "organizationId", scopes, created_by as "createdBy", expires_at as "expiresAt"
+interface TokenRow {
+  id: string
+  name: string
+  organizationId: string
+  scopes: Scope[]
+  createdBy: string | null
+  expiresAt: Date | null
+  roleId: string | null
+  isOperator: boolean
+}
+
+const readToken = async (
+  database: Database,
+  hash: Buffer,
+): Promise<{ principal: Principal; roleId: string | null } | null> => {
+  const [row] = await database.query<TokenRow>(
+    `select id, name, organization_id as "organizationId", scopes, created_by as "createdBy", expires_at as "expiresAt",
+       role_id as "roleId", is_operator as "isOperator"
      from api_token where hash = $1 and revoked_at is null`,
     [hash],
   )
   if (row === undefined) return null
-  const { id, scopes, ...rest } = row
-  return { ...rest, tokenId: id, scopes: new Set(scopes) }
+  const { id, scopes, roleId, ...rest } = row
+  const principal = {
+    ...rest,
+    tokenId: id,
+    scopes: new Set(scopes),
+    role: null,
+    within: null,
+    account: null,
+    memberships: [],
+  }
+  return { principal, roleId }
+}
+
+/** Without its role, which cannot be deleted while a token has it, a token is worth nothing. */
+const withRole = async (database: Database, { principal, roleId }: Cached): Promise<Principal> => {
+  if (roleId === null) return principal
+  const role = await readRole(database, principal.organizationId, roleId)
+  if (role === null) throw unauthorized()
+  const within = principal.scopes.size === 0 ? null : principal.scopes
+  return { ...principal, role, within, scopes: scopesOfRole(role) }
+}
+
+/** Accepts JWTs; refuses all where no issuer is configured. */
+const createJwtAuthentication = (parts: Parts): ((token: string) => Promise<Principal>) | null => {
+  const { settings, issuerOutbound: outbound = parts.outbound, clock, log } = parts
+  if (settings.oidc === undefined) return null
+  const oidc = createOidc(settings.oidc, { outbound, clock, log })
+  const principalOf = createAccounts(parts, settings.oidc.adminEmails)
+  return async (token) => {
+    const claims = await oidc.verify(token)
+    if (claims === null) throw unauthorized()
+    return principalOf(claims)
+  }
 }
 
 export const createAuthenticator = async (parts: Parts): Promise<Authenticator> => {
@@ -113,17 +157,19 @@ export const createAuthenticator = async (parts: Parts): Promise<Authenticator> 
   }
   const load = async (token: string): Promise<Cached | null> => {
     const started = generation
-    const principal = await readToken(database, hashOf(token))
-    if (principal === null) return null
-    const entry = { principal, readMs: clock.monotonicMs(), usedMs: Number.NEGATIVE_INFINITY }
+    const found = await readToken(database, hashOf(token))
+    if (found === null) return null
+    const entry = { ...found, readMs: clock.monotonicMs(), usedMs: Number.NEGATIVE_INFINITY }
     if (started === generation) {
       if (cache.size >= cacheSize) cache.clear()
       cache.set(token, entry)
     }
     return entry
   }
+  const byJwt = createJwtAuthentication(parts)
   return {
     async authenticate(token, address) {
+      if (token !== null && byJwt !== null && looksLikeJwt(token)) return byJwt(token)
       if (token === null || !isPlausible(token)) throw unauthorized()
       const cached = cache.get(token)
       const fresh = cached !== undefined && clock.monotonicMs() - cached.readMs < cacheMs
@@ -132,7 +178,7 @@ export const createAuthenticator = async (parts: Parts): Promise<Authenticator> 
       if (entry === null || isExpired(entry.principal)) throw unauthorized()
       if (cached !== undefined && entry !== cached) entry.usedMs = cached.usedMs
       noteUse(entry, address)
-      return entry.principal
+      return entry.roleId === null ? entry.principal : withRole(database, entry)
     },
     close: stop,
   }
@@ -145,6 +191,9 @@ export interface NewToken {
   scopes: readonly Scope[]
   expiresAt: Date | null
   createdBy: string | null
+  /** Decides instead of scopes, which then narrow it where there are any. */
+  roleId?: string | null
+  isOperator?: boolean
 }
 
 /** Writes a token and answers its id and text; the text is nowhere kept. 23505 when the name is taken. */
@@ -155,8 +204,8 @@ export const createToken = async (
 ): Promise<{ id: string; token: string }> => {
   const id = newId()
   await db.query(
-    `insert into api_token (id, organization_id, name, description, prefix, hash, scopes, created_by, expires_at)
-     values ($1, $2, $3, $4, $5, $6, $7, $8, $9)`,
+    `insert into api_token (id, organization_id, name, description, prefix, hash, scopes, created_by, expires_at,
+       role_id, is_operator) values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`,
     [
       id,
       token.organizationId,
@@ -167,57 +216,9 @@ export const createToken = async (
       token.scopes,
       token.createdBy,
       token.expiresAt,
+      token.roleId ?? null,
+      token.isOperator ?? false,
     ],
   )
   return { id, token: text }
-}
-
-const readFileIfThere = async (path: string): Promise<string | null> => {
-  try {
-    return (await readFile(path, 'utf8')).trim()
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return null
-    throw error
-  }
-}
-
-const isKnown = async (db: Queryable, text: string): Promise<boolean> =>
-  (await db.query('select 1 from api_token where hash = $1 and revoked_at is null', [hashOf(text)])).length > 0
-
-/** Makes `text` an Admin token of the organization, in the place of the one that had the name. */
-const putAdminToken = async (parts: Parts, organizationId: string, name: string, text: string): Promise<void> => {
-  if (await isKnown(parts.database, text)) return
-  await parts.database.transaction(async (tx) => {
-    await tx.query(
-      `update api_token set revoked_at = clock_timestamp()
-       where organization_id = $1 and lower(name) = lower($2) and revoked_at is null`,
-      [organizationId, name],
-    )
-    await tx.query('delete from api_token where hash = $1', [hashOf(text)])
-    await createToken(tx, { organizationId, name, scopes: ['Admin'], expiresAt: null, createdBy: null }, text)
-    await tx.query(`select pg_notify('slipway_token', '')`)
-  })
-}
-
-/**
- * The Admin token of the first start: `SLIPWAY_ADMIN_TOKEN` as it is, else the one in `<dataDir>/admin-token` (made
- * when it is not there, mode 0600). `created` says that this call made it.
- */
-export const ensureAdminToken = async (
-  parts: Parts,
-  organizationId: string,
-): Promise<{ token: string; created: boolean; file: string | null }> => {
-  const given = parts.settings.adminToken?.reveal()
-  if (given !== undefined) {
-    if (given.length < minimumAdminTokenLength || /\s/.test(given))
-      throw new Error(`SLIPWAY_ADMIN_TOKEN must have at least ${minimumAdminTokenLength} characters and no blanks`)
-    await putAdminToken(parts, organizationId, 'SLIPWAY_ADMIN_TOKEN', given)
-    return { token: given, created: false, file: null }
-  }
-  const file = join(parts.settings.dataDir, 'admin-token')
-  const kept = await readFileIfThere(file)
-  const token = kept ?? newTokenText()
-  if (kept === null) await writeFile(file, `${token}\n`, { mode: 0o600 })
-  await putAdminToken(parts, organizationId, 'first start', token)
-  return { token, created: kept === null, file }
 }

@@ -29,11 +29,11 @@ export class Replay extends Error {
 
 /** The body that a replay sends again. */
 export const openReplay = async (sealer: Sealer, request: KeyedRequest, replay: Replay): Promise<string> =>
-  (await sealer.open(request.organizationId, place(request), replay.sealed)).reveal()
+  (await sealer.open(request.organizationId, placeOfAnswer(request), replay.sealed)).reveal()
 
 /** Loads the organization's data key, which must not happen inside a transaction. */
 export const prepareSealer = async (sealer: Sealer, request: KeyedRequest): Promise<void> => {
-  await sealer.seal(request.organizationId, place(request), '')
+  await sealer.seal(request.organizationId, placeOfAnswer(request), '')
 }
 
 /** The key of a request, checked; null without the header. */
@@ -46,7 +46,8 @@ export const readKey = (header: string | string[] | undefined): string | null =>
 
 export const hashBody = (body: unknown): string => createHash('sha256').update(JSON.stringify(body)).digest('hex')
 
-const place = ({ method, path, key }: KeyedRequest) => ({
+/** Where an answer is sealed for. */
+export const placeOfAnswer = ({ method, path, key }: Pick<KeyedRequest, 'method' | 'path' | 'key'>) => ({
   table: 'idempotency_key',
   row: createHash('sha256').update(`${method} ${path} ${key}`).digest('hex'),
   column: 'body',
@@ -80,7 +81,7 @@ export const keepAnswer = async (
   status: number,
   body: string,
 ): Promise<void> => {
-  const sealed = await sealer.seal(request.organizationId, place(request), body)
+  const sealed = await sealer.seal(request.organizationId, placeOfAnswer(request), body)
   await tx.query(
     `insert into idempotency_key (organization_id, method, path, key, body_hash, status, body)
      values ($1, $2, $3, $4, $5, $6, $7)

@@ -1,6 +1,6 @@
 /** The description of the API, OpenAPI 3.1: a fold over the operations. */
 import type { TSchema } from 'typebox'
-import type { Operation } from './operation.ts'
+import { isTextType, type Operation } from './operation.ts'
 
 type Json = Record<string, unknown>
 
@@ -21,21 +21,45 @@ const errorSchema: Json = {
   },
 }
 
+/** RFC 9457, for clients whose Accept asks for it. */
+const problemSchema: Json = {
+  allOf: [{ $ref: '#/components/schemas/Error' }],
+  type: 'object',
+  required: ['type', 'title', 'instance'],
+  properties: {
+    type: { type: 'string', format: 'uri', description: '`urn:slipway:` and the code.' },
+    title: { type: 'string' },
+    instance: { type: 'string', format: 'uri', description: '`urn:slipway:request:` and the request id.' },
+  },
+}
+
+/** What holds for every address, and is therefore not said again at each operation. */
+const description = `Git repositories, images, charts and modules become running services.
+
+HEAD is answered as GET is, without the body; OPTIONS with the methods of a path. A known path under another method is
+405 with Allow, an address over 8192 characters 414, headers over 16 KiB 431. Errors are plain objects, or problem
+documents (RFC 9457) for an Accept of application/problem+json.`
+
 const errorNames: Record<string, string> = {
   400: 'The request is not valid.',
   401: 'The token is missing or not valid.',
   403: 'The token lacks a scope.',
   404: 'Not there, or not of this organization.',
+  406: 'The Accept header admits nothing that this can be answered as.',
   409: 'The state of the resource does not allow it.',
   413: 'The body is too large.',
   415: 'The body is not JSON.',
-  429: 'Too many requests.',
+  429: 'Too many requests: X-RateLimit-Reset says how many seconds to wait.',
+  500: 'A fault of ours: quote the request id.',
   503: 'Not available at the moment; safe to send again.',
 }
 
 const error = (status: string): Json => ({
   description: errorNames[status],
-  content: { 'application/json': { schema: { $ref: '#/components/schemas/Error' } } },
+  content: {
+    'application/json': { schema: { $ref: '#/components/schemas/Error' } },
+    'application/problem+json': { schema: { $ref: '#/components/schemas/Problem' } },
+  },
 })
 
 type Named = Map<string, unknown>
@@ -62,30 +86,53 @@ const publicFields = (schema: object, named: Named): unknown => {
   const kept = Object.entries(schema).filter(
     ([name]) => !/^(x-|~|title$)/.test(name) && !(isUuid && (name === 'pattern' || name === 'maxLength')),
   )
-  return Object.fromEntries(kept.map(([name, inner]) => [name, publicSchema(inner, named)]))
+  return Object.fromEntries(kept.map(([name, inner]) => [name, publicPart(name, inner, named)]))
+}
+
+/** What stands under a keyword; names of fields are no keywords, and values no schemas. */
+const publicPart = (keyword: string, inner: unknown, named: Named): unknown => {
+  if (keyword === 'default' || keyword === 'enum' || keyword === 'const') return inner
+  if (keyword !== 'properties') return publicSchema(inner, named)
+  const fields = Object.entries(inner as object)
+  return Object.fromEntries(fields.map(([name, schema]) => [name, publicSchema(schema, named)]))
 }
 
 const errorsOf = (operation: Operation): string[] => {
-  const errors = ['401', '403', '404', '429', '503']
-  if (operation.body !== undefined) errors.push('400', '409', '413', '415')
-  else if (operation.query !== undefined) errors.push('400')
-  if (operation.body === undefined && operation.method !== 'GET') errors.push('409')
+  // A read, too, may ask for what this installation cannot do.
+  const errors = ['400', '401', '403', '404', '429', '500', '503']
+  const isSocket = operation.produces === 'websocket'
+  if (operation.answer !== undefined || (operation.produces !== undefined && !isSocket)) errors.push('406')
+  // A body may be sent, and be wrong, where none is asked for.
+  if (operation.method !== 'GET') errors.push('409', '413', '415')
   return errors.sort()
 }
 
+/** A list that has not changed since the ETag that the request names. */
+const isList = ({ method, answer }: Operation): boolean =>
+  method === 'GET' && Object.hasOwn((answer as { properties?: object } | undefined)?.properties ?? {}, 'results')
+
 const success = (operation: Operation, named: Named): Json => {
   if (operation.produces === 'websocket') return { 101: { description: 'The connection becomes a websocket.' } }
+  const isBytes = operation.produces === 'application/octet-stream'
   const content =
-    operation.produces === 'text/event-stream'
-      ? { 'text/event-stream': { schema: { type: 'string' } } }
+    operation.produces === 'text/event-stream' || isBytes || isTextType(operation.produces)
+      ? { [operation.produces!]: { schema: isBytes ? { type: 'string', format: 'binary' } : { type: 'string' } } }
       : { 'application/json': { schema: publicSchema(operation.answer, named) } }
   const hasBody = operation.answer !== undefined || operation.produces !== undefined
-  return { [operation.status]: { description: 'Done.', ...(hasBody ? { content } : {}) } }
+  const empty =
+    operation.emptyStatus === undefined ? {} : { [operation.emptyStatus]: { description: 'Nothing to do.' } }
+  const unchanged = isList(operation) ? { 304: { description: 'Not changed since the ETag in If-None-Match.' } } : {}
+  return { [operation.status]: { description: 'Done.', ...(hasBody ? { content } : {}) }, ...empty, ...unchanged }
 }
 
 const parametersOf = (operation: Operation, named: Named): Json[] => {
   const names = [...operation.path.matchAll(/\{(\w+)\}/g)].map((match) => match[1]!)
-  const inPath = names.map((name) => ({ name, in: 'path', required: true, schema: { type: 'string', format: 'uuid' } }))
+  const inPath = names.map((name) => ({
+    name,
+    in: 'path',
+    required: true,
+    schema: name.endsWith('Id') ? { type: 'string', format: 'uuid' } : { type: 'string', maxLength: 255 },
+  }))
   const required = new Set((operation.query as { required?: string[] } | undefined)?.required ?? [])
   const inQuery = Object.entries(operation.query?.properties ?? {}).map(([name, schema]) => ({
     name,
@@ -97,6 +144,8 @@ const parametersOf = (operation: Operation, named: Named): Json[] => {
 }
 
 const bodyOf = (operation: Operation, named: Named): Json => {
+  if (operation.consumes !== undefined)
+    return { requestBody: { required: true, content: { [operation.consumes]: { schema: { type: 'string' } } } } }
   if (operation.body === undefined) return {}
   const schema = publicSchema(operation.body, named)
   return { requestBody: { required: operation.bodyOptional !== true, content: { 'application/json': { schema } } } }
@@ -128,7 +177,7 @@ export const describe = (operations: readonly Operation[]): Json => {
     info: {
       title: 'Slipway',
       version: '0.1.0',
-      description: 'Git repositories, images, charts and modules become running services.',
+      description,
       license: { name: 'Apache-2.0', identifier: 'Apache-2.0' },
     },
     servers: [{ url: '/' }],
@@ -141,7 +190,11 @@ export const describe = (operations: readonly Operation[]): Json => {
         bearer: { type: 'http', scheme: 'bearer' },
       },
       responses: Object.fromEntries(Object.keys(errorNames).map((status) => [status, error(status)])),
-      schemas: { Error: errorSchema, ...Object.fromEntries([...named].sort(([a], [b]) => (a < b ? -1 : 1))) },
+      schemas: {
+        Error: errorSchema,
+        Problem: problemSchema,
+        ...Object.fromEntries([...named].sort(([a], [b]) => (a < b ? -1 : 1))),
+      },
     },
   }
 }

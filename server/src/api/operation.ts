@@ -9,18 +9,44 @@ import { isUuid } from '../lib/ids.ts'
 import type { Database, Queryable } from '../store/database.ts'
 import { findNode, type Node, type RecordSql } from '../store/tree.ts'
 import type { Parts } from './parts.ts'
+import type { Place, Role } from './permissions.ts'
 
 export const scopes = ['Admin', 'Read', 'Deploy', 'Write'] as const
 export type Scope = (typeof scopes)[number]
 
-/** Who asks: the holder of a token. */
+/** Somebody who signed in with the OIDC issuer. */
+export interface Account {
+  id: string
+  /** Null unless the issuer says that the address is theirs. */
+  email: string | null
+}
+
+export interface Membership {
+  organizationId: string
+  role: Role
+}
+
+/** Who asks: the holder of an API token, or an account. */
 export interface Principal {
+  /** Id of the token or of the account. */
   tokenId: string
   name: string
+  /** The caller's own organization; once the gate has found the row that a request is about, the organization of that. */
   organizationId: string
+  /** What cannot be told by a role: a role's holders have here what comes nearest to it. */
   scopes: ReadonlySet<Scope>
   createdBy: string | null
   expiresAt: Date | null
+  /** Decides instead of the scopes; null for a token with scopes, and for an account that is no member. */
+  role: Role | null
+  /** Scopes that narrow the role of a token that has both; null where nothing narrows it. */
+  within: ReadonlySet<Scope> | null
+  /** Null for an API token. */
+  account: Account | null
+  /** Of an account, the oldest first. */
+  memberships: readonly Membership[]
+  /** Sees every organization of this installation, and may create them. */
+  isOperator: boolean
 }
 
 /** How the organization of a request is found: the row that the path names, if it is the caller's. */
@@ -120,9 +146,21 @@ export interface Context {
   transaction<T>(work: (tx: Queryable) => Promise<T>): Promise<T>
   /** The same for a change of a single statement, which needs no transaction of its own. */
   write<T>(work: (db: Queryable) => Promise<T>): Promise<T>
+  /**
+   * For what only the body names, a row by its id or a place: throws unless the caller may do this there too. A row of
+   * another organization of the caller's makes that the organization of the request.
+   */
+  demand(where: string | Place): Promise<void>
   /** For streams: takes the answer out of the machinery's hands. */
   hijack(): ServerResponse
 }
+
+/** Answers that are text as they are: `run` resolves to a string. */
+export const textTypes = ['application/x-yaml', 'text/plain'] as const
+export type TextType = (typeof textTypes)[number]
+
+export const isTextType = (type: string | undefined): type is TextType =>
+  textTypes.some((textType) => textType === type)
 
 export type Method = 'GET' | 'POST' | 'PUT' | 'DELETE'
 
@@ -148,10 +186,14 @@ export interface Operation {
   /** Fill in the schema's defaults for what the body leaves out (creates). */
   defaults?: boolean
   status: 200 | 201 | 202 | 204
+  /** Status of an answer without content, where there may be nothing to do: `run` then resolves to undefined. */
+  emptyStatus?: 204
   /** Schema of the answer; absent where the status has no body. */
   answer?: TSchema
-  /** Content type of the answer where it is not JSON; `websocket` for an upgrade. */
-  produces?: 'text/event-stream' | 'websocket'
+  /** Content type of the answer where it is not JSON; `websocket` for an upgrade, `…/octet-stream` for bytes. */
+  produces?: 'text/event-stream' | 'websocket' | 'application/octet-stream' | TextType
+  /** Content type of a body that is text and not JSON: `run` finds it as `body.text`. JSON is taken for it too. */
+  consumes?: 'application/x-yaml'
   run?(context: Context): Promise<unknown>
   socket?(context: Context, socket: WebSocket): void
 }

@@ -9,6 +9,7 @@ import type { Router } from '../router/router.ts'
 import type { Runtime } from '../runtimes/runtime.ts'
 import type { Database } from '../store/database.ts'
 import type { Sealer } from '../store/seal.ts'
+import type { OidcSettings } from './oidc.ts'
 
 /** The settings that the API reads. */
 export interface ApiSettings {
@@ -22,6 +23,8 @@ export interface ApiSettings {
   statusVocabulary: 'auto' | 'running' | 'deployment'
   /** The first start deploys a sample application. */
   sample: boolean
+  /** Whose JWTs are accepted; none without. */
+  oidc?: OidcSettings | undefined
 }
 
 export interface Parts {
@@ -32,6 +35,8 @@ export interface Parts {
   runtime: Runtime
   router: Router
   outbound: Outbound
+  /** The same, and the address of the OIDC issuer beside. */
+  issuerOutbound?: Outbound | undefined
   /** Sends what waits in the outbox; absent where nothing is delivered. */
   delivery?: { deliver(outboxId: string): Promise<unknown> } | undefined
   settings: ApiSettings

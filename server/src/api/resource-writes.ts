@@ -20,7 +20,7 @@ import {
   updateSql,
 } from '../store/tree.ts'
 import { type Context, JsonText } from './operation.ts'
-import { refsIn, secretFields } from './schema.ts'
+import { refsIn, secretPaths } from './schema.ts'
 
 export type Spec = Record<string, unknown>
 
@@ -125,17 +125,30 @@ export const checkRefs = async (db: Queryable, schema: TSchema, value: unknown, 
     if (kinds.get(id) !== kind) throw invalidField(field, 'not found in this organization')
 }
 
-const sealAll = async (context: Context, id: string, fields: readonly string[], spec: Spec) => {
-  const sealed: Record<string, string> = {}
-  const open = { ...spec }
-  for (const field of fields) {
-    const value = open[field]
-    delete open[field]
-    if (typeof value !== 'string') continue
-    const place = { table: 'node', row: id, column: field }
-    sealed[field] = await context.parts.sealer.seal(context.principal.organizationId, place, value)
+/** Takes the value at a path out of a copy of `spec`. */
+const takeOut = (spec: Spec, [name, ...below]: string[]): { open: Spec; value: unknown } => {
+  const inner = spec[name!]
+  if (below.length === 0) {
+    const { [name!]: _, ...open } = spec
+    return { open, value: inner }
   }
-  return { open, sealed }
+  if (typeof inner !== 'object' || inner === null) return { open: spec, value: undefined }
+  const { open, value } = takeOut(inner as Spec, below)
+  return { open: { ...spec, [name!]: open }, value }
+}
+
+/** Seals the secrets of a configuration for the row `id`; answers the rest in the open. */
+export const sealAll = async (context: Context, id: string, paths: readonly string[], spec: Spec) => {
+  const sealed: Record<string, string> = {}
+  let rest = spec
+  for (const path of paths) {
+    const { open, value } = takeOut(rest, path.split('.'))
+    rest = open
+    if (typeof value !== 'string') continue
+    const place = { table: 'node', row: id, column: path }
+    sealed[path] = await context.parts.sealer.seal(context.principal.organizationId, place, value)
+  }
+  return { open: rest, sealed }
 }
 
 const withoutName = ({ name: _, ...rest }: Spec): Spec => rest
@@ -152,7 +165,7 @@ const orTranslated = (writing: Promise<string>): Promise<string> =>
 /** Creates rows of a kind; `recordText` is the SQL of its record. */
 export const creator = (definition: ResourceDefinition, recordText: RecordSql) => {
   const { spec: schema, kind } = definition
-  const secrets = secretFields(schema)
+  const secrets = secretPaths(schema)
   const insert = insertSql(kind, definition.nameScope ?? kind, recordText)
   return async (context: Context): Promise<unknown> => {
     const parent = context.node
@@ -175,7 +188,7 @@ export const creator = (definition: ResourceDefinition, recordText: RecordSql) =
 
 /** Changes rows of a kind: what the body leaves out stays. */
 export const editor = (definition: ResourceDefinition, recordText: RecordSql) => {
-  const secrets = secretFields(definition.spec)
+  const secrets = secretPaths(definition.spec)
   const update = updateSql(recordText)
   return async (context: Context): Promise<unknown> => {
     const { node, principal } = context

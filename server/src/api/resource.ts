@@ -8,7 +8,7 @@ import { listSql, type RecordSql, recordSql, textRecordSql } from '../store/tree
 import { longListOf } from './long-list.ts'
 import { JsonText, nodeInPath, type Operation, type Owner, organizationInPath } from './operation.ts'
 import { creator, editor, type ResourceDefinition, remover, type Spec, showRecord } from './resource-writes.ts'
-import { merge, partial, Results, secretFields, Timestamp, Uuid } from './schema.ts'
+import { merge, partial, Results, Timestamp, Uuid, withoutSecrets } from './schema.ts'
 
 export {
   auditOf,
@@ -124,7 +124,7 @@ const pascal = (kind: string): string => kind.replaceAll(/(?:^|_)(\w)/g, (_, let
 
 const answerOf = (definition: ResourceDefinition): TObject => {
   const stamps = { id: Uuid(), created_at: Timestamp(), updated_at: Timestamp() }
-  const kept = merge(definition.spec, { ...stamps, ...definition.record }, secretFields(definition.spec))
+  const kept = merge(withoutSecrets(definition.spec), { ...stamps, ...definition.record })
   const required = ['id', 'created_at', 'name', ...Object.keys(definition.record)]
   return relax(pascal(definition.kind), kept, required, definition.record)
 }
@@ -132,9 +132,8 @@ const answerOf = (definition: ResourceDefinition): TObject => {
 const ownersOf = (definition: ResourceDefinition, recordText: RecordSql) => {
   const { kind, param, parent, item, parentRecord } = definition
   const inOrganization = parent.kind === 'organization'
-  // The path of an item may name its organization too: then both must fit.
-  const nested =
-    inOrganization && kind !== 'organization' && item.includes('{organizationId}') ? 'organizationId' : null
+  // The path of an item may name its parent too: then both must fit.
+  const nested = kind !== 'organization' && item.includes(`{${parent.param}}`) ? parent.param : null
   const parentOwner = inOrganization ? organizationInPath : nodeInPath(parent.kind, parent.param)
   return {
     parentOwner,

@@ -2,9 +2,9 @@
 
 import { hash } from 'node:crypto'
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import { ApiError, forbidden, notFound } from '../lib/errors.ts'
+import { ApiError, notFound } from '../lib/errors.ts'
 import type { Queryable } from '../store/database.ts'
-import type { Node } from '../store/tree.ts'
+import { authorize, demandOf, type Found, findRow, isSelective, onlyVisible } from './access.ts'
 import {
   claimKey,
   hashBody,
@@ -15,30 +15,24 @@ import {
   Replay,
   readKey,
 } from './idempotency.ts'
-import { admits, type Context, etagOf, JsonText, type Operation, type Principal } from './operation.ts'
+import { type Context, etagOf, isTextType, JsonText, type Operation, type Principal } from './operation.ts'
 import type { Parts } from './parts.ts'
 import { readBody, readQuery } from './validate.ts'
 
 /** What the gate has found out before the body is read. */
-export interface Admitted {
-  principal: Principal
-  node: Node
-}
+export type Admitted = Found
 
 const pathParams = (request: FastifyRequest): Record<string, string> => request.params as Record<string, string>
 
-/** 404 for what is not there or not the caller's, 403 for a scope that does not admit. */
+/** 404 for what is not there or not the caller's, 403 for a scope or a role that does not admit. */
 export const admit = async (parts: Parts, operation: Operation, principal: Principal, request: FastifyRequest) => {
   const named = operation.owner.inQuery === true ? (request.query as Record<string, string>) : pathParams(request)
-  const isConditional = request.headers['if-none-match'] !== undefined
+  const isConditional = request.headers['if-none-match'] !== undefined && !isSelective(principal)
   const owner = (isConditional ? operation.versionOwner : undefined) ?? operation.owner
-  const node = await owner.find(parts.database, named, principal)
-  if (node === null) throw notFound()
-  if (!admits(principal.scopes, operation))
-    throw forbidden(
-      `This needs a token with the scope ${operation.scope}${operation.scope === 'Admin' ? '' : ' or Admin'}.`,
-    )
-  return { principal, node }
+  const found = await findRow(parts.database, operation, owner, named, principal)
+  if (found === null) throw notFound()
+  await authorize(parts.database, operation, found)
+  return found
 }
 
 const originOf = (userAgent: string | undefined): string => {
@@ -58,8 +52,9 @@ const keyOf = (
 ): KeyedRequest | null => {
   const key = operation.method === 'POST' ? readKey(request.headers['idempotency-key']) : null
   if (key === null) return null
-  const path = request.url.split('?')[0]!.toLowerCase()
-  const { organizationId } = admitted.principal
+  const { organizationId, account } = admitted.principal
+  // People do not see each other's answers, least of all those who are in no organization yet.
+  const path = request.url.split('?')[0]!.toLowerCase() + (account === null ? '' : `#${account.id}`)
   return { organizationId, method: operation.method, path, key, bodyHash: hashBody([request.query, body]) }
 }
 
@@ -86,31 +81,38 @@ export const contextOf = (
   admitted: Admitted,
   key: KeyedRequest | null = null,
   body: Record<string, unknown> = {},
-): Context => ({
-  parts,
-  db: parts.database,
-  ...admitted,
-  params: pathParams(request),
-  query: operation.query === undefined ? {} : readQuery(operation.query, request.query as Record<string, unknown>),
-  body,
-  headers: request.headers,
-  requestId: request.id,
-  userAgent: request.headers['user-agent']?.slice(0, 255) ?? null,
-  origin: originOf(request.headers['user-agent']),
-  setHeader: (name, value) => void reply.header(name, value),
-  ...transactions(parts, operation, key),
-  hijack: () => {
-    const headers = reply.getHeaders()
-    reply.hijack()
-    for (const [name, value] of Object.entries(headers)) if (value !== undefined) reply.raw.setHeader(name, value)
-    return reply.raw
-  },
-})
+): Context => {
+  const context: Omit<Context, 'demand'> = {
+    parts,
+    db: parts.database,
+    ...admitted,
+    params: pathParams(request),
+    query: operation.query === undefined ? {} : readQuery(operation.query, request.query as Record<string, unknown>),
+    body,
+    headers: request.headers,
+    requestId: request.id,
+    userAgent: request.headers['user-agent']?.slice(0, 255) ?? null,
+    origin: originOf(request.headers['user-agent']),
+    setHeader: (name, value) => void reply.header(name, value),
+    ...transactions(parts, operation, key),
+    hijack: () => {
+      const headers = reply.getHeaders()
+      reply.hijack()
+      for (const [name, value] of Object.entries(headers)) if (value !== undefined) reply.raw.setHeader(name, value)
+      return reply.raw
+    },
+  }
+  return Object.assign(context, { demand: demandOf(parts.database, operation, context) })
+}
 
 const versionOf = (result: unknown, text: string): string =>
   (result instanceof JsonText ? result.version : null) ?? hash('sha1', text, 'base64url')
 
 const send = (operation: Operation, request: FastifyRequest, reply: FastifyReply, result: unknown): void => {
+  if (result === undefined && operation.emptyStatus !== undefined) {
+    reply.code(operation.emptyStatus).send()
+    return
+  }
   reply.code(operation.status)
   if (operation.status === 204 || operation.answer === undefined) {
     reply.send()
@@ -129,9 +131,21 @@ const send = (operation: Operation, request: FastifyRequest, reply: FastifyReply
   reply.send(text)
 }
 
+const sendText = (operation: Operation, reply: FastifyReply, text: string): void =>
+  void reply.code(operation.status).header('content-type', `${operation.produces}; charset=utf-8`).send(text)
+
+const sendBytes = (operation: Operation, reply: FastifyReply, bytes: unknown): void =>
+  void reply.code(operation.status).header('content-type', operation.produces).send(bytes)
+
 const bodyOf = (operation: Operation, sent: unknown): Record<string, unknown> => {
+  if (operation.consumes !== undefined) return { text: typeof sent === 'string' ? sent : JSON.stringify(sent ?? '') }
   if (operation.body === undefined) return {}
   return readBody(operation.body, sent, operation.defaults ?? 'nested')
+}
+
+const shownTo = (context: Context, result: unknown): unknown => {
+  if (!isSelective(context.principal) || result === undefined) return result
+  return onlyVisible(context.db, context.principal.role!.grants!, JSON.parse(textOf(result)))
 }
 
 /** Runs an admitted request and sends its answer. */
@@ -146,8 +160,12 @@ export const runOperation = async (
   const key = keyOf(operation, request, admitted, body)
   if (key !== null) await prepareSealer(parts.sealer, key)
   try {
-    const result = await operation.run!(contextOf(parts, operation, request, reply, admitted, key, body))
+    const context = contextOf(parts, operation, request, reply, admitted, key, body)
+    const answer = await operation.run!(context)
+    const result = operation.produces === undefined ? await shownTo(context, answer) : answer
     if (operation.produces === undefined) send(operation, request, reply, result)
+    else if (isTextType(operation.produces)) sendText(operation, reply, String(result))
+    else if (operation.produces === 'application/octet-stream') sendBytes(operation, reply, result)
   } catch (error) {
     if (!(error instanceof Replay) || key === null) throw error
     reply.header('idempotent-replayed', 'true')

@@ -101,11 +101,26 @@ export const refsIn = (schema: TSchema, value: unknown, field = ''): { kind: str
   return []
 }
 
-/** Names of the top-level fields marked `Secret`. */
-export const secretFields = (schema: TObject): string[] =>
-  Object.entries(schema.properties).flatMap(([name, inner]) =>
-    (inner as unknown as Json)['x-secret'] === true ? [name] : [],
-  )
+const isSecret = (schema: unknown): boolean => (schema as Json)['x-secret'] === true
+
+/** Where the fields marked `Secret` stand: `token`, `config.password`. */
+export const secretPaths = (schema: TObject): string[] =>
+  Object.entries(schema.properties).flatMap(([name, inner]) => {
+    if (isSecret(inner)) return [name]
+    const nested = (inner as unknown as Json).properties !== undefined
+    return nested ? secretPaths(inner as unknown as TObject).map((path) => `${name}.${path}`) : []
+  })
+
+/** The same object without the fields marked `Secret`. */
+export const withoutSecrets = (schema: TObject): TObject => {
+  const open = Object.entries(schema.properties).filter(([, inner]) => !isSecret(inner))
+  const fields = open.map(([name, inner]) => {
+    if (!secretPaths(schema).some((path) => path.startsWith(`${name}.`))) return [name, inner]
+    const kept = withoutSecrets(inner as unknown as TObject)
+    return [name, Type.IsOptional(inner) ? Type.Optional(kept) : kept]
+  })
+  return Type.Object(Object.fromEntries(fields) as Record<string, TSchema>) as unknown as TObject
+}
 
 /** The same object with every field optional. */
 export const partial = (schema: TObject): TObject => Type.Partial(schema) as unknown as TObject

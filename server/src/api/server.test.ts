@@ -76,7 +76,7 @@ test('a token is taken under Token and Bearer, whatever the case of the word', a
 test('a known path under another method is 405 with Allow, an unknown one 404, OPTIONS says what there is', async () => {
   const wrong = await call('DELETE', '/organization')
   isError(wrong, 405, 'method_not_allowed')
-  assert.equal(wrong.headers.get('allow'), 'GET, HEAD, OPTIONS')
+  assert.equal(wrong.headers.get('allow'), 'GET, HEAD, POST, OPTIONS')
   isError(await call('GET', '/nowhere'), 404, 'not_found')
   isError(await call('GET', '/environment/%zz'), 404, 'not_found')
   const options = await api.as(null)('OPTIONS', `/organization/${organizationId}/project`)

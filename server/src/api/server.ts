@@ -4,6 +4,7 @@
  * either committed or it was not.
  */
 
+import type { EventEmitter } from 'node:events'
 import type { IncomingMessage, Server } from 'node:http'
 import type { Socket } from 'node:net'
 import websocket from '@fastify/websocket'
@@ -11,15 +12,18 @@ import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest }
 import type { WebSocket } from 'ws'
 import { ApiError, notFound } from '../lib/errors.ts'
 import { newId } from '../lib/ids.ts'
+import { checkAccept } from './accept.ts'
 import { sendError, toApiError } from './answer-error.ts'
-import { type Authenticator, createAuthenticator, tokenInHeader, unauthorized } from './auth.ts'
+import { type Authenticator, createAuthenticator, tokenInHeader } from './auth.ts'
 import { forgetOldKeys } from './idempotency.ts'
 import { createMetrics, type Metrics } from './metrics.ts'
-import { assertComplete, type Operation, type Principal } from './operation.ts'
+import { createOpenStreams, type OpenStreams } from './open-streams.ts'
+import { assertComplete, isTextType, type Operation, type Principal } from './operation.ts'
 import { addPages } from './pages.ts'
 import type { Parts } from './parts.ts'
 import { allowanceHeaders, createLimiter, type Limiter, tooManyRequests } from './rate-limit.ts'
 import { type Admitted, admit, contextOf, methodNotAllowed, runOperation } from './run-operation.ts'
+import { addSignIn } from './sign-in.ts'
 import { parseJson } from './validate.ts'
 
 const bodyLimit = 1024 * 1024
@@ -30,6 +34,7 @@ const requestIdForm = /^[A-Za-z0-9._-]{8,128}$/
 interface Gate {
   parts: Parts
   authenticator: Authenticator
+  streams: OpenStreams
   perToken: Limiter
   failed: Limiter
   metrics: Metrics
@@ -69,12 +74,28 @@ const authenticate = async (gate: Gate, request: FastifyRequest, reply: FastifyR
 
 const uriTooLong = (): ApiError => new ApiError(414, 'uri_too_long', 'The address is too long.')
 
-const refuseUnreadable = (request: FastifyRequest): void => {
+const yamlTypes = ['application/x-yaml', 'application/yaml', 'text/yaml']
+
+const refuseUnreadable = (request: FastifyRequest, { consumes }: Operation): void => {
   if (request.url.length > maxUrlLength) throw uriTooLong()
+  if (request.method === 'GET' || request.method === 'HEAD') return
+  // Clients send actions without a body under whatever type their library has: nothing is of no type.
+  if (request.headers['content-length'] === '0') delete request.headers['content-type']
   const { 'content-encoding': encoding, 'content-type': type } = request.headers
   const charset = /;\s*charset\s*=\s*"?([^\s;"]+)/i.exec(type ?? '')?.[1]
-  if ((encoding !== undefined && encoding !== 'identity') || (charset !== undefined && !/^utf-?8$/i.test(charset)))
+  const isYaml = yamlTypes.some((each) => type?.toLowerCase().startsWith(each) === true)
+  if (
+    (isYaml && consumes === undefined) ||
+    (encoding !== undefined && encoding !== 'identity') ||
+    (charset !== undefined && !/^utf-?8$/i.test(charset))
+  )
     throw new ApiError(415, 'unsupported_media_type', 'The body must be application/json in UTF-8, not encoded.')
+}
+
+/** What an operation sends when all is well; null where that has no body or is not HTTP. */
+const producedBy = ({ answer, produces }: Operation): string | null => {
+  if (produces !== undefined) return produces === 'websocket' ? null : produces
+  return answer === undefined ? null : 'application/json'
 }
 
 const urlOf = (path: string): string => path.replaceAll(/\{(\w+)\}/g, ':$1')
@@ -82,29 +103,42 @@ const urlOf = (path: string): string => path.replaceAll(/\{(\w+)\}/g, ':$1')
 const addOperation = (app: FastifyInstance, gate: Gate, operation: Operation): void => {
   const { parts, metrics } = gate
   const isSocket = operation.produces === 'websocket'
+  const produced = producedBy(operation)
   app.route({
     method: operation.method,
     url: urlOf(operation.path),
-    exposeHeadRoute: operation.method === 'GET' && operation.produces === undefined,
+    exposeHeadRoute: operation.method === 'GET' && (operation.produces === undefined || isTextType(operation.produces)),
     config: { operation: operation.id },
     onRequest: async (request, reply) => {
       const principal = await authenticate(gate, request, reply)
       admittedOf.set(request, await admit(parts, operation, principal, request))
-      refuseUnreadable(request)
+      refuseUnreadable(request, operation)
+      if (produced !== null) checkAccept(request.headers.accept, produced)
     },
     onResponse: async (_request, reply) => {
       metrics.observe(operation.id, reply.statusCode, reply.elapsedTime / 1000)
     },
     handler: async (request, reply) => {
       if (isSocket) throw new ApiError(400, 'upgrade_required', 'This path takes websocket connections only.')
+      if (operation.produces !== undefined) watch(gate, operation, request, reply.raw, () => reply.raw.destroy())
       await runOperation(parts, operation, request, reply, admittedOf.get(request)!)
       return reply
     },
-    ...(isSocket ? { wsHandler: socketHandler(parts, operation) } : {}),
+    ...(isSocket ? { wsHandler: socketHandler(gate, operation) } : {}),
   })
 }
 
-const socketHandler = (parts: Parts, operation: Operation) => (socket: WebSocket, request: FastifyRequest) => {
+/** Ends a stream when its caller may no longer have it. */
+const watch = (gate: Gate, operation: Operation, request: FastifyRequest, stream: EventEmitter, end: () => void) => {
+  const { authenticator, parts, streams } = gate
+  const check = async () =>
+    admit(parts, operation, await authenticator.authenticate(tokenOf(request), request.ip), request)
+  stream.once('close', streams.add({ check, end }))
+}
+
+const socketHandler = (gate: Gate, operation: Operation) => (socket: WebSocket, request: FastifyRequest) => {
+  const { parts } = gate
+  watch(gate, operation, request, socket, () => socket.close(1008, 'The right to read this has ended.'))
   const reply = { header: () => {}, getHeaders: () => ({}), hijack: () => {} } as unknown as FastifyReply
   try {
     operation.socket!(contextOf(parts, operation, request, reply, admittedOf.get(request)!), socket)
@@ -112,6 +146,10 @@ const socketHandler = (parts: Parts, operation: Operation) => (socket: WebSocket
     socket.close(1008, toApiError(error, parts.log, request.id).message.slice(0, 120))
   }
 }
+
+const formOf = (path: string): RegExp => new RegExp(`^${path.replaceAll(/\{\w+\}/g, '[^/]+')}$`)
+
+const pathIn = (url: string): string => url.split('?')[0]!
 
 /** Which methods a path takes, for 405 and OPTIONS. */
 const methodTable = (operations: readonly Operation[]) => {
@@ -121,12 +159,9 @@ const methodTable = (operations: readonly Operation[]) => {
     forms.set(path, methods.add(method))
     if (method === 'GET') methods.add('HEAD')
   }
-  const table = [...forms].map(([path, methods]) => ({
-    form: new RegExp(`^${path.replaceAll(/\{\w+\}/g, '[^/]+')}$`),
-    methods,
-  }))
+  const table = [...forms].map(([path, methods]) => ({ form: formOf(path), methods }))
   return (url: string): string | null => {
-    const path = url.split('?')[0]!
+    const path = pathIn(url)
     const methods = new Set(table.filter(({ form }) => form.test(path)).flatMap((entry) => [...entry.methods]))
     return methods.size === 0 ? null : [...methods, 'OPTIONS'].join(', ')
   }
@@ -154,6 +189,7 @@ const addParser = (app: FastifyInstance): void => {
       done(error as Error)
     }
   })
+  app.addContentTypeParser(yamlTypes, { parseAs: 'string' }, (_request, body, done) => done(null, body))
 }
 
 const parserAnswers: Record<string, [number, string, string]> = {
@@ -193,8 +229,29 @@ const commonHeaders = (id: string): Record<string, string> => ({
   'cache-control': 'no-store',
 })
 
-const createInstance = (parts: Parts): FastifyInstance => {
+/** No hook runs for an address that cannot be read: it is a path that is not there, for whoever may ask. */
+const answerUnreadable = async (gate: Gate, error: Error, request: FastifyRequest, reply: FastifyReply) => {
+  const { code } = error as { code?: string }
+  reply.headers(commonHeaders(request.id))
+  try {
+    await authenticate(gate, request, reply)
+    if (code !== 'FST_ERR_BAD_URL' && code !== 'FST_ERR_MAX_PARAM_LENGTH') throw error
+    throw request.url.length > maxUrlLength ? uriTooLong() : notFound()
+  } catch (found) {
+    sendError(request, reply, toApiError(found, gate.parts.log, request.id))
+  }
+}
+
+/** Only paths of sockets are upgraded: elsewhere the header is passed over, as HTTP allows. */
+const takesUpgrade = (operations: readonly Operation[]) => {
+  const sockets = operations.filter(({ produces }) => produces === 'websocket').map(({ path }) => formOf(path))
+  return ({ url = '', headers }: IncomingMessage): boolean =>
+    headers.upgrade?.toLowerCase() === 'websocket' && sockets.some((form) => form.test(pathIn(url)))
+}
+
+const createInstance = (gate: Gate, operations: readonly Operation[]): FastifyInstance => {
   const app = fastify({
+    http: { shouldUpgradeCallback: takesUpgrade(operations) },
     loggerInstance: undefined,
     logger: false,
     bodyLimit,
@@ -205,15 +262,8 @@ const createInstance = (parts: Parts): FastifyInstance => {
     return503OnClosing: true,
     clientErrorHandler: answerParserError,
     routerOptions: { maxParamLength: 200 },
-    frameworkErrors: (error, request, reply) => {
-      // No hook runs for these: an address that cannot be read is a path that is not there.
-      const unreadable = tokenInHeader(request.headers.authorization) === null ? unauthorized() : notFound()
-      const isPath = error.code === 'FST_ERR_BAD_URL' || error.code === 'FST_ERR_MAX_PARAM_LENGTH'
-      const tooLong = request.url.length > maxUrlLength ? uriTooLong() : unreadable
-      const known = isPath ? tooLong : toApiError(error, parts.log, request.id)
-      reply.headers(commonHeaders(request.id))
-      sendError(request as FastifyRequest, reply as FastifyReply, known)
-    },
+    frameworkErrors: (error, request, reply) =>
+      void answerUnreadable(gate, error, request as FastifyRequest, reply as FastifyReply),
   })
   app.addHook('onRequest', async (request, reply) => {
     reply.headers(commonHeaders(request.id))
@@ -224,16 +274,17 @@ const createInstance = (parts: Parts): FastifyInstance => {
 /** The API of these operations, ready to listen. Rejects for an operation without scope or owner. */
 export const createApi = async (parts: Parts, operations: readonly Operation[]): Promise<FastifyInstance> => {
   assertComplete(operations)
-  const app = createInstance(parts)
   const { rateLimit } = parts.settings
   const failedLimit = rateLimit === 0 ? 0 : (parts.settings.failedLoginLimit ?? 30)
   const gate: Gate = {
     parts,
     authenticator: await createAuthenticator(parts),
+    streams: await createOpenStreams(parts.database),
     perToken: createLimiter(rateLimit, parts.clock),
     failed: createLimiter(failedLimit, parts.clock),
     metrics: createMetrics(parts.database),
   }
+  const app = createInstance(gate, operations)
   await app.register(websocket, {
     options: {
       maxPayload: 64 * 1024,
@@ -243,12 +294,14 @@ export const createApi = async (parts: Parts, operations: readonly Operation[]):
   addParser(app)
   addErrors(app, gate, operations)
   await addPages(app, parts, operations, gate.metrics)
+  addSignIn(app, parts)
   for (const operation of operations) addOperation(app, gate, operation)
   const sweep = setInterval(() => forgetOldKeys(parts.database).catch(() => {}), hourMs)
   sweep.unref()
   app.addHook('onClose', async () => {
     clearInterval(sweep)
     gate.authenticator.close()
+    gate.streams.close()
   })
   return app
 }

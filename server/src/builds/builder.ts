@@ -52,7 +52,17 @@ export interface BuiltImage {
   skipped: boolean
 }
 
-export interface Builder {
+/** Looking around in a repository. All reject as `fetch` does. */
+export interface Browser {
+  /** Names of its branches; the source's own branch does not matter. */
+  branches(source: GitSource, signal: AbortSignal): Promise<string[]>
+  /** Commits of the branch, or from the source's commit back, the newest first. */
+  commits(source: GitSource, count: number, signal: AbortSignal): Promise<Commit[]>
+  /** Names of the folders in a folder (`''` for the top) at the branch's head; `git_ref_missing` without that folder. */
+  folders(source: GitSource, folder: string, signal: AbortSignal): Promise<string[]>
+}
+
+export interface Builder extends Browser {
   /**
    * The commit that a deployment of this source would use now, fetched into the mirror. Rejects with a
    * `DeploymentError`: `git_unreachable`, `git_denied`, `git_ref_missing`, `git_refused`.

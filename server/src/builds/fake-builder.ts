@@ -41,6 +41,9 @@ export const createFakeBuilder = (parts: {
   return {
     fetch: mirrors.fetch,
     head: mirrors.head,
+    branches: mirrors.branches,
+    commits: mirrors.commits,
+    folders: mirrors.folders,
     build: (request, onLog) => build(request, onLog),
     close: () => mirrors.close(),
   }

@@ -191,6 +191,9 @@ export const createBuilder = (parts: BuilderParts): Builder => {
   return {
     fetch: mirrors.fetch,
     head: mirrors.head,
+    branches: mirrors.branches,
+    commits: mirrors.commits,
+    folders: mirrors.folders,
     build: (request, onLog, signal) => track(build(request, onLog, AbortSignal.any([signal, closing.signal]))),
     async close() {
       closing.abort(new Error('the server is stopping'))

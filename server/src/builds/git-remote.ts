@@ -110,13 +110,25 @@ export const createRemote = (git: Git, checkHost: CheckHost, limits: GitLimits) 
     }
   }
 
-  const listRefs = async (source: GitSource, timeoutMs: number, withTags: boolean, signal: AbortSignal) => {
-    const kinds = withTags ? ['--heads', '--tags'] : ['--heads']
-    const patterns = [`refs/heads/${source.branch}`, ...(withTags ? ['refs/tags/*'] : [])]
+  const askRefs = async (source: GitSource, timeoutMs: number, words: string[], signal: AbortSignal) => {
+    const [kinds, patterns] = [
+      words.filter((word) => word.startsWith('--')),
+      words.filter((word) => /^refs/.test(word)),
+    ]
     const args = ['ls-remote', '--quiet', ...kinds, '--end-of-options', source.url, ...patterns]
     const result = await talk(source, args, timeoutMs, await check(source, signal), signal)
     if (result.code !== 0) throw explainGit(result.stderr, new URL(source.url).hostname)
     return parseRefs(result.stdout)
+  }
+
+  const listRefs = (source: GitSource, timeoutMs: number, withTags: boolean, signal: AbortSignal) => {
+    const tags = withTags ? ['--tags', 'refs/tags/*'] : []
+    return askRefs(source, timeoutMs, ['--heads', `refs/heads/${source.branch}`, ...tags], signal)
+  }
+
+  const listBranches = async (source: GitSource, timeoutMs: number, signal: AbortSignal): Promise<string[]> => {
+    const refs = await askRefs(source, timeoutMs, ['--heads'], signal)
+    return [...refs.keys()].map((ref) => ref.replace(/^refs\/heads\//, ''))
   }
 
   /** Ends a fetch whose mirror grows too large. */
@@ -146,11 +158,19 @@ export const createRemote = (git: Git, checkHost: CheckHost, limits: GitLimits) 
 
   const isShallow = async (mirror: string): Promise<boolean> => (await readdir(mirror)).includes('shallow')
 
+  const refOf = (source: GitSource): string => `refs/slipway/${hash(source.commitId ?? source.branch).slice(0, 32)}`
+
   /** Its own ref each, by hash: branches `a` and `a/b` can follow one another. */
-  const fetchCommit = async (source: GitSource, mirror: string, commitId: string, signal: AbortSignal) => {
-    const ref = `refs/slipway/${hash(source.commitId ?? source.branch).slice(0, 32)}`
-    const one = ['--depth=1', '--end-of-options', source.url, `+${commitId}:${ref}`]
-    const result = await download(source, mirror, one, signal)
+  const fetchCommit = async (
+    source: GitSource,
+    mirror: string,
+    commitId: string,
+    signal: AbortSignal,
+    depth: number = 1,
+  ) => {
+    const ref = refOf(source)
+    const some = [`--depth=${depth}`, '--end-of-options', source.url, `+${commitId}:${ref}`]
+    const result = await download(source, mirror, some, signal)
     if (result.code === 0 || !isNotHandedOut(result.stderr)) return result
     const whole = (await isShallow(mirror)) ? ['--unshallow'] : []
     return download(
@@ -161,5 +181,5 @@ export const createRemote = (git: Git, checkHost: CheckHost, limits: GitLimits) 
     )
   }
 
-  return { listRefs, fetchCommit }
+  return { listRefs, listBranches, fetchCommit, isShallow }
 }

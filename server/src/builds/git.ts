@@ -11,8 +11,9 @@ import type { Clock } from '../lib/clock.ts'
 import { DeploymentError } from '../lib/errors.ts'
 import { createKeyedLock } from '../lib/keyed-lock.ts'
 import type { Log } from '../lib/log.ts'
-import { storable } from '../lib/storable.ts'
-import type { Commit, GitSource } from './builder.ts'
+import type { Browser, Commit, GitSource } from './builder.ts'
+import { createBrowser } from './git-browse.ts'
+import { commitFormat, parseCommit } from './git-commit.ts'
 import { explainGit, isBroken, isLocked, isNotHandedOut, refMissing } from './git-errors.ts'
 import type { Git } from './git-process.ts'
 import { type CheckHost, createRemote, findTag, type GitLimits, hash, usualLimits, validate } from './git-remote.ts'
@@ -28,7 +29,7 @@ export interface MirrorParts {
   limits?: Partial<GitLimits>
 }
 
-export interface Mirrors {
+export interface Mirrors extends Browser {
   fetch(source: GitSource, signal: AbortSignal): Promise<Commit>
   head(source: GitSource, timeoutMs: number): Promise<string | null>
   /** Path of a mirror of `url` that holds the commit. */
@@ -37,8 +38,6 @@ export interface Mirrors {
 }
 
 const maxPacks = 20
-const maxMessage = 4096
-const format = '--format=%H%x00%ct%x00%an%x00%B'
 const started = new Date(Date.now() - performance.now())
 
 const nameOf = ({ url, credentials }: GitSource): string => {
@@ -46,21 +45,11 @@ const nameOf = ({ url, credentials }: GitSource): string => {
   return `${hash(url)}-${known === undefined ? 'public' : hash(`${known.username}\0${known.password}`)}`
 }
 
-const parseCommit = (text: string): Commit => {
-  const [id = '', seconds = '', author = '', ...message] = text.split('\0')
-  return {
-    git_commit_id: id,
-    message: storable(message.join(' ').trim().slice(0, maxMessage)),
-    author_name: author.trim(),
-    created_at: new Date(Number(seconds) * 1000).toISOString().replace('.000Z', 'Z'),
-    tag: '',
-  }
-}
-
 export const createMirrors = (parts: MirrorParts): Mirrors => {
   const { git, folder, log, clock } = parts
   const limits = { ...usualLimits, ...parts.limits }
-  const { listRefs, fetchCommit } = createRemote(git, parts.checkHost, limits)
+  const remote = createRemote(git, parts.checkHost, limits)
+  const { listRefs, fetchCommit } = remote
   const lock = createKeyedLock()
   const closing = new AbortController()
   const clean = new Map<string, Promise<void>>()
@@ -68,7 +57,7 @@ export const createMirrors = (parts: MirrorParts): Mirrors => {
   mkdirSync(folder, { recursive: true, mode: 0o700 })
 
   const readCommit = async (mirror: string, commitId: string): Promise<Commit | null> => {
-    const args = ['--git-dir', mirror, 'show', '--no-patch', format, `${commitId}^{commit}`, '--']
+    const args = ['--git-dir', mirror, 'show', '--no-patch', commitFormat, `${commitId}^{commit}`, '--']
     const { code, stdout } = await git.run(args, { timeoutMs: 30_000 })
     return code === 0 ? { ...parseCommit(stdout), tag: tags.get(commitId) ?? '' } : null
   }
@@ -136,8 +125,21 @@ export const createMirrors = (parts: MirrorParts): Mirrors => {
     return (await readCommit(mirror, commitId)) ?? bring(source, mirror, commitId, signal)
   }
 
+  const browser = createBrowser({
+    git,
+    remote,
+    timeoutMs: limits.lsRemoteMs,
+    fetch,
+    mirrorOf: (source) => join(folder, nameOf(source)),
+    locked: (mirror, signal, work) => withLock(lock, mirror, signal, work),
+  })
+  const untilClosed = (signal: AbortSignal): AbortSignal => AbortSignal.any([signal, closing.signal])
+
   return {
-    fetch: (source, signal) => fetch(source, AbortSignal.any([signal, closing.signal])),
+    fetch: (source, signal) => fetch(source, untilClosed(signal)),
+    branches: (source, signal) => browser.branches(source, untilClosed(signal)),
+    commits: (source, count, signal) => browser.commits(source, count, untilClosed(signal)),
+    folders: (source, path, signal) => browser.folders(source, path, untilClosed(signal)),
     async head(source, timeoutMs) {
       const signal = AbortSignal.any([AbortSignal.timeout(timeoutMs), closing.signal])
       try {

@@ -3,54 +3,35 @@
  * goes on at the first unfinished one. Until the switch a failure leaves the old version serving and removes the new
  * one; from the switch on the new version is current and only tidying up remains.
  */
-import type { Commit } from '../builds/builder.ts'
 import { createMasker } from '../builds/log-mask.ts'
 import { DeploymentError } from '../lib/errors.ts'
-import { Secret } from '../lib/secret.ts'
 import type { Instance, Workload } from '../runtimes/runtime.ts'
 import { withClaim } from '../work/queue.ts'
+import { isCancel } from './canceled.ts'
 import type { DeploymentAction } from './deployments.ts'
 import { kindOf } from './engine-parts.ts'
-import { currentRelease, freezeRelease, openRelease, type Release } from './releases.ts'
+import { endOwnTask, endRuns, eventTask, pullDeadlineMs, runEnding, runOnce } from './jobs.ts'
+import { makeImage } from './make-image.ts'
+import { hold, makeCurrent, openOwn } from './release-run.ts'
+import { currentRelease, freezeRelease, type Release } from './releases.ts'
 import { forgetRoutes, readHosts, routesFor, targetsOf } from './routes.ts'
 import { enter, type ServiceRun } from './service-run.ts'
-import { aliasesOf, fingerprint, freezeWorkload, mustStopFirst } from './workload.ts'
+import { environmentNow } from './variables-now.ts'
+import { aliasesOf, fingerprint, freezeWorkload, mustStopFirst, wantedOf } from './workload.ts'
 
 const minute = 60_000
 export const drainTimeoutMs = 30_000
-const buildTimeoutMs = 30 * minute
-const buildMemoryMb = 2048
-const buildCpuMillicores = 2000
 
-/** New code or configuration: source, image, release, then the rollout. */
+/** New code or configuration: source, image, release, then the rollout, or the job's run. */
 export const deploy = async (run: ServiceRun): Promise<void> => {
   const { parts, service, step, claim } = run
-  await enter(run, 'building')
   const kind = kindOf(parts, service.kind)
-  const build = kind.build(service.spec)
-  const commit = await step('source', { deadlineMs: 11 * minute }, (signal) => fetchSource(run, signal))
-  const variables = await parts.variables(service.id)
-  const image = await step('image', { deadlineMs: buildTimeoutMs + minute }, (signal) =>
-    parts.builder.build(
-      {
-        ...build,
-        source: { url: build.git.url, branch: build.git.branch },
-        commitId: commit.git_commit_id,
-        variables: new Secret(variables.env),
-        secrets: new Secret(variables.secretValues),
-        memoryMb: buildMemoryMb,
-        cpuMillicores: buildCpuMillicores,
-        timeoutMs: buildTimeoutMs,
-        serviceId: service.id,
-        deploymentId: claim.id,
-      },
-      (text) => run.log.output('image', text),
-      signal,
-    ),
-  )
-  run.log.line('image', image.skipped ? 'The image of this content is there: nothing to build.' : 'The image is built.')
+  const task = eventTask(run)
+  const wanted = wantedOf(kind, service.spec)
+  const readVariables = () => environmentNow(parts, kind, claim.organizationId, service)
+  const made = await makeImage(run, wanted.source, readVariables)
+  const variables = await readVariables()
   await enter(run, 'working')
-  const spec = kind.workload(service.spec)
   const ids = { ...ownIds(run), aliases: aliasesOf(service.name, service.id) }
   const release = await step('release', { deadlineMs: minute }, () =>
     freezeRelease(
@@ -60,15 +41,15 @@ export const deploy = async (run: ServiceRun): Promise<void> => {
         organizationId: claim.organizationId,
         serviceId: service.id,
         deploymentId: claim.id,
-        image: image.reference,
-        commit,
-        workload: freezeWorkload(ids, spec),
-        hash: fingerprint(parts.fingerprintKey, build, spec, variables),
+        ...made,
+        workload: freezeWorkload(ids, wanted.spec),
+        hash: fingerprint(parts.fingerprintKey, wanted.source, wanted.spec, variables),
       },
       variables,
     ),
   )
-  await rollOut(run, release)
+  if (task === null) await rollOut(run, release)
+  else await runOnce(run, release, task)
 }
 
 /** The same release in new instances. */
@@ -87,6 +68,7 @@ export const restart = async (run: ServiceRun): Promise<void> => {
       current.environment,
     )
   })
+  await step('pull', { deadlineMs: pullDeadlineMs }, (signal) => hold(run, release, signal))
   await rollOut(run, release)
 }
 
@@ -94,26 +76,32 @@ export const restart = async (run: ServiceRun): Promise<void> => {
 export const stop = async (run: ServiceRun): Promise<void> => {
   const { parts, service, step } = run
   await enter(run, 'working')
+  await runEnding(run, 'STOP')
   await desire(run, 'STOPPED')
+  await endRuns(run)
   await step('switch', { deadlineMs: minute, remember: false }, () => point(run, 'stopped', []))
   await step('drain', { deadlineMs: drainTimeoutMs + minute, remember: false }, (signal) =>
     drainOthers(run, null, signal),
   )
-  await step('retire', { deadlineMs: 2 * minute, remember: false }, async (signal) => {
-    await parts.runtime.retire(service.id, null, await stopGraceMs(run), signal)
+  const graceMs = await stopGraceMs(run)
+  await step('retire', { deadlineMs: 2 * minute + graceMs, remember: false }, async (signal) => {
+    await parts.runtime.retire(service.id, null, graceMs, signal)
   })
 }
 
-/** Removes all that runs or is stored for a service; its row goes with the end of the deployment. */
+/** Removes all that runs or is stored for a service; for a delete, its row goes with the end of the deployment. */
 export const remove = async (run: ServiceRun): Promise<void> => {
   const { parts, service, step } = run
   await enter(run, 'working')
+  await runEnding(run, 'DELETE')
   await desire(run, 'NONE')
+  await endRuns(run)
   await step('switch', { deadlineMs: minute, remember: false }, async () => {
     await parts.router.setService(service.id, forgetRoutes)
   })
-  await step('retire', { deadlineMs: 2 * minute, remember: false }, async (signal) => {
-    await parts.runtime.retire(service.id, null, await stopGraceMs(run), signal)
+  const graceMs = await stopGraceMs(run)
+  await step('retire', { deadlineMs: 2 * minute + graceMs, remember: false }, async (signal) => {
+    await parts.runtime.retire(service.id, null, graceMs, signal)
     await parts.runtime.removeService(service.id, signal)
   })
 }
@@ -122,6 +110,7 @@ export const actions: Record<DeploymentAction, (run: ServiceRun) => Promise<void
   DEPLOY: deploy,
   RESTART: restart,
   STOP: stop,
+  UNINSTALL: remove,
   DELETE: remove,
 }
 
@@ -131,6 +120,7 @@ export const actions: Record<DeploymentAction, (run: ServiceRun) => Promise<void
  */
 export const undo = async (run: ServiceRun, signal: AbortSignal): Promise<void> => {
   const { parts, service } = run
+  await endOwnTask(run, signal)
   const wasRunning = service.desired === 'RUNNING' && service.currentReleaseId !== null
   const current = wasRunning ? await openOwn(run, service.currentReleaseId!) : null
   if (current !== null) await bringBack(run, current.workload, signal)
@@ -147,6 +137,7 @@ const bringBack = async (run: ServiceRun, workload: Workload, signal: AbortSigna
 
 /** A canceled stop: what ran before runs again. */
 export const undoStop = async (run: ServiceRun, signal: AbortSignal): Promise<void> => {
+  await endOwnTask(run, signal)
   if (run.service.desired !== 'RUNNING') return
   await desire(run, 'RUNNING')
   await undo(run, signal)
@@ -166,26 +157,6 @@ const ownIds = ({ claim, service }: ServiceRun) => ({
   serviceId: service.id,
   revision: claim.id,
 })
-
-const openOwn = (run: ServiceRun, releaseId: string) => openRelease(run.parts.database, run.parts.sealer, releaseId)
-
-const fetchSource = async (run: ServiceRun, signal: AbortSignal): Promise<Commit> => {
-  const { parts, service, claim } = run
-  const { gitTokenId, url, branch } = kindOf(parts, service.kind).build(service.spec).git
-  const credentials = gitTokenId === null ? undefined : await parts.gitCredentials(claim.organizationId, gitTokenId)
-  const commitId = service.requested.commitId ?? (await deployedCommit(run))
-  run.log.line('source', `Reading ${commitId ?? branch} of the repository.`)
-  const commit = await parts.builder.fetch({ url, branch, commitId, credentials }, signal)
-  run.log.line('source', `Commit ${commit.git_commit_id.slice(0, 12)}: ${commit.message.split('\n')[0]}`)
-  return commit
-}
-
-/** A redeploy stays at the commit that is deployed. */
-const deployedCommit = async ({ parts, service }: ServiceRun): Promise<string | undefined> => {
-  if (service.requested.redeploy !== true) return undefined
-  const release = await currentRelease(parts.database, service.id)
-  return (release?.commit as Commit | null | undefined)?.git_commit_id
-}
 
 const stopGraceMs = async ({ parts, service }: ServiceRun): Promise<number> =>
   (await currentRelease(parts.database, service.id))?.workload.stopGraceMs ?? 10_000
@@ -209,7 +180,7 @@ const rollOut = async (run: ServiceRun, release: Release): Promise<void> => {
   const tell = (name: string) => (text: string) => run.log.line(name, text)
   if (mustStopFirst(workload)) {
     run.log.line('start', 'The service has volumes: the running version stops before the new one starts.')
-    await step('stop-first', { deadlineMs: 2 * minute, remember: false }, (signal) =>
+    await step('stop-first', { deadlineMs: 2 * minute + workload.stopGraceMs, remember: false }, (signal) =>
       parts.runtime.retire(service.id, workload.revision, workload.stopGraceMs, signal),
     )
   }
@@ -228,17 +199,10 @@ const rollOut = async (run: ServiceRun, release: Release): Promise<void> => {
 
 /** The moment the new version takes over: traffic first, then the pointer that says so. */
 const switchTo = async (run: ServiceRun, release: Release, instances: readonly Instance[]): Promise<void> => {
-  const { parts, service, claim } = run
+  const { parts } = run
   run.signal.throwIfAborted()
   const hosts = await point(run, 'up', instances)
-  run.committed = true
-  await withClaim(parts.database, claim, (tx) =>
-    tx.query(
-      `update service_state set current_release_id = $2, deployed_hash = $3, desired = 'RUNNING',
-         running_state = 'RUNNING' where service_id = $1`,
-      [service.id, release.id, release.hash],
-    ),
-  )
+  await makeCurrent(run, release, 'RUNNING')
   for (const { host } of hosts) run.log.line('switch', `Requests to ${parts.router.url(host)} go to the new version.`)
 }
 
@@ -251,19 +215,9 @@ const tidyUp = async (run: ServiceRun, workload: Workload): Promise<void> => {
   await drained.catch((error: unknown) => {
     if (!isCancel(run)) throw error
   })
-  const signal = AbortSignal.timeout(2 * minute)
+  const signal = AbortSignal.timeout(2 * minute + workload.stopGraceMs)
   await parts.runtime.retire(service.id, workload.revision, workload.stopGraceMs, signal)
 }
-
-/** The caller asked to end; anything else that aborts a run means that it is no longer ours. */
-export class Canceled extends Error {
-  constructor() {
-    super('canceled')
-    this.name = 'Canceled'
-  }
-}
-
-export const isCancel = ({ signal }: Pick<ServiceRun, 'signal'>): boolean => signal.reason instanceof Canceled
 
 /** Waits for requests under way to instances of other revisions than `keep`. */
 const drainOthers = async (run: ServiceRun, keep: string | null, signal: AbortSignal): Promise<void> => {

@@ -7,7 +7,7 @@ import type { Workload } from '../runtimes/runtime.ts'
 import type { Queryable } from '../store/database.ts'
 import type { StateRow } from './status.ts'
 
-export type DeploymentAction = 'DEPLOY' | 'RESTART' | 'STOP' | 'DELETE'
+export type DeploymentAction = 'DEPLOY' | 'RESTART' | 'STOP' | 'UNINSTALL' | 'DELETE'
 
 /** What a service's image is made from. */
 export interface BuildSpec {
@@ -15,7 +15,28 @@ export interface BuildSpec {
   rootPath: string
   dockerfilePath: string
   targetStage: string | null
+  /** What its owner set; absent where nothing is. */
+  limits?: BuildLimits
 }
+
+/** What one build may take; what is left out is the engine's to say. */
+export interface BuildLimits {
+  timeoutMs?: number
+  cpuMillicores?: number
+  memoryMb?: number
+}
+
+/** Where a service's image comes from. */
+export type Source =
+  | ({ from: 'git' } & BuildSpec)
+  | {
+      from: 'image'
+      /** Row of the registry that knows the host and the login; null for an image that needs neither. */
+      registryId: string | null
+      /** Repository without host and tag: `library/postgres`. */
+      name: string
+      tag: string
+    }
 
 /** The part of a workload that a service's own configuration decides. */
 export type WorkloadSpec = Pick<
@@ -33,7 +54,25 @@ export type WorkloadSpec = Pick<
   | 'stopGraceMs'
 >
 
-/** What a resource kind hands to the engine. Both functions are pure. */
+/** What makes a task run: its environment's deploy, stop or delete, or the clock. */
+export type TaskEvent = 'START' | 'STOP' | 'DELETE' | 'CRON'
+
+/** A program that ends; null: what the image says. */
+export type TaskCommand = Pick<Workload, 'entrypoint' | 'arguments'>
+
+/** What a service does that has no instances: programs that run to their end. */
+export interface TaskSpec {
+  /** The command of each event; what is left out is not run. */
+  on: Partial<Record<TaskEvent, TaskCommand>>
+  /** When CRON happens: five fields, and a name of the time zone database. */
+  cron: { expression: string; timeZone: string } | null
+  /** How often a program that ended with another code than 0 is run again. */
+  maxRestarts: number
+  /** Of one run. */
+  timeoutMs: number
+}
+
+/** What a resource kind hands to the engine. All functions are pure. */
 export interface DeployableKind {
   /** Kind of the tree row: `application`. */
   kind: string
@@ -41,8 +80,31 @@ export interface DeployableKind {
   serviceType: string
   /** Order of the kind's default stage: 0 databases, 1 jobs, 2 containers, 3 applications. */
   stage: number
-  build(spec: Record<string, unknown>): BuildSpec
+  /** One sentence that says what a deploy would need; absent for kinds that this server can deploy. */
+  refusal?(spec: Record<string, unknown>): string | null
+  source(spec: Record<string, unknown>): Source
+  /** What stays up; of services that run tasks, what each of them may use: such a workload has 0 instances. */
   workload(spec: Record<string, unknown>): WorkloadSpec
+  /** Absent for kinds whose services stay up. */
+  task?(spec: Record<string, unknown>): TaskSpec
+  /**
+   * The whole environment of what runs, made of the row's own sealed fields (opened here and at a deploy only). Absent
+   * for kinds whose services see variables. Does not count for whether a service is out of date.
+   */
+  environment?(spec: Record<string, unknown>, secrets: Readonly<Record<string, string>>): Record<string, string>
+}
+
+/** What is asked of one service. */
+export interface ServiceRequest {
+  id: string
+  /** Full commit id; absent: the head of the branch. */
+  commitId?: string
+  /** Tag of the image; absent: the one of the configuration. */
+  imageTag?: string
+  /** Stay at the version that is deployed. */
+  redeploy?: boolean
+  /** Run a job as if this had happened; 400 `event_missing` for a service that does nothing then. */
+  forceEvent?: TaskEvent
 }
 
 export interface DeploymentRequest {
@@ -51,7 +113,7 @@ export interface DeploymentRequest {
   action: DeploymentAction
   /** True when the environment itself is the subject: DELETE then removes it too. */
   wholeEnvironment: boolean
-  services: { id: string; commitId?: string; redeploy?: boolean }[]
+  services: ServiceRequest[]
   origin: string
   triggeredBy: string
   requestId: string
@@ -87,7 +149,9 @@ export interface ServiceStatus {
 export interface Deployments {
   /**
    * Writes the deployment, the new service states and the STARTED events in `tx`, and wakes a worker at its commit.
-   * A request that equals one still QUEUED joins it. 409 for a service that is being deleted.
+   * A request that equals one still QUEUED joins it. 409 for a service that is being deleted. 400 for a deploy of what
+   * cannot be: `cluster_not_deployable`, or `not_deployable` for a service whose kind refuses (one of a whole
+   * environment is left out instead, unless nothing else is left).
    */
   request(tx: Queryable, request: DeploymentRequest): Promise<AcceptedDeployment>
   /** Cancels what runs or waits in an environment, or one of them only. 409 when there is nothing to cancel. */

@@ -5,10 +5,11 @@ import type { KeyedLock } from '../lib/keyed-lock.ts'
 import type { Log } from '../lib/log.ts'
 import type { Router } from '../router/router.ts'
 import type { Runtime } from '../runtimes/runtime.ts'
-import type { Database } from '../store/database.ts'
+import type { Database, Queryable } from '../store/database.ts'
 import type { Sealer } from '../store/seal.ts'
 import type { EnqueueDeploymentEvent } from '../webhooks/webhooks.ts'
 import type { DeployableKind } from './deployments.ts'
+import type { RegistryCredentials } from './registry-credentials.ts'
 import type { EffectiveVariables } from './workload.ts'
 
 export interface EngineParts {
@@ -23,6 +24,12 @@ export interface EngineParts {
   variables(serviceId: string): Promise<EffectiveVariables>
   /** User and password of a git token; a 4xx-free `DeploymentError` when it is gone. */
   gitCredentials(organizationId: string, gitTokenId: string): Promise<GitSource['credentials']>
+  /** Address and login of a container registry; null when it was deleted. */
+  registryCredentials(organizationId: string, registryId: string): Promise<RegistryCredentials | null>
+  /** Rejects with `OutboundRefused` for an address that nothing may be fetched from. */
+  checkAddress(url: URL): Promise<unknown>
+  /** Why nothing can be deployed to an environment's cluster, in one sentence; null when it can. */
+  clusterRefusal?(tx: Queryable, environmentId: string): Promise<string | null>
   /** Key of the fingerprints, 32 bytes, the same on every replica and over restarts. */
   fingerprintKey: Buffer
   /** Environments somebody works on in this process: a deployment, or reconcile. */

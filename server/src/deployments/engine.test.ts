@@ -1,56 +1,9 @@
 import assert from 'node:assert/strict'
-import { after, test } from 'node:test'
-import { testDatabase } from '../../test/database.ts'
-import { addService, ask, createTestEngine, createWorld, type TestEngine, type World } from '../../test/engine.ts'
+import { test } from 'node:test'
+import { addService, ask } from '../../test/engine.ts'
+import { newWorld, openDeployments, revisions, settled, start, statusOf, targets } from '../../test/engine-story.ts'
 import { until } from '../../test/until.ts'
 import { DeploymentError } from '../lib/errors.ts'
-import { isFinal } from './states.ts'
-
-const engines: TestEngine[] = []
-const worlds: World[] = []
-
-after(async () => {
-  for (const { power, engine } of engines) {
-    const stopped = engine.stop()
-    if (!power.off) await stopped
-  }
-  for (const world of worlds) await world.runtime.close()
-})
-
-const newWorld = async (): Promise<World> => {
-  const world = await createWorld(await testDatabase())
-  worlds.push(world)
-  return world
-}
-
-const start = async (world: World, power = {}): Promise<TestEngine> => {
-  const test = createTestEngine(world, power)
-  engines.push(test)
-  // With the power off a start never comes back.
-  await Promise.race([test.engine.start(), until(() => test.power.off, { timeoutMs: 10_000, what: 'the start' })])
-  return test
-}
-
-const statusOf = async ({ engine }: TestEngine, world: World, id: string) =>
-  (await engine.statuses(world.database, [id]))[0]
-
-const settled = (engine: TestEngine, world: World, id: string, timeoutMs = 10_000): Promise<string> =>
-  until(
-    async () => {
-      const status = await statusOf(engine, world, id)
-      if (status === undefined) return 'DELETED'
-      return isFinal(status.state) ? status.state : null
-    },
-    { timeoutMs, what: `service ${id} to settle` },
-  )
-
-const revisions = async (world: World, id: string): Promise<string[]> =>
-  (await world.runtime.observe([id])).map((instance) => instance.revision)
-
-const openDeployments = (world: World) =>
-  world.database.query(`select id, state from deployment where state in ('QUEUED', 'RUNNING')`)
-
-const targets = (world: World, id: string) => world.routes.get(id)?.flatMap((route) => route.targets) ?? []
 
 test('a deployment shows its queued state at once and ends deployed, routed, with its release', async () => {
   const world = await newWorld()
@@ -244,49 +197,6 @@ test('a cancel ends within its 15 s even when what it aborts never ends', async 
   await world.database.transaction((tx) => engine.engine.cancel(tx, world.ids.environmentId))
   assert.equal(await settled(engine, world, id, 15_000), 'CANCELED')
 })
-
-const finalEvents = (world: World, deploymentId: string): string[] =>
-  world.events
-    .filter((event) => event.deploymentId === deploymentId && event.kind !== 'DEPLOYMENT_STARTED')
-    .map((event) => event.kind)
-
-// The event list stands for the outbox here and does not roll back, so a cut transaction may leave one entry twice.
-for (const lateCut of [false, true])
-  test(`a process that dies at any call to the world ${lateCut ? 'after' : 'before'} it happens loses and leaves nothing`, async () => {
-    const world = await newWorld()
-    const id = await addService(world)
-    const first = await start(world)
-    await ask(first, world, 'DEPLOY', [{ id }])
-    await settled(first, world, id)
-    await first.engine.stop()
-    first.power.off = true
-    for (let calls = 1, survived = false; !survived; calls += 1) {
-      world.head = `c${calls}${lateCut}`
-      const dying = await start(world, { callsLeft: calls, lateCut })
-      const { deploymentId } = await ask(dying, world, 'DEPLOY', [{ id }])
-      await until(
-        async () => dying.power.off || isFinal((await statusOf(dying, world, id).catch(() => undefined))?.state ?? ''),
-        { timeoutMs: 20_000, what: `the death at call ${calls}` },
-      )
-      dying.power.callsLeft = null
-      survived = !dying.power.off
-      if (survived) await dying.engine.stop()
-      dying.power.off = true
-      const next = await start(world)
-      assert.equal(await settled(next, world, id, 20_000), 'DEPLOYED', `call ${calls}`)
-      await until(async () => (await openDeployments(world)).length === 0, { what: 'the deployment to end' })
-      await until(async () => JSON.stringify(await revisions(world, id)) === JSON.stringify([deploymentId]), {
-        timeoutMs: 10_000,
-        what: `one instance after death at call ${calls}`,
-      })
-      assert.equal(targets(world, id).length, 1)
-      assert.ok(finalEvents(world, deploymentId).length >= 1)
-      assert.equal(new Set(finalEvents(world, deploymentId)).size, 1)
-      await next.engine.stop()
-      next.power.off = true
-      assert.ok(calls < 500, 'the deployment never survived')
-    }
-  })
 
 test('a worker that lost its lease writes nothing more', async () => {
   const world = await newWorld()

@@ -4,13 +4,17 @@
  */
 import { randomBytes } from 'node:crypto'
 import { hostname } from 'node:os'
+import { Handover } from '../lib/handover.ts'
 import { type Claim, claim, expireLeases, heartbeat, LeaseLost, leaseMs, releaseLeases } from '../work/queue.ts'
-import { Canceled } from './deploy.ts'
+import { releaseRuns } from '../work/schedule.ts'
+import { cancelDeployments } from './cancel.ts'
+import { Canceled } from './canceled.ts'
 import type { Deployments } from './deployments.ts'
 import { type EngineParts, kindOf } from './engine-parts.ts'
 import { startReconciler } from './reconcile.ts'
-import { cancelDeployments, requestDeployment } from './request.ts'
+import { requestDeployment } from './request.ts'
 import { runDeployment } from './run-deployment.ts'
+import { startScheduler } from './scheduler.ts'
 import { createStatuses } from './status.ts'
 
 export interface Engine extends Deployments {
@@ -23,7 +27,7 @@ const sweepMs = 5000
 const heartbeatMs = 4000
 const stopTimeoutMs = 10_000
 
-class Shutdown extends Error {}
+class Shutdown extends Handover {}
 
 interface Active {
   claim: Claim
@@ -152,7 +156,8 @@ const repeat = (everyMs: number, work: () => Promise<unknown>): (() => void) => 
 export const createEngine = (parts: EngineParts): Engine => {
   const worker = `${hostname()}-${process.pid}-${randomBytes(4).toString('hex')}`
   const workers = createWorkers(parts, worker)
-  const requestParts = { enqueue: parts.enqueue, kindOf: (kind: string) => kindOf(parts, kind) }
+  const { enqueue, clusterRefusal } = parts
+  const requestParts = { enqueue, clusterRefusal, kindOf: (kind: string) => kindOf(parts, kind) }
   const ends: (() => void | Promise<void>)[] = []
 
   return {
@@ -160,10 +165,17 @@ export const createEngine = (parts: EngineParts): Engine => {
     cancel: (tx, environmentId, deploymentId) => cancelDeployments(tx, environmentId, requestParts, deploymentId),
     ...createStatuses(parts),
     async start() {
-      if (parts.alone) await expireLeases(parts.database)
+      if (parts.alone) {
+        await expireLeases(parts.database)
+        await releaseRuns(parts.database, null)
+      }
       const reconciler = startReconciler(parts)
       ends.push(() => reconciler.stop())
+      const scheduler = startScheduler(parts, worker)
+      ends.push(() => scheduler.stop())
+      ends.push(await parts.database.listen('slipway_schedule', () => scheduler.wake()))
       ends.push(await parts.database.listen('slipway_deployment', () => workers.wake()))
+      ends.push(await parts.database.listen('slipway_routes', (id) => reconciler.soon(id)))
       ends.push(await parts.database.listen('slipway_cancel', (id) => workers.cancel(id)))
       ends.push(repeat(sweepMs, async () => workers.wake()))
       ends.push(repeat(heartbeatMs, () => workers.beat()))

@@ -5,7 +5,7 @@
 import type { Clock } from '../lib/clock.ts'
 import type { Log } from '../lib/log.ts'
 import { storable } from '../lib/storable.ts'
-import type { Database } from '../store/database.ts'
+import type { Database, Queryable } from '../store/database.ts'
 
 export interface DeploymentLogLine {
   /** RFC 3339 UTC. */
@@ -25,6 +25,7 @@ export interface DeploymentLog {
 const flushMs = 200
 const maxBuffered = 64 * 1024
 const maxLine = 16 * 1024
+const runStep = 'run'
 
 interface Chunk {
   step: string
@@ -33,6 +34,26 @@ interface Chunk {
 
 const insert = `insert into deployment_log (deployment_id, service_id, step, lines)
   select $1, $2, c ->> 'step', c -> 'lines' from json_array_elements($3::json) c where exists (select from deployment where id = $1)`
+
+/**
+ * What a run by the clock told, in the log of the deployment that its service is from. Only the last `kept` runs stay: a
+ * job may run every minute for years.
+ */
+export const writeRunLog = async (
+  tx: Queryable,
+  deploymentId: string,
+  serviceId: string,
+  lines: readonly DeploymentLogLine[],
+  kept: number,
+): Promise<void> => {
+  await tx.query(insert, [deploymentId, serviceId, JSON.stringify([{ step: runStep, lines }])])
+  await tx.query(
+    `delete from deployment_log where deployment_id = $1 and service_id = $2 and step = $3 and id not in (
+       select id from deployment_log where deployment_id = $1 and service_id = $2 and step = $3
+       order by id desc limit $4)`,
+    [deploymentId, serviceId, runStep, kept],
+  )
+}
 
 export const createDeploymentLog = (
   database: Database,

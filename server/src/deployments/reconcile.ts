@@ -5,8 +5,10 @@
 import type { Route } from '../router/router.ts'
 import type { Instance } from '../runtimes/runtime.ts'
 import type { EngineParts } from './engine-parts.ts'
+import { holdImage } from './make-image.ts'
 import { openRelease } from './releases.ts'
 import { type Host, routesFor } from './routes.ts'
+import { ownerOfTask } from './tasks.ts'
 
 interface Wanted {
   serviceId: string
@@ -17,9 +19,13 @@ interface Wanted {
   instances: number
   busy: boolean
   runningState: string
+  /** Runs tasks: it has no instances, and whoever runs them shows how it is. */
+  hasTask: boolean
 }
 
 interface Reconciler {
+  /** Looks at one service soon: something about it changed that no deployment brings. */
+  soon(serviceId: string): void
   stop(): Promise<void>
 }
 
@@ -32,6 +38,7 @@ const readWanted = (parts: EngineParts): Promise<Wanted[]> =>
     `select s.service_id as "serviceId", s.environment_id as "environmentId", s.desired,
        s.current_release_id as "releaseId", r.deployment_id as revision,
        coalesce((r.workload ->> 'instances')::int, 0) as instances, s.running_state as "runningState",
+       coalesce(r.workload ? 'task', false) as "hasTask",
        exists (select from deployment d where d.environment_id = s.environment_id and d.state = 'RUNNING') as busy
      from service_state s left join release r on r.id = s.current_release_id`,
   )
@@ -69,6 +76,7 @@ const restore = async (parts: EngineParts, wanted: Wanted, signal: AbortSignal):
   const opened = await openRelease(parts.database, parts.sealer, wanted.releaseId!)
   if (opened === null) return []
   parts.log.info({ serviceId: wanted.serviceId }, 'instances are missing: starting them again')
+  await holdImage(parts, opened.release, () => {}, signal)
   return parts.runtime.apply(opened.workload, () => {}, signal)
 }
 
@@ -108,7 +116,7 @@ const reconcileService = async (
 }
 
 const saveRunningState = async (parts: EngineParts, wanted: Wanted, state: string): Promise<void> => {
-  if (wanted.runningState === state) return
+  if (wanted.runningState === state || (wanted.hasTask && wanted.desired === 'RUNNING')) return
   await parts.database.query(
     `with changed as (update service_state set running_state = $2 where service_id = $1 returning environment_id)
      select pg_notify('slipway_status', environment_id::text) from changed`,
@@ -181,6 +189,21 @@ const sweepUnknown = async (
   for (const id of owned.environments) if (!alive.has(id)) await parts.runtime.removeEnvironment(id, signal)
 }
 
+/** Executions that no deployment and no run by the clock stands behind any more. */
+const sweepTasks = async (parts: EngineParts, owned: Owned, signal: AbortSignal): Promise<void> => {
+  const owners = new Map(
+    owned.instances.flatMap(({ taskId }) => (taskId === undefined ? [] : [[taskId, ownerOfTask(taskId)]])),
+  )
+  if (owners.size === 0) return
+  const open = await parts.database.query<{ id: string }>(
+    `select id from deployment where id::text = any($1) and state in ('QUEUED', 'RUNNING')
+     union all select id from task_run where id::text = any($1) and state = 'RUNNING'`,
+    [[...owners.values()]],
+  )
+  const alive = new Set(open.map(({ id }) => id))
+  for (const [taskId, owner] of owners) if (!alive.has(owner)) await parts.runtime.endTask(taskId, signal)
+}
+
 const passServices = async (
   parts: EngineParts,
   all: readonly Wanted[],
@@ -207,7 +230,9 @@ const passAll = async (parts: EngineParts, signal: AbortSignal): Promise<void> =
   const owned = await parts.runtime.owned()
   const routed = groupBy(await parts.router.routes(), (route) => route.serviceId)
   const all = await readWanted(parts)
-  await passServices(parts, all, owned.instances, routed, signal)
+  const staying = owned.instances.filter(({ taskId }) => taskId === undefined)
+  await passServices(parts, all, staying, routed, signal)
+  await sweepTasks(parts, owned, signal)
   await sweepUnknown(parts, owned, new Set(all.map((wanted) => wanted.serviceId)), routed.keys(), signal)
 }
 
@@ -255,6 +280,7 @@ export const startReconciler = (parts: EngineParts): Reconciler => {
   }
   const ends = Promise.all([watch(), regularly()])
   return {
+    soon,
     async stop() {
       controller.abort(new Error('stopping'))
       await ends

@@ -16,14 +16,30 @@ export interface Release {
   deploymentId: string
   image: string
   commit: unknown
+  /** What the image was pulled as; null for one that was built. */
+  source: ReleaseSource | null
   workload: FrozenWorkload
   hash: string
+}
+
+export interface ReleaseSource {
+  registryId: string | null
+  name: string
+  tag: string
+  /** The tag that the configuration named; a deploy may have named another one. */
+  configured: string
+}
+
+export interface OpenedRelease {
+  release: Release
+  workload: Workload
+  environment: Environment
 }
 
 type Environment = Pick<EffectiveVariables, 'env' | 'files' | 'secretValues'>
 
 const columns = `id, organization_id as "organizationId", service_id as "serviceId", deployment_id as "deploymentId",
-  image, commit, workload, hash`
+  image, commit, source, workload, hash`
 
 const place = (id: string) => ({ table: 'release', row: id, column: 'sealed_env' })
 
@@ -40,8 +56,9 @@ export const freezeRelease = async (
   const id = newId()
   const sealed = await sealer.seal(release.organizationId, place(id), JSON.stringify(environment))
   await database.query(
-    `insert into release (id, organization_id, service_id, deployment_id, image, commit, workload, sealed_env, hash)
-     values ($1, $2, $3, $4, $5, $6, $7, $8, $9) on conflict (service_id, deployment_id) do nothing`,
+    `insert into release (id, organization_id, service_id, deployment_id, image, commit, workload, sealed_env, hash,
+       source)
+     values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) on conflict (service_id, deployment_id) do nothing`,
     [
       id,
       release.organizationId,
@@ -52,13 +69,16 @@ export const freezeRelease = async (
       JSON.stringify(release.workload),
       sealed,
       release.hash,
+      release.source === null ? null : JSON.stringify(release.source),
     ],
   )
   const [written] = await find(database, 'service_id = $1 and deployment_id = $2', [
     release.serviceId,
     release.deploymentId,
   ])
-  return written!
+  // The answer is kept as the result of a step, where nothing sealed belongs.
+  const { sealed: _, ...kept } = written!
+  return kept
 }
 
 /** The workload of a release with its environment opened; null when the release is gone. */
@@ -66,7 +86,7 @@ export const openRelease = async (
   database: Database,
   sealer: Sealer,
   releaseId: string,
-): Promise<{ release: Release; workload: Workload; environment: Environment } | null> => {
+): Promise<OpenedRelease | null> => {
   const [row] = await find(database, 'id = $1', [releaseId])
   if (row === undefined) return null
   const { sealed, ...release } = row
@@ -79,7 +99,7 @@ export const openRelease = async (
 export const currentRelease = async (db: Queryable, serviceId: string): Promise<Release | null> => {
   const [row] = await db.query<Release>(
     `select r.id, r.organization_id as "organizationId", r.service_id as "serviceId",
-       r.deployment_id as "deploymentId", r.image, r.commit, r.workload, r.hash
+       r.deployment_id as "deploymentId", r.image, r.commit, r.source, r.workload, r.hash
      from service_state s join release r on r.id = s.current_release_id where s.service_id = $1`,
     [serviceId],
   )

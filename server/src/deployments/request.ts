@@ -2,11 +2,19 @@
  * Taking a request: writes the deployment, the new states of its services and the STARTED events in the caller's
  * transaction, so that an accepted request is never lost and is readable before its answer is sent.
  */
-import { conflict } from '../lib/errors.ts'
+import { badRequest, conflict } from '../lib/errors.ts'
 import { newId } from '../lib/ids.ts'
 import type { Queryable } from '../store/database.ts'
 import type { DeploymentEventKind, EnqueueDeploymentEvent } from '../webhooks/webhooks.ts'
-import type { AcceptedDeployment, DeploymentAction, DeploymentRequest } from './deployments.ts'
+import type {
+  AcceptedDeployment,
+  DeployableKind,
+  DeploymentAction,
+  DeploymentRequest,
+  ServiceRequest,
+} from './deployments.ts'
+import type { EngineParts } from './engine-parts.ts'
+import { readPlacement } from './stage-rows.ts'
 import { actionStatusOf, isFinal, stateOf } from './states.ts'
 
 interface ServiceRow {
@@ -17,6 +25,7 @@ interface ServiceRow {
   action: string
   queued: number
   released: boolean
+  spec: Record<string, unknown>
 }
 
 interface EnvironmentRow {
@@ -24,18 +33,16 @@ interface EnvironmentRow {
   mode: string
 }
 
-export interface KindFacts {
-  serviceType: string
-  stage: number
-}
+export type KindFacts = Pick<DeployableKind, 'serviceType' | 'stage' | 'refusal' | 'task'>
 
 export interface RequestParts {
   kindOf(kind: string): KindFacts
+  clusterRefusal?: EngineParts['clusterRefusal']
   enqueue: EnqueueDeploymentEvent
 }
 
 /** Locks the environment, so that requests for it take turns. */
-const lockEnvironment = async (tx: Queryable, id: string): Promise<EnvironmentRow> => {
+export const lockEnvironment = async (tx: Queryable, id: string): Promise<EnvironmentRow> => {
   const [row] = await tx.query<EnvironmentRow>(
     `select parent_id as "projectId", coalesce(spec ->> 'mode', 'DEVELOPMENT') as mode
      from node where id = $1 and kind = 'environment' for no key update`,
@@ -47,7 +54,7 @@ const lockEnvironment = async (tx: Queryable, id: string): Promise<EnvironmentRo
 
 const readServices = (tx: Queryable, ids: readonly string[]): Promise<ServiceRow[]> =>
   tx.query<ServiceRow>(
-    `select s.service_id as id, s.kind, n.name, s.state, s.action, s.current_release_id is not null as released,
+    `select s.service_id as id, s.kind, n.name, n.spec, s.state, s.action, s.current_release_id is not null as released,
        (select count(*)::int from deployment_service w join deployment d on d.id = w.deployment_id
         where w.service_id = s.service_id and d.state in ('QUEUED', 'RUNNING')) as queued
      from service_state s join node n on n.id = s.service_id
@@ -64,10 +71,47 @@ const refuseImpossible = (action: DeploymentAction, services: readonly ServiceRo
   }
 }
 
-const signature = (services: readonly { id: string; commitId?: string; redeploy?: boolean }[]): string =>
+const isTaskless = ({ task }: KindFacts, { spec }: ServiceRow, { forceEvent }: ServiceRequest): boolean =>
+  forceEvent !== undefined && task?.(spec).on[forceEvent] === undefined
+
+/** The services that a deploy can be about. Those of a whole environment that cannot be deployed are left as they are. */
+const chooseDeployable = async (
+  tx: Queryable,
+  request: DeploymentRequest,
+  services: readonly ServiceRow[],
+  parts: RequestParts,
+): Promise<ServiceRow[]> => {
+  if (!deployingActions.has(request.action)) return [...services]
+  const cluster = (await parts.clusterRefusal?.(tx, request.environmentId)) ?? null
+  if (cluster !== null) throw badRequest(cluster, undefined, 'cluster_not_deployable')
+  const asked = new Map(request.services.map((service) => [service.id, service]))
+  const refusals = new Map<string, string>()
+  for (const service of services) {
+    const kind = parts.kindOf(service.kind)
+    const refusal = kind.refusal?.(service.spec) ?? null
+    if (refusal !== null) refusals.set(service.id, refusal)
+    else if (request.action === 'RESTART' && kind.task !== undefined)
+      throw badRequest(`The service ${service.name} has no instances to restart: deploy it to run it again.`)
+    else if (isTaskless(kind, service, asked.get(service.id)!))
+      throw badRequest(`The service ${service.name} does nothing at this event.`, undefined, 'event_missing')
+  }
+  const left = services.filter(({ id }) => !refusals.has(id))
+  const [first] = refusals.values()
+  if (first !== undefined && (!request.wholeEnvironment || left.length === 0))
+    throw badRequest(first, undefined, 'not_deployable')
+  return left
+}
+
+const signature = (services: readonly ServiceRequest[]): string =>
   JSON.stringify(
     services
-      .map((service) => [service.id, service.commitId ?? null, service.redeploy ?? false])
+      .map(({ id, commitId, redeploy, imageTag, forceEvent }) => [
+        id,
+        commitId ?? null,
+        redeploy ?? false,
+        imageTag ?? null,
+        forceEvent ?? null,
+      ])
       .sort((a, b) => String(a[0]).localeCompare(String(b[0]))),
   )
 
@@ -75,7 +119,8 @@ const signature = (services: readonly { id: string; commitId?: string; redeploy?
 const findEqual = async (tx: Queryable, request: DeploymentRequest): Promise<AcceptedDeployment | null> => {
   const [last] = await tx.query<{ id: string; n: number; action: string; whole: boolean; at: Date; services: string }>(
     `select d.id, d.execution_number as n, d.action, d.whole_environment as whole, d.created_at as at,
-       (select json_agg(json_build_array(w.service_id, w.requested -> 'commitId', coalesce(w.requested -> 'redeploy', 'false'))
+       (select json_agg(json_build_array(w.service_id, w.requested -> 'commitId', coalesce(w.requested -> 'redeploy', 'false'),
+          w.requested -> 'imageTag', w.requested -> 'forceEvent')
           order by w.service_id)::text from deployment_service w where w.deployment_id = d.id) as services
      from deployment d where d.environment_id = $1 and d.state = 'QUEUED' order by d.seq desc limit 1`,
     [request.environmentId],
@@ -121,21 +166,26 @@ const insertServices = async (
 ): Promise<void> => {
   const queued = stateOf(request.action, 'queued')
   const asked = new Map(request.services.map((service) => [service.id, service]))
+  const placement = await readPlacement(tx, request.environmentId)
   for (const service of services) {
-    const { commitId, redeploy } = asked.get(service.id)!
+    const { id: _, ...requested } = asked.get(service.id)!
+    const stage = placement.stageOf(service.id, parts.kindOf(service.kind).stage)
     await tx.query(
-      `insert into deployment_service (deployment_id, service_id, organization_id, kind, name, stage, action, requested, state)
-       values ($1, $2, $3, $4, $5, $6, $7, $8, $9)`,
+      `insert into deployment_service (deployment_id, service_id, organization_id, kind, name, stage, action, requested, state,
+         stage_id, stage_name)
+       values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`,
       [
         deployment.deploymentId,
         service.id,
         request.organizationId,
         service.kind,
         service.name,
-        parts.kindOf(service.kind).stage,
+        stage.order,
         request.action,
-        JSON.stringify({ commitId, redeploy }),
+        JSON.stringify(requested),
         queued,
+        stage.id,
+        stage.name,
       ],
     )
     // What is under way keeps showing its own state; the end of it then shows this request's.
@@ -152,10 +202,12 @@ export const showState = async (
   state: string,
   deployment: { deploymentId: string; executionId: string },
 ): Promise<void> => {
+  // What was uninstalled is as if nothing had ever been asked of it.
+  const shown = state === 'READY' ? 'UNKNOWN' : action
   await tx.query(
     `update service_state set state = $2, action = $3, action_status = $4, deployment_id = $5, execution_id = $6,
        updated_at = clock_timestamp() where service_id = $1`,
-    [serviceId, state, action, actionStatusOf(state), deployment.deploymentId, deployment.executionId],
+    [serviceId, state, shown, actionStatusOf(state), deployment.deploymentId, deployment.executionId],
   )
 }
 
@@ -219,7 +271,7 @@ const deleteAtOnce = async (
   return true
 }
 
-const refuseWhileDeleting = async (tx: Queryable, environmentId: string): Promise<void> => {
+export const refuseWhileDeleting = async (tx: Queryable, environmentId: string): Promise<void> => {
   const [row] = await tx.query(
     `select 1 from deployment where environment_id = $1 and whole_environment and action = 'DELETE'
        and state in ('QUEUED', 'RUNNING')`,
@@ -235,13 +287,15 @@ export const requestDeployment = async (
   parts: RequestParts,
 ): Promise<AcceptedDeployment> => {
   const environment = await lockEnvironment(tx, request.environmentId)
-  const joined = await findEqual(tx, request)
-  if (joined !== null) return joined
-  await refuseWhileDeleting(tx, request.environmentId)
-  const services = await readServices(
+  const found = await readServices(
     tx,
     request.services.map((service) => service.id),
   )
+  const services = await chooseDeployable(tx, request, found, parts)
+  const chosen = new Set(services.map(({ id }) => id))
+  const joined = await findEqual(tx, { ...request, services: request.services.filter(({ id }) => chosen.has(id)) })
+  if (joined !== null) return joined
+  await refuseWhileDeleting(tx, request.environmentId)
   refuseImpossible(request.action, services)
   if (await deleteAtOnce(tx, request, services)) return accepted(request.environmentId, newId(), 0, new Date())
   const deployment = await insertDeployment(tx, request)
@@ -258,77 +312,4 @@ export const requestDeployment = async (
     })
   await tx.query(`select pg_notify('slipway_deployment', ''), pg_notify('slipway_status', $1)`, [request.environmentId])
   return deployment
-}
-
-interface WaitingService {
-  deploymentId: string
-  executionId: string
-  organizationId: string
-  action: string
-  id: string
-  kind: string
-  name: string
-}
-
-/** Ends what still waits in the queue; none of its services was touched. */
-const cancelWaiting = async (tx: Queryable, ids: readonly string[], parts: RequestParts): Promise<void> => {
-  const services = await tx.query<WaitingService & { environmentId: string; projectId: string; mode: string }>(
-    `update deployment_service w set state = 'CANCELED', finished_at = clock_timestamp()
-     from deployment d join node e on e.id = d.environment_id
-     where w.deployment_id = any($1) and d.id = w.deployment_id
-     returning w.deployment_id as "deploymentId", d.environment_id || '-' || d.execution_number as "executionId",
-       d.organization_id as "organizationId", w.action, w.service_id as id, w.kind, w.name,
-       d.environment_id as "environmentId", e.parent_id as "projectId", e.spec ->> 'mode' as mode`,
-    [ids],
-  )
-  await tx.query(
-    `update deployment set state = 'CANCELED', cancel_requested_at = clock_timestamp(), finished_at = clock_timestamp()
-     where id = any($1)`,
-    [ids],
-  )
-  for (const service of services) {
-    await tx.query(
-      `update service_state s set state = 'CANCELED', action_status = 'CANCELED', updated_at = clock_timestamp()
-       where service_id = $1 and deployment_id = $2`,
-      [service.id, service.deploymentId],
-    )
-    await tell(tx, parts, 'DEPLOYMENT_CANCELLED', { ...service, service, state: 'CANCELED', reason: null })
-  }
-}
-
-/** See `Deployments.cancel`. A running deployment is told to end; waiting ones end here. */
-export const cancelDeployments = async (
-  tx: Queryable,
-  environmentId: string,
-  parts: RequestParts,
-  only?: string,
-): Promise<void> => {
-  await lockEnvironment(tx, environmentId)
-  const waiting = await tx.query<{ id: string }>(
-    `select id from deployment where environment_id = $1 and state = 'QUEUED' and ($2::uuid is null or id = $2)
-     for update`,
-    [environmentId, only ?? null],
-  )
-  const running = await tx.query<{ id: string }>(
-    `update deployment set cancel_requested_at = coalesce(cancel_requested_at, clock_timestamp())
-     where environment_id = $1 and state = 'RUNNING' and action <> 'DELETE' and ($2::uuid is null or id = $2)
-     returning id`,
-    [environmentId, only ?? null],
-  )
-  if (waiting.length + running.length === 0)
-    throw conflict('nothing_to_cancel', 'No deployment of this environment is under way that could be canceled.')
-  await cancelWaiting(
-    tx,
-    waiting.map((row) => row.id),
-    parts,
-  )
-  await tx.query(
-    `update service_state s set state = 'CANCELING', action_status = 'CANCELING', updated_at = clock_timestamp()
-     from deployment_service w
-     where w.deployment_id = any($1) and w.finished_at is null and s.service_id = w.service_id
-       and s.deployment_id = w.deployment_id`,
-    [running.map((row) => row.id)],
-  )
-  for (const { id } of running) await tx.query(`select pg_notify('slipway_cancel', $1)`, [id])
-  await tx.query(`select pg_notify('slipway_deployment', ''), pg_notify('slipway_status', $1)`, [environmentId])
 }

@@ -4,7 +4,8 @@
  */
 import { DeploymentError } from '../lib/errors.ts'
 import { type Claim, finish, LeaseLost, withClaim } from '../work/queue.ts'
-import { actions, isCancel, undo, undoStop } from './deploy.ts'
+import { isCancel } from './canceled.ts'
+import { actions, undo, undoStop } from './deploy.ts'
 import type { DeploymentAction } from './deployments.ts'
 import type { EngineParts } from './engine-parts.ts'
 import { createDeploymentLog } from './log.ts'
@@ -45,7 +46,8 @@ const tidy = async (run: ServiceRun, canceled: boolean): Promise<void> => {
 }
 
 const failed = (run: ServiceRun, error: DeploymentError): Outcome => {
-  for (const line of error.lines) run.log.line('error', line, 'error')
+  // What a job prints stands in the log already.
+  if (run.phase !== 'executing') for (const line of error.lines) run.log.line('error', line, 'error')
   run.log.line('error', error.message, 'error')
   const phase = run.phase === 'building' ? 'buildFailed' : 'failed'
   return { kind: 'failed', state: stateOf(run.claim.action as DeploymentAction, phase), error }
@@ -166,6 +168,14 @@ const end = async (
 ): Promise<void> => {
   const ending = endingOf(services, outcomes)
   const deleted = claim.action === 'DELETE' && ending === 'SUCCEEDED'
+  if (claim.action === 'UNINSTALL' && ending === 'SUCCEEDED' && claim.wholeEnvironment)
+    await parts.runtime.removeEnvironment(claim.environmentId, signal).catch((error: unknown) => {
+      signal.throwIfAborted()
+      parts.log.warn(
+        { err: error, environmentId: claim.environmentId },
+        'the network of an uninstalled environment stays',
+      )
+    })
   if (deleted && claim.wholeEnvironment) await parts.runtime.removeEnvironment(claim.environmentId, signal)
   await withClaim(parts.database, claim, async (tx) => {
     if (deleted)

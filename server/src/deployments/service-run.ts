@@ -5,7 +5,7 @@
 import type { DeploymentError } from '../lib/errors.ts'
 import type { Queryable } from '../store/database.ts'
 import { type Claim, withClaim } from '../work/queue.ts'
-import type { DeploymentAction } from './deployments.ts'
+import type { DeploymentAction, ServiceRequest } from './deployments.ts'
 import { type EngineParts, kindOf } from './engine-parts.ts'
 import type { DeploymentLog } from './log.ts'
 import { deployingActions, showState, tell } from './request.ts'
@@ -19,7 +19,7 @@ export interface ServiceRow {
   name: string
   stage: number
   spec: Record<string, unknown>
-  requested: { commitId?: string; redeploy?: boolean }
+  requested: Omit<ServiceRequest, 'id'>
   projectId: string
   mode: string
   currentReleaseId: string | null
@@ -92,6 +92,10 @@ const showOutcome = async (tx: Queryable, run: ServiceRun, state: string): Promi
   return showState(tx, run.service.id, next.action, queued, { deploymentId: next.id, executionId: next.executionId })
 }
 
+/** What an uninstall did is told of it for good; the service itself is as new. */
+const historyState = (action: string, state: string): string =>
+  action === 'UNINSTALL' && state === 'READY' ? 'DELETED' : state
+
 const describeError = (error: DeploymentError | null): string | null =>
   error === null ? null : JSON.stringify({ code: error.code, message: error.message, lines: error.lines })
 
@@ -104,10 +108,14 @@ export const conclude = (run: ServiceRun, outcome: Outcome): Promise<void> =>
          started_at = coalesce(started_at, clock_timestamp()),
          release_id = (select id from release where service_id = $2 and deployment_id = $1)
        where deployment_id = $1 and service_id = $2`,
-      [claim.id, service.id, outcome.state, describeError(outcome.error)],
+      [claim.id, service.id, historyState(claim.action, outcome.state), describeError(outcome.error)],
     )
     if (outcome.kind === 'succeeded' && deployingActions.has(claim.action))
       await tx.query('update service_state set last_deployment_at = clock_timestamp() where service_id = $1', [
+        service.id,
+      ])
+    if (outcome.kind === 'succeeded' && claim.action === 'UNINSTALL')
+      await tx.query('update service_state set current_release_id = null, deployed_hash = null where service_id = $1', [
         service.id,
       ])
     await showOutcome(tx, run, outcome.kind === 'skipped' ? restingState(service) : outcome.state)

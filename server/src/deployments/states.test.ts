@@ -52,6 +52,8 @@ test('an environment shows what is going on before what waits, and errors before
     [['DEPLOYED', 'BUILD_ERROR'], 'BUILD_ERROR'],
     [['READY', 'STOPPED'], 'STOPPED'],
     [['CANCELED', 'DEPLOYED'], 'CANCELED'],
+    // A word of jobs that clients waiting for an environment do not know.
+    [['EXECUTING', 'DEPLOYED'], 'DEPLOYING'],
   ]
   for (const [states, expected] of cases) assert.equal(environmentStateOf(states), expected, states.join())
 })

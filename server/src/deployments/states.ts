@@ -4,13 +4,14 @@
  */
 import type { DeploymentAction } from './deployments.ts'
 
-export type Phase = 'queued' | 'building' | 'working' | 'done' | 'buildFailed' | 'failed'
+export type Phase = 'queued' | 'building' | 'working' | 'executing' | 'done' | 'buildFailed' | 'failed'
 
 const table: Record<DeploymentAction, Record<Phase, string>> = {
   DEPLOY: {
     queued: 'DEPLOYMENT_QUEUED',
     building: 'BUILDING',
     working: 'DEPLOYING',
+    executing: 'EXECUTING',
     done: 'DEPLOYED',
     buildFailed: 'BUILD_ERROR',
     failed: 'DEPLOYMENT_ERROR',
@@ -19,6 +20,7 @@ const table: Record<DeploymentAction, Record<Phase, string>> = {
     queued: 'RESTART_QUEUED',
     building: 'RESTARTING',
     working: 'RESTARTING',
+    executing: 'RESTARTING',
     done: 'RESTARTED',
     buildFailed: 'RESTART_ERROR',
     failed: 'RESTART_ERROR',
@@ -27,14 +29,26 @@ const table: Record<DeploymentAction, Record<Phase, string>> = {
     queued: 'STOP_QUEUED',
     building: 'STOPPING',
     working: 'STOPPING',
+    executing: 'STOPPING',
     done: 'STOPPED',
     buildFailed: 'STOP_ERROR',
     failed: 'STOP_ERROR',
+  },
+  // What runs goes, the record stays: as if it had never been deployed.
+  UNINSTALL: {
+    queued: 'DELETE_QUEUED',
+    building: 'DELETING',
+    working: 'DELETING',
+    executing: 'DELETING',
+    done: 'READY',
+    buildFailed: 'DELETE_ERROR',
+    failed: 'DELETE_ERROR',
   },
   DELETE: {
     queued: 'DELETE_QUEUED',
     building: 'DELETING',
     working: 'DELETING',
+    executing: 'DELETING',
     done: 'DELETED',
     buildFailed: 'DELETE_ERROR',
     failed: 'DELETE_ERROR',
@@ -67,8 +81,12 @@ const pending = ['DEPLOYMENT_QUEUED', 'RESTART_QUEUED', 'STOP_QUEUED', 'DELETE_Q
 const errors = ['BUILD_ERROR', 'DEPLOYMENT_ERROR', 'RESTART_ERROR', 'STOP_ERROR', 'DELETE_ERROR']
 const settled = ['CANCELED', 'DEPLOYED', 'RESTARTED', 'STOPPED', 'READY']
 
+/** Jobs have a state that environments do not have: clients that wait for one give up at words they do not know. */
+const forEnvironment = (state: string): string => (state === 'EXECUTING' ? 'DEPLOYING' : state)
+
 /** The state of an environment from those of its services: what is going on wins, then what waits, then errors. */
-export const environmentStateOf = (states: readonly string[]): string => {
+export const environmentStateOf = (all: readonly string[]): string => {
+  const states = all.map(forEnvironment)
   for (const state of [...severity, ...pending, ...errors]) if (states.includes(state)) return state
   for (const state of settled) if (states.includes(state)) return state
   return 'READY'

@@ -8,7 +8,7 @@ import { timestampSql } from '../store/tree.ts'
 import type { Deployments, ServiceStatus } from './deployments.ts'
 import { type EngineParts, kindOf } from './engine-parts.ts'
 import { isFinal } from './states.ts'
-import { fingerprint } from './workload.ts'
+import { fingerprint, noVariables, wantedOf } from './workload.ts'
 
 /** A service's row of `service_state`, and what the environment's deployments say of it. */
 export interface StateRow {
@@ -84,12 +84,15 @@ const deploymentStatus = (row: StateRow): ServiceStatus['service_deployment_stat
   return row.wantedHash === row.deployedHash && !lastFailed ? 'UP_TO_DATE' : 'OUT_OF_DATE'
 }
 
+/** The public list of actions has no word for an uninstall. */
+export const publicAction = (action: string): string => (action === 'UNINSTALL' ? 'DELETE' : action)
+
 const toStatus = (row: StateRow): ServiceStatus => ({
   id: row.id,
   state: row.state,
   service_deployment_status: deploymentStatus(row),
   is_part_last_deployment: row.isPart,
-  status_details: { action: row.action, status: row.actionStatus, sub_action: 'NONE' },
+  status_details: { action: publicAction(row.action), status: row.actionStatus, sub_action: 'NONE' },
   deployment_request_id: row.deploymentId === null || isFinal(row.state) ? null : row.deploymentId,
   deployment_requests_count: row.requests ?? 0,
   ...(row.lastAt === null ? {} : { last_deployment_date: row.lastAt }),
@@ -102,6 +105,7 @@ const toStatus = (row: StateRow): ServiceStatus => ({
 const publicStep: Record<string, string> = {
   source: 'GIT_CLONE',
   image: 'BUILD',
+  pull: 'MIRROR_IMAGE',
   ready: 'DEPLOYMENT',
   switch: 'ROUTER_DEPLOYMENT',
 }
@@ -123,8 +127,9 @@ const readSteps = async (db: Queryable, row: StateRow): Promise<Pick<ServiceStat
     [row.deploymentId, row.id],
   )
   const details = steps
-    .filter((step) => publicStep[step.name] !== undefined)
-    .map((step) => ({ step_name: publicStep[step.name]!, status: step.status, duration_sec: step.seconds }))
+    .map((step) => ({ ...step, name: step.name.startsWith('task-') ? 'EXECUTING' : (publicStep[step.name] ?? '') }))
+    .filter(({ name }) => name !== '')
+    .map((step) => ({ step_name: step.name, status: step.status, duration_sec: step.seconds }))
   const computing = steps.reduce((sum, step) => sum + step.seconds, 0)
   return {
     steps: { total_duration_sec: steps[0]?.total ?? null, total_computing_duration_sec: computing, details },
@@ -140,8 +145,9 @@ const renewWantedHash = async (parts: EngineParts, db: Queryable, row: StateRow)
   )
   if (found === undefined) return
   const kind = kindOf(parts, row.kind)
-  const variables = await parts.variables(row.id)
-  row.wantedHash = fingerprint(parts.fingerprintKey, kind.build(found.spec), kind.workload(found.spec), variables)
+  const variables = kind.environment === undefined ? await parts.variables(row.id) : noVariables
+  const wanted = wantedOf(kind, found.spec)
+  row.wantedHash = fingerprint(parts.fingerprintKey, wanted.source, wanted.spec, variables)
   await db.query('update service_state set wanted_hash = $2 where service_id = $1 and wanted_version = $3', [
     row.id,
     row.wantedHash,

@@ -1,10 +1,11 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import type { BuildSpec, WorkloadSpec } from './deployments.ts'
+import type { Source, WorkloadSpec } from './deployments.ts'
 import { inStages } from './stages.ts'
 import { aliasesOf, dnsLabel, fingerprint } from './workload.ts'
 
-const build: BuildSpec = {
+const build: Extract<Source, { from: 'git' }> = {
+  from: 'git',
   git: { url: 'https://git.example/app.git', branch: 'main', gitTokenId: null },
   rootPath: '/',
   dockerfilePath: 'Dockerfile',

@@ -5,7 +5,7 @@
 import { createHmac } from 'node:crypto'
 import { Secret } from '../lib/secret.ts'
 import type { Workload } from '../runtimes/runtime.ts'
-import type { BuildSpec, WorkloadSpec } from './deployments.ts'
+import type { DeployableKind, Source, TaskSpec, WorkloadSpec } from './deployments.ts'
 
 /** The part of a resolved environment that a deployment needs. */
 export interface EffectiveVariables {
@@ -14,18 +14,23 @@ export interface EffectiveVariables {
   secretValues: string[]
   /** Where each key of `env` is defined. */
   origins: Record<string, { scope: string }>
+  /** Keys whose values are references to a secret manager. */
+  unresolved?: readonly string[]
 }
 
 /** What a release keeps in the open; the environment is sealed beside it. */
-export type FrozenWorkload = Omit<Workload, 'env' | 'files' | 'image'>
+export type FrozenWorkload = Omit<Workload, 'env' | 'files' | 'image'> & {
+  /** What it runs to an end, where it has no instances. */
+  task?: TaskSpec
+}
 
 export const freezeWorkload = (
   ids: Pick<Workload, 'organizationId' | 'projectId' | 'environmentId' | 'serviceId' | 'revision' | 'aliases'>,
-  spec: WorkloadSpec,
+  spec: WorkloadSpec & { task?: TaskSpec },
 ): FrozenWorkload => ({ ...ids, ...spec })
 
 export const thawWorkload = (
-  frozen: FrozenWorkload,
+  { task: _, ...frozen }: FrozenWorkload,
   image: string,
   secrets: Pick<EffectiveVariables, 'env' | 'files'>,
 ): Workload => ({ ...frozen, image, env: new Secret(secrets.env), files: new Secret(secrets.files) })
@@ -45,12 +50,12 @@ const canonical = (value: unknown): string =>
  */
 export const fingerprint = (
   key: Buffer,
-  build: BuildSpec,
-  spec: WorkloadSpec,
+  source: Source,
+  spec: WorkloadSpec & { task?: TaskSpec },
   variables: Pick<EffectiveVariables, 'env' | 'files' | 'origins'>,
 ): string => {
   const env = Object.entries(variables.env).filter(([name]) => variables.origins[name]?.scope !== 'BUILT_IN')
-  const text = canonical({ build, spec, env: Object.fromEntries(env), files: variables.files })
+  const text = canonical({ source, spec, env: Object.fromEntries(env), files: variables.files })
   return createHmac('sha256', key).update(text).digest('hex')
 }
 
@@ -69,3 +74,15 @@ export const aliasesOf = (name: string, serviceId: string): string[] =>
 
 /** Two versions side by side would share a volume's files: such services stop the old one first. */
 export const mustStopFirst = (workload: Pick<Workload, 'volumes'>): boolean => workload.volumes.length > 0
+
+/** All that a kind makes of a configuration. */
+export const wantedOf = (
+  kind: DeployableKind,
+  spec: Record<string, unknown>,
+): { source: Source; spec: WorkloadSpec & { task?: TaskSpec } } => ({
+  source: kind.source(spec),
+  spec: { ...kind.workload(spec), ...(kind.task === undefined ? {} : { task: kind.task(spec) }) },
+})
+
+/** For kinds whose services see no variables. */
+export const noVariables: EffectiveVariables = { env: {}, files: [], secretValues: [], origins: {} }

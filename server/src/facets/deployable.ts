@@ -1,23 +1,31 @@
 /** What can be done with a service that runs: deploy, redeploy, restart, stop, delete, and reading its status. */
-import Type from 'typebox'
+import Type, { type TObject } from 'typebox'
 import { type Context, nodeInPath, type Operation, type Owner } from '../api/operation.ts'
 import type { ApiSettings } from '../api/parts.ts'
-import type { DeploymentAction, DeploymentRequest, ServiceStatus } from '../deployments/deployments.ts'
+import { Results } from '../api/schema.ts'
+import type { DeploymentAction, ServiceRequest, ServiceStatus } from '../deployments/deployments.ts'
+import { readStates, type StateRow } from '../deployments/status.ts'
 import { notFound } from '../lib/errors.ts'
+import { isUuid } from '../lib/ids.ts'
 import type { Queryable } from '../store/database.ts'
 import { MaybeCommitId, request, serviceToDeploy } from './request.ts'
+import { type Facet, itemOf, ownerOf, type Self } from './self.ts'
 import { AcceptedStatus, Status, StatusOfEither } from './status-schema.ts'
 
 export interface DeployableOptions {
-  /** Tree kind, also the first word of its paths. */
-  kind: string
-  param: string
-  /** Tags of the public API: of actions and of reads. */
-  tags: { actions: string; main: string }
-  words: string
-  ids: { deploy: string; redeploy: string; restart?: string; stop: string; remove: string; status: string }
+  /** What the body of a deploy may name; default the commit. */
+  deployBody?: TObject
+  /** False: there are no instances to restart, or nothing to stop. */
+  restarts?: boolean
+  stops?: boolean
+  /** What a deploy and a redeploy take in their query. */
+  deployQuery?: TObject
+  /** Throws the caller's error for a deploy that cannot be meant; false when there is nothing to do. */
+  mayDeploy?(context: Context): Promise<boolean>
   /** Only applications answer in the running vocabulary. */
   speaksRunning?: boolean
+  /** False: its status is read with those of its environment only. */
+  status?: boolean
 }
 
 const typedClients = /^(CLI |Terraform provider |OpenAPI-Generator\/)/
@@ -48,11 +56,7 @@ const readStatus = async (context: Context, db: Queryable): Promise<ServiceStatu
 }
 
 /** Asks for one service and answers its status as it is from now on. */
-const act = (
-  context: Context,
-  action: DeploymentAction,
-  service: DeploymentRequest['services'][number],
-): Promise<unknown> =>
+const act = (context: Context, action: DeploymentAction, service: ServiceRequest): Promise<unknown> =>
   context.transaction(async (tx) => {
     const environmentId = context.node.parentId!
     const accepted = await request(tx, context, { environmentId, action, services: [service] })
@@ -70,87 +74,149 @@ const act = (
 
 const DeployBody = Type.Object({ git_commit_id: MaybeCommitId() })
 
-const actions = (options: DeployableOptions, owner: Owner): Operation[] => {
-  const { kind, param, ids, words } = options
-  const base = `/${kind}/{${param}}`
-  const common = {
-    method: 'POST' as const,
-    tag: options.tags.actions,
-    scope: 'Deploy' as const,
-    owner,
-    status: 202 as const,
-  }
-  const answer = AcceptedStatus
-  const deploy: Operation = {
-    ...common,
-    id: ids.deploy,
-    path: `${base}/deploy`,
-    summary: `Deploy ${words}: the commit named, else the head of its branch`,
-    body: DeployBody,
-    bodyOptional: true,
-    answer,
-    run: (context) => act(context, 'DEPLOY', serviceToDeploy(context.node.id, context.body.git_commit_id)),
-  }
-  const redeploy: Operation = {
-    ...common,
-    id: ids.redeploy,
-    path: `${base}/redeploy`,
-    summary: `Deploy ${words} again: the present configuration at the version that is deployed`,
-    answer,
-    run: (context) => act(context, 'DEPLOY', { id: context.node.id, redeploy: true }),
-  }
-  const stop: Operation = {
-    ...common,
-    id: ids.stop,
-    path: `${base}/stop`,
-    summary: `Stop ${words}; its configuration and volumes stay`,
-    answer,
-    run: (context) => act(context, 'STOP', { id: context.node.id }),
-  }
-  if (ids.restart === undefined) return [deploy, redeploy, stop]
-  const restart: Operation = {
-    ...common,
-    id: ids.restart,
-    path: `${base}/restart-service`,
-    summary: `Restart the instances of ${words} as they are`,
-    answer,
-    run: (context) => act(context, 'RESTART', { id: context.node.id }),
-  }
-  return [deploy, redeploy, stop, restart]
+interface Known extends DeployableOptions {
+  self: Self
+  owner: Owner
 }
 
-const statusOf = (options: DeployableOptions, owner: Owner): Operation => ({
-  id: options.ids.status,
+const action = ({ self, owner }: Known, verb: string, word: string): Omit<Operation, 'summary' | 'run'> => ({
+  id: `${word}${self.word}`,
+  method: 'POST',
+  path: `${itemOf(self)}/${verb}`,
+  tag: `${self.word} Actions`,
+  scope: 'Deploy',
+  owner,
+  status: 202,
+  answer: AcceptedStatus,
+})
+
+const queryOf = ({ deployQuery: query }: Known) => (query === undefined ? {} : { query })
+
+const deployWith = async ({ mayDeploy }: Known, context: Context, more: Partial<ServiceRequest>): Promise<unknown> => {
+  if ((await mayDeploy?.(context)) === false) return readStatus(context, context.db)
+  const asked = serviceToDeploy(context.node.id, { ...context.body, ...context.query })
+  return act(context, 'DEPLOY', { ...asked, ...more })
+}
+
+const deploysOf = (known: Known): Operation[] => [
+  {
+    ...action(known, 'deploy', 'deploy'),
+    summary: `Deploy ${known.self.words}: the version named, else the newest that its configuration asks for`,
+    ...queryOf(known),
+    body: known.deployBody ?? DeployBody,
+    bodyOptional: true,
+    run: (context) => deployWith(known, context, {}),
+  },
+  {
+    ...action(known, 'redeploy', 'redeploy'),
+    summary: `Deploy ${known.self.words} again: the present configuration at the version that is deployed`,
+    ...queryOf(known),
+    run: (context) => deployWith(known, context, { redeploy: true }),
+  },
+]
+
+const stopOf = (known: Known): Operation => ({
+  ...action(known, 'stop', 'stop'),
+  summary: `Stop ${known.self.words}; its configuration and volumes stay`,
+  run: (context) => act(context, 'STOP', { id: context.node.id }),
+})
+
+const restartOf = (known: Known): Operation => ({
+  ...action(known, 'restart-service', 'reboot'),
+  summary: `Restart the instances of ${known.self.words} as they are`,
+  run: (context) => act(context, 'RESTART', { id: context.node.id }),
+})
+
+/** Whether the engine may hold anything of a service, or is about to. */
+const mayRun = async ({ db, node }: Context): Promise<boolean> => {
+  const rows = await db.query(
+    `select 1 from service_state where service_id = $1 and (current_release_id is not null or state <> 'READY')`,
+    [node.id],
+  )
+  return rows.length > 0
+}
+
+const uninstallOf = (known: Known): Operation => ({
+  ...action(known, 'uninstall', 'uninstall'),
+  summary: `Remove what ${known.self.words} has on its cluster, volumes included; its configuration stays`,
+  // It destroys data, so it takes what deleting takes.
+  scope: 'Admin',
+  emptyStatus: 204,
+  run: async (context) => ((await mayRun(context)) ? act(context, 'UNINSTALL', { id: context.node.id }) : undefined),
+})
+
+const statusOf = ({ self, owner, speaksRunning }: Known): Operation => ({
+  id: `get${self.word}Status`,
   method: 'GET',
-  path: `/${options.kind}/{${options.param}}/status`,
-  tag: options.tags.main,
-  summary: `Read the status of ${options.words}`,
+  path: `${itemOf(self)}/status`,
+  tag: `${self.word} Main Calls`,
+  summary: `Read the status of ${self.words}`,
   scope: 'Read',
   owner,
   status: 200,
-  answer: options.speaksRunning === true ? StatusOfEither : Status,
+  answer: speaksRunning === true ? StatusOfEither : Status,
   async run(context) {
     const status = await readStatus(context, context.db)
-    if (options.speaksRunning !== true) return status
+    if (speaksRunning !== true) return status
     context.setHeader('vary', 'User-Agent, X-State-Vocabulary')
     if (wantsDeploymentState(context.parts.settings.statusVocabulary, context.headers)) return status
     return { ...status, state: runningWord(status) }
   },
 })
 
-const removal = (options: DeployableOptions, owner: Owner): Operation => ({
-  id: options.ids.remove,
+/** Finds the environment by the states of its services of a kind, which name its organization; itself without them. */
+const statesOfKind = (kind: string): Owner => {
+  const environment = nodeInPath('environment', 'environmentId')
+  return {
+    ...environment,
+    async find(db, params, principal) {
+      const { environmentId: id } = params
+      const { organizationId } = principal
+      if (typeof id !== 'string' || !isUuid(id)) return null
+      const rows = await readStates(db, id, organizationId, kind)
+      if (rows.length === 0) return environment.find(db, params, principal)
+      return { id, organizationId, kind: 'environment', parentId: null, grandparentId: null, name: '', rows }
+    },
+  }
+}
+
+const statusesOf = ({ self }: Known): Operation => ({
+  id: `getEnvironment${self.word}Status`,
+  method: 'GET',
+  path: `/environment/{environmentId}/${self.path}/status`,
+  tag: `${self.word}s`,
+  summary: `Read the status of every one of its kind in an environment, as of ${self.words}`,
+  scope: 'Read',
+  owner: statesOfKind(self.kind),
+  status: 200,
+  answer: Results(Status),
+  run: async ({ parts, db, node }) => ({
+    results: await parts.deployments.statusesOf(db, (node.rows ?? []) as StateRow[]),
+  }),
+})
+
+const removal = ({ self, owner }: Known): Operation => ({
+  id: `delete${self.word}`,
   method: 'DELETE',
-  path: `/${options.kind}/{${options.param}}`,
-  tag: options.tags.main,
-  summary: `Delete ${options.words} and all it has, volumes included; the work goes on after the answer`,
+  path: itemOf(self),
+  tag: `${self.word} Main Calls`,
+  summary: `Delete ${self.words} and all it has, volumes included; the work goes on after the answer`,
   scope: 'Admin',
   owner,
   status: 204,
   run: (context) => act(context, 'DELETE', { id: context.node.id }),
 })
 
-export const deployable = (options: DeployableOptions): Operation[] => {
-  const owner = nodeInPath(options.kind, options.param)
-  return [...actions(options, owner), removal(options, owner), statusOf(options, owner)]
-}
+export const deployable =
+  (options: DeployableOptions = {}): Facet =>
+  (self) => {
+    const known: Known = { ...options, self, owner: ownerOf(self) }
+    return [
+      ...deploysOf(known),
+      ...(options.stops === false ? [] : [stopOf(known)]),
+      ...(options.restarts === false ? [] : [restartOf(known)]),
+      uninstallOf(known),
+      removal(known),
+      ...(options.status === false ? [] : [statusOf(known), statusesOf(known)]),
+    ]
+  }

@@ -2,7 +2,7 @@
 import Type from 'typebox'
 import { type Context, nodeInPath, type Operation } from '../api/operation.ts'
 import { Maybe, Nullable, OneOf, Results, Text, Timestamp, Uuid } from '../api/schema.ts'
-import { stagesOf, steadyId } from './stages.ts'
+import { steadyId } from './steady-id.ts'
 
 const maxLines = 5000
 const maxOldLines = 1000
@@ -17,7 +17,8 @@ interface Row {
   serviceId: string | null
   name: string | null
   kind: string | null
-  stage: number | null
+  stageId: string | null
+  stageName: string | null
   state: string | null
   executionId: string
 }
@@ -27,7 +28,7 @@ const readSql = (condition: string): string => `
       order by created_at desc, id desc limit 1)
   select * from (
     select l.id as chunk, x.index, x.line ->> 'at' as at, x.line ->> 'text' as text, x.line ->> 'level' as level, l.step,
-      l.service_id as "serviceId", w.name, w.kind, w.stage, w.state,
+      l.service_id as "serviceId", w.name, w.kind, w.stage_id as "stageId", w.stage_name as "stageName", w.state,
       d.environment_id || '-' || d.execution_number as "executionId"
     from d join deployment_log l on l.deployment_id = d.id
       cross join lateral jsonb_array_elements(l.lines) with ordinality as x (line, index)
@@ -85,7 +86,6 @@ const readClusterId = async ({ db, node }: Context): Promise<string> => {
 
 const toLine = (row: Row, context: Context, clusterId: string) => {
   const { node, principal } = context
-  const stage = row.stage === null ? undefined : stagesOf(node.id)[row.stage]
   const failed = row.level === 'error'
   const underlying = { message: row.text, full_details: '' }
   return {
@@ -100,7 +100,7 @@ const toLine = (row: Row, context: Context, clusterId: string) => {
         name: row.name ?? node.name,
         type: row.kind === null ? 'Environment' : row.kind[0]!.toUpperCase() + row.kind.slice(1),
       },
-      stage: { step: row.step, id: stage?.id ?? null, name: stage?.name ?? null },
+      stage: { step: row.step, id: row.stageId, name: row.stageName },
     },
     error: failed
       ? {

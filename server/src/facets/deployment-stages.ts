@@ -1,93 +1,195 @@
-/** The default stages as records: every environment has the same four, and a service is in that of its kind. */
+/**
+ * Deployment stages: the order in which the services of an environment are deployed. Every environment has four to begin
+ * with; a service is in that of its kind until it is put elsewhere.
+ */
 import Type from 'typebox'
-import { nodeInPath, type Operation } from '../api/operation.ts'
-import { Flag, Reference, Results, Text, Timestamp, Uuid, Whole } from '../api/schema.ts'
+import { type Context, nodeInPath, type Operation, type Owner } from '../api/operation.ts'
+import { auditOf, placeOf } from '../api/resource.ts'
+import { Flag, Maybe, Name, Nullable, Results, Text } from '../api/schema.ts'
+import { environmentsOfStage } from '../deployments/stages.ts'
+import { isUuid } from '../lib/ids.ts'
 import type { Queryable } from '../store/database.ts'
-import { timestampSql } from '../store/tree.ts'
-import { stageOfKind, stagesOf } from './stages.ts'
+import { type Node, writeAudit } from '../store/tree.ts'
+import { readStage, readStages, StageRecord } from './stage-records.ts'
+import {
+  addStage,
+  moveStage,
+  type Ordered,
+  openStages,
+  pickStage,
+  placeService,
+  removeStage,
+  renameStage,
+  type StageText,
+} from './stage-writes.ts'
 
-const Record = Type.Object({
-  id: Uuid(),
-  created_at: Timestamp(),
-  updated_at: Timestamp(),
-  environment: Reference(),
-  name: Text(),
-  description: Text(),
-  deployment_order: Whole(0),
-  services: Type.Array(
-    Type.Object({
-      id: Uuid(),
-      created_at: Timestamp(),
-      updated_at: Timestamp(),
-      service_id: Uuid(),
-      service_type: Text(),
-      is_skipped: Flag(),
-    }),
-  ),
-})
+const StageBody = Type.Object(
+  { name: Name(), description: Maybe(Nullable(Text(2048))) },
+  { title: 'DeploymentStageRequest' },
+)
 
-interface ServiceRow {
-  id: string
-  kind: string
-  createdAt: string
+/** The environment whose stage the path names: by its row, or by the environment's id, which a default one is made of. */
+const stageInPath: Owner = {
+  kind: 'deployment_stage',
+  param: 'deploymentStageId',
+  parentParam: null,
+  async find(db, { deploymentStageId: id = '' }, { organizationId, memberships, isOperator }) {
+    if (!isUuid(id)) return null
+    // No table tells whose a default stage is, so all organizations of the caller are looked through.
+    const own = [organizationId, ...memberships.map((each) => each.organizationId)]
+    const [row] = await db.query<Node>(
+      `select e.id, e.organization_id as "organizationId", e.kind, e.parent_id as "parentId", e.name,
+         null as "grandparentId"
+       from node e where (e.organization_id = any($2) or $4) and e.kind = 'environment' and e.id = any(
+         array(select g.environment_id from deployment_stage g where g.id = $1)
+         || array(select c from unnest($3::uuid[]) c
+              where not exists (select from deployment_stage g where g.environment_id = c)))`,
+      [id, own, environmentsOfStage(id), isOperator],
+    )
+    return row ?? null
+  },
 }
 
-const readStages = async (db: Queryable, environmentId: string) => {
-  const rows = await db.query<ServiceRow & { isEnvironment: boolean }>(
-    `select id, kind, ${timestampSql('created_at')} as "createdAt", id = $1 as "isEnvironment" from node
-     where id = $1 or (parent_id = $1 and name_scope = 'service') order by created_at, id`,
-    [environmentId],
-  )
-  const since = rows.find((row) => row.isEnvironment)!.createdAt
-  const services = rows.filter((row) => !row.isEnvironment)
-  return stagesOf(environmentId).map((stage) => ({
-    id: stage.id,
-    created_at: since,
-    updated_at: since,
-    environment: { id: environmentId },
-    name: stage.name,
-    description: stage.description,
-    deployment_order: stage.order,
-    services: services
-      .filter(({ kind }) => (stageOfKind[kind] ?? 3) === stage.order)
-      .map(({ id, kind, createdAt }) => ({
-        id,
-        created_at: createdAt,
-        updated_at: createdAt,
-        service_id: id,
-        service_type: kind.toUpperCase(),
-        is_skipped: false,
-      })),
-  }))
-}
+type Answer = 'stage' | 'list' | 'nothing'
 
-const common = {
+/** One change in one transaction with its audit; `work` answers the id of the stage it is about. */
+const change = (
+  context: Context,
+  verb: 'CREATE' | 'UPDATE' | 'DELETE',
+  answer: Answer,
+  work: (tx: Queryable, ordered: Ordered) => Promise<string>,
+): Promise<unknown> =>
+  context.transaction(async (tx) => {
+    const { node, principal, body } = context
+    const ordered = await openStages(tx, principal.organizationId, node.id)
+    const id = await work(tx, ordered)
+    const target = { target: 'ENVIRONMENT', subTarget: 'DEPLOYMENT_STAGE' }
+    const audit = auditOf(context, verb, target, placeOf(node), { deployment_stage_id: id, ...body })
+    await writeAudit(tx, principal.organizationId, node, audit)
+    if (answer === 'nothing') return undefined
+    return answer === 'stage' ? readStage(tx, node.id, id) : { results: await readStages(tx, node.id) }
+  })
+
+const read = {
   method: 'GET' as const,
   tag: 'Deployment Stage Main Calls',
   scope: 'Read' as const,
   status: 200 as const,
 }
+const write = { ...read, scope: 'Write' as const, owner: stageInPath }
 
-export const deploymentStageOperations: Operation[] = [
+const reads: Operation[] = [
   {
-    ...common,
+    ...read,
     id: 'ListEnvironmentDeploymentStage',
     path: '/environment/{environmentId}/deploymentStage',
     summary: 'List the deployment stages of an environment, in order',
     owner: nodeInPath('environment', 'environmentId'),
-    answer: Results(Record),
+    answer: Results(StageRecord),
     run: async ({ db, node }) => ({ results: await readStages(db, node.id) }),
   },
   {
-    ...common,
+    ...read,
+    id: 'getDeploymentStage',
+    path: '/deploymentStage/{deploymentStageId}',
+    summary: 'Read a deployment stage',
+    owner: stageInPath,
+    answer: StageRecord,
+    run: ({ db, node, params }) => readStage(db, node.id, params.deploymentStageId!),
+  },
+  {
+    ...read,
     id: 'getServiceDeploymentStage',
     path: '/service/{serviceId}/deploymentStage',
     summary: 'Read the deployment stage of a service',
     owner: nodeInPath('service', 'serviceId'),
-    answer: Record,
+    answer: StageRecord,
     async run({ db, node }) {
       const stages = await readStages(db, node.parentId!)
       return stages.find((stage) => stage.services.some((service) => service.service_id === node.id))
     },
   },
 ]
+
+const move = (where: 'before' | 'after', id: string, path: string): Operation => ({
+  ...write,
+  id,
+  method: 'PUT',
+  path,
+  summary: `Put a deployment stage directly ${where} another one of its environment`,
+  answer: Results(StageRecord),
+  run: (context) =>
+    change(context, 'UPDATE', 'list', async (tx, ordered) => {
+      const stage = pickStage(ordered, context.params.deploymentStageId!)
+      await moveStage(tx, ordered, stage, pickStage(ordered, context.params.stageId!), where)
+      return stage.id
+    }),
+})
+
+const writes: Operation[] = [
+  {
+    ...write,
+    id: 'CreateEnvironmentDeploymentStage',
+    method: 'POST',
+    path: '/environment/{environmentId}/deploymentStage',
+    summary: 'Add a deployment stage after the others',
+    owner: nodeInPath('environment', 'environmentId'),
+    body: StageBody,
+    answer: StageRecord,
+    run: (context) =>
+      change(context, 'CREATE', 'stage', (tx, ordered) =>
+        addStage(tx, context.principal.organizationId, ordered, context.body as unknown as StageText),
+      ),
+  },
+  {
+    ...write,
+    id: 'EditDeploymentStage',
+    method: 'PUT',
+    path: '/deploymentStage/{deploymentStageId}',
+    summary: 'Change the name and description of a deployment stage',
+    body: Type.Object({ name: Maybe(Name()), description: Maybe(Nullable(Text(2048))) }),
+    answer: StageRecord,
+    run: (context) =>
+      change(context, 'UPDATE', 'stage', async (tx, ordered) => {
+        const stage = pickStage(ordered, context.params.deploymentStageId!)
+        await renameStage(tx, stage, context.body as Partial<StageText>)
+        return stage.id
+      }),
+  },
+  {
+    ...write,
+    id: 'DeleteDeploymentStage',
+    method: 'DELETE',
+    path: '/deploymentStage/{deploymentStageId}',
+    summary: 'Delete a deployment stage that holds no service',
+    scope: 'Admin',
+    status: 204,
+    run: (context) =>
+      change(context, 'DELETE', 'nothing', async (tx, ordered) => {
+        const stage = pickStage(ordered, context.params.deploymentStageId!)
+        await removeStage(tx, ordered, stage)
+        return stage.id
+      }),
+  },
+  move('after', 'MoveAfterDeploymentStage', '/deploymentStage/{deploymentStageId}/moveAfter/{stageId}'),
+  move('before', 'MoveBeforeDeploymentStage', '/deploymentStage/{deploymentStageId}/moveBefore/{stageId}'),
+  {
+    ...write,
+    id: 'AttachServiceToDeploymentStage',
+    method: 'PUT',
+    path: '/deploymentStage/{deploymentStageId}/service/{serviceId}',
+    summary: 'Put a service into a deployment stage, or have it skipped there; moving it ends the skipping',
+    body: Type.Object({ is_skipped: Maybe(Flag()) }),
+    bodyOptional: true,
+    answer: Results(StageRecord),
+    run: (context) =>
+      change(context, 'UPDATE', 'list', async (tx, ordered) => {
+        const stage = pickStage(ordered, context.params.deploymentStageId!)
+        const skip = context.body.is_skipped as boolean | undefined
+        await placeService(tx, ordered, stage, context.params.serviceId!, skip)
+        return stage.id
+      }),
+  },
+]
+
+export const deploymentStageOperations: Operation[] = [...reads, ...writes]

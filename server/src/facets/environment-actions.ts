@@ -1,7 +1,7 @@
 /** What can be done with a whole environment, or with services of it that the body names. */
-import Type, { type TObject } from 'typebox'
+import Type, { type TObject, type TSchema } from 'typebox'
 import { type Context, nodeInPath, type Operation } from '../api/operation.ts'
-import { Flag, List, Maybe, Nullable, Text, Uuid } from '../api/schema.ts'
+import { Flag, List, Maybe, Nullable, OneOf, Text, Uuid } from '../api/schema.ts'
 import type { DeploymentAction, DeploymentRequest } from '../deployments/deployments.ts'
 import { badRequest, invalidField } from '../lib/errors.ts'
 import type { Queryable } from '../store/database.ts'
@@ -31,31 +31,51 @@ const act = (
   })
 
 const all =
-  (context: Context, more: Partial<Services[number]> = {}) =>
+  (context: Context) =>
   async (tx: Queryable): Promise<Services> =>
-    (await servicesOf(tx, context.node.id)).map((id) => ({ id, ...more }))
+    (await servicesOf(tx, context.node.id)).map((id) => ({ id }))
+
+/** All services but those that are skipped in their deployment stages. */
+const allWanted =
+  (context: Context, more: Partial<Services[number]> = {}) =>
+  async (tx: Queryable): Promise<Services> => {
+    const rows = await tx.query<{ id: string }>(
+      'select service_id as id from service_state where environment_id = $1 and not is_skipped',
+      [context.node.id],
+    )
+    return rows.map(({ id }) => ({ id, ...more }))
+  }
 
 const wholeActions: Operation[] = [
   {
     ...accepted,
     id: 'deployEnvironment',
     path: '/environment/{environmentId}/deploy',
-    summary: 'Deploy every service of an environment, by stage',
-    run: (context) => act(context, 'DEPLOY', all(context), true),
+    summary: 'Deploy every service of an environment that is not skipped, by stage',
+    run: (context) => act(context, 'DEPLOY', allWanted(context), true),
   },
   {
     ...accepted,
     id: 'redeployEnvironment',
     path: '/environment/{environmentId}/redeploy',
     summary: 'Deploy every service again, at the versions that are deployed',
-    run: (context) => act(context, 'DEPLOY', all(context, { redeploy: true }), true),
+    run: (context) => act(context, 'DEPLOY', allWanted(context, { redeploy: true }), true),
   },
   {
     ...accepted,
     id: 'stopEnvironment',
     path: '/environment/{environmentId}/stop',
-    summary: 'Stop every service of an environment',
-    run: (context) => act(context, 'STOP', all(context), true),
+    summary: 'Stop every service of an environment that is not skipped',
+    run: (context) => act(context, 'STOP', allWanted(context), true),
+  },
+  {
+    ...accepted,
+    id: 'uninstallEnvironment',
+    path: '/environment/{environmentId}/uninstall',
+    summary: 'Remove what every service of an environment has on its cluster, volumes included; configurations stay',
+    // It destroys data, so it takes what deleting takes.
+    scope: 'Admin',
+    run: (context) => act(context, 'UNINSTALL', all(context), true),
   },
   {
     ...accepted,
@@ -119,6 +139,9 @@ const ids = () => Maybe(Nullable(List(Uuid(), 500)))
 
 const ChosenIds = Type.Object(Object.fromEntries(Object.keys(idArrays).map((name) => [name, ids()]))) as TObject
 
+/** Only these have instances that can be restarted as they are. */
+const RestartedIds = Type.Object({ application_ids: ids(), container_ids: ids(), database_ids: ids() })
+
 const chosenIds = ({ body }: Context): Chosen[] =>
   Object.entries(idArrays).flatMap(([name, kind]) =>
     ((body[name] as string[] | null | undefined) ?? []).map((id, index) => ({
@@ -128,16 +151,20 @@ const chosenIds = ({ body }: Context): Chosen[] =>
     })),
   )
 
-const ByImage = () =>
-  Maybe(Nullable(List(Type.Object({ id: Uuid(), image_tag: Maybe(Text()), git_commit_id: MaybeCommitId() }), 500)))
+const Versions = (more: Record<string, TSchema> = {}) =>
+  Maybe(Nullable(List(Type.Object({ id: Uuid(), git_commit_id: MaybeCommitId(), ...more }), 500)))
+
+const image = { image_tag: Maybe(Nullable(Text())) }
+const chart = { chart_version: Maybe(Nullable(Text(128))), values_override_git_commit_id: MaybeCommitId() }
+const terraformAction = { action: Maybe(Nullable(OneOf(['PLAN', 'FORCE_UNLOCK', 'MIGRATE_STATE']))) }
 
 const DeployAll = Type.Object({
   applications: Maybe(Nullable(List(Type.Object({ application_id: Uuid(), git_commit_id: MaybeCommitId() }), 500))),
   databases: ids(),
-  containers: ByImage(),
-  jobs: ByImage(),
-  helms: ByImage(),
-  terraforms: ByImage(),
+  containers: Versions(image),
+  jobs: Versions(image),
+  helms: Versions(chart),
+  terraforms: Versions(terraformAction),
 })
 
 const deployArrays: Record<string, string> = {
@@ -149,14 +176,14 @@ const deployArrays: Record<string, string> = {
   terraforms: 'terraform',
 }
 
-type Item = string | { application_id?: string; id?: string; git_commit_id?: string | null }
+type Item = string | { application_id?: string; id?: string; git_commit_id?: string | null; image_tag?: string }
 
 const chosenVersions = ({ body }: Context): Chosen[] =>
   Object.entries(deployArrays).flatMap(([name, kind]) =>
     ((body[name] as Item[] | null | undefined) ?? []).map((item, index) => {
       const id = typeof item === 'string' ? item : (item.application_id ?? item.id!)
-      const commit = typeof item === 'string' ? undefined : item.git_commit_id
-      return { kind, field: `/${name}/${index}`, service: serviceToDeploy(id.toLowerCase(), commit) }
+      const sent = typeof item === 'string' ? {} : item
+      return { kind, field: `/${name}/${index}`, service: serviceToDeploy(id.toLowerCase(), sent) }
     }),
   )
 
@@ -182,7 +209,7 @@ const chosenActions: Operation[] = [
     id: 'rebootServices',
     path: '/environment/{environmentId}/service/restart-service',
     summary: 'Restart the services that the body names',
-    body: ChosenIds,
+    body: RestartedIds,
     run: (context) => actOn(context, 'RESTART', chosenIds(context)),
   },
   {
@@ -193,6 +220,16 @@ const chosenActions: Operation[] = [
     status: 200,
     body: ChosenIds,
     run: (context) => actOn(context, 'STOP', chosenIds(context)),
+  },
+  {
+    ...common,
+    id: 'uninstallSelectedServices',
+    path: '/environment/{environmentId}/service/uninstall',
+    summary: 'Remove what the services that the body names have on their cluster; their configurations stay',
+    scope: 'Admin',
+    status: 200,
+    body: ChosenIds,
+    run: (context) => actOn(context, 'UNINSTALL', chosenIds(context)),
   },
   {
     ...common,

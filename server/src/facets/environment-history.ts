@@ -2,7 +2,9 @@
 import Type from 'typebox'
 import { type Context, nodeInPath, type Operation } from '../api/operation.ts'
 import { OneOf, Open, Text, Timestamp, Uuid } from '../api/schema.ts'
-import { actionStatusOf } from '../deployments/states.ts'
+import type { DeploymentAction } from '../deployments/deployments.ts'
+import { defaultStageName } from '../deployments/stages.ts'
+import { actionStatusOf, type Phase, stateOf } from '../deployments/states.ts'
 import { timestampSql } from '../store/tree.ts'
 import {
   Auditing,
@@ -18,11 +20,10 @@ import {
   seconds,
   serviceEntry,
 } from './history.ts'
-import { stagesOf } from './stages.ts'
 import { origins, states } from './status-schema.ts'
 
 const actionStatuses = ['QUEUED', 'ONGOING', 'SUCCESS', 'ERROR', 'CANCELED', 'CANCELING', 'NEVER']
-const triggers = ['DEPLOY', 'DELETE', 'RESTART', 'STOP', 'UNKNOWN']
+export const triggers = ['DEPLOY', 'DELETE', 'RESTART', 'STOP', 'UNINSTALL', 'UNKNOWN']
 
 const EnvironmentEntry = Type.Object({
   identifier: Type.Object({ execution_id: Text(), environment_id: Uuid(), deployment_request_id: Uuid() }),
@@ -64,26 +65,12 @@ const readDeployments = ({ db, node, ...context }: Context): Promise<DeploymentR
   )
 }
 
-const ended: Record<string, string> = {
-  DEPLOY: 'DEPLOYED',
-  STOP: 'STOPPED',
-  RESTART: 'RESTARTED',
-  DELETE: 'DELETED',
-}
-const stem: Record<string, string> = { DEPLOY: 'DEPLOYMENT', STOP: 'STOP', RESTART: 'RESTART', DELETE: 'DELETE' }
-const going: Record<string, string> = {
-  DEPLOY: 'DEPLOYING',
-  STOP: 'STOPPING',
-  RESTART: 'RESTARTING',
-  DELETE: 'DELETING',
-}
+const phases: Record<string, Phase> = { SUCCEEDED: 'done', FAILED: 'failed', RUNNING: 'working', QUEUED: 'queued' }
 
 /** The public state of a deployment as a whole. */
 export const stateOfDeployment = (action: string, state: string): string => {
-  if (state === 'SUCCEEDED') return ended[action]!
-  if (state === 'CANCELED') return 'CANCELED'
-  if (state === 'RUNNING') return going[action]!
-  return state === 'FAILED' ? `${stem[action]}_ERROR` : `${stem[action]}_QUEUED`
+  const phase = phases[state]
+  return phase === undefined ? 'CANCELED' : stateOf(action as DeploymentAction, phase)
 }
 
 const statusWords: Record<string, string> = {
@@ -106,16 +93,16 @@ const stageWords: Record<string, string> = {
 const severity = ['ONGOING', 'QUEUED', 'ERROR', 'CANCELED', 'DONE', 'SKIPPED']
 
 /** The stages of a deployment that had something to do. */
-export const stagesWith = <T extends { stage: number; state: string }>(
-  environmentId: string,
+export const stagesWith = <T extends { stage: number; stageName: string | null; state: string }>(
   rows: readonly T[],
-): { name: string; status: string; members: T[] }[] =>
-  stagesOf(environmentId).flatMap(({ name, order }) => {
-    const members = rows.filter((row) => row.stage === order)
-    if (members.length === 0) return []
+): { name: string; status: string; members: T[] }[] => {
+  const stages = [...Map.groupBy(rows, (row) => row.stage)].sort(([a], [b]) => a - b)
+  return stages.map(([order, members]) => {
     const words = members.map((row) => stageWords[actionStatusOf(row.state)]!)
-    return [{ name, status: severity.find((word) => words.includes(word))!, members }]
+    const name = members[0]!.stageName ?? defaultStageName(order)
+    return { name, status: severity.find((word) => words.includes(word))!, members }
   })
+}
 
 const environmentEntry = (environmentId: string, row: DeploymentRow, services: readonly ServiceRow[]) => ({
   identifier: { execution_id: row.executionId, environment_id: environmentId, deployment_request_id: row.id },
@@ -129,7 +116,7 @@ const environmentEntry = (environmentId: string, row: DeploymentRow, services: r
   trigger_action: row.action,
   action_status: statusWords[row.state],
   total_duration: duration(row.seconds),
-  stages: stagesWith(environmentId, services).map(({ name, status, members }) => ({
+  stages: stagesWith(services).map(({ name, status, members }) => ({
     name,
     status,
     duration: duration(Math.max(...members.map((member) => member.seconds))),

@@ -1,15 +1,15 @@
 /** What an environment's state is, from its services and its last deployment; and the reads that tell it. */
 import type Type from 'typebox'
-import { type Context, nodeInPath, type Operation, type Owner } from '../api/operation.ts'
+import { type Context, nodeInPath, type Operation } from '../api/operation.ts'
 import { Results } from '../api/schema.ts'
 import type { DeploymentAction, Deployments, ServiceStatus } from '../deployments/deployments.ts'
+import { type Placement, readPlacement } from '../deployments/stage-rows.ts'
+import { defaultOrder } from '../deployments/stages.ts'
 import { actionStatusOf, environmentStateOf, isFinal, stateOf } from '../deployments/states.ts'
-import { readStates, type StateRow } from '../deployments/status.ts'
-import { isUuid } from '../lib/ids.ts'
+import { publicAction } from '../deployments/status.ts'
 import type { Queryable } from '../store/database.ts'
 import { timestampSql } from '../store/tree.ts'
-import { stageOfKind, stagesOf } from './stages.ts'
-import { EnvironmentStatus, EnvironmentStatuses, EnvironmentStatusesWithStages, Status } from './status-schema.ts'
+import { EnvironmentStatus, EnvironmentStatuses, EnvironmentStatusesWithStages } from './status-schema.ts'
 
 type Found = { kind: string; status: ServiceStatus }[]
 
@@ -97,7 +97,7 @@ export const acceptedEnvironment = (
   deployment_request_id: accepted.deploymentId,
   service_deployment_status: environment.deployment_status,
   is_part_last_deployment: true,
-  status_details: { action, status: actionStatusOf(environment.state), sub_action: 'NONE' },
+  status_details: { action: publicAction(action), status: actionStatusOf(environment.state), sub_action: 'NONE' },
   deployment_requests_count: services.reduce((most, { status }) => Math.max(most, status.deployment_requests_count), 0),
   execution_id: accepted.executionId,
   ...(action === 'UNKNOWN' ? {} : { status: 'QUEUED' }),
@@ -132,11 +132,11 @@ const stageStatusOf = (services: Found): string => {
   return states.includes('SUCCESS') ? 'DONE' : 'SKIPPED'
 }
 
-/** Statuses in the order of stages; an environment that never had a service of a stage shows it empty. */
-export const withStages = ({ environment, services }: EnvironmentRead) => ({
+/** Statuses in the order of stages; a stage without services shows empty. */
+export const withStages = ({ environment, services }: EnvironmentRead, { stages, stageOf }: Placement) => ({
   environment,
-  stages: stagesOf(environment.id).map(({ id, name, description, order }) => {
-    const mine = services.filter(({ kind }) => (stageOfKind[kind] ?? 3) === order)
+  stages: stages.map(({ id, name, description }) => {
+    const mine = services.filter(({ kind, status }) => stageOf(status.id, defaultOrder(kind)).id === id)
     const steps = { stage_id: id, total_duration_sec: null, details: [] }
     return { ...groupByType(mine), stage: { id, name, description, status: stageStatusOf(mine), steps } }
   }),
@@ -154,19 +154,6 @@ const common = {
   scope: 'Read' as const,
   owner: environmentOwner,
   status: 200 as const,
-}
-
-/** Finds the environment by its applications' states, which name its organization too; itself when it has none. */
-const applicationStates: Owner = {
-  ...environmentOwner,
-  async find(db, params, principal) {
-    const { environmentId: id } = params
-    const { organizationId } = principal
-    if (typeof id !== 'string' || !isUuid(id)) return null
-    const rows = await readStates(db, id, organizationId, 'application')
-    if (rows.length === 0) return environmentOwner.find(db, params, principal)
-    return { id, organizationId, kind: 'environment', parentId: null, grandparentId: null, name: '', rows }
-  },
 }
 
 const projectStatuses: Operation = {
@@ -213,18 +200,7 @@ export const environmentStatusOperations: Operation[] = [
     path: '/environment/{environmentId}/statusesWithStages',
     summary: 'Read the statuses of an environment by deployment stage',
     answer: EnvironmentStatusesWithStages,
-    run: async (context) => withStages(await read(context)),
-  },
-  {
-    ...common,
-    id: 'getEnvironmentApplicationStatus',
-    path: '/environment/{environmentId}/application/status',
-    summary: 'Read the statuses of all applications of an environment',
-    owner: applicationStates,
-    answer: Results(Status),
-    async run({ parts, db, node }) {
-      return { results: await parts.deployments.statusesOf(db, (node.rows ?? []) as StateRow[]) }
-    },
+    run: async (context) => withStages(await read(context), await readPlacement(context.db, context.node.id)),
   },
   projectStatuses,
 ]

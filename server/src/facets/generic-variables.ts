@@ -1,19 +1,19 @@
 /** The generic family: the same variables and secrets under `/variable`, their place named in the query or the body. */
 import Type from 'typebox'
 import { type Context, type Operation, type Owner, ownOrganization } from '../api/operation.ts'
-import { Flag, Maybe, Nullable, OneOf, Results, Text, Uuid } from '../api/schema.ts'
+import { Flag, Maybe, merge, Nullable, OneOf, Results, Text, Uuid } from '../api/schema.ts'
 import { invalidField, notFound } from '../lib/errors.ts'
 import { isUuid } from '../lib/ids.ts'
 import type { Queryable } from '../store/database.ts'
 import type { Node } from '../store/tree.ts'
 import { createAlias, createOverride, createVariable, deleteVariable, editVariable } from '../variables/change.ts'
-import { findVariable, listVisible, type Place, type VariableRecord } from '../variables/rows.ts'
+import { findVariable, listVisible, type VariableRecord } from '../variables/records.ts'
+import type { Place } from '../variables/rows.ts'
 import { importVariables } from './variable-import.ts'
-import { builtInRecords, editBody, genericAnswer, showGeneric, Value, withService } from './variable-records.ts'
-import { readPlace, writeRow } from './variable-writes.ts'
+import { editBody, genericAnswer, showGeneric, traceRecords, Value, withService } from './variable-records.ts'
+import { readPlace, variableScopes as scopes, writeRow } from './variable-writes.ts'
 import { type Extras, extrasOf, importAnswer, importBody } from './variables.ts'
 
-const scopes = ['PROJECT', 'ENVIRONMENT', 'APPLICATION', 'CONTAINER', 'JOB', 'HELM', 'TERRAFORM']
 const tag = 'Variable Main Calls'
 const extras = { description: Maybe(Nullable(Text(255))), enable_interpolation_in_file: Maybe(Nullable(Flag())) }
 
@@ -33,6 +33,8 @@ const variableInPath: Owner = { kind: 'variable', param: 'variableId', parentPar
 
 /** A place named by scope and id: the two must agree. */
 const namedPlace = async (context: Context, id: string, scope: string, field: string): Promise<Place> => {
+  await context.demand(id)
+  await context.demand(id)
   const place = await readPlace(context, id)
   if (place.scope !== scope) throw invalidField(field, 'is of another scope than the one that was named')
   return place
@@ -55,7 +57,7 @@ const list: Operation = {
   scope: 'Read',
   reads: 'sensitive',
   owner: ownOrganization,
-  query: Type.Object({ parent_id: Uuid(), scope: OneOf(scopes), is_secret: Maybe(Flag()) }),
+  query: Type.Object({ parent_id: Uuid(), scope: OneOf([...scopes, 'BUILT_IN']), is_secret: Maybe(Flag()) }),
   status: 200,
   answer: Results(genericAnswer),
   async run(context) {
@@ -64,10 +66,14 @@ const list: Operation = {
       scope: string
       is_secret?: boolean
     }
-    const place = await namedPlace(context, parent_id, scope, '/scope')
-    const rows = await listVisible(context.db, place.parents)
-    const all = [...builtInRecords(place), ...rows.map((row) => withService(place, row))]
-    return { results: all.filter((row) => row.is_secret === (is_secret ?? row.is_secret)).map(showGeneric) }
+    const wantsBuiltIn = scope === 'BUILT_IN'
+    if (wantsBuiltIn) await context.demand(parent_id)
+    const place = wantsBuiltIn
+      ? await readPlace(context, parent_id)
+      : await namedPlace(context, parent_id, scope, '/scope')
+    const all = traceRecords(place, await listVisible(context.db, place.parents))
+    const wanted = all.filter((row) => row.is_secret === (is_secret ?? row.is_secret))
+    return { results: wanted.filter((row) => !wantsBuiltIn || row.scope === 'BUILT_IN').map(showGeneric) }
   },
 }
 
@@ -78,6 +84,7 @@ const createBody = Type.Object({
   is_secret: Flag(),
   variable_scope: OneOf(scopes),
   variable_parent_id: Uuid(),
+  secret_manager_access_id: Maybe(Nullable(Uuid({ description: 'The value is a reference for this secret manager.' }))),
   ...extras,
 })
 
@@ -96,10 +103,17 @@ const create: Operation = {
     const body = context.body as unknown as Type.Static<typeof createBody>
     const place = await namedPlace(context, body.variable_parent_id, body.variable_scope, '/variable_scope')
     const wanted = { key: body.key, value: body.value, isSecret: body.is_secret, mountPath: body.mount_path }
+    const from = { secretManagerAccessId: body.secret_manager_access_id }
     const work = (tx: Queryable) =>
-      createVariable(tx, context.parts.sealer, place, { ...wanted, ...extrasOf(body as Extras) })
+      createVariable(tx, context.parts.sealer, place, { ...wanted, ...from, ...extrasOf(body as Extras) })
     return writeRow(context, place, 'CREATE', work, show(place))
   },
+}
+
+interface VariableEditBody {
+  key: string
+  value?: string | null
+  secret_manager_access_id?: string | null
 }
 
 const edit: Operation = {
@@ -110,13 +124,14 @@ const edit: Operation = {
   summary: 'Change a variable or secret; a value left out stays',
   scope: 'Write',
   owner: variableInPath,
-  body: editBody,
+  body: merge(editBody, { secret_manager_access_id: Maybe(Nullable(Uuid())) }),
   status: 200,
   answer: genericAnswer,
   async run(context) {
     const [place, row] = [await readPlace(context, context.node.id), await ownRow(context)]
-    const body = context.body as unknown as Extras & { key: string; value?: string | null }
-    const wanted = { key: body.key, value: body.value, ...extrasOf(body) }
+    const body = context.body as unknown as Extras & VariableEditBody
+    const from = { secretManagerAccessId: body.secret_manager_access_id }
+    const wanted = { key: body.key, value: body.value, ...from, ...extrasOf(body) }
     const work = (tx: Queryable) => editVariable(tx, context.parts.sealer, row, wanted)
     return writeRow(context, place, 'UPDATE', work, show(place))
   },

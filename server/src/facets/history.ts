@@ -1,10 +1,13 @@
 /** What was deployed when, by whom, and how it ended, service by service: in the older and the newer form. */
 import Type, { type TSchema } from 'typebox'
-import { type Context, nodeInPath, type Operation } from '../api/operation.ts'
+import type { Context } from '../api/operation.ts'
 import { Maybe, Nullable, OneOf, Open, Text, Timestamp, Uuid, Whole } from '../api/schema.ts'
 import { actionStatusOf } from '../deployments/states.ts'
+import { publicAction } from '../deployments/status.ts'
 import type { Queryable } from '../store/database.ts'
 import { timestampSql } from '../store/tree.ts'
+import { type DetailRow, Details, detailColumns, detailsOf, imageDetails } from './history-details.ts'
+import { type Facet, itemOf, ownerOf, type Self } from './self.ts'
 import { origins, StatusDetails, serviceTypes, states } from './status-schema.ts'
 
 export const Paging = Type.Object({
@@ -50,7 +53,7 @@ export const ServiceEntry = Type.Object({
   }),
   status: OneOf(states),
   auditing_data: Auditing,
-  details: Type.Object({ commit: Nullable(Commit), build_pod_name: Text() }),
+  details: Details(Commit),
   status_details: StatusDetails,
   icon_uri: Text(),
   total_duration: Text(),
@@ -65,13 +68,13 @@ interface KeptCommit {
   tag: string
 }
 
-export interface ServiceRow {
+export interface ServiceRow extends DetailRow {
   deploymentId: string
   executionId: string
   serviceId: string
-  kind: string
   name: string
   stage: number
+  stageName: string | null
   action: string
   state: string
   origin: string
@@ -90,10 +93,11 @@ export const seconds = (alias: string): string =>
     - coalesce(${alias}.started_at, ${alias}.created_at))))::int`
 
 const serviceColumns = `w.deployment_id as "deploymentId", d.environment_id || '-' || d.execution_number as "executionId",
-  w.service_id as "serviceId", w.kind, w.name, w.stage, w.action, w.state, d.origin, d.triggered_by as "triggeredBy",
+  w.service_id as "serviceId", w.kind, w.name, w.stage, w.stage_name as "stageName", w.action, w.state, d.origin, d.triggered_by as "triggeredBy",
   ${timestampSql('w.created_at')} as "createdAt",
   ${timestampSql('coalesce(w.finished_at, w.started_at, w.created_at)')} as "updatedAt", ${seconds('w')} as seconds,
-  r.commit, n.spec -> 'git_repository' ->> 'url' as repository, n.spec ->> 'icon_uri' as icon, w.error`
+  r.commit, coalesce(n.spec #>> '{git_repository,url}', n.spec #>> '{source,docker,git_repository,url}') as repository,
+  n.spec ->> 'icon_uri' as icon, w.error, ${detailColumns}`
 
 const serviceTables = `deployment_service w join deployment d on d.id = w.deployment_id
   left join release r on r.id = w.release_id left join node n on n.id = w.service_id`
@@ -140,8 +144,8 @@ export const serviceEntry = (row: ServiceRow) => ({
     triggered_by: row.triggeredBy,
     origin: row.origin,
   },
-  details: { commit: commitOf(row), build_pod_name: '' },
-  status_details: { action: row.action, status: actionStatusOf(row.state), sub_action: 'NONE' },
+  details: detailsOf(row, commitOf(row)),
+  status_details: { action: publicAction(row.action), status: actionStatusOf(row.state), sub_action: 'NONE' },
   icon_uri: row.icon ?? `app://slipway/${row.kind}`,
   total_duration: duration(row.seconds),
   ...(row.error === null ? {} : { error: row.error }),
@@ -149,65 +153,70 @@ export const serviceEntry = (row: ServiceRow) => ({
 
 const oldStatus: Record<string, string> = { SUCCESS: 'SUCCESS', ERROR: 'FAILED', CANCELED: 'FAILED' }
 
-/** The older form knows only success and failure; what still runs has no status there. */
-const oldServiceEntry = (row: ServiceRow) => {
+/** The older form of applications knows only success and failure; what still runs has no status there. */
+const outcomeOf = (row: ServiceRow): { status?: string } => {
   const status = oldStatus[actionStatusOf(row.state)]
-  return {
-    id: row.deploymentId,
-    created_at: row.createdAt,
-    updated_at: row.updatedAt,
-    name: row.name,
-    commit: commitOf(row),
-    ...(status === undefined ? {} : { status }),
-  }
+  return status === undefined ? {} : { status }
 }
 
-export interface HistoryOptions {
-  kind: string
-  param: string
-  tag: string
-  words: string
-  ids: { old: string; new: string }
+const oldServiceEntry = (row: ServiceRow) => ({
+  id: row.deploymentId,
+  created_at: row.createdAt,
+  updated_at: row.updatedAt,
+  name: row.name,
+  commit: commitOf(row),
+  ...(row.kind === 'application' ? outcomeOf(row) : { status: row.state }),
+  ...imageDetails(row),
+})
+
+const commonOf = (self: Self) => ({
+  method: 'GET' as const,
+  tag: `${self.word} Deployment History`,
+  scope: 'Read' as const,
+  owner: ownerOf(self),
+  query: Paging,
+  status: 200 as const,
+})
+
+const rowsFor = (context: Context): Promise<ServiceRow[]> => {
+  const { pageSize, offset } = paging(context)
+  return readOfService(context.db, context.node.id, pageSize, offset)
 }
+
+const OldEntry = Type.Object({
+  id: Uuid(),
+  created_at: Timestamp(),
+  updated_at: Timestamp(),
+  name: Text(),
+  commit: Nullable(Commit),
+  image_name: Maybe(Text()),
+  tag: Maybe(Text()),
+  arguments: Maybe(Type.Array(Text())),
+  entrypoint: Maybe(Text()),
+  status: Maybe(OneOf(['FAILED', 'SUCCESS', ...states])),
+})
+
+/** The history by executions. */
+export const newHistory: Facet = (self) => [
+  {
+    ...commonOf(self),
+    id: `list${self.word}DeploymentHistoryV2`,
+    path: `${itemOf(self)}/deploymentHistoryV2`,
+    summary: `List deployments of ${self.words}, newest first`,
+    answer: Page(ServiceEntry),
+    run: async (context) => answerPage(context, (await rowsFor(context)).map(serviceEntry)),
+  },
+]
 
 /** Both histories of one kind of service. */
-export const history = ({ kind, param, tag, words, ids }: HistoryOptions): Operation[] => {
-  const common = {
-    method: 'GET' as const,
-    tag,
-    scope: 'Read' as const,
-    owner: nodeInPath(kind, param),
-    query: Paging,
-    status: 200 as const,
-  }
-  const rows = (context: Context): Promise<ServiceRow[]> => {
-    const { pageSize, offset } = paging(context)
-    return readOfService(context.db, context.node.id, pageSize, offset)
-  }
-  const older = Type.Object({
-    id: Uuid(),
-    created_at: Timestamp(),
-    updated_at: Timestamp(),
-    name: Text(),
-    commit: Nullable(Commit),
-    status: Maybe(OneOf(['FAILED', 'SUCCESS'])),
-  })
-  return [
-    {
-      ...common,
-      id: ids.old,
-      path: `/${kind}/{${param}}/deploymentHistory`,
-      summary: `List deployments of ${words}, newest first (older form)`,
-      answer: Page(older),
-      run: async (context) => answerPage(context, (await rows(context)).map(oldServiceEntry)),
-    },
-    {
-      ...common,
-      id: ids.new,
-      path: `/${kind}/{${param}}/deploymentHistoryV2`,
-      summary: `List deployments of ${words}, newest first`,
-      answer: Page(ServiceEntry),
-      run: async (context) => answerPage(context, (await rows(context)).map(serviceEntry)),
-    },
-  ]
-}
+export const history: Facet = (self) => [
+  {
+    ...commonOf(self),
+    id: `list${self.word}DeploymentHistory`,
+    path: `${itemOf(self)}/deploymentHistory`,
+    summary: `List deployments of ${self.words}, newest first (older form)`,
+    answer: Page(OldEntry),
+    run: async (context) => answerPage(context, (await rowsFor(context)).map(oldServiceEntry)),
+  },
+  ...newHistory(self),
+]

@@ -1,7 +1,8 @@
-/** Where services answer the world: one link per public port. */
+/** Where services answer the world: one link per public port, and one per custom domain. */
 import Type from 'typebox'
 import { type Context, nodeInPath, type Operation, type Owner } from '../api/operation.ts'
 import { Flag, OneOf, Results, Text, Uuid, Whole } from '../api/schema.ts'
+import { type Facet, itemOf, ownerOf } from './self.ts'
 import { serviceTypes } from './status-schema.ts'
 
 const Link = Type.Object({
@@ -19,13 +20,15 @@ interface Row {
   host: string
   port: number
   isDefault: boolean
+  isPlatform: boolean
   serviceId: string
   kind: string
   externalPort: number | null
 }
 
 const readSql = (condition: string): string =>
-  `select r.host, r.port, r.is_default as "isDefault", r.service_id as "serviceId", n.kind,
+  `select r.host, r.port, r.is_default or r.custom_domain_id is not null as "isDefault",
+     r.custom_domain_id is null as "isPlatform", r.service_id as "serviceId", n.kind,
      (select (p ->> 'external_port')::int from jsonb_array_elements(n.spec -> 'ports') p
       where (p ->> 'internal_port')::int = r.port limit 1) as "externalPort"
    from route r join node n on n.id = r.service_id where ${condition}
@@ -40,8 +43,8 @@ const toLink = ({ parts }: Context, row: Row) => ({
   url: parts.router.url(row.host),
   internal_port: row.port,
   external_port: row.externalPort ?? row.port,
-  is_qovery_domain: true,
-  is_platform_domain: true,
+  is_qovery_domain: row.isPlatform,
+  is_platform_domain: row.isPlatform,
   is_default: row.isDefault,
 })
 
@@ -62,21 +65,16 @@ const links = (id: string, path: string, tag: string, summary: string, owner: Ow
 })
 
 /** The links of one service. */
-export const serviceLinks = (options: {
-  id: string
-  kind: string
-  param: string
-  tag: string
-  words: string
-}): Operation =>
+export const serviceLinks: Facet = (self) => [
   links(
-    options.id,
-    `/${options.kind}/{${options.param}}/link`,
-    options.tag,
-    `List the public addresses of ${options.words}`,
-    nodeInPath(options.kind, options.param),
+    `list${self.word}Links`,
+    `${itemOf(self)}/link`,
+    `${self.word} Main Calls`,
+    `List the public addresses of ${self.words}`,
+    ownerOf(self),
     ofService,
-  )
+  ),
+]
 
 export const environmentLinks: Operation = links(
   'listEnvironmentServicesLinks',

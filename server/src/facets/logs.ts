@@ -8,7 +8,8 @@ import type { Clock } from '../lib/clock.ts'
 import { DeploymentError, unavailable } from '../lib/errors.ts'
 import type { LogLine, Runtime } from '../runtimes/runtime.ts'
 import type { Queryable } from '../store/database.ts'
-import { steadyId } from './stages.ts'
+import { type Facet, itemOf, ownerOf } from './self.ts'
+import { steadyId } from './steady-id.ts'
 
 const maxTail = 1000
 const heartbeatMs = 15_000
@@ -133,31 +134,29 @@ const LogRecord = Type.Object({
   version: Text(),
 })
 
-export interface LogOptions {
-  kind: string
-  param: string
-  tag: string
-  words: string
-  ids: { list: string; stream: string }
-}
-
-export const logs = ({ kind, param, tag, words, ids }: LogOptions): Operation[] => {
-  const common = { method: 'GET' as const, tag, scope: 'Read' as const, owner: nodeInPath(kind, param), query: Tail }
+export const logs: Facet = (self) => {
+  const common = {
+    method: 'GET' as const,
+    tag: `${self.word} Logs`,
+    scope: 'Read' as const,
+    owner: ownerOf(self),
+    query: Tail,
+  }
   return [
     {
       ...common,
-      id: ids.list,
-      path: `/${kind}/{${param}}/log`,
-      summary: `Read the last lines that ${words} printed, oldest first`,
+      id: `list${self.word}Log`,
+      path: `${itemOf(self)}/log`,
+      summary: `Read the last lines that ${self.words} printed, oldest first`,
       status: 200,
       answer: Results(LogRecord),
       run: lastLines,
     },
     {
       ...common,
-      id: ids.stream,
-      path: `/${kind}/{${param}}/log/stream`,
-      summary: `Follow what ${words} prints, as server-sent events`,
+      id: `stream${self.word}Log`,
+      path: `${itemOf(self)}/log/stream`,
+      summary: `Follow what ${self.words} prints, as server-sent events`,
       status: 200,
       produces: 'text/event-stream',
       run: streamLines,

@@ -3,9 +3,10 @@ import Type from 'typebox'
 import { nodeInPath, type Operation, type Owner } from '../api/operation.ts'
 import { Maybe, OneOf, Results, Text, Uuid } from '../api/schema.ts'
 import { actionStatusOf } from '../deployments/states.ts'
+import { publicAction } from '../deployments/status.ts'
 import { isUuid } from '../lib/ids.ts'
 import type { Node } from '../store/tree.ts'
-import { stagesWith, stateOfDeployment } from './environment-history.ts'
+import { stagesWith, stateOfDeployment, triggers } from './environment-history.ts'
 import { origins, StatusDetails, serviceTypes, states } from './status-schema.ts'
 
 const Auditing = Type.Object({ triggered_by: Text(), origin: OneOf(origins) })
@@ -16,6 +17,7 @@ interface Row {
   name: string
   kind: string
   stage: number
+  stageName: string | null
   action: string
   trigger: string
   state: string
@@ -24,7 +26,8 @@ interface Row {
   icon: string | null
 }
 
-const columns = `d.id as "deploymentId", w.service_id as "serviceId", w.name, w.kind, w.stage, w.action,
+const columns = `d.id as "deploymentId", w.service_id as "serviceId", w.name, w.kind, w.stage,
+  w.stage_name as "stageName", w.action,
   d.action as trigger, w.state, d.triggered_by as "triggeredBy", d.origin, n.spec ->> 'icon_uri' as icon`
 
 const iconOf = (row: Row): string => row.icon ?? `app://slipway/${row.kind}`
@@ -67,7 +70,7 @@ const ofService: Operation = {
           name: row.name,
         },
         auditing_data: { triggered_by: row.triggeredBy, origin: row.origin },
-        status_details: { action: row.action, status: actionStatusOf(row.state), sub_action: 'NONE' },
+        status_details: { action: publicAction(row.action), status: actionStatusOf(row.state), sub_action: 'NONE' },
         icon_uri: iconOf(row),
       })),
     }
@@ -89,7 +92,7 @@ const ofEnvironment: Operation = {
     Type.Object({
       identifier: Type.Object({ deployment_request_id: Uuid(), environment_id: Uuid() }),
       auditing_data: Auditing,
-      trigger_action: OneOf(['DEPLOY', 'DELETE', 'RESTART', 'STOP', 'UNKNOWN']),
+      trigger_action: OneOf(triggers),
       stages: Type.Array(
         Type.Object({
           name: Text(),
@@ -118,10 +121,7 @@ const ofEnvironment: Operation = {
         identifier: { deployment_request_id: id, environment_id: node.id },
         auditing_data: { triggered_by: members[0]!.triggeredBy, origin: members[0]!.origin },
         trigger_action: members[0]!.trigger,
-        stages: stagesWith(
-          node.id,
-          members.filter((row) => row.serviceId !== null),
-        ).map((stage) => ({
+        stages: stagesWith(members.filter((row) => row.serviceId !== null)).map((stage) => ({
           name: stage.name,
           status: stage.status,
           services: stage.members.map((row) => ({

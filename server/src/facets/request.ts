@@ -3,7 +3,12 @@ import Type from 'typebox'
 import type { Context } from '../api/operation.ts'
 import { auditOf } from '../api/resource.ts'
 import { Maybe, Nullable } from '../api/schema.ts'
-import type { AcceptedDeployment, DeploymentAction, DeploymentRequest } from '../deployments/deployments.ts'
+import type {
+  AcceptedDeployment,
+  DeploymentAction,
+  DeploymentRequest,
+  ServiceRequest,
+} from '../deployments/deployments.ts'
 import type { Queryable } from '../store/database.ts'
 import { writeAudit } from '../store/tree.ts'
 
@@ -13,9 +18,23 @@ export const CommitId = () =>
 
 export const MaybeCommitId = () => Maybe(Nullable(CommitId()))
 
-/** One service of a request; no commit means the branch's head. */
-export const serviceToDeploy = (id: string, commitId: unknown): DeploymentRequest['services'][number] =>
-  typeof commitId === 'string' && commitId !== '' ? { id, commitId: commitId.toLowerCase() } : { id }
+const textIn = (sent: Record<string, unknown>, field: string): string | undefined => {
+  const value = sent[field]
+  return typeof value === 'string' && value !== '' ? value : undefined
+}
+
+/** One service of a request, by the fields of the body or query that asked for it; what is empty is not asked. */
+export const serviceToDeploy = (id: string, sent: Record<string, unknown>): ServiceRequest => {
+  const commitId = textIn(sent, 'git_commit_id')?.toLowerCase()
+  const imageTag = textIn(sent, 'image_tag')
+  const forceEvent = textIn(sent, 'forceEvent') as ServiceRequest['forceEvent']
+  return {
+    id,
+    ...(commitId === undefined ? {} : { commitId }),
+    ...(imageTag === undefined ? {} : { imageTag }),
+    ...(forceEvent === undefined ? {} : { forceEvent }),
+  }
+}
 
 export interface Wish {
   environmentId: string

@@ -76,13 +76,13 @@ export const Status = Type.Object(fields(states), { title: 'Status' })
 /** The one status that may speak the running vocabulary. */
 export const StatusOfEither = Type.Object(fields([...states, 'RUNNING', 'ERROR']), { title: 'ApplicationStatus' })
 
-/** A status, and what the specification's deploy answer has beside it. */
+/** A status, and what the specification's deploy answer has beside it when something is to be done. */
 export const AcceptedStatus = Type.Object(
   {
     ...fields(states),
-    status: OneOf(['QUEUED']),
+    status: Maybe(OneOf(['QUEUED'])),
     application_id: Maybe(Uuid()),
-    created_at: Timestamp(),
+    created_at: Maybe(Timestamp()),
   },
   { title: 'AcceptedStatus' },
 )

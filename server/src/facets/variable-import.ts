@@ -4,7 +4,9 @@ import { auditOf, placeOf } from '../api/resource.ts'
 import { ApiError, invalidField } from '../lib/errors.ts'
 import { writeAudit } from '../store/tree.ts'
 import { createVariable } from '../variables/change.ts'
-import { listVisible, type Place } from '../variables/rows.ts'
+import { parseDotenv } from '../variables/dotenv.ts'
+import { listVisible } from '../variables/records.ts'
+import type { Place } from '../variables/rows.ts'
 import { checkKey, checkValue } from '../variables/rules.ts'
 import { readPlace } from './variable-writes.ts'
 
@@ -17,7 +19,19 @@ interface ImportItem {
 
 interface ImportBody {
   overwrite: boolean
-  vars: ImportItem[]
+  vars?: ImportItem[]
+  dotenv?: { text: string; scope?: string; is_secret?: boolean }
+}
+
+const maxItems = 1000
+
+/** What is to be set: the items sent, then those of the text. */
+const itemsOf = ({ vars = [], dotenv }: ImportBody, service: Place): ImportItem[] => {
+  if (dotenv === undefined) return vars
+  const { text, scope = service.scope, is_secret = false } = dotenv
+  const read = parseDotenv(text, '/dotenv/text').map(({ key, value }) => ({ name: key, value, scope, is_secret }))
+  if (vars.length + read.length > maxItems) throw invalidField('/dotenv/text', `holds more than ${maxItems} variables`)
+  return [...vars, ...read]
 }
 
 /** The places that an import for this service may write to, by scope. */
@@ -39,13 +53,13 @@ const isKept = (existing: boolean | undefined, item: ImportItem, overwrite: bool
   existing !== undefined && (existing || item.is_secret || !overwrite)
 
 /** Answers how many were sent and which were set. */
-export const importVariables = async (
-  context: Context,
-  service: Place,
-  { overwrite, vars }: ImportBody,
-): Promise<unknown> => {
+export const importVariables = async (context: Context, service: Place, body: ImportBody): Promise<unknown> => {
+  if (body.vars === undefined && body.dotenv === undefined)
+    throw invalidField('/vars', 'is required where no dotenv is sent')
+  const vars = itemsOf(body, service)
   const places = await placesOf(context, service)
   checkItems(vars, places)
+  for (const scope of new Set(vars.map((item) => item.scope))) await context.demand(places.get(scope)!.id)
   const { sealer } = context.parts
   await sealer.seal(service.organizationId, { table: 'variable', row: service.id, column: 'none' }, '')
   return context.transaction(async (tx) => {
@@ -55,7 +69,7 @@ export const importVariables = async (
     for (const item of vars) {
       const place = places.get(item.scope)
       if (place === undefined) throw new ApiError(400, 'invalid_request', 'vars: a scope is not one of this service')
-      if (isKept(kinds.get(`${place.id} ${item.name}`), item, overwrite)) continue
+      if (isKept(kinds.get(`${place.id} ${item.name}`), item, body.overwrite)) continue
       await createVariable(tx, sealer, place, { key: item.name, value: item.value, isSecret: item.is_secret })
       done.push(item)
     }

@@ -2,7 +2,9 @@
 import Type from 'typebox'
 import { Flag, Maybe, Nullable, Text, Timestamp, Uuid } from '../api/schema.ts'
 import { builtInVariables } from '../variables/built-in.ts'
-import type { Place, VariableRecord, VariableTarget } from '../variables/rows.ts'
+import type { VariableRecord, VariableTarget } from '../variables/records.ts'
+import { traceVariables } from '../variables/resolve.ts'
+import type { Place } from '../variables/rows.ts'
 import { maxValueBytes } from '../variables/rules.ts'
 
 const Key = () => Text(255)
@@ -40,6 +42,14 @@ const common = {
   service_name: Maybe(Text()),
   service_type: Maybe(Text()),
   owned_by: Maybe(Text()),
+  secret_manager_access_id: Maybe(Nullable(Uuid())),
+  effective: Maybe(Flag({ description: 'In lists: this row is what its key stands for at the place of the list.' })),
+  origin: Maybe(
+    Type.Object(
+      { scope: Text(), parent_id: Uuid(), parent_name: Text(), key: Key() },
+      { description: 'In lists: where the value is set; of an alias, where the one is that it follows.' },
+    ),
+  ),
 }
 
 export const variableAnswer = Type.Object({
@@ -59,8 +69,17 @@ export const genericAnswer = Type.Object({
   aliased_variable: variableTarget,
 })
 
-interface Shown extends VariableRecord {
+interface Origin {
+  scope: string
+  parent_id: string
+  parent_name: string
+  key: string
+}
+
+export interface Shown extends VariableRecord {
   service: { id: string; name: string; type: string } | null
+  /** In lists only. */
+  traced?: { effective: boolean; origin: Origin }
 }
 
 const serviceOf = (place: Place, parentId: string): Shown['service'] =>
@@ -83,6 +102,7 @@ export const builtInRecords = (place: Place): Shown[] =>
     description: null,
     enable_interpolation_in_file: null,
     owned_by: null,
+    secret_manager_access_id: null,
     target: null,
     service: one.service,
   }))
@@ -91,6 +111,39 @@ export const withService = (place: Place, row: VariableRecord): Shown => ({
   ...row,
   service: serviceOf(place, row.parent_id),
 })
+
+/** What is built in is worked out anew at every read: the row that an alias refers to may be of yesterday. */
+const refresh = (row: VariableRecord, builtIns: ReadonlyMap<string, Shown>): VariableRecord => {
+  const now = row.target?.scope === 'BUILT_IN' ? builtIns.get(row.target.id) : undefined
+  if (now === undefined) return row
+  const target = { ...row.target!, value: now.value }
+  return { ...row, target, value: row.variable_type === 'ALIAS' ? now.value : row.value }
+}
+
+const originOf = (place: Place, source: Shown): Origin => ({
+  scope: source.scope,
+  parent_id: source.parent_id,
+  parent_name: place.names[source.parent_id] ?? '',
+  key: source.key,
+})
+
+/** All that is visible at a place, built-in ones first, each with whether it counts there and where its value is set. */
+export const traceRecords = (place: Place, rows: readonly VariableRecord[]): Shown[] => {
+  const builtIns = builtInRecords(place)
+  const byId = new Map(builtIns.map((row) => [row.id, row]))
+  const all = [...builtIns, ...rows.map((row) => withService(place, refresh(row, byId)))]
+  const traceable = all.map((shown) => ({
+    id: shown.id,
+    key: shown.key,
+    scope: shown.scope,
+    variableType: shown.variable_type,
+    targetId: shown.target?.id ?? null,
+    shown,
+  }))
+  for (const { row, isEffective, source } of traceVariables(traceable))
+    row.shown.traced = { effective: isEffective, origin: originOf(place, source.shown) }
+  return all
+}
 
 const showCommon = (row: Shown) => ({
   id: row.id,
@@ -106,6 +159,8 @@ const showCommon = (row: Shown) => ({
     ? {}
     : { service_id: row.service.id, service_name: row.service.name, service_type: row.service.type }),
   ...(row.owned_by === null ? {} : { owned_by: row.owned_by }),
+  ...(row.secret_manager_access_id === null ? {} : { secret_manager_access_id: row.secret_manager_access_id }),
+  ...row.traced,
 })
 
 const showTarget = (

@@ -5,13 +5,17 @@ import { notFound } from '../lib/errors.ts'
 import { isUuid } from '../lib/ids.ts'
 import type { Queryable } from '../store/database.ts'
 import { writeAudit } from '../store/tree.ts'
-import { findVariable, loadPlace, type Place, type VariableRecord } from '../variables/rows.ts'
+import { findVariable, type VariableRecord } from '../variables/records.ts'
+import { loadPlace, type Place } from '../variables/rows.ts'
+
+/** Scopes of the places that hold variables, from the widest to those of services. */
+export const variableScopes = ['PROJECT', 'ENVIRONMENT', 'APPLICATION', 'CONTAINER', 'JOB', 'HELM', 'TERRAFORM']
 
 /** A place that can hold variables, of the caller's organization; 404 for any other id. */
 export const readPlace = async ({ db, principal }: Context, id: string): Promise<Place> => {
   const place = isUuid(id) ? await loadPlace(db, id.toLowerCase()) : null
-  const holds = place !== null && !['ORGANIZATION', 'CLUSTER', 'DATABASE', 'WEBHOOK'].includes(place.scope)
-  if (!holds || place.organizationId !== principal.organizationId) throw notFound()
+  if (place === null || !variableScopes.includes(place.scope) || place.organizationId !== principal.organizationId)
+    throw notFound()
   return place
 }
 

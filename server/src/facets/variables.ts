@@ -7,22 +7,23 @@ import { type Context, nodeInPath, type Operation } from '../api/operation.ts'
 import { Flag, List, Maybe, OneOf, Results, Text } from '../api/schema.ts'
 import type { Queryable } from '../store/database.ts'
 import { createAlias, createOverride, createVariable, deleteVariable, editVariable } from '../variables/change.ts'
-import { listVisible, type Place, type VariableRecord } from '../variables/rows.ts'
+import { listVisible, type VariableRecord } from '../variables/records.ts'
+import type { Place } from '../variables/rows.ts'
 import { importVariables } from './variable-import.ts'
 import {
   aliasBody,
-  builtInRecords,
   createBody,
   editBody,
   overrideBody,
   secretAnswer,
   showSecret,
   showVariable,
+  traceRecords,
   Value,
   variableAnswer,
   withService,
 } from './variable-records.ts'
-import { readOwnRow, readPlace, writeRow } from './variable-writes.ts'
+import { readOwnRow, readPlace, variableScopes, writeRow } from './variable-writes.ts'
 
 export interface VariableFacet {
   /** Kind of the tree row and first part of the path: `application`. */
@@ -90,8 +91,7 @@ const handlersOf = (family: Family) => {
 
   const list = async (context: Context) => {
     const here = await place(context)
-    const rows = await listVisible(context.db, here.parents)
-    const all = [...builtInRecords(here), ...rows.map((row) => withService(here, row))]
+    const all = traceRecords(here, await listVisible(context.db, here.parents))
     return { results: all.filter((row) => row.is_secret === isSecret).map(family.show) }
   }
   const create = async (context: Context) => {
@@ -210,11 +210,20 @@ const familyOperations = ({ kind }: VariableFacet, family: Family): Operation[] 
   ]
 }
 
-const importScopes = ['PROJECT', 'ENVIRONMENT', 'APPLICATION', 'CONTAINER', 'JOB', 'HELM', 'TERRAFORM']
-const importItem = { name: Text(255), value: Value(), scope: OneOf(importScopes), is_secret: Flag() }
+const importItem = { name: Text(255), value: Value(), scope: OneOf(variableScopes), is_secret: Flag() }
 export const importBody = Type.Object({
   overwrite: Maybe(Flag({ default: false })),
-  vars: List(Type.Object(importItem), 1000),
+  vars: Maybe(List(Type.Object(importItem), 1000)),
+  dotenv: Maybe(
+    Type.Object(
+      {
+        text: Text(500_000),
+        scope: Maybe(OneOf(variableScopes)),
+        is_secret: Maybe(Flag({ default: false })),
+      },
+      { description: 'Text of a .env file; its keys are set at the service, or at the scope named.' },
+    ),
+  ),
 })
 export const importAnswer = Type.Object({
   total_variables_to_import: Type.Integer(),

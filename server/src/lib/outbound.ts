@@ -77,6 +77,8 @@ export interface Outbound {
   checkSyntax(url: string): URL
   /** For creation time: as `checkSyntax` and `check`, but a name that has no address yet passes. */
   checkTarget(url: string): Promise<URL>
+  /** Every address that a name has now, whether or not the policy lets anything connect to it. Rejects as `check`. */
+  addressesOf(host: string): Promise<string[]>
   /** Any status is a result, 3xx too. Rejects with `OutboundRefused` or `OutboundFailed`. */
   request(request: OutboundRequest): Promise<OutboundResponse>
 }
@@ -88,6 +90,8 @@ interface Policy {
   own: { host: string; port: number | null }[]
   resolve: Resolve
 }
+
+const lookUpTimeoutMs = 5000
 
 const systemResolve: Resolve = (host) => lookup(host, { all: true, order: 'verbatim' })
 
@@ -160,6 +164,14 @@ const until = <T>(promise: Promise<T>, signal: AbortSignal): Promise<T> =>
     signal.addEventListener('abort', onAbort, { once: true })
     promise.then(resolve, reject).finally(() => signal.removeEventListener('abort', onAbort))
   })
+
+const addressesOf = async (policy: Policy, host: string): Promise<string[]> => {
+  const signal = AbortSignal.timeout(lookUpTimeoutMs)
+  const found = await until(resolveAll(policy, canonicalHost(host) ?? host), signal).catch((error: unknown) => {
+    throw signal.aborted ? new OutboundFailed('timeout', 'no address for the host name in time') : error
+  })
+  return found.map(spell)
+}
 
 /** Connects to the pinned address whatever undici asks for; name and certificate stay those of the URL. */
 const pinned = (pin: CheckedAddress, url: URL, connectTimeoutMs: number, ca?: string): buildConnector.connector => {
@@ -272,6 +284,7 @@ export const createOutbound = (options: {
       checkPlace(policy, { host: canonicalHost(host) ?? host, port }, usualPort),
     checkSyntax: (url) => checkSyntax(policy, url),
     checkTarget: (url) => checkTarget(policy, url),
+    addressesOf: (host) => addressesOf(policy, host),
     request: (wanted) => request(policy, wanted),
   }
 }

@@ -1,12 +1,15 @@
-/** API tokens through the API: shown once, never wider and never longer-lived than the token that makes them. */
+/** API tokens through the API: shown once, never wider and never longer-lived than who makes them. */
 import Type from 'typebox'
 import { createToken } from '../api/auth.ts'
 import { type Context, JsonText, type Operation, organizationInPath, type Scope, scopes } from '../api/operation.ts'
+import { builtInRoles } from '../api/permissions.ts'
 import { auditOf, translateWrite } from '../api/resource.ts'
 import { Computed, List, Maybe, Name, Nullable, OneOf, Results, Text, Timestamp, Uuid } from '../api/schema.ts'
-import { badRequest, forbidden, invalidField, notFound } from '../lib/errors.ts'
+import { forbidden, invalidField, notFound } from '../lib/errors.ts'
 import { isUuid } from '../lib/ids.ts'
+import type { Queryable } from '../store/database.ts'
 import { timestampSql, writeAudit } from '../store/tree.ts'
+import { givenRole, roleNameSql } from './membership.ts'
 
 const dayMs = 86_400_000
 const defaultDays = 90
@@ -23,16 +26,17 @@ const record = {
   prefix: Computed(Text(10)),
   scopes: List(OneOf(scopes)),
   role_name: Maybe(Text()),
+  role_id: Maybe(Uuid()),
   expires_at: Nullable(Timestamp()),
   last_used_at: Nullable(Timestamp()),
   last_used_ip: Nullable(Text()),
 }
 const answer = Type.Object(record)
 
-const recordSql = `json_build_object('id', t.id, 'created_at', ${timestampSql('t.created_at')}, 'name', t.name,
-  'description', t.description, 'prefix', t.prefix, 'scopes', t.scopes, 'role_name', array_to_string(t.scopes, ', '),
+const recordSql = `(json_strip_nulls(json_build_object('role_id', t.role_id))::jsonb || jsonb_build_object('id', t.id, 'created_at', ${timestampSql('t.created_at')}, 'name', t.name,
+  'description', t.description, 'prefix', t.prefix, 'scopes', t.scopes, 'role_name', case when t.role_id is null then array_to_string(t.scopes, ', ') else ${roleNameSql('t.role_id')} end,
   'expires_at', ${timestampSql('t.expires_at')}, 'last_used_at', ${timestampSql('t.last_used_at')},
-  'last_used_ip', t.last_used_ip)`
+  'last_used_ip', t.last_used_ip))`
 
 const list: Operation = {
   id: 'listOrganizationApiTokens',
@@ -76,12 +80,25 @@ const expiryOf = (body: Body, { parts, principal }: Context): Date | null => {
   return asked
 }
 
-const scopesOf = (body: Body, { principal }: Context): Scope[] => {
-  if (typeof body.role_id === 'string') throw badRequest('role_id: roles are not available yet; use scopes.')
+interface Rights {
+  scopes: Scope[]
+  roleId: string | null
+}
+
+const hasAllRights = ({ role, scopes: held }: Context['principal']): boolean =>
+  role === null ? held.has('Admin') : role.id === builtInRoles.owner
+
+/** Without a word on rights, a token has those of its maker. */
+const rightsOf = async (tx: Queryable, body: Body, context: Context): Promise<Rights> => {
+  const { role } = context.principal
+  if (typeof body.role_id === 'string')
+    return { scopes: (body.scopes ?? []) as Scope[], roleId: (await givenRole(tx, context, body.role_id)).id }
+  if (body.scopes === undefined && role !== null && !hasAllRights(context.principal))
+    return { scopes: [], roleId: role.id }
   const asked = [...new Set(body.scopes ?? ['Admin'])] as Scope[]
-  if (!principal.scopes.has('Admin') && asked.some((scope) => !principal.scopes.has(scope)))
-    throw forbidden('A token cannot make one with more scopes than its own.')
-  return asked
+  if (!hasAllRights(context.principal) && asked.includes('Admin'))
+    throw forbidden('A token with the scope Admin has more rights than its maker: name another scope, or a role.')
+  return { scopes: asked, roleId: null }
 }
 
 const create: Operation = {
@@ -89,27 +106,23 @@ const create: Operation = {
   method: 'POST',
   path: collection,
   ...common,
-  summary: 'Create an API token; its text is in this answer and never again',
+  summary: 'Create an API token with scopes or a role; its text is in this answer and never again',
   body: bodySchema,
   status: 201,
   answer: Type.Object({ ...record, token: Text() }),
-  async run(context) {
+  run(context) {
     const body = context.body as unknown as Body
     const { organizationId, tokenId } = context.principal
-    const details = { scopes: scopesOf(body, context), expiresAt: expiryOf(body, context) }
+    const expiresAt = expiryOf(body, context)
     return context.transaction(async (tx) => {
       const { name, description = null } = body
-      const made = await createToken(tx, { organizationId, name, description, ...details, createdBy: tokenId }).catch(
-        (error: unknown) => {
-          throw translateWrite(error)
-        },
-      )
-      await writeAudit(
-        tx,
-        organizationId,
-        { id: made.id, name },
-        auditOf(context, 'CREATE', auditTarget, nowhere, { name, scopes: details.scopes }),
-      )
+      const rights = await rightsOf(tx, body, context)
+      const token = { organizationId, name, description, expiresAt, ...rights, createdBy: tokenId }
+      const made = await createToken(tx, token).catch((error: unknown) => {
+        throw translateWrite(error)
+      })
+      const audit = auditOf(context, 'CREATE', auditTarget, nowhere, { name, ...rights })
+      await writeAudit(tx, organizationId, { id: made.id, name }, audit)
       const [row] = await tx.query<{ record: object }>(`select ${recordSql} as record from api_token t where id = $1`, [
         made.id,
       ])

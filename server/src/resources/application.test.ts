@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { applicationBody, headCommit, newApplication, newPlace, startApi } from '../../test/api.ts'
 import { until } from '../../test/until.ts'
-import { applicationKind } from './application.ts'
+import { application } from './application.ts'
 import { completeGitRepository, viewGitRepository } from './git-source.ts'
 import { hostLabel, routesOf } from './hosts.ts'
 import { completePorts, toProbe, wordsOf } from './service-parts.ts'
@@ -131,7 +131,7 @@ test('the workload of an application is what its configuration says', async () =
     dockerfile_path: '/docker/Dockerfile',
   })
   const [row] = await api.database.query<{ spec: Record<string, unknown> }>('select spec from node where id = $1', [id])
-  const workload = applicationKind.workload(row!.spec)
+  const workload = application.deployable.workload(row!.spec)
   assert.deepEqual(workload.entrypoint, ['sh', '-c', 'a b', 'c'])
   assert.deepEqual(
     [workload.arguments, workload.cpuMillicores, workload.memoryMb, workload.instances],
@@ -140,7 +140,8 @@ test('the workload of an application is what its configuration says', async () =
   assert.deepEqual(workload.readiness?.check, { kind: 'http', port: 3000, path: '/ok', scheme: 'HTTP' })
   assert.equal(workload.readyTimeoutMs, 1000 * (2 + 3 * (10 + 5)))
   assert.deepEqual([workload.volumes[0]?.mountPath, workload.volumes[0]?.sizeGb], ['/data', 5])
-  assert.deepEqual(applicationKind.build(row!.spec), {
+  assert.deepEqual(application.deployable.source(row!.spec), {
+    from: 'git',
     git: { url: 'https://github.com/a/b', branch: 'dev', gitTokenId: null },
     rootPath: '/services/api',
     dockerfilePath: 'docker/Dockerfile',

@@ -1,6 +1,7 @@
 /** Environments: they are tied to a cluster for life and own services. Deleting one is the engine's work. */
 import Type from 'typebox'
 import type { Context, Operation } from '../api/operation.ts'
+import type { Mode } from '../api/permissions.ts'
 import { type Change, resource, type Spec } from '../api/resource.ts'
 import { Computed, Maybe, Name, Nullable, OneOf, Reference, Text, Timestamp, Uuid } from '../api/schema.ts'
 import { deploymentLogOperations } from '../facets/deployment-log.ts'
@@ -12,14 +13,24 @@ import { environmentLinks } from '../facets/links.ts'
 import { queueOperations } from '../facets/queue.ts'
 import { invalidField } from '../lib/errors.ts'
 import type { ListForm } from '../store/long-list.ts'
+import { projectRuleOperations, ruleOrderSql } from './deployment-rule.ts'
+import { environmentModes as modes } from './environment-modes.ts'
+import { environmentRuleOperations, keptRuleOf } from './environment-rule.ts'
+import { overviewOperations } from './overview.ts'
+import { fitsWildcard } from './wildcard.ts'
 
-const modes = ['DEVELOPMENT', 'PREVIEW', 'PRODUCTION', 'STAGING']
-
-/** Id of the default cluster of a project's organization. */
-const defaultCluster = {
-  text: `(select d.id::text from node d where d.organization_id = n.organization_id and d.kind = 'cluster'
-    and (d.spec ->> 'is_default')::boolean order by d.created_at limit 1)`,
+/** What a new environment of a project may take over: the organization's default cluster, and the project's rules. */
+const heritage = {
+  text: `coalesce((select d.id::text from node d where d.organization_id = n.organization_id and d.kind = 'cluster'
+      and (d.spec ->> 'is_default')::boolean order by d.created_at limit 1), '') || ' ' ||
+    coalesce((select json_agg(r.spec order by ${ruleOrderSql('r')})::text from node r
+      where r.parent_id = n.id and r.kind = 'deployment_rule'), '')`,
   joins: '',
+}
+
+const readHeritage = (record: string): { cluster: string | null; rules: Spec[] } => {
+  const [cluster, rules] = [record.slice(0, record.indexOf(' ')), record.slice(record.indexOf(' ') + 1)]
+  return { cluster: cluster === '' ? null : cluster, rules: rules === '' ? [] : (JSON.parse(rules) as Spec[]) }
 }
 
 /** Id of a cluster of the organization, null when it has no such cluster. */
@@ -31,17 +42,46 @@ const findCluster = async ({ db, principal }: Context, id: string): Promise<stri
   return found?.id ?? null
 }
 
-/** The cluster that was named, under either of its names, or the default one, which was read with the project. */
-const chooseCluster = async (spec: Spec, context: Context, change: Change): Promise<Spec> => {
-  if (change.previous !== null) return spec
-  const { cluster, cluster_id: id = cluster, ...rest } = spec as { cluster?: string; cluster_id?: string }
-  const found = id === undefined ? (change.parent.record ?? null) : await findCluster(context, id)
-  if (found === null)
-    throw invalidField(
-      '/cluster_id',
-      id === undefined ? 'is required, for there is no default cluster' : 'not found in this organization',
-    )
-  return { ...rest, cluster_id: found }
+/** The cluster that was named, else that of the rule while it is there, else the default one. */
+const chooseCluster = async (
+  context: Context,
+  named: string | undefined,
+  rule: Spec | undefined,
+  usual: string | null,
+) => {
+  if (named !== undefined) {
+    const found = await findCluster(context, named)
+    if (found === null) throw invalidField('/cluster_id', 'not found in this organization')
+    return found
+  }
+  const found = (rule === undefined ? null : await findCluster(context, String(rule.cluster_id))) ?? usual
+  if (found === null) throw invalidField('/cluster_id', 'is required, for there is no default cluster')
+  return found
+}
+
+/** Completes a new environment; the project's first rule that its name fits says what the body leaves open. */
+const complete = async (spec: Spec, context: Context, change: Change): Promise<Spec> => {
+  const there = { projectId: change.parent.id, mode: spec.mode as Mode, clusterId: String(spec.cluster_id) }
+  if (change.previous !== null) {
+    if (spec.mode !== change.previous.spec.mode) await context.demand(there)
+    return spec
+  }
+  const {
+    cluster,
+    cluster_id: named = cluster,
+    ...rest
+  } = spec as { name: string; cluster?: string; cluster_id?: string }
+  const { cluster: usual, rules } = readHeritage(change.parent.record!)
+  const rule = rules.find((each) => fitsWildcard(String(each.wildcard ?? ''), rest.name))
+  const mode = (spec.mode ?? rule?.mode ?? 'DEVELOPMENT') as Mode
+  const clusterId = await chooseCluster(context, named, rule, usual)
+  await context.demand({ ...there, mode, clusterId })
+  return {
+    ...rest,
+    mode,
+    cluster_id: clusterId,
+    ...(rule === undefined ? {} : { deployment_rule: keptRuleOf(rule) }),
+  }
 }
 
 /** What `columns` below makes in SQL, made of plain columns. */
@@ -57,7 +97,7 @@ const list: ListForm = {
   },
 }
 
-const environment = resource({
+export const environment = resource({
   kind: 'environment',
   parent: { kind: 'project', param: 'projectId' },
   tag: 'Environments',
@@ -68,7 +108,9 @@ const environment = resource({
   ids: { list: 'listEnvironment', create: 'createEnvironment', read: 'getEnvironment', edit: 'editEnvironment' },
   spec: Type.Object({
     name: Name(),
-    mode: Maybe(OneOf(modes, { default: 'DEVELOPMENT' })),
+    mode: Maybe(
+      OneOf(modes, { description: 'Without it, that of a deployment rule of the project, else DEVELOPMENT.' }),
+    ),
     cluster_id: Maybe(Uuid()),
     cluster: Maybe(Uuid()),
   }),
@@ -85,7 +127,7 @@ const environment = resource({
   },
   wholeSpec: false,
   list,
-  parentRecord: defaultCluster,
+  parentRecord: heritage,
   joins: list.joins,
   columns: {
     organization: `'{"id":"' || n.organization_id || '"}'`,
@@ -96,7 +138,7 @@ const environment = resource({
     cluster_name: 'to_json(c.name)',
     last_updated_by: `coalesce(to_json(n.updated_by)::text, 'null')`,
   },
-  validate: chooseCluster,
+  validate: complete,
   audit: { target: 'ENVIRONMENT' },
 })
 
@@ -108,5 +150,8 @@ export const environmentOperations: Operation[] = [
   ...queueOperations,
   ...deploymentLogOperations,
   ...deploymentStageOperations,
+  ...projectRuleOperations,
+  ...environmentRuleOperations,
+  ...overviewOperations,
   environmentLinks,
 ]

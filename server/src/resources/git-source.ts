@@ -3,6 +3,7 @@
 import Type from 'typebox'
 import { Flag, Maybe, Nullable, OneOf, Ref, Text, Timestamp } from '../api/schema.ts'
 import { isValidBranch, isValidGitUrl } from '../builds/git-names.ts'
+import type { BuildLimits, Source } from '../deployments/deployments.ts'
 import { invalidField } from '../lib/errors.ts'
 
 export const gitProviders = ['BITBUCKET', 'GITHUB', 'GITLAB']
@@ -62,16 +63,17 @@ export const insidePath = (field: string, path: string): string => {
 }
 
 /** Checks what was sent and completes it; a head that was read before stays while its branch does. */
-export const completeGitRepository = (sent: unknown, previous?: GitRepositorySpec): GitRepositorySpec => {
+export const completeGitRepository = (
+  sent: unknown,
+  previous?: GitRepositorySpec,
+  field = '/git_repository',
+): GitRepositorySpec => {
   const source = sent as Partial<GitRepositorySpec> & { url: string }
   const { url, branch = 'main' } = source
   if (!isValidGitUrl(url))
-    throw invalidField(
-      '/git_repository/url',
-      'must be an https or http address; private ones take a git token, not ssh',
-    )
-  if (!isValidBranch(branch)) throw invalidField('/git_repository/branch', 'is no valid branch name')
-  const root = insidePath('/git_repository/root_path', source.root_path ?? '/')
+    throw invalidField(`${field}/url`, 'must be an https or http address; private ones take a git token, not ssh')
+  if (!isValidBranch(branch)) throw invalidField(`${field}/branch`, 'is no valid branch name')
+  const root = insidePath(`${field}/root_path`, source.root_path ?? '/')
   const same = previous?.url === url && previous.branch === branch && previous.head_commit_id !== undefined
   return {
     url,
@@ -111,3 +113,36 @@ export const viewGitRepository = (spec: GitRepositorySpec, commit: KeptCommit | 
     git_token_name: tokenName,
   }
 }
+
+/** What an image is built from: a repository and a Dockerfile in it. */
+export const Build = () => ({
+  git_repository: GitRepositoryRequest(),
+  dockerfile_path: Maybe(Nullable(Text(1024, { default: 'Dockerfile' }), { default: 'Dockerfile' })),
+  docker_target_build_stage: Maybe(Nullable(Text(128, { pattern: '^[A-Za-z0-9][A-Za-z0-9_.-]*$' }))),
+})
+
+export interface BuildFields {
+  git_repository: GitRepositorySpec
+  dockerfile_path: string
+  docker_target_build_stage?: string | null
+}
+
+/** Checks and completes what `Build` declares; `field` is where it stands in the body. */
+export const completeBuild = (sent: Record<string, unknown>, before?: Partial<BuildFields>, field = '') => ({
+  git_repository: completeGitRepository(sent.git_repository, before?.git_repository, `${field}/git_repository`),
+  dockerfile_path: insidePath(`${field}/dockerfile_path`, (sent.dockerfile_path as string | null) ?? 'Dockerfile'),
+})
+
+/** A build from a repository, as the engine takes it; `limits` come from the service's advanced settings. */
+export const gitSourceOf = (
+  { git_repository: git, dockerfile_path: dockerfilePath, docker_target_build_stage: targetStage = null }: BuildFields,
+  limits: BuildLimits = {},
+): Source => ({
+  from: 'git',
+  git: { url: git.url, branch: git.branch, gitTokenId: git.git_token_id },
+  rootPath: git.root_path,
+  dockerfilePath,
+  targetStage,
+  // Left out where nothing is set: a fingerprint tells it from nothing.
+  ...(Object.keys(limits).length === 0 ? {} : { limits }),
+})

@@ -1,8 +1,14 @@
 /** Git tokens: what private repositories are read with. The text is sealed and never answered. */
 import Type from 'typebox'
-import { resource, type Spec } from '../api/resource.ts'
-import { Computed, Maybe, Name, OneOf, Secret, Text, Whole } from '../api/schema.ts'
-import { conflict, invalidField } from '../lib/errors.ts'
+import type { Context, Operation } from '../api/operation.ts'
+import { type Change, resource, type Spec } from '../api/resource.ts'
+import { Maybe, Name, OneOf, Secret, Text } from '../api/schema.ts'
+import { invalidField } from '../lib/errors.ts'
+import { associated, refuseInUse, UsersCount, usersCount } from './references.ts'
+
+const tag = 'Organization Main Calls'
+const collection = '/organization/{organizationId}/gitToken'
+const item = `${collection}/{gitTokenId}`
 
 const apiUrls: Record<string, string> = {
   GITHUB: 'https://api.github.com',
@@ -10,23 +16,27 @@ const apiUrls: Record<string, string> = {
   BITBUCKET: 'https://api.bitbucket.org/2.0',
 }
 
-const validate = (spec: Spec): Spec => {
+const validate = (spec: Spec, context: Context, { previous }: Change): Spec => {
   const type = String(spec.type)
   if (type === 'BITBUCKET' && (typeof spec.workspace !== 'string' || spec.workspace === ''))
     throw invalidField('/workspace', 'is required for BITBUCKET')
   const url = spec.git_api_url ?? apiUrls[type]!
   if (!/^https?:\/\/[^\s]+$/.test(String(url)) || !URL.canParse(String(url)))
     throw invalidField('/git_api_url', 'must be an http or https address')
+  // A kept token is never sent to another host than the one it was given for.
+  const moved = previous !== null && new URL(String(url)).origin !== new URL(String(previous.spec.git_api_url)).origin
+  if (moved && context.body.token === undefined)
+    throw invalidField('/token', 'must be sent again when the host of git_api_url changes')
   return { ...spec, git_api_url: url }
 }
 
-export const gitToken = resource({
+const gitToken = resource({
   kind: 'git_token',
   parent: { kind: 'organization', param: 'organizationId' },
-  tag: 'Organization Main Calls',
+  tag,
   words: ['a git token', 'git tokens'],
-  collection: '/organization/{organizationId}/gitToken',
-  item: '/organization/{organizationId}/gitToken/{gitTokenId}',
+  collection,
+  item,
   param: 'gitTokenId',
   ids: {
     list: 'listOrganizationGitTokens',
@@ -48,22 +58,23 @@ export const gitToken = resource({
   record: {
     type: OneOf(['BITBUCKET', 'GITHUB', 'GITLAB']),
     git_api_url: Text(2048),
-    associated_services_count: Computed(Whole(0)),
+    associated_services_count: UsersCount(),
   },
-  columns: {
-    associated_services_count: `(select count(*) from node s
-      where s.spec -> 'git_repository' ->> 'git_token_id' is not null
-        and s.spec -> 'git_repository' ->> 'git_token_id' = n.id::text)`,
-  },
+  columns: { associated_services_count: usersCount },
   validate,
   audit: { target: 'ORGANIZATION', subTarget: 'GIT_TOKEN' },
-  async onDelete(tx, { node }) {
-    const [user] = await tx.query(
-      `select 1 from node s where s.spec -> 'git_repository' ->> 'git_token_id' is not null
-         and s.spec -> 'git_repository' ->> 'git_token_id' = $1 limit 1`,
-      [node.id],
-    )
-    if (user !== undefined) throw conflict('git_token_in_use', 'A service still uses this git token.')
-    return undefined
-  },
+  onDelete: refuseInUse('git_token_in_use', 'A service still uses this git token.'),
 })
+
+export const gitTokenOperations: Operation[] = [
+  ...gitToken.operations,
+  associated({
+    id: 'getGitTokenAssociatedServices',
+    form: 'associatedServices',
+    tag,
+    item,
+    words: 'a git token',
+    owner: gitToken.owner,
+    reads: 'sensitive',
+  }),
+]

@@ -1,6 +1,7 @@
 /** Host names of services: `<service>-<environment>.localhost`, kept from the first time on, however names change. */
 import { createHash } from 'node:crypto'
 import { dnsLabel } from '../deployments/workload.ts'
+import { routeDomains } from '../facets/custom-domain-rows.ts'
 import type { Queryable } from '../store/database.ts'
 import type { Port } from './service-parts.ts'
 
@@ -50,14 +51,14 @@ export interface RoutedService {
 
 const currentLabel = async (tx: Queryable, serviceId: string): Promise<string | null> => {
   const [row] = await tx.query<{ host: string }>(
-    'select host from route where service_id = $1 order by is_default desc limit 1',
+    'select host from route where service_id = $1 and custom_domain_id is null order by is_default desc limit 1',
     [serviceId],
   )
   return row === undefined ? null : row.host.replace(/^p\d+-/, '').slice(0, -domain.length - 1)
 }
 
-/** Makes the rows of `route` what the ports say. A label that another service has gets a suffix. */
-export const writeRoutes = async (tx: Queryable, service: RoutedService, ports: readonly Port[]): Promise<void> => {
+/** A label that another service has gets a suffix. */
+const writeOwnRoutes = async (tx: Queryable, service: RoutedService, ports: readonly Port[]): Promise<void> => {
   const [environment] = await tx.query<{ name: string }>('select name from node where id = $1', [service.environmentId])
   const current = await currentLabel(tx, service.id)
   const wish = hostLabel(service.name, environment?.name ?? '', service.id)
@@ -74,4 +75,10 @@ export const writeRoutes = async (tx: Queryable, service: RoutedService, ports: 
     const written = await tx.query(insert, [JSON.stringify(rows), ...place])
     if (written.length === wanted.length || current !== null) return
   }
+}
+
+/** Makes the rows of `route` what the ports say, those of custom domains too. */
+export const writeRoutes = async (tx: Queryable, service: RoutedService, ports: readonly Port[]): Promise<void> => {
+  await writeOwnRoutes(tx, service, ports)
+  await routeDomains(tx, service.id)
 }

@@ -4,29 +4,76 @@ import type { DeployableKind } from '../deployments/deployments.ts'
 import { genericVariableOperations } from '../facets/generic-variables.ts'
 import { serviceLogSocket } from '../facets/logs.ts'
 import { variableOperations } from '../facets/variables.ts'
+import { accountOperations } from './account.ts'
+import { annotationsGroupOperations } from './annotations-group.ts'
 import { apiTokenOperations } from './api-token.ts'
-import { applicationKind, applicationOperations } from './application.ts'
+import { application } from './application.ts'
+import { argocdConfigOperations } from './argocd-config.ts'
+import { argocdDestinationOperations } from './argocd-destination.ts'
+import { auditEventOperations } from './audit-event.ts'
+import { catalogueOperations } from './catalogue.ts'
+import { cloneOperations } from './clone.ts'
 import { clusterOperations } from './cluster.ts'
+import { container } from './container.ts'
+import { containerRegistryOperations } from './container-registry.ts'
+import { credentialsOperations } from './credentials.ts'
+import { database } from './database.ts'
 import { environmentOperations } from './environment.ts'
-import { gitToken } from './git-token.ts'
+import { listServicesOf } from './environment-services.ts'
+import { gitBrowsingOperations } from './git-browsing.ts'
+import { gitTokenOperations } from './git-token.ts'
+import { helm } from './helm.ts'
+import { helmRepositoryOperations } from './helm-repository.ts'
+import { invitationOperations } from './invitation.ts'
+import { job } from './job.ts'
+import { labelsGroupOperations } from './labels-group.ts'
+import { memberOperations } from './member.ts'
 import { organizationOperations } from './organization.ts'
 import { project } from './project.ts'
+import { registryImageOperations } from './registry-images.ts'
+import { roleOperations } from './role.ts'
+import type { Service } from './service.ts'
+import { terraform } from './terraform.ts'
+import { exportOf } from './terraform-export.ts'
 import { webhookOperations } from './webhook.ts'
+
+/** The kinds of services. */
+const services: readonly Service[] = [application, container, database, job, helm, terraform]
 
 export const operations: readonly Operation[] = [
   ...organizationOperations,
+  ...roleOperations,
+  ...memberOperations,
+  ...invitationOperations,
+  ...accountOperations,
   ...apiTokenOperations,
+  ...auditEventOperations,
   ...clusterOperations,
-  ...gitToken.operations,
+  ...argocdConfigOperations,
+  ...argocdDestinationOperations,
+  ...catalogueOperations,
+  ...gitTokenOperations,
+  ...gitBrowsingOperations,
+  ...containerRegistryOperations,
+  ...registryImageOperations,
+  ...helmRepositoryOperations,
+  ...labelsGroupOperations,
+  ...annotationsGroupOperations,
+  ...credentialsOperations,
   ...project.operations,
   ...environmentOperations,
-  ...applicationOperations,
+  ...services.flatMap((service) => service.operations),
+  listServicesOf(services),
+  ...cloneOperations(services),
+  exportOf(services),
   ...variableOperations({ kind: 'project', word: 'Project' }),
   ...variableOperations({ kind: 'environment', word: 'Environment' }),
   ...variableOperations({ kind: 'application', word: 'Application', importId: 'importEnvironmentVariable' }),
+  ...variableOperations({ kind: 'container', word: 'Container', importId: 'importContainerEnvironmentVariable' }),
+  ...variableOperations({ kind: 'job', word: 'Job', importId: 'importJobEnvironmentVariable' }),
   ...genericVariableOperations,
   ...webhookOperations,
   serviceLogSocket,
 ]
 
-export const deployableKinds: readonly DeployableKind[] = [applicationKind]
+export const deployableKinds: readonly DeployableKind[] = services.map(({ deployable }) => deployable)

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { newApplication, newPlace, startApi } from '../../test/api.ts'
+import { until } from '../../test/until.ts'
 import { createFirstOrganization } from './organization.ts'
 
 const api = await startApi({ idle: true })
@@ -24,13 +25,53 @@ test('the first start makes one organization and its default cluster, however of
 
 test('GET /organization is the record and the list of records at once; others are not seen', async () => {
   const stranger = await api.newOrganization()
-  const { body } = await call('GET', '/organization')
+  const { body } = await api.as(await api.newToken(['Admin']))('GET', '/organization')
   assert.deepEqual(
     [body.id, body.plan, body.results.length, body.results[0].id],
     [organizationId, 'FREE', 1, organizationId],
   )
   assert.equal((await api.as(stranger.token)('GET', '/organization')).body.id, stranger.id)
   assert.equal((await api.as(stranger.token)('GET', base)).status, 404)
+})
+
+test("the operator's token creates organizations, each with its own cluster, sees all, and no other token does", async () => {
+  const made = await call('POST', '/organization', { name: 'Second', plan: 'TEAM_2025', description: 'for them' })
+  assert.deepEqual([made.status, made.body.name, made.body.description], [201, 'Second', 'for them'])
+  const path = `/organization/${made.body.id}`
+  const clusters = (await call('GET', `${path}/cluster`)).body.results
+  assert.deepEqual(
+    clusters.map((one: Record<string, unknown>) => [one.name, one.is_default]),
+    [['local', true]],
+  )
+  const project = await call('POST', `${path}/project`, { name: 'theirs' })
+  const environment = await call('POST', `/project/${project.body.id}/environment`, { name: 'dev' })
+  assert.deepEqual([environment.status, environment.body.cluster_id], [201, clusters[0].id])
+  assert.ok((await call('GET', '/organization')).body.results.some((one: { id: string }) => one.id === made.body.id))
+  const { token } = (await call('POST', `${base}/apiToken`, { name: 'of the first' })).body
+  assert.equal((await api.as(token)('GET', `/environment/${environment.body.id}`)).status, 404)
+  assert.equal((await api.as(token)('POST', '/organization', { name: 'Third', plan: 'FREE' })).status, 403)
+  const inside = (await call('POST', `${path}/apiToken`, { name: 'of the second' })).body.token
+  assert.equal((await api.as(inside)('GET', `/environment/${environment.body.id}`)).status, 200)
+  assert.equal((await api.as(inside)('GET', base)).status, 404)
+})
+
+test('an organization goes with its tokens, but not the last, nor one of which something is deployed', async () => {
+  const { id } = (await call('POST', '/organization', { name: 'Short', plan: 'FREE' })).body
+  const { body: project } = await call('POST', `/organization/${id}/project`, { name: 'p' })
+  const { body: environment } = await call('POST', `/project/${project.id}/environment`, { name: 'e' })
+  const { token } = (await call('POST', `/organization/${id}/apiToken`, { name: 't' })).body
+  const application = await newApplication(api, environment.id)
+  await call('POST', `/application/${application.id}/deploy`)
+  assert.equal((await call('DELETE', `/organization/${id}`)).body.code, 'organization_in_use')
+  await call('POST', `/environment/${environment.id}/cancelDeployment`)
+  assert.equal((await call('DELETE', `/organization/${id}`)).status, 204)
+  assert.equal((await call('GET', `/organization/${id}`)).status, 404)
+  assert.equal((await call('GET', `/project/${project.id}`)).status, 404)
+  await until(async () => (await api.as(token)('GET', '/organization')).status === 401, {
+    timeoutMs: 1000,
+    what: 'the token to be refused',
+  })
+  assert.equal((await call('DELETE', base)).body.code, 'operator_organization')
 })
 
 test('an edit keeps what it leaves out', async () => {

@@ -7,6 +7,7 @@ import assert from 'node:assert/strict'
 import { after, before, describe, test } from 'node:test'
 import { until as untilTrue } from '../../test/until.ts'
 import { DeploymentError } from '../lib/errors.ts'
+import { Handover } from '../lib/handover.ts'
 import { newId } from '../lib/ids.ts'
 import { Secret } from '../lib/secret.ts'
 import type { LogLine, Runtime, RuntimeEvent, Task, Workload } from './runtime.ts'
@@ -28,6 +29,12 @@ export interface Subject {
     task: Program
     /** As a task: does not end within a minute. */
     endlessTask: Program
+  }
+  images: {
+    /** With a host; the engine holds it. */
+    held: string
+    /** Neither the engine nor a registry has it. */
+    missing: string
   }
 }
 
@@ -63,6 +70,7 @@ export const createTask = (program: Program, over: Partial<Task> = {}): Task => 
   taskId: newId(),
   ...program,
   env: new Secret({}),
+  files: new Secret([]),
   cpuMillicores: 200,
   memoryMb: 64,
   timeoutMs: 30_000,
@@ -120,7 +128,7 @@ const collect = async (lines: AsyncIterable<LogLine>, enough: (line: LogLine) =>
 const numberOf = (line: LogLine): number => Number(/line (\d+)$/.exec(line.text)?.[1] ?? 0)
 const range = (first: number, last: number): number[] => Array.from({ length: last - first + 1 }, (_, i) => first + i)
 
-export const conform = ({ create, programs }: Subject): void => {
+export const conform = ({ create, programs, images }: Subject): void => {
   let runtime: Runtime
   before(() => {
     runtime = create(`conformance-${newId()}`)
@@ -128,6 +136,29 @@ export const conform = ({ create, programs }: Subject): void => {
   after(async () => {
     await clean(runtime)
     await runtime.close()
+  })
+
+  describe('pull', () => {
+    test('an image that is held is there at once, twice and more, by a reference that runs', async () => {
+      const image = { reference: images.held, login: null, refresh: false }
+      const reference = await runtime.pull(image, ignore, signal())
+      assert.equal(await runtime.pull(image, ignore, signal()), reference)
+      assert.equal(await runtime.pull({ ...image, reference }, ignore, signal()), reference)
+      await deploy(runtime, createWorkload({ ...programs.serve, image: reference }))
+    })
+
+    test('an image that is nowhere is refused by its name', async () => {
+      const image = { reference: images.missing, login: null, refresh: true }
+      const error = await deploymentError(runtime.pull(image, ignore, signal()))
+      assert.match(error.code, /^image_/)
+      assert.ok(error.message.includes(images.missing), error.message)
+    })
+
+    test('an aborted pull rejects with the reason', async () => {
+      const reason = new Error('canceled by the user')
+      const image = { reference: images.held, login: null, refresh: true }
+      assert.equal(await rejection(runtime.pull(image, ignore, AbortSignal.abort(reason))), reason)
+    })
   })
 
   describe('apply and ready', () => {
@@ -406,6 +437,37 @@ export const conform = ({ create, programs }: Subject): void => {
       const task = createTask(programs.endlessTask, { timeoutMs: 600 })
       const error = await deploymentError(runtime.run(task, ignore, signal()))
       assert.equal(error.code, 'task_timeout')
+    })
+
+    test('a task that nobody waits for is ended by its id, and ending what is not there succeeds', async () => {
+      const task = createTask(programs.endlessTask)
+      const controller = new AbortController()
+      const run = rejection(runtime.run(task, ignore, controller.signal))
+      controller.abort(new Error('left'))
+      await run
+      await runtime.endTask(task.taskId, signal())
+      await runtime.endTask(newId(), signal())
+      const left = (await runtime.owned()).instances.filter(({ taskId }) => taskId === task.taskId)
+      assert.deepEqual(left, [])
+    })
+
+    test('a task that is handed over goes on: who asks next joins it and gets its end', async () => {
+      const task = createTask(programs.task)
+      const handover = new AbortController()
+      const begun = Promise.withResolvers<string>()
+      const first = runtime.run(task, begun.resolve, handover.signal).then(
+        () => 'ended',
+        () => 'handed over',
+      )
+      const line = await begun.promise
+      handover.abort(new Handover())
+      const how = await first
+      const lines: string[] = []
+      const result = await runtime.run(task, (text) => lines.push(text), signal())
+      assert.deepEqual(result, { exitCode: 3, oomKilled: false })
+      if (how === 'handed over') assert.equal(lines[0], line)
+      const left = (await runtime.owned()).instances.filter(({ taskId }) => taskId === task.taskId)
+      assert.deepEqual(left, [])
     })
 
     test('an aborted task rejects promptly with the reason', async () => {

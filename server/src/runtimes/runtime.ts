@@ -79,6 +79,8 @@ export interface Instance {
   startedAt: string | null
   /** Where this machine reaches each port: internal port → address. */
   endpoints: Record<number, { host: string; port: number }>
+  /** Of a task's execution, which only `owned` tells: the task's id. */
+  taskId?: string
 }
 
 export interface RuntimeEvent {
@@ -117,9 +119,21 @@ export interface Task {
   entrypoint: string[] | null
   arguments: string[] | null
   env: Secret<Record<string, string>>
+  /** As of a workload. */
+  files: Workload['files']
   cpuMillicores: number
   memoryMb: number
   timeoutMs: number
+}
+
+/** An image of a registry. */
+export interface ImageRequest {
+  /** With its host: `docker.io/library/postgres:16`, or with a digest after `@`. */
+  reference: string
+  /** Login of the registry; opened only to be handed to the engine's API. */
+  login: Secret<{ username: string; password: string }> | null
+  /** Ask the registry even when the engine holds an image of this name: a tag may have moved. */
+  refresh: boolean
 }
 
 /** One sentence a user may read, in the order things happen. */
@@ -133,6 +147,13 @@ export interface Runtime {
   readonly can: ReadonlySet<Ability>
   /** Rejects unless the engine answers within 3 s. */
   ping(): Promise<void>
+  /**
+   * Makes the engine hold an image, and resolves to a reference that never moves: by digest, where the engine knows one.
+   * When the registry does not answer, what the engine holds of that name will do, and `progress` says so. Rejects with
+   * a `DeploymentError` that names the image: `image_missing`, `image_denied`, `image_unreachable`; at the latest 30 s
+   * after the registry was last heard.
+   */
+  pull(image: ImageRequest, progress: Progress, signal: AbortSignal): Promise<string>
   /**
    * Makes the instances of this revision exist and be started, beside those of other revisions. Does not wait for
    * them to be ready. Rejects with a `DeploymentError` that names the cause.
@@ -159,12 +180,17 @@ export interface Runtime {
   watch(signal: AbortSignal): AsyncIterable<RuntimeEvent>
   /** Lines of a service's present instances, all revisions, merged by time when `tail` or `since` is given. */
   logs(serviceId: string, options: LogOptions): AsyncIterable<LogLine>
-  /** Runs a task to its end. */
+  /**
+   * Runs a task to its end; its execution is gone with the answer. An abort ends it, unless the reason is a `Handover`:
+   * then whoever asks with the same id goes on with it.
+   */
   run(
     task: Task,
     onLine: (line: string) => void,
     signal: AbortSignal,
   ): Promise<{ exitCode: number; oomKilled: boolean }>
+  /** Ends an execution that nobody waits for any more; succeeds when there is none. */
+  endTask(taskId: string, signal: AbortSignal): Promise<void>
   /** Everything that carries our label and this data directory's owner mark, so that reconcile can sweep. */
   owned(): Promise<{ instances: Instance[]; environments: string[]; volumes: { id: string; serviceId: string }[] }>
   close(): Promise<void>

@@ -130,7 +130,13 @@ const createListener = (config: pg.ClientConfig, log: Log) => {
 /** Opens a pool on `connectionString` (a PostgreSQL URL; a unix socket as `?host=/dir`). Opens no connection yet. */
 export const connect = (connectionString: string, log: Log, options: { max?: number } = {}): Database => {
   const config: pg.PoolConfig = { connectionString, connectionTimeoutMillis: 5000, application_name: 'slipway' }
-  const pool = new pg.Pool({ ...config, max: options.max ?? 16, idleTimeoutMillis: 60_000 })
+  const pool = new pg.Pool({
+    ...config,
+    max: options.max ?? 16,
+    idleTimeoutMillis: 60_000,
+    // Planning anew for each request costs as much as most statements; a test explains all of them with this plan.
+    onConnect: (client) => client.query('set plan_cache_mode = force_generic_plan'),
+  })
   pool.on('error', (error) => log.warn({ err: error }, 'a database connection was lost'))
   const listener = createListener(config, log)
 

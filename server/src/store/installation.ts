@@ -5,7 +5,7 @@ import type { Database } from './database.ts'
 import type { Sealer } from './seal.ts'
 
 /** Stands for the installation where an organization is asked for. */
-const installationId = '00000000-0000-0000-0000-000000000000'
+export const installationId = '00000000-0000-0000-0000-000000000000'
 
 const fact = async (database: Database, name: string, make: () => Promise<string> | string): Promise<string> => {
   const read = async () =>

@@ -3,7 +3,7 @@
  * decrypt. A new file is linked into place whole, so a process that dies here leaves either no key or a complete one.
  */
 import { createHash, randomBytes } from 'node:crypto'
-import { link, mkdir, open, readFile, rm } from 'node:fs/promises'
+import { link, mkdir, open, readFile, rename, rm } from 'node:fs/promises'
 import { dirname } from 'node:path'
 
 export interface MasterKey {
@@ -38,19 +38,34 @@ export const readMasterKeys = async (file: string): Promise<MasterKey[] | null> 
   return keys
 }
 
-/** Makes the file with one new key, mode 0600; leaves a file that another process has made meanwhile. */
-export const createMasterKey = async (file: string): Promise<void> => {
-  await mkdir(dirname(file), { recursive: true, mode: 0o700 })
+/** A file of its own beside `file`, on the disk before `place` puts it where it belongs. */
+const writeDraft = async (file: string, text: string, place: (draft: string) => Promise<void>): Promise<void> => {
   const draft = `${file}.${process.pid}.${randomBytes(4).toString('hex')}`
   const handle = await open(draft, 'wx', 0o600)
   try {
-    await handle.writeFile(`${randomBytes(32).toString('base64')}\n`)
+    await handle.writeFile(text)
     await handle.sync()
-    await link(draft, file)
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error
+    await place(draft)
   } finally {
     await handle.close()
     await rm(draft, { force: true })
   }
+}
+
+const newLine = (): string => `${randomBytes(32).toString('base64')}\n`
+
+/** Makes the file with one new key, mode 0600; leaves a file that another process has made meanwhile. */
+export const createMasterKey = async (file: string): Promise<void> => {
+  await mkdir(dirname(file), { recursive: true, mode: 0o700 })
+  try {
+    await writeDraft(file, newLine(), (draft) => link(draft, file))
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error
+  }
+}
+
+/** Puts a new key before those of the file: from then on it encrypts, and all decrypt. */
+export const addMasterKey = async (file: string): Promise<void> => {
+  const kept = await readFile(file, 'utf8')
+  await writeDraft(file, newLine() + kept, (draft) => rename(draft, file))
 }

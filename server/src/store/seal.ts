@@ -6,7 +6,7 @@
 import { createCipheriv, createDecipheriv, randomBytes } from 'node:crypto'
 import { newId } from '../lib/ids.ts'
 import { Secret } from '../lib/secret.ts'
-import type { Database } from './database.ts'
+import type { Database, Queryable } from './database.ts'
 import { createMasterKey, type MasterKey, readMasterKeys } from './master-key.ts'
 
 /** Where a sealed text is kept; it opens nowhere else. */
@@ -23,8 +23,17 @@ export interface Sealer {
   open(organizationId: string, place: SealedPlace, sealed: string): Promise<Secret<string>>
   /** Seals every data key again under the first master key; answers how many were. The other keys may go then. */
   rewrap(): Promise<number>
-  /** New values of this organization get a new data key; old ones stay readable. */
+  /** New values of this organization get a new data key, on every replica; old ones stay readable. */
   rotateDataKey(organizationId: string): Promise<void>
+}
+
+/** Tells every replica that data keys have changed; empty payload. */
+const channel = 'slipway_data_key'
+
+/** The master keys as this process knows them: read again when a data key needs one that is not among them. */
+interface MasterKeys {
+  first(): MasterKey
+  find(id: string): Promise<MasterKey>
 }
 
 interface DataKey {
@@ -64,9 +73,23 @@ const valueAad = (organizationId: string, place: SealedPlace): string =>
 const keyAad = (organizationId: string, dataKeyId: string): string =>
   JSON.stringify(['v1', organizationId, 'data_key', dataKeyId])
 
-const unwrap = (keys: readonly MasterKey[], row: DataKeyRow): DataKey => {
-  const master = keys.find(({ id }) => id === row.master_key_id)
-  if (master === undefined) throw new Error('a data key is sealed under a master key that is not in the key file')
+const createMasterKeys = (file: string, loaded: readonly MasterKey[]): MasterKeys => {
+  let keys = loaded
+  const known = (id: string) => keys.find((each) => each.id === id)
+  return {
+    first: () => keys[0]!,
+    async find(id) {
+      // A rotation adds a key to the file while we run.
+      if (known(id) === undefined) keys = (await readMasterKeys(file)) ?? keys
+      const found = known(id)
+      if (found === undefined) throw new Error('a data key is sealed under a master key that is not in the key file')
+      return found
+    },
+  }
+}
+
+const unwrap = async (keys: MasterKeys, row: DataKeyRow): Promise<DataKey> => {
+  const master = await keys.find(row.master_key_id)
   const key = decrypt(master.key, keyAad(row.organization_id, row.id), row.wrapped.split('.'))
   return { id: row.id, masterKeyId: master.id, key, uses: 0 }
 }
@@ -93,7 +116,7 @@ const loadMasterKeys = async (database: Database, file: string): Promise<MasterK
 }
 
 /** Reads and makes data keys; remembers them, since opening one costs a statement. */
-const createKeyring = (database: Database, keys: readonly MasterKey[]) => {
+const createKeyring = (database: Database, keys: MasterKeys) => {
   const byId = new Map<string, Promise<DataKey>>()
   const current = new Map<string, Promise<DataKey>>()
 
@@ -112,10 +135,10 @@ const createKeyring = (database: Database, keys: readonly MasterKey[]) => {
     )
     return row && unwrap(keys, row)
   }
-  const create = async (organizationId: string): Promise<void> => {
+  const create = async (organizationId: string, db: Queryable = database): Promise<void> => {
     const id = newId()
-    const master = keys[0]!
-    await database.query(
+    const master = keys.first()
+    await db.query(
       `insert into data_key (id, organization_id, master_key_id, wrapped) values ($1, $2, $3, $4)
        on conflict (organization_id) where retired_at is null do nothing`,
       [id, organizationId, master.id, wrap(master, organizationId, id, randomBytes(32))],
@@ -142,12 +165,26 @@ const createKeyring = (database: Database, keys: readonly MasterKey[]) => {
     current: (organizationId: string) => remember(current, organizationId, () => loadCurrent(organizationId)),
     byId: (organizationId: string, id: string) =>
       remember(byId, `${organizationId} ${id}`, () => loadById(organizationId, id)),
-    retire: async (organizationId: string) => {
-      await database.query(
-        `update data_key set retired_at = clock_timestamp() where organization_id = $1 and retired_at is null`,
-        [organizationId],
-      )
+    // Made at once, under our first master key: another replica may not know that one yet.
+    renew: async (organizationId: string) => {
+      await database.transaction(async (tx) => {
+        await tx.query(
+          `update data_key set retired_at = clock_timestamp() where organization_id = $1 and retired_at is null`,
+          [organizationId],
+        )
+        await create(organizationId, tx)
+        await tx.query(`select pg_notify('${channel}', '')`)
+      })
       current.delete(organizationId)
+    },
+    /** Takes the new keys in the place of the known ones when they are read: nobody who seals waits for that. */
+    refresh: async () => {
+      for (const organizationId of [...current.keys()]) {
+        const fresh = await loadCurrent(organizationId).catch(() => null)
+        if (fresh === null) current.delete(organizationId)
+        else if ((await current.get(organizationId))?.id !== fresh.id)
+          current.set(organizationId, Promise.resolve(fresh))
+      }
     },
     forget: () => {
       current.clear()
@@ -156,14 +193,14 @@ const createKeyring = (database: Database, keys: readonly MasterKey[]) => {
   }
 }
 
-const rewrapAll = async (database: Database, keys: readonly MasterKey[]): Promise<number> => {
-  const first = keys[0]!
+const rewrapAll = async (database: Database, keys: MasterKeys): Promise<number> => {
+  const first = keys.first()
   const rows = await database.query<DataKeyRow>(
     `select id, organization_id, master_key_id, wrapped from data_key where master_key_id <> $1`,
     [first.id],
   )
   for (const row of rows) {
-    const { key } = unwrap(keys, row)
+    const { key } = await unwrap(keys, row)
     await database.query(`update data_key set master_key_id = $2, wrapped = $3 where id = $1 and master_key_id = $4`, [
       row.id,
       first.id,
@@ -180,8 +217,9 @@ const rewrapAll = async (database: Database, keys: readonly MasterKey[]): Promis
  */
 export const createSealer = async (options: { database: Database; masterKeyFile: string }): Promise<Sealer> => {
   const { database } = options
-  const keys = await loadMasterKeys(database, options.masterKeyFile)
+  const keys = createMasterKeys(options.masterKeyFile, await loadMasterKeys(database, options.masterKeyFile))
   const keyring = createKeyring(database, keys)
+  await database.listen(channel, () => void keyring.refresh())
 
   const open = async (organizationId: string, place: SealedPlace, sealed: string): Promise<Secret<string>> => {
     const [version, , dataKeyId = '', ...parts] = sealed.split('.')
@@ -198,7 +236,7 @@ export const createSealer = async (options: { database: Database; masterKeyFile:
     async seal(organizationId, place, plaintext) {
       const dataKey = await keyring.current(organizationId)
       dataKey.uses++
-      if (dataKey.uses >= usesPerDataKey) await keyring.retire(organizationId)
+      if (dataKey.uses === usesPerDataKey) await keyring.renew(organizationId)
       const parts = encrypt(dataKey.key, valueAad(organizationId, place), Buffer.from(plaintext, 'utf8'))
       return ['v1', dataKey.masterKeyId, dataKey.id, ...parts].join('.')
     },
@@ -207,6 +245,6 @@ export const createSealer = async (options: { database: Database; masterKeyFile:
       keyring.forget()
       return count
     },
-    rotateDataKey: (organizationId) => keyring.retire(organizationId),
+    rotateDataKey: (organizationId) => keyring.renew(organizationId),
   }
 }

@@ -45,7 +45,7 @@ export interface BuiltInContext {
 
 export const reservedPrefixes = ['SLIPWAY_', 'QOVERY_'] as const
 
-const builtInId = (parentId: string, key: string): string => {
+export const builtInId = (parentId: string, key: string): string => {
   const bytes = createHash('sha256').update(`built-in ${parentId} ${key}`).digest().subarray(0, 16)
   bytes[6] = 0x80 | (bytes[6]! & 0x0f)
   bytes[8] = 0x80 | (bytes[8]! & 0x3f)

@@ -3,12 +3,13 @@
  * that what depends on a deleted row goes with it. Secrets are sealed before their transaction begins; a process that
  * dies here leaves either the old row or the new one.
  */
-import { ApiError, badRequest, conflict, invalidField, notFound } from '../lib/errors.ts'
+import { badRequest, conflict, invalidField, notFound } from '../lib/errors.ts'
 import { isUuid, newId } from '../lib/ids.ts'
 import { type Queryable, sqlState } from '../store/database.ts'
 import type { Sealer } from '../store/seal.ts'
 import { type BuiltInVariable, builtInVariables } from './built-in.ts'
-import { findVariable, type Place, type VariableRecord } from './rows.ts'
+import { findVariable, type VariableRecord } from './records.ts'
+import type { Place } from './rows.ts'
 import { checkDescription, checkKey, checkMountPath, checkValue } from './rules.ts'
 
 export interface NewVariable {
@@ -18,6 +19,8 @@ export interface NewVariable {
   mountPath?: string | null | undefined
   description?: string | null | undefined
   interpolateInFile?: boolean | null | undefined
+  /** The value is a reference that this secret manager is to resolve. */
+  secretManagerAccessId?: string | null | undefined
 }
 
 interface RowToWrite {
@@ -29,6 +32,7 @@ interface RowToWrite {
   description: string | null
   interpolateInFile: boolean | null
   targetId: string | null
+  secretManagerAccessId?: string | null
 }
 
 interface ExistingRow {
@@ -49,12 +53,12 @@ const existingAt = async (db: Queryable, parentId: string, key: string): Promise
 
 const upsertSql = `
   insert into variable (id, organization_id, parent_id, scope, key, value, sealed, is_secret, variable_type, mount_path,
-    description, enable_interpolation_in_file, target_id)
-  values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
+    description, enable_interpolation_in_file, target_id, secret_manager_access_id)
+  values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
   on conflict (parent_id, key) do update set value = excluded.value, sealed = excluded.sealed,
     variable_type = excluded.variable_type, mount_path = excluded.mount_path, description = excluded.description,
     enable_interpolation_in_file = excluded.enable_interpolation_in_file, target_id = excluded.target_id,
-    updated_at = clock_timestamp()
+    secret_manager_access_id = excluded.secret_manager_access_id, updated_at = clock_timestamp()
   where variable.is_secret = excluded.is_secret and variable.id = excluded.id
   returning id`
 
@@ -85,10 +89,16 @@ const put = async (db: Queryable, sealer: Sealer, place: Place, row: RowToWrite)
       row.description,
       row.interpolateInFile,
       row.targetId,
+      row.secretManagerAccessId ?? null,
     ])
     if (written.length > 0) return (await findVariable(db, place.organizationId, id)) ?? Promise.reject(notFound())
   }
   throw conflict('variable_busy', 'This key is being changed by another request.')
+}
+
+const typeOf = (mountPath: string | null, isExternal: boolean): string => {
+  if (isExternal) return mountPath === null ? 'EXTERNAL_SECRET' : 'FILE_EXTERNAL_SECRET'
+  return mountPath === null ? 'VALUE' : 'FILE'
 }
 
 /** Creates or replaces a variable or secret; with a mount path it is a file. 400 on bad input, 409 variable ↔ secret. */
@@ -102,16 +112,17 @@ export const createVariable = async (
   checkValue(wanted.value)
   checkMountPath(wanted.mountPath)
   checkDescription(wanted.description)
-  const mountPath = wanted.mountPath ?? null
+  const [mountPath, accessId] = [wanted.mountPath ?? null, wanted.secretManagerAccessId ?? null]
   return put(db, sealer, place, {
     key: wanted.key,
     value: wanted.value,
     isSecret: wanted.isSecret,
-    variableType: mountPath === null ? 'VALUE' : 'FILE',
+    variableType: typeOf(mountPath, accessId !== null),
     mountPath,
     description: wanted.description ?? null,
     interpolateInFile: wanted.interpolateInFile ?? null,
     targetId: null,
+    secretManagerAccessId: accessId,
   })
 }
 
@@ -121,7 +132,11 @@ export interface VariableEdit {
   value?: string | null | undefined
   description?: string | null | undefined
   interpolateInFile?: boolean | null | undefined
+  /** Another secret manager for an external secret; nothing else becomes one by an edit. */
+  secretManagerAccessId?: string | null | undefined
 }
+
+const isExternal = ({ variable_type: type }: VariableRecord): boolean => type.endsWith('EXTERNAL_SECRET')
 
 const checkEdit = (row: VariableRecord, edit: VariableEdit): void => {
   if (row.variable_type === 'BUILT_IN') throw badRequest('A built-in variable cannot be changed.')
@@ -129,6 +144,8 @@ const checkEdit = (row: VariableRecord, edit: VariableEdit): void => {
     throw invalidField('/key', 'an override keeps the key of what it overrides')
   const isNewValue = edit.value !== undefined && edit.value !== null && edit.value !== '' && edit.value !== row.value
   if (row.variable_type === 'ALIAS' && isNewValue) throw invalidField('/value', 'an alias has the value of its target')
+  if (typeof edit.secretManagerAccessId === 'string' && !isExternal(row))
+    throw invalidField('/secret_manager_access_id', 'is for external secrets: create this one anew as such')
   if (edit.key !== row.key) checkKey(edit.key)
   if (typeof edit.value === 'string') checkValue(edit.value)
   checkDescription(edit.description)
@@ -137,7 +154,7 @@ const checkEdit = (row: VariableRecord, edit: VariableEdit): void => {
 const editSql = `update variable set key = $2, value = coalesce($3, value), sealed = coalesce($4, sealed),
   description = case when $5 then $6 else description end,
   enable_interpolation_in_file = case when $7 then $8 else enable_interpolation_in_file end,
-  updated_at = clock_timestamp() where id = $1 returning id`
+  secret_manager_access_id = coalesce($9, secret_manager_access_id), updated_at = clock_timestamp() where id = $1 returning id`
 
 /** Changes a row. What is left out stays. 409 when the new key is taken at its place. */
 export const editVariable = async (
@@ -152,7 +169,7 @@ export const editVariable = async (
   const values = [row.id, edit.key, row.is_secret ? null : value, sealed]
   const more = [edit.description, edit.interpolateInFile].flatMap((each) => [each !== undefined, each ?? null])
   try {
-    const written = await db.query(editSql, [...values, ...more])
+    const written = await db.query(editSql, [...values, ...more, edit.secretManagerAccessId ?? null])
     if (written.length === 0) throw notFound()
   } catch (error) {
     if (sqlState(error) === '23505') throw conflict('key_taken', 'Another variable has this key here.')
@@ -190,12 +207,11 @@ export const deleteVariable = async (db: Queryable, row: VariableRecord): Promis
  * worked out anew, and a row whose service is gone means nothing.
  */
 const keepBuiltIn = async (db: Queryable, place: Place, one: BuiltInVariable): Promise<void> => {
-  if (one.isSecret) throw new ApiError(400, 'invalid_request', 'A built-in secret cannot be the target yet.')
   await db.query(
     `insert into variable (id, organization_id, parent_id, scope, key, value, is_secret, variable_type)
-     values ($1, $2, $3, 'BUILT_IN', $4, $5, false, 'BUILT_IN')
+     values ($1, $2, $3, 'BUILT_IN', $4, $5, $6, 'BUILT_IN')
      on conflict (id) do update set value = excluded.value`,
-    [one.id, place.organizationId, one.parentId, one.key, one.value],
+    [one.id, place.organizationId, one.parentId, one.key, one.isSecret ? null : one.value, one.isSecret],
   )
 }
 

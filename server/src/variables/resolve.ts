@@ -6,21 +6,25 @@
 /** From the widest to the narrowest: BUILT_IN, PROJECT, ENVIRONMENT, then the service's own (APPLICATION …). */
 export type VariableScope = string
 
-/** One row that the service can see. `value` is plain text, a secret's too: keep the whole inside a `Secret`. */
-export interface VisibleVariable {
+/** What decides which row wins, and where its value comes from. */
+export interface TraceableVariable {
   id: string
   key: string
+  scope: VariableScope
+  /** VALUE, FILE, ALIAS, OVERRIDE, BUILT_IN, EXTERNAL_SECRET, FILE_EXTERNAL_SECRET. */
+  variableType: string
+  /** Of an alias or override. */
+  targetId: string | null
+}
+
+/** One row that the service can see. `value` is plain text, a secret's too: keep the whole inside a `Secret`. */
+export interface VisibleVariable extends TraceableVariable {
   /** Null for an alias, which has the value of its target. */
   value: string | null
-  scope: VariableScope
   isSecret: boolean
-  /** VALUE, FILE, ALIAS, OVERRIDE, BUILT_IN. */
-  variableType: string
   /** Not null: the value is the content of a file at this path. */
   mountPath: string | null
   interpolateInFile: boolean
-  /** Of an alias or override. */
-  targetId: string | null
 }
 
 export interface ResolvedVariables {
@@ -30,6 +34,8 @@ export interface ResolvedVariables {
   secretValues: string[]
   /** Where each key of `env` comes from. */
   origins: Record<string, { scope: VariableScope; variableId: string }>
+  /** Keys whose values stand in an external secret manager: what is here is only the reference. */
+  unresolved: string[]
 }
 
 /** What a key stands for once scopes and aliases are settled. */
@@ -40,41 +46,61 @@ interface Effective {
   mountPath: string | null
   interpolateInFile: boolean
   isSecret: boolean
+  isExternal: boolean
 }
 
 const ranks: Record<string, number> = { BUILT_IN: 0, PROJECT: 1, ENVIRONMENT: 2 }
-const rank = ({ scope }: VisibleVariable): number => (Object.hasOwn(ranks, scope) ? ranks[scope]! : 3)
+const rank = ({ scope }: TraceableVariable): number => (Object.hasOwn(ranks, scope) ? ranks[scope]! : 3)
 
 /** Narrower first; equal scopes by id, so that the order of rows never matters. */
-const byNarrowness = (a: VisibleVariable, b: VisibleVariable): number => rank(b) - rank(a) || (a.id < b.id ? -1 : 1)
+const byNarrowness = (a: TraceableVariable, b: TraceableVariable): number => rank(b) - rank(a) || (a.id < b.id ? -1 : 1)
 
-const pickNarrowest = (rows: readonly VisibleVariable[]): Map<string, VisibleVariable> => {
-  const winners = new Map<string, VisibleVariable>()
-  for (const row of [...rows].sort(byNarrowness)) if (!winners.has(row.key)) winners.set(row.key, row)
+const pickNarrowest = <T extends TraceableVariable>(rows: readonly T[]): Map<string, T> => {
+  const winners = new Map<string, T>()
+  for (const row of rows) {
+    const best = winners.get(row.key)
+    if (best === undefined || byNarrowness(row, best) < 0) winners.set(row.key, row)
+  }
   return winners
 }
 
-interface View {
-  byId: ReadonlyMap<string, VisibleVariable>
-  winners: ReadonlyMap<string, VisibleVariable>
+interface View<T> {
+  byId: ReadonlyMap<string, T>
+  winners: ReadonlyMap<string, T>
 }
 
+const viewOf = <T extends TraceableVariable>(rows: readonly T[]): View<T> => ({
+  byId: new Map(rows.map((row) => [row.id, row])),
+  winners: pickNarrowest(rows),
+})
+
 /** The row whose value this one has: an alias follows what its target's key stands for here. Undefined when dangling. */
-const follow = (start: VisibleVariable, view: View): VisibleVariable | undefined => {
-  let row: VisibleVariable | undefined = start
+const follow = <T extends TraceableVariable>(start: T, view: View<T>): T | undefined => {
+  if (start.variableType !== 'ALIAS') return start
+  let row: T | undefined = start
   const seen = new Set<string>()
   while (row !== undefined && row.variableType === 'ALIAS') {
     if (seen.has(row.id)) return undefined
     seen.add(row.id)
-    const target: VisibleVariable | undefined = view.byId.get(row.targetId ?? '')
-    const winner: VisibleVariable | undefined = target && view.winners.get(target.key)
+    const target: T | undefined = view.byId.get(row.targetId ?? '')
+    const winner: T | undefined = target && view.winners.get(target.key)
     row = winner === undefined || seen.has(winner.id) ? target : winner
   }
   return row
 }
 
+/** Of each row: whether it is the one that its key stands for here, and the row that has its value. */
+export const traceVariables = <T extends TraceableVariable>(rows: readonly T[]) => {
+  const view = viewOf(rows)
+  return rows.map((row) => ({ row, isEffective: view.winners.get(row.key) === row, source: follow(row, view) ?? row }))
+}
+
 /** An override of a file stays that file with another content. */
-const inherited = <T>(row: VisibleVariable, view: View, read: (row: VisibleVariable) => T | null | false): T | null => {
+const inherited = <T>(
+  row: VisibleVariable,
+  view: View<VisibleVariable>,
+  read: (row: VisibleVariable) => T | null | false,
+): T | null => {
   const seen = new Set<string>()
   let at: VisibleVariable | undefined = row
   while (at !== undefined && !seen.has(at.id)) {
@@ -86,7 +112,7 @@ const inherited = <T>(row: VisibleVariable, view: View, read: (row: VisibleVaria
   return null
 }
 
-const settle = (row: VisibleVariable, view: View): Effective | undefined => {
+const settle = (row: VisibleVariable, view: View<VisibleVariable>): Effective | undefined => {
   const source = follow(row, view)
   if (source === undefined) return undefined
   return {
@@ -96,6 +122,7 @@ const settle = (row: VisibleVariable, view: View): Effective | undefined => {
     mountPath: inherited(source, view, ({ mountPath }) => mountPath),
     interpolateInFile: inherited(source, view, ({ interpolateInFile }) => interpolateInFile) ?? false,
     isSecret: row.isSecret || source.isSecret,
+    isExternal: source.variableType.endsWith('EXTERNAL_SECRET'),
   }
 }
 
@@ -175,7 +202,7 @@ const collectSecrets = (
 
 /** Settles scopes, aliases, overrides, files and interpolation, in this order. */
 export const resolveVariables = (rows: readonly VisibleVariable[]): ResolvedVariables => {
-  const view = { byId: new Map(rows.map((row) => [row.id, row])), winners: pickNarrowest(rows) }
+  const view = viewOf(rows)
   const all = [...view.winners.values()]
     .map((row) => settle(row, view))
     .filter((one) => one !== undefined)
@@ -188,5 +215,6 @@ export const resolveVariables = (rows: readonly VisibleVariable[]): ResolvedVari
     files,
     secretValues: collectSecrets(all, values, files),
     origins: Object.fromEntries(all.map(({ key, row }) => [key, { scope: row.scope, variableId: row.id }])),
+    unresolved: all.filter(({ isExternal }) => isExternal).map(({ key }) => key),
   }
 }

@@ -10,7 +10,8 @@ import { newId } from '../lib/ids.ts'
 import type { Database } from '../store/database.ts'
 import { createSealer } from '../store/seal.ts'
 import { createAlias, createOverride, createVariable, deleteVariable, editVariable } from './change.ts'
-import { findVariable, listVisible, loadEffectiveVariables, loadPlace, type Place } from './rows.ts'
+import { findVariable, listVisible } from './records.ts'
+import { loadEffectiveVariables, loadPlace, type Place } from './rows.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'slipway-variables-'))
 const db: Database = await testDatabase()

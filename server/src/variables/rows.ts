@@ -1,5 +1,5 @@
 /**
- * Reading variables: what is visible at a place, and what a service's environment is. One statement each, however many
+ * Reading what a place of the tree is, and what a service's environment is. One statement each, however many variables
  * there are. Promises that a secret's value leaves only inside the result of `loadEffectiveVariables`.
  */
 import type { Queryable } from '../store/database.ts'
@@ -7,68 +7,6 @@ import type { Sealer } from '../store/seal.ts'
 import { timestampSql } from '../store/tree.ts'
 import { type BuiltInContext, type BuiltInService, type BuiltInVariable, builtInVariables } from './built-in.ts'
 import { type ResolvedVariables, resolveVariables, type VisibleVariable } from './resolve.ts'
-
-/** The target of an alias or override, as its record shows it. */
-export interface VariableTarget {
-  id: string
-  key: string
-  value: string | null
-  mount_path: string | null
-  scope: string
-  variable_type: string
-  description: string | null
-  enable_interpolation_in_file: boolean | null
-}
-
-/** A row as answers need it; `value` is null for secrets, and an alias shows its target's. */
-export interface VariableRecord {
-  id: string
-  created_at: string
-  updated_at: string
-  organization_id: string
-  parent_id: string
-  scope: string
-  key: string
-  value: string | null
-  is_secret: boolean
-  variable_type: string
-  mount_path: string | null
-  description: string | null
-  enable_interpolation_in_file: boolean | null
-  owned_by: string | null
-  target: VariableTarget | null
-}
-
-const targetSql = `case when t.id is null then null else json_build_object('id', t.id, 'key', t.key, 'value', t.value,
-  'mount_path', t.mount_path, 'scope', t.scope, 'variable_type', t.variable_type, 'description', t.description,
-  'enable_interpolation_in_file', t.enable_interpolation_in_file) end`
-
-/** Columns of a `VariableRecord` for `variable v left join variable t on t.id = v.target_id`. */
-export const recordColumns = `v.id, ${timestampSql('v.created_at')} as created_at,
-  ${timestampSql('v.updated_at')} as updated_at, v.organization_id, v.parent_id, v.scope, v.key,
-  case when v.variable_type = 'ALIAS' then t.value else v.value end as value, v.is_secret, v.variable_type,
-  v.mount_path, v.description, v.enable_interpolation_in_file, v.owned_by, ${targetSql} as target`
-
-const fromTarget = 'from variable v left join variable t on t.id = v.target_id'
-
-/** Rows set at these places (tree rows, ids), in the order of their keys. Built-in ones are not among them. */
-export const listVisible = (db: Queryable, parentIds: readonly string[]): Promise<VariableRecord[]> =>
-  db.query<VariableRecord>(
-    `select ${recordColumns} ${fromTarget} where v.parent_id = any($1) and v.scope <> 'BUILT_IN' order by v.key, v.id`,
-    [parentIds],
-  )
-
-export const findVariable = async (
-  db: Queryable,
-  organizationId: string,
-  id: string,
-): Promise<VariableRecord | null> => {
-  const [row] = await db.query<VariableRecord>(
-    `select ${recordColumns} ${fromTarget} where v.id = $1 and v.organization_id = $2`,
-    [id, organizationId],
-  )
-  return row ?? null
-}
 
 /** Where a place stands in the tree. `parents` holds its own id last, before it the wider ones. */
 export interface Place {
@@ -79,6 +17,8 @@ export interface Place {
   /** RFC 3339; stands for the age of what is built in. */
   createdAt: string
   context: BuiltInContext
+  /** Names of the rows in `parents`, by id. */
+  names: Record<string, string>
 }
 
 interface ServiceRow {
@@ -87,14 +27,21 @@ interface ServiceRow {
   kind: string
   database_type: string | null
   host: string | null
+  built_in: Told | null
+  sealed: Record<string, string> | null
 }
+
+/** What a service tells its neighbours beside its host: as it is, or sealed in this field of its row. */
+type Told = Record<string, { value?: string; sealed?: string }>
 
 interface PlaceRow {
   organization_id: string
   created_at: string
   kind: string
+  name: string
   is_service: boolean
   project_id: string
+  project_name: string | null
   environment_id: string | null
   environment_name: string | null
   environment_mode: string | null
@@ -104,32 +51,44 @@ interface PlaceRow {
 // `here` is a project, an environment or a service; the places above it are found by walking up at most twice.
 const placeSql = `
   with here as (
-    select n.id, n.organization_id, n.kind, ${timestampSql('n.created_at')} as created_at, n.name_scope = 'service' as is_service, n.parent_id,
+    select n.id, n.organization_id, n.kind, coalesce(n.name, '') as name, ${timestampSql('n.created_at')} as created_at,
+      n.name_scope = 'service' as is_service, n.parent_id,
       case when n.kind = 'environment' then n.id when n.name_scope = 'service' then n.parent_id end as environment_id
     from node n where n.id = $1
   ), place as (
     select here.*, e.name as environment_name, e.spec ->> 'mode' as environment_mode,
-      coalesce(e.parent_id, here.id) as project_id
-    from here left join node e on e.id = here.environment_id
+      coalesce(e.parent_id, here.id) as project_id, p.name as project_name
+    from here left join node e on e.id = here.environment_id left join node p on p.id = coalesce(e.parent_id, here.id)
   ), siblings as (
     select json_agg(json_build_object('id', s.id, 'name', s.name, 'kind', s.kind, 'database_type', s.spec ->> 'type',
-      'host', (select min(r.host) from route r where r.service_id = s.id and r.is_default)) order by s.created_at, s.id) as services
+      'host', (select min(r.host) from route r where r.service_id = s.id and r.is_default), 'built_in', s.spec -> 'built_in',
+      'sealed', case when s.spec ? 'built_in' then s.sealed end) order by s.created_at, s.id) as services
     from node s, place where s.parent_id = place.environment_id and s.name_scope = 'service'
+      and s.kind <> 'argocd_app'
   )`
 
-const placeColumns = `place.organization_id, place.created_at, place.kind, place.is_service, place.project_id, place.environment_id,
-  place.environment_name, place.environment_mode, siblings.services`
+const placeColumns = `place.organization_id, place.created_at, place.kind, place.name, place.is_service, place.project_id,
+  place.project_name, place.environment_id, place.environment_name, place.environment_mode, siblings.services`
 
 /** The alias that every service has on its environment's network whatever its name is (deployments/workload.ts). */
 const internalHost = (serviceId: string): string => `service-${serviceId}`
 
-const toService = (row: ServiceRow): BuiltInService => ({
+const toldBy = ({ built_in: told }: ServiceRow, opened: Record<string, string>): BuiltInService['more'] =>
+  Object.fromEntries(
+    Object.entries(told ?? {}).map(([name, { value = '', sealed }]) => [
+      name,
+      sealed === undefined ? { value } : { value: opened[sealed] ?? '', isSecret: true },
+    ]),
+  )
+
+const toService = (row: ServiceRow, opened: Record<string, string> = {}): BuiltInService => ({
   id: row.id,
   name: row.name,
   type: row.kind.toUpperCase(),
   ...(row.kind === 'database' && row.database_type !== null ? { keyType: row.database_type } : {}),
   internalHost: internalHost(row.id),
   externalHost: row.host,
+  more: toldBy(row, opened),
 })
 
 const toPlace = (id: string, row: PlaceRow): Place => {
@@ -147,8 +106,13 @@ const toPlace = (id: string, row: PlaceRow): Place => {
         row.environment_id === null
           ? null
           : { id: row.environment_id, name: row.environment_name ?? '', mode: row.environment_mode ?? '' },
-      services: (row.services ?? []).map(toService),
+      services: (row.services ?? []).map((service) => toService(service)),
       serviceId: row.is_service ? id : null,
+    },
+    names: {
+      [row.project_id]: row.project_name ?? '',
+      ...(row.environment_id === null ? {} : { [row.environment_id]: row.environment_name ?? '' }),
+      [id]: row.name,
     },
   }
 }
@@ -194,13 +158,25 @@ const openRow = async (
   return { ...row, value: opened.reveal() }
 }
 
+/** A neighbour with the secrets that it tells, opened. */
+const openService = async (sealer: Sealer, organizationId: string, row: ServiceRow): Promise<BuiltInService> => {
+  const fields = Object.values(row.built_in ?? {}).flatMap(({ sealed }) => (sealed === undefined ? [] : [sealed]))
+  const open = async (column: string) => {
+    const text = await sealer.open(organizationId, { table: 'node', row: row.id, column }, row.sealed![column]!)
+    return [column, text.reveal()]
+  }
+  return toService(row, Object.fromEntries(await Promise.all([...new Set(fields)].map(open))))
+}
+
 /** Every row that a service sees, secrets opened: the input of `resolveVariables`. Keep it in memory only. */
 export const loadForService = async (db: Queryable, sealer: Sealer, serviceId: string): Promise<VisibleVariable[]> => {
   const [row] = await db.query<PlaceRow & { variables: StoredVariable[] }>(loadSql, [serviceId])
   if (row === undefined) return []
   const { context, organizationId } = toPlace(serviceId, row)
   const own = await Promise.all(row.variables.map((one) => openRow(sealer, organizationId, one)))
-  return [...builtInVariables(context).map(asVisible), ...own]
+  const open = (service: ServiceRow) => openService(sealer, organizationId, service)
+  const services = await Promise.all((row.services ?? []).map(open))
+  return [...builtInVariables({ ...context, services }).map(asVisible), ...own]
 }
 
 /** The environment of a service as a deployment would use it now. One statement. */

@@ -3,6 +3,7 @@
  * environment has one running deployment and that a worker which lost its lease can write nothing more. Knows nothing
  * of what a deployment does. When the process dies, the lease runs out and another worker claims with a higher fence.
  */
+import { Handover } from '../lib/handover.ts'
 import type { Database, Queryable } from '../store/database.ts'
 import { sqlState } from '../store/database.ts'
 
@@ -21,7 +22,7 @@ export interface Claim {
 }
 
 /** The lease is gone: another worker owns the deployment now. Whoever gets this writes nothing and stops. */
-export class LeaseLost extends Error {
+export class LeaseLost extends Handover {
   constructor() {
     super('the lease of this deployment is lost')
     this.name = 'LeaseLost'

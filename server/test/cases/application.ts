@@ -17,6 +17,7 @@ export const applicationCases: Cases = {
     editApplication: { body: () => ({ cpu: 600 }) },
     redeployApplication: { before: deployed },
     rebootApplication: { before: deployed },
+    uninstallApplication: { before: deployed, scopes: [] },
     listApplicationDeploymentHistory: { before: deployed },
     listApplicationDeploymentHistoryV2: { before: deployed },
     listApplicationLog: { before: deployed },

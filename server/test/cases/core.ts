@@ -47,9 +47,6 @@ export const coreCases: Cases = {
   cases: {
     editOrganization: { body: () => ({ description: 'ours' }) },
     createOrganizationApiToken: { body: (_, { count }) => ({ name: `made ${count}`, scopes: ['Read'] }) },
-    createCluster: { body: () => ({ name: 'a', region: 'eu', cloud_provider: 'AWS' }), refused: 400 },
-    editCluster: { body: () => ({ description: 'this machine' }) },
-    deleteCluster: { refused: 409 },
     createGitToken: { body: (_, { count }) => ({ name: `made ${count}`, type: 'GITLAB', token: 'x' }) },
     editGitToken: { body: () => ({ description: 'changed' }) },
     createProject: { body: (_, { count }) => ({ name: `made ${count}` }) },

@@ -26,14 +26,14 @@ const withGenericAndApplication = async (values: Values, scene: Scene): Promise<
 }
 
 const alias: Case['body'] = (_, { count }) => ({ key: `ALIAS_${count}` })
-const vars = [{ name: 'IMPORTED', value: '1', scope: 'APPLICATION', is_secret: false }]
+const varsFor = (scope: string) => [{ name: 'IMPORTED', value: '1', scope, is_secret: false }]
 
 const family = ({ method, path, id }: Operation): Case | undefined => {
   const [, name, item, more] = /^\/\w+\/\{\w+\}\/(environmentVariable|secret)(\/\{\w+\})?(\/\w+)?$/.exec(path) ?? []
   if (name === undefined) return undefined
   if (item === undefined && more === undefined)
     return method === 'GET' ? {} : { body: (_, { count }) => ({ key: `MADE_${count}`, value: '1' }) }
-  if (more === '/import') return { body: () => ({ vars }) }
+  if (more === '/import') return { body: () => ({ vars: varsFor(parentOf(path).toUpperCase()) }) }
   const before = withVariable(name as 'secret')!
   if (more === '/alias') return { before, body: alias }
   // Nothing is narrower than what a project sees of its own.
@@ -47,7 +47,7 @@ export const variableCases: Cases = {
   cases: {
     importEnvironmentVariables: {
       before: (values, { need }) => need(values, 'applicationId'),
-      body: () => ({ vars }),
+      body: () => ({ vars: varsFor('APPLICATION') }),
       query: ({ applicationId }) => ({ service_id: applicationId!, service_type: 'APPLICATION' }),
     },
     listVariables: {

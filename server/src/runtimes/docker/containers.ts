@@ -64,6 +64,7 @@ export const toInstance = (row: Pick<ContainerRow, 'Id' | 'Names' | 'State' | 'L
   restarts: 0,
   startedAt: null,
   endpoints: endpointsOf(row.Labels[labels.ports]),
+  ...(row.Labels[labels.task] === undefined ? {} : { taskId: row.Labels[labels.task] }),
 })
 
 const withDetail = (instance: Instance, { State, RestartCount }: ContainerDetail): Instance => ({

@@ -6,7 +6,6 @@ import type { Progress, Workload } from '../runtime.ts'
 import type { Containers } from './containers.ts'
 import type { ContainerBody } from './describe.ts'
 import { type Images, isImageMissing } from './images.ts'
-import { untilAborted } from './limit.ts'
 import type { Networks } from './network.ts'
 
 const isNetworkMissing = (error: unknown): boolean =>
@@ -82,7 +81,7 @@ export const createCreator = (
         return await post(name, body)
       } catch (error) {
         if (!isImageMissing(error)) throw error
-        await untilAborted(images.pull(body.Image, progress), signal)
+        await images.restore(body.Image, progress, signal)
         signal.throwIfAborted()
         return await post(name, body)
       }

@@ -1,5 +1,6 @@
-import { before, describe } from 'node:test'
+import { after, before, describe } from 'node:test'
 import { ensureBusybox } from '../../../test/busybox-image.ts'
+import { engine } from '../../../test/docker.ts'
 import { createLog } from '../../lib/log.ts'
 import { conform, type Program } from '../conformance.ts'
 import { createDockerRuntime } from './docker.ts'
@@ -7,7 +8,15 @@ import { createDockerRuntime } from './docker.ts'
 const shell = (script: string): Program => ({ image: 'busybox:1', entrypoint: ['sh', '-c'], arguments: [script] })
 
 describe('docker runtime', () => {
-  before(() => ensureBusybox())
+  before(async () => {
+    await ensureBusybox()
+    const query = { repo: 'localhost:1/conformance', tag: '1' }
+    await engine.call('POST', '/images/busybox:1/tag', { query })
+  })
+  after(async () => {
+    await engine.call('DELETE', '/images/localhost:1/conformance:1', { query: { noprune: true } })
+    await engine.close()
+  })
   conform({
     create: (ownerId) => createDockerRuntime({ ownerId, log: createLog('silent') }),
     programs: {
@@ -20,5 +29,6 @@ describe('docker runtime', () => {
       task: shell('cat /proc/sys/kernel/random/uuid; echo one; sleep 0.3; echo two; exit 3'),
       endlessTask: shell('echo begun; exec sleep 1000'),
     },
+    images: { held: 'localhost:1/conformance:1', missing: 'localhost:1/no/such:1' },
   })
 })

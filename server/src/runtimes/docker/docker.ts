@@ -80,7 +80,9 @@ export const createDockerRuntime = ({
   const networks = createNetworks(engine, ownerId)
   const volumes = createVolumes(engine, ownerId)
   const logs = createLogs(engine, containers, events, clock)
-  const creator = createCreator(engine, networks, createImages(engine), containers.inspect)
+  const images = createImages(engine, clock)
+  const creator = createCreator(engine, networks, images, containers.inspect)
+  const tasks = createTasks({ engine, containers, creator, logs, ownerId, clock })
   const instances = createInstances({ engine, containers, creator, ports: createPorts(), ownerId, clock })
 
   const observe: Runtime['observe'] = async (serviceIds) => {
@@ -111,6 +113,7 @@ export const createDockerRuntime = ({
     name: 'docker',
     can: new Set(['volumes', 'tcp-routes'] as const),
     ping: () => engine.call('GET', '/_ping', { deadlineMs: pingDeadlineMs }),
+    pull: images.pull,
     apply: instances.apply,
     ready: createReady({ engine, containers, events, logs, clock }),
     retire: instances.retire,
@@ -128,7 +131,8 @@ export const createDockerRuntime = ({
       return watchEvents(events, signal)
     },
     logs: logs.ofService,
-    run: createTasks({ engine, containers, creator, logs, ownerId, clock }),
+    run: tasks.run,
+    endTask: tasks.end,
     owned,
     close: async () => {
       events.close()

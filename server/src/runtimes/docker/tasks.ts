@@ -2,6 +2,7 @@
 import type { Clock } from '../../lib/clock.ts'
 import { type Engine, ignoreGone } from '../../lib/docker-engine.ts'
 import { DeploymentError } from '../../lib/errors.ts'
+import { Handover } from '../../lib/handover.ts'
 import type { Task } from '../runtime.ts'
 import type { Containers } from './containers.ts'
 import { type Creator, isNameTaken } from './create.ts'
@@ -27,8 +28,8 @@ export interface TaskResult {
 interface Execution {
   id: string
   result: Promise<TaskResult>
-  /** The last who leaves removes the container. */
-  leave(): Promise<void>
+  /** The last who leaves removes the container, unless somebody else goes on with it. */
+  leave(isHandedOver: boolean): Promise<void>
   users: number
 }
 
@@ -48,7 +49,11 @@ export const createTasks = ({ engine, containers, creator, logs, ownerId, clock 
       throw new DeploymentError('name_taken', `A container named ${name} belongs to someone else.`)
     })
     const { State } = await containers.inspect(id)
-    if (State.Status === 'created') await creator.start(id, task.environmentId)
+    // One that never started may lack its files.
+    if (State.Status === 'created') {
+      await creator.writeFiles(id, task.files)
+      await creator.start(id, task.environmentId)
+    }
     return id
   }
 
@@ -69,11 +74,11 @@ export const createTasks = ({ engine, containers, creator, logs, ownerId, clock 
       id,
       result,
       users: 0,
-      leave: async () => {
+      leave: async (isHandedOver) => {
         execution.users -= 1
         if (execution.users > 0) return
         executions.delete(task.taskId)
-        await remove(id)
+        if (!isHandedOver) await remove(id)
       },
     }
     return execution
@@ -101,7 +106,7 @@ export const createTasks = ({ engine, containers, creator, logs, ownerId, clock 
     throw new DeploymentError('task_timeout', message, { lines })
   }
 
-  return async (task: Task, onLine: (line: string) => void, signal: AbortSignal): Promise<TaskResult> => {
+  const run = async (task: Task, onLine: (line: string) => void, signal: AbortSignal): Promise<TaskResult> => {
     signal.throwIfAborted()
     const joined = join(task, signal)
     const done = new AbortController()
@@ -116,9 +121,17 @@ export const createTasks = ({ engine, containers, creator, logs, ownerId, clock 
     } finally {
       done.abort()
       await joined.then(
-        (execution) => execution.leave(),
+        (execution) => execution.leave(signal.reason instanceof Handover),
         () => {},
       )
     }
+  }
+  return {
+    run,
+    /** What is not ours stays. */
+    end: async (taskId: string, signal: AbortSignal): Promise<void> => {
+      const rows = await containers.list({ [labels.task]: taskId }, { tasks: true, signal })
+      await untilAborted(Promise.all(rows.map((row) => remove(row.Id))), signal)
+    },
   }
 }

@@ -19,6 +19,7 @@ describe('fake runtime', { concurrency: true }, () => {
       task: program('fake/crash:3', 'one', 'two'),
       endlessTask: program('fake/slow:70000'),
     },
+    images: { held: 'registry.example/team/app:1', missing: 'registry.example/fake/refuse:1' },
   })
 })
 

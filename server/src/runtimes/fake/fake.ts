@@ -30,11 +30,14 @@ export interface FakeRuntime extends Runtime {
 
 const stepMs = 5
 
+const refuseMissing = ({ kind }: Behaviour, image: string): void => {
+  if (kind === 'refuse') throw new DeploymentError('image_missing', `The image ${image} is not there.`)
+}
+
 const applyTo = async (world: World, workload: Workload, behaviour: Behaviour, signal: AbortSignal) => {
   const { environmentId, serviceId, revision, volumes } = workload
   const { state } = world
-  if (behaviour.kind === 'refuse')
-    throw new DeploymentError('image_missing', `The image ${workload.image} is not there.`)
+  refuseMissing(behaviour, workload.image)
   if (!state.environments.includes(environmentId)) state.environments.push(environmentId)
   for (const { id } of volumes)
     if (!state.volumes.some((volume) => volume.id === id)) state.volumes.push({ id, serviceId })
@@ -85,6 +88,7 @@ const waitReady = async (world: World, clock: Clock, workload: Workload, progres
 
 /** A fake task tells its arguments, one a line. */
 const execute = async (world: World, clock: Clock, task: Task, behaviour: Behaviour) => {
+  refuseMissing(behaviour, task.image)
   const output = [`execution ${newId()}`, ...(task.arguments ?? [])]
   if (behaviour.kind === 'slow') await clock.sleep(Math.min(behaviour.ms, task.timeoutMs), world.closed)
   if (behaviour.kind === 'slow' && behaviour.ms > task.timeoutMs)
@@ -148,6 +152,12 @@ export const createFakeRuntime = (options: FakeRuntimeOptions): FakeRuntime => {
     name: 'fake',
     can: new Set(['volumes', 'tcp-routes'] as const),
     ping: () => restored,
+    pull: async ({ reference }, progress, signal) => {
+      signal.throwIfAborted()
+      progress(`Pulling the image ${reference}`)
+      refuseMissing(script?.({ image: reference, serviceId: '' }) ?? behaviourOf(reference), reference)
+      return reference
+    },
     apply: async (workload, _progress, signal) => {
       await restored
       signal.throwIfAborted()
@@ -189,6 +199,9 @@ export const createFakeRuntime = (options: FakeRuntimeOptions): FakeRuntime => {
       const { output, ...result } = await Promise.race([join(task), aborted])
       for (const line of output) onLine(line)
       return result
+    },
+    endTask: async (taskId) => {
+      tasks.delete(taskId)
     },
     owned: async () => {
       await restored

@@ -1,4 +1,7 @@
-/** What a fake instance does, told by its image: `fake/<kind>` or `fake/<kind>:<argument>`; any other image serves. */
+/**
+ * What a fake instance does, told by its image: `fake/<kind>` or `fake/<kind>:<argument>`, after a host or without; any
+ * other image serves.
+ */
 import type { Workload } from '../runtime.ts'
 
 export type Behaviour =
@@ -9,7 +12,7 @@ export type Behaviour =
   /** Answers after this time. */
   | { kind: 'slow'; ms: number }
   | { kind: 'oom' }
-  /** `apply` rejects: the image is not there. */
+  /** `pull`, `apply` and `run` reject: the image is not there. */
   | { kind: 'refuse' }
   /** Serves and logs `line 1` to `line 5` at once, then up to `line 200`, one every 20 ms. */
   | { kind: 'talk' }
@@ -17,7 +20,7 @@ export type Behaviour =
 export type Script = (of: Pick<Workload, 'image' | 'serviceId'>) => Behaviour | null
 
 export const behaviourOf = (image: string): Behaviour => {
-  const [, kind, argument] = /^fake\/([a-z-]+)(?::(\d+))?$/.exec(image) ?? []
+  const [, kind, argument] = /(?:^|\/)fake\/([a-z-]+)(?::(\d+)$|[:@]|$)/.exec(image) ?? []
   if (kind === 'crash') return { kind, exitCode: Number(argument ?? 1) }
   if (kind === 'slow') return { kind, ms: Number(argument ?? 1000) }
   if (kind === 'never-ready' || kind === 'oom' || kind === 'refuse' || kind === 'talk') return { kind }

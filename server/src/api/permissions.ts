@@ -1,0 +1,199 @@
+/**
+ * What a role may do, as one pure function of the operation and the place it is about. Tokens with scopes are not asked
+ * here (`admits`). Knows no table: who holds which role, and where a row hangs, is found out by `access.ts`.
+ */
+import type { Operation } from './operation.ts'
+
+export const modes = ['DEVELOPMENT', 'PREVIEW', 'STAGING', 'PRODUCTION'] as const
+export const clusterLevels = ['VIEWER', 'ENV_CREATOR', 'ADMIN'] as const
+export const projectLevels = ['NO_ACCESS', 'VIEWER', 'DEPLOYER', 'MANAGER'] as const
+export type Mode = (typeof modes)[number]
+export type ClusterLevel = (typeof clusterLevels)[number]
+export type ProjectLevel = (typeof projectLevels)[number]
+
+/** The roles of every organization, under the same ids everywhere. */
+export const builtInRoles = {
+  owner: '00000000-0000-4000-8000-000000000001',
+  admin: '00000000-0000-4000-8000-000000000002',
+  devops: '00000000-0000-4000-8000-000000000003',
+  billing: '00000000-0000-4000-8000-000000000004',
+  viewer: '00000000-0000-4000-8000-000000000005',
+} as const
+export type BuiltIn = keyof typeof builtInRoles
+
+export interface ProjectGrant {
+  isAdmin: boolean
+  modes: Readonly<Partial<Record<Mode, ProjectLevel>>>
+}
+
+/** What a custom role grants; what it does not name has the lowest level. */
+export interface Grants {
+  clusters: Readonly<Record<string, ClusterLevel>>
+  projects: Readonly<Record<string, ProjectGrant>>
+}
+
+export interface Role {
+  id: string
+  name: string
+  /** Null for a built-in role. */
+  grants: Grants | null
+}
+
+const names = new Map<string, BuiltIn>(Object.entries(builtInRoles).map(([name, id]) => [id, name as BuiltIn]))
+
+/** The built-in role of this id. */
+export const builtInRole = (id: string): Role | null => {
+  const name = names.get(id)
+  return name === undefined ? null : { id, name, grants: null }
+}
+
+/** Where something is: a row of a project, of one of its environments, a cluster, or the organization itself. */
+export interface Place {
+  projectId: string | null
+  /** Of the environment; null for what belongs to the whole project. */
+  mode: Mode | null
+  /** The cluster itself, or the one that the environment runs on. */
+  clusterId: string | null
+}
+
+export type Decision = 'allowed' | 'forbidden' | 'hidden'
+
+export type Area =
+  /** The caller's own account and list of organizations. */
+  | 'self'
+  /** Reading and accepting an invitation, which those do who are no members yet. */
+  | 'invitation'
+  | 'ownership'
+  | 'settings'
+  | 'members'
+  | 'tokens'
+  | 'audit'
+  | 'webhooks'
+  | 'clusters'
+  /** Credentials, registries, git tokens and what else belongs to an organization. */
+  | 'resources'
+  | 'projects'
+
+type Asked = Pick<Operation, 'method' | 'path' | 'scope' | 'owner'>
+
+const organization = String.raw`/organization/\{organizationId\}`
+
+const areas: [RegExp, Area][] = [
+  [/^(GET|POST|PUT) \/account$/, 'self'],
+  [/^(GET|POST) \/organization$/, 'self'],
+  [new RegExp(`^(GET|POST) ${organization}/inviteMember/\\{`), 'invitation'],
+  [new RegExp(`^(DELETE ${organization}$|POST .*/transferOwnership$)`), 'ownership'],
+  [new RegExp(` ${organization}$`), 'settings'],
+  [new RegExp(` ${organization}/(member|inviteMember|customRole|availableRole)(/|$)`), 'members'],
+  [new RegExp(` ${organization}/(apiToken|policyApiToken)(/|$)`), 'tokens'],
+  [new RegExp(` ${organization}/(events|targets)(/|$)`), 'audit'],
+  [new RegExp(` ${organization}/webhook(/|$)`), 'webhooks'],
+  [new RegExp(` (${organization})?/cluster(/|$)`), 'clusters'],
+  [/ \/(organization|account|default\w*)(\/|$)/, 'resources'],
+]
+
+/** The part of the product that an operation is about. */
+export const areaOf = ({ method, path }: Pick<Operation, 'method' | 'path'>): Area =>
+  areas.find(([form]) => form.test(`${method} ${path}`))?.[1] ?? 'projects'
+
+const readableByAll: readonly Area[] = ['members', 'tokens', 'audit', 'settings', 'webhooks']
+
+/** A look that changes nothing and opens no secret. */
+const isRead = ({ method, scope }: Asked, area: Area): boolean =>
+  scope === 'Read' || (method === 'GET' && readableByAll.includes(area))
+
+type Rule = (area: Area, read: boolean) => boolean
+
+const devopsAreas: readonly Area[] = ['tokens', 'webhooks', 'clusters', 'resources', 'projects']
+
+const builtInRules: Record<BuiltIn, Rule> = {
+  owner: () => true,
+  admin: (area) => area !== 'ownership',
+  devops: (area, read) => read || devopsAreas.includes(area),
+  billing: (area, read) => read && (area === 'settings' || area === 'clusters'),
+  viewer: (_, read) => read,
+}
+
+const reaches = <T extends string>(levels: readonly T[], held: T, needed: T): boolean =>
+  levels.indexOf(held) >= levels.indexOf(needed)
+
+const when = (condition: boolean): Decision => (condition ? 'allowed' : 'forbidden')
+
+const clusterLevelOf = (grants: Grants, clusterId: string | null): ClusterLevel =>
+  (clusterId === null ? undefined : grants.clusters[clusterId]) ?? 'VIEWER'
+
+const levelOf = (grant: ProjectGrant | undefined, mode: Mode): ProjectLevel =>
+  grant?.isAdmin === true ? 'MANAGER' : (grant?.modes[mode] ?? 'NO_ACCESS')
+
+/** What shows every cluster's traffic shows names of projects too, so it takes more than a look at the cluster. */
+const onCluster = (grants: Grants, asked: Asked, { clusterId }: Place): Decision => {
+  if (clusterId === null) return when(asked.scope === 'Read')
+  const needed = asked.scope === 'Read' && !asked.path.endsWith('/routingTable') ? 'VIEWER' : 'ADMIN'
+  return when(reaches(clusterLevels, clusterLevelOf(grants, clusterId), needed))
+}
+
+/** It puts an environment on a cluster, or runs something on one. */
+const usesCluster = ({ method, path, scope }: Asked): boolean =>
+  scope === 'Deploy' || (method === 'POST' && /\/(environment|clone)$/.test(path))
+
+const inEnvironment = (grants: Grants, asked: Asked, level: ProjectLevel, clusterId: string | null): Decision => {
+  if (level === 'NO_ACCESS') return 'hidden'
+  const needed = asked.scope === 'Read' ? 'VIEWER' : asked.scope === 'Deploy' ? 'DEPLOYER' : 'MANAGER'
+  if (!reaches(projectLevels, level, needed)) return 'forbidden'
+  return when(!usesCluster(asked) || reaches(clusterLevels, clusterLevelOf(grants, clusterId), 'ENV_CREATOR'))
+}
+
+/** A project as a whole: seen by whoever sees any of its modes, changed by its admins. */
+const inProject = (asked: Asked, grant: ProjectGrant | undefined): Decision => {
+  const levels = modes.map((mode) => levelOf(grant, mode))
+  if (levels.every((level) => level === 'NO_ACCESS')) return 'hidden'
+  if (asked.scope === 'Read' || grant?.isAdmin === true) return 'allowed'
+  // Which mode a new environment will have stands in the body: it is judged again when that is read.
+  return when(
+    asked.method === 'POST' && asked.path === '/project/{projectId}/environment' && levels.includes('MANAGER'),
+  )
+}
+
+const inProjects = (grants: Grants, asked: Asked, { projectId, mode, clusterId }: Place): Decision => {
+  // Where the path names no row, the body does: it is judged again when that is read.
+  if (projectId === null) return when(asked.scope === 'Read' || asked.owner.param === null)
+  const grant = grants.projects[projectId]
+  return mode === null ? inProject(asked, grant) : inEnvironment(grants, asked, levelOf(grant, mode), clusterId)
+}
+
+const byGrants = (grants: Grants, asked: Asked, area: Area, place: Place): Decision => {
+  if (area === 'clusters') return onCluster(grants, asked, place)
+  if (area === 'projects') return inProjects(grants, asked, place)
+  return when(['settings', 'resources', 'members'].includes(area) && isRead(asked, area))
+}
+
+/** Whether a role, null for somebody who is no member, may do this here. Hidden: as if the place were not there. */
+export const decide = (role: Role | null, asked: Asked, place: Place): Decision => {
+  const area = areaOf(asked)
+  if (area === 'self' || area === 'invitation') return 'allowed'
+  if (role === null) return 'hidden'
+  if (role.grants !== null) return byGrants(role.grants, asked, area, place)
+  return when(builtInRules[role.name as BuiltIn](area, isRead(asked, area)))
+}
+
+/** Whether a custom role sees what is at a place. */
+export const sees = (grants: Grants, { projectId, mode }: Place): boolean => {
+  if (projectId === null) return true
+  const grant = grants.projects[projectId]
+  return (mode === null ? modes : [mode]).some((each) => levelOf(grant, each) !== 'NO_ACCESS')
+}
+
+const covered: Record<BuiltIn, readonly string[]> = {
+  owner: ['owner', 'admin', 'devops', 'billing', 'viewer'],
+  admin: ['admin', 'devops', 'billing', 'viewer'],
+  devops: ['devops', 'viewer'],
+  billing: ['billing'],
+  viewer: ['viewer'],
+}
+
+/** Whether a role has all the rights of another: only then it may hand them on. */
+export const covers = (role: Role, other: Role): boolean => {
+  if (role.grants !== null) return role.id === other.id
+  if (other.grants !== null) return ['owner', 'admin', 'devops'].includes(role.name)
+  return covered[role.name as BuiltIn].includes(other.name)
+}

@@ -1,0 +1,57 @@
+/** Looking around in a repository (see `Browser`), over the mirrors of git.ts. */
+import type { Browser, Commit, GitSource } from './builder.ts'
+import { commitFormat, parseCommits } from './git-commit.ts'
+import { explainGit, refMissing } from './git-errors.ts'
+import type { Git } from './git-process.ts'
+import { type createRemote, findTag, validate } from './git-remote.ts'
+
+export interface BrowserParts {
+  git: Git
+  remote: ReturnType<typeof createRemote>
+  /** For a look at the names of branches and tags. */
+  timeoutMs: number
+  fetch(source: GitSource, signal: AbortSignal): Promise<Commit>
+  mirrorOf(source: GitSource): string
+  locked<T>(mirror: string, signal: AbortSignal, work: () => Promise<T>): Promise<T>
+}
+
+const limits = { timeoutMs: 30_000, maxOutput: 1 << 24 }
+
+export const createBrowser = ({ git, remote, timeoutMs, fetch, mirrorOf, locked }: BrowserParts): Browser => {
+  const readHistory = async (mirror: string, commitId: string, count: number): Promise<Commit[]> => {
+    const args = ['--git-dir', mirror, 'log', '-z', `--max-count=${count}`, commitFormat, commitId, '--']
+    const { code, stdout, stderr } = await git.run(args, limits)
+    if (code !== 0) throw new Error(`git log failed: ${stderr.trim()}`)
+    return parseCommits(stdout)
+  }
+
+  /** Mirrors hold single commits until somebody asks for what was before them. */
+  const deepen = async (source: GitSource, mirror: string, commitId: string, count: number, signal: AbortSignal) => {
+    const known = await readHistory(mirror, commitId, count)
+    if (known.length >= count || !(await remote.isShallow(mirror))) return known
+    const { code, stderr } = await remote.fetchCommit(source, mirror, commitId, signal, count)
+    if (code !== 0) throw explainGit(stderr, new URL(source.url).hostname)
+    return readHistory(mirror, commitId, count)
+  }
+
+  return {
+    async branches(source, signal) {
+      validate(source)
+      return remote.listBranches(source, timeoutMs, signal)
+    },
+    async commits(source, count, signal) {
+      const { git_commit_id: head } = await fetch(source, signal)
+      const mirror = mirrorOf(source)
+      const found = await locked(mirror, signal, () => deepen(source, mirror, head, count, signal))
+      const refs = await remote.listRefs(source, timeoutMs, true, signal)
+      return found.map((commit) => ({ ...commit, tag: findTag(refs, commit.git_commit_id) }))
+    },
+    async folders(source, folder, signal) {
+      const { git_commit_id: head } = await fetch(source, signal)
+      const args = ['--git-dir', mirrorOf(source), 'ls-tree', '-d', '-z', '--name-only', `${head}:${folder}`]
+      const { code, stdout } = await git.run(args, limits)
+      if (code !== 0) throw refMissing('The repository has no such folder.')
+      return stdout.split('\0').filter((name) => name !== '')
+    },
+  }
+}

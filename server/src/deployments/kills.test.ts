@@ -1,0 +1,133 @@
+/** The power goes at every call that the engine makes to the world, before it happens or after: nothing may be lost or left. */
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { addService, ask, type World } from '../../test/engine.ts'
+import { newWorld, openDeployments, revisions, settled, start, statusOf, targets } from '../../test/engine-story.ts'
+import { until } from '../../test/until.ts'
+import { isFinal } from './states.ts'
+
+const finalEvents = (world: World, deploymentId: string): string[] =>
+  world.events
+    .filter((event) => event.deploymentId === deploymentId && event.kind !== 'DEPLOYMENT_STARTED')
+    .map((event) => event.kind)
+
+/** What must hold of a service of each kind once its deployment is through, whatever died meanwhile. */
+const throughOf: Record<string, (world: World, id: string, deploymentId: string) => Promise<boolean>> = {
+  async application(world, id, deploymentId) {
+    if (JSON.stringify(await revisions(world, id)) !== JSON.stringify([deploymentId])) return false
+    return targets(world, id).length === 1
+  },
+  image: (world, id, deploymentId) => throughOf.application!(world, id, deploymentId),
+  async job(world, id, deploymentId) {
+    const { instances } = await world.runtime.owned()
+    const [row] = await world.database.query(
+      'select r.deployment_id from service_state s join release r on r.id = s.current_release_id where s.service_id = $1',
+      [id],
+    )
+    return instances.length === 0 && row?.deployment_id === deploymentId
+  },
+}
+
+// The event list stands for the outbox here and does not roll back, so a cut transaction may leave one entry twice.
+for (const kind of Object.keys(throughOf))
+  for (const lateCut of [false, true])
+    test(`a process that dies at any call to the world ${lateCut ? 'after' : 'before'} it happens loses and leaves nothing of its ${kind}`, async () => {
+      const world = await newWorld()
+      const id = await addService(world, {}, kind)
+      const first = await start(world)
+      await ask(first, world, 'DEPLOY', [{ id }])
+      await settled(first, world, id)
+      await first.engine.stop()
+      first.power.off = true
+      for (let calls = 1, survived = false; !survived; calls += 1) {
+        world.head = `c${calls}${lateCut}`
+        const dying = await start(world, { callsLeft: calls, lateCut })
+        const { deploymentId } = await ask(dying, world, 'DEPLOY', [{ id }])
+        await until(
+          async () =>
+            dying.power.off || isFinal((await statusOf(dying, world, id).catch(() => undefined))?.state ?? ''),
+          { timeoutMs: 20_000, what: `the death at call ${calls}` },
+        )
+        dying.power.callsLeft = null
+        survived = !dying.power.off
+        if (survived) await dying.engine.stop()
+        dying.power.off = true
+        const next = await start(world)
+        assert.equal(await settled(next, world, id, 20_000), 'DEPLOYED', `call ${calls}`)
+        await until(async () => (await openDeployments(world)).length === 0, { what: 'the deployment to end' })
+        await until(() => throughOf[kind]!(world, id, deploymentId), {
+          timeoutMs: 10_000,
+          what: `the end after death at call ${calls}`,
+        })
+        assert.ok(finalEvents(world, deploymentId).length >= 1)
+        assert.equal(new Set(finalEvents(world, deploymentId)).size, 1)
+        await next.engine.stop()
+        next.power.off = true
+        assert.ok(calls < 500, 'the deployment never survived')
+      }
+    })
+
+for (const lateCut of [false, true])
+  test(`a process that dies at any call ${lateCut ? 'after' : 'before'} it happens still ends what it was to uninstall`, async () => {
+    const world = await newWorld()
+    const id = await addService(world, { on: { START: ['begun'], DELETE: ['gone'] }, volume: true }, 'job')
+    const image = await addService(world, { volume: true }, 'image')
+    for (let calls = 1, survived = false; !survived; calls += 1) {
+      const dying = await start(world)
+      await ask(dying, world, 'DEPLOY', [{ id }, { id: image }])
+      for (const each of [id, image]) assert.equal(await settled(dying, world, each), 'DEPLOYED')
+      await until(async () => (await openDeployments(world)).length === 0, { what: 'the deployment to end' })
+      await ask(dying, world, 'UNINSTALL', [{ id }, { id: image }], { wholeEnvironment: true })
+      dying.power.lateCut = lateCut
+      dying.power.callsLeft = calls
+      const ended = async () => dying.power.off || (await openDeployments(world)).length === 0
+      await until(ended, { timeoutMs: 20_000, what: `the death at call ${calls}` })
+      dying.power.callsLeft = null
+      survived = !dying.power.off
+      if (survived) await dying.engine.stop()
+      dying.power.off = true
+      const next = await start(world)
+      await until(async () => (await openDeployments(world)).length === 0, { timeoutMs: 20_000, what: 'the end' })
+      for (const each of [id, image]) {
+        const status = await statusOf(next, world, each)
+        assert.deepEqual([status!.state, status!.service_deployment_status], ['READY', 'NEVER_DEPLOYED'], `${calls}`)
+      }
+      const { instances, volumes, environments } = await world.runtime.owned()
+      assert.deepEqual([instances, volumes, environments], [[], [], []], `call ${calls}`)
+      await next.engine.stop()
+      next.power.off = true
+      assert.ok(calls < 500, 'the uninstall never survived')
+    }
+  })
+
+for (const lateCut of [false, true])
+  test(`a process that dies at any call ${lateCut ? 'after' : 'before'} it happens loses no run by the clock, and begins none twice`, async () => {
+    const world = await newWorld()
+    const id = await addService(world, { on: { CRON: ['tick'] }, cron: '0 0 1 1 *' }, 'job')
+    const first = await start(world)
+    await ask(first, world, 'DEPLOY', [{ id }])
+    await settled(first, world, id)
+    await first.engine.stop()
+    first.power.off = true
+    const through = async () => {
+      const open = `select 1 from task_run where state = 'RUNNING' union all select 1 from schedule where next_at <= now()`
+      return (await world.database.query(open)).length === 0
+    }
+    for (let calls = 1, survived = false; !survived; calls += 1) {
+      await world.database.query(`update schedule set next_at = now() - interval '1 second'`)
+      await world.database.query('delete from task_run')
+      const dying = await start(world, { callsLeft: calls, lateCut })
+      await until(async () => dying.power.off || (await through()), { timeoutMs: 20_000, what: `the death ${calls}` })
+      dying.power.callsLeft = null
+      survived = !dying.power.off
+      if (survived) await dying.engine.stop()
+      dying.power.off = true
+      const next = await start(world)
+      await until(through, { timeoutMs: 20_000, what: `the run after the death at call ${calls}` })
+      const runs = await world.database.query('select state from task_run')
+      assert.deepEqual(runs, [{ state: 'SUCCEEDED' }], `call ${calls}`)
+      await next.engine.stop()
+      next.power.off = true
+      assert.ok(calls < 500, 'the run never survived')
+    }
+  })

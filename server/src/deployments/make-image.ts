@@ -1,0 +1,128 @@
+/** The image of a deployment: built from a commit, or pulled from a registry. What it came from is kept with it. */
+import type { Commit } from '../builds/builder.ts'
+import { DeploymentError } from '../lib/errors.ts'
+import { Secret } from '../lib/secret.ts'
+import type { Progress } from '../runtimes/runtime.ts'
+import type { Source } from './deployments.ts'
+import type { EngineParts } from './engine-parts.ts'
+import { type ImageSource, openRegistry } from './registry-image.ts'
+import { currentRelease, type Release, type ReleaseSource } from './releases.ts'
+import { enter, type ServiceRun } from './service-run.ts'
+import type { EffectiveVariables } from './workload.ts'
+
+const minute = 60_000
+const pullMinutes = 61
+const usualLimits = { timeoutMs: 30 * minute, cpuMillicores: 2000, memoryMb: 2048 }
+
+type GitSpec = Extract<Source, { from: 'git' }>
+
+export type MadeImage = Pick<Release, 'image' | 'commit' | 'source'>
+
+/** A redeploy stays at the commit that is deployed. */
+const deployedCommit = async ({ parts, service }: ServiceRun): Promise<string | undefined> => {
+  if (service.requested.redeploy !== true) return undefined
+  const release = await currentRelease(parts.database, service.id)
+  return (release?.commit as Commit | null | undefined)?.git_commit_id
+}
+
+const fetchSource = async (run: ServiceRun, { git }: GitSpec, signal: AbortSignal): Promise<Commit> => {
+  const { parts, service, claim } = run
+  const { gitTokenId, url, branch } = git
+  const credentials = gitTokenId === null ? undefined : await parts.gitCredentials(claim.organizationId, gitTokenId)
+  const commitId = service.requested.commitId ?? (await deployedCommit(run))
+  run.log.line('source', `Reading ${commitId ?? branch} of the repository.`)
+  const commit = await parts.builder.fetch({ url, branch, commitId, credentials }, signal)
+  run.log.line('source', `Commit ${commit.git_commit_id.slice(0, 12)}: ${commit.message.split('\n')[0]}`)
+  return commit
+}
+
+/** `readVariables` is asked once the commit is there, so that a build sees the newest ones. */
+const build = async (
+  run: ServiceRun,
+  source: GitSpec,
+  readVariables: () => Promise<EffectiveVariables>,
+): Promise<MadeImage> => {
+  const { parts, service, step, claim } = run
+  await enter(run, 'building')
+  const commit = await step('source', { deadlineMs: 11 * minute }, (signal) => fetchSource(run, source, signal))
+  const variables = await readVariables()
+  const limits = { ...usualLimits, ...source.limits }
+  const image = await step('image', { deadlineMs: limits.timeoutMs + minute }, (signal) =>
+    parts.builder.build(
+      {
+        ...source,
+        source: { url: source.git.url, branch: source.git.branch },
+        commitId: commit.git_commit_id,
+        variables: new Secret(variables.env),
+        secrets: new Secret(variables.secretValues),
+        ...limits,
+        serviceId: service.id,
+        deploymentId: claim.id,
+      },
+      (text) => run.log.output('image', text),
+      signal,
+    ),
+  )
+  run.log.line('image', image.skipped ? 'The image of this content is there: nothing to build.' : 'The image is built.')
+  return { image: image.reference, commit, source: null }
+}
+
+/** A redeploy stays at the image that is deployed, unless the configuration asks for another one since. */
+const deployedImage = async ({ parts, service }: ServiceRun, wanted: ImageSource): Promise<Release | null> => {
+  if (service.requested.redeploy !== true) return null
+  const release = await currentRelease(parts.database, service.id)
+  const from = release?.source ?? null
+  const stays = from?.registryId === wanted.registryId && from.name === wanted.name && from.configured === wanted.tag
+  return stays ? release : null
+}
+
+const pull = async (run: ServiceRun, wanted: ImageSource): Promise<MadeImage> => {
+  const { service, step } = run
+  await enter(run, 'working')
+  const { registryId, name, tag: configured } = wanted
+  return step('pull', { deadlineMs: pullMinutes * minute }, async (signal) => {
+    const deployed = await deployedImage(run, wanted)
+    if (deployed !== null) {
+      await holdImage(run.parts, deployed, (text) => run.log.line('pull', text), signal)
+      return { image: deployed.image, commit: null, source: deployed.source }
+    }
+    const source: ReleaseSource = { registryId, name, tag: service.requested.imageTag ?? configured, configured }
+    return { image: await pullFrom(run, source, signal), commit: null, source }
+  })
+}
+
+const pullFrom = async (run: ServiceRun, source: ReleaseSource, signal: AbortSignal): Promise<string> => {
+  const { repository, login } = await openRegistry(run.parts, run.claim.organizationId, source)
+  const wanted = { reference: `${repository}:${source.tag}`, login, refresh: true }
+  const reference = await run.parts.runtime.pull(wanted, (text) => run.log.line('pull', text), signal)
+  run.log.line('pull', `The image is there: ${reference}`)
+  return reference
+}
+
+/** None for a registry that was deleted, or cannot be logged in to: the engine may well hold the image. */
+const loginFor = async (parts: EngineParts, { organizationId }: Release, source: ReleaseSource) => {
+  try {
+    return (await openRegistry(parts, organizationId, source)).login
+  } catch (error) {
+    if (error instanceof DeploymentError && error.code !== 'registry_refused') return null
+    throw error
+  }
+}
+
+/** Makes sure that the engine still holds a release's image; one that was built can only be there. */
+export const holdImage = async (
+  parts: EngineParts,
+  release: Release,
+  progress: Progress,
+  signal: AbortSignal,
+): Promise<void> => {
+  if (release.source === null) return
+  const login = await loginFor(parts, release, release.source)
+  await parts.runtime.pull({ reference: release.image, login, refresh: false }, progress, signal)
+}
+
+export const makeImage = (
+  run: ServiceRun,
+  source: Source,
+  readVariables: () => Promise<EffectiveVariables>,
+): Promise<MadeImage> => (source.from === 'git' ? build(run, source, readVariables) : pull(run, source))

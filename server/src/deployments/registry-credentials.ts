@@ -1,0 +1,79 @@
+/** The address of a container registry, and the user and password that its configuration stands for. */
+import { DeploymentError } from '../lib/errors.ts'
+import { Secret } from '../lib/secret.ts'
+import type { Database } from '../store/database.ts'
+import type { Sealer } from '../store/seal.ts'
+
+export interface RegistryCredentials {
+  url: string
+  /** Both null where images are pulled without a login. */
+  username: string | null
+  password: Secret<string> | null
+}
+
+interface RegistryRow {
+  kind: string
+  url: string
+  config: Record<string, unknown>
+  sealed: Record<string, string>
+}
+
+/** Who logs in, and which of the secrets is the password. */
+type Login = (config: RegistryRow['config'], opened: string) => string
+
+interface Way {
+  secret: string
+  username: Login
+}
+
+const isBase64Json = (text: string): boolean => !text.trimStart().startsWith('{')
+
+/** Kinds whose login is not simply the user name and password of the configuration. */
+const ways: Record<string, Way> = {
+  SCALEWAY_CR: { secret: 'scaleway_secret_key', username: () => 'nologin' },
+  GCP_ARTIFACT_REGISTRY: {
+    secret: 'json_credentials',
+    username: (_, opened) => (isBase64Json(opened) ? '_json_key_base64' : '_json_key'),
+  },
+}
+
+const usual: Way = { secret: 'password', username: ({ username }) => String(username ?? '') }
+
+/** Logins that only a cloud provider's own service hands out, for some hours each. */
+const needsProvider: Record<string, string> = {
+  ECR: 'AWS',
+  AZURE_CR: 'Azure',
+  GCP_ARTIFACT_REGISTRY: 'Google Cloud',
+}
+
+/** Null when the registry was deleted. Rejects with a `DeploymentError` for a login that this server cannot make. */
+export const readRegistryCredentials = async (
+  database: Database,
+  sealer: Sealer,
+  organizationId: string,
+  registryId: string,
+): Promise<RegistryCredentials | null> => {
+  const [row] = await database.query<RegistryRow>(
+    `select spec ->> 'kind' as kind, spec ->> 'url' as url, coalesce(spec -> 'config', '{}') as config, sealed
+     from node where id = $1 and organization_id = $2 and kind = 'container_registry'`,
+    [registryId, organizationId],
+  )
+  if (row === undefined) return null
+  const open = async (name: string): Promise<string> => {
+    const column = `config.${name}`
+    const sealed = row.sealed[column]
+    if (sealed === undefined) return ''
+    return (await sealer.open(organizationId, { table: 'node', row: registryId, column }, sealed)).reveal()
+  }
+  for (const { secret, username } of [ways[row.kind] ?? usual, usual]) {
+    const opened = await open(secret)
+    const user = username(row.config, opened)
+    if (opened !== '' && user !== '') return { url: row.url, username: user, password: new Secret(opened) }
+  }
+  const provider = needsProvider[row.kind]
+  if (provider === undefined) return { url: row.url, username: null, password: null }
+  throw new DeploymentError(
+    'registry_login_missing',
+    `Logins of this registry are handed out by ${provider}, which this server does not ask: give the registry a user name and a password, or use one of another kind.`,
+  )
+}

@@ -1,0 +1,32 @@
+/** What a deployment does with releases: opening them, holding their images, and making one the current one. */
+import type { Queryable } from '../store/database.ts'
+import { withClaim } from '../work/queue.ts'
+import { holdImage } from './make-image.ts'
+import { type OpenedRelease, openRelease, type Release } from './releases.ts'
+import type { ServiceRun } from './service-run.ts'
+
+export const openOwn = (run: ServiceRun, releaseId: string): Promise<OpenedRelease | null> =>
+  openRelease(run.parts.database, run.parts.sealer, releaseId)
+
+export const hold = (run: ServiceRun, release: Release, signal: AbortSignal): Promise<void> =>
+  holdImage(run.parts, release, (text) => run.log.line('pull', text), signal)
+
+/** From here on a release is what its service runs; a cancel comes too late. `also` goes with it or not at all. */
+export const makeCurrent = async (
+  run: ServiceRun,
+  release: Release,
+  running: string,
+  also: (tx: Queryable) => Promise<void> = async () => {},
+): Promise<void> => {
+  const { parts, service, claim } = run
+  run.signal.throwIfAborted()
+  run.committed = true
+  await withClaim(parts.database, claim, async (tx) => {
+    await tx.query(
+      `update service_state set current_release_id = $2, deployed_hash = $3, desired = 'RUNNING',
+         running_state = $4 where service_id = $1`,
+      [service.id, release.id, release.hash, running],
+    )
+    await also(tx)
+  })
+}

@@ -1,0 +1,196 @@
+/**
+ * Runs by the clock: begins what is due, and writes down how it ended. A run goes on while the control plane is away:
+ * the next process joins it. A stop or a delete of its service ends it.
+ */
+import { DeploymentError } from '../lib/errors.ts'
+import { Handover } from '../lib/handover.ts'
+import { storable } from '../lib/storable.ts'
+import { claimRun, finishRun, keptRuns, nextDue, prolongRuns, type RunClaim, releaseRuns } from '../work/schedule.ts'
+import type { TaskSpec } from './deployments.ts'
+import type { EngineParts } from './engine-parts.ts'
+import { type DeploymentLogLine, writeRunLog } from './log.ts'
+import { holdImage } from './make-image.ts'
+import { type OpenedRelease, openRelease } from './releases.ts'
+import { createTail, failureOf, toTask } from './tasks.ts'
+
+const longestSleepMs = 10_000
+const heartbeatMs = 4000
+const patienceMs = 2 * 60_000
+const pauseMs = 2000
+const keptLines = 100
+/** Runs worked on at once. */
+const parallel = 16
+
+export interface Scheduler {
+  wake(): void
+  stop(): Promise<void>
+}
+
+const showRunning = async (parts: EngineParts, serviceId: string, state: string): Promise<void> => {
+  await parts.database.query(
+    `with changed as (update service_state set running_state = $2 where service_id = $1 and desired = 'RUNNING'
+       returning environment_id)
+     select pg_notify('slipway_status', environment_id::text) from changed`,
+    [serviceId, state],
+  )
+}
+
+/** Waits while the engine is away, for a while. */
+const patiently = async <T>(parts: EngineParts, work: () => Promise<T>, signal: AbortSignal): Promise<T> => {
+  const startedMs = parts.clock.monotonicMs()
+  for (;;)
+    try {
+      return await work()
+    } catch (error) {
+      signal.throwIfAborted()
+      const waits = error instanceof DeploymentError && error.next !== 'stop'
+      if (!waits || parts.clock.monotonicMs() - startedMs > patienceMs) throw error
+      await parts.clock.sleep(pauseMs, signal)
+    }
+}
+
+interface Execution {
+  run: RunClaim
+  /** Throws when the run was ended or is somebody else's by now. */
+  check(): Promise<void>
+  signal: AbortSignal
+}
+
+const runTries = async (
+  parts: EngineParts,
+  opened: OpenedRelease,
+  spec: TaskSpec,
+  { run, check, signal }: Execution,
+  tail: ReturnType<typeof createTail>,
+): Promise<void> => {
+  const task = toTask(opened, spec, 'CRON', run.id)
+  const runOnce = async () => {
+    await check()
+    return parts.runtime.run(task, tail.add, signal)
+  }
+  await patiently(parts, () => holdImage(parts, opened.release, () => {}, signal), signal)
+  for (let tries = 1; ; tries += 1) {
+    const result = await patiently(parts, runOnce, signal)
+    const failure = failureOf(result, task.memoryMb, tail.lines)
+    if (failure === null) return
+    if (tries > spec.maxRestarts) throw failure
+  }
+}
+
+const asPlain = (error: unknown): { code: string; message: string } =>
+  error instanceof DeploymentError
+    ? { code: error.code, message: error.message }
+    : { code: 'unexpected', message: `Something unexpected went wrong; the server's log has the details.` }
+
+/** What is kept of a run: when it began, the last lines, and how it ended. */
+const createTold = ({ clock }: EngineParts) => {
+  const lines: DeploymentLogLine[] = []
+  return {
+    lines,
+    add(text: string, level: DeploymentLogLine['level'] = 'info'): void {
+      lines.push({ at: clock.now().toISOString(), text: storable(text), level })
+      if (lines.length > keptLines) lines.splice(1, 1)
+    },
+  }
+}
+
+const execute = async (parts: EngineParts, execution: Execution): Promise<void> => {
+  const { run, signal } = execution
+  const opened = await openRelease(parts.database, parts.sealer, run.releaseId)
+  const spec = opened?.release.workload.task
+  const told = createTold(parts)
+  const tail = createTail(opened?.environment.secretValues ?? [], told.add)
+  let error: ReturnType<typeof asPlain> | null = null
+  try {
+    if (opened === null || spec === undefined) throw new DeploymentError('not_deployed', 'The job is not deployed.')
+    await showRunning(parts, run.serviceId, 'RUNNING')
+    told.add('The job runs: it is time.')
+    await runTries(parts, opened, spec, execution, tail)
+  } catch (caught) {
+    signal.throwIfAborted()
+    error = asPlain(caught)
+    if (error.code === 'unexpected')
+      parts.log.warn({ err: caught, serviceId: run.serviceId }, 'a run by the clock ended unexpectedly')
+  }
+  told.add(error?.message ?? 'The job is done.', error === null ? 'info' : 'error')
+  const ours = await parts.database.transaction(async (tx) => {
+    if (opened !== null) await writeRunLog(tx, opened.release.deploymentId, run.serviceId, told.lines, keptRuns)
+    return finishRun(tx, run, error)
+  })
+  if (ours) await showRunning(parts, run.serviceId, error === null ? 'COMPLETED' : 'ERROR')
+}
+
+export const startScheduler = (parts: EngineParts, worker: string): Scheduler => {
+  const active = new Map<string, { controller: AbortController; done: Promise<void> }>()
+  const ending = new AbortController()
+  let nap = new AbortController()
+
+  const begin = (run: RunClaim): void => {
+    const controller = new AbortController()
+    const check = async () => {
+      await beat([run.id])
+      controller.signal.throwIfAborted()
+    }
+    const done = execute(parts, { run, check, signal: controller.signal })
+      .catch((error: unknown) => {
+        if (!controller.signal.aborted)
+          parts.log.warn({ err: error, serviceId: run.serviceId }, 'a run is left to its next claim')
+      })
+      .finally(() => {
+        active.delete(run.id)
+        nap.abort()
+      })
+    active.set(run.id, { controller, done })
+  }
+  const claimAll = async (): Promise<void> => {
+    while (!ending.signal.aborted && active.size < parallel) {
+      const run = await claimRun(parts.database, worker, parts.clock.now())
+      if (run === null) return
+      if (!active.has(run.id)) begin(run)
+    }
+  }
+  const beat = async (ids: readonly string[]): Promise<void> => {
+    if (ids.length === 0) return
+    const held = await prolongRuns(parts.database, worker, ids)
+    for (const id of ids) {
+      if (!held.has(id)) active.get(id)?.controller.abort(new Error('the run was ended'))
+      else if (held.get(id) === 'elsewhere') active.get(id)?.controller.abort(new Handover())
+    }
+  }
+  const sleepMs = async (): Promise<number> => {
+    if (active.size > 0) return heartbeatMs
+    const due = await nextDue(parts.database)
+    const leftMs = due === null ? longestSleepMs : due.getTime() - parts.clock.now().getTime()
+    return Math.max(0, Math.min(leftMs, longestSleepMs))
+  }
+  const turn = async (): Promise<number> => {
+    await claimAll()
+    await beat([...active.keys()])
+    return sleepMs()
+  }
+  const loop = async (): Promise<void> => {
+    while (!ending.signal.aborted) {
+      nap = new AbortController()
+      const pause = await turn().catch((error: unknown) => {
+        parts.log.warn({ err: error }, 'schedules wait for the database')
+        return heartbeatMs
+      })
+      await parts.clock.sleep(pause, AbortSignal.any([nap.signal, ending.signal])).catch(() => {})
+    }
+  }
+  const looping = loop()
+  return {
+    wake: () => nap.abort(),
+    async stop() {
+      ending.abort()
+      await looping
+      const left = [...active]
+      for (const [, { controller }] of left) controller.abort(new Handover())
+      await Promise.all(left.map(([, { done }]) => done))
+      await releaseRuns(
+        parts.database,
+        left.map(([id]) => id),
+      ).catch(() => {})
+    },
+  }
+}

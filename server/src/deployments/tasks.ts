@@ -1,0 +1,89 @@
+/**
+ * Services that run to their end: one event's program, as often as its restarts allow. A killed process joins the
+ * execution that is under way; one that has ended is not run again unless the process died before it was written down.
+ */
+import { createMasker } from '../builds/log-mask.ts'
+import { DeploymentError } from '../lib/errors.ts'
+import type { Task } from '../runtimes/runtime.ts'
+import type { TaskEvent, TaskSpec } from './deployments.ts'
+import { kindOf } from './engine-parts.ts'
+import type { OpenedRelease } from './releases.ts'
+import type { ServiceRun } from './service-run.ts'
+
+const graceMs = 10 * 60_000
+const keptLines = 50
+
+/** What a service runs, as it is configured now; null for one that stays up. */
+export const taskOf = ({ parts, service }: ServiceRun): TaskSpec | null =>
+  kindOf(parts, service.kind).task?.(service.spec) ?? null
+
+/** The same for every try, which follow one another: whoever asks again joins the one under way. */
+export const taskIdOf = (deploymentId: string, serviceId: string): string => `${deploymentId}-${serviceId.slice(-12)}`
+
+/** The deployment, or the run by the clock, that a task belongs to. */
+export const ownerOfTask = (taskId: string): string => taskId.slice(0, 36)
+
+/** A release's image and environment with one command. */
+export const toTask = (
+  { workload }: OpenedRelease,
+  { on, timeoutMs }: TaskSpec,
+  event: TaskEvent,
+  taskId: string,
+): Task => {
+  const { organizationId, environmentId, serviceId, image, env, files, cpuMillicores, memoryMb } = workload
+  const command = on[event] ?? { entrypoint: null, arguments: null }
+  const ids = { organizationId, environmentId, serviceId, taskId }
+  return { ...ids, ...command, image, env, files, cpuMillicores, memoryMb, timeoutMs }
+}
+
+/** The last lines of a program's output, without the secrets in it; each goes to `tell` too. */
+export const createTail = (secrets: readonly string[], tell: (line: string) => void) => {
+  const lines: string[] = []
+  return {
+    lines,
+    add(line: string): void {
+      const masker = createMasker(secrets)
+      const text = masker.write(line) + masker.end()
+      lines.push(text)
+      if (lines.length > keptLines) lines.shift()
+      tell(text)
+    },
+  }
+}
+
+/** Null for an end as it should be. */
+export const failureOf = (
+  { exitCode, oomKilled }: { exitCode: number; oomKilled: boolean },
+  memoryMb: number,
+  lines: string[],
+): DeploymentError | null => {
+  if (oomKilled)
+    return new DeploymentError('out_of_memory', `The job needed more than its memory limit of ${memoryMb} MB.`, {
+      lines,
+    })
+  if (exitCode === 0) return null
+  return new DeploymentError('task_failed', `The job ended with code ${exitCode}.`, { lines })
+}
+
+/** Runs what a service does at an event, and fails as it does; nothing for an event without a command. */
+export const runTask = async (
+  run: ServiceRun,
+  opened: OpenedRelease,
+  task: TaskSpec,
+  event: TaskEvent,
+): Promise<void> => {
+  const { parts, step, claim, service } = run
+  if (task.on[event] === undefined) return
+  const wanted = toTask(opened, task, event, taskIdOf(claim.id, service.id))
+  for (let tries = 1; ; tries += 1) {
+    const tail = createTail(opened.environment.secretValues, (line) => run.log.line('task', line))
+    run.log.line('task', tries === 1 ? 'The job runs.' : `The job runs again: try ${tries} of ${task.maxRestarts + 1}.`)
+    const result = await step(`task-${tries}`, { deadlineMs: task.timeoutMs + graceMs }, (signal) =>
+      parts.runtime.run(wanted, tail.add, signal),
+    )
+    const failure = failureOf(result, wanted.memoryMb, tail.lines)
+    if (failure === null) return run.log.line('task', 'The job is done.')
+    if (tries > task.maxRestarts) throw failure
+    run.log.line('task', failure.message, 'error')
+  }
+}

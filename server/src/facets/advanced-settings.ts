@@ -1,0 +1,79 @@
+/**
+ * Advanced settings of a kind: flat, dotted keys. What is set is kept with the service, so that a change makes it out of
+ * date where the engine acts on it; what is not set has its default. A PUT replaces the whole set.
+ */
+import Type, { type TObject } from 'typebox'
+import { type Context, type Operation, ownOrganization } from '../api/operation.ts'
+import { check } from '../api/validate.ts'
+import { invalidField } from '../lib/errors.ts'
+import { changeInner, readInner } from './inner-configuration.ts'
+import { type Facet, itemOf, ownerOf, type Self } from './self.ts'
+import { defaultsOf, type Settings } from './settings.ts'
+
+type Values = Record<string, unknown>
+
+const field = 'advanced_settings'
+
+/** Keys that are not declared must be told of, not dropped: the whole body is taken and judged here. */
+export const settingsBody = (settings: Settings): TObject =>
+  ({ ...Type.Partial(Type.Object(settings)), 'x-anything': true }) as unknown as TObject
+
+const judge = (settings: Settings, sent: Values): Values => {
+  const unknown = Object.keys(sent).find((key) => !Object.hasOwn(settings, key))
+  if (unknown !== undefined) throw invalidField(`/${unknown.slice(0, 100)}`, 'is no advanced setting of this kind')
+  check(Type.Partial(Type.Object(settings)), sent)
+  return sent
+}
+
+export const settingsEditor = (settings: Settings, defaults: Values) => (context: Context) => {
+  const sent = judge(settings, context.body)
+  const change = { field, empty: {}, eventType: 'UPDATE', subTarget: 'ADVANCED_SETTINGS', change: () => sent } as const
+  return changeInner<Values>(context, change, (kept) => ({ ...defaults, ...kept }))
+}
+
+const operationsOf = (self: Self, settings: Settings, noun: string): Operation[] => {
+  const defaults = defaultsOf(settings)
+  const answer = Type.Object(settings)
+  const common = { tag: `${self.word} Configuration`, path: `${itemOf(self)}/advancedSettings`, answer }
+  return [
+    {
+      id: `getDefault${self.word}AdvancedSettings`,
+      method: 'GET',
+      path: `/default${self.word}AdvancedSettings`,
+      tag: `${self.word}s`,
+      summary: `Read the advanced settings that ${self.words} has unless told otherwise`,
+      scope: 'Read',
+      owner: ownOrganization,
+      status: 200,
+      answer,
+      run: async () => defaults,
+    },
+    {
+      ...common,
+      id: `get${noun}`,
+      method: 'GET',
+      summary: `Read all advanced settings of ${self.words}, those with their defaults too`,
+      scope: 'Read',
+      owner: ownerOf(self),
+      status: 200,
+      run: async ({ db, node }) => ({ ...defaults, ...(await readInner<Values>(db, node.id, field, {})) }),
+    },
+    {
+      ...common,
+      id: `edit${noun}`,
+      method: 'PUT',
+      summary: `Replace the advanced settings of ${self.words}; keys left out get their defaults`,
+      scope: 'Write',
+      owner: ownerOf(self),
+      body: settingsBody(settings),
+      status: 201,
+      run: settingsEditor(settings, defaults),
+    },
+  ]
+}
+
+/** `noun`: what the ids of read and edit end with, where it is not `<Word>AdvancedSettings`. */
+export const advancedSettings =
+  (settings: Settings, noun?: string): Facet =>
+  (self) =>
+    operationsOf(self, settings, noun ?? `${self.word}AdvancedSettings`)

@@ -1,0 +1,89 @@
+/** Custom domains as rows: which name is a domain, whose it is, and the routes that follow from it. */
+import { domainToASCII } from 'node:url'
+import { conflict, invalidField } from '../lib/errors.ts'
+import { type Queryable, sqlState } from '../store/database.ts'
+import { timestampSql } from '../store/tree.ts'
+
+export interface CustomDomain {
+  id: string
+  created_at: string
+  updated_at: string
+  domain: string
+  generate_certificate: boolean
+  use_cdn: boolean
+  /** What a CNAME of the domain should name; null while the service has no public port. */
+  validation_domain: string | null
+}
+
+const columns = `d.id, ${timestampSql('d.created_at')} as created_at, ${timestampSql('d.updated_at')} as updated_at,
+  d.domain, d.generate_certificate, d.use_cdn, (select r.host from route r where r.service_id = d.service_id
+    and r.is_default and r.custom_domain_id is null) as validation_domain`
+
+export const readDomains = (db: Queryable, serviceId: string, id: string | null = null): Promise<CustomDomain[]> =>
+  db.query<CustomDomain>(
+    `select ${columns} from custom_domain d where d.service_id = $1 and ($2::uuid is null or d.id = $2)
+     order by d.created_at, d.id`,
+    [serviceId, id],
+  )
+
+const label = /^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/
+const field = '/domain'
+
+/** The one form that a domain is kept in; throws the 400 of what no user can bring. */
+export const completeDomain = (sent: string): string => {
+  if (sent.includes('*')) throw invalidField(field, 'must be one host name; the local router knows no wildcards')
+  const domain = domainToASCII(sent.trim())
+  const labels = domain.split('.')
+  const isName = domain.length <= 253 && labels.length > 1 && labels.every((one) => label.test(one))
+  if (!isName || /^\d+$/.test(labels.at(-1)!)) throw invalidField(field, 'must be a host name, as in www.shop.example')
+  // Such names are the platform's own: what a new service gets must never be taken.
+  if (labels.length === 2 && labels[1] === 'localhost')
+    throw invalidField(field, 'must have one label more: names right under localhost are given to services')
+  return domain
+}
+
+const orTaken = (error: unknown): never => {
+  if (sqlState(error) === '23505') throw conflict('domain_taken', 'This domain leads to a service already.')
+  throw error
+}
+
+export interface DomainWish {
+  domain: string
+  generate_certificate: boolean
+  use_cdn: boolean
+}
+
+export const insertDomain = async (
+  tx: Queryable,
+  ids: { id: string; organizationId: string; serviceId: string },
+  wish: DomainWish,
+): Promise<void> => {
+  const values = [ids.id, ids.organizationId, ids.serviceId, wish.domain, wish.generate_certificate, wish.use_cdn]
+  const sql = `insert into custom_domain (id, organization_id, service_id, domain, generate_certificate, use_cdn)
+    values ($1, $2, $3, $4, $5, $6)`
+  await tx.query(sql, values).catch(orTaken)
+}
+
+export const updateDomain = async (tx: Queryable, id: string, wish: DomainWish): Promise<void> => {
+  const sql = `update custom_domain set domain = $2, generate_certificate = $3, use_cdn = $4,
+    updated_at = clock_timestamp() where id = $1`
+  await tx.query(sql, [id, wish.domain, wish.generate_certificate, wish.use_cdn]).catch(orTaken)
+}
+
+/** Makes the routes of a service's custom domains lead where its default public port is; nowhere, when it has none. */
+export const routeDomains = async (tx: Queryable, serviceId: string): Promise<void> => {
+  await tx.query('delete from route where service_id = $1 and custom_domain_id is not null', [serviceId])
+  await tx.query(
+    `insert into route (host, organization_id, environment_id, service_id, port, is_default, custom_domain_id)
+     select d.domain, r.organization_id, r.environment_id, r.service_id, r.port, false, d.id
+     from custom_domain d join route r on r.service_id = d.service_id and r.is_default and r.custom_domain_id is null
+     where d.service_id = $1`,
+    [serviceId],
+  )
+}
+
+/** The same, and what runs is told of it at the end of the transaction. */
+export const routeDomainsNow = async (tx: Queryable, serviceId: string): Promise<void> => {
+  await routeDomains(tx, serviceId)
+  await tx.query(`select pg_notify('slipway_routes', $1)`, [serviceId])
+}

@@ -1,0 +1,211 @@
+/**
+ * Custom domains: host names that a user brings to a service. One serves the default public port from the moment it is
+ * made, without a deployment, and belongs to one service only. The router speaks HTTP: certificates are kept as a wish.
+ */
+import Type from 'typebox'
+import type { Context, Operation, Owner } from '../api/operation.ts'
+import { auditOf, placeOf } from '../api/resource.ts'
+import { Flag, Maybe, Nullable, OneOf, partial, Results, Text, Timestamp, Uuid } from '../api/schema.ts'
+import { isUuid, newId } from '../lib/ids.ts'
+import type { Queryable } from '../store/database.ts'
+import { type Audit, writeAudit } from '../store/tree.ts'
+import { checkDomain, checkedStatuses } from './custom-domain-check.ts'
+import {
+  type CustomDomain,
+  completeDomain,
+  type DomainWish,
+  insertDomain,
+  readDomains,
+  routeDomainsNow,
+  updateDomain,
+} from './custom-domain-rows.ts'
+import { type Facet, itemOf, ownerOf, paramOf, type Self } from './self.ts'
+
+const param = 'customDomainId'
+
+const body = Type.Object({
+  domain: Text(253, { minLength: 1 }),
+  generate_certificate: Maybe(Flag({ default: false })),
+  use_cdn: Maybe(Flag({ default: false })),
+})
+
+const answer = Type.Object({
+  id: Uuid(),
+  created_at: Timestamp(),
+  updated_at: Timestamp(),
+  domain: Text(253),
+  generate_certificate: Flag(),
+  use_cdn: Flag(),
+  validation_domain: Maybe(Text(253)),
+  status: OneOf(['VALIDATION_PENDING']),
+})
+
+const checked = Type.Object({
+  domain_name: Text(253),
+  status: OneOf(checkedStatuses),
+  error_details: Nullable(Text(1024)),
+})
+
+const show = ({ validation_domain: target, ...kept }: CustomDomain) => ({
+  ...kept,
+  ...(target === null ? {} : { validation_domain: target }),
+  // The one word that the public API has.
+  status: 'VALIDATION_PENDING',
+})
+
+/** The service of the path with the domain of the path, if it is the service's. */
+const ownerOfOne = (self: Self): Owner => {
+  const service = ownerOf(self)
+  return {
+    kind: 'custom_domain',
+    param,
+    parentParam: paramOf(self),
+    async find(db, params, principal) {
+      const id = params[param]
+      const node = typeof id === 'string' && isUuid(id) ? await service.find(db, params, principal) : null
+      const rows = node === null ? [] : await readDomains(db, node.id, id!)
+      return rows.length === 0 ? null : { ...node!, rows }
+    },
+  }
+}
+
+const theOne = ({ node }: Context): CustomDomain => node.rows![0] as CustomDomain
+
+/** Writes, routes, and leaves the audit row, in one transaction; answers the domain as it is then. */
+const change = (
+  context: Context,
+  eventType: Audit['eventType'],
+  id: string,
+  work: (tx: Queryable) => Promise<unknown>,
+): Promise<unknown> =>
+  context.transaction(async (tx) => {
+    const { node, principal } = context
+    await work(tx)
+    await routeDomainsNow(tx, node.id)
+    const [row] = await readDomains(tx, node.id, id)
+    const target = { target: node.kind.toUpperCase(), subTarget: 'CUSTOM_DOMAIN' }
+    const audit = auditOf(context, eventType, target, placeOf(node), row ?? null)
+    await writeAudit(tx, principal.organizationId, node, audit)
+    return row === undefined ? undefined : show(row)
+  })
+
+const create = (context: Context): Promise<unknown> => {
+  const sent = context.body as unknown as DomainWish
+  const wish = { ...sent, domain: completeDomain(sent.domain) }
+  const ids = { id: newId(), organizationId: context.principal.organizationId, serviceId: context.node.id }
+  return change(context, 'CREATE', ids.id, (tx) => insertDomain(tx, ids, wish))
+}
+
+const edit = (context: Context): Promise<unknown> => {
+  const before = theOne(context)
+  const wish: DomainWish = { ...before, ...context.body }
+  return change(context, 'UPDATE', before.id, (tx) =>
+    updateDomain(tx, before.id, { ...wish, domain: completeDomain(wish.domain) }),
+  )
+}
+
+const remove = (context: Context): Promise<unknown> => {
+  const { id } = theOne(context)
+  return change(context, 'DELETE', id, (tx) => tx.query('delete from custom_domain where id = $1', [id]))
+}
+
+const checkAll = async ({ parts, db, node }: Context) => {
+  const domains = await readDomains(db, node.id)
+  const lookUp = (host: string) => parts.outbound.addressesOf(host)
+  return { results: await Promise.all(domains.map((domain) => checkDomain(lookUp, domain))) }
+}
+
+const ofService = (self: Self, tag: string): Operation[] => {
+  const { word, words } = self
+  const path = `${itemOf(self)}/customDomain`
+  const owner = ownerOf(self)
+  return [
+    {
+      id: `list${word}CustomDomain`,
+      method: 'GET',
+      path,
+      tag,
+      summary: `List the custom domains of ${words}`,
+      scope: 'Read',
+      owner,
+      status: 200,
+      answer: Results(answer),
+      run: async ({ db, node }) => ({ results: (await readDomains(db, node.id)).map(show) }),
+    },
+    {
+      id: `create${word}CustomDomain`,
+      method: 'POST',
+      path,
+      tag,
+      summary: `Bring a domain to ${words}; it serves at once`,
+      scope: 'Write',
+      owner,
+      body,
+      defaults: true,
+      status: 201,
+      answer,
+      run: create,
+    },
+    {
+      id: `check${word}CustomDomain`,
+      method: 'GET',
+      path: `${itemOf(self)}/checkCustomDomain`,
+      tag,
+      summary: `Look up whether the custom domains of ${words} lead here`,
+      scope: 'Read',
+      owner,
+      status: 200,
+      answer: Results(checked),
+      run: checkAll,
+    },
+  ]
+}
+
+const ofOne = (self: Self, tag: string, noun: string): Operation[] => {
+  const path = `${itemOf(self)}/customDomain/{${param}}`
+  const common = { path, tag, owner: ownerOfOne(self) }
+  const read = { ...common, method: 'GET' as const, scope: 'Read' as const, status: 200 as const, answer }
+  return [
+    {
+      ...read,
+      id: `get${self.word}CustomDomain`,
+      summary: `Read a custom domain of ${self.words}`,
+      run: async (context) => show(theOne(context)),
+    },
+    {
+      ...read,
+      id: `get${noun}Status`,
+      path: `${path}/status`,
+      summary: `Read how far a custom domain of ${self.words} is`,
+      run: async (context) => show(theOne(context)),
+    },
+    {
+      ...common,
+      id: `edit${noun}`,
+      method: 'PUT',
+      summary: `Change a custom domain of ${self.words}`,
+      scope: 'Write',
+      body: partial(body),
+      status: 200,
+      answer,
+      run: edit,
+    },
+    {
+      ...common,
+      id: `delete${noun}`,
+      method: 'DELETE',
+      summary: `Take a custom domain from ${self.words}`,
+      scope: 'Admin',
+      status: 204,
+      run: remove,
+    },
+  ]
+}
+
+/** `noun`: what ids about one domain end with, where it is not `<Word>CustomDomain`. */
+export const customDomains =
+  (noun?: string): Facet =>
+  (self) => {
+    const tag = `${self.word} Custom Domain`
+    return [...ofService(self, tag), ...ofOne(self, tag, noun ?? `${self.word}CustomDomain`)]
+  }

@@ -1,0 +1,174 @@
+/**
+ * Deployment restrictions: which changes of a repository are worth an automatic deployment. They are kept with the
+ * service, and judge pushes only; a deployment that somebody asks for is never restricted.
+ */
+import Type from 'typebox'
+import type { Context, Operation, Owner } from '../api/operation.ts'
+import { OneOf, partial, Results, Text, Timestamp, Uuid } from '../api/schema.ts'
+import { conflict, invalidField } from '../lib/errors.ts'
+import { isUuid, newId } from '../lib/ids.ts'
+import { changeInner, type InnerChange, readInner } from './inner-configuration.ts'
+import { type Facet, itemOf, ownerOf, paramOf, type Self } from './self.ts'
+
+const field = 'deployment_restrictions'
+const param = 'deploymentRestrictionId'
+const maxRestrictions = 100
+
+interface Wanted {
+  mode: 'EXCLUDE' | 'MATCH'
+  type: 'PATH'
+  value: string
+}
+
+export interface Restriction extends Wanted {
+  id: string
+  created_at: string
+  updated_at: string
+}
+
+const body = Type.Object({
+  mode: OneOf(['EXCLUDE', 'MATCH'], {
+    description: 'Kept for deployments that a push begins. This version begins none: a deployment has to be asked for.',
+  }),
+  type: OneOf(['PATH']),
+  value: Text(1024, { minLength: 1, description: 'Beginning of a path inside the repository, as in "services/api/".' }),
+})
+
+const answer = Type.Object({ id: Uuid(), created_at: Timestamp(), updated_at: Timestamp(), ...body.properties })
+
+/** Whether a push that changed these paths is worth a deployment: some path is matched, if any must be, and not excluded. */
+export const restrictionsAdmit = (restrictions: readonly Wanted[], changedPaths: readonly string[]): boolean => {
+  if (restrictions.length === 0) return true
+  const valuesOf = (mode: Wanted['mode']) => restrictions.filter((one) => one.mode === mode).map(({ value }) => value)
+  const [matched, excluded] = [valuesOf('MATCH'), valuesOf('EXCLUDE')]
+  const isUnder = (values: readonly string[], path: string) => values.some((value) => path.startsWith(value))
+  return changedPaths.some((path) => (matched.length === 0 || isUnder(matched, path)) && !isUnder(excluded, path))
+}
+
+const checkValue = (value: string): void => {
+  if (value.startsWith('/'))
+    throw invalidField('/value', 'must not begin with a slash: paths are those of the repository')
+  if (value.includes('*')) throw invalidField('/value', 'must be the beginning of a path; wildcards are not known')
+  if (value.trim() === '') throw invalidField('/value', 'must not be blank')
+}
+
+const refuseDuplicate = (others: readonly Restriction[], wanted: Wanted): void => {
+  const same = others.some((one) => one.mode === wanted.mode && one.type === wanted.type && one.value === wanted.value)
+  if (same) throw conflict('restriction_taken', 'The service has this restriction already.')
+}
+
+/** The service of the path, if it has the restriction of the path. */
+const ownerOfOne = (self: Self): Owner => {
+  const service = ownerOf(self)
+  return {
+    kind: 'deployment_restriction',
+    param,
+    parentParam: paramOf(self),
+    async find(db, params, principal) {
+      const id = params[param]
+      const node = typeof id === 'string' && isUuid(id) ? await service.find(db, params, principal) : null
+      if (node === null) return null
+      const kept = await readInner<Restriction[]>(db, node.id, field, [])
+      return kept.some((one) => one.id === id!.toLowerCase()) ? node : null
+    },
+  }
+}
+
+const change = (
+  context: Context,
+  eventType: InnerChange<unknown>['eventType'],
+  work: (kept: Restriction[]) => Restriction[],
+  show: (kept: Restriction[]) => unknown,
+) => changeInner<Restriction[]>(context, { field, empty: [], eventType, subTarget: 'CONFIG', change: work }, show)
+
+const create = (context: Context): Promise<unknown> => {
+  const wanted = context.body as unknown as Wanted
+  checkValue(wanted.value)
+  const at = context.parts.clock.now().toISOString()
+  const made: Restriction = { id: newId(), created_at: at, updated_at: at, ...wanted }
+  const add = (kept: Restriction[]): Restriction[] => {
+    refuseDuplicate(kept, wanted)
+    if (kept.length >= maxRestrictions)
+      throw conflict('too_many', `A service has at most ${maxRestrictions} restrictions.`)
+    return [...kept, made]
+  }
+  return change(context, 'CREATE', add, () => made)
+}
+
+const edit = (context: Context): Promise<unknown> => {
+  const id = context.params[param]!.toLowerCase()
+  const sent = context.body as Partial<Wanted>
+  if (sent.value !== undefined) checkValue(sent.value)
+  const at = context.parts.clock.now().toISOString()
+  const replace = (kept: Restriction[]): Restriction[] =>
+    kept.map((one) => {
+      if (one.id !== id) return one
+      const wanted = { ...one, ...sent, updated_at: at }
+      refuseDuplicate(
+        kept.filter((other) => other.id !== id),
+        wanted,
+      )
+      return wanted
+    })
+  return change(context, 'UPDATE', replace, (kept) => kept.find((one) => one.id === id))
+}
+
+const remove = (context: Context): Promise<unknown> => {
+  const id = context.params[param]!.toLowerCase()
+  return change(
+    context,
+    'DELETE',
+    (kept) => kept.filter((one) => one.id !== id),
+    () => undefined,
+  )
+}
+
+export const deploymentRestrictions: Facet = (self): Operation[] => {
+  const tag = `${self.word} Deployment Restriction`
+  const collection = { tag, path: `${itemOf(self)}/deploymentRestriction`, owner: ownerOf(self) }
+  const item = { tag, path: `${collection.path}/{${param}}`, owner: ownerOfOne(self) }
+  const noun = `${self.word}DeploymentRestriction`
+  return [
+    {
+      ...collection,
+      id: `get${noun}s`,
+      method: 'GET',
+      summary: `List which pushes deploy ${self.words} automatically`,
+      scope: 'Read',
+      status: 200,
+      answer: Results(answer),
+      run: async ({ db, node }) => ({ results: await readInner<Restriction[]>(db, node.id, field, []) }),
+    },
+    {
+      ...collection,
+      id: `create${noun}`,
+      method: 'POST',
+      summary: `Restrict which pushes deploy ${self.words} automatically`,
+      scope: 'Write',
+      body,
+      status: 201,
+      answer,
+      run: create,
+    },
+    {
+      ...item,
+      id: `edit${noun}`,
+      method: 'PUT',
+      summary: `Change a restriction of ${self.words}`,
+      scope: 'Write',
+      body: partial(body),
+      status: 200,
+      answer,
+      run: edit,
+    },
+    {
+      ...item,
+      id: `delete${noun}`,
+      method: 'DELETE',
+      summary: `Lift a restriction of ${self.words}`,
+      scope: 'Admin',
+      status: 204,
+      run: remove,
+    },
+  ]
+}

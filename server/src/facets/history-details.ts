@@ -1,0 +1,62 @@
+/** What a deployment of one service was made of, as histories tell it: a commit, an image, a schedule. */
+import Type from 'typebox'
+import { Maybe, Nullable, OneOf, Open, Text } from '../api/schema.ts'
+
+const configured = (field: string): string => `n.spec #>> '{source,image,${field}}', n.spec ->> '${field}'`
+
+/**
+ * Over the tables of a history: the release `r`, the service `n`, its part of the deployment `w`. An image is what the
+ * release was pulled as; until there is one, what was asked for or is configured.
+ */
+export const detailColumns = `r.workload -> 'entrypoint' as entrypoint, r.workload -> 'arguments' as arguments,
+  coalesce(r.source ->> 'name', ${configured('image_name')}) as "imageName",
+  coalesce(r.source ->> 'tag', w.requested ->> 'imageTag', ${configured('tag')}) as "imageTag",
+  n.spec -> 'schedule' as schedule`
+
+export interface DetailRow {
+  kind: string
+  entrypoint: string[] | null
+  arguments: string[] | null
+  /** Null where nothing is made from an image. */
+  imageName: string | null
+  imageTag: string | null
+  schedule: { cronjob?: object } | null
+}
+
+export const Details = (commit: ReturnType<typeof Type.Object>) =>
+  Type.Object({
+    commit: Nullable(commit),
+    build_pod_name: Text(),
+    image_name: Maybe(Text()),
+    tag: Maybe(Text()),
+    arguments: Maybe(Type.Array(Text())),
+    entrypoint: Maybe(Text()),
+    schedule: Maybe(Open()),
+    job_type: Maybe(OneOf(['CRON', 'LIFECYCLE'])),
+  })
+
+/** Name, tag and command; empty for what is not made from an image. */
+export const imageDetails = (row: DetailRow): Record<string, unknown> =>
+  row.imageName === null
+    ? {}
+    : {
+        image_name: row.imageName,
+        tag: row.imageTag ?? '',
+        arguments: row.arguments ?? [],
+        ...(row.entrypoint === null ? {} : { entrypoint: row.entrypoint.join(' ') }),
+      }
+
+const jobDetails = ({ schedule }: DetailRow): Record<string, unknown> => {
+  const { cronjob, ...events } = schedule ?? {}
+  return cronjob === undefined
+    ? { schedule: events, job_type: 'LIFECYCLE' }
+    : { schedule: { cron_job: cronjob }, job_type: 'CRON' }
+}
+
+export const detailsOf = (row: DetailRow, commit: unknown): Record<string, unknown> => ({
+  commit,
+  build_pod_name: '',
+  // A job that is built has no image of its own, but its record must name one.
+  ...(row.kind === 'job' ? { image_name: '', tag: '', ...jobDetails(row) } : {}),
+  ...imageDetails(row),
+})

@@ -1,0 +1,46 @@
+/**
+ * What facets keep inside a service's or a cluster's configuration, out of sight of its record: an edit keeps it, a clone
+ * takes it along, and a change of it is a change of the row, with its audit row.
+ */
+import type { Context } from '../api/operation.ts'
+import { auditOf, placeOf, type Spec } from '../api/resource.ts'
+import { notFound } from '../lib/errors.ts'
+import type { Queryable } from '../store/database.ts'
+import { lockNode, writeAudit } from '../store/tree.ts'
+
+export type InnerField = 'advanced_settings' | 'deployment_restrictions' | 'lock' | 'routes' | 'dns_provider'
+
+/** A record as it is answered. */
+export const withoutInner = ({ advanced_settings: _, deployment_restrictions: __, ...record }: Spec): Spec => record
+
+/** What a row keeps in the field; `empty` when it never kept anything. */
+export const readInner = async <T>(db: Queryable, id: string, field: InnerField, empty: T): Promise<T> => {
+  const [row] = await db.query<{ kept: T | null }>(`select spec -> $2 as kept from node where id = $1`, [id, field])
+  return row?.kept ?? empty
+}
+
+const update = `update node set spec = jsonb_set(spec, array[$2], $3::jsonb), version = version + 1, updated_by = $4,
+  updated_at = clock_timestamp() where id = $1`
+
+export interface InnerChange<T> {
+  field: InnerField
+  empty: T
+  eventType: string
+  subTarget?: string
+  /** What is to be kept from now on; throws the caller's error. */
+  change(kept: T): T
+}
+
+/** Changes what the row of the path keeps, and answers `answer`. */
+export const changeInner = <T>(context: Context, wanted: InnerChange<T>, answer: (kept: T) => unknown) =>
+  context.transaction(async (tx) => {
+    const { node, principal } = context
+    const before = await lockNode(tx, node.id)
+    if (before === null) throw notFound()
+    const kept = wanted.change((before.spec[wanted.field] as T | undefined) ?? wanted.empty)
+    await tx.query(update, [node.id, wanted.field, JSON.stringify(kept), principal.tokenId])
+    const target = { target: node.kind.toUpperCase(), ...(wanted.subTarget && { subTarget: wanted.subTarget }) }
+    const audit = auditOf(context, 'UPDATE', target, placeOf(node), { [wanted.field]: kept })
+    await writeAudit(tx, principal.organizationId, node, { ...audit, eventType: wanted.eventType })
+    return answer(kept)
+  })

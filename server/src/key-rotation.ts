@@ -1,0 +1,141 @@
+/**
+ * New keys for everything sealed: a new master key before the others in the file, a new data key for every
+ * organization, every sealed text sealed again. Promises that each text opens at any instant, for every replica that
+ * reads this key file, and that a rotation which was killed goes on where it stopped when it is started again. Old data
+ * keys stay, wrapped by the new master key: a text that was under way to the database still opens.
+ */
+
+import { type SealedKind, type SealedText, sealedKinds } from './sealed-texts.ts'
+import type { Database } from './store/database.ts'
+import { addMasterKey, readMasterKeys } from './store/master-key.ts'
+import { createSealer, type Sealer } from './store/seal.ts'
+
+export interface Rotation {
+  /** False: the first key of the file, whoever put it there, is the new one. */
+  newMasterKey?: boolean
+  /** Called after every batch with the number of texts in it. */
+  onBatch?(count: number): void
+}
+
+export interface Rotated {
+  organizations: number
+  dataKeysWrapped: number
+  /** Texts sealed again, by table. */
+  texts: Record<string, number>
+  /** Texts that no key opens: damaged before, and left as they are. */
+  broken: number
+  resumed: boolean
+}
+
+interface Started {
+  master: string
+  at: string
+}
+
+const batchSize = 200
+const maxPasses = 20
+
+const readStarted = async (database: Database): Promise<Started | null> => {
+  const [row] = await database.query<{ value: string }>(`select value from installation where name = 'key_rotation'`)
+  return row === undefined ? null : (JSON.parse(row.value) as Started)
+}
+
+const firstKey = async (file: string): Promise<string> => {
+  const keys = await readMasterKeys(file)
+  if (keys === null) throw new Error(`the master key file ${file} is missing`)
+  return keys[0]!.id
+}
+
+const isUsed = async (database: Database, masterKeyId: string): Promise<boolean> =>
+  (await database.query('select 1 from data_key where master_key_id = $1 limit 1', [masterKeyId])).length > 0
+
+/** Says which rotation is under way, or begins one: the key first, so that whoever needs it finds it in the file. */
+const begin = async (
+  database: Database,
+  file: string,
+  newMasterKey: boolean,
+): Promise<Started & { resumed: boolean }> => {
+  const under = await readStarted(database)
+  if (under !== null && under.master === (await firstKey(file))) return { ...under, resumed: true }
+  if (newMasterKey && (await isUsed(database, await firstKey(file)))) await addMasterKey(file)
+  const [row] = await database.query<{ value: string }>(
+    `insert into installation (name, value)
+     values ('key_rotation', json_build_object('master', $1::text, 'at', clock_timestamp())::text)
+     on conflict (name) do update set value = excluded.value returning value`,
+    [await firstKey(file)],
+  )
+  return { ...(JSON.parse(row!.value) as Started), resumed: false }
+}
+
+const renewDataKeys = async (database: Database, sealer: Sealer, startedAt: string): Promise<number> => {
+  const old = await database.query<{ id: string }>(
+    'select organization_id as id from data_key where retired_at is null and created_at < $1::timestamptz',
+    [startedAt],
+  )
+  for (const { id } of old) await sealer.rotateDataKey(id)
+  return old.length
+}
+
+/** Seals again what a retired data key sealed; answers how many texts that were, by table, and how many do not open. */
+const resealPass = async (database: Database, sealer: Sealer, onBatch: (count: number) => void) => {
+  const retired = await database.query<{ id: string }>('select id from data_key where retired_at is not null')
+  const ids = retired.map(({ id }) => id)
+  const counts: Record<string, number> = {}
+  let broken = 0
+  for (const kind of sealedKinds) {
+    let after: string | null = null
+    do {
+      const batch: SealedText[] = await kind.read(database, ids, after, batchSize)
+      const left = await resealBatch(database, sealer, kind, batch)
+      broken += left
+      counts[kind.table] = (counts[kind.table] ?? 0) + batch.length - left
+      if (batch.length > left) onBatch(batch.length - left)
+      after = batch.length < batchSize ? null : batch.at(-1)!.cursor
+    } while (after !== null)
+  }
+  return { counts, broken }
+}
+
+/** Answers how many texts of the batch do not open. */
+const resealBatch = async (database: Database, sealer: Sealer, kind: SealedKind, batch: readonly SealedText[]) => {
+  let broken = 0
+  for (const { organizationId, place, sealed, key } of batch) {
+    const opened = await sealer.open(organizationId, place, sealed).catch((error: Error) => {
+      if (!isDamage(error)) throw error
+      broken += 1
+      return null
+    })
+    // Writes only over the text that was read: whoever changed it meanwhile has the last word.
+    if (opened !== null)
+      await kind.write(database, key, await sealer.seal(organizationId, place, opened.reveal()), sealed)
+  }
+  return broken
+}
+
+const isDamage = ({ message }: Error): boolean => /does not open|has no known form/.test(message)
+
+const add = (sum: Record<string, number>, more: Record<string, number>): number => {
+  for (const [table, count] of Object.entries(more)) sum[table] = (sum[table] ?? 0) + count
+  return Object.values(more).reduce((total, count) => total + count, 0)
+}
+
+/** Rotates everything. Rejects when texts under old keys keep coming, which a later start takes up. */
+export const rotateKeys = async (database: Database, file: string, options: Rotation = {}): Promise<Rotated> => {
+  // Refuses a file that does not hold the keys of this database, before anything is changed.
+  await createSealer({ database, masterKeyFile: file })
+  const { at, resumed } = await begin(database, file, options.newMasterKey ?? true)
+  const sealer = await createSealer({ database, masterKeyFile: file })
+  const organizations = await renewDataKeys(database, sealer, at)
+  let dataKeysWrapped = await sealer.rewrap()
+  const texts: Record<string, number> = {}
+  let broken = 0
+  for (let pass = 0, found = 1; found > 0; pass += 1) {
+    if (pass === maxPasses) throw new Error('texts under old keys keep coming: start the rotation again')
+    const done = await resealPass(database, sealer, options.onBatch ?? (() => {}))
+    broken = done.broken
+    found = add(texts, done.counts)
+  }
+  dataKeysWrapped += await sealer.rewrap()
+  await database.query(`delete from installation where name = 'key_rotation'`)
+  return { organizations, dataKeysWrapped, texts, broken, resumed }
+}

@@ -1,0 +1,253 @@
+/**
+ * Clones: the whole configuration of an environment or of one service, without data and without deploying it. Promises
+ * that nothing in a clone refers to what it was cloned from, and that all of it is there or none.
+ */
+import Type, { type TObject } from 'typebox'
+import { type Context, nodeInPath, type Operation } from '../api/operation.ts'
+import type { Mode } from '../api/permissions.ts'
+import { auditOf, checkRefs, type Spec, translateWrite } from '../api/resource-writes.ts'
+import { Flag, Maybe, Name, OneOf, Ref } from '../api/schema.ts'
+import { refuseWhileDeleting } from '../deployments/request.ts'
+import { itemOf, ownerOf } from '../facets/self.ts'
+import { copyStages } from '../facets/stage-writes.ts'
+import { conflict } from '../lib/errors.ts'
+import { newId } from '../lib/ids.ts'
+import type { Queryable } from '../store/database.ts'
+import { insertNode, insertSql, type Node, writeAudit } from '../store/tree.ts'
+import { copyVariables, sealedTexts } from '../variables/copy.ts'
+import { renamer } from '../variables/rename.ts'
+import { type Copy, finishCopy, holdSources, insertCopy, prepareCopy, type Source } from './copy-service.ts'
+import { readRules } from './deployment-rule.ts'
+import { environment } from './environment.ts'
+import { environmentModes } from './environment-modes.ts'
+import { type KeptRule, keptRuleOf } from './environment-rule.ts'
+import type { Service } from './service.ts'
+import { fitsWildcard } from './wildcard.ts'
+
+/** Reads the data keys that a clone will need: within its transaction they need no connection of their own. */
+const warmKeys = async ({ db, parts, principal, node }: Context, serviceIds: readonly string[]): Promise<void> => {
+  const { organizationId } = principal
+  const place = (table: string, row: string, column: string) => ({ table, row, column })
+  for (const { id, sealed } of await sealedTexts(db, [node.id, ...serviceIds]))
+    await parts.sealer.open(organizationId, place('variable', id, 'value'), sealed)
+  const rows = await db.query<Source>('select id, sealed from node where id = any($1)', [serviceIds])
+  for (const { id, sealed } of rows)
+    for (const [column, text] of Object.entries(sealed))
+      await parts.sealer.open(organizationId, place('node', id, column), text)
+  await parts.sealer.seal(organizationId, place('variable', node.id, 'none'), '')
+}
+
+/** Holds an environment as it is; 409 when it is gone or about to go. */
+const holdEnvironment = async (tx: Queryable, id: string): Promise<Node & { spec: Spec }> => {
+  const [row] = await tx.query<Node & { spec: Spec }>(
+    `select id, organization_id as "organizationId", kind, parent_id as "parentId", null as "grandparentId", name, spec
+     from node where id = $1 and kind = 'environment' for no key update`,
+    [id],
+  )
+  if (row === undefined) throw conflict('environment_gone', 'The environment was deleted meanwhile.')
+  await refuseWhileDeleting(tx, id)
+  return row
+}
+
+const serviceIdsOf = async (db: Queryable, environmentId: string): Promise<string[]> =>
+  (
+    await db.query<{ id: string }>('select service_id as id from service_state where environment_id = $1', [
+      environmentId,
+    ])
+  ).map(({ id }) => id)
+
+const writeClone = (tx: Queryable, context: Context, made: Node, projectId: string | null, type: string) => {
+  const place = { projectId, environmentId: made.kind === 'environment' ? made.id : made.parentId }
+  const audit = auditOf(context, 'CREATE', { target: type }, place, { cloned_from: context.node.id, name: made.name })
+  return writeAudit(tx, made.organizationId, made, { ...audit, eventType: 'CLONE' })
+}
+
+interface Around {
+  from: { environment: string; project: string }
+  to: { environment: string; project: string }
+}
+
+const copyAll = async (
+  tx: Queryable,
+  context: Context,
+  copies: readonly Copy[],
+  ids: ReadonlyMap<string, string>,
+  { from, to }: Around,
+  places: ReadonlyMap<string, string>,
+): Promise<void> => {
+  for (const copy of copies) await insertCopy(tx, context, copy)
+  const there = await tx.query<{ id: string }>(`select id from node where parent_id = $1 and name_scope = 'service'`, [
+    to.environment,
+  ])
+  // Variables come before the states of their services, which every single variable would touch.
+  await copyVariables(tx, context.parts.sealer, {
+    organizationId: context.principal.organizationId,
+    places,
+    around: new Map([...ids, [from.environment, to.environment], [from.project, to.project]]),
+    wider: [to.project, to.environment],
+    neighbours: there.map(({ id }) => id),
+    rename: renamer(ids),
+  })
+  for (const copy of copies) await finishCopy(tx, context, copy)
+}
+
+const findService = (services: readonly Service[], kind: string): Service => {
+  const found = services.find(({ resource }) => resource.kind === kind)
+  if (found === undefined) throw new Error(`no service kind ${kind}`)
+  return found
+}
+
+const ServiceBody = Type.Object({ name: Name(), environment_id: Ref('environment') }, { title: 'CloneServiceRequest' })
+
+const cloneService =
+  (service: Service) =>
+  async (context: Context): Promise<unknown> => {
+    const { node, body, principal } = context
+    await checkRefs(context.db, ServiceBody, body, principal.organizationId)
+    await context.demand(String(body.environment_id))
+    await warmKeys(context, [node.id])
+    const target = String(body.environment_id).toLowerCase()
+    return context.transaction(async (tx) => {
+      const parent = await holdEnvironment(tx, target)
+      if (target !== node.parentId) await refuseWhileDeleting(tx, node.parentId!)
+      const [source] = await holdSources(tx, [node.id])
+      if (source === undefined) throw conflict('service_gone', 'The service was deleted meanwhile.')
+      const ids = new Map([[node.id, newId()]])
+      const wanted = { id: ids.get(node.id)!, name: String(body.name), parent }
+      const copy = await prepareCopy(context, service, source, wanted, renamer(ids))
+      const from = { environment: node.parentId!, project: node.grandparentId! }
+      const around = { from, to: { environment: target, project: parent.parentId! } }
+      await copyAll(tx, context, [copy], ids, around, ids)
+      const made = { ...node, id: copy.id, name: copy.name, parentId: target }
+      await writeClone(tx, context, made, parent.parentId, service.resource.audit.target)
+      return (await service.readAll(tx, target)).find(({ id }) => id === copy.id)
+    })
+  }
+
+const serviceOperation = (service: Service): Operation => {
+  const { definition, answer } = service
+  return {
+    id: `clone${definition.word}`,
+    method: 'POST',
+    path: `${itemOf(definition)}/clone`,
+    tag: `${definition.word}s`,
+    summary: `Clone ${definition.words} into an environment: its configuration and variables, no data; it is not deployed`,
+    scope: 'Write',
+    owner: ownerOf(definition),
+    body: ServiceBody,
+    status: 202,
+    answer,
+    run: cloneService(service),
+  }
+}
+
+const EnvironmentBody = Type.Object(
+  {
+    name: Name(),
+    cluster_id: Maybe(Ref('cluster')),
+    mode: Maybe(OneOf(environmentModes)),
+    apply_deployment_rule: Maybe(Flag({ default: false })),
+    project_id: Maybe(Ref('project')),
+  },
+  { title: 'CloneEnvironmentRequest' },
+)
+
+interface EnvironmentWish {
+  name: string
+  cluster_id?: string
+  mode?: string
+  apply_deployment_rule?: boolean
+  project_id?: string
+}
+
+/** The source's configuration with what the rule and, before it, the body say. */
+const specOf = async (tx: Queryable, source: Spec, wish: EnvironmentWish, projectId: string): Promise<Spec> => {
+  const rules = wish.apply_deployment_rule === true ? await readRules(tx, projectId) : []
+  const rule = rules.find((each) => fitsWildcard(String(each.wildcard ?? ''), wish.name))
+  const ruled =
+    rule === undefined ? {} : { mode: rule.mode, cluster_id: rule.cluster_id, deployment_rule: keptRuleOf(rule) }
+  const { deployment_rule: kept, ...rest } = source as Spec & { deployment_rule?: KeptRule }
+  const { updated_at: _, ...schedule } = kept ?? {}
+  return {
+    ...rest,
+    ...(kept === undefined ? {} : { deployment_rule: schedule }),
+    ...ruled,
+    ...(wish.mode === undefined ? {} : { mode: wish.mode }),
+    ...(wish.cluster_id === undefined ? {} : { cluster_id: wish.cluster_id.toLowerCase() }),
+  }
+}
+
+const insertEnvironment = insertSql('environment', 'environment', environment.recordText)
+
+const addEnvironment = async (tx: Queryable, context: Context, made: Node, spec: Spec): Promise<string> => {
+  const { organizationId, tokenId } = context.principal
+  const place = { projectId: made.parentId, environmentId: made.id }
+  const change = { cloned_from: context.node.id, name: made.name }
+  const audit = auditOf(context, 'CREATE', { target: 'ENVIRONMENT' }, place, change)
+  const row = {
+    id: made.id,
+    organizationId,
+    parentId: made.parentId,
+    name: made.name,
+    spec,
+    sealed: {},
+    updatedBy: tokenId,
+  }
+  const asClone = { ...audit, eventType: 'CLONE' as 'CREATE' }
+  return insertNode(tx, insertEnvironment, row, asClone).catch((error: unknown) => {
+    throw translateWrite(error)
+  })
+}
+
+const cloneEnvironment =
+  (services: readonly Service[]) =>
+  async (context: Context): Promise<unknown> => {
+    const { node, principal } = context
+    const wish = context.body as unknown as EnvironmentWish
+    await checkRefs(context.db, EnvironmentBody, wish, principal.organizationId)
+    await warmKeys(context, await serviceIdsOf(context.db, node.id))
+    return context.transaction(async (tx) => {
+      const source = await holdEnvironment(tx, node.id)
+      const sources = await holdSources(tx, await serviceIdsOf(tx, node.id))
+      const projectId = wish.project_id?.toLowerCase() ?? source.parentId!
+      const made: Node = { ...source, id: newId(), parentId: projectId, name: wish.name }
+      const spec = await specOf(tx, source.spec, wish, projectId)
+      await context.demand({ projectId, mode: spec.mode as Mode, clusterId: String(spec.cluster_id) })
+      const record = await addEnvironment(tx, context, made, spec)
+      const ids = new Map(sources.map(({ id }) => [id, newId()]))
+      const places = new Map([...ids, [node.id, made.id]])
+      const copies: Copy[] = []
+      for (const one of sources) {
+        const wanted = { id: ids.get(one.id)!, name: one.name, parent: made }
+        copies.push(await prepareCopy(context, findService(services, one.kind), one, wanted, renamer(places)))
+      }
+      const from = { environment: node.id, project: source.parentId! }
+      await copyAll(tx, context, copies, places, { from, to: { environment: made.id, project: projectId } }, places)
+      await copyStages(tx, { organizationId: principal.organizationId, from: node.id, to: made.id, services: ids })
+      return JSON.parse(record) as Spec
+    })
+  }
+
+const environmentOperation = (services: readonly Service[]): Operation => ({
+  id: 'cloneEnvironment',
+  method: 'POST',
+  path: '/environment/{environmentId}/clone',
+  tag: 'Environment Actions',
+  summary: 'Clone an environment: its services, variables and stages, no data; nothing is deployed',
+  scope: 'Write',
+  owner: nodeInPath('environment', 'environmentId'),
+  body: EnvironmentBody as unknown as TObject,
+  defaults: true,
+  status: 202,
+  answer: environment.answer,
+  run: cloneEnvironment(services),
+})
+
+/** An Argo CD app is found in its cluster, not made here: alone it cannot be cloned. */
+const isCloned = ({ resource }: Service): boolean => resource.kind !== 'argocd_app'
+
+/** A clone operation for each kind of service, and the one of environments. */
+export const cloneOperations = (services: readonly Service[]): Operation[] => [
+  environmentOperation(services),
+  ...services.filter(isCloned).map(serviceOperation),
+]

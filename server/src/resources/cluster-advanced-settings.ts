@@ -1,0 +1,50 @@
+/** Advanced settings of clusters: what is set is kept with the cluster, what is not has its default. */
+import Type from 'typebox'
+import { type Operation, ownOrganization } from '../api/operation.ts'
+import { settingsBody, settingsEditor } from '../facets/advanced-settings.ts'
+import { readInner } from '../facets/inner-configuration.ts'
+import { defaultsOf } from '../facets/settings.ts'
+import { clusterInOrganization } from './cluster-rows.ts'
+import { clusterSettings } from './cluster-settings.ts'
+
+const path = '/organization/{organizationId}/cluster/{clusterId}/advancedSettings'
+const defaults = defaultsOf(clusterSettings)
+const answer = Type.Object(clusterSettings)
+const common = { tag: 'Clusters', answer }
+
+export const clusterAdvancedSettingsOperations: Operation[] = [
+  {
+    ...common,
+    id: 'getDefaultClusterAdvancedSettings',
+    method: 'GET',
+    path: '/defaultClusterAdvancedSettings',
+    summary: 'Read the advanced settings that a cluster has unless told otherwise',
+    scope: 'Read',
+    owner: ownOrganization,
+    status: 200,
+    run: async () => defaults,
+  },
+  {
+    ...common,
+    id: 'getClusterAdvancedSettings',
+    method: 'GET',
+    path,
+    summary: 'Read all advanced settings of a cluster, those with their defaults too',
+    scope: 'Read',
+    owner: clusterInOrganization,
+    status: 200,
+    run: async ({ db, node }) => ({ ...defaults, ...(await readInner<object>(db, node.id, 'advanced_settings', {})) }),
+  },
+  {
+    ...common,
+    id: 'editClusterAdvancedSettings',
+    method: 'PUT',
+    path,
+    summary: 'Replace the advanced settings of a cluster; keys left out get their defaults',
+    scope: 'Write',
+    owner: clusterInOrganization,
+    body: settingsBody(clusterSettings),
+    status: 201,
+    run: settingsEditor(clusterSettings, defaults),
+  },
+]

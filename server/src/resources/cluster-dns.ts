@@ -1,0 +1,106 @@
+/**
+ * Who answers for the host names of a cluster's services. Without another provider it is this server's own domain. The
+ * keys of a provider are sealed and never answered: a change sends them again.
+ */
+import Type, { type TObject } from 'typebox'
+import type { Context, Operation } from '../api/operation.ts'
+import type { Spec } from '../api/resource.ts'
+import { Flag, Maybe, Nullable, OneOf, Secret, Text } from '../api/schema.ts'
+import { changeInner, readInner } from '../facets/inner-configuration.ts'
+import { badRequest } from '../lib/errors.ts'
+import type { Queryable } from '../store/database.ts'
+import { clusterInPath, readCluster, runsHere } from './cluster-rows.ts'
+import { FormsOf, openForms, readFormBy } from './forms.ts'
+
+const path = '/cluster/{clusterId}/dnsProvider'
+const field = 'dns_provider'
+const column = 'dns_provider.key'
+
+const Needed = (maxLength = 255) => Text(maxLength, { minLength: 1 })
+
+const forms: Record<string, TObject> = {
+  QOVERY: Type.Object({ domain: Needed() }),
+  CLOUDFLARE: Type.Object({
+    domain: Needed(),
+    email: Needed(320),
+    api_token: Secret(4096),
+    proxied: Maybe(Flag({ default: false })),
+  }),
+  ROUTE53: Type.Object({
+    domain: Needed(),
+    credentials: Type.Object({
+      type: OneOf(['STATIC']),
+      aws_access_key_id: Needed(),
+      aws_secret_access_key: Secret(4096),
+    }),
+    aws_region: Needed(),
+    hosted_zone_id: Maybe(Nullable(Text())),
+  }),
+}
+
+/** The host names of services end so until they have domains of their own. */
+const ownDomain = { provider: 'QOVERY', domain: 'localhost' }
+
+const Request = Type.Object({ dns_provider: FormsOf('provider', forms) })
+const Provider = Type.Object({ dns_provider: FormsOf('provider', openForms(forms)) })
+
+const withoutKey = ({ api_token: _, credentials, ...rest }: Spec): Spec => {
+  if (credentials === undefined) return rest
+  const { aws_secret_access_key: __, ...open } = credentials as Spec
+  return { ...rest, credentials: open }
+}
+
+const keyOf = ({ api_token: token, credentials }: Spec): string | null =>
+  (token ?? (credentials as Spec | undefined)?.aws_secret_access_key ?? null) as string | null
+
+const seal = async ({ node, parts, principal }: Context, key: string | null): Promise<string | null> =>
+  key === null ? null : parts.sealer.seal(principal.organizationId, { table: 'node', row: node.id, column }, key)
+
+const update = `update node set sealed = case when $2::text is null then sealed - '${column}'
+  else sealed || jsonb_build_object('${column}', $2::text) end where id = $1`
+
+const replace = async (context: Context) => {
+  const sent = readFormBy('provider', forms, context.body.dns_provider as Spec, '/dns_provider')
+  if (runsHere(await readCluster(context, context.db)))
+    throw badRequest(
+      'The local cluster manages no DNS: let names lead to this machine, and add them as custom domains.',
+    )
+  const sealed = await seal(context, keyOf(sent))
+  const transaction = <T>(work: (tx: Queryable) => Promise<T>): Promise<T> =>
+    context.transaction(async (tx) => {
+      const answer = await work(tx)
+      await tx.query(update, [context.node.id, sealed])
+      return answer
+    })
+  const target = { field, empty: ownDomain, eventType: 'UPDATE', subTarget: 'DNS_PROVIDER' } as const
+  const wanted = { ...target, change: () => withoutKey(sent) }
+  return changeInner<Spec>({ ...context, transaction }, wanted, (kept) => ({ dns_provider: kept }))
+}
+
+export const clusterDnsOperations: Operation[] = [
+  {
+    id: 'getClusterDnsProvider',
+    method: 'GET',
+    path,
+    tag: 'Clusters',
+    summary: "Read who answers for the host names of a cluster's services",
+    scope: 'Read',
+    owner: clusterInPath,
+    status: 200,
+    answer: Provider,
+    run: async ({ db, node }) => ({ dns_provider: await readInner<Spec>(db, node.id, field, ownDomain) }),
+  },
+  {
+    id: 'editClusterDnsProvider',
+    method: 'PUT',
+    path,
+    tag: 'Clusters',
+    summary: "Say who is to answer for the host names of a cluster's services",
+    scope: 'Admin',
+    owner: clusterInPath,
+    body: Request,
+    status: 200,
+    answer: Provider,
+    run: replace,
+  },
+]

@@ -1,0 +1,77 @@
+/** Locks of clusters: while one holds, the cluster is not deployed, upgraded or deleted. It ends by itself if it is told to. */
+import Type from 'typebox'
+import { type Operation, organizationInPath } from '../api/operation.ts'
+import type { Spec } from '../api/resource.ts'
+import { Maybe, Results, Text, Whole } from '../api/schema.ts'
+import { changeInner } from '../facets/inner-configuration.ts'
+import { conflict } from '../lib/errors.ts'
+import { clusterInPath, type Lock as KeptLock, lockIn } from './cluster-rows.ts'
+import { Lock } from './cluster-status.ts'
+
+const path = '/cluster/{clusterId}/lock'
+const field = { field: 'lock', empty: null } as const
+
+const lock: Operation = {
+  id: 'lockCluster',
+  method: 'POST',
+  path,
+  tag: 'Clusters',
+  summary: 'Lock a cluster against being deployed, upgraded and deleted',
+  scope: 'Write',
+  owner: clusterInPath,
+  // A time of -1 days, as of none, lasts until somebody unlocks.
+  body: Type.Object({ reason: Text(2048, { minLength: 1 }), ttl_in_days: Maybe(Whole(-1, 3650)) }),
+  status: 200,
+  answer: Lock,
+  async run(context) {
+    const { body, node, parts, principal } = context
+    const now = parts.clock.now()
+    const made = { ...body, locked_at: now.toISOString(), owner_name: principal.name } as KeptLock
+    const change = (kept: KeptLock | null) => {
+      if (lockIn({ lock: kept }, now) !== null) throw conflict('cluster_locked', 'This cluster is locked already.')
+      return made
+    }
+    const wanted = { ...field, eventType: 'LOCK', change } as const
+    return changeInner<KeptLock | null>(context, wanted, () => ({ ...made, cluster_id: node.id }))
+  },
+}
+
+const unlock: Operation = {
+  id: 'unlock-cluster',
+  method: 'DELETE',
+  path,
+  tag: 'Clusters',
+  summary: 'Unlock a cluster',
+  scope: 'Admin',
+  owner: clusterInPath,
+  status: 204,
+  run: (context) =>
+    changeInner<KeptLock | null>(context, { ...field, eventType: 'UNLOCK', change: () => null }, () => undefined),
+}
+
+const list: Operation = {
+  id: 'list-cluster-lock',
+  method: 'GET',
+  path: '/organization/{organizationId}/lock',
+  tag: 'Organization Cluster Lock',
+  summary: 'List the locks that hold now',
+  scope: 'Read',
+  owner: organizationInPath,
+  status: 200,
+  answer: Results(Lock),
+  async run({ db, node, parts }) {
+    const rows = await db.query<{ id: string; spec: Spec }>(
+      `select id, spec from node where parent_id = $1 and kind = 'cluster' and spec ->> 'lock' is not null
+       order by created_at, id`,
+      [node.id],
+    )
+    const now = parts.clock.now()
+    const held = rows.flatMap(({ id, spec }) => {
+      const kept = lockIn(spec, now)
+      return kept === null ? [] : [{ ...kept, cluster_id: id }]
+    })
+    return { results: held }
+  },
+}
+
+export const clusterLockOperations: Operation[] = [lock, unlock, list]

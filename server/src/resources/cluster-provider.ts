@@ -1,0 +1,151 @@
+/**
+ * What a cluster is at its provider with: credentials and region. Promises that credentials are of the same organization
+ * and of a kind that fits, that only an Admin names them, and that a cloud cluster is never kept without.
+ */
+import type { Context, Operation, Principal } from '../api/operation.ts'
+import { auditOf, type Spec } from '../api/resource.ts'
+import { badRequest, forbidden, invalidField, notFound } from '../lib/errors.ts'
+import { isUuid } from '../lib/ids.ts'
+import type { Queryable } from '../store/database.ts'
+import { lockNode, writeAudit } from '../store/tree.ts'
+import { clusterInOrganization } from './cluster-rows.ts'
+import { ProviderInfo } from './cluster-schema.ts'
+
+interface Info {
+  cloud_provider?: string
+  credentials?: { id?: string; name?: string }
+  region?: string
+}
+
+/** Kinds of credentials that fit a provider; those without their own take a name that stands for them. */
+const kindsOf = (vendor: string): string[] =>
+  ({
+    AWS: ['aws_credentials'],
+    SCW: ['scaleway_credentials'],
+    GCP: ['gcp_credentials'],
+    AZURE: ['azure_credentials'],
+    ON_PREMISE: ['onpremise_credentials', 'aws_credentials'],
+  })[vendor] ?? ['onpremise_credentials']
+
+const at = '/cloud_provider_credentials/credentials/id'
+
+const findCredentials = async (db: Queryable, organizationId: string, vendor: string, id: string, field: string) => {
+  const rows = isUuid(id)
+    ? await db.query<{ name: string }>(
+        'select name from node where id = $1 and organization_id = $2 and kind = any($3)',
+        [id, organizationId, kindsOf(vendor)],
+      )
+    : []
+  if (rows[0] === undefined) throw invalidField(field, `these are no credentials of this organization for ${vendor}`)
+  return { id: id.toLowerCase(), name: rows[0].name }
+}
+
+const isSame = (one: Info | undefined, other: Info | undefined): boolean =>
+  one?.credentials?.id?.toLowerCase() === other?.credentials?.id?.toLowerCase() && one?.region === other?.region
+
+const needsCredentials = ({ cloud_provider: vendor, kubernetes }: Spec): boolean =>
+  vendor !== 'ON_PREMISE' || kubernetes === 'MANAGED'
+
+const refuseWithout = ({ cloud_provider: vendor }: Spec): never => {
+  if (vendor === 'ON_PREMISE')
+    throw badRequest('A cluster of your own needs kubernetes SELF_MANAGED, or credentials for whoever is to manage it.')
+  throw badRequest('A cloud cluster needs cloud credentials of its provider: make them first, and name them here.')
+}
+
+/** The provider info of a cluster to be written; throws the caller's error. `previous` is null for a create. */
+export const completeInfo = async (
+  db: Queryable,
+  principal: Principal,
+  spec: Spec,
+  previous: Spec | null,
+): Promise<Info | undefined> => {
+  const [sent, before] = [spec.cloud_provider_credentials, previous?.cloud_provider_credentials] as (Info | undefined)[]
+  const { id } = sent?.credentials ?? {}
+  // The local cluster is described as one that needs none; rows of older versions stay as they are.
+  if (id === undefined && previous === null && needsCredentials(spec)) refuseWithout(spec)
+  if (sent === undefined || (previous !== null && isSame(sent, before))) return before ?? sent
+  if (!principal.scopes.has('Admin')) throw forbidden('Cluster credentials need a token with the scope Admin.')
+  if (id === undefined && needsCredentials(spec)) refuseWithout(spec)
+  const vendor = String(spec.cloud_provider)
+  if (sent.cloud_provider !== undefined && sent.cloud_provider !== vendor)
+    throw invalidField('/cloud_provider_credentials/cloud_provider', `must be ${vendor}, as the cluster is`)
+  const found =
+    id === undefined ? {} : { credentials: await findCredentials(db, principal.organizationId, vendor, id, at) }
+  return { cloud_provider: vendor, ...found, region: sent.region ?? String(spec.region) }
+}
+
+/** SQL for the info of a cluster `n` with the name that its credentials have now; null without any. */
+export const infoSql = `(select case when c.id is null then n.spec -> 'cloud_provider_credentials' else
+    (n.spec -> 'cloud_provider_credentials') || jsonb_build_object('credentials',
+      jsonb_build_object('id', c.id, 'name', c.name)) end
+  from (select 1) one left join node c
+    on c.id = (n.spec #>> '{cloud_provider_credentials,credentials,id}')::uuid)`
+
+// Those that the public API's own list of this record has.
+const listed = ['AWS', 'SCW', 'GCP', 'ON_PREMISE', 'AZURE']
+
+const viewInfo = ({ info, spec }: { info: Info | null; spec: Spec }) => {
+  const vendor = String(spec.cloud_provider)
+  return {
+    ...(listed.includes(vendor) ? { cloud_provider: vendor } : {}),
+    ...(info?.credentials === undefined ? {} : { credentials: info.credentials }),
+    region: info?.region ?? String(spec.region),
+  }
+}
+
+const readInfo = async (db: Queryable, clusterId: string) => {
+  const [row] = await db.query<{ info: Info | null; spec: Spec }>(
+    `select ${infoSql} as info, n.spec from node n where n.id = $1`,
+    [clusterId],
+  )
+  if (row === undefined) throw notFound()
+  return viewInfo(row)
+}
+
+const path = '/organization/{organizationId}/cluster/{clusterId}/cloudProviderInfo'
+
+const update = `update node set spec = jsonb_set(spec, '{cloud_provider_credentials}', $2::jsonb), updated_by = $3,
+  version = version + 1, updated_at = clock_timestamp() where id = $1`
+
+const specify = async (context: Context) => {
+  const { node, principal } = context
+  return context.transaction(async (tx) => {
+    const before = await lockNode(tx, node.id)
+    if (before === null) throw notFound()
+    const spec = { ...before.spec, cloud_provider_credentials: context.body }
+    const info = await completeInfo(tx, principal, spec, before.spec)
+    await tx.query(update, [node.id, JSON.stringify(info), principal.tokenId])
+    const target = { target: 'CLUSTER', subTarget: 'CLUSTER_CREDENTIALS' }
+    const nowhere = { projectId: null, environmentId: null }
+    await writeAudit(tx, principal.organizationId, node, auditOf(context, 'UPDATE', target, nowhere, info))
+    return readInfo(tx, node.id)
+  })
+}
+
+export const clusterProviderOperations: Operation[] = [
+  {
+    id: 'getOrganizationCloudProviderInfo',
+    method: 'GET',
+    path,
+    tag: 'Clusters',
+    summary: 'Read the credentials and the region that a cluster is at its provider with',
+    scope: 'Read',
+    owner: clusterInOrganization,
+    status: 200,
+    answer: ProviderInfo,
+    run: ({ db, node }) => readInfo(db, node.id),
+  },
+  {
+    id: 'specifyClusterCloudProviderInfo',
+    method: 'POST',
+    path,
+    tag: 'Clusters',
+    summary: 'Say which credentials and region a cluster is at its provider with',
+    scope: 'Admin',
+    owner: clusterInOrganization,
+    body: ProviderInfo,
+    status: 201,
+    answer: ProviderInfo,
+    run: specify,
+  },
+]

@@ -1,0 +1,102 @@
+/**
+ * Where traffic goes: on the local cluster from the host names of services to their ports, which follows from what is
+ * deployed; on another the network routes that were given for it. And which environments are there.
+ */
+import Type from 'typebox'
+import { type Context, JsonText, type Operation } from '../api/operation.ts'
+import { List, OneOf, Results, Text, Uuid } from '../api/schema.ts'
+import { changeInner } from '../facets/inner-configuration.ts'
+import { badRequest } from '../lib/errors.ts'
+import { clusterInOrganization, clusterInPath, readCluster, runsHere } from './cluster-rows.ts'
+
+const path = '/organization/{organizationId}/cluster/{clusterId}/routingTable'
+const Route = Type.Object({ destination: Text(), target: Text(), description: Text(2048) })
+
+const hostsSql = `select '{"results":' || coalesce(json_agg(json_build_object('destination', r.host,
+    'target', s.name || ':' || r.port, 'description', p.name || ' / ' || e.name || ' / ' || s.name)
+    order by r.host)::text, '[]') || '}' as text
+  from node e join node s on s.parent_id = e.id join route r on r.service_id = s.id
+    join node p on p.id = e.parent_id
+  where e.kind = 'environment' and e.spec ->> 'cluster_id' = $1::text`
+
+const readRoutes = async (context: Context) => {
+  const spec = await readCluster(context, context.db)
+  if (!runsHere(spec)) return { results: spec.routes ?? [] }
+  const [row] = await context.db.query<{ text: string }>(hostsSql, [context.node.id])
+  return new JsonText(row!.text)
+}
+
+const replaceRoutes = async (context: Context) => {
+  if (runsHere(await readCluster(context, context.db)))
+    throw badRequest('The routes of the local cluster follow from the ports and domains of its services.')
+  const wanted = {
+    field: 'routes',
+    empty: [] as unknown[],
+    eventType: 'UPDATE',
+    subTarget: 'CLUSTER_ROUTING_TABLE',
+    change: () => context.body.routes as unknown[],
+  } as const
+  return changeInner<unknown[]>(context, wanted, (results) => ({ results }))
+}
+
+const serviceTypes = ['APPLICATION', 'CONTAINER', 'DATABASE', 'JOB', 'HELM', 'TERRAFORM']
+
+const environmentsSql = `select '{"results":' || coalesce(json_agg(json_build_object('environment_id', e.id,
+    'environment_name', e.name, 'project_id', p.id, 'project_name', p.name, 'services', (
+      select coalesce(json_agg(json_build_object('id', s.id, 'name', s.name, 'type', upper(s.kind))
+        order by s.created_at, s.id), '[]') from node s
+      where s.parent_id = e.id and s.name_scope = 'service' and upper(s.kind) = any($2)))
+    order by e.created_at, e.id)::text, '[]') || '}' as text
+  from node e join node p on p.id = e.parent_id
+  where e.kind = 'environment' and e.spec ->> 'cluster_id' = $1::text`
+
+export const clusterRoutingOperations: Operation[] = [
+  {
+    id: 'getRoutingTable',
+    method: 'GET',
+    path,
+    tag: 'Clusters',
+    summary: 'List routes: from a host name to a service and its port, or the network routes of a cloud cluster',
+    scope: 'Read',
+    owner: clusterInOrganization,
+    status: 200,
+    answer: Results(Route),
+    run: readRoutes,
+  },
+  {
+    id: 'editRoutingTable',
+    method: 'PUT',
+    path,
+    tag: 'Clusters',
+    summary: 'Replace the network routes of a cloud cluster',
+    scope: 'Write',
+    owner: clusterInOrganization,
+    body: Type.Object({ routes: List(Route, 500) }),
+    status: 201,
+    answer: Results(Route),
+    run: replaceRoutes,
+  },
+  {
+    id: 'get-environments-by-cluster-id',
+    method: 'GET',
+    path: '/cluster/{clusterId}/environments',
+    tag: 'Clusters',
+    summary: 'List the environments of a cluster and their services',
+    scope: 'Read',
+    owner: clusterInPath,
+    status: 200,
+    answer: Results(
+      Type.Object({
+        environment_id: Uuid(),
+        environment_name: Text(),
+        project_id: Uuid(),
+        project_name: Text(),
+        services: Type.Array(Type.Object({ id: Uuid(), name: Text(), type: OneOf(serviceTypes) })),
+      }),
+    ),
+    async run({ db, node }) {
+      const [row] = await db.query<{ text: string }>(environmentsSql, [node.id, serviceTypes])
+      return new JsonText(row!.text)
+    },
+  },
+]

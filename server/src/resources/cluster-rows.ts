@@ -1,0 +1,43 @@
+/** What several files of clusters ask of a cluster's row. Refuses to know what is answered of it. */
+import { type Context, nodeInPath } from '../api/operation.ts'
+import type { Spec } from '../api/resource.ts'
+import { conflict, notFound } from '../lib/errors.ts'
+import type { Queryable } from '../store/database.ts'
+
+export const clusterInOrganization = nodeInPath('cluster', 'clusterId', 'organizationId')
+export const clusterInPath = nodeInPath('cluster', 'clusterId')
+
+/** Whether services on a cluster with this configuration run on this server: on the engine of its machine. */
+export const runsHere = (spec: object): boolean => (spec as { is_default?: unknown }).is_default === true
+
+/** SQL for the same, of a row `n`. */
+export const runsHereSql = `coalesce((n.spec ->> 'is_default')::boolean, false)`
+
+/** The configuration of the cluster of the path. */
+export const readCluster = async ({ node }: Context, db: Queryable): Promise<Spec> => {
+  const [row] = await db.query<{ spec: Spec }>(`select spec from node where id = $1 and kind = 'cluster'`, [node.id])
+  if (row === undefined) throw notFound()
+  return row.spec
+}
+
+export interface Lock {
+  reason: string
+  ttl_in_days?: number
+  locked_at: string
+  owner_name: string
+}
+
+/** The lock that a cluster is under now; null when there is none or its time is over. */
+export const lockIn = (spec: Spec, now: Date): Lock | null => {
+  const lock = (spec.lock ?? null) as Lock | null
+  if (lock === null) return null
+  const days = lock.ttl_in_days ?? -1
+  const isOver = days > 0 && now.getTime() > Date.parse(lock.locked_at) + days * 86_400_000
+  return isOver ? null : lock
+}
+
+/** Throws the 409 of a cluster that somebody has locked. */
+export const refuseLocked = (spec: Spec, now: Date): void => {
+  const lock = lockIn(spec, now)
+  if (lock !== null) throw conflict('cluster_locked', 'This cluster is locked: unlock it first.')
+}

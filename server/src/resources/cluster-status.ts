@@ -1,0 +1,173 @@
+/**
+ * The status of clusters, and what changes it. The local one answers or it does not, and nothing is ever deployed to it;
+ * for the others this server has no runtime, and says what is missing when it is asked to act on them.
+ */
+import Type from 'typebox'
+import { type Context, type Operation, organizationInPath } from '../api/operation.ts'
+import type { Spec } from '../api/resource.ts'
+import { Flag, List, Maybe, Nullable, OneOf, Open, Results, Text, Timestamp, Uuid, Whole } from '../api/schema.ts'
+import { type ApiError, badRequest, conflict } from '../lib/errors.ts'
+import { clusterInOrganization, clusterInPath, lockIn, readCluster, refuseLocked, runsHere } from './cluster-rows.ts'
+import { clusterStates } from './cluster-schema.ts'
+
+export const Lock = Type.Object({
+  reason: Text(2048),
+  ttl_in_days: Maybe(Whole(-1, 3650)),
+  cluster_id: Uuid(),
+  locked_at: Timestamp(),
+  owner_name: Text(),
+})
+
+const Status = Type.Object({
+  cluster_id: Uuid(),
+  status: OneOf(clusterStates),
+  is_deployed: Flag(),
+  next_k8s_available_version: Nullable(Text()),
+  last_execution_id: Nullable(Text()),
+  cluster_lock: Nullable(Lock),
+  last_deployment_date: Nullable(Timestamp()),
+  reason: OneOf(['UNSPECIFIED', 'MAINTENANCE']),
+})
+
+interface Row {
+  id: string
+  spec: Spec
+}
+
+const answers = ({ parts }: Context): Promise<boolean> =>
+  parts.runtime.ping().then(
+    () => true,
+    () => false,
+  )
+
+const statusesOf = async (context: Context, rows: readonly Row[]) => {
+  const engineAnswers = rows.some(({ spec }) => runsHere(spec)) && (await answers(context))
+  return rows.map(({ id, spec }) => {
+    const lock = lockIn(spec, context.parts.clock.now())
+    return {
+      cluster_id: id,
+      status: !runsHere(spec) ? 'READY' : engineAnswers ? 'DEPLOYED' : 'DEPLOYMENT_ERROR',
+      is_deployed: runsHere(spec),
+      next_k8s_available_version: null,
+      last_execution_id: null,
+      cluster_lock: lock === null ? null : { ...lock, cluster_id: id },
+      last_deployment_date: null,
+      reason: 'UNSPECIFIED',
+    }
+  })
+}
+
+const statusOf = async (context: Context, spec: Spec) =>
+  (await statusesOf(context, [{ id: context.node.id, spec }]))[0]!
+
+const noRuntime = ({ kubernetes }: Spec): ApiError =>
+  badRequest(
+    kubernetes === 'SELF_MANAGED'
+      ? 'Services run on the Docker engine of this machine: to deploy to this cluster, this server would need a runtime for Kubernetes, which this version does not have.'
+      : 'To make this cluster at its provider, this server would need a runtime for Kubernetes and the means to order machines, which this version does not have.',
+  )
+
+/** The status of the local cluster, on which there is nothing to do; 409 under a lock, 400 for any other. */
+const nothingToDo = async (context: Context) => {
+  const spec = await readCluster(context, context.db)
+  if (!runsHere(spec)) throw noRuntime(spec)
+  refuseLocked(spec, context.parts.clock.now())
+  return statusOf(context, spec)
+}
+
+const stop = async (context: Context) => {
+  const spec = await readCluster(context, context.db)
+  if (!runsHere(spec)) throw badRequest('This cluster was never deployed: there is nothing to stop.')
+  throw conflict(
+    'local_cluster',
+    'The local cluster is the engine that services run on: stop its environments instead.',
+  )
+}
+
+const path = '/organization/{organizationId}/cluster/{clusterId}'
+const read = { method: 'GET' as const, tag: 'Clusters', scope: 'Read' as const, status: 200 as const }
+const act = { method: 'POST' as const, tag: 'Clusters', answer: Status }
+
+const reads: Operation[] = [
+  {
+    ...read,
+    id: 'getClusterStatus',
+    path: `${path}/status`,
+    summary: 'Read the status of a cluster: whether its engine answers',
+    owner: clusterInOrganization,
+    answer: Status,
+    run: async (context) => statusOf(context, await readCluster(context, context.db)),
+  },
+  {
+    ...read,
+    id: 'getOrganizationClusterStatus',
+    path: '/organization/{organizationId}/cluster/status',
+    summary: 'Read the statuses of all clusters',
+    owner: organizationInPath,
+    answer: Results(Status),
+    async run(context) {
+      const rows = await context.db.query<Row>(
+        `select id, spec from node where parent_id = $1 and kind = 'cluster' order by created_at, id`,
+        [context.node.id],
+      )
+      return { results: await statusesOf(context, rows) }
+    },
+  },
+  {
+    ...read,
+    id: 'getClusterReadinessStatus',
+    path: `${path}/isReady`,
+    summary: 'Tell whether a cluster can be deployed to',
+    owner: clusterInOrganization,
+    answer: Type.Object({ is_ready: Flag() }),
+    run: async (context) => {
+      const { status } = await statusOf(context, await readCluster(context, context.db))
+      return { is_ready: status === 'DEPLOYED' }
+    },
+  },
+  {
+    ...read,
+    id: 'listClusterLogs',
+    path: `${path}/logs`,
+    summary: 'List what was logged while a cluster was deployed; this server deploys none, so there is nothing',
+    owner: clusterInOrganization,
+    answer: Type.Object({ results: List(Open(), 1000) }),
+    run: async () => ({ results: [] }),
+  },
+]
+
+const actions: Operation[] = [
+  {
+    ...act,
+    id: 'deployCluster',
+    path: `${path}/deploy`,
+    summary: 'Deploy a cluster; on the local one there is nothing to do',
+    scope: 'Deploy',
+    owner: clusterInOrganization,
+    query: Type.Object({ dry_run: Maybe(Flag()) }),
+    status: 201,
+    run: nothingToDo,
+  },
+  {
+    ...act,
+    id: 'upgradeCluster',
+    path: '/cluster/{clusterId}/upgrade',
+    summary: 'Move a cluster to the next version of Kubernetes; the local one has none',
+    scope: 'Write',
+    owner: clusterInPath,
+    status: 201,
+    run: nothingToDo,
+  },
+  {
+    ...act,
+    id: 'StopCluster',
+    path: `${path}/stop`,
+    summary: 'Stop a cluster; refused for the local one, which services run on',
+    scope: 'Deploy',
+    owner: clusterInOrganization,
+    status: 202,
+    run: stop,
+  },
+]
+
+export const clusterStatusOperations: Operation[] = [...reads, ...actions]

@@ -1,0 +1,43 @@
+/** Containers: run from an image of a registry, on the environment's cluster. */
+import Type from 'typebox'
+import { Flag, Maybe } from '../api/schema.ts'
+import { advancedSettings } from '../facets/advanced-settings.ts'
+import { customDomains } from '../facets/custom-domain.ts'
+import { deployable } from '../facets/deployable.ts'
+import { history } from '../facets/history.ts'
+import { serviceLinks } from '../facets/links.ts'
+import { logs } from '../facets/logs.ts'
+import { containerSettings } from '../facets/settings.ts'
+import { autoDeploy } from './auto-deploy.ts'
+import { ImageRequest, type ImageSpec, imageSourceOf, MaybeImageTag, Registry, registrySql } from './image-source.ts'
+import { completeRunning, Running, type RunningSpec, workloadOf } from './running.ts'
+import { service } from './service.ts'
+import { Healthchecks } from './service-parts.ts'
+
+export const container = service({
+  kind: 'container',
+  path: 'container',
+  word: 'Container',
+  words: 'a container',
+  list: { id: 'listContainer', words: 'containers' },
+  spec: Type.Object({ ...Running(), ...ImageRequest(), auto_preview: Maybe(Flag({ default: false })) }),
+  record: { registry: Registry(), healthchecks: Healthchecks() },
+  columns: { registry: registrySql([]) },
+  validate: (body, _context, { previous }) => completeRunning(body, (previous?.spec ?? {}) as Partial<RunningSpec>),
+  facets: [
+    deployable({ deployBody: Type.Object({ image_tag: MaybeImageTag() }) }),
+    history,
+    logs,
+    serviceLinks,
+    advancedSettings(containerSettings),
+    customDomains(),
+    autoDeploy([]),
+  ],
+  deployable: {
+    kind: 'container',
+    serviceType: 'CONTAINER',
+    stage: 2,
+    source: (kept) => imageSourceOf(kept as unknown as ImageSpec),
+    workload: (kept) => workloadOf(kept as unknown as RunningSpec),
+  },
+})

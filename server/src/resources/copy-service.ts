@@ -1,0 +1,159 @@
+/**
+ * Copies of services: what a create would make of the source's configuration, with its secrets. Ids inside (ports,
+ * storage) and passwords that a create makes are new; host names are the copy's own. Data, custom domains and what is
+ * deployed stay with the source.
+ */
+import type { Context } from '../api/operation.ts'
+import { type Change, type Spec, sealAll, translateWrite } from '../api/resource-writes.ts'
+import { secretPaths } from '../api/schema.ts'
+import { conflict } from '../lib/errors.ts'
+import { newId } from '../lib/ids.ts'
+import { Secret } from '../lib/secret.ts'
+import type { Queryable } from '../store/database.ts'
+import type { Sealer } from '../store/seal.ts'
+import type { Node } from '../store/tree.ts'
+import type { Rename } from '../variables/rename.ts'
+import type { GitPath } from './git-head.ts'
+import type { Service } from './service.ts'
+
+export interface Source {
+  id: string
+  kind: string
+  name: string
+  spec: Spec
+  sealed: Record<string, string>
+}
+
+/** Rows of services, the oldest first, held as they are until the transaction ends. 409 while one is being deleted. */
+export const holdSources = async (tx: Queryable, ids: readonly string[]): Promise<Source[]> => {
+  const rows = await tx.query<Source>(
+    `select id, kind, name, spec, sealed from node where id = any($1) order by created_at, id for share`,
+    [ids],
+  )
+  const leaving = await tx.query(
+    `select 1 from deployment_service w join deployment d on d.id = w.deployment_id
+     where w.service_id = any($1) and w.action = 'DELETE' and d.state in ('QUEUED', 'RUNNING') limit 1`,
+    [ids],
+  )
+  if (leaving.length > 0) throw conflict('deletion_in_progress', 'A service that is to be cloned is being deleted.')
+  return rows
+}
+
+/** What a copy is made by; its secrets stand in `spec` in the open. */
+export interface Copy {
+  service: Service
+  id: string
+  name: string
+  parent: Node
+  spec: Spec
+  sealed: Record<string, string>
+}
+
+type At = Record<string, unknown>
+
+const putAt = (spec: Spec, [name, ...below]: readonly string[], value: unknown): Spec => ({
+  ...spec,
+  [name!]: below.length === 0 ? value : putAt((spec[name!] ?? {}) as Spec, below, value),
+})
+
+const readAt = (spec: Spec, path: readonly string[]): unknown =>
+  path.reduce<unknown>((inner, name) => (inner as At | null | undefined)?.[name], spec)
+
+const openAll = async (
+  sealer: Sealer,
+  organizationId: string,
+  { id, sealed }: Source,
+  rename: Rename,
+): Promise<Map<string, Secret>> => {
+  const opened = new Map<string, Secret>()
+  for (const [column, text] of Object.entries(sealed)) {
+    const secret = await sealer.open(organizationId, { table: 'node', row: id, column }, text)
+    opened.set(column, new Secret(rename(secret.reveal())))
+  }
+  return opened
+}
+
+/** The source's configuration as the body of a create. */
+const bodyOf = (
+  { definition, resource }: Service,
+  source: Source,
+  opened: Map<string, Secret>,
+  rename: Rename,
+): Spec => {
+  // What the source told its neighbours is of its own running: the copy has not run.
+  const { built_in: _, ...kept } = source.spec
+  let spec = JSON.parse(rename(JSON.stringify(kept))) as Spec
+  for (const path of secretPaths(resource.spec)) {
+    const secret = opened.get(path)
+    if (secret !== undefined) spec = putAt(spec, path.split('.'), secret.reveal())
+  }
+  return definition.withSecrets?.(spec, opened) ?? spec
+}
+
+/** Restrictions are known by their ids, which belong to one service. */
+const renewRestrictions = (spec: Spec): Spec => {
+  const kept = spec.deployment_restrictions as Spec[] | undefined
+  return kept === undefined ? spec : { ...spec, deployment_restrictions: kept.map((one) => ({ ...one, id: newId() })) }
+}
+
+/** The branch's head was read for the source: it is the copy's too. */
+const keepHead = (path: GitPath | undefined, source: Source, spec: Spec): Spec => {
+  const head = path === undefined ? undefined : readAt(source.spec, [...path, 'head_commit_id'])
+  if (head === undefined || typeof readAt(spec, path!) !== 'object') return spec
+  return putAt(spec, [...path!, 'head_commit_id'], head)
+}
+
+export interface Wanted {
+  id: string
+  name: string
+  parent: Node
+}
+
+const changeOf = ({ id, parent }: Pick<Copy, 'id' | 'parent'>): Change => ({ id, parent, previous: null })
+
+/** Checks and completes a copy as a create of its kind would. */
+export const prepareCopy = async (
+  context: Context,
+  service: Service,
+  source: Source,
+  wanted: Wanted,
+  rename: Rename,
+): Promise<Copy> => {
+  const { sealer } = context.parts
+  const { resource, definition } = service
+  const opened = await openAll(sealer, context.principal.organizationId, source, rename)
+  const body = { ...bodyOf(service, source, opened, rename), name: wanted.name }
+  const completed = (await resource.validate?.(body, context, changeOf(wanted))) ?? body
+  const spec = keepHead(definition.git, source, renewRestrictions(completed))
+  const { open, sealed } = await sealAll(context, wanted.id, secretPaths(resource.spec), spec)
+  return { service, ...wanted, spec: open, sealed }
+}
+
+/** Writes the rows alone, so that others may refer to them. */
+export const insertCopy = async (tx: Queryable, context: Context, copy: Copy): Promise<void> => {
+  const { organizationId, tokenId } = context.principal
+  const { name: _, ...spec } = copy.spec
+  await tx
+    .query(
+      `insert into node (id, organization_id, kind, parent_id, name_scope, name, spec, sealed, updated_by)
+       values ($1, $2, $3, $4, 'service', $5, $6, $7, $8)`,
+      [
+        copy.id,
+        organizationId,
+        copy.service.resource.kind,
+        copy.parent.id,
+        copy.name,
+        JSON.stringify(spec),
+        JSON.stringify(copy.sealed),
+        tokenId,
+      ],
+    )
+    .catch((error: unknown) => {
+      throw translateWrite(error)
+    })
+}
+
+/** Writes what belongs to a copy beside its row: its state, its host names, and what its kind adds. */
+export const finishCopy = async (tx: Queryable, context: Context, copy: Copy): Promise<void> => {
+  await copy.service.resource.written!(tx, { ...copy.spec, name: copy.name }, context, changeOf(copy))
+}

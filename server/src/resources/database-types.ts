@@ -1,0 +1,112 @@
+/** What the kinds of databases are made of: their versions, images, ports, logins, and how they are started. Pure data. */
+
+export interface DatabaseType {
+  /** Versions that can be asked for, oldest first; `16` stands for its newest release. */
+  versions: readonly string[]
+  image: string
+  port: number
+  /** MB that an idle server of it needs. */
+  memory: number
+  login: string
+  /** The database that is there from the start. */
+  database: string
+  /** Of its addresses. */
+  scheme: string
+  /** Where its files are. */
+  dataPath: string
+  /** Tells that the server answers where clients connect, and not only while it sets itself up. */
+  probe: readonly string[]
+  environment(password: string): Record<string, string>
+  entrypoint?: readonly string[]
+  arguments?: readonly string[]
+}
+
+const local = '127.0.0.1'
+
+// The configuration comes by standard input: what stands in a command line can be read by everything on the machine.
+const redisStart = `exec docker-entrypoint.sh redis-server - <<END
+requirepass $REDISCLI_AUTH
+appendonly yes
+dir /data
+END`
+
+export const databaseTypes: Record<string, DatabaseType> = {
+  POSTGRESQL: {
+    port: 5432,
+    login: 'postgres',
+    database: 'postgres',
+    versions: ['12', '13', '14', '15', '16', '17'],
+    image: 'library/postgres',
+    memory: 256,
+    scheme: 'postgresql',
+    dataPath: '/var/lib/postgresql/data',
+    probe: ['pg_isready', '-h', local, '-U', 'postgres'],
+    environment: (password) => ({ POSTGRES_USER: 'postgres', POSTGRES_PASSWORD: password, POSTGRES_DB: 'postgres' }),
+  },
+  MYSQL: {
+    port: 3306,
+    login: 'root',
+    database: 'main',
+    versions: ['5.7', '8', '8.0', '8.4', '9'],
+    image: 'library/mysql',
+    memory: 512,
+    scheme: 'mysql',
+    dataPath: '/var/lib/mysql',
+    probe: ['mysqladmin', 'ping', '--silent', '-h', local],
+    environment: (password) => ({ MYSQL_ROOT_PASSWORD: password, MYSQL_DATABASE: 'main' }),
+  },
+  MONGODB: {
+    port: 27_017,
+    login: 'root',
+    database: 'admin',
+    versions: ['5', '5.0', '6', '6.0', '7', '7.0', '8', '8.0'],
+    image: 'library/mongo',
+    memory: 512,
+    scheme: 'mongodb',
+    dataPath: '/data/db',
+    probe: ['mongosh', '--quiet', '--host', local, '--eval', 'db.adminCommand({ ping: 1 })'],
+    environment: (password) => ({ MONGO_INITDB_ROOT_USERNAME: 'root', MONGO_INITDB_ROOT_PASSWORD: password }),
+  },
+  REDIS: {
+    port: 6379,
+    login: 'default',
+    database: '0',
+    versions: ['6', '6.0', '6.2', '7', '7.0', '7.2', '7.4', '8'],
+    image: 'library/redis',
+    memory: 128,
+    scheme: 'redis',
+    dataPath: '/data',
+    probe: ['redis-cli', '-h', local, 'ping'],
+    // The client in the image reads it too, so that the probe is let in.
+    environment: (password) => ({ REDISCLI_AUTH: password }),
+    entrypoint: ['sh', '-c', redisStart],
+  },
+}
+
+export const databaseTypeNames = Object.keys(databaseTypes)
+
+const partsOf = (version: string): number[] => version.split('.').map(Number)
+
+/** Negative when `a` is older; what only one of them says does not count: `16` is no older than `16.4`. */
+const compare = (a: string, b: string): number => {
+  const other = partsOf(b)
+  const shared = partsOf(a).slice(0, other.length)
+  return shared.map((part, index) => part - other[index]!).find((difference) => difference !== 0) ?? 0
+}
+
+/** Whether a version is one of those of its type, or a release of one. */
+export const isEligible = (type: string, version: string): boolean =>
+  databaseTypes[type]!.versions.some((each) => version === each || version.startsWith(`${each}.`))
+
+/** Why a database cannot go from one version to another with the data it has; null when it can. */
+export const moveRefusal = (from: string, to: string): string | null => {
+  if (partsOf(from)[0] !== partsOf(to)[0])
+    return 'must stay within its major version, whose files another cannot read: create a new database and copy the data'
+  return compare(to, from) < 0 ? 'must not be older than the present one, which may have changed the files' : null
+}
+
+/** Versions that a database can be given now. */
+export const nextVersions = (type: string, present: string): string[] => {
+  const next = databaseTypes[type]!.versions.filter((each) => moveRefusal(present, each) === null)
+  return [...new Set([present, ...next])]
+}

@@ -1,0 +1,246 @@
+/**
+ * Databases: PostgreSQL, MySQL, MongoDB and Redis, run from their public images with a volume for their files. Promises
+ * that the password, made at creation, is sealed and told by one operation only.
+ */
+import { randomInt } from 'node:crypto'
+import Type, { type TObject } from 'typebox'
+import { nodeInPath, type Operation } from '../api/operation.ts'
+import { auditOf, type Change, placeOf, type Spec } from '../api/resource.ts'
+import { Computed, Flag, Maybe, merge, Nullable, OneOf, Results, Secret, Text, Whole } from '../api/schema.ts'
+import type { WorkloadSpec } from '../deployments/deployments.ts'
+import { deployable } from '../facets/deployable.ts'
+import { history } from '../facets/history.ts'
+import { logs } from '../facets/logs.ts'
+import { invalidField, notFound } from '../lib/errors.ts'
+import { newId } from '../lib/ids.ts'
+import type { Queryable } from '../store/database.ts'
+import { type Content, writeAudit } from '../store/tree.ts'
+import { databaseTypeNames, databaseTypes, isEligible, moveRefusal, nextVersions } from './database-types.ts'
+import { refuseBeyondMachine, workloadOf } from './running.ts'
+import { type Service, service } from './service.ts'
+import { completePorts } from './service-parts.ts'
+
+const modes = ['CONTAINER', 'MANAGED']
+
+const spec = Type.Object({
+  type: OneOf(databaseTypeNames),
+  version: Text(20, { pattern: '^\\d{1,4}(\\.\\d{1,4}){0,2}$' }),
+  mode: OneOf(modes),
+  accessibility: Maybe(OneOf(['PRIVATE', 'PUBLIC'], { default: 'PRIVATE' })),
+  cpu: Maybe(Whole(10, 1_000_000, { default: 250 })),
+  memory: Maybe(Whole(6, 100_000_000)),
+  storage: Maybe(Whole(1, 65_536, { default: 10 })),
+  instance_type: Maybe(Nullable(Text(100))),
+  disk_type: Maybe(Nullable(OneOf(['gp2', 'gp3']))),
+  password: Maybe(Secret(100)),
+  database_url: Maybe(Secret(1024)),
+})
+
+/** Made here and never taken from a request. */
+const generated = ['password', 'database_url']
+
+interface DatabaseSpec {
+  type: string
+  version: string
+  cpu: number
+  memory: number
+  storage: number
+  /** Id of its volume. */
+  volume_id: string
+}
+
+const managed = 'needs a cluster at a cloud provider; the local one runs databases of the mode CONTAINER'
+
+const refuseUnable = ({ mode, accessibility, instance_type: instanceType, disk_type: diskType }: Spec): void => {
+  if (mode === 'MANAGED') throw invalidField('/mode', managed)
+  if (accessibility === 'PUBLIC')
+    throw invalidField('/accessibility', 'needs a router that carries TCP; the local one carries HTTP and GRPC only')
+  if (typeof instanceType === 'string' && instanceType !== '')
+    throw invalidField('/instance_type', 'is for the mode MANAGED; set cpu and memory instead')
+  if (typeof diskType === 'string') throw invalidField('/disk_type', 'is for the mode MANAGED')
+}
+
+const checkVersion = (type: string, version: string, previous: string | undefined): void => {
+  if (previous === version) return
+  if (!isEligible(type, version))
+    throw invalidField('/version', `must be one of ${databaseTypes[type]!.versions.join(', ')} or a release of one`)
+  const refusal = previous === undefined ? null : moveRefusal(previous, version)
+  if (refusal !== null) throw invalidField('/version', refusal)
+}
+
+const letters = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789'
+/** Letters and digits only: fit for any address and any configuration file. */
+const newPassword = (): string => Array.from({ length: 32 }, () => letters[randomInt(letters.length)]).join('')
+
+/** The name of a service on its environment's network that outlives every renaming. */
+const hostOf = (id: unknown): string => `service-${String(id)}`
+
+/** The secrets of a new database, and what its neighbours are told of it (variables/built-in.ts). */
+const newCredentials = (id: string, type: string): Spec => {
+  const { scheme, port, login, database: name } = databaseTypes[type]!
+  const password = newPassword()
+  return {
+    password,
+    database_url: `${scheme}://${login}:${password}@${hostOf(id)}:${port}/${name}`,
+    built_in: {
+      HOST: { value: hostOf(id) },
+      PORT: { value: String(port) },
+      LOGIN: { value: login },
+      DEFAULT_DATABASE_NAME: { value: name },
+      PASSWORD: { sealed: 'password' },
+      DATABASE_URL: { sealed: 'database_url' },
+      DATABASE_URL_INTERNAL: { sealed: 'database_url' },
+    },
+  }
+}
+
+const complete = (body: Spec, { id, previous }: Change): Spec => {
+  const before = previous?.spec as DatabaseSpec | undefined
+  const type = String(body.type)
+  refuseUnable(body)
+  checkVersion(type, String(body.version), before?.version)
+  const kept = { ...body, memory: body.memory ?? databaseTypes[type]!.memory, instance_type: null, disk_type: null }
+  refuseBeyondMachine(kept)
+  return before === undefined ? { ...kept, volume_id: newId(), ...newCredentials(id, type) } : kept
+}
+
+const patientProbe = { initial_delay_seconds: 0, period_seconds: 2, timeout_seconds: 5, success_threshold: 1 }
+const maxTries = 60
+// Buffers are written to the disk before it goes.
+const stopGraceMs = 60_000
+
+const workloadOfDatabase = ({ type, cpu, memory, storage, volume_id: id }: DatabaseSpec): WorkloadSpec => {
+  const { port, dataPath, probe, entrypoint } = databaseTypes[type]!
+  const readiness_probe = { ...patientProbe, failure_threshold: maxTries, type: { exec: { command: [...probe] } } }
+  const workload = workloadOf({
+    cpu,
+    memory,
+    min_running_instances: 1,
+    max_running_instances: 1,
+    healthchecks: { readiness_probe },
+    ports: completePorts([{ internal_port: port, protocol: 'TCP' }], []),
+    storage: [{ id, type: 'FAST_SSD', size: storage, mount_point: dataPath }],
+    arguments: [],
+  })
+  return { ...workload, stopGraceMs, entrypoint: entrypoint === undefined ? null : [...entrypoint] }
+}
+
+const made = service({
+  kind: 'database',
+  path: 'database',
+  word: 'Database',
+  words: 'a database',
+  list: { id: 'listDatabase', words: 'databases' },
+  spec,
+  notEditable: ['type', 'mode', ...generated],
+  record: {
+    type: OneOf(databaseTypeNames),
+    version: Text(20),
+    mode: OneOf(modes),
+    host: Computed(Text()),
+    port: Computed(Whole(1, 65_535)),
+    disk_encrypted: Computed(Flag()),
+  },
+  validate: (body, _context, change) => complete(body, change),
+  view: ({ volume_id: _, built_in: __, ...record }) => ({
+    ...record,
+    host: hostOf(record.id),
+    port: databaseTypes[String(record.type)]!.port,
+    disk_encrypted: false,
+  }),
+  facets: [deployable({ deployQuery: Type.Object({ applyImmediately: Maybe(Flag()) }) }), history, logs],
+  deployable: {
+    kind: 'database',
+    serviceType: 'DATABASE',
+    stage: 0,
+    source(kept) {
+      const { type, version } = kept as unknown as DatabaseSpec
+      return { from: 'image', registryId: null, name: databaseTypes[type]!.image, tag: version }
+    },
+    workload: (kept) => workloadOfDatabase(kept as unknown as DatabaseSpec),
+    environment: (kept, secrets) => databaseTypes[String(kept.type)]!.environment(secrets.password!),
+  },
+})
+
+const owner = nodeInPath('database', 'databaseId')
+
+const readRow = async (db: Queryable, id: string): Promise<Content> => {
+  const [row] = await db.query<Content>('select name, spec, sealed from node where id = $1', [id])
+  if (row === undefined) throw notFound()
+  return row
+}
+
+const masterCredentials: Operation = {
+  id: 'getDatabaseMasterCredentials',
+  method: 'GET',
+  path: '/database/{databaseId}/masterCredentials',
+  tag: 'Database Main Calls',
+  summary: 'Read the login and the password of a database; each reading is noted in the audit log',
+  // Whoever may only look must not get the key to the data.
+  scope: 'Write',
+  owner,
+  status: 200,
+  answer: Type.Object(
+    { host: Text(), port: Whole(1, 65_535), login: Text(), password: Text() },
+    { title: 'DatabaseCredentials' },
+  ),
+  async run(context) {
+    const { db, node, parts, principal } = context
+    const { spec: kept, sealed } = await readRow(db, node.id)
+    const place = { table: 'node', row: node.id, column: 'password' }
+    const password = await parts.sealer.open(principal.organizationId, place, sealed.password!)
+    const audit = auditOf(context, 'UPDATE', { target: 'DATABASE', subTarget: 'SECRET' }, placeOf(node), null)
+    await writeAudit(db, principal.organizationId, node, { ...audit, eventType: 'EXPORT' })
+    const { port, login } = databaseTypes[String(kept.type)]!
+    return { host: hostOf(node.id), port, login, password: password.reveal() }
+  },
+}
+
+const listVersion: Operation = {
+  id: 'listDatabaseVersion',
+  method: 'GET',
+  path: '/database/{databaseId}/version',
+  tag: 'Database Main Calls',
+  summary: 'List the versions that a database can be given with the data it has',
+  scope: 'Read',
+  owner,
+  status: 200,
+  answer: Results(Type.Object({ name: Text() })),
+  async run({ db, node }) {
+    const { type, version } = (await readRow(db, node.id)).spec as unknown as DatabaseSpec
+    return { results: nextVersions(type, version).map((name) => ({ name })) }
+  },
+}
+
+const configurations = Object.entries(databaseTypes).map(([type, { versions }]) => ({
+  database_type: type,
+  version: versions.map((name) => ({ name, supported_mode: 'CONTAINER' })),
+}))
+
+const listConfiguration: Operation = {
+  id: 'listEnvironmentDatabaseConfig',
+  method: 'GET',
+  path: '/environment/{environmentId}/databaseConfiguration',
+  tag: 'Databases',
+  summary: 'List the types and versions of databases that an environment can have',
+  scope: 'Read',
+  owner: nodeInPath('environment', 'environmentId'),
+  status: 200,
+  answer: Results(
+    Type.Object({
+      database_type: OneOf(databaseTypeNames),
+      version: Type.Array(Type.Object({ name: Text(), supported_mode: OneOf(modes) })),
+    }),
+  ),
+  run: async () => ({ results: configurations }),
+}
+
+const withoutGenerated = (operation: Operation): Operation =>
+  operation.id === 'createDatabase'
+    ? { ...operation, body: { ...merge(operation.body!, {}, generated), title: 'DatabaseRequest' } as TObject }
+    : operation
+
+export const database: Service = {
+  ...made,
+  operations: [...made.operations.map(withoutGenerated), masterCredentials, listVersion, listConfiguration],
+}

@@ -1,0 +1,1 @@
+export const environmentModes = ['DEVELOPMENT', 'PREVIEW', 'PRODUCTION', 'STAGING']

@@ -1,0 +1,42 @@
+/** Objects of several forms: the form is told by a word or by a field, then the object is held against its schema. */
+import Type, { type TObject } from 'typebox'
+import type { Spec } from '../api/resource.ts'
+import { OneOf, partial, pick, withoutSecrets } from '../api/schema.ts'
+import { check } from '../api/validate.ts'
+import { ApiError, badRequest, invalidField } from '../lib/errors.ts'
+
+/** The declared fields of a value with their defaults; the 400 names fields below `at`, a JSON pointer. */
+export const readForm = (schema: TObject, value: unknown, at: string): Spec => {
+  const picked = pick(schema, value, true)
+  try {
+    check(schema, picked)
+  } catch (error) {
+    if (!(error instanceof ApiError) || error.details === undefined) throw error
+    const details = error.details.map(({ field, message }) => ({ field: `${at}${field}`, message }))
+    const { field, message } = details[0]!
+    throw badRequest(`${field.slice(1).replaceAll('/', '.')}: ${message}`, details)
+  }
+  return picked as Spec
+}
+
+/** Schema of what has one of these forms, as loose as all of them together; whoever reads a body uses `readFormBy`. */
+export const FormsOf = (tell: string, forms: Record<string, TObject>) => {
+  const fields = Object.assign({}, ...Object.values(forms).map((form) => partial(form).properties))
+  return Type.Unsafe<Spec>({
+    type: 'object',
+    properties: { [tell]: OneOf(Object.keys(forms)), ...fields },
+    'x-anything': true,
+  })
+}
+
+/** The same for answers. */
+export const openForms = (forms: Record<string, TObject>): Record<string, TObject> =>
+  Object.fromEntries(Object.entries(forms).map(([word, form]) => [word, withoutSecrets(form)]))
+
+/** As `readForm` for a value whose field `tell` says which of the forms it has. */
+export const readFormBy = (tell: string, forms: Record<string, TObject>, value: Spec, at: string): Spec => {
+  const word = String(value[tell])
+  const form = Object.hasOwn(forms, word) ? forms[word] : undefined
+  if (form === undefined) throw invalidField(`${at}/${tell}`, `must be one of ${Object.keys(forms).join(', ')}`)
+  return { [tell]: word, ...readForm(form, value, at) }
+}

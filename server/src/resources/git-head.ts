@@ -1,0 +1,45 @@
+/** The head of a service's branch, looked up after a write, so that reads can answer it before anything is deployed. */
+import type { Context, Operation } from '../api/operation.ts'
+import { readGitCredentials } from '../deployments/git-credentials.ts'
+import type { GitRepositorySpec } from './git-source.ts'
+
+const headTimeoutMs = 10_000
+
+/** Where a configuration holds its repository: `['source', 'docker', 'git_repository']`. */
+export type GitPath = readonly string[]
+
+/** SQL for the repository in a row `n`. */
+export const repositorySql = (path: GitPath): string => `n.spec #> '{${path.join(',')}}'`
+
+const noteHead = async ({ parts, principal }: Context, id: string, path: GitPath): Promise<void> => {
+  const repository = repositorySql(path)
+  const [row] = await parts.database.query<{ git: GitRepositorySpec | null }>(
+    `select ${repository} as git from node n where n.id = $1`,
+    [id],
+  )
+  if (row === undefined || row.git === null || row.git.head_commit_id !== undefined) return
+  const { url, branch, git_token_id: tokenId } = row.git
+  const credentials =
+    tokenId === null
+      ? {}
+      : { credentials: await readGitCredentials(parts.database, parts.sealer, principal.organizationId, tokenId) }
+  const head = await parts.builder.head({ url, branch, ...credentials } as never, headTimeoutMs)
+  if (head === null) return
+  await parts.database.query(
+    `update node n set spec = jsonb_set(n.spec, '{${[...path, 'head_commit_id'].join(',')}}', to_jsonb($2::text))
+     where n.id = $1 and ${repository} ->> 'url' = $3 and ${repository} ->> 'branch' = $4`,
+    [id, head, url, branch],
+  )
+}
+
+/** A create or an edit that looks the head up in the background: the answer does not wait for a git host. */
+export const notingHead = (operation: Operation, path: GitPath): Operation => ({
+  ...operation,
+  async run(context) {
+    const record = (await operation.run!(context)) as { id: string }
+    noteHead(context, record.id, path).catch((error: unknown) =>
+      context.parts.log.debug({ err: error }, 'the head of a branch could not be read'),
+    )
+    return record
+  },
+})

@@ -1,0 +1,50 @@
+/** Images as services name them: registry, repository and tag; what is accepted, and how it is answered. Pure. */
+import Type from 'typebox'
+import { Computed, Maybe, Nullable, OneOf, Ref, Text, Uuid } from '../api/schema.ts'
+import type { Source } from '../deployments/deployments.ts'
+import { registryKinds } from './container-registry.ts'
+
+const part = '[a-z0-9]+(?:(?:\\.|__?|-+)[a-z0-9]+)*'
+
+/** A repository without tag: `library/postgres`. */
+export const ImageName = () =>
+  Text(255, { pattern: `^${part}(?:/${part})*$`, description: 'A repository without host, tag and digest.' })
+
+const tagPattern = '[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}'
+
+export const ImageTag = () => Text(128, { pattern: `^${tagPattern}$` })
+
+/** A tag that a deploy may name; '' and null name none. */
+export const MaybeImageTag = () => Maybe(Nullable(Text(128, { pattern: `^(?:${tagPattern})?$` })))
+
+/** What a create or an edit sends. */
+export const ImageRequest = () => ({ image_name: ImageName(), tag: ImageTag(), registry_id: Ref('container_registry') })
+
+/** What is answered. */
+export const Registry = () =>
+  Computed(
+    Type.Object(
+      { id: Uuid(), name: Text(), url: Text(2048), kind: OneOf(registryKinds) },
+      { title: 'RegistryDetails' },
+    ),
+  )
+
+export interface ImageSpec {
+  image_name: string
+  tag: string
+  registry_id: string
+}
+
+/** SQL for the registry of the image that a row `n` holds at `path`; null where there is none. */
+export const registrySql = (path: readonly string[]): string =>
+  `(select jsonb_build_object('id', r.id, 'name', r.name, 'url', coalesce(r.spec ->> 'url', ''),
+      'kind', coalesce(r.spec ->> 'kind', 'GENERIC_CR'))
+    from node r where r.id = (n.spec #>> '{${[...path, 'registry_id'].join(',')}}')::uuid)`
+
+/** An image, as the engine takes it. */
+export const imageSourceOf = ({ registry_id: registryId, image_name: name, tag }: ImageSpec): Source => ({
+  from: 'image',
+  registryId,
+  name,
+  tag,
+})

@@ -1,0 +1,188 @@
+/**
+ * Jobs: programs that end, run from an image of a registry or from a git repository, by the clock (cron) or when their
+ * environment is deployed, stopped or deleted (lifecycle).
+ */
+import Type from 'typebox'
+import type { Context } from '../api/operation.ts'
+import type { Change, Spec } from '../api/resource.ts'
+import { Computed, Flag, Maybe, Nullable, OneOf, Text, Whole } from '../api/schema.ts'
+import type { TaskEvent, WorkloadSpec } from '../deployments/deployments.ts'
+import { advancedSettings } from '../facets/advanced-settings.ts'
+import { deployable } from '../facets/deployable.ts'
+import { deploymentRestrictions } from '../facets/deployment-restriction.ts'
+import { history } from '../facets/history.ts'
+import { MaybeCommitId } from '../facets/request.ts'
+import { buildLimitsIn, jobSettings } from '../facets/settings.ts'
+import { invalidField, notFound } from '../lib/errors.ts'
+import { autoDeploy } from './auto-deploy.ts'
+import { Build, type BuildFields, completeBuild, GitRepository, gitSourceOf, viewGitRepository } from './git-source.ts'
+import {
+  ImageName,
+  ImageRequest,
+  type ImageSpec,
+  ImageTag,
+  imageSourceOf,
+  MaybeImageTag,
+  Registry,
+  registrySql,
+} from './image-source.ts'
+import { commandFor, completeSchedule, type JobSchedule, Schedule, taskEvents, tasksOf } from './job-schedule.ts'
+import { Resources, refuseBeyondMachine, workloadOf } from './running.ts'
+import { type GitFacts, service } from './service.ts'
+import { checkProbes, completePorts, Healthchecks, type KeptHealthchecks, type Port } from './service-parts.ts'
+
+const imagePath = ['source', 'image']
+const dockerPath = ['source', 'docker']
+
+const longestSeconds = 604_800
+
+const spec = Type.Object({
+  ...Resources(),
+  max_nb_restart: Maybe(Whole(0, 100, { default: 0 })),
+  max_duration_seconds: Maybe(Whole(0, longestSeconds, { default: 3600, description: '0 is a week, the longest.' })),
+  auto_preview: Maybe(Flag({ default: false })),
+  auto_deploy: Maybe(Nullable(Flag(), { default: false })),
+  port: Maybe(Nullable(Whole(1, 65_535))),
+  healthchecks: Maybe(Healthchecks({ default: {} })),
+  source: Type.Object({
+    image: Maybe(Nullable(Type.Object(ImageRequest()))),
+    docker: Maybe(Nullable(Type.Object({ ...Build(), dockerfile_raw: Maybe(Nullable(Text(65_536))) }))),
+  }),
+  schedule: Schedule(),
+})
+
+const Source = () =>
+  Type.Object({
+    image: Maybe(
+      Type.Object({ image_name: ImageName(), tag: ImageTag(), registry_id: Text(36), registry: Registry() }),
+    ),
+    docker: Maybe(
+      Type.Object({ ...Build(), git_repository: GitRepository(), dockerfile_raw: Maybe(Nullable(Text())) }),
+    ),
+  })
+
+interface JobSource {
+  image?: ImageSpec
+  docker?: BuildFields
+}
+
+interface JobSpec {
+  cpu: number
+  memory: number
+  max_nb_restart: number
+  max_duration_seconds: number
+  port?: number | null
+  healthchecks: KeptHealthchecks
+  source: JobSource
+  schedule: JobSchedule
+}
+
+const completeSource = (sent: Spec, before: JobSource | undefined): JobSource => {
+  const image = (sent.image ?? undefined) as ImageSpec | undefined
+  const docker = (sent.docker ?? undefined) as Spec | undefined
+  if ((image === undefined) === (docker === undefined))
+    throw invalidField('/source', 'needs an image or a docker, not both')
+  if (image !== undefined) return { image }
+  const { dockerfile_raw: raw, ...build } = docker!
+  if (typeof raw === 'string' && raw !== '')
+    throw invalidField('/source/docker/dockerfile_raw', 'is not supported: put the Dockerfile into the repository')
+  return { docker: { ...build, ...completeBuild(build, before?.docker, '/source/docker') } }
+}
+
+const portsOf = ({ port }: JobSpec): Port[] =>
+  port === null || port === undefined ? [] : completePorts([{ internal_port: port }], [])
+
+/** What one run may use; nothing stays up. */
+const workloadOfJob = (kept: JobSpec): WorkloadSpec =>
+  workloadOf({
+    ...kept,
+    min_running_instances: 0,
+    max_running_instances: 0,
+    ports: portsOf(kept),
+    storage: [],
+    arguments: [],
+  })
+
+const complete = (body: Spec, { previous }: Change): Spec => {
+  refuseBeyondMachine(body)
+  checkProbes((body.healthchecks ?? {}) as KeptHealthchecks, portsOf(body as unknown as JobSpec))
+  return {
+    ...body,
+    auto_deploy: body.auto_deploy === true,
+    source: completeSource(body.source as Spec, previous?.spec.source as JobSource | undefined),
+    schedule: completeSchedule(body.schedule),
+  }
+}
+
+const viewSource = ({ image, docker }: JobSource, registry: unknown, { commit, tokenName }: GitFacts): Spec => {
+  if (docker === undefined) return { image: { ...image, registry } }
+  return { docker: { ...docker, git_repository: viewGitRepository(docker.git_repository, commit, tokenName) } }
+}
+
+const DeployBody = Type.Object({ image_tag: MaybeImageTag(), git_commit_id: MaybeCommitId() })
+const DeployQuery = Type.Object({ forceEvent: Maybe(OneOf(taskEvents)) })
+
+const isNamed = (value: unknown): boolean => typeof value === 'string' && value !== ''
+
+const readSpec = async ({ db, node }: Context): Promise<JobSpec> => {
+  const [row] = await db.query<{ spec: JobSpec }>('select spec from node where id = $1', [node.id])
+  if (row === undefined) throw notFound()
+  return row.spec
+}
+
+/** A version must be named in the words of the job's source; a job without the event asked for is not run. */
+const mayDeploy = async (context: Context): Promise<boolean> => {
+  const { image_tag: tag, git_commit_id: commit } = context.body
+  if (isNamed(tag) && isNamed(commit)) throw invalidField('/image_tag', 'excludes git_commit_id: name one of them')
+  const { source, schedule } = await readSpec(context)
+  if (isNamed(tag) && source.image === undefined)
+    throw invalidField('/image_tag', 'is for jobs made from an image; this one is built from a repository')
+  if (isNamed(commit) && source.docker === undefined)
+    throw invalidField('/git_commit_id', 'is for jobs built from a repository; this one is made from an image')
+  const event = context.query.forceEvent as TaskEvent | undefined
+  return event === undefined || commandFor(schedule, event) !== undefined
+}
+
+export const job = service({
+  kind: 'job',
+  path: 'job',
+  word: 'Job',
+  words: 'a job',
+  list: { id: 'listJobs', words: 'jobs' },
+  spec,
+  record: {
+    job_type: Computed(OneOf(['CRON', 'LIFECYCLE'])),
+    source: Source(),
+    schedule: Schedule(),
+    healthchecks: Healthchecks(),
+  },
+  columns: { registry: registrySql(imagePath) },
+  git: [...dockerPath, 'git_repository'],
+  validate: (body, _context, change) => complete(body, change),
+  view: ({ registry, source, ...record }, git) => ({
+    ...record,
+    source: viewSource(source as JobSource, registry, git),
+    job_type: (record.schedule as JobSchedule).cronjob === undefined ? 'LIFECYCLE' : 'CRON',
+  }),
+  facets: [
+    deployable({ deployBody: DeployBody, deployQuery: DeployQuery, mayDeploy, restarts: false }),
+    history,
+    advancedSettings(jobSettings),
+    deploymentRestrictions,
+    autoDeploy(imagePath),
+  ],
+  deployable: {
+    kind: 'job',
+    serviceType: 'JOB',
+    stage: 1,
+    source(kept) {
+      const { image, docker } = kept.source as JobSource
+      return image === undefined ? gitSourceOf(docker!, buildLimitsIn(kept)) : imageSourceOf(image)
+    },
+    workload: (kept) => workloadOfJob(kept as unknown as JobSpec),
+    task(kept) {
+      const { schedule, max_nb_restart: maxRestarts, max_duration_seconds: seconds } = kept as unknown as JobSpec
+      return { ...tasksOf(schedule), maxRestarts, timeoutMs: 1000 * (seconds === 0 ? longestSeconds : seconds) }
+    },
+  },
+})

@@ -1,0 +1,95 @@
+/** What a registry holds: its images and their tags, and whether one is there before a service is made of it. */
+import Type from 'typebox'
+import { type Context, nodeInPath, type Operation } from '../api/operation.ts'
+import { checkRefs } from '../api/resource.ts'
+import { Maybe, Nullable, Ref, Results, Text } from '../api/schema.ts'
+import { readRegistryCredentials } from '../deployments/registry-credentials.ts'
+import { createRegistryClient, type RegistryClient, RegistryError } from '../lib/docker-registry.ts'
+import { badRequest, DeploymentError, invalidField, notFound } from '../lib/errors.ts'
+import { OutboundFailed, OutboundRefused } from '../lib/outbound.ts'
+import { ImageName, ImageTag } from './image-source.ts'
+
+const maxImages = 20
+const patienceMs = 30_000
+const publicRegistry = { url: 'https://docker.io', username: null, password: null }
+
+const connect = async ({ parts, principal }: Context, registryId: string | null): Promise<RegistryClient> => {
+  const { database, sealer, outbound } = parts
+  const signal = AbortSignal.timeout(patienceMs)
+  if (registryId === null) return createRegistryClient(outbound, publicRegistry, signal)
+  const access = await readRegistryCredentials(database, sealer, principal.organizationId, registryId)
+  if (access === null) throw notFound()
+  return createRegistryClient(outbound, access, signal)
+}
+
+/** Turns what a registry refuses into the caller's error. */
+const asking = async <T>(work: () => Promise<T>): Promise<T> => {
+  try {
+    return await work()
+  } catch (error) {
+    if (error instanceof RegistryError) throw badRequest(error.message, undefined, `registry_${error.code}`)
+    if (error instanceof DeploymentError) throw badRequest(error.message, undefined, error.code)
+    if (error instanceof OutboundRefused || error instanceof OutboundFailed)
+      throw badRequest(`The registry cannot be reached: ${error.message}.`, undefined, 'registry_unreachable')
+    throw error
+  }
+}
+
+const findImages = async (client: RegistryClient, image: unknown, search: unknown): Promise<string[]> => {
+  if (typeof image === 'string') return [image]
+  const all = await client.images()
+  return all.filter((name) => typeof search !== 'string' || name.includes(search)).slice(0, maxImages)
+}
+
+const listImages: Operation = {
+  id: 'getContainerVersions',
+  method: 'GET',
+  path: '/organization/{organizationId}/containerRegistry/{containerRegistryId}/images',
+  tag: 'Container Registries',
+  summary: 'List images of a registry and their tags: one by its name, or the first 20 whose names hold a text',
+  scope: 'Read',
+  reads: 'sensitive',
+  owner: nodeInPath('container_registry', 'containerRegistryId', 'organizationId'),
+  query: Type.Object({ imageName: Maybe(ImageName()), search: Maybe(Text()) }),
+  status: 200,
+  answer: Results(Type.Object({ image_name: Text(), versions: Type.Array(Text()) })),
+  run: (context) =>
+    asking(async () => {
+      const { imageName, search } = context.query
+      const client = await connect(context, context.node.id)
+      const results: { image_name: string; versions: string[] }[] = []
+      for (const name of await findImages(client, imageName, search))
+        results.push({ image_name: name, versions: await client.tags(name) })
+      return { results }
+    }),
+}
+
+const checkBody = Type.Object({
+  registry_id: Maybe(Nullable(Ref('container_registry'))),
+  image_name: ImageName(),
+  tag: ImageTag(),
+})
+
+const checkImage: Operation = {
+  id: 'checkContainerImage',
+  method: 'POST',
+  path: '/environment/{environmentId}/checkContainerImage',
+  tag: 'Environment',
+  summary: 'Tell whether a registry has an image under a tag; without a registry, Docker Hub is asked',
+  // It logs in with the registry's password, as whoever makes the service will.
+  scope: 'Write',
+  owner: nodeInPath('environment', 'environmentId'),
+  body: checkBody,
+  status: 200,
+  answer: Type.Object({}),
+  async run(context) {
+    const { body, db, principal } = context
+    await checkRefs(db, checkBody, body, principal.organizationId)
+    const client = await asking(() => connect(context, (body.registry_id as string | null | undefined) ?? null))
+    if (!(await asking(() => client.hasTag(String(body.image_name), String(body.tag)))))
+      throw invalidField('/tag', 'the registry has no such image under this tag')
+    return {}
+  },
+}
+
+export const registryImageOperations: Operation[] = [listImages, checkImage]

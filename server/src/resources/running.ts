@@ -1,0 +1,118 @@
+/** What services that run instances share: resources, instances, ports, storage, probes, and what is made of them. */
+import { arch } from 'node:os'
+import type { Spec } from '../api/resource.ts'
+import { Flag, List, Maybe, Nullable, OneOf, Open, Text, Whole } from '../api/schema.ts'
+import type { TaskCommand, WorkloadSpec } from '../deployments/deployments.ts'
+import { stopGraceMs } from '../facets/settings.ts'
+import { invalidField } from '../lib/errors.ts'
+import { maximumCpu, maximumMemory } from './machine.ts'
+import {
+  checkProbes,
+  completePorts,
+  completeStorage,
+  Healthchecks,
+  type KeptHealthchecks,
+  type Port,
+  Ports,
+  readyTimeoutMs,
+  Storage,
+  type StorageItem,
+  toProbe,
+  wordsOf,
+  workloadPorts,
+} from './service-parts.ts'
+
+const architectures = ['AMD64', 'ARM64']
+const ownArchitecture = arch() === 'arm64' ? 'ARM64' : 'AMD64'
+
+/** Processor in millicores, memory in MB. */
+export const Resources = (defaults = { cpu: 500, memory: 512 }) => ({
+  cpu: Maybe(Whole(10, 1_000_000, { default: defaults.cpu })),
+  memory: Maybe(Whole(6, 100_000_000, { default: defaults.memory })),
+  gpu: Maybe(Whole(0, 1000, { default: 0 })),
+  ephemeral_storage_in_gib: Maybe(Whole(0, 65_536)),
+  cpu_architecture: Maybe(Nullable(OneOf(architectures))),
+})
+
+/** What every service with instances is configured by. */
+export const Running = () => ({
+  ...Resources(),
+  min_running_instances: Maybe(Whole(0, 100, { default: 1 })),
+  max_running_instances: Maybe(Whole(-1, 1000, { default: 1 })),
+  healthchecks: Maybe(Healthchecks({ default: {} })),
+  auto_deploy: Maybe(Nullable(Flag(), { default: false })),
+  ports: Maybe(Ports()),
+  storage: Maybe(Storage()),
+  arguments: Maybe(List(Text(4096), 200, { default: [] })),
+  entrypoint: Maybe(Nullable(Text(4096))),
+  autoscaling: Maybe(Nullable(Open())),
+})
+
+export interface RunningSpec {
+  cpu: number
+  memory: number
+  min_running_instances: number
+  max_running_instances: number
+  healthchecks: KeptHealthchecks
+  ports: Port[]
+  storage: StorageItem[]
+  arguments: string[]
+  entrypoint?: string | null
+}
+
+/** 400 for what the local cluster does not have. */
+export const refuseBeyondMachine = (body: Spec): void => {
+  if (Number(body.cpu) > maximumCpu)
+    throw invalidField('/cpu', `must be at most ${maximumCpu}: the cluster has no more processors`)
+  if (Number(body.memory) > maximumMemory)
+    throw invalidField('/memory', `must be at most ${maximumMemory}: the cluster has no more memory`)
+  if (Number(body.gpu) > 0) throw invalidField('/gpu', 'needs a cluster with GPUs; the local one has none')
+  if (typeof body.cpu_architecture === 'string' && body.cpu_architecture !== ownArchitecture)
+    throw invalidField('/cpu_architecture', `needs a cluster of that architecture; the local one is ${ownArchitecture}`)
+}
+
+const refuseBadInstances = ({ min_running_instances: min, max_running_instances: max, autoscaling }: Spec): void => {
+  if (Number(max) !== -1 && Number(min) > Number(max))
+    throw invalidField('/min_running_instances', 'must not be more than max_running_instances')
+  if (autoscaling !== undefined && autoscaling !== null)
+    throw invalidField('/autoscaling', 'needs a Kubernetes cluster with KEDA; set min_running_instances instead')
+}
+
+/** Checks and completes what `Running` declares. */
+export const completeRunning = (body: Spec, before: Partial<RunningSpec>): Spec => {
+  refuseBeyondMachine(body)
+  refuseBadInstances(body)
+  const { autoscaling: _, ...kept } = body
+  const ports = completePorts(body.ports ?? [], before.ports ?? [])
+  checkProbes((body.healthchecks ?? {}) as KeptHealthchecks, ports)
+  return {
+    ...kept,
+    auto_deploy: body.auto_deploy === true,
+    ports,
+    storage: completeStorage(body.storage ?? [], before.storage ?? []),
+  }
+}
+
+/** A program's command; null for what the image says. */
+export const commandOf = (command: { entrypoint?: string | null; arguments?: string[] }): TaskCommand => ({
+  entrypoint: wordsOf(command.entrypoint),
+  arguments: command.arguments === undefined || command.arguments.length === 0 ? null : command.arguments,
+})
+
+/** What the engine runs of it. */
+export const workloadOf = (running: RunningSpec): WorkloadSpec => {
+  const { ports, healthchecks } = running
+  const readiness = toProbe(healthchecks.readiness_probe, ports)
+  return {
+    ...commandOf(running),
+    cpuMillicores: running.cpu,
+    memoryMb: running.memory,
+    instances: running.min_running_instances,
+    ports: workloadPorts(ports),
+    volumes: running.storage.map(({ id, mount_point: mountPath, size: sizeGb }) => ({ id, mountPath, sizeGb })),
+    readiness,
+    liveness: toProbe(healthchecks.liveness_probe, ports),
+    readyTimeoutMs: readyTimeoutMs(readiness),
+    stopGraceMs: stopGraceMs(running),
+  }
+}

@@ -1,0 +1,200 @@
+/**
+ * A kind of service: its five operations, the row of its state, its host names, and the facets it has. Promises that a
+ * kind says only what is its own: what it is configured by, how that is checked and shown, and what the engine runs.
+ */
+import Type, { type TObject, type TSchema } from 'typebox'
+import type { Context, Operation } from '../api/operation.ts'
+import { type Change, type ResourceDefinition, resource, type Spec } from '../api/resource.ts'
+import {
+  Computed,
+  List,
+  Maybe,
+  merge,
+  Name,
+  Nullable,
+  OneOf,
+  Open,
+  Ref,
+  Reference,
+  Text,
+  Whole,
+} from '../api/schema.ts'
+import type { DeployableKind } from '../deployments/deployments.ts'
+import { refuseWhileDeleting } from '../deployments/request.ts'
+import { withoutInner } from '../facets/inner-configuration.ts'
+import { type Facet, itemOf, paramOf, type Self } from '../facets/self.ts'
+import { serviceTypes } from '../facets/status-schema.ts'
+import type { Secret } from '../lib/secret.ts'
+import type { Queryable } from '../store/database.ts'
+import { listSql, type RecordSql, timestampSql } from '../store/tree.ts'
+import { type GitPath, notingHead, repositorySql } from './git-head.ts'
+import type { KeptCommit } from './git-source.ts'
+import { writeRoutes } from './hosts.ts'
+import { maximumCpu, maximumMemory } from './machine.ts'
+import type { Port } from './service-parts.ts'
+
+const groupFields = {
+  annotations_groups: Maybe(List(Type.Object({ id: Ref('annotations_group') }), 50, { default: [] })),
+  labels_groups: Maybe(List(Type.Object({ id: Ref('labels_group') }), 50, { default: [] })),
+}
+
+/** Whole groups for the ids that a configuration holds, in its order. */
+const groupsSql = (field: string): string =>
+  `(select coalesce(jsonb_agg(g.spec || jsonb_build_object('id', g.id, 'name', g.name,
+      'created_at', ${timestampSql('g.created_at')}, 'updated_at', ${timestampSql('g.updated_at')}) order by w.at), '[]')
+    from jsonb_array_elements(n.spec -> '${field}') with ordinality w (item, at)
+    join node g on g.id = (w.item ->> 'id')::uuid)`
+
+/** What a record may tell of the repository that a service is made from. */
+export interface GitFacts {
+  /** Commit of the version that is deployed. */
+  commit: KeptCommit | null
+  tokenName: string | null
+}
+
+export interface ServiceDefinition extends Self {
+  /** For the list: its operation's id and its summary. */
+  list: { id: string; words: string }
+  /** What a create takes beside name, description, icon and groups. */
+  spec: TObject
+  notEditable?: readonly string[]
+  /** What is answered beyond that. */
+  record?: Record<string, TSchema>
+  columns?: Record<string, string>
+  /** Services of the kind take groups of labels and annotations. */
+  groups?: boolean
+  validate?(spec: Spec, context: Context, change: Change): Promise<Spec> | Spec
+  /** Where the configuration holds the repository that the service is made from. */
+  git?: GitPath
+  view?(record: Spec, git: GitFacts): Spec
+  /** Writes what belongs to the service beside its state and its host names. */
+  written?: ResourceDefinition['written']
+  /** For clones: puts secrets that are sealed with the row, but stand outside of `spec`, back into a configuration. */
+  withSecrets?(spec: Spec, sealed: ReadonlyMap<string, Secret>): Spec
+  facets: readonly Facet[]
+  deployable: DeployableKind
+}
+
+export interface Service {
+  operations: Operation[]
+  deployable: DeployableKind
+  /** Records of all services of the kind in an environment, each with when it was made. */
+  readAll(db: Queryable, environmentId: string): Promise<Spec[]>
+  answer: TObject
+  definition: ServiceDefinition
+  /** What the kind's rows are made by: for what makes them on other occasions than a create. */
+  resource: ResourceDefinition
+}
+
+const specOf = ({ path, spec, groups = true }: ServiceDefinition): TObject =>
+  merge(
+    Type.Object({
+      name: Name(),
+      description: Maybe(Nullable(Text(2048))),
+      icon_uri: Maybe(Text(2048, { default: `app://slipway/${path}`, minLength: 1 })),
+      ...(groups ? groupFields : {}),
+    }),
+    spec.properties as Record<string, TSchema>,
+  )
+
+const recordOf = ({ groups = true, record = {} }: ServiceDefinition): Record<string, TSchema> => ({
+  environment: Computed(Reference()),
+  icon_uri: Text(2048),
+  service_type: Computed(OneOf(serviceTypes)),
+  maximum_cpu: Maybe(Computed(Whole(0))),
+  maximum_memory: Maybe(Computed(Whole(0))),
+  maximum_gpu: Maybe(Computed(Whole(0))),
+  ...(groups
+    ? {
+        annotations_groups: Maybe(Computed(Type.Array(Open()))),
+        labels_groups: Maybe(Computed(Type.Array(Open()))),
+      }
+    : {}),
+  ...record,
+})
+
+const gitColumns = (path: GitPath): Record<string, string> => ({
+  git_commit: `(select r.commit from service_state s join release r on r.id = s.current_release_id
+    where s.service_id = n.id)`,
+  git_token_name: `(select t.name from node t where t.id = (${repositorySql(path)} ->> 'git_token_id')::uuid)`,
+})
+
+const columnsOf = ({ groups = true, git, columns = {} }: ServiceDefinition): Record<string, string> => ({
+  environment: `json_build_object('id', n.parent_id)`,
+  ...(git === undefined ? {} : gitColumns(git)),
+  ...(groups ? { annotations_groups: groupsSql('annotations_groups'), labels_groups: groupsSql('labels_groups') } : {}),
+  ...columns,
+})
+
+const viewOf =
+  ({ view, deployable }: ServiceDefinition) =>
+  ({ git_commit: commit = null, git_token_name: tokenName = null, ...record }: Spec): Spec => {
+    const open = withoutInner(record)
+    const shown = view?.(open, { commit, tokenName } as GitFacts) ?? open
+    const limits = 'cpu' in shown ? { maximum_cpu: maximumCpu, maximum_memory: maximumMemory, maximum_gpu: 0 } : {}
+    return { ...shown, description: shown.description ?? '', ...limits, service_type: deployable.serviceType }
+  }
+
+const insertState = `insert into service_state (service_id, environment_id, organization_id, kind)
+  values ($1, $2, $3, $4)`
+
+const writtenOf =
+  ({ kind, written }: ServiceDefinition): NonNullable<ResourceDefinition['written']> =>
+  async (tx, spec, context, change) => {
+    const { organizationId } = context.principal
+    const service = { id: change.id, name: spec.name, organizationId, environmentId: change.parent.id }
+    if (change.previous === null) {
+      // Locked, so that the environment's end and a service's beginning take turns.
+      await tx.query('select 1 from node where id = $1 for no key update', [service.environmentId])
+      await refuseWhileDeleting(tx, service.environmentId)
+      await tx.query(insertState, [service.id, service.environmentId, organizationId, kind])
+    }
+    if (spec.ports !== undefined) await writeRoutes(tx, service, spec.ports as Port[])
+    await written?.(tx, spec, context, change)
+  }
+
+const reader = (kind: string, recordText: RecordSql, view: (record: Spec) => Spec): Service['readAll'] => {
+  const list = listSql(kind, recordText)
+  return async (db, environmentId) => {
+    const [row] = await db.query<{ text: string }>(list, [environmentId])
+    return (JSON.parse(row!.text) as { results: Spec[] }).results.map(view)
+  }
+}
+
+export const service = (definition: ServiceDefinition): Service => {
+  const { kind, path, word, words, list, deployable } = definition
+  const view = viewOf(definition)
+  const described: ResourceDefinition = {
+    kind,
+    parent: { kind: 'environment', param: 'environmentId' },
+    nameScope: 'service',
+    tag: `${word} Main Calls`,
+    words: [words, list.words],
+    collection: `/environment/{environmentId}/${path}`,
+    item: itemOf(definition),
+    param: paramOf(definition),
+    ids: { list: list.id, create: `create${word}`, read: `get${word}`, edit: `edit${word}` },
+    spec: specOf(definition),
+    ...(definition.notEditable === undefined ? {} : { notEditable: definition.notEditable }),
+    record: recordOf(definition),
+    columns: columnsOf(definition),
+    ...(definition.validate === undefined ? {} : { validate: definition.validate }),
+    view,
+    written: writtenOf(definition),
+    audit: { target: deployable.serviceType === 'ARGOCD_APP' ? 'HELM' : deployable.serviceType },
+  }
+  const { operations, answer, recordText } = resource(described)
+  const own = operations.map((operation) => {
+    const tag = operation.path.startsWith('/environment/') ? `${word}s` : operation.tag
+    const tagged = { ...operation, tag }
+    return definition.git !== undefined && operation.body !== undefined ? notingHead(tagged, definition.git) : tagged
+  })
+  return {
+    operations: [...own, ...definition.facets.flatMap((facet) => facet(definition))],
+    deployable,
+    readAll: reader(kind, recordText, view),
+    answer,
+    definition,
+    resource: described,
+  }
+}

@@ -1,0 +1,117 @@
+/**
+ * Variables of a terraform service. A secret one is sealed with the service's row, one column a key; it stands in no
+ * configuration, no record and no audit row, and a change that leaves its value out keeps it.
+ */
+import Type from 'typebox'
+import type { Context, Operation } from '../api/operation.ts'
+import type { Change, Spec } from '../api/resource.ts'
+import { Flag, List, Maybe, Text } from '../api/schema.ts'
+import { invalidField } from '../lib/errors.ts'
+import { Secret } from '../lib/secret.ts'
+import type { Queryable } from '../store/database.ts'
+import { insidePath } from './git-source.ts'
+
+const field = 'terraform_variables_source'
+
+const Variable = () =>
+  Type.Object({
+    key: Text(255, { pattern: '^[A-Za-z_][A-Za-z0-9_-]*$' }),
+    value: Maybe(Text(65_536)),
+    secret: Maybe(Flag({ default: false })),
+  })
+
+export const VariablesSource = () =>
+  Type.Object({
+    tf_var_file_paths: Maybe(List(Text(1024, { minLength: 1 }), 50, { default: [] })),
+    tf_vars: Maybe(List(Variable(), 500, { default: [] })),
+  })
+
+interface KeptVariable {
+  key: string
+  /** Absent for a secret that is kept as it is. */
+  value?: string | Secret
+  secret: boolean
+}
+
+interface Source {
+  tf_var_file_paths: string[]
+  tf_vars: KeptVariable[]
+}
+
+const sourceOf = (spec: Spec): Source =>
+  ({ tf_var_file_paths: [], tf_vars: [], ...(spec[field] as Partial<Source> | undefined) }) as Source
+
+const isKnownSecret = (before: Source, key: string): boolean =>
+  before.tf_vars.some((one) => one.key === key && one.secret)
+
+/** Checks the whole and completes it. */
+export const completeVariables = (body: Spec, { previous }: Change): Source => {
+  const { tf_var_file_paths: paths, tf_vars: variables } = sourceOf(body)
+  const before = sourceOf(previous?.spec ?? {})
+  const seen = new Set<string>()
+  variables.forEach(({ key, value, secret }, index) => {
+    const at = `/${field}/tf_vars/${index}`
+    if (seen.has(key)) throw invalidField(`${at}/key`, 'is used twice')
+    seen.add(key)
+    if (value === undefined && !(secret && isKnownSecret(before, key))) throw invalidField(`${at}/value`, 'is required')
+  })
+  const inside = paths.map((path, index) => insidePath(`/${field}/tf_var_file_paths/${index}`, path))
+  return { tf_var_file_paths: inside, tf_vars: variables }
+}
+
+/** The column of a row's sealed values. */
+const columnOf = (key: string): string => `tf_vars.${key}`
+
+/** Seals the secrets that came with a write, and forgets those that are no longer named. */
+export const writeSecrets = async (tx: Queryable, spec: Spec, context: Context, { id }: Change): Promise<void> => {
+  const secrets = sourceOf(spec).tf_vars.filter(({ secret }) => secret)
+  const sealed: Record<string, string> = {}
+  for (const { key, value } of secrets) {
+    if (!(value instanceof Secret)) continue
+    const place = { table: 'node', row: id, column: columnOf(key) }
+    sealed[place.column] = await context.parts.sealer.seal(context.principal.organizationId, place, value.reveal())
+  }
+  await tx.query(
+    `update node set sealed = coalesce((select jsonb_object_agg(key, value) from jsonb_each(sealed || $2::jsonb)
+       where not starts_with(key, 'tf_vars.') or key = any($3)), '{}') where id = $1`,
+    [id, JSON.stringify(sealed), secrets.map(({ key }) => columnOf(key))],
+  )
+}
+
+/** The secrets that are sealed with a row in their places again, for its clone. */
+export const withSecrets = (spec: Spec, sealed: ReadonlyMap<string, Secret>): Spec => {
+  const source = sourceOf(spec)
+  const open = (one: KeptVariable): KeptVariable => {
+    const value = one.secret ? sealed.get(columnOf(one.key)) : undefined
+    return value === undefined ? one : { ...one, value }
+  }
+  return { ...spec, [field]: { ...source, tf_vars: source.tf_vars.map(open) } }
+}
+
+/** Secret values as what no JSON shows: whatever is written of the body on the way, they are not in it. */
+const withHiddenSecrets = (body: Spec): Spec => {
+  const sent = body[field] as Partial<Source> | undefined
+  if (sent?.tf_vars === undefined) return body
+  const hide = (one: KeptVariable): KeptVariable =>
+    one.secret && typeof one.value === 'string' ? { ...one, value: new Secret(one.value) } : one
+  return { ...body, [field]: { ...sent, tf_vars: sent.tf_vars.map(hide) } }
+}
+
+/** A create or an edit whose secret variables are hidden from its start. */
+export const hidingSecrets = (operation: Operation): Operation => ({
+  ...operation,
+  async run(context) {
+    const { organizationId } = context.principal
+    // Reads the data key now: within the transaction, sealing then needs no connection of its own.
+    await context.parts.sealer.seal(organizationId, { table: 'node', row: organizationId, column: 'tf_vars' }, '')
+    return operation.run!({ ...context, body: withHiddenSecrets(context.body) })
+  },
+})
+
+export const viewVariables = (kept: Spec): Source => {
+  const { tf_vars: variables, ...rest } = kept as unknown as Source
+  return {
+    ...rest,
+    tf_vars: variables.map(({ key, value, secret }) => (secret ? { key, secret } : { key, value: value!, secret })),
+  }
+}

@@ -1,0 +1,220 @@
+/** Terraform services: modules from a git repository with their variables, kept for a runner that can apply them. */
+import Type from 'typebox'
+import type { Change, Spec } from '../api/resource.ts'
+import { Computed, Flag, Maybe, Nullable, OneOf, Text, Uuid, Whole } from '../api/schema.ts'
+import { advancedSettings } from '../facets/advanced-settings.ts'
+import { deployable } from '../facets/deployable.ts'
+import { deploymentRestrictions } from '../facets/deployment-restriction.ts'
+import { newHistory } from '../facets/history.ts'
+import { MaybeCommitId } from '../facets/request.ts'
+import type { Facet } from '../facets/self.ts'
+import { terraformSettings } from '../facets/settings.ts'
+import { invalidField } from '../lib/errors.ts'
+import {
+  completeGitRepository,
+  GitRepository,
+  GitRepositoryRequest,
+  type GitRepositorySpec,
+  insidePath,
+  viewGitRepository,
+} from './git-source.ts'
+import { type Service, service } from './service.ts'
+import {
+  completeVariables,
+  hidingSecrets,
+  VariablesSource,
+  viewVariables,
+  withSecrets,
+  writeSecrets,
+} from './terraform-variables.ts'
+import { undeployable } from './undeployable.ts'
+
+const mapOf = (value: object) =>
+  Type.Unsafe<Record<string, unknown>>({ type: 'object', additionalProperties: value, maxProperties: 100 })
+const words = { type: 'array', maxItems: 100, items: { type: 'string', maxLength: 4096 } }
+
+const Backend = () =>
+  Type.Object({
+    kubernetes: Maybe(Nullable(Type.Object({}))),
+    user_provided: Maybe(Nullable(Type.Object({}))),
+    blueprint: Maybe(
+      Nullable(
+        Type.Object({ type: Text(100, { minLength: 1 }), config: Maybe(mapOf({ type: 'string', maxLength: 4096 })) }),
+      ),
+    ),
+  })
+
+const AutoDeploy = () =>
+  Type.Object(
+    {
+      auto_deploy: Maybe(Flag({ default: false })),
+      terraform_action: Maybe(OneOf(['DEFAULT', 'PLAN', 'NOOP'], { default: 'DEFAULT' })),
+    },
+    { default: { auto_deploy: false, terraform_action: 'DEFAULT' } },
+  )
+
+const usualResources = { cpu_milli: 500, ram_mib: 512, gpu: 0, storage_gib: 1 }
+
+const JobResources = () =>
+  Type.Object(
+    {
+      cpu_milli: Maybe(Whole(10, 1_000_000, { default: usualResources.cpu_milli })),
+      ram_mib: Maybe(Whole(6, 100_000_000, { default: usualResources.ram_mib })),
+      gpu: Maybe(Whole(0, 1000, { default: usualResources.gpu })),
+      storage_gib: Maybe(Whole(0, 65_536, { default: usualResources.storage_gib })),
+    },
+    { default: usualResources },
+  )
+
+const Fragment = () =>
+  Type.Object({
+    type: OneOf(['file', 'inline']),
+    path: Maybe(Text(1024, { minLength: 1 })),
+    content: Maybe(Text(65_536)),
+  })
+
+const engines = ['TERRAFORM', 'OPEN_TOFU']
+
+const spec = Type.Object({
+  auto_deploy_config: Maybe(AutoDeploy()),
+  terraform_files_source: Type.Object({ git_repository: GitRepositoryRequest() }),
+  terraform_variables_source: Maybe(VariablesSource()),
+  backend: Backend(),
+  engine: OneOf(engines),
+  provider_version: Type.Object({
+    read_from_terraform_block: Maybe(Flag({ default: false })),
+    explicit_version: Text(64, { pattern: '^[0-9A-Za-z.+-]*$' }),
+  }),
+  timeout_sec: Maybe(Whole(0, 86_400, { default: 600 })),
+  job_resources: Maybe(JobResources()),
+  use_cluster_credentials: Maybe(Flag({ default: false })),
+  action_extra_arguments: Maybe(mapOf(words)),
+  dockerfile_fragment: Maybe(Nullable(Fragment())),
+  blueprint_id: Maybe(Nullable(Uuid())),
+})
+
+const filesPath = ['terraform_files_source', 'git_repository']
+
+interface TerraformSpec {
+  terraform_files_source: { git_repository: GitRepositorySpec }
+  auto_deploy_config: { auto_deploy: boolean }
+}
+
+/** Only the one that is named. */
+const completeBackend = (sent: Spec): Spec => {
+  const named = Object.entries(sent).filter(([, value]) => value !== null && value !== undefined)
+  if (named.length !== 1) throw invalidField('/backend', 'must name one of kubernetes, user_provided and blueprint')
+  return Object.fromEntries(named)
+}
+
+const completeFragment = (sent: unknown): unknown => {
+  const { type, path, content } = (sent ?? {}) as { type?: string; path?: string; content?: string }
+  if (type === undefined) return null
+  if (type === 'inline' && content === undefined) throw invalidField('/dockerfile_fragment/content', 'is required')
+  if (type === 'file' && path === undefined) throw invalidField('/dockerfile_fragment/path', 'is required')
+  return type === 'inline' ? { type, content } : { type, path: insidePath('/dockerfile_fragment/path', path!) }
+}
+
+const complete = (body: Spec, change: Change): Spec => {
+  const before = change.previous?.spec as unknown as TerraformSpec | undefined
+  const { git_repository: sent } = body.terraform_files_source as TerraformSpec['terraform_files_source']
+  const known = before?.terraform_files_source.git_repository
+  return {
+    ...body,
+    terraform_files_source: { git_repository: completeGitRepository(sent, known, `/${filesPath.join('/')}`) },
+    terraform_variables_source: completeVariables(body, change),
+    backend: completeBackend(body.backend as Spec),
+    action_extra_arguments: body.action_extra_arguments ?? {},
+    dockerfile_fragment: completeFragment(body.dockerfile_fragment),
+  }
+}
+
+const deploys = deployable({
+  restarts: false,
+  stops: false,
+  status: false,
+  deployBody: Type.Object({
+    id: Maybe(Nullable(Uuid())),
+    git_commit_id: MaybeCommitId(),
+    action: Maybe(Nullable(OneOf(['PLAN', 'FORCE_UNLOCK', 'MIGRATE_STATE']))),
+  }),
+})
+
+const DeleteQuery = Type.Object({
+  resources_only: Maybe(Flag()),
+  skipReconcile: Maybe(Flag()),
+  force_terraform_action: Maybe(OneOf(['SKIP_DESTROY'])),
+})
+
+/** A delete that is to leave the configuration is an uninstall. */
+const deploysAndDeletes: Facet = (self) => {
+  const operations = deploys(self)
+  const uninstall = operations.find(({ id }) => id === 'uninstallTerraform')!
+  return operations.map((operation) =>
+    operation.id !== 'deleteTerraform'
+      ? operation
+      : {
+          ...operation,
+          query: DeleteQuery,
+          async run(context) {
+            if (context.query.resources_only !== true) return operation.run!(context)
+            await uninstall.run!(context)
+          },
+        },
+  )
+}
+
+const made = service({
+  kind: 'terraform',
+  path: 'terraform',
+  word: 'Terraform',
+  words: 'a terraform service',
+  list: { id: 'listTerraforms', words: 'terraform services' },
+  groups: false,
+  spec,
+  record: {
+    auto_deploy: Computed(Flag()),
+    auto_deploy_config: AutoDeploy(),
+    terraform_files_source: Computed(Type.Object({ git: Type.Object({ git_repository: GitRepository() }) })),
+    terraform_variables_source: Computed(VariablesSource()),
+    backend: Backend(),
+    engine: OneOf(engines),
+    provider_version: Type.Object({ read_from_terraform_block: Maybe(Flag()), explicit_version: Text(64) }),
+    timeout_sec: Whole(0),
+    job_resources: JobResources(),
+    use_cluster_credentials: Flag(),
+    action_extra_arguments: mapOf(words),
+  },
+  git: filesPath,
+  validate: (body, _context, change) => complete(body, change),
+  view: ({ terraform_files_source: files, terraform_variables_source: variables, ...rest }, { commit, tokenName }) => ({
+    ...rest,
+    auto_deploy: (rest.auto_deploy_config as TerraformSpec['auto_deploy_config']).auto_deploy,
+    terraform_files_source: {
+      git: {
+        git_repository: viewGitRepository(
+          (files as TerraformSpec['terraform_files_source']).git_repository,
+          commit,
+          tokenName,
+        ),
+      },
+    },
+    terraform_variables_source: viewVariables(variables as Spec),
+  }),
+  written: writeSecrets,
+  withSecrets,
+  facets: [deploysAndDeletes, newHistory, advancedSettings(terraformSettings), deploymentRestrictions],
+  deployable: {
+    kind: 'terraform',
+    serviceType: 'TERRAFORM',
+    stage: 0,
+    ...undeployable('A terraform service needs the terraform runner, which is not part of this version.'),
+  },
+})
+
+const writes = new Set(['createTerraform', 'editTerraform'])
+
+export const terraform: Service = {
+  ...made,
+  operations: made.operations.map((operation) => (writes.has(operation.id) ? hidingSecrets(operation) : operation)),
+}

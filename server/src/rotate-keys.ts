@@ -1,0 +1,53 @@
+/**
+ * `npm run rotate-keys`: a new master key, new data keys, and everything sealed again, while the server runs. Killed or
+ * interrupted, it goes on when it is started again. With `--keep-master` the first key of the file is taken as it is:
+ * for several machines, whose files the operator changes before.
+ */
+import { rotateKeys } from './key-rotation.ts'
+import { createLog } from './lib/log.ts'
+import { readSettings } from './settings.ts'
+import { connect } from './store/database.ts'
+import { startPostgres } from './store/postgres.ts'
+
+const print = (line: string): void => {
+  process.stdout.write(`${line}\n`)
+}
+
+/** The database of these settings, and how to leave it: a server that was not running is ended again. */
+const openDatabase = async ({ databaseUrl, dataDir }: ReturnType<typeof readSettings>) => {
+  const log = createLog('error')
+  if (databaseUrl !== undefined) return { database: connect(databaseUrl, log, { max: 4 }), leave: async () => {} }
+  const { connectionString, adopted, stop } = await startPostgres({ dataDir, log })
+  return { database: connect(connectionString, log, { max: 4 }), leave: adopted ? async () => {} : stop }
+}
+
+const settings = readSettings()
+const { database, leave } = await openDatabase(settings)
+try {
+  let done = 0
+  const { organizations, dataKeysWrapped, texts, broken, resumed } = await rotateKeys(
+    database,
+    settings.masterKeyFile,
+    {
+      newMasterKey: !process.argv.includes('--keep-master'),
+      onBatch: (count) => {
+        done += count
+        print(`${done} sealed again ...`)
+      },
+    },
+  )
+  if (resumed) print('This went on with a rotation that had not ended.')
+  print(`Data keys      ${organizations} new, ${dataKeysWrapped} older ones wrapped by the new master key`)
+  for (const [table, count] of Object.entries(texts)) print(`${table.padEnd(15)} ${count} sealed again`)
+  if (broken > 0) {
+    print(`${broken} texts open with no key: they were damaged before and are left as they are.`)
+    process.exitCode = 1
+  }
+  print(`The old lines of ${settings.masterKeyFile} are needed by backups only.`)
+} catch (error) {
+  process.stderr.write(`The rotation has not ended: ${(error as Error).message}\n`)
+  process.exitCode = 1
+} finally {
+  await database.close()
+  await leave()
+}

@@ -1,0 +1,46 @@
+/** The text of a `.env` file as keys and values. Pure. */
+import { invalidField } from '../lib/errors.ts'
+
+export interface DotenvEntry {
+  key: string
+  value: string
+}
+
+const escapes: Record<string, string> = { n: '\n', r: '\r', t: '\t' }
+
+/** Between double quotes a backslash escapes the character behind it. */
+const unescaped = (text: string): string =>
+  text.replaceAll(/\\([\s\S])/g, (_, letter: string) => escapes[letter] ?? letter)
+
+// A key, then a value: in quotes, which may go over lines and may have a comment behind, or the rest of the line.
+const entry =
+  /[ \t]*(?:export[ \t]+)?([^\s=#]+)[ \t]*=[ \t]*(?:(?:"((?:[^"\\]|\\[\s\S])*)"|'([^']*)'|`([^`]*)`)[ \t]*(?:#[^\n]*)?|([^\n]*))(?:\n|$)/y
+const skipped = /[ \t]*(?:#[^\n]*)?(?:\n|$)/y
+
+/** A comment begins at a number sign with a blank before it. */
+const withoutComment = (rest: string): string => {
+  const at = rest.startsWith('#') ? 0 : rest.search(/\s#/)
+  return (at < 0 ? rest : rest.slice(0, at)).trimEnd()
+}
+
+const lineAt = (text: string, index: number): number => text.slice(0, index).split('\n').length
+
+/** Entries in their order; of a key that stands twice the last one counts. 400 that names the line it cannot read. */
+export const parseDotenv = (source: string, field = '/dotenv'): DotenvEntry[] => {
+  const text = source.replace(/^\uFEFF/, '').replaceAll('\r\n', '\n')
+  const entries = new Map<string, string>()
+  for (let at = 0; at < text.length; ) {
+    skipped.lastIndex = at
+    entry.lastIndex = at
+    const empty = skipped.exec(text)
+    const found = empty === null ? entry.exec(text) : null
+    if (empty === null && found === null)
+      throw invalidField(field, `line ${lineAt(text, at)} is not of the form KEY=value`)
+    if (found !== null) {
+      const [, key, double, single, tick, bare] = found
+      entries.set(key!, double === undefined ? (single ?? tick ?? withoutComment(bare ?? '')) : unescaped(double))
+    }
+    at = found === null ? skipped.lastIndex : entry.lastIndex
+  }
+  return [...entries].map(([key, value]) => ({ key, value }))
+}

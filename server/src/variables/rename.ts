@@ -1,0 +1,20 @@
+/** References in texts to rows that have been copied: their ids, and the eight digits in their neighbours' keys. Pure. */
+
+const reference = /[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|(?<=_Z)[0-9A-F]{8}(?=_)/g
+
+const digitsOf = (id: string): string => id.slice(0, 8).toUpperCase()
+
+export type Rename = (text: string) => string
+
+/** Puts the ids of the copies, by the ids of what was copied, where the old ones stand. */
+export const renamer = (copies: ReadonlyMap<string, string>): Rename => {
+  const digits = [...copies].map(([from, to]) => [digitsOf(from), digitsOf(to)] as const)
+  const known = new Map<string, string>([...copies, ...digits])
+  return (text) => text.replace(reference, (written) => known.get(written) ?? written)
+}
+
+/** The digits of the service that a built-in key tells about, null when it tells about none. */
+export const neighbourOf = (key: string): string | null => /_Z([0-9A-F]{8})_/.exec(key)?.[1] ?? null
+
+export const isNeighbour = (digits: string, serviceIds: Iterable<string>): boolean =>
+  [...serviceIds].some((id) => digitsOf(id) === digits)

@@ -1,0 +1,152 @@
+/**
+ * What is due by the clock, over the tables `schedule` and `task_run`. Promises one run of a service at a time, that
+ * two workers never begin the same one, and after a time away at most one run, and none that is long past. When the
+ * process dies, the lease of its run ends and another worker goes on with it.
+ */
+import { parseCron } from '../lib/cron.ts'
+import { newId } from '../lib/ids.ts'
+import { nextTime } from '../lib/next-time.ts'
+import type { Database, Queryable } from '../store/database.ts'
+import { leaseMs } from './queue.ts'
+
+export interface When {
+  /** Five fields, as lib/cron.ts reads them. */
+  expression: string
+  timeZone: string
+}
+
+/** A run that this worker may work on as long as its fence holds. */
+export interface RunClaim {
+  id: string
+  organizationId: string
+  serviceId: string
+  releaseId: string
+  fence: string
+}
+
+/** A run that could not begin within this time of its moment is left out. */
+const graceMs = 10 * 60_000
+/** Finished runs that are kept of each service. */
+export const keptRuns = 20
+
+const after = ({ expression, timeZone }: When, now: Date): Date | null => {
+  const cron = parseCron(expression)
+  return cron === null ? null : nextTime(cron, timeZone, now)
+}
+
+/**
+ * From now on a service's task runs by this clock, null by none. What has not changed keeps its next moment. Moments of a
+ * stopped service are left out.
+ */
+export const setSchedule = async (tx: Queryable, serviceId: string, when: When | null, now: Date): Promise<void> => {
+  if (when === null) {
+    await tx.query('delete from schedule where service_id = $1', [serviceId])
+    return
+  }
+  await tx.query(
+    `insert into schedule (service_id, expression, time_zone, next_at) values ($1, $2, $3, $4)
+     on conflict (service_id) do update set expression = excluded.expression, time_zone = excluded.time_zone,
+       next_at = case when (schedule.expression, schedule.time_zone) = (excluded.expression, excluded.time_zone)
+         then schedule.next_at else excluded.next_at end`,
+    [serviceId, when.expression, when.timeZone, after(when, now)],
+  )
+  await tx.query(`select pg_notify('slipway_schedule', '')`)
+}
+
+/** Ends the open run of a service on paper; answers its id, for its execution to be ended too. */
+export const cancelRuns = async (tx: Queryable, serviceId: string): Promise<string[]> => {
+  const rows = await tx.query<{ id: string }>(
+    `update task_run set state = 'CANCELED', finished_at = clock_timestamp() where service_id = $1 and state = 'RUNNING'
+     returning id`,
+    [serviceId],
+  )
+  return rows.map(({ id }) => id)
+}
+
+const columns = `id, organization_id as "organizationId", service_id as "serviceId", release_id as "releaseId", fence`
+
+const takeOver = `update task_run set worker = $1, fence = fence + 1,
+    lease_until = clock_timestamp() + $2 * interval '1 millisecond'
+  where id = (select id from task_run where state = 'RUNNING' and lease_until < clock_timestamp()
+    order by lease_until limit 1 for update skip locked)
+  returning ${columns}`
+
+const dueSql = `select service_id as "serviceId", expression, time_zone as "timeZone", next_at as "nextAt"
+  from schedule where next_at <= $1 order by next_at limit 1 for update skip locked`
+
+// Without a release there is nothing to run; while the last run goes on, the next one is left out.
+const begin = `insert into task_run (id, organization_id, service_id, release_id, due_at, worker, lease_until)
+  select $1, s.organization_id, s.service_id, s.current_release_id, $3, $4,
+    clock_timestamp() + $5 * interval '1 millisecond'
+  from service_state s where s.service_id = $2 and s.current_release_id is not null and s.desired = 'RUNNING'
+  on conflict (service_id) where state = 'RUNNING' do nothing
+  returning ${columns}`
+
+/** Moves one due schedule on and begins its run, unless it is too late or the last one goes on. Null: nothing is due. */
+const takeDue = (database: Database, worker: string, now: Date): Promise<RunClaim | 'left out' | null> =>
+  database.transaction(async (tx) => {
+    const [due] = await tx.query<When & { serviceId: string; nextAt: Date }>(dueSql, [now])
+    if (due === undefined) return null
+    await tx.query('update schedule set next_at = $2 where service_id = $1', [due.serviceId, after(due, now)])
+    if (now.getTime() - due.nextAt.getTime() > graceMs) return 'left out'
+    const [run] = await tx.query<RunClaim>(begin, [newId(), due.serviceId, due.nextAt, worker, leaseMs])
+    return run ?? 'left out'
+  })
+
+/** Claims one run: first one whose worker is gone, then what is due; null when there is nothing. */
+export const claimRun = async (database: Database, worker: string, now: Date): Promise<RunClaim | null> => {
+  const [abandoned] = await database.query<RunClaim>(takeOver, [worker, leaseMs])
+  if (abandoned !== undefined) return abandoned
+  for (;;) {
+    const taken = await takeDue(database, worker, now)
+    if (taken !== 'left out') return taken
+  }
+}
+
+/** Prolongs the leases of these runs; answers those that go on, and whether here. */
+export const prolongRuns = async (
+  database: Database,
+  worker: string,
+  ids: readonly string[],
+): Promise<Map<string, 'here' | 'elsewhere'>> => {
+  const rows = await database.query<{ id: string; here: boolean }>(
+    `update task_run set lease_until = case when worker = $1
+       then clock_timestamp() + $3 * interval '1 millisecond' else lease_until end
+     where id = any($2) and state = 'RUNNING' returning id, worker = $1 as here`,
+    [worker, ids, leaseMs],
+  )
+  return new Map(rows.map(({ id, here }) => [id, here ? 'here' : 'elsewhere']))
+}
+
+/** Gives these runs back, or all when nobody else can be at work, for anybody to claim. */
+export const releaseRuns = async (database: Database, ids: readonly string[] | null): Promise<void> => {
+  await database.query(
+    `update task_run set lease_until = '-infinity' where state = 'RUNNING' and ($1::uuid[] is null or id = any($1))`,
+    [ids],
+  )
+}
+
+/** Writes down how a run ended; false when it was not ours any more. Older runs than the kept ones go. */
+export const finishRun = async (
+  tx: Queryable,
+  run: RunClaim,
+  error: { code: string; message: string } | null,
+): Promise<boolean> => {
+  const rows = await tx.query(
+    `update task_run set state = $3, error = $4, finished_at = clock_timestamp(), worker = null, lease_until = null
+     where id = $1 and fence = $2 and state = 'RUNNING' returning id`,
+    [run.id, run.fence, error === null ? 'SUCCEEDED' : 'FAILED', error === null ? null : JSON.stringify(error)],
+  )
+  await tx.query(
+    `delete from task_run where service_id = $1 and state <> 'RUNNING' and id not in (
+       select id from task_run where service_id = $1 order by started_at desc limit $2)`,
+    [run.serviceId, keptRuns],
+  )
+  return rows.length > 0
+}
+
+/** When the next schedule is due; null: none is. */
+export const nextDue = async (database: Database): Promise<Date | null> => {
+  const [row] = await database.query<{ at: Date | null }>('select min(next_at) as at from schedule')
+  return row?.at ?? null
+}

@@ -1,0 +1,15 @@
+/** Cases of what is done with a whole environment, and of what organizations and projects tell of theirs. */
+import type { Cases } from './case.ts'
+import { deployed } from './core.ts'
+
+export const environmentCases: Cases = {
+  cases: {
+    uninstallEnvironment: { before: deployed, scopes: [] },
+    exportEnvironmentConfigurationIntoTerraform: { scopes: ['Read', 'Write'] },
+    uninstallSelectedServices: {
+      before: deployed,
+      body: ({ applicationId }) => ({ application_ids: [applicationId] }),
+      scopes: [],
+    },
+  },
+}

@@ -1,0 +1,38 @@
+/** Cases of what several kinds of services share: advanced settings, custom domains, deployment restrictions. */
+import type { Operation } from '../../src/api/operation.ts'
+import type { Case, Cases, Scene, Values } from './case.ts'
+
+const kinds = ['application', 'container', 'job', 'helm', 'terraform']
+
+/** `/application/<id>`, of the service that the path names. */
+const serviceIn = (values: Values): string => {
+  const kind = kinds.find((each) => values[`${each}Id`] !== undefined)!
+  return `/${kind}/${values[`${kind}Id`]}`
+}
+
+const maker = (path: string, body: (scene: Scene) => object) => async (values: Values, scene: Scene) =>
+  (await scene.post(`${serviceIn(values)}/${path}`, body(scene))).id as string
+
+const domain = ({ count }: { count: number }) => ({ domain: `www.shop-${count}.example`, generate_certificate: false })
+const restriction = () => ({ mode: 'MATCH', type: 'PATH', value: 'services/api/' })
+
+const family = ({ method, path }: Operation): Case | undefined => {
+  const [, kind, name] = /^\/(\w+)\/\{\w+\}\/(customDomain|deploymentRestriction|advancedSettings)\b/.exec(path) ?? []
+  if (!kinds.includes(kind!)) return undefined
+  if (method === 'POST') return { body: name === 'customDomain' ? (_, scene) => domain(scene) : restriction }
+  if (method !== 'PUT') return {}
+  if (name === 'customDomain') return { body: () => ({ use_cdn: true }) }
+  if (name === 'deploymentRestriction') return { body: () => ({ value: 'services/web/' }) }
+  return {
+    body: () => (kind === 'helm' ? { 'network.ingress.enable_cors': true } : { 'security.service_account_name': 'x' }),
+  }
+}
+
+export const serviceFacetCases: Cases = {
+  makers: {
+    customDomainId: maker('customDomain', domain),
+    deploymentRestrictionId: maker('deploymentRestriction', restriction),
+  },
+  cases: {},
+  family,
+}
