@@ -8,6 +8,7 @@ import { accountOperations } from './account.ts'
 import { annotationsGroupOperations } from './annotations-group.ts'
 import { apiTokenOperations } from './api-token.ts'
 import { application } from './application.ts'
+import { argocdApp } from './argocd-app.ts'
 import { argocdConfigOperations } from './argocd-config.ts'
 import { argocdDestinationOperations } from './argocd-destination.ts'
 import { auditEventOperations } from './audit-event.ts'
@@ -38,7 +39,7 @@ import { exportOf } from './terraform-export.ts'
 import { webhookOperations } from './webhook.ts'
 
 /** The kinds of services. */
-const services: readonly Service[] = [application, container, database, job, helm, terraform]
+const services: readonly Service[] = [application, container, database, job, helm, terraform, argocdApp]
 
 export const operations: readonly Operation[] = [
   ...organizationOperations,

@@ -1,5 +1,6 @@
 /** Every case of the coverage test. */
 import { applicationCases } from './application.ts'
+import { argocdAppCases } from './argocd-app.ts'
 import type { Cases } from './case.ts'
 import { cloneCases } from './clone.ts'
 import { clusterCases } from './cluster.ts'
@@ -32,6 +33,7 @@ export const allCases: readonly Cases[] = [
   jobCases,
   helmCases,
   terraformCases,
+  argocdAppCases,
   variableCases,
   serviceFacetCases,
   webhookCases,
