@@ -135,8 +135,10 @@ export const connect = (connectionString: string, log: Log, options: { max?: num
     max: options.max ?? 16,
     idleTimeoutMillis: 60_000,
     // Planning anew for each request costs as much as most statements; a test explains all of them with this plan.
-    onConnect: (client) => client.query('set plan_cache_mode = force_generic_plan'),
+    options: '-c plan_cache_mode=force_generic_plan',
   })
+  // A connection that breaks while a transaction holds it has no other listener: the next statement rejects anyway.
+  pool.on('connect', (client) => client.on('error', () => {}))
   pool.on('error', (error) => log.warn({ err: error }, 'a database connection was lost'))
   const listener = createListener(config, log)
 
