@@ -25,7 +25,9 @@ const param = 'customDomainId'
 
 const body = Type.Object({
   domain: Text(253, { minLength: 1 }),
-  generate_certificate: Maybe(Flag({ default: false })),
+  generate_certificate: Maybe(
+    Flag({ default: false, description: 'Kept and answered: the router of this server speaks HTTP only.' }),
+  ),
   use_cdn: Maybe(Flag({ default: false })),
 })
 
