@@ -132,5 +132,3 @@ export const createBaseImages = ({ engine, checkHost, busyboxPath }: BaseImagePa
     },
   }
 }
-
-export type BaseImages = ReturnType<typeof createBaseImages>

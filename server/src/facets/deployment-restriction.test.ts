@@ -2,7 +2,6 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { type Json, newApplication, newPlace, startApi } from '../../test/api.ts'
 import { judgeAnswer } from '../../test/client-types.ts'
-import { restrictionsAdmit } from './deployment-restriction.ts'
 
 const api = await startApi({ idle: true })
 const { call } = api
@@ -20,25 +19,6 @@ const sent = async (method: string, path: string, body: object | undefined, stat
   assert.equal(answer.status, status, JSON.stringify(answer.body))
   return answer.body
 }
-
-test('a push deploys when some path of it is matched and not excluded', () => {
-  for (const [restrictions, paths, admitted] of [
-    [[], [], true],
-    [[], ['a'], true],
-    [[match('api/')], ['api/x.ts'], true],
-    [[match('api/')], ['web/x.ts'], false],
-    [[match('api/')], ['web/api/x.ts'], false],
-    [[match('api/'), match('lib/')], ['web/x.ts', 'lib/y.ts'], true],
-    [[match('api')], ['api-docs/x.md'], true],
-    [[match('api/')], [], false],
-    [[exclude('docs/')], ['docs/x.md'], false],
-    [[exclude('docs/')], ['docs/x.md', 'src/y.ts'], true],
-    [[exclude('docs/'), exclude('src/')], ['docs/x.md', 'src/y.ts'], false],
-    [[match('api/'), exclude('api/docs/')], ['api/docs/x.md', 'web/y.ts'], false],
-    [[match('api/'), exclude('api/docs/')], ['api/docs/x.md', 'api/y.ts'], true],
-  ] as const)
-    assert.equal(restrictionsAdmit(restrictions, paths), admitted, JSON.stringify([restrictions, paths]))
-})
 
 test('a restriction is made, listed, changed and lifted', async () => {
   const path = await make()

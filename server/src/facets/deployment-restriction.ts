@@ -36,15 +36,6 @@ const body = Type.Object({
 
 const answer = Type.Object({ id: Uuid(), created_at: Timestamp(), updated_at: Timestamp(), ...body.properties })
 
-/** Whether a push that changed these paths is worth a deployment: some path is matched, if any must be, and not excluded. */
-export const restrictionsAdmit = (restrictions: readonly Wanted[], changedPaths: readonly string[]): boolean => {
-  if (restrictions.length === 0) return true
-  const valuesOf = (mode: Wanted['mode']) => restrictions.filter((one) => one.mode === mode).map(({ value }) => value)
-  const [matched, excluded] = [valuesOf('MATCH'), valuesOf('EXCLUDE')]
-  const isUnder = (values: readonly string[], path: string) => values.some((value) => path.startsWith(value))
-  return changedPaths.some((path) => (matched.length === 0 || isUnder(matched, path)) && !isUnder(excluded, path))
-}
-
 const checkValue = (value: string): void => {
   if (value.startsWith('/'))
     throw invalidField('/value', 'must not begin with a slash: paths are those of the repository')

@@ -81,7 +81,7 @@ const completeSource = (sent: Spec, before: JobSource | undefined): JobSource =>
   const image = (sent.image ?? undefined) as ImageSpec | undefined
   const docker = (sent.docker ?? undefined) as Spec | undefined
   if ((image === undefined) === (docker === undefined))
-    throw invalidField('/source', 'needs an image or a docker, not both')
+    throw invalidField('/source', 'needs either an image or a docker source')
   if (image !== undefined) return { image }
   const { dockerfile_raw: raw, ...build } = docker!
   if (typeof raw === 'string' && raw !== '')
