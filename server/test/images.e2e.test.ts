@@ -118,6 +118,11 @@ describe('a registry with a login', { skip: registryIsMissing }, () => {
     await untag(`${registry!.host}/team/web:1`)
     await untag(Image)
     assert.equal(await act(path, 'redeploy'), 'DEPLOYED')
+    const digest = Image.slice(Image.indexOf('@') + 1)
+    assert.equal(await act(path, 'deploy', { image_tag: digest }), 'DEPLOYED')
+    const absent = `sha256:${'0'.repeat(64)}`
+    assert.equal(await act(path, 'deploy', { image_tag: absent }), 'DEPLOYMENT_ERROR')
+    assert.ok((await deploymentLog(slipway, place.environmentId)).includes(`team/web@${absent} cannot be pulled`))
     assert.equal(await act(path, 'deploy', { image_tag: '2' }), 'DEPLOYMENT_ERROR')
     assert.equal((await visit(slipway, hostOf(place, 'web'))).text, 'page')
     const log = await deploymentLog(slipway, place.environmentId)

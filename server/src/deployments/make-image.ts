@@ -1,6 +1,7 @@
 /** The image of a deployment: built from a commit, or pulled from a registry. What it came from is kept with it. */
 import type { Commit } from '../builds/builder.ts'
 import { DeploymentError } from '../lib/errors.ts'
+import { joinTag } from '../lib/image-name.ts'
 import { Secret } from '../lib/secret.ts'
 import type { Progress } from '../runtimes/runtime.ts'
 import type { Source } from './deployments.ts'
@@ -93,7 +94,7 @@ const pull = async (run: ServiceRun, wanted: ImageSource): Promise<MadeImage> =>
 
 const pullFrom = async (run: ServiceRun, source: ReleaseSource, signal: AbortSignal): Promise<string> => {
   const { repository, login } = await openRegistry(run.parts, run.claim.organizationId, source)
-  const wanted = { reference: `${repository}:${source.tag}`, login, refresh: true }
+  const wanted = { reference: joinTag(repository, source.tag), login, refresh: true }
   const reference = await run.parts.runtime.pull(wanted, (text) => run.log.line('pull', text), signal)
   run.log.line('pull', `The image is there: ${reference}`)
   return reference

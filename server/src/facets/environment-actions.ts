@@ -6,7 +6,7 @@ import type { DeploymentAction, DeploymentRequest } from '../deployments/deploym
 import { badRequest, invalidField } from '../lib/errors.ts'
 import type { Queryable } from '../store/database.ts'
 import { acceptedEnvironment, readEnvironment } from './environment-status.ts'
-import { MaybeCommitId, request, servicesOf, serviceToDeploy } from './request.ts'
+import { MaybeCommitId, MaybeImageTag, request, servicesOf, serviceToDeploy } from './request.ts'
 import { AcceptedEnvironmentStatus } from './status-schema.ts'
 
 type Services = DeploymentRequest['services']
@@ -154,7 +154,7 @@ const chosenIds = ({ body }: Context): Chosen[] =>
 const Versions = (more: Record<string, TSchema> = {}) =>
   Maybe(Nullable(List(Type.Object({ id: Uuid(), git_commit_id: MaybeCommitId(), ...more }), 500)))
 
-const image = { image_tag: Maybe(Nullable(Text())) }
+const image = { image_tag: MaybeImageTag() }
 const chart = { chart_version: Maybe(Nullable(Text(128))), values_override_git_commit_id: MaybeCommitId() }
 const terraformAction = { action: Maybe(Nullable(OneOf(['PLAN', 'FORCE_UNLOCK', 'MIGRATE_STATE']))) }
 

@@ -2,7 +2,7 @@
 import Type from 'typebox'
 import type { Context } from '../api/operation.ts'
 import { auditOf } from '../api/resource.ts'
-import { Maybe, Nullable } from '../api/schema.ts'
+import { Maybe, Nullable, Text } from '../api/schema.ts'
 import type {
   AcceptedDeployment,
   DeploymentAction,
@@ -17,6 +17,15 @@ export const CommitId = () =>
   Type.String({ pattern: '^([0-9a-fA-F]{40}|[0-9a-fA-F]{64})?$', maxLength: 64, description: 'A full commit id.' })
 
 export const MaybeCommitId = () => Maybe(Nullable(CommitId()))
+
+const tagPattern = '(?:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}|sha256:[0-9a-f]{64})'
+
+/** A tag; or a digest, which never moves. */
+export const ImageTag = () =>
+  Text(128, { pattern: `^${tagPattern}$`, description: 'A tag, or a digest: `sha256:` and 64 hexadecimal digits.' })
+
+/** What a deploy may name; '' and null name none. */
+export const MaybeImageTag = () => Maybe(Nullable(Text(128, { pattern: `^${tagPattern}?$` })))
 
 const textIn = (sent: Record<string, unknown>, field: string): string | undefined => {
   const value = sent[field]

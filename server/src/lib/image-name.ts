@@ -7,3 +7,6 @@ export const splitTag = (image: string): { name: string; tag: string } => {
     ? { name: image.slice(0, colon), tag: image.slice(colon + 1) }
     : { name: image, tag: 'latest' }
 }
+
+/** `name:tag`, or `name@sha256:…` for a digest. */
+export const joinTag = (name: string, tag: string): string => `${name}${tag.includes(':') ? '@' : ':'}${tag}`

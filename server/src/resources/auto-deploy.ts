@@ -6,12 +6,12 @@ import Type from 'typebox'
 import { type Context, type Operation, organizationInPath } from '../api/operation.ts'
 import { auditOf } from '../api/resource.ts'
 import { partial } from '../api/schema.ts'
-import { request } from '../facets/request.ts'
+import { ImageTag, request } from '../facets/request.ts'
 import type { Facet } from '../facets/self.ts'
 import { Status } from '../facets/status-schema.ts'
 import type { Queryable } from '../store/database.ts'
 import { type Node, writeAudit } from '../store/tree.ts'
-import { ImageName, ImageTag } from './image-source.ts'
+import { ImageName } from './image-source.ts'
 
 interface Follower {
   id: string

@@ -1,7 +1,8 @@
 /** Images as services name them: registry, repository and tag; what is accepted, and how it is answered. Pure. */
 import Type from 'typebox'
-import { Computed, Maybe, Nullable, OneOf, Ref, Text, Uuid } from '../api/schema.ts'
+import { Computed, OneOf, Ref, Text, Uuid } from '../api/schema.ts'
 import type { Source } from '../deployments/deployments.ts'
+import { ImageTag } from '../facets/request.ts'
 import { registryKinds } from './container-registry.ts'
 
 const part = '[a-z0-9]+(?:(?:\\.|__?|-+)[a-z0-9]+)*'
@@ -9,13 +10,6 @@ const part = '[a-z0-9]+(?:(?:\\.|__?|-+)[a-z0-9]+)*'
 /** A repository without tag: `library/postgres`. */
 export const ImageName = () =>
   Text(255, { pattern: `^${part}(?:/${part})*$`, description: 'A repository without host, tag and digest.' })
-
-const tagPattern = '[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}'
-
-export const ImageTag = () => Text(128, { pattern: `^${tagPattern}$` })
-
-/** A tag that a deploy may name; '' and null name none. */
-export const MaybeImageTag = () => Maybe(Nullable(Text(128, { pattern: `^(?:${tagPattern})?$` })))
 
 /** What a create or an edit sends. */
 export const ImageRequest = () => ({ image_name: ImageName(), tag: ImageTag(), registry_id: Ref('container_registry') })

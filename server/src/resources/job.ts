@@ -11,21 +11,12 @@ import { advancedSettings } from '../facets/advanced-settings.ts'
 import { deployable } from '../facets/deployable.ts'
 import { deploymentRestrictions } from '../facets/deployment-restriction.ts'
 import { history } from '../facets/history.ts'
-import { MaybeCommitId } from '../facets/request.ts'
+import { ImageTag, MaybeCommitId, MaybeImageTag } from '../facets/request.ts'
 import { buildLimitsIn, jobSettings } from '../facets/settings.ts'
 import { invalidField, notFound } from '../lib/errors.ts'
 import { autoDeploy } from './auto-deploy.ts'
 import { Build, type BuildFields, completeBuild, GitRepository, gitSourceOf, viewGitRepository } from './git-source.ts'
-import {
-  ImageName,
-  ImageRequest,
-  type ImageSpec,
-  ImageTag,
-  imageSourceOf,
-  MaybeImageTag,
-  Registry,
-  registrySql,
-} from './image-source.ts'
+import { ImageName, ImageRequest, type ImageSpec, imageSourceOf, Registry, registrySql } from './image-source.ts'
 import { commandFor, completeSchedule, type JobSchedule, Schedule, taskEvents, tasksOf } from './job-schedule.ts'
 import { Resources, refuseBeyondMachine, workloadOf } from './running.ts'
 import { type GitFacts, service } from './service.ts'

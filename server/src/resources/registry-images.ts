@@ -4,10 +4,11 @@ import { type Context, nodeInPath, type Operation } from '../api/operation.ts'
 import { checkRefs } from '../api/resource.ts'
 import { Maybe, Nullable, Ref, Results, Text } from '../api/schema.ts'
 import { readRegistryCredentials } from '../deployments/registry-credentials.ts'
+import { ImageTag } from '../facets/request.ts'
 import { createRegistryClient, type RegistryClient, RegistryError } from '../lib/docker-registry.ts'
 import { badRequest, DeploymentError, invalidField, notFound } from '../lib/errors.ts'
 import { OutboundFailed, OutboundRefused } from '../lib/outbound.ts'
-import { ImageName, ImageTag } from './image-source.ts'
+import { ImageName } from './image-source.ts'
 
 const maxImages = 20
 const patienceMs = 30_000

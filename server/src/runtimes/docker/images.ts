@@ -3,12 +3,13 @@ import type { Readable } from 'node:stream'
 import type { Clock } from '../../lib/clock.ts'
 import { type Engine, isEngineError } from '../../lib/docker-engine.ts'
 import { DeploymentError } from '../../lib/errors.ts'
-import { splitTag } from '../../lib/image-name.ts'
+import { joinTag, splitTag } from '../../lib/image-name.ts'
 import type { ImageRequest, Progress } from '../runtime.ts'
 import { untilAborted } from './limit.ts'
 
 const silenceMs = 30_000
 const pullDeadlineMs = 60 * 60_000
+const lookUpDeadlineMs = 5000
 const maxTries = 3
 const pauseMs = 500
 
@@ -154,11 +155,33 @@ export const createImages = (engine: Engine, clock: Clock) => {
     return steadyReference(reference, pulled)
   }
 
+  /** What the registry calls the image now; null when it does not say. */
+  const askDigest = async (image: ImageRequest, signal: AbortSignal): Promise<string | null> => {
+    const { name, tag } = splitTag(image.reference)
+    const path = joinTag(name, tag).split('/').map(encodeURIComponent).join('/')
+    const options = { headers: headersOf(image), signal, deadlineMs: lookUpDeadlineMs }
+    try {
+      const told = await engine.call<{ Descriptor: { digest: string } }>('GET', `/distribution/${path}/json`, options)
+      return `${name}@${told.Descriptor.digest}`
+    } catch {
+      signal.throwIfAborted()
+      return null
+    }
+  }
+
+  const lookUp = async (image: ImageRequest, signal: AbortSignal): Promise<string | null> => {
+    const told = image.refresh ? await askDigest(image, signal) : null
+    if (told !== null) return told
+    const held = await find(image.reference, signal)
+    return held === null ? null : steadyReference(image.reference, held)
+  }
+
   const missing = (image: string, why: string, cause?: unknown) =>
     new DeploymentError('image_missing', `The image ${image} is not there${why}.`, { cause })
 
   return {
     pull,
+    lookUp,
     /** For an image that went away: one attempt for all who wait. Rejects with `image_missing`. */
     restore: (image: string, progress: Progress, signal: AbortSignal): Promise<void> => {
       if (!isPullable(image)) return Promise.reject(missing(image, ', and its name does not say from where to pull it'))
