@@ -27,3 +27,21 @@ test('statements of the pool keep one plan, which the test of plans explains', a
   const [row] = await database.query('show plan_cache_mode')
   assert.deepEqual(row, { plan_cache_mode: 'force_generic_plan' })
 })
+
+test('the victim of a deadlock runs again, and both transactions are done', async () => {
+  await database.query('create table pair (id int primary key, n int not null)')
+  await database.query('insert into pair values (1, 0), (2, 0)')
+  const both = Promise.withResolvers<void>()
+  let begun = 0
+  const add = (first: number, second: number) =>
+    database.transaction(async (tx) => {
+      await tx.query('update pair set n = n + 1 where id = $1', [first])
+      begun += 1
+      if (begun === 2) both.resolve()
+      await both.promise
+      await tx.query('update pair set n = n + 1 where id = $1', [second])
+    })
+  await Promise.all([add(1, 2), add(2, 1)])
+  assert.equal(begun, 3)
+  assert.deepEqual(await database.query('select n from pair order by id'), [{ n: 2 }, { n: 2 }])
+})

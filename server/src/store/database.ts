@@ -18,7 +18,10 @@ export interface Queryable {
 }
 
 export interface Database extends Queryable {
-  /** Runs `work` in one transaction; commits when it resolves, rolls back when it rejects. */
+  /**
+   * Runs `work` in one transaction; commits when it resolves, rolls back when it rejects. A deadlock is no error of
+   * anybody's: its victim runs again, so `work` does nothing but through `tx`.
+   */
   transaction<T>(work: (tx: Queryable) => Promise<T>): Promise<T>
   /** Calls back for each NOTIFY on `channel`, and once with '' after each reconnect, when notices may be missing. */
   listen(channel: string, onNotify: (payload: string) => void): Promise<() => void>
@@ -127,6 +130,32 @@ const createListener = (config: pg.ClientConfig, log: Log) => {
   }
 }
 
+const deadlock = '40P01'
+const maxTries = 3
+
+const transact = async <T>(pool: pg.Pool, work: (tx: Queryable) => Promise<T>): Promise<T> => {
+  let client: pg.PoolClient
+  try {
+    client = await pool.connect()
+  } catch (error) {
+    throw translate(error)
+  }
+  let broken = false
+  try {
+    await run(client, 'begin')
+    const result = await work({ query: (text, values) => run(client, text, values) })
+    await run(client, 'commit')
+    return result
+  } catch (error) {
+    await client.query('rollback').catch(() => {
+      broken = true
+    })
+    throw error
+  } finally {
+    client.release(broken)
+  }
+}
+
 /** Opens a pool on `connectionString` (a PostgreSQL URL; a unix socket as `?host=/dir`). Opens no connection yet. */
 export const connect = (connectionString: string, log: Log, options: { max?: number } = {}): Database => {
   const config: pg.PoolConfig = { connectionString, connectionTimeoutMillis: 5000, application_name: 'slipway' }
@@ -145,26 +174,12 @@ export const connect = (connectionString: string, log: Log, options: { max?: num
   return {
     query: (text, values) => run(pool, text, values),
     async transaction(work) {
-      let client: pg.PoolClient
-      try {
-        client = await pool.connect()
-      } catch (error) {
-        throw translate(error)
-      }
-      let broken = false
-      try {
-        await run(client, 'begin')
-        const result = await work({ query: (text, values) => run(client, text, values) })
-        await run(client, 'commit')
-        return result
-      } catch (error) {
-        await client.query('rollback').catch(() => {
-          broken = true
-        })
-        throw error
-      } finally {
-        client.release(broken)
-      }
+      for (let tries = 1; ; tries += 1)
+        try {
+          return await transact(pool, work)
+        } catch (error) {
+          if (sqlState(error) !== deadlock || tries === maxTries) throw error
+        }
     },
     listen: listener.listen,
     async ping(timeoutMs) {

@@ -260,5 +260,7 @@ export const removePostgres = async ({ dataDir, log }: { dataDir: string; log: L
   const place = await locate(dataDir)
   await stopAt(place, log)
   const folder = realpathSync(home)
-  for (const path of [place.socketDir, folder, home]) await rm(path, { recursive: true, force: true })
+  // Its last processes may still put files away.
+  for (const path of [place.socketDir, folder, home])
+    await rm(path, { recursive: true, force: true, maxRetries: 5, retryDelay: 200 })
 }
