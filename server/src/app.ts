@@ -27,7 +27,7 @@ import type { Runtime } from './runtimes/runtime.ts'
 import { createSampleRepository, samplePath, serveSample } from './sample-repository.ts'
 import type { Settings } from './settings.ts'
 import { connect, type Database, migrate } from './store/database.ts'
-import { readFingerprintKey, readOwnerId } from './store/installation.ts'
+import { readFingerprintKey, readOwnerId, saveOutsideHost } from './store/installation.ts'
 import { startPostgres } from './store/postgres.ts'
 import { createSealer, type Sealer } from './store/seal.ts'
 import { loadEffectiveVariables } from './variables/rows.ts'
@@ -79,6 +79,7 @@ const layGround = async (settings: Settings): Promise<Ground> => {
   const [database] = await Promise.all([openDatabase(settings, log), router.start()])
   const sealer = await createSealer({ database, masterKeyFile: settings.masterKeyFile })
   const ownerId = await readOwnerId(database)
+  await saveOutsideHost(database, router.address(port).slice(0, -`:${port}`.length))
   const own = ownAddresses(settings)
   const outbound = createOutbound({ allow: [...settings.outboundAllow], own })
   // The operator chose the issuer, wherever it is; what users name does not get there through it.
@@ -122,7 +123,13 @@ const createMachine = (ground: Ground, fake: boolean, sampleUrl: string): { runt
     }
   return {
     runtime: createDockerRuntime(common),
-    builder: createBuilder({ ...common, ...sources, database, concurrency: settings.buildConcurrency }),
+    builder: createBuilder({
+      ...common,
+      ...sources,
+      database,
+      concurrency: settings.buildConcurrency,
+      tools: settings.tools,
+    }),
   }
 }
 

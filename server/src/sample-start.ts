@@ -60,7 +60,11 @@ const waitForSample = async (app: App, call: Call, applicationId: string): Promi
   for (;;) {
     const { state } = await call('GET', `/application/${applicationId}/status`)
     if (state === 'RUNNING') return
-    if (state === 'ERROR') throw new Error('its deployment failed; its log is at GET /environment/{id}/logs')
+    if (state === 'ERROR') {
+      const application = await call('GET', `/application/${applicationId}`)
+      const { environment } = application as unknown as { environment: { id: string } }
+      throw new Error(`its deployment failed; its log is at GET /environment/${environment.id}/logs`)
+    }
     await app.parts.clock.sleep(100, signal)
   }
 }

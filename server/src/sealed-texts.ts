@@ -121,5 +121,7 @@ export const sealedKinds: readonly SealedKind[] = [
   nodes,
   columnOf('variable', 'sealed', 'value'),
   columnOf('release', 'sealed_env'),
+  columnOf('service_output', 'sealed'),
+  columnOf('task_state', 'sealed'),
   answers,
 ]

@@ -12,6 +12,8 @@ export interface Settings {
   port: number
   routerHost: string
   routerPort: number
+  /** Ports of this machine for the TCP and UDP ports of services, both ends included. */
+  portRange: PortRange
   /** Absolute. */
   dataDir: string
   /** Undefined: we start a server ourselves. May hold a password. */
@@ -28,6 +30,8 @@ export interface Settings {
   statusVocabulary: 'auto' | 'running' | 'deployment'
   buildConcurrency: number
   deployConcurrency: number
+  /** Programs that terraform services run, each where it is set; undefined: looked for on PATH. */
+  tools: { tofu: string | undefined; terraform: string | undefined }
   /** As docker's own tools read it; undefined is the local socket. */
   dockerHost: string | undefined
   logLevel: LogLevel
@@ -35,6 +39,11 @@ export interface Settings {
   webhookSchedule: readonly number[]
   /** Whose JWTs are accepted; undefined: none are. */
   oidc: Oidc | undefined
+}
+
+export interface PortRange {
+  first: number
+  last: number
 }
 
 export interface Oidc {
@@ -51,6 +60,9 @@ const logLevels = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent']
 export type LogLevel = (typeof logLevels)[number]
 
 const vocabularies = ['auto', 'running', 'deployment'] as const
+
+/** Below what Linux takes for outgoing connections, above what the engine publishes containers at. */
+const usualRange: PortRange = Object.freeze({ first: 30_000, last: 32_767 })
 
 const minute = 60
 const hour = 3600
@@ -88,6 +100,8 @@ const createReader = (env: Environment) => {
 
 const text = (value: string) => ({ value })
 
+const path = (value: string) => ({ value: resolve(value) })
+
 const host = (value: string) =>
   /^[0-9A-Za-z.:_-]+$/.test(value) ? { value } : 'an address or a host name, such as 127.0.0.1 or 0.0.0.0'
 
@@ -98,6 +112,12 @@ const whole =
     const fits = /^\d+$/.test(value) && number >= least && number <= most
     return fits ? { value: number } : `a whole number between ${least} and ${most}`
   }
+
+const portRange = (value: string): { value: PortRange } | string => {
+  const [, first, last] = /^(\d{1,5})-(\d{1,5})$/.exec(value)?.map(Number) ?? []
+  const fits = first !== undefined && last !== undefined && first > 0 && first <= last && last <= 65_535
+  return fits ? { value: Object.freeze({ first, last }) } : 'a range of ports, such as 30000-32767'
+}
 
 const oneOf =
   <T extends string>(choices: readonly T[]) =>
@@ -219,6 +239,7 @@ export const parseSettings = (env: Environment): { settings: Settings; warnings:
     port: read('SLIPWAY_PORT', 8080, port),
     routerHost: read('SLIPWAY_ROUTER_HOST', '127.0.0.1', host),
     routerPort: read('SLIPWAY_ROUTER_PORT', 8000, port),
+    portRange: read('SLIPWAY_PORT_RANGE', usualRange, portRange),
     dataDir,
     databaseUrl: read<string | undefined>('DATABASE_URL', undefined, databaseUrl),
     adminToken: read<Secret | undefined>('SLIPWAY_ADMIN_TOKEN', undefined, adminToken),
@@ -229,6 +250,10 @@ export const parseSettings = (env: Environment): { settings: Settings; warnings:
     statusVocabulary: read('SLIPWAY_STATUS_VOCABULARY', 'auto', oneOf(vocabularies)),
     buildConcurrency: read('SLIPWAY_BUILD_CONCURRENCY', cores, concurrency),
     deployConcurrency: read('SLIPWAY_DEPLOY_CONCURRENCY', 2 * cores, concurrency),
+    tools: Object.freeze({
+      tofu: read<string | undefined>('SLIPWAY_TOFU', undefined, path),
+      terraform: read<string | undefined>('SLIPWAY_TERRAFORM', undefined, path),
+    }),
     dockerHost: read<string | undefined>('DOCKER_HOST', undefined, dockerHost),
     logLevel: read('SLIPWAY_LOG_LEVEL', 'info', oneOf(logLevels)),
     webhookSchedule: read<readonly number[]>('SLIPWAY_WEBHOOK_SCHEDULE', Object.freeze(defaultSchedule), schedule),

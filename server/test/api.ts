@@ -25,7 +25,7 @@ import { createOutbound } from '../src/lib/outbound.ts'
 import { clusterRefusal } from '../src/resources/cluster-refusal.ts'
 import { operations as allOperations, deployableKinds } from '../src/resources/index.ts'
 import { createFirstOrganization } from '../src/resources/organization.ts'
-import type { Route, Router } from '../src/router/router.ts'
+import type { AnyRoute, Router } from '../src/router/router.ts'
 import { createFakeRuntime, type FakeRuntime } from '../src/runtimes/fake/fake.ts'
 import { readFingerprintKey } from '../src/store/installation.ts'
 import { createSealer } from '../src/store/seal.ts'
@@ -71,7 +71,7 @@ export const headCommit = 'a'.repeat(40)
 
 const someCommit = { message: 'a change', author_name: 'somebody', created_at: '2026-01-01T00:00:00Z', tag: '' }
 
-const createBuilder = (source: TestApi['source']): Builder => ({
+const createBuilder = (source: TestApi['source'], built = new Set<string>()): Builder => ({
   fetch: async ({ commitId }) => ({
     ...someCommit,
     git_commit_id: commitId ?? source.head,
@@ -84,20 +84,23 @@ const createBuilder = (source: TestApi['source']): Builder => ({
     if (source.image instanceof DeploymentError) throw source.image
     onLog('building\n')
     const reference = source.image
+    built.add(request.commitId)
     return { reference, imageId: reference, contentKey: request.commitId, skipped: false }
   },
+  built: async ({ commitId }) => (built.has(commitId) ? String(source.image) : null),
+  missingTool: async () => null,
   close: async () => {},
 })
 
 const createRouter = (): Router => {
-  const table = new Map<string, Route[]>()
+  const table = new Map<string, AnyRoute[]>()
   return {
     start: async () => {},
     setService: async (serviceId, routes) => void table.set(serviceId, routes),
-    setAll: async () => {},
     routes: async () => [...table.values()].flat(),
     drain: async () => ({ remaining: 0 }),
     url: (host) => `http://${host}:8000`,
+    address: (port) => `localhost:${port}`,
     stop: async () => {},
   }
 }
@@ -106,6 +109,8 @@ const resolveLocal = async (host: string): Promise<{ address: string }[]> => {
   if (host === 'localhost') return [{ address: '127.0.0.1' }]
   throw new Error('tests look up no names')
 }
+
+const testPorts = { port: 8080, routerPort: 8000, portRange: { first: 30_000, last: 32_767 } }
 
 const createParts = async (database: TestDatabase, dataDir: string, settings: Partial<ApiSettings>) => {
   const log = createLog(process.env.TEST_LOG ?? 'silent')
@@ -143,7 +148,7 @@ const createParts = async (database: TestDatabase, dataDir: string, settings: Pa
     router,
     // Tests reach nothing but loopback, whatever they ask for.
     outbound: createOutbound({ allow: ['loopback'], resolve: resolveLocal }),
-    settings: { dataDir, rateLimit: 0, statusVocabulary: 'auto', sample: false, ...settings },
+    settings: { ...testPorts, dataDir, rateLimit: 0, statusVocabulary: 'auto', sample: false, ...settings },
     clock: systemClock,
     log,
   }

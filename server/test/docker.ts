@@ -5,6 +5,7 @@ export const engine = createEngine()
 
 export interface ContainerRow {
   Id: string
+  State: string
 }
 
 export interface ContainerDetail {

@@ -4,7 +4,7 @@
  */
 import { randomBytes } from 'node:crypto'
 import type { Builder, Commit } from '../src/builds/builder.ts'
-import type { DeployableKind, DeploymentRequest, WorkloadSpec } from '../src/deployments/deployments.ts'
+import type { DeployableKind, DeploymentRequest, TaskSpec, WorkloadSpec } from '../src/deployments/deployments.ts'
 import { createEngine, type Engine } from '../src/deployments/engine.ts'
 import type { EngineParts } from '../src/deployments/engine-parts.ts'
 import { systemClock } from '../src/lib/clock.ts'
@@ -13,7 +13,7 @@ import { newId } from '../src/lib/ids.ts'
 import { createKeyedLock } from '../src/lib/keyed-lock.ts'
 import { createLog } from '../src/lib/log.ts'
 import { Secret } from '../src/lib/secret.ts'
-import type { Route, Router } from '../src/router/router.ts'
+import type { AnyRoute, Router } from '../src/router/router.ts'
 import { createFakeRuntime } from '../src/runtimes/fake/fake.ts'
 import type { Runtime } from '../src/runtimes/runtime.ts'
 import type { Database, Queryable } from '../src/store/database.ts'
@@ -66,7 +66,7 @@ const switchedDatabase = (database: Database, power: Power): Database => ({
 export interface World {
   database: Database
   runtime: Runtime
-  routes: Map<string, Route[]>
+  routes: Map<string, AnyRoute[]>
   /** Images built, by commit. */
   builds: string[]
   /** Image of each commit id; a `DeploymentError` fails the build, `hang` never ends and heeds no abort. */
@@ -143,16 +143,24 @@ const pulled: DeployableKind['source'] = ({ image = 'fake/serve', tag = '1.0', r
 })
 
 /** `on`: arguments by event. */
-const taskIn = ({ on = { START: ['begun'] }, cron, maxRestarts = 0, timeoutMs = 5000 }: Record<string, unknown>) => ({
+const taskIn = ({
+  on = { START: ['begun'] },
+  cron,
+  maxRestarts = 0,
+  timeoutMs = 5000,
+  state,
+  overlap = 'Forbid',
+}: Record<string, unknown>): TaskSpec => ({
   on: Object.fromEntries(
     Object.entries(on as Record<string, string[]>).map(([event, words]) => [
       event,
       { entrypoint: null, arguments: words },
     ]),
   ),
-  cron: cron === undefined ? null : { expression: String(cron), timeZone: 'Etc/UTC' },
+  cron: cron === undefined ? null : { expression: String(cron), timeZone: 'Etc/UTC', overlap: overlap as 'Forbid' },
   maxRestarts: Number(maxRestarts),
   timeoutMs: Number(timeoutMs),
+  ...(state === undefined ? {} : { state: state as 'HERE' | 'ELSEWHERE' }),
 })
 
 const common = { serviceType: 'APPLICATION', stage: 3, source: built, workload: running }
@@ -195,16 +203,20 @@ const createBuilder = (world: World): Builder => ({
     onLog(`building ${request.commitId}\n`)
     return { reference: image, imageId: image, contentKey: request.commitId, skipped }
   },
+  async built({ commitId }) {
+    return world.builds.includes(commitId) ? String(world.images.get(commitId) ?? `image-${commitId}`) : null
+  },
+  missingTool: async (name) => (name === 'missing' ? 'The tool is missing.' : null),
   close: async () => {},
 })
 
 const createRouter = (world: World): Router => ({
   start: async () => {},
   setService: async (serviceId, routes) => void world.routes.set(serviceId, routes),
-  setAll: async () => {},
   routes: async () => [...world.routes.values()].flat(),
   drain: async () => ({ remaining: 0 }),
   url: (host) => `http://${host}`,
+  address: (port) => `localhost:${port}`,
   stop: async () => {},
 })
 
@@ -219,6 +231,9 @@ export interface TestEngine {
   engine: Engine
   power: Power
 }
+
+/** The same over restarts. */
+const fingerprintKey = randomBytes(32)
 
 export const createTestEngine = (
   world: World,
@@ -243,7 +258,7 @@ export const createTestEngine = (
     gitCredentials: async () => undefined,
     registryCredentials: async () => ({ url: 'https://docker.io', username: null, password: null }),
     checkAddress: async () => undefined,
-    fingerprintKey: randomBytes(32),
+    fingerprintKey,
     environmentLock: createKeyedLock(),
     concurrency: 4,
     alone: true,

@@ -12,6 +12,7 @@ import type { Values } from './cases/case.ts'
 import { fillTables } from './crowd.ts'
 import { openExplainer, type Statement, tapDatabase } from './plans.ts'
 import { addressOf, caseOf, newScene, valuesFor } from './scene.ts'
+import { hearEvents, hearSocket } from './streams.ts'
 import { until } from './until.ts'
 
 const api = await startApi()
@@ -25,7 +26,7 @@ const exceptions: readonly (readonly [words: string, reason: string])[] = [
     's.current_release_id as "releaseId", r.deployment_id as revision',
     'reconciling compares everything, once a minute',
   ],
-  ['port from route order by host', 'reconciling compares everything, once a minute'],
+  ['protocol from route order by host', 'reconciling compares everything, once a minute'],
 ]
 
 const { projectId, environmentId } = await newPlace(api)
@@ -139,6 +140,28 @@ test('no read of any operation reads a table whole', async () => {
     for (const problem of await readWhole(statements)) found.push(`${operation.id}: ${problem}`)
   }
   assert.deepEqual(found, [])
+})
+
+test('no stream reads a table whole: statuses, what runs, and what deployments say', async () => {
+  const [events, socket] = ['events', 'socket']
+  const places: [string, string][] = [
+    [events, `/environment/${environmentId}/statuses/stream`],
+    [events, `/application/${applicationId}/status/stream`],
+    [events, `/environment/${environmentId}/logs/stream`],
+    [socket, `/deployment/status?project=${projectId}&environment=${environmentId}`],
+    [socket, `/deployment/status?project=${projectId}`],
+    [socket, `/service/status?project=${projectId}&environment=${environmentId}`],
+    [socket, `/service/pods?service=${applicationId}`],
+    [socket, `/deployment/logs?environment=${environmentId}`],
+  ]
+  for (const [form, path] of places) {
+    take()
+    const stream = await (form === events ? hearEvents : hearSocket)(api.url + path, api.token)
+    await until(() => stream.all.length > 0, { what: `${path} to begin`, timeoutMs: 20_000 })
+    const problems = await readWhole(take())
+    stream.close()
+    assert.deepEqual(problems, [], path)
+  }
 })
 
 test('no change reads a table whole: a deployment from its request to its end, a variable, an edit', async () => {

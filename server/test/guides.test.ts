@@ -1,4 +1,4 @@
-/** The guides are true: the examples of docs/guides/api.md run as they stand, and every operation that a guide names is there. */
+/** The guides are true: the examples of docs/guides/api.md and of plan-and-rollback.md run as they stand, and every operation that a guide names is there. */
 import assert from 'node:assert/strict'
 import { spawn, spawnSync } from 'node:child_process'
 import { readdirSync, readFileSync } from 'node:fs'
@@ -52,6 +52,17 @@ test('every example of the guide to the API succeeds, in the order in which they
   assert.equal(code, 0, text)
   assert.match(text, /\nRUNNING\n/)
   assert.match(text, new RegExp(`example ${examples.length}\\n(Once\\n){2}$`))
+  assert.doesNotMatch(text, /undefined|\bcurl:/)
+})
+
+test('every example of the guide to plans and rollbacks succeeds, in the order in which they stand', {
+  skip: needs('curl'),
+}, async () => {
+  const api = await startApi()
+  const examples = examplesOf('plan-and-rollback.md')
+  const { code, text } = await runExamples(examples, { SLIPWAY_URL: api.url, SLIPWAY_TOKEN: api.token })
+  assert.equal(code, 0, text)
+  assert.match(text, /\nBUILD\n[\s\S]*\n\/memory\nfalse\n[\s\S]*\nOUT_OF_DATE\n$/)
   assert.doesNotMatch(text, /undefined|\bcurl:/)
 })
 

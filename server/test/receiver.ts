@@ -16,6 +16,8 @@ export interface Receiver {
   refused: string[]
   /** The signing secret, once the webhook is created. */
   secret: string
+  /** Called with each verified delivery before it is answered. */
+  onDelivery(delivery: Delivery): void
   close(): Promise<void>
 }
 
@@ -26,16 +28,25 @@ const read = async (request: IncomingMessage): Promise<string> => {
 }
 
 export const startReceiver = async (): Promise<Receiver> => {
-  const receiver: Receiver = { url: '', deliveries: [], refused: [], secret: '', close: async () => {} }
+  const receiver: Receiver = {
+    url: '',
+    deliveries: [],
+    refused: [],
+    secret: '',
+    onDelivery: () => {},
+    close: async () => {},
+  }
   const answer = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
     const body = await read(request)
     try {
       const verified = new Webhook(receiver.secret).verify(body, request.headers as Record<string, string>) as Json
-      receiver.deliveries.push({
+      const delivery = {
         id: String(request.headers['webhook-id']),
         event: verified.event_type,
         payload: verified.payload,
-      })
+      }
+      receiver.deliveries.push(delivery)
+      receiver.onDelivery(delivery)
       response.writeHead(200).end()
     } catch (error) {
       receiver.refused.push((error as Error).message)

@@ -6,6 +6,7 @@ import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { exec } from '../src/lib/exec.ts'
+import { leftoversOf, ownerOf } from './leftovers.ts'
 import { until } from './until.ts'
 
 export const main = new URL('../src/main.ts', import.meta.url).pathname
@@ -31,21 +32,35 @@ export interface Slipway {
   api(method: string, path: string, body?: unknown, headers?: Record<string, string>): Promise<Answer>
   /** Everything the process has printed so far. */
   output(): string
+  /** Calls back with all that it prints from now on, as it comes; answers a function that ends this. */
+  onOutput(listener: (text: string) => void): () => void
   start(): Promise<void>
   kill(signal: NodeJS.Signals): Promise<void>
-  /** Ends it, its router and its database, and removes what it made on the engine. */
+  /** Ends it, its router and its database, and removes what it made on the engine; rejects when something is left. */
   remove(): Promise<void>
 }
 
-export const freePort = (): Promise<number> =>
-  new Promise((resolve, reject) => {
+/** Those of this process that were prepared and not yet removed. */
+export const openSlipways = new Set<Slipway>()
+
+const isFree = (port: number): Promise<boolean> =>
+  new Promise((resolve) => {
     const server = createServer()
-    server.once('error', reject)
-    server.listen(0, '127.0.0.1', () => {
-      const { port } = server.address() as { port: number }
-      server.close(() => resolve(port))
-    })
+    server.once('error', () => resolve(false))
+    server.listen(port, '127.0.0.1', () => server.close(() => resolve(true)))
   })
+
+const given = new Set<number>()
+
+/** Above the ports that Linux hands out by itself: nobody gets it in the moments until it is used. */
+export const freePort = async (): Promise<number> => {
+  for (;;) {
+    const port = 61_000 + Math.floor(Math.random() * 4500)
+    if (given.has(port) || !(await isFree(port))) continue
+    given.add(port)
+    return port
+  }
+}
 
 export interface SlipwayOptions {
   fake?: boolean
@@ -75,6 +90,7 @@ export const prepareSlipway = async (options: SlipwayOptions = {}): Promise<Slip
   const flags = options.fake === true ? ['--fake'] : []
   let child: ChildProcess | undefined
   let printed = ''
+  const listeners = new Set<(text: string) => void>()
 
   const ended = (): boolean => child === undefined || child.exitCode !== null || child.signalCode !== null
   const kill = async (signal: NodeJS.Signals): Promise<void> => {
@@ -83,18 +99,23 @@ export const prepareSlipway = async (options: SlipwayOptions = {}): Promise<Slip
     child!.kill(signal)
     await exit
   }
-  return {
+  const slipway: Slipway = {
     url,
     routerPort,
     dataDir,
     pid: () => child!.pid!,
     output: () => printed,
+    onOutput(listener) {
+      listeners.add(listener)
+      return () => listeners.delete(listener)
+    },
     kill,
     async start() {
       child = spawn(process.execPath, [main, ...flags], { env, stdio: ['ignore', 'pipe', 'pipe'] })
       for (const stream of [child.stdout!, child.stderr!])
         stream.setEncoding('utf8').on('data', (text: string) => {
           printed = (printed + text).slice(-1_000_000)
+          for (const listener of listeners) listener(text)
         })
       await until(
         async () => {
@@ -118,10 +139,16 @@ export const prepareSlipway = async (options: SlipwayOptions = {}): Promise<Slip
       return { status: answer.status, headers: answer.headers, body: text === '' ? null : JSON.parse(text) }
     },
     async remove() {
+      openSlipways.delete(slipway)
       await kill('SIGTERM')
+      const owner = options.fake === true ? null : await ownerOf(dataDir)
       const result = await exec(process.execPath, [resetProgram, '--yes', ...flags], { env, timeoutMs: 60_000 })
       if (result.code !== 0) throw new Error(`reset failed: ${result.stdout}${result.stderr}`)
       await rm(dataDir, { recursive: true, force: true })
+      const left = owner === null ? [] : await leftoversOf(owner)
+      if (left.length > 0) throw new Error(`left on the engine: ${left.join(', ')}`)
     },
   }
+  openSlipways.add(slipway)
+  return slipway
 }

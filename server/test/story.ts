@@ -16,10 +16,11 @@ let made = 0
 /** A new project with an environment on the default cluster. */
 export const createPlace = async (slipway: Slipway): Promise<Place> => {
   made += 1
+  const number = made
   const organization = (await slipway.api('GET', '/organization')).body
-  const project = await slipway.api('POST', `/organization/${organization.id}/project`, { name: `Project ${made}` })
+  const project = await slipway.api('POST', `/organization/${organization.id}/project`, { name: `Project ${number}` })
   assert.equal(project.status, 200)
-  const environmentName = `env${made}`
+  const environmentName = `env${number}`
   const environment = await slipway.api('POST', `/project/${project.body.id}/environment`, {
     name: environmentName,
     mode: 'DEVELOPMENT',

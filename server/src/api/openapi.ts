@@ -122,7 +122,16 @@ const success = (operation: Operation, named: Named): Json => {
   const empty =
     operation.emptyStatus === undefined ? {} : { [operation.emptyStatus]: { description: 'Nothing to do.' } }
   const unchanged = isList(operation) ? { 304: { description: 'Not changed since the ETag in If-None-Match.' } } : {}
-  return { [operation.status]: { description: 'Done.', ...(hasBody ? { content } : {}) }, ...empty, ...unchanged }
+  const done = { [operation.status]: { description: 'Done.', ...(hasBody ? { content } : {}) } }
+  return { ...done, ...otherAnswer(operation, named), ...empty, ...unchanged }
+}
+
+/** Under the same status it stands beside an answer without a body. */
+const otherAnswer = ({ other, status }: Operation, named: Named): Json => {
+  if (other === undefined) return {}
+  const content = { 'application/json': { schema: publicSchema(other.answer, named) } }
+  const done = other.status === status ? 'Done, without a body. ' : ''
+  return { [other.status]: { description: `${done}${other.description}`, content } }
 }
 
 const parametersOf = (operation: Operation, named: Named): Json[] => {

@@ -121,6 +121,14 @@ export class JsonText {
   }
 }
 
+/** An answer of the second kind that an operation declares (`Operation.other`). */
+export class OtherAnswer {
+  readonly value: unknown
+  constructor(value: unknown) {
+    this.value = value
+  }
+}
+
 export const etagOf = (version: string): string => `W/"${version}"`
 
 export interface Context {
@@ -188,6 +196,8 @@ export interface Operation {
   status: 200 | 201 | 202 | 204
   /** Status of an answer without content, where there may be nothing to do: `run` then resolves to undefined. */
   emptyStatus?: 204
+  /** What else it may answer, where it is asked for something else than to be done: `run` resolves to an `OtherAnswer`. */
+  other?: { status: 200; answer: TSchema; description: string }
   /** Schema of the answer; absent where the status has no body. */
   answer?: TSchema
   /** Content type of the answer where it is not JSON; `websocket` for an upgrade, `…/octet-stream` for bytes. */

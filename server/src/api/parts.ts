@@ -16,6 +16,11 @@ export interface ApiSettings {
   dataDir: string
   /** `SLIPWAY_ADMIN_TOKEN`, taken as it is; without it one is generated at the first start. */
   adminToken?: Secret | undefined
+  /** Where we and the router listen: no service gets these. */
+  port: number
+  routerPort: number
+  /** Ports of this machine for services, both ends included. */
+  portRange: { first: number; last: number }
   /** Requests a minute per token, 0 is off. */
   rateLimit: number
   /** Failed authentications a minute per address; default 30, 0 is off, as it is when `rateLimit` is. */

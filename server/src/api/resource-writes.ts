@@ -26,6 +26,8 @@ export type Spec = Record<string, unknown>
 
 /** What a write is about; `previous` is null for a create. */
 export interface Change {
+  /** To read with: inside the write's transaction, where that has begun, so that it waits for no other connection. */
+  db: Queryable
   id: string
   parent: Node
   previous: Content | null
@@ -169,7 +171,7 @@ export const creator = (definition: ResourceDefinition, recordText: RecordSql) =
   const insert = insertSql(kind, definition.nameScope ?? kind, recordText)
   return async (context: Context): Promise<unknown> => {
     const parent = context.node
-    const change: Change = { id: newId(), parent, previous: null }
+    const change: Change = { db: context.db, id: newId(), parent, previous: null }
     await checkRefs(context.db, schema, context.body, context.principal.organizationId)
     const spec = (await definition.validate?.(context.body, context, change)) ?? context.body
     const { open, sealed } = await sealAll(context, change.id, secrets, spec)
@@ -199,7 +201,7 @@ export const editor = (definition: ResourceDefinition, recordText: RecordSql) =>
       const previous = await lockNode(tx, node.id)
       if (previous === null) throw notFound()
       const merged = { ...previous.spec, name: previous.name, ...open }
-      const change: Change = { id: node.id, parent, previous }
+      const change: Change = { db: tx, id: node.id, parent, previous }
       const spec = (await definition.validate?.(merged, context, change)) ?? merged
       const content = { name: String(spec.name), spec: withoutName(spec), sealed: { ...previous.sealed, ...sealed } }
       const audit = auditOf(context, 'UPDATE', definition.audit, placeOf(node), open)

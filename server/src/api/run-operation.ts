@@ -15,7 +15,7 @@ import {
   Replay,
   readKey,
 } from './idempotency.ts'
-import { type Context, etagOf, isTextType, JsonText, type Operation, type Principal } from './operation.ts'
+import { type Context, etagOf, isTextType, JsonText, type Operation, OtherAnswer, type Principal } from './operation.ts'
 import type { Parts } from './parts.ts'
 import { readBody, readQuery } from './validate.ts'
 
@@ -161,9 +161,12 @@ export const runOperation = async (
   if (key !== null) await prepareSealer(parts.sealer, key)
   try {
     const context = contextOf(parts, operation, request, reply, admitted, key, body)
-    const answer = await operation.run!(context)
+    const answered = await operation.run!(context)
+    const isOther = answered instanceof OtherAnswer
+    const answer = isOther ? answered.value : answered
     const result = operation.produces === undefined ? await shownTo(context, answer) : answer
-    if (operation.produces === undefined) send(operation, request, reply, result)
+    const declared = isOther ? { ...operation, ...operation.other } : operation
+    if (operation.produces === undefined) send(declared, request, reply, result)
     else if (isTextType(operation.produces)) sendText(operation, reply, String(result))
     else if (operation.produces === 'application/octet-stream') sendBytes(operation, reply, result)
   } catch (error) {

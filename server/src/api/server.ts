@@ -10,11 +10,12 @@ import type { Socket } from 'node:net'
 import websocket from '@fastify/websocket'
 import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify'
 import type { WebSocket } from 'ws'
-import { ApiError, notFound } from '../lib/errors.ts'
+import { ApiError, forbidden, notFound } from '../lib/errors.ts'
 import { newId } from '../lib/ids.ts'
 import { checkAccept } from './accept.ts'
 import { sendError, toApiError } from './answer-error.ts'
 import { type Authenticator, createAuthenticator, tokenInHeader } from './auth.ts'
+import { drainOnClose } from './drain.ts'
 import { forgetOldKeys } from './idempotency.ts'
 import { createMetrics, type Metrics } from './metrics.ts'
 import { createOpenStreams, type OpenStreams } from './open-streams.ts'
@@ -131,8 +132,13 @@ const addOperation = (app: FastifyInstance, gate: Gate, operation: Operation): v
 /** Ends a stream when its caller may no longer have it. */
 const watch = (gate: Gate, operation: Operation, request: FastifyRequest, stream: EventEmitter, end: () => void) => {
   const { authenticator, parts, streams } = gate
-  const check = async () =>
-    admit(parts, operation, await authenticator.authenticate(tokenOf(request), request.ip), request)
+  // What a stream shows was chosen by the rights at its beginning.
+  const rightsOf = ({ principal }: Admitted): string => JSON.stringify(principal.role?.grants ?? null)
+  const rights = rightsOf(admittedOf.get(request)!)
+  const check = async () => {
+    const found = await admit(parts, operation, await authenticator.authenticate(tokenOf(request), request.ip), request)
+    if (rightsOf(found) !== rights) throw forbidden('What this caller may see has changed.')
+  }
   stream.once('close', streams.add({ check, end }))
 }
 
@@ -251,7 +257,11 @@ const takesUpgrade = (operations: readonly Operation[]) => {
 
 const createInstance = (gate: Gate, operations: readonly Operation[]): FastifyInstance => {
   const app = fastify({
-    http: { shouldUpgradeCallback: takesUpgrade(operations) },
+    http: {
+      shouldUpgradeCallback: takesUpgrade(operations),
+      headersTimeout: 15_000,
+      connectionsCheckingInterval: 5000,
+    },
     loggerInstance: undefined,
     logger: false,
     bodyLimit,
@@ -268,6 +278,7 @@ const createInstance = (gate: Gate, operations: readonly Operation[]): FastifyIn
   app.addHook('onRequest', async (request, reply) => {
     reply.headers(commonHeaders(request.id))
   })
+  drainOnClose(app as unknown as FastifyInstance)
   return app as unknown as FastifyInstance<Server>
 }
 

@@ -14,6 +14,8 @@ import { OutboundFailed, OutboundRefused } from '../lib/outbound.ts'
 import type { CheckHost } from './git-remote.ts'
 
 const busyboxNames = new Set(['busybox', 'busybox:1', 'busybox:latest'])
+/** What every image around a tool starts from. */
+export const usualBase = 'busybox:1'
 const busyboxPullMs = 10_000
 const pullMs = 20 * 60_000
 
@@ -22,6 +24,8 @@ export interface BaseImageParts {
   checkHost: CheckHost
   /** A statically linked busybox. Default /bin/busybox. */
   busyboxPath?: string
+  /** Makes an image around a tool; false for a name that is none of those. */
+  makeTool?(image: string, base: () => Promise<unknown>): Promise<boolean>
 }
 
 /** The registry that an image's name tells, null for the engine's own default. */
@@ -31,7 +35,7 @@ const registryOf = (image: string): string | null => {
 }
 
 /** Reads an answer of JSON lines to its end; the engine tells a failure in its last line. */
-const finish = async (stream: Readable): Promise<void> => {
+export const finish = async (stream: Readable): Promise<void> => {
   let last = ''
   for await (const chunk of stream.setEncoding('utf8')) last = (last + chunk).slice(-65_536)
   for (const line of last.split('\n')) {
@@ -77,7 +81,7 @@ export const buildBusybox = async (engine: Engine, tag: string, binary = '/bin/b
   await finish(await engine.stream('POST', '/build', { query, body: await busyboxContext(binary), deadlineMs: 60_000 }))
 }
 
-export const createBaseImages = ({ engine, checkHost, busyboxPath }: BaseImageParts) => {
+export const createBaseImages = ({ engine, checkHost, busyboxPath, makeTool }: BaseImageParts) => {
   const fail = (image: string, why: string, cause?: unknown) =>
     new DeploymentError('build_failed', `The base image ${image} is not there and could not be pulled: ${why}`, {
       cause,
@@ -110,25 +114,29 @@ export const createBaseImages = ({ engine, checkHost, busyboxPath }: BaseImagePa
     }
   }
 
-  return {
-    find: (image: string, signal: AbortSignal) => findImage(engine, image, signal),
-    /** Makes the image be there and answers its id; rejects with `build_failed`. */
-    async ensure(image: string, onText: (text: string) => void, signal: AbortSignal): Promise<string> {
-      const there = await findImage(engine, image, signal)
-      if (there !== null) return there
-      onText(`Pulling the base image ${image}\n`)
-      try {
-        await pull(image, signal)
-      } catch (error) {
-        if (signal.aborted || !busyboxNames.has(image)) throw error
-        onText(`${image} cannot be pulled: it is made from this machine's own busybox.\n`)
-        await buildBusybox(engine, image, busyboxPath).catch((cause: unknown) => {
-          throw fail(image, `and could not be made: ${(cause as Error).message}`, cause)
-        })
-      }
-      const id = await findImage(engine, image, signal)
-      if (id === null) throw fail(image, 'the engine does not have it afterwards.')
-      return id
-    },
+  const pullOrMake = async (image: string, onText: (text: string) => void, signal: AbortSignal): Promise<void> => {
+    onText(`Pulling the base image ${image}\n`)
+    try {
+      await pull(image, signal)
+    } catch (error) {
+      if (signal.aborted || !busyboxNames.has(image)) throw error
+      onText(`${image} cannot be pulled: it is made from this machine's own busybox.\n`)
+      await buildBusybox(engine, image, busyboxPath).catch((cause: unknown) => {
+        throw fail(image, `and could not be made: ${(cause as Error).message}`, cause)
+      })
+    }
   }
+
+  /** Makes the image be there and answers its id; rejects with `build_failed`. */
+  const ensure = async (image: string, onText: (text: string) => void, signal: AbortSignal): Promise<string> => {
+    const there = await findImage(engine, image, signal)
+    if (there !== null) return there
+    const isTool = (await makeTool?.(image, () => ensure(usualBase, onText, signal))) === true
+    if (!isTool) await pullOrMake(image, onText, signal)
+    const id = await findImage(engine, image, signal)
+    if (id === null) throw fail(image, 'the engine does not have it afterwards.')
+    return id
+  }
+
+  return { find: (image: string, signal: AbortSignal) => findImage(engine, image, signal), ensure }
 }

@@ -11,6 +11,8 @@ import { newId } from '../lib/ids.ts'
 
 const graceMs = 3000
 const pollMs = 50
+/** Processes and threads of a build step. The engine's build API has no word for it, so its containers are told. */
+const pidsLimit = 4096
 const containerId = /^[0-9a-f]{12,64}$/
 
 export const createBuildContainers = (engine: Engine, folder: string, clock: Clock) => {
@@ -29,6 +31,15 @@ export const createBuildContainers = (engine: Engine, folder: string, clock: Clo
   const remove = (id: string): Promise<void> =>
     ignoreGone(engine.call('DELETE', `/containers/${id}`, { query: { force: true, v: true } }))
 
+  /** A step that cannot be held to its limit does not run. */
+  const limit = async (id: string): Promise<void> => {
+    try {
+      await ignoreGone(engine.call('POST', `/containers/${id}/update`, { body: { PidsLimit: pidsLimit } }))
+    } catch {
+      await remove(id)
+    }
+  }
+
   const awaitEnd = async (id: string): Promise<void> => {
     const start = clock.monotonicMs()
     while (await isThere(id)) {
@@ -42,13 +53,16 @@ export const createBuildContainers = (engine: Engine, folder: string, clock: Clo
     open() {
       const file = join(folder, newId())
       const ids: string[] = []
+      const limits: Promise<void>[] = []
       return {
         add(id: string): void {
           if (!containerId.test(id)) return
           ids.push(id)
           appendFileSync(file, `${id}\n`)
+          limits.push(limit(id))
         },
         async end(): Promise<void> {
+          await Promise.allSettled(limits)
           await Promise.all(ids.slice(-2).map(awaitEnd))
           await rm(file, { force: true })
         },

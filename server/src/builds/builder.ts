@@ -23,6 +23,14 @@ export interface Commit {
   tag: string
 }
 
+/** An image that is made around a program of this server's operator, without a Dockerfile of the repository. */
+export interface ToolBuild {
+  /** `tofu` or `terraform`. */
+  name: string
+  /** Instructions of the user's own before the repository is copied: their text, or a file relative to the root path. */
+  fragment: { text: string } | { path: string } | null
+}
+
 export interface BuildRequest {
   source: GitSource
   commitId: string
@@ -31,6 +39,7 @@ export interface BuildRequest {
   /** Relative to `rootPath`. */
   dockerfilePath: string
   targetStage: string | null
+  tool?: ToolBuild
   /** Every variable the service sees; only those the Dockerfile declares with ARG are passed. */
   variables: Secret<Record<string, string>>
   /** Values to mask in the log (6 characters or longer). */
@@ -75,5 +84,9 @@ export interface Builder extends Browser {
    * `DeploymentError`: `dockerfile_missing`, `path_outside`, `build_failed`, `build_timeout`, `build_canceled`.
    */
   build(request: BuildRequest, onLog: (text: string) => void, signal: AbortSignal): Promise<BuiltImage>
+  /** The image of a commit that was built before and is still there; null when it would have to be built. */
+  built(request: BuildRequest, signal: AbortSignal): Promise<string | null>
+  /** One sentence that says what a build around this tool needs; null when the tool is there. */
+  missingTool(name: string): Promise<string | null>
   close(): Promise<void>
 }

@@ -12,7 +12,7 @@ import { baseImages, parseDockerfile } from './dockerfile.ts'
 import { createMirrors } from './git.ts'
 import { createGit } from './git-process.ts'
 import type { CheckHost } from './git-remote.ts'
-import { readSourceTree } from './source-tree.ts'
+import { readSourceTree, readTreeFor } from './source-tree.ts'
 
 export const createFakeBuilder = (parts: {
   dataDir: string
@@ -24,17 +24,20 @@ export const createFakeBuilder = (parts: {
   mkdirSync(home, { recursive: true, mode: 0o700 })
   const git = createGit(home)
   const mirrors = createMirrors({ ...parts, git, folder: join(parts.dataDir, 'mirrors') })
-  const built = new Set<string>()
+  const built = new Map<string, string>()
 
   const build = async (request: BuildRequest, onLog: (text: string) => void): Promise<BuiltImage> => {
-    const { source, commitId, rootPath, dockerfilePath, targetStage } = request
+    const { source, commitId, rootPath, dockerfilePath, targetStage, tool } = request
     const mirror = await mirrors.find(source.url, commitId)
-    const tree = await readSourceTree(git, mirror, commitId, rootPath, dockerfilePath)
+    const tree =
+      tool === undefined
+        ? await readSourceTree(git, mirror, commitId, rootPath, dockerfilePath)
+        : await readTreeFor(git, mirror, commitId, null, () => 'FROM fake/tool')
     const [base] = baseImages(parseDockerfile(tree.dockerfile.toString('utf8')), {}, targetStage).slice(-1)
     const reference = base?.startsWith('fake/') === true ? base : `fake/serve-${commitId.slice(0, 12)}`
     const contentKey = `${commitId}${rootPath}${dockerfilePath}`
     const skipped = built.has(contentKey)
-    built.add(contentKey)
+    built.set(contentKey, reference)
     if (!skipped) onLog(`The fake builder takes ${reference} for commit ${commitId}.\n`)
     return { reference, imageId: reference, contentKey, skipped }
   }
@@ -45,6 +48,9 @@ export const createFakeBuilder = (parts: {
     commits: mirrors.commits,
     folders: mirrors.folders,
     build: (request, onLog) => build(request, onLog),
+    built: async ({ commitId, rootPath, dockerfilePath }) =>
+      built.get(`${commitId}${rootPath}${dockerfilePath}`) ?? null,
+    missingTool: async () => null,
     close: () => mirrors.close(),
   }
 }

@@ -23,7 +23,8 @@ import { createMirrors, type Mirrors } from './git.ts'
 import { createGit, type Git } from './git-process.ts'
 import type { CheckHost, GitLimits } from './git-remote.ts'
 import { createImageStore, type ImageStore } from './image-store.ts'
-import { readSourceTree, type SourceTree } from './source-tree.ts'
+import { readSourceTree, readTreeFor, type SourceTree } from './source-tree.ts'
+import { createTools, type ToolPaths, toolDockerfile } from './tools.ts'
 import { createSemaphore, withLock } from './waiting.ts'
 
 export interface BuilderParts {
@@ -39,6 +40,7 @@ export interface BuilderParts {
   images?: ImageStore
   gitLimits?: Partial<GitLimits>
   busyboxPath?: string
+  tools?: ToolPaths
 }
 
 /** What a build does, known before anything is built. */
@@ -64,17 +66,29 @@ const limitTime = (timeoutMs: number, outer: AbortSignal[]) => {
   }
 }
 
+/** The whole repository, for modules refer to others beside their own folder. */
+const readToolTree = (git: Git, mirror: string, commitId: string, { rootPath, tool }: BuildRequest) => {
+  const { fragment } = tool!
+  const path = fragment !== null && 'path' in fragment ? `${rootPath}/${fragment.path}` : null
+  const text = fragment !== null && 'text' in fragment ? fragment.text : null
+  return readTreeFor(git, mirror, commitId, path, (read) => toolDockerfile(read ?? text))
+}
+
 /** Reads what a build would do from the mirror. */
-const createPlanner = (git: Git, mirrors: Mirrors) => {
+const createPlanner = (git: Git, mirrors: Mirrors, toolImage: (name: string) => Promise<string>) => {
   const trees = new Map<string, SourceTree>()
 
   /** A commit never changes: what was read of it once stays true. */
-  const readTree = async ({ source, commitId, rootPath, dockerfilePath }: BuildRequest): Promise<SourceTree> => {
-    const name = JSON.stringify([source.url, commitId, rootPath, dockerfilePath])
+  const readTree = async (request: BuildRequest): Promise<SourceTree> => {
+    const { source, commitId, rootPath, dockerfilePath, tool } = request
+    const name = JSON.stringify([source.url, commitId, rootPath, dockerfilePath, tool])
     const known = trees.get(name)
     if (known !== undefined) return known
     const mirror = await mirrors.find(source.url, commitId)
-    const tree = await readSourceTree(git, mirror, commitId, rootPath, dockerfilePath)
+    const tree =
+      tool === undefined
+        ? await readSourceTree(git, mirror, commitId, rootPath, dockerfilePath)
+        : await readToolTree(git, mirror, commitId, request)
     if (tree.dockerfile.length < 65_536) trees.set(name, tree)
     if (trees.size > maxTrees) trees.delete(trees.keys().next().value!)
     return tree
@@ -89,8 +103,20 @@ const createPlanner = (git: Git, mirrors: Mirrors) => {
         'build_refused',
         'ADD of a remote address is refused: fetch it in a RUN step, which has the network of the build.',
       )
-    const buildArgs = pickBuildArgs(file, request.variables.reveal())
+    const own: Record<string, string> =
+      request.tool === undefined ? {} : { SLIPWAY_TOOL: await toolImage(request.tool.name) }
+    const buildArgs = pickBuildArgs(file, { ...request.variables.reveal(), ...own })
     return { tree, buildArgs, baseNames: baseImages(file, buildArgs, request.targetStage) }
+  }
+}
+
+/** What was never fetched, or cannot be built, was never built. */
+const nullIfRefused = async <T>(work: () => Promise<T>): Promise<T | null> => {
+  try {
+    return await work()
+  } catch (error) {
+    if (error instanceof DeploymentError && error.next === 'stop') return null
+    throw error
   }
 }
 
@@ -109,12 +135,15 @@ export const createBuilder = (parts: BuilderParts): Builder => {
     clock,
     limits: parts.gitLimits,
   })
-  const bases = createBaseImages({ engine, checkHost, busyboxPath: parts.busyboxPath })
+  const tools = createTools(engine, parts.tools ?? {}, (key, reference) =>
+    images.save(key, { reference, imageId: reference }),
+  )
+  const bases = createBaseImages({ engine, checkHost, busyboxPath: parts.busyboxPath, makeTool: tools.make })
   const containers = createBuildContainers(engine, join(dataDir, 'builds'), clock)
   const withPlace = createSemaphore(parts.concurrency)
   const perKey = createKeyedLock()
   const closing = new AbortController()
-  const plan = createPlanner(git, mirrors)
+  const plan = createPlanner(git, mirrors, tools.reference)
   const running = new Set<Promise<unknown>>()
   const swept = containers.sweep().catch((error: unknown) => {
     log.warn({ err: error }, 'containers of an ended build could not be removed')
@@ -164,11 +193,14 @@ export const createBuilder = (parts: BuilderParts): Builder => {
     })
   }
 
+  const findPlanned = async (what: Plan, request: BuildRequest, signal: AbortSignal): Promise<BuiltImage | null> =>
+    findBuilt(keyOf(what, request, await findAll(what.baseNames, signal)), signal)
+
   const build = async (request: BuildRequest, onLog: (text: string) => void, outer: AbortSignal) => {
     outer.throwIfAborted()
     const what = await plan(request)
-    const built = await findBuilt(keyOf(what, request, await findAll(what.baseNames, outer)), outer)
-    if (built !== null) return built
+    const found = await findPlanned(what, request, outer)
+    if (found !== null) return found
     const output = createBuildLog(request.secrets.reveal(), onLog)
     return withPlace(outer, async () => {
       using limit = limitTime(request.timeoutMs, [outer])
@@ -195,6 +227,9 @@ export const createBuilder = (parts: BuilderParts): Builder => {
     commits: mirrors.commits,
     folders: mirrors.folders,
     build: (request, onLog, signal) => track(build(request, onLog, AbortSignal.any([signal, closing.signal]))),
+    built: (request, signal) =>
+      nullIfRefused(async () => (await findPlanned(await plan(request), request, signal))?.reference ?? null),
+    missingTool: tools.missing,
     async close() {
       closing.abort(new Error('the server is stopping'))
       await mirrors.close()

@@ -45,6 +45,19 @@ const nameOf = ({ url, credentials }: GitSource): string => {
   return `${hash(url)}-${known === undefined ? 'public' : hash(`${known.username}\0${known.password}`)}`
 }
 
+/** The texts set last; '' forgets one. */
+const createMemory = () => {
+  const texts = new Map<string, string>()
+  return {
+    get: (key: string) => texts.get(key),
+    set(key: string, text: string): void {
+      texts.delete(key)
+      if (text !== '') texts.set(key, text)
+      if (texts.size > 1000) texts.delete(texts.keys().next().value!)
+    },
+  }
+}
+
 export const createMirrors = (parts: MirrorParts): Mirrors => {
   const { git, folder, log, clock } = parts
   const limits = { ...usualLimits, ...parts.limits }
@@ -53,7 +66,8 @@ export const createMirrors = (parts: MirrorParts): Mirrors => {
   const lock = createKeyedLock()
   const closing = new AbortController()
   const clean = new Map<string, Promise<void>>()
-  const tags = new Map<string, string>()
+  const tags = createMemory()
+  const heads = createMemory()
   mkdirSync(folder, { recursive: true, mode: 0o700 })
 
   const readCommit = async (mirror: string, commitId: string): Promise<Commit | null> => {
@@ -62,10 +76,10 @@ export const createMirrors = (parts: MirrorParts): Mirrors => {
     return code === 0 ? { ...parseCommit(stdout), tag: tags.get(commitId) ?? '' } : null
   }
 
-  const remember = (commitId: string, tag: string): void => {
-    tags.delete(commitId)
-    if (tag !== '') tags.set(commitId, tag)
-    if (tags.size > 1000) tags.delete(tags.keys().next().value!)
+  /** The head of a branch as it was seen last, read while the host is asked whether it still is. */
+  const readLastHead = async (mirror: string, branch: string): Promise<Commit | null> => {
+    const last = heads.get(`${mirror} ${branch}`)
+    return last === undefined ? null : readCommit(mirror, last).catch(() => null)
   }
 
   const fetchWithRepair = async (source: GitSource, mirror: string, commitId: string, signal: AbortSignal) => {
@@ -118,10 +132,15 @@ export const createMirrors = (parts: MirrorParts): Mirrors => {
     await prepare(mirror)
     const pinned = source.commitId === undefined ? null : await readCommit(mirror, source.commitId)
     if (pinned !== null) return pinned
-    const refs = await listRefs(source, limits.lsRemoteMs, true, signal)
+    const [refs, last] = await Promise.all([
+      listRefs(source, limits.lsRemoteMs, true, signal),
+      readLastHead(mirror, source.branch),
+    ])
     const commitId = source.commitId ?? refs.get(`refs/heads/${source.branch}`)
     if (commitId === undefined) throw refMissing(`The repository has no branch ${source.branch}.`)
-    remember(commitId, findTag(refs, commitId))
+    tags.set(commitId, findTag(refs, commitId))
+    if (source.commitId === undefined) heads.set(`${mirror} ${source.branch}`, commitId)
+    if (last?.git_commit_id === commitId) return { ...last, tag: tags.get(commitId) ?? '' }
     return (await readCommit(mirror, commitId)) ?? bring(source, mirror, commitId, signal)
   }
 

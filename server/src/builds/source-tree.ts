@@ -1,4 +1,5 @@
 /** What a build needs to know of a commit, read from its mirror by one run of git; links are followed inside the repository only. */
+import { createHash } from 'node:crypto'
 import { DeploymentError } from '../lib/errors.ts'
 import type { Git } from './git-process.ts'
 
@@ -90,6 +91,34 @@ const demand = (found: Found, kind: string, what: string, path: string): { id: s
   if (found.kind === 'outside') throw outside(what, path)
   if (found.kind !== kind || !('id' in found)) throw missing(`The repository has no ${what} ${path}.`)
   return found
+}
+
+/** The folder of a commit with a Dockerfile of ours; `path` names a file of it that `make` is given the text of. */
+export const readTreeFor = async (
+  git: Git,
+  mirror: string,
+  commitId: string,
+  path: string | null,
+  make: (text: string | null) => string,
+): Promise<SourceTree> => {
+  const file = path === null ? null : resolvePath(path)
+  if (path !== null && file === null) throw outside('file', path)
+  const [commit, tree, own] = await ask(git, mirror, [
+    { name: commitId, content: true },
+    { name: `${commitId}^{tree}`, content: false },
+    ...(file === null ? [] : [{ name: `${commitId}:${file}`, content: true }]),
+  ])
+  const text = file === null ? null : demand(own!, 'blob', 'file', `/${file}`).content.toString('utf8')
+  const dockerfile = Buffer.from(make(text))
+  return {
+    mirror,
+    treeId: demand(tree!, 'tree', 'folder', '/').id,
+    committedAt: committedAt(demand(commit!, 'commit', 'commit', commitId).content),
+    dockerfilePath: null,
+    dockerfile,
+    dockerfileId: createHash('sha256').update(dockerfile).digest('hex'),
+    ignoreFile: '',
+  }
 }
 
 /** Rejects with `path_outside` or `dockerfile_missing`. */

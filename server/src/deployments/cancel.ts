@@ -1,7 +1,7 @@
 /** Taking requests back: what waits ends at once, what runs is told to end. */
 import { conflict } from '../lib/errors.ts'
 import type { Queryable } from '../store/database.ts'
-import { lockEnvironment, type RequestParts, tell } from './request.ts'
+import { lockEnvironment, type RequestParts, showNext, tell } from './request.ts'
 
 interface WaitingService {
   deploymentId: string
@@ -30,11 +30,12 @@ const cancelWaiting = async (tx: Queryable, ids: readonly string[], parts: Reque
     [ids],
   )
   for (const service of services) {
-    await tx.query(
+    const [shown] = await tx.query(
       `update service_state s set state = 'CANCELED', action_status = 'CANCELED', updated_at = clock_timestamp()
-       where service_id = $1 and deployment_id = $2`,
+       where service_id = $1 and deployment_id = $2 returning 1`,
       [service.id, service.deploymentId],
     )
+    if (shown !== undefined) await showNext(tx, service.id)
     await tell(tx, parts, 'DEPLOYMENT_CANCELLED', { ...service, service, state: 'CANCELED', reason: null })
   }
 }
@@ -73,5 +74,5 @@ export const cancelDeployments = async (
     [running.map((row) => row.id)],
   )
   for (const { id } of running) await tx.query(`select pg_notify('slipway_cancel', $1)`, [id])
-  await tx.query(`select pg_notify('slipway_deployment', ''), pg_notify('slipway_status', $1)`, [environmentId])
+  await tx.query(`select pg_notify('slipway_deployment', '')`)
 }

@@ -7,27 +7,52 @@ import { createMasker } from '../builds/log-mask.ts'
 import { DeploymentError } from '../lib/errors.ts'
 import type { Instance, Workload } from '../runtimes/runtime.ts'
 import { withClaim } from '../work/queue.ts'
+import { setSchedule } from '../work/schedule.ts'
 import { isCancel } from './canceled.ts'
-import type { DeploymentAction } from './deployments.ts'
+import type { DeploymentAction, TaskSpec } from './deployments.ts'
 import { kindOf } from './engine-parts.ts'
-import { endOwnTask, endRuns, eventTask, pullDeadlineMs, runEnding, runOnce } from './jobs.ts'
+import {
+  endOwnTask,
+  endRuns,
+  eventTask,
+  forgetRuns,
+  pullDeadlineMs,
+  runEnding,
+  runOnce,
+  showRunning,
+  unlock,
+} from './jobs.ts'
 import { makeImage } from './make-image.ts'
-import { hold, makeCurrent, openOwn } from './release-run.ts'
+import {
+  drainOthers,
+  drainTimeoutMs,
+  leavePorts,
+  point,
+  pointBack,
+  pointNowhere,
+  takePorts,
+  tellRoutes,
+} from './point.ts'
+import { freezeAgain, hold, makeCurrent, openOwn } from './release-run.ts'
 import { currentRelease, freezeRelease, type Release } from './releases.ts'
-import { forgetRoutes, readHosts, routesFor, targetsOf } from './routes.ts'
+import { forgetRoutes } from './routes.ts'
 import { enter, type ServiceRun } from './service-run.ts'
+import { taskOf } from './tasks.ts'
+import { isUntouched } from './untouched.ts'
 import { environmentNow } from './variables-now.ts'
 import { aliasesOf, fingerprint, freezeWorkload, mustStopFirst, wantedOf } from './workload.ts'
 
 const minute = 60_000
-export const drainTimeoutMs = 30_000
 
 /** New code or configuration: source, image, release, then the rollout, or the job's run. */
 export const deploy = async (run: ServiceRun): Promise<void> => {
   const { parts, service, step, claim } = run
+  if (service.requested.releaseId !== undefined) return rollBack(run, service.requested.releaseId)
   const kind = kindOf(parts, service.kind)
   const task = eventTask(run)
+  if (task?.event === 'UNLOCK') return unlock(run)
   const wanted = wantedOf(kind, service.spec)
+  if (await isUntouched(run, wanted)) return leave(run)
   const readVariables = () => environmentNow(parts, kind, claim.organizationId, service)
   const made = await makeImage(run, wanted.source, readVariables)
   const variables = await readVariables()
@@ -42,7 +67,7 @@ export const deploy = async (run: ServiceRun): Promise<void> => {
         serviceId: service.id,
         deploymentId: claim.id,
         ...made,
-        workload: freezeWorkload(ids, wanted.spec),
+        workload: freezeWorkload(ids, wanted.spec, wanted.source),
         hash: fingerprint(parts.fingerprintKey, wanted.source, wanted.spec, variables),
       },
       variables,
@@ -52,21 +77,38 @@ export const deploy = async (run: ServiceRun): Promise<void> => {
   else await runOnce(run, release, task)
 }
 
+/** It keeps its instances and its release. */
+const leave = async (run: ServiceRun): Promise<void> => {
+  run.untouched = true
+  run.log.line('compare', 'Nothing changed: left as it is.')
+  const task = eventTask(run)
+  // An event that was forced has deployed the configuration, but not its clock.
+  if (task !== null) await setClock(run, task.task)
+}
+
+/** An older release once more: no source and no image are made, so that it serves again within moments. */
+const rollBack = async (run: ServiceRun, releaseId: string): Promise<void> => {
+  const { step } = run
+  await enter(run, 'working')
+  const release = await step('release', { deadlineMs: minute }, async () => {
+    const old = await openOwn(run, releaseId)
+    if (old === null) throw new DeploymentError('release_missing', 'The release is gone.')
+    return freezeAgain(run, old)
+  })
+  await step('pull', { deadlineMs: pullDeadlineMs }, (signal) => hold(run, release, signal))
+  const { task } = release.workload
+  if (task === undefined) await rollOut(run, release)
+  else await runOnce(run, release, { task, event: 'START' })
+}
+
 /** The same release in new instances. */
 export const restart = async (run: ServiceRun): Promise<void> => {
-  const { parts, service, step, claim } = run
+  const { service, step } = run
   await enter(run, 'working')
   const release = await step('release', { deadlineMs: minute }, async () => {
     const current = service.currentReleaseId === null ? null : await openOwn(run, service.currentReleaseId)
     if (current === null) throw new DeploymentError('not_deployed', 'The service is not deployed.')
-    const { id: _, ...copy } = current.release
-    const workload = { ...copy.workload, revision: claim.id }
-    return freezeRelease(
-      parts.database,
-      parts.sealer,
-      { ...copy, deploymentId: claim.id, workload },
-      current.environment,
-    )
+    return freezeAgain(run, current)
   })
   await step('pull', { deadlineMs: pullDeadlineMs }, (signal) => hold(run, release, signal))
   await rollOut(run, release)
@@ -79,7 +121,7 @@ export const stop = async (run: ServiceRun): Promise<void> => {
   await runEnding(run, 'STOP')
   await desire(run, 'STOPPED')
   await endRuns(run)
-  await step('switch', { deadlineMs: minute, remember: false }, () => point(run, 'stopped', []))
+  await step('switch', { deadlineMs: minute, remember: false }, () => pointNowhere(run))
   await step('drain', { deadlineMs: drainTimeoutMs + minute, remember: false }, (signal) =>
     drainOthers(run, null, signal),
   )
@@ -104,6 +146,7 @@ export const remove = async (run: ServiceRun): Promise<void> => {
     await parts.runtime.retire(service.id, null, graceMs, signal)
     await parts.runtime.removeService(service.id, signal)
   })
+  await forgetRuns(run)
 }
 
 export const actions: Record<DeploymentAction, (run: ServiceRun) => Promise<void>> = {
@@ -124,7 +167,7 @@ export const undo = async (run: ServiceRun, signal: AbortSignal): Promise<void> 
   const wasRunning = service.desired === 'RUNNING' && service.currentReleaseId !== null
   const current = wasRunning ? await openOwn(run, service.currentReleaseId!) : null
   if (current !== null) await bringBack(run, current.workload, signal)
-  else await point(run, 'stopped', [])
+  else await pointNowhere(run)
   await parts.runtime.retire(service.id, current?.release.deploymentId ?? null, await stopGraceMs(run), signal)
 }
 
@@ -132,7 +175,7 @@ const bringBack = async (run: ServiceRun, workload: Workload, signal: AbortSigna
   const { parts, service } = run
   if (mustStopFirst(workload)) await parts.runtime.retire(service.id, workload.revision, workload.stopGraceMs, signal)
   const instances = await parts.runtime.apply(workload, (text) => run.log.line('start', text), signal)
-  await point(run, 'up', instances)
+  await pointBack(run, workload, instances)
 }
 
 /** A canceled stop: what ran before runs again. */
@@ -141,13 +184,7 @@ export const undoStop = async (run: ServiceRun, signal: AbortSignal): Promise<vo
   if (run.service.desired !== 'RUNNING') return
   await desire(run, 'RUNNING')
   await undo(run, signal)
-}
-
-const point = async (run: ServiceRun, state: 'up' | 'starting' | 'stopped', instances: readonly Instance[]) => {
-  const { parts, service } = run
-  const hosts = await readHosts(parts.database, service.id)
-  await parts.router.setService(service.id, routesFor(hosts, state, instances))
-  return hosts
+  await showRunning(run, taskOf(run) === null ? 'RUNNING' : 'STOPPED')
 }
 
 const ownIds = ({ claim, service }: ServiceRun) => ({
@@ -184,7 +221,8 @@ const rollOut = async (run: ServiceRun, release: Release): Promise<void> => {
       parts.runtime.retire(service.id, workload.revision, workload.stopGraceMs, signal),
     )
   }
-  if (service.desired !== 'RUNNING') await point(run, 'starting', [])
+  await takePorts(run, workload)
+  if (service.desired !== 'RUNNING') await point(run, workload, 'starting', [])
   const started = step('start', { deadlineMs: 5 * minute, remember: false }, (signal) =>
     parts.runtime.apply(workload, tell('start'), signal),
   )
@@ -199,11 +237,11 @@ const rollOut = async (run: ServiceRun, release: Release): Promise<void> => {
 
 /** The moment the new version takes over: traffic first, then the pointer that says so. */
 const switchTo = async (run: ServiceRun, release: Release, instances: readonly Instance[]): Promise<void> => {
-  const { parts } = run
   run.signal.throwIfAborted()
-  const hosts = await point(run, 'up', instances)
+  const routes = await point(run, release.workload, 'up', instances)
   await makeCurrent(run, release, 'RUNNING')
-  for (const { host } of hosts) run.log.line('switch', `Requests to ${parts.router.url(host)} go to the new version.`)
+  await leavePorts(run)
+  tellRoutes(run, routes)
 }
 
 /** Ends the versions before. A cancel that comes now only shortens the wait for requests under way. */
@@ -219,14 +257,8 @@ const tidyUp = async (run: ServiceRun, workload: Workload): Promise<void> => {
   await parts.runtime.retire(service.id, workload.revision, workload.stopGraceMs, signal)
 }
 
-/** Waits for requests under way to instances of other revisions than `keep`. */
-const drainOthers = async (run: ServiceRun, keep: string | null, signal: AbortSignal): Promise<void> => {
-  const { parts, service } = run
-  const others = (await parts.runtime.observe([service.id])).filter((instance) => instance.revision !== keep)
-  if (others.length === 0) return
-  const { remaining } = await parts.router.drain(targetsOf(others), drainTimeoutMs, signal)
-  if (remaining > 0) run.log.line('drain', `${remaining} requests to the old version were still under way after 30 s.`)
-}
+const setClock = ({ parts, claim, service }: ServiceRun, { cron }: TaskSpec): Promise<void> =>
+  withClaim(parts.database, claim, (tx) => setSchedule(tx, service.id, cron, parts.clock.now()))
 
 const desire = (run: ServiceRun, desired: 'RUNNING' | 'STOPPED' | 'NONE'): Promise<unknown> =>
   withClaim(run.parts.database, run.claim, (tx) =>

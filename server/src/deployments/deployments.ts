@@ -2,9 +2,11 @@
  * How a change reaches a runtime, as the layers above see it. Refuses to know kinds: a resource hands over a
  * `DeployableKind`. Whatever instant the process dies at, the next one goes on from the last finished step.
  */
-import type { GitSource } from '../builds/builder.ts'
+import type { GitSource, ToolBuild } from '../builds/builder.ts'
 import type { Workload } from '../runtimes/runtime.ts'
 import type { Queryable } from '../store/database.ts'
+import type { When } from '../work/schedule.ts'
+import type { Plan } from './plan.ts'
 import type { StateRow } from './status.ts'
 
 export type DeploymentAction = 'DEPLOY' | 'RESTART' | 'STOP' | 'UNINSTALL' | 'DELETE'
@@ -15,6 +17,8 @@ export interface BuildSpec {
   rootPath: string
   dockerfilePath: string
   targetStage: string | null
+  /** Made around a tool of this server, by this text instead of a Dockerfile of the repository. */
+  tool?: ToolBuild
   /** What its owner set; absent where nothing is. */
   limits?: BuildLimits
 }
@@ -55,7 +59,10 @@ export type WorkloadSpec = Pick<
 >
 
 /** What makes a task run: its environment's deploy, stop or delete, or the clock. */
-export type TaskEvent = 'START' | 'STOP' | 'DELETE' | 'CRON'
+export type TaskEvent = 'START' | 'STOP' | 'DELETE' | 'CRON' | TaskAside
+
+/** What is run or done only when it is asked for: a look ahead, freeing a state, bringing a state to where it is kept. */
+export type TaskAside = 'PLAN' | 'UNLOCK' | 'MIGRATE'
 
 /** A program that ends; null: what the image says. */
 export type TaskCommand = Pick<Workload, 'entrypoint' | 'arguments'>
@@ -64,12 +71,17 @@ export type TaskCommand = Pick<Workload, 'entrypoint' | 'arguments'>
 export interface TaskSpec {
   /** The command of each event; what is left out is not run. */
   on: Partial<Record<TaskEvent, TaskCommand>>
-  /** When CRON happens: five fields, and a name of the time zone database. */
-  cron: { expression: string; timeZone: string } | null
+  /** When CRON happens: five fields, and a name of the time zone database; and beside what (work/schedule.ts). */
+  cron: When | null
   /** How often a program that ended with another code than 0 is run again. */
   maxRestarts: number
   /** Of one run. */
   timeoutMs: number
+  /**
+   * Runs hand a JSON document on from one to the next (task-files.ts says where): kept HERE, sealed; or ELSEWHERE by
+   * now, where MIGRATE brings it to. Absent: they are on their own.
+   */
+  state?: 'HERE' | 'ELSEWHERE'
 }
 
 /** What a resource kind hands to the engine. All functions are pure. */
@@ -87,11 +99,17 @@ export interface DeployableKind {
   workload(spec: Record<string, unknown>): WorkloadSpec
   /** Absent for kinds whose services stay up. */
   task?(spec: Record<string, unknown>): TaskSpec
+  /** Why what was deployed at one tag cannot go on at another with the data it has; absent where it always can. */
+  moveRefusal?(from: string, to: string): string | null
   /**
    * The whole environment of what runs, made of the row's own sealed fields (opened here and at a deploy only). Absent
    * for kinds whose services see variables. Does not count for whether a service is out of date.
    */
   environment?(spec: Record<string, unknown>, secrets: Readonly<Record<string, string>>): Record<string, string>
+  /** Files beside those of the variables, made of the row and its own sealed fields. */
+  files?(spec: Record<string, unknown>, secrets: Readonly<Record<string, string>>): { path: string; content: string }[]
+  /** What status records call an action of its services; absent: NONE. */
+  subAction?(action: string, event: TaskEvent | null): string
 }
 
 /** What is asked of one service. */
@@ -105,6 +123,10 @@ export interface ServiceRequest {
   redeploy?: boolean
   /** Run a job as if this had happened; 400 `event_missing` for a service that does nothing then. */
   forceEvent?: TaskEvent
+  /** Of a delete or an uninstall: what the service runs at its end is not run. */
+  skipEnding?: boolean
+  /** Run this release of the service again, with its image, configuration and variables. */
+  releaseId?: string
 }
 
 export interface DeploymentRequest {
@@ -119,6 +141,12 @@ export interface DeploymentRequest {
   requestId: string
 }
 
+/** What a plan needs of a request. */
+export type PlannedRequest = Pick<
+  DeploymentRequest,
+  'organizationId' | 'environmentId' | 'action' | 'wholeEnvironment' | 'services'
+>
+
 export interface AcceptedDeployment {
   deploymentId: string
   executionId: string
@@ -132,7 +160,7 @@ export interface ServiceStatus {
   state: string
   service_deployment_status: 'NEVER_DEPLOYED' | 'OUT_OF_DATE' | 'UP_TO_DATE'
   is_part_last_deployment: boolean
-  status_details: { action: string; status: string; sub_action: 'NONE' }
+  status_details: { action: string; status: string; sub_action: string }
   deployment_request_id: string | null
   deployment_requests_count: number
   last_deployment_date?: string
@@ -154,6 +182,18 @@ export interface Deployments {
    * environment is left out instead, unless nothing else is left).
    */
   request(tx: Queryable, request: DeploymentRequest): Promise<AcceptedDeployment>
+  /** What `request` would do, without doing it; the same 404 and 409 for a release that cannot be run again. */
+  plan(db: Queryable, request: PlannedRequest): Promise<Plan>
+  /**
+   * The release that a rollback of a service runs: the one named (404 unless it is the service's own), else the newest
+   * other one before the present. 409 `release_not_usable` for one that never ran well, or cannot run any more.
+   */
+  releaseFor(db: Queryable, serviceId: string, releaseId?: string): Promise<string>
+  /**
+   * What brings an environment back to how an execution left it; absent: the newest earlier one that succeeded. 404 for
+   * an execution that is not its own, 409 `nothing_to_roll_back`.
+   */
+  releasesOf(db: Queryable, environmentId: string, executionId?: string): Promise<ServiceRequest[]>
   /** Cancels what runs or waits in an environment, or one of them only. 409 when there is nothing to cancel. */
   cancel(tx: Queryable, environmentId: string, deploymentId?: string): Promise<void>
   /**

@@ -11,8 +11,10 @@ import { cancelDeployments } from './cancel.ts'
 import { Canceled } from './canceled.ts'
 import type { Deployments } from './deployments.ts'
 import { type EngineParts, kindOf } from './engine-parts.ts'
+import { planDeployment } from './plan-facts.ts'
 import { startReconciler } from './reconcile.ts'
 import { requestDeployment } from './request.ts'
+import { releaseFor, releasesOf } from './rollback.ts'
 import { runDeployment } from './run-deployment.ts'
 import { startScheduler } from './scheduler.ts'
 import { createStatuses } from './status.ts'
@@ -46,6 +48,8 @@ const createWorkers = (parts: EngineParts, worker: string): Workers => {
   const active = new Map<string, Active>()
   /** Ended here without a final state: their leases are given back, so that nobody waits for them to run out. */
   const abandoned = new Set<string>()
+  /** Organizations in the order of their last claim: nobody's thousand deployments keep another's waiting. */
+  const served = new Set<string>()
   let stopping = false
   let pumping = false
   let again = false
@@ -69,8 +73,10 @@ const createWorkers = (parts: EngineParts, worker: string): Workers => {
   }
   const pump = async (): Promise<void> => {
     while (!stopping && active.size < parts.concurrency) {
-      const claimed = await claim(parts.database, worker)
+      const claimed = await claim(parts.database, worker, [...served])
       if (claimed === null) return
+      served.delete(claimed.organizationId)
+      served.add(claimed.organizationId)
       // A deployment that failed to run to its end here (the database was away) is claimed again after its lease.
       if (!active.has(claimed.id)) begin(claimed)
     }
@@ -157,11 +163,19 @@ export const createEngine = (parts: EngineParts): Engine => {
   const worker = `${hostname()}-${process.pid}-${randomBytes(4).toString('hex')}`
   const workers = createWorkers(parts, worker)
   const { enqueue, clusterRefusal } = parts
-  const requestParts = { enqueue, clusterRefusal, kindOf: (kind: string) => kindOf(parts, kind) }
+  const requestParts = {
+    enqueue,
+    clusterRefusal,
+    missingTool: (name: string) => parts.builder.missingTool(name),
+    kindOf: (kind: string) => kindOf(parts, kind),
+  }
   const ends: (() => void | Promise<void>)[] = []
 
   return {
     request: (tx, request) => requestDeployment(tx, request, requestParts),
+    plan: (db, request) => planDeployment(parts, db, request),
+    releaseFor: (db, serviceId, releaseId) => releaseFor(parts, db, serviceId, releaseId),
+    releasesOf: (db, environmentId, executionId) => releasesOf(parts, db, environmentId, executionId),
     cancel: (tx, environmentId, deploymentId) => cancelDeployments(tx, environmentId, requestParts, deploymentId),
     ...createStatuses(parts),
     async start() {

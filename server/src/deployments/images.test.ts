@@ -107,8 +107,6 @@ test('a redeploy stays at the image that runs and asks no registry, until the co
     asked.map(({ reference, refresh }) => [reference, refresh]),
     [
       ['docker.io/fake/serve:1.5', true],
-      [digest, false],
-      [digest, false],
       ['docker.io/fake/serve:2.0', true],
     ],
   )

@@ -193,6 +193,29 @@ test('while a run goes on the next is left out, and what is long past is not cau
   await run('DELETE', id)
 })
 
+test('a cron job that asks for it begins its next run beside the last one, or in its place', async () => {
+  const slow = { image: 'fake/slow', tag: '60000', timeoutMs: 60_000 }
+  const begun = async (id: string, count: number) => {
+    await makeDue(id, '1 second')
+    await until(async () => (await runsOf(id)).length === count, { what: `run ${count}` })
+    return (await runsOf(id)).map(({ state }) => state)
+  }
+  const beside = await cronJob({ ...slow, overlap: 'Allow' })
+  await run('DEPLOY', beside)
+  await begun(beside, 1)
+  assert.deepEqual(await begun(beside, 2), ['RUNNING', 'RUNNING'])
+  await run('DELETE', beside)
+  const instead = await cronJob({ ...slow, overlap: 'Replace' })
+  await run('DEPLOY', instead)
+  await begun(instead, 1)
+  const [first] = await runsOf(instead)
+  assert.deepEqual(await begun(instead, 2), ['CANCELED', 'RUNNING'])
+  const left = () => runtime.readTask(first!.id, {}, AbortSignal.timeout(1000))
+  await until(async () => (await left()) === null, { what: 'the end of the first one' })
+  assert.equal((await statusOf(instead))!.running_state, 'RUNNING')
+  await run('DELETE', instead)
+})
+
 test('a stop ends the run under way and no other begins; a forced run leaves the clock alone', async () => {
   const id = await cronJob({ image: 'fake/slow', tag: '60000', timeoutMs: 60_000 })
   await run('DEPLOY', id)

@@ -131,3 +131,97 @@ for (const lateCut of [false, true])
       assert.ok(calls < 500, 'the run never survived')
     }
   })
+
+/** Kills the process at every call of one request, and lets the next one go on; `check` looks at what came of it. */
+const killEverywhere = async (
+  world: World,
+  lateCut: boolean,
+  turn: {
+    before(round: number): Promise<void>
+    request(dying: Awaited<ReturnType<typeof start>>): Promise<string>
+    check(deploymentId: string, call: number): Promise<boolean>
+  },
+): Promise<void> => {
+  for (let calls = 1, survived = false; !survived; calls += 1) {
+    await turn.before(calls)
+    const dying = await start(world, { callsLeft: calls, lateCut })
+    const deploymentId = await turn.request(dying)
+    const ended = async () => dying.power.off || (await openDeployments(world)).length === 0
+    await until(ended, { timeoutMs: 20_000, what: `the death at call ${calls}` })
+    dying.power.callsLeft = null
+    survived = !dying.power.off
+    if (survived) await dying.engine.stop()
+    dying.power.off = true
+    const next = await start(world)
+    await until(async () => (await openDeployments(world)).length === 0, { timeoutMs: 20_000, what: 'the end' })
+    await until(() => turn.check(deploymentId, calls), { timeoutMs: 10_000, what: `the end after call ${calls}` })
+    await next.engine.stop()
+    next.power.off = true
+    assert.ok(calls < 500, 'the deployment never survived')
+  }
+}
+
+const deployOnce = async (world: World, id: string): Promise<string> => {
+  const engine = await start(world)
+  const { deploymentId } = await ask(engine, world, 'DEPLOY', [{ id }])
+  assert.equal(await settled(engine, world, id), 'DEPLOYED')
+  await until(async () => (await openDeployments(world)).length === 0, { what: 'the deployment to end' })
+  await engine.engine.stop()
+  engine.power.off = true
+  return deploymentId
+}
+
+const currentOf = async (world: World, id: string) => {
+  const [row] = await world.database.query<{ revision: string; image: string; hash: string; deployed: string }>(
+    `select r.deployment_id as revision, r.image, r.hash, s.deployed_hash as deployed
+     from service_state s join release r on r.id = s.current_release_id where s.service_id = $1`,
+    [id],
+  )
+  return row!
+}
+
+for (const lateCut of [false, true])
+  test(`a process that dies at any call ${lateCut ? 'after' : 'before'} it happens still rolls back, and builds nothing`, async () => {
+    const world = await newWorld()
+    const id = await addService(world)
+    await deployOnce(world, id)
+    const [old] = await world.database.query<{ id: string; hash: string }>('select id, hash from release')
+    await killEverywhere(world, lateCut, {
+      async before(round) {
+        world.head = `v${round}${lateCut}`
+        await deployOnce(world, id)
+        world.builds.length = 0
+      },
+      request: async (dying) => (await ask(dying, world, 'DEPLOY', [{ id, releaseId: old!.id }])).deploymentId,
+      async check(deploymentId) {
+        const current = await currentOf(world, id)
+        assert.deepEqual([current.revision, current.image], [deploymentId, 'image-c1'])
+        assert.deepEqual([current.hash, current.deployed], [old!.hash, old!.hash])
+        assert.deepEqual(world.builds, [])
+        assert.equal(targets(world, id).length, 1)
+        return JSON.stringify(await revisions(world, id)) === JSON.stringify([deploymentId])
+      },
+    })
+  })
+
+for (const lateCut of [false, true])
+  test(`a process that dies at any call ${lateCut ? 'after' : 'before'} it happens still leaves alone what has not changed`, async () => {
+    const world = await newWorld()
+    const id = await addService(world)
+    const deployed = await deployOnce(world, id)
+    const before = await world.runtime.observe([id])
+    await killEverywhere(world, lateCut, {
+      before: async () => {},
+      request: async (dying) => (await ask(dying, world, 'DEPLOY', [{ id }], { wholeEnvironment: true })).deploymentId,
+      async check(deploymentId, call) {
+        assert.deepEqual(await world.runtime.observe([id]), before, `call ${call}`)
+        assert.equal((await currentOf(world, id)).revision, deployed)
+        const parts = await world.database.query('select state from deployment_service where deployment_id = $1', [
+          deploymentId,
+        ])
+        assert.deepEqual(parts, [{ state: 'DEPLOYED' }], `call ${call}`)
+        assert.equal((await world.database.query('select 1 from release where service_id = $1', [id])).length, 1)
+        return true
+      },
+    })
+  })

@@ -32,8 +32,12 @@ interface Chunk {
   lines: DeploymentLogLine[]
 }
 
+/** Writers of one environment take turns, so that its chunks become visible in the order of their ids: readers go on by id. */
 const insert = `insert into deployment_log (deployment_id, service_id, step, lines)
-  select $1, $2, c ->> 'step', c -> 'lines' from json_array_elements($3::json) c where exists (select from deployment where id = $1)`
+  select $1, $2, c ->> 'step', c -> 'lines'
+  from (select pg_advisory_xact_lock(hashtextextended('deployment_log ' || environment_id, 0))
+      from deployment where id = $1) turn
+    cross join json_array_elements($3::json) c`
 
 /**
  * What a run by the clock told, in the log of the deployment that its service is from. Only the last `kept` runs stay: a

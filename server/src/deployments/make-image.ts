@@ -6,6 +6,7 @@ import { Secret } from '../lib/secret.ts'
 import type { Progress } from '../runtimes/runtime.ts'
 import type { Source } from './deployments.ts'
 import type { EngineParts } from './engine-parts.ts'
+import { staysAt } from './next-version.ts'
 import { type ImageSource, openRegistry } from './registry-image.ts'
 import { currentRelease, type Release, type ReleaseSource } from './releases.ts'
 import { enter, type ServiceRun } from './service-run.ts'
@@ -16,6 +17,12 @@ const pullMinutes = 61
 const usualLimits = { timeoutMs: 30 * minute, cpuMillicores: 2000, memoryMb: 2048 }
 
 type GitSpec = Extract<Source, { from: 'git' }>
+
+/** It was there when the deployment was asked for, or the request would have been refused. */
+const refuseMissingTool = async ({ parts }: ServiceRun, { tool }: GitSpec): Promise<void> => {
+  const missing = tool === undefined ? null : await parts.builder.missingTool(tool.name)
+  if (missing !== null) throw new DeploymentError('tool_missing', missing)
+}
 
 export type MadeImage = Pick<Release, 'image' | 'commit' | 'source'>
 
@@ -44,6 +51,7 @@ const build = async (
   readVariables: () => Promise<EffectiveVariables>,
 ): Promise<MadeImage> => {
   const { parts, service, step, claim } = run
+  await refuseMissingTool(run, source)
   await enter(run, 'building')
   const commit = await step('source', { deadlineMs: 11 * minute }, (signal) => fetchSource(run, source, signal))
   const variables = await readVariables()
@@ -68,13 +76,18 @@ const build = async (
   return { image: image.reference, commit, source: null }
 }
 
-/** A redeploy stays at the image that is deployed, unless the configuration asks for another one since. */
-const deployedImage = async ({ parts, service }: ServiceRun, wanted: ImageSource): Promise<Release | null> => {
-  if (service.requested.redeploy !== true) return null
+/** A redeploy, and an unchanged tag of a public image, stay at the image that is deployed (`staysAt`). */
+const deployedImage = async (
+  { parts, service }: ServiceRun,
+  wanted: ImageSource,
+  signal: AbortSignal,
+): Promise<Release | null> => {
+  const { redeploy } = service.requested
+  if (redeploy !== true && wanted.registryId !== null) return null
   const release = await currentRelease(parts.database, service.id)
-  const from = release?.source ?? null
-  const stays = from?.registryId === wanted.registryId && from.name === wanted.name && from.configured === wanted.tag
-  return stays ? release : null
+  if (release === null || !staysAt(release, wanted, service.requested)) return null
+  if (redeploy === true) return release
+  return (await isHeld(parts, release, signal)) ? release : null
 }
 
 const pull = async (run: ServiceRun, wanted: ImageSource): Promise<MadeImage> => {
@@ -82,7 +95,7 @@ const pull = async (run: ServiceRun, wanted: ImageSource): Promise<MadeImage> =>
   await enter(run, 'working')
   const { registryId, name, tag: configured } = wanted
   return step('pull', { deadlineMs: pullMinutes * minute }, async (signal) => {
-    const deployed = await deployedImage(run, wanted)
+    const deployed = await deployedImage(run, wanted, signal)
     if (deployed !== null) {
       await holdImage(run.parts, deployed, (text) => run.log.line('pull', text), signal)
       return { image: deployed.image, commit: null, source: deployed.source }
@@ -110,6 +123,10 @@ const loginFor = async (parts: EngineParts, { organizationId }: Release, source:
   }
 }
 
+/** Whether the engine holds a release's image. */
+const isHeld = async ({ runtime }: EngineParts, { image }: Release, signal: AbortSignal): Promise<boolean> =>
+  (await runtime.lookUp({ reference: image, login: null, refresh: false }, signal)) !== null
+
 /** Makes sure that the engine still holds a release's image; one that was built can only be there. */
 export const holdImage = async (
   parts: EngineParts,
@@ -117,7 +134,8 @@ export const holdImage = async (
   progress: Progress,
   signal: AbortSignal,
 ): Promise<void> => {
-  if (release.source === null) return
+  // Nothing is looked up or logged in to for an image that is there.
+  if (release.source === null || (await isHeld(parts, release, signal))) return
   const login = await loginFor(parts, release, release.source)
   await parts.runtime.pull({ reference: release.image, login, refresh: false }, progress, signal)
 }

@@ -2,13 +2,16 @@
  * Makes what runs equal to what should run: at start, every minute, and soon after something happened to an instance
  * behind our back. Takes no input but the wanted state; leaves alone whatever a running deployment works on.
  */
-import type { Route } from '../router/router.ts'
-import type { Instance } from '../runtimes/runtime.ts'
+import { type AnyRoute, isStreamRoute } from '../router/router.ts'
+import type { Instance, Workload } from '../runtimes/runtime.ts'
 import type { EngineParts } from './engine-parts.ts'
 import { holdImage } from './make-image.ts'
+import { readAllOutsidePorts } from './outside-ports.ts'
+import { keepPulse } from './pulse.ts'
 import { openRelease } from './releases.ts'
-import { type Host, routesFor } from './routes.ts'
-import { ownerOfTask } from './tasks.ts'
+import { type Outlets, readAllHosts, routesFor, routeWhatCan } from './routes.ts'
+import { ownerOfTask } from './task-ids.ts'
+import { endTaskOf } from './task-state.ts'
 
 interface Wanted {
   serviceId: string
@@ -17,6 +20,8 @@ interface Wanted {
   releaseId: string | null
   revision: string | null
   instances: number
+  /** Of the current release. */
+  ports: Workload['ports']
   busy: boolean
   runningState: string
   /** Runs tasks: it has no instances, and whoever runs them shows how it is. */
@@ -37,14 +42,12 @@ const readWanted = (parts: EngineParts): Promise<Wanted[]> =>
   parts.database.query<Wanted>(
     `select s.service_id as "serviceId", s.environment_id as "environmentId", s.desired,
        s.current_release_id as "releaseId", r.deployment_id as revision,
-       coalesce((r.workload ->> 'instances')::int, 0) as instances, s.running_state as "runningState",
+       coalesce((r.workload ->> 'instances')::int, 0) as instances,
+       coalesce(r.workload -> 'ports', '[]') as ports, s.running_state as "runningState",
        coalesce(r.workload ? 'task', false) as "hasTask",
        exists (select from deployment d where d.environment_id = s.environment_id and d.state = 'RUNNING') as busy
      from service_state s left join release r on r.id = s.current_release_id`,
   )
-
-const readAllHosts = (parts: EngineParts): Promise<Host[]> =>
-  parts.database.query<Host>(`select host, service_id as "serviceId", port from route order by host`)
 
 /** Revisions whose deployment has ended: only these may be swept. */
 const endedRevisions = async (parts: EngineParts, revisions: readonly string[]): Promise<Set<string>> => {
@@ -117,11 +120,10 @@ const reconcileService = async (
 
 const saveRunningState = async (parts: EngineParts, wanted: Wanted, state: string): Promise<void> => {
   if (wanted.runningState === state || (wanted.hasTask && wanted.desired === 'RUNNING')) return
-  await parts.database.query(
-    `with changed as (update service_state set running_state = $2 where service_id = $1 returning environment_id)
-     select pg_notify('slipway_status', environment_id::text) from changed`,
-    [wanted.serviceId, state],
-  )
+  await parts.database.query('update service_state set running_state = $2 where service_id = $1', [
+    wanted.serviceId,
+    state,
+  ])
 }
 
 const routeState = (wanted: Wanted): 'up' | 'stopped' => (wanted.desired === 'RUNNING' ? 'up' : 'stopped')
@@ -130,27 +132,30 @@ const routeState = (wanted: Wanted): 'up' | 'stopped' => (wanted.desired === 'RU
 const point = async (
   parts: EngineParts,
   serviceId: string,
-  routes: Route[],
-  known: readonly Route[],
+  routes: AnyRoute[],
+  known: readonly AnyRoute[],
 ): Promise<void> => {
-  const text = (all: readonly Route[]) =>
-    JSON.stringify([...all].sort((a, b) => (a.host < b.host ? -1 : 1)).map(comparable))
-  if (text(routes) !== text(known)) await parts.router.setService(serviceId, routes)
+  const text = (all: readonly AnyRoute[]) => JSON.stringify(all.map(comparable).sort())
+  if (text(routes) === text(known)) return
+  for (const { message } of await routeWhatCan(parts.router, serviceId, routes))
+    parts.log.warn({ serviceId }, `${message}; it is tried again in a minute`)
 }
 
-const comparable = ({ host, state, targets }: Route) => [
-  host,
-  state,
-  targets.map((target) => `${target.host}:${target.port}`),
-]
+const comparable = (route: AnyRoute): string =>
+  JSON.stringify([
+    route.protocol,
+    isStreamRoute(route) ? route.port : route.host,
+    route.state,
+    route.targets.map((target) => `${target.host}:${target.port}`),
+  ])
 
 /** One pass over one service, unless a deployment works on its environment. */
 const passService = async (
   parts: EngineParts,
   wanted: Wanted,
   instances: readonly Instance[],
-  hosts: readonly Host[],
-  known: readonly Route[],
+  outlets: Outlets,
+  known: readonly AnyRoute[],
   signal: AbortSignal,
 ): Promise<void> => {
   const release = parts.environmentLock.tryAcquire(wanted.environmentId)
@@ -158,7 +163,7 @@ const passService = async (
   try {
     const current = await reconcileService(parts, wanted, instances, signal)
     await saveRunningState(parts, wanted, runningStateOf(wanted, current))
-    await point(parts, wanted.serviceId, routesFor(hosts, routeState(wanted), current), known)
+    await point(parts, wanted.serviceId, routesFor(outlets, wanted.ports, routeState(wanted), current), known)
   } finally {
     release()
   }
@@ -192,31 +197,36 @@ const sweepUnknown = async (
 /** Executions that no deployment and no run by the clock stands behind any more. */
 const sweepTasks = async (parts: EngineParts, owned: Owned, signal: AbortSignal): Promise<void> => {
   const owners = new Map(
-    owned.instances.flatMap(({ taskId }) => (taskId === undefined ? [] : [[taskId, ownerOfTask(taskId)]])),
+    owned.instances.flatMap(({ taskId, serviceId }) =>
+      taskId === undefined ? [] : [[taskId, { owner: ownerOfTask(taskId), serviceId }]],
+    ),
   )
   if (owners.size === 0) return
   const open = await parts.database.query<{ id: string }>(
     `select id from deployment where id::text = any($1) and state in ('QUEUED', 'RUNNING')
      union all select id from task_run where id::text = any($1) and state = 'RUNNING'`,
-    [[...owners.values()]],
+    [[...owners.values()].map(({ owner }) => owner)],
   )
   const alive = new Set(open.map(({ id }) => id))
-  for (const [taskId, owner] of owners) if (!alive.has(owner)) await parts.runtime.endTask(taskId, signal)
+  for (const [taskId, { owner, serviceId }] of owners)
+    if (!alive.has(owner)) await endTaskOf(parts, { taskId, serviceId }, signal)
 }
 
 const passServices = async (
   parts: EngineParts,
   all: readonly Wanted[],
   running: readonly Instance[],
-  routed: Map<string, Route[]>,
+  routed: Map<string, AnyRoute[]>,
   signal: AbortSignal,
 ): Promise<void> => {
   const instances = groupBy(running, (each) => each.serviceId)
-  const hosts = groupBy(await readAllHosts(parts), (host) => host.serviceId)
+  const hosts = groupBy(await readAllHosts(parts.database), (host) => host.serviceId)
+  const outside = groupBy(await readAllOutsidePorts(parts.database), (port) => port.serviceId)
   for (const wanted of all) {
     const of = <T>(groups: Map<string, T[]>): T[] => groups.get(wanted.serviceId) ?? []
     if (wanted.desired === 'NONE' && of(instances).length === 0) continue
-    await passService(parts, wanted, of(instances), of(hosts), of(routed), signal).catch((error: unknown) => {
+    const outlets = { hosts: of(hosts), outside: of(outside) }
+    await passService(parts, wanted, of(instances), outlets, of(routed), signal).catch((error: unknown) => {
       signal.throwIfAborted()
       parts.log.warn({ err: error, serviceId: wanted.serviceId }, 'reconcile of a service failed')
     })
@@ -271,14 +281,17 @@ export const startReconciler = (parts: EngineParts): Reconciler => {
         for await (const event of parts.runtime.watch(signal)) soon(event.serviceId)
       }).then(() => quietly(() => parts.clock.sleep(watchPauseMs, signal)))
   }
+  const everything = (): Promise<void> => {
+    turn = turn.then(() => quietly(() => passAll(parts, signal)))
+    return turn
+  }
   const regularly = async (): Promise<void> => {
     while (!signal.aborted) {
-      turn = turn.then(() => quietly(() => passAll(parts, signal)))
-      await turn
+      await everything()
       await parts.clock.sleep(everyMs, signal).catch(() => {})
     }
   }
-  const ends = Promise.all([watch(), regularly()])
+  const ends = Promise.all([watch(), regularly(), keepPulse(parts, signal, everything)])
   return {
     soon,
     async stop() {

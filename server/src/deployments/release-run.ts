@@ -2,14 +2,24 @@
 import type { Queryable } from '../store/database.ts'
 import { withClaim } from '../work/queue.ts'
 import { holdImage } from './make-image.ts'
-import { type OpenedRelease, openRelease, type Release } from './releases.ts'
+import { freezeRelease, type OpenedRelease, openRelease, type Release } from './releases.ts'
 import type { ServiceRun } from './service-run.ts'
+import { aliasesOf } from './workload.ts'
 
 export const openOwn = (run: ServiceRun, releaseId: string): Promise<OpenedRelease | null> =>
   openRelease(run.parts.database, run.parts.sealer, releaseId)
 
 export const hold = (run: ServiceRun, release: Release, signal: AbortSignal): Promise<void> =>
   holdImage(run.parts, release, (text) => run.log.line('pull', text), signal)
+
+/** An older release of the service once more, as this deployment's own. */
+export const freezeAgain = (run: ServiceRun, { release, environment }: OpenedRelease): Promise<Release> => {
+  const { parts, service, claim } = run
+  const { id: _, ...copy } = release
+  // Neighbours reach the service by the name it has now.
+  const workload = { ...copy.workload, revision: claim.id, aliases: aliasesOf(service.name, service.id) }
+  return freezeRelease(parts.database, parts.sealer, { ...copy, deploymentId: claim.id, workload }, environment)
+}
 
 /** From here on a release is what its service runs; a cancel comes too late. `also` goes with it or not at all. */
 export const makeCurrent = async (

@@ -14,8 +14,10 @@ import type {
   ServiceRequest,
 } from './deployments.ts'
 import type { EngineParts } from './engine-parts.ts'
+import { deployRefusal, kindRefusal, stateRefusal } from './refusals.ts'
 import { readPlacement } from './stage-rows.ts'
 import { actionStatusOf, isFinal, stateOf } from './states.ts'
+import { canonical } from './workload.ts'
 
 interface ServiceRow {
   id: string
@@ -24,6 +26,7 @@ interface ServiceRow {
   state: string
   action: string
   queued: number
+  leaving: boolean
   released: boolean
   spec: Record<string, unknown>
 }
@@ -33,12 +36,13 @@ interface EnvironmentRow {
   mode: string
 }
 
-export type KindFacts = Pick<DeployableKind, 'serviceType' | 'stage' | 'refusal' | 'task'>
+export type KindFacts = Pick<DeployableKind, 'serviceType' | 'stage' | 'refusal' | 'task' | 'source' | 'subAction'>
 
 export interface RequestParts {
   kindOf(kind: string): KindFacts
   clusterRefusal?: EngineParts['clusterRefusal']
   enqueue: EnqueueDeploymentEvent
+  missingTool(name: string): Promise<string | null>
 }
 
 /** Locks the environment, so that requests for it take turns. */
@@ -52,11 +56,16 @@ export const lockEnvironment = async (tx: Queryable, id: string): Promise<Enviro
   return row
 }
 
+/** SQL for whether a delete of the service of `s` waits or runs, be something else shown of it meanwhile. */
+export const leavingSql = `exists (select from deployment_service w join deployment d on d.id = w.deployment_id
+  where w.service_id = s.service_id and w.action = 'DELETE' and d.state in ('QUEUED', 'RUNNING'))`
+
 const readServices = (tx: Queryable, ids: readonly string[]): Promise<ServiceRow[]> =>
   tx.query<ServiceRow>(
     `select s.service_id as id, s.kind, n.name, n.spec, s.state, s.action, s.current_release_id is not null as released,
        (select count(*)::int from deployment_service w join deployment d on d.id = w.deployment_id
-        where w.service_id = s.service_id and d.state in ('QUEUED', 'RUNNING')) as queued
+        where w.service_id = s.service_id and d.state in ('QUEUED', 'RUNNING')) as queued,
+       ${leavingSql} as leaving
      from service_state s join node n on n.id = s.service_id
      where s.service_id = any($1) order by n.created_at, n.id for no key update of s`,
     [ids],
@@ -64,15 +73,10 @@ const readServices = (tx: Queryable, ids: readonly string[]): Promise<ServiceRow
 
 const refuseImpossible = (action: DeploymentAction, services: readonly ServiceRow[]): void => {
   for (const service of services) {
-    if (service.action === 'DELETE' && service.queued > 0)
-      throw conflict('deletion_in_progress', `The service ${service.name} is being deleted.`)
-    if (action === 'RESTART' && !service.released)
-      throw conflict('not_deployed', `The service ${service.name} is not deployed, so it cannot be restarted.`)
+    const refusal = stateRefusal(action, service)
+    if (refusal !== null) throw refusal
   }
 }
-
-const isTaskless = ({ task }: KindFacts, { spec }: ServiceRow, { forceEvent }: ServiceRequest): boolean =>
-  forceEvent !== undefined && task?.(spec).on[forceEvent] === undefined
 
 /** The services that a deploy can be about. Those of a whole environment that cannot be deployed are left as they are. */
 const chooseDeployable = async (
@@ -88,12 +92,10 @@ const chooseDeployable = async (
   const refusals = new Map<string, string>()
   for (const service of services) {
     const kind = parts.kindOf(service.kind)
-    const refusal = kind.refusal?.(service.spec) ?? null
+    const refusal = await deployRefusal(kind, parts.missingTool, service.spec, asked.get(service.id)!)
+    const error = kindRefusal(request.action, kind, service, asked.get(service.id)!)
     if (refusal !== null) refusals.set(service.id, refusal)
-    else if (request.action === 'RESTART' && kind.task !== undefined)
-      throw badRequest(`The service ${service.name} has no instances to restart: deploy it to run it again.`)
-    else if (isTaskless(kind, service, asked.get(service.id)!))
-      throw badRequest(`The service ${service.name} does nothing at this event.`, undefined, 'event_missing')
+    else if (error !== null) throw error
   }
   const left = services.filter(({ id }) => !refusals.has(id))
   const [first] = refusals.values()
@@ -102,31 +104,30 @@ const chooseDeployable = async (
   return left
 }
 
+/** All that is asked of each service, whatever it is. */
 const signature = (services: readonly ServiceRequest[]): string =>
-  JSON.stringify(
-    services
-      .map(({ id, commitId, redeploy, imageTag, forceEvent }) => [
-        id,
-        commitId ?? null,
-        redeploy ?? false,
-        imageTag ?? null,
-        forceEvent ?? null,
-      ])
-      .sort((a, b) => String(a[0]).localeCompare(String(b[0]))),
-  )
+  canonical(Object.fromEntries(services.map(({ id, ...asked }) => [id, asked])))
+
+interface WaitingRow {
+  id: string
+  n: number
+  action: string
+  whole: boolean
+  at: Date
+  services: ServiceRequest[]
+}
 
 /** A request that equals the last one still waiting joins it. */
 const findEqual = async (tx: Queryable, request: DeploymentRequest): Promise<AcceptedDeployment | null> => {
-  const [last] = await tx.query<{ id: string; n: number; action: string; whole: boolean; at: Date; services: string }>(
+  const [last] = await tx.query<WaitingRow>(
     `select d.id, d.execution_number as n, d.action, d.whole_environment as whole, d.created_at as at,
-       (select json_agg(json_build_array(w.service_id, w.requested -> 'commitId', coalesce(w.requested -> 'redeploy', 'false'),
-          w.requested -> 'imageTag', w.requested -> 'forceEvent')
-          order by w.service_id)::text from deployment_service w where w.deployment_id = d.id) as services
+       (select coalesce(jsonb_agg(w.requested || jsonb_build_object('id', w.service_id)), '[]')
+        from deployment_service w where w.deployment_id = d.id) as services
      from deployment d where d.environment_id = $1 and d.state = 'QUEUED' order by d.seq desc limit 1`,
     [request.environmentId],
   )
   if (last === undefined || last.action !== request.action || last.whole !== request.wholeEnvironment) return null
-  const equal = JSON.stringify(JSON.parse(last.services ?? '[]')) === signature(request.services)
+  const equal = signature(last.services) === signature(request.services)
   return equal ? accepted(request.environmentId, last.id, last.n, last.at) : null
 }
 
@@ -169,11 +170,12 @@ const insertServices = async (
   const placement = await readPlacement(tx, request.environmentId)
   for (const service of services) {
     const { id: _, ...requested } = asked.get(service.id)!
-    const stage = placement.stageOf(service.id, parts.kindOf(service.kind).stage)
+    const kind = parts.kindOf(service.kind)
+    const stage = placement.stageOf(service.id, kind.stage)
     await tx.query(
       `insert into deployment_service (deployment_id, service_id, organization_id, kind, name, stage, action, requested, state,
-         stage_id, stage_name)
-       values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`,
+         stage_id, stage_name, sub_action)
+       values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`,
       [
         deployment.deploymentId,
         service.id,
@@ -186,6 +188,7 @@ const insertServices = async (
         queued,
         stage.id,
         stage.name,
+        kind.subAction?.(request.action, requested.forceEvent ?? null) ?? 'NONE',
       ],
     )
     // What is under way keeps showing its own state; the end of it then shows this request's.
@@ -206,9 +209,25 @@ export const showState = async (
   const shown = state === 'READY' ? 'UNKNOWN' : action
   await tx.query(
     `update service_state set state = $2, action = $3, action_status = $4, deployment_id = $5, execution_id = $6,
+       forced_event = (select requested ->> 'forceEvent' from deployment_service
+         where deployment_id = $5 and service_id = $1),
        updated_at = clock_timestamp() where service_id = $1`,
     [serviceId, state, shown, actionStatusOf(state), deployment.deploymentId, deployment.executionId],
   )
+}
+
+/** Shows the next request that waits for a service; false when none does. */
+export const showNext = async (tx: Queryable, serviceId: string): Promise<boolean> => {
+  const [next] = await tx.query<{ id: string; executionId: string; action: DeploymentAction }>(
+    `select d.id, d.environment_id || '-' || d.execution_number as "executionId", d.action
+     from deployment_service w join deployment d on d.id = w.deployment_id
+     where w.service_id = $1 and d.state = 'QUEUED' order by d.seq limit 1`,
+    [serviceId],
+  )
+  if (next === undefined) return false
+  const deployment = { deploymentId: next.id, executionId: next.executionId }
+  await showState(tx, serviceId, next.action, stateOf(next.action, 'queued'), deployment)
+  return true
 }
 
 /** Actions that deploy a version; stops and deletes do not: webhooks are not told and the date does not change. */
@@ -217,7 +236,7 @@ export const deployingActions: ReadonlySet<string> = new Set(['DEPLOY', 'RESTART
 /** Tells webhooks about one service of a deployment. */
 export const tell = async (
   tx: Queryable,
-  parts: RequestParts,
+  parts: Pick<RequestParts, 'enqueue' | 'kindOf'>,
   kind: DeploymentEventKind,
   about: {
     organizationId: string
@@ -257,6 +276,8 @@ const deleteAtOnce = async (
 ): Promise<boolean> => {
   if (request.action !== 'DELETE') return false
   if (services.some((service) => service.state !== 'READY' || service.released || service.queued > 0)) return false
+  const ids = services.map(({ id }) => id)
+  if ((await tx.query('select 1 from task_state where id = any($1) limit 1', [ids])).length > 0) return false
   if (request.wholeEnvironment) {
     const [busy] = await tx.query(
       `select 1 from deployment where environment_id = $1 and state in ('QUEUED', 'RUNNING')
@@ -267,7 +288,7 @@ const deleteAtOnce = async (
     await tx.query('delete from node where id = $1', [request.environmentId])
     return true
   }
-  await tx.query('delete from node where id = any($1)', [services.map((service) => service.id)])
+  await tx.query('delete from node where id = any($1)', [ids])
   return true
 }
 
@@ -287,10 +308,12 @@ export const requestDeployment = async (
   parts: RequestParts,
 ): Promise<AcceptedDeployment> => {
   const environment = await lockEnvironment(tx, request.environmentId)
-  const found = await readServices(
+  const asked = await readServices(
     tx,
     request.services.map((service) => service.id),
   )
+  // An action on a whole environment is not about what leaves it anyway.
+  const found = asked.filter(({ leaving }) => !(request.wholeEnvironment && leaving))
   const services = await chooseDeployable(tx, request, found, parts)
   const chosen = new Set(services.map(({ id }) => id))
   const joined = await findEqual(tx, { ...request, services: request.services.filter(({ id }) => chosen.has(id)) })
@@ -310,6 +333,6 @@ export const requestDeployment = async (
       state: queued,
       reason: null,
     })
-  await tx.query(`select pg_notify('slipway_deployment', ''), pg_notify('slipway_status', $1)`, [request.environmentId])
+  await tx.query(`select pg_notify('slipway_deployment', '')`)
   return deployment
 }

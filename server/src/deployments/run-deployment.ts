@@ -3,6 +3,7 @@
  * side by side; the first failure stops what has not started. May begin again at any point: what is finished is skipped.
  */
 import { DeploymentError } from '../lib/errors.ts'
+import { forEachParallel } from '../lib/parallel.ts'
 import { type Claim, finish, LeaseLost, withClaim } from '../work/queue.ts'
 import { isCancel } from './canceled.ts'
 import { actions, undo, undoStop } from './deploy.ts'
@@ -13,12 +14,16 @@ import { conclude, type Outcome, readServices, type ServiceRow, type ServiceRun 
 import { inStages } from './stages.ts'
 import { stateOf } from './states.ts'
 import { createSteps, orLeft } from './steps.ts'
+import { stopGraceMs } from './task-state.ts'
+import { taskOf } from './tasks.ts'
 
 /** Services of one stage worked on at once. */
 const parallel = 8
 const undoTimeoutMs = 60_000
 /** A cancel must end within 15 s, whatever the engine does; what is left then is swept by reconcile. */
 const cancelUndoTimeoutMs = 6000
+/** Where a program is asked to end and what it leaves is saved: its grace, and what that takes. */
+const cancelTaskTimeoutMs = stopGraceMs + 4000
 
 const asDeploymentError = (error: unknown, run: ServiceRun): DeploymentError => {
   if (error instanceof DeploymentError) return error
@@ -34,7 +39,8 @@ const isNotOurs = (error: unknown, { signal }: ServiceRun): boolean =>
   error instanceof LeaseLost || (signal.aborted && !isCancel({ signal }))
 
 const tidy = async (run: ServiceRun, canceled: boolean): Promise<void> => {
-  const signal = AbortSignal.timeout(canceled ? cancelUndoTimeoutMs : undoTimeoutMs)
+  const cancelTimeoutMs = taskOf(run)?.state === undefined ? cancelUndoTimeoutMs : cancelTaskTimeoutMs
+  const signal = AbortSignal.timeout(canceled ? cancelTimeoutMs : undoTimeoutMs)
   const action = run.claim.action as DeploymentAction
   try {
     if (action === 'DEPLOY' || action === 'RESTART') await orLeft(undo(run, signal), signal)
@@ -102,24 +108,18 @@ const workOn = async (parts: EngineParts, claim: Claim, service: ServiceRow, sig
   return outcome
 }
 
-const skip = async (parts: EngineParts, claim: Claim, service: ServiceRow, signal: AbortSignal): Promise<void> => {
-  const run = await beginRun(parts, claim, service, signal)
-  await conclude(run, { kind: 'skipped', state: 'CANCELED', error: null })
-}
+const skipped: Outcome = { kind: 'skipped', state: 'CANCELED', error: null }
+
+/** Ends the part of a service that nothing was done with. */
+const leaveOut = async (
+  parts: EngineParts,
+  claim: Claim,
+  service: ServiceRow,
+  outcome: Outcome,
+  signal: AbortSignal,
+): Promise<void> => conclude(await beginRun(parts, claim, service, signal), outcome)
 
 const alreadyFailed = (service: ServiceRow): boolean => service.finished && /_ERROR$|^CANCELED$/.test(service.outcome)
-
-/** Runs `work` over `items`, at most `parallel` at once; rejects with the first rejection after all have ended. */
-const forEachParallel = async <T>(items: readonly T[], work: (item: T) => Promise<void>): Promise<void> => {
-  const queue = [...items]
-  const failures: unknown[] = []
-  const lane = async (): Promise<void> => {
-    for (let item = queue.shift(); item !== undefined; item = queue.shift())
-      await work(item).catch((error: unknown) => failures.push(error))
-  }
-  await Promise.all(Array.from({ length: Math.min(parallel, items.length) }, lane))
-  if (failures.length > 0) throw failures[0]
-}
 
 type Ending = 'SUCCEEDED' | 'FAILED' | 'CANCELED'
 
@@ -146,11 +146,17 @@ const runStages = async (parts: EngineParts, claim: Claim, signal: AbortSignal):
   const services = await readServices(parts.database, claim.id)
   const outcomes: Outcome[] = []
   let stopped = services.some(alreadyFailed)
+  let begun = services.some(({ started }) => started)
   for (const stage of inStages(claim.action as DeploymentAction, services))
     await forEachParallel(
+      parallel,
       stage.filter((service) => !service.finished),
       async (service) => {
-        if (stopped || isCancel({ signal })) return skip(parts, claim, service, signal)
+        // What an earlier process began is to be undone, also when a cancel came meanwhile.
+        const over = stopped || (isCancel({ signal }) && !service.started)
+        // A cancel before anything began is what each of them is asked to show.
+        if (over) return leaveOut(parts, claim, service, stopped || begun ? skipped : canceled, signal)
+        begun = true
         const outcome = await workOn(parts, claim, service, signal)
         outcomes.push(outcome)
         if (outcome.kind !== 'succeeded') stopped = true

@@ -11,6 +11,7 @@ import type { EngineParts } from './engine-parts.ts'
 import { type DeploymentLogLine, writeRunLog } from './log.ts'
 import { holdImage } from './make-image.ts'
 import { type OpenedRelease, openRelease } from './releases.ts'
+import { outputFolders } from './task-files.ts'
 import { createTail, failureOf, toTask } from './tasks.ts'
 
 const longestSleepMs = 10_000
@@ -28,9 +29,8 @@ export interface Scheduler {
 
 const showRunning = async (parts: EngineParts, serviceId: string, state: string): Promise<void> => {
   await parts.database.query(
-    `with changed as (update service_state set running_state = $2 where service_id = $1 and desired = 'RUNNING'
-       returning environment_id)
-     select pg_notify('slipway_status', environment_id::text) from changed`,
+    `update service_state set running_state = $2 where service_id = $1 and desired = 'RUNNING'
+       and ($2 = 'RUNNING' or not exists (select from task_run where service_id = $1 and state = 'RUNNING'))`,
     [serviceId, state],
   )
 }
@@ -64,13 +64,13 @@ const runTries = async (
   tail: ReturnType<typeof createTail>,
 ): Promise<void> => {
   const task = toTask(opened, spec, 'CRON', run.id)
-  const runOnce = async () => {
+  const runOnce = async (attempt: number) => {
     await check()
-    return parts.runtime.run(task, tail.add, signal)
+    return parts.runtime.run({ ...task, folders: outputFolders, attempt }, tail.add, signal)
   }
   await patiently(parts, () => holdImage(parts, opened.release, () => {}, signal), signal)
   for (let tries = 1; ; tries += 1) {
-    const result = await patiently(parts, runOnce, signal)
+    const result = await patiently(parts, () => runOnce(tries), signal)
     const failure = failureOf(result, task.memoryMb, tail.lines)
     if (failure === null) return
     if (tries > spec.maxRestarts) throw failure
@@ -117,6 +117,8 @@ const execute = async (parts: EngineParts, execution: Execution): Promise<void> 
     if (opened !== null) await writeRunLog(tx, opened.release.deploymentId, run.serviceId, told.lines, keptRuns)
     return finishRun(tx, run, error)
   })
+  // What stays here is swept later.
+  await parts.runtime.endTask(run.id, signal).catch(() => {})
   if (ours) await showRunning(parts, run.serviceId, error === null ? 'COMPLETED' : 'ERROR')
 }
 
@@ -142,11 +144,17 @@ export const startScheduler = (parts: EngineParts, worker: string): Scheduler =>
       })
     active.set(run.id, { controller, done })
   }
+  /** What cannot be ended now is swept later. */
+  const endReplaced = (id: string): void => {
+    active.get(id)?.controller.abort(new Error('the run was ended: the next one takes its place'))
+    parts.runtime.endTask(id, AbortSignal.timeout(patienceMs)).catch(() => {})
+  }
   const claimAll = async (): Promise<void> => {
     while (!ending.signal.aborted && active.size < parallel) {
-      const run = await claimRun(parts.database, worker, parts.clock.now())
-      if (run === null) return
-      if (!active.has(run.id)) begin(run)
+      const begun = await claimRun(parts.database, worker, parts.clock.now())
+      if (begun === null) return
+      for (const id of begun.replaced) endReplaced(id)
+      if (!active.has(begun.run.id)) begin(begun.run)
     }
   }
   const beat = async (ids: readonly string[]): Promise<void> => {

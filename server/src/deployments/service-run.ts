@@ -8,7 +8,7 @@ import { type Claim, withClaim } from '../work/queue.ts'
 import type { DeploymentAction, ServiceRequest } from './deployments.ts'
 import { type EngineParts, kindOf } from './engine-parts.ts'
 import type { DeploymentLog } from './log.ts'
-import { deployingActions, showState, tell } from './request.ts'
+import { deployingActions, showNext, showState, tell } from './request.ts'
 import { type Phase, stateOf } from './states.ts'
 import type { Step } from './steps.ts'
 
@@ -24,7 +24,10 @@ export interface ServiceRow {
   mode: string
   currentReleaseId: string | null
   currentRevision: string | null
+  deployedHash: string | null
   desired: string
+  /** A process has worked on it in this deployment. */
+  started: boolean
   finished: boolean
   outcome: string
 }
@@ -38,6 +41,10 @@ export interface ServiceRun {
   signal: AbortSignal
   /** Set at the switch: from then on the new version is the current one and a cancel comes too late. */
   committed: boolean
+  /** Nothing was to be changed: it keeps the release it has. */
+  untouched?: boolean
+  /** It only looked or repaired: the service keeps the release it has. */
+  aside?: boolean
   /** The phase shown last: it decides which error state a failure gets. */
   phase: Phase
 }
@@ -46,7 +53,8 @@ export const readServices = (db: Queryable, deploymentId: string): Promise<Servi
   db.query<ServiceRow>(
     `select w.service_id as id, w.kind, n.name, w.stage, n.spec, w.requested, e.parent_id as "projectId",
        coalesce(e.spec ->> 'mode', 'DEVELOPMENT') as mode, s.current_release_id as "currentReleaseId",
-       r.deployment_id as "currentRevision", s.desired, w.finished_at is not null as finished, w.state as outcome
+       r.deployment_id as "currentRevision", s.deployed_hash as "deployedHash", s.desired, w.started_at is not null as started,
+       w.finished_at is not null as finished, w.state as outcome
      from deployment_service w join node n on n.id = w.service_id join node e on e.id = n.parent_id
      join service_state s on s.service_id = w.service_id left join release r on r.id = s.current_release_id
      where w.deployment_id = $1 order by w.stage, n.created_at, n.id`,
@@ -66,7 +74,6 @@ export const enter = (run: ServiceRun, phase: Phase): Promise<void> => {
       [run.claim.id, run.service.id, state],
     )
     await showState(tx, run.service.id, run.claim.action, state, reference(run.claim))
-    await tx.query(`select pg_notify('slipway_status', $1)`, [run.claim.environmentId])
   })
 }
 
@@ -81,15 +88,8 @@ const eventOf = { succeeded: 'DEPLOYMENT_SUCCESSFUL', failed: 'DEPLOYMENT_FAILUR
 
 /** The state to show once nothing is under way: of the next request that waits for this service, else the outcome's. */
 const showOutcome = async (tx: Queryable, run: ServiceRun, state: string): Promise<void> => {
-  const [next] = await tx.query<{ id: string; executionId: string; action: DeploymentAction }>(
-    `select d.id, d.environment_id || '-' || d.execution_number as "executionId", d.action
-     from deployment_service w join deployment d on d.id = w.deployment_id
-     where w.service_id = $1 and d.state = 'QUEUED' order by d.seq limit 1`,
-    [run.service.id],
-  )
-  if (next === undefined) return showState(tx, run.service.id, run.claim.action, state, reference(run.claim))
-  const queued = stateOf(next.action, 'queued')
-  return showState(tx, run.service.id, next.action, queued, { deploymentId: next.id, executionId: next.executionId })
+  if (!(await showNext(tx, run.service.id)))
+    await showState(tx, run.service.id, run.claim.action, state, reference(run.claim))
 }
 
 /** What an uninstall did is told of it for good; the service itself is as new. */
@@ -106,11 +106,18 @@ export const conclude = (run: ServiceRun, outcome: Outcome): Promise<void> =>
     await tx.query(
       `update deployment_service set state = $3, error = $4, finished_at = clock_timestamp(),
          started_at = coalesce(started_at, clock_timestamp()),
-         release_id = (select id from release where service_id = $2 and deployment_id = $1)
+         release_id = coalesce((select id from release where service_id = $2 and deployment_id = $1), $5)
        where deployment_id = $1 and service_id = $2`,
-      [claim.id, service.id, historyState(claim.action, outcome.state), describeError(outcome.error)],
+      [
+        claim.id,
+        service.id,
+        historyState(claim.action, outcome.state),
+        describeError(outcome.error),
+        run.untouched === true ? service.currentReleaseId : null,
+      ],
     )
-    if (outcome.kind === 'succeeded' && deployingActions.has(claim.action))
+    const isAside = outcome.kind === 'succeeded' && run.aside === true
+    if (outcome.kind === 'succeeded' && !isAside && deployingActions.has(claim.action))
       await tx.query('update service_state set last_deployment_at = clock_timestamp() where service_id = $1', [
         service.id,
       ])
@@ -128,7 +135,6 @@ export const conclude = (run: ServiceRun, outcome: Outcome): Promise<void> =>
       state: outcome.state,
       reason: outcome.error?.message ?? null,
     })
-    await tx.query(`select pg_notify('slipway_status', $1)`, [claim.environmentId])
   })
 
 const eventKind = (outcome: Outcome) =>

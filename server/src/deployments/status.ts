@@ -5,9 +5,10 @@
 import type { Queryable } from '../store/database.ts'
 import { instantSql, toTimestamp } from '../store/long-list.ts'
 import { timestampSql } from '../store/tree.ts'
-import type { Deployments, ServiceStatus } from './deployments.ts'
+import type { Deployments, ServiceStatus, TaskEvent } from './deployments.ts'
 import { type EngineParts, kindOf } from './engine-parts.ts'
 import { isFinal } from './states.ts'
+import { withOwnFiles } from './variables-now.ts'
 import { fingerprint, noVariables, wantedOf } from './workload.ts'
 
 /** A service's row of `service_state`, and what the environment's deployments say of it. */
@@ -27,11 +28,14 @@ export interface StateRow {
   deployedHash: string | null
   wantedHash: string | null
   lastAt: string | null
+  /** What the last deployment was asked to run instead of the usual. */
+  forcedEvent: TaskEvent | null
 }
 
 const stateColumns = `m.service_id as id, m.kind, m.state, m.action, m.action_status as "actionStatus",
     m.running_state as "runningState", m.deployment_id as "deploymentId", m.execution_id as "executionId",
-    m.current_release_id is not null as released, m.deployed_hash as "deployedHash", m.wanted_hash as "wantedHash"`
+    m.current_release_id is not null as released, m.deployed_hash as "deployedHash", m.wanted_hash as "wantedHash",
+    m.forced_event as "forcedEvent"`
 
 const readByIds = `
   with mine as (select * from service_state where service_id = any($1)),
@@ -87,12 +91,17 @@ const deploymentStatus = (row: StateRow): ServiceStatus['service_deployment_stat
 /** The public list of actions has no word for an uninstall. */
 export const publicAction = (action: string): string => (action === 'UNINSTALL' ? 'DELETE' : action)
 
-const toStatus = (row: StateRow): ServiceStatus => ({
+const subActionOf = (
+  parts: Pick<EngineParts, 'kinds'>,
+  { kind, action, forcedEvent }: Pick<StateRow, 'kind' | 'action' | 'forcedEvent'>,
+): string => (action === 'UNKNOWN' ? undefined : kindOf(parts, kind).subAction?.(action, forcedEvent)) ?? 'NONE'
+
+const toStatus = (parts: EngineParts, row: StateRow): ServiceStatus => ({
   id: row.id,
   state: row.state,
   service_deployment_status: deploymentStatus(row),
   is_part_last_deployment: row.isPart,
-  status_details: { action: publicAction(row.action), status: row.actionStatus, sub_action: 'NONE' },
+  status_details: { action: publicAction(row.action), status: row.actionStatus, sub_action: subActionOf(parts, row) },
   deployment_request_id: row.deploymentId === null || isFinal(row.state) ? null : row.deploymentId,
   deployment_requests_count: row.requests ?? 0,
   ...(row.lastAt === null ? {} : { last_deployment_date: row.lastAt }),
@@ -117,7 +126,11 @@ interface StepRow {
   total: number | null
 }
 
-const readSteps = async (db: Queryable, row: StateRow): Promise<Pick<ServiceStatus, 'steps'>> => {
+/** The steps of a service in a deployment, with what they took. */
+export const readSteps = async (
+  db: Queryable,
+  row: Pick<StateRow, 'id' | 'deploymentId'>,
+): Promise<Pick<ServiceStatus, 'steps'>> => {
   if (row.deploymentId === null) return {}
   const steps = await db.query<StepRow>(
     `select p.name, p.status, round(extract(epoch from p.finished_at - p.started_at))::int as seconds,
@@ -138,14 +151,18 @@ const readSteps = async (db: Queryable, row: StateRow): Promise<Pick<ServiceStat
 
 /** Computes what a deployment would use now, unless it changed again meanwhile. */
 const renewWantedHash = async (parts: EngineParts, db: Queryable, row: StateRow): Promise<void> => {
-  const [found] = await db.query<{ spec: Record<string, unknown>; version: number }>(
-    `select n.spec, s.wanted_version as version from service_state s join node n on n.id = s.service_id
+  const [found] = await db.query<{ spec: Record<string, unknown>; organizationId: string; version: number }>(
+    `select n.spec, n.organization_id as "organizationId", s.wanted_version as version from service_state s join node n on n.id = s.service_id
      where s.service_id = $1`,
     [row.id],
   )
   if (found === undefined) return
   const kind = kindOf(parts, row.kind)
-  const variables = kind.environment === undefined ? await parts.variables(row.id) : noVariables
+  const service = { id: row.id, spec: found.spec }
+  const variables =
+    kind.environment === undefined
+      ? await withOwnFiles(parts, kind, found.organizationId, service, await parts.variables(row.id))
+      : noVariables
   const wanted = wantedOf(kind, found.spec)
   row.wantedHash = fingerprint(parts.fingerprintKey, wanted.source, wanted.spec, variables)
   await db.query('update service_state set wanted_hash = $2 where service_id = $1 and wanted_version = $3', [
@@ -167,17 +184,17 @@ export const createStatuses = (parts: EngineParts): Statuses => {
       await renew(db, all)
       const rows = new Map(all.map((row) => [row.id, row]))
       const found = serviceIds.flatMap((id) => rows.get(id) ?? [])
-      if (found.length !== 1) return found.map(toStatus)
-      return [{ ...toStatus(found[0]!), ...(await readSteps(db, found[0]!)) }]
+      if (found.length !== 1) return found.map((row) => toStatus(parts, row))
+      return [{ ...toStatus(parts, found[0]!), ...(await readSteps(db, found[0]!)) }]
     },
     async environmentStatuses(db, environmentId) {
       const rows = await readEnvironmentRows(db, readByEnvironment, [environmentId])
       await renew(db, rows)
-      return rows.map((row) => ({ kind: row.kind, status: toStatus(row) }))
+      return rows.map((row) => ({ kind: row.kind, status: toStatus(parts, row) }))
     },
     async statusesOf(db, rows) {
       await renew(db, rows)
-      return rows.map(toStatus)
+      return rows.map((row) => toStatus(parts, row))
     },
   }
 }

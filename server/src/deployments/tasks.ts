@@ -9,6 +9,8 @@ import type { TaskEvent, TaskSpec } from './deployments.ts'
 import { kindOf } from './engine-parts.ts'
 import type { OpenedRelease } from './releases.ts'
 import type { ServiceRun } from './service-run.ts'
+import { taskIdOf } from './task-ids.ts'
+import { runTry } from './task-try.ts'
 
 const graceMs = 10 * 60_000
 const keptLines = 50
@@ -16,12 +18,6 @@ const keptLines = 50
 /** What a service runs, as it is configured now; null for one that stays up. */
 export const taskOf = ({ parts, service }: ServiceRun): TaskSpec | null =>
   kindOf(parts, service.kind).task?.(service.spec) ?? null
-
-/** The same for every try, which follow one another: whoever asks again joins the one under way. */
-export const taskIdOf = (deploymentId: string, serviceId: string): string => `${deploymentId}-${serviceId.slice(-12)}`
-
-/** The deployment, or the run by the clock, that a task belongs to. */
-export const ownerOfTask = (taskId: string): string => taskId.slice(0, 36)
 
 /** A release's image and environment with one command. */
 export const toTask = (
@@ -65,6 +61,14 @@ export const failureOf = (
   return new DeploymentError('task_failed', `The job ended with code ${exitCode}.`, { lines })
 }
 
+/** Fails as it failed, with the lines that the log has: those of the engine hold what the program printed as it is. */
+const withLines =
+  (lines: readonly string[]) =>
+  (error: unknown): never => {
+    if (!(error instanceof DeploymentError) || error.lines.length === 0) throw error
+    throw new DeploymentError(error.code, error.message, { next: error.next, lines: [...lines], cause: error })
+  }
+
 /** Runs what a service does at an event, and fails as it does; nothing for an event without a command. */
 export const runTask = async (
   run: ServiceRun,
@@ -75,15 +79,21 @@ export const runTask = async (
   const { parts, step, claim, service } = run
   if (task.on[event] === undefined) return
   const wanted = toTask(opened, task, event, taskIdOf(claim.id, service.id))
-  for (let tries = 1; ; tries += 1) {
+  const releaseId = opened.release.id
+  for (let attempt = 1; ; attempt += 1) {
     const tail = createTail(opened.environment.secretValues, (line) => run.log.line('task', line))
-    run.log.line('task', tries === 1 ? 'The job runs.' : `The job runs again: try ${tries} of ${task.maxRestarts + 1}.`)
-    const result = await step(`task-${tries}`, { deadlineMs: task.timeoutMs + graceMs }, (signal) =>
-      parts.runtime.run(wanted, tail.add, signal),
+    const again = `The job runs again: try ${attempt} of ${task.maxRestarts + 1}.`
+    run.log.line('task', attempt === 1 ? 'The job runs.' : again)
+    const one = { task: wanted, spec: task, event, releaseId, attempt }
+    const ended = step(`task-${attempt}`, { deadlineMs: task.timeoutMs + graceMs }, (signal) =>
+      runTry(run, one, tail.add, signal),
     )
-    const failure = failureOf(result, wanted.memoryMb, tail.lines)
-    if (failure === null) return run.log.line('task', 'The job is done.')
-    if (tries > task.maxRestarts) throw failure
+    const failure = failureOf(await ended.catch(withLines(tail.lines)), wanted.memoryMb, tail.lines)
+    if (failure === null) break
+    if (attempt > task.maxRestarts) throw failure
     run.log.line('task', failure.message, 'error')
   }
+  run.log.line('task', 'The job is done.')
+  // All that it left is saved; what stays here is swept later.
+  await parts.runtime.endTask(wanted.taskId, run.signal).catch(() => {})
 }

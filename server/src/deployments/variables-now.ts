@@ -34,6 +34,23 @@ const openSealed = async (
   return Object.fromEntries(await Promise.all(Object.entries(row?.sealed ?? {}).map(open)))
 }
 
+/** Variables with the files that a kind makes of the row beside them. */
+export const withOwnFiles = async (
+  parts: Pick<EngineParts, 'database' | 'sealer'>,
+  kind: DeployableKind,
+  organizationId: string,
+  service: { id: string; spec: Record<string, unknown> },
+  variables: EffectiveVariables,
+): Promise<EffectiveVariables> => {
+  if (kind.files === undefined) return variables
+  const secrets = await openSealed(parts, organizationId, service.id)
+  return {
+    ...variables,
+    files: [...variables.files, ...kind.files(service.spec, secrets)],
+    secretValues: [...variables.secretValues, ...Object.values(secrets)],
+  }
+}
+
 /** What runs gets: the variables that a service sees, or what its kind says. */
 export const environmentNow = async (
   parts: Pick<EngineParts, 'variables' | 'database' | 'sealer'>,
@@ -41,7 +58,8 @@ export const environmentNow = async (
   organizationId: string,
   service: { id: string; spec: Record<string, unknown> },
 ): Promise<EffectiveVariables> => {
-  if (kind.environment === undefined) return variablesNow(parts, service.id)
+  if (kind.environment === undefined)
+    return withOwnFiles(parts, kind, organizationId, service, await variablesNow(parts, service.id))
   const secrets = await openSealed(parts, organizationId, service.id)
   const env = kind.environment(service.spec, secrets)
   const origins = Object.fromEntries(Object.keys(env).map((key) => [key, { scope: 'BUILT_IN' }]))

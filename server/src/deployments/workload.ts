@@ -22,21 +22,24 @@ export interface EffectiveVariables {
 export type FrozenWorkload = Omit<Workload, 'env' | 'files' | 'image'> & {
   /** What it runs to an end, where it has no instances. */
   task?: TaskSpec
+  /** What its image was to be made from; releases of earlier versions do not tell. */
+  from?: Source
 }
 
 export const freezeWorkload = (
   ids: Pick<Workload, 'organizationId' | 'projectId' | 'environmentId' | 'serviceId' | 'revision' | 'aliases'>,
   spec: WorkloadSpec & { task?: TaskSpec },
-): FrozenWorkload => ({ ...ids, ...spec })
+  from: Source,
+): FrozenWorkload => ({ ...ids, ...spec, from })
 
 export const thawWorkload = (
-  { task: _, ...frozen }: FrozenWorkload,
+  { task: _, from: __, ...frozen }: FrozenWorkload,
   image: string,
   secrets: Pick<EffectiveVariables, 'env' | 'files'>,
 ): Workload => ({ ...frozen, image, env: new Secret(secrets.env), files: new Secret(secrets.files) })
 
 /** JSON with sorted keys, so that equal things have equal texts. */
-const canonical = (value: unknown): string =>
+export const canonical = (value: unknown): string =>
   JSON.stringify(value, (_key, inner: unknown) =>
     inner !== null && typeof inner === 'object' && !Array.isArray(inner)
       ? Object.fromEntries(Object.entries(inner).sort(([a], [b]) => (a < b ? -1 : 1)))

@@ -74,8 +74,8 @@ export const updateDomain = async (tx: Queryable, id: string, wish: DomainWish):
 export const routeDomains = async (tx: Queryable, serviceId: string): Promise<void> => {
   await tx.query('delete from route where service_id = $1 and custom_domain_id is not null', [serviceId])
   await tx.query(
-    `insert into route (host, organization_id, environment_id, service_id, port, is_default, custom_domain_id)
-     select d.domain, r.organization_id, r.environment_id, r.service_id, r.port, false, d.id
+    `insert into route (host, organization_id, environment_id, service_id, port, protocol, is_default, custom_domain_id)
+     select d.domain, r.organization_id, r.environment_id, r.service_id, r.port, r.protocol, false, d.id
      from custom_domain d join route r on r.service_id = d.service_id and r.is_default and r.custom_domain_id is null
      where d.service_id = $1`,
     [serviceId],

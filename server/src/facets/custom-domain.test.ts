@@ -32,7 +32,8 @@ const deploy = async ({ id, environment }: Json): Promise<void> => {
   await until(async () => (await status()) === 'DEPLOYED', { what: 'the deployment' })
 }
 
-const routeTo = async (host: string) => (await api.parts.router.routes()).find((route) => route.host === host)
+const routeTo = async (host: string) =>
+  (await api.parts.router.routes()).find((route) => 'host' in route && route.host === host)
 
 test('a domain is made, read in every way, changed and taken away', async () => {
   const { id } = await application()

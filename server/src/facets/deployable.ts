@@ -8,8 +8,11 @@ import { readStates, type StateRow } from '../deployments/status.ts'
 import { notFound } from '../lib/errors.ts'
 import { isUuid } from '../lib/ids.ts'
 import type { Queryable } from '../store/database.ts'
-import { MaybeCommitId, request, serviceToDeploy } from './request.ts'
+import { liveService } from './live-service.ts'
+import { isDryRun, withPlan } from './plan-schema.ts'
+import { MaybeCommitId, planFor, request, serviceToDeploy } from './request.ts'
 import { type Facet, itemOf, ownerOf, type Self } from './self.ts'
+import type { View } from './shared-read.ts'
 import { AcceptedStatus, Status, StatusOfEither } from './status-schema.ts'
 
 export interface DeployableOptions {
@@ -41,12 +44,14 @@ export const wantsDeploymentState = (
 
 const failed = new Set(['BUILD_ERROR', 'DEPLOYMENT_ERROR', 'RESTART_ERROR'])
 
-/** RUNNING once deployed and its instances answer, ERROR when it failed; otherwise the exact state. */
+const runningWords = new Set(['RUNNING', 'ERROR', 'UNAVAILABLE'])
+
+/** RUNNING once deployed and its instances answer, ERROR when it failed, UNAVAILABLE while nobody can tell; otherwise the exact state. */
 export const runningWord = (status: ServiceStatus): string => {
   const { deployment_state: state, running_state: running } = status
   if (failed.has(state)) return 'ERROR'
   if (state !== 'DEPLOYED' && state !== 'RESTARTED') return state
-  return running === 'RUNNING' || running === 'ERROR' ? running : state
+  return runningWords.has(running) ? running : state
 }
 
 const readStatus = async (context: Context, db: Queryable): Promise<ServiceStatus> => {
@@ -55,11 +60,12 @@ const readStatus = async (context: Context, db: Queryable): Promise<ServiceStatu
   return status
 }
 
-/** Asks for one service and answers its status as it is from now on. */
-const act = (context: Context, action: DeploymentAction, service: ServiceRequest): Promise<unknown> =>
-  context.transaction(async (tx) => {
-    const environmentId = context.node.parentId!
-    const accepted = await request(tx, context, { environmentId, action, services: [service] })
+/** Asks for one service and answers its status as it is from now on, or the plan. */
+export const act = async (context: Context, action: DeploymentAction, service: ServiceRequest): Promise<unknown> => {
+  const wish = { environmentId: context.node.parentId!, action, services: [service] }
+  if (isDryRun(context)) return planFor(context, wish)
+  return context.transaction(async (tx) => {
+    const accepted = await request(tx, context, wish)
     if (action === 'DELETE') return undefined
     const status = await readStatus(context, tx)
     return {
@@ -71,6 +77,7 @@ const act = (context: Context, action: DeploymentAction, service: ServiceRequest
       created_at: accepted.createdAt,
     }
   })
+}
 
 const DeployBody = Type.Object({ git_commit_id: MaybeCommitId() })
 
@@ -93,7 +100,7 @@ const action = ({ self, owner }: Known, verb: string, word: string): Omit<Operat
 const queryOf = ({ deployQuery: query }: Known) => (query === undefined ? {} : { query })
 
 const deployWith = async ({ mayDeploy }: Known, context: Context, more: Partial<ServiceRequest>): Promise<unknown> => {
-  if ((await mayDeploy?.(context)) === false) return readStatus(context, context.db)
+  if ((await mayDeploy?.(context)) === false && !isDryRun(context)) return readStatus(context, context.db)
   const asked = serviceToDeploy(context.node.id, { ...context.body, ...context.query })
   return act(context, 'DEPLOY', { ...asked, ...more })
 }
@@ -130,7 +137,8 @@ const restartOf = (known: Known): Operation => ({
 /** Whether the engine may hold anything of a service, or is about to. */
 const mayRun = async ({ db, node }: Context): Promise<boolean> => {
   const rows = await db.query(
-    `select 1 from service_state where service_id = $1 and (current_release_id is not null or state <> 'READY')`,
+    `select 1 from service_state where service_id = $1 and (current_release_id is not null or state <> 'READY'
+       or exists (select from task_state t where t.id = service_id))`,
     [node.id],
   )
   return rows.length > 0
@@ -142,25 +150,34 @@ const uninstallOf = (known: Known): Operation => ({
   // It destroys data, so it takes what deleting takes.
   scope: 'Admin',
   emptyStatus: 204,
-  run: async (context) => ((await mayRun(context)) ? act(context, 'UNINSTALL', { id: context.node.id }) : undefined),
+  run: async (context) =>
+    isDryRun(context) || (await mayRun(context)) ? act(context, 'UNINSTALL', { id: context.node.id }) : undefined,
 })
 
-const statusOf = ({ self, owner, speaksRunning }: Known): Operation => ({
-  id: `get${self.word}Status`,
+/** How the caller wants a status shown: in the running vocabulary or not. */
+const viewFor =
+  ({ speaksRunning }: Known) =>
+  (context: Context): View<ServiceStatus> => {
+    if (speaksRunning === true) context.setHeader('vary', 'User-Agent, X-State-Vocabulary')
+    const { settings } = context.parts
+    return speaksRunning !== true || wantsDeploymentState(settings.statusVocabulary, context.headers)
+      ? { name: 'exact', show: (status) => status }
+      : { name: 'running', show: (status) => ({ ...status, state: runningWord(status) }) }
+  }
+
+const statusOf = (known: Known): Operation => ({
+  id: `get${known.self.word}Status`,
   method: 'GET',
-  path: `${itemOf(self)}/status`,
-  tag: `${self.word} Main Calls`,
-  summary: `Read the status of ${self.words}`,
+  path: `${itemOf(known.self)}/status`,
+  tag: `${known.self.word} Main Calls`,
+  summary: `Read the status of ${known.self.words}`,
   scope: 'Read',
-  owner,
+  owner: known.owner,
   status: 200,
-  answer: speaksRunning === true ? StatusOfEither : Status,
+  answer: known.speaksRunning === true ? StatusOfEither : Status,
   async run(context) {
     const status = await readStatus(context, context.db)
-    if (speaksRunning !== true) return status
-    context.setHeader('vary', 'User-Agent, X-State-Vocabulary')
-    if (wantsDeploymentState(context.parts.settings.statusVocabulary, context.headers)) return status
-    return { ...status, state: runningWord(status) }
+    return viewFor(known)(context).show(status)
   },
 })
 
@@ -212,11 +229,11 @@ export const deployable =
   (self) => {
     const known: Known = { ...options, self, owner: ownerOf(self) }
     return [
-      ...deploysOf(known),
-      ...(options.stops === false ? [] : [stopOf(known)]),
-      ...(options.restarts === false ? [] : [restartOf(known)]),
-      uninstallOf(known),
-      removal(known),
-      ...(options.status === false ? [] : [statusOf(known), statusesOf(known)]),
+      ...deploysOf(known).map(withPlan),
+      ...(options.stops === false ? [] : [withPlan(stopOf(known))]),
+      ...(options.restarts === false ? [] : [withPlan(restartOf(known))]),
+      withPlan(uninstallOf(known)),
+      withPlan(removal(known)),
+      ...(options.status === false ? [] : [statusOf(known), statusesOf(known), liveService(self, viewFor(known))]),
     ]
   }

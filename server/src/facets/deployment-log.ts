@@ -2,57 +2,16 @@
 import Type from 'typebox'
 import { type Context, nodeInPath, type Operation } from '../api/operation.ts'
 import { Maybe, Nullable, OneOf, Results, Text, Timestamp, Uuid } from '../api/schema.ts'
+import { executionOf, type LogRow, readLast } from './deployment-log-lines.ts'
 import { steadyId } from './steady-id.ts'
 
-const maxLines = 5000
+/** How much of a log is read at once. */
+export const maxLines = 5000
 const maxOldLines = 1000
 
-interface Row {
-  chunk: string
-  index: string
-  at: string
-  text: string
-  level: string
-  step: string
-  serviceId: string | null
-  name: string | null
-  kind: string | null
-  stageId: string | null
-  stageName: string | null
-  state: string | null
-  executionId: string
-}
-
-const readSql = (condition: string): string => `
-  with d as (select id, environment_id, execution_number, state from deployment where environment_id = $1 and ${condition}
-      order by created_at desc, id desc limit 1)
-  select * from (
-    select l.id as chunk, x.index, x.line ->> 'at' as at, x.line ->> 'text' as text, x.line ->> 'level' as level, l.step,
-      l.service_id as "serviceId", w.name, w.kind, w.stage_id as "stageId", w.stage_name as "stageName", w.state,
-      d.environment_id || '-' || d.execution_number as "executionId"
-    from d join deployment_log l on l.deployment_id = d.id
-      cross join lateral jsonb_array_elements(l.lines) with ordinality as x (line, index)
-      left join deployment_service w on w.deployment_id = d.id and w.service_id = l.service_id
-    order by l.id desc, x.index desc limit $3) newest
-  order by chunk, index`
-
-const readOne = readSql('execution_number = $2')
-const readLast = readSql('$2::int is null')
-
-/** The execution that the query names; `undefined` when it is not one of this environment. */
-const executionOf = ({ query, node }: Context): number | null | undefined => {
-  const { version } = query as { version?: string }
-  if (version === undefined) return null
-  const number = version.startsWith(`${node.id}-`)
-    ? Number(version.slice(node.id.length + 1).split('-')[0])
-    : Number.NaN
-  return Number.isInteger(number) && number > 0 && number < 2 ** 31 ? number : undefined
-}
-
-const readLines = async (context: Context, limit: number): Promise<Row[]> => {
+const readLines = async (context: Context, limit: number): Promise<LogRow[]> => {
   const execution = executionOf(context)
-  if (execution === undefined) return []
-  return context.db.query<Row>(execution === null ? readLast : readOne, [context.node.id, execution, limit])
+  return execution === undefined ? [] : readLast(context.db, context.node.id, execution, limit)
 }
 
 const Query = Type.Object({ version: Maybe(Text(200)) })
@@ -79,12 +38,14 @@ const Line = Type.Object({
   message: Nullable(Type.Object({ safe_message: Text(), full_details: Text() })),
 })
 
-const readClusterId = async ({ db, node }: Context): Promise<string> => {
+/** Of the cluster that the environment is tied to. */
+export const readClusterId = async ({ db, node }: Context): Promise<string> => {
   const [row] = await db.query<{ id: string }>(`select spec ->> 'cluster_id' as id from node where id = $1`, [node.id])
   return row!.id
 }
 
-const toLine = (row: Row, context: Context, clusterId: string) => {
+/** A line as the public API shows it. */
+export const toLine = (row: LogRow, context: Context, clusterId: string) => {
   const { node, principal } = context
   const failed = row.level === 'error'
   const underlying = { message: row.text, full_details: '' }
@@ -146,7 +107,7 @@ const oldState = (state: string | null): string => {
   return known[state] ?? (state.endsWith('_QUEUED') ? 'WAITING' : 'DEPLOYMENT_IN_PROGRESS')
 }
 
-const toOldLine = (row: Row, { node }: Context) => ({
+const toOldLine = (row: LogRow, { node }: Context) => ({
   id: steadyId('log', row.chunk, row.index),
   created_at: row.at,
   scope: {

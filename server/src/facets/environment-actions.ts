@@ -6,7 +6,8 @@ import type { DeploymentAction, DeploymentRequest } from '../deployments/deploym
 import { badRequest, invalidField } from '../lib/errors.ts'
 import type { Queryable } from '../store/database.ts'
 import { acceptedEnvironment, readEnvironment } from './environment-status.ts'
-import { MaybeCommitId, MaybeImageTag, request, servicesOf, serviceToDeploy } from './request.ts'
+import { isDryRun, withPlan } from './plan-schema.ts'
+import { MaybeCommitId, MaybeImageTag, planFor, request, servicesOf, serviceToDeploy } from './request.ts'
 import { AcceptedEnvironmentStatus } from './status-schema.ts'
 
 type Services = DeploymentRequest['services']
@@ -15,20 +16,21 @@ const owner = nodeInPath('environment', 'environmentId')
 const common = { method: 'POST' as const, tag: 'Environment Actions', scope: 'Deploy' as const, owner }
 const accepted = { ...common, status: 202 as const, answer: AcceptedEnvironmentStatus }
 
-const act = (
+const act = async (
   context: Context,
   action: DeploymentAction,
   choose: (tx: Queryable) => Promise<Services> | Services,
   wholeEnvironment: boolean,
-): Promise<unknown> =>
-  context.transaction(async (tx) => {
-    const environmentId = context.node.id
-    const services = await choose(tx)
-    const answer = await request(tx, context, { environmentId, action, wholeEnvironment, services })
+): Promise<unknown> => {
+  const wish = { environmentId: context.node.id, action, wholeEnvironment }
+  if (isDryRun(context)) return planFor(context, { ...wish, services: await choose(context.db) })
+  return context.transaction(async (tx) => {
+    const answer = await request(tx, context, { ...wish, services: await choose(tx) })
     if (action === 'DELETE') return undefined
-    const read = await readEnvironment(context.parts.deployments, tx, environmentId)
+    const read = await readEnvironment(context.parts.deployments, tx, context.node.id)
     return acceptedEnvironment(read, answer, action)
   })
+}
 
 const all =
   (context: Context) =>
@@ -45,6 +47,11 @@ const allWanted =
     )
     return rows.map(({ id }) => ({ id, ...more }))
   }
+
+const releasesThen =
+  ({ parts, node, body }: Context) =>
+  (tx: Queryable): Promise<Services> =>
+    parts.deployments.releasesOf(tx, node.id, (body.execution_id ?? undefined) as string | undefined)
 
 const wholeActions: Operation[] = [
   {
@@ -79,21 +86,12 @@ const wholeActions: Operation[] = [
   },
   {
     ...accepted,
-    id: 'cancelEnvironmentDeployment',
-    path: '/environment/{environmentId}/cancelDeployment',
-    summary: 'Cancel what runs and what waits in an environment',
-    body: Type.Object({ force_cancel: Maybe(Nullable(Flag())) }),
+    id: 'rollbackEnvironment',
+    path: '/environment/{environmentId}/rollback',
+    summary: 'Run the releases again that every service had after an execution: the one named, else the last good one',
+    body: Type.Object({ execution_id: Maybe(Nullable(Text(100))) }),
     bodyOptional: true,
-    run: (context) =>
-      context.transaction(async (tx) => {
-        const before = await readEnvironment(context.parts.deployments, tx, context.node.id)
-        await context.parts.deployments.cancel(tx, context.node.id)
-        const read = await readEnvironment(context.parts.deployments, tx, context.node.id)
-        const { deployment_request_id: open, last_deployment_id: executionId } = before.environment
-        const createdAt = context.parts.clock.now().toISOString()
-        const canceled = { deploymentId: open!, executionId: executionId ?? '', createdAt }
-        return acceptedEnvironment(read, canceled, 'UNKNOWN')
-      }),
+    run: (context) => act(context, 'DEPLOY', releasesThen(context), true),
   },
   {
     ...common,
@@ -107,6 +105,28 @@ const wholeActions: Operation[] = [
     run: (context) => act(context, 'DELETE', all(context), true),
   },
 ]
+
+const cancelWords =
+  'A cancel ends in CANCELED within 15 s with or without it. A job that runs is ended; a terraform service is asked to end, has 9 s for it, and the state that it leaves is saved.'
+
+const cancelAction: Operation = {
+  ...accepted,
+  id: 'cancelEnvironmentDeployment',
+  path: '/environment/{environmentId}/cancelDeployment',
+  summary: 'Cancel what runs and what waits in an environment',
+  body: Type.Object({ force_cancel: Maybe(Nullable(Flag({ description: cancelWords }))) }),
+  bodyOptional: true,
+  run: (context) =>
+    context.transaction(async (tx) => {
+      const before = await readEnvironment(context.parts.deployments, tx, context.node.id)
+      await context.parts.deployments.cancel(tx, context.node.id)
+      const read = await readEnvironment(context.parts.deployments, tx, context.node.id)
+      const { deployment_request_id: open, last_deployment_id: executionId } = before.environment
+      const createdAt = context.parts.clock.now().toISOString()
+      const canceled = { deploymentId: open!, executionId: executionId ?? '', createdAt }
+      return acceptedEnvironment(read, canceled, 'UNKNOWN')
+    }),
+}
 
 /** 400 unless every id is a service of the environment, of the kind that its field says. */
 const checkChosen = async (tx: Queryable, environmentId: string, chosen: readonly Chosen[]): Promise<void> => {
@@ -243,4 +263,8 @@ const chosenActions: Operation[] = [
   },
 ]
 
-export const environmentActions: Operation[] = [...wholeActions, ...chosenActions]
+export const environmentActions: Operation[] = [
+  ...wholeActions.map(withPlan),
+  cancelAction,
+  ...chosenActions.map(withPlan),
+]

@@ -20,10 +20,23 @@ import {
   seconds,
   serviceEntry,
 } from './history.ts'
+import { imageDetails, oldSchedule } from './history-details.ts'
 import { origins, states } from './status-schema.ts'
 
 const actionStatuses = ['QUEUED', 'ONGOING', 'SUCCESS', 'ERROR', 'CANCELED', 'CANCELING', 'NEVER']
-export const triggers = ['DEPLOY', 'DELETE', 'RESTART', 'STOP', 'UNINSTALL', 'UNKNOWN']
+const subTriggers: Record<string, string> = {
+  TERRAFORM_PLAN_ONLY: 'DEPLOY_DRY_RUN',
+  TERRAFORM_FORCE_UNLOCK_STATE: 'TERRAFORM_FORCE_UNLOCK',
+  TERRAFORM_MIGRATE_STATE: 'TERRAFORM_MIGRATE_STATE',
+}
+
+export const triggers = ['DEPLOY', 'DELETE', 'RESTART', 'STOP', 'UNINSTALL', 'UNKNOWN', ...Object.values(subTriggers)]
+
+/** What triggered a deployment: its action, or what that was to all of its services. */
+export const triggerOf = (action: string, services: readonly { subAction: string | null }[]): string => {
+  const words = new Set(services.map(({ subAction }) => subTriggers[subAction ?? ''] ?? action))
+  return words.size === 1 ? [...words][0]! : action
+}
 
 const EnvironmentEntry = Type.Object({
   identifier: Type.Object({ execution_id: Text(), environment_id: Uuid(), deployment_request_id: Uuid() }),
@@ -92,13 +105,19 @@ const stageWords: Record<string, string> = {
 }
 const severity = ['ONGOING', 'QUEUED', 'ERROR', 'CANCELED', 'DONE', 'SKIPPED']
 
-/** The stages of a deployment that had something to do. */
+/**
+ * The stages of a deployment that had something to do. In one that failed, what was not begun any more shows as
+ * canceled and was skipped.
+ */
 export const stagesWith = <T extends { stage: number; stageName: string | null; state: string }>(
   rows: readonly T[],
+  deploymentState: string,
 ): { name: string; status: string; members: T[] }[] => {
+  const wordOf = ({ state }: T): string =>
+    state === 'CANCELED' && deploymentState === 'FAILED' ? 'SKIPPED' : stageWords[actionStatusOf(state)]!
   const stages = [...Map.groupBy(rows, (row) => row.stage)].sort(([a], [b]) => a - b)
   return stages.map(([order, members]) => {
-    const words = members.map((row) => stageWords[actionStatusOf(row.state)]!)
+    const words = members.map(wordOf)
     const name = members[0]!.stageName ?? defaultStageName(order)
     return { name, status: severity.find((word) => words.includes(word))!, members }
   })
@@ -113,10 +132,10 @@ const environmentEntry = (environmentId: string, row: DeploymentRow, services: r
     origin: row.origin,
   },
   status: stateOfDeployment(row.action, row.state),
-  trigger_action: row.action,
+  trigger_action: triggerOf(row.action, services),
   action_status: statusWords[row.state],
   total_duration: duration(row.seconds),
-  stages: stagesWith(services).map(({ name, status, members }) => ({
+  stages: stagesWith(services, row.state).map(({ name, status, members }) => ({
     name,
     status,
     duration: duration(Math.max(...members.map((member) => member.seconds))),
@@ -131,6 +150,8 @@ const oldOf = (row: ServiceRow) => ({
   name: row.name,
   status: row.state,
   commit: commitOf(row),
+  ...imageDetails(row),
+  ...oldSchedule(row),
 })
 
 const oldArrays: Record<string, string> = {

@@ -114,7 +114,7 @@ const arrays: Record<string, string> = {
   agentic_workflows: 'agentic_workflow',
 }
 
-const groupByType = (services: Found): Record<string, ServiceStatus[]> =>
+export const groupByType = (services: Found): Record<string, ServiceStatus[]> =>
   Object.fromEntries(
     Object.entries(arrays).map(([name, kind]) => [
       name,

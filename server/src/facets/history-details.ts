@@ -53,6 +53,17 @@ const jobDetails = ({ schedule }: DetailRow): Record<string, unknown> => {
     : { schedule: { cron_job: cronjob }, job_type: 'CRON' }
 }
 
+const eventOfAction: Record<string, string> = { STOP: 'ON_STOP', DELETE: 'ON_DELETE', UNINSTALL: 'ON_DELETE' }
+
+/** The older form names what made a job run; empty for other kinds. */
+export const oldSchedule = ({ kind, schedule, action }: DetailRow & { action: string }): Record<string, unknown> => {
+  if (kind !== 'job') return {}
+  const cron = schedule?.cronjob as { scheduled_at?: string } | undefined
+  return cron === undefined
+    ? { schedule: { event: eventOfAction[action] ?? 'ON_START', schedule_at: null } }
+    : { schedule: { event: 'CRON', schedule_at: cron.scheduled_at ?? null } }
+}
+
 export const detailsOf = (row: DetailRow, commit: unknown): Record<string, unknown> => ({
   commit,
   build_pod_name: '',

@@ -6,7 +6,7 @@ import { actionStatusOf } from '../deployments/states.ts'
 import { publicAction } from '../deployments/status.ts'
 import type { Queryable } from '../store/database.ts'
 import { timestampSql } from '../store/tree.ts'
-import { type DetailRow, Details, detailColumns, detailsOf, imageDetails } from './history-details.ts'
+import { type DetailRow, Details, detailColumns, detailsOf, imageDetails, oldSchedule } from './history-details.ts'
 import { type Facet, itemOf, ownerOf, type Self } from './self.ts'
 import { origins, StatusDetails, serviceTypes, states } from './status-schema.ts'
 
@@ -76,6 +76,7 @@ export interface ServiceRow extends DetailRow {
   stage: number
   stageName: string | null
   action: string
+  subAction: string
   state: string
   origin: string
   triggeredBy: string
@@ -93,7 +94,8 @@ export const seconds = (alias: string): string =>
     - coalesce(${alias}.started_at, ${alias}.created_at))))::int`
 
 const serviceColumns = `w.deployment_id as "deploymentId", d.environment_id || '-' || d.execution_number as "executionId",
-  w.service_id as "serviceId", w.kind, w.name, w.stage, w.stage_name as "stageName", w.action, w.state, d.origin, d.triggered_by as "triggeredBy",
+  w.service_id as "serviceId", w.kind, w.name, w.stage, w.stage_name as "stageName", w.action,
+  w.sub_action as "subAction", w.state, d.origin, d.triggered_by as "triggeredBy",
   ${timestampSql('w.created_at')} as "createdAt",
   ${timestampSql('coalesce(w.finished_at, w.started_at, w.created_at)')} as "updatedAt", ${seconds('w')} as seconds,
   r.commit, coalesce(n.spec #>> '{git_repository,url}', n.spec #>> '{source,docker,git_repository,url}') as repository,
@@ -145,7 +147,7 @@ export const serviceEntry = (row: ServiceRow) => ({
     origin: row.origin,
   },
   details: detailsOf(row, commitOf(row)),
-  status_details: { action: publicAction(row.action), status: actionStatusOf(row.state), sub_action: 'NONE' },
+  status_details: { action: publicAction(row.action), status: actionStatusOf(row.state), sub_action: row.subAction },
   icon_uri: row.icon ?? `app://slipway/${row.kind}`,
   total_duration: duration(row.seconds),
   ...(row.error === null ? {} : { error: row.error }),
@@ -167,6 +169,7 @@ const oldServiceEntry = (row: ServiceRow) => ({
   commit: commitOf(row),
   ...(row.kind === 'application' ? outcomeOf(row) : { status: row.state }),
   ...imageDetails(row),
+  ...oldSchedule(row),
 })
 
 const commonOf = (self: Self) => ({
@@ -193,6 +196,9 @@ const OldEntry = Type.Object({
   tag: Maybe(Text()),
   arguments: Maybe(Type.Array(Text())),
   entrypoint: Maybe(Text()),
+  schedule: Maybe(
+    Type.Object({ event: OneOf(['ON_START', 'ON_STOP', 'ON_DELETE', 'CRON']), schedule_at: Nullable(Text()) }),
+  ),
   status: Maybe(OneOf(['FAILED', 'SUCCESS', ...states])),
 })
 

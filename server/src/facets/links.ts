@@ -1,4 +1,4 @@
-/** Where services answer the world: one link per public port, and one per custom domain. */
+/** Where services answer the world: one link per public port, and one per custom domain. TCP and UDP have a scheme so called. */
 import Type from 'typebox'
 import { type Context, nodeInPath, type Operation, type Owner } from '../api/operation.ts'
 import { Flag, OneOf, Results, Text, Uuid, Whole } from '../api/schema.ts'
@@ -17,7 +17,9 @@ const Link = Type.Object({
 })
 
 interface Row {
-  host: string
+  /** Null for a port that is reached without one. */
+  host: string | null
+  protocol: string
   port: number
   isDefault: boolean
   isPlatform: boolean
@@ -26,21 +28,31 @@ interface Row {
   externalPort: number | null
 }
 
-const readSql = (condition: string): string =>
-  `select r.host, r.port, r.is_default or r.custom_domain_id is not null as "isDefault",
-     r.custom_domain_id is null as "isPlatform", r.service_id as "serviceId", n.kind,
-     (select (p ->> 'external_port')::int from jsonb_array_elements(n.spec -> 'ports') p
-      where (p ->> 'internal_port')::int = r.port limit 1) as "externalPort"
-   from route r join node n on n.id = r.service_id where ${condition}
-   order by n.created_at, r.is_default desc, r.port, r.host`
+const readSql = (ofRoute: string, ofNode: string): string =>
+  `select l.* from (
+     select r.host, r.protocol, r.port, r.is_default or r.custom_domain_id is not null as "isDefault",
+       r.custom_domain_id is null as "isPlatform", r.service_id as "serviceId", n.kind,
+       (select (p ->> 'external_port')::int from jsonb_array_elements(n.spec -> 'ports') p
+        where (p ->> 'internal_port')::int = r.port limit 1) as "externalPort", n.created_at, r.is_default
+     from route r join node n on n.id = r.service_id where ${ofRoute}
+     union all
+     select null, p ->> 'protocol', (p ->> 'internal_port')::int, false, true, n.id, n.kind,
+       (p ->> 'external_port')::int, n.created_at, false
+     from node n, jsonb_array_elements(n.spec -> 'ports') p
+     where ${ofNode} and n.name_scope = 'service' and p -> 'publicly_accessible' = 'true'
+       and p ->> 'protocol' in ('TCP', 'UDP')
+   ) l order by l.created_at, l.is_default desc, l.port, l.host`
 
-const ofService = readSql('r.service_id = $1')
-const ofEnvironment = readSql('r.environment_id = $1 and n.parent_id = $1')
+const ofService = readSql('r.service_id = $1', 'n.id = $1')
+const ofEnvironment = readSql('r.environment_id = $1 and n.parent_id = $1', 'n.parent_id = $1')
 
-const toLink = ({ parts }: Context, row: Row) => ({
+const urlOf = ({ parts: { router } }: Context, { host, protocol, externalPort }: Row): string =>
+  host === null ? `${protocol.toLowerCase()}://${router.address(externalPort!)}` : router.url(host)
+
+const toLink = (context: Context, row: Row) => ({
   service_id: row.serviceId,
   service_type: row.kind.toUpperCase(),
-  url: parts.router.url(row.host),
+  url: urlOf(context, row),
   internal_port: row.port,
   external_port: row.externalPort ?? row.port,
   is_qovery_domain: row.isPlatform,

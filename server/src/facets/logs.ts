@@ -1,7 +1,5 @@
 /** What services print: the last lines, a stream of events, and the websocket of the public API. */
-import type { ServerResponse } from 'node:http'
 import Type from 'typebox'
-import type { WebSocket } from 'ws'
 import { type Context, nodeInPath, type Operation, type Owner } from '../api/operation.ts'
 import { Maybe, Results, Text, Timestamp, Uuid, Whole } from '../api/schema.ts'
 import type { Clock } from '../lib/clock.ts'
@@ -9,13 +7,12 @@ import { DeploymentError, unavailable } from '../lib/errors.ts'
 import type { LogLine, Runtime } from '../runtimes/runtime.ts'
 import type { Queryable } from '../store/database.ts'
 import { type Facet, itemOf, ownerOf } from './self.ts'
+import { eventSink, type Sink, socketSink } from './sink.ts'
 import { steadyId } from './steady-id.ts'
 
 const maxTail = 1000
-const heartbeatMs = 15_000
 const retryMs = 1000
 const maxReadMs = 4000
-const maxBuffered = 1024 * 1024
 
 const Tail = Type.Object({ tail: Maybe(Whole(0, 1_000_000, { default: maxTail })) })
 
@@ -30,6 +27,9 @@ const readVersions = async (db: Queryable, serviceId: string): Promise<Map<strin
 }
 
 const tailOf = ({ query }: Context): number => Math.min(maxTail, Number(query.tail ?? maxTail))
+
+/** A stream passes on what it reads, so it may begin as far back as the engine goes. */
+const streamTailOf = ({ query }: Context): number => Number(query.tail ?? maxTail)
 
 /** Rejects with a 503 when the engine does not answer in time: a caller must not wait for one that hangs. */
 const readTail = async (runtime: Runtime, serviceId: string, tail: number): Promise<LogLine[]> => {
@@ -92,38 +92,35 @@ async function* follow(
   }
 }
 
-const drained = (raw: ServerResponse): Promise<void> =>
-  new Promise((resolve) => {
-    const done = (): void => {
-      raw.off('drain', done).off('close', done)
-      resolve()
-    }
-    raw.on('drain', done).on('close', done)
-  })
-
-const streamLines: Operation['run'] = async (context) => {
-  const { parts, node } = context
-  const versions = await readVersions(context.db, node.id)
-  const raw = context.hijack()
-  const ending = new AbortController()
-  raw.on('close', () => ending.abort())
-  raw.writeHead(200, { 'content-type': 'text/event-stream', 'cache-control': 'no-store', 'x-accel-buffering': 'no' })
-  raw.write(': the lines of this service, oldest first\n\n')
-  const heartbeat = setInterval(() => raw.write(': still here\n\n'), heartbeatMs)
+/** Sends lines as `show` tells them until the reader has gone. */
+const sendLines = async (
+  { parts, node, ...context }: Context,
+  sink: Sink,
+  versions: Map<string, string>,
+  show: (line: LogLine, version: string) => object,
+): Promise<void> => {
   try {
-    for await (const line of follow(parts.runtime, parts.clock, node.id, tailOf(context), ending.signal)) {
-      const version = versions.get(line.revision) ?? line.revision
-      const data = { created_at: line.at, message: line.text, pod_name: line.instance, version, stream: line.stream }
-      if (!raw.write(`data: ${JSON.stringify(data)}\n\n`)) await drained(raw)
-    }
+    const tail = streamTailOf(context as Context)
+    for await (const line of follow(parts.runtime, parts.clock, node.id, tail, sink.gone))
+      await sink.send(JSON.stringify(show(line, versions.get(line.revision) ?? line.revision)))
+    sink.end()
   } catch (error) {
     parts.log.warn({ err: error, serviceId: node.id }, 'a log stream ended early')
-    raw.write('event: end\ndata: {"message":"The log cannot be read at the moment."}\n\n')
-  } finally {
-    clearInterval(heartbeat)
-    raw.end()
+    sink.end('The log cannot be read at the moment.')
   }
-  return undefined
+}
+
+const asEvent = (line: LogLine, version: string): object => ({
+  created_at: line.at,
+  message: line.text,
+  pod_name: line.instance,
+  version,
+  stream: line.stream,
+})
+
+const streamLines: Operation['run'] = async (context) => {
+  const versions = await readVersions(context.db, context.node.id)
+  await sendLines(context, eventSink(context, 'the lines of this service, oldest first'), versions, asEvent)
 }
 
 const LogRecord = Type.Object({
@@ -167,37 +164,28 @@ export const logs: Facet = (self) => {
 const service = nodeInPath('service', 'service')
 const serviceInQuery: Owner = { ...service, inQuery: true }
 
-const sent = (socket: WebSocket, text: string): Promise<void> =>
-  new Promise((resolve) => socket.send(text, () => resolve()))
+/** The public websocket API has one object a frame; `created_at` in milliseconds. */
+const asFrame =
+  (name: string) =>
+  (line: LogLine, version: string): object => ({
+    created_at: Date.parse(line.at),
+    message: line.text,
+    pod_name: line.instance,
+    container_name: name,
+    version,
+    severity_text: line.stream === 'stderr' ? 'ERROR' : 'INFO',
+    labels: {},
+    from_kube: false,
+  })
 
-/** Frames of the public websocket API: one object per line; `created_at` in milliseconds. */
-const sendLines = async (context: Context, socket: WebSocket): Promise<void> => {
-  const { parts, node } = context
-  const ending = new AbortController()
-  socket.on('close', () => ending.abort())
-  const ping = setInterval(() => socket.ping(), heartbeatMs)
+const sendFrames = async (context: Context, sink: Sink): Promise<void> => {
+  const { parts, db, node } = context
   try {
-    const versions = await readVersions(context.db, node.id)
-    for await (const line of follow(parts.runtime, parts.clock, node.id, tailOf(context), ending.signal)) {
-      const frame = JSON.stringify({
-        created_at: Date.parse(line.at),
-        message: line.text,
-        pod_name: line.instance,
-        container_name: node.name,
-        version: versions.get(line.revision) ?? line.revision,
-        severity_text: line.stream === 'stderr' ? 'ERROR' : 'INFO',
-        labels: {},
-        from_kube: false,
-      })
-      const whole = sent(socket, frame)
-      if (socket.bufferedAmount > maxBuffered) await whole
-    }
-    socket.close(1000)
+    const versions = await readVersions(db, node.id)
+    await sendLines(context, sink, versions, asFrame(node.name))
   } catch (error) {
-    parts.log.warn({ err: error, serviceId: node.id }, 'a log stream ended early')
-    socket.close(1011, 'The log cannot be read at the moment.')
-  } finally {
-    clearInterval(ping)
+    parts.log.warn({ err: error, serviceId: node.id }, 'a log stream could not begin')
+    sink.end('The log cannot be read at the moment.')
   }
 }
 
@@ -222,5 +210,5 @@ export const serviceLogSocket: Operation = {
   }),
   status: 200,
   produces: 'websocket',
-  socket: (context, socket) => void sendLines(context, socket),
+  socket: (context, socket) => void sendFrames(context, socketSink(socket)),
 }

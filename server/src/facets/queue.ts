@@ -6,7 +6,7 @@ import { actionStatusOf } from '../deployments/states.ts'
 import { publicAction } from '../deployments/status.ts'
 import { isUuid } from '../lib/ids.ts'
 import type { Node } from '../store/tree.ts'
-import { stagesWith, stateOfDeployment, triggers } from './environment-history.ts'
+import { stagesWith, stateOfDeployment, triggerOf, triggers } from './environment-history.ts'
 import { origins, StatusDetails, serviceTypes, states } from './status-schema.ts'
 
 const Auditing = Type.Object({ triggered_by: Text(), origin: OneOf(origins) })
@@ -19,6 +19,7 @@ interface Row {
   stage: number
   stageName: string | null
   action: string
+  subAction: string
   trigger: string
   state: string
   triggeredBy: string
@@ -27,7 +28,7 @@ interface Row {
 }
 
 const columns = `d.id as "deploymentId", w.service_id as "serviceId", w.name, w.kind, w.stage,
-  w.stage_name as "stageName", w.action,
+  w.stage_name as "stageName", w.action, w.sub_action as "subAction",
   d.action as trigger, w.state, d.triggered_by as "triggeredBy", d.origin, n.spec ->> 'icon_uri' as icon`
 
 const iconOf = (row: Row): string => row.icon ?? `app://slipway/${row.kind}`
@@ -70,7 +71,11 @@ const ofService: Operation = {
           name: row.name,
         },
         auditing_data: { triggered_by: row.triggeredBy, origin: row.origin },
-        status_details: { action: publicAction(row.action), status: actionStatusOf(row.state), sub_action: 'NONE' },
+        status_details: {
+          action: publicAction(row.action),
+          status: actionStatusOf(row.state),
+          sub_action: row.subAction,
+        },
         icon_uri: iconOf(row),
       })),
     }
@@ -120,8 +125,11 @@ const ofEnvironment: Operation = {
       results: requests.map(([id, members]) => ({
         identifier: { deployment_request_id: id, environment_id: node.id },
         auditing_data: { triggered_by: members[0]!.triggeredBy, origin: members[0]!.origin },
-        trigger_action: members[0]!.trigger,
-        stages: stagesWith(members.filter((row) => row.serviceId !== null)).map((stage) => ({
+        trigger_action: triggerOf(members[0]!.trigger, members),
+        stages: stagesWith(
+          members.filter((row) => row.serviceId !== null),
+          'QUEUED',
+        ).map((stage) => ({
           name: stage.name,
           status: stage.status,
           services: stage.members.map((row) => ({

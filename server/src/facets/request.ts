@@ -1,6 +1,6 @@
 /** From a caller's wish to a deployment: what every action on services and environments shares. */
 import Type from 'typebox'
-import type { Context } from '../api/operation.ts'
+import { type Context, OtherAnswer } from '../api/operation.ts'
 import { auditOf } from '../api/resource.ts'
 import { Maybe, Nullable, Text } from '../api/schema.ts'
 import type {
@@ -32,11 +32,15 @@ const textIn = (sent: Record<string, unknown>, field: string): string | undefine
   return typeof value === 'string' && value !== '' ? value : undefined
 }
 
+/** What clients call events that are only asked for. */
+const eventOfAction: Record<string, string> = { PLAN: 'PLAN', FORCE_UNLOCK: 'UNLOCK', MIGRATE_STATE: 'MIGRATE' }
+
 /** One service of a request, by the fields of the body or query that asked for it; what is empty is not asked. */
 export const serviceToDeploy = (id: string, sent: Record<string, unknown>): ServiceRequest => {
   const commitId = textIn(sent, 'git_commit_id')?.toLowerCase()
   const imageTag = textIn(sent, 'image_tag')
-  const forceEvent = textIn(sent, 'forceEvent') as ServiceRequest['forceEvent']
+  const forceEvent = (textIn(sent, 'forceEvent') ??
+    eventOfAction[textIn(sent, 'action') ?? '']) as ServiceRequest['forceEvent']
   return {
     id,
     ...(commitId === undefined ? {} : { commitId }),
@@ -73,6 +77,12 @@ export const request = async (tx: Queryable, context: Context, wish: Wish): Prom
   const audit = auditOf(context, 'UPDATE', target, place(context), change)
   await writeAudit(tx, principal.organizationId, node, { ...audit, eventType: `TRIGGER_${wish.action}` })
   return accepted
+}
+
+/** What a wish would do; nothing is written, and nobody is asked to do anything. */
+export const planFor = async ({ parts, db, principal }: Context, wish: Wish): Promise<OtherAnswer> => {
+  const { organizationId } = principal
+  return new OtherAnswer(await parts.deployments.plan(db, { wholeEnvironment: false, ...wish, organizationId }))
 }
 
 /** Ids of all services of an environment. */

@@ -31,8 +31,10 @@ const buildKeys = {
   gigabytes: 'build.ram_max_in_gib',
 } as const
 
+const overlapKey = 'cronjob.concurrency_policy'
+
 /** The keys that the engine acts on. */
-export const honoured: ReadonlySet<string> = new Set([graceKey, ...Object.values(buildKeys)])
+export const honoured: ReadonlySet<string> = new Set([graceKey, overlapKey, ...Object.values(buildKeys)])
 
 const grace = { [graceKey]: Whole(0, 3600, { default: usualGraceSeconds }) }
 
@@ -131,7 +133,7 @@ export const containerSettings = settingsOf(...running, requestBuffering)
 
 export const jobSettings = settingsOf(grace, placement, build, buildCache, account, accountToken, {
   'job.delete_ttl_seconds_after_finished': nothing(Whole(0)),
-  'cronjob.concurrency_policy': OneOf(['Forbid', 'Allow', 'Replace'], { default: 'Forbid' }),
+  [overlapKey]: OneOf(['Forbid', 'Allow', 'Replace'], { default: 'Forbid' }),
   'cronjob.failed_jobs_history_limit': Whole(0, 1000, { default: 1 }),
   'cronjob.success_jobs_history_limit': Whole(0, 1000, { default: 1 }),
 })
@@ -163,4 +165,10 @@ export const buildLimitsIn = (spec: object): BuildLimits => {
     ...(millicores === undefined ? {} : { cpuMillicores: millicores }),
     ...(gigabytes === undefined ? {} : { memoryMb: 1024 * gigabytes }),
   }
+}
+
+/** What a cron job does with a moment while its last run goes on; left out where that is the usual. */
+export const overlapIn = (spec: object): { overlap?: 'Allow' | 'Replace' } => {
+  const { [overlapKey]: overlap } = setIn(spec) as { [overlapKey]?: 'Forbid' | 'Allow' | 'Replace' }
+  return overlap === undefined || overlap === 'Forbid' ? {} : { overlap }
 }

@@ -42,7 +42,14 @@ export const StatusDetails = Type.Object(
   {
     action: OneOf(['DEPLOY', 'DELETE', 'RESTART', 'STOP', 'UNKNOWN']),
     status: OneOf(['QUEUED', 'ONGOING', 'SUCCESS', 'ERROR', 'EXECUTING', 'CANCELED', 'CANCELING', 'NEVER']),
-    sub_action: OneOf(['NONE', 'TERRAFORM_PLAN_ONLY', 'TERRAFORM_PLAN_AND_APPLY', 'TERRAFORM_DESTROY']),
+    sub_action: OneOf([
+      'NONE',
+      'TERRAFORM_PLAN_ONLY',
+      'TERRAFORM_PLAN_AND_APPLY',
+      'TERRAFORM_DESTROY',
+      'TERRAFORM_FORCE_UNLOCK_STATE',
+      'TERRAFORM_MIGRATE_STATE',
+    ]),
   },
   { title: 'StatusDetails' },
 )

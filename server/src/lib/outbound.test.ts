@@ -212,3 +212,25 @@ test('no message repeats the address that was sent', async () => {
     assert.doesNotMatch(error.message, /10\.9|nobody|marked|exist/)
   }
 })
+
+test('a kept connection serves the next request, and a broken one costs no request', async (t) => {
+  const connections = new Set<unknown>()
+  const { port } = await serve(t, (request, response) => {
+    connections.add(request.socket)
+    if (request.url === '/break' && connections.size === 1) return void request.socket.destroy()
+    response.end('ok')
+  })
+  const outbound = createOutbound({ allow: ['loopback'], resolve: names({ 'hook.test': ['127.0.0.1'] }) })
+  const send = async (path: string) => (await outbound.request({ ...call(port, path), keepAlive: true })).body
+  assert.deepEqual([await send('/'), await send('/'), connections.size], ['ok', 'ok', 1])
+  assert.deepEqual([await send('/break'), connections.size], ['ok', 2])
+})
+
+test('a kept connection is not used when the name has moved to an address that is refused', async (t) => {
+  const { port } = await serve(t, (_, response) => response.end('ok'))
+  let lookups = 0
+  const rebinding = async () => [{ address: lookups++ === 0 ? '127.0.0.1' : '10.255.255.1' }]
+  const outbound = createOutbound({ allow: ['127.0.0.1'], resolve: rebinding })
+  assert.equal((await outbound.request({ ...call(port), keepAlive: true })).body, 'ok')
+  await assert.rejects(outbound.request({ ...call(port), keepAlive: true }), OutboundRefused)
+})

@@ -1,7 +1,7 @@
 /**
  * The one way out: requests that users cause (webhooks, git hosts, registries, OIDC) go through here. A name is resolved
  * once, every address it has must pass, and the connection goes to the checked address, so nothing can be swapped in
- * between. No redirects, no proxies, caps on time and bytes. Keeps no state: a dead process leaves nothing behind.
+ * between. No redirects, no proxies, caps on time and bytes. Keeps no state but connections to checked addresses.
  */
 import { lookup } from 'node:dns/promises'
 import { buildConnector, Client } from 'undici'
@@ -19,6 +19,7 @@ import {
   type Target,
   targetOf,
 } from './address-policy.ts'
+import { createKeptConnections, type KeptConnections } from './kept-connections.ts'
 
 /** The policy forbids it. The message may be shown to the caller: it names the setting and no sent value. */
 export class OutboundRefused extends Error {
@@ -58,6 +59,11 @@ export interface OutboundRequest {
   signal?: AbortSignal
   /** Further trusted certificate authorities, PEM. */
   ca?: string
+  /**
+   * Keeps the connection a few seconds for the next request to the same origin and checked address. A request is sent
+   * again when a kept connection breaks before it is answered: only for what may arrive twice.
+   */
+  keepAlive?: boolean
 }
 
 export interface OutboundResponse {
@@ -89,6 +95,7 @@ interface Policy {
   allow: AllowList
   own: { host: string; port: number | null }[]
   resolve: Resolve
+  kept: KeptConnections
 }
 
 const lookUpTimeoutMs = 5000
@@ -204,14 +211,25 @@ const readCapped = async (body: AsyncIterable<Buffer>, cap: number): Promise<{ b
   return { body: Buffer.concat(chunks).subarray(0, cap).toString('utf8'), truncated: size > cap }
 }
 
-const send = async (request: OutboundRequest, url: URL, pin: CheckedAddress, signal: AbortSignal) => {
+const openClient = (request: OutboundRequest, url: URL, pin: CheckedAddress): Client => {
   const totalMs = request.totalTimeoutMs ?? 15_000
-  const client = new Client(url.origin, {
+  return new Client(url.origin, {
     connect: pinned(pin, url, request.connectTimeoutMs ?? 5000, request.ca),
     headersTimeout: totalMs,
     bodyTimeout: totalMs,
-    pipelining: 0,
+    pipelining: request.keepAlive ? 1 : 0,
   })
+}
+
+/** Asks and reads; gives the client to `keep` when it may serve again, else ends it. */
+const exchange = async (
+  request: OutboundRequest,
+  url: URL,
+  client: Client,
+  signal: AbortSignal,
+  keep: ((client: Client) => void) | null,
+): Promise<OutboundResponse> => {
+  let again = false
   try {
     const { statusCode, headers, body } = await client.request({
       method: request.method as 'GET',
@@ -221,9 +239,33 @@ const send = async (request: OutboundRequest, url: URL, pin: CheckedAddress, sig
       signal,
     })
     const read = await readCapped(body, request.maxResponseBytes ?? 65_536)
+    again = keep !== null && !read.truncated
     return { status: statusCode, headers: joinHeaders(headers), ...read }
   } finally {
-    client.destroy().catch(() => {})
+    if (again) keep?.(client)
+    else client.destroy().catch(() => {})
+  }
+}
+
+const brokeBeforeAnswer = (error: unknown): boolean =>
+  /^(UND_ERR_SOCKET|ECONNRESET|EPIPE)$/.test(String((error as { code?: unknown }).code))
+
+const send = async (
+  { kept }: Policy,
+  request: OutboundRequest,
+  url: URL,
+  pin: CheckedAddress,
+  signal: AbortSignal,
+): Promise<OutboundResponse> => {
+  if (!request.keepAlive) return exchange(request, url, openClient(request, url, pin), signal, null)
+  const place = JSON.stringify([url.origin, pin.address, request.connectTimeoutMs, request.totalTimeoutMs, request.ca])
+  const keep = (client: Client) => kept.give(place, client)
+  const known = kept.take(place)
+  try {
+    return await exchange(request, url, known ?? openClient(request, url, pin), signal, keep)
+  } catch (error) {
+    if (known === undefined || signal.aborted || !brokeBeforeAnswer(error)) throw error
+    return exchange(request, url, openClient(request, url, pin), signal, keep)
   }
 }
 
@@ -261,7 +303,7 @@ const request = async (policy: Policy, request: OutboundRequest): Promise<Outbou
   try {
     const pin = await until(checkPlace(policy, targetOf(url)), limits.signal)
     limits.resolved()
-    return await until(send(request, url, pin, limits.signal), limits.signal)
+    return await until(send(policy, request, url, pin, limits.signal), limits.signal)
   } catch (error) {
     throw limits.signal.aborted ? limits.signal.reason : explain(error)
   }
@@ -277,7 +319,8 @@ export const createOutbound = (options: {
   resolve?: Resolve
 }): Outbound => {
   const own = (options.own ?? []).map(splitHostPort).filter((part) => part !== undefined)
-  const policy: Policy = { allow: parseAllowList(options.allow), own, resolve: options.resolve ?? systemResolve }
+  const resolve = options.resolve ?? systemResolve
+  const policy: Policy = { allow: parseAllowList(options.allow), own, resolve, kept: createKeptConnections() }
   return {
     check: async (url) => checkPlace(policy, targetOf(checkSyntax(policy, url.href))),
     checkHost: async (host, port, { usualPort } = {}) =>

@@ -1,5 +1,6 @@
 /** Applications: built from a git repository, run on the environment's cluster. */
 import Type from 'typebox'
+import type { Context } from '../api/operation.ts'
 import type { Change, Spec } from '../api/resource.ts'
 import { Computed, Flag, Maybe, OneOf, Whole } from '../api/schema.ts'
 import { advancedSettings } from '../facets/advanced-settings.ts'
@@ -9,6 +10,7 @@ import { deploymentRestrictions } from '../facets/deployment-restriction.ts'
 import { history } from '../facets/history.ts'
 import { serviceLinks } from '../facets/links.ts'
 import { logs } from '../facets/logs.ts'
+import { releases } from '../facets/releases.ts'
 import { applicationSettings, buildLimitsIn } from '../facets/settings.ts'
 import {
   Build,
@@ -31,9 +33,9 @@ const spec = Type.Object({
 })
 
 /** Checks and completes a whole configuration. */
-const complete = (body: Spec, change: Change): Spec => {
-  const before = (change.previous?.spec ?? {}) as Partial<RunningSpec & BuildFields>
-  return { ...completeRunning(body, before), ...completeBuild(body, before) }
+const complete = async (body: Spec, context: Context, change: Change): Promise<Spec> => {
+  const built = completeBuild(body, (change.previous?.spec ?? {}) as Partial<BuildFields>)
+  return { ...(await completeRunning(body, context, change)), ...built }
 }
 
 export const application = service({
@@ -49,7 +51,7 @@ export const application = service({
     maximun_gpu: Maybe(Computed(Whole(0))),
   },
   git: ['git_repository'],
-  validate: (body, _context, change) => complete(body, change),
+  validate: complete,
   view: ({ git_repository: kept, autoscaling: _, ...rest }, git) => ({
     ...rest,
     git_repository: viewGitRepository(kept as GitRepositorySpec, git.commit, git.tokenName),
@@ -58,6 +60,7 @@ export const application = service({
   facets: [
     deployable({ speaksRunning: true }),
     history,
+    releases,
     logs,
     serviceLinks,
     advancedSettings(applicationSettings, 'AdvancedSettings'),

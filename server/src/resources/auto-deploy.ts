@@ -6,6 +6,7 @@ import Type from 'typebox'
 import { type Context, type Operation, organizationInPath } from '../api/operation.ts'
 import { auditOf } from '../api/resource.ts'
 import { partial } from '../api/schema.ts'
+import { leavingSql } from '../deployments/request.ts'
 import { ImageTag, request } from '../facets/request.ts'
 import type { Facet } from '../facets/self.ts'
 import { Status } from '../facets/status-schema.ts'
@@ -37,7 +38,7 @@ const followersSql = (kind: string, path: ImagePath): string =>
    from node n join service_state s on s.service_id = n.id join node e on e.id = n.parent_id
    where n.organization_id = $1 and n.kind = '${kind}' and n.spec ->> 'auto_deploy' = 'true'
      and n.spec #>> ${at(path, 'image_name')} = $2 and n.spec #>> ${at(path, 'tag')} <> $3
-     and s.action <> 'DELETE' and not exists (select from deployment d where d.environment_id = e.id
+     and s.action <> 'DELETE' and not ${leavingSql} and not exists (select from deployment d where d.environment_id = e.id
        and d.whole_environment and d.action = 'DELETE' and d.state in ('QUEUED', 'RUNNING'))
    order by e.id, n.created_at, n.id for no key update of e, n`
 

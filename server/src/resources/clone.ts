@@ -114,7 +114,7 @@ const cloneService =
       if (source === undefined) throw conflict('service_gone', 'The service was deleted meanwhile.')
       const ids = new Map([[node.id, newId()]])
       const wanted = { id: ids.get(node.id)!, name: String(body.name), parent }
-      const copy = await prepareCopy(context, service, source, wanted, renamer(ids))
+      const copy = await prepareCopy(tx, context, service, source, wanted, renamer(ids))
       const from = { environment: node.parentId!, project: node.grandparentId! }
       const around = { from, to: { environment: target, project: parent.parentId! } }
       await copyAll(tx, context, [copy], ids, around, ids)
@@ -219,7 +219,7 @@ const cloneEnvironment =
       const copies: Copy[] = []
       for (const one of sources) {
         const wanted = { id: ids.get(one.id)!, name: one.name, parent: made }
-        copies.push(await prepareCopy(context, findService(services, one.kind), one, wanted, renamer(places)))
+        copies.push(await prepareCopy(tx, context, findService(services, one.kind), one, wanted, renamer(places)))
       }
       const from = { environment: node.id, project: source.parentId! }
       await copyAll(tx, context, copies, places, { from, to: { environment: made.id, project: projectId } }, places)

@@ -7,6 +7,7 @@ import { deployable } from '../facets/deployable.ts'
 import { history } from '../facets/history.ts'
 import { serviceLinks } from '../facets/links.ts'
 import { logs } from '../facets/logs.ts'
+import { releases } from '../facets/releases.ts'
 import { MaybeImageTag } from '../facets/request.ts'
 import { containerSettings } from '../facets/settings.ts'
 import { autoDeploy } from './auto-deploy.ts'
@@ -24,10 +25,11 @@ export const container = service({
   spec: Type.Object({ ...Running(), ...ImageRequest(), auto_preview: Maybe(Flag({ default: false })) }),
   record: { registry: Registry(), healthchecks: Healthchecks() },
   columns: { registry: registrySql([]) },
-  validate: (body, _context, { previous }) => completeRunning(body, (previous?.spec ?? {}) as Partial<RunningSpec>),
+  validate: completeRunning,
   facets: [
     deployable({ deployBody: Type.Object({ image_tag: MaybeImageTag() }) }),
     history,
+    releases,
     logs,
     serviceLinks,
     advancedSettings(containerSettings),

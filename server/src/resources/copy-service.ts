@@ -14,6 +14,7 @@ import type { Sealer } from '../store/seal.ts'
 import type { Node } from '../store/tree.ts'
 import type { Rename } from '../variables/rename.ts'
 import type { GitPath } from './git-head.ts'
+import { withoutOutsidePorts } from './outside-ports.ts'
 import type { Service } from './service.ts'
 
 export interface Source {
@@ -87,7 +88,7 @@ const bodyOf = (
     const secret = opened.get(path)
     if (secret !== undefined) spec = putAt(spec, path.split('.'), secret.reveal())
   }
-  return definition.withSecrets?.(spec, opened) ?? spec
+  return withoutOutsidePorts(definition.withSecrets?.(spec, opened) ?? spec)
 }
 
 /** Restrictions are known by their ids, which belong to one service. */
@@ -109,10 +110,16 @@ export interface Wanted {
   parent: Node
 }
 
-const changeOf = ({ id, parent }: Pick<Copy, 'id' | 'parent'>): Change => ({ id, parent, previous: null })
+const changeOf = (db: Queryable, { id, parent }: Pick<Copy, 'id' | 'parent'>): Change => ({
+  db,
+  id,
+  parent,
+  previous: null,
+})
 
 /** Checks and completes a copy as a create of its kind would. */
 export const prepareCopy = async (
+  tx: Queryable,
   context: Context,
   service: Service,
   source: Source,
@@ -123,7 +130,7 @@ export const prepareCopy = async (
   const { resource, definition } = service
   const opened = await openAll(sealer, context.principal.organizationId, source, rename)
   const body = { ...bodyOf(service, source, opened, rename), name: wanted.name }
-  const completed = (await resource.validate?.(body, context, changeOf(wanted))) ?? body
+  const completed = (await resource.validate?.(body, context, changeOf(tx, wanted))) ?? body
   const spec = keepHead(definition.git, source, renewRestrictions(completed))
   const { open, sealed } = await sealAll(context, wanted.id, secretPaths(resource.spec), spec)
   return { service, ...wanted, spec: open, sealed }
@@ -155,5 +162,5 @@ export const insertCopy = async (tx: Queryable, context: Context, copy: Copy): P
 
 /** Writes what belongs to a copy beside its row: its state, its host names, and what its kind adds. */
 export const finishCopy = async (tx: Queryable, context: Context, copy: Copy): Promise<void> => {
-  await copy.service.resource.written!(tx, { ...copy.spec, name: copy.name }, context, changeOf(copy))
+  await copy.service.resource.written!(tx, { ...copy.spec, name: copy.name }, context, changeOf(tx, copy))
 }

@@ -54,7 +54,6 @@ test('what the local cluster cannot do is refused with the field and what would 
     [{ version: '3' }, '/version'],
     [{ version: '160' }, '/version'],
     [{ version: '16; rm' }, '/version'],
-    [{ accessibility: 'PUBLIC' }, '/accessibility'],
     [{ instance_type: 'db.t3.micro' }, '/instance_type'],
     [{ disk_type: 'gp3' }, '/disk_type'],
     [{ cpu: 9 }, '/cpu'],
@@ -177,6 +176,36 @@ test('the services beside a database are told its address, login and password; l
   )
   assert.ok(secret.some(({ key }: Json) => key.endsWith('_PASSWORD')))
   assert.ok(!JSON.stringify([plain, secret]).includes(password))
+})
+
+test('each type is described by its image, port, files, probe, login and environment', () => {
+  const described: Record<string, unknown[]> = {
+    POSTGRESQL: ['library/postgres', 5432, '/var/lib/postgresql/data', 'pg_isready', 'postgres', 'postgresql'],
+    MYSQL: ['library/mysql', 3306, '/var/lib/mysql', 'mysqladmin', 'root', 'mysql'],
+    MONGODB: ['library/mongo', 27_017, '/data/db', 'mongosh', 'root', 'mongodb'],
+    REDIS: ['library/redis', 6379, '/data', 'redis-cli', 'default', 'redis'],
+  }
+  const environments: Record<string, Record<string, string>> = {
+    POSTGRESQL: { POSTGRES_USER: 'postgres', POSTGRES_PASSWORD: 'word', POSTGRES_DB: 'postgres' },
+    MYSQL: { MYSQL_ROOT_PASSWORD: 'word', MYSQL_DATABASE: 'main' },
+    MONGODB: { MONGO_INITDB_ROOT_USERNAME: 'root', MONGO_INITDB_ROOT_PASSWORD: 'word' },
+    REDIS: { REDISCLI_AUTH: 'word' },
+  }
+  const majors: Record<string, string[]> = {
+    POSTGRESQL: ['12', '13', '14', '15', '16', '17'],
+    MYSQL: ['5', '8', '9'],
+    MONGODB: ['5', '6', '7', '8'],
+    REDIS: ['6', '7', '8'],
+  }
+  assert.deepEqual(Object.keys(databaseTypes), Object.keys(described))
+  for (const [type, one] of Object.entries(databaseTypes)) {
+    const told = [one.image, one.port, one.dataPath, one.probe[0], one.login, one.scheme]
+    assert.deepEqual(told, described[type], type)
+    assert.deepEqual(one.environment('word'), environments[type], type)
+    // A server that only sets itself up may listen on its socket: the probe asks over the network.
+    assert.ok(one.probe.includes('127.0.0.1') && !one.probe.includes('word'), type)
+    assert.deepEqual([...new Set(one.versions.map((version) => version.split('.')[0]))], majors[type], type)
+  }
 })
 
 test('versions are eligible when they are listed or a release of one that is', () => {

@@ -4,21 +4,24 @@
  */
 import { randomInt } from 'node:crypto'
 import Type, { type TObject } from 'typebox'
-import { nodeInPath, type Operation } from '../api/operation.ts'
+import { type Context, nodeInPath, type Operation } from '../api/operation.ts'
 import { auditOf, type Change, placeOf, type Spec } from '../api/resource.ts'
 import { Computed, Flag, Maybe, merge, Nullable, OneOf, Results, Secret, Text, Whole } from '../api/schema.ts'
 import type { WorkloadSpec } from '../deployments/deployments.ts'
 import { deployable } from '../facets/deployable.ts'
 import { history } from '../facets/history.ts'
 import { logs } from '../facets/logs.ts'
+import { releases } from '../facets/releases.ts'
 import { invalidField, notFound } from '../lib/errors.ts'
 import { newId } from '../lib/ids.ts'
 import type { Queryable } from '../store/database.ts'
+import { outsideHostSql } from '../store/installation.ts'
 import { type Content, writeAudit } from '../store/tree.ts'
 import { databaseTypeNames, databaseTypes, isEligible, moveRefusal, nextVersions } from './database-types.ts'
+import { choosePorts } from './outside-ports.ts'
 import { refuseBeyondMachine, workloadOf } from './running.ts'
 import { type Service, service } from './service.ts'
-import { completePorts } from './service-parts.ts'
+import { completePorts, isOutside, type Port } from './service-parts.ts'
 
 const modes = ['CONTAINER', 'MANAGED']
 
@@ -47,14 +50,14 @@ interface DatabaseSpec {
   storage: number
   /** Id of its volume. */
   volume_id: string
+  /** Its one port; rows from before it could be public have none. */
+  ports?: Port[]
 }
 
 const managed = 'needs a cluster at a cloud provider; the local one runs databases of the mode CONTAINER'
 
-const refuseUnable = ({ mode, accessibility, instance_type: instanceType, disk_type: diskType }: Spec): void => {
+const refuseUnable = ({ mode, instance_type: instanceType, disk_type: diskType }: Spec): void => {
   if (mode === 'MANAGED') throw invalidField('/mode', managed)
-  if (accessibility === 'PUBLIC')
-    throw invalidField('/accessibility', 'needs a router that carries TCP; the local one carries HTTP and GRPC only')
   if (typeof instanceType === 'string' && instanceType !== '')
     throw invalidField('/instance_type', 'is for the mode MANAGED; set cpu and memory instead')
   if (typeof diskType === 'string') throw invalidField('/disk_type', 'is for the mode MANAGED')
@@ -75,33 +78,56 @@ const newPassword = (): string => Array.from({ length: 32 }, () => letters[rando
 /** The name of a service on its environment's network that outlives every renaming. */
 const hostOf = (id: unknown): string => `service-${String(id)}`
 
-/** The secrets of a new database, and what its neighbours are told of it (variables/built-in.ts). */
+/** The secrets of a new database. */
 const newCredentials = (id: string, type: string): Spec => {
   const { scheme, port, login, database: name } = databaseTypes[type]!
   const password = newPassword()
+  return { password, database_url: `${scheme}://${login}:${password}@${hostOf(id)}:${port}/${name}` }
+}
+
+/** The port of this machine that a public database is reached at; undefined for a private one. */
+const outsidePortOf = (ports: readonly Port[] | undefined): number | undefined => ports?.find(isOutside)?.external_port
+
+/** What the neighbours of a database are told of it (variables/rows.ts). */
+const toldOf = (id: string, type: string, ports: readonly Port[]): Spec => {
+  const { scheme, port, login, database: name } = databaseTypes[type]!
+  const outside = outsidePortOf(ports)
+  const publicUrl = { sealed: 'password', before: `${scheme}://${login}:`, after: `@{outside}:${outside}/${name}` }
   return {
-    password,
-    database_url: `${scheme}://${login}:${password}@${hostOf(id)}:${port}/${name}`,
-    built_in: {
-      HOST: { value: hostOf(id) },
-      PORT: { value: String(port) },
-      LOGIN: { value: login },
-      DEFAULT_DATABASE_NAME: { value: name },
-      PASSWORD: { sealed: 'password' },
-      DATABASE_URL: { sealed: 'database_url' },
-      DATABASE_URL_INTERNAL: { sealed: 'database_url' },
-    },
+    HOST: { value: outside === undefined ? hostOf(id) : '{outside}' },
+    PORT: { value: String(port) },
+    LOGIN: { value: login },
+    DEFAULT_DATABASE_NAME: { value: name },
+    PASSWORD: { sealed: 'password' },
+    DATABASE_URL: outside === undefined ? { sealed: 'database_url' } : publicUrl,
+    DATABASE_URL_INTERNAL: { sealed: 'database_url' },
   }
 }
 
-const complete = (body: Spec, { id, previous }: Change): Spec => {
+/** Where its users find it: on the environment's network, or, when it is public, at this machine. */
+const addressOf = (id: unknown, { type, ports }: Pick<DatabaseSpec, 'type' | 'ports'>, outsideHost: string) => {
+  const outside = outsidePortOf(ports)
+  return outside === undefined
+    ? { host: hostOf(id), port: databaseTypes[type]!.port }
+    : { host: outsideHost, port: outside }
+}
+
+const portsOf = (type: string, accessibility: unknown, before: readonly Port[]): Port[] => {
+  const port = { internal_port: databaseTypes[type]!.port, protocol: 'TCP' }
+  return completePorts([{ ...port, publicly_accessible: accessibility === 'PUBLIC' }], before)
+}
+
+const complete = async (body: Spec, context: Context, change: Change): Promise<Spec> => {
+  const { id, previous } = change
   const before = previous?.spec as DatabaseSpec | undefined
   const type = String(body.type)
   refuseUnable(body)
   checkVersion(type, String(body.version), before?.version)
   const kept = { ...body, memory: body.memory ?? databaseTypes[type]!.memory, instance_type: null, disk_type: null }
   refuseBeyondMachine(kept)
-  return before === undefined ? { ...kept, volume_id: newId(), ...newCredentials(id, type) } : kept
+  const ports = await choosePorts(context, change, portsOf(type, body.accessibility, before?.ports ?? []))
+  const whole = { ...kept, ports, built_in: toldOf(id, type, ports) }
+  return before === undefined ? { ...whole, volume_id: newId(), ...newCredentials(id, type) } : whole
 }
 
 const patientProbe = { initial_delay_seconds: 0, period_seconds: 2, timeout_seconds: 5, success_threshold: 1 }
@@ -109,8 +135,8 @@ const maxTries = 60
 // Buffers are written to the disk before it goes.
 const stopGraceMs = 60_000
 
-const workloadOfDatabase = ({ type, cpu, memory, storage, volume_id: id }: DatabaseSpec): WorkloadSpec => {
-  const { port, dataPath, probe, entrypoint } = databaseTypes[type]!
+const workloadOfDatabase = ({ type, cpu, memory, storage, volume_id: id, ports }: DatabaseSpec): WorkloadSpec => {
+  const { dataPath, probe, entrypoint } = databaseTypes[type]!
   const readiness_probe = { ...patientProbe, failure_threshold: maxTries, type: { exec: { command: [...probe] } } }
   const workload = workloadOf({
     cpu,
@@ -118,7 +144,7 @@ const workloadOfDatabase = ({ type, cpu, memory, storage, volume_id: id }: Datab
     min_running_instances: 1,
     max_running_instances: 1,
     healthchecks: { readiness_probe },
-    ports: completePorts([{ internal_port: port, protocol: 'TCP' }], []),
+    ports: ports ?? portsOf(type, 'PRIVATE', []),
     storage: [{ id, type: 'FAST_SSD', size: storage, mount_point: dataPath }],
     arguments: [],
   })
@@ -141,14 +167,14 @@ const made = service({
     port: Computed(Whole(1, 65_535)),
     disk_encrypted: Computed(Flag()),
   },
-  validate: (body, _context, change) => complete(body, change),
-  view: ({ volume_id: _, built_in: __, ...record }) => ({
+  columns: { outside_host: outsideHostSql },
+  validate: complete,
+  view: ({ volume_id: _, built_in: __, ports, outside_host: outsideHost, ...record }) => ({
     ...record,
-    host: hostOf(record.id),
-    port: databaseTypes[String(record.type)]!.port,
+    ...addressOf(record.id, { ...record, ports } as DatabaseSpec, String(outsideHost)),
     disk_encrypted: false,
   }),
-  facets: [deployable({ deployQuery: Type.Object({ applyImmediately: Maybe(Flag()) }) }), history, logs],
+  facets: [deployable({ deployQuery: Type.Object({ applyImmediately: Maybe(Flag()) }) }), history, releases, logs],
   deployable: {
     kind: 'database',
     serviceType: 'DATABASE',
@@ -158,14 +184,16 @@ const made = service({
       return { from: 'image', registryId: null, name: databaseTypes[type]!.image, tag: version }
     },
     workload: (kept) => workloadOfDatabase(kept as unknown as DatabaseSpec),
+    moveRefusal,
     environment: (kept, secrets) => databaseTypes[String(kept.type)]!.environment(secrets.password!),
   },
 })
 
 const owner = nodeInPath('database', 'databaseId')
 
-const readRow = async (db: Queryable, id: string): Promise<Content> => {
-  const [row] = await db.query<Content>('select name, spec, sealed from node where id = $1', [id])
+const readRow = async (db: Queryable, id: string): Promise<Content & { outsideHost: string }> => {
+  const sql = `select name, spec, sealed, ${outsideHostSql} as "outsideHost" from node where id = $1`
+  const [row] = await db.query<Content & { outsideHost: string }>(sql, [id])
   if (row === undefined) throw notFound()
   return row
 }
@@ -186,13 +214,13 @@ const masterCredentials: Operation = {
   ),
   async run(context) {
     const { db, node, parts, principal } = context
-    const { spec: kept, sealed } = await readRow(db, node.id)
+    const { spec: kept, sealed, outsideHost } = await readRow(db, node.id)
     const place = { table: 'node', row: node.id, column: 'password' }
     const password = await parts.sealer.open(principal.organizationId, place, sealed.password!)
     const audit = auditOf(context, 'UPDATE', { target: 'DATABASE', subTarget: 'SECRET' }, placeOf(node), null)
     await writeAudit(db, principal.organizationId, node, { ...audit, eventType: 'EXPORT' })
-    const { port, login } = databaseTypes[String(kept.type)]!
-    return { host: hostOf(node.id), port, login, password: password.reveal() }
+    const address = addressOf(node.id, kept as unknown as DatabaseSpec, outsideHost)
+    return { ...address, login: databaseTypes[String(kept.type)]!.login, password: password.reveal() }
   },
 }
 

@@ -10,7 +10,10 @@ import { environmentActions } from '../facets/environment-actions.ts'
 import { environmentHistories } from '../facets/environment-history.ts'
 import { environmentStatusOperations } from '../facets/environment-status.ts'
 import { environmentLinks } from '../facets/links.ts'
+import { liveLogOperations } from '../facets/live-log.ts'
+import { liveStatusOperations } from '../facets/live-status.ts'
 import { queueOperations } from '../facets/queue.ts'
+import { runningStatusOperations } from '../facets/running-status.ts'
 import { invalidField } from '../lib/errors.ts'
 import type { ListForm } from '../store/long-list.ts'
 import { projectRuleOperations, ruleOrderSql } from './deployment-rule.ts'
@@ -149,6 +152,9 @@ export const environmentOperations: Operation[] = [
   ...environmentHistories,
   ...queueOperations,
   ...deploymentLogOperations,
+  ...liveStatusOperations,
+  ...runningStatusOperations,
+  ...liveLogOperations,
   ...deploymentStageOperations,
   ...projectRuleOperations,
   ...environmentRuleOperations,

@@ -2,6 +2,7 @@
 import { createHash } from 'node:crypto'
 import { dnsLabel } from '../deployments/workload.ts'
 import { routeDomains } from '../facets/custom-domain-rows.ts'
+import type { PortProtocol } from '../runtimes/runtime.ts'
 import type { Queryable } from '../store/database.ts'
 import type { Port } from './service-parts.ts'
 
@@ -19,6 +20,7 @@ export const hostLabel = (service: string, environment: string, id: string): str
 export interface WantedRoute {
   host: string
   port: number
+  protocol: PortProtocol
   isDefault: boolean
 }
 
@@ -29,16 +31,18 @@ export const routesOf = (label: string, ports: readonly Port[]): WantedRoute[] =
     .map((port) => ({
       host: `${port.is_default ? '' : `p${port.internal_port}-`}${label}.${domain}`,
       port: port.internal_port,
+      protocol: port.protocol,
       isDefault: port.is_default,
     }))
 
 const suffixOf = (id: string, attempt: number): string =>
   createHash('sha256').update(`${id} ${attempt}`).digest('hex').slice(0, 6)
 
-const insert = `insert into route (host, organization_id, environment_id, service_id, port, is_default)
-  select w.host, $2, $3, $4, w.port, w.is_default
-  from json_to_recordset($1::json) as w (host text, port integer, is_default boolean)
-  on conflict (host) do update set port = excluded.port, is_default = excluded.is_default
+const insert = `insert into route (host, organization_id, environment_id, service_id, port, protocol, is_default)
+  select w.host, $2, $3, $4, w.port, w.protocol, w.is_default
+  from json_to_recordset($1::json) as w (host text, port integer, protocol text, is_default boolean)
+  on conflict (host) do update
+    set port = excluded.port, protocol = excluded.protocol, is_default = excluded.is_default
     where route.service_id = excluded.service_id
   returning host`
 
@@ -70,7 +74,7 @@ const writeOwnRoutes = async (tx: Queryable, service: RoutedService, ports: read
       wanted.map((route) => route.host),
     ])
     if (wanted.length === 0) return
-    const rows = wanted.map((route) => ({ host: route.host, port: route.port, is_default: route.isDefault }))
+    const rows = wanted.map(({ isDefault, ...route }) => ({ ...route, is_default: isDefault }))
     const place = [service.organizationId, service.environmentId, service.id]
     const written = await tx.query(insert, [JSON.stringify(rows), ...place])
     if (written.length === wanted.length || current !== null) return

@@ -2,7 +2,7 @@
 import Type from 'typebox'
 import type { Spec } from '../api/resource.ts'
 import { List, Maybe, Nullable, OneOf, Text } from '../api/schema.ts'
-import type { TaskEvent, TaskSpec } from '../deployments/deployments.ts'
+import type { TaskSpec } from '../deployments/deployments.ts'
 import { isTimeZone, parseCron } from '../lib/cron.ts'
 import { invalidField } from '../lib/errors.ts'
 import { commandOf } from './running.ts'
@@ -56,7 +56,7 @@ const events = ['on_start', 'on_stop', 'on_delete'] as const
 /** Events as deployments name them. */
 export const taskEvents = ['START', 'STOP', 'DELETE', 'CRON'] as const
 
-export const commandFor = (schedule: JobSchedule, event: TaskEvent): JobCommand | undefined =>
+export const commandFor = (schedule: JobSchedule, event: (typeof taskEvents)[number]): JobCommand | undefined =>
   ({
     START: schedule.on_start,
     STOP: schedule.on_stop,

@@ -6,13 +6,14 @@ import Type from 'typebox'
 import type { Context } from '../api/operation.ts'
 import type { Change, Spec } from '../api/resource.ts'
 import { Computed, Flag, Maybe, Nullable, OneOf, Text, Whole } from '../api/schema.ts'
-import type { TaskEvent, WorkloadSpec } from '../deployments/deployments.ts'
+import type { WorkloadSpec } from '../deployments/deployments.ts'
 import { advancedSettings } from '../facets/advanced-settings.ts'
 import { deployable } from '../facets/deployable.ts'
 import { deploymentRestrictions } from '../facets/deployment-restriction.ts'
 import { history } from '../facets/history.ts'
+import { releases } from '../facets/releases.ts'
 import { ImageTag, MaybeCommitId, MaybeImageTag } from '../facets/request.ts'
-import { buildLimitsIn, jobSettings } from '../facets/settings.ts'
+import { buildLimitsIn, jobSettings, overlapIn } from '../facets/settings.ts'
 import { invalidField, notFound } from '../lib/errors.ts'
 import { autoDeploy } from './auto-deploy.ts'
 import { Build, type BuildFields, completeBuild, GitRepository, gitSourceOf, viewGitRepository } from './git-source.ts'
@@ -130,7 +131,7 @@ const mayDeploy = async (context: Context): Promise<boolean> => {
     throw invalidField('/image_tag', 'is for jobs made from an image; this one is built from a repository')
   if (isNamed(commit) && source.docker === undefined)
     throw invalidField('/git_commit_id', 'is for jobs built from a repository; this one is made from an image')
-  const event = context.query.forceEvent as TaskEvent | undefined
+  const event = context.query.forceEvent as (typeof taskEvents)[number] | undefined
   return event === undefined || commandFor(schedule, event) !== undefined
 }
 
@@ -158,6 +159,7 @@ export const job = service({
   facets: [
     deployable({ deployBody: DeployBody, deployQuery: DeployQuery, mayDeploy, restarts: false }),
     history,
+    releases,
     advancedSettings(jobSettings),
     deploymentRestrictions,
     autoDeploy(imagePath),
@@ -173,7 +175,9 @@ export const job = service({
     workload: (kept) => workloadOfJob(kept as unknown as JobSpec),
     task(kept) {
       const { schedule, max_nb_restart: maxRestarts, max_duration_seconds: seconds } = kept as unknown as JobSpec
-      return { ...tasksOf(schedule), maxRestarts, timeoutMs: 1000 * (seconds === 0 ? longestSeconds : seconds) }
+      const { on, cron } = tasksOf(schedule)
+      const clock = cron === null ? null : { ...cron, ...overlapIn(kept) }
+      return { on, cron: clock, maxRestarts, timeoutMs: 1000 * (seconds === 0 ? longestSeconds : seconds) }
     },
   },
 })

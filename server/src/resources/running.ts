@@ -1,11 +1,13 @@
 /** What services that run instances share: resources, instances, ports, storage, probes, and what is made of them. */
 import { arch } from 'node:os'
-import type { Spec } from '../api/resource.ts'
+import type { Context } from '../api/operation.ts'
+import type { Change, Spec } from '../api/resource.ts'
 import { Flag, List, Maybe, Nullable, OneOf, Open, Text, Whole } from '../api/schema.ts'
 import type { TaskCommand, WorkloadSpec } from '../deployments/deployments.ts'
 import { stopGraceMs } from '../facets/settings.ts'
 import { invalidField } from '../lib/errors.ts'
 import { maximumCpu, maximumMemory } from './machine.ts'
+import { choosePorts } from './outside-ports.ts'
 import {
   checkProbes,
   completePorts,
@@ -79,7 +81,8 @@ const refuseBadInstances = ({ min_running_instances: min, max_running_instances:
 }
 
 /** Checks and completes what `Running` declares. */
-export const completeRunning = (body: Spec, before: Partial<RunningSpec>): Spec => {
+export const completeRunning = async (body: Spec, context: Context, change: Change): Promise<Spec> => {
+  const before = (change.previous?.spec ?? {}) as Partial<RunningSpec>
   refuseBeyondMachine(body)
   refuseBadInstances(body)
   const { autoscaling: _, ...kept } = body
@@ -88,7 +91,7 @@ export const completeRunning = (body: Spec, before: Partial<RunningSpec>): Spec 
   return {
     ...kept,
     auto_deploy: body.auto_deploy === true,
-    ports,
+    ports: await choosePorts(context, change, ports),
     storage: completeStorage(body.storage ?? [], before.storage ?? []),
   }
 }

@@ -28,6 +28,7 @@ export interface Port {
   id: string
   name: string
   internal_port: number
+  /** 0 while a public TCP or UDP port has none yet (outside-ports.ts). */
   external_port: number
   publicly_accessible: boolean
   is_default: boolean
@@ -39,6 +40,19 @@ export interface Port {
 const isWeb = ({ protocol = 'HTTP', publicly_accessible: open }: Partial<Port>): boolean =>
   open === true && (protocol === 'HTTP' || protocol === 'GRPC')
 
+const transportOf = ({ protocol }: Partial<Port>): string => (protocol === 'UDP' ? 'udp' : 'tcp')
+
+/** Reached at a port of this machine, not at a host name. */
+export const isOutside = ({ protocol = 'HTTP', publicly_accessible: open }: Partial<Port>): boolean =>
+  open === true && (protocol === 'TCP' || protocol === 'UDP')
+
+const outsidePort = (port: Partial<Port> & { internal_port: number }, same: Port | undefined): number => {
+  if (typeof port.external_port === 'number') return port.external_port
+  if (isWeb(port)) return 443
+  if (!isOutside(port)) return port.internal_port
+  return same !== undefined && isOutside(same) && same.protocol === port.protocol ? same.external_port : 0
+}
+
 /** Ports with ids, names, outside ports and exactly one default among the public web ones. */
 export const completePorts = (sent: unknown, previous: readonly Port[]): Port[] => {
   const ports = sent as (Partial<Port> & { internal_port: number })[]
@@ -46,19 +60,19 @@ export const completePorts = (sent: unknown, previous: readonly Port[]): Port[] 
   const wanted = ports.find((port) => isWeb(port) && port.is_default === true) ?? ports.find(isWeb)
   return ports.map((port, index) => {
     const { protocol = 'HTTP', publicly_accessible: open = false, internal_port: inside } = port
-    const key = `${inside}/${protocol === 'UDP' ? 'udp' : 'tcp'}`
+    const key = `${inside}/${transportOf(port)}`
     if (seen.has(key)) throw invalidField(`/ports/${index}/internal_port`, 'is used twice')
     seen.add(key)
-    if (open && !isWeb({ protocol, publicly_accessible: open }))
-      throw invalidField(`/ports/${index}/protocol`, 'the local cluster opens HTTP and GRPC ports to the public only')
-    const same = previous.find(
-      (each) => each.id === port.id || (port.id === undefined && each.internal_port === inside),
-    )
+    const isSame = (each: Port): boolean =>
+      port.id === undefined
+        ? each.internal_port === inside && transportOf(each) === transportOf(port)
+        : each.id === port.id
+    const same = previous.find(isSame)
     return {
       ...port,
       id: same?.id ?? newId(),
       name: port.name ?? `p${inside}`,
-      external_port: port.external_port ?? (isWeb({ protocol, publicly_accessible: open }) ? 443 : inside),
+      external_port: outsidePort(port, same),
       publicly_accessible: open,
       is_default: port === wanted,
       protocol,
@@ -71,6 +85,7 @@ export const workloadPorts = (ports: readonly Port[]): WorkloadPort[] =>
     internalPort: port.internal_port,
     protocol: port.protocol,
     publiclyAccessible: port.publicly_accessible,
+    ...(isOutside(port) ? { externalPort: port.external_port } : {}),
   }))
 
 export const minStorageGb = 4

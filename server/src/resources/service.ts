@@ -31,6 +31,7 @@ import { type GitPath, notingHead, repositorySql } from './git-head.ts'
 import type { KeptCommit } from './git-source.ts'
 import { writeRoutes } from './hosts.ts'
 import { maximumCpu, maximumMemory } from './machine.ts'
+import { writePorts } from './outside-ports.ts'
 import type { Port } from './service-parts.ts'
 
 const groupFields = {
@@ -149,7 +150,10 @@ const writtenOf =
       await refuseWhileDeleting(tx, service.environmentId)
       await tx.query(insertState, [service.id, service.environmentId, organizationId, kind])
     }
-    if (spec.ports !== undefined) await writeRoutes(tx, service, spec.ports as Port[])
+    if (spec.ports !== undefined) {
+      await writeRoutes(tx, service, spec.ports as Port[])
+      await writePorts(tx, service.id, spec.ports as Port[])
+    }
     await written?.(tx, spec, context, change)
   }
 

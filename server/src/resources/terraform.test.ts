@@ -3,6 +3,7 @@ import { test } from 'node:test'
 import { type Json, newPlace, startApi } from '../../test/api.ts'
 import { terraformBody } from '../../test/cases/terraform.ts'
 import { judgeAnswer } from '../../test/client-types.ts'
+import { until } from '../../test/until.ts'
 
 const api = await startApi()
 const { call } = api
@@ -90,10 +91,60 @@ test('what cannot be meant is 400 and names its field', async () => {
   for (const [body, words] of refused) assert.match((await create(body, 400)).message, words)
 })
 
-test('a deployment is refused in one sentence that says what it needs', async () => {
+const settledStatus = (environmentId: string, id: string): Promise<Json> =>
+  until(
+    async () => {
+      const { terraforms } = await sent('GET', `/environment/${environmentId}/statuses`, undefined, 200)
+      const found = terraforms.find((each: Json) => each.id === id)
+      return found !== undefined && /DEPLOYED|ERROR/.test(found.state) ? found : null
+    },
+    { timeoutMs: 20_000, what: 'the end' },
+  )
+
+test('a deploy applies, a plan does not, and the status says which of them it was', async () => {
+  const { id, environment } = await create()
+  await sent('POST', `/terraform/${id}/deploy`, { action: 'PLAN' }, 202)
+  const planned = await settledStatus(environment.id, id)
+  assert.deepEqual(
+    [planned.service_deployment_status, planned.status_details.sub_action],
+    ['NEVER_DEPLOYED', 'TERRAFORM_PLAN_ONLY'],
+  )
+  const asked = await sent('POST', `/terraform/${id}/deploy`, {}, 202)
+  assert.equal(asked.status_details.sub_action, 'TERRAFORM_PLAN_AND_APPLY')
+  const applied = await settledStatus(environment.id, id)
+  assert.deepEqual([applied.state, applied.service_deployment_status], ['DEPLOYED', 'UP_TO_DATE'])
+  await sent('POST', `/environment/${environment.id}/service/deploy`, { terraforms: [{ id, action: 'PLAN' }] }, 202)
+  assert.equal((await settledStatus(environment.id, id)).status_details.sub_action, 'TERRAFORM_PLAN_ONLY')
+})
+
+test('a change of a secret variable makes a deployed service out of date', async () => {
+  const secret = { key: 'password', value: 'canary-5', secret: true }
+  const { id, environment } = await create(variables(secret))
+  await sent('POST', `/terraform/${id}/deploy`, {}, 202)
+  assert.equal((await settledStatus(environment.id, id)).service_deployment_status, 'UP_TO_DATE')
+  await sent('PUT', `/terraform/${id}`, variables({ ...secret, value: 'canary-6' }), 200)
+  assert.equal((await settledStatus(environment.id, id)).service_deployment_status, 'OUT_OF_DATE')
+})
+
+test('what this server cannot apply is refused in one sentence when it is deployed; its record is kept', async () => {
+  const blueprint = await create({ backend: { blueprint: { type: 's3' } } })
+  assert.match((await sent('POST', `/terraform/${blueprint.id}/deploy`, {}, 400)).message, /blueprint/)
+  const elsewhere = await create({ backend: { user_provided: {} } })
+  const unlock = { action: 'FORCE_UNLOCK' }
+  assert.match((await sent('POST', `/terraform/${elsewhere.id}/deploy`, unlock, 400)).message, /does nothing/)
   const { id } = await create()
+  const { missingTool } = api.parts.builder
+  api.parts.builder.missingTool = async (name) => `${name} is not here.`
   for (const action of ['deploy', 'redeploy'])
-    assert.match((await sent('POST', `/terraform/${id}/${action}`, {}, 400)).message, /terraform runner/)
+    assert.match((await sent('POST', `/terraform/${id}/${action}`, {}, 400)).message, /terraform is not here/)
+  const plan = await sent('POST', `/terraform/${id}/deploy?dry_run=true`, {}, 200)
+  assert.deepEqual(plan.stages[0].services[0].effect, 'REFUSED')
+  api.parts.builder.missingTool = missingTool
+})
+
+test('arguments are words: one with a line break is 400', async () => {
+  const refused = await create({ action_extra_arguments: { plan: ['a\nb'] } }, 400)
+  assert.match(refused.message, /action_extra_arguments.plan/)
 })
 
 test('a delete of the resources only leaves the configuration', async () => {

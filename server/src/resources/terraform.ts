@@ -1,9 +1,10 @@
-/** Terraform services: modules from a git repository with their variables, kept for a runner that can apply them. */
-import Type from 'typebox'
+/** Terraform services: modules from a git repository with their variables, run by a tool of the operator's (terraform-run.ts). */
+import Type, { type TObject } from 'typebox'
+import { type Context, type Operation, OtherAnswer } from '../api/operation.ts'
 import type { Change, Spec } from '../api/resource.ts'
-import { Computed, Flag, Maybe, Nullable, OneOf, Text, Uuid, Whole } from '../api/schema.ts'
+import { Computed, Flag, Maybe, merge, Nullable, OneOf, Text, Uuid, Whole } from '../api/schema.ts'
 import { advancedSettings } from '../facets/advanced-settings.ts'
-import { deployable } from '../facets/deployable.ts'
+import { act, deployable } from '../facets/deployable.ts'
 import { deploymentRestrictions } from '../facets/deployment-restriction.ts'
 import { newHistory } from '../facets/history.ts'
 import { MaybeCommitId } from '../facets/request.ts'
@@ -19,6 +20,7 @@ import {
   viewGitRepository,
 } from './git-source.ts'
 import { type Service, service } from './service.ts'
+import { terraformRun } from './terraform-run.ts'
 import {
   completeVariables,
   hidingSecrets,
@@ -27,7 +29,6 @@ import {
   withSecrets,
   writeSecrets,
 } from './terraform-variables.ts'
-import { undeployable } from './undeployable.ts'
 
 const mapOf = (value: object) =>
   Type.Unsafe<Record<string, unknown>>({ type: 'object', additionalProperties: value, maxProperties: 100 })
@@ -115,8 +116,16 @@ const completeFragment = (sent: unknown): unknown => {
   return type === 'inline' ? { type, content } : { type, path: insidePath('/dockerfile_fragment/path', path!) }
 }
 
+/** They are handed on one a line. */
+const checkArguments = (sent: unknown): void => {
+  for (const [name, list] of Object.entries((sent ?? {}) as Record<string, string[]>))
+    if (list.some((word) => /[\n\r\0]/.test(word)))
+      throw invalidField(`/action_extra_arguments/${name}`, 'must be words without line breaks')
+}
+
 const complete = (body: Spec, change: Change): Spec => {
   const before = change.previous?.spec as unknown as TerraformSpec | undefined
+  checkArguments(body.action_extra_arguments)
   const { git_repository: sent } = body.terraform_files_source as TerraformSpec['terraform_files_source']
   const known = before?.terraform_files_source.git_repository
   return {
@@ -146,19 +155,28 @@ const DeleteQuery = Type.Object({
   force_terraform_action: Maybe(OneOf(['SKIP_DESTROY'])),
 })
 
+/** What it made stays, and is nobody's from then on. */
+const keepsWhatItMade = ({ query }: Context): boolean =>
+  query.skipReconcile === true || query.force_terraform_action === 'SKIP_DESTROY'
+
 /** A delete that is to leave the configuration is an uninstall. */
 const deploysAndDeletes: Facet = (self) => {
   const operations = deploys(self)
   const uninstall = operations.find(({ id }) => id === 'uninstallTerraform')!
+  const removal: Operation['run'] = async (context) => {
+    if (context.query.resources_only === true) return uninstall.run!(context)
+    return act(context, 'DELETE', { id: context.node.id, ...(keepsWhatItMade(context) ? { skipEnding: true } : {}) })
+  }
   return operations.map((operation) =>
     operation.id !== 'deleteTerraform'
       ? operation
       : {
           ...operation,
-          query: DeleteQuery,
+          summary: 'Destroy what a terraform service has made, and delete it; the work goes on after the answer',
+          query: merge(operation.query ?? (Type.Object({}) as TObject), DeleteQuery.properties),
           async run(context) {
-            if (context.query.resources_only !== true) return operation.run!(context)
-            await uninstall.run!(context)
+            const answer = await removal(context)
+            return answer instanceof OtherAnswer ? answer : undefined
           },
         },
   )
@@ -208,7 +226,7 @@ const made = service({
     kind: 'terraform',
     serviceType: 'TERRAFORM',
     stage: 0,
-    ...undeployable('A terraform service needs the terraform runner, which is not part of this version.'),
+    ...terraformRun,
   },
 })
 

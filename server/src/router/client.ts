@@ -5,7 +5,7 @@ import type { Log } from '../lib/log.ts'
 import { askHealth, askStop, type CallOptions, call, openCall, RouterAbsent } from './control-client.ts'
 import { ensureRunning, type Wanted } from './launch.ts'
 import { type Counts, type Health, pathsOf } from './protocol.ts'
-import type { Route, Router } from './router.ts'
+import type { AnyRoute, Router } from './router.ts'
 
 export interface RouterOptions {
   dataDir: string
@@ -27,6 +27,11 @@ export interface ProcessRouter extends Router {
 
 const endTimeoutMs = 25_000
 const restartPausesMs = [0, 200, 1_000, 5_000] as const
+
+/** Hosts to listen on that nobody can connect to by that name. */
+const namesNoMachine: ReadonlySet<string> = new Set(['0.0.0.0', '::'])
+
+const bracketed = (host: string): string => (host.includes(':') ? `[${host}]` : host)
 
 const isAlive = async (pid: number): Promise<boolean> => {
   try {
@@ -122,12 +127,10 @@ export const createRouter = (options: RouterOptions): ProcessRouter => {
     async setService(serviceId, routes) {
       await ask('PUT', `/services/${encodeURIComponent(serviceId)}/routes`, { body: routes })
     },
-    async setAll(routes) {
-      await ask('PUT', '/routes', { body: routes })
-    },
-    routes: () => ask<Route[]>('GET', '/routes'),
+    routes: () => ask<AnyRoute[]>('GET', '/routes'),
     drain: (targets, timeoutMs, signal) => ask('POST', '/drain', { body: { targets, timeoutMs }, signal }),
     url: (name) => `http://${name}:${port === 0 ? (running?.port ?? 0) : port}`,
+    address: (streamPort) => `${namesNoMachine.has(host) ? 'localhost' : bracketed(host)}:${streamPort}`,
     health: () => askHealth(controlSocket),
     counts: () => ask<Counts>('GET', '/metrics'),
     async stop() {

@@ -1,6 +1,7 @@
 /** Calls of the control API, without any idea of when the router must be started. */
 import { type ClientRequest, type IncomingMessage, request } from 'node:http'
 import type { Health } from './protocol.ts'
+import { PortUnavailable } from './router.ts'
 
 /** Nobody listens on the control socket. */
 export class RouterAbsent extends Error {}
@@ -55,9 +56,10 @@ export const call = async <Answer>(
   options?: CallOptions,
 ): Promise<Answer> => {
   const answer = await openCall(socketPath, method, path, options)
-  const value = JSON.parse(await textOf(answer)) as Answer & { message?: string }
-  if (answer.statusCode !== 200) throw new Error(value.message ?? `the router answered ${answer.statusCode}`)
-  return value
+  const value = JSON.parse(await textOf(answer)) as Answer & { message?: string; port?: number }
+  if (answer.statusCode === 200) return value
+  const { message = `the router answered ${answer.statusCode}`, port } = value
+  throw port === undefined ? new Error(message) : new PortUnavailable(message, port)
 }
 
 /** Null when no router runs. */

@@ -4,7 +4,7 @@ import { chmod, rm } from 'node:fs/promises'
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import type { LiveTable } from './live-table.ts'
 import type { Counts, Health } from './protocol.ts'
-import type { Target } from './router.ts'
+import { PortUnavailable, type Target } from './router.ts'
 import { checkRoutes, InvalidRoute, replaceService } from './table.ts'
 import type { Upstreams } from './upstreams.ts'
 
@@ -47,6 +47,7 @@ const drain = async ({ upstreams }: ControlParts, req: IncomingMessage, res: Ser
   res.once('close', () => end.abort())
   const remaining = await upstreams.drain(targets, end.signal)
   clearTimeout(timer)
+  if (!res.destroyed) upstreams.endConnections(targets)
   send(res, 200, { remaining })
 }
 
@@ -58,9 +59,9 @@ const stop = async (parts: ControlParts, res: ServerResponse): Promise<void> => 
   res.end()
 }
 
-const putRoutes = async ({ table }: ControlParts, req: IncomingMessage, serviceId: string | null): Promise<void> => {
+const putRoutes = async ({ table }: ControlParts, req: IncomingMessage, serviceId: string): Promise<void> => {
   const routes = checkRoutes(await readJson(req))
-  await table.change((all) => (serviceId === null ? routes : replaceService(all, serviceId, routes)))
+  await table.change((all) => replaceService(all, serviceId, routes))
 }
 
 const answer = async (
@@ -79,9 +80,6 @@ const answer = async (
       return send(res, 200, parts.counts())
     case 'GET /routes':
       return send(res, 200, parts.table.routes())
-    case 'PUT /routes':
-      await putRoutes(parts, req, null)
-      return send(res, 200, {})
     case 'PUT /services':
       await putRoutes(parts, req, decodeURIComponent(service![1]!))
       return send(res, 200, {})
@@ -100,8 +98,10 @@ const answer = async (
 
 const fail = (res: ServerResponse, error: unknown) => {
   if (res.headersSent) return void res.destroy()
+  const { message } = error as Error
+  if (error instanceof PortUnavailable) return send(res, 409, { message, port: error.port })
   const isCallers = error instanceof InvalidRoute || error instanceof SyntaxError
-  send(res, isCallers ? 422 : 500, { message: (error as Error).message })
+  send(res, isCallers ? 422 : 500, { message })
 }
 
 export const createControl = (parts: ControlParts): Control => {

@@ -2,8 +2,10 @@
 import { once } from 'node:events'
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import type { AddressInfo, Socket } from 'node:net'
+import { createHttp2Front, type Http2Limits } from './front-http2.ts'
 import { forward, sendPage } from './proxy.ts'
 import { readRequest } from './request-check.ts'
+import { sniff } from './sniff.ts'
 import type { Traffic } from './traffic.ts'
 import { forwardUpgrade, refuseConnect } from './upgrade.ts'
 
@@ -16,14 +18,18 @@ export interface Front {
   finish(graceMs: number): Promise<void>
 }
 
-export interface Limits {
-  headerBytes: number
-  headersTimeoutMs: number
-  /** A client that neither sends nor takes anything for so long, in the middle of a request. */
-  silenceMs: number
-}
+export type Limits = Http2Limits
 
-export const defaultLimits: Limits = { headerBytes: 32_768, headersTimeoutMs: 15_000, silenceMs: 660_000 }
+export const defaultLimits: Limits = {
+  headerBytes: 32_768,
+  headersTimeoutMs: 15_000,
+  /** A client that neither sends nor takes anything for so long, in the middle of a request. */
+  silenceMs: 660_000,
+  idleMs: 75_000,
+  streams: 250,
+  resetBurst: 400,
+  resetsPerSecond: 50,
+}
 
 const createHttpServer = (limits: Limits): Server => {
   const server = createServer({
@@ -32,7 +38,7 @@ const createHttpServer = (limits: Limits): Server => {
     connectionsCheckingInterval: Math.min(1_000, limits.headersTimeoutMs / 4),
     // Bodies may take as long as they need.
     requestTimeout: 0,
-    keepAliveTimeout: 75_000,
+    keepAliveTimeout: limits.idleMs,
     // `Upgrade: h2c`, which some clients send with everything, is an offer that may be declined.
     shouldUpgradeCallback: ({ headers }) => !/^h2c?$/i.test(headers.upgrade ?? ''),
   })
@@ -55,6 +61,8 @@ export const createFront = (traffic: Traffic, limits = defaultLimits): Front => 
     if (counts.inFlight === 0) onIdle()
   }
 
+  const http2 = createHttp2Front(traffic, limits, leave)
+
   const serve = (req: IncomingMessage, res: ServerResponse, expectsContinue: boolean) => {
     counts.requests++
     counts.inFlight++
@@ -68,6 +76,7 @@ export const createFront = (traffic: Traffic, limits = defaultLimits): Front => 
   server.on('request', (req, res) => serve(req, res, false))
   server.on('checkContinue', (req, res) => serve(req, res, true))
   server.on('connect', refuseConnect)
+  const sniffing = sniff(server, limits.headersTimeoutMs, (socket) => http2.accept(socket))
   server.on('upgrade', (req, stream, head) => {
     const socket = stream as Socket
     upgraded.add(socket)
@@ -85,6 +94,8 @@ export const createFront = (traffic: Traffic, limits = defaultLimits): Front => 
       // Not its callback: that waits for every connection. The port is free as soon as this returns.
       server.close()
       server.closeIdleConnections()
+      sniffing.end()
+      http2.close()
       return Promise.resolve()
     },
     async finish(graceMs) {
@@ -96,6 +107,8 @@ export const createFront = (traffic: Traffic, limits = defaultLimits): Front => 
         clearTimeout(timer)
       }
       server.closeAllConnections()
+      sniffing.end()
+      http2.end()
       for (const socket of upgraded) socket.destroy()
     },
   }

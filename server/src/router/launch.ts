@@ -1,5 +1,5 @@
 /** Makes sure that exactly one router of the wanted kind runs on a data directory. */
-import { spawn } from 'node:child_process'
+import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdir, open, readFile, rename, stat } from 'node:fs/promises'
 import { setTimeout as pause } from 'node:timers/promises'
@@ -42,17 +42,18 @@ const lastLine = async (path: string): Promise<string> => {
   return text.trimEnd().split('\n').at(-1) ?? ''
 }
 
-const argumentsFor = ({ dataDir, host, port, trustedProxies }: Wanted): string[] => [
+const argumentsFor = ({ dataDir, host, port, trustedProxies }: Wanted, takesOver: boolean): string[] => [
   program,
+  ...(takesOver ? ['--takes-over'] : []),
   ...['--data-dir', dataDir, '--host', host, '--port', String(port)],
   ...['--trusted-proxies', trustedProxies.join(',')],
 ]
 
 /** A session of its own, no inherited environment: the control plane's secrets are none of its business. */
-const spawnDetached = async (wanted: Wanted) => {
+const spawnDetached = async (wanted: Wanted, takesOver: boolean) => {
   const log = await openLog(wanted)
   const { paths, nodePath } = wanted
-  const child = spawn(nodePath, [...nodeFlags, ...argumentsFor(wanted)], {
+  const child = spawn(nodePath, [...nodeFlags, ...argumentsFor(wanted, takesOver)], {
     detached: true,
     cwd: paths.folder,
     env: { NODE_COMPILE_CACHE: paths.compileCache },
@@ -62,11 +63,33 @@ const spawnDetached = async (wanted: Wanted) => {
   return child
 }
 
-/** True when it serves; false when another one was faster. */
-const launch = async (wanted: Wanted): Promise<boolean> => {
-  const child = await spawnDetached(wanted)
+/** Resolves when the process says this; what it says before it is asked for is not lost. */
+const said = (child: ChildProcess, word: string): Promise<[string]> =>
+  new Promise((resolve) => child.on('message', (message) => message === word && resolve([word])))
+
+/** The one that runs gives up its place to a process that waits for it; false when another one has it already. */
+const makeRoom = async (wanted: Wanted): Promise<boolean> => {
+  const health = await askHealth(wanted.paths.controlSocket)
+  if (health === null) return true
+  if (fits(health, wanted)) return false
+  await askStop(wanted.paths.controlSocket)
+  return true
+}
+
+/** True when it serves; false when another one was faster. One that takes over is loaded before the other is stopped. */
+const launch = async (wanted: Wanted, takesOver: boolean): Promise<boolean> => {
+  const child = await spawnDetached(wanted, takesOver)
   const ended = once(child, 'exit') as Promise<[number | null]>
-  const result = await Promise.race([once(child, 'message'), ended])
+  const ready = Promise.race([said(child, 'ready'), ended])
+  if (takesOver) {
+    await Promise.race([said(child, 'waiting'), ended])
+    if (!(await makeRoom(wanted))) {
+      child.kill()
+      await ended
+      return false
+    }
+  }
+  const result = await ready
   child.channel?.unref()
   child.unref()
   if (result[0] === 'ready') {
@@ -95,8 +118,9 @@ const checkPath = ({ paths }: Wanted): void => {
 }
 
 /**
- * Adopts the router that runs, or starts one. One that listens elsewhere or is of another version gives up its port,
- * and finishes its requests while the new one already serves. Rejects with one sentence.
+ * Adopts the router that runs, or starts one. One that listens elsewhere or is of another version gives up its port to
+ * one that is loaded already, and finishes its requests while the new one serves; in between, for a few milliseconds,
+ * connections are refused. Rejects with one sentence.
  */
 export const ensureRunning = async (wanted: Wanted): Promise<Health> => {
   checkPath(wanted)
@@ -105,8 +129,7 @@ export const ensureRunning = async (wanted: Wanted): Promise<Health> => {
   while (performance.now() < deadline) {
     const health = await askHealth(wanted.paths.controlSocket)
     if (health !== null && fits(health, wanted)) return health
-    if (health !== null) await askStop(wanted.paths.controlSocket)
-    else if (!(await launch(wanted))) await pause(lookAgainMs)
+    if (!(await launch(wanted, health !== null))) await pause(lookAgainMs)
   }
   throw new Error('the router did not start in time')
 }

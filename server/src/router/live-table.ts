@@ -1,56 +1,77 @@
-/** The table in force. A change is on disk before it is in force, and in force in one tick. */
-import type { Route } from './router.ts'
+/** The table in force. A change is on disk, and its ports accept, before it is in force; it is in force in one tick. */
+import type { Ports } from './ports.ts'
+import { type AnyRoute, isStreamRoute, type Route, type StreamRoute } from './router.ts'
 import { buildTable } from './table.ts'
 import type { Choice, Upstreams } from './upstreams.ts'
 
-export interface Entry extends Choice {
-  readonly route: Route
+export interface Entry<Kind extends AnyRoute = Route> extends Choice {
+  readonly route: Kind
 }
+
+type PortEntries = Record<StreamRoute['protocol'], Map<number, Entry<StreamRoute>>>
 
 export interface LiveTable {
   /** By normalized host. */
   find(host: string): Entry | undefined
-  routes(): readonly Route[]
-  /** Rejects, with nothing changed, when `edit` throws or the table cannot be saved. */
-  change(edit: (routes: readonly Route[]) => readonly Route[]): Promise<void>
+  findPort(protocol: StreamRoute['protocol'], port: number): Entry<StreamRoute> | undefined
+  routes(): readonly AnyRoute[]
+  /**
+   * Rejects, with nothing changed, when `edit` throws, a port of a route that is new cannot be had, or the table
+   * cannot be saved. A route is new unless `edit` gives back the very value.
+   */
+  change(edit: (routes: readonly AnyRoute[]) => readonly AnyRoute[]): Promise<void>
 }
 
 interface Change {
-  edit(routes: readonly Route[]): readonly Route[]
+  edit(routes: readonly AnyRoute[]): readonly AnyRoute[]
   resolve(): void
   reject(error: unknown): void
 }
 
+/** New streams only: what is in the table already and has no port yet is tried again by `ports` itself. */
+const newStreams = (before: readonly AnyRoute[], after: readonly AnyRoute[]): StreamRoute[] => {
+  const known = new Set(before)
+  return after.filter((route) => isStreamRoute(route)).filter((route) => !known.has(route))
+}
+
 export const createLiveTable = (
-  initial: readonly Route[],
+  initial: readonly AnyRoute[],
   upstreams: Upstreams,
-  save: (routes: readonly Route[]) => Promise<void>,
+  save: (routes: readonly AnyRoute[]) => Promise<void>,
+  ports: Pick<Ports, 'open' | 'retain'>,
 ): LiveTable => {
-  let routes: readonly Route[] = []
-  let entries = new Map<string, Entry>()
+  let routes: readonly AnyRoute[] = []
+  let hosts = new Map<string, Entry>()
+  let byPort: PortEntries = { TCP: new Map(), UDP: new Map() }
   const waiting: Change[] = []
   let saving = false
 
-  const putInForce = (next: readonly Route[]): void => {
-    const made = new Map<string, Entry>()
-    for (const [host, route] of buildTable(next).byHost)
-      made.set(host, { route, upstreams: route.targets.map(upstreams.of), next: 0 })
+  const entriesOf = <Key, Kind extends AnyRoute>(found: ReadonlyMap<Key, Kind>): Map<Key, Entry<Kind>> =>
+    new Map([...found].map(([key, route]) => [key, { route, upstreams: route.targets.map(upstreams.of), next: 0 }]))
+
+  const putInForce = (next: readonly AnyRoute[]): void => {
+    const table = buildTable(next)
     routes = next
-    entries = made
+    hosts = entriesOf(table.byHost)
+    byPort = { TCP: entriesOf(table.byPort.TCP), UDP: entriesOf(table.byPort.UDP) }
     upstreams.retain(next.flatMap((route) => route.targets))
+    ports.retain(next.filter((route) => isStreamRoute(route)))
   }
 
-  const applyAll = (changes: Change[]): { next: readonly Route[]; applied: Change[] } => {
+  const applyAll = async (changes: Change[]): Promise<{ next: readonly AnyRoute[]; applied: Change[] }> => {
     let next = routes
-    const applied = changes.filter((change) => {
+    const applied: Change[] = []
+    for (const change of changes) {
       try {
-        next = change.edit(next)
-        return true
+        const edited = change.edit(next)
+        const fresh = newStreams(next, edited)
+        if (fresh.length > 0) await ports.open(fresh)
+        next = edited
+        applied.push(change)
       } catch (error) {
         change.reject(error)
-        return false
       }
-    })
+    }
     return { next, applied }
   }
 
@@ -58,13 +79,14 @@ export const createLiveTable = (
   const saveWaiting = async (): Promise<void> => {
     saving = true
     while (waiting.length > 0) {
-      const { next, applied } = applyAll(waiting.splice(0))
+      const { next, applied } = await applyAll(waiting.splice(0))
       if (applied.length === 0) continue
       try {
         await save(next)
         putInForce(next)
         for (const change of applied) change.resolve()
       } catch (error) {
+        ports.retain(routes.filter((route) => isStreamRoute(route)))
         for (const change of applied) change.reject(error)
       }
     }
@@ -73,7 +95,8 @@ export const createLiveTable = (
 
   putInForce(initial)
   return {
-    find: (host) => entries.get(host),
+    find: (host) => hosts.get(host),
+    findPort: (protocol, port) => byPort[protocol].get(port),
     routes: () => routes,
     change(edit) {
       const { promise, resolve, reject } = Promise.withResolvers<void>()

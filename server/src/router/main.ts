@@ -1,25 +1,33 @@
 /**
- * The traffic switch: a process of its own that brings requests to the instances that serve them.
+ * The traffic switch: a process of its own that brings requests, connections and datagrams to the instances that
+ * serve them.
  *
  * Promises: a change of the table is seen whole and by the next request; no request fails because of it; the table is
  * on disk before a change is confirmed; the control plane may come and go.
- * Refuses to know: services, deployments, containers, the database. A route is a host name and addresses.
+ * Refuses to know: services, deployments, containers, the database. A route is a host name, or a port, and addresses.
  * When the process dies: requests under way are lost, the table is not; the next start serves it at once. A control
  * plane that runs starts it again by itself.
  */
 import { chmod, mkdir, readFile, realpath, rm, writeFile } from 'node:fs/promises'
+import type { Server, Socket } from 'node:net'
+import { setTimeout as pause } from 'node:timers/promises'
 import { parseArgs } from 'node:util'
 import { createControl } from './control.ts'
 import { createFront } from './front.ts'
 import { trustProxies } from './headers.ts'
 import { createLiveTable } from './live-table.ts'
 import { takeLock } from './lock.ts'
+import { createPorts } from './ports.ts'
 import { exitCodes, type Health, PROTOCOL_VERSION, pathsOf } from './protocol.ts'
+import type { AnyRoute } from './router.ts'
 import { loadRoutes, saveRoutes } from './table-file.ts'
+import { openTcpPort } from './tcp.ts'
 import { newCounts, type Traffic } from './traffic.ts'
+import { openUdpPort } from './udp.ts'
 import { createUpstreams } from './upstreams.ts'
 
 const graceMs = 20_000
+const takeOverMs = 3_000
 const reportsPerSecond = 5
 
 const say = (message: string): void => {
@@ -45,12 +53,13 @@ const readArguments = () => {
       host: { type: 'string', default: '127.0.0.1' },
       port: { type: 'string', default: '8000' },
       'trusted-proxies': { type: 'string', default: '' },
+      'takes-over': { type: 'boolean', default: false },
     },
   })
   const dataDir = values['data-dir']
   if (dataDir === undefined) throw new Error('--data-dir is missing')
   const trustedProxies = values['trusted-proxies'].split(',').filter((item) => item !== '')
-  return { dataDir, host: values.host, port: Number(values.port), trustedProxies }
+  return { dataDir, host: values.host, port: Number(values.port), trustedProxies, takesOver: values['takes-over'] }
 }
 
 const leave = (code: number, message: string): never => {
@@ -58,20 +67,38 @@ const leave = (code: number, message: string): never => {
   process.exit(code)
 }
 
-const { dataDir, host, port, trustedProxies } = readArguments()
+/** Loaded, and ready to serve the moment that the one before lets go. */
+const waitForLock = async (folder: string): Promise<Server | null> => {
+  process.send?.('waiting')
+  const deadline = performance.now() + takeOverMs
+  for (;;) {
+    const taken = await takeLock(folder)
+    if (taken !== null || performance.now() > deadline) return taken
+    await pause(2)
+  }
+}
+
+const { dataDir, host, port, trustedProxies, takesOver } = readArguments()
 const paths = pathsOf(dataDir)
 await mkdir(paths.folder, { recursive: true, mode: 0o700 })
 await chmod(paths.folder, 0o700)
-const lock =
-  (await takeLock(await realpath(paths.folder))) ?? leave(exitCodes.alreadyRunning, 'another router runs here')
+const place = takesOver ? waitForLock : takeLock
+const lock = (await place(await realpath(paths.folder))) ?? leave(exitCodes.alreadyRunning, 'another router runs here')
 
 const upstreams = createUpstreams()
 const onBroken = (error: unknown): void => say(`the table on disk cannot be read, starting empty: ${String(error)}`)
-const table = createLiveTable(await loadRoutes(paths.table, onBroken), upstreams, (routes) =>
-  saveRoutes(paths.table, routes),
-)
-const counts = newCounts()
 const report = limitLines()
+const clients = new Set<Socket>()
+const ports = createPorts(
+  {
+    TCP: (streamPort) => openTcpPort(traffic, clients, host, streamPort),
+    UDP: (streamPort) => openUdpPort(traffic, host, streamPort),
+  },
+  report,
+)
+const save = (routes: readonly AnyRoute[]): Promise<void> => saveRoutes(paths.table, routes)
+const table = createLiveTable(await loadRoutes(paths.table, onBroken), upstreams, save, ports)
+const counts = newCounts()
 const traffic: Traffic = { table, upstreams, counts, isTrusted: trustProxies(trustedProxies), report, stopping: false }
 const front = createFront(traffic)
 
@@ -84,10 +111,14 @@ const listen = async (): Promise<number> => {
   }
 }
 
-const health: Health = { version: PROTOCOL_VERSION, pid: process.pid, host, port: await listen(), trustedProxies }
+const httpPort = await listen()
+await ports.openMissing()
+
+const health: Health = { version: PROTOCOL_VERSION, pid: process.pid, host, port: httpPort, trustedProxies }
 
 const finish = async (): Promise<void> => {
   await front.finish(graceMs)
+  for (const client of clients) client.destroy()
   const owner = await readFile(paths.pid, 'utf8').catch(() => '')
   if (owner.trim() === String(process.pid)) await rm(paths.pid, { force: true })
   say('ended')
@@ -99,6 +130,7 @@ let ending: { released: Promise<void>; finished: Promise<void> } | undefined
 const stop = () => {
   if (ending !== undefined) return ending
   say('stops accepting')
+  ports.close()
   const released = front.close().then(() => {
     control.close()
     lock.close()

@@ -1,7 +1,16 @@
 /** What the router says itself: plain sentences, nothing about the inside. HTML for browsers, JSON for programs. */
 import { STATUS_CODES } from 'node:http'
 
-export type PageName = 'unknown' | 'stopped' | 'starting' | 'unreachable' | 'silent' | 'malformed' | 'method' | 'coding'
+export type PageName =
+  | 'unknown'
+  | 'stopped'
+  | 'starting'
+  | 'unreachable'
+  | 'silent'
+  | 'malformed'
+  | 'method'
+  | 'coding'
+  | 'protocol'
 
 interface Words {
   status: number
@@ -17,6 +26,7 @@ const words: Record<PageName, Words> = {
   silent: { status: 504, message: (host) => `The service at ${host} did not answer in time.` },
   malformed: { status: 400, message: () => 'The request is malformed.' },
   method: { status: 405, message: () => 'This method is not allowed here.' },
+  protocol: { status: 505, message: (host) => `The service at ${host} does not speak this version of HTTP.` },
   coding: { status: 501, message: () => 'This transfer coding is not supported.' },
 }
 

@@ -7,7 +7,7 @@ import type { AddressInfo } from 'node:net'
 import { test } from 'node:test'
 import { createRouter } from './client.ts'
 import { pathsOf } from './protocol.ts'
-import { ask, freePort, isAlive, makeDataDir, quiet, route, serve, startProcess, until } from './test-parts.ts'
+import { ask, freePort, isAlive, makeDataDir, quiet, route, serve, startProcess, stream, until } from './test-parts.ts'
 
 test('a router that is killed comes back with its table, started by the control plane that still runs', async (t) => {
   const { target } = await serve(t, (_req, res) => res.end('ok'))
@@ -85,6 +85,27 @@ test('a changed port is taken over: the new router serves while the old one fini
   await until(() => !isAlive(old!.pid))
 })
 
+test('a router that is replaced at its own port finishes its requests, and the next one has its table at once', async (t) => {
+  const { promise: asked, resolve: onAsked } = Promise.withResolvers<() => void>()
+  const { target } = await serve(t, (req, res) =>
+    req.url === '/slow' ? onAsked(() => res.end('slow')) : res.end('ok'),
+  )
+  const { router, port, dataDir } = await startProcess(t, { port: await freePort() })
+  const tcpPort = await freePort()
+  await router.setService('a', [route([target]), stream(tcpPort, [target])])
+  const slow = ask(port, { path: '/slow' })
+  const answerNow = await asked
+  const old = await router.health()
+  const starters = await Promise.all([1, 2].map(() => startProcess(t, { dataDir, port, trustedProxies: ['10.0.0.1'] })))
+  const pids = await Promise.all(starters.map(async (one) => (await one.router.health())?.pid))
+  assert.equal(new Set([...pids, old?.pid]).size, 2)
+  assert.equal((await ask(port)).body, 'ok')
+  assert.equal((await ask(tcpPort)).body, 'ok')
+  answerNow()
+  assert.equal((await slow).body, 'slow')
+  await until(() => !isAlive(old!.pid))
+})
+
 test('a port of another program, and a path too long, are refused in one sentence', async (t) => {
   const foreign = createServer().listen(0, '127.0.0.1')
   t.after(() => foreign.close())
@@ -140,10 +161,10 @@ test('SIGTERM and stop let requests end, and free the port at once', async (t) =
   }
 })
 
-test('GRPC routes are refused with a sentence, and nothing changes', async (t) => {
+test('a route that cannot be served is refused with a sentence, and nothing changes', async (t) => {
   const { router } = await startProcess(t)
-  await router.setAll([route([])])
-  await assert.rejects(router.setService('a', [route([], { protocol: 'GRPC' })]), /GRPC is not supported/)
+  await router.setService('a', [route([])])
+  await assert.rejects(router.setService('a', [route([], { protocol: 'SMTP' as 'HTTP' })]), /protocol must be/)
   assert.deepEqual(await router.routes(), [route([])])
   const other = createRouter({ dataDir: '/nonexistent', host: '127.0.0.1', port: 0, log: quiet })
   await assert.rejects(other.routes(), /the router is not running/)

@@ -3,7 +3,7 @@ import { join, resolve } from 'node:path'
 
 /** Raised when control API or table file change. A client replaces a router of another version; `POST /stop` and the
  * shape of `GET /health` must stay as they are for ever, since they are how it does that. */
-export const PROTOCOL_VERSION = 1
+export const PROTOCOL_VERSION = 2
 
 export interface Health {
   version: number
@@ -14,12 +14,17 @@ export interface Health {
 }
 
 export interface Counts {
+  /** Over HTTP/1.1 and HTTP/2. */
   requests: number
   /** Answers of 5xx that the router itself gave, and answers it had to break off. */
   failures: number
   retries: number
   inFlight: number
   upgrades: { total: number; open: number }
+  /** TCP connections. */
+  connections: { total: number; open: number }
+  /** UDP flows. */
+  flows: { total: number; open: number }
   /** Exceptions nobody caught. The process goes on; each is in the log. */
   internalErrors: number
   rssBytes: number

@@ -57,7 +57,7 @@ class Exchange implements Dispatcher.DispatchHandler {
 
   attempt() {
     if (this.isGone) return
-    const entry = findServing(this.traffic, this.incoming.host)
+    const entry = findServing(this.traffic, this.incoming.host, 'HTTP')
     if (typeof entry === 'string') return this.answer(entry)
     const upstream = pick(entry, this.tried) ?? pick(entry, null)
     if (upstream === undefined) return this.answer('starting')
@@ -146,7 +146,7 @@ class Exchange implements Dispatcher.DispatchHandler {
     this.traffic.counts.retries++
     this.tried ??= new Set()
     if (failed !== undefined) this.tried.add(failed)
-    const entry = findServing(this.traffic, this.incoming.host)
+    const entry = findServing(this.traffic, this.incoming.host, 'HTTP')
     const hasOther = typeof entry !== 'string' && entry.upstreams.some((upstream) => !this.tried?.has(upstream))
     const pauseMs = hasOther ? 0 : attemptPausesMs[this.attempts - 1]
     setTimeout(() => this.attempt(), pauseMs)

@@ -7,31 +7,65 @@ export interface Target {
   port: number
 }
 
+/** `up`: traffic goes to the targets. `stopped` and `starting`: the router says so, or closes connections at once. */
+export type RouteState = 'up' | 'stopped' | 'starting'
+
+/** Requests to a host name, on the one port that all host names share. */
 export interface Route {
   /** Lower-case host name without port. */
   host: string
   serviceId: string
+  /** `GRPC`: HTTP/2 up to the target, with trailers and streams both ways. */
   protocol: 'HTTP' | 'GRPC'
-  /** `up`: requests go to the targets. `stopped` and `starting`: the router answers a page that says so (503). */
-  state: 'up' | 'stopped' | 'starting'
+  state: RouteState
   targets: Target[]
+}
+
+/** Connections or datagrams to a port of this machine, on which the router listens while the route is there. */
+export interface StreamRoute {
+  port: number
+  serviceId: string
+  protocol: 'TCP' | 'UDP'
+  state: RouteState
+  targets: Target[]
+}
+
+export type AnyRoute = Route | StreamRoute
+
+export const isStreamRoute = (route: AnyRoute): route is StreamRoute =>
+  route.protocol === 'TCP' || route.protocol === 'UDP'
+
+/** The router cannot listen on a port; the message names it and is fit for the caller's eyes. */
+export class PortUnavailable extends Error {
+  readonly port: number
+
+  constructor(message: string, port: number) {
+    super(message)
+    this.port = port
+  }
 }
 
 export interface Router {
   /** Starts the process unless one of this data directory answers; adopts it otherwise. */
   start(): Promise<void>
-  /** Replaces the routes of one service at once: a request sees all old ones or all new ones. [] removes them. */
-  setService(serviceId: string, routes: Route[]): Promise<void>
-  /** Replaces the whole table, for reconcile: services not named are removed. */
-  setAll(routes: Route[]): Promise<void>
-  routes(): Promise<Route[]>
   /**
-   * Resolves when no request is under way to any of these targets, or after `timeoutMs`, with what is left.
-   * Websockets and other upgraded connections are not waited for.
+   * Replaces the routes of one service at once: a request sees all old ones or all new ones. [] removes them. When it
+   * resolves, the ports of its stream routes accept. Rejects with `PortUnavailable`, and with nothing changed, when
+   * one of them cannot be had.
+   */
+  setService(serviceId: string, routes: AnyRoute[]): Promise<void>
+  routes(): Promise<AnyRoute[]>
+  /**
+   * Resolves when no request, gRPC stream or TCP connection is under way to any of these targets, or after
+   * `timeoutMs`, with what is left. TCP connections that are left then are ended, unless their target is still
+   * routed to: they belong to programs that never end them. Websockets and other upgraded connections are neither
+   * waited for nor ended, UDP knows no connections.
    */
   drain(targets: Target[], timeoutMs: number, signal: AbortSignal): Promise<{ remaining: number }>
   /** Address for people: `http://<host>:<port>`. */
   url(host: string): string
+  /** Address for people of a stream route's port: `<host>:<port>`. */
+  address(port: number): string
   /** Ends the process (only `npm stop` and tests do). */
   stop(): Promise<void>
 }

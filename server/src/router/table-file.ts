@@ -1,7 +1,7 @@
 /** The table on disk. A crash leaves either the old file or the new one, whole. */
 import { open, readFile, rename } from 'node:fs/promises'
 import { dirname } from 'node:path'
-import type { Route } from './router.ts'
+import type { AnyRoute } from './router.ts'
 import { checkRoutes } from './table.ts'
 
 const syncFolder = async (path: string): Promise<void> => {
@@ -13,7 +13,7 @@ const syncFolder = async (path: string): Promise<void> => {
   }
 }
 
-export const saveRoutes = async (path: string, routes: readonly Route[]): Promise<void> => {
+export const saveRoutes = async (path: string, routes: readonly AnyRoute[]): Promise<void> => {
   const temporary = `${path}.new`
   const file = await open(temporary, 'w', 0o600)
   try {
@@ -30,7 +30,7 @@ export const saveRoutes = async (path: string, routes: readonly Route[]): Promis
  * [] when there is no file. One that cannot be understood is set aside as `<path>.broken`, and `onBroken` is told:
  * an empty table that the control plane fills again is better than a router that does not start.
  */
-export const loadRoutes = async (path: string, onBroken: (error: unknown) => void): Promise<Route[]> => {
+export const loadRoutes = async (path: string, onBroken: (error: unknown) => void): Promise<AnyRoute[]> => {
   try {
     const text = await readFile(path, 'utf8')
     return checkRoutes((JSON.parse(text) as { routes?: unknown }).routes)

@@ -1,10 +1,13 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { createLiveTable } from './live-table.ts'
+import type { AnyRoute } from './router.ts'
 import { buildTable, checkRoutes, normalizeHost, replaceService } from './table.ts'
-import { route } from './test-parts.ts'
+import { route, stream } from './test-parts.ts'
 import { createUpstreams, pick, suspect } from './upstreams.ts'
 
+const nameOf = (route: AnyRoute): string => ('host' in route ? route.host : `${route.protocol} ${route.port}`)
+const noPorts = { open: async () => {}, retain() {} }
 const target = { host: '127.0.0.1', port: 3000 }
 
 test('a host is looked up without case, port and final dot', () => {
@@ -26,7 +29,11 @@ test('routes that cannot be served are refused by the host they name', () => {
     [[route([target], { host: 'A.localhost' })], /"A.localhost".*lower-case/],
     [[route([target], { host: 'a b' })], /host name/],
     [[route([target], { host: '' })], /host name/],
-    [[route([target], { protocol: 'GRPC' })], /GRPC is not supported/],
+    [[route([target], { protocol: 'TCP' as 'HTTP' })], /"a.localhost".*port number/],
+    [[stream(0, [target])], /route 0: .*port number/],
+    [[stream(65_536, [target])], /port number/],
+    [[{ ...stream(5432, [target]), host: 'a.localhost' }], /port number/],
+    [[route([target], { protocol: 'SMTP' as 'HTTP' })], /protocol must be/],
     [[route([target], { serviceId: '' })], /service/],
     [[route([target], { state: 'odd' as 'up' })], /state/],
     [[route([{ host: '127.0.0.1', port: 0 }])], /target/],
@@ -34,20 +41,26 @@ test('routes that cannot be served are refused by the host they name', () => {
     [[null], /host name/],
   ]
   for (const [value, why] of refused) assert.throws(() => checkRoutes(value), why)
-  assert.deepEqual(checkRoutes([route([target])]), [route([target])])
+  const good = [route([target]), route([target], { protocol: 'GRPC' }), stream(53, [target], { protocol: 'UDP' })]
+  assert.deepEqual(checkRoutes(good), good)
 })
 
 test('replacing a service leaves the others; the later of two equal hosts serves', () => {
   const b = route([target], { host: 'b.localhost', serviceId: 'b' })
   const routes = replaceService([route([target]), b], 'a', [route([target], { host: 'new.localhost' })])
-  assert.deepEqual(
-    routes.map(({ host }) => host),
-    ['b.localhost', 'new.localhost'],
-  )
+  assert.deepEqual(routes.map(nameOf), ['b.localhost', 'new.localhost'])
   assert.deepEqual(replaceService(routes, 'a', []), [b])
   assert.throws(() => replaceService(routes, 'a', [b]), /another service/)
   const moved = route([target], { host: 'b.localhost', serviceId: 'c' })
   assert.equal(buildTable([b, moved]).byHost.get('b.localhost')?.serviceId, 'c')
+})
+
+test('ports and hosts are looked up by protocol', () => {
+  const [tcp, udp] = [stream(53, [target]), stream(53, [], { protocol: 'UDP' })]
+  const table = buildTable([tcp, udp, route([target])])
+  assert.equal(table.byPort.TCP.get(53), tcp)
+  assert.deepEqual(table.byPort.UDP.get(53)?.targets, [])
+  assert.equal(table.byHost.size, 1)
 })
 
 test('the least busy target is chosen, in turn among equals, a suspect one last', () => {
@@ -73,10 +86,15 @@ test('the least busy target is chosen, in turn among equals, a suspect one last'
 test('a change that cannot be saved changes nothing; those beside it count', async () => {
   let isBroken = false
   const saved: string[][] = []
-  const table = createLiveTable([route([target])], createUpstreams(), async (routes) => {
-    if (isBroken) throw new Error('disk full')
-    saved.push(routes.map(({ host }) => host))
-  })
+  const table = createLiveTable(
+    [route([target])],
+    createUpstreams(),
+    async (routes) => {
+      if (isBroken) throw new Error('disk full')
+      saved.push(routes.map(nameOf))
+    },
+    noPorts,
+  )
   isBroken = true
   await assert.rejects(
     table.change(() => []),

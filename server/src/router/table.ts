@@ -1,12 +1,13 @@
-/** The host table as a value: checking, replacing, looking up. Pure. */
-import type { Route, Target } from './router.ts'
+/** The route table as a value: checking, replacing, looking up. Pure. */
+import { type AnyRoute, isStreamRoute, type Route, type StreamRoute, type Target } from './router.ts'
 
 export interface Table {
-  routes: readonly Route[]
+  routes: readonly AnyRoute[]
   byHost: ReadonlyMap<string, Route>
+  byPort: Record<StreamRoute['protocol'], ReadonlyMap<number, StreamRoute>>
 }
 
-/** A route that cannot be served; the message names the host and is fit for the caller's eyes. */
+/** A route that cannot be served; the message names the host or port and is fit for the caller's eyes. */
 export class InvalidRoute extends Error {}
 
 /** The host of a Host header or `:authority`: lower case, without port and without the root's trailing dot. */
@@ -26,36 +27,55 @@ const isTarget = (value: unknown): value is Target => {
 
 const isPort = (port: unknown): boolean => Number.isInteger(port) && Number(port) > 0 && Number(port) < 65_536
 
-const checkRoute = (value: unknown): Route => {
-  const route = (value ?? {}) as Partial<Route>
+/** How a route is called in sentences. */
+const nameOf = ({ host, port }: { host?: unknown; port?: unknown }): string => JSON.stringify(host ?? port ?? null)
+
+const checkRoute = (value: unknown): AnyRoute => {
+  const route = (value ?? {}) as Partial<Record<keyof Route | keyof StreamRoute, unknown>>
   const fail = (why: string): never => {
-    throw new InvalidRoute(`route ${JSON.stringify(route.host ?? null)}: ${why}`)
+    throw new InvalidRoute(`route ${nameOf(route)}: ${why}`)
   }
-  if (typeof route.host !== 'string' || !hostName.test(route.host)) fail('its host is not a lower-case host name')
-  if (typeof route.serviceId !== 'string' || route.serviceId === '') fail('it names no service')
-  if (route.protocol === 'GRPC') fail('GRPC is not supported by the router of a single machine yet')
-  if (route.protocol !== 'HTTP') fail('its protocol must be HTTP')
-  if (!states.includes(route.state)) fail('its state must be up, stopped or starting')
-  if (!Array.isArray(route.targets) || !route.targets.every(isTarget)) fail('a target needs a host and a port')
-  const { host, serviceId, protocol, state, targets } = route as Route
-  return { host, serviceId, protocol, state, targets: targets.map(({ host, port }) => ({ host, port })) }
+  const { host, port, serviceId, protocol, state, targets } = route
+  const isStream = protocol === 'TCP' || protocol === 'UDP'
+  if (isStream && (!isPort(port) || host !== undefined)) fail('its port is not a port number')
+  if (!isStream && (typeof host !== 'string' || !hostName.test(host))) fail('its host is not a lower-case host name')
+  if (!isStream && protocol !== 'HTTP' && protocol !== 'GRPC') fail('its protocol must be HTTP, GRPC, TCP or UDP')
+  if (typeof serviceId !== 'string' || serviceId === '') fail('it names no service')
+  if (!states.includes(state)) fail('its state must be up, stopped or starting')
+  if (!Array.isArray(targets) || !targets.every(isTarget)) fail('a target needs a host and a port')
+  const place = isStream ? { port } : { host }
+  const own = (targets as Target[]).map(({ host, port }) => ({ host, port }))
+  return { ...place, serviceId, protocol, state, targets: own } as AnyRoute
 }
 
 /** Checks what came from outside. Throws `InvalidRoute`. */
-export const checkRoutes = (value: unknown): Route[] => {
+export const checkRoutes = (value: unknown): AnyRoute[] => {
   if (!Array.isArray(value)) throw new InvalidRoute('routes must be an array')
   return value.map(checkRoute)
 }
 
-/** Of two routes with one host the later serves: a host that moves between services is never without one. */
-export const buildTable = (routes: readonly Route[]): Table => ({
+const byPort = (routes: readonly AnyRoute[], protocol: StreamRoute['protocol']): Map<number, StreamRoute> =>
+  new Map(
+    routes
+      .filter((route) => isStreamRoute(route))
+      .filter((route) => route.protocol === protocol)
+      .map((route) => [route.port, route]),
+  )
+
+/** Of two routes with one host or port the later serves: one that moves between services is never without one. */
+export const buildTable = (routes: readonly AnyRoute[]): Table => ({
   routes,
-  byHost: new Map(routes.map((route) => [route.host, route])),
+  byHost: new Map(routes.filter((route) => !isStreamRoute(route)).map((route) => [(route as Route).host, route])),
+  byPort: { TCP: byPort(routes, 'TCP'), UDP: byPort(routes, 'UDP') },
 })
 
 /** The routes with those of one service replaced. Throws `InvalidRoute` when one of them is another service's. */
-export const replaceService = (routes: readonly Route[], serviceId: string, own: readonly Route[]): Route[] => {
+export const replaceService = (
+  routes: readonly AnyRoute[],
+  serviceId: string,
+  own: readonly AnyRoute[],
+): AnyRoute[] => {
   const stray = own.find((route) => route.serviceId !== serviceId)
-  if (stray !== undefined) throw new InvalidRoute(`route "${stray.host}": it belongs to another service`)
+  if (stray !== undefined) throw new InvalidRoute(`route ${nameOf(stray)}: it belongs to another service`)
   return [...routes.filter((route) => route.serviceId !== serviceId), ...own]
 }

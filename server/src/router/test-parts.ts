@@ -11,8 +11,11 @@ import { createRouter, type ProcessRouter, type RouterOptions } from './client.t
 import { createFront, defaultLimits, type Limits } from './front.ts'
 import { trustProxies } from './headers.ts'
 import { createLiveTable, type LiveTable } from './live-table.ts'
-import type { Route, Target } from './router.ts'
+import { createPorts } from './ports.ts'
+import type { AnyRoute, Route, StreamRoute, Target } from './router.ts'
+import { openTcpPort } from './tcp.ts'
 import { newCounts, type Traffic } from './traffic.ts'
+import { type FlowLimits, openUdpPort } from './udp.ts'
 import { createUpstreams } from './upstreams.ts'
 
 export const deadlineMs = 10_000
@@ -54,6 +57,12 @@ export const route = (targets: Target[], more: Partial<Route> = {}): Route => ({
   targets,
 })
 
+export const stream = (port: number, targets: Target[], more: Partial<StreamRoute> = {}): StreamRoute => ({
+  ...{ port, serviceId: 'a', protocol: 'TCP', state: 'up' },
+  ...more,
+  targets,
+})
+
 export interface Inside {
   port: number
   traffic: Traffic
@@ -63,16 +72,27 @@ export interface Inside {
 /** A router without a process of its own and without a disk. */
 export const openInside = async (
   t: TestContext,
-  routes: Route[],
-  more: { limits?: Partial<Limits>; trusted?: string[] } = {},
+  routes: AnyRoute[],
+  more: { limits?: Partial<Limits>; trusted?: string[]; flowLimits?: FlowLimits } = {},
 ): Promise<Inside> => {
   const upstreams = createUpstreams()
-  const table = createLiveTable(routes, upstreams, async () => {})
+  const clients = new Set<Socket>()
+  const ports = createPorts(
+    {
+      TCP: (streamPort) => openTcpPort(traffic, clients, '127.0.0.1', streamPort),
+      UDP: (streamPort) => openUdpPort(traffic, '127.0.0.1', streamPort, more.flowLimits),
+    },
+    () => {},
+  )
+  const table = createLiveTable(routes, upstreams, async () => {}, ports)
   const isTrusted = trustProxies(more.trusted ?? [])
   const traffic: Traffic = { table, upstreams, isTrusted, counts: newCounts(), report: () => {}, stopping: false }
   const front = createFront(traffic, { ...defaultLimits, ...more.limits })
   const port = await front.listen('127.0.0.1', 0)
+  await ports.openMissing()
   t.after(async () => {
+    ports.close()
+    for (const client of clients) client.destroy()
     await front.close()
     await front.finish(0)
   })

@@ -3,10 +3,11 @@ import type { IsTrusted } from './headers.ts'
 import type { Entry, LiveTable } from './live-table.ts'
 import type { PageName } from './pages.ts'
 import type { Counts } from './protocol.ts'
+import type { Route, StreamRoute } from './router.ts'
 import type { Upstreams } from './upstreams.ts'
 
 export interface Traffic {
-  readonly table: Pick<LiveTable, 'find'>
+  readonly table: Pick<LiveTable, 'find' | 'findPort'>
   readonly upstreams: Upstreams
   readonly isTrusted: IsTrusted
   readonly counts: Omit<Counts, 'rssBytes'>
@@ -21,16 +22,32 @@ export const newCounts = (): Traffic['counts'] => ({
   retries: 0,
   inFlight: 0,
   upgrades: { total: 0, open: 0 },
+  connections: { total: 0, open: 0 },
+  flows: { total: 0, open: 0 },
   internalErrors: 0,
 })
 
 /** The entry that serves this host now, or the page that says why none does. */
-export const findServing = (traffic: Traffic, host: string): Entry | PageName => {
+export const findServing = (traffic: Traffic, host: string, protocol: Route['protocol']): Entry | PageName => {
   const entry = traffic.table.find(host)
   if (entry === undefined) return 'unknown'
+  if (entry.route.protocol !== protocol) return 'protocol'
   if (entry.route.state === 'stopped') return 'stopped'
   return entry.route.state === 'starting' || entry.upstreams.length === 0 ? 'starting' : entry
 }
 
+/** The entry that serves this port now; undefined when none does. */
+export const findServingPort = (
+  traffic: Traffic,
+  protocol: StreamRoute['protocol'],
+  port: number,
+): Entry<StreamRoute> | undefined => {
+  const entry = traffic.table.findPort(protocol, port)
+  return entry?.route.state === 'up' && entry.upstreams.length > 0 ? entry : undefined
+}
+
 /** Waits before the second, third and fourth attempt at targets that were all tried already. */
 export const attemptPausesMs = [20, 80, 250] as const
+
+/** For a connection to a target to stand. */
+export const connectTimeoutMs = 3_000

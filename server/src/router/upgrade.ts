@@ -3,43 +3,18 @@ import { type ClientRequest, type IncomingMessage, request } from 'node:http'
 import type { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import { headersForClient, headersForTarget } from './headers.ts'
+import { join } from './join.ts'
 import { type PageName, rawHead, renderPage } from './pages.ts'
 import { hasBody, readRequest } from './request-check.ts'
-import { attemptPausesMs, findServing, type Traffic } from './traffic.ts'
-import { connectTimeoutMs, pick, suspect, type Upstream } from './upstreams.ts'
+import { attemptPausesMs, connectTimeoutMs, findServing, type Traffic } from './traffic.ts'
+import { pick, suspect, type Upstream } from './upstreams.ts'
 
 const handshakeTimeoutMs = 60_000
 const halfClosedMs = 30_000
-const aliveProbeMs = 30_000
 
 const refuse = (client: Duplex, req: IncomingMessage, name: PageName, host: string): void => {
   const { status, headers, body } = renderPage(name, host, req.headers.accept)
   client.end(rawHead(status, '', [...headers, 'connection', 'close']) + body)
-}
-
-/** Ends both sides as soon as one has ended and what it sent is delivered; an error ends both at once. */
-const join = (one: Socket, other: Socket, onEnd: () => void): void => {
-  const endBoth = (): void => {
-    one.destroy()
-    other.destroy()
-  }
-  const closeAfter = (socket: Socket): void => {
-    if (!socket.writableEnded) socket.end()
-    socket.setTimeout(halfClosedMs, endBoth)
-  }
-  for (const [from, to] of [
-    [one, other],
-    [other, one],
-  ] as const) {
-    from.setTimeout(0)
-    from.setNoDelay(true)
-    from.setKeepAlive(true, aliveProbeMs)
-    from.on('error', endBoth)
-    from.once('end', () => from.setTimeout(halfClosedMs, endBoth))
-    from.once('close', () => closeAfter(to))
-    from.pipe(to)
-  }
-  one.once('close', onEnd)
 }
 
 const openTunnel = (traffic: Traffic, upstream: Upstream, client: Socket, far: Socket): void => {
@@ -47,10 +22,11 @@ const openTunnel = (traffic: Traffic, upstream: Upstream, client: Socket, far: S
   upgrades.total++
   upgrades.open++
   upstream.upgrades++
-  join(client, far, () => {
+  const onEnd = (): void => {
     upgrades.open--
     upstream.upgrades--
-  })
+  }
+  join(client, far, { halfClosedMs, onEnd })
 }
 
 const passSwitch = (answer: IncomingMessage, client: Socket): void => {
@@ -110,7 +86,7 @@ const onFailure = (handshake: Handshake, upstream: Upstream, isConnected: boolea
 const shake = (handshake: Handshake) => {
   const { traffic, req, client, head, host, path } = handshake
   if (client.destroyed) return
-  const entry = findServing(traffic, host)
+  const entry = findServing(traffic, host, 'HTTP')
   if (typeof entry === 'string') return refuse(client, req, entry, host)
   const upstream = pick(entry, null)
   if (upstream === undefined) return refuse(client, req, 'starting', host)

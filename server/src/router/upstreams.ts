@@ -1,7 +1,9 @@
 /** Every target that is routed to or still answers: its connections, and how many requests are under way to it. */
 import { createRequire } from 'node:module'
 import type { Pool as PoolType } from 'undici'
+import { createSessions, type Sessions } from './h2-sessions.ts'
 import type { Target } from './router.ts'
+import { connectTimeoutMs } from './traffic.ts'
 
 // The package's own entry loads fetch, websockets and caches too: 12 MB more in a process that should be small.
 const Pool = createRequire(import.meta.url)('undici/lib/dispatcher/pool.js') as typeof PoolType
@@ -10,8 +12,12 @@ export interface Upstream {
   readonly key: string
   readonly target: Target
   readonly pool: PoolType
+  /** For gRPC. Nothing is connected before the first stream. */
+  readonly sessions: Sessions
   inFlight: number
   upgrades: number
+  /** Ends of the TCP connections to it; they count as requests under way. */
+  readonly connections: Set<() => void>
   /** Monotonic milliseconds until which others are preferred, since a connection to it failed; 0: it is fine. */
   suspectUntil: number
   routed: boolean
@@ -25,11 +31,12 @@ export interface Upstreams {
   end(upstream: Upstream): void
   /** Targets not named any more lose their connections as soon as nothing is under way to them. */
   retain(targets: Iterable<Target>): void
+  /** Ends the TCP connections to those of these targets that are not routed to any more. */
+  endConnections(targets: readonly Target[]): void
   /** How many requests are under way to these targets after waiting until there are none, or for the signal. */
   drain(targets: readonly Target[], signal: AbortSignal): Promise<number>
 }
 
-export const connectTimeoutMs = 3_000
 const silenceMs = 600_000
 const suspicionMs = 1_000
 
@@ -55,8 +62,10 @@ const createUpstream = (target: Target): Upstream => {
     key,
     target,
     pool: openPool(key),
+    sessions: createSessions(target),
     inFlight: 0,
     upgrades: 0,
+    connections: new Set(),
     suspectUntil: 0,
     routed: true,
     whenIdle: new Set(),
@@ -70,6 +79,7 @@ export const createUpstreams = (): Upstreams => {
     if (upstream.routed || upstream.inFlight > 0) return
     known.delete(upstream.key)
     upstream.pool.close().catch(() => {})
+    upstream.sessions.close()
   }
 
   const of = (target: Target): Upstream => {
@@ -101,6 +111,12 @@ export const createUpstreams = (): Upstreams => {
       for (const upstream of [...known.values()]) {
         upstream.routed = routed.has(upstream.key)
         forgetIfUnused(upstream)
+      }
+    },
+    endConnections(targets) {
+      for (const key of new Set(targets.map(keyOf))) {
+        const upstream = known.get(key)
+        if (upstream !== undefined && !upstream.routed) for (const end of [...upstream.connections]) end()
       }
     },
     async drain(targets, signal) {

@@ -5,12 +5,13 @@
 
 import assert from 'node:assert/strict'
 import { after, before, describe, test } from 'node:test'
+import { answersDatagrams } from '../../test/datagrams.ts'
 import { until as untilTrue } from '../../test/until.ts'
 import { DeploymentError } from '../lib/errors.ts'
-import { Handover } from '../lib/handover.ts'
 import { newId } from '../lib/ids.ts'
 import { Secret } from '../lib/secret.ts'
 import type { LogLine, Runtime, RuntimeEvent, Task, Workload } from './runtime.ts'
+import { conformTasks } from './task-conformance.ts'
 
 export type Program = Pick<Workload, 'image' | 'entrypoint' | 'arguments'>
 
@@ -19,6 +20,8 @@ export interface Subject {
   programs: {
     /** Answers HTTP on port 8080. */
     serve: Program
+    /** The same, and answers every datagram on its port 8080 too. */
+    serveBoth: Program
     /** Runs, logs at least one line, and never answers. */
     neverReady: Program
     /** Logs at least one line and ends with code 3, each time it is started. */
@@ -29,6 +32,10 @@ export interface Subject {
     task: Program
     /** As a task: does not end within a minute. */
     endlessTask: Program
+    /** As a task: tells what is in `/in/given`, writes `left` to `/out/left.txt`, and ends with code 0. */
+    writer: Program
+    /** As a task: writes `begun` to `/out/left.txt`, and does not end within a minute unless it gets a SIGINT. */
+    endlessWriter: Program
   }
   images: {
     /** With a host; the engine holds it. */
@@ -195,6 +202,19 @@ export const conform = ({ create, programs, images }: Subject): void => {
         assert.equal(state, 'running')
         assert.ok(await answers(endpoints[8080]!))
       }
+    })
+
+    test('a port that is open over TCP and UDP both is reached over both at its one address', async () => {
+      const ports = (['TCP', 'UDP'] as const).map((protocol) => ({
+        internalPort: 8080,
+        protocol,
+        publiclyAccessible: true,
+        externalPort: 30_000,
+      }))
+      const [instance] = await deploy(runtime, createWorkload(programs.serveBoth, { ports, memoryMb: 128 }))
+      const address = instance!.endpoints[8080]!
+      assert.ok(await answers(address))
+      assert.ok(await answersDatagrams(address))
     })
 
     test('a service that never answers is refused at its deadline, with its last log lines', async () => {
@@ -419,62 +439,5 @@ export const conform = ({ create, programs, images }: Subject): void => {
     })
   })
 
-  describe('tasks', () => {
-    test('run gives the exit code and every line, and the same task id joins the one execution', async () => {
-      const task = createTask(programs.task)
-      const outputs: string[][] = [[], [], []]
-      const [first, ...others] = await Promise.all(
-        outputs.map((lines) => runtime.run(task, (line) => lines.push(line), signal())),
-      )
-      assert.deepEqual(first, { exitCode: 3, oomKilled: false })
-      for (const other of others) assert.deepEqual(other, first)
-      assert.deepEqual(outputs[0]!.slice(1), ['one', 'two'])
-      for (const lines of outputs) assert.deepEqual(lines, outputs[0])
-      assert.deepEqual(await runtime.observe([task.serviceId]), [])
-    })
-
-    test('a task that takes too long is ended and named so', async () => {
-      const task = createTask(programs.endlessTask, { timeoutMs: 600 })
-      const error = await deploymentError(runtime.run(task, ignore, signal()))
-      assert.equal(error.code, 'task_timeout')
-    })
-
-    test('a task that nobody waits for is ended by its id, and ending what is not there succeeds', async () => {
-      const task = createTask(programs.endlessTask)
-      const controller = new AbortController()
-      const run = rejection(runtime.run(task, ignore, controller.signal))
-      controller.abort(new Error('left'))
-      await run
-      await runtime.endTask(task.taskId, signal())
-      await runtime.endTask(newId(), signal())
-      const left = (await runtime.owned()).instances.filter(({ taskId }) => taskId === task.taskId)
-      assert.deepEqual(left, [])
-    })
-
-    test('a task that is handed over goes on: who asks next joins it and gets its end', async () => {
-      const task = createTask(programs.task)
-      const handover = new AbortController()
-      const begun = Promise.withResolvers<string>()
-      const first = runtime.run(task, begun.resolve, handover.signal).then(
-        () => 'ended',
-        () => 'handed over',
-      )
-      const line = await begun.promise
-      handover.abort(new Handover())
-      const how = await first
-      const lines: string[] = []
-      const result = await runtime.run(task, (text) => lines.push(text), signal())
-      assert.deepEqual(result, { exitCode: 3, oomKilled: false })
-      if (how === 'handed over') assert.equal(lines[0], line)
-      const left = (await runtime.owned()).instances.filter(({ taskId }) => taskId === task.taskId)
-      assert.deepEqual(left, [])
-    })
-
-    test('an aborted task rejects promptly with the reason', async () => {
-      const controller = new AbortController()
-      const reason = new Error('canceled by the user')
-      setTimeout(() => controller.abort(reason), 400)
-      assert.equal(await rejection(runtime.run(createTask(programs.endlessTask), ignore, controller.signal)), reason)
-    })
-  })
+  conformTasks(() => runtime, programs)
 }

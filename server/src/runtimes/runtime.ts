@@ -11,6 +11,8 @@ export interface WorkloadPort {
   internalPort: number
   protocol: PortProtocol
   publiclyAccessible: boolean
+  /** Of a public TCP or UDP port: the one of this machine that the router opens for it. Says nothing to a runtime. */
+  externalPort?: number
 }
 
 /** Exactly one way to ask; times in seconds. */
@@ -77,7 +79,10 @@ export interface Instance {
   restarts: number
   /** RFC 3339, null before the first start. */
   startedAt: string | null
-  /** Where this machine reaches each port: internal port → address. */
+  /**
+   * Where this machine reaches each port: internal port → address. Where a program listens on one port over TCP and
+   * UDP both, both are reached at the one address.
+   */
   endpoints: Record<number, { host: string; port: number }>
   /** Of a task's execution, which only `owned` tells: the task's id. */
   taskId?: string
@@ -100,7 +105,7 @@ export interface LogLine {
 }
 
 export interface LogOptions {
-  /** Last lines per service, oldest first. */
+  /** Last lines per service, oldest first; a runtime that merges several instances may stop at 10,000. */
   tail?: number
   /** RFC 3339: only later lines. */
   since?: string
@@ -124,6 +129,17 @@ export interface Task {
   cpuMillicores: number
   memoryMb: number
   timeoutMs: number
+  /** Folders that are made before the start, and that whoever the program runs as may write to. */
+  folders?: readonly string[]
+  /** Of several tries with one id: a later one takes the place of an earlier one. Default 1. */
+  attempt?: number
+}
+
+export interface RunOptions {
+  /** Called when all is ready for the program to start; not for one that has started before. */
+  beforeStart?(): Promise<void>
+  /** Only joins: rejects with `task_gone` when there is no execution of this id. */
+  joinOnly?: boolean
 }
 
 /** An image of a registry. */
@@ -155,6 +171,11 @@ export interface Runtime {
    */
   pull(image: ImageRequest, progress: Progress, signal: AbortSignal): Promise<string>
   /**
+   * The reference that `pull` would resolve to, without pulling: null for an image that the engine does not hold and,
+   * with `refresh`, its registry does not tell of within 5 s.
+   */
+  lookUp(image: ImageRequest, signal: AbortSignal): Promise<string | null>
+  /**
    * Makes the instances of this revision exist and be started, beside those of other revisions. Does not wait for
    * them to be ready. Rejects with a `DeploymentError` that names the cause.
    */
@@ -181,15 +202,28 @@ export interface Runtime {
   /** Lines of a service's present instances, all revisions, merged by time when `tail` or `since` is given. */
   logs(serviceId: string, options: LogOptions): AsyncIterable<LogLine>
   /**
-   * Runs a task to its end; its execution is gone with the answer. An abort ends it, unless the reason is a `Handover`:
-   * then whoever asks with the same id goes on with it.
+   * Runs a task to its end. Its execution stays until `endTask`, so that whoever asks with the same id goes on with it
+   * or reads how it ended. An abort only ends the wait. Past its time it is stopped as by `stopTask`, and `run` rejects
+   * with `task_timeout`.
    */
   run(
     task: Task,
     onLine: (line: string) => void,
     signal: AbortSignal,
+    options?: RunOptions,
   ): Promise<{ exitCode: number; oomKilled: boolean }>
-  /** Ends an execution that nobody waits for any more; succeeds when there is none. */
+  /** Ends the program of an execution: SIGINT, then SIGKILL after `graceMs`. What it left can be read. */
+  stopTask(taskId: string, graceMs: number, signal: AbortSignal): Promise<void>
+  /**
+   * The texts of files in an execution, by their absolute paths; what is missing is left out. Null when there is no
+   * execution. Rejects with `file_too_large` for one that is larger than the bytes it may have.
+   */
+  readTask(
+    taskId: string,
+    maxBytes: Readonly<Record<string, number>>,
+    signal: AbortSignal,
+  ): Promise<Record<string, string> | null>
+  /** Ends and removes an execution that nobody waits for any more; succeeds when there is none. */
   endTask(taskId: string, signal: AbortSignal): Promise<void>
   /** Everything that carries our label and this data directory's owner mark, so that reconcile can sweep. */
   owned(): Promise<{ instances: Instance[]; environments: string[]; volumes: { id: string; serviceId: string }[] }>

@@ -19,6 +19,17 @@ const fact = async (database: Database, name: string, make: () => Promise<string
   return (await read())!
 }
 
+/** SQL for the name by which people reach the outside ports of this machine. */
+export const outsideHostSql = `coalesce((select value from installation where name = 'outside_host'), 'localhost')`
+
+export const saveOutsideHost = async (database: Database, host: string): Promise<void> => {
+  await database.query(
+    `insert into installation (name, value) values ('outside_host', $1)
+     on conflict (name) do update set value = excluded.value where installation.value <> excluded.value`,
+    [host],
+  )
+}
+
 /** The mark on everything this installation makes on an engine. */
 export const readOwnerId = (database: Database): Promise<string> => fact(database, 'owner', newId)
 

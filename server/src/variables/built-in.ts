@@ -28,6 +28,8 @@ export interface BuiltInService {
   internalHost: string
   /** Public host name; null when no port is public. */
   externalHost: string | null
+  /** What its last run left for its neighbours, by name. */
+  outputs?: Record<string, { value: string; isSecret: boolean }>
   /** Further facts under this service's prefix: `{ PORT: { value: '5432' } }`. */
   more?: Record<string, { value: string; isSecret?: boolean }>
 }
@@ -77,7 +79,10 @@ const aboutNeighbour = (environmentId: string, service: BuiltInService): BuiltIn
   const more = Object.entries(service.more ?? {}).flatMap(([name, { value, isSecret }]) =>
     both(environmentId, `${prefix}_${name}`, value, about, isSecret ?? false),
   )
-  return [...hosts, ...external, ...more]
+  const outputs = Object.entries(service.outputs ?? {}).flatMap(([name, { value, isSecret }]) =>
+    both(environmentId, `OUTPUT_${prefix}_${name}`, value, about, isSecret),
+  )
+  return [...hosts, ...external, ...more, ...outputs]
 }
 
 const aboutSelf = (service: BuiltInService): BuiltInVariable[] => {

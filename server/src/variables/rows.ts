@@ -3,6 +3,7 @@
  * there are. Promises that a secret's value leaves only inside the result of `loadEffectiveVariables`.
  */
 import type { Queryable } from '../store/database.ts'
+import { outsideHostSql } from '../store/installation.ts'
 import type { Sealer } from '../store/seal.ts'
 import { timestampSql } from '../store/tree.ts'
 import { type BuiltInContext, type BuiltInService, type BuiltInVariable, builtInVariables } from './built-in.ts'
@@ -27,12 +28,32 @@ interface ServiceRow {
   kind: string
   database_type: string | null
   host: string | null
+  outside: OutsidePort[] | null
   built_in: Told | null
   sealed: Record<string, string> | null
+  outputs: OutputRow[] | null
 }
 
-/** What a service tells its neighbours beside its host: as it is, or sealed in this field of its row. */
-type Told = Record<string, { value?: string; sealed?: string }>
+/** What a run left for the neighbours of its service; a secret one sealed. */
+interface OutputRow {
+  id: string
+  name: string
+  value: string | null
+  sealed: string | null
+}
+
+/** A public port that is reached at a port of this machine. */
+interface OutsidePort {
+  inside: number
+  outside: number
+  protocol: string
+}
+
+/**
+ * What a service tells its neighbours beside its hosts: as it is, or sealed in this field of its row, with what stands
+ * before and after that. `{outside}` stands for the name by which people reach this machine.
+ */
+type Told = Record<string, { value?: string; sealed?: string; before?: string; after?: string }>
 
 interface PlaceRow {
   organization_id: string
@@ -45,6 +66,7 @@ interface PlaceRow {
   environment_id: string | null
   environment_name: string | null
   environment_mode: string | null
+  outside_host: string
   services: ServiceRow[] | null
 }
 
@@ -62,33 +84,61 @@ const placeSql = `
   ), siblings as (
     select json_agg(json_build_object('id', s.id, 'name', s.name, 'kind', s.kind, 'database_type', s.spec ->> 'type',
       'host', (select min(r.host) from route r where r.service_id = s.id and r.is_default), 'built_in', s.spec -> 'built_in',
-      'sealed', case when s.spec ? 'built_in' then s.sealed end) order by s.created_at, s.id) as services
+      'outside', (select json_agg(json_build_object('inside', p -> 'internal_port', 'outside', p -> 'external_port',
+          'protocol', p -> 'protocol') order by at)
+        from jsonb_array_elements(s.spec -> 'ports') with ordinality as ports (p, at)
+        where p -> 'publicly_accessible' = 'true' and p ->> 'protocol' in ('TCP', 'UDP')),
+      'sealed', case when s.spec ? 'built_in' then s.sealed end,
+      'outputs', (select json_agg(json_build_object('id', o.id, 'name', o.name, 'value', o.value, 'sealed', o.sealed)
+        order by o.name) from service_output o where o.service_id = s.id)) order by s.created_at, s.id) as services
     from node s, place where s.parent_id = place.environment_id and s.name_scope = 'service'
       and s.kind <> 'argocd_app'
   )`
 
 const placeColumns = `place.organization_id, place.created_at, place.kind, place.name, place.is_service, place.project_id,
-  place.project_name, place.environment_id, place.environment_name, place.environment_mode, siblings.services`
+  place.project_name, place.environment_id, place.environment_name, place.environment_mode, siblings.services, ${outsideHostSql} as outside_host`
 
 /** The alias that every service has on its environment's network whatever its name is (deployments/workload.ts). */
 const internalHost = (serviceId: string): string => `service-${serviceId}`
 
-const toldBy = ({ built_in: told }: ServiceRow, opened: Record<string, string>): BuiltInService['more'] =>
-  Object.fromEntries(
-    Object.entries(told ?? {}).map(([name, { value = '', sealed }]) => [
+const toldBy = ({ built_in: told }: ServiceRow, outsideHost: string, opened: Record<string, string>) => {
+  const fill = (text = ''): string => text.replaceAll('{outside}', outsideHost)
+  return Object.fromEntries(
+    Object.entries(told ?? {}).map(([name, { value, sealed, before, after }]) => [
       name,
-      sealed === undefined ? { value } : { value: opened[sealed] ?? '', isSecret: true },
+      sealed === undefined
+        ? { value: fill(value) }
+        : { value: fill(before) + (opened[sealed] ?? '') + fill(after), isSecret: true },
+    ]),
+  )
+}
+
+/** Where each public TCP and UDP port is reached; PORT_EXTERNAL is the first one's. */
+const outsideOf = ({ outside }: ServiceRow): BuiltInService['more'] =>
+  Object.fromEntries(
+    (outside ?? []).flatMap(({ inside, outside: port, protocol }, index) => {
+      const fact = { value: String(port) }
+      return [...(index === 0 ? [['PORT_EXTERNAL', fact]] : []), [`PORT_${inside}_${protocol}_EXTERNAL`, fact]]
+    }),
+  )
+
+const outputsOf = ({ outputs }: ServiceRow, opened: Record<string, string>): BuiltInService['outputs'] =>
+  Object.fromEntries(
+    (outputs ?? []).map(({ id, name, value, sealed }) => [
+      name,
+      { value: value ?? opened[id] ?? '', isSecret: sealed !== null },
     ]),
   )
 
-const toService = (row: ServiceRow, opened: Record<string, string> = {}): BuiltInService => ({
+const toService = (row: ServiceRow, outsideHost: string, opened: Record<string, string> = {}): BuiltInService => ({
   id: row.id,
   name: row.name,
   type: row.kind.toUpperCase(),
   ...(row.kind === 'database' && row.database_type !== null ? { keyType: row.database_type } : {}),
   internalHost: internalHost(row.id),
-  externalHost: row.host,
-  more: toldBy(row, opened),
+  externalHost: row.host ?? (row.outside === null ? null : outsideHost),
+  more: { ...toldBy(row, outsideHost, opened), ...outsideOf(row) },
+  outputs: outputsOf(row, opened),
 })
 
 const toPlace = (id: string, row: PlaceRow): Place => {
@@ -106,7 +156,7 @@ const toPlace = (id: string, row: PlaceRow): Place => {
         row.environment_id === null
           ? null
           : { id: row.environment_id, name: row.environment_name ?? '', mode: row.environment_mode ?? '' },
-      services: (row.services ?? []).map((service) => toService(service)),
+      services: (row.services ?? []).map((service) => toService(service, row.outside_host)),
       serviceId: row.is_service ? id : null,
     },
     names: {
@@ -159,13 +209,23 @@ const openRow = async (
 }
 
 /** A neighbour with the secrets that it tells, opened. */
-const openService = async (sealer: Sealer, organizationId: string, row: ServiceRow): Promise<BuiltInService> => {
+const openService = async (
+  sealer: Sealer,
+  { organization_id: organizationId, outside_host: outsideHost }: PlaceRow,
+  row: ServiceRow,
+): Promise<BuiltInService> => {
   const fields = Object.values(row.built_in ?? {}).flatMap(({ sealed }) => (sealed === undefined ? [] : [sealed]))
   const open = async (column: string) => {
     const text = await sealer.open(organizationId, { table: 'node', row: row.id, column }, row.sealed![column]!)
     return [column, text.reveal()]
   }
-  return toService(row, Object.fromEntries(await Promise.all([...new Set(fields)].map(open))))
+  const openOutput = async ({ id, sealed }: OutputRow) => {
+    const text = await sealer.open(organizationId, { table: 'service_output', row: id, column: 'sealed' }, sealed!)
+    return [id, text.reveal()]
+  }
+  const secrets = (row.outputs ?? []).filter(({ sealed }) => sealed !== null)
+  const opened = await Promise.all([...[...new Set(fields)].map(open), ...secrets.map(openOutput)])
+  return toService(row, outsideHost, Object.fromEntries(opened))
 }
 
 /** Every row that a service sees, secrets opened: the input of `resolveVariables`. Keep it in memory only. */
@@ -174,7 +234,7 @@ export const loadForService = async (db: Queryable, sealer: Sealer, serviceId: s
   if (row === undefined) return []
   const { context, organizationId } = toPlace(serviceId, row)
   const own = await Promise.all(row.variables.map((one) => openRow(sealer, organizationId, one)))
-  const open = (service: ServiceRow) => openService(sealer, organizationId, service)
+  const open = (service: ServiceRow) => openService(sealer, row, service)
   const services = await Promise.all((row.services ?? []).map(open))
   return [...builtInVariables({ ...context, services }).map(asVisible), ...own]
 }

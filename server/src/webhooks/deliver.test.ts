@@ -147,7 +147,7 @@ test('what a killed worker held is delivered by another when the lease ends, und
   const owner = await createOwner()
   const { id } = await createWebhook(owner, url)
   await happen(event(owner))
-  const dead = await claimDue(database, 'dead', { leaseSeconds: 0.3, perWebhook: 4, rows: 10 })
+  const { claimed: dead } = await claimDue(database, 'dead', { leaseSeconds: 0.3, perWebhook: 4, rows: 10 })
   const held = dead.find((row) => row.webhookId === id)!
   assert.equal(held.attempt, 1)
   await start(t)
@@ -164,12 +164,16 @@ test('a worker that lost its lease cannot settle the event any more', async (t) 
   const owner = await createOwner()
   const { id } = await createWebhook(owner, url)
   await happen(event(owner))
-  const [held] = await claimDue(database, 'late', { leaseSeconds: 0, perWebhook: 4, rows: 10 })
-  const [taken] = await claimDue(database, 'next', { leaseSeconds: 30, perWebhook: 4, rows: 10 })
+  const {
+    claimed: [held],
+  } = await claimDue(database, 'late', { leaseSeconds: 0, perWebhook: 4, rows: 10 })
+  const {
+    claimed: [taken],
+  } = await claimDue(database, 'next', { leaseSeconds: 30, perWebhook: 4, rows: 10 })
   assert.deepEqual([held!.id, taken!.attempt], [taken!.id, 2])
-  await settle(database, 'late', held!, null, { state: 'FAILED' })
+  await settle(database, 'late', [{ claimed: held!, result: null, settlement: { state: 'FAILED' } }])
   assert.equal((await outboxOf(id))[0]!.state, 'PENDING')
-  await settle(database, 'next', taken!, null, { state: 'DELIVERED' })
+  await settle(database, 'next', [{ claimed: taken!, result: null, settlement: { state: 'DELIVERED' } }])
   assert.equal((await outboxOf(id))[0]!.state, 'DELIVERED')
 })
 

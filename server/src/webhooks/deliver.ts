@@ -11,17 +11,8 @@ import type { Database } from '../store/database.ts'
 import type { Sealer } from '../store/seal.ts'
 import { attemptDelivery, isAborted, settlementOf } from './attempt.ts'
 import { outboxChannel } from './outbox.ts'
-import {
-  type ClaimedDelivery,
-  claimDue,
-  disableWebhook,
-  enqueueTest,
-  nextDueMs,
-  release,
-  requeue,
-  settle,
-  sweep,
-} from './queue.ts'
+import { type ClaimedDelivery, claimDue, disableWebhook, enqueueTest, release, requeue, sweep } from './queue.ts'
+import { createSettler } from './settler.ts'
 
 export interface DeliveryParts {
   database: Database
@@ -92,18 +83,19 @@ export const createDelivery = (parts: DeliveryParts): Delivery => {
   const leaseSeconds = parts.leaseSeconds ?? 30
   const perWebhook = parts.perWebhook ?? 4
   const worker = randomUUID()
+  const settle = createSettler(database, worker)
   const ending = new AbortController()
   const underWay = new Set<Promise<void>>()
   let endListening = () => {}
   let sweeper: NodeJS.Timeout | undefined
 
   const send = async (claimed: ClaimedDelivery): Promise<void> => {
-    if (claimed.spec.enabled === false) return settle(database, worker, claimed, null, { state: 'DISCARDED' })
+    if (claimed.spec.enabled === false) return settle({ claimed, result: null, settlement: { state: 'DISCARDED' } })
     try {
       const attempt = await attemptDelivery(parts, claimed, ending.signal)
       const settlement = settlementOf(attempt, claimed.attempt, schedule, clock.now(), Math.random())
       if (attempt.result.status === 410) await disableWebhook(database, claimed, 'receiver answered 410')
-      await settle(database, worker, claimed, attempt.result, settlement)
+      await settle({ claimed, result: attempt.result, settlement })
     } catch (error) {
       if (!isAborted(error)) throw error
       await release(database, worker, claimed)
@@ -121,12 +113,12 @@ export const createDelivery = (parts: DeliveryParts): Delivery => {
   }
   const turn = async (): Promise<number> => {
     try {
-      const rows = rowsAtOnce - underWay.size
-      const claimed = rows > 0 ? await claimDue(database, worker, { leaseSeconds, perWebhook, rows }) : []
+      const rows = Math.max(rowsAtOnce - underWay.size, 0)
+      const { claimed, nextDueMs } = await claimDue(database, worker, { leaseSeconds, perWebhook, rows })
       claimed.forEach(track)
       // What is due and was not taken waits for a place: the end of an attempt wakes us.
       const shortestMs = claimed.length > 0 ? 25 : 250
-      return Math.min(Math.max((await nextDueMs(database)) ?? longestPauseMs, shortestMs), longestPauseMs)
+      return Math.min(Math.max(nextDueMs ?? longestPauseMs, shortestMs), longestPauseMs)
     } catch (error) {
       log.warn({ err: error }, 'the outbox could not be read')
       return 1000

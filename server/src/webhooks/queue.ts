@@ -22,7 +22,8 @@ export interface ClaimedDelivery {
 /** What came of an attempt; `status` is 0 where nothing was answered. */
 export interface AttemptResult {
   targetUrl: string
-  request: unknown
+  /** JSON. */
+  request: string
   status: number
   responseBody: string | null
   error: string | null
@@ -33,25 +34,46 @@ export interface AttemptResult {
 export type Settlement = { state: 'DELIVERED' | 'FAILED' | 'DISCARDED' } | { state: 'PENDING'; afterSeconds: number }
 
 // Only the oldest waiting event of a service goes to a receiver: the next one waits until it is settled.
-const isHead = `not exists (select 1 from outbox earlier where earlier.webhook_id = o.webhook_id
-  and earlier.ordering_key = o.ordering_key and earlier.seq < o.seq and earlier.state = 'PENDING')`
+const isHead = `o.seq = (select head.seq from outbox head where head.webhook_id = o.webhook_id
+  and head.ordering_key = o.ordering_key and head.state = 'PENDING' order by head.seq limit 1)`
+
+// One probe of an index a receiver, however much waits for it: a long outbox must not make each claim dearer.
+const receivers = `receivers as (
+    (select webhook_id from outbox where state = 'PENDING' order by webhook_id limit 1)
+    union all
+    select (select o.webhook_id from outbox o where o.state = 'PENDING' and o.webhook_id > r.webhook_id
+      order by o.webhook_id limit 1)
+    from receivers r where r.webhook_id is not null
+  )`
 
 const claimSql = `
-  with busy as (
-    select webhook_id, count(*) as leased from outbox
-    where state = 'PENDING' and lease_until > clock_timestamp() group by webhook_id
-  ), due as (
-    select o.id, o.webhook_id, row_number() over (partition by o.webhook_id order by o.seq) as place from outbox o
-    where o.state = 'PENDING' and o.next_attempt_at <= clock_timestamp()
-      and coalesce(o.lease_until <= clock_timestamp(), true) and ${isHead}
+  with recursive ${receivers}, places as (
+    select r.webhook_id, $3 - (select count(*) from outbox o
+      where o.webhook_id = r.webhook_id and o.state = 'PENDING' and o.lease_until > now()) as free
+    from receivers r where r.webhook_id is not null
   ), chosen as (
-    select due.id from due left join busy using (webhook_id)
-    where due.place + coalesce(busy.leased, 0) <= $3 order by due.place limit $4
+    select due.id from places cross join lateral (
+      select o.id, row_number() over (order by o.next_attempt_at, o.seq) as place from outbox o
+      where o.webhook_id = places.webhook_id and o.state = 'PENDING' and o.next_attempt_at <= now()
+        and coalesce(o.lease_until <= now(), true) and ${isHead}
+      order by o.next_attempt_at, o.seq limit greatest(places.free, 0)) due
+    order by due.place limit $4
   )
   update outbox o set worker = $1, lease_until = clock_timestamp() + make_interval(secs => $2), attempts = o.attempts + 1
-  from node n where o.id in (select id from chosen) and n.id = o.webhook_id
+  from node n where o.id = any(array(select id from chosen)) and n.id = o.webhook_id
   returning o.id, o.organization_id as "organizationId", o.webhook_id as "webhookId", o.event_type as "eventType", o.body,
     o.attempts as attempt, n.spec, n.sealed`
+
+// Counted from the claim's own moment: what becomes due between the two must not fall through.
+const nextDueSql = `
+  with recursive ${receivers}
+  select (extract(epoch from min(least(
+      (select min(o.next_attempt_at) from outbox o
+        where o.webhook_id = r.webhook_id and o.state = 'PENDING' and o.next_attempt_at > now()),
+      (select min(o.lease_until) from outbox o
+        where o.webhook_id = r.webhook_id and o.state = 'PENDING' and o.lease_until > now())
+    )) - clock_timestamp()) * 1000)::float8 as wait
+  from receivers r where r.webhook_id is not null`
 
 export interface ClaimLimits {
   leaseSeconds: number
@@ -59,48 +81,64 @@ export interface ClaimLimits {
   rows: number
 }
 
-/** Takes what is due. Claims take turns, so that two replicas together stay within `perWebhook`. */
-export const claimDue = (database: Database, worker: string, limits: ClaimLimits): Promise<ClaimedDelivery[]> =>
-  database.transaction(async (tx) => {
-    await tx.query('select pg_advisory_xact_lock(7301914202)')
-    return tx.query<ClaimedDelivery>(claimSql, [worker, limits.leaseSeconds, limits.perWebhook, limits.rows])
-  })
-
-/** Milliseconds until a row becomes due or its lease ends; null when nothing waits. */
-export const nextDueMs = async (db: Queryable): Promise<number | null> => {
-  const [row] = await db.query<{ wait: number | null }>(
-    `select (extract(epoch from min(greatest(o.next_attempt_at, o.lease_until)) - clock_timestamp()) * 1000)::float8 as wait
-     from outbox o where o.state = 'PENDING' and ${isHead}`,
-  )
-  return row?.wait ?? null
+export interface Claim {
+  claimed: ClaimedDelivery[]
+  /** Milliseconds until a row that is not due becomes due or a lease ends; null when nothing waits. */
+  nextDueMs: number | null
 }
 
-const settleSql = `update outbox set state = $4, next_attempt_at = clock_timestamp() + make_interval(secs => $5),
-  finished_at = case when $4 = 'PENDING' then null else clock_timestamp() end, worker = null, lease_until = null
-  where id = $1 and worker = $2 and attempts = $3 and state = 'PENDING'`
-
-// Selected from the row: a webhook deleted meanwhile has taken its outbox along, and there is nothing to log to.
-const logSql = `insert into delivery (id, outbox_id, webhook_id, attempt, event_type, target_url, request,
-  response_status, response_body, error, duration_ms)
-  select gen_random_uuid(), o.id, o.webhook_id, $2, o.event_type, $3, $4, $5, $6, $7, $8 from outbox o where o.id = $1`
-
-/** Logs the attempt and settles the row, in one transaction. */
-export const settle = (
-  database: Database,
-  worker: string,
-  claimed: ClaimedDelivery,
-  result: AttemptResult | null,
-  settlement: Settlement,
-): Promise<void> =>
+/** Takes what is due. Claims take turns, so that two replicas together stay within `perWebhook`. */
+export const claimDue = (database: Database, worker: string, limits: ClaimLimits): Promise<Claim> =>
   database.transaction(async (tx) => {
-    const { id, attempt } = claimed
-    const delay = settlement.state === 'PENDING' ? settlement.afterSeconds : 0
-    await tx.query(settleSql, [id, worker, attempt, settlement.state, delay])
-    if (result === null) return
-    const { targetUrl, request, status, responseBody, error, durationMs } = result
-    const answer = [status, responseBody, error, Math.round(durationMs)]
-    await tx.query(logSql, [id, attempt, targetUrl, JSON.stringify(request), ...answer])
+    await tx.query('select pg_advisory_xact_lock(7301914202)')
+    const values = [worker, limits.leaseSeconds, limits.perWebhook, limits.rows]
+    const claimed = limits.rows > 0 ? await tx.query<ClaimedDelivery>(claimSql, values) : []
+    const [next] = await tx.query<{ wait: number | null }>(nextDueSql)
+    return { claimed, nextDueMs: next?.wait ?? null }
   })
+
+/** An attempt that has ended, and what it means for its row. */
+export interface Settled {
+  claimed: ClaimedDelivery
+  /** null: nothing was tried, and nothing is logged. */
+  result: AttemptResult | null
+  settlement: Settlement
+}
+
+// The log is selected from the row: a webhook deleted meanwhile has taken its outbox along, and there is nothing to log to.
+const settleSql = `
+  with given as (
+    select * from unnest($2::uuid[], $3::integer[], $4::text[], $5::float8[], $6::text[], $7::text[], $8::integer[],
+        $9::text[], $10::text[], $11::integer[])
+      as t (id, attempt, state, delay, target_url, request, status, response_body, error, duration_ms)
+  ), settled as (
+    update outbox o set state = g.state, next_attempt_at = clock_timestamp() + make_interval(secs => g.delay),
+      finished_at = case when g.state = 'PENDING' then null else clock_timestamp() end, worker = null, lease_until = null
+    from given g where o.id = any($2) and o.id = g.id and o.worker = $1 and o.attempts = g.attempt and o.state = 'PENDING'
+  )
+  insert into delivery (id, outbox_id, webhook_id, attempt, event_type, target_url, request, response_status,
+    response_body, error, duration_ms)
+  select gen_random_uuid(), o.id, o.webhook_id, g.attempt, o.event_type, g.target_url, g.request::jsonb, g.status,
+    g.response_body, g.error, g.duration_ms
+  from given g join outbox o on o.id = g.id where o.id = any($2) and g.request is not null`
+
+/** Logs attempts and settles their rows, all or none. */
+export const settle = async (db: Queryable, worker: string, all: readonly Settled[]): Promise<void> => {
+  const column = (value: (one: Settled) => unknown): unknown[] => all.map(value)
+  await db.query(settleSql, [
+    worker,
+    column(({ claimed }) => claimed.id),
+    column(({ claimed }) => claimed.attempt),
+    column(({ settlement }) => settlement.state),
+    column(({ settlement }) => (settlement.state === 'PENDING' ? settlement.afterSeconds : 0)),
+    column(({ result }) => result?.targetUrl ?? null),
+    column(({ result }) => result?.request ?? null),
+    column(({ result }) => result?.status ?? null),
+    column(({ result }) => result?.responseBody ?? null),
+    column(({ result }) => result?.error ?? null),
+    column(({ result }) => (result === null ? null : Math.round(result.durationMs))),
+  ])
+}
 
 /** Gives a row back untried: this process is ending. */
 export const release = async (db: Queryable, worker: string, { id, attempt }: ClaimedDelivery): Promise<void> => {

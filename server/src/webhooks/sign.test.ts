@@ -40,7 +40,7 @@ test('Retry-After is honoured as seconds or date, up to a day', () => {
 
 const settled = (status: number, attempt: number, random = 0.5, retryAfter: string | null = null) =>
   settlementOf(
-    { result: { status, targetUrl: '', request: {}, responseBody: null, error: null, durationMs: 1 }, retryAfter },
+    { result: { status, targetUrl: '', request: '{}', responseBody: null, error: null, durationMs: 1 }, retryAfter },
     attempt,
     [0, 10, 100],
     at,

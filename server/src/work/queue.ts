@@ -41,30 +41,46 @@ const takeOver = `update deployment set worker = $1, fence = fence + 1,
               order by lease_until limit 1 for update skip locked)
   returning ${columns}, true as resumed`
 
-// The oldest waiting deployment of an environment in which none runs.
-const takeNext = `update deployment set state = 'RUNNING', worker = $1, fence = fence + 1,
+// The oldest waiting deployment of an environment in which none runs: of the organization that has the fewest running,
+// and among those of the one served longest ago. Other workers may hold some candidates, never all for long.
+const takeNext = `with busy as (
+    select organization_id, count(*) as running from deployment where state = 'RUNNING' group by organization_id
+  ), head as (
+    select distinct on (environment_id) id, environment_id, organization_id, seq from deployment
+    where state = 'QUEUED' order by environment_id, seq
+  ), candidate as (
+    select head.id, row_number() over (order by coalesce(busy.running, 0),
+      coalesce(array_position($3::uuid[], head.organization_id), 0), head.seq) as place
+    from head left join busy using (organization_id)
+    where not exists (select from deployment running
+      where running.environment_id = head.environment_id and running.state = 'RUNNING')
+    order by place limit 32
+  )
+  update deployment set state = 'RUNNING', worker = $1, fence = fence + 1,
     started_at = clock_timestamp(), lease_until = clock_timestamp() + $2 * interval '1 millisecond'
   where id = (
-    select waiting.id from deployment waiting
-    where waiting.state = 'QUEUED'
-      and not exists (select from deployment running
-        where running.environment_id = waiting.environment_id and running.state = 'RUNNING')
-      and not exists (select from deployment earlier
-        where earlier.environment_id = waiting.environment_id and earlier.state = 'QUEUED' and earlier.seq < waiting.seq)
-    order by waiting.seq limit 1 for update skip locked)
+    select waiting.id from candidate join deployment waiting using (id)
+    where waiting.state = 'QUEUED' order by candidate.place limit 1 for update of waiting skip locked)
   and state = 'QUEUED'
   returning ${columns}, false as resumed`
 
-/** Claims one deployment for `worker`: first one whose worker is gone, then the next in the queue; null when idle. */
-export const claim = async (database: Database, worker: string): Promise<Claim | null> => {
+/**
+ * Claims one deployment for `worker`: first one whose worker is gone, then the next in the queue; null when idle.
+ * `served`: organizations this worker claimed for, the last one last.
+ */
+export const claim = async (
+  database: Database,
+  worker: string,
+  served: readonly string[] = [],
+): Promise<Claim | null> => {
   const [abandoned] = await database.query<Claim>(takeOver, [worker, leaseMs])
   if (abandoned !== undefined) return abandoned
   try {
-    const [next] = await database.query<Claim>(takeNext, [worker, leaseMs])
+    const [next] = await database.query<Claim>(takeNext, [worker, leaseMs, served])
     return next ?? null
   } catch (error) {
     // Two workers claimed for one environment at once; the unique index let one through.
-    if (sqlState(error) === '23505') return claim(database, worker)
+    if (sqlState(error) === '23505') return claim(database, worker, served)
     throw error
   }
 }

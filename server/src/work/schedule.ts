@@ -1,6 +1,6 @@
 /**
- * What is due by the clock, over the tables `schedule` and `task_run`. Promises one run of a service at a time, that
- * two workers never begin the same one, and after a time away at most one run, and none that is long past. When the
+ * What is due by the clock, over the tables `schedule` and `task_run`. Promises one run of a service at a time unless it
+ * asks for more, that two workers never begin the same one, and after a time away at most one run, and none that is long past. When the
  * process dies, the lease of its run ends and another worker goes on with it.
  */
 import { parseCron } from '../lib/cron.ts'
@@ -13,6 +13,8 @@ export interface When {
   /** Five fields, as lib/cron.ts reads them. */
   expression: string
   timeZone: string
+  /** What becomes of a moment while the last run goes on: it is left out (the default), begins beside it, or ends it. */
+  overlap?: 'Forbid' | 'Allow' | 'Replace'
 }
 
 /** A run that this worker may work on as long as its fence holds. */
@@ -44,11 +46,12 @@ export const setSchedule = async (tx: Queryable, serviceId: string, when: When |
     return
   }
   await tx.query(
-    `insert into schedule (service_id, expression, time_zone, next_at) values ($1, $2, $3, $4)
+    `insert into schedule (service_id, expression, time_zone, next_at, overlap) values ($1, $2, $3, $4, $5)
      on conflict (service_id) do update set expression = excluded.expression, time_zone = excluded.time_zone,
+       overlap = excluded.overlap,
        next_at = case when (schedule.expression, schedule.time_zone) = (excluded.expression, excluded.time_zone)
          then schedule.next_at else excluded.next_at end`,
-    [serviceId, when.expression, when.timeZone, after(when, now)],
+    [serviceId, when.expression, when.timeZone, after(when, now), when.overlap ?? 'Forbid'],
   )
   await tx.query(`select pg_notify('slipway_schedule', '')`)
 }
@@ -71,32 +74,41 @@ const takeOver = `update task_run set worker = $1, fence = fence + 1,
     order by lease_until limit 1 for update skip locked)
   returning ${columns}`
 
-const dueSql = `select service_id as "serviceId", expression, time_zone as "timeZone", next_at as "nextAt"
+const dueSql = `select service_id as "serviceId", expression, time_zone as "timeZone", next_at as "nextAt",
+    overlap
   from schedule where next_at <= $1 order by next_at limit 1 for update skip locked`
 
 // Without a release there is nothing to run; while the last run goes on, the next one is left out.
-const begin = `insert into task_run (id, organization_id, service_id, release_id, due_at, worker, lease_until)
+const begin = `insert into task_run (id, organization_id, service_id, release_id, due_at, worker, lease_until, alone)
   select $1, s.organization_id, s.service_id, s.current_release_id, $3, $4,
-    clock_timestamp() + $5 * interval '1 millisecond'
+    clock_timestamp() + $5 * interval '1 millisecond', $6
   from service_state s where s.service_id = $2 and s.current_release_id is not null and s.desired = 'RUNNING'
-  on conflict (service_id) where state = 'RUNNING' do nothing
+  on conflict (service_id) where state = 'RUNNING' and alone do nothing
   returning ${columns}`
 
+/** A run that begins, and those that it took the place of: their executions are to be ended. */
+export interface Begun {
+  run: RunClaim
+  replaced: string[]
+}
+
 /** Moves one due schedule on and begins its run, unless it is too late or the last one goes on. Null: nothing is due. */
-const takeDue = (database: Database, worker: string, now: Date): Promise<RunClaim | 'left out' | null> =>
+const takeDue = (database: Database, worker: string, now: Date): Promise<Begun | 'left out' | null> =>
   database.transaction(async (tx) => {
-    const [due] = await tx.query<When & { serviceId: string; nextAt: Date }>(dueSql, [now])
+    const [due] = await tx.query<Required<When> & { serviceId: string; nextAt: Date }>(dueSql, [now])
     if (due === undefined) return null
     await tx.query('update schedule set next_at = $2 where service_id = $1', [due.serviceId, after(due, now)])
     if (now.getTime() - due.nextAt.getTime() > graceMs) return 'left out'
-    const [run] = await tx.query<RunClaim>(begin, [newId(), due.serviceId, due.nextAt, worker, leaseMs])
-    return run ?? 'left out'
+    const replaced = due.overlap === 'Replace' ? await cancelRuns(tx, due.serviceId) : []
+    const alone = due.overlap !== 'Allow'
+    const [run] = await tx.query<RunClaim>(begin, [newId(), due.serviceId, due.nextAt, worker, leaseMs, alone])
+    return run === undefined ? 'left out' : { run, replaced }
   })
 
 /** Claims one run: first one whose worker is gone, then what is due; null when there is nothing. */
-export const claimRun = async (database: Database, worker: string, now: Date): Promise<RunClaim | null> => {
+export const claimRun = async (database: Database, worker: string, now: Date): Promise<Begun | null> => {
   const [abandoned] = await database.query<RunClaim>(takeOver, [worker, leaseMs])
-  if (abandoned !== undefined) return abandoned
+  if (abandoned !== undefined) return { run: abandoned, replaced: [] }
   for (;;) {
     const taken = await takeDue(database, worker, now)
     if (taken !== 'left out') return taken

@@ -13,7 +13,9 @@ import { environmentCases } from './environment.ts'
 import { helmCases } from './helm.ts'
 import { identityCases } from './identity.ts'
 import { jobCases } from './job.ts'
+import { liveCases } from './live.ts'
 import { organizationResourceCases } from './organization-resources.ts'
+import { releaseCases } from './releases.ts'
 import { serviceFacetCases } from './service-facets.ts'
 import { terraformCases } from './terraform.ts'
 import { variableCases } from './variables.ts'
@@ -31,10 +33,12 @@ export const allCases: readonly Cases[] = [
   containerCases,
   databaseCases,
   jobCases,
+  liveCases,
   helmCases,
   terraformCases,
   argocdAppCases,
   variableCases,
+  releaseCases,
   serviceFacetCases,
   webhookCases,
   organizationResourceCases,

@@ -20,7 +20,12 @@ export const lifecycleBody = (more: Record<string, unknown> = {}): Record<string
   ...more,
 })
 
-const newJob = async (scene: Scene, environmentId: string, more: Record<string, unknown> = {}): Promise<Json> => {
+/** A new cron job in an environment, unless `more` says otherwise. */
+export const newJob = async (
+  scene: Scene,
+  environmentId: string,
+  more: Record<string, unknown> = {},
+): Promise<Json> => {
   const body = cronBody(await newRegistry(scene.api), { name: `job ${newId()}`, ...more })
   return scene.post(`/environment/${environmentId}/job`, body)
 }

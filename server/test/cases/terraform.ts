@@ -1,5 +1,5 @@
 /** Cases of terraform services. */
-import type { Case, Cases, Scene, Values } from './case.ts'
+import type { Cases, Scene, Values } from './case.ts'
 
 const git_repository = { url: 'https://github.com/example/infra.git', branch: 'main', root_path: '/' }
 
@@ -19,9 +19,6 @@ export const terraformBody = (name: string) => ({
 const uninstallable = (values: Values, { api }: Scene): Promise<unknown> =>
   api.database.query(`update service_state set state = 'DEPLOYED' where service_id = $1`, [values.terraformId])
 
-/** Its runner is not part of this version. */
-const refused: Case = { refused: 400 }
-
 export const terraformCases: Cases = {
   makers: {
     async terraformId(values, scene) {
@@ -32,8 +29,8 @@ export const terraformCases: Cases = {
   cases: {
     createTerraform: { body: (_, { count }) => terraformBody(`made ${count}`) },
     editTerraform: { body: () => ({ timeout_sec: 60 }) },
-    deployTerraform: refused,
-    redeployTerraform: refused,
+    deployTerraform: { body: () => ({ action: 'PLAN' }) },
+    redeployTerraform: {},
     uninstallTerraform: { before: uninstallable, scopes: [] },
     listTerraforms: { before: (values, { need }) => need(values, 'terraformId') },
   },

@@ -82,8 +82,9 @@ export const createContainers = (engine: Engine, ownerId: string, events: Events
 
   const describeOne = async (row: ContainerRow): Promise<Instance> => {
     const instance = toInstance(row)
-    if (instance.state === 'running') {
-      const seen = events.seen(row.Id)
+    const seen = events.seen(row.Id)
+    // The engine tells of an end before it cleans up, and lists the container as running until it has.
+    if (instance.state === 'running' && seen?.down !== true) {
       const created = new Date(row.Created * 1000).toISOString()
       return { ...instance, startedAt: seen?.startedAt ?? created, restarts: seen?.exits ?? 0 }
     }

@@ -26,8 +26,13 @@ const explainStart = (error: unknown): unknown => {
 
 const isRoot = (user: string): boolean => ['', '0', 'root'].includes(user.split(':')[0]!)
 
-const packFiles = async (files: { path: string; content: string }[], mode: number): Promise<Buffer> => {
+const packFiles = async (
+  files: { path: string; content: string }[],
+  mode: number,
+  folders: readonly string[] = [],
+): Promise<Buffer> => {
   const archive = pack()
+  for (const path of folders) archive.entry({ name: path.replace(/^\/+/, ''), type: 'directory', mode: 0o1777 })
   for (const { path, content } of files) archive.entry({ name: path.replace(/^\/+/, ''), mode }, content)
   archive.finalize()
   const chunks: Buffer[] = []
@@ -45,7 +50,8 @@ export interface CreateContext {
 export interface Creator {
   /** Id of the new container. Rejects with an `EngineError` that `isNameTaken` knows, or a `DeploymentError`. */
   create(name: string, body: ContainerBody, context: CreateContext): Promise<string>
-  writeFiles(id: string, files: Workload['files']): Promise<void>
+  /** `folders` are made for anyone in the container to write to. */
+  writeFiles(id: string, files: Workload['files'], folders?: readonly string[]): Promise<void>
   /** Starts it; what runs already is fine. Rejects with an `EngineError` that `isPortTaken` knows. */
   start(id: string, environmentId: string): Promise<void>
 }
@@ -86,11 +92,11 @@ export const createCreator = (
         return await post(name, body)
       }
     },
-    writeFiles: async (id, secret) => {
+    writeFiles: async (id, secret, folders = []) => {
       const files = secret.reveal()
-      if (files.length === 0) return
+      if (files.length + folders.length === 0) return
       const { Config } = await inspect(id)
-      const body = await packFiles(files, isRoot(Config.User) ? 0o400 : 0o444)
+      const body = await packFiles(files, isRoot(Config.User) ? 0o400 : 0o444, folders)
       await engine.call('PUT', `/containers/${id}/archive`, { query: { path: '/' }, body })
     },
     start: async (id, environmentId) => {

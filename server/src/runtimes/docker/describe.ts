@@ -31,6 +31,7 @@ export const labels = {
   /** JSON of the liveness probe, where there is one. */
   liveness: 'slipway.liveness',
   task: 'slipway.task',
+  attempt: 'slipway.attempt',
   volume: 'slipway.volume',
 } as const
 
@@ -142,6 +143,7 @@ export const describeTask = (task: Task, ownerId: string): ContainerBody => ({
     [labels.revision]: task.taskId,
     [labels.index]: '0',
     [labels.task]: task.taskId,
+    [labels.attempt]: String(task.attempt ?? 1),
   },
   ExposedPorts: {},
   HostConfig: { ...limits(task), RestartPolicy: { Name: 'no' }, NetworkMode: networkName(task.environmentId) },

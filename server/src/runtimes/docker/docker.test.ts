@@ -1,15 +1,22 @@
 import { after, before, describe } from 'node:test'
 import { ensureBusybox } from '../../../test/busybox-image.ts'
 import { engine } from '../../../test/docker.ts'
+import { ensureNodeImage, nodeImage } from '../../../test/node-image.ts'
 import { createLog } from '../../lib/log.ts'
 import { conform, type Program } from '../conformance.ts'
 import { createDockerRuntime } from './docker.ts'
 
 const shell = (script: string): Program => ({ image: 'busybox:1', entrypoint: ['sh', '-c'], arguments: [script] })
 
+const echo = `
+const server = require('dgram').createSocket('udp4').on('message', (bytes, { port, address }) => server.send(bytes, port, address))
+server.bind(8080)
+require('http').createServer((_, answer) => answer.end('ok')).listen(8080)`
+
 describe('docker runtime', () => {
   before(async () => {
     await ensureBusybox()
+    await ensureNodeImage()
     const query = { repo: 'localhost:1/conformance', tag: '1' }
     await engine.call('POST', '/images/busybox:1/tag', { query })
   })
@@ -21,6 +28,7 @@ describe('docker runtime', () => {
     create: (ownerId) => createDockerRuntime({ ownerId, log: createLog('silent') }),
     programs: {
       serve: { image: 'busybox:1', entrypoint: null, arguments: ['httpd', '-f', '-p', '8080'] },
+      serveBoth: { image: nodeImage, entrypoint: ['/bin/node', '-e'], arguments: [echo] },
       neverReady: shell('echo waiting; exec sleep 1000'),
       crash: shell('echo about to fail >&2; exit 3'),
       talk: shell(
@@ -28,6 +36,8 @@ describe('docker runtime', () => {
       ),
       task: shell('cat /proc/sys/kernel/random/uuid; echo one; sleep 0.3; echo two; exit 3'),
       endlessTask: shell('echo begun; exec sleep 1000'),
+      writer: shell('cat /in/given; printf left > /out/left.txt'),
+      endlessWriter: shell('printf begun > /out/left.txt; exec sleep 1000'),
     },
     images: { held: 'localhost:1/conformance:1', missing: 'localhost:1/no/such:1' },
   })

@@ -111,9 +111,10 @@ export const createDockerRuntime = ({
 
   return {
     name: 'docker',
-    can: new Set(['volumes', 'tcp-routes'] as const),
+    can: new Set(['volumes', 'tcp-routes', 'udp-routes'] as const),
     ping: () => engine.call('GET', '/_ping', { deadlineMs: pingDeadlineMs }),
     pull: images.pull,
+    lookUp: images.lookUp,
     apply: instances.apply,
     ready: createReady({ engine, containers, events, logs, clock }),
     retire: instances.retire,
@@ -132,6 +133,8 @@ export const createDockerRuntime = ({
     },
     logs: logs.ofService,
     run: tasks.run,
+    stopTask: tasks.stop,
+    readTask: tasks.read,
     endTask: tasks.end,
     owned,
     close: async () => {

@@ -18,6 +18,8 @@ export interface ContainerEvent extends RuntimeEvent {
 export interface Seen {
   startedAt: string | null
   exits: number
+  /** It ended, and did not start again since. */
+  down: boolean
 }
 
 export interface Events {
@@ -78,9 +80,9 @@ export const createEvents = (engine: Engine, ownerId: string, clock: Clock): Eve
 
   const remember = (event: ContainerEvent): void => {
     if (event.kind === 'removed') return void seen.delete(event.instanceId)
-    const known = seen.get(event.instanceId) ?? { startedAt: null, exits: 0 }
-    if (event.kind === 'started') known.startedAt = event.at
-    if (event.kind === 'died') known.exits += 1
+    const known = seen.get(event.instanceId) ?? { startedAt: null, exits: 0, down: false }
+    if (event.kind === 'started') Object.assign(known, { startedAt: event.at, down: false })
+    if (event.kind === 'died') Object.assign(known, { exits: known.exits + 1, down: true })
     seen.set(event.instanceId, known)
   }
 

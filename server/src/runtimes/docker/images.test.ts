@@ -71,6 +71,23 @@ describe('pulling from a registry with a login', { skip: registryIsMissing }, ()
     await engine.close()
   })
 
+  test('what a tag is by now is told without pulling it, and what is held where its registry does not tell', async () => {
+    await publish('team/told', '1')
+    const look = (image: ImageRequest) => runtime.lookUp(image, signal())
+    const image = request('team/told:1')
+    assert.equal(await look({ ...image, refresh: false }), null)
+    const told = await look(image)
+    assert.match(told ?? '', /\/team\/told@sha256:[0-9a-f]{64}$/)
+    assert.equal(await look({ ...image, refresh: false }), null, 'nothing was pulled')
+    assert.equal(await pull(image), told)
+    await publish('team/told', '1')
+    assert.notEqual(await look(image), told)
+    assert.equal(await look({ ...image, reference: told!, refresh: false }), told)
+    assert.equal(await look(request('team/absent:1')), null)
+    const away = { ...image, reference: `127.0.0.1:${await freePort()}/team/told:1` }
+    assert.equal(await look(away), null)
+  })
+
   test('an image is pulled with its login, runs by its digest, and the password is told nowhere', async () => {
     await publish('team/app', '1')
     const reference = await pull(request('team/app:1'))

@@ -7,6 +7,7 @@ import { labels } from './describe.ts'
 import type { Events } from './events.ts'
 import { readLines } from './log-frames.ts'
 import { createLogJoiner, type LogSource } from './log-joiner.ts'
+import { createRepeatFilter } from './log-repeats.ts'
 
 type Batches = AsyncGenerator<LogLine[]>
 
@@ -67,6 +68,9 @@ async function* mergeByTime(sources: Batches[]): Batches {
   }
 }
 
+/** Lines of several containers that are held to be merged: a longer tail comes from one container alone. */
+const mergedMost = 10_000
+
 /** The last lines of sorted batches. */
 const keepLast = async (batches: Batches, count: number): Promise<LogLine[]> => {
   let last: LogLine[] = []
@@ -97,8 +101,9 @@ export const createLogs = (engine: Engine, containers: Containers, events: Event
     }
     try {
       const stream = await engine.stream('GET', `/containers/${source.id}/logs`, { query, signal })
+      const isNew = createRepeatFilter(() => clock.now().toISOString())
       for await (const lines of readLines(stream, source.name, source.revision)) {
-        const later = since === undefined ? lines : lines.filter((line) => line.at > since)
+        const later = lines.filter((line) => (since === undefined || line.at > since) && (!follow || isNew(line)))
         if (later.length > 0) yield later
       }
     } catch (error) {
@@ -113,7 +118,7 @@ export const createLogs = (engine: Engine, containers: Containers, events: Event
     const from = since === undefined ? undefined : normalizeTime(since)
     const all = mergeByTime(sources.map((source) => read(source, { tail, since: from, signal })))
     if (tail === undefined) yield* all
-    else yield await keepLast(all, tail)
+    else yield await keepLast(all, Math.min(tail, mergedMost))
   }
 
   /** One container alone needs no merge: the engine goes from its history to its present without a seam. */

@@ -5,9 +5,9 @@ import { DeploymentError } from '../../lib/errors.ts'
 import type { WorkloadPort } from '../runtime.ts'
 import type { HostPorts } from './describe.ts'
 
-// Below the ephemeral range of Linux, or outgoing connections would take them.
+// Below the ephemeral range of Linux, or outgoing connections would take them; and below the usual ports of routes.
 const first = 15_000
-const count = 17_000
+const count = 15_000
 
 export interface Ports {
   /** Picks free ports and keeps them for `name` until released. */
@@ -31,7 +31,7 @@ const isFreeUdp = (port: number): Promise<boolean> =>
     socket.bind({ port, address: '127.0.0.1', exclusive: true }, () => socket.close(() => resolve(true)))
   })
 
-/** A port has one number for both transports, so that an internal port has one endpoint. */
+/** A port has one number for both transports, so that an internal port has one endpoint over either. */
 const isFree = async (port: number, udp: boolean): Promise<boolean> =>
   (await isFreeTcp(port)) && (!udp || (await isFreeUdp(port)))
 

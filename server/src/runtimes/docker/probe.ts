@@ -14,8 +14,9 @@ interface Address {
   port: number
 }
 
-// docker-proxy accepts before it knows whether anything listens behind it, and closes when nothing does.
-const settleMs = 60
+// docker-proxy accepts before it knows whether anything listens behind it, and closes when nothing does: on a machine
+// that is busy this takes far longer than the milliseconds it usually does.
+const settleMs = 300
 const defaultTimeoutMs = 5000
 
 const spell = (error: NodeJS.ErrnoException): string =>

@@ -18,7 +18,8 @@ export interface ReadyParts {
   clock: Clock
 }
 
-const firstPauseMs = 50
+// Most programs listen within milliseconds of their start, and a look costs less than one; a command costs many.
+const firstPauseMs = { look: 4, command: 50 }
 const longestPauseMs = 500
 const stayUpMs = 1000
 const errorLines = 50
@@ -100,7 +101,7 @@ export const createReady = ({ engine, containers, events, logs, clock }: ReadyPa
     const signal = AbortSignal.any([outer, candidate.failed.signal])
     const look = chooseLook(engine, workload, candidate.instance) ?? (() => lookAtAge(candidate))
     const needed = Math.max(1, workload.readiness?.successThreshold ?? 1)
-    let pauseMs = firstPauseMs
+    let pauseMs = workload.readiness?.check.kind === 'exec' ? firstPauseMs.command : firstPauseMs.look
     for (let successes = 0; ; ) {
       const finding = await look(signal)
       signal.throwIfAborted()

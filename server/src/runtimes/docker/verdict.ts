@@ -38,7 +38,10 @@ export const explainExitCode = (exitCode: number): string =>
 export const judge = (ending: Ending, memoryMb: number): Verdict | null => {
   if (ending.exits === 0) return null
   if (ending.oomKilled)
-    return { code: 'out_of_memory', message: `The service needed more than its memory limit of ${memoryMb} MB.` }
+    return {
+      code: 'out_of_memory',
+      message: `The service needed more than its memory limit of ${memoryMb} MB (OOMKilled).`,
+    }
   if (ending.restarts && ending.exits < exitsAllowed) return null
   const times = ending.exits === 1 ? '' : ` ${ending.exits} times`
   const how = `exit code ${ending.exitCode}: ${explainExitCode(ending.exitCode)}`

@@ -13,11 +13,14 @@ describe('fake runtime', { concurrency: true }, () => {
     create: (ownerId) => createFakeRuntime({ ownerId }),
     programs: {
       serve: program('any'),
+      serveBoth: program('any'),
       neverReady: program('fake/never-ready'),
       crash: program('fake/crash:3'),
       talk: program('fake/talk'),
       task: program('fake/crash:3', 'one', 'two'),
       endlessTask: program('fake/slow:70000'),
+      writer: program('any', 'show /in/given', 'write /out/left.txt left'),
+      endlessWriter: program('fake/slow:70000', 'write /out/left.txt begun'),
     },
     images: { held: 'registry.example/team/app:1', missing: 'registry.example/fake/refuse:1' },
   })

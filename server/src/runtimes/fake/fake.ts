@@ -9,9 +9,9 @@
 import { on } from 'node:events'
 import { type Clock, systemClock } from '../../lib/clock.ts'
 import { DeploymentError } from '../../lib/errors.ts'
-import { newId } from '../../lib/ids.ts'
 import type { LogLine, LogOptions, Progress, Runtime, RuntimeEvent, Task, Workload } from '../runtime.ts'
 import { type Behaviour, behaviourOf, type Script } from './script.ts'
+import { createFakeTasks } from './tasks.ts'
 import { createWorld, type FakeInstance, type World } from './world.ts'
 
 export interface FakeRuntimeOptions {
@@ -62,7 +62,7 @@ const isReady = (world: World, { seen, behaviour }: FakeInstance, memoryMb: numb
       .map(({ text }) => text)
   const fail = (code: string, message: string) => new DeploymentError(code, message, { lines: lines() })
   if (behaviour.kind === 'oom')
-    throw fail('out_of_memory', `The service needed more than its memory limit of ${memoryMb} MB.`)
+    throw fail('out_of_memory', `The service needed more than its memory limit of ${memoryMb} MB (OOMKilled).`)
   if (behaviour.kind === 'crash')
     throw fail('crash_loop', `The service ended 3 times instead of becoming ready (exit code ${seen.exitCode}).`)
   if (seen.state === 'running' && behaviour.kind !== 'never-ready') return true
@@ -84,19 +84,6 @@ const waitReady = async (world: World, clock: Clock, workload: Workload, progres
     }
     await clock.sleep(stepMs, signal)
   }
-}
-
-/** A fake task tells its arguments, one a line. */
-const execute = async (world: World, clock: Clock, task: Task, behaviour: Behaviour) => {
-  refuseMissing(behaviour, task.image)
-  const output = [`execution ${newId()}`, ...(task.arguments ?? [])]
-  if (behaviour.kind === 'slow') await clock.sleep(Math.min(behaviour.ms, task.timeoutMs), world.closed)
-  if (behaviour.kind === 'slow' && behaviour.ms > task.timeoutMs)
-    throw new DeploymentError('task_timeout', `The task did not end within ${task.timeoutMs / 1000} s.`, {
-      lines: output,
-    })
-  const oomKilled = behaviour.kind === 'oom'
-  return { output, exitCode: oomKilled ? 137 : behaviour.kind === 'crash' ? behaviour.exitCode : 0, oomKilled }
 }
 
 /** Ends quietly when aborted. */
@@ -131,7 +118,6 @@ export const createFakeRuntime = (options: FakeRuntimeOptions): FakeRuntime => {
   const { ownerId, clock = systemClock, persistFolder, script } = options
   const world = createWorld(ownerId, clock, persistFolder)
   const { state, restored, news, save } = world
-  const tasks = new Map<string, ReturnType<typeof execute>>()
   const decide = (of: Workload | Task): Behaviour => script?.(of) ?? behaviourOf(of.image)
 
   const retire: Runtime['retire'] = async (serviceId, keep, _graceMs, signal) => {
@@ -141,22 +127,19 @@ export const createFakeRuntime = (options: FakeRuntimeOptions): FakeRuntime => {
     save()
   }
 
-  const join = (task: Task) => {
-    const running = tasks.get(task.taskId) ?? execute(world, clock, task, decide(task))
-    tasks.set(task.taskId, running)
-    running.finally(() => tasks.delete(task.taskId)).catch(() => {})
-    return running
-  }
-
   return {
     name: 'fake',
-    can: new Set(['volumes', 'tcp-routes'] as const),
+    can: new Set(['volumes', 'tcp-routes', 'udp-routes'] as const),
     ping: () => restored,
     pull: async ({ reference }, progress, signal) => {
       signal.throwIfAborted()
       progress(`Pulling the image ${reference}`)
       refuseMissing(script?.({ image: reference, serviceId: '' }) ?? behaviourOf(reference), reference)
       return reference
+    },
+    lookUp: async ({ reference }) => {
+      const { kind } = script?.({ image: reference, serviceId: '' }) ?? behaviourOf(reference)
+      return kind === 'refuse' ? null : reference
     },
     apply: async (workload, _progress, signal) => {
       await restored
@@ -191,18 +174,7 @@ export const createFakeRuntime = (options: FakeRuntimeOptions): FakeRuntime => {
       const live = follow ? (on(news, 'line', { signal }) as AsyncIterable<[string, LogLine]>) : nothing()
       return untilAborted(tellLines(world, serviceId, wanted, live), signal)
     },
-    run: async (task, onLine, signal) => {
-      signal.throwIfAborted()
-      const aborted = new Promise<never>((_, reject) => {
-        signal.addEventListener('abort', () => reject(signal.reason), { once: true })
-      })
-      const { output, ...result } = await Promise.race([join(task), aborted])
-      for (const line of output) onLine(line)
-      return result
-    },
-    endTask: async (taskId) => {
-      tasks.delete(taskId)
-    },
+    ...createFakeTasks(clock, world.closed, decide),
     owned: async () => {
       await restored
       const { instances, environments, volumes } = state

@@ -11,6 +11,8 @@ import type { Behaviour } from './script.ts'
 export interface FakeInstance {
   seen: Instance
   behaviour: Behaviour
+  /** Internal ports that take datagrams. */
+  udp: number[]
 }
 
 export interface State {
@@ -63,11 +65,11 @@ export const createWorld = (ownerId: string, clock: Clock, folder: string | unde
     news.emit('line', serviceId, line)
   }
 
-  const open = async ({ seen, behaviour }: FakeInstance, ports: Record<number, number>): Promise<void> => {
+  const open = async ({ seen, behaviour, udp = [] }: FakeInstance, ports: Record<number, number>): Promise<void> => {
     const body = JSON.stringify({ service: seen.serviceId, revision: seen.revision, index: seen.index })
     const silent = () => behaviour.kind === 'never-ready' || seen.state !== 'running'
     for (const [internal, port] of Object.entries(ports)) {
-      const endpoint = await listen(port, body, silent)
+      const endpoint = await listen(port, udp.includes(Number(internal)), body, silent)
       if (closed.signal.aborted) return endpoint.close()
       endpoints.set(seen.id, [...(endpoints.get(seen.id) ?? []), endpoint])
       seen.endpoints[Number(internal)] = { host: '127.0.0.1', port: endpoint.port }
@@ -123,7 +125,8 @@ export const createWorld = (ownerId: string, clock: Clock, folder: string | unde
       const { organizationId, environmentId, serviceId, revision } = workload
       const ids = { id: newId(), name, organizationId, environmentId, serviceId, revision, index }
       const life = { exitCode: null, oomKilled: false, restarts: 0, startedAt: null, endpoints: {} }
-      const instance: FakeInstance = { behaviour, seen: { ...ids, state: 'created', ...life } }
+      const udp = workload.ports.filter(({ protocol }) => protocol === 'UDP').map(({ internalPort }) => internalPort)
+      const instance: FakeInstance = { behaviour, udp, seen: { ...ids, state: 'created', ...life } }
       state.instances.push(instance)
       await open(instance, Object.fromEntries(workload.ports.map(({ internalPort }) => [internalPort, 0])))
       live(instance)

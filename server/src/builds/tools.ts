@@ -1,0 +1,123 @@
+/**
+ * Programs of the operator's that builds are made around: OpenTofu and Terraform. Promises to find them where a setting
+ * or PATH says, and to know each by its content, so that an image around one is made once.
+ */
+import { createHash } from 'node:crypto'
+import { readFile, stat } from 'node:fs/promises'
+import { delimiter, isAbsolute, join } from 'node:path'
+import { pack } from 'tar-stream'
+import type { Engine } from '../lib/docker-engine.ts'
+import { DeploymentError } from '../lib/errors.ts'
+import { finish, usualBase } from './base-image.ts'
+
+/** Where each tool is, as set; without a path it is looked for on PATH. */
+export type ToolPaths = Readonly<Record<string, string | undefined>>
+
+const described: Record<string, { word: string; setting: string }> = {
+  tofu: { word: 'OpenTofu', setting: 'SLIPWAY_TOFU' },
+  terraform: { word: 'Terraform', setting: 'SLIPWAY_TERRAFORM' },
+}
+
+/** What the operator is to do. */
+export const missingSentence = (name: string): string => {
+  const { word, setting } = described[name] ?? { word: name, setting: 'its setting' }
+  return `${word} is not installed on this server: install \`${name}\` or set ${setting}.`
+}
+
+const script = new URL('./tool-script.sh', import.meta.url)
+const certificates = '/etc/ssl/certs/ca-certificates.crt'
+const recipe = `FROM ${usualBase}\nCOPY root /\nENV PATH=/bin:/sbin:/usr/bin:/usr/sbin\n`
+
+const isProgram = async (path: string): Promise<boolean> => {
+  const found = await stat(path).catch(() => null)
+  return found?.isFile() === true && (found.mode & 0o111) !== 0
+}
+
+/** The program's own path; null when there is none. */
+export const findTool = async (name: string, paths: ToolPaths): Promise<string | null> => {
+  const set = paths[name]
+  const folders = (process.env.PATH ?? '').split(delimiter).filter(isAbsolute)
+  for (const path of set === undefined ? folders.map((folder) => join(folder, name)) : [set])
+    if (await isProgram(path)) return path
+  return null
+}
+
+const readIfThere = (path: string): Promise<Buffer> =>
+  readFile(path).catch((error: NodeJS.ErrnoException) => {
+    if (error.code === 'ENOENT') return Buffer.alloc(0)
+    throw error
+  })
+
+const contextOf = (name: string, binary: Buffer, own: Buffer, trusted: Buffer) => {
+  const archive = pack()
+  archive.entry({ name: 'Dockerfile' }, recipe)
+  archive.entry({ name: `root/bin/${name}`, mode: 0o755 }, binary)
+  archive.entry({ name: 'root/bin/slipway-module', mode: 0o755 }, own)
+  archive.entry({ name: 'root/etc/ssl/certs/ca-certificates.crt', mode: 0o644 }, trusted)
+  archive.finalize()
+  return archive
+}
+
+export const createTools = (
+  engine: Engine,
+  paths: ToolPaths,
+  note: (contentKey: string, reference: string) => Promise<void>,
+) => {
+  const known = new Map<string, string>()
+
+  const read = async (path: string) =>
+    [await readFile(path), await readFile(script), await readIfThere(certificates)] as const
+
+  const demand = async (name: string): Promise<string> => {
+    const path = await findTool(name, paths)
+    if (path === null) throw new DeploymentError('tool_missing', missingSentence(name))
+    return path
+  }
+
+  /** A key of the content: a program of 100 MB is read again only when it has changed. */
+  const keyOf = async (name: string, path: string): Promise<string> => {
+    const { size, mtimeMs, ino } = await stat(path)
+    const mark = `${path} ${size} ${mtimeMs} ${ino}`
+    const before = known.get(mark)
+    if (before !== undefined) return before
+    const hash = createHash('sha256').update(recipe).update(name)
+    for (const part of await read(path)) hash.update(createHash('sha256').update(part).digest())
+    const key = hash.digest('hex')
+    known.set(mark, key)
+    return key
+  }
+
+  const nameOf = (name: string, key: string): string => `slipway/tool-${name}:${key.slice(0, 16)}`
+
+  return {
+    missing: async (name: string): Promise<string | null> =>
+      (await findTool(name, paths)) === null ? missingSentence(name) : null,
+    /** The name of the image around a tool as it is now; rejects with `tool_missing`. */
+    reference: async (name: string): Promise<string> => nameOf(name, await keyOf(name, await demand(name))),
+    /** Makes the image of this name; false when it is not one of a tool as it is now. */
+    async make(image: string, base: () => Promise<unknown>): Promise<boolean> {
+      const name = /^slipway\/tool-(\w+):/.exec(image)?.[1]
+      if (name === undefined || described[name] === undefined) return false
+      const path = await demand(name)
+      const key = await keyOf(name, path)
+      if (nameOf(name, key) !== image) return false
+      await base()
+      const body = contextOf(name, ...(await read(path)))
+      await finish(
+        await engine.stream('POST', '/build', { query: { t: image, rm: 1, forcerm: 1 }, body, deadlineMs: 300_000 }),
+      )
+      await note(key, image)
+      return true
+    },
+  }
+}
+
+/** The Dockerfile of an image around a tool. The user's own instructions may not begin another image. */
+export const toolDockerfile = (fragment: string | null): string => {
+  if (fragment !== null && /^\s*(?:FROM|ONBUILD)\s/im.test(fragment))
+    throw new DeploymentError(
+      'build_refused',
+      'The Dockerfile fragment begins an image of its own: FROM is not for it.',
+    )
+  return `ARG SLIPWAY_TOOL\nFROM \${SLIPWAY_TOOL}\n${fragment ?? ''}\n\nUSER 0\nCOPY . /module\n`
+}

@@ -1,0 +1,96 @@
+/**
+ * Which version a deploy would bring, told without fetching, pulling or building anything: the commit at the head of a
+ * branch, or what a registry calls a tag now. A deployment asks it to leave alone what would not change, a plan to say so.
+ */
+import type { Commit } from '../builds/builder.ts'
+import { DeploymentError } from '../lib/errors.ts'
+import { joinTag } from '../lib/image-name.ts'
+import type { ServiceRequest, Source } from './deployments.ts'
+import type { EngineParts } from './engine-parts.ts'
+import type { Version } from './plan.ts'
+import { type ImageSource, openRegistry } from './registry-image.ts'
+import type { Release } from './releases.ts'
+
+const headTimeoutMs = 5000
+
+type GitSource = Extract<Source, { from: 'git' }>
+
+/** The head of the branch; null when it cannot be read in time. */
+const readHead = async (parts: EngineParts, organizationId: string, { git }: GitSource): Promise<string | null> => {
+  try {
+    const { url, branch, gitTokenId } = git
+    const credentials = gitTokenId === null ? undefined : await parts.gitCredentials(organizationId, gitTokenId)
+    return await parts.builder.head({ url, branch, credentials }, headTimeoutMs)
+  } catch (error) {
+    // A token that was deleted: the deployment says so.
+    if (error instanceof DeploymentError) return null
+    throw error
+  }
+}
+
+export const commitOf = (release: Release | null): string | null =>
+  (release?.commit as Commit | null | undefined)?.git_commit_id ?? null
+
+/** What a registry calls the tag now; null when nobody says. */
+const readDigest = async (
+  parts: EngineParts,
+  organizationId: string,
+  source: ImageSource,
+  signal: AbortSignal,
+): Promise<string | null> => {
+  try {
+    const { repository, login } = await openRegistry(parts, organizationId, source)
+    return await parts.runtime.lookUp({ reference: joinTag(repository, source.tag), login, refresh: true }, signal)
+  } catch (error) {
+    if (error instanceof DeploymentError) return null
+    throw error
+  }
+}
+
+/** Whether a deploy of this image stays with the release's own, whatever its registry has by now. */
+export const staysAt = (
+  current: Release | null,
+  wanted: ImageSource,
+  { redeploy, imageTag }: Pick<ServiceRequest, 'redeploy' | 'imageTag'>,
+): boolean => {
+  const from = current?.source ?? null
+  if (from === null || from.registryId !== wanted.registryId || from.name !== wanted.name) return false
+  if (redeploy === true) return from.configured === wanted.tag
+  // Images without a registry of the user's own are public ones, whose tag stays what it was when it was first pulled.
+  return wanted.registryId === null && from.tag === (imageTag ?? wanted.tag)
+}
+
+const nextImage = async (
+  parts: EngineParts,
+  organizationId: string,
+  requested: Omit<ServiceRequest, 'id'>,
+  wanted: ImageSource,
+  current: Release | null,
+  signal: AbortSignal,
+): Promise<Version> => {
+  const asked = { ...wanted, tag: requested.imageTag ?? wanted.tag }
+  const name = joinTag(wanted.name, asked.tag)
+  const from = current?.image ?? null
+  const was = current?.source ?? null
+  const fromName = was === null ? from : joinTag(was.name, was.tag)
+  if (staysAt(current, wanted, requested)) return { of: 'image', from, to: from, fromName, toName: fromName }
+  const isSameName = was?.registryId === wanted.registryId && was.name === wanted.name && was.tag === asked.tag
+  if (!isSameName) return { of: 'image', from, to: null, fromName, toName: name }
+  const to = (await readDigest(parts, organizationId, asked, signal)) ?? from
+  return { of: 'image', from, to, fromName: to === from ? fromName : from, toName: to === from ? name : to }
+}
+
+/** The version that is deployed, and the one that a deploy as requested would bring. */
+export const nextVersion = async (
+  parts: EngineParts,
+  organizationId: string,
+  requested: Omit<ServiceRequest, 'id'>,
+  source: Source,
+  current: Release | null,
+  signal: AbortSignal,
+): Promise<Version> => {
+  if (source.from === 'image') return nextImage(parts, organizationId, requested, source, current, signal)
+  const from = commitOf(current)
+  const stays = requested.redeploy === true ? from : null
+  return { of: 'commit', from, to: requested.commitId ?? stays ?? (await readHead(parts, organizationId, source)) }
+}

@@ -1,0 +1,246 @@
+/**
+ * Reads what a plan is made of: what runs and how it was made, and what a deploy would make now. Writes nothing and
+ * fetches nothing but the head of a branch and the digest of a tag.
+ */
+import { DeploymentError, notFound } from '../lib/errors.ts'
+import { forEachParallel } from '../lib/parallel.ts'
+import { Secret } from '../lib/secret.ts'
+import type { Instance } from '../runtimes/runtime.ts'
+import type { Queryable } from '../store/database.ts'
+import type { DeploymentAction, PlannedRequest, ServiceRequest, Source } from './deployments.ts'
+import { type EngineParts, kindOf } from './engine-parts.ts'
+import { commitOf, nextVersion } from './next-version.ts'
+import { noChanges, type Plan, planOf, type ServiceFacts, type Version } from './plan.ts'
+import { configurationChanges, type Move, setupOf, variableChanges } from './plan-changes.ts'
+import { deployRefusal, kindRefusal, stateRefusal } from './refusals.ts'
+import { type OpenedRelease, openRelease } from './releases.ts'
+import { deployingActions, leavingSql } from './request.ts'
+import { readPlacement } from './stage-rows.ts'
+import { stateOf } from './states.ts'
+import { isUp } from './untouched.ts'
+import { environmentNow } from './variables-now.ts'
+import { type EffectiveVariables, fingerprint, mustStopFirst, wantedOf } from './workload.ts'
+
+const parallel = 8
+const deadlineMs = 30_000
+
+interface Row {
+  id: string
+  kind: string
+  name: string
+  spec: Record<string, unknown>
+  desired: string
+  isSkipped: boolean
+  deployedHash: string | null
+  releaseId: string | null
+  leaving: boolean
+  usualSeconds: number | null
+}
+
+/** Parts of a deployment that left a service alone are no measure: they name the release of another one. */
+const readRows = (db: Queryable, { environmentId, action, wholeEnvironment, services }: PlannedRequest) =>
+  db.query<Row>(
+    `select s.service_id as id, s.kind, n.name, n.spec, s.desired, s.is_skipped as "isSkipped",
+       s.deployed_hash as "deployedHash", s.current_release_id as "releaseId",
+       ${leavingSql} as leaving,
+       (select ceil(percentile_cont(0.5) within group (order by t.seconds))::int from (
+         select extract(epoch from w.finished_at - w.started_at) as seconds from deployment_service w
+         where w.service_id = s.service_id and w.action = $4 and w.state = $5 and w.finished_at is not null
+           and (w.release_id is null or exists (select from release r
+             where r.id = w.release_id and r.deployment_id = w.deployment_id))
+         order by w.created_at desc limit 5) t) as "usualSeconds"
+     from service_state s join node n on n.id = s.service_id
+     where s.environment_id = $1 and (s.service_id = any($2) or ($3 and s.is_skipped))
+     order by n.created_at, n.id`,
+    [
+      environmentId,
+      services.map(({ id }) => id),
+      wholeEnvironment && (action === 'DEPLOY' || action === 'STOP'),
+      action,
+      action === 'UNINSTALL' ? 'DELETED' : stateOf(action, 'done'),
+    ],
+  )
+
+interface Subject {
+  row: Row
+  requested: Omit<ServiceRequest, 'id'>
+  current: OpenedRelease | null
+}
+
+type Setting = Pick<
+  ServiceFacts,
+  'stopsFirst' | 'runsTask' | 'sameSetup' | 'version' | 'isUp' | 'builds' | 'changes' | 'refusal'
+>
+
+const nothingNew: Setting = {
+  stopsFirst: false,
+  runsTask: false,
+  sameSetup: true,
+  version: null,
+  isUp: true,
+  builds: false,
+  changes: noChanges,
+  refusal: null,
+}
+
+const move = (from: string | null, to: string | null): Move | null => (from === to ? null : { from, to })
+
+/** What a release is called: its tag, or for a built one the engine's own name. */
+const nameOf = ({ release: { source, image } }: OpenedRelease): string =>
+  source === null ? image : `${source.name}:${source.tag}`
+
+/** Another image of the same name is told by its digest. */
+const imageMove = (from: OpenedRelease, to: OpenedRelease): Move | null => {
+  if (from.release.image === to.release.image) return null
+  return move(nameOf(from), nameOf(to)) ?? move(from.release.image, to.release.image)
+}
+
+const nobody: Pick<EffectiveVariables, 'env' | 'files'> = { env: {}, files: [] }
+
+const settingOfRollback = (current: OpenedRelease | null, target: OpenedRelease): Setting => {
+  const { workload } = target.release
+  const changes = {
+    image: current === null ? move(null, nameOf(target)) : imageMove(current, target),
+    commit: move(commitOf(current?.release ?? null), commitOf(target.release)),
+    configuration: current === null ? [] : configurationChanges(setupOf(current.release.workload), setupOf(workload)),
+    variables: variableChanges(current?.environment ?? nobody, target.environment),
+  }
+  const runsTask = workload.task?.on.START !== undefined
+  return { ...nothingNew, stopsFirst: mustStopFirst(workload), runsTask, sameSetup: false, changes }
+}
+
+/** Reference of the image that a commit was built to before; null where it would be built. */
+const builtImage = async (
+  parts: EngineParts,
+  { row }: Subject,
+  source: Source,
+  commitId: string | null,
+  variables: EffectiveVariables,
+  signal: AbortSignal,
+): Promise<string | null> => {
+  if (source.from !== 'git' || commitId === null) return null
+  const { url, branch } = source.git
+  const nothing = { memoryMb: 0, cpuMillicores: 0, timeoutMs: deadlineMs, deploymentId: row.id }
+  const request = { ...nothing, ...source, source: { url, branch }, commitId, serviceId: row.id }
+  const secret = { variables: new Secret(variables.env), secrets: new Secret(variables.secretValues) }
+  return parts.builder.built({ ...request, ...secret }, signal)
+}
+
+const movesOf = (version: Version, current: OpenedRelease | null, built: string | null) => {
+  if (version.of === 'image') return { image: move(version.fromName, version.toName), commit: null }
+  return { image: move(current?.release.image ?? null, built), commit: move(version.from, version.to) }
+}
+
+const settingOfDeploy = async (
+  parts: EngineParts,
+  organizationId: string,
+  subject: Subject,
+  seen: readonly Instance[],
+  signal: AbortSignal,
+): Promise<Setting> => {
+  const { row, requested, current } = subject
+  const kind = kindOf(parts, row.kind)
+  const { source, spec } = wantedOf(kind, row.spec)
+  const variables = await environmentNow(parts, kind, organizationId, row)
+  const version = await nextVersion(parts, organizationId, requested, source, current?.release ?? null, signal)
+  const built = version.of === 'commit' ? await builtImage(parts, subject, source, version.to, variables, signal) : null
+  const before = current === null ? null : setupOf(current.release.workload)
+  return {
+    refusal: null,
+    stopsFirst: mustStopFirst(spec),
+    runsTask: spec.task?.on[requested.forceEvent ?? 'START'] !== undefined,
+    sameSetup: fingerprint(parts.fingerprintKey, source, spec, variables) === row.deployedHash,
+    version,
+    isUp: current !== null && isUp(current.release, seen),
+    builds: version.of === 'commit' && built === null,
+    changes: {
+      ...movesOf(version, current, built),
+      configuration: before === null ? [] : configurationChanges(before, { ...spec, from: source }),
+      variables: variableChanges(current?.environment ?? nobody, variables),
+    },
+  }
+}
+
+/** What an action would begin with; a fault that would end it at once is its refusal. */
+const settingOf = async (
+  parts: EngineParts,
+  { action, organizationId }: PlannedRequest,
+  subject: Subject,
+  seen: readonly Instance[],
+  signal: AbortSignal,
+): Promise<Setting> => {
+  const { requested, current } = subject
+  if (requested.releaseId !== undefined) {
+    const target = await openRelease(parts.database, parts.sealer, requested.releaseId)
+    if (target === null) throw notFound()
+    return settingOfRollback(current, target)
+  }
+  if (action !== 'DEPLOY')
+    return { ...nothingNew, stopsFirst: current !== null && mustStopFirst(current.release.workload) }
+  try {
+    return await settingOfDeploy(parts, organizationId, subject, seen, signal)
+  } catch (error) {
+    if (error instanceof DeploymentError) return { ...nothingNew, refusal: error.message }
+    throw error
+  }
+}
+
+const refusalOf = async (
+  parts: EngineParts,
+  action: DeploymentAction,
+  row: Row,
+  requested: Omit<ServiceRequest, 'id'>,
+): Promise<string | null> => {
+  const kind = kindOf(parts, row.kind)
+  const candidate = { ...row, released: row.releaseId !== null }
+  const state = stateRefusal(action, candidate)
+  if (state !== null || !deployingActions.has(action)) return state?.message ?? null
+  const refusal = await deployRefusal(kind, (name) => parts.builder.missingTool(name), row.spec, requested)
+  return refusal ?? kindRefusal(action, kind, candidate, requested)?.message ?? null
+}
+
+const openCurrent = (parts: EngineParts, { releaseId }: Row): Promise<OpenedRelease | null> =>
+  releaseId === null ? Promise.resolve(null) : openRelease(parts.database, parts.sealer, releaseId)
+
+/** See `Deployments.plan`. */
+export const planDeployment = async (parts: EngineParts, db: Queryable, request: PlannedRequest): Promise<Plan> => {
+  const { environmentId, action, wholeEnvironment } = request
+  const rows = await readRows(db, request)
+  const placement = await readPlacement(db, environmentId)
+  const cluster = deployingActions.has(action) ? await parts.clusterRefusal?.(db, environmentId) : null
+  const asked = new Map(request.services.map(({ id, ...requested }) => [id, requested]))
+  // Whatever does not answer must not hold up the caller.
+  const signal = AbortSignal.timeout(deadlineMs)
+  const seen = action === 'DEPLOY' ? await parts.runtime.observe(rows.map(({ id }) => id)).catch(() => []) : []
+  const facts = new Map<string, ServiceFacts>()
+  await forEachParallel(parallel, rows, async (row) => {
+    const requested = asked.get(row.id)
+    const kind = kindOf(parts, row.kind)
+    const stage = placement.stageOf(row.id, kind.stage)
+    const refusal = requested === undefined ? null : (cluster ?? (await refusalOf(parts, action, row, requested)))
+    const subject = { row, requested: requested ?? {}, current: await openCurrent(parts, row) }
+    const own = seen.filter(({ serviceId }) => serviceId === row.id)
+    const isIdle = requested === undefined || refusal !== null
+    const setting = isIdle ? nothingNew : await settingOf(parts, request, subject, own, signal)
+    facts.set(row.id, {
+      ...setting,
+      id: row.id,
+      name: row.name,
+      serviceType: kind.serviceType,
+      stage: stage.order,
+      stageName: stage.name,
+      isSkipped: requested === undefined,
+      refusal: refusal ?? setting.refusal,
+      isRollback: requested?.releaseId !== undefined,
+      wholeEnvironment,
+      released: row.releaseId !== null,
+      running: row.desired === 'RUNNING',
+      usualSeconds: row.usualSeconds,
+    })
+  })
+  return planOf(
+    environmentId,
+    action,
+    rows.map(({ id }) => facts.get(id)!),
+  )
+}

@@ -1,0 +1,46 @@
+/** Whether a deploy of a service would change nothing, so that it is left as it is. The plan decides by the same words. */
+import type { Instance } from '../runtimes/runtime.ts'
+import { kindOf } from './engine-parts.ts'
+import { eventTask } from './jobs.ts'
+import { nextVersion } from './next-version.ts'
+import { isSameVersion, mayBeLeftAlone } from './plan.ts'
+import { currentRelease, type Release } from './releases.ts'
+import type { ServiceRun } from './service-run.ts'
+import { environmentNow } from './variables-now.ts'
+import { fingerprint, mustStopFirst, type wantedOf } from './workload.ts'
+
+const deadlineMs = 120_000
+
+/** Every instance that a release is to have runs. */
+export const isUp = ({ deploymentId, workload }: Release, seen: readonly Instance[]): boolean =>
+  seen.filter(({ revision, state }) => revision === deploymentId && state === 'running').length >= workload.instances
+
+const wouldChangeNothing = async (
+  run: ServiceRun,
+  { source, spec }: ReturnType<typeof wantedOf>,
+  signal: AbortSignal,
+): Promise<boolean> => {
+  const { parts, service, claim } = run
+  const variables = await environmentNow(parts, kindOf(parts, service.kind), claim.organizationId, service)
+  if (fingerprint(parts.fingerprintKey, source, spec, variables) !== service.deployedHash) return false
+  const current = await currentRelease(parts.database, service.id)
+  if (current === null) return false
+  const version = await nextVersion(parts, claim.organizationId, service.requested, source, current, signal)
+  return isSameVersion(version) && isUp(current, await parts.runtime.observe([service.id]))
+}
+
+/** Decided once in a deployment. Costs nothing where a deploy rolls out whatever has changed. */
+export const isUntouched = async (run: ServiceRun, wanted: ReturnType<typeof wantedOf>): Promise<boolean> => {
+  const { service, claim, step } = run
+  const task = eventTask(run)
+  const may = mayBeLeftAlone({
+    wholeEnvironment: claim.wholeEnvironment,
+    stopsFirst: mustStopFirst(wanted.spec),
+    runsTask: task !== null && task.task.on[task.event] !== undefined,
+    released: service.currentReleaseId !== null,
+    running: service.desired === 'RUNNING',
+  })
+  // From the switch on there is a new version, which is the current one.
+  if (!may || run.committed) return false
+  return step('compare', { deadlineMs }, (signal) => wouldChangeNothing(run, wanted, signal))
+}

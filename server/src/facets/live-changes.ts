@@ -1,0 +1,59 @@
+/**
+ * Who wants to hear that something about an environment's status changed: one LISTEN a process, handed to whoever
+ * waits. The database tells it at the commit (`tell_status`), so nobody who changes a status has to think of it.
+ */
+import type { Database } from '../store/database.ts'
+
+/** The environment's id; '' when notices may have been missed. */
+type OnChange = (environmentId: string) => void
+
+export interface Changes {
+  /** Hears of one environment, or of all (null). Rejects while the database is away. */
+  subscribe(environmentId: string | null, onChange: OnChange): Promise<() => void>
+}
+
+const everything = '*'
+
+const createChanges = (database: Database): Changes => {
+  const waiting = new Map<string, Set<OnChange>>()
+  let listening: Promise<unknown> | undefined
+  const tell = (key: string, environmentId: string): void => {
+    for (const onChange of waiting.get(key) ?? []) onChange(environmentId)
+  }
+  const hear = (environmentId: string): void => {
+    if (environmentId === '') {
+      for (const key of waiting.keys()) tell(key, '')
+      return
+    }
+    tell(environmentId, environmentId)
+    tell(everything, environmentId)
+  }
+  const listen = async (): Promise<void> => {
+    listening ??= database.listen('slipway_status', hear).catch((error: unknown) => {
+      listening = undefined
+      throw error
+    })
+    await listening
+  }
+  return {
+    async subscribe(environmentId, onChange) {
+      await listen()
+      const key = environmentId ?? everything
+      const mine = waiting.get(key) ?? new Set()
+      waiting.set(key, mine.add(onChange))
+      return () => {
+        mine.delete(onChange)
+        if (mine.size === 0 && waiting.get(key) === mine) waiting.delete(key)
+      }
+    },
+  }
+}
+
+const known = new WeakMap<Database, Changes>()
+
+/** Those of this database. */
+export const changesOf = (database: Database): Changes => {
+  const found = known.get(database) ?? createChanges(database)
+  known.set(database, found)
+  return found
+}

@@ -1,0 +1,213 @@
+/**
+ * What deployments say while they work, as it comes. Lines are read from the database when something may be new: every
+ * 250 ms while a deployment of the environment runs, else only when its status changes. Streams that are equally far
+ * share the reads; a slow one reads on at its own pace, and misses nothing.
+ */
+import Type from 'typebox'
+import { type Context, nodeInPath, type Operation } from '../api/operation.ts'
+import type { Parts } from '../api/parts.ts'
+import { Maybe, Text, Uuid } from '../api/schema.ts'
+import { maxLines, readClusterId, toLine } from './deployment-log.ts'
+import { executionOf, type LogRow, readAfter, readEnd, readLast } from './deployment-log-lines.ts'
+import { changesOf } from './live-changes.ts'
+import { Surroundings } from './live-owner.ts'
+import { lastEventId } from './live-status.ts'
+import { eventSink, type Sink, socketSink } from './sink.ts'
+
+const pollMs = 250
+const sweepMs = 30_000
+
+interface Follower {
+  chunk: string
+  send(rows: LogRow[]): Promise<void>
+  busy: boolean
+  /** Something may have come since its last read began. */
+  behind: boolean
+}
+
+interface Tail {
+  follow(follower: Follower): () => void
+}
+
+type About = { environmentId: string; execution: number | null }
+
+const createTail = ({ database, log }: Parts, { environmentId, execution }: About, over: () => void): Tail => {
+  const followers = new Set<Follower>()
+  let reads = new Map<string, Promise<LogRow[]>>()
+  let timer: NodeJS.Timeout | undefined
+  let looking = false
+  let again = false
+  let wasOpen = true
+  let ending: (() => void) | undefined
+
+  const after = (chunk: string): Promise<LogRow[]> => {
+    const found = reads.get(chunk) ?? readAfter(database, environmentId, execution, chunk)
+    reads.set(chunk, found)
+    return found
+  }
+  const push = async (follower: Follower): Promise<void> => {
+    follower.behind = true
+    if (follower.busy) return
+    follower.busy = true
+    try {
+      while (followers.has(follower) && follower.behind) {
+        follower.behind = false
+        const rows = await after(follower.chunk)
+        if (rows.length === 0) continue
+        follower.behind = true
+        follower.chunk = rows.at(-1)!.chunk
+        await follower.send(rows)
+      }
+    } catch (error) {
+      log.warn({ err: error, environmentId }, 'a deployment log cannot be read, it is tried again')
+    }
+    follower.busy = false
+  }
+  const look = async (): Promise<number> => {
+    ending ??= await changesOf(database).subscribe(environmentId, () => void turn())
+    const { isOpen } = await readEnd(database, environmentId, execution)
+    reads = new Map()
+    for (const follower of followers) void push(follower)
+    // Once more after the end: the last lines may have been written beside it.
+    const pause = isOpen || wasOpen ? pollMs : sweepMs
+    wasOpen = isOpen
+    return pause
+  }
+  const turn = async (): Promise<void> => {
+    if (followers.size === 0) return close()
+    again = true
+    if (looking) return
+    looking = true
+    let pause = pollMs * 4
+    while (again) {
+      again = false
+      pause = await look().catch(() => pollMs * 4)
+    }
+    looking = false
+    clearTimeout(timer)
+    if (followers.size === 0) close()
+    else timer = setTimeout(() => void turn(), pause)
+  }
+  const close = (): void => {
+    clearTimeout(timer)
+    ending?.()
+    ending = undefined
+    over()
+  }
+  return {
+    follow(follower) {
+      followers.add(follower)
+      void turn()
+      return () => {
+        followers.delete(follower)
+        if (followers.size === 0 && !looking) close()
+      }
+    },
+  }
+}
+
+const tails = new WeakMap<Parts['database'], Map<string, Tail>>()
+
+const tailOf = (parts: Parts, about: About): Tail => {
+  const all = tails.get(parts.database) ?? new Map<string, Tail>()
+  tails.set(parts.database, all)
+  const key = `${about.environmentId} ${about.execution ?? ''}`
+  const tail = all.get(key) ?? createTail(parts, about, () => all.delete(key))
+  all.set(key, tail)
+  return tail
+}
+
+interface Position {
+  chunk: string
+  index: string
+}
+
+const isAfter = (row: Position, from: Position): boolean =>
+  row.chunk !== from.chunk ? BigInt(row.chunk) > BigInt(from.chunk) : BigInt(row.index) > BigInt(from.index)
+
+const unknown = 'There is no such execution in this environment.'
+
+/** Sends what there is, after the line `from` where one is given, and then what comes. */
+const followLog = async (
+  context: Context,
+  sink: Sink,
+  send: (lines: { id: string; line: object }[]) => Promise<void>,
+  from: Position | null,
+): Promise<void> => {
+  const { parts, node } = context
+  const execution = executionOf(context)
+  if (execution === undefined) return sink.end(unknown)
+  const clusterId = await readClusterId(context)
+  const sendRows = (rows: LogRow[]): Promise<void> =>
+    send(rows.map((row) => ({ id: `${row.chunk}.${row.index}`, line: toLine(row, context, clusterId) })))
+  const { chunk: end } = await readEnd(parts.database, node.id, execution)
+  const rows =
+    from === null
+      ? await readLast(parts.database, node.id, execution, maxLines)
+      : await readAfter(parts.database, node.id, execution, String(BigInt(from.chunk) - 1n))
+  // What came after the first of the two reads is left to the next.
+  const there = rows.filter((row) => BigInt(row.chunk) <= BigInt(end) && (from === null || isAfter(row, from)))
+  if (there.length > 0) await sendRows(there)
+  const reached =
+    from === null ? end : (rows.filter((row) => BigInt(row.chunk) <= BigInt(end)).at(-1)?.chunk ?? from.chunk)
+  const follower: Follower = { chunk: reached, busy: false, behind: false, send: sendRows }
+  if (sink.gone.aborted) return
+  const leave = tailOf(parts, { environmentId: node.id, execution }).follow(follower)
+  sink.gone.addEventListener('abort', leave)
+}
+
+const begin = (
+  context: Context,
+  sink: Sink,
+  ...rest: [Parameters<typeof followLog>[2], Parameters<typeof followLog>[3]]
+) =>
+  followLog(context, sink, ...rest).catch((error: unknown) => {
+    context.parts.log.warn({ err: error, environmentId: context.node.id }, 'a log stream ended early')
+    sink.end('The log cannot be read at the moment.')
+  })
+
+const Version = Maybe(Text(200))
+
+const logEvents: Operation = {
+  id: 'streamEnvironmentLogs',
+  method: 'GET',
+  path: '/environment/{environmentId}/logs/stream',
+  tag: 'Environment Logs',
+  summary:
+    'Follow the log of one deployment (`version` is its execution_id), else of the last one and all that follow, as server-sent events',
+  scope: 'Read',
+  owner: nodeInPath('environment', 'environmentId'),
+  query: Type.Object({ version: Version }),
+  status: 200,
+  produces: 'text/event-stream',
+  async run(context) {
+    const sink = eventSink(context, 'what deployments of this environment say, oldest first')
+    const [, chunk, index] = /^(\d{1,18})\.(\d{1,9})$/.exec(lastEventId(context) ?? '') ?? []
+    const from = chunk === undefined ? null : { chunk, index: index! }
+    const send = async (lines: { id: string; line: object }[]): Promise<void> => {
+      for (const { id, line } of lines) await sink.send(JSON.stringify(line), id)
+    }
+    await begin(context, sink, send, from)
+  },
+}
+
+/** `/deployment/logs`: frames are arrays of lines. */
+const logSocket: Operation = {
+  id: 'handleDeploymentLogs',
+  method: 'GET',
+  path: '/deployment/logs',
+  tag: 'Websocket',
+  summary: 'Follow the log of one deployment (`version` is its execution_id), else of the last one and all that follow',
+  scope: 'Read',
+  owner: { ...nodeInPath('environment', 'environment'), inQuery: true },
+  query: Type.Object({ ...Surroundings, project: Maybe(Text()), environment: Uuid(), version: Version }),
+  status: 200,
+  produces: 'websocket',
+  socket(context, socket) {
+    const sink = socketSink(socket)
+    const send = (lines: { line: object }[]): Promise<void> => sink.send(JSON.stringify(lines.map(({ line }) => line)))
+    void begin(context, sink, send, null)
+  },
+}
+
+export const liveLogOperations: Operation[] = [logEvents, logSocket]

@@ -1,0 +1,233 @@
+/**
+ * What runs, on the websocket of the public API: the services of an environment or a project with their instances, and
+ * the instances of one service. The database says what state a service is in, the engine what instances there are; while
+ * the engine does not answer, the instances that were seen last are told.
+ */
+import Type from 'typebox'
+import { type Context, nodeInPath, type Operation } from '../api/operation.ts'
+import type { Parts } from '../api/parts.ts'
+import type { ServiceStatus } from '../deployments/deployments.ts'
+import type { Instance } from '../runtimes/runtime.ts'
+import type { Queryable } from '../store/database.ts'
+import { changesOf } from './live-changes.ts'
+import { EnvironmentOrProject, environmentOrProject, ofService } from './live-owner.ts'
+import { ofProject, seenBy } from './live-status.ts'
+import { environmentRunningState, instanceStateOf, type RunningState, serviceStateOf } from './running-states.ts'
+import { followShared, type Shared } from './shared-read.ts'
+import { type Sink, socketSink } from './sink.ts'
+
+const engineMs = 2000
+
+interface Release {
+  revision: string
+  image: string
+  version: string
+}
+
+/** What the instances of these versions are made from. */
+const readReleases = async (db: Queryable, instances: readonly Instance[]): Promise<Map<string, Release>> => {
+  if (instances.length === 0) return new Map()
+  const rows = await db.query<Release & { serviceId: string }>(
+    `select service_id as "serviceId", deployment_id as revision, image,
+       coalesce(commit ->> 'git_commit_id', image) as version
+     from release where service_id = any($1) and deployment_id = any($2)`,
+    [instances.map(({ serviceId }) => serviceId), instances.map(({ revision }) => revision)],
+  )
+  return new Map(rows.map((row) => [`${row.serviceId} ${row.revision}`, row]))
+}
+
+const millisecondsOf = (at: string | null): number => (at === null ? 0 : Date.parse(at))
+
+const messageOf = ({ oomKilled, exitCode, state }: Instance): string => {
+  if (oomKilled) return 'It needed more memory than it may have.'
+  return state !== 'running' && exitCode !== null && exitCode !== 0 ? `It ended with exit code ${exitCode}.` : ''
+}
+
+const podOf = (instance: Instance, name: string, release: Release | undefined) => {
+  const state = instanceStateOf(instance)
+  const told = {
+    state,
+    state_message: messageOf(instance),
+    state_reason: instance.oomKilled ? 'OOMKilled' : '',
+    started_at: millisecondsOf(instance.startedAt),
+  }
+  const container = {
+    name,
+    image: release?.image ?? '',
+    restart_count: instance.restarts,
+    current_state: told,
+    last_terminated_state: null,
+  }
+  return {
+    name: instance.name,
+    ...told,
+    restart_count: instance.restarts,
+    service_version: release?.version ?? instance.revision,
+    containers: [container],
+    last_events: [],
+  }
+}
+
+/** Asks the engine, with patience that ends; remembers what it said last. */
+const createSight = ({ runtime, log }: Parts) => {
+  const last = new Map<string, Instance[]>()
+  const ask = (serviceIds: readonly string[]): Promise<Instance[]> => {
+    const late = AbortSignal.timeout(engineMs)
+    const refused = new Promise<never>((_, reject) => late.addEventListener('abort', () => reject(late.reason)))
+    return Promise.race([runtime.observe(serviceIds), refused])
+  }
+  return async (key: string, serviceIds: readonly string[]): Promise<Instance[]> => {
+    try {
+      last.set(key, serviceIds.length === 0 ? [] : await ask(serviceIds))
+    } catch (error) {
+      log.warn({ err: error }, 'the engine does not tell what runs: streams show what was seen last')
+    }
+    return last.get(key) ?? []
+  }
+}
+
+type Sight = ReturnType<typeof createSight>
+
+interface Known {
+  kind: string
+  name: string
+  status: ServiceStatus
+}
+
+const arrays: Record<string, string> = {
+  applications: 'application',
+  containers: 'container',
+  databases: 'database',
+  jobs: 'job',
+  helms: 'helm',
+  terraform: 'terraform',
+  argocd_apps: 'argocd_app',
+  agentic_workflows: 'agentic_workflow',
+}
+
+const actions = new Set(['DEPLOY', 'RESTART', 'STOP', 'DELETE'])
+
+/** What beside state and instances the record of a kind has. */
+const ownFields = ({ kind, status }: Known): object => {
+  const { action, sub_action } = status.status_details
+  if (kind === 'terraform') return { triggered_action: { action: actions.has(action) ? action : 'DEPLOY', sub_action } }
+  return kind === 'database' || kind === 'argocd_app' ? {} : { certificates: [] }
+}
+
+const readNames = async (db: Queryable, environmentId: string) => {
+  const rows = await db.query<{ id: string; name: string; isParent: boolean; projectId: string }>(
+    `select id, name, id = $1 as "isParent", parent_id as "projectId" from node where id = $1 or parent_id = $1`,
+    [environmentId],
+  )
+  return {
+    names: new Map(rows.map((row) => [row.id, row.name])),
+    projectId: rows.find((row) => row.isParent)?.projectId,
+  }
+}
+
+/** An environment's services with their instances; null when it is gone. */
+const readRunning = async ({ database, deployments }: Parts, see: Sight, environmentId: string) => {
+  const { names, projectId } = await readNames(database, environmentId)
+  if (projectId === undefined) return null
+  const found = await deployments.environmentStatuses(database, environmentId)
+  const instances = await see(
+    environmentId,
+    found.map(({ status }) => status.id),
+  )
+  const releases = await readReleases(database, instances)
+  const items = found.map((service) => {
+    const known: Known = { ...service, name: names.get(service.status.id) ?? '' }
+    const mine = instances.filter(({ serviceId }) => serviceId === known.status.id)
+    const state = serviceStateOf(known.status, mine)
+    const pods = mine.map((each) => podOf(each, known.name, releases.get(`${each.serviceId} ${each.revision}`)))
+    return { kind: known.kind, item: { id: known.status.id, state, pods, ...ownFields(known) } }
+  })
+  const byKind = Object.entries(arrays).map(([name, kind]) => [
+    name,
+    items.filter((each) => each.kind === kind).map(({ item }) => item),
+  ])
+  const states: RunningState[] = items.map(({ item }) => item.state)
+  return {
+    id: environmentId,
+    project_id: projectId,
+    state: environmentRunningState(states),
+    ...(Object.fromEntries(byKind) as Record<string, object[]>),
+  }
+}
+
+type Running = NonNullable<Awaited<ReturnType<typeof readRunning>>>
+
+const ofEnvironment = (parts: Parts, id: string): Shared<Running> => {
+  const see = createSight(parts)
+  return {
+    subscribe: (changed) => changesOf(parts.database).subscribe(id, changed),
+    read: () => readRunning(parts, see, id),
+  }
+}
+
+const ofWholeProject = (parts: Parts, id: string) => {
+  const see = createSight(parts)
+  return ofProject(parts, id, (environmentId) => readRunning(parts, see, environmentId))
+}
+
+const followRunning = (context: Context, sink: Sink): void => {
+  const { parts, node } = context
+  const key = `running ${node.id}`
+  if (node.kind === 'project') {
+    const view = seenBy<Running | null>(context, (all) => ({ environments: all.filter((each) => each !== null) }))
+    followShared(parts, key, () => ofWholeProject(parts, node.id), { sink, view })
+    return
+  }
+  const view = { name: 'running', show: (running: Running) => ({ environments: [running] }) }
+  followShared(parts, key, () => ofEnvironment(parts, node.id), { sink, view })
+}
+
+/** `/service/status`. */
+const statusSocket: Operation = {
+  id: 'handleServiceStatus',
+  method: 'GET',
+  path: '/service/status',
+  tag: 'Websocket',
+  summary: 'Follow whether services run, with their instances: those of an environment, or of a whole project',
+  scope: 'Read',
+  owner: environmentOrProject,
+  query: Type.Object(EnvironmentOrProject),
+  status: 200,
+  produces: 'websocket',
+  socket: (context, socket) => followRunning(context, socketSink(socket)),
+}
+
+const podsOf = (parts: Parts, environmentId: string, serviceId: string): Shared<Instance[]> => {
+  const see = createSight(parts)
+  return {
+    subscribe: (changed) => changesOf(parts.database).subscribe(environmentId, changed),
+    async read() {
+      const rows = await parts.database.query('select 1 from service_state where service_id = $1', [serviceId])
+      return rows.length === 0 ? null : see(serviceId, [serviceId])
+    },
+  }
+}
+
+const asPods = (instances: Instance[]) => ({
+  pods: instances.map(({ name, endpoints }) => ({ name, ports: Object.keys(endpoints).map(Number) })),
+})
+
+/** `/service/pods`. */
+const podsSocket: Operation = {
+  id: 'handleServiceListPods',
+  method: 'GET',
+  path: '/service/pods',
+  tag: 'Websocket',
+  summary: 'Follow which instances a service has, and the ports that they listen on',
+  scope: 'Read',
+  owner: { ...nodeInPath('service', 'service'), inQuery: true },
+  query: ofService,
+  status: 200,
+  produces: 'websocket',
+  socket({ parts, node }, socket) {
+    const stream = { sink: socketSink(socket), view: { name: 'pods', show: asPods } }
+    followShared(parts, `pods ${node.id}`, () => podsOf(parts, node.parentId!, node.id), stream)
+  },
+}
+
+export const runningStatusOperations: Operation[] = [statusSocket, podsSocket]

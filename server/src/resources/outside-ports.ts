@@ -1,0 +1,85 @@
+/**
+ * Public TCP and UDP ports: each is reached at a port of this machine, the one that its user names or a free one of the
+ * server's range. No two services share one.
+ */
+import type { Context } from '../api/operation.ts'
+import type { Change, Spec } from '../api/resource-writes.ts'
+import { dropPorts, holdPorts, type OutsidePort } from '../deployments/outside-ports.ts'
+import { ApiError, conflict, invalidField } from '../lib/errors.ts'
+import type { Queryable } from '../store/database.ts'
+import { isOutside, type Port } from './service-parts.ts'
+
+type Outside = Port & { protocol: OutsidePort['protocol'] }
+
+const fieldOf = (index: number): string => `/ports/${index}/external_port`
+
+const checkNamed = (ports: readonly Port[], own: readonly number[]): void => {
+  const seen = new Set<string>()
+  for (const [index, port] of ports.entries()) {
+    const { protocol, external_port: number } = port
+    if (!isOutside(port) || number === 0) continue
+    if (protocol === 'TCP' && own.includes(number))
+      throw invalidField(fieldOf(index), 'is a port of this server itself: name another one')
+    const key = `${protocol} ${number}`
+    if (seen.has(key)) throw invalidField(fieldOf(index), 'is used twice')
+    seen.add(key)
+  }
+}
+
+const drawSql = `select d.port from (
+    select $2::integer + (nextval('outside_port_draw') % ($3::integer - $2::integer + 1))::integer as port
+    from generate_series($2::integer, $3::integer)) d
+  where d.port <> all($4::integer[])
+    and not exists (select from outside_port o where o.protocol = $1 and o.port = d.port)
+  limit 1`
+
+/** Ports of a configuration with an outside port for each that needs one. */
+export const choosePorts = async ({ parts }: Context, { db }: Change, ports: readonly Port[]): Promise<Port[]> => {
+  const { port: apiPort, routerPort, portRange } = parts.settings
+  const own = [apiPort, routerPort]
+  checkNamed(ports, own)
+  const taken = [...own, ...ports.map((port) => port.external_port)]
+  const chosen: Port[] = []
+  for (const port of ports) {
+    const { first, last } = portRange
+    const values = [port.protocol, first, last, taken]
+    const [drawn] =
+      isOutside(port) && port.external_port === 0 ? await db.query<{ port: number }>(drawSql, values) : [null]
+    if (drawn === undefined)
+      throw conflict(
+        'no_free_port',
+        `All ports from ${first} to ${last} are taken: name an external_port outside of them.`,
+      )
+    chosen.push(drawn === null ? port : { ...port, external_port: drawn.port })
+  }
+  return chosen
+}
+
+const taken = (index: number): ApiError => {
+  const message = 'leads to another service already'
+  const field = fieldOf(index)
+  return new ApiError(409, 'port_taken', `ports.${index}.external_port: ${message}`, { details: [{ field, message }] })
+}
+
+/** Holds the outside ports of a service, and gives up those that it has no more use for. */
+export const writePorts = async (tx: Queryable, serviceId: string, ports: readonly Port[]): Promise<void> => {
+  const wanted = ports.flatMap((port, index) => (isOutside(port) ? [{ port: port as Outside, index }] : []))
+  const held = await holdPorts(
+    tx,
+    serviceId,
+    wanted.map(({ port: { protocol, external_port: port } }) => ({ protocol, port })),
+  )
+  for (const { port, index } of wanted)
+    if (!held.some((one) => one.protocol === port.protocol && one.port === port.external_port)) throw taken(index)
+  await dropPorts(tx, serviceId)
+}
+
+/** A configuration for another service, which has outside ports of its own. */
+export const withoutOutsidePorts = (spec: Spec): Spec => {
+  if (!Array.isArray(spec.ports)) return spec
+  const ports = (spec.ports as Port[]).map((port) => {
+    const { external_port: _, ...rest } = port
+    return isOutside(port) ? rest : port
+  })
+  return { ...spec, ports }
+}

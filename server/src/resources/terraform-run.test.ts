@@ -1,0 +1,49 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { terraformRun } from './terraform-run.ts'
+
+const kept = (more: object = {}) => ({
+  terraform_files_source: {
+    git_repository: { url: 'https://git.example/infra', branch: 'main', root_path: '/live/one/', git_token_id: null },
+  },
+  terraform_variables_source: { tf_var_file_paths: ['a b.tfvars'], tf_vars: [] },
+  backend: { kubernetes: {} },
+  engine: 'OPEN_TOFU',
+  timeout_sec: 60,
+  job_resources: { cpu_milli: 500, ram_mib: 512 },
+  ...more,
+})
+
+const contents = (spec: object, secrets: Record<string, string> = {}): Record<string, string> =>
+  Object.fromEntries(
+    terraformRun.files(spec as Record<string, unknown>, secrets).map(({ path, content }) => [path, content]),
+  )
+
+test('each action is one word for the program in the image; what a user wrote is an argument of its own', () => {
+  const { on, state, timeoutMs } = terraformRun.task(kept())
+  assert.deepEqual(on.START, {
+    entrypoint: ['/bin/slipway-module'],
+    arguments: ['apply', 'tofu', 'live/one', 'here', 'a b.tfvars'],
+  })
+  assert.equal(on.DELETE!.arguments![0], 'destroy')
+  assert.deepEqual([state, timeoutMs, on.STOP], ['HERE', 60_000, undefined])
+  const elsewhere = terraformRun.task(kept({ backend: { user_provided: {} } }))
+  assert.deepEqual([elsewhere.state, elsewhere.on.UNLOCK], ['ELSEWHERE', undefined])
+})
+
+test('variables stand in a file, secrets among them, and in no argument; lists and objects stand as such', () => {
+  const tf_vars = [
+    { key: 'list', value: '["a"]', secret: false },
+    { key: 'odd', value: '[not a list', secret: false },
+    { key: 'password', secret: true },
+  ]
+  const spec = kept({ terraform_variables_source: { tf_vars } })
+  const written = contents(spec, { 'tf_vars.password': 'hush' })['/slipway-input/variables.tfvars.json']!
+  assert.deepEqual(JSON.parse(written), { list: ['a'], odd: '[not a list', password: 'hush' })
+  assert.ok(!JSON.stringify([terraformRun.task(spec), terraformRun.source(spec)]).includes('hush'))
+})
+
+test('extra arguments are handed on one a line, for the actions that have them', () => {
+  const spec = kept({ action_extra_arguments: { plan: ['-parallelism=2', '-target=x y'], other: ['z'] } })
+  assert.deepEqual(contents(spec), { '/slipway-input/arguments.plan': '-parallelism=2\n-target=x y\n' })
+})

@@ -1,0 +1,140 @@
+/**
+ * How a terraform service runs: what its image is made from, what each action runs in it, and the files that it is
+ * given. The program in the image is `slipway-module` (builds/tool-script.sh). Pure.
+ */
+import type { DeployableKind, Source, TaskEvent, TaskSpec, WorkloadSpec } from '../deployments/deployments.ts'
+import { buildLimitsIn } from '../facets/settings.ts'
+import type { GitRepositorySpec } from './git-source.ts'
+
+interface Kept {
+  terraform_files_source: { git_repository: GitRepositorySpec }
+  terraform_variables_source: {
+    tf_var_file_paths?: string[]
+    tf_vars?: { key: string; value?: string; secret: boolean }[]
+  }
+  backend: { kubernetes?: object; user_provided?: object; blueprint?: object }
+  engine: 'TERRAFORM' | 'OPEN_TOFU'
+  timeout_sec: number
+  job_resources: { cpu_milli: number; ram_mib: number }
+  action_extra_arguments?: Record<string, string[]>
+  dockerfile_fragment?: { type: 'inline'; content: string } | { type: 'file'; path: string } | null
+}
+
+const keptOf = (spec: Record<string, unknown>): Kept => spec as unknown as Kept
+
+const toolOf = ({ engine }: Kept): string => (engine === 'OPEN_TOFU' ? 'tofu' : 'terraform')
+
+const longestSeconds = 86_400
+
+const fragmentOf = ({ dockerfile_fragment: fragment }: Kept) => {
+  if (fragment === null || fragment === undefined) return null
+  return fragment.type === 'inline' ? { text: fragment.content } : { path: fragment.path }
+}
+
+const source = (spec: Record<string, unknown>): Source => {
+  const kept = keptOf(spec)
+  const { git_repository: git } = kept.terraform_files_source
+  const limits = buildLimitsIn(spec)
+  return {
+    from: 'git',
+    git: { url: git.url, branch: git.branch, gitTokenId: git.git_token_id },
+    rootPath: git.root_path,
+    dockerfilePath: '',
+    targetStage: null,
+    tool: { name: toolOf(kept), fragment: fragmentOf(kept) },
+    ...(Object.keys(limits).length === 0 ? {} : { limits }),
+  }
+}
+
+const workload = (spec: Record<string, unknown>): WorkloadSpec => {
+  const { cpu_milli: cpuMillicores, ram_mib: memoryMb } = keptOf(spec).job_resources
+  return {
+    entrypoint: null,
+    arguments: null,
+    cpuMillicores,
+    memoryMb,
+    instances: 0,
+    ports: [],
+    volumes: [],
+    readiness: null,
+    liveness: null,
+    readyTimeoutMs: 0,
+    stopGraceMs: 0,
+  }
+}
+
+const verbs: [TaskEvent, string][] = [
+  ['START', 'apply'],
+  ['PLAN', 'plan'],
+  ['DELETE', 'destroy'],
+  ['MIGRATE', 'migrate'],
+]
+
+/** A folder of the repository, without outer slashes. */
+const folderOf = ({ terraform_files_source: { git_repository: git } }: Kept): string =>
+  git.root_path.replace(/^\/+|\/+$/g, '') || '.'
+
+const task = (spec: Record<string, unknown>): TaskSpec => {
+  const kept = keptOf(spec)
+  const isOurs = kept.backend.kubernetes !== undefined
+  const rest = [toolOf(kept), folderOf(kept), isOurs ? 'here' : 'elsewhere']
+  const files = kept.terraform_variables_source.tf_var_file_paths ?? []
+  const commands = verbs.map(([event, verb]) => [
+    event,
+    { entrypoint: ['/bin/slipway-module'], arguments: [verb, ...rest, ...files] },
+  ])
+  // A backend of the module's own has a lock of its own.
+  const unlock = isOurs ? [['UNLOCK', { entrypoint: null, arguments: null }]] : []
+  return {
+    on: Object.fromEntries([...commands, ...unlock]),
+    cron: null,
+    maxRestarts: 0,
+    timeoutMs: 1000 * (kept.timeout_sec === 0 ? longestSeconds : kept.timeout_sec),
+    state: isOurs ? 'HERE' : 'ELSEWHERE',
+  }
+}
+
+/** A list or an object stands as one; anything else is a text, which the tool makes a number or a flag of. */
+const meantBy = (text: string): unknown => {
+  if (!/^\s*[[{]/.test(text)) return text
+  try {
+    return JSON.parse(text) as unknown
+  } catch {
+    return text
+  }
+}
+
+const extraArguments = ['init', 'plan', 'apply', 'destroy'] as const
+
+const files: NonNullable<DeployableKind['files']> = (spec, secrets) => {
+  const kept = keptOf(spec)
+  const variables = (kept.terraform_variables_source.tf_vars ?? []).map(({ key, value, secret }) => [
+    key,
+    meantBy((secret ? secrets[`tf_vars.${key}`] : value) ?? ''),
+  ])
+  const words = extraArguments.flatMap((name) => {
+    const own = kept.action_extra_arguments?.[name] ?? []
+    return own.length === 0 ? [] : [{ path: `/slipway-input/arguments.${name}`, content: `${own.join('\n')}\n` }]
+  })
+  const own = { path: '/slipway-input/variables.tfvars.json', content: JSON.stringify(Object.fromEntries(variables)) }
+  return variables.length === 0 ? words : [own, ...words]
+}
+
+const asked: Partial<Record<TaskEvent, string>> = {
+  PLAN: 'TERRAFORM_PLAN_ONLY',
+  UNLOCK: 'TERRAFORM_FORCE_UNLOCK_STATE',
+  MIGRATE: 'TERRAFORM_MIGRATE_STATE',
+}
+
+const subAction: NonNullable<DeployableKind['subAction']> = (action, event) => {
+  if (action === 'DEPLOY') return (event === null ? undefined : asked[event]) ?? 'TERRAFORM_PLAN_AND_APPLY'
+  return action === 'DELETE' || action === 'UNINSTALL' ? 'TERRAFORM_DESTROY' : 'NONE'
+}
+
+/** Only clients that make blueprints can fill one in. */
+const refusal = (spec: Record<string, unknown>): string | null =>
+  keptOf(spec).backend.blueprint === undefined
+    ? null
+    : 'A blueprint backend needs a catalogue of blueprints, which this server has none of: use kubernetes or user_provided.'
+
+export const terraformRun = { refusal, source, workload, task, files, subAction }

@@ -1,0 +1,22 @@
+/** What the router says itself to a gRPC client: an answer of headers only, with a status the client understands. */
+import type { IncomingHttpHeaders, OutgoingHttpHeaders } from 'node:http2'
+import { type PageName, renderPage } from './pages.ts'
+
+const unavailable = 14
+
+/** As gRPC clients read the HTTP statuses of our pages. */
+const statuses: Partial<Record<PageName, number>> = { unknown: 12, method: 12, protocol: 12, malformed: 13 }
+
+export const isGrpc = (headers: IncomingHttpHeaders): boolean =>
+  /^application\/grpc($|[+;])/.test(headers['content-type'] ?? '')
+
+export const grpcTrailers = (name: PageName, host: string): OutgoingHttpHeaders => {
+  const { message } = JSON.parse(renderPage(name, host, undefined).body) as { message: string }
+  return { 'grpc-status': String(statuses[name] ?? unavailable), 'grpc-message': encodeURI(message) }
+}
+
+export const grpcAnswer = (name: PageName, host: string): OutgoingHttpHeaders => ({
+  ':status': 200,
+  'content-type': 'application/grpc',
+  ...grpcTrailers(name, host),
+})

@@ -1,0 +1,137 @@
+/** HTTP/2 connections to one target: as many as its limit of streams asks for, each left alone once it goes away. */
+import {
+  type ClientHttp2Session,
+  type ClientHttp2Stream,
+  connect as connectHttp2,
+  constants,
+  type OutgoingHttpHeaders,
+} from 'node:http2'
+import { connect } from 'node:net'
+import type { Target } from './router.ts'
+import { connectTimeoutMs } from './traffic.ts'
+
+export interface Sessions {
+  /**
+   * Opens a stream, over a new connection where the others are full. Rejects when there is no HTTP/2 connection to
+   * be had: the target has seen nothing of the request then.
+   */
+  open(headers: OutgoingHttpHeaders, endStream: boolean): Promise<ClientHttp2Stream>
+  /** Streams under way end by themselves; a later `open` connects anew. */
+  close(): void
+}
+
+const mostSessions = 64
+/** What one connection carries at most, however much the target allows: they share its buffers and its fate. */
+const mostStreams = 200
+/**
+ * Resets of one connection. Targets break one off that resets too much (Node after 1,000 at once), which would hit
+ * every stream on it, for what the clients of all of them have cancelled together.
+ */
+const mostResets = 400
+const aliveProbeMs = 30_000
+const megabytesPerSession = 64
+
+interface Lease {
+  session: ClientHttp2Session
+  streams: number
+  resets: number
+  ready: Promise<void>
+  /** How many streams the target takes; before it has said so, what it said last. */
+  limit: number
+}
+
+const openSession = ({ host, port }: Target): ClientHttp2Session => {
+  const authority = `http://${host.includes(':') ? `[${host}]` : host}:${port}`
+  return connectHttp2(authority, {
+    maxSessionMemory: megabytesPerSession,
+    settings: { enablePush: false },
+    createConnection: () =>
+      connect({ host, port, noDelay: true, keepAlive: true, keepAliveInitialDelay: aliveProbeMs }),
+  })
+}
+
+/** Resolves with the first word of the other side, which a program that speaks no HTTP/2 never says. */
+const greeted = (session: ClientHttp2Session): Promise<void> => {
+  const { promise, resolve, reject } = Promise.withResolvers<void>()
+  const timer = setTimeout(() => session.destroy(new Error('no HTTP/2 connection in time')), connectTimeoutMs)
+  session.once('error', reject)
+  session.once('close', () => reject(new Error('closed before it spoke HTTP/2')))
+  session.once('remoteSettings', () => resolve())
+  return promise.finally(() => clearTimeout(timer))
+}
+
+const isUsable = ({ session }: Lease): boolean => !session.closed && !session.destroyed
+
+export const createSessions = (target: Target): Sessions => {
+  const leases = new Set<Lease>()
+  let lastLimit = 100
+
+  const add = (): Lease => {
+    const session = openSession(target)
+    const lease: Lease = { session, streams: 0, resets: 0, ready: greeted(session), limit: lastLimit }
+    lease.ready.catch(() => {})
+    session.on('remoteSettings', ({ maxConcurrentStreams = mostStreams }) => {
+      lastLimit = Math.min(maxConcurrentStreams, mostStreams)
+      lease.limit = lastLimit
+    })
+    session.on('error', () => leases.delete(lease))
+    session.once('goaway', () => leases.delete(lease))
+    session.once('close', () => leases.delete(lease))
+    leases.add(lease)
+    return lease
+  }
+
+  /** When all are full and there are enough of them, the stream waits its turn on the least busy. */
+  const choose = (): Lease => {
+    const usable = [...leases].filter(isUsable)
+    const free = usable.find(({ streams, limit }) => streams < limit)
+    if (free !== undefined) return free
+    if (usable.length < mostSessions) return add()
+    return usable.reduce((best, lease) => (lease.streams < best.streams ? lease : best))
+  }
+
+  const onStreamClose = (lease: Lease, { rstCode }: ClientHttp2Stream): void => {
+    lease.streams--
+    if (rstCode === constants.NGHTTP2_NO_ERROR || ++lease.resets < mostResets) return
+    leases.delete(lease)
+    lease.session.close()
+  }
+
+  /** Undefined when so many came with it that this connection turned out to be full. */
+  const openOn = async (lease: Lease, headers: OutgoingHttpHeaders, endStream: boolean) => {
+    lease.streams++
+    try {
+      await lease.ready
+      if (lease.streams > lease.limit && leases.size < mostSessions) {
+        lease.streams--
+        return undefined
+      }
+      const stream = lease.session.request(headers, { endStream })
+      stream.once('close', () => onStreamClose(lease, stream))
+      return stream
+    } catch (error) {
+      lease.streams--
+      throw error
+    }
+  }
+
+  const open: Sessions['open'] = async (headers, endStream) => {
+    const lease = choose()
+    const stood = lease.streams > 0
+    try {
+      return (await openOn(lease, headers, endStream)) ?? open(headers, endStream)
+    } catch (error) {
+      // One that stood and went away in this moment says nothing about the target.
+      if (!stood || isUsable(lease)) throw error
+      return (await openOn(add(), headers, endStream)) ?? open(headers, endStream)
+    }
+  }
+
+  return {
+    open,
+    close() {
+      for (const { session } of leases) session.close()
+      leases.clear()
+    },
+  }
+}

@@ -1,0 +1,147 @@
+/**
+ * UDP routes: what one client address sends goes to one target, whose answers go back to it. Such a flow ends when it
+ * is silent for a while, and moves to another target when its own is not routed to any more.
+ */
+import { createSocket, type Socket } from 'node:dgram'
+import { once } from 'node:events'
+import { isIPv6 } from 'node:net'
+import type { OpenPort } from './ports.ts'
+import { findServingPort, type Traffic } from './traffic.ts'
+import { pick, suspect, type Upstream } from './upstreams.ts'
+
+export interface FlowLimits {
+  idleMs: number
+  /** How long answers of a target that lost its flow are still passed on. */
+  lateMs: number
+  /** Flows of one port. Of more, the one that was silent longest gives way: addresses can be forged. */
+  most: number
+}
+
+export const defaultFlowLimits: FlowLimits = { idleMs: 60_000, lateMs: 5_000, most: 1_000 }
+
+/** Datagrams of one flow that may wait for its socket. */
+const mostWaiting = 64
+
+interface Flow {
+  upstream: Upstream
+  socket: Socket
+  /** Until the socket is connected. */
+  waiting: Buffer[] | null
+  timer: NodeJS.Timeout
+}
+
+const familyOf = (host: string): 'udp4' | 'udp6' => (isIPv6(host) ? 'udp6' : 'udp4')
+
+/** Errors come as events of the socket; a datagram that is lost is nobody's error. */
+const ignore = (): void => {}
+
+const send = (flow: Flow, bytes: Buffer): void => {
+  if (flow.waiting === null) flow.socket.send(bytes, ignore)
+  else if (flow.waiting.length < mostWaiting) flow.waiting.push(bytes)
+}
+
+const sendWaiting = (flow: Flow): void => {
+  const { waiting } = flow
+  flow.waiting = null
+  for (const bytes of waiting ?? []) send(flow, bytes)
+}
+
+export const openUdpPort = async (
+  traffic: Traffic,
+  host: string,
+  port: number,
+  limits = defaultFlowLimits,
+): Promise<OpenPort> => {
+  const { flows: counts } = traffic.counts
+  const flows = new Map<string, Flow>()
+  const server = createSocket(familyOf(host))
+
+  const openFlow = (key: string, upstream: Upstream, answer: (bytes: Buffer) => void): Flow => {
+    const { target } = upstream
+    const socket = createSocket(familyOf(target.host))
+    const end = (): void => closeQuietly(socket)
+    const flow: Flow = { upstream, socket, waiting: [], timer: setTimeout(end, limits.idleMs).unref() }
+    counts.total++
+    counts.open++
+    socket.on('message', (bytes) => {
+      if (flows.get(key) === flow) flow.timer.refresh()
+      answer(bytes)
+    })
+    socket.once('connect', () => sendWaiting(flow))
+    socket.on('error', () => {
+      // Nobody listens there: the client's next datagram may find another target.
+      suspect(upstream)
+      forget(key, flow)
+      clearTimeout(flow.timer)
+      closeQuietly(socket)
+    })
+    socket.once('close', () => {
+      counts.open--
+      forget(key, flow)
+    })
+    socket.connect(target.port, target.host)
+    return flow
+  }
+
+  const forget = (key: string, flow: Flow): void => {
+    if (flows.get(key) === flow) flows.delete(key)
+  }
+
+  /** It takes nothing more from its client; what its target still answers is passed on for a moment. */
+  const retire = (key: string, flow: Flow): void => {
+    forget(key, flow)
+    clearTimeout(flow.timer)
+    flow.timer = setTimeout(() => closeQuietly(flow.socket), limits.lateMs).unref()
+  }
+
+  const flowOf = (address: string, from: number): Flow | undefined => {
+    const key = `${address} ${from}`
+    const known = flows.get(key)
+    const entry = findServingPort(traffic, 'UDP', port)
+    if (known !== undefined && entry?.upstreams.includes(known.upstream)) {
+      // Last in the order, which is the order of silence.
+      flows.delete(key)
+      flows.set(key, known)
+      known.timer.refresh()
+      return known
+    }
+    if (known !== undefined) retire(key, known)
+    const upstream = entry && pick(entry, null)
+    if (upstream === undefined) return undefined
+    const [silent] = flows.size < limits.most ? [] : flows
+    if (silent !== undefined) retire(...silent)
+    const flow = openFlow(key, upstream, (bytes) => isOpen && server.send(bytes, from, address, ignore))
+    flows.set(key, flow)
+    return flow
+  }
+
+  let isOpen = true
+  server.on('message', (bytes, { address, port: from }) => {
+    const flow = flowOf(address, from)
+    if (flow !== undefined) send(flow, bytes)
+  })
+  server.bind({ address: host, port, exclusive: true })
+  await once(server, 'listening').catch((error: unknown) => {
+    closeQuietly(server)
+    throw error
+  })
+  server.on('error', (error) => traffic.report(`port ${port}: ${error.message}`))
+  return {
+    close() {
+      isOpen = false
+      server.close()
+      for (const { socket, timer } of flows.values()) {
+        clearTimeout(timer)
+        closeQuietly(socket)
+      }
+    },
+  }
+}
+
+const closeQuietly = (socket: Socket): void => {
+  try {
+    socket.close()
+  } catch {
+    // Closed already.
+  }
+}

@@ -1,0 +1,81 @@
+/** Containers of tasks: made, started, or found again by their name, also after a crash of ours. */
+import { type Engine, ignoreGone, isEngineError } from '../../lib/docker-engine.ts'
+import { DeploymentError } from '../../lib/errors.ts'
+import { Handover } from '../../lib/handover.ts'
+import type { RunOptions, Task } from '../runtime.ts'
+import type { ContainerDetail, Containers } from './containers.ts'
+import { type Creator, isNameTaken } from './create.ts'
+import { describeTask, labels, taskName } from './describe.ts'
+
+const attemptOf = ({ Config }: ContainerDetail): number => Number(Config.Labels[labels.attempt] ?? 1)
+
+export const isGone = (error: unknown): boolean => isEngineError(error, 404)
+
+export const gone = (cause?: unknown): DeploymentError =>
+  new DeploymentError('task_gone', 'The container of the run is gone before its end.', { cause })
+
+export interface StartsParts {
+  engine: Engine
+  containers: Containers
+  creator: Creator
+  ownerId: string
+}
+
+export const createStarts = ({ engine, containers, creator, ownerId }: StartsParts) => {
+  const remove = (id: string) =>
+    ignoreGone(engine.call('DELETE', `/containers/${id}`, { query: { force: true, v: true }, deadlineMs: 60_000 }))
+
+  /** The container of this task's name; null when there is none. One of somebody else's is an error. */
+  const find = async (name: string): Promise<ContainerDetail | null> => {
+    try {
+      const detail = await containers.inspect(name)
+      if (detail.Config.Labels[labels.owner] === ownerId) return detail
+    } catch (error) {
+      if (isGone(error)) return null
+      throw error
+    }
+    throw new DeploymentError('name_taken', `A container named ${name} belongs to someone else.`)
+  }
+
+  const createOrJoin = async (task: Task, signal: AbortSignal, { joinOnly }: RunOptions): Promise<string> => {
+    const name = taskName(task.taskId)
+    const context = { environmentId: task.environmentId, progress: () => {}, signal }
+    const make = () => creator.create(name, describeTask(task, ownerId), context)
+    if (joinOnly === true) {
+      const found = await find(name)
+      if (found === null) throw gone()
+      return found.Id
+    }
+    return make().catch(async (error: unknown) => {
+      if (!isNameTaken(error)) throw error
+      const found = await find(name)
+      if (found !== null && attemptOf(found) >= (task.attempt ?? 1)) return found.Id
+      if (found !== null) await remove(found.Id)
+      return make()
+    })
+  }
+
+  const start = async (id: string, task: Task, signal: AbortSignal, { beforeStart }: RunOptions): Promise<void> => {
+    await creator.writeFiles(id, task.files, task.folders)
+    signal.throwIfAborted()
+    await beforeStart?.()
+    signal.throwIfAborted()
+    await creator.start(id, task.environmentId)
+  }
+
+  const startOrJoin = async (task: Task, signal: AbortSignal, options: RunOptions): Promise<string> => {
+    const id = await createOrJoin(task, signal, options)
+    const { State } = await containers.inspect(id)
+    // One that never started may lack its files.
+    if (State.Status !== 'created') return id
+    if (signal.aborted && !(signal.reason instanceof Handover)) {
+      // Whoever ended the task meanwhile did not see it yet.
+      await remove(id)
+      throw signal.reason
+    }
+    await start(id, task, signal, options)
+    return id
+  }
+
+  return { startOrJoin, remove }
+}

@@ -1,0 +1,28 @@
+/** Ending a program that runs in a container, in a way that leaves the container to be read. */
+import type { Clock } from '../../lib/clock.ts'
+import { type Engine, ignoreGone, isEngineError } from '../../lib/docker-engine.ts'
+import { untilAborted } from './limit.ts'
+
+/** SIGINT, and SIGKILL after the grace; what has ended is fine. */
+export const stopContainer = async (
+  engine: Engine,
+  clock: Clock,
+  id: string,
+  graceMs: number,
+  signal: AbortSignal,
+): Promise<void> => {
+  const kill = (name: string) =>
+    engine.call('POST', `/containers/${id}/kill`, { query: { signal: name } }).catch((error: unknown) => {
+      if (!isEngineError(error, 404, 409)) throw error
+    })
+  const ended = engine.call('POST', `/containers/${id}/wait`, { deadlineMs: graceMs + 60_000, signal })
+  ended.catch(() => {})
+  if (graceMs > 0) {
+    await kill('SIGINT')
+    const timer = new AbortController()
+    const grace = clock.sleep(graceMs, AbortSignal.any([signal, timer.signal])).catch(() => {})
+    await Promise.race([ended.catch(() => {}), grace]).finally(() => timer.abort())
+  }
+  await kill('SIGKILL')
+  await untilAborted(ignoreGone(ended), signal)
+}
