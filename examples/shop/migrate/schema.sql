@@ -1,0 +1,1 @@
+create table if not exists orders (id bigserial primary key, at timestamptz not null default now());
