@@ -13,8 +13,11 @@ export interface Side {
   close?(): Promise<void>
 }
 
-/** `ratio`: ours / floor at most. `atMost` and `atLeast`: ours alone, in the row's unit. */
-export type Goal = { kind: 'ratio' | 'atMost' | 'atLeast'; value: number } | null
+/**
+ * `ratio`: ours / floor at most; `ratioAtLeast`: at least, where more is better. `atMost` and `atLeast`: ours alone, in
+ * the row's unit.
+ */
+export type Goal = { kind: 'ratio' | 'ratioAtLeast' | 'atMost' | 'atLeast'; value: number } | null
 
 export interface RowSpec {
   id: string
@@ -92,12 +95,14 @@ const valueOver = (samples: readonly Sample[], key: string, over: RowSpec['over'
 const goalText = (goal: Goal): string => {
   if (goal === null) return 'stated only'
   if (goal.kind === 'ratio') return `<= ${goal.value}x`
+  if (goal.kind === 'ratioAtLeast') return `>= ${goal.value}x`
   return `${goal.kind === 'atMost' ? '<=' : '>='} ${goal.value}`
 }
 
 const isMet = (goal: Goal, ours: number | null, ratio: number | null): boolean | null => {
   if (goal === null) return null
   if (goal.kind === 'ratio') return ratio === null ? null : ratio <= goal.value
+  if (goal.kind === 'ratioAtLeast') return ratio === null ? null : ratio >= goal.value
   if (ours === null) return null
   return goal.kind === 'atMost' ? ours <= goal.value : ours >= goal.value
 }

@@ -43,12 +43,26 @@ const round = `#!/bin/sh
 printf 'Content-Type: text/plain\\r\\n\\r\\nround %s.\\n' "$ROUND"
 `
 
+/** Prints the numbers from the first to the second on the container's output, so many at a time, ten times a second. */
+const print = `#!/bin/sh
+IFS=,
+set -- $QUERY_STRING
+n=$1
+while [ $n -le $2 ]; do
+  seq $n $((n + $3 - 1)) > /proc/1/fd/1
+  n=$((n + $3))
+  sleep 0.1
+done
+printf 'Content-Type: text/plain\\r\\n\\r\\nprinted\\n'
+`
+
 const page = 'www/index.html'
 
 const files: Record<string, { text: string; mode: string }> = {
   Dockerfile: { text: dockerfile, mode: '100644' },
   'Dockerfile.never': { text: neverReady, mode: '100644' },
   'www/cgi-bin/slow': { text: slow, mode: '100755' },
+  'www/cgi-bin/print': { text: print, mode: '100755' },
   'www/cgi-bin/round': { text: round, mode: '100755' },
   [page]: { text: 'first\n', mode: '100644' },
 }

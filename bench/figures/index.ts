@@ -12,7 +12,9 @@ import { figure as figure2c } from './2c.ts'
 import { figure as figure2d } from './2d.ts'
 import { figure as figure2e } from './2e.ts'
 import { figure as figure2f } from './2f.ts'
+import { figure as figure3 } from './3.ts'
 import { figure as figure4 } from './4.ts'
+import { figure as figure5 } from './5.ts'
 import { figure as figure6 } from './6.ts'
 import { figure as figure7 } from './7.ts'
 import { figure as figure8 } from './8.ts'
@@ -29,7 +31,9 @@ export const figures: Figure<Bench>[] = [
   figure2d,
   figure2e,
   figure2f,
+  figure3,
   figure4,
+  figure5,
   figure6,
   figure8,
   // Last: what it leaves in the tables would weigh on the others.

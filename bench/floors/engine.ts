@@ -9,10 +9,14 @@ export interface ContainerOptions {
   /** Host port for 8080; without it, the container is reached by its own address. */
   hostPort?: number
   init?: boolean
+  /** Caps of the log, as the product sets them; without it, none. */
+  cappedLog?: boolean
 }
 
 export interface Engine {
   call<T = unknown>(method: string, path: string, body?: unknown): Promise<T>
+  /** The bytes of a GET as they come; aborting ends it. */
+  stream(path: string, signal: AbortSignal): Promise<AsyncIterable<Buffer>>
   /** The text of a GET, for answers that are lines of JSON. */
   text(path: string): Promise<string>
   create(options: ContainerOptions): Promise<string>
@@ -32,7 +36,7 @@ const socketPath = (): string => {
 }
 
 export const createEngine = (): Engine => {
-  const agent = new Agent({ connect: { socketPath: socketPath() }, headersTimeout: 60_000, bodyTimeout: 60_000 })
+  const agent = new Agent({ connect: { socketPath: socketPath() }, headersTimeout: 60_000, bodyTimeout: 0 })
   const request = async (method: string, path: string, headers: Record<string, string>, body?: string) => {
     const answer = await agent.request({
       origin: 'http://engine',
@@ -52,14 +56,20 @@ export const createEngine = (): Engine => {
   }
   const engine: Engine = {
     call,
+    async stream(path, signal) {
+      const answer = await agent.request({ origin: 'http://engine', path: `/v1.41${path}`, method: 'GET', signal })
+      if (answer.statusCode >= 400) throw new Error(`engine: ${path}: ${answer.statusCode} ${await answer.body.text()}`)
+      return answer.body
+    },
     text: (path) => request('GET', path, {}),
-    async create({ image, hostPort, init = true }) {
+    async create({ image, hostPort, init = true, cappedLog = false }) {
       const body = {
         Image: image,
         Labels: { 'slipway.bench': '1' },
         ExposedPorts: { '8080/tcp': {} },
         HostConfig: {
           Init: init,
+          ...(cappedLog ? { LogConfig: { Type: 'json-file', Config: { 'max-size': '10m', 'max-file': '3' } } } : {}),
           PortBindings:
             hostPort === undefined ? {} : { '8080/tcp': [{ HostIp: '127.0.0.1', HostPort: String(hostPort) }] },
         },

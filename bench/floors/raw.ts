@@ -1,6 +1,6 @@
 /** The least that starts a container and sees it answer: create, start, ask until 200. No router, no records. */
 import { request } from 'undici'
-import type { Engine } from './engine.ts'
+import type { ContainerOptions, Engine } from './engine.ts'
 
 /** Asks every millisecond until the answer is 200 and `accept` likes its body. */
 export const untilServing = async (
@@ -25,8 +25,12 @@ export const untilServing = async (
 }
 
 /** Starts one container of `image` and resolves when it has answered 200. */
-export const rawDeploy = async (engine: Engine, image: string): Promise<string> => {
-  const id = await engine.create({ image })
+export const rawDeploy = async (
+  engine: Engine,
+  image: string,
+  options: Omit<ContainerOptions, 'image'> = {},
+): Promise<string> => {
+  const id = await engine.create({ image, ...options })
   await engine.start(id)
   await untilServing(`http://${await engine.address(id)}:8080/`)
   return id
