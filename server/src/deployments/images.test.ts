@@ -89,7 +89,7 @@ test('a deploy of an image pulls it and builds nothing; a tag that the deploy na
   assert.equal((await imageOf(id)).image, 'docker.io/fake/serve:1.0')
 })
 
-test('a redeploy stays at the image that runs and asks no registry, until the configuration names another', async (t) => {
+test('a public image that the engine holds will do; a redeploy stays at the one that runs, until the configuration names another', async (t) => {
   const digest = 'docker.io/fake/serve@sha256:1'
   const asked: ImageRequest[] = []
   t.mock.method(world.runtime, 'pull', async (image: ImageRequest) => {
@@ -106,8 +106,8 @@ test('a redeploy stays at the image that runs and asks no registry, until the co
   assert.deepEqual(
     asked.map(({ reference, refresh }) => [reference, refresh]),
     [
-      ['docker.io/fake/serve:1.5', true],
-      ['docker.io/fake/serve:2.0', true],
+      ['docker.io/fake/serve:1.5', false],
+      ['docker.io/fake/serve:2.0', false],
     ],
   )
 })
@@ -126,14 +126,19 @@ test('an image that cannot be pulled is a DEPLOYMENT_ERROR that names it; what r
   assert.match(row!.error.message, /docker\.io\/fake\/refuse:1\.0/)
 })
 
-test('a registry that was deleted stops the next deploy, and not a restart of what was pulled', async () => {
+test('a registry is asked at each deploy; one that was deleted stops the next, and not a restart of what was pulled', async (t) => {
   const own = await newWorld()
   let registry: RegistryCredentials | null = { url: 'https://registry.example', username: null, password: null }
   const engine = createTestEngine(own, {}, { registryCredentials: async () => registry })
   await engine.engine.start()
+  const { mock: pull } = t.mock.method(own.runtime, 'pull')
   const id = await addService(own, { registryId: newId() }, 'image')
   await ask(engine, own, 'DEPLOY', [{ id }])
   assert.equal(await settled(engine, own, id), 'DEPLOYED')
+  assert.deepEqual(
+    pull.calls.map(({ arguments: [image] }) => image.refresh),
+    [true],
+  )
   registry = null
   await ask(engine, own, 'RESTART', [{ id }])
   assert.equal(await settled(engine, own, id), 'RESTARTED')

@@ -107,7 +107,9 @@ const pull = async (run: ServiceRun, wanted: ImageSource): Promise<MadeImage> =>
 
 const pullFrom = async (run: ServiceRun, source: ReleaseSource, signal: AbortSignal): Promise<string> => {
   const { repository, login } = await openRegistry(run.parts, run.claim.organizationId, source)
-  const wanted = { reference: joinTag(repository, source.tag), login, refresh: true }
+  // A public image that the engine holds will do: a database must not change under its data by a tag that moved.
+  const refresh = source.registryId !== null
+  const wanted = { reference: joinTag(repository, source.tag), login, refresh }
   const reference = await run.parts.runtime.pull(wanted, (text) => run.log.line('pull', text), signal)
   run.log.line('pull', `The image is there: ${reference}`)
   return reference
