@@ -4,6 +4,7 @@
  * that need BuildKit (`RUN --mount`, here-documents) fail, and the engine says so. Closing the request ends the build.
  */
 import type { Readable } from 'node:stream'
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import { type Engine, EngineError, engineUnavailable } from '../lib/docker-engine.ts'
 import { DeploymentError } from '../lib/errors.ts'
 import type { BuildContainers } from './build-containers.ts'
@@ -54,6 +55,8 @@ async function* readMessages(stream: Readable): AsyncGenerator<Told[]> {
     const lines = (open + chunk).split('\n')
     open = lines.pop()!.slice(0, maxLine)
     yield lines.filter((line) => line.trim() !== '').map((line) => JSON.parse(line) as Told)
+    // Whoever else waits for us takes a turn: a build can print faster than we read.
+    await nextTurn()
   }
   if (open.trim() !== '') yield [JSON.parse(open) as Told]
 }
