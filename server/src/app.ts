@@ -140,7 +140,7 @@ const createParts = async (ground: Ground, machine: ReturnType<typeof createMach
     ...machine,
     enqueue: createEnqueue(),
     kinds: deployableKinds,
-    variables: (serviceId) => loadEffectiveVariables(database, sealer, serviceId),
+    variables: (serviceId, db = database) => loadEffectiveVariables(db, sealer, serviceId),
     gitCredentials: (organizationId, id) => readGitCredentials(database, sealer, organizationId, id),
     registryCredentials: (organizationId, id) => readRegistryCredentials(database, sealer, organizationId, id),
     checkAddress: (url) => ground.outbound.check(url),

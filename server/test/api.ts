@@ -127,7 +127,7 @@ const createParts = async (database: TestDatabase, dataDir: string, settings: Pa
     router,
     enqueue: createEnqueue(),
     kinds: deployableKinds,
-    variables: (serviceId) => loadEffectiveVariables(database, sealer, serviceId),
+    variables: (serviceId, db = database) => loadEffectiveVariables(db, sealer, serviceId),
     gitCredentials: (organizationId, id) => readGitCredentials(database, sealer, organizationId, id),
     registryCredentials: (organizationId, id) => readRegistryCredentials(database, sealer, organizationId, id),
     checkAddress: async () => undefined,

@@ -249,7 +249,7 @@ test('a run goes on when the control plane goes: it is handed over, not ended, a
   const own = await createWorld(await testDatabase())
   const first = createTestEngine(own)
   await first.engine.start()
-  const id = await addService(own, { on: { CRON: ['tick'] }, cron: '* * * * *', image: 'fake/slow', tag: '700' }, 'job')
+  const id = await addService(own, { on: { CRON: ['tick'] }, cron: '0 3 1 1 *', image: 'fake/slow', tag: '700' }, 'job')
   await ask(first, own, 'DEPLOY', [{ id }])
   await until(async () => (await first.engine.statuses(own.database, [id]))[0]!.state === 'DEPLOYED', { what: 'it' })
   const tasks: Task[] = []

@@ -161,15 +161,17 @@ const renewWantedHash = async (parts: EngineParts, db: Queryable, row: StateRow)
   const service = { id: row.id, spec: found.spec }
   const variables =
     kind.environment === undefined
-      ? await withOwnFiles(parts, kind, found.organizationId, service, await parts.variables(row.id))
+      ? await withOwnFiles(parts, kind, found.organizationId, service, await parts.variables(row.id, db))
       : noVariables
   const wanted = wantedOf(kind, found.spec)
   row.wantedHash = fingerprint(parts.fingerprintKey, wanted.source, wanted.spec, variables)
-  await db.query('update service_state set wanted_hash = $2 where service_id = $1 and wanted_version = $3', [
-    row.id,
-    row.wantedHash,
-    found.version,
-  ])
+  // Kept for the next reader. One who only reads waits for nobody who writes: that would hold a connection each.
+  await db.query(
+    `update service_state set wanted_hash = $2 where service_id = (
+       select service_id from service_state where service_id = $1 and wanted_version = $3
+       for no key update skip locked)`,
+    [row.id, row.wantedHash, found.version],
+  )
 }
 
 type Statuses = Pick<Deployments, 'statuses' | 'environmentStatuses' | 'statusesOf'>

@@ -167,7 +167,7 @@ describe('containers on the real engine', () => {
       { internalPort: 9000, protocol: 'TCP', publiclyAccessible: false },
       { internalPort: 9000, protocol: 'UDP', publiclyAccessible: false },
     ]
-    const [instance] = await deploy(runtime, createWorkload(shell('nc -lk -p 9000 -e cat'), { ports }))
+    const [instance] = await deploy(runtime, createWorkload(shell('nc -ll -p 9000 -e cat'), { ports }))
     const { PortBindings } = (await inspect(instance!.id)).HostConfig as { PortBindings: Record<string, object> }
     assert.deepEqual(PortBindings['9000/tcp'], PortBindings['9000/udp'])
   })
@@ -260,7 +260,7 @@ describe('containers on the real engine', () => {
         createWorkload(shell('sleep 1000'), { ports: tcp, ...short }),
         /^not_ready.*nothing answers/,
       ],
-      ['something behind it', createWorkload(shell('nc -lk -p 9000 -e cat'), { ports: tcp }), /^ready/],
+      ['something behind it', createWorkload(shell('nc -ll -p 9000 -e cat'), { ports: tcp }), /^ready/],
       [
         'a command that succeeds later',
         createWorkload(shell('sleep 0.5; touch /tmp/up; sleep 1000'), {

@@ -33,6 +33,8 @@ const timeOut = (task: Task, lines: string[]): DeploymentError =>
 
 export const createFakeTasks = (clock: Clock, closed: AbortSignal, decide: (task: Task) => Behaviour) => {
   const executions = new Map<string, Execution>()
+  /** The last try whose container was made: it is there before its program starts, as on an engine. */
+  const made = new Map<string, number>()
 
   const live = async (task: Task, files: Map<string, string>, stop: AbortSignal): Promise<Ended> => {
     const behaviour = decide(task)
@@ -53,17 +55,20 @@ export const createFakeTasks = (clock: Clock, closed: AbortSignal, decide: (task
   }
 
   const begin = async (task: Task, { beforeStart, joinOnly }: RunOptions): Promise<Execution> => {
-    if (find(task) === undefined && joinOnly !== true) {
-      if (decide(task).kind === 'refuse')
-        throw new DeploymentError('image_missing', `The image ${task.image} is not there.`)
-      await beforeStart?.()
-    }
     const known = find(task)
     if (known !== undefined) return known
-    if (joinOnly === true) throw new DeploymentError('task_gone', 'The container of the run is gone before its end.')
+    const attempt = task.attempt ?? 1
+    if (joinOnly === true && (made.get(task.taskId) ?? 0) < attempt)
+      throw new DeploymentError('task_gone', 'The container of the run is gone before its end.')
+    if (decide(task).kind === 'refuse')
+      throw new DeploymentError('image_missing', `The image ${task.image} is not there.`)
+    made.set(task.taskId, attempt)
+    await beforeStart?.()
+    const other = find(task)
+    if (other !== undefined) return other
     const files = new Map(task.files.reveal().map(({ path, content }) => [path, content]))
     const stop = new AbortController()
-    const execution = { attempt: task.attempt ?? 1, files, stop, result: live(task, files, stop.signal) }
+    const execution = { attempt, files, stop, result: live(task, files, stop.signal) }
     execution.result.catch(() => {})
     executions.set(task.taskId, execution)
     return execution
@@ -104,6 +109,7 @@ export const createFakeTasks = (clock: Clock, closed: AbortSignal, decide: (task
       const execution = executions.get(taskId)
       execution?.stop.abort()
       executions.delete(taskId)
+      made.delete(taskId)
     },
   }
 }
