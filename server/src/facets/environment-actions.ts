@@ -109,6 +109,9 @@ const wholeActions: Operation[] = [
 const cancelWords =
   'A cancel ends in CANCELED within 15 s with or without it. A job that runs is ended; a terraform service is asked to end, has 9 s for it, and the state that it leaves is saved.'
 
+const openSql = `select id, environment_id || '-' || execution_number as "executionId" from deployment
+  where environment_id = $1 and state in ('QUEUED', 'RUNNING') order by state desc, seq limit 1`
+
 const cancelAction: Operation = {
   ...accepted,
   id: 'cancelEnvironmentDeployment',
@@ -116,14 +119,14 @@ const cancelAction: Operation = {
   summary: 'Cancel what runs and what waits in an environment',
   body: Type.Object({ force_cancel: Maybe(Nullable(Flag({ description: cancelWords }))) }),
   bodyOptional: true,
-  run: (context) =>
-    context.transaction(async (tx) => {
-      const before = await readEnvironment(context.parts.deployments, tx, context.node.id)
-      await context.parts.deployments.cancel(tx, context.node.id)
-      const read = await readEnvironment(context.parts.deployments, tx, context.node.id)
-      const { deployment_request_id: open, last_deployment_id: executionId } = before.environment
-      const createdAt = context.parts.clock.now().toISOString()
-      const canceled = { deploymentId: open!, executionId: executionId ?? '', createdAt }
+  run: ({ parts, node, transaction }) =>
+    transaction(async (tx) => {
+      // Read by itself: a status may write a fingerprint, and no service's row may be held before its deployment's.
+      const [open] = await tx.query<{ id: string; executionId: string }>(openSql, [node.id])
+      await parts.deployments.cancel(tx, node.id)
+      const read = await readEnvironment(parts.deployments, tx, node.id)
+      const createdAt = parts.clock.now().toISOString()
+      const canceled = { deploymentId: open!.id, executionId: open!.executionId, createdAt }
       return acceptedEnvironment(read, canceled, 'UNKNOWN')
     }),
 }

@@ -38,7 +38,7 @@ const pollMs = 10
 const settings = {
   listen_addresses: '',
   unix_socket_permissions: '0700',
-  max_connections: '100',
+  max_connections: '200',
   shared_buffers: '64MB',
   max_wal_size: '256MB',
   min_wal_size: '32MB',
