@@ -1,0 +1,56 @@
+/**
+ * Users of the machine that programs of ours run as, so that neither root nor a user that other programs share is at
+ * stake. Made when first needed; only root can, and for anybody else there is nothing to change to.
+ */
+import { readFile } from 'node:fs/promises'
+import { exec } from './exec.ts'
+
+/** What a child is started with. Empty when we are not root: it then runs as we do. */
+export interface SystemUser {
+  uid?: number
+  gid?: number
+}
+
+const env = { PATH: '/usr/sbin:/usr/bin:/sbin:/bin', LC_ALL: 'C' }
+const timeoutMs = 10_000
+
+const find = async (name: string): Promise<SystemUser | null> => {
+  for (const line of (await readFile('/etc/passwd', 'utf8')).split('\n')) {
+    const [user, , uid, gid] = line.split(':')
+    if (user === name) return { uid: Number(uid), gid: Number(gid) }
+  }
+  return null
+}
+
+/** The two programs that distributions have for it. */
+const ways = (name: string): [file: string, args: string[]][] => [
+  [
+    'useradd',
+    [
+      '--system',
+      '--user-group',
+      '--no-create-home',
+      '--home-dir',
+      '/nonexistent',
+      '--shell',
+      '/usr/sbin/nologin',
+      name,
+    ],
+  ],
+  ['adduser', ['-S', '-D', '-H', '-h', '/nonexistent', '-s', '/sbin/nologin', name]],
+]
+
+/** Rejects when we are root and the user can neither be found nor made. Racing calls end with the same user. */
+export const ensureSystemUser = async (name: string): Promise<SystemUser> => {
+  if (process.getuid?.() !== 0) return {}
+  const known = await find(name)
+  if (known !== null) return known
+  let said = ''
+  for (const [file, args] of ways(name)) {
+    const result = await exec(file, args, { env, timeoutMs }).catch((error: Error) => ({ stderr: error.message }))
+    said ||= result.stderr.trim()
+    const made = await find(name)
+    if (made !== null) return made
+  }
+  throw new Error(`the user ${name} cannot be made: ${said.slice(0, 300)}`)
+}
