@@ -9,7 +9,7 @@ export interface Address {
   value: bigint
 }
 
-interface Network {
+export interface Network {
   family: 4 | 6
   base: bigint
   prefix: number
@@ -66,7 +66,8 @@ export const spell = ({ family, value }: Address): string => {
   return groups.join(':')
 }
 
-const parseNetwork = (text: string): Network | undefined => {
+/** `10.0.0.0/8`; undefined for anything else. */
+export const parseNetwork = (text: string): Network | undefined => {
   const [base = '', prefix = '', ...rest] = text.split('/')
   const address = parseAddress(base)
   if (address === undefined || rest.length > 0 || !/^\d{1,3}$/.test(prefix)) return undefined
@@ -74,7 +75,7 @@ const parseNetwork = (text: string): Network | undefined => {
   return Number(prefix) > bits ? undefined : { family: address.family, base: address.value, prefix: Number(prefix) }
 }
 
-const contains = ({ family, base, prefix }: Network, address: Address): boolean => {
+export const isWithin = ({ family, base, prefix }: Network, address: Address): boolean => {
   if (family !== address.family) return false
   const shift = BigInt((family === 4 ? 32 : 128) - prefix)
   return base >> shift === address.value >> shift
@@ -118,17 +119,17 @@ const global6 = parseNetwork('2000::/3')!
 
 /** The IPv4 address that a translating network would really connect to. */
 const embedded = (address: Address): Address | undefined => {
-  if (contains(nat64, address)) return { family: 4, value: address.value & 0xffffffffn }
-  if (contains(sixToFour, address)) return { family: 4, value: (address.value >> 80n) & 0xffffffffn }
+  if (isWithin(nat64, address)) return { family: 4, value: address.value & 0xffffffffn }
+  if (isWithin(sixToFour, address)) return { family: 4, value: (address.value >> 80n) & 0xffffffffn }
   return undefined
 }
 
 export const classify = (address: Address): { kind: AddressClass; label: string } => {
   const inner = embedded(address)
   if (inner !== undefined) return classify(inner)
-  const found = table.find(({ network }) => contains(network, address))
+  const found = table.find(({ network }) => isWithin(network, address))
   if (found !== undefined) return { kind: found.kind, label: found.label }
-  if (address.family === 6 && !contains(global6, address)) return { kind: 'guarded', label: 'a reserved address' }
+  if (address.family === 6 && !isWithin(global6, address)) return { kind: 'guarded', label: 'a reserved address' }
   return { kind: 'public', label: 'a public address' }
 }
 
@@ -182,20 +183,24 @@ const isListed = (host: string, port: number, allow: AllowList): boolean =>
 /** That very address is listed: alone, with this port, or as a network of one. */
 const isExactlyListed = (address: Address, port: number, allow: AllowList): boolean =>
   isListed(spell(address), port, allow) ||
-  allow.networks.some((net) => net.prefix === (net.family === 4 ? 32 : 128) && contains(net, address))
+  allow.networks.some((net) => net.prefix === (net.family === 4 ? 32 : 128) && isWithin(net, address))
 
 const isWidened = (kind: AddressClass, address: Address, target: Target, allow: AllowList): boolean =>
   allow.classes.has(kind) ||
   isExactlyListed(address, target.port, allow) ||
   isListed(target.host, target.port, allow) ||
-  allow.networks.some((network) => contains(network, address))
+  allow.networks.some((network) => isWithin(network, address))
 
 const remedy = 'the operator can list it in SLIPWAY_OUTBOUND_ALLOW'
 
+/** What is refused where its network is allowed: parts of this server, and containers of whoever on its engine. */
+export type Kept = 'own' | 'container' | null
+const keptWords = { own: "is one of this server's own parts", container: 'leads to a container of this machine' }
+
 /** Why this address may not be connected to for this target, as a clause for a message; null when it may. */
-export const refuseAddress = (address: Address, target: Target, allow: AllowList, isOwn = false): string | null => {
+export const refuseAddress = (address: Address, target: Target, allow: AllowList, kept: Kept = null): string | null => {
   const { kind, label } = classify(address)
-  if (isOwn && !isExactlyListed(address, target.port, allow)) return `it is one of this server's own parts; ${remedy}`
+  if (kept !== null && !isExactlyListed(address, target.port, allow)) return `it ${keptWords[kept]}; ${remedy}`
   if (kind === 'guarded' && !isExactlyListed(address, target.port, allow))
     return `it leads to ${label}; ${remedy} as that exact address`
   if ((kind === 'private' || kind === 'loopback') && !isWidened(kind, address, target, allow))

@@ -234,3 +234,24 @@ test('a kept connection is not used when the name has moved to an address that i
   assert.equal((await outbound.request({ ...call(port), keepAlive: true })).body, 'ok')
   await assert.rejects(outbound.request({ ...call(port), keepAlive: true }), OutboundRefused)
 })
+
+test("a container of this machine is nobody's to call, though private networks are allowed; the operator may list it", async () => {
+  const interfaces = () => ({
+    'br-0123456789ab': [{ cidr: '10.200.3.1/24' }],
+    docker0: [{ cidr: '172.17.0.1/16' }],
+    eth0: [{ cidr: '10.0.0.5/24' }],
+    'br-lan': [{ cidr: '10.9.0.1/24' }],
+  })
+  const resolve = async () => [{ address: '10.200.3.7' }]
+  const open = (...allow: string[]) => createOutbound({ allow, interfaces, resolve })
+  for (const url of [
+    'http://10.200.3.7:8080/',
+    'http://172.17.0.2/',
+    'http://hook.test/',
+    'http://[::ffff:10.200.3.7]/',
+  ])
+    await assert.rejects(open('private').check(new URL(url)), /leads to a container of this machine/, url)
+  for (const url of ['http://10.0.0.9/', 'http://10.9.0.7/', 'http://10.200.4.7/'])
+    assert.equal((await open('private').check(new URL(url))).family, 4, url)
+  assert.equal((await open('10.200.3.7:8080').check(new URL('http://10.200.3.7:8080/'))).address, '10.200.3.7')
+})

@@ -9,6 +9,7 @@ import {
   type Address,
   type AllowList,
   canonicalHost,
+  type Kept,
   parseAddress,
   parseAllowList,
   parseUrl,
@@ -19,6 +20,7 @@ import {
   type Target,
   targetOf,
 } from './address-policy.ts'
+import { createEngineBridges, type Interfaces } from './engine-bridges.ts'
 import { createKeptConnections, type KeptConnections } from './kept-connections.ts'
 
 /** The policy forbids it. The message may be shown to the caller: it names the setting and no sent value. */
@@ -96,6 +98,7 @@ interface Policy {
   own: { host: string; port: number | null }[]
   resolve: Resolve
   kept: KeptConnections
+  isContainer(address: Address): boolean
 }
 
 const lookUpTimeoutMs = 5000
@@ -127,11 +130,14 @@ const refuse = (reason: string | null): void => {
   if (reason !== null) throw new OutboundRefused(reason)
 }
 
+const keptOf = ({ isContainer }: Policy, own: ReadonlySet<string>, address: Address): Kept =>
+  own.has(spell(address)) ? 'own' : isContainer(address) ? 'container' : null
+
 const checkPlace = async (policy: Policy, target: Target, usualPort?: number): Promise<CheckedAddress> => {
   const addresses = await resolveAll(policy, target.host)
   const own = await ownAddresses(policy, target.port)
   for (const address of addresses) {
-    refuse(refuseAddress(address, target, policy.allow, own.has(spell(address))))
+    refuse(refuseAddress(address, target, policy.allow, keptOf(policy, own, address)))
     if (target.port !== usualPort) refuse(refusePort(target, policy.allow, address))
   }
   const first = addresses[0]!
@@ -317,10 +323,13 @@ export const createOutbound = (options: {
   allow: readonly string[]
   own?: readonly string[]
   resolve?: Resolve
+  interfaces?: Interfaces
 }): Outbound => {
   const own = (options.own ?? []).map(splitHostPort).filter((part) => part !== undefined)
   const resolve = options.resolve ?? systemResolve
-  const policy: Policy = { allow: parseAllowList(options.allow), own, resolve, kept: createKeptConnections() }
+  const allow = parseAllowList(options.allow)
+  const isContainer = createEngineBridges(options.interfaces)
+  const policy: Policy = { allow, own, resolve, kept: createKeptConnections(), isContainer }
   return {
     check: async (url) => checkPlace(policy, targetOf(checkSyntax(policy, url.href))),
     checkHost: async (host, port, { usualPort } = {}) =>
