@@ -66,7 +66,11 @@ export interface OrganizationImages {
    * had organizations. Only for references that one of its own releases names. Null when the engine has no such image.
    */
   adopt(organizationId: string, reference: string, signal: AbortSignal): Promise<string | null>
+  /** Ids of the organizations that the engine holds something for. */
+  owners(): Promise<string[]>
   /** Takes the names of what an organization no longer needs; what something runs from stays on the engine. */
-  release(organizationId: string, keep: ReadonlySet<string>, signal: AbortSignal): Promise<void>
+  drop(organizationId: string, references: readonly string[], signal: AbortSignal): Promise<void>
+  /** The same for all that it pulled but what it needs, where it has not been used for so long. */
+  sweep(organizationId: string, needed: readonly string[], unusedMs: number, signal: AbortSignal): Promise<void>
   close(): Promise<void>
 }
