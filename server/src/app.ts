@@ -9,7 +9,10 @@ import { createFakeBuilder } from './builds/fake-builder.ts'
 import { createBuilder } from './builds/git-builder.ts'
 import { createEngine, type Engine } from './deployments/engine.ts'
 import { readGitCredentials } from './deployments/git-credentials.ts'
-import { readRegistryCredentials } from './deployments/registry-credentials.ts'
+import { readRegistryCredentials, readRegistryLogins } from './deployments/registry-credentials.ts'
+import type { OrganizationImages } from './images/images.ts'
+import { createOrganizationImages, markOf } from './images/organization-images.ts'
+import { type PullThrough, startPullThrough } from './images/pull-through.ts'
 import { keepAlive } from './keep-alive.ts'
 import { systemClock } from './lib/clock.ts'
 import { createKeyedLock } from './lib/keyed-lock.ts'
@@ -69,6 +72,7 @@ interface Ground {
   ownerId: string
   outbound: Outbound
   issuerOutbound: Outbound
+  pullThrough: PullThrough
   router: Router
 }
 
@@ -80,11 +84,12 @@ const layGround = async (settings: Settings): Promise<Ground> => {
   const sealer = await createSealer({ database, masterKeyFile: settings.masterKeyFile })
   const ownerId = await readOwnerId(database)
   await saveOutsideHost(database, router.address(port).slice(0, -`:${port}`.length))
-  const own = ownAddresses(settings)
+  const pullThrough = await startPullThrough(markOf(ownerId))
+  const own = [...ownAddresses(settings), pullThrough.address]
   const outbound = createOutbound({ allow: [...settings.outboundAllow], own })
   // The operator chose the issuer, wherever it is; what users name does not get there through it.
   const issuerOutbound = createOutbound({ allow: [...settings.outboundAllow, ...issuerPlace(settings)], own })
-  return { settings, log, database, sealer, ownerId, router, outbound, issuerOutbound }
+  return { settings, log, database, sealer, ownerId, router, outbound, issuerOutbound, pullThrough }
 }
 
 /** Our own sample is the one loopback address that needs no permission. */
@@ -112,7 +117,24 @@ const issuerPlace = ({ oidc }: Settings): string[] => {
   return [`${hostname}:${port || (protocol === 'https:' ? 443 : 80)}`]
 }
 
-const createMachine = (ground: Ground, fake: boolean, sampleUrl: string): { runtime: Runtime; builder: Builder } => {
+interface Machine {
+  runtime: Runtime
+  builder: Builder
+  closeImages(): Promise<void>
+}
+
+const createImages = ({ settings, database, sealer, outbound, pullThrough }: Ground): OrganizationImages =>
+  createOrganizationImages({
+    dockerHost: settings.dockerHost,
+    outbound,
+    pullThrough,
+    registryLogins: (organizationId, host) => readRegistryLogins(database, sealer, organizationId, host),
+    engineImages: settings.engineImages,
+    maxMb: settings.imageMaxMb,
+    clock: systemClock,
+  })
+
+const createMachine = (ground: Ground, fake: boolean, sampleUrl: string): Machine => {
   const { settings, log, database, ownerId } = ground
   const common = { ownerId, log, clock: systemClock, dockerHost: settings.dockerHost }
   const sources = { dataDir: settings.dataDir, checkHost: checkHost(ground.outbound, sampleUrl) }
@@ -120,9 +142,12 @@ const createMachine = (ground: Ground, fake: boolean, sampleUrl: string): { runt
     return {
       runtime: createFakeRuntime({ ownerId, clock: systemClock, persistFolder: join(settings.dataDir, 'fake') }),
       builder: createFakeBuilder({ ...common, ...sources }),
+      closeImages: async () => {},
     }
+  const images = createImages(ground)
   return {
-    runtime: createDockerRuntime(common),
+    runtime: createDockerRuntime({ ...common, images }),
+    closeImages: images.close,
     builder: createBuilder({
       ...common,
       ...sources,
@@ -133,7 +158,7 @@ const createMachine = (ground: Ground, fake: boolean, sampleUrl: string): { runt
   }
 }
 
-const createParts = async (ground: Ground, machine: ReturnType<typeof createMachine>) => {
+const createParts = async (ground: Ground, { closeImages: _, ...machine }: Machine) => {
   const { settings, database, sealer, log } = ground
   const engine: Engine = createEngine({
     ...ground,
@@ -170,7 +195,8 @@ export const startApp = async (settings: Settings, options: { fake: boolean }): 
   const ground = await layGround(settings)
   const url = `http://${settings.host}:${settings.port}`
   const sampleUrl = url + samplePath
-  const { parts, engine, delivery } = await createParts(ground, createMachine(ground, options.fake, sampleUrl))
+  const machine = createMachine(ground, options.fake, sampleUrl)
+  const { parts, engine, delivery } = await createParts(ground, machine)
   const organizationId = await createFirstOrganization(parts)
   const adminToken = await ensureAdminToken(parts, organizationId)
   const api = await createApi(parts, operations)
@@ -189,7 +215,8 @@ export const startApp = async (settings: Settings, options: { fake: boolean }): 
       await api.close()
       await engine.stop()
       await delivery.stop()
-      await Promise.all([parts.runtime.close(), parts.builder.close()])
+      await Promise.all([parts.runtime.close(), parts.builder.close(), machine.closeImages()])
+      await ground.pullThrough.close()
       leaveDatabase()
       await ground.database.close()
       await leaveDataDirectory(settings.dataDir)

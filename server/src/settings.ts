@@ -32,6 +32,10 @@ export interface Settings {
   deployConcurrency: number
   /** Programs that terraform services run, each where it is set; undefined: looked for on PATH. */
   tools: { tofu: string | undefined; terraform: string | undefined }
+  /** What an image of a registry may have at most. */
+  imageMaxMb: number
+  /** Names of images that may stand in for the public registry's, where the operator put them on the engine; or `*`. */
+  engineImages: readonly string[]
   /** As docker's own tools read it; undefined is the local socket. */
   dockerHost: string | undefined
   logLevel: LogLevel
@@ -78,6 +82,18 @@ export class SettingsError extends Error {
     this.problems = problems
   }
 }
+
+/** Well-known ones of the public registry: whoever puts one of these names on an engine means that image. */
+const officialImages: readonly string[] = Object.freeze(
+  [
+    ['busybox', 'alpine', 'debian', 'ubuntu', 'fedora', 'rockylinux', 'almalinux', 'amazonlinux', 'buildpack-deps'],
+    ['node', 'python', 'golang', 'ruby', 'php', 'rust', 'perl', 'elixir', 'erlang', 'haskell', 'swift', 'gcc'],
+    ['openjdk', 'eclipse-temurin', 'amazoncorretto', 'maven', 'gradle', 'tomcat', 'clojure', 'julia', 'r-base'],
+    ['postgres', 'mysql', 'mariadb', 'mongo', 'redis', 'valkey', 'memcached', 'cassandra', 'influxdb', 'neo4j'],
+    ['nginx', 'httpd', 'caddy', 'traefik', 'haproxy', 'varnish', 'registry', 'docker', 'rabbitmq', 'nats'],
+    ['elasticsearch', 'kibana', 'logstash', 'wordpress', 'nextcloud', 'ghost', 'drupal', 'joomla', 'hello-world'],
+  ].flat(),
+)
 
 type Environment = Readonly<Record<string, string | undefined>>
 
@@ -181,6 +197,13 @@ const issuer = (value: string): { value: string } | string => {
     : 'the https address of an OIDC issuer, exactly as its tokens name it (http on this machine only)'
 }
 
+const imageNames = (value: string): { value: readonly string[] } | string => {
+  const found = parts(value)
+  return found.every((each) => /^(\*|[a-z0-9][a-z0-9._-]*(:[\w.-]{1,128})?)$/.test(each))
+    ? { value: Object.freeze(found) }
+    : '* or names of official images, such as postgres or node:22, separated by commas'
+}
+
 const emails = (value: string): { value: readonly string[] } | string => {
   const found = parts(value.toLowerCase())
   return found.every((each) => /^[^@\s]+@[^@\s]+$/.test(each))
@@ -254,6 +277,8 @@ export const parseSettings = (env: Environment): { settings: Settings; warnings:
       tofu: read<string | undefined>('SLIPWAY_TOFU', undefined, path),
       terraform: read<string | undefined>('SLIPWAY_TERRAFORM', undefined, path),
     }),
+    imageMaxMb: read('SLIPWAY_IMAGE_MAX_MB', 10_240, whole(1, 1_000_000)),
+    engineImages: read<readonly string[]>('SLIPWAY_ENGINE_IMAGES', officialImages, imageNames),
     dockerHost: read<string | undefined>('DOCKER_HOST', undefined, dockerHost),
     logLevel: read('SLIPWAY_LOG_LEVEL', 'info', oneOf(logLevels)),
     webhookSchedule: read<readonly number[]>('SLIPWAY_WEBHOOK_SCHEDULE', Object.freeze(defaultSchedule), schedule),

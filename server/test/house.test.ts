@@ -35,6 +35,7 @@ const ranks = [
   ['api'],
   ['deployments'],
   ['runtimes', 'builds', 'variables', 'webhooks', 'router'],
+  ['images'],
   ['work'],
   ['store'],
   ['lib'],

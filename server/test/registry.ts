@@ -10,9 +10,38 @@ import { until } from './until.ts'
 
 const program = '/usr/bin/docker-registry'
 
-export const login = { username: 'puller', password: 'registry-canary' }
-// bcrypt of the password, the one form that the registry reads.
-const htpasswd = 'puller:$2y$05$abcdefghijklmnopqrstuuBhh9CmDErShyspNW.nrRsBL/5r0Z5LC\n'
+export interface Login {
+  username: string
+  password: string
+}
+
+export const login: Login = { username: 'puller', password: 'registry-canary' }
+
+// bcrypt is the one form that the registry reads; made once, with one salt.
+const salted = '$2y$05$abcdefghijklmnopqrstuu'
+const hashes: [string, string][] = [
+  ['pw-of-le', 'AHsaTH87w/B0w0SqamytC.uZaMlDeSa'],
+  ['pw-of-len', '13b6M6AxasL.kJNGkHE/ETeVSG8qGze'],
+  ['pw-of-leng', 'YSt2mRFqpZL..J.9GlJ7eNNpukRyONW'],
+  ['pw-of-lengt', '9FoBjTzGjVmDTgcgOkawww2x/3rN9/q'],
+  ['pw-of-length', 'ES4WUb7NLFK/F128IjInKLAJisyYK5y'],
+  ['pw-of-length-', 'zYWfe6IQPDURaqsjUMIWRvfO/QWzr4C'],
+  ['pw-of-length-0', 'us5VYLVISNTE95IL0m5DwzXE1OatpBG'],
+  ['pw-of-length-01', 'IwJxFECVPSsscwA0eViAQIEIUJY5qQ.'],
+  ['pw-of-length-012', 'UAR0M8xSQe1gtnHyRRihZqv58hnb9Ce'],
+  ['pw-of-length-0123', '9CPxKmmKD1mHHeD8QdGEz0VddM.z3RO'],
+  ['pw-of-length-01234', 'U5hpIHMbkT9ClnZPMB3dQ9wWqW5BqdS'],
+  ['pw-of-length-012345', 'Cnb770gecoqPx.pVHSw.BVRcxGKzcDi'],
+  ['pw-of-length-0123456', 'A//s5zdULmlf/Nogs7WEOKOXPYvIb7y'],
+]
+
+/** One for each length from 8 to 20. */
+export const logins: Login[] = hashes.map(([password]) => ({ username: `puller-${password.length}`, password }))
+
+const htpasswd = [
+  `puller:${salted}Bhh9CmDErShyspNW.nrRsBL/5r0Z5LC`,
+  ...hashes.map(([password, hash]) => `puller-${password.length}:${salted}${hash}`),
+].join('\n')
 
 export const registryIsMissing: string | false = existsSync(program) ? false : 'docker-registry is not installed'
 
@@ -46,7 +75,7 @@ const configOf = (folder: string, host: string) => ({
 })
 
 const push = async (host: string, name: string, tag: string): Promise<void> => {
-  const auth = Buffer.from(JSON.stringify({ ...login, serveraddress: host })).toString('base64url')
+  const auth = Buffer.from(JSON.stringify({ ...login, serveraddress: host })).toString('base64')
   const options = { query: { tag }, headers: { 'x-registry-auth': auth }, deadlineMs: 60_000 }
   const output = await engine.stream('POST', `/images/${host}/${name}/push`, options)
   let text = ''

@@ -33,6 +33,7 @@ import {
   takePorts,
   tellRoutes,
 } from './point.ts'
+import { dropImagesOf } from './pulled-images.ts'
 import { freezeAgain, hold, makeCurrent, openOwn } from './release-run.ts'
 import { currentRelease, freezeRelease, type Release } from './releases.ts'
 import { forgetRoutes } from './routes.ts'
@@ -133,7 +134,7 @@ export const stop = async (run: ServiceRun): Promise<void> => {
 
 /** Removes all that runs or is stored for a service; for a delete, its row goes with the end of the deployment. */
 export const remove = async (run: ServiceRun): Promise<void> => {
-  const { parts, service, step } = run
+  const { parts, service, step, claim } = run
   await enter(run, 'working')
   await runEnding(run, 'DELETE')
   await desire(run, 'NONE')
@@ -145,6 +146,7 @@ export const remove = async (run: ServiceRun): Promise<void> => {
   await step('retire', { deadlineMs: 2 * minute + graceMs, remember: false }, async (signal) => {
     await parts.runtime.retire(service.id, null, graceMs, signal)
     await parts.runtime.removeService(service.id, signal)
+    if (claim.action === 'DELETE') await dropImagesOf(parts, claim.organizationId, service.id, signal)
   })
   await forgetRuns(run)
 }

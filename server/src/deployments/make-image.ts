@@ -6,9 +6,9 @@ import { Secret } from '../lib/secret.ts'
 import type { Progress } from '../runtimes/runtime.ts'
 import type { Source } from './deployments.ts'
 import type { EngineParts } from './engine-parts.ts'
-import { staysAt } from './next-version.ts'
+import { gitSourceOf, staysAt } from './next-version.ts'
 import { type ImageSource, openRegistry } from './registry-image.ts'
-import { currentRelease, type Release, type ReleaseSource } from './releases.ts'
+import { currentRelease, publicImageOf, type Release, type ReleaseSource } from './releases.ts'
 import { enter, type ServiceRun } from './service-run.ts'
 import type { EffectiveVariables } from './workload.ts'
 
@@ -35,11 +35,12 @@ const deployedCommit = async ({ parts, service }: ServiceRun): Promise<string | 
 
 const fetchSource = async (run: ServiceRun, { git }: GitSpec, signal: AbortSignal): Promise<Commit> => {
   const { parts, service, claim } = run
-  const { gitTokenId, url, branch } = git
-  const credentials = gitTokenId === null ? undefined : await parts.gitCredentials(claim.organizationId, gitTokenId)
   const commitId = service.requested.commitId ?? (await deployedCommit(run))
-  run.log.line('source', `Reading ${commitId ?? branch} of the repository.`)
-  const commit = await parts.builder.fetch({ url, branch, commitId, credentials }, signal)
+  run.log.line('source', `Reading ${commitId ?? git.branch} of the repository.`)
+  const commit = await parts.builder.fetch(
+    { ...(await gitSourceOf(parts, claim.organizationId, git)), commitId },
+    signal,
+  )
   run.log.line('source', `Commit ${commit.git_commit_id.slice(0, 12)}: ${commit.message.split('\n')[0]}`)
   return commit
 }
@@ -56,11 +57,13 @@ const build = async (
   const commit = await step('source', { deadlineMs: 11 * minute }, (signal) => fetchSource(run, source, signal))
   const variables = await readVariables()
   const limits = { ...usualLimits, ...source.limits }
-  const image = await step('image', { deadlineMs: limits.timeoutMs + minute }, (signal) =>
+  const { organizationId } = claim
+  const image = await step('image', { deadlineMs: limits.timeoutMs + minute }, async (signal) =>
     parts.builder.build(
       {
         ...source,
-        source: { url: source.git.url, branch: source.git.branch },
+        organizationId,
+        source: await gitSourceOf(parts, organizationId, source.git),
         commitId: commit.git_commit_id,
         variables: new Secret(variables.env),
         secrets: new Secret(variables.secretValues),
@@ -106,28 +109,52 @@ const pull = async (run: ServiceRun, wanted: ImageSource): Promise<MadeImage> =>
 }
 
 const pullFrom = async (run: ServiceRun, source: ReleaseSource, signal: AbortSignal): Promise<string> => {
-  const { repository, login } = await openRegistry(run.parts, run.claim.organizationId, source)
-  // A public image that the engine holds will do: a database must not change under its data by a tag that moved.
-  const refresh = source.registryId !== null
-  const wanted = { reference: joinTag(repository, source.tag), login, refresh }
+  const { organizationId } = run.claim
+  const known = await knownPublicImage(run, source, signal)
+  if (known !== null) return known
+  const { repository, ...access } = await openRegistry(run.parts, organizationId, source)
+  const wanted = { organizationId, reference: joinTag(repository, source.tag), ...access, refresh: true }
   const reference = await run.parts.runtime.pull(wanted, (text) => run.log.line('pull', text), signal)
   run.log.line('pull', `The image is there: ${reference}`)
   return reference
 }
 
+/**
+ * A public image that the organization has pulled will do: a database must not change under its data by a tag that
+ * moved, and nobody need be asked.
+ */
+const knownPublicImage = async (
+  { parts, claim }: ServiceRun,
+  { registryId, name, tag }: ReleaseSource,
+  signal: AbortSignal,
+): Promise<string | null> => {
+  if (registryId !== null) return null
+  const { organizationId } = claim
+  const image = await publicImageOf(parts.database, organizationId, { name, tag })
+  if (image === null) return null
+  return (await isHeld(parts, { organizationId, image }, signal)) ? image : null
+}
+
 /** None for a registry that was deleted, or cannot be logged in to: the engine may well hold the image. */
-const loginFor = async (parts: EngineParts, { organizationId }: Release, source: ReleaseSource) => {
+const accessFor = async (parts: EngineParts, { organizationId }: Release, source: ReleaseSource) => {
   try {
-    return (await openRegistry(parts, organizationId, source)).login
+    const { origin, login } = await openRegistry(parts, organizationId, source)
+    return { origin, login }
   } catch (error) {
-    if (error instanceof DeploymentError && error.code !== 'registry_refused') return null
+    if (error instanceof DeploymentError && error.code !== 'registry_refused') return noLogin
     throw error
   }
 }
 
-/** Whether the engine holds a release's image. */
-const isHeld = async ({ runtime }: EngineParts, { image }: Release, signal: AbortSignal): Promise<boolean> =>
-  (await runtime.lookUp({ reference: image, login: null, refresh: false }, signal)) !== null
+const noLogin = { origin: null, login: null }
+
+/** Whether the engine holds a release's image for its organization. */
+const isHeld = async (
+  { runtime }: EngineParts,
+  { organizationId, image }: Pick<Release, 'organizationId' | 'image'>,
+  signal: AbortSignal,
+): Promise<boolean> =>
+  (await runtime.lookUp({ organizationId, reference: image, ...noLogin, refresh: false }, signal)) !== null
 
 /** Makes sure that the engine still holds a release's image; one that was built can only be there. */
 export const holdImage = async (
@@ -138,8 +165,9 @@ export const holdImage = async (
 ): Promise<void> => {
   // Nothing is looked up or logged in to for an image that is there.
   if (release.source === null || (await isHeld(parts, release, signal))) return
-  const login = await loginFor(parts, release, release.source)
-  await parts.runtime.pull({ reference: release.image, login, refresh: false }, progress, signal)
+  const access = await accessFor(parts, release, release.source)
+  const { organizationId, image: reference } = release
+  await parts.runtime.pull({ organizationId, reference, ...access, refresh: false }, progress, signal)
 }
 
 export const makeImage = (

@@ -2,7 +2,7 @@
  * Which version a deploy would bring, told without fetching, pulling or building anything: the commit at the head of a
  * branch, or what a registry calls a tag now. A deployment asks it to leave alone what would not change, a plan to say so.
  */
-import type { Commit } from '../builds/builder.ts'
+import type { Commit, GitSource as Repository } from '../builds/builder.ts'
 import { DeploymentError } from '../lib/errors.ts'
 import { joinTag } from '../lib/image-name.ts'
 import type { ServiceRequest, Source } from './deployments.ts'
@@ -15,12 +15,20 @@ const headTimeoutMs = 5000
 
 type GitSource = Extract<Source, { from: 'git' }>
 
+/** The repository as this organization reads it: its mirror is found by the credentials too. */
+export const gitSourceOf = async (
+  parts: EngineParts,
+  organizationId: string,
+  { url, branch, gitTokenId }: GitSource['git'],
+): Promise<Repository> => {
+  const credentials = gitTokenId === null ? undefined : await parts.gitCredentials(organizationId, gitTokenId)
+  return { organizationId, url, branch, credentials }
+}
+
 /** The head of the branch; null when it cannot be read in time. */
 const readHead = async (parts: EngineParts, organizationId: string, { git }: GitSource): Promise<string | null> => {
   try {
-    const { url, branch, gitTokenId } = git
-    const credentials = gitTokenId === null ? undefined : await parts.gitCredentials(organizationId, gitTokenId)
-    return await parts.builder.head({ url, branch, credentials }, headTimeoutMs)
+    return await parts.builder.head(await gitSourceOf(parts, organizationId, git), headTimeoutMs)
   } catch (error) {
     // A token that was deleted: the deployment says so.
     if (error instanceof DeploymentError) return null
@@ -39,8 +47,9 @@ const readDigest = async (
   signal: AbortSignal,
 ): Promise<string | null> => {
   try {
-    const { repository, login } = await openRegistry(parts, organizationId, source)
-    return await parts.runtime.lookUp({ reference: joinTag(repository, source.tag), login, refresh: true }, signal)
+    const { repository, ...access } = await openRegistry(parts, organizationId, source)
+    const reference = joinTag(repository, source.tag)
+    return await parts.runtime.lookUp({ organizationId, reference, ...access, refresh: true }, signal)
   } catch (error) {
     if (error instanceof DeploymentError) return null
     throw error
@@ -80,6 +89,17 @@ const nextImage = async (
   return { of: 'image', from, to, fromName: to === from ? fromName : from, toName: to === from ? name : to }
 }
 
+/**
+ * A commit that is asked for by its id is told of only while its host lets this organization read the repository: an
+ * id says nothing about who may see what it stands for.
+ */
+const readableCommit = async (
+  parts: EngineParts,
+  organizationId: string,
+  source: GitSource,
+  commitId: string,
+): Promise<string | null> => ((await readHead(parts, organizationId, source)) === null ? null : commitId)
+
 /** The version that is deployed, and the one that a deploy as requested would bring. */
 export const nextVersion = async (
   parts: EngineParts,
@@ -91,6 +111,10 @@ export const nextVersion = async (
 ): Promise<Version> => {
   if (source.from === 'image') return nextImage(parts, organizationId, requested, source, current, signal)
   const from = commitOf(current)
-  const stays = requested.redeploy === true ? from : null
-  return { of: 'commit', from, to: requested.commitId ?? stays ?? (await readHead(parts, organizationId, source)) }
+  const { commitId, redeploy } = requested
+  // What this service has deployed already is no news to it.
+  if (commitId !== undefined && commitId !== from)
+    return { of: 'commit', from, to: await readableCommit(parts, organizationId, source, commitId) }
+  const stays = redeploy === true ? from : null
+  return { of: 'commit', from, to: commitId ?? stays ?? (await readHead(parts, organizationId, source)) }
 }

@@ -7,6 +7,7 @@ import type { Instance, Workload } from '../runtimes/runtime.ts'
 import type { EngineParts } from './engine-parts.ts'
 import { holdImage } from './make-image.ts'
 import { readAllOutsidePorts } from './outside-ports.ts'
+import { createImageSweep } from './pulled-images.ts'
 import { keepPulse } from './pulse.ts'
 import { openRelease } from './releases.ts'
 import { type Outlets, readAllHosts, routesFor, routeWhatCan } from './routes.ts'
@@ -236,7 +237,11 @@ const passServices = async (
 // In both passes, what runs is read before what should run: a service or a version that comes in between is then
 // unknown to the first reading, never an orphan of the second.
 
-const passAll = async (parts: EngineParts, signal: AbortSignal): Promise<void> => {
+const passAll = async (
+  parts: EngineParts,
+  sweepImages: (signal: AbortSignal) => Promise<void>,
+  signal: AbortSignal,
+): Promise<void> => {
   const owned = await parts.runtime.owned()
   const routed = groupBy(await parts.router.routes(), (route) => route.serviceId)
   const all = await readWanted(parts)
@@ -244,6 +249,7 @@ const passAll = async (parts: EngineParts, signal: AbortSignal): Promise<void> =
   await passServices(parts, all, staying, routed, signal)
   await sweepTasks(parts, owned, signal)
   await sweepUnknown(parts, owned, new Set(all.map((wanted) => wanted.serviceId)), routed.keys(), signal)
+  await sweepImages(signal)
 }
 
 const passOne = async (parts: EngineParts, serviceId: string, signal: AbortSignal): Promise<void> => {
@@ -258,6 +264,7 @@ export const startReconciler = (parts: EngineParts): Reconciler => {
   const controller = new AbortController()
   const { signal } = controller
   const due = new Set<string>()
+  const sweepImages = createImageSweep(parts)
   let turn: Promise<void> = Promise.resolve()
 
   const quietly = (work: () => Promise<void>): Promise<void> =>
@@ -282,7 +289,7 @@ export const startReconciler = (parts: EngineParts): Reconciler => {
       }).then(() => quietly(() => parts.clock.sleep(watchPauseMs, signal)))
   }
   const everything = (): Promise<void> => {
-    turn = turn.then(() => quietly(() => passAll(parts, signal)))
+    turn = turn.then(() => quietly(() => passAll(parts, sweepImages, signal)))
     return turn
   }
   const regularly = async (): Promise<void> => {

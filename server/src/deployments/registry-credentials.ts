@@ -1,5 +1,8 @@
 /** The address of a container registry, and the user and password that its configuration stands for. */
+
+import type { ImageAccess, RegistryLogin } from '../images/images.ts'
 import { DeploymentError } from '../lib/errors.ts'
+import { isHub } from '../lib/registry-session.ts'
 import { Secret } from '../lib/secret.ts'
 import type { Database } from '../store/database.ts'
 import type { Sealer } from '../store/seal.ts'
@@ -12,6 +15,7 @@ export interface RegistryCredentials {
 }
 
 interface RegistryRow {
+  id: string
   kind: string
   url: string
   config: Record<string, unknown>
@@ -46,6 +50,9 @@ const needsProvider: Record<string, string> = {
   GCP_ARTIFACT_REGISTRY: 'Google Cloud',
 }
 
+export const loginOf = ({ username, password }: RegistryCredentials): ImageAccess['login'] =>
+  username === null || password === null ? null : new Secret({ username, password: password.reveal() })
+
 /** Null when the registry was deleted. Rejects with a `DeploymentError` for a login that this server cannot make. */
 export const readRegistryCredentials = async (
   database: Database,
@@ -54,16 +61,19 @@ export const readRegistryCredentials = async (
   registryId: string,
 ): Promise<RegistryCredentials | null> => {
   const [row] = await database.query<RegistryRow>(
-    `select spec ->> 'kind' as kind, spec ->> 'url' as url, coalesce(spec -> 'config', '{}') as config, sealed
+    `select id, spec ->> 'kind' as kind, spec ->> 'url' as url, coalesce(spec -> 'config', '{}') as config, sealed
      from node where id = $1 and organization_id = $2 and kind = 'container_registry'`,
     [registryId, organizationId],
   )
-  if (row === undefined) return null
+  return row === undefined ? null : openLogin(sealer, organizationId, row)
+}
+
+const openLogin = async (sealer: Sealer, organizationId: string, row: RegistryRow): Promise<RegistryCredentials> => {
   const open = async (name: string): Promise<string> => {
     const column = `config.${name}`
     const sealed = row.sealed[column]
     if (sealed === undefined) return ''
-    return (await sealer.open(organizationId, { table: 'node', row: registryId, column }, sealed)).reveal()
+    return (await sealer.open(organizationId, { table: 'node', row: row.id, column }, sealed)).reveal()
   }
   for (const { secret, username } of [ways[row.kind] ?? usual, usual]) {
     const opened = await open(secret)
@@ -76,4 +86,32 @@ export const readRegistryCredentials = async (
     'registry_login_missing',
     `Logins of this registry are handed out by ${provider}, which this server does not ask: give the registry a user name and a password, or use one of another kind.`,
   )
+}
+
+const hostOf = (url: string): string => {
+  const host = URL.parse(url)?.host ?? ''
+  return isHub(host) ? 'docker.io' : host
+}
+
+/** See `RegistryLogins`. A registry whose logins this server cannot make is left out. */
+export const readRegistryLogins = async (
+  database: Database,
+  sealer: Sealer,
+  organizationId: string,
+  host: string,
+): Promise<RegistryLogin[]> => {
+  const rows = await database.query<RegistryRow>(
+    `select id, spec ->> 'kind' as kind, spec ->> 'url' as url, coalesce(spec -> 'config', '{}') as config, sealed
+     from node where organization_id = $1 and kind = 'container_registry' order by created_at, id`,
+    [organizationId],
+  )
+  const logins: RegistryLogin[] = []
+  for (const row of rows.filter(({ url }) => hostOf(url) === hostOf(`https://${host}`)))
+    try {
+      const login = loginOf(await openLogin(sealer, organizationId, row))
+      logins.push({ origin: new URL(row.url), login })
+    } catch (error) {
+      if (!(error instanceof DeploymentError)) throw error
+    }
+  return logins
 }

@@ -1,15 +1,15 @@
-/** From a service's image, as its configuration names it, to a reference that the engine can pull, and its login. */
+/** From a service's image, as its configuration names it, to a reference with its registry's host, and the login. */
 import { DeploymentError } from '../lib/errors.ts'
 import { OutboundRefused } from '../lib/outbound.ts'
-import { Secret } from '../lib/secret.ts'
+import { isHub } from '../lib/registry-session.ts'
 import type { ImageRequest } from '../runtimes/runtime.ts'
 import type { Source } from './deployments.ts'
 import type { EngineParts } from './engine-parts.ts'
+import { loginOf } from './registry-credentials.ts'
 
 export type ImageSource = Extract<Source, { from: 'image' }>
 
 const hub = 'docker.io'
-const isHub = (host: string): boolean => /(^|\.)docker\.(io|com)$/.test(host)
 
 /** The repository of an image with its registry's host, as engines write it; `url` null stands for the public one. */
 export const repositoryOf = (url: string | null, name: string): string => {
@@ -27,22 +27,21 @@ const checkAddress = async (parts: EngineParts, url: string): Promise<void> => {
   } catch (error) {
     if (error instanceof OutboundRefused)
       throw new DeploymentError('registry_refused', `The registry's address cannot be used: ${error.message}`)
-    // A name without an address: the engine may hold the image, and says what is wrong if not.
+    // A name without an address: whoever asks the registry says so.
   }
 }
 
-/** Host and login of a source's registry. Rejects with a `DeploymentError`. */
+/** Name with the host, address and login of a source's registry. Rejects with a `DeploymentError`. */
 export const openRegistry = async (
   parts: EngineParts,
   organizationId: string,
   { registryId, name }: Pick<ImageSource, 'registryId' | 'name'>,
-): Promise<{ repository: string; login: ImageRequest['login'] }> => {
-  if (registryId === null) return { repository: repositoryOf(null, name), login: null }
+): Promise<{ repository: string } & Pick<ImageRequest, 'origin' | 'login'>> => {
+  if (registryId === null) return { repository: repositoryOf(null, name), origin: null, login: null }
   const registry = await parts.registryCredentials(organizationId, registryId)
   if (registry === null)
     throw new DeploymentError('registry_missing', 'The container registry of this service was deleted: choose another.')
   await checkAddress(parts, registry.url)
-  const { username, password } = registry
-  const login = username === null || password === null ? null : new Secret({ username, password: password.reveal() })
-  return { repository: repositoryOf(registry.url, name), login }
+  const { repository, origin } = { repository: repositoryOf(registry.url, name), origin: new URL(registry.url) }
+  return { repository, origin, login: loginOf(registry) }
 }

@@ -95,6 +95,34 @@ export const openRelease = async (
   return { release, workload: thawWorkload(release.workload, release.image, environment), environment }
 }
 
+/** What the organization's services run as this public image; null when none of them has been deployed from it. */
+export const publicImageOf = async (
+  db: Queryable,
+  organizationId: string,
+  { name, tag }: Pick<ReleaseSource, 'name' | 'tag'>,
+): Promise<string | null> => {
+  const [row] = await db.query<{ image: string }>(
+    `select image from release
+     where organization_id = $1 and source ->> 'name' = $2 and source ->> 'tag' = $3 and source ->> 'registryId' is null
+     order by created_at desc, id desc limit 1`,
+    [organizationId, name, tag],
+  )
+  return row?.image ?? null
+}
+
+/** Images from registries that releases of an organization name: those of services that are, or of one service. */
+export const pulledImagesOf = async (db: Queryable, organizationId: string): Promise<Map<string, Set<string>>> => {
+  const rows = await db.query<{ serviceId: string; image: string }>(
+    `select distinct r.service_id as "serviceId", r.image from release r
+       join service_state s on s.service_id = r.service_id
+     where r.organization_id = $1 and r.source is not null`,
+    [organizationId],
+  )
+  const images = new Map<string, Set<string>>()
+  for (const { serviceId, image } of rows) images.set(serviceId, (images.get(serviceId) ?? new Set()).add(image))
+  return images
+}
+
 /** The release that a service runs now. */
 export const currentRelease = async (db: Queryable, serviceId: string): Promise<Release | null> => {
   const [row] = await db.query<Release>(

@@ -14,6 +14,7 @@ export const wasSuccessfulSql = `exists (select from deployment_service w where 
 
 interface Row {
   id: string
+  organizationId: string
   kind: string
   name: string
   image: string
@@ -25,7 +26,7 @@ interface Row {
 
 const find = async (db: Queryable, serviceId: string, where: string, values: unknown[]): Promise<Row | undefined> => {
   const [row] = await db.query<Row>(
-    `select r.id, s.kind, n.name, r.image, r.source, ${wasSuccessfulSql} as "wasSuccessful",
+    `select r.id, r.organization_id as "organizationId", s.kind, n.name, r.image, r.source, ${wasSuccessfulSql} as "wasSuccessful",
        c.source ->> 'tag' as "presentTag"
      from release r join service_state s on s.service_id = r.service_id join node n on n.id = s.service_id
        left join release c on c.id = s.current_release_id
@@ -42,10 +43,10 @@ const isEarlier = `${wasSuccessfulSql}
 const unusable = (why: string) => conflict('release_not_usable', why)
 
 /** What was built is nowhere but on the engine. An engine that does not answer says nothing against it. */
-const isGone = async (parts: EngineParts, { image, source }: Row): Promise<boolean> => {
+const isGone = async (parts: EngineParts, { organizationId, image, source }: Row): Promise<boolean> => {
   if (source !== null) return false
   const signal = AbortSignal.timeout(lookUpDeadlineMs)
-  const wanted = { reference: image, login: null, refresh: false }
+  const wanted = { organizationId, reference: image, origin: null, login: null, refresh: false }
   return (await parts.runtime.lookUp(wanted, signal).catch(() => image)) === null
 }
 

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
+import { Readable } from 'node:stream'
 import { after, test } from 'node:test'
 import { createRegistryClient, RegistryError } from './docker-registry.ts'
 import { createOutbound } from './outbound.ts'
@@ -104,9 +105,9 @@ test('a password does not go over plain http to another network than ours', asyn
   const spying = {
     ...outbound,
     check: async () => ({ address: '93.184.216.34', family: 4 as const }),
-    request: async ({ headers = {} }: { headers?: Record<string, string> }) => {
+    open: async ({ headers = {} }: { headers?: Record<string, string> }) => {
       asked.push(headers.authorization ?? '-')
-      return { status: 401, headers: { 'www-authenticate': 'Basic realm="x"' }, body: '', truncated: false }
+      return { status: 401, headers: { 'www-authenticate': 'Basic realm="x"' }, body: Readable.from([]) }
     },
   }
   const client = createRegistryClient(spying, { url: 'http://images.example', ...login })

@@ -22,25 +22,10 @@ import {
 } from './address-policy.ts'
 import { createEngineBridges, type Interfaces } from './engine-bridges.ts'
 import { createKeptConnections, type KeptConnections } from './kept-connections.ts'
+import { OutboundFailed, OutboundRefused } from './outbound-errors.ts'
+import { joinHeaders, type OutboundStream, openStream, type StreamLimits } from './outbound-stream.ts'
 
-/** The policy forbids it. The message may be shown to the caller: it names the setting and no sent value. */
-export class OutboundRefused extends Error {
-  constructor(reason: string) {
-    super(`this address cannot be used: ${reason}`)
-    this.name = 'OutboundRefused'
-  }
-}
-
-/** It was tried and did not work. `code` is `unresolved`, `timeout`, `connection` or `aborted`. */
-export class OutboundFailed extends Error {
-  readonly code: string
-
-  constructor(code: string, message: string, cause?: unknown) {
-    super(message, { cause })
-    this.name = 'OutboundFailed'
-    this.code = code
-  }
-}
+export { OutboundFailed, OutboundRefused }
 
 export interface CheckedAddress {
   address: string
@@ -76,6 +61,16 @@ export interface OutboundResponse {
   truncated: boolean
 }
 
+/** What may be long: there is no deadline for all of it, only for silence. */
+export interface StreamRequest extends StreamLimits {
+  method: string
+  url: string | URL
+  headers?: Record<string, string>
+  /** As of a request. */
+  connectTimeoutMs?: number
+  signal?: AbortSignal
+}
+
 export interface Outbound {
   /** The address to connect to. Rejects with `OutboundRefused`, or `OutboundFailed` (`unresolved`). */
   check(url: URL): Promise<CheckedAddress>
@@ -89,6 +84,8 @@ export interface Outbound {
   addressesOf(host: string): Promise<string[]>
   /** Any status is a result, 3xx too. Rejects with `OutboundRefused` or `OutboundFailed`. */
   request(request: OutboundRequest): Promise<OutboundResponse>
+  /** The same checks; the body is read as it comes, and fails with `OutboundFailed`. Ends with its signal. */
+  open(request: StreamRequest): Promise<OutboundStream>
 }
 
 export type Resolve = (host: string) => Promise<readonly { address: string }[]>
@@ -201,11 +198,6 @@ const pinned = (pin: CheckedAddress, url: URL, connectTimeoutMs: number, ca?: st
   }
 }
 
-const joinHeaders = (headers: Record<string, string | string[] | undefined>): Record<string, string> =>
-  Object.fromEntries(
-    Object.entries(headers).map(([name, value]) => [name, Array.isArray(value) ? value.join(', ') : (value ?? '')]),
-  )
-
 const readCapped = async (body: AsyncIterable<Buffer>, cap: number): Promise<{ body: string; truncated: boolean }> => {
   const chunks: Buffer[] = []
   let size = 0
@@ -315,6 +307,21 @@ const request = async (policy: Policy, request: OutboundRequest): Promise<Outbou
   }
 }
 
+const open = async (policy: Policy, request: StreamRequest): Promise<OutboundStream> => {
+  const url = checkSyntax(policy, String(request.url))
+  const { connectTimeoutMs = 5000, silenceMs = 30_000, signal } = request
+  const looking = AbortSignal.any([AbortSignal.timeout(connectTimeoutMs), ...(signal === undefined ? [] : [signal])])
+  try {
+    const pin = await until(checkPlace(policy, targetOf(url)), looking)
+    const connect = pinned(pin, url, connectTimeoutMs)
+    const client = new Client(url.origin, { connect, headersTimeout: silenceMs, bodyTimeout: silenceMs, pipelining: 0 })
+    return await openStream(client, { ...request, url }, request, explain)
+  } catch (error) {
+    if (signal?.aborted) throw new OutboundFailed('aborted', 'the request was aborted', signal.reason)
+    throw looking.aborted ? new OutboundFailed('timeout', 'no address for the host name in time') : explain(error)
+  }
+}
+
 /**
  * `allow`: the entries of SLIPWAY_OUTBOUND_ALLOW. `own`: `host:port` or `host` of this server's own parts (database,
  * engine API), refused even where their network is allowed. Throws on an entry that cannot be read.
@@ -338,5 +345,6 @@ export const createOutbound = (options: {
     checkTarget: (url) => checkTarget(policy, url),
     addressesOf: (host) => addressesOf(policy, host),
     request: (wanted) => request(policy, wanted),
+    open: (wanted) => open(policy, wanted),
   }
 }

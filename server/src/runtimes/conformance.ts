@@ -135,6 +135,8 @@ const collect = async (lines: AsyncIterable<LogLine>, enough: (line: LogLine) =>
 const numberOf = (line: LogLine): number => Number(/line (\d+)$/.exec(line.text)?.[1] ?? 0)
 const range = (first: number, last: number): number[] => Array.from({ length: last - first + 1 }, (_, i) => first + i)
 
+const nobody = { organizationId: newId(), origin: null, login: null }
+
 export const conform = ({ create, programs, images }: Subject): void => {
   let runtime: Runtime
   before(() => {
@@ -147,7 +149,7 @@ export const conform = ({ create, programs, images }: Subject): void => {
 
   describe('pull', () => {
     test('an image that is held is there at once, twice and more, by a reference that runs', async () => {
-      const image = { reference: images.held, login: null, refresh: false }
+      const image = { ...nobody, reference: images.held, refresh: false }
       const reference = await runtime.pull(image, ignore, signal())
       assert.equal(await runtime.pull(image, ignore, signal()), reference)
       assert.equal(await runtime.pull({ ...image, reference }, ignore, signal()), reference)
@@ -155,7 +157,7 @@ export const conform = ({ create, programs, images }: Subject): void => {
     })
 
     test('an image that is nowhere is refused by its name', async () => {
-      const image = { reference: images.missing, login: null, refresh: true }
+      const image = { ...nobody, reference: images.missing, refresh: true }
       const error = await deploymentError(runtime.pull(image, ignore, signal()))
       assert.match(error.code, /^image_/)
       assert.ok(error.message.includes(images.missing), error.message)
@@ -163,7 +165,7 @@ export const conform = ({ create, programs, images }: Subject): void => {
 
     test('an aborted pull rejects with the reason', async () => {
       const reason = new Error('canceled by the user')
-      const image = { reference: images.held, login: null, refresh: true }
+      const image = { ...nobody, reference: images.held, refresh: true }
       assert.equal(await rejection(runtime.pull(image, ignore, AbortSignal.abort(reason))), reason)
     })
   })

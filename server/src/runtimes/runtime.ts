@@ -142,13 +142,16 @@ export interface RunOptions {
   joinOnly?: boolean
 }
 
-/** An image of a registry. */
+/** An image of a registry, for an organization: what others pulled is not there for it. */
 export interface ImageRequest {
+  organizationId: string
   /** With its host: `docker.io/library/postgres:16`, or with a digest after `@`. */
   reference: string
-  /** Login of the registry; opened only to be handed to the engine's API. */
+  /** Where its registry answers; null: https of the name's host. */
+  origin: URL | null
+  /** Login of the registry; opened only to be sent there. */
   login: Secret<{ username: string; password: string }> | null
-  /** Ask the registry even when the engine holds an image of this name: a tag may have moved. */
+  /** Ask the registry even when the engine holds the image. Without, `reference` is one that a release names. */
   refresh: boolean
 }
 
@@ -164,17 +167,23 @@ export interface Runtime {
   /** Rejects unless the engine answers within 3 s. */
   ping(): Promise<void>
   /**
-   * Makes the engine hold an image, and resolves to a reference that never moves: by digest, where the engine knows one.
-   * When the registry does not answer, what the engine holds of that name will do, and `progress` says so. Rejects with
-   * a `DeploymentError` that names the image: `image_missing`, `image_denied`, `image_unreachable`; at the latest 30 s
-   * after the registry was last heard.
+   * Makes the engine hold an image for its organization, and resolves to a reference that never moves: by digest, where
+   * there is one. What the operator put on the engine may stand in for the public registry, and `progress` says so.
+   * Rejects with a `DeploymentError` that names the image: `image_missing`, `image_denied`, `image_unreachable`,
+   * `image_refused`, `registry_refused`; at the latest 30 s after the registry was last heard.
    */
   pull(image: ImageRequest, progress: Progress, signal: AbortSignal): Promise<string>
   /**
-   * The reference that `pull` would resolve to, without pulling: null for an image that the engine does not hold and,
-   * with `refresh`, its registry does not tell of within 5 s.
+   * The reference that `pull` would resolve to, without pulling. With `refresh` null for what its registry does not tell
+   * of within 5 s; without, for what the engine does not hold for this organization.
    */
   lookUp(image: ImageRequest, signal: AbortSignal): Promise<string | null>
+  /** Ids of the organizations that the engine holds pulled images for, those of other installations too. */
+  imageOwners(): Promise<string[]>
+  /** The organization needs these no more: they go, unless something runs from them. */
+  dropImages(organizationId: string, references: readonly string[], signal: AbortSignal): Promise<void>
+  /** What the organization pulled, does not need and has not used for so long goes. */
+  sweepImages(organizationId: string, needed: readonly string[], unusedMs: number, signal: AbortSignal): Promise<void>
   /**
    * Makes the instances of this revision exist and be started, beside those of other revisions. Does not wait for
    * them to be ready. Rejects with a `DeploymentError` that names the cause.

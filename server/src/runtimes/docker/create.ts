@@ -4,8 +4,8 @@ import { type Engine, isEngineError } from '../../lib/docker-engine.ts'
 import { DeploymentError } from '../../lib/errors.ts'
 import type { Progress, Workload } from '../runtime.ts'
 import type { Containers } from './containers.ts'
-import type { ContainerBody } from './describe.ts'
-import { type Images, isImageMissing } from './images.ts'
+import { type ContainerBody, labels } from './describe.ts'
+import { type Images, isImageMissing, localName } from './images.ts'
 import type { Networks } from './network.ts'
 
 const isNetworkMissing = (error: unknown): boolean =>
@@ -82,12 +82,14 @@ export const createCreator = (
 
   return {
     create: async (name, described, { environmentId, progress, signal }) => {
-      const [body] = await Promise.all([fitProcessors(described), networks.ensure(environmentId)])
+      const organizationId = described.Labels[labels.organization] ?? ''
+      const named = { ...described, Image: localName(organizationId, described.Image) }
+      const [body] = await Promise.all([fitProcessors(named), networks.ensure(environmentId)])
       try {
         return await post(name, body)
       } catch (error) {
         if (!isImageMissing(error)) throw error
-        await images.restore(body.Image, progress, signal)
+        await images.restore(organizationId, described.Image, progress, signal)
         signal.throwIfAborted()
         return await post(name, body)
       }

@@ -2,6 +2,7 @@ import { after, before, describe } from 'node:test'
 import { ensureBusybox } from '../../../test/busybox-image.ts'
 import { engine } from '../../../test/docker.ts'
 import { ensureNodeImage, nodeImage } from '../../../test/node-image.ts'
+import { handed, startImages, type TestImages } from '../../../test/organization-images.ts'
 import { createLog } from '../../lib/log.ts'
 import { conform, type Program } from '../conformance.ts'
 import { createDockerRuntime } from './docker.ts'
@@ -14,18 +15,21 @@ server.bind(8080)
 require('http').createServer((_, answer) => answer.end('ok')).listen(8080)`
 
 describe('docker runtime', () => {
+  let images: TestImages
   before(async () => {
     await ensureBusybox()
     await ensureNodeImage()
-    const query = { repo: 'localhost:1/conformance', tag: '1' }
+    images = await startImages()
+    const query = { repo: 'slipway-test-conformance', tag: '1' }
     await engine.call('POST', '/images/busybox:1/tag', { query })
   })
   after(async () => {
-    await engine.call('DELETE', '/images/localhost:1/conformance:1', { query: { noprune: true } })
+    await engine.call('DELETE', '/images/slipway-test-conformance:1', { query: { noprune: true } })
+    await images.close()
     await engine.close()
   })
   conform({
-    create: (ownerId) => createDockerRuntime({ ownerId, log: createLog('silent') }),
+    create: (ownerId) => createDockerRuntime({ ownerId, images: handed(() => images), log: createLog('silent') }),
     programs: {
       serve: { image: 'busybox:1', entrypoint: null, arguments: ['httpd', '-f', '-p', '8080'] },
       serveBoth: { image: nodeImage, entrypoint: ['/bin/node', '-e'], arguments: [echo] },
@@ -39,6 +43,6 @@ describe('docker runtime', () => {
       writer: shell('cat /in/given; printf left > /out/left.txt'),
       endlessWriter: shell('printf begun > /out/left.txt; exec sleep 1000'),
     },
-    images: { held: 'localhost:1/conformance:1', missing: 'localhost:1/no/such:1' },
+    images: { held: 'docker.io/library/slipway-test-conformance:1', missing: 'localhost:1/no/such:1' },
   })
 })

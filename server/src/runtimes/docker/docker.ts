@@ -7,6 +7,8 @@
  * When the process dies: containers go on running and the engine restarts them. Whatever was half done is found by its
  * name: the next `apply` or `run` adopts or replaces it, `retire` and `removeService` remove it.
  */
+
+import type { OrganizationImages } from '../../images/images.ts'
 import { type Clock, systemClock } from '../../lib/clock.ts'
 import { createEngine, type Engine, ignoreGone, isEngineError } from '../../lib/docker-engine.ts'
 import { DeploymentError } from '../../lib/errors.ts'
@@ -30,6 +32,8 @@ export interface DockerRuntimeOptions {
   dockerHost?: string
   /** Mark of this data directory, on everything we make. */
   ownerId: string
+  /** Without, nothing is pulled: for one that only ends what is there. */
+  images?: OrganizationImages
   log: Log
   clock?: Clock
 }
@@ -71,6 +75,7 @@ const removeNetwork = async (networks: Networks, environmentId: string, signal: 
 export const createDockerRuntime = ({
   dockerHost,
   ownerId,
+  images: organizationImages,
   log,
   clock = systemClock,
 }: DockerRuntimeOptions): Runtime => {
@@ -80,7 +85,7 @@ export const createDockerRuntime = ({
   const networks = createNetworks(engine, ownerId)
   const volumes = createVolumes(engine, ownerId)
   const logs = createLogs(engine, containers, events, clock)
-  const images = createImages(engine, clock)
+  const images = createImages(engine, organizationImages)
   const creator = createCreator(engine, networks, images, containers.inspect)
   const tasks = createTasks({ engine, containers, creator, logs, ownerId, clock })
   const instances = createInstances({ engine, containers, creator, ports: createPorts(), ownerId, clock })
@@ -115,6 +120,9 @@ export const createDockerRuntime = ({
     ping: () => engine.call('GET', '/_ping', { deadlineMs: pingDeadlineMs }),
     pull: images.pull,
     lookUp: images.lookUp,
+    imageOwners: images.owners,
+    dropImages: images.drop,
+    sweepImages: images.sweep,
     apply: instances.apply,
     ready: createReady({ engine, containers, events, logs, clock }),
     retire: instances.retire,

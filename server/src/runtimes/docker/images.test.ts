@@ -2,15 +2,18 @@ import assert from 'node:assert/strict'
 import { after, before, describe, test } from 'node:test'
 import { ensureBusybox } from '../../../test/busybox-image.ts'
 import { engine } from '../../../test/docker.ts'
+import { startImages, type TestImages } from '../../../test/organization-images.ts'
 import { login, type Registry, registryIsMissing, startRegistry, untag } from '../../../test/registry.ts'
 import { freePort } from '../../../test/slipway.ts'
+import { steadyReference } from '../../images/engine-images.ts'
+import { pulledTag } from '../../images/tags.ts'
 import { newId } from '../../lib/ids.ts'
 import { createLog } from '../../lib/log.ts'
 import { Secret } from '../../lib/secret.ts'
 import { clean, createWorkload, deploy, deploymentError, ignore, signal } from '../conformance.ts'
 import type { ImageRequest, Runtime } from '../runtime.ts'
 import { createDockerRuntime } from './docker.ts'
-import { steadyReference } from './images.ts'
+import { localName } from './images.ts'
 
 /** An image unlike any other. */
 const newImage = async (): Promise<string> => {
@@ -38,14 +41,26 @@ test('an image is named by the digest of its own registry, else by its id', () =
   assert.equal(steadyReference('x.example/a:1', { Id: 'sha256:id', RepoDigests: null }), 'sha256:id')
 })
 
+test('a container is made from the name of its organization, or from the id of what was built', () => {
+  const organizationId = newId()
+  const digest = `registry.example/team/app@sha256:${'a'.repeat(64)}`
+  assert.match(localName(organizationId, digest), new RegExp(`^slipway/${organizationId}/pulled:[0-9a-f]{32}$`))
+  assert.notEqual(localName(organizationId, digest), localName(newId(), digest))
+  assert.equal(localName(organizationId, 'sha256:1'), 'sha256:1')
+})
+
 describe('pulling from a registry with a login', { skip: registryIsMissing }, () => {
+  const organizationId = newId()
   let registry: Registry
+  let images: TestImages
   let runtime: Runtime
   const told: string[] = []
   const made: string[] = []
 
   const request = (name: string, more: Partial<ImageRequest> = {}): ImageRequest => ({
+    organizationId,
     reference: `${registry.host}/${name}`,
+    origin: new URL(registry.url),
     login: new Secret(login),
     refresh: true,
     ...more,
@@ -61,38 +76,42 @@ describe('pulling from a registry with a login', { skip: registryIsMissing }, ()
   before(async () => {
     await ensureBusybox()
     registry = await startRegistry()
-    runtime = createDockerRuntime({ ownerId: `images-${newId()}`, log: createLog('silent') })
+    images = await startImages()
+    runtime = createDockerRuntime({ ownerId: `images-${newId()}`, images, log: createLog('silent') })
   })
   after(async () => {
     await clean(runtime)
     await runtime.close()
+    await images.sweep(organizationId, [], -1, signal())
+    await images.close()
     await registry.close()
     for (const image of made) await untag(image)
     await engine.close()
   })
 
-  test('what a tag is by now is told without pulling it, and what is held where its registry does not tell', async () => {
+  test('what a tag is by now is told without pulling it, and nothing where its registry does not tell', async () => {
     await publish('team/told', '1')
     const look = (image: ImageRequest) => runtime.lookUp(image, signal())
     const image = request('team/told:1')
     assert.equal(await look({ ...image, refresh: false }), null)
     const told = await look(image)
     assert.match(told ?? '', /\/team\/told@sha256:[0-9a-f]{64}$/)
-    assert.equal(await look({ ...image, refresh: false }), null, 'nothing was pulled')
+    assert.equal(await look({ ...image, reference: told!, refresh: false }), null, 'nothing was pulled')
     assert.equal(await pull(image), told)
     await publish('team/told', '1')
     assert.notEqual(await look(image), told)
     assert.equal(await look({ ...image, reference: told!, refresh: false }), told)
+    assert.equal(await look({ ...image, organizationId: newId(), reference: told!, refresh: false }), null)
     assert.equal(await look(request('team/absent:1')), null)
-    const away = { ...image, reference: `127.0.0.1:${await freePort()}/team/told:1` }
-    assert.equal(await look(away), null)
+    const host = `127.0.0.1:${await freePort()}`
+    assert.equal(await look({ ...image, reference: `${host}/team/told:1`, origin: new URL(`http://${host}`) }), null)
   })
 
   test('an image is pulled with its login, runs by its digest, and the password is told nowhere', async () => {
     await publish('team/app', '1')
     const reference = await pull(request('team/app:1'))
     assert.match(reference, new RegExp(`^${registry.host}/team/app@sha256:[0-9a-f]{64}$`))
-    const workload = createWorkload({ image: reference, entrypoint: null, arguments: null })
+    const workload = createWorkload({ image: reference, entrypoint: null, arguments: null }, { organizationId })
     await deploy(runtime, workload)
     await runtime.retire(workload.serviceId, null, 0, signal())
     assert.equal(JSON.stringify(told).includes(login.password), false)
@@ -101,8 +120,7 @@ describe('pulling from a registry with a login', { skip: registryIsMissing }, ()
   test('what an engine lost comes back by its digest, with the login', async () => {
     await publish('team/lost', '1')
     const reference = await pull(request('team/lost:1'))
-    await untag(`${registry.host}/team/lost:1`)
-    await untag(reference)
+    await engine.call('DELETE', `/images/${pulledTag(organizationId, reference)}`)
     const again = request('team/lost:1', { reference, refresh: false })
     assert.equal((await deploymentError(pull({ ...again, login: null }))).code, 'image_denied')
     assert.equal(await pull(again), reference)
@@ -111,58 +129,52 @@ describe('pulling from a registry with a login', { skip: registryIsMissing }, ()
   test('a wrong login, no login and a tag that is not there are told apart, and name the image', async () => {
     await publish('team/denied', '1')
     const wrong = new Secret({ ...login, password: 'another-canary' })
+    const sentences = new Set<string>()
     for (const denied of [null, wrong]) {
       const error = await deploymentError(pull(request('team/denied:1', { login: denied })))
       assert.equal(error.code, 'image_denied')
       assert.match(error.message, /team\/denied:1/)
       assert.doesNotMatch(error.message, /another-canary/)
+      sentences.add(error.message)
     }
     const error = await deploymentError(pull(request('team/denied:2')))
     assert.equal(error.code, 'image_missing')
-    assert.match(error.message, /team\/denied:2/)
+    assert.match(error.message, /team\/denied:2.*has no such image/)
+    assert.equal(sentences.add(error.message).size, 3)
+    assert.ok([...sentences].some((each) => each.includes('does not admit this login')))
   })
 
   test('a tag that moved is followed when it is asked for, and only then', async () => {
     await publish('team/moving', '1')
     const first = await pull(request('team/moving:1'))
-    const image = await newImage()
-    made.push(image)
-    await registry.publish(image, 'team/moving-new', '1')
-    await engine.call('POST', `/images/${image}/tag`, { query: { repo: `${registry.host}/team/moving`, tag: 'next' } })
-    assert.equal(await pull(request('team/moving:1', { refresh: false })), first)
-    await registry.publish(image, 'team/moving', '1')
-    await engine.call('POST', `/images/${first}/tag`, { query: { repo: `${registry.host}/team/moving`, tag: '1' } })
-    assert.equal(await pull(request('team/moving:1', { refresh: false })), first)
+    await publish('team/moving', '1')
+    assert.equal(await pull(request('', { reference: first, refresh: false })), first)
     assert.notEqual(await pull(request('team/moving:1')), first)
-    await untag(`${registry.host}/team/moving:next`)
   })
 
-  test('a registry that does not answer is named in time; what the engine holds stands in and it is said', async () => {
+  test('a registry that does not answer is named in time', async () => {
     const host = `127.0.0.1:${await freePort()}`
     const reference = `${host}/team/held:1`
     const begun = performance.now()
-    const error = await deploymentError(pull(request('', { reference })))
+    const error = await deploymentError(pull(request('', { reference, origin: new URL(`http://${host}`) })))
     assert.equal(error.code, 'image_unreachable')
     assert.ok(error.message.includes(reference))
     assert.ok(performance.now() - begun < 30_000)
-    await engine.call('POST', '/images/busybox:1/tag', { query: { repo: `${host}/team/held`, tag: '1' } })
-    told.length = 0
-    assert.match(await pull(request('', { reference })), /^sha256:/)
-    assert.match(told.join('\n'), /engine holds one of this name/)
-    await untag(reference)
   })
 
   test('an image that a registry denies is not taken from the engine, which others may have pulled it to', async () => {
     await publish('team/private', '1')
-    await pull(request('team/private:1'))
-    const error = await deploymentError(pull(request('team/private:1', { login: null })))
-    assert.equal(error.code, 'image_denied')
+    const reference = await pull(request('team/private:1'))
+    for (const other of [{ login: null }, { login: null, organizationId: newId(), reference, refresh: false }])
+      assert.equal((await deploymentError(pull(request('team/private:1', other)))).code, 'image_denied')
   })
 
   test('a pull ends with its signal', async () => {
+    await publish('team/ended', '1')
     const controller = new AbortController()
-    const work = runtime.pull(request('team/app:1'), () => controller.abort(new Error('canceled')), controller.signal)
+    const image = request('team/ended:1')
+    const work = runtime.pull(image, () => controller.abort(new Error('canceled')), controller.signal)
     await assert.rejects(work, /canceled/)
-    await runtime.pull(request('team/app:1'), ignore, signal())
+    await runtime.pull(image, ignore, signal())
   })
 })

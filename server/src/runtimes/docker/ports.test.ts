@@ -57,7 +57,7 @@ test('when the engine finds the port taken, another is tried and nothing is left
   const events = createEvents(engine, ownerId, systemClock)
   const containers = createContainers(engine, ownerId, events)
   const networks = createNetworks(engine, ownerId)
-  const creator = createCreator(engine, networks, createImages(engine, systemClock), containers.inspect)
+  const creator = createCreator(engine, networks, createImages(engine, undefined), containers.inspect)
   const ports = createPorts()
   const holder = createServer()
   await new Promise<void>((resolve) => holder.listen(0, '127.0.0.1', resolve))

@@ -141,6 +141,9 @@ export const createFakeRuntime = (options: FakeRuntimeOptions): FakeRuntime => {
       const { kind } = script?.({ image: reference, serviceId: '' }) ?? behaviourOf(reference)
       return kind === 'refuse' ? null : reference
     },
+    imageOwners: async () => [],
+    dropImages: async () => {},
+    sweepImages: async () => {},
     apply: async (workload, _progress, signal) => {
       await restored
       signal.throwIfAborted()

@@ -1,0 +1,46 @@
+/** Which pulled images an organization needs: those that a release of a service names. The rest goes. */
+import type { EngineParts } from './engine-parts.ts'
+import { pulledImagesOf } from './releases.ts'
+
+/** A build may wait this long for its turn with a base image that no release names. */
+const unusedMs = 24 * 60 * 60_000
+const everyMs = 60 * 60_000
+
+/** What only this service had. What something of another deployment waits for is pulled again. */
+export const dropImagesOf = async (
+  parts: EngineParts,
+  organizationId: string,
+  serviceId: string,
+  signal: AbortSignal,
+): Promise<void> => {
+  const images = await pulledImagesOf(parts.database, organizationId)
+  const others = new Set([...images].flatMap(([id, references]) => (id === serviceId ? [] : [...references])))
+  const own = [...(images.get(serviceId) ?? [])].filter((reference) => !others.has(reference))
+  await parts.runtime.dropImages(organizationId, own, signal)
+}
+
+/** Once an hour, whatever no release names; of an organization that is gone, everything. */
+export const createImageSweep = (parts: EngineParts) => {
+  const known = new Set<string>()
+  let dueMs = Number.NEGATIVE_INFINITY
+
+  const sweepOf = async (organizationId: string, isThere: boolean, signal: AbortSignal): Promise<void> => {
+    const images = isThere ? await pulledImagesOf(parts.database, organizationId) : new Map<string, Set<string>>()
+    const needed = [...images.values()].flatMap((each) => [...each])
+    await parts.runtime.sweepImages(organizationId, needed, isThere ? unusedMs : 0, signal)
+  }
+
+  return async (signal: AbortSignal): Promise<void> => {
+    if (parts.clock.monotonicMs() < dueMs) return
+    const owners = await parts.runtime.imageOwners()
+    const rows = await parts.database.query<{ id: string }>(
+      `select id from node where kind = 'organization' and id::text = any($1)`,
+      [owners],
+    )
+    const there = new Set(rows.map(({ id }) => id))
+    // One that was never ours is another installation's on the same engine.
+    for (const id of owners) if (there.has(id) || known.has(id)) await sweepOf(id, there.has(id), signal)
+    for (const id of there) known.add(id)
+    dueMs = parts.clock.monotonicMs() + everyMs
+  }
+}

@@ -1,0 +1,141 @@
+/** Asks a registry what the name of an image means now, and opens its blobs: our own client, the organization's login. */
+import { DeploymentError } from '../lib/errors.ts'
+import { joinTag } from '../lib/image-name.ts'
+import { type Outbound, OutboundFailed, OutboundRefused } from '../lib/outbound.ts'
+import type { OutboundStream } from '../lib/outbound-stream.ts'
+import {
+  createRegistrySession,
+  isHub,
+  RegistryError,
+  type RegistrySession,
+  readAll,
+  refuseStatus,
+} from '../lib/registry-session.ts'
+import type { ImageAccess } from './images.ts'
+import {
+  acceptedTypes,
+  type Blobs,
+  blobsOf,
+  choosePlatform,
+  digestOf,
+  ImageRefused,
+  isDigest,
+  type Manifest,
+  parseManifest,
+} from './manifest.ts'
+
+const maxManifestBytes = 4 << 20
+const namePattern = /^[a-z0-9]+(?:(?:\.|_{1,2}|-+)[a-z0-9]+)*(?:\/[a-z0-9]+(?:(?:\.|_{1,2}|-+)[a-z0-9]+)*)*$/
+const tagPattern = /^(?:\w[\w.-]{0,127}|sha256:[0-9a-f]{64})$/
+
+export interface AskedImage {
+  /** What the registry calls the tag: of an index, where the name has several platforms. */
+  digest: string
+  /** The one for the engine. */
+  manifest: Manifest
+  blobs: Blobs
+  /** The bytes of a blob of this image, from the byte `from` on where the registry can. */
+  open(digest: string, from: number, signal: AbortSignal): Promise<OutboundStream>
+  /** See `RegistrySession.token`. */
+  token(): ReturnType<RegistrySession['token']>
+}
+
+export const nameOf = ({ repository, tag }: Pick<ImageAccess, 'repository' | 'tag'>): string => joinTag(repository, tag)
+
+/** Host, and the name within its registry. */
+export const splitHost = (repository: string): { host: string; name: string } => {
+  const slash = repository.indexOf('/')
+  return { host: repository.slice(0, Math.max(slash, 0)), name: repository.slice(slash + 1) }
+}
+
+const refusal = (access: Pick<ImageAccess, 'repository' | 'tag'>, code: string, why: string, cause?: unknown) =>
+  new DeploymentError(code, `The image ${nameOf(access)} cannot be pulled: ${why}.`, { cause })
+
+const deniedTo = (access: ImageAccess, error: RegistryError): DeploymentError => {
+  // A denial of ours says what to do.
+  if (/plain http/.test(error.message)) return refusal(access, 'image_denied', error.message.replace(/\.$/, ''), error)
+  if (access.login !== null) return refusal(access, 'image_denied', 'its registry does not admit this login', error)
+  // The public registry answers so for names that it does not have.
+  return isHub(splitHost(access.repository).host)
+    ? refusal(access, 'image_missing', 'its registry has no such image, or it is private', error)
+    : refusal(access, 'image_denied', 'its registry asks for a login', error)
+}
+
+const reasonOf = ({ message }: OutboundRefused): string => message.replace(/^this address cannot be used: /, '')
+
+/** What went wrong with a registry as one sentence that names the image. */
+export const explain = (access: ImageAccess, error: unknown): unknown => {
+  if (error instanceof ImageRefused) return refusal(access, error.code, error.message, error)
+  if (error instanceof OutboundRefused)
+    return refusal(access, 'registry_refused', `an address of its registry is refused (${reasonOf(error)})`, error)
+  if (error instanceof OutboundFailed)
+    return refusal(access, 'image_unreachable', `its registry does not answer (${error.message})`, error)
+  if (!(error instanceof RegistryError)) return error
+  if (error.code === 'denied') return deniedTo(access, error)
+  return error.code === 'missing'
+    ? refusal(access, 'image_missing', 'its registry has no such image', error)
+    : refusal(access, 'image_unreachable', `its registry cannot be used (${error.message.replace(/\.$/, '')})`, error)
+}
+
+/** Throws for a name that could lead elsewhere than to a manifest. */
+const originOf = (access: ImageAccess): URL => {
+  const { host, name } = splitHost(access.repository)
+  const origin = access.origin ?? URL.parse(`https://${host}`)
+  if (host === '' || origin === null || !namePattern.test(name) || !tagPattern.test(access.tag))
+    throw refusal(access, 'image_missing', 'it is not a valid name of an image')
+  return origin
+}
+
+const typeOf = ({ headers }: OutboundStream): string => (headers['content-type'] ?? '').split(';')[0]!.trim()
+
+const fetchManifest = async (session: RegistrySession, name: string, tag: string): Promise<Manifest> => {
+  const headers = { accept: acceptedTypes }
+  const answer = await session.open('GET', `/v2/${name}/manifests/${tag}`, { maxBytes: maxManifestBytes, headers })
+  const bytes = await readAll(answer)
+  refuseStatus(answer.status)
+  const digest = digestOf(bytes)
+  const told = answer.headers['docker-content-digest']
+  if ((isDigest(tag) && tag !== digest) || (isDigest(told) && told !== digest))
+    throw new ImageRefused('image_refused', 'what its registry sent is not what its digest says')
+  return { digest, mediaType: typeOf(answer), bytes }
+}
+
+/** Only the digest: what the platform of an engine makes of it is not asked. */
+export const askDigest = async (outbound: Outbound, access: ImageAccess, signal: AbortSignal): Promise<string> => {
+  const session = createRegistrySession(outbound, { url: originOf(access), login: access.login }, signal)
+  return (await fetchManifest(session, splitHost(access.repository).name, access.tag)).digest
+}
+
+export const askRegistry = async (
+  outbound: Outbound,
+  access: ImageAccess,
+  platform: { architecture: string; maxMb: number },
+  signal: AbortSignal,
+): Promise<AskedImage> => {
+  const place = { url: originOf(access), login: access.login }
+  const { name } = splitHost(access.repository)
+  const asking = createRegistrySession(outbound, place, signal)
+  const named = await fetchManifest(asking, name, access.tag)
+  const first = parseManifest(named)
+  const manifest =
+    first.kind === 'image' ? named : await fetchManifest(asking, name, choosePlatform(first, platform.architecture))
+  const parsed = parseManifest(manifest)
+  if (parsed.kind !== 'image') throw new ImageRefused('image_refused', 'its manifest is not valid')
+  const blobs = blobsOf(parsed, platform.maxMb)
+  // Others may wait for the same pull: it goes on when whoever asked first does not.
+  const fetching = createRegistrySession(outbound, place)
+  return {
+    digest: named.digest,
+    manifest,
+    blobs,
+    token: () => fetching.token(`/v2/${name}/manifests/${manifest.digest}`),
+    open(digest, from, ended) {
+      const headers = from === 0 ? undefined : { range: `bytes=${from}-` }
+      return fetching.open('GET', `/v2/${name}/blobs/${digest}`, {
+        maxBytes: blobs.get(digest)!,
+        headers,
+        signal: ended,
+      })
+    },
+  }
+}

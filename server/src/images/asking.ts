@@ -1,0 +1,55 @@
+/** How often a registry is asked, and how soon again: what fails becomes one sentence about the image. */
+import type { Clock } from '../lib/clock.ts'
+import { DeploymentError } from '../lib/errors.ts'
+import { OutboundFailed } from '../lib/outbound.ts'
+import { isHub } from '../lib/registry-session.ts'
+import { explain, nameOf, splitHost } from './ask-registry.ts'
+import type { ImageAccess } from './images.ts'
+
+const unreachableMs = 10_000
+export const pauseMs = 500
+export const maxTries = 3
+
+/** Remembers for a moment that the public registry does not answer, so that a burst of deploys asks it once. */
+const createReach = (clock: Clock) => {
+  let untilMs = Number.NEGATIVE_INFINITY
+  let last: OutboundFailed | undefined
+  return {
+    /** Throws what went wrong a moment ago. */
+    check: ({ repository }: ImageAccess): void => {
+      if (last !== undefined && isHub(splitHost(repository).host) && clock.monotonicMs() < untilMs) throw last
+    },
+    note: ({ repository }: ImageAccess, error: unknown): void => {
+      if (!(error instanceof OutboundFailed) || error.code === 'aborted' || !isHub(splitHost(repository).host)) return
+      last = error
+      untilMs = clock.monotonicMs() + unreachableMs
+    },
+  }
+}
+
+/** The engine's own words for a pull that we offered. */
+export const engineFailed = (access: ImageAccess, error: unknown) => {
+  const said = (error as Error).message.slice(0, 200).replace(/[\s.:]+$/, '')
+  const message = `The image ${nameOf(access)} cannot be pulled: ${said}.`
+  return new DeploymentError('image_unreachable', message, { cause: error })
+}
+
+export const createAsking = (clock: Clock) => {
+  const reach = createReach(clock)
+  /** Several tries for what may pass at once; a registry that is silent has had its time. */
+  return async <T>(access: ImageAccess, tries: number, signal: AbortSignal, ask: () => Promise<T>): Promise<T> => {
+    for (let tried = 1; ; tried += 1)
+      try {
+        reach.check(access)
+        return await ask()
+      } catch (error) {
+        signal.throwIfAborted()
+        const { code } = error as { code?: string }
+        if (tried < tries && (code === 'connection' || code === 'failed')) await clock.sleep(pauseMs * tried, signal)
+        else {
+          reach.note(access, error)
+          throw explain(access, error)
+        }
+      }
+  }
+}

@@ -1,0 +1,22 @@
+/**
+ * Images that the operator put on the engine, which stand in for the public registry where none answers: only under the
+ * names that SLIPWAY_ENGINE_IMAGES lists. Under any other name what is on the engine may be somebody's.
+ */
+import { DeploymentError } from '../lib/errors.ts'
+
+const publicPrefix = 'docker.io/library/'
+
+/** `redis:7` of `docker.io/library/redis:7`, when it is among these; null for what may not stand in. */
+export const standInName = (
+  { repository, tag }: { repository: string; tag: string },
+  allowed: readonly string[],
+): string | null => {
+  if (!repository.startsWith(publicPrefix)) return null
+  const name = repository.slice(publicPrefix.length)
+  if (name === '' || name.includes('/')) return null
+  const full = `${name}${tag.includes(':') ? '@' : ':'}${tag}`
+  return allowed.some((each) => each === '*' || each === name || each === full) ? full : null
+}
+
+export const mayStandIn = (error: unknown): boolean =>
+  error instanceof DeploymentError && (error.code === 'image_unreachable' || error.code === 'image_missing')

@@ -1,0 +1,103 @@
+/** What the engine is told about images: to pull one from where we say, and how it is called from then on. */
+import type { Readable } from 'node:stream'
+import { type Engine, isEngineError } from '../lib/docker-engine.ts'
+import { splitTag } from '../lib/image-name.ts'
+import { isDigest } from './manifest.ts'
+import { ownerOf, tagPrefix } from './tags.ts'
+
+const pullDeadlineMs = 60 * 60_000
+
+export interface ImageDetail {
+  Id: string
+  /** `name@sha256:…` for each name that it was pulled by. */
+  RepoDigests: string[] | null
+  Metadata?: { LastTagTime?: string }
+}
+
+interface ImageRow {
+  RepoTags: string[] | null
+  RepoDigests: string[] | null
+}
+
+/** The engine answers 200 first and tells a failure as the last line of the stream. */
+const finish = async (stream: Readable): Promise<void> => {
+  let last = ''
+  for await (const chunk of stream.setEncoding('utf8')) last = (last + chunk).slice(-4096)
+  const error = /"error":("(?:[^"\\]|\\.)*")/.exec(last)?.[1]
+  if (error !== undefined) throw new Error(JSON.parse(error) as string)
+}
+
+const pathOf = (image: string): string => `/images/${image.split('/').map(encodeURIComponent).join('/')}`
+
+/** The engine leaves out what its default registry makes of itself. */
+const familiar = (name: string): string => name.replace(/^docker\.io\/(library\/)?/, '')
+
+/** A reference to exactly this image: by digest where it is known by one under this name, else by the engine's own id. */
+export const steadyReference = (reference: string, { Id, RepoDigests }: Omit<ImageDetail, 'Metadata'>): string => {
+  const { name } = splitTag(reference)
+  const known = (RepoDigests ?? []).find((each) => splitTag(each).name === familiar(name))
+  return known === undefined ? Id : `${name}@${splitTag(known).tag}`
+}
+
+/** Engines read this header in padded base64 only: without, two of three lengths are no login. */
+export const registryAuth = (content: object): Record<string, string> => ({
+  'x-registry-auth': Buffer.from(JSON.stringify(content)).toString('base64').replaceAll('+', '-').replaceAll('/', '_'),
+})
+
+export const createEngineImages = (engine: Engine) => {
+  const list = (filters: object): Promise<ImageRow[]> =>
+    engine.call('GET', '/images/json', { query: { filters: JSON.stringify(filters) } })
+
+  return {
+    async find(image: string, signal?: AbortSignal): Promise<ImageDetail | null> {
+      try {
+        return await engine.call<ImageDetail>('GET', `${pathOf(image)}/json`, { signal })
+      } catch (error) {
+        if (isEngineError(error, 404, 400)) return null
+        throw error
+      }
+    },
+    async architecture(): Promise<string> {
+      return (await engine.call<{ Arch: string }>('GET', '/version')).Arch
+    },
+    async pull(
+      repository: string,
+      digest: string,
+      signal: AbortSignal,
+      headers?: Record<string, string>,
+    ): Promise<void> {
+      const query = { fromImage: repository, tag: digest }
+      const options = { query, headers, signal, deadlineMs: pullDeadlineMs }
+      await finish(await engine.stream('POST', '/images/create', options))
+    },
+    async tag(image: string, name: string): Promise<void> {
+      const { name: repo, tag } = splitTag(name)
+      await engine.call('POST', `${pathOf(image)}/tag`, { query: { repo, tag } })
+    },
+    /** Takes a name from an image; one that something runs from keeps it. `prune`: the image goes with its last name. */
+    async untag(name: string, prune: boolean): Promise<void> {
+      try {
+        await engine.call('DELETE', pathOf(name), { query: { noprune: !prune }, deadlineMs: 60_000 })
+      } catch (error) {
+        if (!isEngineError(error, 404, 409)) throw error
+      }
+    },
+    /** Names of what an organization pulled. */
+    async tagsOf(organizationId: string): Promise<string[]> {
+      const prefix = tagPrefix(organizationId)
+      const rows = await list({ reference: [prefix] })
+      return rows.flatMap(({ RepoTags }) => RepoTags ?? []).filter((tag) => tag.startsWith(`${prefix}:`))
+    },
+    async owners(): Promise<string[]> {
+      const tags = (await list({ reference: ['slipway/*/pulled'] })).flatMap(({ RepoTags }) => RepoTags ?? [])
+      return [...new Set(tags.map((tag) => ownerOf(tag)).filter((id) => id !== null))]
+    },
+    /** Names of pulls that bear this mark. */
+    async pullsOf(mark: string): Promise<string[]> {
+      const names = (await list({})).flatMap(({ RepoDigests }) => RepoDigests ?? [])
+      return names.filter((name) => name.split('/')[1] === mark && isDigest(splitTag(name).tag))
+    },
+  }
+}
+
+export type EngineImages = ReturnType<typeof createEngineImages>

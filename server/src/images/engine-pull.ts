@@ -1,0 +1,78 @@
+/**
+ * How the engine gets an image: through our own registry on loopback, without a credential and from no address of its
+ * own choice. An engine that cannot reach our loopback (on another machine, in a virtual one) asks the registry itself,
+ * with a token that is good for this image only; it never gets a password, so a registry that wants one is refused.
+ */
+import type { AskedImage } from './ask-registry.ts'
+import { type EngineImages, registryAuth } from './engine-images.ts'
+import type { ImageAccess } from './images.ts'
+import { ImageRefused } from './manifest.ts'
+import type { PullThrough } from './pull-through.ts'
+
+/** The engine could not connect to us at all. */
+class OutOfReach extends Error {}
+
+/** Whether the engine may share our loopback: a socket of this machine, or an address of it. */
+export const isLocalEngine = (dockerHost: string | undefined): boolean => {
+  const host = dockerHost || process.env.DOCKER_HOST || 'unix://'
+  if (host.startsWith('unix://')) return true
+  const url = URL.parse(host.replace(/^tcp:/, 'http:'))
+  return url?.protocol !== 'ssh:' && /^(localhost|127\.\d+\.\d+\.\d+|\[::1\])$/.test(url?.hostname ?? '')
+}
+
+export const createEnginePull = (engine: EngineImages, pullThrough: PullThrough, isLocal: boolean) => {
+  /** Names what was pulled as its organization's, and takes the name that it was pulled by. */
+  const take = async (pulled: string, name: string, pull: () => Promise<void>): Promise<string> => {
+    try {
+      await pull()
+      const found = await engine.find(pulled)
+      if (found === null) throw new Error('it was pulled and is gone')
+      await engine.tag(found.Id, name)
+      return found.Id
+    } finally {
+      await engine.untag(pulled, false)
+    }
+  }
+
+  const through = async (asked: AskedImage, name: string, signal: AbortSignal): Promise<string> => {
+    const ticket = pullThrough.offer(asked)
+    const { digest } = asked.manifest
+    const either = AbortSignal.any([signal, ticket.failed])
+    try {
+      return await take(`${ticket.repository}@${digest}`, name, () => engine.pull(ticket.repository, digest, either))
+    } catch (error) {
+      signal.throwIfAborted()
+      if (ticket.failed.aborted) throw ticket.failed.reason
+      const { message } = error as Error
+      const unreachable =
+        !ticket.wasAsked() && /dial tcp|connection refused|no route to host|i\/o timeout/i.test(message)
+      throw unreachable ? new OutOfReach(message, { cause: error }) : error
+    } finally {
+      ticket.end()
+    }
+  }
+
+  const direct = async ({ repository }: ImageAccess, asked: AskedImage, name: string, signal: AbortSignal) => {
+    const told = await asked.token()
+    if (told.kind === 'basic')
+      throw new ImageRefused(
+        'registry_refused',
+        'its registry asks for the password itself, which an engine that cannot reach this server does not get',
+      )
+    // Without one the engine would follow the registry to wherever it says that tokens are.
+    const headers = registryAuth({ registrytoken: told.kind === 'token' ? told.token : 'none' })
+    const { digest } = asked.manifest
+    return take(`${repository}@${digest}`, name, () => engine.pull(repository, digest, signal, headers))
+  }
+
+  /** Answers the engine's id of what is called `name` from then on. */
+  return async (access: ImageAccess, asked: AskedImage, name: string, signal: AbortSignal): Promise<string> => {
+    if (!isLocal) return direct(access, asked, name, signal)
+    try {
+      return await through(asked, name, signal)
+    } catch (error) {
+      if (!(error instanceof OutOfReach)) throw error
+      return direct(access, asked, name, signal)
+    }
+  }
+}

@@ -1,0 +1,76 @@
+/**
+ * Images of registries, held by the engine for one organization each.
+ *
+ * Promises: a registry is asked with the organization's own login before anything of it is used, by our own client and
+ * under the policy for outgoing requests; the engine sees no credential and chooses no address. What is pulled carries
+ * a name of its organization on the engine, and no other.
+ * Refuses to know: services, releases and the database.
+ * When the process dies here: a pull ends with it; the name it had for that time goes at the next start.
+ */
+import type { Secret } from '../lib/secret.ts'
+
+export interface ImageAccess {
+  organizationId: string
+  /** `docker.io/library/nginx`, `127.0.0.1:5000/team/app` */
+  repository: string
+  /** A tag, or `sha256:…`. */
+  tag: string
+  /** Where its registry answers: whether by http or https is not told by the name. Null: https of the name's host. */
+  origin: URL | null
+  login: Secret<{ username: string; password: string }> | null
+}
+
+export interface HeldImage {
+  /** The engine's own. */
+  imageId: string
+  /** `repository@sha256:…`, or the engine's id: it never moves. */
+  reference: string
+}
+
+/** A registry that an organization has a login for, or reaches without. */
+export interface RegistryLogin {
+  origin: URL
+  login: ImageAccess['login']
+}
+
+/** The organization's own registries that answer for the host of an image's name. */
+export type RegistryLogins = (organizationId: string, host: string) => Promise<RegistryLogin[]>
+
+export interface OrganizationImages {
+  /**
+   * Asks the registry with this login what the name means now; nothing is pulled. Rejects as `pull`, and with
+   * `image_unreachable` for a registry that does not answer.
+   */
+  resolve(access: ImageAccess, signal: AbortSignal): Promise<{ digest: string }>
+  /**
+   * Asks the registry (always), then makes the engine hold it for this organization. Rejects with a `DeploymentError`:
+   * `image_denied`, `image_missing`, `image_unreachable`, `image_refused` (too large, or not what it says it is) or
+   * `registry_refused` (by the policy for outgoing requests). An image that the operator put on the engine stands in
+   * where the public registry does not answer or does not know the name, and `progress` says so.
+   */
+  pull(access: ImageAccess, progress: (text: string) => void, signal: AbortSignal): Promise<HeldImage>
+  /** The engine's id of what this organization pulled under this steady reference; null when it did not. Asks no registry. */
+  held(organizationId: string, reference: string, signal: AbortSignal): Promise<string | null>
+  /**
+   * Pulls by its digest what the engine lost, with whatever login the organization has for that host. One attempt for
+   * all who wait. Rejects with `image_missing`.
+   */
+  restore(
+    organizationId: string,
+    reference: string,
+    progress: (text: string) => void,
+    signal: AbortSignal,
+  ): Promise<string>
+  /**
+   * Takes what the engine holds under this reference itself for the organization's: for what was pulled before images
+   * had organizations. Only for references that one of its own releases names. Null when the engine has no such image.
+   */
+  adopt(organizationId: string, reference: string, signal: AbortSignal): Promise<string | null>
+  /** Ids of the organizations that the engine holds something for. */
+  owners(): Promise<string[]>
+  /** Takes the names of what an organization no longer needs; what something runs from stays on the engine. */
+  drop(organizationId: string, references: readonly string[], signal: AbortSignal): Promise<void>
+  /** The same for all that it pulled but what it needs, where it has not been used for so long. */
+  sweep(organizationId: string, needed: readonly string[], unusedMs: number, signal: AbortSignal): Promise<void>
+  close(): Promise<void>
+}

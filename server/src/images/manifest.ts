@@ -1,0 +1,139 @@
+/** Manifests of images: which one fits an engine, and the blobs that it names. Pure: bytes in, a verdict out. */
+import { createHash } from 'node:crypto'
+
+export interface Manifest {
+  /** `sha256:…` of these bytes, by our own count. */
+  digest: string
+  mediaType: string
+  bytes: Buffer
+}
+
+/** Why this image is not used: the end of a sentence that begins with its name. `code` as of a `DeploymentError`. */
+export class ImageRefused extends Error {
+  readonly code: string
+
+  constructor(code: string, why: string) {
+    super(why)
+    this.name = 'ImageRefused'
+    this.code = code
+  }
+}
+
+/** Digest → size. */
+export type Blobs = ReadonlyMap<string, number>
+
+interface Descriptor {
+  digest: string
+  size: number
+}
+
+interface Platform {
+  os: string
+  architecture: string
+  variant: string
+}
+
+type Parsed =
+  | { kind: 'index'; manifests: (Descriptor & { platform: Platform })[] }
+  | { kind: 'image'; config: Descriptor; layers: Descriptor[] }
+
+const indexes = ['application/vnd.oci.image.index.v1+json', 'application/vnd.docker.distribution.manifest.list.v2+json']
+const manifests = ['application/vnd.oci.image.manifest.v1+json', 'application/vnd.docker.distribution.manifest.v2+json']
+const configs = ['application/vnd.oci.image.config.v1+json', 'application/vnd.docker.container.image.v1+json']
+
+export const acceptedTypes = [...indexes, ...manifests].join(', ')
+
+const maxLayers = 256
+/** The engine reads it into its memory. */
+const maxConfigBytes = 4 << 20
+
+export const digestOf = (bytes: Buffer): string => `sha256:${createHash('sha256').update(bytes).digest('hex')}`
+
+export const isDigest = (text: unknown): text is string =>
+  typeof text === 'string' && /^sha256:[0-9a-f]{64}$/.test(text)
+
+const refuse = (why: string): never => {
+  throw new ImageRefused('image_refused', why)
+}
+
+const recordOf = (value: unknown): Record<string, unknown> =>
+  typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : {}
+
+const descriptorOf = (value: unknown): Descriptor => {
+  const { digest, size, urls } = recordOf(value)
+  // An engine would fetch it from there by itself.
+  if (Array.isArray(urls) && urls.length > 0) refuse('one of its layers is elsewhere than in its registry')
+  if (!isDigest(digest) || !Number.isSafeInteger(size) || (size as number) < 0) refuse('its manifest is not valid')
+  return { digest: digest as string, size: size as number }
+}
+
+const textOf = (value: unknown): string => (typeof value === 'string' ? value : '')
+
+const platformOf = (value: unknown): Platform => {
+  const { os, architecture, variant } = recordOf(value)
+  return { os: textOf(os), architecture: textOf(architecture), variant: textOf(variant) }
+}
+
+const parseIndex = ({ manifests, layers }: Record<string, unknown>): Parsed => {
+  // What one reader takes for an index and another for an image is neither.
+  if (!Array.isArray(manifests) || layers !== undefined) return refuse('its manifest is not valid')
+  return {
+    kind: 'index',
+    manifests: manifests.map((each) => ({ ...descriptorOf(each), platform: platformOf(recordOf(each).platform) })),
+  }
+}
+
+const parseImage = ({ manifests, layers, config }: Record<string, unknown>): Parsed => {
+  if (!Array.isArray(layers) || manifests !== undefined) return refuse('its manifest is not valid')
+  if (!configs.includes(textOf(recordOf(config).mediaType))) refuse('it is not an image of a container')
+  return { kind: 'image', config: descriptorOf(config), layers: layers.map(descriptorOf) }
+}
+
+export const parseManifest = ({ bytes, mediaType }: Manifest): Parsed => {
+  let value: unknown
+  try {
+    value = JSON.parse(bytes.toString('utf8'))
+  } catch {
+    return refuse('its manifest is not valid')
+  }
+  const fields = recordOf(value)
+  if (fields.mediaType !== undefined && fields.mediaType !== mediaType) refuse('its manifest is not valid')
+  if (indexes.includes(mediaType)) return parseIndex(fields)
+  return manifests.includes(mediaType)
+    ? parseImage(fields)
+    : refuse('its manifest is of a kind that engines do not take')
+}
+
+/** The engine's own and the plainest first. */
+const variantRank: Record<string, readonly string[]> = {
+  arm64: ['', 'v8'],
+  arm: ['v7', 'v6', 'v5', ''],
+}
+
+/** Of an index: the digest of the image for this architecture. */
+export const choosePlatform = (parsed: Parsed & { kind: 'index' }, architecture: string): string => {
+  const fitting = parsed.manifests.filter(
+    ({ platform }) => platform.os === 'linux' && platform.architecture === architecture,
+  )
+  const order = variantRank[architecture] ?? ['']
+  const rank = (variant: string) => (order.includes(variant) ? order.indexOf(variant) : order.length)
+  const [best] = fitting.sort((a, b) => rank(a.platform.variant) - rank(b.platform.variant))
+  if (best === undefined)
+    throw new ImageRefused('image_missing', `its registry does not have it for linux/${architecture}`)
+  return best.digest
+}
+
+/** What is fetched for an image; refused when it is more than anybody may fetch. */
+export const blobsOf = ({ config, layers }: Parsed & { kind: 'image' }, maxMb: number): Blobs => {
+  if (layers.length > maxLayers) refuse(`it has more than ${maxLayers} layers`)
+  if (config.size > maxConfigBytes) refuse(`its configuration is larger than ${maxConfigBytes >> 20} MB`)
+  const blobs = new Map<string, number>()
+  for (const { digest, size } of [config, ...layers]) {
+    if ((blobs.get(digest) ?? size) !== size) refuse('its manifest is not valid')
+    blobs.set(digest, size)
+  }
+  const bytes = [...blobs.values()].reduce((sum, size) => sum + size, 0)
+  if (bytes > maxMb * 2 ** 20)
+    refuse(`it has ${Math.ceil(bytes / 2 ** 20)} MB, which is more than SLIPWAY_IMAGE_MAX_MB allows (${maxMb})`)
+  return blobs
+}

@@ -1,0 +1,177 @@
+/** See images.ts: the registry is asked, the engine pulls through us, and the image gets its organization's name. */
+import { createHash } from 'node:crypto'
+import type { Clock } from '../lib/clock.ts'
+import { createEngine } from '../lib/docker-engine.ts'
+import { DeploymentError } from '../lib/errors.ts'
+import { splitTag } from '../lib/image-name.ts'
+import type { Outbound } from '../lib/outbound.ts'
+import { type AskedImage, askDigest, askRegistry, explain, nameOf, splitHost } from './ask-registry.ts'
+import { createAsking, engineFailed, maxTries, pauseMs } from './asking.ts'
+import { mayStandIn, standInName } from './engine-held.ts'
+import { createEngineImages, type EngineImages, steadyReference } from './engine-images.ts'
+import { createEnginePull, isLocalEngine } from './engine-pull.ts'
+import type { HeldImage, ImageAccess, OrganizationImages, RegistryLogins } from './images.ts'
+import { createKeeping } from './keeping.ts'
+import { isDigest } from './manifest.ts'
+import type { PullThrough } from './pull-through.ts'
+import { createSharedWork } from './shared-work.ts'
+import { pulledTag } from './tags.ts'
+
+export interface OrganizationImagesParts {
+  /** As docker's own tools read it; undefined is the local socket. */
+  dockerHost?: string
+  outbound: Outbound
+  pullThrough: PullThrough
+  registryLogins: RegistryLogins
+  /** Names that may stand in, from SLIPWAY_ENGINE_IMAGES. */
+  engineImages: readonly string[]
+  maxMb: number
+  clock: Clock
+}
+
+type Progress = (text: string) => void
+type Pull = OrganizationImages['pull']
+type Keeping = ReturnType<typeof createKeeping>
+
+const pullMs = 60 * 60_000
+
+/** The mark of an installation in the names of its pulls. */
+export const markOf = (ownerId: string): string =>
+  `slipway-${createHash('sha256').update(ownerId).digest('hex').slice(0, 12)}`
+
+const missing = (image: string, why: string, cause?: unknown) =>
+  new DeploymentError('image_missing', `The image ${image} is not there${why}.`, { cause })
+
+/** Asks until somebody knows the architecture, then never again. */
+const createArchitecture = (engine: EngineImages) => {
+  let known: Promise<string> | undefined
+  return (): Promise<string> => {
+    known ??= engine.architecture()
+    known.catch(() => {
+      known = undefined
+    })
+    return known
+  }
+}
+
+type Parts = OrganizationImagesParts & { engine: EngineImages; keeping: Keeping }
+
+/** From a registry only. */
+const createPull = (parts: Parts) => {
+  const { outbound, clock, maxMb, engine, keeping, pullThrough } = parts
+  const enginePull = createEnginePull(engine, pullThrough, isLocalEngine(parts.dockerHost))
+  const readArchitecture = createArchitecture(engine)
+  const asking = createAsking(clock)
+  const pulls = createSharedWork<string>()
+
+  const pullNow = async (access: ImageAccess, asked: AskedImage, name: string, ended: AbortSignal): Promise<string> => {
+    const signal = AbortSignal.any([ended, AbortSignal.timeout(pullMs)])
+    for (let tries = 1; ; tries += 1)
+      try {
+        return await enginePull(access, asked, name, signal)
+      } catch (error) {
+        ended.throwIfAborted()
+        if (signal.aborted) throw engineFailed(access, new Error('it took longer than an hour'))
+        const explained = explain(access, error)
+        if (explained instanceof DeploymentError) throw explained
+        // The engine's own trouble: it shares what it fetches between pulls, and another one may just have ended.
+        if (tries === maxTries) throw engineFailed(access, explained)
+        await clock.sleep(pauseMs * tries, signal)
+      }
+  }
+
+  const pull: Pull = async (access, progress, signal) => {
+    const { organizationId, repository } = access
+    const platform = { architecture: await readArchitecture(), maxMb }
+    const asked = await asking(access, maxTries, signal, () => askRegistry(outbound, access, platform, signal))
+    const reference = `${repository}@${asked.digest}`
+    const there = await keeping.held(organizationId, reference, signal)
+    if (there !== null) return keeping.keep(organizationId, { imageId: there, reference })
+    progress(`Pulling the image ${nameOf(access)}`)
+    const name = pulledTag(organizationId, reference)
+    return { imageId: await pulls.join(name, signal, (own) => pullNow(access, asked, name, own)), reference }
+  }
+
+  const resolve: OrganizationImages['resolve'] = (access, signal) =>
+    asking(access, 1, signal, async () => ({ digest: await askDigest(outbound, access, signal) }))
+
+  return { pull, resolve, close: pulls.close }
+}
+
+/** What the operator put on the engine, where the registry itself is of no help. */
+const createStandIn =
+  ({ engine, keeping, engineImages }: Parts) =>
+  async (access: ImageAccess, error: unknown, progress: Progress, signal: AbortSignal): Promise<HeldImage> => {
+    const name = mayStandIn(error) ? standInName(access, engineImages) : null
+    const found = name === null ? null : await engine.find(name, signal)
+    if (found === null) throw error
+    progress(`${(error as Error).message} The engine holds one of this name, which is used.`)
+    const reference = steadyReference(nameOf(access), found)
+    return keeping.keep(access.organizationId, { imageId: found.Id, reference })
+  }
+
+/** With each login in turn. */
+const createRestore =
+  (registryLogins: RegistryLogins, pull: Pull) =>
+  async (organizationId: string, reference: string, progress: Progress, signal: AbortSignal): Promise<string> => {
+    const { name: repository, tag } = splitTag(reference)
+    if (!repository.includes('/') || !isDigest(tag))
+      throw missing(reference, ', and its name does not say from where to pull it')
+    const logins = await registryLogins(organizationId, splitHost(repository).host)
+    let first: unknown
+    for (const way of [...logins, { origin: null, login: null }])
+      try {
+        return (await pull({ organizationId, repository, tag, ...way }, progress, signal)).imageId
+      } catch (error) {
+        signal.throwIfAborted()
+        if (!(error instanceof DeploymentError) || error.code === 'engine_unavailable') throw error
+        first ??= error
+      }
+    throw missing(reference, ` and could not be pulled: ${(first as Error).message.replace(/\.$/, '')}`, first)
+  }
+
+/** Names that pulls of a killed process left: theirs are where nobody answers any more. */
+const sweepPulls = async (engine: EngineImages, { mark, address }: PullThrough): Promise<void> => {
+  for (const name of await engine.pullsOf(mark)) if (!name.startsWith(`${address}/`)) await engine.untag(name, true)
+}
+
+export const createOrganizationImages = (parts: OrganizationImagesParts): OrganizationImages => {
+  const connection = createEngine(parts.dockerHost)
+  const engine = createEngineImages(connection)
+  const keeping = createKeeping(engine, parts.clock)
+  const all = { ...parts, engine, keeping }
+  const registry = createPull(all)
+  const standIn = createStandIn(all)
+  const restores = createSharedWork<string>()
+  // An engine that is away holds nobody up; the next start sweeps.
+  const swept = sweepPulls(engine, parts.pullThrough).catch(() => {})
+
+  const pull: Pull = async (access, progress, signal) => {
+    try {
+      return await registry.pull(access, progress, signal)
+    } catch (error) {
+      signal.throwIfAborted()
+      return standIn(access, error, progress, signal)
+    }
+  }
+  const restore = createRestore(parts.registryLogins, pull)
+  const { held, adopt, owners, drop, sweep } = keeping
+
+  return {
+    resolve: registry.resolve,
+    pull,
+    held,
+    restore: (organizationId, reference, progress, signal) =>
+      restores.join(pulledTag(organizationId, reference), signal, (own) =>
+        restore(organizationId, reference, progress, own),
+      ),
+    adopt,
+    owners,
+    drop,
+    sweep,
+    async close() {
+      await Promise.all([registry.close(), restores.close(), swept])
+      await connection.close()
+    },
+  }
+}

@@ -1,0 +1,87 @@
+/**
+ * A long answer, read as it comes. Promises that no more than `maxBytes` are handed on, and that a sender who falls
+ * silent or drips ends it: only the time in which we wait for the sender counts, never the time a slow reader takes.
+ */
+import { Readable } from 'node:stream'
+import type { Client } from 'undici'
+import { OutboundFailed } from './outbound-errors.ts'
+
+export interface StreamLimits {
+  /** The stream fails when more than this comes. */
+  maxBytes: number
+  /** How long the sender may be waited for until `leastBytes` have come. Default 30000. */
+  silenceMs?: number
+  /** Default 512 Ki. */
+  leastBytes?: number
+}
+
+export interface OutboundStream {
+  status: number
+  /** Lower-case names; several values of one name are joined by `, `. */
+  headers: Record<string, string>
+  /** Destroy it when it is not read to its end. */
+  body: Readable
+}
+
+export const joinHeaders = (headers: Record<string, string | string[] | undefined>): Record<string, string> =>
+  Object.fromEntries(
+    Object.entries(headers).map(([name, value]) => [name, Array.isArray(value) ? value.join(', ') : (value ?? '')]),
+  )
+
+/** `end` closes the connection, however the reading ends. */
+async function* measured(
+  source: Readable,
+  limits: StreamLimits,
+  { explain, end }: { explain: (error: unknown) => Error; end: () => void },
+): AsyncGenerator<Buffer> {
+  const { maxBytes, silenceMs = 30_000, leastBytes = 512 << 10 } = limits
+  let total = 0
+  let waitedMs = 0
+  let fresh = 0
+  try {
+    let since = performance.now()
+    for await (const chunk of source as AsyncIterable<Buffer>) {
+      waitedMs += performance.now() - since
+      total += chunk.length
+      fresh += chunk.length
+      if (total > maxBytes) throw new OutboundFailed('too_large', 'more was sent than was told')
+      if (fresh >= leastBytes) fresh = waitedMs = 0
+      if (waitedMs > silenceMs) throw new OutboundFailed('timeout', 'the sender is too slow')
+      yield chunk
+      since = performance.now()
+    }
+  } catch (error) {
+    throw explain(error)
+  } finally {
+    end()
+  }
+}
+
+/** Takes over the client: it is closed with the stream. */
+export const openStream = async (
+  client: Client,
+  request: { method: string; url: URL; headers?: Record<string, string>; signal?: AbortSignal },
+  limits: StreamLimits,
+  explain: (error: unknown) => Error,
+): Promise<OutboundStream> => {
+  const end = () => void client.destroy().catch(() => {})
+  try {
+    const { statusCode, headers, body } = await client.request({
+      method: request.method as 'GET',
+      path: request.url.pathname + request.url.search,
+      headers: request.headers,
+      signal: request.signal,
+    })
+    // An error of the source reaches whoever reads the generator; unread, it must not end the process.
+    body.on('error', () => {})
+    const stream = Readable.from(measured(body, limits, { explain, end }), {
+      objectMode: false,
+      highWaterMark: 64 << 10,
+    })
+    stream.once('close', end)
+    return { status: statusCode, headers: joinHeaders(headers), body: stream }
+  } catch (error) {
+    end()
+    throw explain(error)
+  }
+}

@@ -1,0 +1,46 @@
+/** Images of organizations over the real engine, as app.ts wires them, for tests that start no whole server. */
+import type { RegistryLogins } from '../src/images/images.ts'
+import { createOrganizationImages, markOf } from '../src/images/organization-images.ts'
+import { startPullThrough } from '../src/images/pull-through.ts'
+import { systemClock } from '../src/lib/clock.ts'
+import { newId } from '../src/lib/ids.ts'
+import { createOutbound, type Outbound, type Resolve } from '../src/lib/outbound.ts'
+
+export interface TestImagesOptions {
+  allow?: readonly string[]
+  resolve?: Resolve
+  outbound?: Outbound
+  engineImages?: readonly string[]
+  registryLogins?: RegistryLogins
+  maxMb?: number
+  dockerHost?: string
+}
+
+export const startImages = async (options: TestImagesOptions = {}) => {
+  const pullThrough = await startPullThrough(markOf(newId()))
+  const { resolve, dockerHost } = options
+  const own = [pullThrough.address]
+  const images = createOrganizationImages({
+    dockerHost,
+    outbound: options.outbound ?? createOutbound({ allow: options.allow ?? ['loopback'], own, resolve }),
+    pullThrough,
+    registryLogins: options.registryLogins ?? (async () => []),
+    engineImages: options.engineImages ?? ['*'],
+    maxMb: options.maxMb ?? 10_240,
+    clock: systemClock,
+  })
+  return {
+    ...images,
+    address: pullThrough.address,
+    async close() {
+      await images.close()
+      await pullThrough.close()
+    },
+  }
+}
+
+export type TestImages = Awaited<ReturnType<typeof startImages>>
+
+/** For a runtime that is made before the images are. */
+export const handed = (later: () => TestImages): TestImages =>
+  new Proxy({} as TestImages, { get: (_, name) => Reflect.get(later(), name) })
