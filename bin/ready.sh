@@ -3,13 +3,21 @@
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 node=$root/node_modules/.bin/node
-setup_log=${TMPDIR:-/tmp}/slipway-setup-$(id -u).log
+setup_log=
 
 say() { printf '%s\n' "$*" >&2; }
 
 fail() {
   say "$*"
   exit 1
+}
+
+# A file of its own for what an installer says: under a name that can be guessed anybody could have put a link.
+open_setup_log() { [ -n "$setup_log" ] || setup_log=$(mktemp "${TMPDIR:-/tmp}/slipway-setup.XXXXXXXX"); }
+
+close_setup_log() {
+  rm -f "$setup_log"
+  setup_log=
 }
 
 has() { command -v "$1" >/dev/null 2>&1; }
@@ -20,8 +28,11 @@ can_install() { [ "$(id -u)" = 0 ] && has apt-get; }
 install_packages() {
   say "Installing $* ..."
   local install=(env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "$@")
-  "${install[@]}" >"$setup_log" 2>&1 && return
-  { apt-get update -q && "${install[@]}"; } >"$setup_log" 2>&1 && return
+  open_setup_log
+  if "${install[@]}" >"$setup_log" 2>&1 || { apt-get update -q && "${install[@]}"; } >"$setup_log" 2>&1; then
+    close_setup_log
+    return
+  fi
   tail -n 5 "$setup_log" >&2
   fail "The packages $* cannot be installed; the whole output is in $setup_log."
 }
@@ -47,11 +58,13 @@ ready_modules() {
   node -e 'process.exit(parseInt(process.versions.node) >= 20 ? 0 : 1)' ||
     fail "Slipway needs Node 20 or newer; this is $(node --version)."
   say 'Installing npm packages ...'
+  open_setup_log
   # Not `npm ci`: it refuses a lock that lacks optional packages of platforms which the registry did not serve.
   if ! (cd "$root" && npm install --no-save --no-audit --no-fund >"$setup_log" 2>&1); then
     tail -n 10 "$setup_log" >&2
     fail "npm install failed; the whole output is in $setup_log."
   fi
+  close_setup_log
   [ -x "$node" ] || fail 'npm install left out the package node: allow its install script (npm config get ignore-scripts) and start again.'
   printf '%s' "$lock" >"$stamp"
 }

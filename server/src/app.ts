@@ -1,7 +1,7 @@
 /** Puts the parts together: the one place where anything is wired. */
 import { mkdir } from 'node:fs/promises'
 import { join } from 'node:path'
-import { ensureAdminToken } from './api/admin-token.ts'
+import { type AdminToken, ensureAdminToken } from './api/admin-token.ts'
 import type { Parts } from './api/parts.ts'
 import { createApi } from './api/server.ts'
 import type { Builder } from './builds/builder.ts'
@@ -43,7 +43,7 @@ export interface App {
   url: string
   sampleUrl: string
   organizationId: string
-  adminToken: { text: string; given: boolean }
+  adminToken: AdminToken
   stop(): Promise<void>
 }
 
@@ -210,7 +210,7 @@ export const startApp = async (settings: Settings, options: { fake: boolean }): 
     url,
     sampleUrl,
     organizationId,
-    adminToken: { text: adminToken.token, given: settings.adminToken !== undefined },
+    adminToken,
     async stop() {
       await api.close()
       await engine.stop()

@@ -8,6 +8,7 @@
 import { type SealedKind, type SealedText, sealedKinds } from './sealed-texts.ts'
 import type { Database } from './store/database.ts'
 import { addMasterKey, readMasterKeys } from './store/master-key.ts'
+import { firstOrganizationSql, writeOwnAudit } from './store/own-audit.ts'
 import { createSealer, type Sealer } from './store/seal.ts'
 
 export interface Rotation {
@@ -119,6 +120,20 @@ const add = (sum: Record<string, number>, more: Record<string, number>): number 
   return Object.values(more).reduce((total, count) => total + count, 0)
 }
 
+const note = async (database: Database, change: object): Promise<void> => {
+  const [first] = await database.query<{ id: string }>(firstOrganizationSql)
+  if (first === undefined) return
+  await writeOwnAudit(database, first.id, {
+    actor: 'OPERATOR',
+    by: 'rotate-keys',
+    eventType: 'UPDATE',
+    targetType: 'ORGANIZATION',
+    subTargetType: 'SECRET',
+    target: { id: first.id, name: null },
+    change,
+  })
+}
+
 /** Rotates everything. Rejects when texts under old keys keep coming, which a later start takes up. */
 export const rotateKeys = async (database: Database, file: string, options: Rotation = {}): Promise<Rotated> => {
   // Refuses a file that does not hold the keys of this database, before anything is changed.
@@ -137,5 +152,6 @@ export const rotateKeys = async (database: Database, file: string, options: Rota
   }
   dataKeysWrapped += await sealer.rewrap()
   await database.query(`delete from installation where name = 'key_rotation'`)
+  await note(database, { organizations, data_keys_wrapped: dataKeysWrapped, texts })
   return { organizations, dataKeysWrapped, texts, broken, resumed }
 }

@@ -90,9 +90,9 @@ const rememberSample = async (app: App): Promise<void> => {
   )
 }
 
-const makeSample = async (app: App, print: (line: string) => void): Promise<void> => {
+const makeSample = async (app: App, token: string, print: (line: string) => void): Promise<void> => {
   print('Deploying the sample application …')
-  const call = callApi(app.url, app.adminToken.text)
+  const call = callApi(app.url, token)
   const applicationId = await createSample(call, app.organizationId, app.sampleUrl)
   await waitForSample(app, call, applicationId)
   await rememberSample(app)
@@ -103,8 +103,10 @@ const makeSample = async (app: App, print: (line: string) => void): Promise<void
  * and does not end the start.
  */
 export const prepareSample = async (app: App, print: (line: string) => void): Promise<string | null> => {
-  if (app.parts.settings.sample && !(await wasSampleMade(app)))
-    await makeSample(app, print).catch((error: unknown) => {
+  const { text: token } = app.adminToken
+  // Without the token it is another server's to make.
+  if (app.parts.settings.sample && token !== null && !(await wasSampleMade(app)))
+    await makeSample(app, token, print).catch((error: unknown) => {
       print(`The sample could not be deployed: ${(error as Error).message}`)
     })
   return findSample(app)

@@ -2,6 +2,7 @@
  * The control plane in the foreground. SIGINT and SIGTERM end it cleanly; what is deployed, the
  * router and the embedded database keep running.
  */
+import type { AdminToken } from './api/admin-token.ts'
 import { type App, startApp } from './app.ts'
 import { prepareSample } from './sample-start.ts'
 import { readSettings } from './settings.ts'
@@ -29,9 +30,19 @@ const print = (line: string): void => {
   process.stdout.write(`${line}\n`)
 }
 
+/** The text itself is shown once in its life: what a program prints is kept in journals. */
+const wordsOn = ({ source, text, file, madeAt }: AdminToken): string => {
+  if (source === 'made') return text!
+  if (source === 'renewed') return `a new one, for the former was revoked or lost: in ${file}`
+  if (source === 'kept') return `in ${file}`
+  if (source === 'given') return `as ${text === null ? 'it was ' : ''}given in SLIPWAY_ADMIN_TOKEN`
+  const where = madeAt === null ? 'another server of this database' : madeAt
+  return `made by ${where}; SLIPWAY_ADMIN_TOKEN on every server replaces it`
+}
+
 const greet = (app: App, sampleUrl: string | null): void => {
   print(`Slipway        ${app.url}`)
-  print(`Admin token    ${app.adminToken.given ? 'as given in SLIPWAY_ADMIN_TOKEN' : app.adminToken.text}`)
+  print(`Admin token    ${wordsOn(app.adminToken)}`)
   if (sampleUrl !== null) print(`Sample         ${sampleUrl}`)
 }
 

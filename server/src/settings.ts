@@ -2,6 +2,7 @@
  * The environment as typed settings. Pure but for `readSettings`: promises every problem at once, each as one sentence
  * that names the variable, and never repeats the value of a secret. Refuses to know what the settings are used for.
  */
+import { isIP } from 'node:net'
 import { availableParallelism } from 'node:os'
 import { resolve } from 'node:path'
 import { parseAllowList } from './lib/address-policy.ts'
@@ -27,6 +28,8 @@ export interface Settings {
   outboundAllow: readonly string[]
   /** Requests a minute and token; 0 is no limit. */
   rateLimit: number
+  /** Proxies before us, as addresses or networks: what they say of a request's sender is believed. */
+  trustedProxies: readonly string[]
   statusVocabulary: 'auto' | 'running' | 'deployment'
   buildConcurrency: number
   deployConcurrency: number
@@ -174,6 +177,21 @@ const allowList = (value: string): { value: readonly string[] } | string => {
   }
 }
 
+const isNetwork = (text: string): boolean => {
+  const [address = '', bits, more] = text.split('/')
+  const family = isIP(address)
+  const fits =
+    bits === undefined || (/^\d{1,3}$/.test(bits) && Number(bits) >= 1 && Number(bits) <= (family === 4 ? 32 : 128))
+  return family !== 0 && fits && more === undefined
+}
+
+const networks = (value: string): { value: readonly string[] } | string => {
+  const found = parts(value)
+  return found.every(isNetwork)
+    ? { value: Object.freeze(found) }
+    : 'addresses or networks (10.0.0.0/8) of proxies, separated by commas'
+}
+
 const schedule = (value: string): { value: readonly number[] } | string => {
   const seconds = parts(value).map((part) => (/^\d+(\.\d+)?$/.test(part) ? Number(part) : Number.NaN))
   const fits = seconds.length > 0 && seconds.length <= 50 && seconds.every((each) => each <= 7 * 24 * hour)
@@ -270,6 +288,7 @@ export const parseSettings = (env: Environment): { settings: Settings; warnings:
     masterKeyFile: resolve(read('SLIPWAY_MASTER_KEY_FILE', `${dataDir}/keys/master`, text)),
     outboundAllow: read<readonly string[]>('SLIPWAY_OUTBOUND_ALLOW', Object.freeze([]), allowList),
     rateLimit: read('SLIPWAY_RATE_LIMIT', 600, whole(0, 1_000_000)),
+    trustedProxies: read<readonly string[]>('SLIPWAY_TRUSTED_PROXIES', Object.freeze([]), networks),
     statusVocabulary: read('SLIPWAY_STATUS_VOCABULARY', 'auto', oneOf(vocabularies)),
     buildConcurrency: read('SLIPWAY_BUILD_CONCURRENCY', cores, concurrency),
     deployConcurrency: read('SLIPWAY_DEPLOY_CONCURRENCY', 2 * cores, concurrency),

@@ -6,6 +6,7 @@ import type { Clock } from '../lib/clock.ts'
 import { newId } from '../lib/ids.ts'
 import type { Log } from '../lib/log.ts'
 import type { Database, Queryable } from '../store/database.ts'
+import { firstOrganizationSql, writeOwnAudit } from '../store/own-audit.ts'
 import { scopesOfRole } from './access.ts'
 import type { Claims } from './oidc.ts'
 import type { Membership, Principal } from './operation.ts'
@@ -25,10 +26,13 @@ interface Row {
   role_id: string | null
   role_name: string | null
   role_spec: RoleSpec | null
+  /** The person has signed out of the session that the token is of. */
+  ended: boolean
 }
 
 const findAccount = `select a.id, a.email, a.email_verified, a.name, m.organization_id, m.role_id,
-    r.name as role_name, r.spec as role_spec
+    r.name as role_name, r.spec as role_spec,
+    exists (select 1 from ended_session where hash = $3) as ended
   from account a left join member m on m.account_id = a.id
     left join node r on r.id = m.role_id and r.organization_id = m.organization_id and r.kind = 'custom_role'
   where a.issuer = $1 and a.subject = $2 order by m.created_at, m.organization_id`
@@ -51,19 +55,27 @@ const save = async (db: Queryable, claims: Claims): Promise<string> => {
 }
 
 /** The operator's own people become members of the first organization: its owner, or admins when it has one. */
-const admitAdmin = (database: Database, accountId: string): Promise<void> =>
+const admitAdmin = (database: Database, accountId: string, email: string): Promise<void> =>
   database.transaction(async (tx) => {
-    const [first] = await tx.query<{ id: string }>(
-      `select id from node where kind = 'organization' order by created_at, id limit 1 for update`,
-    )
+    const [first] = await tx.query<{ id: string }>(`${firstOrganizationSql} for update`)
     if (first === undefined) return
-    await tx.query(
+    const [added] = await tx.query<{ role_id: string }>(
       `insert into member (organization_id, account_id, role_id)
        select $1, $2, case when exists (select 1 from member where organization_id = $1 and role_id = $3)
          then $4::uuid else $3::uuid end
-       where not exists (select 1 from member where account_id = $2)`,
+       where not exists (select 1 from member where account_id = $2) returning role_id`,
       [first.id, accountId, builtInRoles.owner, builtInRoles.admin],
     )
+    if (added === undefined) return
+    await writeOwnAudit(tx, first.id, {
+      actor: 'OPERATOR',
+      by: 'SLIPWAY_OIDC_ADMIN_EMAILS',
+      eventType: 'CREATE',
+      targetType: 'MEMBERS_AND_ROLES',
+      subTargetType: 'MEMBER_ROLE',
+      target: { id: accountId, name: email },
+      change: { role: added.role_id === builtInRoles.owner ? 'owner' : 'admin' },
+    })
   })
 
 const hasChanged = (rows: readonly Row[], { email, emailVerified, name }: Claims): boolean => {
@@ -117,15 +129,17 @@ export const createAccounts = (
   }
   const isAdmin = ({ email, emailVerified }: Claims): boolean =>
     emailVerified && email !== null && adminEmails.includes(email.toLowerCase())
-  return async (claims: Claims): Promise<Principal> => {
-    const read = (): Promise<Row[]> => database.query<Row>(findAccount, [claims.issuer, claims.subject])
+  /** Null for a session that has been ended. */
+  return async (claims: Claims, session: Buffer | null = null): Promise<Principal | null> => {
+    const read = (): Promise<Row[]> => database.query<Row>(findAccount, [claims.issuer, claims.subject, session])
     let rows = await read()
     const isStranger = rows[0]?.organization_id == null
     if (hasChanged(rows, claims) || (isStranger && isAdmin(claims))) {
       const id = await save(database, claims)
-      if (isStranger && isAdmin(claims)) await admitAdmin(database, id)
+      if (isStranger && isAdmin(claims)) await admitAdmin(database, id, claims.email!)
       rows = await read()
     }
+    if (rows[0]!.ended) return null
     noteActivity(rows[0]!.id)
     return toPrincipal(rows)
   }

@@ -11,10 +11,12 @@ import { newId } from '../lib/ids.ts'
 import type { Database, Queryable } from '../store/database.ts'
 import { scopesOfRole } from './access.ts'
 import { createAccounts } from './accounts.ts'
+import { sessionHash } from './ended-sessions.ts'
 import { createOidc, looksLikeJwt } from './oidc.ts'
 import type { Principal, Scope } from './operation.ts'
 import type { Parts } from './parts.ts'
 import { readRole } from './role-rows.ts'
+import { noteRefused, readToken, type TokenRow } from './token-rows.ts'
 
 const prefix = 'slip_'
 const alphabet = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'
@@ -23,6 +25,7 @@ const maximumTokenLength = 8192
 const clockGraceMs = 60_000
 const cacheSize = 10_000
 const cacheMs = 60_000
+const refusedPauseMs = 600_000
 
 const toBase62 = (value: bigint, length: number): string => {
   let text = ''
@@ -74,29 +77,8 @@ export interface Authenticator {
   close(): void
 }
 
-interface TokenRow {
-  id: string
-  name: string
-  organizationId: string
-  scopes: Scope[]
-  createdBy: string | null
-  expiresAt: Date | null
-  roleId: string | null
-  isOperator: boolean
-}
-
-const readToken = async (
-  database: Database,
-  hash: Buffer,
-): Promise<{ principal: Principal; roleId: string | null } | null> => {
-  const [row] = await database.query<TokenRow>(
-    `select id, name, organization_id as "organizationId", scopes, created_by as "createdBy", expires_at as "expiresAt",
-       role_id as "roleId", is_operator as "isOperator"
-     from api_token where hash = $1 and revoked_at is null`,
-    [hash],
-  )
-  if (row === undefined) return null
-  const { id, scopes, roleId, ...rest } = row
+const toPrincipal = (row: TokenRow): { principal: Principal; roleId: string | null } => {
+  const { id, scopes, roleId, isRevoked: _, ...rest } = row
   const principal = {
     ...rest,
     tokenId: id,
@@ -127,7 +109,9 @@ const createJwtAuthentication = (parts: Parts): ((token: string) => Promise<Prin
   return async (token) => {
     const claims = await oidc.verify(token)
     if (claims === null) throw unauthorized()
-    return principalOf(claims)
+    const principal = await principalOf(claims, sessionHash(token))
+    if (principal === null) throw unauthorized()
+    return principal
   }
 }
 
@@ -155,11 +139,22 @@ export const createAuthenticator = async (parts: Parts): Promise<Authenticator> 
       ])
       .catch((error: unknown) => log.warn({ err: error }, 'the use of a token could not be noted'))
   }
-  const load = async (token: string): Promise<Cached | null> => {
+  const refusedMs = new Map<string, number>()
+  const onRefused = (token: TokenRow, address: string): void => {
+    const now = clock.monotonicMs()
+    if (now - (refusedMs.get(token.id) ?? Number.NEGATIVE_INFINITY) < refusedPauseMs) return
+    if (refusedMs.size >= cacheSize) refusedMs.clear()
+    refusedMs.set(token.id, now)
+    noteRefused(database, token, address).catch((error: unknown) =>
+      log.warn({ err: error }, 'the use of a revoked token could not be noted'),
+    )
+  }
+  const load = async (token: string, address: string): Promise<Cached | null> => {
     const started = generation
     const found = await readToken(database, hashOf(token))
-    if (found === null) return null
-    const entry = { ...found, readMs: clock.monotonicMs(), usedMs: Number.NEGATIVE_INFINITY }
+    if (found?.isRevoked === true) onRefused(found, address)
+    if (found === null || found.isRevoked) return null
+    const entry = { ...toPrincipal(found), readMs: clock.monotonicMs(), usedMs: Number.NEGATIVE_INFINITY }
     if (started === generation) {
       if (cache.size >= cacheSize) cache.clear()
       cache.set(token, entry)
@@ -173,7 +168,7 @@ export const createAuthenticator = async (parts: Parts): Promise<Authenticator> 
       if (token === null || !isPlausible(token)) throw unauthorized()
       const cached = cache.get(token)
       const fresh = cached !== undefined && clock.monotonicMs() - cached.readMs < cacheMs
-      const entry = fresh ? cached : await load(token)
+      const entry = fresh ? cached : await load(token, address)
       if (entry === null) cache.delete(token)
       if (entry === null || isExpired(entry.principal)) throw unauthorized()
       if (cached !== undefined && entry !== cached) entry.usedMs = cached.usedMs

@@ -75,11 +75,13 @@ const headerFits = (token: string): boolean => {
 const textOf = (value: unknown, maxLength = 255): string | null =>
   typeof value === 'string' && value !== '' && !value.includes('\0') ? value.slice(0, maxLength) : null
 
-const isShortLived = ({ exp, iat }: JWTPayload): boolean => iat === undefined || exp! - iat <= maxLifeSeconds
+/** Made by now, and for a day at most: who takes it has a bounded time. */
+const isShortLived = ({ exp, iat }: JWTPayload, now: number): boolean =>
+  typeof iat === 'number' && iat <= now + graceSeconds && exp! <= iat + maxLifeSeconds
 
-const claimsOf = (payload: JWTPayload): Claims | null => {
+const claimsOf = (payload: JWTPayload, now: number): Claims | null => {
   const subject = textOf(payload.sub, 1024)
-  if (subject === null || subject.length > 255 || !isShortLived(payload)) return null
+  if (subject === null || subject.length > 255 || !isShortLived(payload, now)) return null
   return {
     issuer: payload.iss!,
     subject,
@@ -175,7 +177,7 @@ export const createOidc = ({ issuer, audience }: OidcSettings, parts: OidcParts)
   const verified = new Map<string, { claims: Claims; untilMs: number }>()
   const check = async (token: string): Promise<JWTPayload> => {
     const options = { issuer, audience: [...audience], algorithms, clockTolerance: graceSeconds }
-    const now = { currentDate: parts.clock.now(), requiredClaims: ['exp', 'sub'] }
+    const now = { currentDate: parts.clock.now(), requiredClaims: ['exp', 'iat', 'sub'] }
     return (await jwtVerify(token, await keys.get(), { ...options, ...now })).payload
   }
   const checkAgain = async (token: string): Promise<JWTPayload> => {
@@ -200,7 +202,7 @@ export const createOidc = ({ issuer, audience }: OidcSettings, parts: OidcParts)
       try {
         if (token.length > maxTokenLength || !headerFits(token)) return null
         const payload = await checkAgain(token)
-        const claims = claimsOf(payload)
+        const claims = claimsOf(payload, parts.clock.now().getTime() / 1000)
         return claims === null ? null : keep(token, claims, payload.exp!)
       } catch (error) {
         if (error instanceof errors.JOSEError || error instanceof TypeError) return null

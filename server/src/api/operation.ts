@@ -144,8 +144,10 @@ export interface Context {
   headers: Record<string, string | string[] | undefined>
   requestId: string
   userAgent: string | null
-  /** API, CLI, TERRAFORM_PROVIDER … */
+  /** API for a token, CONSOLE for somebody who signed in. */
   origin: string
+  /** How the caller reached us, or the proxy of ours that it came by. */
+  scheme: 'http:' | 'https:'
   setHeader(name: string, value: string): void
   /**
    * Runs a change in one transaction. What `work` resolves to is the answer of the operation: it is kept, in the same

@@ -25,6 +25,8 @@ export interface ApiSettings {
   rateLimit: number
   /** Failed authentications a minute per address; default 30, 0 is off, as it is when `rateLimit` is. */
   failedLoginLimit?: number | undefined
+  /** Addresses and networks of proxies that say who a request is from; none without. */
+  trustedProxies?: readonly string[] | undefined
   statusVocabulary: 'auto' | 'running' | 'deployment'
   /** The first start deploys a sample application. */
   sample: boolean

@@ -164,7 +164,7 @@ const inProjects = (grants: Grants, asked: Asked, { projectId, mode, clusterId }
 const byGrants = (grants: Grants, asked: Asked, area: Area, place: Place): Decision => {
   if (area === 'clusters') return onCluster(grants, asked, place)
   if (area === 'projects') return inProjects(grants, asked, place)
-  return when(['settings', 'resources', 'members'].includes(area) && isRead(asked, area))
+  return when(['settings', 'resources'].includes(area) && isRead(asked, area))
 }
 
 /** Whether a role, null for somebody who is no member, may do this here. Hidden: as if the place were not there. */

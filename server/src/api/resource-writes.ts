@@ -90,6 +90,8 @@ export const auditOf = (
   change: change === null ? null : JSON.stringify(change),
   origin: context.origin,
   triggeredBy: context.principal.name,
+  actorType: context.principal.account === null ? 'API_TOKEN' : 'USER',
+  actorId: context.principal.tokenId,
   userAgent: context.userAgent,
   requestId: context.requestId,
 })

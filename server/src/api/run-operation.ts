@@ -35,12 +35,8 @@ export const admit = async (parts: Parts, operation: Operation, principal: Princ
   return found
 }
 
-const originOf = (userAgent: string | undefined): string => {
-  if (userAgent?.startsWith('CLI ') === true) return 'CLI'
-  if (userAgent?.startsWith('Terraform provider ') === true) return 'TERRAFORM_PROVIDER'
-  if (userAgent?.startsWith('Slipway console') === true) return 'CONSOLE'
-  return 'API'
-}
+/** What the credential proves, and not what a program says of itself: that stands in the user agent. */
+const originOf = ({ account }: Principal): string => (account === null ? 'API' : 'CONSOLE')
 
 const textOf = (result: unknown): string => (result instanceof JsonText ? result.text : JSON.stringify(result ?? null))
 
@@ -92,7 +88,8 @@ export const contextOf = (
     headers: request.headers,
     requestId: request.id,
     userAgent: request.headers['user-agent']?.slice(0, 255) ?? null,
-    origin: originOf(request.headers['user-agent']),
+    origin: originOf(admitted.principal),
+    scheme: request.protocol === 'https' ? 'https:' : 'http:',
     setHeader: (name, value) => void reply.header(name, value),
     ...transactions(parts, operation, key),
     hijack: () => {

@@ -15,7 +15,9 @@ import { newId } from '../lib/ids.ts'
 import { checkAccept } from './accept.ts'
 import { sendError, toApiError } from './answer-error.ts'
 import { type Authenticator, createAuthenticator, tokenInHeader } from './auth.ts'
+import { type Brake, createBrake } from './brake.ts'
 import { drainOnClose } from './drain.ts'
+import { forgetEndedSessions } from './ended-sessions.ts'
 import { forgetOldKeys } from './idempotency.ts'
 import { createMetrics, type Metrics } from './metrics.ts'
 import { createOpenStreams, type OpenStreams } from './open-streams.ts'
@@ -37,7 +39,7 @@ interface Gate {
   authenticator: Authenticator
   streams: OpenStreams
   perToken: Limiter
-  failed: Limiter
+  failed: Brake
   metrics: Metrics
 }
 
@@ -265,6 +267,8 @@ const createInstance = (gate: Gate, operations: readonly Operation[]): FastifyIn
     loggerInstance: undefined,
     logger: false,
     bodyLimit,
+    // Whose word on the client's address and on TLS counts; of all others it is what they say of themselves.
+    trustProxy: [...(gate.parts.settings.trustedProxies ?? [])],
     genReqId: requestId,
     requestTimeout: 30_000,
     keepAliveTimeout: 72_000,
@@ -292,7 +296,7 @@ export const createApi = async (parts: Parts, operations: readonly Operation[]):
     authenticator: await createAuthenticator(parts),
     streams: await createOpenStreams(parts.database),
     perToken: createLimiter(rateLimit, parts.clock),
-    failed: createLimiter(failedLimit, parts.clock),
+    failed: createBrake(failedLimit, parts.clock),
     metrics: createMetrics(parts.database),
   }
   const app = createInstance(gate, operations)
@@ -305,9 +309,10 @@ export const createApi = async (parts: Parts, operations: readonly Operation[]):
   addParser(app)
   addErrors(app, gate, operations)
   await addPages(app, parts, operations, gate.metrics)
-  addSignIn(app, parts)
+  await addSignIn(app, parts)
   for (const operation of operations) addOperation(app, gate, operation)
-  const sweep = setInterval(() => forgetOldKeys(parts.database).catch(() => {}), hourMs)
+  const forget = [forgetOldKeys, forgetEndedSessions]
+  const sweep = setInterval(() => forget.map((old) => old(parts.database).catch(() => {})), hourMs)
   sweep.unref()
   app.addHook('onClose', async () => {
     clearInterval(sweep)

@@ -1,19 +1,26 @@
 /**
  * Signing in by the browser: the authorization code flow with PKCE. The ID token goes to the page that asked, in the
- * fragment of its address, which no server sees; it is what that page then sends as its Bearer token. Nothing is kept
- * here: what must last from the first step to the last is in a cookie of the browser's own, for ten minutes.
+ * fragment of its address, which no server sees; it is what that page then sends as its Bearer token. Signing out ends it.
+ * What must last from one step to another is in signed cookies of the browser's own; only ended sessions are kept here.
  */
-import { createHash, randomBytes, timingSafeEqual } from 'node:crypto'
+import { createHash, createHmac, randomBytes, timingSafeEqual } from 'node:crypto'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { decodeJwt } from 'jose'
 import { ApiError, badRequest, unavailable } from '../lib/errors.ts'
-import { unauthorized } from './auth.ts'
+import { readFingerprintKey } from '../store/installation.ts'
+import { createAccounts } from './accounts.ts'
+import { tokenInHeader, unauthorized } from './auth.ts'
+import { type Brake, createBrake } from './brake.ts'
+import { endSession, sessionHash } from './ended-sessions.ts'
 import { createOidc, endpointIn, type Oidc, type OidcParts, type OidcSettings, readDocument } from './oidc.ts'
 import type { Parts } from './parts.ts'
-import { createLimiter, tooManyRequests } from './rate-limit.ts'
+import { tooManyRequests } from './rate-limit.ts'
+import { createSignInAudit, type SignInAudit } from './sign-in-audit.ts'
+import { type Cookies, createCookies } from './sign-in-cookies.ts'
 
-const cookieName = 'slipway_sign_in'
-const cookieSeconds = 600
+const attemptCookie = 'slipway_sign_in'
+const sessionCookie = 'slipway_session'
+const attemptSeconds = 600
 const perMinute = 60
 const keepDocumentMs = 600_000
 
@@ -32,27 +39,16 @@ export const safeReturn = (text: unknown): string =>
 
 const random = (): string => randomBytes(32).toString('base64url')
 
-const isSecure = ({ headers }: FastifyRequest): boolean => headers['x-forwarded-proto'] === 'https'
-
 /** As the browser has reached us: the issuer compares it with what is registered there. */
 const redirectUri = (request: FastifyRequest): string =>
-  [isSecure(request) ? 'https:' : 'http:', '', request.headers.host ?? '127.0.0.1', 'auth', 'callback'].join('/')
+  [request.protocol === 'https' ? 'https:' : 'http:', '', request.headers.host ?? '127.0.0.1', 'auth', 'callback'].join(
+    '/',
+  )
 
-const setCookie = (request: FastifyRequest, reply: FastifyReply, value: string, seconds: number): void => {
-  const secure = isSecure(request) ? '; Secure' : ''
-  reply.header('set-cookie', `${cookieName}=${value}; Path=/auth; Max-Age=${seconds}; HttpOnly; SameSite=Lax${secure}`)
-}
-
-const readCookie = (request: FastifyRequest): Attempt | null => {
-  const found = new RegExp(`(?:^|; )${cookieName}=([\\w-]{1,4000})(?:;|$)`).exec(request.headers.cookie ?? '')
-  if (found === null) return null
-  try {
-    const { state, nonce, verifier, returnTo } = JSON.parse(Buffer.from(found[1]!, 'base64url').toString('utf8'))
-    const texts = [state, nonce, verifier, returnTo]
-    return texts.every((text) => typeof text === 'string') ? { state, nonce, verifier, returnTo } : null
-  } catch {
-    return null
-  }
+const readAttempt = (desk: Desk, request: FastifyRequest): Attempt | null => {
+  const { state, nonce, verifier, returnTo } = desk.cookies.read(request, attemptCookie) ?? {}
+  const texts = [state, nonce, verifier, returnTo]
+  return texts.every((text) => typeof text === 'string') ? ({ state, nonce, verifier, returnTo } as Attempt) : null
 }
 
 const isSame = (left: string, right: string): boolean => {
@@ -65,6 +61,9 @@ interface Desk {
   clientId: string
   parts: OidcParts
   oidc: Oidc
+  cookies: Cookies
+  audit: SignInAudit
+  all: Parts
   document(): Promise<Record<string, unknown>>
 }
 
@@ -74,8 +73,10 @@ const orUnavailable = (error: unknown): never => {
     : unavailable('issuer_unavailable', 'The sign-in provider does not answer.', 5, error)
 }
 
-const createDesk = (parts: Parts, settings: OidcSettings, clientId: string): Desk => {
+const createDesk = async (parts: Parts, settings: OidcSettings, clientId: string): Promise<Desk> => {
   const { clock, log, issuerOutbound: outbound = parts.outbound } = parts
+  const root = await readFingerprintKey(parts.database, parts.sealer)
+  const key = createHmac('sha256', root).update('slipway cookies of signing in').digest()
   const own = { clock, log, outbound }
   let kept: { document: Record<string, unknown>; readMs: number } | undefined
   return {
@@ -83,6 +84,9 @@ const createDesk = (parts: Parts, settings: OidcSettings, clientId: string): Des
     clientId,
     parts: own,
     oidc: createOidc(settings, own),
+    cookies: createCookies(key, () => clock.now().getTime()),
+    audit: createSignInAudit(parts, createAccounts(parts, settings.adminEmails)),
+    all: parts,
     async document() {
       if (kept === undefined || clock.monotonicMs() - kept.readMs > keepDocumentMs)
         kept = { document: await readDocument(own, settings.issuer).catch(orUnavailable), readMs: clock.monotonicMs() }
@@ -106,7 +110,7 @@ const begin = async (desk: Desk, request: FastifyRequest, reply: FastifyReply): 
     code_challenge_method: 'S256',
   }
   for (const [name, value] of Object.entries(asked)) url.searchParams.set(name, value)
-  setCookie(request, reply, Buffer.from(JSON.stringify(attempt)).toString('base64url'), cookieSeconds)
+  desk.cookies.write(request, reply, attemptCookie, attempt, attemptSeconds)
   reply.redirect(url.href, 302)
 }
 
@@ -135,20 +139,47 @@ const exchange = async (desk: Desk, code: string, attempt: Attempt, redirect: st
   return token
 }
 
-const finish = async (desk: Desk, request: FastifyRequest, reply: FastifyReply): Promise<void> => {
+/** The token that the issuer gives for the code, to the browser that asked for it. */
+const receive = async (desk: Desk, request: FastifyRequest, attempt: Attempt | null): Promise<string> => {
   const { code, state, error } = request.query as Record<string, unknown>
-  const attempt = readCookie(request)
-  setCookie(request, reply, '', 0)
   if (attempt === null || typeof state !== 'string' || !isSame(state, attempt.state))
     throw badRequest('This sign-in was not begun here, or too long ago: begin again.', undefined, 'sign_in_unknown')
   if (typeof error === 'string' || typeof code !== 'string')
     throw badRequest('The sign-in provider did not let you in.', undefined, 'sign_in_refused')
   const token = await exchange(desk, code, attempt, redirectUri(request)).catch(orUnavailable)
-  if ((await desk.oidc.verify(token)) === null || decodeJwt(token).nonce !== attempt.nonce) throw unauthorized()
-  reply.redirect(`${safeReturn(attempt.returnTo)}#id_token=${token}`, 302)
+  const claims = await desk.oidc.verify(token)
+  if (claims === null || decodeJwt(token).nonce !== attempt.nonce) throw unauthorized()
+  await desk.audit.signedIn(claims, request)
+  return token
 }
 
-const leave = async (desk: Desk, reply: FastifyReply): Promise<void> => {
+const finish = async (desk: Desk, request: FastifyRequest, reply: FastifyReply): Promise<void> => {
+  const attempt = readAttempt(desk, request)
+  desk.cookies.clear(request, reply, attemptCookie)
+  const token = await receive(desk, request, attempt).catch(async (error: unknown) => {
+    if (error instanceof ApiError && error.status < 500) await desk.audit.failed(request.ip)
+    throw error
+  })
+  const { exp = 0 } = decodeJwt(token)
+  const seconds = Math.max(0, Math.ceil(exp - desk.all.clock.now().getTime() / 1000))
+  const session = { hash: sessionHash(token).toString('base64url'), exp }
+  desk.cookies.write(request, reply, sessionCookie, session, seconds)
+  reply.redirect(`${safeReturn(attempt!.returnTo)}#id_token=${token}`, 302)
+}
+
+/** The session of this browser, or of the token that the caller sends. */
+const sessionOf = async (desk: Desk, request: FastifyRequest): Promise<{ hash: Buffer; exp: number } | null> => {
+  const token = tokenInHeader(request.headers.authorization)
+  if (token !== null && (await desk.oidc.verify(token)) !== null)
+    return { hash: sessionHash(token), exp: decodeJwt(token).exp! }
+  const { hash, exp } = desk.cookies.read(request, sessionCookie) ?? {}
+  return typeof hash === 'string' && typeof exp === 'number' ? { hash: Buffer.from(hash, 'base64url'), exp } : null
+}
+
+const leave = async (desk: Desk, request: FastifyRequest, reply: FastifyReply): Promise<void> => {
+  const session = await sessionOf(desk, request)
+  if (session !== null) await endSession(desk.all.database, session.hash, session.exp)
+  desk.cookies.clear(request, reply, sessionCookie)
   const { end_session_endpoint: end } = await desk.document()
   if (typeof end !== 'string') return void reply.redirect('/', 302)
   const url = new URL(endpointIn(await desk.document(), 'end_session_endpoint', desk.settings.issuer))
@@ -157,19 +188,19 @@ const leave = async (desk: Desk, reply: FastifyReply): Promise<void> => {
 }
 
 /** The pages of signing in, where an issuer and a client of it are configured. */
-export const addSignIn = (app: FastifyInstance, parts: Parts): void => {
+export const addSignIn = async (app: FastifyInstance, parts: Parts): Promise<void> => {
   const { oidc: settings, rateLimit } = parts.settings
   if (settings?.clientId === undefined) return
-  const desk = createDesk(parts, settings, settings.clientId)
-  const limiter = createLimiter(rateLimit === 0 ? 0 : perMinute, parts.clock)
+  const desk = await createDesk(parts, settings, settings.clientId)
+  const brake: Brake = createBrake(rateLimit === 0 ? 0 : perMinute, parts.clock)
   const page = (path: string, show: (desk: Desk, request: FastifyRequest, reply: FastifyReply) => Promise<void>) =>
     app.get(path, async (request, reply) => {
-      const allowance = limiter.take(request.ip)
+      const allowance = brake.take(request.ip)
       if (!allowance.admitted) throw tooManyRequests(allowance)
       await show(desk, request, reply)
       return reply
     })
   page('/auth/sign-in', begin)
   page('/auth/callback', finish)
-  page('/auth/sign-out', (at, _request, reply) => leave(at, reply))
+  page('/auth/sign-out', leave)
 }

@@ -1,9 +1,10 @@
 /** API tokens through the API: shown once, never wider and never longer-lived than who makes them. */
 import Type from 'typebox'
-import { createToken } from '../api/auth.ts'
+import { createToken, unauthorized } from '../api/auth.ts'
 import { type Context, JsonText, type Operation, organizationInPath, type Scope, scopes } from '../api/operation.ts'
 import { builtInRoles } from '../api/permissions.ts'
 import { auditOf, translateWrite } from '../api/resource.ts'
+import { type Revoked, revokeTokens } from '../api/revoke.ts'
 import { Computed, List, Maybe, Name, Nullable, OneOf, Results, Text, Timestamp, Uuid } from '../api/schema.ts'
 import { forbidden, invalidField, notFound } from '../lib/errors.ts'
 import { isUuid } from '../lib/ids.ts'
@@ -101,6 +102,28 @@ const rightsOf = async (tx: Queryable, body: Body, context: Context): Promise<Ri
   return { scopes: asked, roleId: null }
 }
 
+/** What stands for a person in the audit log is a verified address: no token may look like one. */
+const checkName = (name: string): void => {
+  if (name.normalize('NFKC').includes('@'))
+    throw invalidField('/name', 'must have no @, which is for addresses of people')
+}
+
+/**
+ * Keeps the maker as it is until the token is there, so that whoever revokes it, or takes its role away, finds the token
+ * too. Rejects when that has just been done.
+ */
+const holdMaker = async (tx: Queryable, { principal }: Context): Promise<void> => {
+  const { account, tokenId, organizationId, role } = principal
+  const found =
+    account === null
+      ? await tx.query('select 1 from api_token where id = $1 and revoked_at is null for share', [tokenId])
+      : await tx.query(
+          'select 1 from member where account_id = $1 and organization_id = $2 and role_id = $3 for share',
+          [account.id, organizationId, role?.id],
+        )
+  if (found.length === 0) throw unauthorized()
+}
+
 const create: Operation = {
   id: 'createOrganizationApiToken',
   method: 'POST',
@@ -114,7 +137,9 @@ const create: Operation = {
     const body = context.body as unknown as Body
     const { organizationId, tokenId } = context.principal
     const expiresAt = expiryOf(body, context)
+    checkName(body.name)
     return context.transaction(async (tx) => {
+      await holdMaker(tx, context)
       const { name, description = null } = body
       const rights = await rightsOf(tx, body, context)
       const token = { organizationId, name, description, expiresAt, ...rights, createdBy: tokenId }
@@ -131,27 +156,38 @@ const create: Operation = {
   },
 }
 
+/** One row for the token, and one in each other organization where it made some. */
+const noteRevoked = async (tx: Queryable, context: Context, revoked: readonly Revoked[]): Promise<void> => {
+  const { apiTokenId } = context.params
+  const asked = revoked.find(({ id }) => id === apiTokenId!.toLowerCase())!
+  const places = [...new Set([asked.organizationId, ...revoked.map(({ organizationId }) => organizationId)])]
+  for (const place of places) {
+    const withIt = revoked.filter((each) => each !== asked && each.organizationId === place)
+    const change = { tokens_made_with_it: withIt.length, names: withIt.slice(0, 100).map(({ name }) => name) }
+    const audit = auditOf(context, 'DELETE', auditTarget, nowhere, change)
+    await writeAudit(tx, place, { id: asked.id, name: asked.name }, audit)
+  }
+}
+
 const remove: Operation = {
   id: 'deleteOrganizationApiToken',
   method: 'DELETE',
   path: `${collection}/{apiTokenId}`,
   ...common,
-  summary: 'Revoke an API token, everywhere within a second',
+  summary: 'Revoke an API token and those made with it, everywhere within a second',
   status: 204,
   run: (context) =>
     context.transaction(async (tx) => {
       const { apiTokenId } = context.params
       const [row] = isUuid(apiTokenId!)
-        ? await tx.query<{ name: string }>(
-            `update api_token set revoked_at = clock_timestamp()
-             where id = $1 and organization_id = $2 and revoked_at is null returning name`,
+        ? await tx.query<{ id: string }>(
+            `select id from api_token where id = $1 and organization_id = $2 and revoked_at is null
+             for no key update`,
             [apiTokenId, context.node.id],
           )
         : []
       if (row === undefined) throw notFound()
-      const audit = auditOf(context, 'DELETE', auditTarget, nowhere, null)
-      await writeAudit(tx, context.node.id, { id: apiTokenId!, name: row.name }, audit)
-      await tx.query(`select pg_notify('slipway_token', '')`)
+      await noteRevoked(tx, context, await revokeTokens(tx, [row.id]))
       return undefined
     }),
 }

@@ -30,14 +30,20 @@ test('the audit log is read newest first, page by page, forth and back, though e
   assert.deepEqual(idsOn((await call('GET', back.links.next)).body), made.slice(6))
 })
 
-test('an event says who, what, where and from where', async () => {
-  const sent = { 'user-agent': 'Terraform provider 0.1' }
+test('an event says who, what and where, and takes no word of the caller for it', async () => {
+  const sent = { 'user-agent': 'Slipway console 1' }
   const { body } = await call('PUT', `/project/${made[0]}`, { description: 'changed' }, sent)
   const [event] = (await call('GET', `${events}?targetId=${made[0]}`)).body.events
   assert.deepEqual(
     [event.event_type, event.target_name, event.project_name, event.origin, JSON.parse(event.change)],
-    ['UPDATE', body.name, body.name, 'TERRAFORM_PROVIDER', { description: 'changed' }],
+    ['UPDATE', body.name, body.name, 'API', { description: 'changed' }],
   )
+  const [own] = await api.database.query<{ id: string }>('select id from api_token where prefix = $1', [
+    api.token.slice(0, 10),
+  ])
+  assert.deepEqual([event.actor_type, event.actor_id, event.user_agent], ['API_TOKEN', own!.id, 'Slipway console 1'])
+  const first = (await call('GET', `${events}?triggeredBy=${encodeURIComponent('first start')}`)).body.events[0]
+  assert.deepEqual([first.actor_type, first.actor_id], ['OPERATOR', null])
 })
 
 test('the log is narrowed by time, kind, origin, maker and project', async () => {
@@ -48,7 +54,8 @@ test('the log is narrowed by time, kind, origin, maker and project', async () =>
   assert.equal(await count(`fromTimestamp=${middle.timestamp}`), 4)
   assert.equal(await count(`fromTimestamp=${Date.parse(middle.timestamp)}000000`), 4)
   assert.equal(await count(`toTimestamp=${Math.floor(Date.parse(all.at(-1)!.timestamp) / 1000) - 1}`), 0)
-  assert.equal(await count('origin=TERRAFORM_PROVIDER'), 1)
+  assert.equal(await count('origin=TERRAFORM_PROVIDER'), 0)
+  assert.equal(await count('origin=API'), all.length - 2)
   assert.equal(await count(`triggeredBy=${encodeURIComponent('first start')}`), 2)
   assert.equal(await count(`serviceProjectId=${made[0]}`), 1)
   for (const wrong of ['eventType=NOTHING', 'fromTimestamp=then', 'continueToken=x', 'pageSize=1000'])

@@ -8,7 +8,7 @@ import { Flag, Maybe, Nullable, OneOf, Text, Timestamp, Uuid, Whole } from '../a
 import { badRequest } from '../lib/errors.ts'
 import { isUuid } from '../lib/ids.ts'
 import { timestampSql } from '../store/tree.ts'
-import { eventTypes, origins, subTargetTypes, targetTypes } from './audit-words.ts'
+import { actorTypes, eventTypes, origins, subTargetTypes, targetTypes } from './audit-words.ts'
 
 const common = { method: 'GET' as const, tag: 'Organization Event', scope: 'Admin' as const, owner: organizationInPath }
 
@@ -23,6 +23,8 @@ const Event = Type.Object({
   change: Text(2_000_000),
   origin: OneOf(origins),
   triggered_by: Text(),
+  actor_type: Maybe(Nullable(OneOf(actorTypes))),
+  actor_id: Maybe(Nullable(Uuid())),
   project_id: Nullable(Uuid()),
   project_name: Text(),
   environment_id: Nullable(Uuid()),
@@ -111,7 +113,7 @@ const sharedValues = ({ node }: Context, query: Filters): unknown[] => [
 
 const columns = `e.id, ${timestampSql('e.created_at')} as timestamp, e.event_type, e.target_id,
   coalesce(e.target_name, '') as target_name, e.target_type, e.sub_target_type, coalesce(e.change::text, '') as change,
-  e.origin, e.triggered_by, e.project_id, coalesce(p.name, '') as project_name, e.environment_id,
+  e.origin, e.triggered_by, e.actor_type, e.actor_id, e.project_id, coalesce(p.name, '') as project_name, e.environment_id,
   coalesce(v.name, '') as environment_name, e.user_agent,
   (extract(epoch from e.created_at) * 1000000)::bigint::text as micros`
 

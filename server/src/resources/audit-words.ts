@@ -122,3 +122,6 @@ export const subTargetTypes = [
 ]
 
 export const origins = ['API', 'CLI', 'CONSOLE', 'GIT', 'QOVERY_INTERNAL', 'SKILL', 'TERRAFORM_PROVIDER']
+
+/** Whose credential it was; OPERATOR is the environment or a program of the server's machine, SYSTEM the server itself. */
+export const actorTypes = ['API_TOKEN', 'USER', 'OPERATOR', 'SYSTEM']

@@ -16,14 +16,20 @@ const placeIn = (clusterId: string) => ({ table: 'node', row: clusterId, column 
 const noKubeconfig = (): ApiError =>
   new ApiError(404, 'no_kubeconfig', 'This cluster has no kubeconfig: it was given none, or it is a Docker engine.')
 
-const readKubeconfig = async ({ db, node, parts, principal }: Context): Promise<string> => {
+const auditTarget = { target: 'CLUSTER', subTarget: 'KUBERNETES_CREDENTIALS' }
+
+const readKubeconfig = async (context: Context): Promise<string> => {
+  const { db, node, parts, principal } = context
   const [row] = await db.query<{ sealed: string | null }>(
     `select sealed ->> '${column}' as sealed from node where id = $1`,
     [node.id],
   )
   if (row === undefined) throw notFound()
   if (row.sealed === null) throw noKubeconfig()
-  return (await parts.sealer.open(principal.organizationId, placeIn(node.id), row.sealed)).reveal()
+  const text = await parts.sealer.open(principal.organizationId, placeIn(node.id), row.sealed)
+  const audit = auditOf(context, 'UPDATE', auditTarget, placeOf(node), null)
+  await writeAudit(db, principal.organizationId, node, { ...audit, eventType: 'EXPORT' })
+  return text.reveal()
 }
 
 const maxLength = 262_144
@@ -49,8 +55,7 @@ const replaceKubeconfig = async (context: Context): Promise<void> => {
   await context.transaction(async (tx) => {
     const rows = await tx.query(update, [node.id, sealed, principal.tokenId])
     if (rows.length === 0) throw notFound()
-    const target = { target: 'CLUSTER', subTarget: 'KUBERNETES_CREDENTIALS' }
-    await writeAudit(tx, principal.organizationId, node, auditOf(context, 'UPDATE', target, placeOf(node), null))
+    await writeAudit(tx, principal.organizationId, node, auditOf(context, 'UPDATE', auditTarget, placeOf(node), null))
   })
 }
 
@@ -100,7 +105,7 @@ export const clusterAccessOperations: Operation[] = [
     method: 'GET',
     path: `${path}/kubeconfig`,
     tag: 'Clusters',
-    summary: 'Read the kubeconfig that a cluster was given',
+    summary: 'Read the kubeconfig that a cluster was given; each reading is noted in the audit log',
     scope: 'Admin',
     owner: clusterInOrganization,
     status: 200,

@@ -43,10 +43,8 @@ const invitationSql = (first: number): string => `json_build_object('id', i.id,
   'organization_name', (select o.name from node o where o.id = i.organization_id), 'inviter', i.inviter)`
 
 /** Where the console takes an invitation: at the address that the caller has used itself. */
-const linkOf = ({ headers }: Context): string => {
-  const scheme = headers['x-forwarded-proto'] === 'https' ? 'https:' : 'http:'
-  return [scheme, '', String(headers.host ?? '127.0.0.1'), 'accept-invitation'].join('/')
-}
+const linkOf = ({ headers, scheme }: Context): string =>
+  [scheme, '', String(headers.host ?? '127.0.0.1'), 'accept-invitation'].join('/')
 
 const readInvitation = `select ${invitationSql(3)} as record from invitation i where i.id = $1 and i.organization_id = $2`
 

@@ -6,6 +6,7 @@ import Type from 'typebox'
 import { type Context, JsonText, type Operation, organizationInPath } from '../api/operation.ts'
 import { builtInRole, builtInRoles, covers, type Role } from '../api/permissions.ts'
 import { auditOf } from '../api/resource.ts'
+import { revokeTokens } from '../api/revoke.ts'
 import { type RoleSpec, roleOf } from '../api/role-rows.ts'
 import { Maybe, OneOf, Results, Text, Timestamp, Uuid } from '../api/schema.ts'
 import { badRequest, conflict, forbidden, notFound } from '../lib/errors.ts'
@@ -97,23 +98,19 @@ const isWithin = (role: Role | null, { scopes, role_id, role_name, role_spec }: 
   return covers(role, builtInRole(builtInRoles[needed])!)
 }
 
-/** Revokes the tokens that somebody made and that a role (null: no membership) does not cover. */
-const revokeTokens = async (tx: Queryable, organizationId: string, accountId: string, role: Role | null) => {
+/** Revokes the tokens that somebody made and that a role (null: no membership) does not cover, and what these made. */
+const revokeMade = async (tx: Queryable, organizationId: string, accountId: string, role: Role | null) => {
   const made = await tx.query<MadeToken>(tokensMadeBy, [organizationId, accountId])
   const lost = made.filter((token) => !isWithin(role, token)).map(({ id }) => id)
-  if (lost.length > 0)
-    await tx.query('update api_token set revoked_at = clock_timestamp() where id = any($1) and revoked_at is null', [
-      lost,
-    ])
-  await tx.query(`select pg_notify('slipway_token', '')`)
+  return (await revokeTokens(tx, lost)).length
 }
 
-const giveRole = async (tx: Queryable, context: Context, accountId: string, role: Role): Promise<void> => {
+const giveRole = async (tx: Queryable, context: Context, accountId: string, role: Role): Promise<number> => {
   await tx.query(
     `update member set role_id = $3, updated_at = clock_timestamp() where organization_id = $1 and account_id = $2`,
     [context.node.id, accountId, role.id],
   )
-  await revokeTokens(tx, context.node.id, accountId, role)
+  return revokeMade(tx, context.node.id, accountId, role)
 }
 
 const note = (
@@ -155,8 +152,8 @@ const edit: Operation = {
       const member = await lockMember(tx, context)
       refuseAbove(context, member.role)
       if (role.id === builtInRoles.owner) throw badRequest('role_id: an owner is made by transferOwnership only.')
-      await giveRole(tx, context, member.id, role)
-      await note(tx, context, 'UPDATE', 'MEMBER_ROLE', member, { role: role.name })
+      const revoked = await giveRole(tx, context, member.id, role)
+      await note(tx, context, 'UPDATE', 'MEMBER_ROLE', member, { role: role.name, tokens_revoked: revoked })
       const [row] = await tx.query<{ record: object }>(
         `select ${memberSql} as record from member m join account a on a.id = m.account_id
          where m.organization_id = $1 and m.account_id = $2`,
@@ -179,8 +176,8 @@ const remove: Operation = {
       const member = await lockMember(tx, context)
       refuseAbove(context, member.role)
       await tx.query('delete from member where organization_id = $1 and account_id = $2', [context.node.id, member.id])
-      await revokeTokens(tx, context.node.id, member.id, null)
-      await note(tx, context, 'DELETE', 'MEMBER_ROLE', member, null)
+      const revoked = await revokeMade(tx, context.node.id, member.id, null)
+      await note(tx, context, 'DELETE', 'MEMBER_ROLE', member, { tokens_revoked: revoked })
       return undefined
     }),
 }

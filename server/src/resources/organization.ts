@@ -142,6 +142,8 @@ const firstAudit = () => ({
   change: null,
   origin: 'QOVERY_INTERNAL',
   triggeredBy: 'first start',
+  actorType: 'OPERATOR' as const,
+  actorId: null,
   userAgent: null,
   requestId: 'first-start',
 })

@@ -7,26 +7,25 @@ import { chmod, cp, mkdir, rename, rm, symlink } from 'node:fs/promises'
 import { createRequire } from 'node:module'
 import { basename, dirname, join, relative } from 'node:path'
 import { exec } from '../lib/exec.ts'
+import { ensureSystemUser, type SystemUser } from '../lib/system-user.ts'
 
-/** The user that PostgreSQL runs as; empty when it is the one that runs us. */
-export interface DatabaseUser {
-  uid?: number
-  gid?: number
-}
+export type DatabaseUser = SystemUser
 
 /** Where things go that the database's user must reach although the checkout is out of its reach. */
 export const sharedFolder = '/var/lib/slipway'
 
 export const postgresEnv = { LC_ALL: 'C', PATH: '/usr/bin:/bin', TZ: 'UTC' }
 
-/** PostgreSQL refuses to run as root: it runs as `nobody` then. */
-export const databaseUser = (): DatabaseUser => {
-  if (process.getuid?.() !== 0) return {}
+/** PostgreSQL refuses to run as root: it has a user of its own then. Empty when it runs as we do. */
+export const databaseUser = (): Promise<DatabaseUser> => ensureSystemUser('slipway-postgres')
+
+/** Of `nobody`, as whom it ran in earlier versions; -1 where there is no such user. */
+export const formerUid = (): number => {
+  if (process.getuid?.() !== 0) return -1
   const line = readFileSync('/etc/passwd', 'utf8')
     .split('\n')
     .find((each) => each.startsWith('nobody:'))
-  const [, , uid = '65534', gid = '65534'] = line?.split(':') ?? []
-  return { uid: Number(uid), gid: Number(gid) }
+  return Number(line?.split(':')[2] ?? -1)
 }
 
 const require = createRequire(import.meta.url)

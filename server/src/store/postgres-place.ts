@@ -5,9 +5,10 @@
  */
 import { createHash, randomBytes } from 'node:crypto'
 import { lstatSync, readlinkSync, realpathSync, statSync } from 'node:fs'
-import { chmod, chown, lchown, mkdir, rmdir, symlink } from 'node:fs/promises'
+import { chmod, chown, lchown, mkdir, rename, rmdir, symlink, writeFile } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
-import { type DatabaseUser, databaseUser, sharedFolder } from './postgres-binaries.ts'
+import { type DatabaseUser, databaseUser, formerUid, sharedFolder } from './postgres-binaries.ts'
+import { ensurePassword } from './postgres-password.ts'
 
 /** Where the server of one data directory lives. */
 export interface Place {
@@ -15,6 +16,8 @@ export interface Place {
   socketDir: string
   logFile: string
   user: DatabaseUser
+  /** Of the one role there is. */
+  password: string
 }
 
 export const socketName = '.s.PGSQL.5432'
@@ -62,40 +65,52 @@ const settle = async (dataDir: string, user: DatabaseUser): Promise<string> => {
   return folder
 }
 
+/** Puts a file of the database's in the place of the one there, whole or not at all; a link there is replaced, too. */
+export const replaceFile = async (file: string, text: string, { uid, gid }: DatabaseUser): Promise<void> => {
+  const draft = `${file}.${randomBytes(4).toString('hex')}`
+  await writeFile(draft, text, { flag: 'wx', mode: 0o600 })
+  if (uid !== undefined) await lchown(draft, uid, gid!)
+  await rename(draft, file)
+}
+
 const ignoreExisting = (error: NodeJS.ErrnoException): void => {
   if (error.code !== 'EEXIST') throw error
 }
 
-/** In the data directory, or where that path is too long for a socket, in /tmp under a name made from it. */
+/** In the data directory, or where that path is too long for a socket, in /tmp under a name made from it and its owner. */
 const placeSocket = async (folder: string, user: DatabaseUser): Promise<string> => {
   const near = join(folder, 'run')
+  const owner = user.uid ?? process.getuid?.() ?? 0
   const socketDir =
     Buffer.byteLength(near) <= longestSocketDir
       ? near
-      : `/tmp/slipway-${createHash('sha256').update(folder).digest('hex').slice(0, 16)}`
-  const owner = user.uid ?? process.getuid?.() ?? 0
+      : `/tmp/slipway-${createHash('sha256').update(`${folder}\0${owner}`).digest('hex').slice(0, 16)}`
   await mkdir(socketDir, { mode: 0o700 }).then(
     () => (user.uid === undefined ? undefined : lchown(socketDir, user.uid, user.gid!)),
     ignoreExisting,
   )
   // Anyone may have put something under that name in /tmp.
   const { uid, mode } = lstatSync(socketDir)
-  const isOurs = lstatSync(socketDir).isDirectory() && (uid === owner || uid === 0) && (mode & 0o077) === 0
+  const isKnown = uid === owner || uid === 0 || (uid === formerUid() && socketDir === near)
+  const isOurs = lstatSync(socketDir).isDirectory() && isKnown && (mode & 0o077) === 0
   if (!isOurs) throw new Error(`${socketDir} belongs to somebody else; remove it or choose another SLIPWAY_DATA_DIR`)
   if (user.uid !== undefined && uid !== user.uid) await lchown(socketDir, user.uid, user.gid!)
   return socketDir
 }
 
-/** A server only runs as the owner of its data: whoever that is, when root starts what another user made. */
+/**
+ * A server only runs as the owner of its data: whoever that is, when root starts what another user made. Data of `nobody`,
+ * which other programs run as, were made by an earlier version and are handed over.
+ */
 const ownerOf = (data: string): DatabaseUser | undefined => {
   if (process.getuid?.() !== 0) return undefined
   const { uid, gid } = statSync(data, { throwIfNoEntry: false }) ?? { uid: 0, gid: 0 }
-  return uid === 0 ? undefined : { uid, gid }
+  return uid === 0 || uid === formerUid() ? undefined : { uid, gid }
 }
 
 /** Makes all of it that is missing. Rejects when the socket's folder is somebody else's. */
 export const locate = async (dataDir: string): Promise<Place> => {
-  const user = ownerOf(join(dataDir, 'postgres', 'data')) ?? databaseUser()
+  const user = ownerOf(join(dataDir, 'postgres', 'data')) ?? (await databaseUser())
   await mkdir(dataDir, { recursive: true, mode: 0o700 })
   const root = realpathSync(resolve(dataDir))
   if (user.uid !== undefined) await letThrough(root, user)
@@ -105,9 +120,10 @@ export const locate = async (dataDir: string): Promise<Place> => {
     socketDir: await placeSocket(folder, user),
     logFile: join(folder, 'postgres.log'),
     user,
+    password: await ensurePassword(root),
   }
 }
 
-/** For the `pg` client: user slipway, database postgres, through the socket. */
-export const connectionStringOf = ({ socketDir }: Place): string =>
-  `postgresql://slipway@localhost/postgres?host=${encodeURIComponent(socketDir)}`
+/** For the `pg` client: user slipway, database postgres, through the socket. It holds the password. */
+export const connectionStringOf = ({ socketDir, password }: Place): string =>
+  `postgresql://slipway:${password}@localhost/postgres?host=${encodeURIComponent(socketDir)}`

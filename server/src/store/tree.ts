@@ -96,12 +96,16 @@ export interface Audit {
   change: string | null
   origin: string
   triggeredBy: string
+  actorType: 'API_TOKEN' | 'USER' | 'OPERATOR' | 'SYSTEM'
+  /** Of the token or account. */
+  actorId: string | null
+  /** What the caller says of its program. */
   userAgent: string | null
   requestId: string
 }
 
 const auditInsert = `insert into event (id, organization_id, event_type, target_type, sub_target_type, target_id,
-  target_name, project_id, environment_id, change, origin, triggered_by, user_agent, request_id)`
+  target_name, project_id, environment_id, change, origin, triggered_by, user_agent, request_id, actor_type, actor_id)`
 
 const auditValues = (audit: Audit): unknown[] => [
   audit.eventId,
@@ -115,13 +119,15 @@ const auditValues = (audit: Audit): unknown[] => [
   audit.triggeredBy,
   audit.userAgent,
   audit.requestId,
+  audit.actorType,
+  audit.actorId,
 ]
 
 /** The audit row beside a statement whose changed rows are called `n`; its values stand from `$first` on. */
 const auditOf = (first: number): string => {
   const $ = (offset: number): string => `$${first + offset}`
   return `${auditInsert} select ${$(0)}, n.organization_id, ${$(1)}, ${$(2)}, ${$(3)}, n.id, n.name, ${$(4)}::uuid,
-    ${$(5)}::uuid, ${$(6)}::jsonb, ${$(7)}, ${$(8)}, ${$(9)}, ${$(10)} from n`
+    ${$(5)}::uuid, ${$(6)}::jsonb, ${$(7)}, ${$(8)}, ${$(9)}, ${$(10)}, ${$(11)}, ${$(12)}::uuid from n`
 }
 
 export interface NewNode {
@@ -202,7 +208,7 @@ export const writeAudit = async (
   target: { id: string | null; name: string | null },
   audit: Omit<Audit, 'eventType'> & { eventType: string },
 ): Promise<void> => {
-  await db.query(`${auditInsert} values ($1, $12, $2, $3, $4, $13, $14, $5, $6, $7, $8, $9, $10, $11)`, [
+  await db.query(`${auditInsert} values ($1, $14, $2, $3, $4, $15, $16, $5, $6, $7, $8, $9, $10, $11, $12, $13)`, [
     ...auditValues(audit as Audit),
     organizationId,
     target.id,

@@ -157,8 +157,10 @@ const disableSql = `
     update outbox set state = 'DISCARDED', finished_at = clock_timestamp()
     where webhook_id = $1 and id <> $2 and state = 'PENDING' and coalesce(lease_until <= clock_timestamp(), true)
   )
-  insert into event (id, organization_id, event_type, target_type, target_id, change, origin, triggered_by)
-  select gen_random_uuid(), organization_id, 'UPDATE', 'WEBHOOK', id, '{"enabled": false}', 'QOVERY_INTERNAL', $3
+  insert into event (id, organization_id, event_type, target_type, target_id, change, origin, triggered_by,
+    actor_type)
+  select gen_random_uuid(), organization_id, 'UPDATE', 'WEBHOOK', id, '{"enabled": false}', 'QOVERY_INTERNAL', $3,
+    'SYSTEM'
   from disabled`
 
 /** Switches a webhook off, drops what waits for it, and leaves an audit row that says why. */

@@ -1,0 +1,37 @@
+/** Audit rows of what no request did: the operator by the environment or a program, or the server by itself. */
+import { newId } from '../lib/ids.ts'
+import type { Queryable } from './database.ts'
+import { writeAudit } from './tree.ts'
+
+export interface OwnAudit {
+  actor: 'OPERATOR' | 'SYSTEM'
+  /** Which setting, program or part of the server it was. */
+  by: string
+  eventType: string
+  targetType: string
+  subTargetType: string | null
+  target: { id: string | null; name: string | null }
+  change?: object
+}
+
+export const writeOwnAudit = (db: Queryable, organizationId: string, audit: OwnAudit): Promise<void> => {
+  const { actor, by, eventType, targetType, subTargetType, target, change } = audit
+  return writeAudit(db, organizationId, target, {
+    eventId: newId(),
+    eventType,
+    targetType,
+    subTargetType,
+    projectId: null,
+    environmentId: null,
+    change: change === undefined ? null : JSON.stringify(change),
+    origin: 'QOVERY_INTERNAL',
+    triggeredBy: by,
+    actorType: actor,
+    actorId: null,
+    userAgent: null,
+    requestId: newId(),
+  })
+}
+
+/** The organization that the operator's own doings are noted in. */
+export const firstOrganizationSql = `select id from node where kind = 'organization' order by created_at, id limit 1`

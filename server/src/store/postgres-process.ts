@@ -1,0 +1,83 @@
+/**
+ * The process of a PostgreSQL server, as its lock file and the system tell of it. Knows no connection; ends only what is
+ * the server of the data directory that it is asked about.
+ */
+import { existsSync, readFileSync } from 'node:fs'
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { setTimeout as pause } from 'node:timers/promises'
+import type { Log } from '../lib/log.ts'
+import { type Place, replaceFile, socketName } from './postgres-place.ts'
+
+const stopTimeoutMs = 20_000
+const pollMs = 10
+
+const readPid = (file: string): number | undefined => {
+  try {
+    return Number.parseInt(readFileSync(file, 'utf8'), 10) || undefined
+  } catch {
+    return undefined
+  }
+}
+
+const hasProc = existsSync('/proc/self/stat')
+
+/** False for a process that is gone or a zombie. */
+const isRunning = (pid: number): boolean => {
+  if (!hasProc) return isAlive(pid)
+  try {
+    return !/\) [ZX] /.test(readFileSync(`/proc/${pid}/stat`, 'utf8'))
+  } catch {
+    return false
+  }
+}
+
+/** Whether the process runs and is the server of `data`, not a stranger with a number that was used again. */
+const isServer = (pid: number, data: string): boolean => {
+  if (!hasProc || !isRunning(pid)) return isRunning(pid)
+  try {
+    return readFileSync(`/proc/${pid}/cmdline`, 'utf8').split('\0').includes(data)
+  } catch {
+    return false
+  }
+}
+
+const isAlive = (pid: number): boolean => {
+  try {
+    process.kill(pid, 0)
+    return true
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === 'EPERM'
+  }
+}
+
+/**
+ * PostgreSQL trusts any living process with the number in its lock file. Where that is a zombie or a stranger, the
+ * number is replaced by an impossible one: the rest of the file stays, so that PostgreSQL still makes sure itself
+ * that no child of the old server holds the shared memory.
+ */
+export const clearStaleLocks = async ({ data, socketDir, user }: Place): Promise<void> => {
+  const files = [join(data, 'postmaster.pid'), join(socketDir, `${socketName}.lock`)]
+  for (const file of files) {
+    const pid = readPid(file)
+    if (pid === undefined || isServer(pid, data) || !isAlive(pid)) continue
+    await replaceFile(file, (await readFile(file, 'utf8')).replace(/^\d+/, '2147483647'), user)
+  }
+}
+
+/** Ends the server of this data directory if one runs; whoever started it. */
+export const stopAt = async (place: Place, log: Log): Promise<void> => {
+  const pid = readPid(join(place.data, 'postmaster.pid'))
+  if (pid === undefined || !isServer(pid, place.data)) return
+  process.kill(pid, 'SIGINT')
+  const patience = performance.now() + stopTimeoutMs
+  let hurried = false
+  while (isRunning(pid)) {
+    if (!hurried && performance.now() > patience) {
+      hurried = true
+      log.warn({ pid }, 'PostgreSQL takes long to end; it is ended at once and will recover at its next start')
+      process.kill(pid, 'SIGQUIT')
+    }
+    await pause(pollMs)
+  }
+}
