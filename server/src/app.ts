@@ -145,6 +145,7 @@ const createParts = async (ground: Ground, machine: ReturnType<typeof createMach
     registryCredentials: (organizationId, id) => readRegistryCredentials(database, sealer, organizationId, id),
     checkAddress: (url) => ground.outbound.check(url),
     clusterRefusal,
+    limits: settings.limits,
     fingerprintKey: await readFingerprintKey(database, sealer),
     environmentLock: createKeyedLock(),
     concurrency: settings.deployConcurrency,

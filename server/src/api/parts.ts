@@ -5,6 +5,7 @@ import type { Clock } from '../lib/clock.ts'
 import type { Log } from '../lib/log.ts'
 import type { Outbound } from '../lib/outbound.ts'
 import type { Secret } from '../lib/secret.ts'
+import type { Limits } from '../limits/limits.ts'
 import type { Router } from '../router/router.ts'
 import type { Runtime } from '../runtimes/runtime.ts'
 import type { Database } from '../store/database.ts'
@@ -25,6 +26,8 @@ export interface ApiSettings {
   rateLimit: number
   /** Failed authentications a minute per address; default 30, 0 is off, as it is when `rateLimit` is. */
   failedLoginLimit?: number | undefined
+  /** What one organization may have; the usual without. */
+  limits?: Limits | undefined
   statusVocabulary: 'auto' | 'running' | 'deployment'
   /** The first start deploys a sample application. */
   sample: boolean
