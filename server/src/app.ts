@@ -170,6 +170,7 @@ const createParts = async (ground: Ground, { closeImages: _, ...machine }: Machi
     registryCredentials: (organizationId, id) => readRegistryCredentials(database, sealer, organizationId, id),
     checkAddress: (url) => ground.outbound.check(url),
     clusterRefusal,
+    limits: settings.limits,
     fingerprintKey: await readFingerprintKey(database, sealer),
     environmentLock: createKeyedLock(),
     concurrency: settings.deployConcurrency,

@@ -4,6 +4,7 @@ import { availableParallelism } from 'node:os'
 import { resolve } from 'node:path'
 import test from 'node:test'
 import { inspect } from 'node:util'
+import { usualLimits } from './limits/limits.ts'
 import { parseSettings, type Settings, SettingsError } from './settings.ts'
 
 const problemsOf = (env: Record<string, string>): readonly string[] => {
@@ -32,6 +33,7 @@ test('an empty environment gives the documented defaults', () => {
     outboundAllow: [],
     rateLimit: 600,
     trustedProxies: [],
+    limits: usualLimits,
     statusVocabulary: 'auto',
     buildConcurrency: availableParallelism(),
     deployConcurrency: 2 * availableParallelism(),
@@ -63,6 +65,10 @@ const good: [Record<string, string>, Partial<Settings>][] = [
   [{ SLIPWAY_SAMPLE: 'On' }, { sample: true }],
   [{ SLIPWAY_OUTBOUND_ALLOW: 'loopback, git.test:8080' }, { outboundAllow: ['loopback', 'git.test:8080'] }],
   [{ SLIPWAY_RATE_LIMIT: '0' }, { rateLimit: 0 }],
+  [
+    { SLIPWAY_LIMIT_SERVICES: '10', SLIPWAY_LIMIT_DISK_GB: '0' },
+    { limits: { ...usualLimits, services: 10, diskGb: 0 } },
+  ],
   [{ SLIPWAY_STATUS_VOCABULARY: 'deployment' }, { statusVocabulary: 'deployment' }],
   [{ SLIPWAY_BUILD_CONCURRENCY: '3' }, { buildConcurrency: 3 }],
   [{ SLIPWAY_TOFU: '/opt/tofu' }, { tools: { tofu: '/opt/tofu', terraform: undefined } }],

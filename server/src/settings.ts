@@ -7,6 +7,7 @@ import { availableParallelism } from 'node:os'
 import { resolve } from 'node:path'
 import { parseAllowList } from './lib/address-policy.ts'
 import { Secret } from './lib/secret.ts'
+import { type Limits, limitSettings, usualLimits } from './limits/limits.ts'
 
 export interface Settings {
   host: string
@@ -30,6 +31,8 @@ export interface Settings {
   rateLimit: number
   /** Proxies before us, as addresses or networks: what they say of a request's sender is believed. */
   trustedProxies: readonly string[]
+  /** What one organization may have; 0 is no limit. */
+  limits: Limits
   statusVocabulary: 'auto' | 'running' | 'deployment'
   buildConcurrency: number
   deployConcurrency: number
@@ -245,6 +248,12 @@ const readOidc = (read: ReturnType<typeof createReader>['read'], problems: strin
   return Object.freeze({ issuer: found, audience, adminEmails, clientId, clientSecret })
 }
 
+const readLimits = (read: ReturnType<typeof createReader>['read']): Limits => {
+  const names = Object.keys(usualLimits) as (keyof Limits)[]
+  const pairs = names.map((name) => [name, read(limitSettings[name], usualLimits[name], whole(0, 1_000_000_000))])
+  return Object.freeze(Object.fromEntries(pairs) as unknown as Limits)
+}
+
 const distance = (left: string, right: string): number => {
   let row = Array.from({ length: right.length + 1 }, (_, index) => index)
   for (let i = 1; i <= left.length; i++) {
@@ -289,6 +298,7 @@ export const parseSettings = (env: Environment): { settings: Settings; warnings:
     outboundAllow: read<readonly string[]>('SLIPWAY_OUTBOUND_ALLOW', Object.freeze([]), allowList),
     rateLimit: read('SLIPWAY_RATE_LIMIT', 600, whole(0, 1_000_000)),
     trustedProxies: read<readonly string[]>('SLIPWAY_TRUSTED_PROXIES', Object.freeze([]), networks),
+    limits: readLimits(read),
     statusVocabulary: read('SLIPWAY_STATUS_VOCABULARY', 'auto', oneOf(vocabularies)),
     buildConcurrency: read('SLIPWAY_BUILD_CONCURRENCY', cores, concurrency),
     deployConcurrency: read('SLIPWAY_DEPLOY_CONCURRENCY', 2 * cores, concurrency),

@@ -132,6 +132,7 @@ const createParts = async (database: TestDatabase, dataDir: string, settings: Pa
     registryCredentials: (organizationId, id) => readRegistryCredentials(database, sealer, organizationId, id),
     checkAddress: async () => undefined,
     clusterRefusal,
+    limits: settings.limits,
     fingerprintKey: await readFingerprintKey(database, sealer),
     environmentLock: createKeyedLock(),
     concurrency: 4,

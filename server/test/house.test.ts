@@ -34,7 +34,7 @@ const ranks = [
   ['facets'],
   ['api'],
   ['deployments'],
-  ['runtimes', 'builds', 'variables', 'webhooks', 'router'],
+  ['runtimes', 'builds', 'variables', 'webhooks', 'router', 'limits'],
   ['images'],
   ['work'],
   ['store'],

@@ -1,9 +1,11 @@
 /**
  * Streams outlive the moment in which they were allowed. Promises that one whose caller has lost the right to read it
  * (a token revoked or expired, a member removed, a role changed) ends: at once when a notice says that rights changed,
- * and within seconds in any case.
+ * and within seconds in any case. And that nobody holds so many that others get none: they are counted per token or
+ * account and per organization, in this process; replicas count for themselves.
  */
 import { ApiError } from '../lib/errors.ts'
+import { type Limits, limitCode, limitSentence } from '../limits/limits.ts'
 import type { Database } from '../store/database.ts'
 
 interface Open {
@@ -12,7 +14,14 @@ interface Open {
   end(): void
 }
 
+interface Holder {
+  tokenId: string
+  organizationId: string
+}
+
 export interface OpenStreams {
+  /** Counts a stream that is about to open; the answer is to be called when it has ended. Throws the 429 of too many. */
+  admit(holder: Holder): () => void
   /** Watches over a stream; the answer is to be called when it has ended by itself. */
   add(stream: Open): () => void
   close(): void
@@ -20,8 +29,41 @@ export interface OpenStreams {
 
 const everyMs = 5000
 const refusals = [401, 403, 404]
+/** What a client that opens streams again by itself is asked to wait. */
+const retrySeconds = 10
 
-export const createOpenStreams = async (database: Database): Promise<OpenStreams> => {
+type Cap = 'streams' | 'streamsPerToken'
+
+const tooMany = (limit: Cap, most: number): ApiError =>
+  new ApiError(429, limitCode, limitSentence(limit, most, most + 1), {
+    headers: { 'retry-after': String(retrySeconds) },
+  })
+
+const createCounts = (limits: Pick<Limits, Cap>): OpenStreams['admit'] => {
+  const open = new Map<string, number>()
+  const change = (key: string, by: number): void => {
+    const count = (open.get(key) ?? 0) + by
+    if (count === 0) open.delete(key)
+    else open.set(key, count)
+  }
+  return ({ tokenId, organizationId }) => {
+    const held: [Cap, string][] = [
+      ['streamsPerToken', tokenId],
+      ['streams', organizationId],
+    ]
+    for (const [limit, key] of held)
+      if (limits[limit] > 0 && (open.get(key) ?? 0) >= limits[limit]) throw tooMany(limit, limits[limit])
+    for (const [, key] of held) change(key, 1)
+    let ended = false
+    return () => {
+      if (ended) return
+      ended = true
+      for (const [, key] of held) change(key, -1)
+    }
+  }
+}
+
+export const createOpenStreams = async (database: Database, limits: Pick<Limits, Cap>): Promise<OpenStreams> => {
   const streams = new Set<Open>()
   const check = async (stream: Open): Promise<void> => {
     try {
@@ -40,6 +82,7 @@ export const createOpenStreams = async (database: Database): Promise<OpenStreams
   const timer = setInterval(checkAll, everyMs)
   timer.unref()
   return {
+    admit: createCounts(limits),
     add(stream) {
       streams.add(stream)
       return () => streams.delete(stream)

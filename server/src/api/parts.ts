@@ -5,6 +5,7 @@ import type { Clock } from '../lib/clock.ts'
 import type { Log } from '../lib/log.ts'
 import type { Outbound } from '../lib/outbound.ts'
 import type { Secret } from '../lib/secret.ts'
+import type { Limits } from '../limits/limits.ts'
 import type { Router } from '../router/router.ts'
 import type { Runtime } from '../runtimes/runtime.ts'
 import type { Database } from '../store/database.ts'
@@ -27,6 +28,8 @@ export interface ApiSettings {
   failedLoginLimit?: number | undefined
   /** Addresses and networks of proxies that say who a request is from; none without. */
   trustedProxies?: readonly string[] | undefined
+  /** What one organization may have; the usual without. */
+  limits?: Limits | undefined
   statusVocabulary: 'auto' | 'running' | 'deployment'
   /** The first start deploys a sample application. */
   sample: boolean

@@ -71,6 +71,8 @@ export interface ResourceDefinition {
   view?(record: Spec): Spec
   /** Writes what belongs to the row, in its transaction. */
   written?(tx: Queryable, spec: Spec & { name: string }, context: Context, change: Change): Promise<void>
+  /** The last look at what was written, in its transaction: throws when it must not be. */
+  judge?(tx: Queryable, context: Context, change: Change): Promise<void>
   /** Throws when the row must not go; may say that it went already. */
   onDelete?(tx: Queryable, context: Context): Promise<'gone' | undefined>
 }
@@ -184,6 +186,7 @@ export const creator = (definition: ResourceDefinition, recordText: RecordSql) =
     const work = async (db: Queryable): Promise<unknown> => {
       const text = await orTranslated(insertNode(db, insert, { ...row, spec: withoutName(open) }, audit))
       await definition.written?.(db, { ...open, name }, context, change)
+      await definition.judge?.(db, context, change)
       return showRecord(definition, text)
     }
     return definition.written === undefined ? context.write(work) : context.transaction(work)
@@ -209,6 +212,7 @@ export const editor = (definition: ResourceDefinition, recordText: RecordSql) =>
       const audit = auditOf(context, 'UPDATE', definition.audit, placeOf(node), open)
       const text = await orTranslated(updateNode(tx, update, node.id, content, principal.tokenId, audit))
       await definition.written?.(tx, { ...spec, name: content.name }, context, change)
+      await definition.judge?.(tx, context, change)
       return showRecord(definition, text)
     })
   }

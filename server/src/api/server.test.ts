@@ -271,6 +271,21 @@ test('the answer that shows a token is not kept in the open', async () => {
   assert.doesNotMatch(JSON.stringify(rows), new RegExp(made.body.token))
 })
 
+test('the tokens of an organization have ten times the limit of one together, another organization its own', async () => {
+  const limited = await startApi({ idle: true, settings: { rateLimit: 5 } })
+  const tokens = await Promise.all(Array.from({ length: 12 }, () => limited.newToken(['Read'])))
+  const ask = (token: string) => limited.as(token)('GET', '/organization')
+  const answers = await Promise.all(tokens.flatMap((token) => Array.from({ length: 5 }, () => ask(token))))
+  const admitted = answers.filter(({ status }) => status === 200).length
+  // A place or two come back while they are sent.
+  assert.ok(admitted >= 50 && admitted < 55, String(admitted))
+  const refused = answers.find(({ status }) => status === 429)!
+  isError(refused, 429, 'rate_limited')
+  assert.equal(refused.headers.get('x-ratelimit-limit'), '50')
+  const tenant = await limited.newOrganization()
+  assert.equal((await ask(tenant.token)).status, 200)
+})
+
 test('requests beyond the limit of a token are 429 with seconds to wait; other tokens are not touched', async () => {
   const limited = await startApi({ idle: true, settings: { rateLimit: 5, failedLoginLimit: 3 } })
   const statuses: number[] = []

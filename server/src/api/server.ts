@@ -12,6 +12,7 @@ import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest }
 import type { WebSocket } from 'ws'
 import { ApiError, forbidden, notFound } from '../lib/errors.ts'
 import { newId } from '../lib/ids.ts'
+import { usualLimits } from '../limits/limits.ts'
 import { checkAccept } from './accept.ts'
 import { sendError, toApiError } from './answer-error.ts'
 import { type Authenticator, createAuthenticator, tokenInHeader } from './auth.ts'
@@ -24,7 +25,7 @@ import { createOpenStreams, type OpenStreams } from './open-streams.ts'
 import { assertComplete, isTextType, type Operation, type Principal } from './operation.ts'
 import { addPages } from './pages.ts'
 import type { Parts } from './parts.ts'
-import { allowanceHeaders, createLimiter, type Limiter, tooManyRequests } from './rate-limit.ts'
+import { type Allowance, allowanceHeaders, createLimiter, type Limiter, tooManyRequests } from './rate-limit.ts'
 import { type Admitted, admit, contextOf, methodNotAllowed, runOperation } from './run-operation.ts'
 import { addSignIn } from './sign-in.ts'
 import { parseJson } from './validate.ts'
@@ -40,6 +41,7 @@ interface Gate {
   streams: OpenStreams
   perToken: Limiter
   failed: Brake
+  perOrganization: Limiter
   metrics: Metrics
 }
 
@@ -60,10 +62,21 @@ const tokenOf = (request: FastifyRequest): string | null => {
   return found === undefined ? null : found.trim().slice('auth.bearer.'.length)
 }
 
+/** Tokens cost nothing: an organization has as many requests as ten of them, however many it makes. */
+const tokensWorth = 10
+
+const takeTurn = ({ perToken, perOrganization }: Gate, { tokenId, organizationId, account }: Principal): Allowance => {
+  const own = perToken.take(tokenId)
+  // Accounts are the issuer's to give, and of many organizations.
+  if (account !== null || !own.admitted) return own
+  const shared = perOrganization.take(organizationId)
+  return shared.admitted ? own : shared
+}
+
 const authenticate = async (gate: Gate, request: FastifyRequest, reply: FastifyReply): Promise<Principal> => {
   try {
     const principal = await gate.authenticator.authenticate(tokenOf(request), request.ip)
-    const allowance = gate.perToken.take(principal.tokenId)
+    const allowance = takeTurn(gate, principal)
     reply.headers(allowanceHeaders(allowance))
     if (!allowance.admitted) throw tooManyRequests(allowance)
     return principal
@@ -117,6 +130,7 @@ const addOperation = (app: FastifyInstance, gate: Gate, operation: Operation): v
       admittedOf.set(request, await admit(parts, operation, principal, request))
       refuseUnreadable(request, operation)
       if (produced !== null) checkAccept(request.headers.accept, produced)
+      if (isStream(operation)) countStream(gate, request, reply)
     },
     onResponse: async (_request, reply) => {
       metrics.observe(operation.id, reply.statusCode, reply.elapsedTime / 1000)
@@ -129,6 +143,15 @@ const addOperation = (app: FastifyInstance, gate: Gate, operation: Operation): v
     },
     ...(isSocket ? { wsHandler: socketHandler(gate, operation) } : {}),
   })
+}
+
+const isStream = ({ produces }: Operation): boolean => produces === 'text/event-stream' || produces === 'websocket'
+
+/** Before a socket is upgraded, so that one too many is answered with a status. It counts while its connection is open. */
+const countStream = ({ streams }: Gate, request: FastifyRequest, reply: FastifyReply): void => {
+  const leave = streams.admit(admittedOf.get(request)!.principal)
+  if (request.ws) request.raw.socket.once('close', leave)
+  else reply.raw.once('close', leave)
 }
 
 /** Ends a stream when its caller may no longer have it. */
@@ -289,14 +312,15 @@ const createInstance = (gate: Gate, operations: readonly Operation[]): FastifyIn
 /** The API of these operations, ready to listen. Rejects for an operation without scope or owner. */
 export const createApi = async (parts: Parts, operations: readonly Operation[]): Promise<FastifyInstance> => {
   assertComplete(operations)
-  const { rateLimit } = parts.settings
+  const { rateLimit, limits = usualLimits } = parts.settings
   const failedLimit = rateLimit === 0 ? 0 : (parts.settings.failedLoginLimit ?? 30)
   const gate: Gate = {
     parts,
     authenticator: await createAuthenticator(parts),
-    streams: await createOpenStreams(parts.database),
+    streams: await createOpenStreams(parts.database, limits),
     perToken: createLimiter(rateLimit, parts.clock),
     failed: createBrake(failedLimit, parts.clock),
+    perOrganization: createLimiter(rateLimit * tokensWorth, parts.clock),
     metrics: createMetrics(parts.database),
   }
   const app = createInstance(gate, operations)

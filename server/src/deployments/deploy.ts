@@ -57,6 +57,8 @@ export const deploy = async (run: ServiceRun): Promise<void> => {
   const readVariables = () => environmentNow(parts, kind, claim.organizationId, service)
   const made = await makeImage(run, wanted.source, readVariables)
   const variables = await readVariables()
+  for (const key of variables.leftOut ?? [])
+    run.log.line('release', `${key} is left out: the access to a secret manager that it names is not there.`, 'error')
   await enter(run, 'working')
   const ids = { ...ownIds(run), aliases: aliasesOf(service.name, service.id) }
   const release = await step('release', { deadlineMs: minute }, () =>

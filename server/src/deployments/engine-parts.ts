@@ -3,6 +3,7 @@ import type { Builder, GitSource } from '../builds/builder.ts'
 import type { Clock } from '../lib/clock.ts'
 import type { KeyedLock } from '../lib/keyed-lock.ts'
 import type { Log } from '../lib/log.ts'
+import type { Limits } from '../limits/limits.ts'
 import type { Router } from '../router/router.ts'
 import type { Runtime } from '../runtimes/runtime.ts'
 import type { Database, Queryable } from '../store/database.ts'
@@ -30,6 +31,8 @@ export interface EngineParts {
   checkAddress(url: URL): Promise<unknown>
   /** Why nothing can be deployed to an environment's cluster, in one sentence; null when it can. */
   clusterRefusal?(tx: Queryable, environmentId: string): Promise<string | null>
+  /** What one organization may have; the usual without. */
+  limits?: Limits | undefined
   /** Key of the fingerprints, 32 bytes, the same on every replica and over restarts. */
   fingerprintKey: Buffer
   /** Environments somebody works on in this process: a deployment, or reconcile. */

@@ -5,6 +5,7 @@
 import { randomBytes } from 'node:crypto'
 import { hostname } from 'node:os'
 import { Handover } from '../lib/handover.ts'
+import { usualLimits } from '../limits/limits.ts'
 import { type Claim, claim, expireLeases, heartbeat, LeaseLost, leaseMs, releaseLeases } from '../work/queue.ts'
 import { releaseRuns } from '../work/schedule.ts'
 import { cancelDeployments } from './cancel.ts'
@@ -162,9 +163,10 @@ const repeat = (everyMs: number, work: () => Promise<unknown>): (() => void) => 
 export const createEngine = (parts: EngineParts): Engine => {
   const worker = `${hostname()}-${process.pid}-${randomBytes(4).toString('hex')}`
   const workers = createWorkers(parts, worker)
-  const { enqueue, clusterRefusal } = parts
+  const { enqueue, clusterRefusal, limits = usualLimits } = parts
   const requestParts = {
     enqueue,
+    limits,
     clusterRefusal,
     missingTool: (name: string) => parts.builder.missingTool(name),
     kindOf: (kind: string) => kindOf(parts, kind),

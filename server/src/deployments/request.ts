@@ -4,6 +4,8 @@
  */
 import { badRequest, conflict } from '../lib/errors.ts'
 import { newId } from '../lib/ids.ts'
+import type { Limits } from '../limits/limits.ts'
+import { refuseLongQueue } from '../limits/queue-room.ts'
 import type { Queryable } from '../store/database.ts'
 import type { DeploymentEventKind, EnqueueDeploymentEvent } from '../webhooks/webhooks.ts'
 import type {
@@ -43,6 +45,7 @@ export interface RequestParts {
   clusterRefusal?: EngineParts['clusterRefusal']
   enqueue: EnqueueDeploymentEvent
   missingTool(name: string): Promise<string | null>
+  limits: Pick<Limits, 'queued'>
 }
 
 /** Locks the environment, so that requests for it take turns. */
@@ -334,5 +337,6 @@ export const requestDeployment = async (
       reason: null,
     })
   await tx.query(`select pg_notify('slipway_deployment', '')`)
+  await refuseLongQueue(tx, parts.limits, request.organizationId)
   return deployment
 }

@@ -16,6 +16,8 @@ export interface EffectiveVariables {
   origins: Record<string, { scope: string }>
   /** Keys whose values are references to a secret manager. */
   unresolved?: readonly string[]
+  /** Keys without a value: what they refer to is not there. */
+  leftOut?: readonly string[]
 }
 
 /** What a release keeps in the open; the environment is sealed beside it. */

@@ -1,7 +1,8 @@
 /** The generic family: the same variables and secrets under `/variable`, their place named in the query or the body. */
 import Type from 'typebox'
 import { type Context, type Operation, type Owner, ownOrganization } from '../api/operation.ts'
-import { Flag, Maybe, merge, Nullable, OneOf, Results, Text, Uuid } from '../api/schema.ts'
+import { checkRefs } from '../api/resource.ts'
+import { Flag, Maybe, merge, Nullable, OneOf, Ref, Results, Text, Uuid } from '../api/schema.ts'
 import { invalidField, notFound } from '../lib/errors.ts'
 import { isUuid } from '../lib/ids.ts'
 import type { Queryable } from '../store/database.ts'
@@ -77,6 +78,9 @@ const list: Operation = {
   },
 }
 
+/** The value is a reference that this access to a secret manager is to resolve. */
+const fromSecretManager = { secret_manager_access_id: Maybe(Nullable(Ref('secret_manager_access'))) }
+
 const createBody = Type.Object({
   key: Text(255),
   value: Value(),
@@ -84,7 +88,7 @@ const createBody = Type.Object({
   is_secret: Flag(),
   variable_scope: OneOf(scopes),
   variable_parent_id: Uuid(),
-  secret_manager_access_id: Maybe(Nullable(Uuid({ description: 'The value is a reference for this secret manager.' }))),
+  ...fromSecretManager,
   ...extras,
 })
 
@@ -101,6 +105,7 @@ const create: Operation = {
   answer: genericAnswer,
   async run(context) {
     const body = context.body as unknown as Type.Static<typeof createBody>
+    await checkRefs(context.db, createBody, body, context.principal.organizationId)
     const place = await namedPlace(context, body.variable_parent_id, body.variable_scope, '/variable_scope')
     const wanted = { key: body.key, value: body.value, isSecret: body.is_secret, mountPath: body.mount_path }
     const from = { secretManagerAccessId: body.secret_manager_access_id }
@@ -116,6 +121,8 @@ interface VariableEditBody {
   secret_manager_access_id?: string | null
 }
 
+const variableEdit = merge(editBody, fromSecretManager)
+
 const edit: Operation = {
   id: 'editVariable',
   method: 'PUT',
@@ -124,12 +131,13 @@ const edit: Operation = {
   summary: 'Change a variable or secret; a value left out stays',
   scope: 'Write',
   owner: variableInPath,
-  body: merge(editBody, { secret_manager_access_id: Maybe(Nullable(Uuid())) }),
+  body: variableEdit,
   status: 200,
   answer: genericAnswer,
   async run(context) {
     const [place, row] = [await readPlace(context, context.node.id), await ownRow(context)]
     const body = context.body as unknown as Extras & VariableEditBody
+    await checkRefs(context.db, variableEdit, body, context.principal.organizationId)
     const from = { secretManagerAccessId: body.secret_manager_access_id }
     const wanted = { key: body.key, value: body.value, ...from, ...extrasOf(body) }
     const work = (tx: Queryable) => editVariable(tx, context.parts.sealer, row, wanted)

@@ -74,9 +74,66 @@ test('the text of a .env file is imported at the service or at the scope named, 
   assert.equal((await call('POST', `${path}/import`, { overwrite: true, vars: [] })).status, 201)
 })
 
+/** Accesses of a cluster to secret managers. */
+const newAccesses = async (...names: string[]): Promise<string[]> => {
+  const authentication = { mode: 'AWS_ROLE_ARN', role_arn: 'arn:aws:iam::1:role/r' }
+  const endpoint = { mode: 'AWS_SECRET_MANAGER', region: 'eu-west-3' }
+  const made = await post(`/organization/${api.organizationId}/cluster`, {
+    name: `cluster of ${names}`,
+    cloud_provider: 'ON_PREMISE',
+    kubernetes: 'SELF_MANAGED',
+    region: 'on-premise',
+    secret_manager_accesses: names.map((name) => ({ name, endpoint, authentication })),
+  })
+  return made.secret_manager_accesses.map(({ id }: Json) => id)
+}
+
+test('an external secret names an access to a secret manager of its own organization', async () => {
+  const { id, path } = await scene()
+  const [access] = await newAccesses('ours')
+  const tenant = await api.newOrganization()
+  const theirs = newId()
+  await api.database.query(
+    `insert into node (id, organization_id, kind, parent_id, name_scope, name)
+     values ($1, $2, 'secret_manager_access', $2, 'secret_manager_access', 'theirs')`,
+    [theirs, tenant.id],
+  )
+  const place = { variable_scope: 'APPLICATION', variable_parent_id: id }
+  const wanted = { key: 'TOKEN', value: 'vault/token', is_secret: false, ...place }
+  // A cluster of our own is no access either.
+  for (const wrong of [theirs, api.clusterId, newId()]) {
+    const refused = await call('POST', '/variable', { ...wanted, secret_manager_access_id: wrong })
+    assert.deepEqual([refused.status, refused.body.details?.[0].field], [400, '/secret_manager_access_id'])
+  }
+  assert.deepEqual(
+    (await list(path)).filter(({ key }) => key === 'TOKEN'),
+    [],
+  )
+  const made = await post('/variable', { ...wanted, secret_manager_access_id: access })
+  const moved = await call('PUT', `/variable/${made.id}`, { key: 'TOKEN', secret_manager_access_id: theirs })
+  assert.deepEqual([moved.status, moved.body.details?.[0].field], [400, '/secret_manager_access_id'])
+})
+
+test('a reference to an access that is not there fails no deployment: its log says which key is left out', async () => {
+  const { environmentId, id } = await scene()
+  const [access] = await newAccesses('gone')
+  const place = { variable_scope: 'ENVIRONMENT', variable_parent_id: environmentId }
+  const reference = { key: 'TOKEN', value: 'vault/token', is_secret: false, secret_manager_access_id: access, ...place }
+  const { id: variableId } = await post('/variable', reference)
+  await api.database.query('update variable set secret_manager_access_id = $2 where id = $1', [variableId, newId()])
+  await post(`/application/${id}/deploy`, {}, 202)
+  await until(async () => (await call('GET', `/environment/${environmentId}/status`)).body.state === 'DEPLOYED', {
+    timeoutMs: 10_000,
+    what: 'the deployment without it',
+  })
+  assert.equal((await env(id)).TOKEN, undefined)
+  const log = JSON.stringify((await call('GET', `/environment/${environmentId}/logs`)).body)
+  assert.match(log, /TOKEN is left out: the access to a secret manager that it names is not there\./)
+})
+
 test('an external secret is kept as a reference, and a deployment that needs it fails with its name', async () => {
   const { environmentId, id } = await scene()
-  const access = newId()
+  const [access, other] = await newAccesses('one', 'two')
   const wanted = { key: 'TOKEN', value: 'vault/token', is_secret: false, secret_manager_access_id: access }
   const made = await post('/variable', { ...wanted, variable_scope: 'ENVIRONMENT', variable_parent_id: environmentId })
   assert.deepEqual(
@@ -91,7 +148,6 @@ test('an external secret is kept as a reference, and a deployment that needs it 
     variable_parent_id: id,
   }
   assert.equal((await post('/variable', file)).variable_type, 'FILE_EXTERNAL_SECRET')
-  const other = newId()
   const moved = await call('PUT', `/variable/${made.id}`, { key: 'TOKEN', secret_manager_access_id: other })
   assert.deepEqual([moved.status, moved.body.secret_manager_access_id], [200, other])
   await post(`/application/${id}/deploy`, {}, 202)
@@ -117,7 +173,8 @@ test('an external secret is kept as a reference, and a deployment that needs it 
 test('a variable does not become an external secret by an edit', async () => {
   const { path } = await scene()
   const { id } = await post(path, { key: 'A', value: '1' })
-  const refused = await call('PUT', `/variable/${id}`, { key: 'A', secret_manager_access_id: newId() })
+  const [access] = await newAccesses('unused')
+  const refused = await call('PUT', `/variable/${id}`, { key: 'A', secret_manager_access_id: access })
   assert.deepEqual([refused.status, refused.body.details[0].field], [400, '/secret_manager_access_id'])
 })
 

@@ -12,6 +12,8 @@ import { itemOf, ownerOf } from '../facets/self.ts'
 import { copyStages } from '../facets/stage-writes.ts'
 import { conflict } from '../lib/errors.ts'
 import { newId } from '../lib/ids.ts'
+import { usualLimits } from '../limits/limits.ts'
+import { refuseTooMuch } from '../limits/service-room.ts'
 import type { Queryable } from '../store/database.ts'
 import { insertNode, insertSql, type Node, writeAudit } from '../store/tree.ts'
 import { copyVariables, sealedTexts } from '../variables/copy.ts'
@@ -91,6 +93,17 @@ const copyAll = async (
   for (const copy of copies) await finishCopy(tx, context, copy)
 }
 
+/** The last that a clone does: its services must have room in the organization, all of them together. */
+const judgeCopies = (tx: Queryable, { parts, principal }: Context, copies: readonly Copy[]): Promise<void> => {
+  const { limits = usualLimits } = parts.settings
+  return refuseTooMuch(
+    tx,
+    limits,
+    principal.organizationId,
+    copies.map(({ id }) => id),
+  )
+}
+
 const findService = (services: readonly Service[], kind: string): Service => {
   const found = services.find(({ resource }) => resource.kind === kind)
   if (found === undefined) throw new Error(`no service kind ${kind}`)
@@ -120,6 +133,7 @@ const cloneService =
       await copyAll(tx, context, [copy], ids, around, ids)
       const made = { ...node, id: copy.id, name: copy.name, parentId: target }
       await writeClone(tx, context, made, parent.parentId, service.resource.audit.target)
+      await judgeCopies(tx, context, [copy])
       return (await service.readAll(tx, target)).find(({ id }) => id === copy.id)
     })
   }
@@ -224,6 +238,7 @@ const cloneEnvironment =
       const from = { environment: node.id, project: source.parentId! }
       await copyAll(tx, context, copies, places, { from, to: { environment: made.id, project: projectId } }, places)
       await copyStages(tx, { organizationId: principal.organizationId, from: node.id, to: made.id, services: ids })
+      await judgeCopies(tx, context, copies)
       return JSON.parse(record) as Spec
     })
   }

@@ -25,6 +25,8 @@ import { withoutInner } from '../facets/inner-configuration.ts'
 import { type Facet, itemOf, paramOf, type Self } from '../facets/self.ts'
 import { serviceTypes } from '../facets/status-schema.ts'
 import type { Secret } from '../lib/secret.ts'
+import { usualLimits } from '../limits/limits.ts'
+import { refuseTooMuch } from '../limits/service-room.ts'
 import type { Queryable } from '../store/database.ts'
 import { listSql, type RecordSql, timestampSql } from '../store/tree.ts'
 import { type GitPath, notingHead, repositorySql } from './git-head.ts'
@@ -157,6 +159,11 @@ const writtenOf =
     await written?.(tx, spec, context, change)
   }
 
+const judge: ResourceDefinition['judge'] = (tx, { parts, principal }, { id, previous }) => {
+  const { limits = usualLimits } = parts.settings
+  return refuseTooMuch(tx, limits, principal.organizationId, [id], previous === null ? [] : [previous.spec])
+}
+
 const reader = (kind: string, recordText: RecordSql, view: (record: Spec) => Spec): Service['readAll'] => {
   const list = listSql(kind, recordText)
   return async (db, environmentId) => {
@@ -185,6 +192,7 @@ export const service = (definition: ServiceDefinition): Service => {
     ...(definition.validate === undefined ? {} : { validate: definition.validate }),
     view,
     written: writtenOf(definition),
+    judge,
     audit: { target: deployable.serviceType === 'ARGOCD_APP' ? 'HELM' : deployable.serviceType },
   }
   const { operations, answer, recordText } = resource(described)

@@ -175,11 +175,15 @@ export const loadPlace = async (db: Queryable, id: string): Promise<Place | null
 
 interface StoredVariable extends VisibleVariable {
   sealed: string | null
+  /** It refers to an access to a secret manager that the organization does not have. */
+  dangling: boolean
 }
 
 const storedSql = `json_build_object('id', v.id, 'key', v.key, 'value', v.value, 'sealed', v.sealed, 'scope', v.scope,
   'isSecret', v.is_secret, 'variableType', v.variable_type, 'mountPath', v.mount_path,
-  'interpolateInFile', coalesce(v.enable_interpolation_in_file, false), 'targetId', v.target_id)`
+  'interpolateInFile', coalesce(v.enable_interpolation_in_file, false), 'targetId', v.target_id,
+  'dangling', v.secret_manager_access_id is not null and not exists (select from node a
+    where a.id = v.secret_manager_access_id and a.organization_id = v.organization_id and a.kind = 'secret_manager_access'))`
 
 const loadSql = `${placeSql}
   select ${placeColumns}, (select coalesce(json_agg(${storedSql}), '[]') from variable v
@@ -201,7 +205,7 @@ const asVisible = (one: BuiltInVariable): VisibleVariable => ({
 const openRow = async (
   sealer: Sealer,
   organizationId: string,
-  { sealed, ...row }: StoredVariable,
+  { sealed, dangling: _, ...row }: StoredVariable,
 ): Promise<VisibleVariable> => {
   if (sealed === null) return row
   const opened = await sealer.open(organizationId, { table: 'variable', row: row.id, column: 'value' }, sealed)
@@ -228,15 +232,28 @@ const openService = async (
   return toService(row, outsideHost, Object.fromEntries(opened))
 }
 
+interface Loaded {
+  rows: VisibleVariable[]
+  /** Keys of rows that can never have a value. */
+  dangling: string[]
+}
+
 /** Every row that a service sees, secrets opened: the input of `resolveVariables`. Keep it in memory only. */
-export const loadForService = async (db: Queryable, sealer: Sealer, serviceId: string): Promise<VisibleVariable[]> => {
+const loadForService = async (db: Queryable, sealer: Sealer, serviceId: string): Promise<Loaded> => {
   const [row] = await db.query<PlaceRow & { variables: StoredVariable[] }>(loadSql, [serviceId])
-  if (row === undefined) return []
+  if (row === undefined) return { rows: [], dangling: [] }
   const { context, organizationId } = toPlace(serviceId, row)
-  const own = await Promise.all(row.variables.map((one) => openRow(sealer, organizationId, one)))
+  const { ours = [], dangling = [] } = Object.groupBy(row.variables, (one) => (one.dangling ? 'dangling' : 'ours'))
+  const own = await Promise.all(ours.map((one) => openRow(sealer, organizationId, one)))
   const open = (service: ServiceRow) => openService(sealer, row, service)
   const services = await Promise.all((row.services ?? []).map(open))
-  return [...builtInVariables({ ...context, services }).map(asVisible), ...own]
+  const builtIn = builtInVariables({ ...context, services }).map(asVisible)
+  return { rows: [...builtIn, ...own], dangling: dangling.map(({ key }) => key) }
+}
+
+/** What a deployment uses, and keys that it goes without. */
+export interface LoadedVariables extends ResolvedVariables {
+  leftOut: string[]
 }
 
 /** The environment of a service as a deployment would use it now. One statement. */
@@ -244,4 +261,8 @@ export const loadEffectiveVariables = async (
   db: Queryable,
   sealer: Sealer,
   serviceId: string,
-): Promise<ResolvedVariables> => resolveVariables(await loadForService(db, sealer, serviceId))
+): Promise<LoadedVariables> => {
+  const { rows, dangling } = await loadForService(db, sealer, serviceId)
+  const resolved = resolveVariables(rows)
+  return { ...resolved, leftOut: [...new Set(dangling)].filter((key) => !Object.hasOwn(resolved.env, key)).sort() }
+}

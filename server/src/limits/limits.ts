@@ -1,0 +1,80 @@
+/**
+ * How much one organization may have: set by the operator for all of them, so that none takes what the others need.
+ * Promises one error for every limit, which names the limit, its value and its setting. Refuses to know who asks.
+ */
+import { ApiError } from '../lib/errors.ts'
+import type { Queryable } from '../store/database.ts'
+
+/** 0 is no limit. */
+export interface Limits {
+  services: number
+  /** Memory and processor of all the instances that its services may have. */
+  memoryMb: number
+  cpuMillicores: number
+  volumes: number
+  volumeGb: number
+  /** Deployments that wait. */
+  queued: number
+  /** Images that were built or pulled for it. */
+  diskGb: number
+  /** Open at once, of the whole organization and of one token or account. */
+  streams: number
+  streamsPerToken: number
+}
+
+export const usualLimits: Limits = Object.freeze({
+  services: 2000,
+  memoryMb: 1_048_576,
+  cpuMillicores: 1_000_000,
+  volumes: 1000,
+  volumeGb: 10_000,
+  queued: 2000,
+  diskGb: 200,
+  streams: 400,
+  streamsPerToken: 100,
+})
+
+export const limitSettings: Readonly<Record<keyof Limits, string>> = Object.freeze({
+  services: 'SLIPWAY_LIMIT_SERVICES',
+  memoryMb: 'SLIPWAY_LIMIT_MEMORY_MB',
+  cpuMillicores: 'SLIPWAY_LIMIT_CPU_MILLICORES',
+  volumes: 'SLIPWAY_LIMIT_VOLUMES',
+  volumeGb: 'SLIPWAY_LIMIT_VOLUME_GB',
+  queued: 'SLIPWAY_LIMIT_QUEUED',
+  diskGb: 'SLIPWAY_LIMIT_DISK_GB',
+  streams: 'SLIPWAY_LIMIT_STREAMS',
+  streamsPerToken: 'SLIPWAY_LIMIT_STREAMS_PER_TOKEN',
+})
+
+/** What a limit is of, and what helps beside a higher one. */
+const words: Readonly<Record<keyof Limits, readonly [what: string, way: string]>> = {
+  services: ['services in an organization', 'Delete some'],
+  memoryMb: ['MB of memory for all instances of an organization', 'Lower memory or max_running_instances'],
+  cpuMillicores: ['millicores for all instances of an organization', 'Lower cpu or max_running_instances'],
+  volumes: ['volumes in an organization', 'Delete some'],
+  volumeGb: ['GB in all volumes of an organization', 'Ask for less storage'],
+  queued: ['waiting deployments in an organization', 'Wait, or cancel some'],
+  diskGb: ['GB of images in an organization', 'Delete services'],
+  streams: ['open streams in an organization', 'Close some'],
+  streamsPerToken: ['open streams of one token or account', 'Close some'],
+}
+
+/** `wanted` is what there would be. */
+export const limitSentence = (limit: keyof Limits, most: number, wanted: number): string => {
+  const [what, way] = words[limit]
+  return `The limit is ${most} ${what}, this would make ${wanted}. ${way}, or have the operator raise ${limitSettings[limit]}.`
+}
+
+export const limitCode = 'limit_reached'
+
+export const limitReached = (limit: keyof Limits, most: number, wanted: number): ApiError =>
+  new ApiError(409, limitCode, limitSentence(limit, most, wanted))
+
+/**
+ * Lets the changes of an organization that one limit is about take turns until the transaction's end: of two that want
+ * the last place, the second sees the first. To be taken last in a transaction, so that nobody waits for it who is
+ * waited for.
+ */
+export const takeTurns = async (tx: Queryable, organizationId: string, about: 'services' | 'queue'): Promise<void> => {
+  await tx.query('select pg_advisory_xact_lock(hashtextextended($1, 0))', [`limit ${about} ${organizationId}`])
+}

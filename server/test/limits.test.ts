@@ -1,0 +1,201 @@
+/** What one organization may have, through the real API: each over-run is a 409 that names limit, value and setting. */
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { readServiceUse } from '../src/limits/service-room.ts'
+import { type Answer, applicationBody, type Call, type Json, startApi } from './api.ts'
+import { databaseBody } from './cases/database.ts'
+import { lifecycleBody } from './cases/job.ts'
+import { terraformBody } from './cases/terraform.ts'
+
+const limits = {
+  services: 6,
+  memoryMb: 4096,
+  cpuMillicores: 6000,
+  volumes: 3,
+  volumeGb: 100,
+  queued: 3,
+  diskGb: 0,
+  streams: 0,
+  streamsPerToken: 0,
+}
+const api = await startApi({ settings: { limits }, idle: true })
+
+interface Tenant {
+  id: string
+  call: Call
+  projectId: string
+  environmentId: string
+  /** Creates a service, small unless `more` says otherwise. */
+  make(kind: string, body: Record<string, unknown>, environmentId?: string): Promise<Answer>
+}
+
+let count = 0
+
+const made = (answer: Answer): Json => {
+  assert.ok(answer.status < 300, JSON.stringify(answer.body))
+  return answer.body
+}
+
+const small = (more: Record<string, unknown> = {}) => {
+  count += 1
+  return applicationBody(`app ${count}`, { cpu: 100, memory: 64, ports: [], ...more })
+}
+
+/** An organization of its own with an environment. */
+const newTenant = async (): Promise<Tenant> => {
+  count += 1
+  const { id } = made(await api.call('POST', '/organization', { name: `tenant ${count}`, plan: 'FREE' }))
+  const call = api.as(await api.newToken(['Admin'], id))
+  const projectId = made(await call('POST', `/organization/${id}/project`, { name: 'project' })).id
+  const environmentId = made(await call('POST', `/project/${projectId}/environment`, { name: 'first' })).id
+  const make: Tenant['make'] = (kind, body, at = environmentId) => call('POST', `/environment/${at}/${kind}`, body)
+  return { id, call, projectId, environmentId, make }
+}
+
+const isRefused = (answer: Answer, sentence: RegExp): void => {
+  assert.deepEqual([answer.status, answer.body.code], [409, 'limit_reached'], JSON.stringify(answer.body))
+  assert.match(answer.body.message, sentence)
+}
+
+const serviceCount = async ({ id }: Tenant): Promise<number> => (await readServiceUse(api.database, id)).services
+
+test('one service more than allowed is refused, whatever its kind, and another organization is not affected', async () => {
+  const tenant = await newTenant()
+  for (let each = 0; each < limits.services; each += 1) made(await tenant.make('application', small()))
+  const sentence = /^The limit is 6 services in an organization, this would make 7\. .*SLIPWAY_LIMIT_SERVICES\.$/
+  isRefused(await tenant.make('application', small()), sentence)
+  isRefused(await tenant.make('database', databaseBody('db', { cpu: 100, memory: 100 })), sentence)
+  isRefused(await tenant.make('job', lifecycleBody({ name: 'job', cpu: 100, memory: 100 })), sentence)
+  isRefused(await tenant.make('terraform', terraformBody('module')), sentence)
+  assert.equal(await serviceCount(tenant), 6)
+  made(await (await newTenant()).make('application', small()))
+})
+
+test('a deleted service makes room, and so does a deleted environment', async () => {
+  const tenant = await newTenant()
+  const second = made(await tenant.call('POST', `/project/${tenant.projectId}/environment`, { name: 'second' })).id
+  const { id } = made(await tenant.make('application', small()))
+  for (let each = 1; each < limits.services; each += 1) made(await tenant.make('application', small(), second))
+  isRefused(await tenant.make('application', small()), /services/)
+  assert.equal((await tenant.call('DELETE', `/application/${id}`)).status, 204)
+  made(await tenant.make('application', small()))
+  assert.equal((await tenant.call('DELETE', `/environment/${second}`)).status, 204)
+  assert.equal(await serviceCount(tenant), 1)
+})
+
+test('a clone of an environment counts all its services, and leaves nothing behind when it is too much', async () => {
+  const tenant = await newTenant()
+  for (let each = 0; each < 4; each += 1) made(await tenant.make('application', small()))
+  const clone = () => tenant.call('POST', `/environment/${tenant.environmentId}/clone`, { name: 'copy' })
+  isRefused(await clone(), /^The limit is 6 services in an organization, this would make 8\./)
+  const environments = await tenant.call('GET', `/project/${tenant.projectId}/environment`)
+  assert.deepEqual(
+    environments.body.results.map(({ name }: Json) => name),
+    ['first'],
+  )
+  assert.equal(await serviceCount(tenant), 4)
+})
+
+test('a clone of a service counts like a new one', async () => {
+  const tenant = await newTenant()
+  const { id } = made(await tenant.make('application', small({ memory: 2048 })))
+  const clone = (name: string) =>
+    tenant.call('POST', `/application/${id}/clone`, { name, environment_id: tenant.environmentId })
+  made(await clone('second'))
+  isRefused(await clone('third'), /^The limit is 4096 MB of memory .*make 6144\. .*SLIPWAY_LIMIT_MEMORY_MB/)
+})
+
+test('memory and processor count for every instance that may be, also of one that is changed', async () => {
+  const tenant = await newTenant()
+  const { id } = made(await tenant.make('application', small({ memory: 1024, cpu: 500, max_running_instances: 4 })))
+  const edit = (body: object) => tenant.call('PUT', `/application/${id}`, body)
+  isRefused(await edit({ max_running_instances: 5 }), /MB of memory .* would make 5120\./)
+  isRefused(await edit({ memory: 1025 }), /would make 4100\./)
+  isRefused(await tenant.make('application', small({ memory: 6 })), /would make 4102\./)
+  made(await edit({ memory: 512 }))
+  isRefused(await edit({ cpu: 1501 }), /^The limit is 6000 millicores .*make 6004\. .*SLIPWAY_LIMIT_CPU_MILLICORES/)
+  isRefused(
+    await tenant.make('terraform', terraformBody('m')).then((answer) => {
+      made(answer)
+      return edit({ memory: 1024 })
+    }),
+    /would make 4608\./,
+  )
+  isRefused(await tenant.make('job', lifecycleBody({ name: 'j', memory: 1800, cpu: 100 })), /would make 4360\./)
+})
+
+test('volumes count by number and size, those of databases too', async () => {
+  const tenant = await newTenant()
+  const storage = (...sizes: number[]) => sizes.map((size, at) => ({ size, mount_point: `/data${at}` }))
+  made(await tenant.make('database', databaseBody('db', { storage: 50, cpu: 100, memory: 64 })))
+  const { id } = made(await tenant.make('application', small({ storage: storage(4, 4) })))
+  isRefused(
+    await tenant.make('application', small({ storage: storage(4) })),
+    /^The limit is 3 volumes in an organization, this would make 4\. .*SLIPWAY_LIMIT_VOLUMES\.$/,
+  )
+  isRefused(
+    await tenant.call('PUT', `/application/${id}`, { storage: storage(4, 47) }),
+    /^The limit is 100 GB in all volumes of an organization, this would make 101\. .*SLIPWAY_LIMIT_VOLUME_GB\.$/,
+  )
+  made(await tenant.call('PUT', `/application/${id}`, { storage: storage(4, 46) }))
+})
+
+test('of many creates at once exactly as many succeed as there is room for', async () => {
+  const tenant = await newTenant()
+  const answers = await Promise.all(Array.from({ length: 24 }, () => tenant.make('application', small())))
+  assert.equal(answers.filter(({ status }) => status === 201).length, limits.services)
+  for (const answer of answers.filter(({ status }) => status !== 201)) isRefused(answer, /services/)
+  assert.equal(await serviceCount(tenant), limits.services)
+})
+
+test('creates, clones and edits that race keep to the limits and end', async () => {
+  const tenant = await newTenant()
+  const { id } = made(await tenant.make('application', small()))
+  const clone = (name: string) => tenant.call('POST', `/environment/${tenant.environmentId}/clone`, { name })
+  const answers = await Promise.all(
+    Array.from({ length: 8 }, (_, at) => [
+      tenant.make('application', small()),
+      clone(`copy ${at}`),
+      tenant.call('PUT', `/application/${id}`, { memory: 64 + at }),
+    ]).flat(),
+  )
+  assert.deepEqual(
+    [...new Set(answers.map(({ status }) => status))].filter((status) => ![200, 201, 202, 409].includes(status)),
+    [],
+  )
+  const { services, memoryMb } = await readServiceUse(api.database, tenant.id)
+  assert.ok(services <= limits.services && memoryMb <= limits.memoryMb)
+})
+
+test('who has more than a lowered limit may change what takes no more, and make it less', async () => {
+  const tenant = await newTenant()
+  const { id } = made(await tenant.make('application', small({ memory: 4096 })))
+  await api.database.query(`update node set spec = spec || '{"memory": 5000}' where id = $1`, [id])
+  made(await tenant.call('PUT', `/application/${id}`, { description: 'as it was' }))
+  isRefused(await tenant.call('PUT', `/application/${id}`, { memory: 5001 }), /would make 5001/)
+  made(await tenant.call('PUT', `/application/${id}`, { memory: 4500 }))
+})
+
+test('so many deployments wait and no more; a canceled one makes room, and another organization has its own queue', async () => {
+  const [tenant, neighbour] = [await newTenant(), await newTenant()]
+  const make = async ({ call, make: create, projectId }: Tenant, name: string): Promise<string> => {
+    const environment = made(await call('POST', `/project/${projectId}/environment`, { name })).id
+    return made(await create('application', small(), environment)).id
+  }
+  const ids = await Promise.all(['a', 'b', 'c', 'd'].map((name) => make(tenant, name)))
+  const deploy = (id: string) => tenant.call('POST', `/application/${id}/deploy`, {})
+  const answers = await Promise.all(ids.map(deploy))
+  const accepted = answers.filter(({ status }) => status === 202)
+  assert.equal(accepted.length, limits.queued)
+  const refused = answers.findIndex(({ status }) => status !== 202)
+  isRefused(
+    answers[refused]!,
+    /^The limit is 3 waiting deployments in an organization, this would make 4\. .*SLIPWAY_LIMIT_QUEUED\.$/,
+  )
+  // What equals a waiting one joins it, and takes no place.
+  assert.equal((await deploy(ids[(refused + 1) % 4]!)).status, 202)
+  assert.equal((await neighbour.call('POST', `/application/${await make(neighbour, 'a')}/deploy`, {})).status, 202)
+  const environment = (await tenant.call('GET', `/application/${ids[(refused + 1) % 4]}`)).body.environment.id
+  assert.equal((await tenant.call('POST', `/environment/${environment}/cancelDeployment`, {})).status, 202)
+  assert.equal((await deploy(ids[refused]!)).status, 202)
+})
