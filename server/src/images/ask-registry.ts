@@ -24,7 +24,8 @@ import {
   parseManifest,
 } from './manifest.ts'
 
-const maxManifestBytes = 4 << 20
+/** Parsed on the loop that serves everybody: real ones have a few kilobytes. */
+const maxManifestBytes = 1 << 20
 const namePattern = /^[a-z0-9]+(?:(?:\.|_{1,2}|-+)[a-z0-9]+)*(?:\/[a-z0-9]+(?:(?:\.|_{1,2}|-+)[a-z0-9]+)*)*$/
 const tagPattern = /^(?:\w[\w.-]{0,127}|sha256:[0-9a-f]{64})$/
 

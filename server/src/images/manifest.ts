@@ -1,5 +1,6 @@
 /** Manifests of images: which one fits an engine, and the blobs that it names. Pure: bytes in, a verdict out. */
 import { createHash } from 'node:crypto'
+import { parsePlainJson } from './plain-json.ts'
 
 export interface Manifest {
   /** `sha256:…` of these bytes, by our own count. */
@@ -42,6 +43,26 @@ const manifests = ['application/vnd.oci.image.manifest.v1+json', 'application/vn
 const configs = ['application/vnd.oci.image.config.v1+json', 'application/vnd.docker.container.image.v1+json']
 
 export const acceptedTypes = [...indexes, ...manifests].join(', ')
+
+/** What an engine reads of a manifest. */
+const readNames = [
+  'schemaVersion',
+  'mediaType',
+  'artifactType',
+  'config',
+  'layers',
+  'manifests',
+  'digest',
+  'size',
+  'urls',
+  'data',
+  'platform',
+  'os',
+  'architecture',
+  'variant',
+  'subject',
+  'annotations',
+]
 
 const maxLayers = 256
 /** The engine reads it into its memory. */
@@ -90,13 +111,7 @@ const parseImage = ({ manifests, layers, config }: Record<string, unknown>): Par
 }
 
 export const parseManifest = ({ bytes, mediaType }: Manifest): Parsed => {
-  let value: unknown
-  try {
-    value = JSON.parse(bytes.toString('utf8'))
-  } catch {
-    return refuse('its manifest is not valid')
-  }
-  const fields = recordOf(value)
+  const fields = recordOf(parsePlainJson(bytes.toString('utf8'), readNames))
   if (fields.mediaType !== undefined && fields.mediaType !== mediaType) refuse('its manifest is not valid')
   if (indexes.includes(mediaType)) return parseIndex(fields)
   return manifests.includes(mediaType)
