@@ -1,12 +1,13 @@
 /**
- * `npm run reset`: removes everything that this data directory owns: containers, networks, volumes and built images on
- * the engine, the router, the database, the keys. Asks first, unless called with `--yes`.
+ * `npm run reset`: removes everything that this data directory owns: containers, networks, volumes and images on the
+ * engine, the router, the database, the keys. Asks first, unless called with `--yes`.
  */
 import { rm } from 'node:fs/promises'
 import { createInterface } from 'node:readline/promises'
 import { removeBuiltImages } from './builds/built-images.ts'
+import { createEngineImages } from './images/engine-images.ts'
 import { systemClock } from './lib/clock.ts'
-import { createEngine } from './lib/docker-engine.ts'
+import { createEngine, type Engine } from './lib/docker-engine.ts'
 import { createLog } from './lib/log.ts'
 import { endControlPlane } from './process-file.ts'
 import { createRouter } from './router/client.ts'
@@ -42,10 +43,16 @@ const removeDeployed = async (runtime: Runtime): Promise<void> => {
   await runtime.close()
 }
 
+const removePulledImages = async (engine: Engine, organizationIds: readonly string[]): Promise<void> => {
+  const images = createEngineImages(engine)
+  for (const id of organizationIds) for (const tag of await images.tagsOf(id)) await images.untag(tag, true)
+}
+
 interface Owner {
   id: string
   /** Of the images that were built. */
   contentKeys: string[]
+  organizationIds: string[]
 }
 
 const readOwner = async (): Promise<Owner | null> => {
@@ -53,7 +60,14 @@ const readOwner = async (): Promise<Owner | null> => {
   const database = connect(databaseUrl ?? (await startPostgres({ dataDir, log })).connectionString, log)
   try {
     const images = await database.query<{ key: string }>('select content_key as key from image')
-    return { id: await readOwnerId(database), contentKeys: images.map(({ key }) => key) }
+    const organizations = await database.query<{ id: string }>(
+      `select id from node where kind = 'organization' union select organization_id from release`,
+    )
+    return {
+      id: await readOwnerId(database),
+      contentKeys: images.map(({ key }) => key),
+      organizationIds: organizations.map(({ id }) => id),
+    }
   } catch {
     // A database that was never migrated: nothing was deployed from here.
     return null
@@ -70,6 +84,7 @@ const reset = async (): Promise<void> => {
     await removeDeployed(createDockerRuntime({ ownerId: owner.id, dockerHost, log, clock: systemClock }))
     const engine = createEngine(dockerHost)
     await removeBuiltImages(engine, owner.contentKeys)
+    await removePulledImages(engine, owner.organizationIds)
     await engine.close()
   }
   await createRouter({ dataDir, host, port, log }).stop()

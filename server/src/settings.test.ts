@@ -19,6 +19,7 @@ const problemsOf = (env: Record<string, string>): readonly string[] => {
 
 test('an empty environment gives the documented defaults', () => {
   const { settings, warnings } = parseSettings({})
+  assert.ok(settings.engineImages.includes('postgres') && !settings.engineImages.includes('*'))
   assert.deepEqual(settings, {
     host: '127.0.0.1',
     port: 8080,
@@ -38,6 +39,8 @@ test('an empty environment gives the documented defaults', () => {
     buildConcurrency: availableParallelism(),
     deployConcurrency: 2 * availableParallelism(),
     tools: { tofu: undefined, terraform: undefined },
+    imageMaxMb: 10_240,
+    engineImages: settings.engineImages,
     dockerHost: undefined,
     logLevel: 'info',
     webhookSchedule: [0, 5, 300, 1800, 7200, 18000, 36000, 50400, 72000, 86400],
@@ -73,6 +76,9 @@ const good: [Record<string, string>, Partial<Settings>][] = [
   [{ SLIPWAY_BUILD_CONCURRENCY: '3' }, { buildConcurrency: 3 }],
   [{ SLIPWAY_TOFU: '/opt/tofu' }, { tools: { tofu: '/opt/tofu', terraform: undefined } }],
   [{ SLIPWAY_DEPLOY_CONCURRENCY: '7' }, { deployConcurrency: 7 }],
+  [{ SLIPWAY_IMAGE_MAX_MB: '500' }, { imageMaxMb: 500 }],
+  [{ SLIPWAY_ENGINE_IMAGES: 'node:22, my-base' }, { engineImages: ['node:22', 'my-base'] }],
+  [{ SLIPWAY_ENGINE_IMAGES: '*' }, { engineImages: ['*'] }],
   [{ DOCKER_HOST: 'unix:///run/x.sock' }, { dockerHost: 'unix:///run/x.sock' }],
   [{ SLIPWAY_LOG_LEVEL: 'debug' }, { logLevel: 'debug' }],
   [{ SLIPWAY_WEBHOOK_SCHEDULE: '0, 0.5,1' }, { webhookSchedule: [0, 0.5, 1] }],
@@ -115,6 +121,8 @@ const bad: Record<string, string[]> = {
   SLIPWAY_STATUS_VOCABULARY: ['other'],
   SLIPWAY_BUILD_CONCURRENCY: ['0'],
   SLIPWAY_DEPLOY_CONCURRENCY: ['0', 'two'],
+  SLIPWAY_IMAGE_MAX_MB: ['0', 'much'],
+  SLIPWAY_ENGINE_IMAGES: ['Node', 'team/app', 'a b', 'host.example/x'],
   DOCKER_HOST: ['docker.sock'],
   SLIPWAY_LOG_LEVEL: ['loud'],
   SLIPWAY_WEBHOOK_SCHEDULE: ['1,x', ',', '-1', '99999999'],

@@ -32,6 +32,8 @@ export const startImages = async (options: TestImagesOptions = {}) => {
   return {
     ...images,
     address: pullThrough.address,
+    /** From now on the engine reaches nobody there. */
+    closeServer: pullThrough.close,
     async close() {
       await images.close()
       await pullThrough.close()

@@ -83,6 +83,7 @@ export const prepareSlipway = async (options: SlipwayOptions = {}): Promise<Slip
     SLIPWAY_SAMPLE: 'off',
     SLIPWAY_RATE_LIMIT: '0',
     SLIPWAY_OUTBOUND_ALLOW: 'loopback',
+    SLIPWAY_ENGINE_IMAGES: '*',
     SLIPWAY_LOG_LEVEL: 'warn',
     ...(process.env.DOCKER_HOST === undefined ? {} : { DOCKER_HOST: process.env.DOCKER_HOST }),
     ...options.env,
