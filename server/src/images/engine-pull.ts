@@ -7,6 +7,7 @@ import type { AskedImage } from './ask-registry.ts'
 import { type EngineImages, registryAuth } from './engine-images.ts'
 import type { ImageAccess } from './images.ts'
 import { ImageRefused } from './manifest.ts'
+import { createPossession } from './possession.ts'
 import type { PullThrough } from './pull-through.ts'
 
 /** The engine could not connect to us at all. */
@@ -21,6 +22,8 @@ export const isLocalEngine = (dockerHost: string | undefined): boolean => {
 }
 
 export const createEnginePull = (engine: EngineImages, pullThrough: PullThrough, isLocal: boolean) => {
+  const possession = createPossession()
+
   /** Names what was pulled as its organization's, and takes the name that it was pulled by. */
   const take = async (pulled: string, name: string, pull: () => Promise<void>): Promise<string> => {
     try {
@@ -34,12 +37,21 @@ export const createEnginePull = (engine: EngineImages, pullThrough: PullThrough,
     }
   }
 
-  const through = async (asked: AskedImage, name: string, signal: AbortSignal): Promise<string> => {
+  const through = async (
+    { organizationId }: ImageAccess,
+    asked: AskedImage,
+    name: string,
+    signal: AbortSignal,
+  ): Promise<string> => {
     const ticket = pullThrough.offer(asked)
     const { digest } = asked.manifest
     const either = AbortSignal.any([signal, ticket.failed])
     try {
-      return await take(`${ticket.repository}@${digest}`, name, () => engine.pull(ticket.repository, digest, either))
+      return await take(`${ticket.repository}@${digest}`, name, async () => {
+        await engine.pull(ticket.repository, digest, either)
+        possession.note(organizationId, ticket.served)
+        await possession.prove(organizationId, asked, either)
+      })
     } catch (error) {
       signal.throwIfAborted()
       if (ticket.failed.aborted) throw ticket.failed.reason
@@ -52,7 +64,12 @@ export const createEnginePull = (engine: EngineImages, pullThrough: PullThrough,
     }
   }
 
-  const direct = async ({ repository }: ImageAccess, asked: AskedImage, name: string, signal: AbortSignal) => {
+  const direct = async (
+    { organizationId, repository }: ImageAccess,
+    asked: AskedImage,
+    name: string,
+    signal: AbortSignal,
+  ) => {
     const told = await asked.token()
     if (told.kind === 'basic')
       throw new ImageRefused(
@@ -62,6 +79,8 @@ export const createEnginePull = (engine: EngineImages, pullThrough: PullThrough,
     // Without one the engine would follow the registry to wherever it says that tokens are.
     const headers = registryAuth({ registrytoken: told.kind === 'token' ? told.token : 'none' })
     const { digest } = asked.manifest
+    // What it fetches by itself is not seen here.
+    await possession.prove(organizationId, asked, signal)
     return take(`${repository}@${digest}`, name, () => engine.pull(repository, digest, signal, headers))
   }
 
@@ -69,7 +88,7 @@ export const createEnginePull = (engine: EngineImages, pullThrough: PullThrough,
   return async (access: ImageAccess, asked: AskedImage, name: string, signal: AbortSignal): Promise<string> => {
     if (!isLocal) return direct(access, asked, name, signal)
     try {
-      return await through(asked, name, signal)
+      return await through(access, asked, name, signal)
     } catch (error) {
       if (!(error instanceof OutOfReach)) throw error
       return direct(access, asked, name, signal)

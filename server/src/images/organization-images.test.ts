@@ -145,6 +145,35 @@ test('a blob that leads to a refused address ends the pull at once with a senten
   assert.ok(!names.some((name) => name.startsWith(images.address)))
 })
 
+test('a manifest that names what the engine holds for somebody else gets nothing that its registry cannot show', async () => {
+  const theirs = await start({ basic: 'bot:pass' })
+  const image = await makeImage({ secret: 'of the other organization' })
+  theirs.publish('team/app:1', image)
+  await images.pull(accessOf(theirs, { login: loginOf('bot', 'pass') }), ignore, signal())
+  const [config, layer] = image.blobs
+  const mine = await start()
+  const without = (held: typeof image.blobs, bytes: (blob: (typeof image.blobs)[number]) => Buffer | null) => {
+    mine.publish('team/app:1', image)
+    mine.bend((request, response) => {
+      const blob = held.find(({ digest }) => request.url!.endsWith(digest))
+      if (blob === undefined) return false
+      const body = bytes(blob)
+      response.writeHead(body === null ? 404 : 200).end(body ?? undefined)
+      return true
+    })
+  }
+  for (const held of [[config!, layer!], [layer!]])
+    for (const bytes of [() => null, ({ size }: { size: number }) => Buffer.alloc(size, 1), () => Buffer.alloc(0)]) {
+      without(held, bytes)
+      const access = accessOf(mine)
+      assert.match(await refusal(images.pull(access, ignore, signal())), /^image_(refused|missing|unreachable) /)
+      const reference = `${mine.host}/team/app@${image.digest}`
+      assert.equal(await images.held(access.organizationId, reference, signal()), null)
+    }
+  mine.bend(null)
+  assert.match((await images.pull(accessOf(mine), ignore, signal())).reference, /@sha256:/)
+})
+
 test('bytes that are not what their digest says are refused by the engine, whatever their number', async () => {
   const registry = await start()
   const image = await makeImage()

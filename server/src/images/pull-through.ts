@@ -3,7 +3,7 @@
  * one pull, dead when the pull ends; for each the manifest that we fetched, and the blobs that it names, fetched by our
  * own client as the engine reads them. Keeps no bytes. Refuses to know registries, logins and organizations.
  */
-import { randomBytes } from 'node:crypto'
+import { createHash, randomBytes } from 'node:crypto'
 import { once } from 'node:events'
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
@@ -26,6 +26,8 @@ export interface Ticket {
   failed: AbortSignal
   /** Whether anybody has asked for it. */
   wasAsked(): boolean
+  /** The blobs that the engine was given whole, and that are what their digests say. */
+  served: ReadonlySet<string>
   end(): void
 }
 
@@ -41,6 +43,7 @@ export interface PullThrough {
 interface Open extends Offer {
   control: AbortController
   asked: boolean
+  served: Set<string>
   /** Blobs under way. */
   streams: number
   failures: number
@@ -101,13 +104,16 @@ const startOf = ({ status, headers }: OutboundStream, from: number): number => {
   return from
 }
 
-/** Exactly so many bytes, or an error. */
-const exactly = (bytes: number) =>
+/** Exactly so many bytes, or an error; `onEnd` is told the digest of them. */
+const exactly = (bytes: number, onEnd: (digest: string) => void) =>
   async function* (source: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
+    const hash = createHash('sha256')
     let left = bytes
     for await (const chunk of source) {
       left -= chunk.length
       if (left < 0) throw wrong('more than its manifest tells')
+      hash.update(chunk)
+      if (left === 0) onEnd(`sha256:${hash.digest('hex')}`)
       yield chunk
     }
     if (left > 0) throw wrong('less than its manifest tells')
@@ -123,7 +129,8 @@ const streamBlob = async (open: Open, digest: string, asked: number, response: S
     try {
       const from = startOf(upstream, asked)
       headBlob(response, digest, size, from)
-      await pipeline(upstream.body, exactly(size - from), response, { signal })
+      const note = (read: string) => void (read === digest && open.served.add(digest))
+      await pipeline(upstream.body, exactly(size - from, note), response, { signal })
     } finally {
       upstream.body.destroy()
     }
@@ -200,12 +207,20 @@ export const startPullThrough = async (mark: string): Promise<PullThrough> => {
     mark,
     offer(offer) {
       const name = `${mark}/${randomBytes(16).toString('hex')}`
-      const open: Open = { ...offer, control: new AbortController(), asked: false, streams: 0, failures: 0 }
+      const open: Open = {
+        ...offer,
+        control: new AbortController(),
+        asked: false,
+        served: new Set(),
+        streams: 0,
+        failures: 0,
+      }
       offers.set(name, open)
       return {
         repository: `${address}/${name}`,
         failed: open.control.signal,
         wasAsked: () => open.asked,
+        served: open.served,
         end() {
           offers.delete(name)
           open.control.abort(new Error('the pull is over'))
