@@ -15,6 +15,7 @@ import { systemClock } from './lib/clock.ts'
 import { createKeyedLock } from './lib/keyed-lock.ts'
 import { createLog, type Log } from './lib/log.ts'
 import { createOutbound, type Outbound } from './lib/outbound.ts'
+import type { Disk } from './limits/disk.ts'
 import { leaveDataDirectory, takeDataDirectory } from './process-file.ts'
 import { clusterRefusal } from './resources/cluster-refusal.ts'
 import { deployableKinds, operations } from './resources/index.ts'
@@ -31,6 +32,7 @@ import { readFingerprintKey, readOwnerId, saveOutsideHost } from './store/instal
 import { startPostgres } from './store/postgres.ts'
 import { createSealer, type Sealer } from './store/seal.ts'
 import { loadEffectiveVariables } from './variables/rows.ts'
+import { watchDisk } from './watched-disk.ts'
 import { createDelivery } from './webhooks/deliver.ts'
 import { createEnqueue } from './webhooks/outbox.ts'
 
@@ -133,7 +135,7 @@ const createMachine = (ground: Ground, fake: boolean, sampleUrl: string): { runt
   }
 }
 
-const createParts = async (ground: Ground, machine: ReturnType<typeof createMachine>) => {
+const createParts = async (ground: Ground, machine: ReturnType<typeof createMachine>, disk: Disk) => {
   const { settings, database, sealer, log } = ground
   const engine: Engine = createEngine({
     ...ground,
@@ -146,6 +148,7 @@ const createParts = async (ground: Ground, machine: ReturnType<typeof createMach
     checkAddress: (url) => ground.outbound.check(url),
     clusterRefusal,
     limits: settings.limits,
+    disk,
     fingerprintKey: await readFingerprintKey(database, sealer),
     environmentLock: createKeyedLock(),
     concurrency: settings.deployConcurrency,
@@ -160,7 +163,7 @@ const createParts = async (ground: Ground, machine: ReturnType<typeof createMach
     log,
     scheduleSeconds: settings.webhookSchedule,
   })
-  const parts: Parts = { ...ground, ...machine, deployments: engine, delivery, clock: systemClock }
+  const parts: Parts = { ...ground, ...machine, disk, deployments: engine, delivery, clock: systemClock }
   return { parts, engine, delivery }
 }
 
@@ -171,7 +174,8 @@ export const startApp = async (settings: Settings, options: { fake: boolean }): 
   const ground = await layGround(settings)
   const url = `http://${settings.host}:${settings.port}`
   const sampleUrl = url + samplePath
-  const { parts, engine, delivery } = await createParts(ground, createMachine(ground, options.fake, sampleUrl))
+  const disk = watchDisk(settings, ground.log, options.fake)
+  const { parts, engine, delivery } = await createParts(ground, createMachine(ground, options.fake, sampleUrl), disk)
   const organizationId = await createFirstOrganization(parts)
   const adminToken = await ensureAdminToken(parts, organizationId)
   const api = await createApi(parts, operations)
@@ -191,6 +195,7 @@ export const startApp = async (settings: Settings, options: { fake: boolean }): 
       await engine.stop()
       await delivery.stop()
       await Promise.all([parts.runtime.close(), parts.builder.close()])
+      disk.close()
       leaveDatabase()
       await ground.database.close()
       await leaveDataDirectory(settings.dataDir)

@@ -33,6 +33,7 @@ test('an empty environment gives the documented defaults', () => {
     outboundAllow: [],
     rateLimit: 600,
     limits: usualLimits,
+    diskReserveMb: 2048,
     statusVocabulary: 'auto',
     buildConcurrency: availableParallelism(),
     deployConcurrency: 2 * availableParallelism(),

@@ -317,7 +317,7 @@ export const createApi = async (parts: Parts, operations: readonly Operation[]):
     perToken: createLimiter(rateLimit, parts.clock),
     perOrganization: createLimiter(rateLimit * tokensWorth, parts.clock),
     failed: createLimiter(failedLimit, parts.clock),
-    metrics: createMetrics(parts.database),
+    metrics: createMetrics(parts.database, parts.disk),
   }
   const app = createInstance(gate, operations)
   await app.register(websocket, {

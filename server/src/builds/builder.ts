@@ -32,6 +32,8 @@ export interface ToolBuild {
 }
 
 export interface BuildRequest {
+  /** Whose build it is: what it may start from and find again is this organization's. */
+  organizationId: string
   source: GitSource
   commitId: string
   /** Folder inside the repository, `/` for its top. */

@@ -65,6 +65,7 @@ const build = async (
         variables: new Secret(variables.env),
         secrets: new Secret(variables.secretValues),
         ...limits,
+        organizationId: claim.organizationId,
         serviceId: service.id,
         deploymentId: claim.id,
       },
@@ -110,6 +111,7 @@ const pullFrom = async (run: ServiceRun, source: ReleaseSource, signal: AbortSig
   // A public image that the engine holds will do: a database must not change under its data by a tag that moved.
   const refresh = source.registryId !== null
   const wanted = { reference: joinTag(repository, source.tag), login, refresh }
+  await run.parts.disk?.refuseImage(run.claim.organizationId, signal)
   const reference = await run.parts.runtime.pull(wanted, (text) => run.log.line('pull', text), signal)
   run.log.line('pull', `The image is there: ${reference}`)
   return reference
