@@ -291,3 +291,41 @@ test('an organization reads its limits and what it has of them', async () => {
   assert.equal((await read())[0].setting, 'SLIPWAY_LIMIT_SERVICES')
   images.length = 0
 })
+
+test('what is deployed counts until less is deployed, and a rollback to more finds its room or ends', async () => {
+  const tenant = await newTenant(working)
+  const use = async () => (await readServiceUse(working.database, tenant.id)).memoryMb
+  const { id } = made(await tenant.make('application', small({ memory: 3000 })))
+  const path = `/application/${id}`
+  const ended = async () => {
+    const [last] = (await tenant.call('GET', `${path}/deploymentHistoryV2`)).body.results
+    return /^(DEPLOYED|.*_ERROR)$/.test(
+      (await tenant.call('GET', `/environment/${tenant.environmentId}/status`)).body.state,
+    )
+      ? last
+      : null
+  }
+  const act = async (verb: string, body: object = {}): Promise<Json> => {
+    made(await tenant.call('POST', `${path}/${verb}`, body))
+    return until(ended, { what: verb, timeoutMs: 10_000 })
+  }
+  await act('deploy')
+  made(await tenant.call('PUT', path, { memory: 100 }))
+  // It still runs with what it was deployed with.
+  assert.equal(await use(), 3000)
+  isRefused(await tenant.make('application', small({ memory: 1200 })), /make 4200/)
+  await act('deploy')
+  assert.equal(await use(), 100)
+  const other = made(await tenant.make('application', small({ memory: 1200 })))
+
+  const refused = await act('rollback')
+  assert.deepEqual(
+    [refused.error.code, refused.error.message.includes('this would make 4200')],
+    ['limit_reached', true],
+  )
+  assert.equal(await use(), 1300)
+  assert.equal((await tenant.call('DELETE', `/application/${other.id}`)).status, 204)
+  const rolledBack = await act('rollback')
+  assert.equal(rolledBack.error ?? null, null)
+  assert.equal(await use(), 3000)
+})
