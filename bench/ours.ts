@@ -26,10 +26,22 @@ export interface Ours extends Subject {
   stop(): Promise<void>
 }
 
+/** So high that the services of every figure fit into one organization, and counted all the same. */
+const limits = {
+  SLIPWAY_LIMIT_SERVICES: '1000000',
+  SLIPWAY_LIMIT_MEMORY_MB: '1000000000',
+  SLIPWAY_LIMIT_CPU_MILLICORES: '1000000000',
+}
+
 /** The log is at its default level: what a user pays is measured. */
 const prepare = (databaseUrl: string): Promise<Slipway> =>
   prepareSlipway({
-    env: { DATABASE_URL: databaseUrl, SLIPWAY_LOG_LEVEL: 'info', SLIPWAY_OUTBOUND_ALLOW: 'loopback,private' },
+    env: {
+      ...limits,
+      DATABASE_URL: databaseUrl,
+      SLIPWAY_LOG_LEVEL: 'info',
+      SLIPWAY_OUTBOUND_ALLOW: 'loopback,private',
+    },
   })
 
 /** Ends a server and whatever of its data directory outlives it (the router); what it recorded stays. */

@@ -18,6 +18,7 @@ import { systemClock } from './lib/clock.ts'
 import { createKeyedLock } from './lib/keyed-lock.ts'
 import { createLog, type Log } from './lib/log.ts'
 import { createOutbound, type Outbound } from './lib/outbound.ts'
+import type { Disk } from './limits/disk.ts'
 import { leaveDataDirectory, takeDataDirectory } from './process-file.ts'
 import { clusterRefusal } from './resources/cluster-refusal.ts'
 import { deployableKinds, operations } from './resources/index.ts'
@@ -34,6 +35,7 @@ import { readFingerprintKey, readOwnerId, saveOutsideHost } from './store/instal
 import { startPostgres } from './store/postgres.ts'
 import { createSealer, type Sealer } from './store/seal.ts'
 import { loadEffectiveVariables } from './variables/rows.ts'
+import { watchDisk } from './watched-disk.ts'
 import { createDelivery } from './webhooks/deliver.ts'
 import { createEnqueue } from './webhooks/outbox.ts'
 
@@ -158,7 +160,7 @@ const createMachine = (ground: Ground, fake: boolean, sampleUrl: string): Machin
   }
 }
 
-const createParts = async (ground: Ground, { closeImages: _, ...machine }: Machine) => {
+const createParts = async (ground: Ground, { closeImages: _, ...machine }: Machine, disk: Disk) => {
   const { settings, database, sealer, log } = ground
   const engine: Engine = createEngine({
     ...ground,
@@ -171,6 +173,7 @@ const createParts = async (ground: Ground, { closeImages: _, ...machine }: Machi
     checkAddress: (url) => ground.outbound.check(url),
     clusterRefusal,
     limits: settings.limits,
+    disk,
     fingerprintKey: await readFingerprintKey(database, sealer),
     environmentLock: createKeyedLock(),
     concurrency: settings.deployConcurrency,
@@ -185,7 +188,7 @@ const createParts = async (ground: Ground, { closeImages: _, ...machine }: Machi
     log,
     scheduleSeconds: settings.webhookSchedule,
   })
-  const parts: Parts = { ...ground, ...machine, deployments: engine, delivery, clock: systemClock }
+  const parts: Parts = { ...ground, ...machine, disk, deployments: engine, delivery, clock: systemClock }
   return { parts, engine, delivery }
 }
 
@@ -196,8 +199,9 @@ export const startApp = async (settings: Settings, options: { fake: boolean }): 
   const ground = await layGround(settings)
   const url = `http://${settings.host}:${settings.port}`
   const sampleUrl = url + samplePath
+  const disk = watchDisk(settings, ground.log, options.fake)
   const machine = createMachine(ground, options.fake, sampleUrl)
-  const { parts, engine, delivery } = await createParts(ground, machine)
+  const { parts, engine, delivery } = await createParts(ground, machine, disk)
   const organizationId = await createFirstOrganization(parts)
   const adminToken = await ensureAdminToken(parts, organizationId)
   const api = await createApi(parts, operations)
@@ -218,6 +222,7 @@ export const startApp = async (settings: Settings, options: { fake: boolean }): 
       await delivery.stop()
       await Promise.all([parts.runtime.close(), parts.builder.close(), machine.closeImages()])
       await ground.pullThrough.close()
+      disk.close()
       leaveDatabase()
       await ground.database.close()
       await leaveDataDirectory(settings.dataDir)

@@ -35,6 +35,7 @@ test('an empty environment gives the documented defaults', () => {
     rateLimit: 600,
     trustedProxies: [],
     limits: usualLimits,
+    diskReserveMb: 2048,
     statusVocabulary: 'auto',
     buildConcurrency: availableParallelism(),
     deployConcurrency: 2 * availableParallelism(),

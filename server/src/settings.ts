@@ -7,7 +7,7 @@ import { availableParallelism } from 'node:os'
 import { resolve } from 'node:path'
 import { parseAllowList } from './lib/address-policy.ts'
 import { Secret } from './lib/secret.ts'
-import { type Limits, limitSettings, usualLimits } from './limits/limits.ts'
+import { type Limits, limitNames, limitSettings, usualLimits } from './limits/limits.ts'
 
 export interface Settings {
   host: string
@@ -33,6 +33,8 @@ export interface Settings {
   trustedProxies: readonly string[]
   /** What one organization may have; 0 is no limit. */
   limits: Limits
+  /** Megabytes that are to be left on the disks of the engine and of the data directory. */
+  diskReserveMb: number
   statusVocabulary: 'auto' | 'running' | 'deployment'
   buildConcurrency: number
   deployConcurrency: number
@@ -249,8 +251,7 @@ const readOidc = (read: ReturnType<typeof createReader>['read'], problems: strin
 }
 
 const readLimits = (read: ReturnType<typeof createReader>['read']): Limits => {
-  const names = Object.keys(usualLimits) as (keyof Limits)[]
-  const pairs = names.map((name) => [name, read(limitSettings[name], usualLimits[name], whole(0, 1_000_000_000))])
+  const pairs = limitNames.map((name) => [name, read(limitSettings[name], usualLimits[name], whole(0, 1_000_000_000))])
   return Object.freeze(Object.fromEntries(pairs) as unknown as Limits)
 }
 
@@ -299,6 +300,7 @@ export const parseSettings = (env: Environment): { settings: Settings; warnings:
     rateLimit: read('SLIPWAY_RATE_LIMIT', 600, whole(0, 1_000_000)),
     trustedProxies: read<readonly string[]>('SLIPWAY_TRUSTED_PROXIES', Object.freeze([]), networks),
     limits: readLimits(read),
+    diskReserveMb: read('SLIPWAY_DISK_RESERVE_MB', 2048, whole(0, 1_000_000_000)),
     statusVocabulary: read('SLIPWAY_STATUS_VOCABULARY', 'auto', oneOf(vocabularies)),
     buildConcurrency: read('SLIPWAY_BUILD_CONCURRENCY', cores, concurrency),
     deployConcurrency: read('SLIPWAY_DEPLOY_CONCURRENCY', 2 * cores, concurrency),

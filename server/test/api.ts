@@ -22,6 +22,7 @@ import { newId } from '../src/lib/ids.ts'
 import { createKeyedLock } from '../src/lib/keyed-lock.ts'
 import { createLog } from '../src/lib/log.ts'
 import { createOutbound } from '../src/lib/outbound.ts'
+import type { Disk } from '../src/limits/disk.ts'
 import { clusterRefusal } from '../src/resources/cluster-refusal.ts'
 import { operations as allOperations, deployableKinds } from '../src/resources/index.ts'
 import { createFirstOrganization } from '../src/resources/organization.ts'
@@ -112,7 +113,7 @@ const resolveLocal = async (host: string): Promise<{ address: string }[]> => {
 
 const testPorts = { port: 8080, routerPort: 8000, portRange: { first: 30_000, last: 32_767 } }
 
-const createParts = async (database: TestDatabase, dataDir: string, settings: Partial<ApiSettings>) => {
+const createParts = async (database: TestDatabase, dataDir: string, { settings = {}, disk }: TestApiOptions) => {
   const log = createLog(process.env.TEST_LOG ?? 'silent')
   const sealer = await createSealer({ database, masterKeyFile: join(dataDir, 'master') })
   const runtime = createFakeRuntime({ ownerId: newId() })
@@ -133,6 +134,7 @@ const createParts = async (database: TestDatabase, dataDir: string, settings: Pa
     checkAddress: async () => undefined,
     clusterRefusal,
     limits: settings.limits,
+    disk,
     fingerprintKey: await readFingerprintKey(database, sealer),
     environmentLock: createKeyedLock(),
     concurrency: 4,
@@ -147,6 +149,7 @@ const createParts = async (database: TestDatabase, dataDir: string, settings: Pa
     builder,
     runtime,
     router,
+    disk,
     // Tests reach nothing but loopback, whatever they ask for.
     outbound: createOutbound({ allow: ['loopback'], resolve: resolveLocal }),
     settings: { ...testPorts, dataDir, rateLimit: 0, statusVocabulary: 'auto', sample: false, ...settings },
@@ -179,13 +182,14 @@ export interface TestApiOptions {
   operations?: readonly Operation[]
   /** Leave what is deployed waiting in its queue. */
   idle?: boolean
+  disk?: Disk
 }
 
 /** Starts an API of its own over a fresh database. */
 export const startApi = async (options: TestApiOptions = {}): Promise<TestApi> => {
   const database = await testDatabase()
   const dataDir = mkdtempSync(join(tmpdir(), 'slipway-api-'))
-  const { parts, engine, runtime, source } = await createParts(database, dataDir, options.settings ?? {})
+  const { parts, engine, runtime, source } = await createParts(database, dataDir, options)
   const organizationId = await createFirstOrganization(parts)
   const [cluster] = await database.query<{ id: string }>(`select id from node where kind = 'cluster'`)
   const newToken = async (scopes: readonly Scope[], owner = organizationId): Promise<string> => {

@@ -49,6 +49,10 @@ const fillAll = async (db: Queryable, templates: Templates): Promise<void> => {
      select s.id, s.parent_id, s.organization_id, s.kind ${inServices} on conflict do nothing`,
   )
   await run(
+    `insert into service_size select s.id, s.organization_id, size.* from node s, size_of_service(s.spec) size
+     where s.kind = 'application' on conflict do nothing`,
+  )
+  await run(
     `insert into variable (id, organization_id, parent_id, scope, key, value, is_secret, variable_type)
      select gen_random_uuid(), n.organization_id, n.id, upper(n.kind), 'CROWD_' || k, 'a value', false, 'VALUE'
      from node n, generate_series(1, 2) k where n.kind in ('project', 'environment', 'application')`,

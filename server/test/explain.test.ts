@@ -68,6 +68,7 @@ test('there are rows by the thousand in every table that grows', () => {
     'node',
     'variable',
     'service_state',
+    'service_size',
     'deployment',
     'deployment_service',
     'deployment_step',

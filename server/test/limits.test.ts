@@ -1,11 +1,17 @@
 /** What one organization may have, through the real API: each over-run is a 409 that names limit, value and setting. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { systemClock } from '../src/lib/clock.ts'
+import { newId } from '../src/lib/ids.ts'
+import { createLog } from '../src/lib/log.ts'
+import { createDisk } from '../src/limits/disk.ts'
+import type { ListedImage } from '../src/limits/image-use.ts'
 import { readServiceUse } from '../src/limits/service-room.ts'
 import { type Answer, applicationBody, type Call, type Json, startApi } from './api.ts'
 import { databaseBody } from './cases/database.ts'
 import { lifecycleBody } from './cases/job.ts'
 import { terraformBody } from './cases/terraform.ts'
+import { until } from './until.ts'
 
 const limits = {
   services: 6,
@@ -14,11 +20,24 @@ const limits = {
   volumes: 3,
   volumeGb: 100,
   queued: 3,
-  diskGb: 0,
+  diskGb: 10,
   streams: 0,
   streamsPerToken: 0,
 }
-const api = await startApi({ settings: { limits }, idle: true })
+
+/** What the engine would list. */
+const images: ListedImage[] = []
+const disk = createDisk({
+  images: async () => [...images],
+  folders: async () => ({}),
+  diskGb: limits.diskGb,
+  reserveMb: 0,
+  // Nothing is kept from one look to the next.
+  clock: { ...systemClock, monotonicMs: () => performance.now() * 1e6 },
+  log: createLog('silent'),
+})
+const api = await startApi({ settings: { limits }, idle: true, disk })
+const working = await startApi({ settings: { limits }, disk })
 
 interface Tenant {
   id: string
@@ -42,10 +61,10 @@ const small = (more: Record<string, unknown> = {}) => {
 }
 
 /** An organization of its own with an environment. */
-const newTenant = async (): Promise<Tenant> => {
+const newTenant = async (on = api): Promise<Tenant> => {
   count += 1
-  const { id } = made(await api.call('POST', '/organization', { name: `tenant ${count}`, plan: 'FREE' }))
-  const call = api.as(await api.newToken(['Admin'], id))
+  const { id } = made(await on.call('POST', '/organization', { name: `tenant ${count}`, plan: 'FREE' }))
+  const call = on.as(await on.newToken(['Admin'], id))
   const projectId = made(await call('POST', `/organization/${id}/project`, { name: 'project' })).id
   const environmentId = made(await call('POST', `/project/${projectId}/environment`, { name: 'first' })).id
   const make: Tenant['make'] = (kind, body, at = environmentId) => call('POST', `/environment/${at}/${kind}`, body)
@@ -198,4 +217,115 @@ test('so many deployments wait and no more; a canceled one makes room, and anoth
   const environment = (await tenant.call('GET', `/application/${ids[(refused + 1) % 4]}`)).body.environment.id
   assert.equal((await tenant.call('POST', `/environment/${environment}/cancelDeployment`, {})).status, 202)
   assert.equal((await deploy(ids[refused]!)).status, 202)
+})
+
+/** An image that the engine holds for an organization. */
+const hold = ({ id }: Tenant, gigabytes: number): void => {
+  const tag = `slipway/${id}/${newId()}:0123456789abcdef`
+  images.push({ Id: newId(), ParentId: '', RepoTags: [tag], Size: gigabytes * 1e9 })
+}
+
+test('a deploy is refused while the images of its organization take too much, and what is there runs on', async () => {
+  const [tenant, neighbour] = [await newTenant(working), await newTenant(working)]
+  const service = async ({ make }: Tenant) => made(await make('application', small())).id as string
+  const [ours, theirs] = [await service(tenant), await service(neighbour)]
+  const stateOf = async ({ call, environmentId }: Tenant) =>
+    (await call('GET', `/environment/${environmentId}/status`)).body.state
+  const deploy = ({ call }: Tenant, id: string, verb = 'deploy') => call('POST', `/application/${id}/${verb}`)
+  const settled = (of: Tenant, state: string) =>
+    until(async () => (await stateOf(of)) === state, { what: state, timeoutMs: 10_000 })
+  made(await deploy(tenant, ours))
+  await settled(tenant, 'DEPLOYED')
+
+  hold(tenant, 12.3)
+  const refused = async () => (await deploy(tenant, ours)).status === 409
+  await until(refused, { what: 'the engine to be asked', timeoutMs: 5000 })
+  isRefused(
+    await deploy(tenant, ours),
+    /^The limit is 10 GB of images in an organization, it has 12\.3\. .*SLIPWAY_LIMIT_DISK_GB\.$/,
+  )
+  await settled(tenant, 'DEPLOYED')
+  made(await deploy(tenant, ours, 'redeploy'))
+  made(await deploy(neighbour, theirs))
+  await settled(neighbour, 'DEPLOYED')
+
+  images.length = 0
+  const accepted = async () => (await deploy(tenant, ours)).status === 202
+  await until(accepted, { what: 'room', timeoutMs: 5000 })
+})
+
+test('a deployment that began before its organization had too much ends before it builds, with the sentence', async () => {
+  // A server that knows of nothing yet takes the request.
+  const fresh = await startApi({ settings: { limits }, disk: { ...disk, refuseDeploy: () => {} } })
+  const tenant = await newTenant(fresh)
+  const { id } = made(await tenant.make('application', small()))
+  hold(tenant, 11)
+  made(await tenant.call('POST', `/application/${id}/deploy`))
+  const path = `/application/${id}/deploymentHistoryV2`
+  const entry = await until(
+    async () =>
+      (await tenant.call('GET', path)).body.results.find(({ error }: Json) => error !== null && error !== undefined),
+    { what: 'the end', timeoutMs: 10_000 },
+  )
+  assert.deepEqual([entry.error.code, entry.error.message.includes('it has 11.')], ['limit_reached', true])
+  images.length = 0
+})
+
+test('an organization reads its limits and what it has of them', async () => {
+  const tenant = await newTenant()
+  made(await tenant.make('database', databaseBody('db', { storage: 50, cpu: 100, memory: 64 })))
+  hold(tenant, 1.5)
+  const read = async () => (await tenant.call('GET', `/organization/${tenant.id}/limits`)).body.results as Json[]
+  const figures = (await read()).map(({ name, limit, used }) => [name, limit, used])
+  assert.deepEqual(figures, [
+    ['SERVICES', 6, 1],
+    ['MEMORY_MB', 4096, 64],
+    ['CPU_MILLICORES', 6000, 100],
+    ['VOLUMES', 3, 1],
+    ['VOLUME_GB', 100, 50],
+    ['QUEUED_DEPLOYMENTS', 3, 0],
+    ['IMAGES_GB', 10, 1.5],
+    ['STREAMS', null, null],
+    ['STREAMS_PER_TOKEN', null, null],
+  ])
+  assert.equal((await read())[0].setting, 'SLIPWAY_LIMIT_SERVICES')
+  images.length = 0
+})
+
+test('what is deployed counts until less is deployed, and a rollback to more finds its room or ends', async () => {
+  const tenant = await newTenant(working)
+  const use = async () => (await readServiceUse(working.database, tenant.id)).memoryMb
+  const { id } = made(await tenant.make('application', small({ memory: 3000 })))
+  const path = `/application/${id}`
+  const ended = async () => {
+    const [last] = (await tenant.call('GET', `${path}/deploymentHistoryV2`)).body.results
+    return /^(DEPLOYED|.*_ERROR)$/.test(
+      (await tenant.call('GET', `/environment/${tenant.environmentId}/status`)).body.state,
+    )
+      ? last
+      : null
+  }
+  const act = async (verb: string, body: object = {}): Promise<Json> => {
+    made(await tenant.call('POST', `${path}/${verb}`, body))
+    return until(ended, { what: verb, timeoutMs: 10_000 })
+  }
+  await act('deploy')
+  made(await tenant.call('PUT', path, { memory: 100 }))
+  // It still runs with what it was deployed with.
+  assert.equal(await use(), 3000)
+  isRefused(await tenant.make('application', small({ memory: 1200 })), /make 4200/)
+  await act('deploy')
+  assert.equal(await use(), 100)
+  const other = made(await tenant.make('application', small({ memory: 1200 })))
+
+  const refused = await act('rollback')
+  assert.deepEqual(
+    [refused.error.code, refused.error.message.includes('this would make 4200')],
+    ['limit_reached', true],
+  )
+  assert.equal(await use(), 1300)
+  assert.equal((await tenant.call('DELETE', `/application/${other.id}`)).status, 204)
+  const rolledBack = await act('rollback')
+  assert.equal(rolledBack.error ?? null, null)
+  assert.equal(await use(), 3000)
 })

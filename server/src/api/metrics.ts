@@ -1,5 +1,6 @@
 /** Figures about this process, in the Prometheus text form. */
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client'
+import type { Disk } from '../limits/disk.ts'
 import type { Database } from '../store/database.ts'
 
 export interface Metrics {
@@ -10,7 +11,25 @@ export interface Metrics {
 
 const buckets = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10]
 
-export const createMetrics = (database: Database): Metrics => {
+/** What is left on the disks, and whether that is less than the operator wants left. */
+const diskGauges = (registers: Registry[]) => {
+  const labelNames = ['place']
+  const free = new Gauge({ name: 'slipway_disk_free_bytes', help: 'Bytes free on a disk.', labelNames, registers })
+  const low = new Gauge({
+    name: 'slipway_disk_low',
+    help: '1 where less is free than SLIPWAY_DISK_RESERVE_MB.',
+    labelNames,
+    registers,
+  })
+  return async (disk: Pick<Disk, 'free'>): Promise<void> => {
+    for (const { place, freeBytes, isLow } of await disk.free()) {
+      free.set({ place }, freeBytes)
+      low.set({ place }, isLow ? 1 : 0)
+    }
+  }
+}
+
+export const createMetrics = (database: Database, disk?: Pick<Disk, 'free'>): Metrics => {
   const registry = new Registry()
   const registers = [registry]
   collectDefaultMetrics({ register: registry })
@@ -33,6 +52,7 @@ export const createMetrics = (database: Database): Metrics => {
     labelNames: ['state'],
     registers,
   })
+  const showDisk = disk === undefined ? undefined : diskGauges(registers)
   return {
     observe(operation, status, seconds) {
       requests.inc({ operation, status })
@@ -44,6 +64,7 @@ export const createMetrics = (database: Database): Metrics => {
         .catch(() => [])
       deployments.reset()
       for (const { state, count } of rows) deployments.set({ state }, count)
+      if (disk !== undefined) await showDisk?.(disk)
       return registry.metrics()
     },
     contentType: registry.contentType,

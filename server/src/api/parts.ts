@@ -5,6 +5,7 @@ import type { Clock } from '../lib/clock.ts'
 import type { Log } from '../lib/log.ts'
 import type { Outbound } from '../lib/outbound.ts'
 import type { Secret } from '../lib/secret.ts'
+import type { Disk } from '../limits/disk.ts'
 import type { Limits } from '../limits/limits.ts'
 import type { Router } from '../router/router.ts'
 import type { Runtime } from '../runtimes/runtime.ts'
@@ -47,6 +48,8 @@ export interface Parts {
   outbound: Outbound
   /** The same, and the address of the OIDC issuer beside. */
   issuerOutbound?: Outbound | undefined
+  /** What is free and what is used; absent where nothing is watched. */
+  disk?: Disk | undefined
   /** Sends what waits in the outbox; absent where nothing is delivered. */
   delivery?: { deliver(outboxId: string): Promise<unknown> } | undefined
   settings: ApiSettings

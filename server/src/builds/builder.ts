@@ -34,8 +34,8 @@ export interface ToolBuild {
 }
 
 export interface BuildRequest {
-  /** Whose build it is: nothing that another organization built or pulled is used in it. */
-  organizationId?: string
+  /** Whose build it is: what it may start from and find again is this organization's. */
+  organizationId: string
   source: GitSource
   commitId: string
   /** Folder inside the repository, `/` for its top. */

@@ -34,7 +34,7 @@ import {
   tellRoutes,
 } from './point.ts'
 import { dropImagesOf } from './pulled-images.ts'
-import { freezeAgain, hold, makeCurrent, openOwn } from './release-run.ts'
+import { countAgain, freezeAgain, hold, makeCurrent, openOwn } from './release-run.ts'
 import { currentRelease, freezeRelease, type Release } from './releases.ts'
 import { forgetRoutes } from './routes.ts'
 import { enter, type ServiceRun } from './service-run.ts'
@@ -96,6 +96,7 @@ const rollBack = async (run: ServiceRun, releaseId: string): Promise<void> => {
   const release = await step('release', { deadlineMs: minute }, async () => {
     const old = await openOwn(run, releaseId)
     if (old === null) throw new DeploymentError('release_missing', 'The release is gone.')
+    await countAgain(run, old)
     return freezeAgain(run, old)
   })
   await step('pull', { deadlineMs: pullDeadlineMs }, (signal) => hold(run, release, signal))

@@ -3,6 +3,7 @@ import type { Builder, GitSource } from '../builds/builder.ts'
 import type { Clock } from '../lib/clock.ts'
 import type { KeyedLock } from '../lib/keyed-lock.ts'
 import type { Log } from '../lib/log.ts'
+import type { Disk } from '../limits/disk.ts'
 import type { Limits } from '../limits/limits.ts'
 import type { Router } from '../router/router.ts'
 import type { Runtime } from '../runtimes/runtime.ts'
@@ -33,6 +34,8 @@ export interface EngineParts {
   clusterRefusal?(tx: Queryable, environmentId: string): Promise<string | null>
   /** What one organization may have; the usual without. */
   limits?: Limits | undefined
+  /** Whether there is room for images; without, there always is. */
+  disk?: Pick<Disk, 'refuseDeploy' | 'refuseImage'> | undefined
   /** Key of the fingerprints, 32 bytes, the same on every replica and over restarts. */
   fingerprintKey: Buffer
   /** Environments somebody works on in this process: a deployment, or reconcile. */

@@ -16,6 +16,7 @@ import { planDeployment } from './plan-facts.ts'
 import { startReconciler } from './reconcile.ts'
 import { requestDeployment } from './request.ts'
 import { releaseFor, releasesOf } from './rollback.ts'
+import { withRoom } from './room.ts'
 import { runDeployment } from './run-deployment.ts'
 import { startScheduler } from './scheduler.ts'
 import { createStatuses } from './status.ts'
@@ -160,13 +161,15 @@ const repeat = (everyMs: number, work: () => Promise<unknown>): (() => void) => 
   }
 }
 
-export const createEngine = (parts: EngineParts): Engine => {
+export const createEngine = (given: EngineParts): Engine => {
+  const parts = given.disk === undefined ? given : { ...given, builder: withRoom(given.builder, given.disk) }
   const worker = `${hostname()}-${process.pid}-${randomBytes(4).toString('hex')}`
   const workers = createWorkers(parts, worker)
-  const { enqueue, clusterRefusal, limits = usualLimits } = parts
+  const { enqueue, clusterRefusal, limits = usualLimits, disk } = parts
   const requestParts = {
     enqueue,
     limits,
+    disk,
     clusterRefusal,
     missingTool: (name: string) => parts.builder.missingTool(name),
     kindOf: (kind: string) => kindOf(parts, kind),

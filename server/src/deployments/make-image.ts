@@ -114,6 +114,7 @@ const pullFrom = async (run: ServiceRun, source: ReleaseSource, signal: AbortSig
   if (known !== null) return known
   const { repository, ...access } = await openRegistry(run.parts, organizationId, source)
   const wanted = { organizationId, reference: joinTag(repository, source.tag), ...access, refresh: true }
+  await run.parts.disk?.refuseImage(organizationId, signal)
   const reference = await run.parts.runtime.pull(wanted, (text) => run.log.line('pull', text), signal)
   run.log.line('pull', `The image is there: ${reference}`)
   return reference

@@ -1,4 +1,6 @@
 /** What a deployment does with releases: opening them, holding their images, and making one the current one. */
+import { usualLimits } from '../limits/limits.ts'
+import { countRelease } from '../limits/service-room.ts'
 import type { Queryable } from '../store/database.ts'
 import { withClaim } from '../work/queue.ts'
 import { holdImage } from './make-image.ts'
@@ -11,6 +13,12 @@ export const openOwn = (run: ServiceRun, releaseId: string): Promise<OpenedRelea
 
 export const hold = (run: ServiceRun, release: Release, signal: AbortSignal): Promise<void> =>
   holdImage(run.parts, release, (text) => run.log.line('pull', text), signal)
+
+/** An older release may take more than the service does now: there must be room for it. */
+export const countAgain = ({ parts, claim, service }: ServiceRun, { release }: OpenedRelease): Promise<void> => {
+  const { database, limits = usualLimits } = parts
+  return database.transaction((tx) => countRelease(tx, limits, claim.organizationId, service.id, release.workload))
+}
 
 /** An older release of the service once more, as this deployment's own. */
 export const freezeAgain = (run: ServiceRun, { release, environment }: OpenedRelease): Promise<Release> => {

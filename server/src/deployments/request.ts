@@ -4,6 +4,7 @@
  */
 import { badRequest, conflict } from '../lib/errors.ts'
 import { newId } from '../lib/ids.ts'
+import type { Disk } from '../limits/disk.ts'
 import type { Limits } from '../limits/limits.ts'
 import { refuseLongQueue } from '../limits/queue-room.ts'
 import type { Queryable } from '../store/database.ts'
@@ -46,6 +47,7 @@ export interface RequestParts {
   enqueue: EnqueueDeploymentEvent
   missingTool(name: string): Promise<string | null>
   limits: Pick<Limits, 'queued'>
+  disk?: Pick<Disk, 'refuseDeploy'> | undefined
 }
 
 /** Locks the environment, so that requests for it take turns. */
@@ -139,6 +141,10 @@ const accepted = (environmentId: string, id: string, n: number, at: Date): Accep
   executionId: `${environmentId}-${n}`,
   createdAt: at.toISOString(),
 })
+
+/** A redeploy and a rollback use images that are there. */
+const needsImage = ({ action, services }: DeploymentRequest): boolean =>
+  action === 'DEPLOY' && services.some(({ redeploy, releaseId }) => redeploy !== true && releaseId === undefined)
 
 const insertDeployment = async (tx: Queryable, request: DeploymentRequest): Promise<AcceptedDeployment> => {
   const [row] = await tx.query<{ id: string; n: number; at: Date }>(
@@ -323,6 +329,7 @@ export const requestDeployment = async (
   if (joined !== null) return joined
   await refuseWhileDeleting(tx, request.environmentId)
   refuseImpossible(request.action, services)
+  if (needsImage(request)) parts.disk?.refuseDeploy(request.organizationId)
   if (await deleteAtOnce(tx, request, services)) return accepted(request.environmentId, newId(), 0, new Date())
   const deployment = await insertDeployment(tx, request)
   await insertServices(tx, request, deployment, services, parts)

@@ -3,6 +3,7 @@
  * holds the claim, so that a worker which lost its lease changes nothing.
  */
 import type { DeploymentError } from '../lib/errors.ts'
+import { measure } from '../limits/service-room.ts'
 import type { Queryable } from '../store/database.ts'
 import { type Claim, withClaim } from '../work/queue.ts'
 import type { DeploymentAction, ServiceRequest } from './deployments.ts'
@@ -125,6 +126,8 @@ export const conclude = (run: ServiceRun, outcome: Outcome): Promise<void> =>
       await tx.query('update service_state set current_release_id = null, deployed_hash = null where service_id = $1', [
         service.id,
       ])
+    // A rollback that came to nothing counts no more.
+    if (service.requested.releaseId !== undefined) await measure(tx, service.id)
     await showOutcome(tx, run, outcome.kind === 'skipped' ? restingState(service) : outcome.state)
     await tell(tx, { ...run.parts, kindOf: (kind) => kindOf(run.parts, kind) }, eventKind(outcome), {
       ...claim,

@@ -3,8 +3,10 @@ import { test } from 'node:test'
 import { type Json, newApplication, newPlace, startApi, type TestApi } from '../../test/api.ts'
 import { type Heard, hearEvents, hearSocket, lastThat } from '../../test/streams.ts'
 import { until } from '../../test/until.ts'
+import { usualLimits } from '../limits/limits.ts'
 
-const api = await startApi()
+// One token watches more often here than anybody may usually.
+const api = await startApi({ settings: { limits: { ...usualLimits, streams: 0, streamsPerToken: 0 } } })
 const { call, token, url, organizationId } = api
 
 const newService = async (within: TestApi = api) => {

@@ -46,6 +46,8 @@ export const limitSettings: Readonly<Record<keyof Limits, string>> = Object.free
   streamsPerToken: 'SLIPWAY_LIMIT_STREAMS_PER_TOKEN',
 })
 
+export const limitNames = Object.keys(limitSettings) as (keyof Limits)[]
+
 /** What a limit is of, and what helps beside a higher one. */
 const words: Readonly<Record<keyof Limits, readonly [what: string, way: string]>> = {
   services: ['services in an organization', 'Delete some'],
@@ -54,15 +56,16 @@ const words: Readonly<Record<keyof Limits, readonly [what: string, way: string]>
   volumes: ['volumes in an organization', 'Delete some'],
   volumeGb: ['GB in all volumes of an organization', 'Ask for less storage'],
   queued: ['waiting deployments in an organization', 'Wait, or cancel some'],
-  diskGb: ['GB of images in an organization', 'Delete services'],
+  diskGb: ['GB of images in an organization', 'Delete what is not needed'],
   streams: ['open streams in an organization', 'Close some'],
   streamsPerToken: ['open streams of one token or account', 'Close some'],
 }
 
-/** `wanted` is what there would be. */
+/** `wanted` is what there would be; of the disk, what there is. */
 export const limitSentence = (limit: keyof Limits, most: number, wanted: number): string => {
   const [what, way] = words[limit]
-  return `The limit is ${most} ${what}, this would make ${wanted}. ${way}, or have the operator raise ${limitSettings[limit]}.`
+  const verb = limit === 'diskGb' ? 'it has' : 'this would make'
+  return `The limit is ${most} ${what}, ${verb} ${wanted}. ${way}, or have the operator raise ${limitSettings[limit]}.`
 }
 
 export const limitCode = 'limit_reached'

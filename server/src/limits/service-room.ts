@@ -1,9 +1,10 @@
 /**
- * Room for services: their number, memory, processor and volumes, summed over an organization. What each takes stands
- * in `service_size`, which triggers keep.
+ * Room for services: their number, memory, processor and volumes, summed over an organization. What each takes, by its
+ * configuration or by what is deployed of it, stands in `service_size`, which triggers keep.
  */
+import { DeploymentError } from '../lib/errors.ts'
 import type { Queryable } from '../store/database.ts'
-import { type Limits, limitReached, takeTurns } from './limits.ts'
+import { type Limits, limitCode, limitReached, limitSentence, takeTurns } from './limits.ts'
 
 const counted = ['services', 'memoryMb', 'cpuMillicores', 'volumes', 'volumeGb'] as const
 
@@ -22,7 +23,7 @@ export const readServiceUse = async (db: Queryable, organizationId: string): Pro
   return row!
 }
 
-const changeSql = `select ${sums} from service_size where service_id = any($1)`
+const changeSql = `select ${sums} from node n, size_of_service(n.spec) where n.id = any($1)`
 const beforeSql = `select ${sums} from unnest($1::jsonb[]) as spec, size_of_service(spec)`
 
 /** What a change has added; `previous` are the configurations that the services had, none for new ones. */
@@ -55,4 +56,37 @@ export const refuseTooMuch = async (
   await takeTurns(tx, organizationId, 'services')
   const use = await readServiceUse(tx, organizationId)
   for (const limit of grown) if (use[limit] > limits[limit]) throw limitReached(limit, limits[limit], use[limit])
+}
+
+const raiseSql = `update service_size z set memory_mb = greatest(z.memory_mb, r.memory_mb),
+    cpu_millicores = greatest(z.cpu_millicores, r.cpu_millicores), volumes = greatest(z.volumes, r.volumes),
+    volume_gb = greatest(z.volume_gb, r.volume_gb)
+  from size_of_release($2) r where z.service_id = $1
+    and (r.memory_mb > z.memory_mb or r.cpu_millicores > z.cpu_millicores or r.volumes > z.volumes
+      or r.volume_gb > z.volume_gb)
+  returning 1`
+
+/**
+ * Counts an older release that is to run again, which may take more than the service does now. Throws the
+ * `DeploymentError` of a limit that it would pass. It counts until `measure` tells anew.
+ */
+export const countRelease = async (
+  tx: Queryable,
+  limits: Limits,
+  organizationId: string,
+  serviceId: string,
+  workload: object,
+): Promise<void> => {
+  const raised = await tx.query(raiseSql, [serviceId, JSON.stringify(workload)])
+  if (raised.length === 0) return
+  await takeTurns(tx, organizationId, 'services')
+  const use = await readServiceUse(tx, organizationId)
+  for (const limit of counted)
+    if (limits[limit] > 0 && use[limit] > limits[limit])
+      throw new DeploymentError(limitCode, limitSentence(limit, limits[limit], use[limit]))
+}
+
+/** What the service takes, whatever was counted for it meanwhile. */
+export const measure = async (tx: Queryable, serviceId: string): Promise<void> => {
+  await tx.query('select measure_service($1)', [serviceId])
 }

@@ -21,7 +21,7 @@ import { databaseTypeNames, databaseTypes, isEligible, moveRefusal, nextVersions
 import { choosePorts } from './outside-ports.ts'
 import { refuseBeyondMachine, workloadOf } from './running.ts'
 import { type Service, service } from './service.ts'
-import { completePorts, isOutside, type Port } from './service-parts.ts'
+import { completePorts, isOutside, type Port, plannedSize } from './service-parts.ts'
 
 const modes = ['CONTAINER', 'MANAGED']
 
@@ -32,7 +32,7 @@ const spec = Type.Object({
   accessibility: Maybe(OneOf(['PRIVATE', 'PUBLIC'], { default: 'PRIVATE' })),
   cpu: Maybe(Whole(10, 1_000_000, { default: 250 })),
   memory: Maybe(Whole(6, 100_000_000)),
-  storage: Maybe(Whole(1, 65_536, { default: 10 })),
+  storage: Maybe(Whole(1, 65_536, { default: 10, description: plannedSize })),
   instance_type: Maybe(Nullable(Text(100))),
   disk_type: Maybe(Nullable(OneOf(['gp2', 'gp3']))),
   password: Maybe(Secret(100)),

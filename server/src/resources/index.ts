@@ -30,6 +30,7 @@ import { job } from './job.ts'
 import { labelsGroupOperations } from './labels-group.ts'
 import { memberOperations } from './member.ts'
 import { organizationOperations } from './organization.ts'
+import { organizationLimits } from './organization-limits.ts'
 import { project } from './project.ts'
 import { registryImageOperations } from './registry-images.ts'
 import { roleOperations } from './role.ts'
@@ -43,6 +44,7 @@ const services: readonly Service[] = [application, container, database, job, hel
 
 export const operations: readonly Operation[] = [
   ...organizationOperations,
+  organizationLimits,
   ...roleOperations,
   ...memberOperations,
   ...invitationOperations,

@@ -90,12 +90,14 @@ export const workloadPorts = (ports: readonly Port[]): WorkloadPort[] =>
 
 export const minStorageGb = 4
 
+export const plannedSize = 'GB, as planned: it counts for the limits; no engine holds the volume to it.'
+
 export const Storage = () =>
   List(
     Type.Object({
       id: Maybe(Uuid()),
       type: Maybe(OneOf(['FAST_SSD'], { default: 'FAST_SSD' })),
-      size: Whole(minStorageGb, 65_536),
+      size: Whole(minStorageGb, 65_536, { description: plannedSize }),
       mount_point: Text(1024, { minLength: 2, pattern: '^/[^\\u0000-\\u0020\\u007f:,\\\\]+$' }),
     }),
     20,

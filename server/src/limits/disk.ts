@@ -1,0 +1,155 @@
+/**
+ * Room on the disk. Images are counted per organization: a deployment that would build or pull more is refused when it
+ * is asked for, and again before it does. What is free on the disks of the engine and of the data directory is told to
+ * /metrics and, when it is less than the reserve, to the log. Volumes are not measured: engines do not hold them to a
+ * size. When the engine cannot say what its images take, nobody is refused for it.
+ */
+import { statfs } from 'node:fs/promises'
+import type { Clock } from '../lib/clock.ts'
+import { DeploymentError } from '../lib/errors.ts'
+import type { Log } from '../lib/log.ts'
+import { imageUse, type ListedImage } from './image-use.ts'
+import { limitCode, limitReached, limitSentence } from './limits.ts'
+
+const gb = 1e9
+const leastAgeMs = 5000
+/** Of an engine with so many images that listing them takes long, the list is kept the longer. */
+const ageFactor = 20
+const listTimeoutMs = 20_000
+const lookMs = 60_000
+
+/** A disk that must not run full. */
+export interface FreeSpace {
+  place: 'data' | 'engine'
+  freeBytes: number
+  isLow: boolean
+}
+
+export interface Disk {
+  /** Throws the 409 of an organization that is known to have too much; asks nobody, so that no request waits. */
+  refuseDeploy(organizationId: string): void
+  /** Rejects with the `DeploymentError` of an organization that has too much now. */
+  refuseImage(organizationId: string, signal: AbortSignal): Promise<void>
+  /** Null when the engine does not say. */
+  usedGb(organizationId: string): Promise<number | null>
+  free(): Promise<FreeSpace[]>
+  /** What `SLIPWAY_DISK_RESERVE_MB` asks to be left. */
+  reserveBytes: number
+  close(): void
+}
+
+export interface DiskParts {
+  /** All images of the engine; null where there is no engine. */
+  images: ((signal: AbortSignal) => Promise<ListedImage[]>) | null
+  /** Folders on the disks to be watched. */
+  folders(): Promise<Partial<Record<FreeSpace['place'], string>>>
+  /** 0 is no limit. */
+  diskGb: number
+  reserveMb: number
+  clock: Clock
+  log: Log
+}
+
+type Use = ReadonlyMap<string, number>
+
+/** What the images take, as of some seconds ago; one question to the engine at a time. */
+const createUse = ({ images, clock, log }: DiskParts) => {
+  let known: Use | null = null
+  let goodUntilMs = 0
+  let asking: Promise<Use | null> | undefined
+  const ask = async (): Promise<Use | null> => {
+    const beganMs = clock.monotonicMs()
+    try {
+      known = images === null ? null : imageUse(await images(AbortSignal.timeout(listTimeoutMs)))
+    } catch (error) {
+      log.debug({ err: error }, 'the engine does not say what its images take')
+    }
+    const nowMs = clock.monotonicMs()
+    goodUntilMs = nowMs + Math.max(leastAgeMs, ageFactor * (nowMs - beganMs))
+    return known
+  }
+  const read = async (): Promise<Use | null> => {
+    if (known !== null && clock.monotonicMs() < goodUntilMs) return known
+    asking ??= ask().finally(() => {
+      asking = undefined
+    })
+    return asking
+  }
+  return {
+    read,
+    /** What is known; looks again for the next who asks. */
+    known(): Use | null {
+      if (images !== null) void read()
+      return known
+    },
+  }
+}
+
+const freeBytesOf = async (folder: string): Promise<number | null> => {
+  try {
+    const { bavail, bsize } = await statfs(folder)
+    return bavail * bsize
+  } catch {
+    return null
+  }
+}
+
+const readFree = async ({ folders, reserveMb }: DiskParts): Promise<FreeSpace[]> => {
+  const found = Object.entries(await folders()) as [FreeSpace['place'], string][]
+  const all = await Promise.all(
+    found.map(async ([place, folder]) => ({ place, folder, freeBytes: await freeBytesOf(folder) })),
+  )
+  return all.flatMap(({ place, freeBytes }) =>
+    freeBytes === null ? [] : [{ place, freeBytes, isLow: freeBytes < reserveMb * 2 ** 20 }],
+  )
+}
+
+/** Says once when a disk has become nearly full, and once when it is no longer. */
+const watchFree = (parts: DiskParts): (() => void) => {
+  const low = new Set<string>()
+  const look = async (): Promise<void> => {
+    for (const { place, freeBytes, isLow } of await readFree(parts)) {
+      const figures = { place, freeMb: Math.floor(freeBytes / 2 ** 20), reserveMb: parts.reserveMb }
+      if (isLow && !low.has(place))
+        parts.log.error(figures, 'the disk is nearly full: less is left than SLIPWAY_DISK_RESERVE_MB')
+      if (!isLow && low.has(place)) parts.log.info(figures, 'there is room on the disk again')
+      if (isLow) low.add(place)
+      else low.delete(place)
+    }
+  }
+  const turn = (): void => void look().catch((error: unknown) => parts.log.warn({ err: error }, 'the disk is not seen'))
+  turn()
+  const timer = setInterval(turn, lookMs)
+  timer.unref()
+  return () => clearInterval(timer)
+}
+
+export const createDisk = (parts: DiskParts): Disk => {
+  const { diskGb } = parts
+  const use = createUse(parts)
+  const end = watchFree(parts)
+  const tooMuch = (all: Use | null, organizationId: string): number | null => {
+    const bytes = all?.get(organizationId) ?? 0
+    return diskGb > 0 && bytes >= diskGb * gb ? Math.round((bytes / gb) * 10) / 10 : null
+  }
+  return {
+    refuseDeploy(organizationId) {
+      if (diskGb === 0) return
+      const has = tooMuch(use.known(), organizationId)
+      if (has !== null) throw limitReached('diskGb', diskGb, has)
+    },
+    async refuseImage(organizationId, signal) {
+      if (diskGb === 0) return
+      const has = tooMuch(await use.read(), organizationId)
+      signal.throwIfAborted()
+      if (has !== null) throw new DeploymentError(limitCode, limitSentence('diskGb', diskGb, has))
+    },
+    async usedGb(organizationId) {
+      const all = await use.read()
+      return all === null ? null : Math.round(((all.get(organizationId) ?? 0) / gb) * 1000) / 1000
+    },
+    free: () => readFree(parts),
+    reserveBytes: parts.reserveMb * 2 ** 20,
+    close: end,
+  }
+}

@@ -1,0 +1,60 @@
+/** What an organization may have, what it has, and by which setting the operator raises it. */
+import Type from 'typebox'
+import { type Operation, organizationInPath } from '../api/operation.ts'
+import { Nullable, OneOf, Results, Text } from '../api/schema.ts'
+import { type Limits, limitNames, limitSettings, usualLimits } from '../limits/limits.ts'
+import { readQueued } from '../limits/queue-room.ts'
+import { readServiceUse } from '../limits/service-room.ts'
+
+/** The names of the answer. */
+const publicNames: Readonly<Record<keyof Limits, string>> = {
+  services: 'SERVICES',
+  memoryMb: 'MEMORY_MB',
+  cpuMillicores: 'CPU_MILLICORES',
+  volumes: 'VOLUMES',
+  volumeGb: 'VOLUME_GB',
+  queued: 'QUEUED_DEPLOYMENTS',
+  diskGb: 'IMAGES_GB',
+  streams: 'STREAMS',
+  streamsPerToken: 'STREAMS_PER_TOKEN',
+}
+
+const Figure = (description: string) => Nullable(Type.Number({ minimum: 0 }), { description })
+
+const Limit = Type.Object(
+  {
+    name: OneOf(Object.values(publicNames)),
+    limit: Figure('Null: no limit.'),
+    used: Figure('Null: nobody counts it for this answer.'),
+    setting: Text(255, { description: 'Of the operator; for all organizations.' }),
+  },
+  { title: 'OrganizationLimit' },
+)
+
+export const organizationLimits: Operation = {
+  id: 'listOrganizationLimits',
+  method: 'GET',
+  path: '/organization/{organizationId}/limits',
+  tag: 'Organization Main Calls',
+  summary: 'List what an organization may have, and what it has now',
+  scope: 'Read',
+  owner: organizationInPath,
+  status: 200,
+  answer: Results(Limit),
+  async run({ db, parts, node }) {
+    const { limits = usualLimits } = parts.settings
+    const [services, queued, diskGb] = await Promise.all([
+      readServiceUse(db, node.id),
+      readQueued(db, node.id),
+      parts.disk?.usedGb(node.id) ?? null,
+    ])
+    const used: Partial<Record<keyof Limits, number | null>> = { ...services, queued, diskGb }
+    const results = limitNames.map((limit) => ({
+      name: publicNames[limit],
+      limit: limits[limit] === 0 ? null : limits[limit],
+      used: used[limit] ?? null,
+      setting: limitSettings[limit],
+    }))
+    return { results }
+  },
+}

@@ -1,0 +1,35 @@
+/** The disks of this installation, watched: the data directory's, and the engine's where that is on this machine. */
+import { systemClock } from './lib/clock.ts'
+import { createEngine } from './lib/docker-engine.ts'
+import type { Log } from './lib/log.ts'
+import { createDisk, type Disk, type DiskParts } from './limits/disk.ts'
+import type { Settings } from './settings.ts'
+
+export const watchDisk = (
+  { dataDir: data, dockerHost, limits, diskReserveMb }: Settings,
+  log: Log,
+  fake: boolean,
+): Disk => {
+  const common = { diskGb: limits.diskGb, reserveMb: diskReserveMb, clock: systemClock, log }
+  if (fake) return createDisk({ ...common, images: null, folders: async () => ({ data }) })
+  const engine = createEngine(dockerHost)
+  const isLocal = (dockerHost ?? process.env.DOCKER_HOST ?? 'unix://').startsWith('unix://')
+  let root: string | undefined
+  const folders: DiskParts['folders'] = async () => {
+    if (isLocal && root === undefined)
+      root = await engine.call<{ DockerRootDir?: string }>('GET', '/info').then(
+        ({ DockerRootDir }) => DockerRootDir,
+        () => undefined,
+      )
+    return root === undefined ? { data } : { data, engine: root }
+  }
+  const images: DiskParts['images'] = (signal) => engine.call('GET', '/images/json', { query: { all: true }, signal })
+  const disk = createDisk({ ...common, images, folders })
+  return {
+    ...disk,
+    close() {
+      disk.close()
+      void engine.close()
+    },
+  }
+}
