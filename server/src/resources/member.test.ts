@@ -234,7 +234,9 @@ test('what a custom role has no access to is in no list, and is not there when a
   assert.equal((await variable(seen.environmentId, 'ENVIRONMENT')).status, 201)
   assert.equal((await variable(seen.projectId, 'PROJECT')).status, 403)
   assert.equal((await variable(hidden.environmentId, 'ENVIRONMENT')).status, 404)
-  for (const path of ['apiToken', 'webhook', 'events', 'targets'])
+  // Roles name the projects that this one does not see.
+  const people = ['member', 'inviteMember', 'customRole', `customRole/${role.id}`, 'availableRole']
+  for (const path of ['apiToken', 'webhook', 'events', 'targets', ...people])
     assert.equal((await bob('GET', `${base}/${path}`)).status, 403, path)
   await leave(id)
 })
