@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { existsSync, mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs'
+import { existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
@@ -185,4 +185,16 @@ test('a data directory of an earlier version goes on with its token, and is not 
   assert.deepEqual(await start(api, dataDir).then(({ source, text: kept }) => [source, kept]), ['kept', text])
   await revoke(api, text!)
   assert.equal((await start(api, dataDir)).source, 'renewed')
+})
+
+test('a start that was killed between the file and the database is repeated by the next one', async () => {
+  const api = await newInstallation()
+  const dataDir = newFolder()
+  const { text: first } = await start(api, dataDir)
+  await revoke(api, first!)
+  const written = newTokenText()
+  writeFileSync(fileIn(dataDir), `${written}\n`)
+  const { source, text } = await start(api, dataDir)
+  assert.deepEqual([source, text], ['renewed', written])
+  assert.deepEqual([await works(api, written), await works(api, first!)], [true, false])
 })
