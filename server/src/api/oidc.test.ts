@@ -47,6 +47,12 @@ test('each single deviation from a valid token is a 401', async () => {
     ['not yet valid beyond the grace', provider.sign({ nbf: now() + 70 })],
     ['without an end', provider.sign({ exp: undefined })],
     ['valid for more than a day', provider.sign({ exp: now() + 25 * 3600 })],
+    ['without a beginning', provider.sign({ iat: undefined })],
+    ['without a beginning, for ten years', provider.sign({ iat: undefined, exp: now() + 10 * 365 * 24 * 3600 })],
+    ['made in an hour', provider.sign({ iat: now() + 3600, exp: now() + 7200 })],
+    ['made in a year, for an hour', provider.sign({ iat: now() + 365 * 86_400, exp: now() + 365 * 86_400 + 3600 })],
+    ['made beyond the grace', provider.sign({ iat: now() + 70 })],
+    ['made last year, for a year and an hour', provider.sign({ iat: now() - 365 * 86_400, exp: now() + 3600 })],
     ['without a subject', provider.sign({ sub: undefined })],
     ['a subject that is too long', provider.sign({ sub: 'x'.repeat(256) })],
     ['of another type', provider.sign({}, { typ: 'logout+jwt' })],
@@ -59,6 +65,7 @@ test('each single deviation from a valid token is a 401', async () => {
 test('within the grace of a minute a clock that differs does no harm', async () => {
   assert.equal(await statusOf(await provider.sign({ iat: now() - 400, exp: now() - 40 })), 200)
   assert.equal(await statusOf(await provider.sign({ nbf: now() + 40 })), 200)
+  assert.equal(await statusOf(await provider.sign({ iat: now() + 40 })), 200)
 })
 
 test('a token that is not signed, signed otherwise or changed is a 401', async () => {
@@ -96,6 +103,12 @@ test("the first of the operator's people owns the first organization, and only w
   assert.deepEqual(
     members.map(({ email, role, role_name }: Record<string, string>) => [email, role, role_name]),
     [['carol@example.com', 'OWNER', 'owner']],
+  )
+  const [event] = (await api.call('GET', `/organization/${api.organizationId}/events?targetType=MEMBERS_AND_ROLES`))
+    .body.events
+  assert.deepEqual(
+    [event.target_name, event.triggered_by, event.actor_type, JSON.parse(event.change)],
+    ['carol@example.com', 'SLIPWAY_OIDC_ADMIN_EMAILS', 'OPERATOR', { role: 'owner' }],
   )
   const claimed = await provider.sign({ sub: 'claims-it', email: 'carol@example.com', email_verified: false })
   assert.deepEqual((await bearer(claimed)('/organization')).body, { results: [] })

@@ -7,7 +7,7 @@ import { badRequest, invalidField } from '../lib/errors.ts'
 import type { Queryable } from '../store/database.ts'
 import { acceptedEnvironment, readEnvironment } from './environment-status.ts'
 import { isDryRun, withPlan } from './plan-schema.ts'
-import { MaybeCommitId, MaybeImageTag, planFor, request, servicesOf, serviceToDeploy } from './request.ts'
+import { MaybeCommitId, MaybeImageTag, noteCancel, planFor, request, servicesOf, serviceToDeploy } from './request.ts'
 import { AcceptedEnvironmentStatus } from './status-schema.ts'
 
 type Services = DeploymentRequest['services']
@@ -119,11 +119,13 @@ const cancelAction: Operation = {
   summary: 'Cancel what runs and what waits in an environment',
   body: Type.Object({ force_cancel: Maybe(Nullable(Flag({ description: cancelWords }))) }),
   bodyOptional: true,
-  run: ({ parts, node, transaction }) =>
-    transaction(async (tx) => {
+  run: (context) =>
+    context.transaction(async (tx) => {
+      const { parts, node } = context
       // Read by itself: a status may write a fingerprint, and no service's row may be held before its deployment's.
       const [open] = await tx.query<{ id: string; executionId: string }>(openSql, [node.id])
       await parts.deployments.cancel(tx, node.id)
+      await noteCancel(tx, context, node.id, null)
       const read = await readEnvironment(parts.deployments, tx, node.id)
       const createdAt = parts.clock.now().toISOString()
       const canceled = { deploymentId: open!.id, executionId: open!.executionId, createdAt }

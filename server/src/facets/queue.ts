@@ -7,6 +7,7 @@ import { publicAction } from '../deployments/status.ts'
 import { isUuid } from '../lib/ids.ts'
 import type { Node } from '../store/tree.ts'
 import { stagesWith, stateOfDeployment, triggerOf, triggers } from './environment-history.ts'
+import { noteCancel } from './request.ts'
 import { origins, StatusDetails, serviceTypes, states } from './status-schema.ts'
 
 const Auditing = Type.Object({ triggered_by: Text(), origin: OneOf(origins) })
@@ -174,6 +175,7 @@ const cancelOne: Operation = {
   run: (context) =>
     context.transaction(async (tx) => {
       await context.parts.deployments.cancel(tx, context.node.parentId!, context.node.id)
+      await noteCancel(tx, context, context.node.parentId!, context.node.id)
       return undefined
     }),
 }

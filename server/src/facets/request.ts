@@ -79,6 +79,24 @@ export const request = async (tx: Queryable, context: Context, wish: Wish): Prom
   return accepted
 }
 
+/** The audit row of a cancel; `deploymentId` is null for all that runs and waits in the environment. */
+export const noteCancel = async (
+  tx: Queryable,
+  context: Context,
+  environmentId: string,
+  deploymentId: string | null,
+): Promise<void> => {
+  const [environment] = await tx.query<{ id: string; name: string; projectId: string }>(
+    'select id, name, parent_id as "projectId" from node where id = $1',
+    [environmentId],
+  )
+  const where = { projectId: environment?.projectId ?? null, environmentId }
+  const change = deploymentId === null ? null : { deployment_request_id: deploymentId }
+  const audit = auditOf(context, 'UPDATE', { target: 'ENVIRONMENT' }, where, change)
+  const target = { id: environmentId, name: environment?.name ?? null }
+  await writeAudit(tx, context.principal.organizationId, target, { ...audit, eventType: 'TRIGGER_CANCEL' })
+}
+
 /** What a wish would do; nothing is written, and nobody is asked to do anything. */
 export const planFor = async ({ parts, db, principal }: Context, wish: Wish): Promise<OtherAnswer> => {
   const { organizationId } = principal

@@ -191,6 +191,23 @@ test('a role that is given or changed holds from the next request on, for member
   await leave(id)
 })
 
+test('what was made with a token that somebody loses is lost with it, though the new role would allow it', async () => {
+  const { call: erin, id } = await join('erin', { role: 'ADMIN' })
+  const lost = (await erin('POST', `${base}/apiToken`, { name: 'as an admin' })).body.token
+  const below = (await api.as(lost)('POST', `${base}/apiToken`, { name: 'below it', scopes: ['Read'] })).body.token
+  const kept = (await erin('POST', `${base}/apiToken`, { name: 'as little', scopes: ['Read'] })).body.token
+  assert.equal((await giveRole(id, builtInRoles.devops)).status, 200)
+  for (const token of [lost, below])
+    await until(async () => (await api.as(token)('GET', base)).status === 401, {
+      timeoutMs: 1000,
+      what: 'the token to be refused',
+    })
+  assert.equal((await api.as(kept)('GET', base)).status, 200)
+  const [event] = (await call('GET', `${base}/events?targetId=${id}&eventType=UPDATE`)).body.events
+  assert.equal(JSON.parse(event.change).tokens_revoked, 2)
+  await leave(id)
+})
+
 test('what a custom role has no access to is in no list, and is not there when asked for', async () => {
   const [seen, hidden] = [await newPlace(api), await newPlace(api)]
   const production = await call('POST', `/project/${seen.projectId}/environment`, { name: 'prod', mode: 'PRODUCTION' })
@@ -234,7 +251,9 @@ test('what a custom role has no access to is in no list, and is not there when a
   assert.equal((await variable(seen.environmentId, 'ENVIRONMENT')).status, 201)
   assert.equal((await variable(seen.projectId, 'PROJECT')).status, 403)
   assert.equal((await variable(hidden.environmentId, 'ENVIRONMENT')).status, 404)
-  for (const path of ['apiToken', 'webhook', 'events', 'targets'])
+  // Roles name the projects that this one does not see.
+  const people = ['member', 'inviteMember', 'customRole', `customRole/${role.id}`, 'availableRole']
+  for (const path of ['apiToken', 'webhook', 'events', 'targets', ...people])
     assert.equal((await bob('GET', `${base}/${path}`)).status, 403, path)
   await leave(id)
 })

@@ -98,7 +98,7 @@ test('a project is made with 200, read, changed and deleted; its name is unique 
   assert.equal((await call('DELETE', path)).status, 404)
 })
 
-test('every write leaves an audit row that says who, what and from where', async () => {
+test('every write leaves an audit row that says who and what, and what the program calls itself', async () => {
   const made = await call(
     'POST',
     `${base}/project`,
@@ -107,14 +107,16 @@ test('every write leaves an audit row that says who, what and from where', async
   )
   await call('DELETE', `/project/${made.body.id}`)
   const rows = await api.database.query(
-    'select event_type, target_type, target_name, origin, request_id from event where target_id = $1 order by created_at',
+    'select event_type, target_type, target_name, origin, user_agent, actor_type, request_id from event where target_id = $1 order by created_at',
     [made.body.id],
   )
   assert.deepEqual(rows[0], {
     event_type: 'CREATE',
     target_type: 'PROJECT',
     target_name: 'audited',
-    origin: 'CLI',
+    origin: 'API',
+    user_agent: 'CLI 1.2',
+    actor_type: 'API_TOKEN',
     request_id: 'audit-1234',
   })
   assert.equal(rows[1]!.event_type, 'DELETE')
