@@ -113,12 +113,14 @@ describe('a registry with a login', { skip: registryIsMissing }, () => {
     assert.equal((await visit(slipway, hostOf(place, 'web'))).text, 'page')
     const [container] = await containersOf(id)
     const { Image } = (await inspectContainer(container!.Id)).Config as unknown as { Image: string }
-    assert.match(Image, /team\/web@sha256:[0-9a-f]{64}$/)
+    const [release] = (await send('GET', `${path}/release`)).results
+    assert.match(release.image, /team\/web@sha256:[0-9a-f]{64}$/)
+    // Whose it is, and nothing of where it came from.
+    assert.match(Image, new RegExp(`^slipway/${place.organizationId}/pulled:[0-9a-f]{32}$`))
     await act(path, 'stop')
-    await untag(`${registry!.host}/team/web:1`)
     await untag(Image)
     assert.equal(await act(path, 'redeploy'), 'DEPLOYED')
-    const digest = Image.slice(Image.indexOf('@') + 1)
+    const digest = release.image.slice(release.image.indexOf('@') + 1)
     assert.equal(await act(path, 'deploy', { image_tag: digest }), 'DEPLOYED')
     const absent = `sha256:${'0'.repeat(64)}`
     assert.equal(await act(path, 'deploy', { image_tag: absent }), 'DEPLOYMENT_ERROR')

@@ -89,7 +89,7 @@ test('a deploy of an image pulls it and builds nothing; a tag that the deploy na
   assert.equal((await imageOf(id)).image, 'docker.io/fake/serve:1.0')
 })
 
-test('a public image that the engine holds will do; a redeploy stays at the one that runs, until the configuration names another', async (t) => {
+test('a public image that the organization has deployed will do for all its services; a redeploy stays at the one that runs, until the configuration names another', async (t) => {
   const digest = 'docker.io/fake/serve@sha256:1'
   const asked: ImageRequest[] = []
   t.mock.method(world.runtime, 'pull', async (image: ImageRequest) => {
@@ -101,15 +101,25 @@ test('a public image that the engine holds will do; a redeploy stays at the one 
   await run('DEPLOY', [{ id, redeploy: true }])
   await run('RESTART', [{ id }])
   assert.equal((await imageOf(id)).image, digest)
-  await setSpec(id, { tag: '2.0' })
+  await setSpec(id, { tag: '2.5' })
   await run('DEPLOY', [{ id, redeploy: true }])
+  const second = await addService(world, { tag: '1.5' }, 'image')
+  await run('DEPLOY', [{ id: second }])
+  assert.equal((await imageOf(second)).image, digest)
+  // What another organization has pulled is nobody's but its own.
+  const other = await createWorld(world.database)
+  const foreign = await addService(other, { tag: '1.5' }, 'image')
+  await run('DEPLOY', [{ id: foreign }], other.ids)
+  const { organizationId } = world.ids
   assert.deepEqual(
-    asked.map(({ reference, refresh }) => [reference, refresh]),
+    asked.map(({ reference, refresh, ...of }) => [reference, refresh, of.organizationId]),
     [
-      ['docker.io/fake/serve:1.5', false],
-      ['docker.io/fake/serve:2.0', false],
+      ['docker.io/fake/serve:1.5', true, organizationId],
+      ['docker.io/fake/serve:2.5', true, organizationId],
+      ['docker.io/fake/serve:1.5', true, other.ids.organizationId],
     ],
   )
+  await other.runtime.close()
 })
 
 test('an image that cannot be pulled is a DEPLOYMENT_ERROR that names it; what ran goes on', async () => {
