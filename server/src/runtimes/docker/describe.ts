@@ -1,6 +1,5 @@
 /** Workload + index + place → what the Engine API is told. Pure: the same input gives the same container. */
 import { createHmac } from 'node:crypto'
-import { isIPv4 } from 'node:net'
 import type { Task, Workload } from '../runtime.ts'
 
 /** Every container may have this many processes and threads. */
@@ -73,6 +72,7 @@ export const formatPlace = (place: Place): string =>
         .map(([inner, outer]) => `${inner}=${outer}`)
         .join(',')
 
+const isIPv4 = (text: string): boolean => /^((25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)(\.(?!$)|$)){4}$/.test(text)
 const isPort = (port: number | undefined): port is number => Number.isInteger(port) && port! >= 1 && port! <= 65_535
 
 /** What is no port is left out. */

@@ -1,6 +1,5 @@
 /** Which addresses the network of an environment has, and who gives them away: we, or the engine. Pure. */
 import { createHash } from 'node:crypto'
-import { isIPv4 } from 'node:net'
 
 interface Range {
   first: number
@@ -30,7 +29,7 @@ export const addressAt = (number: number): string =>
 
 export const rangeOf = (subnet: string): Range | null => {
   const [address = '', bits = ''] = subnet.split('/')
-  if (!isIPv4(address) || !/^\d{1,2}$/.test(bits) || Number(bits) > 32) return null
+  if (!/^\d{1,3}(\.\d{1,3}){3}$/.test(address) || !/^\d{1,2}$/.test(bits) || Number(bits) > 32) return null
   const size = 2 ** (32 - Number(bits))
   const number = toNumber(address)
   const start = number - (number % size)
