@@ -189,9 +189,9 @@ test('after a restart of the engine under load, every service answers at the add
 }, async (t) => {
   await ensureBusybox()
   const own = await startOwnEngine()
-  t.after(() => own.close())
   await own.load(image)
   const scene = await open(t, own.host)
+  t.after(() => own.close())
   const environments = [newId(), newId()]
   const services = environments.flatMap((environmentId) => [1, 2, 3].map(() => server({ environmentId })))
   const before = new Map<string, Instance>()

@@ -120,7 +120,10 @@ class StreamExchange {
       traffic.upstreams.end(upstream)
       this.onFarClose(upstream, far, session)
     })
-    far.once('response', (headers, flags) => this.onResponse(far, headers, flags))
+    far.once('response', (headers, flags) => {
+      upstream.heardAt = performance.now()
+      this.onResponse(far, headers, flags)
+    })
     far.once('trailers', (trailers) => {
       this.trailers = streamHeadersForClient(trailers)
     })

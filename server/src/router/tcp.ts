@@ -66,6 +66,7 @@ const attempt = (arrival: Arrival) => {
   far.once('connect', () => {
     far.off('error', onRefused)
     client.off('close', abandon)
+    upstream.heardAt = performance.now()
     join(client, far, { halfClosedMs, breakOff: reset, onEnd: () => {} })
   })
   far.once('close', () => {

@@ -24,7 +24,7 @@ export interface Upstream {
   isAbsent: boolean
   isChecked: boolean
   checkedAt: number
-  /** Monotonic: when it last answered a request. */
+  /** Monotonic: when it last answered, or took a connection. */
   heardAt: number
   routed: boolean
   readonly whenIdle: Set<() => void>
