@@ -16,6 +16,10 @@ export interface Settings {
   routerPort: number
   /** Ports of this machine for the TCP and UDP ports of services, both ends included. */
   portRange: PortRange
+  /** Further ports of this machine that a service may name, privileged ones only where they are listed. */
+  extraPorts: readonly PortRange[]
+  /** Of a database on this machine that we reach over TCP. */
+  databasePort: number | undefined
   /** Absolute. */
   dataDir: string
   /** Undefined: we start a server ourselves. May hold a password. */
@@ -141,6 +145,22 @@ const portRange = (value: string): { value: PortRange } | string => {
   const [, first, last] = /^(\d{1,5})-(\d{1,5})$/.exec(value)?.map(Number) ?? []
   const fits = first !== undefined && last !== undefined && first > 0 && first <= last && last <= 65_535
   return fits ? { value: Object.freeze({ first, last }) } : 'a range of ports, such as 30000-32767'
+}
+
+/** Numbers and ranges. */
+const portList = (value: string): { value: readonly PortRange[] } | string => {
+  const found = parts(value).map((part) => portRange(/^\d+$/.test(part) ? `${part}-${part}` : part))
+  const ranges = found.flatMap((each) => (typeof each === 'string' ? [] : [each.value]))
+  return ranges.length === found.length
+    ? { value: Object.freeze(ranges) }
+    : 'ports and ranges of them, such as 25,5000-5010'
+}
+
+/** No service may take its place while it is down. */
+const localPortOf = (url: string | undefined): number | undefined => {
+  const place = url === undefined ? null : URL.parse(url)
+  const isHere = /^(localhost|127(\.\d+){3}|\[::1\])$/.test(place?.hostname ?? '')
+  return isHere ? Number(place!.port || 5432) : undefined
 }
 
 const oneOf =
@@ -291,6 +311,8 @@ export const parseSettings = (env: Environment): { settings: Settings; warnings:
     routerHost: read('SLIPWAY_ROUTER_HOST', '127.0.0.1', host),
     routerPort: read('SLIPWAY_ROUTER_PORT', 8000, port),
     portRange: read('SLIPWAY_PORT_RANGE', usualRange, portRange),
+    extraPorts: read<readonly PortRange[]>('SLIPWAY_EXTRA_PORTS', Object.freeze([]), portList),
+    databasePort: localPortOf(env.DATABASE_URL),
     dataDir,
     databaseUrl: read<string | undefined>('DATABASE_URL', undefined, databaseUrl),
     adminToken: read<Secret | undefined>('SLIPWAY_ADMIN_TOKEN', undefined, adminToken),

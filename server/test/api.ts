@@ -111,7 +111,7 @@ const resolveLocal = async (host: string): Promise<{ address: string }[]> => {
   throw new Error('tests look up no names')
 }
 
-const testPorts = { port: 8080, routerPort: 8000, portRange: { first: 30_000, last: 32_767 } }
+const testPorts = { port: 8080, routerPort: 8000, portRange: { first: 30_000, last: 32_767 }, extraPorts: [] }
 
 const createParts = async (database: TestDatabase, dataDir: string, { settings = {}, disk }: TestApiOptions) => {
   const log = createLog(process.env.TEST_LOG ?? 'silent')

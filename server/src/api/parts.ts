@@ -23,6 +23,10 @@ export interface ApiSettings {
   routerPort: number
   /** Ports of this machine for services, both ends included. */
   portRange: { first: number; last: number }
+  /** Those that a service may name beside them. */
+  extraPorts: readonly { first: number; last: number }[]
+  /** Of a database on this machine, which no service gets either. */
+  databasePort?: number | undefined
   /** Requests a minute per token, 0 is off. */
   rateLimit: number
   /** Failed authentications a minute per address; default 30, 0 is off, as it is when `rateLimit` is. */

@@ -11,8 +11,7 @@ import { createImageSweep } from './pulled-images.ts'
 import { keepPulse } from './pulse.ts'
 import { openRelease } from './releases.ts'
 import { type Outlets, readAllHosts, routesFor, routeWhatCan } from './routes.ts'
-import { ownerOfTask } from './task-ids.ts'
-import { endTaskOf } from './task-state.ts'
+import { quietly, sweepTasks, sweepUnknown } from './sweeps.ts'
 
 interface Wanted {
   serviceId: string
@@ -170,49 +169,6 @@ const passService = async (
   }
 }
 
-type Owned = Awaited<ReturnType<EngineParts['runtime']['owned']>>
-
-/** Everything with our mark whose service or environment is gone. */
-const sweepUnknown = async (
-  parts: EngineParts,
-  owned: Owned,
-  known: ReadonlySet<string>,
-  routed: Iterable<string>,
-  signal: AbortSignal,
-): Promise<void> => {
-  const orphans = new Set([...owned.instances, ...owned.volumes].map((each) => each.serviceId))
-  for (const serviceId of orphans) {
-    if (known.has(serviceId)) continue
-    await parts.runtime.retire(serviceId, null, 10_000, signal)
-    await parts.runtime.removeService(serviceId, signal)
-  }
-  for (const serviceId of routed) if (!known.has(serviceId)) await parts.router.setService(serviceId, [])
-  const environments = await parts.database.query<{ id: string }>(
-    `select id from node where kind = 'environment' and id = any($1)`,
-    [owned.environments],
-  )
-  const alive = new Set(environments.map((row) => row.id))
-  for (const id of owned.environments) if (!alive.has(id)) await parts.runtime.removeEnvironment(id, signal)
-}
-
-/** Executions that no deployment and no run by the clock stands behind any more. */
-const sweepTasks = async (parts: EngineParts, owned: Owned, signal: AbortSignal): Promise<void> => {
-  const owners = new Map(
-    owned.instances.flatMap(({ taskId, serviceId }) =>
-      taskId === undefined ? [] : [[taskId, { owner: ownerOfTask(taskId), serviceId }]],
-    ),
-  )
-  if (owners.size === 0) return
-  const open = await parts.database.query<{ id: string }>(
-    `select id from deployment where id::text = any($1) and state in ('QUEUED', 'RUNNING')
-     union all select id from task_run where id::text = any($1) and state = 'RUNNING'`,
-    [[...owners.values()].map(({ owner }) => owner)],
-  )
-  const alive = new Set(open.map(({ id }) => id))
-  for (const [taskId, { owner, serviceId }] of owners)
-    if (!alive.has(owner)) await endTaskOf(parts, { taskId, serviceId }, signal)
-}
-
 const passServices = async (
   parts: EngineParts,
   all: readonly Wanted[],
@@ -247,7 +203,7 @@ const passAll = async (
   const all = await readWanted(parts)
   const staying = owned.instances.filter(({ taskId }) => taskId === undefined)
   await passServices(parts, all, staying, routed, signal)
-  await sweepTasks(parts, owned, signal)
+  await quietly(parts, {}, signal, () => sweepTasks(parts, owned, signal))
   await sweepUnknown(parts, owned, new Set(all.map((wanted) => wanted.serviceId)), routed.keys(), signal)
   await sweepImages(signal)
 }
@@ -267,7 +223,7 @@ export const startReconciler = (parts: EngineParts): Reconciler => {
   const sweepImages = createImageSweep(parts)
   let turn: Promise<void> = Promise.resolve()
 
-  const quietly = (work: () => Promise<void>): Promise<void> =>
+  const inTurn = (work: () => Promise<void>): Promise<void> =>
     work().catch((error: unknown) => {
       if (!signal.aborted) parts.log.warn({ err: error }, 'reconcile waits for the next turn')
     })
@@ -275,7 +231,7 @@ export const startReconciler = (parts: EngineParts): Reconciler => {
     if (due.has(serviceId)) return
     due.add(serviceId)
     turn = turn.then(() =>
-      quietly(async () => {
+      inTurn(async () => {
         await parts.clock.sleep(settleMs, signal)
         due.delete(serviceId)
         await passOne(parts, serviceId, signal)
@@ -284,12 +240,12 @@ export const startReconciler = (parts: EngineParts): Reconciler => {
   }
   const watch = async (): Promise<void> => {
     while (!signal.aborted)
-      await quietly(async () => {
+      await inTurn(async () => {
         for await (const event of parts.runtime.watch(signal)) soon(event.serviceId)
-      }).then(() => quietly(() => parts.clock.sleep(watchPauseMs, signal)))
+      }).then(() => inTurn(() => parts.clock.sleep(watchPauseMs, signal)))
   }
   const everything = (): Promise<void> => {
-    turn = turn.then(() => quietly(() => passAll(parts, sweepImages, signal)))
+    turn = turn.then(() => inTurn(() => passAll(parts, sweepImages, signal)))
     return turn
   }
   const regularly = async (): Promise<void> => {

@@ -125,7 +125,8 @@ const complete = async (body: Spec, context: Context, change: Change): Promise<S
   checkVersion(type, String(body.version), before?.version)
   const kept = { ...body, memory: body.memory ?? databaseTypes[type]!.memory, instance_type: null, disk_type: null }
   refuseBeyondMachine(kept)
-  const ports = await choosePorts(context, change, portsOf(type, body.accessibility, before?.ports ?? []))
+  const wanted = portsOf(type, body.accessibility, before?.ports ?? [])
+  const ports = await choosePorts(context, change, wanted, { named: false })
   const whole = { ...kept, ports, built_in: toldOf(id, type, ports) }
   return before === undefined ? { ...whole, volume_id: newId(), ...newCredentials(id, type) } : whole
 }

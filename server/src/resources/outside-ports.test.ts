@@ -7,7 +7,11 @@ import { isStreamRoute, PortUnavailable, type StreamRoute } from '../router/rout
 import { loadEffectiveVariables } from '../variables/rows.ts'
 
 const portRange = { first: 30_000, last: 30_199 }
-const api = await startApi({ settings: { portRange } })
+const extraPorts = [
+  { first: 29_000, last: 29_999 },
+  { first: 25, last: 25 },
+]
+const api = await startApi({ settings: { portRange, extraPorts, databasePort: 29_432 } })
 const { call } = api
 
 const port = (internal_port: number, protocol: string, more: object = {}) => ({
@@ -84,7 +88,11 @@ test('ports of the server itself, and one port twice, are refused with the field
   const { port: own, routerPort } = api.parts.settings
   const cases: [object[], string][] = [
     [[port(1, 'TCP', { external_port: own })], '/ports/0/external_port'],
-    [[port(1, 'UDP', { external_port: own }), port(2, 'TCP', { external_port: routerPort })], '/ports/1/external_port'],
+    [[port(1, 'TCP', { external_port: 29_432 })], '/ports/0/external_port'],
+    [
+      [port(1, 'UDP', { external_port: 29_001 }), port(2, 'TCP', { external_port: routerPort })],
+      '/ports/1/external_port',
+    ],
     [[port(1, 'TCP', { external_port: 29_500 }), port(2, 'TCP', { external_port: 29_500 })], '/ports/1/external_port'],
     [[port(1, 'TCP', { external_port: 65_536 })], '/ports/0/external_port'],
   ]
@@ -96,6 +104,39 @@ test('ports of the server itself, and one port twice, are refused with the field
     )
     assert.deepEqual([status, body.details[0].field], [400, field], JSON.stringify(ports))
   }
+})
+
+test('a port that the operator does not list is refused with the limit and the setting; one that is kept from before, at the next edit', async () => {
+  const { environmentId } = await newPlace(api)
+  const create = (number: number, protocol = 'TCP') =>
+    call(
+      'POST',
+      `/environment/${environmentId}/application`,
+      applicationBody(`at-${protocol}-${number}`, { ports: [port(1, protocol, { external_port: number })] }),
+    )
+  for (const number of [22, 599, 1024, 5432, 28_081, 30_200, 65_535])
+    for (const protocol of ['TCP', 'UDP']) {
+      const { status, body } = await create(number, protocol)
+      assert.deepEqual([status, body.details?.[0].field], [400, '/ports/0/external_port'], String(number))
+      assert.match(body.message, /SLIPWAY_PORT_RANGE \(30000-30199\) or of SLIPWAY_EXTRA_PORTS \(29000-29999, 25\)/)
+    }
+  const listed = await create(25)
+  assert.equal(listed.status, 201)
+  const { id } = listed.body
+  const path = `/application/${id}`
+  await settle(path, 'deploy', 'DEPLOYED')
+  // As it was made when any port could be named.
+  const spec = `replace(spec::text, '"external_port": 25', '"external_port": 599')::jsonb`
+  await api.database.query(`update node set spec = ${spec} where id = $1`, [id])
+  await api.database.query('update outside_port set port = 599 where service_id = $1', [id])
+  await settle(path, 'redeploy', 'DEPLOYED')
+  assert.deepEqual(
+    (await streams(id)).map((each) => each.port),
+    [599],
+  )
+  const kept = await call('PUT', path, { description: 'another' })
+  assert.deepEqual([kept.status, kept.body.details?.[0].field], [400, '/ports/0/external_port'])
+  await send('PUT', path, { ports: [port(1, 'TCP', { external_port: 29_700 })] }, 200)
 })
 
 test('a clone has outside ports of its own, and those of a deleted service are free again', async () => {
@@ -238,7 +279,8 @@ test('GRPC ports are routed as such, also behind a custom domain', async () => {
 })
 
 test('a range that is all taken says so', async () => {
-  const full = await startApi({ settings: { portRange: { first: 30_000, last: 30_001 } }, idle: true })
+  const settings = { portRange: { first: 30_000, last: 30_001 }, extraPorts: [{ first: 30_002, last: 30_002 }] }
+  const full = await startApi({ settings, idle: true })
   const { environmentId } = await newPlace(full)
   const create = (name: string, ports: object[]) =>
     full.call('POST', `/environment/${environmentId}/application`, applicationBody(name, { ports }))

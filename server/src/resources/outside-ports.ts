@@ -1,6 +1,6 @@
 /**
  * Public TCP and UDP ports: each is reached at a port of this machine, the one that its user names or a free one of the
- * server's range. No two services share one.
+ * server's range. Only ports of that range and those that the operator lists can be named. No two services share one.
  */
 import type { Context } from '../api/operation.ts'
 import type { Change, Spec } from '../api/resource-writes.ts'
@@ -13,13 +13,27 @@ type Outside = Port & { protocol: OutsidePort['protocol'] }
 
 const fieldOf = (index: number): string => `/ports/${index}/external_port`
 
-const checkNamed = (ports: readonly Port[], own: readonly number[]): void => {
+type Limits = Pick<Context['parts']['settings'], 'portRange' | 'extraPorts'>
+
+const textOf = ({ first, last }: Limits['portRange']): string => (first === last ? `${first}` : `${first}-${last}`)
+
+const checkAllowed = (port: number, field: string, { portRange, extraPorts }: Limits): void => {
+  if ([portRange, ...extraPorts].some(({ first, last }) => first <= port && port <= last)) return
+  const extra = extraPorts.length === 0 ? 'which is empty' : extraPorts.map(textOf).join(', ')
+  throw invalidField(
+    field,
+    `must be a port of SLIPWAY_PORT_RANGE (${textOf(portRange)}) or of SLIPWAY_EXTRA_PORTS (${extra}), which the operator of this server sets: name another one`,
+  )
+}
+
+const checkNamed = (ports: readonly Port[], own: readonly number[], limits: Limits | null): void => {
   const seen = new Set<string>()
   for (const [index, port] of ports.entries()) {
     const { protocol, external_port: number } = port
     if (!isOutside(port) || number === 0) continue
     if (protocol === 'TCP' && own.includes(number))
       throw invalidField(fieldOf(index), 'is a port of this server itself: name another one')
+    if (limits !== null) checkAllowed(number, fieldOf(index), limits)
     const key = `${protocol} ${number}`
     if (seen.has(key)) throw invalidField(fieldOf(index), 'is used twice')
     seen.add(key)
@@ -33,11 +47,19 @@ const drawSql = `select d.port from (
     and not exists (select from outside_port o where o.protocol = $1 and o.port = d.port)
   limit 1`
 
-/** Ports of a configuration with an outside port for each that needs one. */
-export const choosePorts = async ({ parts }: Context, { db }: Change, ports: readonly Port[]): Promise<Port[]> => {
-  const { port: apiPort, routerPort, portRange } = parts.settings
-  const own = [apiPort, routerPort]
-  checkNamed(ports, own)
+/**
+ * Ports of a configuration with an outside port for each that needs one. `named` says whether a user can name them: what
+ * is kept from before the limits were what they are runs on, but cannot be written again.
+ */
+export const choosePorts = async (
+  { parts }: Context,
+  { db }: Change,
+  ports: readonly Port[],
+  { named }: { named: boolean },
+): Promise<Port[]> => {
+  const { port: apiPort, routerPort, databasePort, portRange } = parts.settings
+  const own = [apiPort, routerPort, ...(databasePort === undefined ? [] : [databasePort])]
+  checkNamed(ports, own, named ? parts.settings : null)
   const taken = [...own, ...ports.map((port) => port.external_port)]
   const chosen: Port[] = []
   for (const port of ports) {
@@ -48,7 +70,7 @@ export const choosePorts = async ({ parts }: Context, { db }: Change, ports: rea
     if (drawn === undefined)
       throw conflict(
         'no_free_port',
-        `All ports from ${first} to ${last} are taken: name an external_port outside of them.`,
+        `All ports from ${first} to ${last} (SLIPWAY_PORT_RANGE) are taken: delete a service that has one of them.`,
       )
     chosen.push(drawn === null ? port : { ...port, external_port: drawn.port })
   }

@@ -91,7 +91,7 @@ export const completeRunning = async (body: Spec, context: Context, change: Chan
   return {
     ...kept,
     auto_deploy: body.auto_deploy === true,
-    ports: await choosePorts(context, change, ports),
+    ports: await choosePorts(context, change, ports, { named: true }),
     storage: completeStorage(body.storage ?? [], before.storage ?? []),
   }
 }

@@ -85,6 +85,8 @@ export const createHttp2Front = (traffic: Traffic, limits: Http2Limits, onLeave:
     if (traffic.stopping) sayGoodbye(session)
   })
   server.on('stream', (stream, headers) => {
+    // Also of one that is over: frames behind its first may have ended its session, which it is told of later.
+    stream.on('error', () => {})
     // Reset by its client before we heard of it; nothing will say again that it is over.
     if (stream.destroyed) return
     traffic.counts.requests++

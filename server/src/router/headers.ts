@@ -16,6 +16,17 @@ const hopByHop = new Set([
 /** Of the request only: said anew by us, or not passed on (trailers of requests are not). */
 const replaced = new Set(['expect', 'trailer', 'http2-settings', 'forwarded', 'x-real-ip'])
 
+const plainName = /^[a-z0-9-]+$/
+
+/**
+ * Whether a request's header is for us, or said anew by us. CGI and its heirs make one variable of all names that differ
+ * only in what is neither letter nor digit (`X_Forwarded_For`): what a client says under such a name would stand for ours.
+ */
+export const isSaidByUs = (name: string): boolean => {
+  const plain = plainName.test(name) ? name : name.replaceAll(/[^a-z0-9]/g, '-')
+  return plain.startsWith('x-forwarded-') || hopByHop.has(plain) || replaced.has(plain)
+}
+
 const noNames: ReadonlySet<string> = new Set()
 const keepAlive = /^(keep-alive|close|upgrade)$/i
 
@@ -64,7 +75,7 @@ export const headersForTarget = (req: IncomingMessage, isTrusted: IsTrusted): st
   const headers: string[] = []
   for (let index = 0; index < rawHeaders.length; index += 2) {
     const name = (rawHeaders[index] as string).toLowerCase()
-    if (hopByHop.has(name) || replaced.has(name) || listed.has(name) || name.startsWith('x-forwarded-')) continue
+    if (isSaidByUs(name) || listed.has(name)) continue
     headers.push(name, rawHeaders[index + 1] as string)
   }
   addForwarded(headers, req, isTrusted)

@@ -15,6 +15,7 @@ import {
   streamHeadersForTarget,
 } from './http2-headers.ts'
 import { type PageName, renderPage } from './pages.ts'
+import { absence, checkPresence } from './presence.ts'
 import { attemptPausesMs, findServing, type Traffic } from './traffic.ts'
 import { pick, suspect, type Upstream } from './upstreams.ts'
 
@@ -90,6 +91,7 @@ class StreamExchange {
     const upstream = pick(entry, this.tried) ?? pick(entry, null)
     if (upstream === undefined) return this.answer('starting')
     this.attempts++
+    if (upstream.isAbsent) return this.repeat(upstream, absence())
     this.traffic.upstreams.begin(upstream)
     void this.open(upstream)
   }
@@ -118,7 +120,10 @@ class StreamExchange {
       traffic.upstreams.end(upstream)
       this.onFarClose(upstream, far, session)
     })
-    far.once('response', (headers, flags) => this.onResponse(far, headers, flags))
+    far.once('response', (headers, flags) => {
+      upstream.heardAt = performance.now()
+      this.onResponse(far, headers, flags)
+    })
     far.once('trailers', (trailers) => {
       this.trailers = streamHeadersForClient(trailers)
     })
@@ -166,6 +171,7 @@ class StreamExchange {
   private breakOff(upstream: Upstream) {
     const { client } = this
     this.fail(upstream, 'its connection broke')
+    checkPresence(upstream)
     if (!client.headersSent) return this.answer('unreachable')
     if (!isGrpc(this.headers)) return client.close(NGHTTP2_INTERNAL_ERROR)
     this.trailers = grpcTrailers('unreachable', this.request.host)

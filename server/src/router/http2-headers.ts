@@ -1,6 +1,6 @@
 /** What is taken from and added to the headers of an HTTP/2 stream on their way through. */
 import type { IncomingHttpHeaders, OutgoingHttpHeaders } from 'node:http2'
-import type { IsTrusted } from './headers.ts'
+import { type IsTrusted, isSaidByUs } from './headers.ts'
 import { normalizeHost } from './table.ts'
 
 /** Belongs to one connection, or is said anew by us. */
@@ -49,8 +49,7 @@ export const streamHeadersForTarget = (
   isTrusted: IsTrusted,
 ): OutgoingHttpHeaders => {
   const passed: OutgoingHttpHeaders = { ':method': method, ':scheme': 'http', ':authority': authority, ':path': path }
-  for (const [name, value] of Object.entries(headers))
-    if (isPassed(name) && !name.startsWith('x-forwarded-')) passed[name] = value
+  for (const [name, value] of Object.entries(headers)) if (isPassed(name) && !isSaidByUs(name)) passed[name] = value
   // Without it gRPC servers assume a proxy that loses trailers.
   if (headers.te === 'trailers') passed.te = 'trailers'
   const peer = plainAddress(address)

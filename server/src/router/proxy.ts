@@ -3,6 +3,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Dispatcher } from 'undici'
 import { headersForClient, headersForTarget } from './headers.ts'
 import { type PageName, renderPage } from './pages.ts'
+import { absence, checkPresence } from './presence.ts'
 import { bodyForAttempt } from './request-body.ts'
 import { hasBody } from './request-check.ts'
 import { attemptPausesMs, findServing, type Traffic } from './traffic.ts'
@@ -64,7 +65,8 @@ class Exchange implements Dispatcher.DispatchHandler {
     this.attempts++
     this.upstream = upstream
     this.traffic.upstreams.begin(upstream)
-    this.dispatch(upstream)
+    if (upstream.isAbsent) this.onResponseError(undefined, absence())
+    else this.dispatch(upstream)
   }
 
   private dispatch(upstream: Upstream): void {
@@ -87,6 +89,7 @@ class Exchange implements Dispatcher.DispatchHandler {
 
   onResponseStart(controller: Controller, status: number, headers: Record<string, unknown>, message?: string) {
     const { res } = this.incoming
+    if (this.upstream !== undefined) this.upstream.heardAt = performance.now()
     if (status < 200) return this.passEarlyHints(status, headers)
     const raw = (controller.rawHeaders ?? []) as Buffer[]
     const passed = headersForClient(raw, headers.connection as string | undefined)
@@ -122,6 +125,7 @@ class Exchange implements Dispatcher.DispatchHandler {
     const upstream = this.release()
     if (this.isGone) return
     const { res } = this.incoming
+    if (upstream !== undefined && resets.has(codeOf(error))) checkPresence(upstream)
     if (res.headersSent) {
       this.fail(upstream, error)
       res.destroy()

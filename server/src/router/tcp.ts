@@ -3,6 +3,7 @@ import { once } from 'node:events'
 import { connect, createServer, type Socket } from 'node:net'
 import { join } from './join.ts'
 import type { OpenPort } from './ports.ts'
+import { absence } from './presence.ts'
 import { attemptPausesMs, connectTimeoutMs, findServingPort, type Traffic } from './traffic.ts'
 import { pick, suspect, type Upstream } from './upstreams.ts'
 
@@ -53,6 +54,7 @@ const attempt = (arrival: Arrival) => {
   const upstream = entry && (pick(entry, tried) ?? pick(entry, null))
   if (upstream === undefined) return reset(client)
   arrival.attempts++
+  if (upstream.isAbsent) return onFailure(arrival, upstream, absence())
   const far = openFar(upstream)
   const abandon = (): void => void far.destroy()
   const endBoth = (): void => [client, far].forEach(reset)
@@ -64,6 +66,7 @@ const attempt = (arrival: Arrival) => {
   far.once('connect', () => {
     far.off('error', onRefused)
     client.off('close', abandon)
+    upstream.heardAt = performance.now()
     join(client, far, { halfClosedMs, breakOff: reset, onEnd: () => {} })
   })
   far.once('close', () => {

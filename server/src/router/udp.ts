@@ -6,6 +6,7 @@ import { createSocket, type Socket } from 'node:dgram'
 import { once } from 'node:events'
 import { isIPv6 } from 'node:net'
 import type { OpenPort } from './ports.ts'
+import { checkPresence } from './presence.ts'
 import { findServingPort, type Traffic } from './traffic.ts'
 import { pick, suspect, type Upstream } from './upstreams.ts'
 
@@ -19,6 +20,9 @@ export interface FlowLimits {
 
 export const defaultFlowLimits: FlowLimits = { idleMs: 60_000, lateMs: 5_000, most: 1_000 }
 
+/** Of a target that says nothing for so long, it is asked whether anything is there at all. */
+const quietMs = 2_000
+
 /** Datagrams of one flow that may wait for its socket. */
 const mostWaiting = 64
 
@@ -27,6 +31,8 @@ interface Flow {
   socket: Socket
   /** Until the socket is connected. */
   waiting: Buffer[] | null
+  /** Monotonic: when its target was last heard, or asked for. */
+  heardAt: number
   timer: NodeJS.Timeout
 }
 
@@ -60,10 +66,12 @@ export const openUdpPort = async (
     const { target } = upstream
     const socket = createSocket(familyOf(target.host))
     const end = (): void => closeQuietly(socket)
-    const flow: Flow = { upstream, socket, waiting: [], timer: setTimeout(end, limits.idleMs).unref() }
+    const timer = setTimeout(end, limits.idleMs).unref()
+    const flow: Flow = { upstream, socket, waiting: [], heardAt: performance.now(), timer }
     counts.total++
     counts.open++
     socket.on('message', (bytes) => {
+      flow.heardAt = performance.now()
       if (flows.get(key) === flow) flow.timer.refresh()
       answer(bytes)
     })
@@ -98,7 +106,10 @@ export const openUdpPort = async (
     const key = `${address} ${from}`
     const known = flows.get(key)
     const entry = findServingPort(traffic, 'UDP', port)
-    if (known !== undefined && entry?.upstreams.includes(known.upstream)) {
+    const isServed = known !== undefined && entry?.upstreams.includes(known.upstream) === true
+    // Where nothing is any more, another takes over, if there is one.
+    const hasOther = known?.upstream.isAbsent === true && entry?.upstreams.some(({ isAbsent }) => !isAbsent) === true
+    if (isServed && !hasOther) {
       // Last in the order, which is the order of silence.
       flows.delete(key)
       flows.set(key, known)
@@ -118,7 +129,12 @@ export const openUdpPort = async (
   let isOpen = true
   server.on('message', (bytes, { address, port: from }) => {
     const flow = flowOf(address, from)
-    if (flow !== undefined) send(flow, bytes)
+    if (flow === undefined) return
+    send(flow, bytes)
+    const now = performance.now()
+    if (now - flow.heardAt < quietMs) return
+    flow.heardAt = now
+    checkPresence(flow.upstream)
   })
   server.bind({ address: host, port, exclusive: true })
   await once(server, 'listening').catch((error: unknown) => {

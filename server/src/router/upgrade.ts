@@ -5,6 +5,7 @@ import type { Duplex } from 'node:stream'
 import { headersForClient, headersForTarget } from './headers.ts'
 import { join } from './join.ts'
 import { type PageName, rawHead, renderPage } from './pages.ts'
+import { absence } from './presence.ts'
 import { hasBody, readRequest } from './request-check.ts'
 import { attemptPausesMs, connectTimeoutMs, findServing, type Traffic } from './traffic.ts'
 import { pick, suspect, type Upstream } from './upstreams.ts'
@@ -91,6 +92,7 @@ const shake = (handshake: Handshake) => {
   const upstream = pick(entry, null)
   if (upstream === undefined) return refuse(client, req, 'starting', host)
   handshake.attempts++
+  if (upstream.isAbsent) return onFailure(handshake, upstream, false, absence())
   const out = openRequest(traffic, req, path, upstream)
   const abandon = (): void => void out.destroy()
   client.once('close', abandon)

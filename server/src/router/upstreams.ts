@@ -2,8 +2,8 @@
 import { createRequire } from 'node:module'
 import type { Pool as PoolType } from 'undici'
 import { createSessions, type Sessions } from './h2-sessions.ts'
+import { checkPresence } from './presence.ts'
 import type { Target } from './router.ts'
-import { connectTimeoutMs } from './traffic.ts'
 
 // The package's own entry loads fetch, websockets and caches too: 12 MB more in a process that should be small.
 const Pool = createRequire(import.meta.url)('undici/lib/dispatcher/pool.js') as typeof PoolType
@@ -20,6 +20,12 @@ export interface Upstream {
   readonly connections: Set<() => void>
   /** Monotonic milliseconds until which others are preferred, since a connection to it failed; 0: it is fine. */
   suspectUntil: number
+  /** Nothing at all is at its address: whoever would send a request there fails at once. */
+  isAbsent: boolean
+  isChecked: boolean
+  checkedAt: number
+  /** Monotonic: when it last answered, or took a connection. */
+  heardAt: number
   routed: boolean
   readonly whenIdle: Set<() => void>
 }
@@ -38,6 +44,8 @@ export interface Upstreams {
 }
 
 const silenceMs = 600_000
+/** Long enough for the kernel to ask a second time, after a second, where a program's queue was full. */
+const poolConnectTimeoutMs = 1_500
 const suspicionMs = 1_000
 
 const keyOf = ({ host, port }: Target): string => (host.includes(':') ? `[${host}]:${port}` : `${host}:${port}`)
@@ -45,7 +53,7 @@ const keyOf = ({ host, port }: Target): string => (host.includes(':') ? `[${host
 const openPool = (key: string): PoolType =>
   new Pool(`http://${key}`, {
     allowH2: false,
-    connectTimeout: connectTimeoutMs,
+    connectTimeout: poolConnectTimeoutMs,
     headersTimeout: silenceMs,
     bodyTimeout: silenceMs,
     maxHeaderSize: 65_536,
@@ -58,7 +66,7 @@ const openPool = (key: string): PoolType =>
 
 const createUpstream = (target: Target): Upstream => {
   const key = keyOf(target)
-  return {
+  const upstream: Upstream = {
     key,
     target,
     pool: openPool(key),
@@ -67,9 +75,16 @@ const createUpstream = (target: Target): Upstream => {
     upgrades: 0,
     connections: new Set(),
     suspectUntil: 0,
+    isAbsent: false,
+    isChecked: false,
+    checkedAt: 0,
+    heardAt: 0,
     routed: true,
     whenIdle: new Set(),
   }
+  // A container that ends closes its connections: that it is gone is then known before the next request.
+  upstream.pool.on('disconnect', () => checkPresence(upstream))
+  return upstream
 }
 
 export const createUpstreams = (): Upstreams => {
@@ -156,6 +171,7 @@ export const pick = (choice: Choice, tried: ReadonlySet<Upstream> | null): Upstr
 }
 
 const isSuspect = (upstream: Upstream): boolean => {
+  if (upstream.isAbsent) return true
   if (upstream.suspectUntil === 0) return false
   if (performance.now() < upstream.suspectUntil) return true
   upstream.suspectUntil = 0
@@ -164,4 +180,5 @@ const isSuspect = (upstream: Upstream): boolean => {
 
 export const suspect = (upstream: Upstream): void => {
   upstream.suspectUntil = performance.now() + suspicionMs
+  checkPresence(upstream)
 }

@@ -2,7 +2,7 @@
 
 import { type Engine, isEngineError } from '../../lib/docker-engine.ts'
 import type { Instance, InstanceState } from '../runtime.ts'
-import { labels, parsePorts } from './describe.ts'
+import { labelOf, labels, parsePlace, taskIdIn } from './describe.ts'
 import type { Events } from './events.ts'
 
 /** A row of the engine's list. */
@@ -47,25 +47,40 @@ const states: Record<string, InstanceState> = {
   removing: 'missing',
 }
 
-export const endpointsOf = (ports: string | undefined): Instance['endpoints'] =>
-  Object.fromEntries(Object.entries(parsePorts(ports)).map(([inner, port]) => [inner, { host: '127.0.0.1', port }]))
+/** Made before instances had addresses of their own, or where they cannot be reached at these: published here. */
+const endpointsOf = (text: string | undefined): Instance['endpoints'] => {
+  const place = parsePlace(text)
+  return 'address' in place
+    ? Object.fromEntries(place.ports.map((port) => [port, { host: place.address, port }]))
+    : Object.fromEntries(Object.entries(place.hostPorts).map(([inner, port]) => [inner, { host: '127.0.0.1', port }]))
+}
 
-export const toInstance = (row: Pick<ContainerRow, 'Id' | 'Names' | 'State' | 'Labels'>): Instance => ({
-  id: row.Id,
-  name: (row.Names[0] ?? '').replace(/^\//, ''),
-  organizationId: row.Labels[labels.organization] ?? '',
-  environmentId: row.Labels[labels.environment] ?? '',
-  serviceId: row.Labels[labels.service] ?? '',
-  revision: row.Labels[labels.revision] ?? '',
-  index: Number(row.Labels[labels.index] ?? 0),
-  state: states[row.State] ?? 'missing',
-  exitCode: null,
-  oomKilled: false,
-  restarts: 0,
-  startedAt: null,
-  endpoints: endpointsOf(row.Labels[labels.ports]),
-  ...(row.Labels[labels.task] === undefined ? {} : { taskId: row.Labels[labels.task] }),
-})
+const nameOf = (row: Pick<ContainerRow, 'Names'>): string => (row.Names[0] ?? '').replace(/^\//, '')
+
+const taskOf = (row: Pick<ContainerRow, 'Names' | 'Labels'>): string | undefined => taskIdIn(nameOf(row), row.Labels)
+
+const indexOf = (text: string | undefined): number => (/^\d{1,9}$/.test(text ?? '') ? Number(text) : 0)
+
+export const toInstance = (row: Pick<ContainerRow, 'Id' | 'Names' | 'State' | 'Labels'>): Instance => {
+  const taskId = taskOf(row)
+  return {
+    id: row.Id,
+    name: nameOf(row),
+    organizationId: row.Labels[labels.organization] ?? '',
+    environmentId: row.Labels[labels.environment] ?? '',
+    serviceId: row.Labels[labels.service] ?? '',
+    revision: row.Labels[labels.revision] ?? '',
+    index: indexOf(row.Labels[labels.index]),
+    state: states[row.State] ?? 'missing',
+    exitCode: null,
+    oomKilled: false,
+    restarts: 0,
+    startedAt: null,
+    // Tasks have none; those made before every label was ours may say otherwise.
+    endpoints: taskId === undefined ? endpointsOf(labelOf(row.Labels, labels.ports)) : {},
+    ...(taskId === undefined ? {} : { taskId }),
+  }
+}
 
 const withDetail = (instance: Instance, { State, RestartCount }: ContainerDetail): Instance => ({
   ...instance,
@@ -91,8 +106,8 @@ export const createContainers = (engine: Engine, ownerId: string, events: Events
     try {
       return withDetail(instance, await inspect(row.Id))
     } catch (error) {
-      if (!isEngineError(error, 404)) throw error
-      return { ...instance, state: 'missing' }
+      // One that the engine cannot tell of must not hide all others: what the list says of it will do.
+      return isEngineError(error, 404) ? { ...instance, state: 'missing' } : instance
     }
   }
 
@@ -101,7 +116,7 @@ export const createContainers = (engine: Engine, ownerId: string, events: Events
       const wanted = Object.entries({ ...labelled, [labels.owner]: ownerId }).map(([key, value]) => `${key}=${value}`)
       const query = { all: true, filters: JSON.stringify({ label: wanted }) }
       const rows = await engine.call<ContainerRow[]>('GET', '/containers/json', { query, signal })
-      return tasks ? rows : rows.filter((row) => row.Labels[labels.task] === undefined)
+      return tasks ? rows : rows.filter((row) => taskOf(row) === undefined)
     },
     describe: (rows) => Promise.all(rows.map(describeOne)),
     inspect,

@@ -14,8 +14,10 @@ const isNetworkMissing = (error: unknown): boolean =>
 export const isNameTaken = (error: unknown): boolean =>
   isEngineError(error, 409) && /already in use/i.test(error.message)
 
-export const isPortTaken = (error: unknown): boolean =>
-  isEngineError(error) && /port is already allocated|address already in use|failed to bind/i.test(error.message)
+/** Of a port or of an address; or the network is another one by now. */
+export const isPlaceTaken = (error: unknown): boolean =>
+  isEngineError(error) &&
+  /port is already allocated|address already in use|failed to bind|does not belong to any of this/i.test(error.message)
 
 /** The engine's own words; what the program itself does wrong shows later, as its exit code. */
 const explainStart = (error: unknown): unknown => {
@@ -52,7 +54,7 @@ export interface Creator {
   create(name: string, body: ContainerBody, context: CreateContext): Promise<string>
   /** `folders` are made for anyone in the container to write to. */
   writeFiles(id: string, files: Workload['files'], folders?: readonly string[]): Promise<void>
-  /** Starts it; what runs already is fine. Rejects with an `EngineError` that `isPortTaken` knows. */
+  /** Starts it; what runs already is fine. Rejects with an `EngineError` that `isPlaceTaken` knows. */
   start(id: string, environmentId: string): Promise<void>
 }
 
@@ -110,7 +112,7 @@ export const createCreator = (
           await start(id)
         })
       } catch (error) {
-        throw isPortTaken(error) ? error : explainStart(error)
+        throw isPlaceTaken(error) ? error : explainStart(error)
       }
     },
   }

@@ -8,10 +8,12 @@ import {
   containerName,
   describeInstance,
   describeTask,
-  formatPorts,
-  type HostPorts,
+  formatPlace,
   labels,
-  parsePorts,
+  type Place,
+  parsePlace,
+  taskIdIn,
+  taskName,
 } from './describe.ts'
 
 const program = { image: 'sha256:abc', entrypoint: ['/run'], arguments: ['--fast'] }
@@ -34,8 +36,10 @@ const workload = createWorkload(program, {
   volumes: [{ id: 'vol', mountPath: '/data', sizeGb: 1 }],
 })
 
+const published: Place = { hostPorts: { 80: 15000, 53: 15001 } }
+
 test('a workload becomes exactly this body', () => {
-  const body = describeInstance(workload, 1, { 80: 15000, 53: 15001 }, 'me')
+  const body = describeInstance(workload, 1, published, 'me')
   const network = 'slipway-01900000-0000-7000-8000-00000000000e'
   const ofUs = {
     'slipway.owner': 'me',
@@ -54,6 +58,10 @@ test('a workload becomes exactly this body', () => {
       'slipway.index': '1',
       'slipway.ports': '53=15001,80=15000',
       'slipway.config': configHash(workload, 'me'),
+      'slipway.liveness': '',
+      'slipway.task': '',
+      'slipway.attempt': '',
+      'slipway.volume': '',
     },
     ExposedPorts: { '80/tcp': {}, '53/udp': {} },
     HostConfig: {
@@ -63,6 +71,7 @@ test('a workload becomes exactly this body', () => {
       PidsLimit: 4096,
       Init: true,
       SecurityOpt: ['no-new-privileges'],
+      CapDrop: ['NET_RAW', 'MKNOD'],
       LogConfig: { Type: 'json-file', Config: { 'max-size': '10m', 'max-file': '3' } },
       RestartPolicy: { Name: 'unless-stopped' },
       PortBindings: {
@@ -84,12 +93,12 @@ test('a workload becomes exactly this body', () => {
 })
 
 test("the image's own entrypoint and arguments stay when none are given", () => {
-  const body = describeInstance({ ...workload, entrypoint: null, arguments: null }, 0, {}, 'me')
+  const body = describeInstance({ ...workload, entrypoint: null, arguments: null }, 0, published, 'me')
   assert.ok(!('Entrypoint' in body) && !('Cmd' in body))
 })
 
 test('a secret value is in the environment of the body and nowhere else', () => {
-  const { Env: _, ...rest } = describeInstance(workload, 0, {}, 'me')
+  const { Env: _, ...rest } = describeInstance(workload, 0, published, 'me')
   assert.ok(!JSON.stringify(rest).includes('hunter2'))
 })
 
@@ -122,8 +131,36 @@ test('the configuration hash changes with what a container is made of, not with 
     assert.notEqual(hash(over), same)
 })
 
-test('ports survive their label', () => {
-  const cases: HostPorts[] = [{}, { 80: 15000 }, { 80: 15000, 8080: 31999 }]
-  for (const ports of cases) assert.deepEqual(parsePorts(formatPorts(ports)), ports)
-  assert.deepEqual(parsePorts(undefined), {})
+test('an instance with an address of its own has it fixed, and is published nowhere', () => {
+  const body = describeInstance(workload, 1, { address: '10.192.4.9', ports: [80, 53] }, 'me')
+  assert.deepEqual(body.HostConfig.PortBindings, {})
+  assert.deepEqual(Object.values(body.NetworkingConfig.EndpointsConfig), [
+    { Aliases: ['web', 'service-1'], IPAMConfig: { IPv4Address: '10.192.4.9' } },
+  ])
+  assert.equal(body.Labels[labels.ports], '10.192.4.9=80,53')
+})
+
+test('every container says every label, so that its image says none for us', () => {
+  const task = createTask(program, { taskId: 'task-1' })
+  for (const { Labels } of [describeInstance(workload, 0, published, 'me'), describeTask(task, 'me')])
+    assert.deepEqual(Object.keys(Labels).sort(), Object.values(labels).sort())
+})
+
+test('a place survives its label, and what is no place there is left out', () => {
+  const cases: Place[] = [
+    { hostPorts: {} },
+    { hostPorts: { 80: 15000, 8080: 31999 } },
+    { address: '10.192.4.9', ports: [] },
+    { address: '10.192.4.9', ports: [80, 8080] },
+  ]
+  for (const place of cases) assert.deepEqual(parsePlace(formatPlace(place)), place)
+  assert.deepEqual(parsePlace(undefined), { hostPorts: {} })
+  assert.deepEqual(parsePlace('x=y,80=,=1,0=1,1=70000,80=15000,5=1e999'), { hostPorts: { 80: 15000 } })
+  assert.deepEqual(parsePlace('10.192.4.9=80,x,,-1'), { address: '10.192.4.9', ports: [80] })
+})
+
+test('a container executes a task when its name says so too, which no image can', () => {
+  assert.equal(taskIdIn(taskName('t'), { [labels.task]: 't' }), 't')
+  assert.equal(taskIdIn(taskName(''), { [labels.task]: '' }), undefined)
+  assert.equal(taskIdIn(containerName(ids.serviceId, ids.revision, 0), { [labels.task]: 't' }), undefined)
 })

@@ -1,4 +1,4 @@
-/** Workload + index + host ports → what the Engine API is told. Pure: the same input gives the same container. */
+/** Workload + index + place → what the Engine API is told. Pure: the same input gives the same container. */
 import { createHmac } from 'node:crypto'
 import type { Task, Workload } from '../runtime.ts'
 
@@ -8,6 +8,9 @@ export const pidsLimit = 4096
 /** Internal port → port of 127.0.0.1 at which the engine publishes it. */
 export type HostPorts = Record<number, number>
 
+/** Where an instance is reached: at an address of its own, or at ports that the engine publishes for it. */
+export type Place = { address: string; ports: readonly number[] } | { hostPorts: HostPorts }
+
 export interface ContainerBody {
   Image: string
   Entrypoint?: string[]
@@ -16,7 +19,9 @@ export interface ContainerBody {
   Labels: Record<string, string>
   ExposedPorts: Record<string, object>
   HostConfig: Record<string, unknown>
-  NetworkingConfig: { EndpointsConfig: Record<string, { Aliases: string[] }> }
+  NetworkingConfig: {
+    EndpointsConfig: Record<string, { Aliases: string[]; IPAMConfig?: { IPv4Address: string } }>
+  }
 }
 
 export const labels = {
@@ -26,6 +31,7 @@ export const labels = {
   service: 'slipway.service',
   revision: 'slipway.revision',
   index: 'slipway.index',
+  /** Where it is reached. */
   ports: 'slipway.ports',
   config: 'slipway.config',
   /** JSON of the liveness probe, where there is one. */
@@ -45,13 +51,37 @@ export const taskName = (taskId: string): string => `slipway-task-${taskId}`
 export const networkName = (environmentId: string): string => `slipway-${environmentId}`
 export const volumeName = (volumeId: string): string => `slipway-${volumeId}`
 
-export const formatPorts = (ports: HostPorts): string =>
-  Object.entries(ports)
-    .map(([inner, outer]) => `${inner}=${outer}`)
-    .join(',')
+/** Of every container of ours: an image cannot say for us what we leave out. Where there is nothing to say it is ''. */
+const noLabels: Readonly<Record<string, string>> = Object.fromEntries(Object.values(labels).map((name) => [name, '']))
 
-export const parsePorts = (text: string | undefined): HostPorts =>
-  Object.fromEntries((text ? text.split(',') : []).map((pair) => pair.split('=').map(Number)))
+/** What a container says under this name; undefined where it says nothing. */
+export const labelOf = (of: Readonly<Record<string, string>> | null | undefined, name: string): string | undefined =>
+  of?.[name] || undefined
+
+/** Of a container's name and labels: the task that it executes. Names are ours alone, so no image makes an instance one. */
+export const taskIdIn = (name: string, of: Readonly<Record<string, string>>): string | undefined => {
+  const taskId = labelOf(of, labels.task)
+  return taskId !== undefined && name === taskName(taskId) ? taskId : undefined
+}
+
+/** `10.192.4.9=80,53`, or published: `80=15000,53=15001`. */
+export const formatPlace = (place: Place): string =>
+  'address' in place
+    ? `${place.address}=${place.ports.join(',')}`
+    : Object.entries(place.hostPorts)
+        .map(([inner, outer]) => `${inner}=${outer}`)
+        .join(',')
+
+const isIPv4 = (text: string): boolean => /^((25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)(\.(?!$)|$)){4}$/.test(text)
+const isPort = (port: number | undefined): port is number => Number.isInteger(port) && port! >= 1 && port! <= 65_535
+
+/** What is no port is left out. */
+export const parsePlace = (text = ''): Place => {
+  const [address = '', list = ''] = text.split('=', 2)
+  if (isIPv4(address)) return { address, ports: list.split(',').map(Number).filter(isPort) }
+  const pairs = text.split(',').map((pair) => pair.split('=').map(Number))
+  return { hostPorts: Object.fromEntries(pairs.filter(([inner, outer]) => isPort(inner) && isPort(outer))) }
+}
 
 const transport = (protocol: string): 'tcp' | 'udp' => (protocol === 'UDP' ? 'udp' : 'tcp')
 
@@ -69,6 +99,8 @@ const limits = (of: Pick<Workload, 'cpuMillicores' | 'memoryMb'>) => ({
   PidsLimit: pidsLimit,
   Init: true,
   SecurityOpt: ['no-new-privileges'],
+  // Packets of another's making, and devices: nothing that a service needs.
+  CapDrop: ['NET_RAW', 'MKNOD'],
   LogConfig: { Type: 'json-file', Config: { 'max-size': '10m', 'max-file': '3' } },
 })
 
@@ -79,8 +111,13 @@ const program = (of: Pick<Workload, 'image' | 'entrypoint' | 'arguments' | 'env'
   Env: Object.entries(of.env.reveal()).map(([key, value]) => `${key}=${value}`),
 })
 
-const network = (environmentId: string, aliases: string[]) => ({
-  EndpointsConfig: { [networkName(environmentId)]: { Aliases: aliases } },
+const network = (environmentId: string, aliases: string[], address?: string) => ({
+  EndpointsConfig: {
+    [networkName(environmentId)]: {
+      Aliases: aliases,
+      ...(address === undefined ? {} : { IPAMConfig: { IPv4Address: address } }),
+    },
+  },
 })
 
 const mounts = (workload: Workload, ownerId: string) =>
@@ -91,14 +128,22 @@ const mounts = (workload: Workload, ownerId: string) =>
     VolumeOptions: { Labels: { ...idLabels(ownerId, workload), [labels.volume]: volume.id } },
   }))
 
-const portKeys = (workload: Workload, hostPorts: HostPorts): [string, { HostIp: string; HostPort: string }[]][] =>
-  workload.ports.map(({ internalPort, protocol }) => [
-    `${internalPort}/${transport(protocol)}`,
-    [{ HostIp: '127.0.0.1', HostPort: String(hostPorts[internalPort] ?? '') }],
-  ])
+const portKeys = (workload: Workload): string[] =>
+  workload.ports.map(({ internalPort, protocol }) => `${internalPort}/${transport(protocol)}`)
+
+/** Instances that have an address of their own are published nowhere. */
+const portBindings = (workload: Workload, place: Place) =>
+  'address' in place
+    ? {}
+    : Object.fromEntries(
+        workload.ports.map(({ internalPort, protocol }) => [
+          `${internalPort}/${transport(protocol)}`,
+          [{ HostIp: '127.0.0.1', HostPort: String(place.hostPorts[internalPort] ?? '') }],
+        ]),
+      )
 
 /**
- * Tells whether a container was made from this configuration. Host ports and the number of instances do not count.
+ * Tells whether a container was made from this configuration. Its place and the number of instances do not count.
  * Whoever may read labels may read the environment too, so the key only keeps owners apart.
  */
 export const configHash = (workload: Workload, ownerId: string): string => {
@@ -107,38 +152,32 @@ export const configHash = (workload: Workload, ownerId: string): string => {
   return createHmac('sha256', ownerId).update(text).digest('hex').slice(0, 32)
 }
 
-export const describeInstance = (
-  workload: Workload,
-  index: number,
-  hostPorts: HostPorts,
-  ownerId: string,
-): ContainerBody => {
-  const ports = portKeys(workload, hostPorts)
-  return {
-    ...program(workload),
-    Labels: {
-      ...idLabels(ownerId, workload),
-      [labels.revision]: workload.revision,
-      [labels.index]: String(index),
-      [labels.ports]: formatPorts(hostPorts),
-      [labels.config]: configHash(workload, ownerId),
-      ...(workload.liveness === null ? {} : { [labels.liveness]: JSON.stringify(workload.liveness) }),
-    },
-    ExposedPorts: Object.fromEntries(ports.map(([key]) => [key, {}])),
-    HostConfig: {
-      ...limits(workload),
-      RestartPolicy: { Name: 'unless-stopped' },
-      PortBindings: Object.fromEntries(ports),
-      Mounts: mounts(workload, ownerId),
-      NetworkMode: networkName(workload.environmentId),
-    },
-    NetworkingConfig: network(workload.environmentId, workload.aliases),
-  }
-}
+export const describeInstance = (workload: Workload, index: number, place: Place, ownerId: string): ContainerBody => ({
+  ...program(workload),
+  Labels: {
+    ...noLabels,
+    ...idLabels(ownerId, workload),
+    [labels.revision]: workload.revision,
+    [labels.index]: String(index),
+    [labels.ports]: formatPlace(place),
+    [labels.config]: configHash(workload, ownerId),
+    [labels.liveness]: workload.liveness === null ? '' : JSON.stringify(workload.liveness),
+  },
+  ExposedPorts: Object.fromEntries(portKeys(workload).map((key) => [key, {}])),
+  HostConfig: {
+    ...limits(workload),
+    RestartPolicy: { Name: 'unless-stopped' },
+    PortBindings: portBindings(workload, place),
+    Mounts: mounts(workload, ownerId),
+    NetworkMode: networkName(workload.environmentId),
+  },
+  NetworkingConfig: network(workload.environmentId, workload.aliases, 'address' in place ? place.address : undefined),
+})
 
 export const describeTask = (task: Task, ownerId: string): ContainerBody => ({
   ...program(task),
   Labels: {
+    ...noLabels,
     ...idLabels(ownerId, task),
     [labels.revision]: task.taskId,
     [labels.index]: '0',

@@ -14,15 +14,17 @@ import { createEngine, type Engine, ignoreGone, isEngineError } from '../../lib/
 import { DeploymentError } from '../../lib/errors.ts'
 import type { Log } from '../../lib/log.ts'
 import type { Runtime } from '../runtime.ts'
+import { createAddresses } from './addresses.ts'
 import { createContainers } from './containers.ts'
 import { createCreator } from './create.ts'
-import { labels } from './describe.ts'
+import { labelOf, labels } from './describe.ts'
 import { createEvents, watchEvents } from './events.ts'
 import { createImages } from './images.ts'
 import { createInstances } from './instances.ts'
 import { watchLiveness } from './liveness.ts'
 import { createLogs } from './logs.ts'
 import { createNetworks, type Networks } from './network.ts'
+import { createPlaces } from './places.ts'
 import { createPorts } from './ports.ts'
 import { createReady } from './ready.ts'
 import { createTasks } from './tasks.ts'
@@ -88,7 +90,9 @@ export const createDockerRuntime = ({
   const images = createImages(engine, organizationImages)
   const creator = createCreator(engine, networks, images, containers.inspect)
   const tasks = createTasks({ engine, containers, creator, logs, ownerId, clock })
-  const instances = createInstances({ engine, containers, creator, ports: createPorts(), ownerId, clock })
+  const addresses = createAddresses(clock)
+  const places = createPlaces({ containers, networks, addresses, ports: createPorts() })
+  const instances = createInstances({ engine, containers, creator, places, ownerId, clock })
 
   const observe: Runtime['observe'] = async (serviceIds) => {
     const only: Record<string, string> = serviceIds?.length === 1 ? { [labels.service]: serviceIds[0]! } : {}
@@ -104,9 +108,10 @@ export const createDockerRuntime = ({
       networks.list(),
       volumes.list(),
     ])
+    places.learn(rows)
     return {
       instances: await containers.describe(rows),
-      environments: networkRows.flatMap(({ Labels }) => Labels?.[labels.environment] ?? []),
+      environments: networkRows.flatMap(({ Labels }) => labelOf(Labels, labels.environment) ?? []),
       volumes: volumeRows.map(({ Labels }) => ({
         id: Labels?.[labels.volume] ?? '',
         serviceId: Labels?.[labels.service] ?? '',

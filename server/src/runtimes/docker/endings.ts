@@ -4,21 +4,21 @@ import { type Engine, ignoreGone } from '../../lib/docker-engine.ts'
 import { type ContainerRow, type Containers, toInstance } from './containers.ts'
 import { labels } from './describe.ts'
 import { untilAborted } from './limit.ts'
-import type { Ports } from './ports.ts'
+import type { Places } from './places.ts'
 
 export interface EndingsParts {
   engine: Engine
   containers: Containers
-  ports: Ports
+  places: Pick<Places, 'release'>
   clock: Clock
 }
 
-export const createEndings = ({ engine, containers, ports, clock }: EndingsParts) => {
+export const createEndings = ({ engine, containers, places, clock }: EndingsParts) => {
   const remove = async (id: string, name: string): Promise<void> => {
     // `v` takes the nameless volumes that an image declares; ours have names and stay.
     const query = { force: true, v: true }
     await ignoreGone(engine.call('DELETE', `/containers/${id}`, { query, deadlineMs: 60_000 }))
-    ports.release(name)
+    places.release(name)
   }
 
   const endOne = async (row: ContainerRow, graceMs: number, signal: AbortSignal): Promise<void> => {

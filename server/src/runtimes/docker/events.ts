@@ -3,7 +3,7 @@ import type { Readable } from 'node:stream'
 import type { Clock } from '../../lib/clock.ts'
 import { type Engine, engineUnavailable } from '../../lib/docker-engine.ts'
 import type { RuntimeEvent } from '../runtime.ts'
-import { labels } from './describe.ts'
+import { labels, taskIdIn } from './describe.ts'
 
 export interface ContainerEvent extends RuntimeEvent {
   name: string
@@ -55,7 +55,7 @@ const toEvent = ({ Action, Actor, timeNano }: WireEvent): ContainerEvent | null 
     name: Attributes.name ?? '',
     serviceId: Attributes[labels.service] ?? '',
     revision: Attributes[labels.revision] ?? '',
-    isTask: Attributes[labels.task] !== undefined,
+    isTask: taskIdIn(Attributes.name ?? '', Attributes) !== undefined,
     exitCode: kind === 'died' ? Number(Attributes.exitCode) : null,
     at: new Date(timeNano / 1e6).toISOString(),
   }

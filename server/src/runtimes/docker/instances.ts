@@ -3,18 +3,18 @@ import type { Clock } from '../../lib/clock.ts'
 import type { Engine } from '../../lib/docker-engine.ts'
 import { DeploymentError } from '../../lib/errors.ts'
 import type { Instance, Progress, Workload } from '../runtime.ts'
-import { type ContainerRow, type Containers, toInstance } from './containers.ts'
-import { type CreateContext, type Creator, isNameTaken, isPortTaken } from './create.ts'
-import { configHash, containerName, describeInstance, labels, parsePorts } from './describe.ts'
+import { type Containers, toInstance } from './containers.ts'
+import { type CreateContext, type Creator, isNameTaken, isPlaceTaken } from './create.ts'
+import { configHash, containerName, describeInstance, labels } from './describe.ts'
 import { createEndings } from './endings.ts'
 import { createLanes, createLimit, untilAborted } from './limit.ts'
-import type { Ports } from './ports.ts'
+import type { Places } from './places.ts'
 
 export interface InstancesParts {
   engine: Engine
   containers: Containers
   creator: Creator
-  ports: Ports
+  places: Places
   ownerId: string
   clock: Clock
 }
@@ -22,47 +22,32 @@ export interface InstancesParts {
 type ApplyContext = Pick<CreateContext, 'progress' | 'signal'>
 
 const startsAtOnce = 8
-const portTries = 5
+const placeTries = 5
 
 export const createInstances = (parts: InstancesParts) => {
-  const { engine, containers, creator, ports, ownerId, clock } = parts
+  const { containers, creator, places, ownerId, clock } = parts
   const { remove, rowsOf, end } = createEndings(parts)
   const limit = createLimit(startsAtOnce)
   // One service at a time: a second `apply` finds what the first made, and `retire` sees what an aborted one began.
   const lanes = createLanes()
-  let portsKnown: Promise<void> | undefined
-
-  /** Ports of containers that are down at the moment, of other data directories too. */
-  const learnPorts = async (): Promise<void> => {
-    const query = { all: true, filters: JSON.stringify({ label: [labels.ports] }) }
-    const rows = await engine.call<ContainerRow[]>('GET', '/containers/json', { query })
-    for (const row of rows) ports.keep(toInstance(row).name, parsePorts(row.Labels[labels.ports]))
-  }
-
-  const knowPorts = (): Promise<void> => {
-    portsKnown ??= learnPorts()
-    portsKnown.catch(() => {
-      portsKnown = undefined
-    })
-    return portsKnown
-  }
 
   const make = async (workload: Workload, index: number, context: ApplyContext): Promise<Instance> => {
+    const { environmentId } = workload
     const name = containerName(workload.serviceId, workload.revision, index)
-    await knowPorts()
     for (let tries = 1; ; tries += 1) {
-      const body = describeInstance(workload, index, await ports.take(name, workload.ports), ownerId)
+      const body = describeInstance(workload, index, await places.take(environmentId, name, workload.ports), ownerId)
       let id: string | undefined
       try {
-        id = await creator.create(name, body, { ...context, environmentId: workload.environmentId })
+        id = await creator.create(name, body, { ...context, environmentId })
         await creator.writeFiles(id, workload.files)
-        await creator.start(id, workload.environmentId)
+        await creator.start(id, environmentId)
         const row = { Id: id, Names: [name], State: 'running', Labels: body.Labels }
         return { ...toInstance(row), state: 'starting', startedAt: clock.now().toISOString() }
       } catch (error) {
-        if (id === undefined) ports.release(name)
+        if (id === undefined) places.release(name)
         else await remove(id, name)
-        if (!isPortTaken(error) || tries === portTries) throw error
+        if (!isPlaceTaken(error) || tries === placeTries) throw error
+        places.refused(environmentId, name)
       }
     }
   }
@@ -80,7 +65,13 @@ export const createInstances = (parts: InstancesParts) => {
       await remove(detail.Id, name)
       return null
     }
-    if (!detail.State.Running) await creator.start(detail.Id, workload.environmentId)
+    try {
+      if (!detail.State.Running) await creator.start(detail.Id, workload.environmentId)
+    } catch (error) {
+      if (!isPlaceTaken(error)) throw error
+      await remove(detail.Id, name)
+      return null
+    }
     return toInstance({ Id: detail.Id, Names: [name], State: 'running', Labels })
   }
 

@@ -6,9 +6,10 @@ import type { Clock } from '../../lib/clock.ts'
 import type { Engine } from '../../lib/docker-engine.ts'
 import type { Log } from '../../lib/log.ts'
 import type { Instance, Probe } from '../runtime.ts'
-import { type Containers, toInstance } from './containers.ts'
-import { labels } from './describe.ts'
+import { type ContainerRow, type Containers, toInstance } from './containers.ts'
+import { labelOf, labels } from './describe.ts'
 import type { Events } from './events.ts'
+import { parseProbe } from './parse-probe.ts'
 import { fromProbe, type Look } from './probe.ts'
 
 export interface LivenessParts {
@@ -20,6 +21,7 @@ export interface LivenessParts {
 }
 
 const stopSeconds = 10
+const shortestPauseMs = 1000
 const restartDeadlineMs = 60_000
 
 /** Looks at instances until `signal` is aborted. */
@@ -40,7 +42,7 @@ export const watchLiveness = async (parts: LivenessParts, signal: AbortSignal): 
     for (;;) {
       await clock.sleep(probe.initialDelaySeconds * 1000, ended)
       for (let failures = 0; failures < Math.max(1, probe.failureThreshold); ) {
-        await clock.sleep(Math.max(1, probe.periodSeconds) * 1000, ended)
+        await clock.sleep(Math.max(shortestPauseMs, probe.periodSeconds * 1000), ended)
         const finding = await look(ended)
         failures = finding === null ? 0 : failures + 1
         if (finding !== null && failures >= probe.failureThreshold) await restart(instance, finding)
@@ -59,13 +61,20 @@ export const watchLiveness = async (parts: LivenessParts, signal: AbortSignal): 
       .finally(() => watched.delete(instance.id))
   }
 
+  const beginRow = (row: ContainerRow): void => {
+    const text = labelOf(row.Labels, labels.liveness)
+    if (text === undefined || row.State !== 'running' || watched.has(row.Id)) return
+    const instance = toInstance(row)
+    const probe = parseProbe(text)
+    // Of a container from before its labels were all ours: its image says this, and concerns no other.
+    if (probe === null || (probe.check.kind !== 'exec' && instance.endpoints[probe.check.port] === undefined))
+      log.debug({ instance: instance.name }, 'its label for a liveness probe says none')
+    else begin(instance, probe)
+  }
+
   /** One call for all: instances that carry a probe and are not looked at yet. */
   const findNew = async (): Promise<void> => {
-    for (const row of await containers.list({}, { signal })) {
-      const text = row.Labels[labels.liveness]
-      if (text !== undefined && row.State === 'running' && !watched.has(row.Id))
-        begin(toInstance(row), JSON.parse(text) as Probe)
-    }
+    for (const row of await containers.list({}, { signal })) beginRow(row)
   }
 
   const stop = await events.listen((event) => {

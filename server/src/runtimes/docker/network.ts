@@ -1,56 +1,32 @@
-/** One bridge network per environment, made when first needed. */
-import { createHash } from 'node:crypto'
-import { networkInterfaces } from 'node:os'
+/**
+ * One bridge network per environment, made when first needed, at addresses that we choose. Of one that this machine
+ * reaches, we give the addresses away; of another (an engine elsewhere, or a network from before we chose) the engine
+ * does, and publishes ports for us.
+ */
 import { type Engine, ignoreGone, isEngineError } from '../../lib/docker-engine.ts'
 import { DeploymentError } from '../../lib/errors.ts'
+import { isBridgeHere, ownSubnets } from './bridge.ts'
 import { labels, networkName } from './describe.ts'
+import { freeSubnets, type IpamConfig, layOut, type Subnet, subnetOf } from './subnets.ts'
 
 export interface NetworkRow {
   Id: string
   Name: string
   Created: string
   Labels: Record<string, string> | null
-  IPAM?: { Config: { Subnet?: string }[] | null }
+  IPAM?: { Config: IpamConfig[] | null }
 }
 
 export interface Networks {
-  /** Makes sure that the environment's network is there; remembers it, so that a redeploy asks nothing. */
-  ensure(environmentId: string): Promise<void>
+  /**
+   * Makes sure that the environment's network is there; remembers it, so that a redeploy asks nothing. Resolves to the
+   * addresses at which this machine reaches what is given one; null when it reaches none.
+   */
+  ensure(environmentId: string): Promise<Subnet | null>
   /** Forgets what it remembered: the engine said that the network is gone. */
   forget(environmentId: string): void
   remove(environmentId: string, signal: AbortSignal): Promise<void>
   list(): Promise<NetworkRow[]>
-}
-
-interface Range {
-  first: number
-  last: number
-}
-
-export const rangeOf = (subnet: string): Range | null => {
-  const match = /^(\d+)\.(\d+)\.(\d+)\.(\d+)\/(\d+)$/.exec(subnet)
-  if (match === null) return null
-  const [a, b, c, d, prefix] = match.slice(1).map(Number) as [number, number, number, number, number]
-  const size = 2 ** (32 - prefix)
-  const address = a * 2 ** 24 + b * 2 ** 16 + c * 2 ** 8 + d
-  const start = address - (address % size)
-  return { first: start, last: start + size - 1 }
-}
-
-const subnetCount = 2 ** 14
-
-/** The /24 networks of 10.192.0.0/10, from a place that differs per environment, without those that are taken. */
-export const freeSubnets = (environmentId: string, taken: readonly string[], wanted: number): string[] => {
-  const ranges = taken.flatMap((subnet) => rangeOf(subnet) ?? [])
-  const start = createHash('sha256').update(environmentId).digest().readUInt16BE(0)
-  const found: string[] = []
-  for (let step = 0; step < subnetCount && found.length < wanted; step += 1) {
-    const number = (start + step) % subnetCount
-    const subnet = `10.${192 + (number >> 8)}.${number & 255}.0/24`
-    const range = rangeOf(subnet)!
-    if (!ranges.some((other) => other.first <= range.last && range.first <= other.last)) found.push(subnet)
-  }
-  return found
 }
 
 const isPoolEmpty = (error: unknown): boolean =>
@@ -58,11 +34,8 @@ const isPoolEmpty = (error: unknown): boolean =>
 const isOverlap = (error: unknown): boolean => isEngineError(error) && /overlap/i.test(error.message)
 const isDuplicate = (error: unknown): boolean => isEngineError(error, 409)
 
-const ownAddresses = (): string[] =>
-  Object.values(networkInterfaces()).flatMap((all) => (all ?? []).flatMap(({ cidr }) => cidr ?? []))
-
 export const createNetworks = (engine: Engine, ownerId: string): Networks => {
-  const known = new Map<string, Promise<void>>()
+  const known = new Map<string, Promise<Subnet | null>>()
 
   const find = (filters: Record<string, string[]>) =>
     engine.call<NetworkRow[]>('GET', '/networks', { query: { filters: JSON.stringify(filters) } })
@@ -75,15 +48,27 @@ export const createNetworks = (engine: Engine, ownerId: string): Networks => {
         CheckDuplicate: true,
         Driver: 'bridge',
         Labels: { [labels.owner]: ownerId, [labels.environment]: environmentId },
-        ...(subnet === undefined ? {} : { IPAM: { Config: [{ Subnet: subnet }] } }),
+        ...(subnet === undefined ? {} : { IPAM: { Config: [layOut(subnet)] } }),
       },
     })
 
-  /** The engine's own pools hold about thirty networks; past that we choose the addresses. */
+  /** Where all of our range is taken, by a wide route of this machine at that, the engine has a few of its own. */
+  const createAnywhere = async (environmentId: string): Promise<void> => {
+    try {
+      await create(environmentId)
+    } catch (error) {
+      if (isDuplicate(error)) return
+      if (!isPoolEmpty(error)) throw error
+      const message = 'No range of addresses is free for the network of this environment.'
+      throw new DeploymentError('no_free_subnet', message, { cause: error })
+    }
+  }
+
+  /** Networks of all who use this engine are taken, and what else this machine has. */
   const createSubnet = async (environmentId: string): Promise<void> => {
-    const all = await find({})
+    const [all, own] = await Promise.all([find({}), ownSubnets()])
     const taken = all.flatMap((network) => (network.IPAM?.Config ?? []).flatMap(({ Subnet }) => Subnet ?? []))
-    for (const subnet of freeSubnets(environmentId, [...taken, ...ownAddresses()], 16)) {
+    for (const subnet of freeSubnets(environmentId, [...taken, ...own], 16)) {
       try {
         await create(environmentId, subnet)
         return
@@ -92,7 +77,7 @@ export const createNetworks = (engine: Engine, ownerId: string): Networks => {
         if (!isOverlap(error)) throw error
       }
     }
-    throw new DeploymentError('no_free_subnet', 'No range of addresses is free for the network of this environment.')
+    await createAnywhere(environmentId)
   }
 
   const removeUnused = async (id: string): Promise<boolean> => {
@@ -105,34 +90,44 @@ export const createNetworks = (engine: Engine, ownerId: string): Networks => {
     }
   }
 
+  const byAge = (a: NetworkRow, b: NetworkRow) => (a.Created + a.Id < b.Created + b.Id ? -1 : 1)
+
   /** Names are not unique in the engine: of racing creators' networks the oldest stays, or the one in use. */
-  const dropDuplicates = async (name: string): Promise<void> => {
-    const same = await named(name)
-    same.sort((a, b) => (a.Created + a.Id < b.Created + b.Id ? -1 : 1))
-    const [oldest, ...newer] = same
+  const dropDuplicates = async (name: string): Promise<NetworkRow | undefined> => {
+    const [oldest, ...newer] = (await named(name)).sort(byAge)
+    if (newer.length === 0) return oldest
     const removed = await Promise.all(newer.map(({ Id }) => removeUnused(Id)))
     if (removed.includes(false)) await removeUnused(oldest!.Id)
+    return (await named(name)).sort(byAge)[0]
   }
 
-  const make = async (environmentId: string): Promise<void> => {
+  /** From before we chose the addresses: it gives way when no container of the environment is left, running or not. */
+  const giveWay = async (environmentId: string, { Id, IPAM }: NetworkRow): Promise<boolean> => {
+    if (subnetOf(IPAM?.Config) !== null) return false
+    const filters = JSON.stringify({ label: [`${labels.environment}=${environmentId}`] })
+    const containers = await engine.call<unknown[]>('GET', '/containers/json', { query: { all: true, filters } })
+    return containers.length === 0 && (await removeUnused(Id))
+  }
+
+  const make = async (environmentId: string): Promise<NetworkRow | undefined> => {
     const name = networkName(environmentId)
     const there = await named(name)
-    if (there.length === 1) return
-    try {
-      if (there.length === 0) await create(environmentId)
-    } catch (error) {
-      if (isDuplicate(error)) return
-      if (!isPoolEmpty(error)) throw error
-      await createSubnet(environmentId)
-    }
-    await dropDuplicates(name)
+    if (there.length === 1 && !(await giveWay(environmentId, there[0]!))) return there[0]
+    if (there.length < 2) await createSubnet(environmentId)
+    return dropDuplicates(name)
+  }
+
+  const open = async (environmentId: string): Promise<Subnet | null> => {
+    const network = await make(environmentId)
+    const subnet = subnetOf(network?.IPAM?.Config)
+    return subnet !== null && (await isBridgeHere(network!.Id, subnet.gateway)) ? subnet : null
   }
 
   return {
     ensure: (environmentId) => {
       const running = known.get(environmentId)
       if (running !== undefined) return running
-      const made = make(environmentId)
+      const made = open(environmentId)
       known.set(environmentId, made)
       made.catch(() => known.delete(environmentId))
       return made

@@ -8,12 +8,14 @@ import { createEngine } from '../../lib/docker-engine.ts'
 import { newId } from '../../lib/ids.ts'
 import { createWorkload, ignore, signal } from '../conformance.ts'
 import type { WorkloadPort } from '../runtime.ts'
+import { createAddresses } from './addresses.ts'
 import { createContainers } from './containers.ts'
 import { createCreator } from './create.ts'
 import { createEvents } from './events.ts'
 import { createImages } from './images.ts'
 import { createInstances } from './instances.ts'
 import { createNetworks } from './network.ts'
+import { createPlaces } from './places.ts'
 import { createPorts } from './ports.ts'
 
 const port = (internalPort: number, protocol: WorkloadPort['protocol'] = 'HTTP'): WorkloadPort => ({
@@ -68,7 +70,10 @@ test('when the engine finds the port taken, another is tried and nothing is left
     ...ports,
     take: async (...args: Parameters<typeof ports.take>) => (++tries === 1 ? { 8080: held } : ports.take(...args)),
   }
-  const instances = createInstances({ engine, containers, creator, ports: racing, ownerId, clock: systemClock })
+  // As where this machine does not reach the network.
+  const far = { ...networks, ensure: async (id: string) => networks.ensure(id).then(() => null) }
+  const places = createPlaces({ containers, networks: far, addresses: createAddresses(systemClock), ports: racing })
+  const instances = createInstances({ engine, containers, creator, places, ownerId, clock: systemClock })
   const program = { image: 'busybox:1', entrypoint: null, arguments: ['httpd', '-f', '-p', '8080'] }
   const workload = createWorkload(program)
   try {

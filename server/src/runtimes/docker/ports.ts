@@ -1,4 +1,7 @@
-/** Ports of 127.0.0.1 for what containers listen on: chosen by us, so that they survive a restart by the engine. */
+/**
+ * Ports of 127.0.0.1 for containers that cannot be reached at addresses of their own: chosen by us, so that they survive
+ * a restart by the engine. Those of other data directories are told by trying them.
+ */
 import { createSocket } from 'node:dgram'
 import { createServer } from 'node:net'
 import { DeploymentError } from '../../lib/errors.ts'

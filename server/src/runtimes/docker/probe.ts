@@ -14,9 +14,10 @@ interface Address {
   port: number
 }
 
-// docker-proxy accepts before it knows whether anything listens behind it, and closes when nothing does: on a machine
-// that is busy this takes far longer than the milliseconds it usually does.
+// Of a port that the engine publishes: docker-proxy accepts before it knows whether anything listens behind it, and
+// closes when nothing does. On a machine that is busy this takes far longer than the milliseconds it usually does.
 const settleMs = 300
+const isPublished = ({ host }: Address): boolean => host === '127.0.0.1'
 const defaultTimeoutMs = 5000
 
 const spell = (error: NodeJS.ErrnoException): string =>
@@ -67,6 +68,7 @@ const lookTcp = (address: Address, port: number, timeoutMs: number, signal: Abor
     let timer = setTimeout(() => end(`no connection within ${timeoutMs} ms`), timeoutMs)
     socket.once('connect', () => {
       clearTimeout(timer)
+      if (!isPublished(address)) return end(null)
       timer = setTimeout(() => end(null), settleMs)
     })
     socket.once('data', () => end(null))

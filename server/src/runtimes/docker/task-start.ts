@@ -7,7 +7,7 @@ import type { ContainerDetail, Containers } from './containers.ts'
 import { type Creator, isNameTaken } from './create.ts'
 import { describeTask, labels, taskName } from './describe.ts'
 
-const attemptOf = ({ Config }: ContainerDetail): number => Number(Config.Labels[labels.attempt] ?? 1)
+const attemptOf = ({ Config }: ContainerDetail): number => Number.parseInt(Config.Labels[labels.attempt] ?? '', 10) || 1
 
 export const isGone = (error: unknown): boolean => isEngineError(error, 404)
 

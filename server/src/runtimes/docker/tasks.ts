@@ -3,7 +3,7 @@ import type { Clock } from '../../lib/clock.ts'
 import type { Engine } from '../../lib/docker-engine.ts'
 import { DeploymentError } from '../../lib/errors.ts'
 import type { RunOptions, Task } from '../runtime.ts'
-import type { ContainerRow, Containers } from './containers.ts'
+import { type ContainerRow, type Containers, toInstance } from './containers.ts'
 import type { Creator } from './create.ts'
 import { labels, taskName } from './describe.ts'
 import { untilAborted } from './limit.ts'
@@ -127,8 +127,10 @@ export const createTasks = ({ engine, containers, creator, logs, ownerId, clock 
     }
   }
 
-  const rowsOf = (taskId: string, signal: AbortSignal): Promise<ContainerRow[]> =>
-    containers.list({ [labels.task]: taskId }, { tasks: true, signal })
+  const rowsOf = async (taskId: string, signal: AbortSignal): Promise<ContainerRow[]> =>
+    (await containers.list({ [labels.task]: taskId }, { tasks: true, signal })).filter(
+      (row) => toInstance(row).taskId === taskId,
+    )
 
   return {
     run,

@@ -1,0 +1,66 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { newId } from '../lib/ids.ts'
+import { createLog } from '../lib/log.ts'
+import type { Instance } from '../runtimes/runtime.ts'
+import type { EngineParts } from './engine-parts.ts'
+import { sweepTasks, sweepUnknown } from './sweeps.ts'
+import { taskIdOf } from './task-ids.ts'
+
+const uuid = /^[0-9a-f-]{36}$/
+
+/** A runtime that fails at one thing, and a database that takes ids only where it compares them with ids. */
+const createParts = (bad: string) => {
+  const done: string[] = []
+  const doing = async (what: string): Promise<void> => {
+    if (what.endsWith(bad)) throw new Error(`no ${bad}`)
+    done.push(what)
+  }
+  const parts = {
+    log: createLog('silent'),
+    runtime: {
+      endTask: (id: string) => doing(`task ${id}`),
+      retire: (id: string) => doing(`service ${id}`),
+      removeService: () => Promise.resolve(),
+      removeEnvironment: (id: string) => doing(`environment ${id}`),
+    },
+    router: { setService: (id: string) => doing(`route ${id}`) },
+    database: {
+      query: async (text: string, values: unknown[]) => {
+        if (text.includes('held_by = $2') && !uuid.test(String(values[1])))
+          throw new Error(`invalid input syntax for type uuid: "${values[1]}"`)
+        return []
+      },
+    },
+  }
+  return { parts: parts as unknown as EngineParts, done }
+}
+
+const instance = (taskId: string | undefined): Instance => ({ serviceId: newId(), taskId }) as unknown as Instance
+const signal = new AbortController().signal
+
+test('a task whose id is none of ours is ended without asking the database for it, and stops no other', async () => {
+  const ids = ['x', taskIdOf(newId(), newId()), 'y', taskIdOf(newId(), newId())]
+  const { parts, done } = createParts('y')
+  await sweepTasks(parts, { instances: ids.map(instance), environments: [], volumes: [] }, signal)
+  assert.deepEqual(
+    done,
+    ids.filter((id) => id !== 'y').map((id) => `task ${id}`),
+  )
+})
+
+test('a service, a route or a network that cannot be removed keeps none of the others', async () => {
+  const services = Array.from({ length: 3 }, () => instance(undefined))
+  const environments = [newId(), newId()]
+  const [bad] = services
+  const { parts, done } = createParts(bad!.serviceId)
+  await sweepUnknown(
+    parts,
+    { instances: services, environments, volumes: [] },
+    new Set(),
+    [bad!.serviceId, 'r'],
+    signal,
+  )
+  const rest = services.slice(1).map(({ serviceId }) => `service ${serviceId}`)
+  assert.deepEqual(done, [...rest, 'route r', ...environments.map((id) => `environment ${id}`)])
+})

@@ -1,0 +1,61 @@
+/**
+ * Whether anything is at the address of a target at all. A program that does not listen refuses a connection at once; of
+ * a container that has ended, nothing says so: each connection to its address would wait for seconds, and with it the
+ * request. So we knock there ourselves, and while it stays silent no request is sent.
+ */
+import { connect } from 'node:net'
+import type { Target } from './router.ts'
+import type { Upstream } from './upstreams.ts'
+
+const knockMs = 200
+const pauseMs = 100
+/** A machine that is busy may miss one. */
+const silentKnocks = 2
+/** Programs that end each connection after its answer are not asked after every one. */
+const leastGapMs = 250
+
+/** Over loopback whoever is not there refuses. */
+const isOwn = ({ host }: Target): boolean => host.startsWith('127.') || host === '::1' || host === 'localhost'
+
+/** True: it took the connection or refused it, so it is there. */
+const knock = ({ host, port }: Target): Promise<boolean> =>
+  new Promise((resolve) => {
+    const socket = connect({ host, port }).unref()
+    const end = (isThere: boolean): void => {
+      clearTimeout(timer)
+      socket.destroy()
+      resolve(isThere)
+    }
+    // What came while we were busy is read before it counts as late.
+    const timer = setTimeout(() => setImmediate(end, false), knockMs).unref()
+    socket.once('connect', () => end(true))
+    socket.once('error', ({ code }: NodeJS.ErrnoException) => end(code === 'ECONNREFUSED' || code === 'ECONNRESET'))
+  })
+
+const rest = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, pauseMs).unref())
+
+const isOfUse = (upstream: Upstream): boolean => upstream.routed || upstream.inFlight > 0
+
+const watch = async (upstream: Upstream): Promise<void> => {
+  const since = performance.now()
+  for (let silent = 0; isOfUse(upstream) && !(await knock(upstream.target)); await rest()) {
+    // One whose queue is full is silent too, and yet it answers others.
+    if (++silent >= silentKnocks && upstream.heardAt < since) upstream.isAbsent = true
+  }
+  upstream.isAbsent = false
+}
+
+/** Something went wrong with it: from now on until it is there, `isAbsent` tells that it is not. */
+export const checkPresence = (upstream: Upstream): void => {
+  if (upstream.isChecked || isOwn(upstream.target)) return
+  upstream.isChecked = true
+  const waitMs = Math.max(0, upstream.checkedAt + leastGapMs - performance.now())
+  const begin = async (): Promise<void> => {
+    upstream.checkedAt = performance.now()
+    await watch(upstream)
+    upstream.isChecked = false
+  }
+  setTimeout(() => void begin(), waitMs).unref()
+}
+
+export const absence = (): Error => new Error('nothing is there')

@@ -1,0 +1,143 @@
+/** Labels are ours alone: what an image, or a container from before we said all of them, has under their names. */
+import assert from 'node:assert/strict'
+import { after, before, describe, test } from 'node:test'
+import { ensureBusybox } from '../../../test/busybox-image.ts'
+import { createEngine, type Engine } from '../../lib/docker-engine.ts'
+import { newId } from '../../lib/ids.ts'
+import { createLog } from '../../lib/log.ts'
+import { clean, createTask, createWorkload, deploy, ignore, signal, until } from '../conformance.ts'
+import type { Probe, Runtime, Workload } from '../runtime.ts'
+import { containerName, networkName } from './describe.ts'
+import { createDockerRuntime } from './docker.ts'
+import { parseProbe } from './parse-probe.ts'
+
+const httpd = { image: 'busybox:1', entrypoint: null, arguments: ['httpd', '-f', '-p', '8080'] }
+const failing: Probe = {
+  check: { kind: 'exec', command: ['false'] },
+  initialDelaySeconds: 0,
+  periodSeconds: 1,
+  timeoutSeconds: 1,
+  successThreshold: 1,
+  failureThreshold: 1,
+}
+const badProbes = [
+  'not json',
+  'null',
+  '{}',
+  JSON.stringify({ ...failing, periodSeconds: 'x' }),
+  JSON.stringify({ ...failing, check: { kind: 'tcp', port: 1 } }),
+  JSON.stringify({ ...failing, check: { kind: 'exec', command: 'false' } }),
+]
+const evilLabels = {
+  'slipway.task': 'x',
+  'slipway.liveness': 'not json',
+  'slipway.ports': Array.from({ length: 15_000 }, (_, i) => `${i + 1}=${15_000 + i}`).join(','),
+  'slipway.attempt': 'x',
+  'slipway.volume': 'x',
+  'slipway.unknown': 'kept',
+}
+
+test('a label is a probe when all of it is', () => {
+  assert.deepEqual(parseProbe(JSON.stringify(failing)), failing)
+  for (const text of badProbes.filter((each) => !each.includes('tcp'))) assert.equal(parseProbe(text), null, text)
+})
+
+describe('labels of images and of old containers', () => {
+  const ownerId = `labels-test-${newId()}`
+  let engine: Engine
+  let runtime: Runtime
+  let image = ''
+  before(async () => {
+    await ensureBusybox()
+    engine = createEngine()
+    runtime = createDockerRuntime({ ownerId, log: createLog('silent') })
+    const { Id } = await engine.call<{ Id: string }>('POST', '/containers/create', { body: { Image: 'busybox:1' } })
+    const query = { container: Id, repo: `slipway-test-${newId()}`, tag: '1' }
+    image = (await engine.call<{ Id: string }>('POST', '/commit', { query, body: { Labels: evilLabels } })).Id
+    await engine.call('DELETE', `/containers/${Id}`)
+  })
+  after(async () => {
+    await clean(runtime)
+    await runtime.close()
+    await engine.call('DELETE', `/images/${image}`, { query: { force: true } })
+    await engine.close()
+  })
+
+  const labelsOf = async (id: string): Promise<Record<string, string>> =>
+    (await engine.call<{ Config: { Labels: Record<string, string> } }>('GET', `/containers/${id}/json`)).Config.Labels
+
+  test('what an image says under our names is overwritten, on instances and on tasks; other labels are its own', async () => {
+    const workload = createWorkload({ ...httpd, image })
+    const [instance] = await deploy(runtime, workload)
+    const labels = await labelsOf(instance!.id)
+    assert.equal(labels['slipway.unknown'], 'kept')
+    for (const name of ['task', 'liveness', 'attempt', 'volume']) assert.equal(labels[`slipway.${name}`], '', name)
+    assert.deepEqual(Object.keys(instance!.endpoints), ['8080'])
+    const task = createTask({ image, entrypoint: null, arguments: ['true'] })
+    assert.equal((await runtime.run(task, ignore, signal())).exitCode, 0)
+    const { instances } = await runtime.owned()
+    assert.deepEqual(instances.find(({ taskId }) => taskId === task.taskId)?.endpoints, {})
+    assert.equal((await runtime.observe([workload.serviceId])).length, 1)
+  })
+
+  /** As it was made before we said every label: those of its image show through. */
+  const makeOld = async (of: Workload, more: Record<string, string>): Promise<string> => {
+    const name = containerName(of.serviceId, of.revision, 0)
+    const labels = { owner: ownerId, organization: of.organizationId, environment: of.environmentId }
+    const ids = {
+      ...labels,
+      service: of.serviceId,
+      revision: of.revision,
+      index: '0',
+      ports: '8080=15999',
+      config: 'x',
+    }
+    const Labels = { ...Object.fromEntries(Object.entries(ids).map(([key, id]) => [`slipway.${key}`, id])), ...more }
+    const HostConfig = { NetworkMode: networkName(of.environmentId), RestartPolicy: { Name: 'unless-stopped' } }
+    const body = { Image: 'busybox:1', Cmd: httpd.arguments, Labels, HostConfig }
+    const { Id } = await engine.call<{ Id: string }>('POST', '/containers/create', { query: { name }, body })
+    await engine.call('POST', `/containers/${Id}/start`)
+    return Id
+  }
+
+  test('a container with bad labels stops no probe, no choice of a port and no list, and is no task', async () => {
+    const victim = createWorkload(httpd, { liveness: failing })
+    await deploy(runtime, victim)
+    const { environmentId } = victim
+    for (const liveness of badProbes)
+      await makeOld(createWorkload(httpd, { environmentId }), { ...evilLabels, 'slipway.liveness': liveness })
+    const old = createWorkload(httpd, { environmentId })
+    await makeOld(old, { ...evilLabels, 'slipway.ports': evilLabels['slipway.ports'] })
+    // A server that starts anew has all of these before it.
+    const later = createDockerRuntime({ ownerId, log: createLog('silent') })
+    const stop = new AbortController()
+    const events = later.watch(stop.signal)
+    try {
+      let died = 0
+      for await (const { serviceId, kind } of events) {
+        if (serviceId === victim.serviceId && kind === 'died') died += 1
+        if (died === 2) break
+      }
+      assert.equal((await later.observe([old.serviceId])).length, 1)
+      const [next] = await deploy(later, createWorkload(httpd, { environmentId }))
+      assert.ok(next!.endpoints[8080])
+    } finally {
+      stop.abort()
+      await later.close()
+    }
+  })
+
+  test('ports that containers of others claim are not believed', async () => {
+    const Labels = { 'slipway.owner': 'somebody else', 'slipway.ports': evilLabels['slipway.ports'] }
+    const { Id } = await engine.call<{ Id: string }>('POST', '/containers/create', {
+      body: { Image: 'busybox:1', Labels },
+    })
+    const later = createDockerRuntime({ ownerId, log: createLog('silent') })
+    try {
+      await until('it runs', async () => (await deploy(later, createWorkload(httpd)))[0] ?? null)
+    } finally {
+      await later.close()
+      await engine.call('DELETE', `/containers/${Id}`)
+    }
+  })
+})
