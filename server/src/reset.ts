@@ -5,6 +5,7 @@
 import { rm } from 'node:fs/promises'
 import { createInterface } from 'node:readline/promises'
 import { removeBuiltImages } from './builds/built-images.ts'
+import { removeGitPlace } from './builds/git-place.ts'
 import { systemClock } from './lib/clock.ts'
 import { createEngine } from './lib/docker-engine.ts'
 import { createLog } from './lib/log.ts'
@@ -74,6 +75,7 @@ const reset = async (): Promise<void> => {
   }
   await createRouter({ dataDir, host, port, log }).stop()
   if (databaseUrl === undefined) await removePostgres({ dataDir, log })
+  await removeGitPlace(dataDir)
   await rm(dataDir, { recursive: true, force: true })
   process.stdout.write(`${dataDir} and all that it deployed are removed.\n`)
 }

@@ -1,7 +1,9 @@
 /**
  * The rules of .dockerignore. Pure. Patterns are run as small automata, never as regular expressions: they come from
- * repositories, and no pattern may take longer than its length times the path's.
+ * repositories, and no pattern takes longer than its length times the path's. What a file of rules may have, and how
+ * many comparisons all of them together may make, is limited.
  */
+import { DeploymentError } from '../lib/errors.ts'
 
 type Token =
   | { kind: 'char'; char: string }
@@ -13,10 +15,18 @@ type Token =
 
 interface Rule {
   keep: boolean
-  tokens: Token[]
+  matches: Match
 }
 
-const maxRules = 1000
+/** Whether a pattern matches the path or one of the folders that hold it. `spend` is told of each comparison. */
+type Match = (path: string, spend: (comparisons: number) => void) => boolean
+
+export const maxRules = 1000
+export const maxRuleLength = 1024
+/** Ten seconds of work at most; a hundred rules for ten thousand files take a tenth of it. */
+export const usualComparisons = 250_000_000
+
+const refused = (sentence: string): DeploymentError => new DeploymentError('build_refused', sentence)
 
 const readSet = (pattern: string, start: number): { token: Token; end: number } | null => {
   const not = pattern[start + 1] === '^' || pattern[start + 1] === '!'
@@ -58,10 +68,27 @@ const readTokens = (pattern: string): Token[] => {
 const isLoop = (token: Token | undefined): boolean =>
   token !== undefined && (token.kind === 'some' || token.kind === 'any' || token.kind === 'folders')
 
-/** Adds `state` and those reached from it without a character. */
-const enter = (states: Set<number>, tokens: Token[], state: number): void => {
-  states.add(state)
-  if (isLoop(tokens[state])) enter(states, tokens, state + 1)
+/** One loop that does what two in a row do; null where they do not say the same as one. */
+const joinLoops = (first: Token, second: Token): Token | null => {
+  if (first.kind === 'any' || second.kind === 'any') return { kind: 'any' }
+  if (first.kind === second.kind) return first
+  // Any number of folders and then the rest of a name is anything at all.
+  return first.kind === 'folders' ? { kind: 'any' } : null
+}
+
+/** Runs of stars as one or two of them: the same paths match, and nothing is entered more than three deep. */
+const collapse = (tokens: Token[]): Token[] => {
+  const kept: Token[] = []
+  for (let token of tokens) {
+    while (isLoop(token) && isLoop(kept.at(-1))) {
+      const joined = joinLoops(kept.at(-1)!, token)
+      if (joined === null) break
+      kept.pop()
+      token = joined
+    }
+    kept.push(token)
+  }
+  return kept
 }
 
 const accepts = (token: Token, char: string): boolean => {
@@ -77,31 +104,65 @@ const accepts = (token: Token, char: string): boolean => {
   }
 }
 
-const advance = (states: Set<number>, tokens: Token[], char: string): Set<number> => {
-  const next = new Set<number>()
-  for (const state of states) {
-    const token = tokens[state]
-    if (token === undefined) continue
-    if (token.kind === 'any' || (token.kind === 'some' && char !== '/')) enter(next, tokens, state)
-    else if (token.kind === 'folders') {
-      // Inside a folder's name only the loop goes on; after its slash the rest may begin.
-      next.add(state)
-      if (char === '/') enter(next, tokens, state + 1)
-    } else if (accepts(token, char)) enter(next, tokens, state + 1)
-  }
-  return next
+/** The states that a pattern is in at one place of a path, each once. */
+const createStates = (count: number) => {
+  const list = new Int32Array(count)
+  const seenAt = new Int32Array(count).fill(-1)
+  return { list, seenAt, size: 0 }
 }
 
-/** True when the pattern matches the path or one of the folders that hold it. */
-const matches = (tokens: Token[], path: string): boolean => {
-  let states = new Set<number>()
-  enter(states, tokens, 0)
-  for (const char of path) {
-    if (char === '/' && states.has(tokens.length)) return true
-    states = advance(states, tokens, char)
-    if (states.size === 0) return false
+type States = ReturnType<typeof createStates>
+
+/** Adds `state` and those reached from it without a character; `at` tells one place of the path from another. */
+const enter = (states: States, tokens: readonly Token[], state: number, at: number): void => {
+  for (let next = state; states.seenAt[next] !== at; next += 1) {
+    states.seenAt[next] = at
+    states.list[states.size] = next
+    states.size += 1
+    if (!isLoop(tokens[next])) return
   }
-  return states.has(tokens.length)
+}
+
+const step = (from: States, to: States, tokens: readonly Token[], char: string, at: number): void => {
+  to.size = 0
+  for (let index = 0; index < from.size; index += 1) {
+    const state = from.list[index]!
+    const token = tokens[state]
+    if (token === undefined) continue
+    if (token.kind === 'any' || (token.kind === 'some' && char !== '/')) enter(to, tokens, state, at)
+    else if (token.kind === 'folders') {
+      // Inside a folder's name only the loop goes on; after its slash the rest may begin.
+      if (char === '/') enter(to, tokens, state, at)
+      else if (to.seenAt[state] !== at) {
+        to.seenAt[state] = at
+        to.list[to.size] = state
+        to.size += 1
+      }
+    } else if (accepts(token, char)) enter(to, tokens, state + 1, at)
+  }
+}
+
+const compile = (tokens: readonly Token[]): Match => {
+  const end = tokens.length
+  let now = createStates(end + 1)
+  let next = createStates(end + 1)
+  let place = 0
+  return (path, spend) => {
+    now.size = 0
+    place += 1
+    enter(now, tokens, 0, place)
+    let spent = 0
+    for (const char of path) {
+      if (char === '/' && now.seenAt[end] === place) break
+      spent += now.size
+      place += 1
+      step(now, next, tokens, char, place)
+      ;[now, next] = [next, now]
+      if (now.size === 0) break
+    }
+    spend(spent)
+    return now.size > 0 && now.seenAt[end] === place
+  }
 }
 
 const cleanPattern = (text: string): string => {
@@ -116,22 +177,36 @@ const cleanPattern = (text: string): string => {
 const parseRule = (line: string): Rule | null => {
   const text = line.trim()
   if (text === '' || line.startsWith('#')) return null
+  if (text.length > maxRuleLength)
+    throw refused(`A rule of .dockerignore has ${text.length} characters, and at most ${maxRuleLength} are read.`)
   const keep = text.startsWith('!')
   const pattern = cleanPattern(keep ? text.slice(1).trim() : text)
-  return pattern === '' ? null : { keep, tokens: readTokens(pattern) }
+  return pattern === '' ? null : { keep, matches: compile(collapse(readTokens(pattern))) }
 }
 
-/** Answers whether a path (without a slash at either end) is left out of the build context. */
-export const parseIgnoreFile = (text: string): ((path: string) => boolean) => {
+/**
+ * Answers whether a path (without a slash at either end) is left out of the build context. Throws `build_refused` for
+ * rules that are too many or too long, and once all paths together needed more than `comparisons`.
+ */
+export const parseIgnoreFile = (text: string, comparisons = usualComparisons): ((path: string) => boolean) => {
   const rules = text
     .replace(/^\uFEFF/, '')
     .split('\n')
     .map(parseRule)
     .filter((rule) => rule !== null)
-    .slice(0, maxRules)
+  if (rules.length > maxRules)
+    throw refused(`The .dockerignore has ${rules.length} rules, and at most ${maxRules} are read.`)
+  let left = comparisons
+  const spend = (made: number): void => {
+    left -= made
+    if (left < 0)
+      throw refused(
+        `The rules of .dockerignore take more than ${comparisons} comparisons for the paths of this repository: use fewer and simpler ones.`,
+      )
+  }
   return (path) => {
     let ignored = false
-    for (const rule of rules) if (rule.keep === ignored && matches(rule.tokens, path)) ignored = !rule.keep
+    for (const rule of rules) if (rule.keep === ignored && rule.matches(path, spend)) ignored = !rule.keep
     return ignored
   }
 }

@@ -6,6 +6,7 @@ import { Secret } from '../lib/secret.ts'
 import type { Progress } from '../runtimes/runtime.ts'
 import type { Source } from './deployments.ts'
 import type { EngineParts } from './engine-parts.ts'
+import { openGitSource } from './git-source.ts'
 import { staysAt } from './next-version.ts'
 import { type ImageSource, openRegistry } from './registry-image.ts'
 import { currentRelease, type Release, type ReleaseSource } from './releases.ts'
@@ -35,11 +36,10 @@ const deployedCommit = async ({ parts, service }: ServiceRun): Promise<string | 
 
 const fetchSource = async (run: ServiceRun, { git }: GitSpec, signal: AbortSignal): Promise<Commit> => {
   const { parts, service, claim } = run
-  const { gitTokenId, url, branch } = git
-  const credentials = gitTokenId === null ? undefined : await parts.gitCredentials(claim.organizationId, gitTokenId)
+  const source = await openGitSource(parts, claim.organizationId, git)
   const commitId = service.requested.commitId ?? (await deployedCommit(run))
-  run.log.line('source', `Reading ${commitId ?? branch} of the repository.`)
-  const commit = await parts.builder.fetch({ url, branch, commitId, credentials }, signal)
+  run.log.line('source', `Reading ${commitId ?? git.branch} of the repository.`)
+  const commit = await parts.builder.fetch({ ...source, ...(commitId === undefined ? {} : { commitId }) }, signal)
   run.log.line('source', `Commit ${commit.git_commit_id.slice(0, 12)}: ${commit.message.split('\n')[0]}`)
   return commit
 }
@@ -56,11 +56,11 @@ const build = async (
   const commit = await step('source', { deadlineMs: 11 * minute }, (signal) => fetchSource(run, source, signal))
   const variables = await readVariables()
   const limits = { ...usualLimits, ...source.limits }
-  const image = await step('image', { deadlineMs: limits.timeoutMs + minute }, (signal) =>
+  const image = await step('image', { deadlineMs: limits.timeoutMs + minute }, async (signal) =>
     parts.builder.build(
       {
         ...source,
-        source: { url: source.git.url, branch: source.git.branch },
+        source: await openGitSource(parts, claim.organizationId, source.git),
         commitId: commit.git_commit_id,
         variables: new Secret(variables.env),
         secrets: new Secret(variables.secretValues),

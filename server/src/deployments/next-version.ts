@@ -7,6 +7,7 @@ import { DeploymentError } from '../lib/errors.ts'
 import { joinTag } from '../lib/image-name.ts'
 import type { ServiceRequest, Source } from './deployments.ts'
 import type { EngineParts } from './engine-parts.ts'
+import { openGitSource } from './git-source.ts'
 import type { Version } from './plan.ts'
 import { type ImageSource, openRegistry } from './registry-image.ts'
 import type { Release } from './releases.ts'
@@ -18,9 +19,7 @@ type GitSource = Extract<Source, { from: 'git' }>
 /** The head of the branch; null when it cannot be read in time. */
 const readHead = async (parts: EngineParts, organizationId: string, { git }: GitSource): Promise<string | null> => {
   try {
-    const { url, branch, gitTokenId } = git
-    const credentials = gitTokenId === null ? undefined : await parts.gitCredentials(organizationId, gitTokenId)
-    return await parts.builder.head({ url, branch, credentials }, headTimeoutMs)
+    return await parts.builder.head(await openGitSource(parts, organizationId, git), headTimeoutMs)
   } catch (error) {
     // A token that was deleted: the deployment says so.
     if (error instanceof DeploymentError) return null

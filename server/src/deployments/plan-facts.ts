@@ -9,6 +9,7 @@ import type { Instance } from '../runtimes/runtime.ts'
 import type { Queryable } from '../store/database.ts'
 import type { DeploymentAction, PlannedRequest, ServiceRequest, Source } from './deployments.ts'
 import { type EngineParts, kindOf } from './engine-parts.ts'
+import { openGitSource } from './git-source.ts'
 import { commitOf, nextVersion } from './next-version.ts'
 import { noChanges, type Plan, planOf, type ServiceFacts, type Version } from './plan.ts'
 import { configurationChanges, type Move, setupOf, variableChanges } from './plan-changes.ts'
@@ -112,6 +113,7 @@ const settingOfRollback = (current: OpenedRelease | null, target: OpenedRelease)
 /** Reference of the image that a commit was built to before; null where it would be built. */
 const builtImage = async (
   parts: EngineParts,
+  organizationId: string,
   { row }: Subject,
   source: Source,
   commitId: string | null,
@@ -119,9 +121,9 @@ const builtImage = async (
   signal: AbortSignal,
 ): Promise<string | null> => {
   if (source.from !== 'git' || commitId === null) return null
-  const { url, branch } = source.git
+  const from = await openGitSource(parts, organizationId, source.git)
   const nothing = { memoryMb: 0, cpuMillicores: 0, timeoutMs: deadlineMs, deploymentId: row.id }
-  const request = { ...nothing, ...source, source: { url, branch }, commitId, serviceId: row.id }
+  const request = { ...nothing, ...source, source: from, commitId, serviceId: row.id }
   const secret = { variables: new Secret(variables.env), secrets: new Secret(variables.secretValues) }
   return parts.builder.built({ ...request, ...secret }, signal)
 }
@@ -143,7 +145,10 @@ const settingOfDeploy = async (
   const { source, spec } = wantedOf(kind, row.spec)
   const variables = await environmentNow(parts, kind, organizationId, row)
   const version = await nextVersion(parts, organizationId, requested, source, current?.release ?? null, signal)
-  const built = version.of === 'commit' ? await builtImage(parts, subject, source, version.to, variables, signal) : null
+  const built =
+    version.of === 'commit'
+      ? await builtImage(parts, organizationId, subject, source, version.to, variables, signal)
+      : null
   const before = current === null ? null : setupOf(current.release.workload)
   return {
     refusal: null,
