@@ -46,8 +46,9 @@ const readMs = 30_000
 
 const tooLarge = (commitId: string, bytes: number): DeploymentError =>
   refused(
-    `Commit ${commitId.slice(0, 12)} is ${Math.ceil(bytes / 2 ** 20)} MB large by itself, and more than 1 MB is not read: shorten its message.`,
+    `Commit ${commitId.slice(0, 12)} is ${(bytes / 2 ** 20).toFixed(1)} MB large by itself, and more than 1 MB is not read: shorten its message.`,
   )
+
 const nameOf = ({ organizationId, url, credentials }: GitSource): string => {
   const known = credentials?.reveal()
   const reader = known === undefined ? 'public' : hash(`${known.username}\0${known.password}`)

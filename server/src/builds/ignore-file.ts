@@ -19,7 +19,7 @@ interface Rule {
 }
 
 /** Whether a pattern matches the path or one of the folders that hold it. `spend` is told of each comparison. */
-type Match = (path: string, spend: (comparisons: number) => void) => boolean
+type Match = (path: Int32Array, spend: (comparisons: number) => void) => boolean
 
 export const maxRules = 1000
 export const maxRuleLength = 1024
@@ -28,7 +28,7 @@ export const usualComparisons = 250_000_000
 
 const refused = (sentence: string): DeploymentError => new DeploymentError('build_refused', sentence)
 
-const readSet = (pattern: string, start: number): { token: Token; end: number } | null => {
+const readSet = (pattern: readonly string[], start: number): { token: Token; end: number } | null => {
   const not = pattern[start + 1] === '^' || pattern[start + 1] === '!'
   const ranges: [string, string][] = []
   let at = start + (not ? 2 : 1)
@@ -42,7 +42,8 @@ const readSet = (pattern: string, start: number): { token: Token; end: number } 
   return at < pattern.length ? { token: { kind: 'set', not, ranges }, end: at } : null
 }
 
-const readTokens = (pattern: string): Token[] => {
+const readTokens = (text: string): Token[] => {
+  const pattern = [...text]
   const tokens: Token[] = []
   for (let at = 0; at < pattern.length; at += 1) {
     const char = pattern[at]!
@@ -91,58 +92,75 @@ const collapse = (tokens: Token[]): Token[] => {
   return kept
 }
 
-const accepts = (token: Token, char: string): boolean => {
-  switch (token.kind) {
-    case 'char':
-      return token.char === char
-    case 'one':
-      return char !== '/'
-    case 'set':
-      return char !== '/' && token.ranges.some(([low, high]) => low <= char && char <= high) !== token.not
-    default:
-      return false
-  }
+/** Tokens as numbers, which a path is compared with a hundred million times. */
+interface Program {
+  /** One of `kinds`, by state. */
+  kind: Uint8Array
+  /** The character of a `char`. */
+  char: Int32Array
+  tokens: readonly Token[]
+}
+
+const kinds = { char: 0, one: 1, set: 2, some: 3, any: 4, folders: 5, end: 6 } as const
+const slash = 47
+
+const programOf = (tokens: readonly Token[]): Program => ({
+  kind: Uint8Array.from([...tokens.map(({ kind }) => kinds[kind]), kinds.end]),
+  char: Int32Array.from([...tokens.map((token) => (token.kind === 'char' ? token.char.codePointAt(0)! : -1)), -1]),
+  tokens,
+})
+
+const isInSet = (token: Token, code: number): boolean => {
+  if (token.kind !== 'set') return false
+  const char = String.fromCodePoint(code)
+  return token.ranges.some(([low, high]) => low <= char && char <= high) !== token.not
+}
+
+const accepts = ({ kind, char, tokens }: Program, state: number, code: number): boolean => {
+  if (kind[state] === kinds.char) return char[state] === code
+  if (kind[state] === kinds.one) return code !== slash
+  return kind[state] === kinds.set && code !== slash && isInSet(tokens[state]!, code)
 }
 
 /** The states that a pattern is in at one place of a path, each once. */
-const createStates = (count: number) => {
-  const list = new Int32Array(count)
-  const seenAt = new Int32Array(count).fill(-1)
-  return { list, seenAt, size: 0 }
-}
+const createStates = (count: number) => ({
+  list: new Int32Array(count),
+  seenAt: new Int32Array(count).fill(-1),
+  size: 0,
+})
 
 type States = ReturnType<typeof createStates>
 
 /** Adds `state` and those reached from it without a character; `at` tells one place of the path from another. */
-const enter = (states: States, tokens: readonly Token[], state: number, at: number): void => {
+const enter = (states: States, { kind }: Program, state: number, at: number): void => {
   for (let next = state; states.seenAt[next] !== at; next += 1) {
     states.seenAt[next] = at
     states.list[states.size] = next
     states.size += 1
-    if (!isLoop(tokens[next])) return
+    if (kind[next]! < kinds.some || kind[next] === kinds.end) return
   }
 }
 
-const step = (from: States, to: States, tokens: readonly Token[], char: string, at: number): void => {
+const step = (from: States, to: States, program: Program, code: number, at: number): void => {
   to.size = 0
   for (let index = 0; index < from.size; index += 1) {
     const state = from.list[index]!
-    const token = tokens[state]
-    if (token === undefined) continue
-    if (token.kind === 'any' || (token.kind === 'some' && char !== '/')) enter(to, tokens, state, at)
-    else if (token.kind === 'folders') {
+    const kind = program.kind[state]
+    if (kind === kinds.any || (kind === kinds.some && code !== slash)) enter(to, program, state, at)
+    else if (kind === kinds.folders) {
       // Inside a folder's name only the loop goes on; after its slash the rest may begin.
-      if (char === '/') enter(to, tokens, state, at)
+      if (code === slash) enter(to, program, state, at)
       else if (to.seenAt[state] !== at) {
         to.seenAt[state] = at
         to.list[to.size] = state
         to.size += 1
       }
-    } else if (accepts(token, char)) enter(to, tokens, state + 1, at)
+    } else if (accepts(program, state, code)) enter(to, program, state + 1, at)
   }
 }
 
 const compile = (tokens: readonly Token[]): Match => {
+  const program = programOf(tokens)
   const end = tokens.length
   let now = createStates(end + 1)
   let next = createStates(end + 1)
@@ -150,13 +168,13 @@ const compile = (tokens: readonly Token[]): Match => {
   return (path, spend) => {
     now.size = 0
     place += 1
-    enter(now, tokens, 0, place)
+    enter(now, program, 0, place)
     let spent = 0
-    for (const char of path) {
-      if (char === '/' && now.seenAt[end] === place) break
+    for (const code of path) {
+      if (code === slash && now.seenAt[end] === place) break
       spent += now.size
       place += 1
-      step(now, next, tokens, char, place)
+      step(now, next, program, code, place)
       ;[now, next] = [next, now]
       if (now.size === 0) break
     }
@@ -205,8 +223,9 @@ export const parseIgnoreFile = (text: string, comparisons = usualComparisons): (
       )
   }
   return (path) => {
+    const codes = Int32Array.from([...path], (char) => char.codePointAt(0)!)
     let ignored = false
-    for (const rule of rules) if (rule.keep === ignored && rule.matches(path, spend)) ignored = !rule.keep
+    for (const rule of rules) if (rule.keep === ignored && rule.matches(codes, spend)) ignored = !rule.keep
     return ignored
   }
 }

@@ -70,10 +70,17 @@ const firstLine = (text: string): string =>
     .replace(/\p{Cc}/gu, '')
     .slice(0, 200)
 
+/** There is no mirror: nothing was ever fetched into one for this organization and these credentials. */
+const notFetched = new DeploymentError('git_ref_missing', 'The commit was not fetched.')
+
+/** Where our copies are is nobody's business. */
+const withoutPaths = (text: string): string => text.replace(/'?\/\S*/g, '…')
+
 /** A git that fails over a repository is the repository's fault: what git knows of it was checked when it was fetched. */
 const explain = (error: unknown): unknown => {
   if (!(error instanceof GitFailed)) return error
-  const said = firstLine(error.stderr) || error.message.slice(0, 200)
+  if (/not a git repository/i.test(error.stderr)) return notFetched
+  const said = withoutPaths(firstLine(error.stderr) || firstLine(error.message))
   return explainLimits(error.stderr) ?? refusePreparation(`git could not read the repository for the build: ${said}`)
 }
 
