@@ -21,7 +21,7 @@ import { DeploymentError } from '../src/lib/errors.ts'
 import { newId } from '../src/lib/ids.ts'
 import { createLog } from '../src/lib/log.ts'
 import { Secret } from '../src/lib/secret.ts'
-import { type FileContent, type GitServer, startGitServer } from './git-server.ts'
+import { type FileContent, startGitServer } from './git-server.ts'
 
 const never = new AbortController().signal
 const isRoot = process.getuid?.() === 0
