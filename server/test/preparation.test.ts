@@ -4,7 +4,6 @@
  * takes contexts: none of this may depend on what an engine would have said.
  */
 import assert from 'node:assert/strict'
-import { spawnSync } from 'node:child_process'
 import { once } from 'node:events'
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:http'
@@ -16,6 +15,7 @@ import { after, test } from 'node:test'
 import { extract } from 'tar-stream'
 import type { Builder, BuildRequest } from '../src/builds/builder.ts'
 import { createBuilder } from '../src/builds/git-builder.ts'
+import { removeGitPlace } from '../src/builds/git-place.ts'
 import { systemClock } from '../src/lib/clock.ts'
 import { DeploymentError } from '../src/lib/errors.ts'
 import { newId } from '../src/lib/ids.ts'
@@ -78,8 +78,7 @@ after(async () => {
   engine.closeAllConnections()
   await new Promise((resolve) => engine.close(resolve))
   for (const folder of folders) {
-    const place = join(folder, 'git')
-    spawnSync('rm', ['-rf', `${place}/template`, `${place}/home`, `${place}/mirrors`, `${place}/samples`])
+    await removeGitPlace(folder)
     rmSync(folder, { recursive: true, force: true })
   }
 })

@@ -20,6 +20,7 @@ import {
 } from './preparation-limits.ts'
 import { createPool, type Lease } from './preparation-pool.ts'
 import type { SourceTree } from './source-tree.ts'
+import { orAborted } from './waiting.ts'
 
 export interface PreparedSource {
   tree: SourceTree
@@ -70,20 +71,21 @@ const after = (clock: Clock, ms: number, work: () => void): (() => void) => {
 }
 
 /** Waits for the first word of a job; whatever else comes first is its failure. */
-const firstWord = (lease: Lease, job: Job, limits: PreparationLimits, clock: Clock, signal: AbortSignal) =>
-  new Promise<Exclude<FromWorker, { kind: 'failed' }>>((resolve, reject) => {
-    const putOff = after(clock, limits.readMs, () => reject(readTooSlow(limits)))
-    const onAbort = () => reject(signal.reason)
-    signal.addEventListener('abort', onAbort, { once: true })
-    lease.onMessage((message) => {
-      putOff()
-      signal.removeEventListener('abort', onAbort)
-      if (message === null) reject(readTooMuch())
-      else if (message.kind === 'failed') reject(fromPlain(message.error))
-      else resolve(message)
-    })
-    lease.run(job)
+const firstWord = async (lease: Lease, job: Job, limits: PreparationLimits, clock: Clock, signal: AbortSignal) => {
+  const { promise, resolve, reject } = Promise.withResolvers<Exclude<FromWorker, { kind: 'failed' }>>()
+  lease.onMessage((message) => {
+    if (message === null) reject(readTooMuch())
+    else if (message.kind === 'failed') reject(fromPlain(message.error))
+    else resolve(message)
   })
+  const putOff = after(clock, limits.readMs, () => reject(readTooSlow(limits)))
+  lease.run(job)
+  try {
+    return await orAborted(promise, signal)
+  } finally {
+    putOff()
+  }
+}
 
 /** The rest of a job's words as a stream. The lease goes with it. */
 const streamOf = (lease: Lease, limits: PreparationLimits, clock: Clock): Readable => {
