@@ -155,6 +155,8 @@ const createMachine = (ground: Ground, fake: boolean, sampleUrl: string): Machin
       ...sources,
       database,
       concurrency: settings.buildConcurrency,
+      preparation: settings.preparation,
+      gitMemoryMb: settings.gitMemoryMb,
       tools: settings.tools,
     }),
   }
@@ -205,7 +207,7 @@ export const startApp = async (settings: Settings, options: { fake: boolean }): 
   const organizationId = await createFirstOrganization(parts)
   const adminToken = await ensureAdminToken(parts, organizationId)
   const api = await createApi(parts, operations)
-  if (settings.sample) await serveSample(api, await createSampleRepository(settings.dataDir))
+  if (settings.sample) await serveSample(api, await createSampleRepository(settings.dataDir, ground.log))
   await api.listen({ host: settings.host, port: settings.port })
   const leaveDatabase = keepDatabase(ground)
   await engine.start()

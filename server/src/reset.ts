@@ -5,6 +5,7 @@
 import { rm } from 'node:fs/promises'
 import { createInterface } from 'node:readline/promises'
 import { removeBuiltImages } from './builds/built-images.ts'
+import { removeGitPlace } from './builds/git-place.ts'
 import { createEngineImages } from './images/engine-images.ts'
 import { systemClock } from './lib/clock.ts'
 import { createEngine, type Engine } from './lib/docker-engine.ts'
@@ -89,6 +90,7 @@ const reset = async (): Promise<void> => {
   }
   await createRouter({ dataDir, host, port, log }).stop()
   if (databaseUrl === undefined) await removePostgres({ dataDir, log })
+  await removeGitPlace(dataDir)
   await rm(dataDir, { recursive: true, force: true })
   process.stdout.write(`${dataDir} and all that it deployed are removed.\n`)
 }

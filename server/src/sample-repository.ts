@@ -2,12 +2,16 @@
  * The sample application as a git repository of our own, read-only, at `/samples/hello.git` of the API's address: the
  * first deployment works where nothing else can be reached. Made anew at each start from `examples/hello`.
  */
-import { spawn } from 'node:child_process'
-import { cp, mkdir, mkdtemp, rename, rm } from 'node:fs/promises'
+import { cp, mkdtemp, rename, rm } from 'node:fs/promises'
 import { join } from 'node:path'
+import { pipeline } from 'node:stream/promises'
 import { createGunzip } from 'node:zlib'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import { openGitPlace } from './builds/git-place.ts'
+import { createGit, type Git } from './builds/git-process.ts'
+import { unavailable } from './lib/errors.ts'
 import { exec } from './lib/exec.ts'
+import type { Log } from './lib/log.ts'
 
 const source = new URL('../../examples/hello/', import.meta.url).pathname
 export const samplePath = '/samples/hello.git'
@@ -30,13 +34,19 @@ const git = async (folder: string, args: readonly string[]): Promise<void> => {
   if (result.code !== 0) throw new Error(`git ${args[0]} failed: ${result.stderr.trim()}`)
 }
 
-/** Makes `<dataDir>/samples/hello.git` and answers its path. */
-export const createSampleRepository = async (dataDir: string): Promise<string> => {
-  const samples = join(dataDir, 'samples')
-  await mkdir(samples, { recursive: true })
+export interface SampleRepository {
+  path: string
+  /** Serves it: whoever asks is a stranger. */
+  git: Git
+}
+
+/** Makes `hello.git` where git's user can read it. */
+export const createSampleRepository = async (dataDir: string, log: Log): Promise<SampleRepository> => {
+  const place = await openGitPlace(dataDir, log)
+  const { samples } = place
   const work = await mkdtemp(join(samples, 'work-'))
   await cp(source, work, { recursive: true })
-  await git(work, ['init', '--quiet', '--initial-branch=main'])
+  await git(work, ['init', '--quiet', '--initial-branch=main', '--shared=0755'])
   await git(work, ['add', '--all'])
   await git(work, ['commit', '--quiet', '--message', 'Hello from Slipway'])
   const bare = join(samples, 'hello.git')
@@ -44,39 +54,45 @@ export const createSampleRepository = async (dataDir: string): Promise<string> =
   await rename(join(work, '.git'), bare)
   await git(bare, ['config', 'core.bare', 'true'])
   await rm(work, { recursive: true })
-  return bare
+  return { path: bare, git: createGit(place) }
 }
 
+/** At a time: nobody needs a token for them. */
+const maxServed = 16
+
 /** Streams the answer of `git upload-pack`, the program that serves fetches and nothing else. */
-const uploadPack = (repository: string, request: FastifyRequest, reply: FastifyReply, advertise: boolean): void => {
+const uploadPack = (
+  { path, git }: SampleRepository,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  advertise: boolean,
+): Promise<unknown> => {
   const mode = advertise ? ['--advertise-refs'] : []
-  const protocol = request.headers['git-protocol']
-  const child = spawn('git', ['upload-pack', '--stateless-rpc', ...mode, repository], {
-    shell: false,
-    env: {
-      PATH: process.env.PATH ?? '/usr/bin:/bin',
-      GIT_PROTOCOL: protocol === 'version=2' ? 'version=2' : '',
-      GIT_CONFIG_COUNT: '1',
-      GIT_CONFIG_KEY_0: 'safe.directory',
-      GIT_CONFIG_VALUE_0: '*',
-    },
-    stdio: ['pipe', 'pipe', 'ignore'],
+  const { input, output } = git.talk(['upload-pack', '--stateless-rpc', ...mode, path], {
+    config: [['safe.directory', '*']],
+    env: { GIT_PROTOCOL: request.headers['git-protocol'] === 'version=2' ? 'version=2' : '' },
   })
   const { raw } = reply.hijack()
   const kind = advertise ? 'advertisement' : 'result'
   raw.writeHead(200, { 'content-type': `application/x-git-upload-pack-${kind}`, 'cache-control': 'no-cache' })
   if (advertise) raw.write('001e# service=git-upload-pack\n0000')
-  child.stdout.pipe(raw)
-  raw.on('close', () => child.kill())
-  child.on('error', () => raw.destroy())
-  child.stdin.on('error', () => {})
-  if (advertise) child.stdin.end()
-  else if (request.headers['content-encoding'] === 'gzip') request.raw.pipe(createGunzip()).pipe(child.stdin)
-  else request.raw.pipe(child.stdin)
+  if (advertise) input.end()
+  else if (request.headers['content-encoding'] === 'gzip')
+    pipeline(request.raw, createGunzip(), input).catch(() => output.destroy())
+  else request.raw.pipe(input)
+  return pipeline(output, raw).catch(() => raw.destroy())
 }
 
 /** Serves the sample's repository; needs no token, for it is public text. */
-export const serveSample = async (api: FastifyInstance, repository: string): Promise<void> => {
+export const serveSample = async (api: FastifyInstance, repository: SampleRepository): Promise<void> => {
+  let served = 0
+  const serve = (request: FastifyRequest, reply: FastifyReply, advertise: boolean): void => {
+    if (served >= maxServed) throw unavailable('busy', 'Too many fetch the sample now: try again in a moment.')
+    served += 1
+    uploadPack(repository, request, reply, advertise).finally(() => {
+      served -= 1
+    })
+  }
   await api.register(async (scope) => {
     scope.removeAllContentTypeParsers()
     scope.addContentTypeParser('application/x-git-upload-pack-request', (_request, _payload, done) => done(null))
@@ -84,10 +100,10 @@ export const serveSample = async (api: FastifyInstance, repository: string): Pro
       const { service } = request.query as { service?: string }
       if (service !== 'git-upload-pack')
         return reply.code(403).send({ status: 403, error: 'Forbidden', message: 'Read only.' })
-      uploadPack(repository, request, reply, true)
+      serve(request, reply, true)
     })
     scope.post(`${samplePath}/git-upload-pack`, (request, reply) => {
-      uploadPack(repository, request, reply, false)
+      serve(request, reply, false)
     })
   })
 }

@@ -42,6 +42,10 @@ export interface Settings {
   statusVocabulary: 'auto' | 'running' | 'deployment'
   buildConcurrency: number
   deployConcurrency: number
+  /** What reading a repository for a build, and handing its files over, may take. */
+  preparation: Preparation
+  /** Of one git process. */
+  gitMemoryMb: number
   /** Programs that terraform services run, each where it is set; undefined: looked for on PATH. */
   tools: { tofu: string | undefined; terraform: string | undefined }
   /** What an image of a registry may have at most. */
@@ -60,6 +64,15 @@ export interface Settings {
 export interface PortRange {
   first: number
   last: number
+}
+
+export interface Preparation {
+  contextBytes: number
+  contextEntries: number
+  dockerfileBytes: number
+  ignoreFileBytes: number
+  readMs: number
+  contextMs: number
 }
 
 export interface Oidc {
@@ -275,6 +288,16 @@ const readLimits = (read: ReturnType<typeof createReader>['read']): Limits => {
   return Object.freeze(Object.fromEntries(pairs) as unknown as Limits)
 }
 
+const readPreparation = (read: ReturnType<typeof createReader>['read']): Preparation =>
+  Object.freeze({
+    contextBytes: read('SLIPWAY_CONTEXT_MAX_MB', 500, whole(1, 1_000_000)) * 2 ** 20,
+    contextEntries: read('SLIPWAY_CONTEXT_MAX_ENTRIES', 100_000, whole(1, 10_000_000)),
+    dockerfileBytes: read('SLIPWAY_DOCKERFILE_MAX_KB', 256, whole(1, 16_384)) * 1024,
+    ignoreFileBytes: read('SLIPWAY_DOCKERIGNORE_MAX_KB', 64, whole(1, 1024)) * 1024,
+    readMs: read('SLIPWAY_PREPARE_SECONDS', minute, whole(1, hour)) * 1000,
+    contextMs: read('SLIPWAY_CONTEXT_SECONDS', 10 * minute, whole(1, 24 * hour)) * 1000,
+  })
+
 const distance = (left: string, right: string): number => {
   let row = Array.from({ length: right.length + 1 }, (_, index) => index)
   for (let i = 1; i <= left.length; i++) {
@@ -326,6 +349,8 @@ export const parseSettings = (env: Environment): { settings: Settings; warnings:
     statusVocabulary: read('SLIPWAY_STATUS_VOCABULARY', 'auto', oneOf(vocabularies)),
     buildConcurrency: read('SLIPWAY_BUILD_CONCURRENCY', cores, concurrency),
     deployConcurrency: read('SLIPWAY_DEPLOY_CONCURRENCY', 2 * cores, concurrency),
+    preparation: readPreparation(read),
+    gitMemoryMb: read('SLIPWAY_GIT_MEMORY_MB', 1024, whole(256, 1_000_000)),
     tools: Object.freeze({
       tofu: read<string | undefined>('SLIPWAY_TOFU', undefined, path),
       terraform: read<string | undefined>('SLIPWAY_TERRAFORM', undefined, path),

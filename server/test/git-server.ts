@@ -31,6 +31,8 @@ export interface GitServer {
   /** A light tag, or one with a message. */
   tag(name: string, tag: string, commitId: string, message?: string): Promise<void>
   deleteBranch(name: string, branch: string): Promise<void>
+  /** Runs git in the repository, for what no honest client makes; answers its output without the outer blanks. */
+  git(name: string, args: readonly string[], input?: string | Buffer): Promise<string>
   /** From now on; null ends it. */
   setFault(fault: Fault): void
   /** `GET /info/refs` and `POST /git-upload-pack` so far, in order. */
@@ -207,6 +209,7 @@ export const startGitServer = async (
     async deleteBranch(name, branch) {
       await run(root, ['--git-dir', folder(name), 'update-ref', '-d', `refs/heads/${branch}`])
     },
+    git: (name, args, input) => run(root, ['--git-dir', folder(name), ...args], { input }),
     setFault(next) {
       fault = next
     },

@@ -6,7 +6,7 @@ import type { Secret } from '../lib/secret.ts'
 
 export interface GitSource {
   /** Whose copy of the repository it is: no organization is served from what another one fetched. */
-  organizationId?: string
+  organizationId: string
   url: string
   branch: string
   /** Full commit id (40 or 64 hex); without it, the branch's head. */

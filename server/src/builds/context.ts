@@ -3,18 +3,20 @@
  * links: they only ever resolve inside the build's container.
  */
 import { createHash } from 'node:crypto'
-import type { Readable, Writable } from 'node:stream'
+import { once } from 'node:events'
+import { PassThrough, type Readable, type Writable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { extract, type Pack, pack } from 'tar-stream'
+import { createKeptCount, type Names, scanContext } from './context-scan.ts'
 import type { Git } from './git-process.ts'
-import { parseIgnoreFile } from './ignore-file.ts'
+import type { PreparationLimits } from './preparation-limits.ts'
 import type { SourceTree } from './source-tree.ts'
 
 /** Part of every content key: another way to build makes other images. */
 const recipe = 'slipway-build-1'
 
 /** Name in the context of a Dockerfile that lies outside it or is reached through a link. */
-const extraDockerfile = '.slipway.dockerfile'
+export const extraDockerfile = '.slipway.dockerfile'
 
 export interface KeyParts {
   treeId: string
@@ -34,12 +36,6 @@ export const contentKey = (parts: KeyParts): string => {
   return createHash('sha256').update(JSON.stringify(all)).digest('hex')
 }
 
-/** True when the path in the tree is a file as it stands, without links. */
-const isPlainFile = async (git: Git, { mirror, treeId }: SourceTree, path: string): Promise<boolean> => {
-  const { stdout } = await git.run(['--git-dir', mirror, '--literal-pathspecs', 'ls-tree', '-z', treeId, '--', path])
-  return /^100\d\d\d blob /.test(stdout)
-}
-
 interface Entry {
   name: string
   type: string | null | undefined
@@ -57,36 +53,62 @@ const addEntry = async (target: Pack, header: Entry, body: Readable): Promise<vo
   body.resume()
 }
 
-const copyEntries = async (archive: Readable, target: Pack, tree: SourceTree, keep: Set<string>): Promise<void> => {
-  const isIgnored = parseIgnoreFile(tree.ignoreFile)
+/** A Dockerfile of ours under a name in the context, whatever the tree has there. */
+export interface OwnDockerfile {
+  name: string
+  text: string
+}
+
+interface Copying {
+  archive: Readable
+  target: Pack
+  /** What the tar is read from: it says when it has had enough for now, which entries without content do not. */
+  out: PassThrough
+  kept: Names
+  count: (entry: { size: number }) => void
+}
+
+const copyEntries = async ({ archive, target, out, kept, count }: Copying, tree: SourceTree, own: OwnDockerfile) => {
   const source = archive.pipe(extract())
   archive.on('error', (error) => source.destroy(error))
   for await (const entry of source) {
     const { name, type, size, mode, linkname } = entry.header
     const path = name.replace(/\/+$/, '')
-    if (isIgnored(path) && !keep.has(path)) entry.resume()
-    else await addEntry(target, { name, type, size, mode, linkname, mtime: tree.committedAt }, entry as never)
+    if (!kept.has(path) || path === own.name) {
+      entry.resume()
+      continue
+    }
+    count({ size: size ?? 0 })
+    await addEntry(target, { name, type, size, mode, linkname, mtime: tree.committedAt }, entry as never)
+    if (out.writableNeedDrain) await once(out, 'drain')
   }
+  target.entry({ name: own.name, mtime: tree.committedAt }, own.text)
 }
 
-export interface Context {
-  tar: Readable
-  /** Where the Dockerfile is in it. */
-  dockerfile: string
-}
-
-/** Opens the context; the stream fails when the archive cannot be read to its end. */
-export const openContext = async (git: Git, tree: SourceTree): Promise<Context> => {
-  const { dockerfilePath: path, mirror, treeId } = tree
-  const plain = path !== null && (await isPlainFile(git, tree, path))
+/**
+ * The context as a tar. Looks through it first and rejects with `build_refused` when it is too large; the stream fails
+ * with that too should more come than was seen, and when the archive cannot be read to its end.
+ */
+export const openContext = async (
+  git: Git,
+  tree: SourceTree,
+  own: OwnDockerfile,
+  limits: PreparationLimits,
+): Promise<Readable> => {
+  const kept = await scanContext(git, tree, new Set(['.dockerignore']), limits)
   const target = pack()
-  const archive = git.open(['--git-dir', mirror, 'archive', '--format=tar', treeId])
+  const out = new PassThrough()
+  pipeline(target as unknown as Readable, out).catch(() => {})
+  const args = ['--git-dir', tree.mirror, 'archive', '--format=tar', '--end-of-options', tree.treeId]
+  const archive = git.open(args, { timeoutMs: limits.contextMs })
   const fill = async (): Promise<void> => {
-    await copyEntries(archive, target, tree, new Set([path ?? extraDockerfile, '.dockerignore']))
-    if (!plain) target.entry({ name: extraDockerfile, mtime: tree.committedAt }, tree.dockerfile)
+    await copyEntries({ archive, target, out, kept, count: createKeptCount(limits) }, tree, own)
     target.finalize()
   }
-  target.on('close', () => archive.destroy())
-  fill().catch((error: Error) => target.destroy(error))
-  return { tar: target as unknown as Readable, dockerfile: plain ? path : extraDockerfile }
+  out.on('close', () => archive.destroy())
+  fill().catch((error: Error) => {
+    archive.destroy()
+    target.destroy(error)
+  })
+  return out
 }

@@ -9,10 +9,9 @@ import { type Engine, EngineError, engineUnavailable } from '../lib/docker-engin
 import { DeploymentError } from '../lib/errors.ts'
 import type { BuildContainers } from './build-containers.ts'
 import type { BuildLog } from './build-log.ts'
-import type { Context } from './context.ts'
 
 export interface EngineBuild {
-  context: Context
+  context: { tar: Readable /** Where the Dockerfile is in it. */; dockerfile: string }
   tag: string
   targetStage: string | null
   buildArgs: Record<string, string>
@@ -117,8 +116,9 @@ export const buildOnEngine = async (
     return image
   } catch (error) {
     signal.throwIfAborted()
-    if (error instanceof EngineError) throw failure(log, error.message, error)
     const { errored } = build.context.tar
+    if (errored instanceof DeploymentError) throw errored
+    if (error instanceof EngineError) throw failure(log, error.message, error)
     if (errored) throw new Error('the build context could not be read', { cause: errored })
     throw error instanceof DeploymentError ? error : engineUnavailable(error)
   } finally {

@@ -3,16 +3,12 @@
  * image is the Dockerfile's last base image where that is one of the fake runtime's (`FROM fake/never-ready`), so that a
  * repository says how its instances behave.
  */
-import { mkdirSync } from 'node:fs'
-import { join } from 'node:path'
 import type { Clock } from '../lib/clock.ts'
 import type { Log } from '../lib/log.ts'
 import type { Builder, BuildRequest, BuiltImage } from './builder.ts'
-import { baseImages, parseDockerfile } from './dockerfile.ts'
-import { createMirrors } from './git.ts'
-import { createGit } from './git-process.ts'
+import { baseImages } from './dockerfile.ts'
 import type { CheckHost } from './git-remote.ts'
-import { readSourceTree, readTreeFor } from './source-tree.ts'
+import { createSources } from './sources.ts'
 
 export const createFakeBuilder = (parts: {
   dataDir: string
@@ -20,37 +16,37 @@ export const createFakeBuilder = (parts: {
   log: Log
   clock: Clock
 }): Builder => {
-  const home = join(parts.dataDir, 'git-home')
-  mkdirSync(home, { recursive: true, mode: 0o700 })
-  const git = createGit(home)
-  const mirrors = createMirrors({ ...parts, git, folder: join(parts.dataDir, 'mirrors') })
+  const sources = createSources({ ...parts, concurrency: 1 })
   const built = new Map<string, string>()
 
-  const build = async (request: BuildRequest, onLog: (text: string) => void): Promise<BuiltImage> => {
-    const { source, commitId, rootPath, dockerfilePath, targetStage, tool } = request
-    const mirror = await mirrors.find(source.url, commitId)
-    const tree =
-      tool === undefined
-        ? await readSourceTree(git, mirror, commitId, rootPath, dockerfilePath)
-        : await readTreeFor(git, mirror, commitId, null, () => 'FROM fake/tool')
-    const [base] = baseImages(parseDockerfile(tree.dockerfile.toString('utf8')), {}, targetStage).slice(-1)
+  /** By organization, as images are. */
+  const keyOf = ({ source, commitId, rootPath, dockerfilePath }: BuildRequest): string =>
+    JSON.stringify([source.organizationId, commitId, rootPath, dockerfilePath])
+
+  const build = async (
+    request: BuildRequest,
+    onLog: (text: string) => void,
+    signal: AbortSignal,
+  ): Promise<BuiltImage> => {
+    const { commitId, targetStage, tool } = request
+    const { dockerfile } = await sources.preparation.read(request, signal)
+    const [base] = tool === undefined ? baseImages(dockerfile, {}, targetStage).slice(-1) : ['fake/tool']
     const reference = base?.startsWith('fake/') === true ? base : `fake/serve-${commitId.slice(0, 12)}`
-    const contentKey = `${commitId}${rootPath}${dockerfilePath}`
+    const contentKey = keyOf(request)
     const skipped = built.has(contentKey)
     built.set(contentKey, reference)
     if (!skipped) onLog(`The fake builder takes ${reference} for commit ${commitId}.\n`)
     return { reference, imageId: reference, contentKey, skipped }
   }
   return {
-    fetch: mirrors.fetch,
-    head: mirrors.head,
-    branches: mirrors.branches,
-    commits: mirrors.commits,
-    folders: mirrors.folders,
-    build: (request, onLog) => build(request, onLog),
-    built: async ({ commitId, rootPath, dockerfilePath }) =>
-      built.get(`${commitId}${rootPath}${dockerfilePath}`) ?? null,
+    fetch: sources.fetch,
+    head: sources.head,
+    branches: sources.branches,
+    commits: sources.commits,
+    folders: sources.folders,
+    build,
+    built: async (request) => built.get(keyOf(request)) ?? null,
     missingTool: async () => null,
-    close: () => mirrors.close(),
+    close: () => sources.close(),
   }
 }

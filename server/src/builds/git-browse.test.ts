@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { mkdirSync, mkdtempSync, readdirSync, rmSync } from 'node:fs'
+import { mkdtempSync, readdirSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
@@ -8,15 +8,17 @@ import { systemClock } from '../lib/clock.ts'
 import { DeploymentError } from '../lib/errors.ts'
 import { createLog } from '../lib/log.ts'
 import { createMirrors } from './git.ts'
+import { openGitPlace, removeGitPlace } from './git-place.ts'
 import { createGit } from './git-process.ts'
 
 const never = new AbortController().signal
 const server = await startGitServer()
 const folder = mkdtempSync(join(tmpdir(), 'slipway-browse-'))
-mkdirSync(join(folder, 'home'))
+const place = await openGitPlace(folder, createLog('silent'))
 const mirrors = createMirrors({
-  git: createGit(join(folder, 'home')),
-  folder: join(folder, 'mirrors'),
+  git: createGit(place),
+  folder: place.mirrors,
+  template: place.template,
   checkHost: async () => undefined,
   clock: systemClock,
   log: createLog('silent'),
@@ -24,6 +26,7 @@ const mirrors = createMirrors({
 after(async () => {
   await mirrors.close()
   await server.close()
+  await removeGitPlace(folder)
   rmSync(folder, { recursive: true, force: true })
 })
 
@@ -32,7 +35,7 @@ const newRepository = async () => {
   made += 1
   const name = `app${made}`
   await server.createRepository(name)
-  return { name, source: { url: server.url(name), branch: 'main' } }
+  return { name, source: { organizationId: 'an organization', url: server.url(name), branch: 'main' } }
 }
 
 const isMissing = (error: unknown) => error instanceof DeploymentError && error.code === 'git_ref_missing'
@@ -41,7 +44,7 @@ test('branches are listed by name without fetching anything', async () => {
   const { name, source } = await newRepository()
   for (const branch of ['main', 'feature/a', 'feature/b']) await server.commit(name, { a: branch }, branch, { branch })
   assert.deepEqual((await mirrors.branches(source, never)).sort(), ['feature/a', 'feature/b', 'main'])
-  assert.deepEqual(readdirSync(join(folder, 'mirrors')), [])
+  assert.deepEqual(readdirSync(place.mirrors), [])
 })
 
 test('commits come newest first with their tags, also where only the head was fetched before', async () => {

@@ -1,7 +1,9 @@
 /** Looking around in a repository (see `Browser`), over the mirrors of git.ts. */
 import type { Browser, Commit, GitSource } from './builder.ts'
-import { commitFormat, parseCommits } from './git-commit.ts'
+import { maxCommitBytes, parseCommit, unreadCommit } from './git-commit.ts'
 import { explainGit, refMissing } from './git-errors.ts'
+import { isCommitId } from './git-names.ts'
+import { withObjects } from './git-objects.ts'
 import type { Git } from './git-process.ts'
 import { type createRemote, findTag, validate } from './git-remote.ts'
 
@@ -19,10 +21,19 @@ const limits = { timeoutMs: 30_000, maxOutput: 1 << 24 }
 
 export const createBrowser = ({ git, remote, timeoutMs, fetch, mirrorOf, locked }: BrowserParts): Browser => {
   const readHistory = async (mirror: string, commitId: string, count: number): Promise<Commit[]> => {
-    const args = ['--git-dir', mirror, 'log', '-z', `--max-count=${count}`, commitFormat, commitId, '--']
+    const args = ['--git-dir', mirror, 'rev-list', `--max-count=${count}`, '--end-of-options', commitId, '--']
     const { code, stdout, stderr } = await git.run(args, limits)
-    if (code !== 0) throw new Error(`git log failed: ${stderr.trim()}`)
-    return parseCommits(stdout)
+    if (code !== 0) throw new Error(`git rev-list failed: ${stderr.trim()}`)
+    const ids = stdout.split('\n').filter(isCommitId)
+    return withObjects(git, mirror, limits.timeoutMs, async (objects) => {
+      const commits: Commit[] = []
+      for (const found of await objects.look(ids)) {
+        if (!('size' in found)) continue
+        const isRead = found.size <= maxCommitBytes
+        commits.push(isRead ? parseCommit(found.id, await objects.read(found)) : unreadCommit(found.id))
+      }
+      return commits
+    })
   }
 
   /** Mirrors hold single commits until somebody asks for what was before them. */
@@ -48,7 +59,8 @@ export const createBrowser = ({ git, remote, timeoutMs, fetch, mirrorOf, locked 
     },
     async folders(source, folder, signal) {
       const { git_commit_id: head } = await fetch(source, signal)
-      const args = ['--git-dir', mirrorOf(source), 'ls-tree', '-d', '-z', '--name-only', `${head}:${folder}`]
+      const args = ['--git-dir', mirrorOf(source), 'ls-tree', '-d', '-z', '--name-only', '--end-of-options']
+      args.push(`${head}:${folder}`)
       const { code, stdout } = await git.run(args, limits)
       if (code !== 0) throw refMissing('The repository has no such folder.')
       return stdout.split('\0').filter((name) => name !== '')

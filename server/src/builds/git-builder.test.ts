@@ -15,6 +15,7 @@ import { Secret } from '../lib/secret.ts'
 import type { Builder, BuildRequest } from './builder.ts'
 import { removeBuiltImages } from './built-images.ts'
 import { createBuilder } from './git-builder.ts'
+import { removeGitPlace } from './git-place.ts'
 import type { StoredImage } from './image-store.ts'
 
 const never = new AbortController().signal
@@ -44,6 +45,7 @@ after(async () => {
   await server.close()
   await removeBuiltImages(engine, [...stored.keys()])
   await engine.close()
+  await removeGitPlace(dataDir)
   rmSync(dataDir, { recursive: true, force: true })
 })
 
@@ -57,7 +59,7 @@ const repository = async (files: Record<string, FileContent>): Promise<string> =
 }
 
 const requestOf = async (name: string, { env = {}, hidden = [], ...more }: More = {}): Promise<BuildRequest> => {
-  const source = { url: server.url(name), branch: 'main' }
+  const source = { organizationId: 'an organization', url: server.url(name), branch: 'main' }
   const { git_commit_id: commitId } = await builder.fetch(source, never)
   const fixed = { rootPath: '/', dockerfilePath: 'Dockerfile', targetStage: null, memoryMb: 256, cpuMillicores: 1000 }
   const ids = { organizationId: newId(), serviceId: newId(), deploymentId: newId() }

@@ -3,7 +3,6 @@
  * When the process dies here: the engine ends a build whose client is gone, mirrors are freed of locks when next used,
  * and containers of the killed build are removed at the next start.
  */
-import { mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Clock } from '../lib/clock.ts'
 import { createEngine } from '../lib/docker-engine.ts'
@@ -16,15 +15,16 @@ import { createBuildContainers } from './build-containers.ts'
 import { createBuildLog } from './build-log.ts'
 import type { Builder, BuildRequest, BuiltImage } from './builder.ts'
 import { imageTag } from './built-images.ts'
-import { contentKey, openContext } from './context.ts'
-import { baseImages, parseDockerfile, pickBuildArgs } from './dockerfile.ts'
+import { contentKey, extraDockerfile } from './context.ts'
+import { baseImages, pickBuildArgs } from './dockerfile.ts'
 import { buildOnEngine } from './engine-build.ts'
-import { createMirrors, type Mirrors } from './git.ts'
-import { createGit, type Git } from './git-process.ts'
 import type { CheckHost, GitLimits } from './git-remote.ts'
 import { createImageStore, type ImageStore } from './image-store.ts'
-import { readSourceTree, readTreeFor, type SourceTree } from './source-tree.ts'
-import { createTools, type ToolPaths, toolDockerfile } from './tools.ts'
+import type { Preparation } from './preparation.ts'
+import type { PreparationLimits } from './preparation-limits.ts'
+import type { SourceTree } from './source-tree.ts'
+import { createSources } from './sources.ts'
+import { createTools, type ToolPaths } from './tools.ts'
 import { createSemaphore, withLock } from './waiting.ts'
 
 export interface BuilderParts {
@@ -36,6 +36,9 @@ export interface BuilderParts {
   clock: Clock
   /** Builds at a time. */
   concurrency: number
+  /** What reading a repository and handing its files over may take. */
+  preparation?: Partial<PreparationLimits>
+  gitMemoryMb?: number
   /** For tests. */
   images?: ImageStore
   gitLimits?: Partial<GitLimits>
@@ -49,8 +52,6 @@ interface Plan {
   buildArgs: Record<string, string>
   baseNames: string[]
 }
-
-const maxTrees = 500
 
 /** `withTimeout` aborts with `build_timeout`; its `signal` carries the reason, which `dispose` takes back. */
 const limitTime = (timeoutMs: number, outer: AbortSignal[]) => {
@@ -66,37 +67,11 @@ const limitTime = (timeoutMs: number, outer: AbortSignal[]) => {
   }
 }
 
-/** The whole repository, for modules refer to others beside their own folder. */
-const readToolTree = (git: Git, mirror: string, commitId: string, { rootPath, tool }: BuildRequest) => {
-  const { fragment } = tool!
-  const path = fragment !== null && 'path' in fragment ? `${rootPath}/${fragment.path}` : null
-  const text = fragment !== null && 'text' in fragment ? fragment.text : null
-  return readTreeFor(git, mirror, commitId, path, (read) => toolDockerfile(read ?? text))
-}
-
 /** Reads what a build would do from the mirror. */
-const createPlanner = (git: Git, mirrors: Mirrors, toolImage: (name: string) => Promise<string>) => {
-  const trees = new Map<string, SourceTree>()
-
-  /** A commit never changes: what was read of it once stays true. */
-  const readTree = async (request: BuildRequest): Promise<SourceTree> => {
-    const { source, commitId, rootPath, dockerfilePath, tool } = request
-    const name = JSON.stringify([source.url, commitId, rootPath, dockerfilePath, tool])
-    const known = trees.get(name)
-    if (known !== undefined) return known
-    const mirror = await mirrors.find(source.url, commitId)
-    const tree =
-      tool === undefined
-        ? await readSourceTree(git, mirror, commitId, rootPath, dockerfilePath)
-        : await readToolTree(git, mirror, commitId, request)
-    if (tree.dockerfile.length < 65_536) trees.set(name, tree)
-    if (trees.size > maxTrees) trees.delete(trees.keys().next().value!)
-    return tree
-  }
-
-  return async (request: BuildRequest): Promise<Plan> => {
-    const tree = await readTree(request)
-    const file = parseDockerfile(tree.dockerfile.toString('utf8'))
+const createPlanner =
+  (preparation: Preparation, toolImage: (name: string) => Promise<string>) =>
+  async (request: BuildRequest, signal: AbortSignal): Promise<Plan> => {
+    const { tree, dockerfile: file } = await preparation.read(request, signal)
     // The engine would fetch it from the host's own network, past the policy for outgoing requests.
     if (file.addsRemote)
       throw new DeploymentError(
@@ -108,7 +83,6 @@ const createPlanner = (git: Git, mirrors: Mirrors, toolImage: (name: string) => 
     const buildArgs = pickBuildArgs(file, { ...request.variables.reveal(), ...own })
     return { tree, buildArgs, baseNames: baseImages(file, buildArgs, request.targetStage) }
   }
-}
 
 /** What was never fetched, or cannot be built, was never built. */
 const nullIfRefused = async <T>(work: () => Promise<T>): Promise<T | null> => {
@@ -122,19 +96,9 @@ const nullIfRefused = async <T>(work: () => Promise<T>): Promise<T | null> => {
 
 export const createBuilder = (parts: BuilderParts): Builder => {
   const { dataDir, log, clock, checkHost } = parts
-  const home = join(dataDir, 'git-home')
-  mkdirSync(home, { recursive: true, mode: 0o700 })
-  const git = createGit(home)
   const engine = createEngine(parts.dockerHost)
   const images = parts.images ?? createImageStore(parts.database)
-  const mirrors = createMirrors({
-    git,
-    folder: join(dataDir, 'mirrors'),
-    checkHost,
-    log,
-    clock,
-    limits: parts.gitLimits,
-  })
+  const sources = createSources(parts)
   const tools = createTools(engine, parts.tools ?? {}, (key, reference) =>
     images.save(key, { reference, imageId: reference }),
   )
@@ -143,7 +107,7 @@ export const createBuilder = (parts: BuilderParts): Builder => {
   const withPlace = createSemaphore(parts.concurrency)
   const perKey = createKeyedLock()
   const closing = new AbortController()
-  const plan = createPlanner(git, mirrors, tools.reference)
+  const plan = createPlanner(sources.preparation, tools.reference)
   const running = new Set<Promise<unknown>>()
   const swept = containers.sweep().catch((error: unknown) => {
     log.warn({ err: error }, 'containers of an ended build could not be removed')
@@ -162,11 +126,14 @@ export const createBuilder = (parts: BuilderParts): Builder => {
     Promise.all(names.map(async (name): Promise<[string, string | null]> => [name, await bases.find(name, signal)]))
 
   const construct = async (plan: Plan, key: string, request: BuildRequest, onLog: BuildOutput, signal: AbortSignal) => {
+    const { tree } = plan
+    const dockerfile = tree.isPlain ? tree.dockerfilePath! : extraDockerfile
+    const own = { name: dockerfile, text: tree.dockerfile.toString('utf8') }
     const imageId = await buildOnEngine(
       engine,
       containers,
       {
-        context: await openContext(git, plan.tree),
+        context: { ...(await sources.preparation.context(tree, own, signal)), dockerfile },
         tag: imageTag(request.serviceId, key),
         targetStage: request.targetStage,
         buildArgs: plan.buildArgs,
@@ -198,7 +165,7 @@ export const createBuilder = (parts: BuilderParts): Builder => {
 
   const build = async (request: BuildRequest, onLog: (text: string) => void, outer: AbortSignal) => {
     outer.throwIfAborted()
-    const what = await plan(request)
+    const what = await plan(request, outer)
     const found = await findPlanned(what, request, outer)
     if (found !== null) return found
     const output = createBuildLog(request.secrets.reveal(), onLog)
@@ -221,19 +188,18 @@ export const createBuilder = (parts: BuilderParts): Builder => {
   }
 
   return {
-    fetch: mirrors.fetch,
-    head: mirrors.head,
-    branches: mirrors.branches,
-    commits: mirrors.commits,
-    folders: mirrors.folders,
+    fetch: sources.fetch,
+    head: sources.head,
+    branches: sources.branches,
+    commits: sources.commits,
+    folders: sources.folders,
     build: (request, onLog, signal) => track(build(request, onLog, AbortSignal.any([signal, closing.signal]))),
     built: (request, signal) =>
-      nullIfRefused(async () => (await findPlanned(await plan(request), request, signal))?.reference ?? null),
+      nullIfRefused(async () => (await findPlanned(await plan(request, signal), request, signal))?.reference ?? null),
     missingTool: tools.missing,
     async close() {
       closing.abort(new Error('the server is stopping'))
-      await mirrors.close()
-      await Promise.all([...running, swept])
+      await Promise.all([sources.close(), ...running, swept])
       await engine.close()
     },
   }

@@ -1,26 +1,65 @@
-/** Commits as git prints them. Pure. */
+/** Commits as git keeps them. Pure. What a commit says of itself is its author's choice, all but its id. */
 import { storable } from '../lib/storable.ts'
 import type { Commit } from './builder.ts'
 
-export const commitFormat = '--format=%H%x00%ct%x00%an%x00%B'
-
+/** A commit is text of a person's; one that is larger is not read. */
+export const maxCommitBytes = 2 ** 20
 const maxMessage = 4096
+const maxAuthor = 1024
 
-export const parseCommit = (text: string): Commit => {
-  const [id = '', seconds = '', author = '', ...message] = text.split('\0')
+const decode = (bytes: Buffer, encoding: string | undefined): string => {
+  try {
+    return new TextDecoder(encoding ?? 'utf-8').decode(bytes)
+  } catch {
+    return bytes.toString('utf8')
+  }
+}
+
+/** Without control characters, which a terminal that shows them would obey. */
+const clean = (text: string): string =>
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: control characters are what it removes
+  storable(text.replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f]/g, ''))
+
+/** The first line of the head that begins with this word, without it. */
+const field = (head: string, word: string): string =>
+  head
+    .split('\n')
+    .find((line) => line.startsWith(`${word} `))
+    ?.slice(word.length + 1) ?? ''
+
+const secondsOf = (person: string): number => {
+  const seconds = Number(/> ?(-?\d{1,12}) [-+]\d{4}$/.exec(person)?.[1] ?? 0)
+  // What PostgreSQL and four-digit years can hold.
+  return Math.min(Math.max(seconds, 0), 253_402_300_799)
+}
+
+export const committedAt = (bytes: Buffer): Date => {
+  const end = bytes.indexOf('\n\n')
+  const head = bytes.toString('latin1', 0, end === -1 ? bytes.length : end)
+  return new Date(secondsOf(field(head, 'committer')) * 1000)
+}
+
+/** `id` is the one that was asked for: no commit is asked for its own. */
+export const parseCommit = (id: string, bytes: Buffer): Commit => {
+  const end = bytes.indexOf('\n\n')
+  const headBytes = bytes.subarray(0, end === -1 ? bytes.length : end)
+  const encoding = field(headBytes.toString('latin1'), 'encoding') || undefined
+  const author = field(decode(headBytes, encoding), 'author').replace(/ ?<.*$/s, '')
+  const message = end === -1 ? '' : decode(bytes.subarray(end + 2, end + 2 + 16 * maxMessage), encoding)
   return {
     git_commit_id: id,
-    message: storable(message.join(' ').trim().slice(0, maxMessage)),
-    author_name: author.trim(),
-    created_at: new Date(Number(seconds) * 1000).toISOString().replace('.000Z', 'Z'),
+    message: clean(message).trim().slice(0, maxMessage).toWellFormed(),
+    author_name: clean(author).replaceAll('\n', ' ').trim().slice(0, maxAuthor).toWellFormed(),
+    created_at: committedAt(bytes).toISOString().replace('.000Z', 'Z'),
     tag: '',
   }
 }
 
-/** The same format many times over, each ended by a zero byte. */
-export const parseCommits = (text: string): Commit[] => {
-  const fields = text.split('\0')
-  const commits: Commit[] = []
-  for (let at = 0; at + 3 < fields.length; at += 4) commits.push(parseCommit(fields.slice(at, at + 4).join('\0')))
-  return commits
-}
+/** One that is too large to be read, where others stand beside it. */
+export const unreadCommit = (id: string): Commit => ({
+  git_commit_id: id,
+  message: 'This commit is too large to be shown.',
+  author_name: '',
+  created_at: '1970-01-01T00:00:00Z',
+  tag: '',
+})

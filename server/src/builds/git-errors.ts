@@ -11,9 +11,16 @@ export const unreachable = (message: string, cause?: unknown): DeploymentError =
 
 const denied = (message: string): DeploymentError => new DeploymentError('git_denied', message)
 
+/** What git says when it meets its limit of memory: of its own, of its threads, of its libraries. */
+const outOfMemory =
+  /out of memory|cannot allocate memory|unable to create (?:threaded|thread)|mmap failed|malloc failed/i
+const tooMuchMemory = 'git needs more memory for this repository than it may have (SLIPWAY_GIT_MEMORY_MB).'
+
 type Meaning = [pattern: RegExp, error: (host: string) => DeploymentError]
 
 const meanings: Meaning[] = [
+  [outOfMemory, () => refused(tooMuchMemory)],
+  [/died of signal 25|File too large/i, () => refused('A pack of the repository is larger than may be kept.')],
   [
     /returned error: 30\d|unable to update url base from redirection|redirect/i,
     (host) => refused(`${host} sends us to another address, and redirects are not followed: use the final address.`),
@@ -44,6 +51,10 @@ export const explainGit = (stderr: string, host: string): DeploymentError => {
   const meaning = meanings.find(([pattern]) => pattern.test(stderr))
   return meaning?.[1](host) ?? unreachable(`${host} did not answer as a git server.`)
 }
+
+/** What a git that read a mirror ended with, where a limit explains it; null where none does. */
+export const explainLimits = (stderr: string): DeploymentError | null =>
+  outOfMemory.test(stderr) ? refused(tooMuchMemory) : null
 
 /** The server does not hand out a commit by its id: its branch must be fetched instead. */
 export const isNotHandedOut = (stderr: string): boolean =>

@@ -3,9 +3,9 @@
  * and how much. What it fetches goes into a mirror that git.ts looks after.
  */
 import { createHash } from 'node:crypto'
-import { readdir, rm } from 'node:fs/promises'
+import { readdir } from 'node:fs/promises'
 import { BlockList, isIP } from 'node:net'
-import { ExecTimeout } from '../lib/exec.ts'
+import { ExecOverflow, ExecTimeout } from '../lib/exec.ts'
 import { OutboundFailed, OutboundRefused } from '../lib/outbound.ts'
 import type { GitSource } from './builder.ts'
 import { explainGit, isNotHandedOut, refused, unreachable } from './git-errors.ts'
@@ -19,12 +19,19 @@ export type CheckHost = (url: URL) => Promise<{ address: string } | undefined>
 
 export interface GitLimits {
   lsRemoteMs: number
+  /** For asking whether a repository is still there of which the commit is. */
+  askAgainMs: number
   fetchMs: number
   /** Of one mirror. */
   maxBytes: number
 }
 
-export const usualLimits: GitLimits = { lsRemoteMs: 60_000, fetchMs: 600_000, maxBytes: 5 * 2 ** 30 }
+export const usualLimits: GitLimits = {
+  lsRemoteMs: 60_000,
+  askAgainMs: 10_000,
+  fetchMs: 600_000,
+  maxBytes: 5 * 2 ** 30,
+}
 
 export const hash = (text: string): string => createHash('sha256').update(text).digest('hex')
 
@@ -102,6 +109,8 @@ export const createRemote = (git: Git, checkHost: CheckHost, limits: GitLimits) 
     try {
       return await git.run(args, { config, signal, timeoutMs, maxOutput: 1 << 24 })
     } catch (error) {
+      if (error instanceof ExecOverflow)
+        throw refused('The repository has more branches and tags than are read (16 MB of their names).', error)
       if (!(error instanceof ExecTimeout)) throw error
       throw unreachable(
         `${new URL(source.url).hostname} did not answer within ${Math.ceil(timeoutMs / 1000)} s.`,
@@ -150,8 +159,8 @@ export const createRemote = (git: Git, checkHost: CheckHost, limits: GitLimits) 
     try {
       return await talk(source, all, limits.fetchMs, config, both)
     } catch (error) {
-      await clearLeftovers(mirror, new Date(Date.now() + 60_000))
-      if (tooLarge.signal.aborted) await rm(mirror, { recursive: true, force: true })
+      await clearLeftovers(git, mirror, new Date(Date.now() + 60_000))
+      if (tooLarge.signal.aborted) await git.remove([mirror])
       throw error
     }
   }

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
-import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, utimesSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdtempSync, readdirSync, rmSync, utimesSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -12,6 +12,7 @@ import { createLog } from '../lib/log.ts'
 import { createOutbound } from '../lib/outbound.ts'
 import { Secret } from '../lib/secret.ts'
 import { createMirrors } from './git.ts'
+import { openGitPlace, removeGitPlace } from './git-place.ts'
 import { createGit } from './git-process.ts'
 import type { CheckHost, GitLimits } from './git-remote.ts'
 
@@ -21,7 +22,10 @@ const folders: string[] = []
 
 after(async () => {
   for (const server of servers) await server.close()
-  for (const folder of folders) rmSync(folder, { recursive: true, force: true })
+  for (const folder of folders) {
+    await removeGitPlace(folder)
+    rmSync(folder, { recursive: true, force: true })
+  }
 })
 
 const serve = async (options?: Parameters<typeof startGitServer>[0]): Promise<GitServer> => {
@@ -31,14 +35,19 @@ const serve = async (options?: Parameters<typeof startGitServer>[0]): Promise<Gi
   return server
 }
 
-const open = (more: { limits?: Partial<GitLimits>; checkHost?: CheckHost; folder?: string } = {}) => {
+const organizationId = 'an organization'
+
+const open = async (more: { limits?: Partial<GitLimits>; checkHost?: CheckHost; folder?: string } = {}) => {
   const folder = more.folder ?? mkdtempSync(join(tmpdir(), 'slipway-mirrors-'))
   folders.push(folder)
-  const home = join(folder, 'home')
-  mkdirSync(home, { recursive: true })
+  const place = await openGitPlace(folder, createLog('silent'))
   const { checkHost = async () => undefined, limits } = more
-  const parts = { git: createGit(home), folder: join(folder, 'mirrors'), checkHost, limits, clock: systemClock }
-  return { ...createMirrors({ ...parts, log: createLog('silent') }), folder: parts.folder }
+  const parts = { git: createGit(place), folder: place.mirrors, template: place.template, checkHost, limits }
+  return {
+    ...createMirrors({ ...parts, clock: systemClock, log: createLog('silent') }),
+    folder: parts.folder,
+    dataDir: folder,
+  }
 }
 
 const rejects = (work: Promise<unknown>, code: string, pattern = /./): Promise<void> =>
@@ -51,8 +60,8 @@ const rejects = (work: Promise<unknown>, code: string, pattern = /./): Promise<v
 
 test('a branch gives its head with the facts of the commit, and an unchanged head fetches nothing', async () => {
   const server = await serve()
-  const mirrors = open()
-  const source = { url: server.url('app'), branch: 'main' }
+  const mirrors = await open()
+  const source = { organizationId, url: server.url('app'), branch: 'main' }
   const first = await server.commit('app', { a: '1' }, 'First\n\nwith a body')
   await server.tag('app', 'v1', first, 'annotated')
   assert.deepEqual(await mirrors.fetch(source, never), {
@@ -72,16 +81,16 @@ test('a branch gives its head with the facts of the commit, and an unchanged hea
   assert.deepEqual([next.git_commit_id, next.tag], [second, ''])
   assert.equal(await mirrors.head(source, 5000), second)
   assert.equal(await mirrors.head({ ...source, branch: 'none' }, 5000), null)
-  await mirrors.find(source.url, second)
-  await rejects(mirrors.find(source.url, 'f'.repeat(40)), 'git_ref_missing')
+  await mirrors.find(source, second)
+  await rejects(mirrors.find(source, 'f'.repeat(40)), 'git_ref_missing')
 })
 
 test('a commit by id is fetched once, and again without the network', async () => {
   const server = await serve()
   const first = await server.commit('app', { a: '1' }, 'first')
   await server.commit('app', { a: '2' }, 'second')
-  const mirrors = open()
-  const source = { url: server.url('app'), branch: 'main', commitId: first }
+  const mirrors = await open({ limits: { askAgainMs: 300 } })
+  const source = { organizationId, url: server.url('app'), branch: 'main', commitId: first }
   assert.equal((await mirrors.fetch(source, never)).git_commit_id, first)
   server.setFault({ kind: 'hang' })
   assert.equal((await mirrors.fetch(source, never)).message, 'first')
@@ -91,25 +100,25 @@ test('a commit by id is fetched once, and again without the network', async () =
 
 test('branches that once were folders, rewritten branches and missing ones', async () => {
   const server = await serve()
-  const mirrors = open()
+  const mirrors = await open()
   const url = server.url('app')
   const one = await server.commit('app', { a: '1' }, 'one', { branch: 'x' })
-  assert.equal((await mirrors.fetch({ url, branch: 'x' }, never)).git_commit_id, one)
+  assert.equal((await mirrors.fetch({ organizationId, url, branch: 'x' }, never)).git_commit_id, one)
   await server.deleteBranch('app', 'x')
-  await rejects(mirrors.fetch({ url, branch: 'x' }, never), 'git_ref_missing', /no branch x/)
+  await rejects(mirrors.fetch({ organizationId, url, branch: 'x' }, never), 'git_ref_missing', /no branch x/)
   const two = await server.commit('app', { a: '2' }, 'two', { branch: 'x/y' })
-  assert.equal((await mirrors.fetch({ url, branch: 'x/y' }, never)).git_commit_id, two)
+  assert.equal((await mirrors.fetch({ organizationId, url, branch: 'x/y' }, never)).git_commit_id, two)
   await server.deleteBranch('app', 'x/y')
   const three = await server.commit('app', { a: '3' }, 'three', { branch: 'x/y' })
-  assert.equal((await mirrors.fetch({ url, branch: 'x/y' }, never)).git_commit_id, three)
+  assert.equal((await mirrors.fetch({ organizationId, url, branch: 'x/y' }, never)).git_commit_id, three)
 })
 
 test('a private repository needs its token, and no error or file tells it', async () => {
   const password = 'canary-token-8271'
   const server = await serve({ auth: { username: 'user', password } })
   const id = await server.commit('app', { a: '1' }, 'private')
-  const mirrors = open()
-  const source = { url: server.url('app'), branch: 'main' }
+  const mirrors = await open()
+  const source = { organizationId, url: server.url('app'), branch: 'main' }
   const credentials = new Secret({ username: 'user', password })
   await rejects(mirrors.fetch(source, never), 'git_denied')
   const wrong = new Secret({ username: 'user', password: 'wrong-canary-9' })
@@ -128,9 +137,9 @@ test('a private repository needs its token, and no error or file tells it', asyn
 })
 
 test('a token is never sent in the clear to a public address', async () => {
-  const mirrors = open({ checkHost: async () => ({ address: '203.0.113.7' }) })
+  const mirrors = await open({ checkHost: async () => ({ address: '203.0.113.7' }) })
   const credentials = new Secret({ username: 'user', password: 'canary' })
-  const source = { url: 'http://git.example.com/a.git', branch: 'main', credentials }
+  const source = { organizationId, url: 'http://git.example.com/a.git', branch: 'main', credentials }
   await rejects(mirrors.fetch(source, never), 'git_refused', /plain http/)
 })
 
@@ -139,28 +148,32 @@ test('a redirect is refused and its target never asked', async () => {
   await other.commit('app', { a: '1' }, 'other')
   const server = await serve()
   server.setFault({ kind: 'redirect', to: other.origin })
-  await rejects(open().fetch({ url: server.url('app'), branch: 'main' }, never), 'git_refused', /another address/)
+  await rejects(
+    (await open()).fetch({ organizationId, url: server.url('app'), branch: 'main' }, never),
+    'git_refused',
+    /another address/,
+  )
   assert.deepEqual(other.requests, [])
 })
 
 test('a host that hangs ends in git_unreachable at the limit, and an abort ends it at once', async () => {
   const server = await serve()
   server.setFault({ kind: 'hang' })
-  const source = { url: server.url('app'), branch: 'main' }
-  await rejects(open({ limits: { lsRemoteMs: 300 } }).fetch(source, never), 'git_unreachable', /did not answer/)
+  const source = { organizationId, url: server.url('app'), branch: 'main' }
+  await rejects((await open({ limits: { lsRemoteMs: 300 } })).fetch(source, never), 'git_unreachable', /did not answer/)
   const reason = new Error('canceled')
   const control = new AbortController()
-  const waiting = open().fetch(source, control.signal)
+  const waiting = (await open()).fetch(source, control.signal)
   control.abort(reason)
   await assert.rejects(waiting, (error) => error === reason)
-  assert.equal(await open().head(source, 200), null)
+  assert.equal(await (await open()).head(source, 200), null)
 })
 
 test('who waits for another fetch of the same mirror can be canceled alone', async () => {
   const server = await serve()
   await server.commit('app', { a: '1' }, 'one')
-  const mirrors = open()
-  const source = { url: server.url('app'), branch: 'main' }
+  const mirrors = await open()
+  const source = { organizationId, url: server.url('app'), branch: 'main' }
   server.setFault({ kind: 'endless' })
   const [one, two] = [new AbortController(), new AbortController()]
   const first = mirrors.fetch(source, one.signal)
@@ -177,8 +190,12 @@ test('a pack without an end stops at the size limit and leaves nothing', async (
   const server = await serve()
   await server.commit('app', { a: '1' }, 'one')
   server.setFault({ kind: 'endless' })
-  const mirrors = open({ limits: { maxBytes: 2 ** 20 } })
-  await rejects(mirrors.fetch({ url: server.url('app'), branch: 'main' }, never), 'git_refused', /larger than/)
+  const mirrors = await open({ limits: { maxBytes: 2 ** 20 } })
+  await rejects(
+    mirrors.fetch({ organizationId, url: server.url('app'), branch: 'main' }, never),
+    'git_refused',
+    /larger than/,
+  )
   assert.deepEqual(readdirSync(mirrors.folder), [])
 })
 
@@ -186,7 +203,7 @@ test('addresses and branches that are options or other transports never reach gi
   const folder = mkdtempSync(join(tmpdir(), 'slipway-canary-'))
   folders.push(folder)
   const canary = join(folder, 'touched')
-  const mirrors = open()
+  const mirrors = await open()
   const good = 'https://git.example.com/a.git'
   for (const url of [
     `--upload-pack=touch ${canary}`,
@@ -196,10 +213,13 @@ test('addresses and branches that are options or other transports never reach gi
     '-o',
     'ssh://x/a',
   ])
-    await rejects(mirrors.fetch({ url, branch: 'main' }, never), 'git_refused')
+    await rejects(mirrors.fetch({ organizationId, url, branch: 'main' }, never), 'git_refused')
   for (const branch of [`--upload-pack=touch ${canary}`, '-o', 'a..b', 'a b', 'x:y', '@{u}'])
-    await rejects(mirrors.fetch({ url: good, branch }, never), 'git_refused')
-  await rejects(mirrors.fetch({ url: good, branch: 'main', commitId: '--output=x' }, never), 'git_refused')
+    await rejects(mirrors.fetch({ organizationId, url: good, branch }, never), 'git_refused')
+  await rejects(
+    mirrors.fetch({ organizationId, url: good, branch: 'main', commitId: '--output=x' }, never),
+    'git_refused',
+  )
   assert.equal(existsSync(canary), false)
 })
 
@@ -207,13 +227,17 @@ test('the address policy is asked before git, and git connects to the checked ad
   const outbound = createOutbound({ allow: [] })
   const server = await serve()
   const id = await server.commit('app', { a: '1' }, 'one')
-  const guarded = open({ checkHost: (url) => outbound.check(url) })
-  await rejects(guarded.fetch({ url: server.url('app'), branch: 'main' }, never), 'git_refused', /may not be reached/)
+  const guarded = await open({ checkHost: (url) => outbound.check(url) })
+  await rejects(
+    guarded.fetch({ organizationId, url: server.url('app'), branch: 'main' }, never),
+    'git_refused',
+    /may not be reached/,
+  )
   assert.deepEqual(server.requests, [])
   // The name has no address anywhere: only the pin can lead to the server.
-  const pinned = open({ checkHost: async () => ({ address: '127.0.0.1' }) })
+  const pinned = await open({ checkHost: async () => ({ address: '127.0.0.1' }) })
   const url = server.url('app').replace('127.0.0.1', 'name.invalid')
-  assert.equal((await pinned.fetch({ url, branch: 'main' }, never)).git_commit_id, id)
+  assert.equal((await pinned.fetch({ organizationId, url, branch: 'main' }, never)).git_commit_id, id)
 })
 
 test('a host that refuses connections, or answers with an error, is unreachable', async () => {
@@ -226,20 +250,20 @@ test('a host that refuses connections, or answers with an error, is unreachable'
   )
   await new Promise<void>((resolve) => nonsense.listen(0, '127.0.0.1', resolve))
   const { port } = nonsense.address() as { port: number }
-  const source = { url: `http://127.0.0.1:${port}/a.git`, branch: 'main' }
+  const source = { organizationId, url: `http://127.0.0.1:${port}/a.git`, branch: 'main' }
   try {
-    await rejects(open().fetch(source, never), 'git_unreachable')
+    await rejects((await open()).fetch(source, never), 'git_unreachable')
   } finally {
     await new Promise((resolve) => nonsense.close(resolve))
   }
-  await rejects(open().fetch(source, never), 'git_unreachable', /connected/)
+  await rejects((await open()).fetch(source, never), 'git_unreachable', /connected/)
 })
 
 test('locks and half packs of a killed git are removed, and a broken mirror is made anew', async () => {
   const server = await serve()
   await server.commit('app', { a: '1' }, 'one')
-  const source = { url: server.url('app'), branch: 'main' }
-  const before = open()
+  const source = { organizationId, url: server.url('app'), branch: 'main' }
+  const before = await open()
   await before.fetch(source, never)
   const mirror = join(before.folder, readdirSync(before.folder)[0]!)
   const old = new Date(Date.now() - 3_600_000)
@@ -248,7 +272,7 @@ test('locks and half packs of a killed git are removed, and a broken mirror is m
     utimesSync(join(mirror, name), old, old)
   }
   const two = await server.commit('app', { a: '2' }, 'two')
-  const restarted = open({ folder: join(before.folder, '..') })
+  const restarted = await open({ folder: before.dataDir })
   assert.equal((await restarted.fetch(source, never)).git_commit_id, two)
   assert.equal(existsSync(join(mirror, 'shallow.lock')) || existsSync(join(mirror, 'objects/pack/tmp_pack_x')), false)
 

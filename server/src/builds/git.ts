@@ -1,11 +1,8 @@
 /**
- * Bare mirrors of git repositories, one for each address and credentials. Promises that a commit it names is there with
- * all its files, and that git talks only to the address that was checked. Refuses to know organizations: who holds no
- * credentials for a private repository has another mirror. A killed fetch leaves locks and half packs, which the next
- * use of that mirror removes.
+ * Bare mirrors of git repositories, one for each organization, address and credentials. Promises that a commit it names
+ * is there with all its files, that git talks only to the address that was checked, and that nobody is served what the
+ * host would not show him now. A killed fetch leaves locks and half packs, which the next use of that mirror removes.
  */
-import { mkdirSync } from 'node:fs'
-import { readdir, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Clock } from '../lib/clock.ts'
 import { DeploymentError } from '../lib/errors.ts'
@@ -13,16 +10,22 @@ import { createKeyedLock } from '../lib/keyed-lock.ts'
 import type { Log } from '../lib/log.ts'
 import type { Browser, Commit, GitSource } from './builder.ts'
 import { createBrowser } from './git-browse.ts'
-import { commitFormat, parseCommit } from './git-commit.ts'
-import { explainGit, isBroken, isLocked, isNotHandedOut, refMissing } from './git-errors.ts'
-import type { Git } from './git-process.ts'
+import { maxCommitBytes, parseCommit } from './git-commit.ts'
+import { explainGit, explainLimits, isNotHandedOut, refMissing, refused } from './git-errors.ts'
+import { isCommitId } from './git-names.ts'
+import { withObjects } from './git-objects.ts'
+import { type Git, GitFailed } from './git-process.ts'
 import { type CheckHost, createRemote, findTag, type GitLimits, hash, usualLimits, validate } from './git-remote.ts'
-import { clearLeftovers, countPacks, ensureMirror } from './mirror-folder.ts'
+import { noteUse } from './mirror-folder.ts'
+import { createUpkeep } from './mirror-upkeep.ts'
 import { withLock } from './waiting.ts'
 
 export interface MirrorParts {
   git: Git
+  /** Git's user owns it. */
   folder: string
+  /** What a new mirror begins with. */
+  template: string
   checkHost: CheckHost
   log: Log
   clock: Clock
@@ -32,17 +35,43 @@ export interface MirrorParts {
 export interface Mirrors extends Browser {
   fetch(source: GitSource, signal: AbortSignal): Promise<Commit>
   head(source: GitSource, timeoutMs: number): Promise<string | null>
-  /** Path of a mirror of `url` that holds the commit. */
-  find(url: string, commitId: string): Promise<string>
+  /** Path of this source's mirror, whether it is there or not. */
+  mirrorOf(source: GitSource): string
+  /** The same when it holds the commit; rejects with `git_ref_missing` when it does not. */
+  find(source: GitSource, commitId: string): Promise<string>
   close(): Promise<void>
 }
 
-const maxPacks = 20
-const started = new Date(Date.now() - performance.now())
+const readMs = 30_000
 
-const nameOf = ({ url, credentials }: GitSource): string => {
+const tooLarge = (commitId: string, bytes: number): DeploymentError =>
+  refused(
+    `Commit ${commitId.slice(0, 12)} is ${(bytes / 2 ** 20).toFixed(1)} MB large by itself, and more than 1 MB is not read: shorten its message.`,
+  )
+
+const nameOf = ({ organizationId, url, credentials }: GitSource): string => {
   const known = credentials?.reveal()
-  return `${hash(url)}-${known === undefined ? 'public' : hash(`${known.username}\0${known.password}`)}`
+  const reader = known === undefined ? 'public' : hash(`${known.username}\0${known.password}`)
+  return `${hash(organizationId).slice(0, 32)}-${hash(url)}-${reader}`
+}
+
+/** A commit of a mirror; null when it is not in there, or the mirror is none. */
+const readKnown = async (git: Git, mirror: string, commitId: string): Promise<Commit | null> => {
+  if (!isCommitId(commitId)) throw refused('The commit id is not 40 or 64 hex digits.')
+  try {
+    return await withObjects(git, mirror, readMs, async (objects) => {
+      const [found] = await objects.look([commitId])
+      if (found?.kind !== 'commit' || !('size' in found)) return null
+      if (found.size > maxCommitBytes) throw tooLarge(commitId, found.size)
+      return parseCommit(commitId, await objects.read(found))
+    })
+  } catch (error) {
+    if (!(error instanceof GitFailed)) throw error
+    const limited = explainLimits(error.stderr)
+    if (limited !== null) throw limited
+    // A mirror that is not there, or broken: it is made anew when it is fetched into.
+    return null
+  }
 }
 
 /** The texts set last; '' forgets one. */
@@ -59,55 +88,27 @@ const createMemory = () => {
 }
 
 export const createMirrors = (parts: MirrorParts): Mirrors => {
-  const { git, folder, log, clock } = parts
+  const { git, folder, log } = parts
   const limits = { ...usualLimits, ...parts.limits }
   const remote = createRemote(git, parts.checkHost, limits)
-  const { listRefs, fetchCommit } = remote
+  const { listRefs } = remote
   const lock = createKeyedLock()
   const closing = new AbortController()
-  const clean = new Map<string, Promise<void>>()
+  const { prepare, fetchWithRepair, tidy } = createUpkeep(parts, limits, remote, closing.signal)
   const tags = createMemory()
   const heads = createMemory()
-  mkdirSync(folder, { recursive: true, mode: 0o700 })
+  const mirrorOf = (source: GitSource): string => join(folder, nameOf(source))
+  const tagOf = (mirror: string, commitId: string): string => tags.get(`${mirror} ${commitId}`) ?? ''
 
   const readCommit = async (mirror: string, commitId: string): Promise<Commit | null> => {
-    const args = ['--git-dir', mirror, 'show', '--no-patch', commitFormat, `${commitId}^{commit}`, '--']
-    const { code, stdout } = await git.run(args, { timeoutMs: 30_000 })
-    return code === 0 ? { ...parseCommit(stdout), tag: tags.get(commitId) ?? '' } : null
+    const commit = await readKnown(git, mirror, commitId)
+    return commit === null ? null : { ...commit, tag: tagOf(mirror, commitId) }
   }
 
   /** The head of a branch as it was seen last, read while the host is asked whether it still is. */
   const readLastHead = async (mirror: string, branch: string): Promise<Commit | null> => {
     const last = heads.get(`${mirror} ${branch}`)
     return last === undefined ? null : readCommit(mirror, last).catch(() => null)
-  }
-
-  const fetchWithRepair = async (source: GitSource, mirror: string, commitId: string, signal: AbortSignal) => {
-    const first = await fetchCommit(source, mirror, commitId, signal)
-    if (first.code === 0) return first
-    if (isLocked(first.stderr)) {
-      await clock.sleep(1000, signal)
-      await clearLeftovers(mirror, new Date(Date.now() + 60_000))
-    } else if (isBroken(first.stderr)) {
-      log.warn({ mirror }, 'a broken git mirror is made anew')
-      await rm(mirror, { recursive: true, force: true })
-    } else return first
-    await ensureMirror(git, mirror)
-    return fetchCommit(source, mirror, commitId, signal)
-  }
-
-  const tidy = async (mirror: string): Promise<void> => {
-    if ((await countPacks(mirror)) <= maxPacks) return
-    await git.run(['--git-dir', mirror, 'gc', '--quiet'], { timeoutMs: limits.fetchMs, signal: closing.signal })
-  }
-
-  const prepare = (mirror: string): Promise<void> => {
-    let ready = clean.get(mirror)
-    if (ready === undefined) {
-      ready = clearLeftovers(mirror, started)
-      clean.set(mirror, ready)
-    }
-    return ready.then(() => ensureMirror(git, mirror))
   }
 
   const bring = async (source: GitSource, mirror: string, commitId: string, signal: AbortSignal): Promise<Commit> =>
@@ -126,22 +127,46 @@ export const createMirrors = (parts: MirrorParts): Mirrors => {
       throw explainGit(result.stderr, new URL(source.url).hostname)
     })
 
-  const fetch = async (source: GitSource, signal: AbortSignal): Promise<Commit> => {
-    validate(source)
-    const mirror = join(folder, nameOf(source))
-    await prepare(mirror)
-    const pinned = source.commitId === undefined ? null : await readCommit(mirror, source.commitId)
-    if (pinned !== null) return pinned
+  const learnTag = (mirror: string, refs: Map<string, string>, commitId: string): string => {
+    const tag = findTag(refs, commitId)
+    tags.set(`${mirror} ${commitId}`, tag)
+    return tag
+  }
+
+  /**
+   * A commit that was fetched before is served again only to who may still read the repository. Where the host does not
+   * answer at all, that it once let the same organization read it with the same credentials has to do.
+   */
+  const askAgain = async (source: GitSource, known: Commit, mirror: string, signal: AbortSignal): Promise<Commit> => {
+    try {
+      const refs = await listRefs(source, limits.askAgainMs, true, signal)
+      return { ...known, tag: learnTag(mirror, refs, known.git_commit_id) }
+    } catch (error) {
+      if (error instanceof DeploymentError && error.code === 'git_unreachable') return known
+      throw error
+    }
+  }
+
+  const fetchHead = async (source: GitSource, mirror: string, signal: AbortSignal): Promise<Commit> => {
     const [refs, last] = await Promise.all([
       listRefs(source, limits.lsRemoteMs, true, signal),
       readLastHead(mirror, source.branch),
     ])
     const commitId = source.commitId ?? refs.get(`refs/heads/${source.branch}`)
     if (commitId === undefined) throw refMissing(`The repository has no branch ${source.branch}.`)
-    tags.set(commitId, findTag(refs, commitId))
+    const tag = learnTag(mirror, refs, commitId)
     if (source.commitId === undefined) heads.set(`${mirror} ${source.branch}`, commitId)
-    if (last?.git_commit_id === commitId) return { ...last, tag: tags.get(commitId) ?? '' }
+    if (last?.git_commit_id === commitId) return { ...last, tag }
     return (await readCommit(mirror, commitId)) ?? bring(source, mirror, commitId, signal)
+  }
+
+  const fetch = async (source: GitSource, signal: AbortSignal): Promise<Commit> => {
+    validate(source)
+    const mirror = mirrorOf(source)
+    await prepare(mirror)
+    noteUse(mirror).catch(() => {})
+    const pinned = source.commitId === undefined ? null : await readCommit(mirror, source.commitId)
+    return pinned === null ? fetchHead(source, mirror, signal) : askAgain(source, pinned, mirror, signal)
   }
 
   const browser = createBrowser({
@@ -149,7 +174,7 @@ export const createMirrors = (parts: MirrorParts): Mirrors => {
     remote,
     timeoutMs: limits.lsRemoteMs,
     fetch,
-    mirrorOf: (source) => join(folder, nameOf(source)),
+    mirrorOf,
     locked: (mirror, signal, work) => withLock(lock, mirror, signal, work),
   })
   const untilClosed = (signal: AbortSignal): AbortSignal => AbortSignal.any([signal, closing.signal])
@@ -168,10 +193,11 @@ export const createMirrors = (parts: MirrorParts): Mirrors => {
         return null
       }
     },
-    async find(url, commitId) {
-      const mine = (await readdir(folder)).filter((name) => name.startsWith(`${hash(url)}-`) && !name.includes('.new-'))
-      for (const name of mine) if ((await readCommit(join(folder, name), commitId)) !== null) return join(folder, name)
-      throw new DeploymentError('git_ref_missing', `Commit ${commitId.slice(0, 12)} was not fetched.`)
+    mirrorOf,
+    async find(source, commitId) {
+      const mirror = mirrorOf(source)
+      if ((await readCommit(mirror, commitId)) !== null) return mirror
+      throw refMissing(`Commit ${commitId.slice(0, 12)} was not fetched.`)
     },
     async close() {
       closing.abort(new Error('the server is stopping'))

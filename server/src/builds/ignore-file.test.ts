@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { DeploymentError } from '../lib/errors.ts'
 import { parseIgnoreFile } from './ignore-file.ts'
 
 const cases: [rules: string, ignored: string[], kept: string[]][] = [
@@ -26,6 +27,12 @@ const cases: [rules: string, ignored: string[], kept: string[]][] = [
   ['a\\*b', ['a*b'], ['axb']],
   ['a\r\nb\r', ['a', 'b'], []],
   ['[', ['['], ['a']],
+  ['***', ['a', 'a/b'], []],
+  ['a***b', ['ab', 'a/x/b', 'axb'], ['a', 'b']],
+  ['*/**/x', ['a/x', 'a/b/x'], ['x']],
+  ['**/**/x', ['x', 'a/x', 'a/b/x'], ['xx']],
+  ['**/*x', ['x', 'ax', 'a/bx'], ['xa']],
+  ['*.\u{1F600}', ['a.\u{1F600}'], ['a.b']],
 ]
 
 for (const [rules, ignored, kept] of cases)
@@ -35,9 +42,30 @@ for (const [rules, ignored, kept] of cases)
     for (const path of kept) assert.equal(isIgnored(path), false, `${path} is kept`)
   })
 
-test('a pattern made to explode is as quick as any', () => {
-  const isIgnored = parseIgnoreFile(`${'a*'.repeat(40)}b\n${'**/'.repeat(40)}x`)
-  const start = performance.now()
-  assert.equal(isIgnored('a'.repeat(4000)), false)
-  assert.ok(performance.now() - start < 2000)
+const refuses = (text: string, comparisons: number, paths: string[], pattern: RegExp): void =>
+  assert.throws(
+    () => paths.map(parseIgnoreFile(text, comparisons)),
+    (error) => error instanceof DeploymentError && error.code === 'build_refused' && pattern.test(error.message),
+  )
+
+/** Each within the length of its rules times the path's, which a thousand comparisons a character are not below. */
+const bombs: [what: string, rules: string, path: string][] = [
+  ['stars', `${'*'.repeat(1000)}Z`, 'a'.repeat(100)],
+  ['double stars', `${'**'.repeat(500)}Z`, 'a'.repeat(100)],
+  ['any folders', `${'**/'.repeat(340)}Z`, 'a/'.repeat(50)],
+  ['stars and folders in turn', `${'***/'.repeat(250)}Z`, 'a/'.repeat(50)],
+  ['stars and letters in turn', `${'*a'.repeat(500)}Z`, 'a'.repeat(100)],
+  ['double stars and letters in turn', `${'**a'.repeat(340)}Z`, 'a'.repeat(100)],
+]
+
+for (const [what, rules, path] of bombs)
+  test(`a rule of ${what} takes no more than its length times the path's`, () => {
+    assert.equal(parseIgnoreFile(rules, rules.length * path.length)(path), false)
+  })
+
+test('rules that are too many, too long or too slow for the paths are refused in a sentence', () => {
+  refuses('a'.repeat(1025), 1e6, [], /has 1025 characters, and at most 1024/)
+  refuses('a\n'.repeat(1001), 1e6, [], /has 1001 rules, and at most 1000/)
+  refuses(`${'*a'.repeat(100)}Z`, 10_000, Array(100).fill('a'.repeat(200)), /more than 10000 comparisons/)
+  assert.equal(parseIgnoreFile(`${'a'.repeat(1024)}\n${'a\n'.repeat(999)}`, 1e6)('a'), true)
 })

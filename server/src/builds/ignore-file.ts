@@ -1,7 +1,9 @@
 /**
  * The rules of .dockerignore. Pure. Patterns are run as small automata, never as regular expressions: they come from
- * repositories, and no pattern may take longer than its length times the path's.
+ * repositories, and no pattern takes longer than its length times the path's. What a file of rules may have, and how
+ * many comparisons all of them together may make, is limited.
  */
+import { DeploymentError } from '../lib/errors.ts'
 
 type Token =
   | { kind: 'char'; char: string }
@@ -13,12 +15,20 @@ type Token =
 
 interface Rule {
   keep: boolean
-  tokens: Token[]
+  matches: Match
 }
 
-const maxRules = 1000
+/** Whether a pattern matches the path or one of the folders that hold it. `spend` is told of each comparison. */
+type Match = (path: Int32Array, spend: (comparisons: number) => void) => boolean
 
-const readSet = (pattern: string, start: number): { token: Token; end: number } | null => {
+export const maxRules = 1000
+export const maxRuleLength = 1024
+/** Ten seconds of work at most; a hundred rules for ten thousand files take a tenth of it. */
+export const usualComparisons = 250_000_000
+
+const refused = (sentence: string): DeploymentError => new DeploymentError('build_refused', sentence)
+
+const readSet = (pattern: readonly string[], start: number): { token: Token; end: number } | null => {
   const not = pattern[start + 1] === '^' || pattern[start + 1] === '!'
   const ranges: [string, string][] = []
   let at = start + (not ? 2 : 1)
@@ -32,7 +42,8 @@ const readSet = (pattern: string, start: number): { token: Token; end: number } 
   return at < pattern.length ? { token: { kind: 'set', not, ranges }, end: at } : null
 }
 
-const readTokens = (pattern: string): Token[] => {
+const readTokens = (text: string): Token[] => {
+  const pattern = [...text]
   const tokens: Token[] = []
   for (let at = 0; at < pattern.length; at += 1) {
     const char = pattern[at]!
@@ -58,50 +69,118 @@ const readTokens = (pattern: string): Token[] => {
 const isLoop = (token: Token | undefined): boolean =>
   token !== undefined && (token.kind === 'some' || token.kind === 'any' || token.kind === 'folders')
 
-/** Adds `state` and those reached from it without a character. */
-const enter = (states: Set<number>, tokens: Token[], state: number): void => {
-  states.add(state)
-  if (isLoop(tokens[state])) enter(states, tokens, state + 1)
+/** One loop that does what two in a row do; null where they do not say the same as one. */
+const joinLoops = (first: Token, second: Token): Token | null => {
+  if (first.kind === 'any' || second.kind === 'any') return { kind: 'any' }
+  if (first.kind === second.kind) return first
+  // Any number of folders and then the rest of a name is anything at all.
+  return first.kind === 'folders' ? { kind: 'any' } : null
 }
 
-const accepts = (token: Token, char: string): boolean => {
-  switch (token.kind) {
-    case 'char':
-      return token.char === char
-    case 'one':
-      return char !== '/'
-    case 'set':
-      return char !== '/' && token.ranges.some(([low, high]) => low <= char && char <= high) !== token.not
-    default:
-      return false
+/** Runs of stars as one or two of them: the same paths match, and nothing is entered more than three deep. */
+const collapse = (tokens: Token[]): Token[] => {
+  const kept: Token[] = []
+  for (let token of tokens) {
+    while (isLoop(token) && isLoop(kept.at(-1))) {
+      const joined = joinLoops(kept.at(-1)!, token)
+      if (joined === null) break
+      kept.pop()
+      token = joined
+    }
+    kept.push(token)
+  }
+  return kept
+}
+
+/** Tokens as numbers, which a path is compared with a hundred million times. */
+interface Program {
+  /** One of `kinds`, by state. */
+  kind: Uint8Array
+  /** The character of a `char`. */
+  char: Int32Array
+  tokens: readonly Token[]
+}
+
+const kinds = { char: 0, one: 1, set: 2, some: 3, any: 4, folders: 5, end: 6 } as const
+const slash = 47
+
+const programOf = (tokens: readonly Token[]): Program => ({
+  kind: Uint8Array.from([...tokens.map(({ kind }) => kinds[kind]), kinds.end]),
+  char: Int32Array.from([...tokens.map((token) => (token.kind === 'char' ? token.char.codePointAt(0)! : -1)), -1]),
+  tokens,
+})
+
+const isInSet = (token: Token, code: number): boolean => {
+  if (token.kind !== 'set') return false
+  const char = String.fromCodePoint(code)
+  return token.ranges.some(([low, high]) => low <= char && char <= high) !== token.not
+}
+
+const accepts = ({ kind, char, tokens }: Program, state: number, code: number): boolean => {
+  if (kind[state] === kinds.char) return char[state] === code
+  if (kind[state] === kinds.one) return code !== slash
+  return kind[state] === kinds.set && code !== slash && isInSet(tokens[state]!, code)
+}
+
+/** The states that a pattern is in at one place of a path, each once. */
+const createStates = (count: number) => ({
+  list: new Int32Array(count),
+  seenAt: new Int32Array(count).fill(-1),
+  size: 0,
+})
+
+type States = ReturnType<typeof createStates>
+
+/** Adds `state` and those reached from it without a character; `at` tells one place of the path from another. */
+const enter = (states: States, { kind }: Program, state: number, at: number): void => {
+  for (let next = state; states.seenAt[next] !== at; next += 1) {
+    states.seenAt[next] = at
+    states.list[states.size] = next
+    states.size += 1
+    if (kind[next]! < kinds.some || kind[next] === kinds.end) return
   }
 }
 
-const advance = (states: Set<number>, tokens: Token[], char: string): Set<number> => {
-  const next = new Set<number>()
-  for (const state of states) {
-    const token = tokens[state]
-    if (token === undefined) continue
-    if (token.kind === 'any' || (token.kind === 'some' && char !== '/')) enter(next, tokens, state)
-    else if (token.kind === 'folders') {
+const step = (from: States, to: States, program: Program, code: number, at: number): void => {
+  to.size = 0
+  for (let index = 0; index < from.size; index += 1) {
+    const state = from.list[index]!
+    const kind = program.kind[state]
+    if (kind === kinds.any || (kind === kinds.some && code !== slash)) enter(to, program, state, at)
+    else if (kind === kinds.folders) {
       // Inside a folder's name only the loop goes on; after its slash the rest may begin.
-      next.add(state)
-      if (char === '/') enter(next, tokens, state + 1)
-    } else if (accepts(token, char)) enter(next, tokens, state + 1)
+      if (code === slash) enter(to, program, state, at)
+      else if (to.seenAt[state] !== at) {
+        to.seenAt[state] = at
+        to.list[to.size] = state
+        to.size += 1
+      }
+    } else if (accepts(program, state, code)) enter(to, program, state + 1, at)
   }
-  return next
 }
 
-/** True when the pattern matches the path or one of the folders that hold it. */
-const matches = (tokens: Token[], path: string): boolean => {
-  let states = new Set<number>()
-  enter(states, tokens, 0)
-  for (const char of path) {
-    if (char === '/' && states.has(tokens.length)) return true
-    states = advance(states, tokens, char)
-    if (states.size === 0) return false
+const compile = (tokens: readonly Token[]): Match => {
+  const program = programOf(tokens)
+  const end = tokens.length
+  let now = createStates(end + 1)
+  let next = createStates(end + 1)
+  let place = 0
+  return (path, spend) => {
+    now.size = 0
+    place += 1
+    enter(now, program, 0, place)
+    let spent = 0
+    for (const code of path) {
+      if (code === slash && now.seenAt[end] === place) break
+      spent += now.size
+      place += 1
+      step(now, next, program, code, place)
+      ;[now, next] = [next, now]
+      if (now.size === 0) break
+    }
+    spend(spent)
+    return now.size > 0 && now.seenAt[end] === place
   }
-  return states.has(tokens.length)
 }
 
 const cleanPattern = (text: string): string => {
@@ -116,22 +195,37 @@ const cleanPattern = (text: string): string => {
 const parseRule = (line: string): Rule | null => {
   const text = line.trim()
   if (text === '' || line.startsWith('#')) return null
+  if (text.length > maxRuleLength)
+    throw refused(`A rule of .dockerignore has ${text.length} characters, and at most ${maxRuleLength} are read.`)
   const keep = text.startsWith('!')
   const pattern = cleanPattern(keep ? text.slice(1).trim() : text)
-  return pattern === '' ? null : { keep, tokens: readTokens(pattern) }
+  return pattern === '' ? null : { keep, matches: compile(collapse(readTokens(pattern))) }
 }
 
-/** Answers whether a path (without a slash at either end) is left out of the build context. */
-export const parseIgnoreFile = (text: string): ((path: string) => boolean) => {
+/**
+ * Answers whether a path (without a slash at either end) is left out of the build context. Throws `build_refused` for
+ * rules that are too many or too long, and once all paths together needed more than `comparisons`.
+ */
+export const parseIgnoreFile = (text: string, comparisons = usualComparisons): ((path: string) => boolean) => {
   const rules = text
     .replace(/^\uFEFF/, '')
     .split('\n')
     .map(parseRule)
     .filter((rule) => rule !== null)
-    .slice(0, maxRules)
+  if (rules.length > maxRules)
+    throw refused(`The .dockerignore has ${rules.length} rules, and at most ${maxRules} are read.`)
+  let left = comparisons
+  const spend = (made: number): void => {
+    left -= made
+    if (left < 0)
+      throw refused(
+        `The rules of .dockerignore take more than ${comparisons} comparisons for the paths of this repository: use fewer and simpler ones.`,
+      )
+  }
   return (path) => {
+    const codes = Int32Array.from([...path], (char) => char.codePointAt(0)!)
     let ignored = false
-    for (const rule of rules) if (rule.keep === ignored && matches(rule.tokens, path)) ignored = !rule.keep
+    for (const rule of rules) if (rule.keep === ignored && rule.matches(codes, spend)) ignored = !rule.keep
     return ignored
   }
 }

@@ -1,42 +1,48 @@
-/** A bare repository on disk as a mirror: made whole or not at all, freed of what a killed git left, measured. */
-import { mkdir, mkdtemp, readdir, rename, rm, stat, writeFile } from 'node:fs/promises'
+/**
+ * A bare repository on disk as a mirror: made whole or not at all, freed of what a killed git left, measured. It belongs
+ * to git's user, so everything in it is made and removed by that user; we only look, and never through a link.
+ */
+import { randomBytes } from 'node:crypto'
+import { lstat, lutimes, readdir, rename } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Git } from './git-process.ts'
 
-/** Strongest of all attributes: archives hold what a checkout would. */
-const attributes = '* -export-ignore -export-subst\n'
-
-const exists = (path: string): Promise<boolean> =>
-  stat(path).then(
-    () => true,
+const isFolder = (path: string): Promise<boolean> =>
+  lstat(path).then(
+    (found) => found.isDirectory(),
     () => false,
   )
 
 /** Makes the bare repository `path` unless it is there. */
-export const ensureMirror = async (git: Git, path: string): Promise<void> => {
-  if (await exists(path)) return
-  await mkdir(join(path, '..'), { recursive: true })
-  const fresh = await mkdtemp(`${path}.new-`)
-  const { code, stderr } = await git.run(['init', '--quiet', '--bare', '--template=', fresh])
+export const ensureMirror = async (git: Git, path: string, template: string): Promise<void> => {
+  if (await isFolder(path)) return
+  const fresh = `${path}.new-${randomBytes(6).toString('hex')}`
+  const { code, stderr } = await git.run(['init', '--quiet', '--bare', `--template=${template}`, fresh])
   if (code !== 0) throw new Error(`git init failed: ${stderr.trim()}`)
-  await mkdir(join(fresh, 'info'), { recursive: true })
-  await writeFile(join(fresh, 'info/attributes'), attributes)
   try {
     await rename(fresh, path)
   } catch (error) {
-    await rm(fresh, { recursive: true, force: true })
-    if (!(await exists(path))) throw error
+    await git.remove([fresh])
+    if (!(await isFolder(path))) throw error
   }
 }
 
+/** Notes that it is in use: what nobody fetches into goes after a month. */
+export const noteUse = (path: string): Promise<void> => {
+  const now = new Date()
+  return lutimes(path, now, now)
+}
+
 /** Removes locks and half packs last touched before `before`. Only for who is alone in the mirror. */
-export const clearLeftovers = async (path: string, before: Date): Promise<void> => {
+export const clearLeftovers = async (git: Git, path: string, before: Date): Promise<void> => {
   const entries = await readdir(path, { recursive: true }).catch(() => [])
   const leftovers = entries.filter((entry) => entry.endsWith('.lock') || /(^|\/)tmp_[^/]*$/.test(entry))
+  const old: string[] = []
   for (const entry of leftovers) {
-    const found = await stat(join(path, entry)).catch(() => null)
-    if (found !== null && found.mtime < before) await rm(join(path, entry), { recursive: true, force: true })
+    const found = await lstat(join(path, entry)).catch(() => null)
+    if (found !== null && found.mtime < before) old.push(join(path, entry))
   }
+  await git.remove(old)
 }
 
 /** Bytes of its objects. */
@@ -44,7 +50,7 @@ export const mirrorSize = async (path: string): Promise<number> => {
   const folder = join(path, 'objects')
   const entries = await readdir(folder, { recursive: true }).catch(() => [])
   const sizes = entries.map((entry) =>
-    stat(join(folder, entry)).then(
+    lstat(join(folder, entry)).then(
       (found) => found.size,
       () => 0,
     ),

@@ -1,7 +1,15 @@
-/** What a build needs to know of a commit, read from its mirror by one run of git; links are followed inside the repository only. */
+/** What a build needs to know of a commit, read from its mirror; links are followed inside the repository only. */
 import { createHash } from 'node:crypto'
 import { DeploymentError } from '../lib/errors.ts'
+import { committedAt, maxCommitBytes } from './git-commit.ts'
+import { type Found, type Objects, withObjects } from './git-objects.ts'
 import type { Git } from './git-process.ts'
+import {
+  dockerfileTooLarge,
+  ignoreFileTooLarge,
+  type PreparationLimits,
+  refusePreparation,
+} from './preparation-limits.ts'
 
 export interface SourceTree {
   mirror: string
@@ -10,13 +18,21 @@ export interface SourceTree {
   committedAt: Date
   /** Path of the Dockerfile in that tree; null when it lies beside or above it. */
   dockerfilePath: string | null
+  /** Whether that path is a file as it stands there, without links. */
+  isPlain: boolean
   dockerfile: Buffer
   dockerfileId: string
   /** Text of .dockerignore, '' without one. */
   ignoreFile: string
 }
 
-const maxBytes = 16 * 2 ** 20
+/** What is read from, and how much of it. */
+export interface Reading {
+  git: Git
+  mirror: string
+  commitId: string
+  limits: PreparationLimits
+}
 
 /** A path from the repository's top without `.`, `..` and outer slashes; null when it leaves the repository. */
 export const resolvePath = (...paths: string[]): string | null => {
@@ -36,120 +52,105 @@ const outside = (what: string, path: string): DeploymentError =>
 
 const missing = (message: string): DeploymentError => new DeploymentError('dockerfile_missing', message)
 
-/** `outside` also stands for links that lead to nothing or in circles. */
-type Found = { kind: 'missing' | 'outside' } | { kind: string; id: string; content: Buffer }
-
-const readLine = (bytes: Buffer, at: number): { line: string; next: number } => {
-  const end = bytes.indexOf(10, at)
-  if (end === -1) throw new Error('git cat-file ended early')
-  return { line: bytes.toString('utf8', at, end), next: end + 1 }
+interface Item {
+  id: string
+  size: number
 }
 
-/** One answer of `cat-file --follow-symlinks` from `at` on. */
-const readAnswer = (bytes: Buffer, at: number, withContent: boolean): { found: Found; next: number } => {
-  const { line, next } = readLine(bytes, at)
-  const link = /^(symlink|dangling|loop|notdir) (\d+)$/.exec(line)
-  if (link !== null) {
-    const kind = link[1] === 'notdir' ? 'missing' : 'outside'
-    return { found: { kind }, next: next + Number(link[2]) + 1 }
-  }
-  const object = /^([0-9a-f]+) (\w+) (\d+)$/.exec(line)
-  if (object === null) return { found: { kind: 'missing' }, next }
-  const size = withContent ? Number(object[3]) : 0
-  const content = bytes.subarray(next, next + size)
-  return { found: { kind: object[2]!, id: object[1]!, content }, next: withContent ? next + size + 1 : next }
+const readTexts = async (objects: Objects, found: Found, most: number, tooLarge: (bytes: number) => Error) => {
+  if (!('size' in found) || found.kind !== 'blob') return null
+  if (found.size > most) throw tooLarge(found.size)
+  return objects.read(found)
 }
 
-const collect = async (stream: AsyncIterable<Buffer>): Promise<Buffer> => {
-  const chunks: Buffer[] = []
-  let size = 0
-  for await (const chunk of stream) {
-    chunks.push(chunk)
-    size += chunk.length
-    if (size > maxBytes) throw missing('The Dockerfile is larger than 16 MB.')
-  }
-  return Buffer.concat(chunks)
+/** When the commit was made; rejects when it is not in the mirror. */
+const readCommitDate = async (objects: Objects, found: Found, commitId: string): Promise<Date> => {
+  if (!('size' in found) || found.kind !== 'commit')
+    throw new DeploymentError('git_ref_missing', `Commit ${commitId.slice(0, 12)} was not fetched.`)
+  if (found.size > maxCommitBytes)
+    throw refusePreparation(`Commit ${commitId.slice(0, 12)} has a message of more than 1 MB, which is not read.`)
+  return committedAt(await objects.read(found))
 }
 
-const ask = async (git: Git, mirror: string, questions: { name: string; content: boolean }[]): Promise<Found[]> => {
-  const input = questions.map(({ name, content }) => `${content ? 'contents' : 'info'} ${name}\n`).join('')
-  const bytes = await collect(
-    git.open(['--git-dir', mirror, 'cat-file', '--batch-command', '--follow-symlinks'], input),
-  )
-  let at = 0
-  return questions.map(({ content }) => {
-    const { found, next } = readAnswer(bytes, at, content)
-    at = next
-    return found
-  })
-}
-
-const committedAt = (commit: Buffer): Date =>
-  new Date(Number(/^committer .* (\d+) [-+]\d{4}$/m.exec(commit.toString('utf8'))?.[1] ?? 0) * 1000)
-
-const demand = (found: Found, kind: string, what: string, path: string): { id: string; content: Buffer } => {
+const demand = (found: Found, kind: string, what: string, path: string): Item => {
   if (found.kind === 'outside') throw outside(what, path)
-  if (found.kind !== kind || !('id' in found)) throw missing(`The repository has no ${what} ${path}.`)
+  if (found.kind !== kind || !('size' in found)) throw missing(`The repository has no ${what} ${path}.`)
   return found
 }
 
-/** The folder of a commit with a Dockerfile of ours; `path` names a file of it that `make` is given the text of. */
-export const readTreeFor = async (
-  git: Git,
-  mirror: string,
-  commitId: string,
+/** What a build around a tool reads: the whole repository, and a file of it that `make` is given the text of. */
+export const readTreeFor = (
+  { git, mirror, commitId, limits }: Reading,
   path: string | null,
   make: (text: string | null) => string,
 ): Promise<SourceTree> => {
   const file = path === null ? null : resolvePath(path)
   if (path !== null && file === null) throw outside('file', path)
-  const [commit, tree, own] = await ask(git, mirror, [
-    { name: commitId, content: true },
-    { name: `${commitId}^{tree}`, content: false },
-    ...(file === null ? [] : [{ name: `${commitId}:${file}`, content: true }]),
-  ])
-  const text = file === null ? null : demand(own!, 'blob', 'file', `/${file}`).content.toString('utf8')
-  const dockerfile = Buffer.from(make(text))
-  return {
-    mirror,
-    treeId: demand(tree!, 'tree', 'folder', '/').id,
-    committedAt: committedAt(demand(commit!, 'commit', 'commit', commitId).content),
-    dockerfilePath: null,
-    dockerfile,
-    dockerfileId: createHash('sha256').update(dockerfile).digest('hex'),
-    ignoreFile: '',
-  }
+  return withObjects(git, mirror, limits.readMs, async (objects) => {
+    const names = [commitId, `${commitId}^{tree}`, ...(file === null ? [] : [`${commitId}:${file}`])]
+    const [commit, tree, own] = await objects.look(names)
+    const date = await readCommitDate(objects, commit!, commitId)
+    if (file !== null) demand(own!, 'blob', 'file', `/${file}`)
+    const tooLarge = (bytes: number) => dockerfileTooLarge(`/${file}`, bytes, limits)
+    const text = file === null ? null : await readTexts(objects, own!, limits.dockerfileBytes, tooLarge)
+    const dockerfile = Buffer.from(make(text === null ? null : text.toString('utf8')))
+    return {
+      mirror,
+      treeId: demand(tree!, 'tree', 'folder', '/').id,
+      committedAt: date,
+      dockerfilePath: null,
+      isPlain: false,
+      dockerfile,
+      dockerfileId: createHash('sha256').update(dockerfile).digest('hex'),
+      ignoreFile: '',
+    }
+  })
 }
 
-/** Rejects with `path_outside` or `dockerfile_missing`. */
-export const readSourceTree = async (
-  git: Git,
-  mirror: string,
-  commitId: string,
-  rootPath: string,
-  dockerfilePath: string,
-): Promise<SourceTree> => {
+/** True when the path in the tree is a file as it stands, without links. */
+const isPlainFile = async (git: Git, mirror: string, treeId: string, path: string): Promise<boolean> => {
+  const args = ['--git-dir', mirror, '--literal-pathspecs', 'ls-tree', '-z', '--end-of-options', treeId, '--', path]
+  const [first] = await git.open(args).take(1).toArray()
+  return /^100\d\d\d blob /.test((first as Buffer | undefined)?.toString('latin1', 0, 12) ?? '')
+}
+
+/** Rejects with `path_outside`, `dockerfile_missing`, or `build_refused` for what is too large. */
+export const readSourceTree = (reading: Reading, rootPath: string, dockerfilePath: string): Promise<SourceTree> => {
+  const { git, mirror, commitId, limits } = reading
   const root = resolvePath(rootPath)
   if (root === null) throw outside('folder', rootPath)
   const file = resolvePath(root, dockerfilePath)
   if (file === null) throw outside('Dockerfile', dockerfilePath)
   const ignore = resolvePath(root, '.dockerignore')
-  const [commit, tree, dockerfile, ignoreFile] = await ask(git, mirror, [
-    { name: commitId, content: true },
-    { name: root === '' ? `${commitId}^{tree}` : `${commitId}:${root}`, content: false },
-    { name: `${commitId}:${file}`, content: true },
-    { name: `${commitId}:${ignore}`, content: true },
-  ])
-  const { id: treeId } = demand(tree!, 'tree', 'folder', rootPath)
-  const { id: dockerfileId, content } = demand(dockerfile!, 'blob', 'Dockerfile', `/${file}`)
   const prefix = root === '' ? '' : `${root}/`
-  return {
-    mirror,
-    treeId,
-    committedAt: committedAt(demand(commit!, 'commit', 'commit', commitId).content),
-    dockerfilePath: file.startsWith(prefix) ? file.slice(prefix.length) : null,
-    dockerfile: content,
-    dockerfileId,
-    ignoreFile: ignoreFile!.kind === 'blob' && 'content' in ignoreFile! ? ignoreFile.content.toString('utf8') : '',
-  }
+  return withObjects(git, mirror, limits.readMs, async (objects) => {
+    const [commit, tree, found, ignoreFile] = await objects.look([
+      commitId,
+      root === '' ? `${commitId}^{tree}` : `${commitId}:${root}`,
+      `${commitId}:${file}`,
+      `${commitId}:${ignore}`,
+    ])
+    const date = await readCommitDate(objects, commit!, commitId)
+    const { id: treeId } = demand(tree!, 'tree', 'folder', rootPath)
+    const { id: dockerfileId } = demand(found!, 'blob', 'Dockerfile', `/${file}`)
+    const tooLarge = (bytes: number) => dockerfileTooLarge(`/${file}`, bytes, limits)
+    const path = file.startsWith(prefix) ? file.slice(prefix.length) : null
+    const [isPlain, dockerfile] = await Promise.all([
+      path === null ? false : isPlainFile(git, mirror, treeId, path),
+      readTexts(objects, found!, limits.dockerfileBytes, tooLarge),
+    ])
+    const rules = await readTexts(objects, ignoreFile!, limits.ignoreFileBytes, (bytes) =>
+      ignoreFileTooLarge(bytes, limits),
+    )
+    return {
+      mirror,
+      treeId,
+      committedAt: date,
+      dockerfilePath: path,
+      isPlain,
+      dockerfile: dockerfile!,
+      dockerfileId,
+      ignoreFile: rules?.toString('utf8') ?? '',
+    }
+  })
 }

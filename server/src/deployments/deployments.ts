@@ -13,7 +13,7 @@ export type DeploymentAction = 'DEPLOY' | 'RESTART' | 'STOP' | 'UNINSTALL' | 'DE
 
 /** What a service's image is made from. */
 export interface BuildSpec {
-  git: Omit<GitSource, 'credentials' | 'commitId'> & { gitTokenId: string | null }
+  git: Pick<GitSource, 'url' | 'branch'> & { gitTokenId: string | null }
   rootPath: string
   dockerfilePath: string
   targetStage: string | null

@@ -6,7 +6,8 @@ import { Secret } from '../lib/secret.ts'
 import type { Progress } from '../runtimes/runtime.ts'
 import type { Source } from './deployments.ts'
 import type { EngineParts } from './engine-parts.ts'
-import { gitSourceOf, staysAt } from './next-version.ts'
+import { openGitSource } from './git-source.ts'
+import { staysAt } from './next-version.ts'
 import { type ImageSource, openRegistry } from './registry-image.ts'
 import { currentRelease, publicImageOf, type Release, type ReleaseSource } from './releases.ts'
 import { enter, type ServiceRun } from './service-run.ts'
@@ -35,12 +36,10 @@ const deployedCommit = async ({ parts, service }: ServiceRun): Promise<string | 
 
 const fetchSource = async (run: ServiceRun, { git }: GitSpec, signal: AbortSignal): Promise<Commit> => {
   const { parts, service, claim } = run
+  const source = await openGitSource(parts, claim.organizationId, git)
   const commitId = service.requested.commitId ?? (await deployedCommit(run))
   run.log.line('source', `Reading ${commitId ?? git.branch} of the repository.`)
-  const commit = await parts.builder.fetch(
-    { ...(await gitSourceOf(parts, claim.organizationId, git)), commitId },
-    signal,
-  )
+  const commit = await parts.builder.fetch({ ...source, ...(commitId === undefined ? {} : { commitId }) }, signal)
   run.log.line('source', `Commit ${commit.git_commit_id.slice(0, 12)}: ${commit.message.split('\n')[0]}`)
   return commit
 }
@@ -57,13 +56,12 @@ const build = async (
   const commit = await step('source', { deadlineMs: 11 * minute }, (signal) => fetchSource(run, source, signal))
   const variables = await readVariables()
   const limits = { ...usualLimits, ...source.limits }
-  const { organizationId } = claim
   const image = await step('image', { deadlineMs: limits.timeoutMs + minute }, async (signal) =>
     parts.builder.build(
       {
         ...source,
-        organizationId,
-        source: await gitSourceOf(parts, organizationId, source.git),
+        organizationId: claim.organizationId,
+        source: await openGitSource(parts, claim.organizationId, source.git),
         commitId: commit.git_commit_id,
         variables: new Secret(variables.env),
         secrets: new Secret(variables.secretValues),

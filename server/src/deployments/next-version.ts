@@ -2,11 +2,12 @@
  * Which version a deploy would bring, told without fetching, pulling or building anything: the commit at the head of a
  * branch, or what a registry calls a tag now. A deployment asks it to leave alone what would not change, a plan to say so.
  */
-import type { Commit, GitSource as Repository } from '../builds/builder.ts'
+import type { Commit } from '../builds/builder.ts'
 import { DeploymentError } from '../lib/errors.ts'
 import { joinTag } from '../lib/image-name.ts'
 import type { ServiceRequest, Source } from './deployments.ts'
 import type { EngineParts } from './engine-parts.ts'
+import { openGitSource } from './git-source.ts'
 import type { Version } from './plan.ts'
 import { type ImageSource, openRegistry } from './registry-image.ts'
 import type { Release } from './releases.ts'
@@ -15,20 +16,10 @@ const headTimeoutMs = 5000
 
 type GitSource = Extract<Source, { from: 'git' }>
 
-/** The repository as this organization reads it: its mirror is found by the credentials too. */
-export const gitSourceOf = async (
-  parts: EngineParts,
-  organizationId: string,
-  { url, branch, gitTokenId }: GitSource['git'],
-): Promise<Repository> => {
-  const credentials = gitTokenId === null ? undefined : await parts.gitCredentials(organizationId, gitTokenId)
-  return { organizationId, url, branch, credentials }
-}
-
 /** The head of the branch; null when it cannot be read in time. */
 const readHead = async (parts: EngineParts, organizationId: string, { git }: GitSource): Promise<string | null> => {
   try {
-    return await parts.builder.head(await gitSourceOf(parts, organizationId, git), headTimeoutMs)
+    return await parts.builder.head(await openGitSource(parts, organizationId, git), headTimeoutMs)
   } catch (error) {
     // A token that was deleted: the deployment says so.
     if (error instanceof DeploymentError) return null

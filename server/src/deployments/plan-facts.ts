@@ -9,7 +9,8 @@ import type { Instance } from '../runtimes/runtime.ts'
 import type { Queryable } from '../store/database.ts'
 import type { DeploymentAction, PlannedRequest, ServiceRequest, Source } from './deployments.ts'
 import { type EngineParts, kindOf } from './engine-parts.ts'
-import { commitOf, gitSourceOf, nextVersion } from './next-version.ts'
+import { openGitSource } from './git-source.ts'
+import { commitOf, nextVersion } from './next-version.ts'
 import { noChanges, type Plan, planOf, type ServiceFacts, type Version } from './plan.ts'
 import { configurationChanges, type Move, setupOf, variableChanges } from './plan-changes.ts'
 import { deployRefusal, kindRefusal, stateRefusal } from './refusals.ts'
@@ -120,9 +121,9 @@ const builtImage = async (
   signal: AbortSignal,
 ): Promise<string | null> => {
   if (source.from !== 'git' || commitId === null) return null
-  const git = await gitSourceOf(parts, organizationId, source.git)
+  const from = await openGitSource(parts, organizationId, source.git)
   const nothing = { memoryMb: 0, cpuMillicores: 0, timeoutMs: deadlineMs, deploymentId: row.id }
-  const request = { ...nothing, ...source, organizationId, source: git, commitId, serviceId: row.id }
+  const request = { ...nothing, ...source, organizationId, source: from, commitId, serviceId: row.id }
   const secret = { variables: new Secret(variables.env), secrets: new Secret(variables.secretValues) }
   return parts.builder.built({ ...request, ...secret }, signal)
 }

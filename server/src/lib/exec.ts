@@ -1,11 +1,17 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 
-/** How one program ended. Output past the cap is dropped from the front, so that the last lines remain. */
+/** How one program ended. Of what it said on standard error the last lines remain: those say why. */
 export interface ExecResult {
   code: number
   stdout: string
   stderr: string
 }
+
+/**
+ * What becomes of standard output past the cap. `fail`: the child is killed and `ExecOverflow` thrown, for output that
+ * is parsed. `front` and `end`: this much of it is kept, for output that people read.
+ */
+export type Overflow = 'fail' | 'front' | 'end'
 
 export interface ExecOptions {
   cwd?: string
@@ -16,6 +22,8 @@ export interface ExecOptions {
   timeoutMs?: number
   /** Cap on each of stdout and stderr, in characters. Default 1 Mi. */
   maxOutput?: number
+  /** Default `fail`. */
+  overflow?: Overflow
   onOutput?: (chunk: string, stream: 'stdout' | 'stderr') => void
   input?: string | Buffer
   uid?: number
@@ -29,19 +37,36 @@ export class ExecTimeout extends Error {
   }
 }
 
-const collect = (stream: 'stdout' | 'stderr', child: ChildProcess, options: ExecOptions) => {
-  const cap = options.maxOutput ?? 1 << 20
+export class ExecOverflow extends Error {
+  constructor(file: string, cap: number) {
+    super(`${file} printed more than ${cap} characters`)
+    this.name = 'ExecOverflow'
+  }
+}
+
+const usualCap = 1 << 20
+
+const collect = (
+  stream: 'stdout' | 'stderr',
+  child: ChildProcess,
+  { maxOutput: cap = usualCap, onOutput }: ExecOptions,
+  overflow: Overflow,
+  onOverflow: () => void,
+) => {
   let text = ''
   child[stream]?.setEncoding('utf8').on('data', (chunk: string) => {
-    text = (text + chunk).slice(-cap)
-    options.onOutput?.(chunk, stream)
+    onOutput?.(chunk, stream)
+    if (overflow === 'end') text = (text + chunk).slice(-cap)
+    else if (text.length + chunk.length <= cap) text += chunk
+    else if (overflow === 'front') text += chunk.slice(0, cap - text.length)
+    else onOverflow()
   })
   return () => text
 }
 
-/** Ends the child and everything it started: it leads a process group of its own. */
-const killGroup = (child: ChildProcess): void => {
-  if (child.pid === undefined || child.exitCode !== null) return
+/** Ends a child that leads a process group of its own, and everything it started. Not for one whose `close` was seen. */
+export const killGroup = (child: ChildProcess): void => {
+  if (child.pid === undefined) return
   try {
     process.kill(-child.pid, 'SIGKILL')
   } catch {
@@ -51,7 +76,8 @@ const killGroup = (child: ChildProcess): void => {
 
 /**
  * Runs a program without a shell and waits for its end. A code other than 0 is a result, not an error; rejects when
- * the program cannot be started, is aborted (with the signal's reason) or passes `timeoutMs` (`ExecTimeout`).
+ * the program cannot be started, is aborted (with the signal's reason), passes `timeoutMs` (`ExecTimeout`) or prints more
+ * than is taken (`ExecOverflow`).
  */
 export const exec = (file: string, args: readonly string[], options: ExecOptions): Promise<ExecResult> => {
   options.signal?.throwIfAborted()
@@ -65,13 +91,14 @@ export const exec = (file: string, args: readonly string[], options: ExecOptions
       gid: options.gid,
       stdio: [options.input === undefined ? 'ignore' : 'pipe', 'pipe', 'pipe'],
     })
-    const stdout = collect('stdout', child, options)
-    const stderr = collect('stderr', child, options)
     let failure: unknown
     const fail = (reason: unknown) => {
       failure ??= reason
       killGroup(child)
     }
+    const tooMuch = () => fail(new ExecOverflow(file, options.maxOutput ?? usualCap))
+    const stdout = collect('stdout', child, options, options.overflow ?? 'fail', tooMuch)
+    const stderr = collect('stderr', child, options, 'end', tooMuch)
     const onAbort = () => fail(options.signal?.reason)
     options.signal?.addEventListener('abort', onAbort, { once: true })
     const { timeoutMs } = options

@@ -1,12 +1,11 @@
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
-import { mkdirSync } from 'node:fs'
 import { createServer } from 'node:http'
-import { join } from 'node:path'
 import { after, test } from 'node:test'
 import { type Json, newApplication, newPlace, startApi } from '../../test/api.ts'
 import { startGitServer } from '../../test/git-server.ts'
 import { createMirrors } from '../builds/git.ts'
+import { openGitPlace, removeGitPlace } from '../builds/git-place.ts'
 import { createGit } from '../builds/git-process.ts'
 
 const api = await startApi({ idle: true })
@@ -22,12 +21,13 @@ for (const server of [open, guarded]) {
   await server.commit('shop', { c: '' }, 'Other', { branch: 'feature/x' })
 }
 
-const home = join(parts.settings.dataDir, 'home')
-mkdirSync(home)
+const place = await openGitPlace(parts.settings.dataDir, parts.log)
+after(() => removeGitPlace(parts.settings.dataDir))
 const mirrors = createMirrors({
   ...parts,
-  git: createGit(home),
-  folder: join(parts.settings.dataDir, 'mirrors'),
+  git: createGit(place),
+  folder: place.mirrors,
+  template: place.template,
   checkHost: async () => undefined,
 })
 parts.builder = { ...parts.builder, branches: mirrors.branches, commits: mirrors.commits, folders: mirrors.folders }

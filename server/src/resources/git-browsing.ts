@@ -47,9 +47,10 @@ const sourceOf = async (
   git: Pick<GitRepositorySpec, 'url' | 'branch' | 'git_token_id'>,
 ): Promise<GitSource> => {
   const { url, branch, git_token_id: tokenId } = git
-  if (tokenId === null) return { url, branch }
-  const credentials = await readGitCredentials(parts.database, parts.sealer, principal.organizationId, tokenId)
-  return credentials === undefined ? { url, branch } : { url, branch, credentials }
+  const { organizationId } = principal
+  if (tokenId === null) return { organizationId, url, branch }
+  const credentials = await readGitCredentials(parts.database, parts.sealer, organizationId, tokenId)
+  return { organizationId, url, branch, ...(credentials === undefined ? {} : { credentials }) }
 }
 
 const Repository = Type.Object({

@@ -19,11 +19,12 @@ const noteHead = async ({ parts, principal }: Context, id: string, path: GitPath
   )
   if (row === undefined || row.git === null || row.git.head_commit_id !== undefined) return
   const { url, branch, git_token_id: tokenId } = row.git
+  const { organizationId } = principal
   const credentials =
     tokenId === null
       ? {}
-      : { credentials: await readGitCredentials(parts.database, parts.sealer, principal.organizationId, tokenId) }
-  const head = await parts.builder.head({ url, branch, ...credentials } as never, headTimeoutMs)
+      : { credentials: await readGitCredentials(parts.database, parts.sealer, organizationId, tokenId) }
+  const head = await parts.builder.head({ organizationId, url, branch, ...credentials } as never, headTimeoutMs)
   if (head === null) return
   await parts.database.query(
     `update node n set spec = jsonb_set(n.spec, '{${[...path, 'head_commit_id'].join(',')}}', to_jsonb($2::text))

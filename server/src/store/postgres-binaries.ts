@@ -7,12 +7,10 @@ import { chmod, cp, mkdir, rename, rm, symlink } from 'node:fs/promises'
 import { createRequire } from 'node:module'
 import { basename, dirname, join, relative } from 'node:path'
 import { exec } from '../lib/exec.ts'
+import { sharedFolder } from '../lib/placed-folder.ts'
 import { ensureSystemUser, type SystemUser } from '../lib/system-user.ts'
 
 export type DatabaseUser = SystemUser
-
-/** Where things go that the database's user must reach although the checkout is out of its reach. */
-export const sharedFolder = '/var/lib/slipway'
 
 export const postgresEnv = { LC_ALL: 'C', PATH: '/usr/bin:/bin', TZ: 'UTC' }
 

@@ -4,10 +4,11 @@
  * is done, so a start that was killed is simply repeated.
  */
 import { createHash, randomBytes } from 'node:crypto'
-import { lstatSync, readlinkSync, realpathSync, statSync } from 'node:fs'
-import { chmod, chown, lchown, mkdir, rename, rmdir, symlink, writeFile } from 'node:fs/promises'
+import { lstatSync, realpathSync, statSync } from 'node:fs'
+import { chmod, chown, lchown, mkdir, rename, writeFile } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
-import { type DatabaseUser, databaseUser, formerUid, sharedFolder } from './postgres-binaries.ts'
+import { canReach, ignoreExisting, placeFolder } from '../lib/placed-folder.ts'
+import { type DatabaseUser, databaseUser, formerUid } from './postgres-binaries.ts'
 import { ensurePassword } from './postgres-password.ts'
 
 /** Where the server of one data directory lives. */
@@ -24,16 +25,6 @@ export const socketName = '.s.PGSQL.5432'
 /** sun_path holds 108 bytes with its closing zero, on BSD and macOS 104. */
 const longestSocketDir = 103 - socketName.length - 1
 
-/** Whether the user may pass through every folder of `path`. Only asked for another user than ours. */
-const canReach = (path: string, { uid, gid }: DatabaseUser): boolean => {
-  for (let folder = path; ; folder = dirname(folder)) {
-    const { mode, uid: owner, gid: group } = statSync(folder)
-    const bit = owner === uid ? 0o100 : group === gid ? 0o010 : 0o001
-    if ((mode & bit) === 0) return false
-    if (folder === dirname(folder)) return true
-  }
-}
-
 /** Opens our own folder to the database's user alone, for passing through. */
 const letThrough = async (dataDir: string, user: DatabaseUser): Promise<void> => {
   if (canReach(dataDir, user) || !canReach(dirname(dataDir), user)) return
@@ -41,26 +32,9 @@ const letThrough = async (dataDir: string, user: DatabaseUser): Promise<void> =>
   await chmod(dataDir, (statSync(dataDir).mode & 0o777) | 0o010)
 }
 
-/**
- * The folder that holds everything of the server. It is `<dataDir>/postgres`; where the database's user cannot reach
- * that (a checkout in root's home), a link to a folder in /var/lib stands there.
- */
+/** The folder that holds everything of the server: `<dataDir>/postgres`, or what stands there as a link. */
 const settle = async (dataDir: string, user: DatabaseUser): Promise<string> => {
-  const home = join(dataDir, 'postgres')
-  const found = lstatSync(home, { throwIfNoEntry: false })
-  if (found?.isSymbolicLink()) await mkdir(readlinkSync(home), { recursive: true, mode: 0o700 })
-  else if (found === undefined && (user.uid === undefined || canReach(dataDir, user))) {
-    await mkdir(home, { mode: 0o700 }).catch(ignoreExisting)
-  } else if (found === undefined) {
-    const elsewhere = join(sharedFolder, `database-${randomBytes(6).toString('hex')}`)
-    await mkdir(elsewhere, { recursive: true, mode: 0o700 })
-    await chmod(sharedFolder, 0o755)
-    await symlink(elsewhere, home).catch(async (error: NodeJS.ErrnoException) => {
-      ignoreExisting(error)
-      await rmdir(elsewhere)
-    })
-  }
-  const folder = realpathSync(home)
+  const folder = await placeFolder(dataDir, 'postgres', 'database', user)
   if (user.uid !== undefined) await chown(folder, user.uid, user.gid!)
   return folder
 }
@@ -71,10 +45,6 @@ export const replaceFile = async (file: string, text: string, { uid, gid }: Data
   await writeFile(draft, text, { flag: 'wx', mode: 0o600 })
   if (uid !== undefined) await lchown(draft, uid, gid!)
   await rename(draft, file)
-}
-
-const ignoreExisting = (error: NodeJS.ErrnoException): void => {
-  if (error.code !== 'EEXIST') throw error
 }
 
 /** In the data directory, or where that path is too long for a socket, in /tmp under a name made from it and its owner. */

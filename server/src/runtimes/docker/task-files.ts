@@ -2,7 +2,7 @@
 import type { Readable } from 'node:stream'
 import { buffer } from 'node:stream/consumers'
 import { extract } from 'tar-stream'
-import { type Engine, isEngineError } from '../../lib/docker-engine.ts'
+import { type Engine, EngineError, isEngineError } from '../../lib/docker-engine.ts'
 import { DeploymentError } from '../../lib/errors.ts'
 
 const tooLarge = (path: string, maxBytes: number): DeploymentError =>
@@ -25,6 +25,9 @@ const readEntry = async (archive: Readable, path: string, maxBytes: number): Pro
   }
 }
 
+/** Links that lead in circles: nothing is there, and the engine says so as a fault of its own. */
+const isCircle = (error: unknown): boolean => error instanceof EngineError && /too many links/.test(error.message)
+
 /** Null for a file that is not there. */
 export const readFileOf = async (
   engine: Engine,
@@ -37,7 +40,7 @@ export const readFileOf = async (
     const archive = await engine.stream('GET', `/containers/${containerId}/archive`, { query: { path }, signal })
     return await readEntry(archive, path, maxBytes)
   } catch (error) {
-    if (isEngineError(error, 404)) return null
+    if (isEngineError(error, 404) || isCircle(error)) return null
     throw error
   }
 }

@@ -1,0 +1,78 @@
+/** What one preparation of a build may take. Pure. Each sentence names the limit, the value and the setting. */
+import { DeploymentError } from '../lib/errors.ts'
+
+export interface PreparationLimits {
+  /** Of all files of a context together, unpacked. */
+  contextBytes: number
+  /** Files, links and folders of a context. */
+  contextEntries: number
+  dockerfileBytes: number
+  ignoreFileBytes: number
+  /** For reading a commit, and again for looking through its files before a context is made of them. */
+  readMs: number
+  /** For handing a context over. */
+  contextMs: number
+}
+
+export const usualPreparation: PreparationLimits = Object.freeze({
+  contextBytes: 500 * 2 ** 20,
+  contextEntries: 100_000,
+  dockerfileBytes: 256 * 1024,
+  ignoreFileBytes: 64 * 1024,
+  readMs: 60_000,
+  contextMs: 600_000,
+})
+
+/** Paths and targets of links: more than this no system takes. */
+export const maxPathBytes = 4096
+
+/** Unpacked, files that .dockerignore leaves out may have so many times what a context may: they are read too. */
+export const ignoredTimes = 10
+
+export const refusePreparation = (sentence: string): DeploymentError => new DeploymentError('build_refused', sentence)
+
+const size = (bytes: number): string => {
+  if (bytes < 2 ** 20) return `${Math.ceil(bytes / 1024)} kB`
+  return `${bytes < 10 * 2 ** 20 ? (bytes / 2 ** 20).toFixed(1) : Math.ceil(bytes / 2 ** 20)} MB`
+}
+
+export const dockerfileTooLarge = (path: string, bytes: number, { dockerfileBytes }: PreparationLimits) =>
+  refusePreparation(
+    `The Dockerfile ${path} has ${size(bytes)}, and at most ${size(dockerfileBytes)} are read (SLIPWAY_DOCKERFILE_MAX_KB).`,
+  )
+
+export const ignoreFileTooLarge = (bytes: number, { ignoreFileBytes }: PreparationLimits) =>
+  refusePreparation(
+    `The .dockerignore has ${size(bytes)}, and at most ${size(ignoreFileBytes)} are read (SLIPWAY_DOCKERIGNORE_MAX_KB).`,
+  )
+
+export const contextTooLarge = ({ contextBytes }: PreparationLimits) =>
+  refusePreparation(
+    `The files of the build have more than ${size(contextBytes)} (SLIPWAY_CONTEXT_MAX_MB): leave some out by .dockerignore.`,
+  )
+
+export const contextTooMany = ({ contextEntries }: PreparationLimits) =>
+  refusePreparation(
+    `The build has more than ${contextEntries} files and folders (SLIPWAY_CONTEXT_MAX_ENTRIES): leave some out by .dockerignore.`,
+  )
+
+export const folderTooLarge = ({ contextBytes, contextEntries }: PreparationLimits) =>
+  refusePreparation(
+    `The folder of the build has more than ${size(ignoredTimes * contextBytes)} or ${ignoredTimes * contextEntries} files, ` +
+      `those that .dockerignore leaves out among them: ${ignoredTimes} times SLIPWAY_CONTEXT_MAX_MB and SLIPWAY_CONTEXT_MAX_ENTRIES.`,
+  )
+
+export const readTooSlow = ({ readMs }: PreparationLimits) =>
+  refusePreparation(
+    `The repository could not be read for the build within ${Math.ceil(readMs / 1000)} s (SLIPWAY_PREPARE_SECONDS).`,
+  )
+
+export const contextTooSlow = ({ contextMs }: PreparationLimits) =>
+  refusePreparation(
+    `The files of the build could not be handed over within ${Math.ceil(contextMs / 1000)} s (SLIPWAY_CONTEXT_SECONDS).`,
+  )
+
+export const readTooMuch = () =>
+  refusePreparation(
+    'Reading the repository for the build took more memory than it may: make its files fewer or smaller.',
+  )

@@ -1,0 +1,135 @@
+/**
+ * The thread in which builds are prepared, a job at a time (see preparation.ts). What it reads was made by strangers:
+ * it may take its time and memory, and is ended when it takes more than that; the server's own thread never waits.
+ */
+import type { Readable } from 'node:stream'
+import { parentPort, workerData } from 'node:worker_threads'
+import { openContext } from './context.ts'
+import { parseDockerfile } from './dockerfile.ts'
+import { createGit } from './git-process.ts'
+import type { ContextJob, FromWorker, Job, Prepared, ReadJob, ToWorker, WorkerSetup } from './preparation-job.ts'
+import { toPlain } from './preparation-job.ts'
+import { readSourceTree, readTreeFor } from './source-tree.ts'
+import { toolDockerfile } from './tool-dockerfile.ts'
+
+const setup = workerData as WorkerSetup
+const port = parentPort!
+const chunkBytes = 128 * 1024
+
+const running = new Set<number>()
+let turn = 0
+let isCanceled = false
+let credit = 0
+let wake = (): void => {}
+let onQuiet = (): void => {}
+
+const endGroup = (group: number): void => {
+  try {
+    process.kill(-group, 'SIGKILL')
+  } catch {
+    // It has ended by itself.
+  }
+}
+
+const onChild = (group: number): (() => void) => {
+  running.add(group)
+  const place = Math.max(setup.groups.indexOf(0), 0)
+  Atomics.store(setup.groups, place, group)
+  if (isCanceled) endGroup(group)
+  return () => {
+    running.delete(group)
+    Atomics.store(setup.groups, place, 0)
+    if (running.size === 0) onQuiet()
+  }
+}
+
+const git = createGit({ ...setup.git, onChild })
+
+const tell = (message: FromWorker): void => port.postMessage(message)
+
+const read = async ({ mirror, commitId, rootPath, dockerfilePath, tool, limits }: ReadJob): Promise<Prepared> => {
+  const reading = { git, mirror, commitId, limits }
+  const fragment = tool?.fragment ?? null
+  const path = fragment !== null && 'path' in fragment ? `${rootPath}/${fragment.path}` : null
+  const text = fragment !== null && 'text' in fragment ? fragment.text : null
+  // A tool takes the whole repository, for modules refer to others beside their own folder.
+  const tree =
+    tool === undefined
+      ? await readSourceTree(reading, rootPath, dockerfilePath)
+      : await readTreeFor(reading, path, (found) => toolDockerfile(found ?? text))
+  return { tree, dockerfile: parseDockerfile(tree.dockerfile.toString('utf8')) }
+}
+
+const sendChunk = async (pieces: Buffer[], size: number): Promise<void> => {
+  while (credit === 0) {
+    if (isCanceled) throw new Error('canceled')
+    await new Promise<void>((resolve) => {
+      wake = resolve
+    })
+  }
+  credit -= 1
+  const bytes = new Uint8Array(size)
+  let at = 0
+  for (const piece of pieces) {
+    bytes.set(piece, at)
+    at += piece.length
+  }
+  port.postMessage({ kind: 'chunk', bytes } satisfies FromWorker, [bytes.buffer])
+}
+
+const send = async (tar: Readable): Promise<void> => {
+  let pieces: Buffer[] = []
+  let size = 0
+  for await (const piece of tar as AsyncIterable<Buffer>) {
+    pieces.push(piece)
+    size += piece.length
+    if (size < chunkBytes) continue
+    await sendChunk(pieces, size)
+    pieces = []
+    size = 0
+  }
+  if (size > 0) await sendChunk(pieces, size)
+}
+
+const context = async ({ tree, own, limits }: ContextJob): Promise<void> => {
+  const tar = await openContext(git, { ...tree, dockerfile: Buffer.from(tree.dockerfile) }, own, limits)
+  tell({ kind: 'opened' })
+  await send(tar)
+  tell({ kind: 'end' })
+}
+
+const work = async (job: Job): Promise<void> => {
+  const mine = turn
+  isCanceled = false
+  credit = 0
+  try {
+    if (job.kind === 'read') tell({ kind: 'read', prepared: await read(job) })
+    else await context(job)
+  } catch (error) {
+    tell({ kind: 'failed', error: toPlain(error) })
+  }
+  // Whoever is next starts with nothing of this left.
+  if (running.size > 0)
+    await new Promise<void>((resolve) => {
+      onQuiet = resolve
+    })
+  turn = 0
+  tell({ kind: 'idle', turn: mine })
+}
+
+const cancel = (wanted: number): void => {
+  if (wanted !== turn) tell({ kind: 'idle', turn: wanted })
+  else {
+    isCanceled = true
+    for (const group of running) endGroup(group)
+  }
+}
+
+port.on('message', (message: ToWorker) => {
+  if (message.kind === 'job') {
+    turn = message.turn
+    void work(message.job)
+  } else if (message.kind === 'credit') credit += message.chunks
+  else cancel(message.turn)
+  wake()
+})

@@ -1,0 +1,72 @@
+/**
+ * Everything of a builder that touches repositories: mirrors, and the preparation of builds from them. Made ready in
+ * the background; whoever asks first waits. Refuses to know engines and images.
+ */
+import type { Clock } from '../lib/clock.ts'
+import { DeploymentError } from '../lib/errors.ts'
+import type { Log } from '../lib/log.ts'
+import { createMirrors, type Mirrors } from './git.ts'
+import { openGitPlace } from './git-place.ts'
+import { createGit } from './git-process.ts'
+import { type CheckHost, type GitLimits, usualLimits } from './git-remote.ts'
+import { createPreparation, type Preparation } from './preparation.ts'
+import type { PreparationLimits } from './preparation-limits.ts'
+
+export interface SourceParts {
+  dataDir: string
+  checkHost: CheckHost
+  log: Log
+  clock: Clock
+  gitLimits?: Partial<GitLimits>
+  /** Of one git. */
+  gitMemoryMb?: number
+  preparation?: Partial<PreparationLimits>
+  /** Builds at a time. */
+  concurrency: number
+}
+
+export type Sources = Omit<Mirrors, 'mirrorOf' | 'find'> & { preparation: Preparation }
+
+const open = async (parts: SourceParts) => {
+  const { dataDir, log, gitLimits, gitMemoryMb: memoryMb } = parts
+  const { mirrors: folder, template, home, user, prlimit } = await openGitPlace(dataDir, log)
+  const maxFileBytes = (gitLimits?.maxBytes ?? usualLimits.maxBytes) + 2 ** 30
+  const setup = { home, user, prlimit, maxFileBytes, ...(memoryMb === undefined ? {} : { memoryMb }) }
+  const mirrors = createMirrors({ ...parts, git: createGit(setup), folder, template, limits: gitLimits })
+  const preparation = createPreparation({
+    git: setup,
+    mirrorOf: mirrors.mirrorOf,
+    limits: parts.preparation,
+    // As many contexts as builds are handed over at once; two more can always be read.
+    threads: parts.concurrency + 2,
+    clock: parts.clock,
+  })
+  return { mirrors, preparation }
+}
+
+export const createSources = (parts: SourceParts): Sources => {
+  const opened = open(parts)
+  opened.catch((error: unknown) => parts.log.error({ err: error }, 'git cannot be made ready: nothing can be built'))
+  const ready = () =>
+    opened.catch((error: unknown) => {
+      throw new DeploymentError('git_unreachable', 'git is not ready on this server: its log says why.', {
+        cause: error,
+      })
+    })
+  return {
+    fetch: async (...args) => (await ready()).mirrors.fetch(...args),
+    head: async (...args) => (await ready()).mirrors.head(...args),
+    branches: async (...args) => (await ready()).mirrors.branches(...args),
+    commits: async (...args) => (await ready()).mirrors.commits(...args),
+    folders: async (...args) => (await ready()).mirrors.folders(...args),
+    preparation: {
+      read: async (...args) => (await ready()).preparation.read(...args),
+      context: async (...args) => (await ready()).preparation.context(...args),
+      close: async () => {},
+    },
+    async close() {
+      const made = await opened.catch(() => null)
+      await Promise.all([made?.mirrors.close(), made?.preparation.close()])
+    },
+  }
+}
