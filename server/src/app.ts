@@ -7,6 +7,7 @@ import { createApi } from './api/server.ts'
 import type { Builder } from './builds/builder.ts'
 import { createFakeBuilder } from './builds/fake-builder.ts'
 import { createBuilder } from './builds/git-builder.ts'
+import { createPullsByEngine } from './builds/pulls-by-engine.ts'
 import { createEngine, type Engine } from './deployments/engine.ts'
 import { readGitCredentials } from './deployments/git-credentials.ts'
 import { readRegistryCredentials } from './deployments/registry-credentials.ts'
@@ -128,6 +129,11 @@ const createMachine = (ground: Ground, fake: boolean, sampleUrl: string): { runt
       ...sources,
       database,
       concurrency: settings.buildConcurrency,
+      allowed: settings.outboundAllow,
+      dns: settings.buildDns,
+      diskReserveMb: settings.diskReserveMb,
+      images: createPullsByEngine(settings.dockerHost, sources.checkHost),
+      registryLogins: async () => [],
       tools: settings.tools,
     }),
   }

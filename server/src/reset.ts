@@ -3,7 +3,9 @@
  * the engine, the router, the database, the keys. Asks first, unless called with `--yes`.
  */
 import { rm } from 'node:fs/promises'
+import { join } from 'node:path'
 import { createInterface } from 'node:readline/promises'
+import { createBuildContainers } from './builds/build-containers.ts'
 import { removeBuiltImages } from './builds/built-images.ts'
 import { systemClock } from './lib/clock.ts'
 import { createEngine } from './lib/docker-engine.ts'
@@ -46,6 +48,8 @@ interface Owner {
   id: string
   /** Of the images that were built. */
   contentKeys: string[]
+  /** What their steps left. */
+  stepIds: string[]
 }
 
 const readOwner = async (): Promise<Owner | null> => {
@@ -53,7 +57,9 @@ const readOwner = async (): Promise<Owner | null> => {
   const database = connect(databaseUrl ?? (await startPostgres({ dataDir, log })).connectionString, log)
   try {
     const images = await database.query<{ key: string }>('select content_key as key from image')
-    return { id: await readOwnerId(database), contentKeys: images.map(({ key }) => key) }
+    const steps = await database.query<{ id: string }>('select image_id as id from build_step order by created_at')
+    const contentKeys = images.map(({ key }) => key)
+    return { id: await readOwnerId(database), contentKeys, stepIds: steps.map(({ id }) => id) }
   } catch {
     // A database that was never migrated: nothing was deployed from here.
     return null
@@ -69,7 +75,8 @@ const reset = async (): Promise<void> => {
   if (owner !== null && !process.argv.includes('--fake')) {
     await removeDeployed(createDockerRuntime({ ownerId: owner.id, dockerHost, log, clock: systemClock }))
     const engine = createEngine(dockerHost)
-    await removeBuiltImages(engine, owner.contentKeys)
+    await createBuildContainers(engine, join(dataDir, 'builds'), systemClock).sweep()
+    await removeBuiltImages(engine, owner.contentKeys, owner.stepIds)
     await engine.close()
   }
   await createRouter({ dataDir, host, port, log }).stop()

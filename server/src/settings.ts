@@ -2,6 +2,7 @@
  * The environment as typed settings. Pure but for `readSettings`: promises every problem at once, each as one sentence
  * that names the variable, and never repeats the value of a secret. Refuses to know what the settings are used for.
  */
+import { isIP } from 'node:net'
 import { availableParallelism } from 'node:os'
 import { resolve } from 'node:path'
 import { parseAllowList } from './lib/address-policy.ts'
@@ -29,6 +30,10 @@ export interface Settings {
   rateLimit: number
   statusVocabulary: 'auto' | 'running' | 'deployment'
   buildConcurrency: number
+  /** A resolver for builds in place of the engine's own; undefined: what the engine takes. */
+  buildDns: string | undefined
+  /** Megabytes of the engine's disk that builds leave free; 0 is no limit. */
+  diskReserveMb: number
   deployConcurrency: number
   /** Programs that terraform services run, each where it is set; undefined: looked for on PATH. */
   tools: { tofu: string | undefined; terraform: string | undefined }
@@ -104,6 +109,8 @@ const path = (value: string) => ({ value: resolve(value) })
 
 const host = (value: string) =>
   /^[0-9A-Za-z.:_-]+$/.test(value) ? { value } : 'an address or a host name, such as 127.0.0.1 or 0.0.0.0'
+
+const address = (value: string) => (isIP(value) === 4 ? { value } : 'the IPv4 address of a resolver, such as 9.9.9.9')
 
 const whole =
   (least: number, most: number) =>
@@ -249,6 +256,8 @@ export const parseSettings = (env: Environment): { settings: Settings; warnings:
     rateLimit: read('SLIPWAY_RATE_LIMIT', 600, whole(0, 1_000_000)),
     statusVocabulary: read('SLIPWAY_STATUS_VOCABULARY', 'auto', oneOf(vocabularies)),
     buildConcurrency: read('SLIPWAY_BUILD_CONCURRENCY', cores, concurrency),
+    buildDns: read<string | undefined>('SLIPWAY_BUILD_DNS', undefined, address),
+    diskReserveMb: read('SLIPWAY_DISK_RESERVE_MB', 2048, whole(0, 1_000_000_000)),
     deployConcurrency: read('SLIPWAY_DEPLOY_CONCURRENCY', 2 * cores, concurrency),
     tools: Object.freeze({
       tofu: read<string | undefined>('SLIPWAY_TOFU', undefined, path),

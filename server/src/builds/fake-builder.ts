@@ -7,8 +7,9 @@ import { mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Clock } from '../lib/clock.ts'
 import type { Log } from '../lib/log.ts'
+import { baseNames, planStages } from './build-plan.ts'
 import type { Builder, BuildRequest, BuiltImage } from './builder.ts'
-import { baseImages, parseDockerfile } from './dockerfile.ts'
+import { parseDockerfile } from './dockerfile.ts'
 import { createMirrors } from './git.ts'
 import { createGit } from './git-process.ts'
 import type { CheckHost } from './git-remote.ts'
@@ -33,7 +34,8 @@ export const createFakeBuilder = (parts: {
       tool === undefined
         ? await readSourceTree(git, mirror, commitId, rootPath, dockerfilePath)
         : await readTreeFor(git, mirror, commitId, null, () => 'FROM fake/tool')
-    const [base] = baseImages(parseDockerfile(tree.dockerfile.toString('utf8')), {}, targetStage).slice(-1)
+    const file = parseDockerfile(tree.dockerfile.toString('utf8'))
+    const [base] = baseNames(planStages(file, {}, targetStage)).slice(-1)
     const reference = base?.startsWith('fake/') === true ? base : `fake/serve-${commitId.slice(0, 12)}`
     const contentKey = `${commitId}${rootPath}${dockerfilePath}`
     const skipped = built.has(contentKey)

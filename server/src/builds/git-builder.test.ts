@@ -15,12 +15,14 @@ import { Secret } from '../lib/secret.ts'
 import type { Builder, BuildRequest } from './builder.ts'
 import { removeBuiltImages } from './built-images.ts'
 import { createBuilder } from './git-builder.ts'
-import type { StoredImage } from './image-store.ts'
+import { createPullsByEngine } from './pulls-by-engine.ts'
+import { createMemoryStore } from './test-image-store.ts'
 
 const never = new AbortController().signal
 const engine = createEngine()
 const dataDir = mkdtempSync(join(tmpdir(), 'slipway-builder-'))
-const stored = new Map<string, StoredImage>()
+const { store, contentKeys, stepIds } = createMemoryStore()
+const organizationId = newId()
 let server: GitServer
 let builder: Builder
 let made = 0
@@ -35,14 +37,16 @@ before(async () => {
     log: createLog('silent'),
     clock: systemClock,
     concurrency: 2,
-    images: { find: async (key) => stored.get(key) ?? null, save: async (key, image) => void stored.set(key, image) },
+    store,
+    images: createPullsByEngine(undefined, async () => undefined),
+    registryLogins: async () => [],
   })
 })
 
 after(async () => {
   await builder.close()
   await server.close()
-  await removeBuiltImages(engine, [...stored.keys()])
+  await removeBuiltImages(engine, contentKeys(), stepIds())
   await engine.close()
   rmSync(dataDir, { recursive: true, force: true })
 })
@@ -60,7 +64,7 @@ const requestOf = async (name: string, { env = {}, hidden = [], ...more }: More 
   const source = { url: server.url(name), branch: 'main' }
   const { git_commit_id: commitId } = await builder.fetch(source, never)
   const fixed = { rootPath: '/', dockerfilePath: 'Dockerfile', targetStage: null, memoryMb: 256, cpuMillicores: 1000 }
-  const ids = { serviceId: newId(), deploymentId: newId() }
+  const ids = { organizationId, serviceId: newId(), deploymentId: newId() }
   const secrets = { variables: new Secret(env), secrets: new Secret(hidden) }
   return { source, commitId, ...fixed, ...ids, ...secrets, timeoutMs: 60_000, ...more }
 }
@@ -114,7 +118,7 @@ test('the same content is built once, also from another repository; a changed fi
   assert.equal(changed.skipped, false)
   assert.notEqual(changed.imageId, first.imageId)
   const { RepoTags } = await inspect(first.imageId)
-  assert.match(RepoTags.join(), /^slipway\/[0-9a-f-]{36}:[0-9a-f]{16}$/)
+  assert.match(RepoTags.join(), /^slipway\/[0-9a-f-]{36}\/[0-9a-f-]{36}:[0-9a-f]{16}$/)
 })
 
 test('an image that is gone from the engine is built again', async () => {

@@ -60,6 +60,7 @@ const build = async (
     parts.builder.build(
       {
         ...source,
+        organizationId: claim.organizationId,
         source: { url: source.git.url, branch: source.git.branch },
         commitId: commit.git_commit_id,
         variables: new Secret(variables.env),

@@ -112,6 +112,7 @@ const settingOfRollback = (current: OpenedRelease | null, target: OpenedRelease)
 /** Reference of the image that a commit was built to before; null where it would be built. */
 const builtImage = async (
   parts: EngineParts,
+  organizationId: string,
   { row }: Subject,
   source: Source,
   commitId: string | null,
@@ -121,7 +122,8 @@ const builtImage = async (
   if (source.from !== 'git' || commitId === null) return null
   const { url, branch } = source.git
   const nothing = { memoryMb: 0, cpuMillicores: 0, timeoutMs: deadlineMs, deploymentId: row.id }
-  const request = { ...nothing, ...source, source: { url, branch }, commitId, serviceId: row.id }
+  const ids = { organizationId, serviceId: row.id }
+  const request = { ...nothing, ...source, source: { url, branch }, commitId, ...ids }
   const secret = { variables: new Secret(variables.env), secrets: new Secret(variables.secretValues) }
   return parts.builder.built({ ...request, ...secret }, signal)
 }
@@ -143,7 +145,8 @@ const settingOfDeploy = async (
   const { source, spec } = wantedOf(kind, row.spec)
   const variables = await environmentNow(parts, kind, organizationId, row)
   const version = await nextVersion(parts, organizationId, requested, source, current?.release ?? null, signal)
-  const built = version.of === 'commit' ? await builtImage(parts, subject, source, version.to, variables, signal) : null
+  const commitId = version.of === 'commit' ? version.to : null
+  const built = await builtImage(parts, organizationId, subject, source, commitId, variables, signal)
   const before = current === null ? null : setupOf(current.release.workload)
   return {
     refusal: null,
