@@ -52,6 +52,9 @@ export const usualPools: Pool[] = [
   { pool: parseNetwork('192.168.0.0/16')!, bits: 20 },
 ]
 
+/** What Slipway gives to the networks of environments (runtimes/docker/subnets.ts), now or later. */
+const environments: Pool = { pool: parseNetwork('10.192.0.0/10')!, bits: 22 }
+
 const always = ['169.254.0.0/16', '100.100.100.200/32', '168.63.129.16/32'].map((text) => parseNetwork(text)!)
 
 export interface Surroundings {
@@ -74,7 +77,7 @@ export const blockedRoutes = (around: Surroundings): string[] => {
   // The engine gives no network a subnet that meets one of the machine's: those stay reachable.
   const spared = (bits: number) => [...neighbours.map((each) => widen(each, bits)), ...allowed, own]
   const ranges = [
-    ...pools.flatMap(({ pool, bits }) => subtract(pool, spared(bits))),
+    ...[...pools, environments].flatMap(({ pool, bits }) => subtract(pool, spared(bits))),
     ...networks.flatMap((network) => subtract(network, [...allowed, own])),
   ]
   return [...new Set([...always, gateway, ...addresses, ...ranges].map(formatNetwork))]

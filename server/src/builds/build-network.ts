@@ -28,6 +28,8 @@ export interface BuildNetwork {
   begin(): void
   /** `NetworkMode` of a step, once the network is safe. */
   mode(): Promise<string>
+  /** Returns when nothing of it is made any more. */
+  settled(): Promise<void>
 }
 
 interface EngineNetwork {
@@ -128,7 +130,8 @@ export const createBuildNetwork = (
     }
     const Entrypoint = ['/bin/sh', '-c', script, 'sh', ...routes]
     const body = { Image: await parts.holderImage(signal), User: '0', Entrypoint, Cmd: [], HostConfig }
-    const { Id } = await engine.call<{ Id: string }>('POST', '/containers/create', { query: { name }, body, signal })
+    const { Id } = await engine.call<{ Id: string }>('POST', '/containers/create', { query: { name }, body })
+    signal.throwIfAborted()
     let told = ''
     for await (const text of readOutput(engine, Id, signal)) {
       told += text
@@ -142,7 +145,8 @@ export const createBuildNetwork = (
     // Without IPv6, whatever the engine's default: every route that there is, is one of those that are closed.
     const body = { Name: name, Driver: 'bridge', EnableIPv6: false, CheckDuplicate: true }
     try {
-      await engine.call('POST', '/networks/create', { body, signal })
+      // Not ended by the signal: the engine would go on, and make it after it was removed.
+      await engine.call('POST', '/networks/create', { body })
       const { routes, isDeaf } = await look(parts, name, signal)
       if (isDeaf && dns === undefined) onText(deaf)
       return `container:${await hold(name, routes)}`
@@ -158,5 +162,8 @@ export const createBuildNetwork = (
     making ??= make()
     return making
   }
-  return { begin: () => void mode().catch(() => {}), mode }
+  const settled = async (): Promise<void> => {
+    await making?.catch(() => {})
+  }
+  return { begin: () => void mode().catch(() => {}), mode, settled }
 }

@@ -53,12 +53,19 @@ export const buildImage = async (
   const made = parts.containers.open()
   const control = new AbortController()
   const both = AbortSignal.any([signal, control.signal])
+  const network = createBuildNetwork(parts, made, log.write, both)
+  const end = async (reason: unknown): Promise<void> => {
+    // A network that nobody waited for ends with the build.
+    control.abort(reason)
+    await network.settled()
+    await made.end()
+  }
   try {
     const stages = new Map<number, string>()
     const scene = {
       ...{ engine, store, made, log, signal: both, stages },
       ...build,
-      network: createBuildNetwork(parts, made, log.write, both),
+      network,
       cacheSecret: await store.cacheSecret(organizationId),
       context: async (text: string, needsFiles: boolean) => {
         const { tar } = needsFiles ? await build.context({ name: ownDockerfile, text }, both) : { tar: alone(text) }
@@ -70,13 +77,10 @@ export const buildImage = async (
     const image = stages.get(plan.stages.at(-1)!.index)!
     log.write(`Successfully built ${image.replace('sha256:', '').slice(0, 12)}\n`)
     log.end()
-    // A network that nobody waited for ends with the build.
-    control.abort(new Error('the build is over'))
-    later(made.end())
+    later(end(new Error('the build is over')))
     return image
   } catch (error) {
-    control.abort(error)
-    await made.end()
+    await end(error)
     throw error
   }
 }

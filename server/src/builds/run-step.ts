@@ -86,8 +86,10 @@ export const runStep = async (
 ): Promise<string> => {
   const name = made.name('container')
   try {
-    const options = { query: { name }, body: bodyOf(step), signal }
+    // Not ended by the signal: the engine would go on, and make it after it was removed.
+    const options = { query: { name }, body: bodyOf(step) }
     const { Id } = await engine.call<{ Id: string }>('POST', '/containers/create', options)
+    signal.throwIfAborted()
     onText(` ---> Running in ${Id.slice(0, 12)}\n`)
     for await (const text of readOutput(engine, Id, signal)) onText(text)
     const { StatusCode } = await engine.call<{ StatusCode: number }>('POST', `/containers/${Id}/wait`, { signal })
@@ -118,7 +120,7 @@ export const withoutTriggers = async (
     HostConfig: { NetworkMode: 'none' },
   }
   try {
-    const { Id } = await engine.call<{ Id: string }>('POST', '/containers/create', { query: { name }, body, signal })
+    const { Id } = await engine.call<{ Id: string }>('POST', '/containers/create', { query: { name }, body })
     return await commit(engine, Id, parent, 'without ONBUILD', signal)
   } finally {
     await made.removeContainer(name)
