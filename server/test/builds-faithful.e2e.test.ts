@@ -95,7 +95,7 @@ ARG VERSION=9
 RUN ls -R . > list && echo "$VERSION" >> list
 FROM busybox:1
 COPY --from=build --chown=65534:100 /opt /opt
-COPY --from=0 /opt/app-1.0/1.0/out /out
+COPY --from=0 /opt /copy
 ENV FINAL=1
 USER nobody
 WORKDIR /opt

@@ -90,6 +90,8 @@ interface StageState {
   /** Values of the ARGs in scope. */
   args: Map<string, string>
   pending: PendingLine[]
+  /** What the log says next, after what is pending. */
+  notes: string[]
   triggers: PendingLine[]
   /** A piece before this one set the command. */
   hasCommand: boolean
@@ -130,11 +132,22 @@ const remember = (state: StageState): void => {
   state.pending = []
 }
 
+const tellNotes = ({ log }: BuildScene, state: StageState): void => {
+  log.write(state.notes.join(''))
+  state.notes = []
+}
+
+/** Adds to what goes to the engine; the log tells of it after what was noted before. */
+const push = (state: StageState, line: PendingLine): void => {
+  state.pending.push({ ...line, told: `${state.notes.join('')}${line.told}` })
+  state.notes = []
+}
+
 /** Sends what is pending to the engine. */
 const flush = async (scene: BuildScene, state: StageState, isNeeded = false): Promise<void> => {
   const { plan, engine, made, log, network, signal, deadlineMs } = scene
   const { pending, args, image } = state
-  if (pending.length === 0 && !isNeeded) return
+  if (pending.length === 0 && !isNeeded) return tellNotes(scene, state)
   const own = (text: string): PieceLine => ({ text, told: null })
   const named = [...args].filter(([name]) => mentions(pending, name))
   const lines = [
@@ -152,11 +165,12 @@ const flush = async (scene: BuildScene, state: StageState, isNeeded = false): Pr
   state.image = await buildPiece(engine, made, piece, log, hasSteps ? network.begin : () => {}, signal)
   state.isOwn = true
   remember(state)
+  tellNotes(scene, state)
 }
 
 /** Its value is known before anything of it is built: what it speaks of must be, too. */
 const addArg = async (scene: BuildScene, state: StageState, at: ArgInstruction): Promise<void> => {
-  scene.log.write(`${tell(scene, at)}\n`)
+  state.notes.push(`${tell(scene, at)}\n`)
   for (const arg of at.args) {
     const [name, fallback] = arg
     const needsEnv = fallback?.includes('$') === true && state.pending.some(({ word }) => word === 'ENV')
@@ -207,13 +221,13 @@ const add = async (scene: BuildScene, planned: PlannedStage, state: StageState, 
   if (each.kind === 'arg') return addArg(scene, state, each)
   if (each.kind === 'run') return runNow(scene, state, each)
   if (each.kind === 'copy') {
-    state.pending.push(copyLine(scene, each, planned.copies.get(each.step)))
+    push(state, copyLine(scene, each, planned.copies.get(each.step)))
     return
   }
   const line = { word: each.word, text: `${each.word} ${each.rest}`, told: tell(scene, each), needsFiles: false }
   // A trigger is for who builds from this stage's image: the pieces of the stage itself are none of those.
   if (each.kind === 'onbuild') state.triggers.push(line)
-  else state.pending.push(line)
+  else push(state, line)
 }
 
 const refusePlatform = ({ platform }: PlannedStage, { Os, Architecture, Variant }: ImageDetail): void => {
@@ -269,6 +283,7 @@ export const buildStage = async (scene: BuildScene, planned: PlannedStage): Prom
     isOwn: false,
     args: new Map(),
     pending: [],
+    notes: [],
     triggers: [],
     hasCommand: false,
     maintainer: null,
