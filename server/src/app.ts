@@ -10,7 +10,7 @@ import { createBuilder } from './builds/git-builder.ts'
 import { createEngine, type Engine } from './deployments/engine.ts'
 import { readGitCredentials } from './deployments/git-credentials.ts'
 import { readRegistryCredentials, readRegistryLogins } from './deployments/registry-credentials.ts'
-import type { OrganizationImages } from './images/images.ts'
+import type { OrganizationImages, RegistryLogins } from './images/images.ts'
 import { createOrganizationImages, markOf } from './images/organization-images.ts'
 import { type PullThrough, startPullThrough } from './images/pull-through.ts'
 import { keepAlive } from './keep-alive.ts'
@@ -125,16 +125,23 @@ interface Machine {
   closeImages(): Promise<void>
 }
 
-const createImages = ({ settings, database, sealer, outbound, pullThrough }: Ground): OrganizationImages =>
-  createOrganizationImages({
+const registryLoginsOf =
+  ({ database, sealer }: Ground): RegistryLogins =>
+  (organizationId, host) =>
+    readRegistryLogins(database, sealer, organizationId, host)
+
+const createImages = (ground: Ground): OrganizationImages => {
+  const { settings, outbound, pullThrough } = ground
+  return createOrganizationImages({
     dockerHost: settings.dockerHost,
     outbound,
     pullThrough,
-    registryLogins: (organizationId, host) => readRegistryLogins(database, sealer, organizationId, host),
+    registryLogins: registryLoginsOf(ground),
     engineImages: settings.engineImages,
     maxMb: settings.imageMaxMb,
     clock: systemClock,
   })
+}
 
 const createMachine = (ground: Ground, fake: boolean, sampleUrl: string): Machine => {
   const { settings, log, database, ownerId } = ground
@@ -157,6 +164,11 @@ const createMachine = (ground: Ground, fake: boolean, sampleUrl: string): Machin
       concurrency: settings.buildConcurrency,
       preparation: settings.preparation,
       gitMemoryMb: settings.gitMemoryMb,
+      allowed: settings.outboundAllow,
+      dns: settings.buildDns,
+      diskReserveMb: settings.diskReserveMb,
+      images,
+      registryLogins: registryLoginsOf(ground),
       tools: settings.tools,
     }),
   }

@@ -3,7 +3,9 @@
  * engine, the router, the database, the keys. Asks first, unless called with `--yes`.
  */
 import { rm } from 'node:fs/promises'
+import { join } from 'node:path'
 import { createInterface } from 'node:readline/promises'
+import { createBuildContainers } from './builds/build-containers.ts'
 import { removeBuiltImages } from './builds/built-images.ts'
 import { removeGitPlace } from './builds/git-place.ts'
 import { createEngineImages } from './images/engine-images.ts'
@@ -54,6 +56,8 @@ interface Owner {
   /** Of the images that were built. */
   contentKeys: string[]
   organizationIds: string[]
+  /** What their steps left. */
+  stepIds: string[]
 }
 
 const readOwner = async (): Promise<Owner | null> => {
@@ -61,12 +65,14 @@ const readOwner = async (): Promise<Owner | null> => {
   const database = connect(databaseUrl ?? (await startPostgres({ dataDir, log })).connectionString, log)
   try {
     const images = await database.query<{ key: string }>('select content_key as key from image')
+    const steps = await database.query<{ id: string }>('select image_id as id from build_step order by created_at')
     const organizations = await database.query<{ id: string }>(
       `select id from node where kind = 'organization' union select organization_id from release`,
     )
     return {
       id: await readOwnerId(database),
       contentKeys: images.map(({ key }) => key),
+      stepIds: steps.map(({ id }) => id),
       organizationIds: organizations.map(({ id }) => id),
     }
   } catch {
@@ -84,7 +90,8 @@ const reset = async (): Promise<void> => {
   if (owner !== null && !process.argv.includes('--fake')) {
     await removeDeployed(createDockerRuntime({ ownerId: owner.id, dockerHost, log, clock: systemClock }))
     const engine = createEngine(dockerHost)
-    await removeBuiltImages(engine, owner.contentKeys)
+    await createBuildContainers(engine, join(dataDir, 'builds'), systemClock).sweep()
+    await removeBuiltImages(engine, owner.contentKeys, owner.stepIds)
     await removePulledImages(engine, owner.organizationIds)
     await engine.close()
   }

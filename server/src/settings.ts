@@ -37,10 +37,12 @@ export interface Settings {
   trustedProxies: readonly string[]
   /** What one organization may have; 0 is no limit. */
   limits: Limits
-  /** Megabytes that are to be left on the disks of the engine and of the data directory. */
+  /** Megabytes that are to be left on the disks of the engine and of the data directory; 0 is no reserve. */
   diskReserveMb: number
   statusVocabulary: 'auto' | 'running' | 'deployment'
   buildConcurrency: number
+  /** A resolver for builds in place of the engine's own; undefined: what the engine takes. */
+  buildDns: string | undefined
   deployConcurrency: number
   /** What reading a repository for a build, and handing its files over, may take. */
   preparation: Preparation
@@ -145,6 +147,8 @@ const path = (value: string) => ({ value: resolve(value) })
 
 const host = (value: string) =>
   /^[0-9A-Za-z.:_-]+$/.test(value) ? { value } : 'an address or a host name, such as 127.0.0.1 or 0.0.0.0'
+
+const address = (value: string) => (isIP(value) === 4 ? { value } : 'the IPv4 address of a resolver, such as 9.9.9.9')
 
 const whole =
   (least: number, most: number) =>
@@ -348,6 +352,7 @@ export const parseSettings = (env: Environment): { settings: Settings; warnings:
     diskReserveMb: read('SLIPWAY_DISK_RESERVE_MB', 2048, whole(0, 1_000_000_000)),
     statusVocabulary: read('SLIPWAY_STATUS_VOCABULARY', 'auto', oneOf(vocabularies)),
     buildConcurrency: read('SLIPWAY_BUILD_CONCURRENCY', cores, concurrency),
+    buildDns: read<string | undefined>('SLIPWAY_BUILD_DNS', undefined, address),
     deployConcurrency: read('SLIPWAY_DEPLOY_CONCURRENCY', 2 * cores, concurrency),
     preparation: readPreparation(read),
     gitMemoryMb: read('SLIPWAY_GIT_MEMORY_MB', 1024, whole(256, 1_000_000)),

@@ -1,9 +1,9 @@
 /**
- * The image `busybox:1` for tests on the real engine, made the way the product makes it (builds/base-image.ts), so that
+ * The image `busybox:1` for tests on the real engine, made the way the product makes it (builds/own-busybox.ts), so that
  * tests run where no registry can be reached. Racing calls end with the same tag.
  */
 import { existsSync } from 'node:fs'
-import { createBaseImages } from '../src/builds/base-image.ts'
+import { buildBusybox, findImage } from '../src/builds/own-busybox.ts'
 import { createEngine } from '../src/lib/docker-engine.ts'
 import { exec } from '../src/lib/exec.ts'
 
@@ -23,11 +23,7 @@ export const ensureBusybox = async (): Promise<string> => {
   await installBusybox()
   const engine = createEngine()
   try {
-    await createBaseImages({ engine, checkHost: async () => undefined }).ensure(
-      tag,
-      () => {},
-      AbortSignal.timeout(120_000),
-    )
+    if ((await findImage(engine, tag)) === null) await buildBusybox(engine, tag)
   } finally {
     await engine.close()
   }

@@ -16,6 +16,7 @@ import { extract } from 'tar-stream'
 import type { Builder, BuildRequest } from '../src/builds/builder.ts'
 import { createBuilder } from '../src/builds/git-builder.ts'
 import { removeGitPlace } from '../src/builds/git-place.ts'
+import { createMemoryStore } from '../src/builds/test-image-store.ts'
 import { systemClock } from '../src/lib/clock.ts'
 import { DeploymentError } from '../src/lib/errors.ts'
 import { newId } from '../src/lib/ids.ts'
@@ -65,7 +66,9 @@ const open = (more: Partial<Parameters<typeof createBuilder>[0]> = {}): Builder 
     log: createLog('silent'),
     clock: systemClock,
     concurrency: 2,
-    images: { find: async () => null, save: async () => {} },
+    store: createMemoryStore().store,
+    images: { pull: async () => ({ imageId: 'none', reference: 'none' }) },
+    registryLogins: async () => [],
     ...more,
   })
   builders.push(builder)

@@ -1,6 +1,6 @@
 /**
- * The containers that a build makes on its way. The engine ends them with the build; this sees to it, also after a kill
- * -9 of ours: their ids stand in a file per build, for the engine cannot label them.
+ * What a build makes on the engine on its way: containers and a network. This sees to their end, also after a kill -9 of
+ * ours: their names stand in a file per build before they are made. No labels, for those would pass to the image.
  */
 import { appendFileSync, mkdirSync } from 'node:fs'
 import { readdir, readFile, rm } from 'node:fs/promises'
@@ -11,9 +11,18 @@ import { newId } from '../lib/ids.ts'
 
 const graceMs = 3000
 const pollMs = 50
-/** Processes and threads of a build step. The engine's build API has no word for it, so its containers are told. */
-const pidsLimit = 4096
 const containerId = /^[0-9a-f]{12,64}$/
+const ownName = /^slipway-build-[0-9a-f-]{36}$/
+
+export interface BuildLeftovers {
+  /** A name for a container or network that is about to be made. */
+  name(kind: 'container' | 'network'): string
+  /** A container that the engine made by itself, and removes so. */
+  add(id: string): void
+  removeContainer(name: string): Promise<void>
+  /** Returns when all is gone. */
+  end(): Promise<void>
+}
 
 export const createBuildContainers = (engine: Engine, folder: string, clock: Clock) => {
   mkdirSync(folder, { recursive: true, mode: 0o700 })
@@ -31,14 +40,7 @@ export const createBuildContainers = (engine: Engine, folder: string, clock: Clo
   const remove = (id: string): Promise<void> =>
     ignoreGone(engine.call('DELETE', `/containers/${id}`, { query: { force: true, v: true } }))
 
-  /** A step that cannot be held to its limit does not run. */
-  const limit = async (id: string): Promise<void> => {
-    try {
-      await ignoreGone(engine.call('POST', `/containers/${id}/update`, { body: { PidsLimit: pidsLimit } }))
-    } catch {
-      await remove(id)
-    }
-  }
+  const removeNetwork = (name: string): Promise<void> => ignoreGone(engine.call('DELETE', `/networks/${name}`))
 
   const awaitEnd = async (id: string): Promise<void> => {
     const start = clock.monotonicMs()
@@ -49,20 +51,29 @@ export const createBuildContainers = (engine: Engine, folder: string, clock: Clo
   }
 
   return {
-    /** For one build: `add` what it starts; `end` returns when all of them are gone. */
-    open() {
+    open(): BuildLeftovers {
       const file = join(folder, newId())
       const ids: string[] = []
-      const limits: Promise<void>[] = []
+      const named = { container: new Set<string>(), network: new Set<string>() }
       return {
-        add(id: string): void {
+        name(kind) {
+          const name = `slipway-build-${newId()}`
+          appendFileSync(file, `${kind} ${name}\n`)
+          named[kind].add(name)
+          return name
+        },
+        add(id) {
           if (!containerId.test(id)) return
           ids.push(id)
-          appendFileSync(file, `${id}\n`)
-          limits.push(limit(id))
+          appendFileSync(file, `container ${id}\n`)
         },
-        async end(): Promise<void> {
-          await Promise.allSettled(limits)
+        async removeContainer(name) {
+          await remove(name)
+          named.container.delete(name)
+        },
+        async end() {
+          await Promise.all([...named.container].map(remove))
+          await Promise.all([...named.network].map(removeNetwork))
           await Promise.all(ids.slice(-2).map(awaitEnd))
           await rm(file, { force: true })
         },
@@ -71,8 +82,10 @@ export const createBuildContainers = (engine: Engine, folder: string, clock: Clo
     /** Removes what builds of a killed process left. */
     async sweep(): Promise<void> {
       for (const name of await readdir(folder)) {
-        const text = await readFile(join(folder, name), 'utf8')
-        for (const id of text.split('\n')) if (containerId.test(id)) await remove(id)
+        const lines = (await readFile(join(folder, name), 'utf8')).split('\n').map((line) => line.split(' '))
+        const of = (kind: string) => lines.flatMap(([word, value = '']) => (word === kind ? [value] : []))
+        for (const id of of('container')) if (containerId.test(id) || ownName.test(id)) await remove(id)
+        for (const network of of('network')) if (ownName.test(network)) await removeNetwork(network)
         await rm(join(folder, name))
       }
     },

@@ -85,7 +85,8 @@ export interface Builder extends Browser {
   head(source: GitSource, timeoutMs: number): Promise<string | null>
   /**
    * The image of a fetched commit. `onLog` gets text as it comes, scrubbed and capped. Rejects with a
-   * `DeploymentError`: `dockerfile_missing`, `path_outside`, `build_failed`, `build_timeout`, `build_canceled`.
+   * `DeploymentError`: `dockerfile_missing`, `path_outside`, `build_refused`, `build_failed`, `build_timeout`,
+   * `build_canceled`.
    */
   build(request: BuildRequest, onLog: (text: string) => void, signal: AbortSignal): Promise<BuiltImage>
   /** The image of a commit that was built before and is still there; null when it would have to be built. */

@@ -1,22 +1,45 @@
 /**
- * The images that this installation has built, told by their tags. Not by labels: each would be a step more in every
- * build, and would pass to whatever a person makes from the image.
+ * The images that this installation has built, told by their tags, which name the organization. Not by labels: each
+ * would be a step more in every build, and would pass to whatever a person makes from the image.
  */
 import { type Engine, isEngineError } from '../lib/docker-engine.ts'
 
 const tagOf = (contentKey: string): string => contentKey.slice(0, 16)
 
-export const imageTag = (serviceId: string, contentKey: string): string =>
-  `slipway/${serviceId.toLowerCase()}:${tagOf(contentKey)}`
+export const imageRepository = (organizationId: string, serviceId: string): string =>
+  `slipway/${organizationId.toLowerCase()}/${serviceId.toLowerCase()}`
 
-/** Removes the tags of this content, and with them the images that nobody else has tagged or runs. */
-export const removeBuiltImages = async (engine: Engine, contentKeys: readonly string[]): Promise<void> => {
+/** Gives an image the name of a service's content. */
+export const tagImage = (
+  engine: Engine,
+  imageId: string,
+  { organizationId, serviceId }: { organizationId: string; serviceId: string },
+  contentKey: string,
+  signal: AbortSignal,
+): Promise<void> => {
+  const query = { repo: imageRepository(organizationId, serviceId), tag: tagOf(contentKey) }
+  return engine.call('POST', `/images/${imageId}/tag`, { query, signal })
+}
+
+const remove = (engine: Engine, name: string): Promise<void> =>
+  engine.call('DELETE', `/images/${name}`).catch((error: unknown) => {
+    if (!isEngineError(error, 404, 409)) throw error
+  })
+
+/**
+ * Removes the tags of this content, and with them the images that nobody else has tagged or runs; then what steps of
+ * builds have left without a name.
+ */
+export const removeBuiltImages = async (
+  engine: Engine,
+  contentKeys: readonly string[],
+  stepIds: readonly string[] = [],
+): Promise<void> => {
   const ours = new Set(contentKeys.map(tagOf))
-  const query = { filters: JSON.stringify({ reference: ['slipway/*'] }) }
+  const query = { filters: JSON.stringify({ reference: ['slipway/*', 'slipway/*/*'] }) }
   const images = await engine.call<{ RepoTags: string[] | null }[]>('GET', '/images/json', { query })
   const tags = images.flatMap(({ RepoTags }) => RepoTags ?? [])
-  for (const tag of tags.filter((each) => ours.has(each.slice(each.lastIndexOf(':') + 1))))
-    await engine.call('DELETE', `/images/${tag}`).catch((error: unknown) => {
-      if (!isEngineError(error, 404, 409)) throw error
-    })
+  for (const tag of tags.filter((each) => ours.has(each.slice(each.lastIndexOf(':') + 1)))) await remove(engine, tag)
+  // An image goes only after those that were made from it.
+  for (const id of [...stepIds].reverse()) await remove(engine, id)
 }

@@ -9,16 +9,15 @@ import { pipeline } from 'node:stream/promises'
 import { extract, type Pack, pack } from 'tar-stream'
 import { createKeptCount, type Names, scanContext } from './context-scan.ts'
 import type { Git } from './git-process.ts'
+import { ignoreFileWith } from './own-dockerfile.ts'
 import type { PreparationLimits } from './preparation-limits.ts'
 import type { SourceTree } from './source-tree.ts'
 
 /** Part of every content key: another way to build makes other images. */
-const recipe = 'slipway-build-1'
-
-/** Name in the context of a Dockerfile that lies outside it or is reached through a link. */
-export const extraDockerfile = '.slipway.dockerfile'
+const recipe = 'slipway-build-2'
 
 export interface KeyParts {
+  organizationId: string
   treeId: string
   dockerfileId: string
   dockerfilePath: string | null
@@ -28,11 +27,11 @@ export interface KeyParts {
   bases: [name: string, id: string | null][]
 }
 
-/** The same for the same content, whatever commit, service or repository it comes from. */
+/** The same for the same content of an organization, whatever commit, service or repository it comes from. */
 export const contentKey = (parts: KeyParts): string => {
-  const { treeId, dockerfileId, dockerfilePath, targetStage } = parts
+  const { organizationId, treeId, dockerfileId, dockerfilePath, targetStage } = parts
   const buildArgs = Object.entries(parts.buildArgs).sort(([a], [b]) => (a < b ? -1 : 1))
-  const all = [recipe, treeId, dockerfileId, dockerfilePath, targetStage, buildArgs, parts.bases]
+  const all = [recipe, organizationId, treeId, dockerfileId, dockerfilePath, targetStage, buildArgs, parts.bases]
   return createHash('sha256').update(JSON.stringify(all)).digest('hex')
 }
 
@@ -74,7 +73,7 @@ const copyEntries = async ({ archive, target, out, kept, count }: Copying, tree:
   for await (const entry of source) {
     const { name, type, size, mode, linkname } = entry.header
     const path = name.replace(/\/+$/, '')
-    if (!kept.has(path) || path === own.name) {
+    if (!kept.has(path) || path === own.name || path === '.dockerignore') {
       entry.resume()
       continue
     }
@@ -82,7 +81,9 @@ const copyEntries = async ({ archive, target, out, kept, count }: Copying, tree:
     await addEntry(target, { name, type, size, mode, linkname, mtime: tree.committedAt }, entry as never)
     if (out.writableNeedDrain) await once(out, 'drain')
   }
-  target.entry({ name: own.name, mtime: tree.committedAt }, own.text)
+  const mtime = tree.committedAt
+  target.entry({ name: '.dockerignore', mtime }, ignoreFileWith(tree.ignoreFile, own.name))
+  target.entry({ name: own.name, mtime }, own.text)
 }
 
 /**

@@ -1,108 +1,274 @@
-/** Reads what a Dockerfile declares, without building it. Pure, and lenient: what is wrong the engine will say. */
+/**
+ * Reads a Dockerfile strictly: what the classic builder's instructions are, and nothing else. The engine never sees this
+ * text; it gets instructions that we write from what is read here. Pure. Rejects with `build_failed` what is no
+ * Dockerfile, and with `build_refused` what would reach further than a build may.
+ */
+import { type Escape, joinLines, refused, unreadable } from './dockerfile-lines.ts'
+import { BadWord, expandWord, plainWords, splitWords } from './dockerfile-words.ts'
 
-export interface Stage {
+interface Common {
+  /** Place in the file, from 1, of all its instructions. */
+  step: number
+  line: number
+  /** On one line, otherwise as written. */
+  text: string
+}
+
+export interface ArgInstruction extends Common {
+  kind: 'arg'
+  /** Default as written; null without one. */
+  args: [name: string, fallback: string | null][]
+}
+
+export interface RunInstruction extends Common {
+  kind: 'run'
+  /** Of the exec form; null for a shell's. */
+  argv: string[] | null
+  command: string
+}
+
+export interface CopyInstruction extends Common {
+  kind: 'copy'
+  word: 'COPY' | 'ADD'
+  /** Stage or image, as written. */
+  from: string | null
+  chown: string | null
+  rest: string
+}
+
+export interface OtherInstruction extends Common {
+  kind: 'other' | 'onbuild'
+  word: string
+  rest: string
+}
+
+export type Instruction = ArgInstruction | RunInstruction | CopyInstruction | OtherInstruction
+
+export interface Stage extends Common {
   /** Lower case; null for a stage without a name. */
   name: string | null
   /** As written, with variables. */
   base: string
-  /** Names declared by ARG inside the stage, in order. */
-  declared: string[]
-  /** `--from=` of its COPY instructions, as written. */
-  copiesFrom: string[]
+  platform: string | null
+  instructions: Instruction[]
 }
 
 export interface Dockerfile {
-  /** ARG before the first FROM: name and default; null without one. */
-  globals: Map<string, string | null>
+  sign: Escape
+  /** ARG before the first FROM. */
+  globals: ArgInstruction[]
   stages: Stage[]
-  /** True when an ADD names a remote address, or may by a variable: the engine itself would fetch it. */
-  addsRemote: boolean
+  /** Instructions in all. */
+  steps: number
 }
 
-const escapeOf = (text: string): string => {
-  for (const line of text.split('\n')) {
-    const directive = /^\s*#\s*([a-zA-Z]+)\s*=\s*(\S+)\s*$/.exec(line)
-    if (directive === null) return '\\'
-    if (directive[1]!.toLowerCase() === 'escape') return directive[2]!
+const others = new Set(
+  'CMD ENTRYPOINT ENV EXPOSE HEALTHCHECK LABEL MAINTAINER SHELL STOPSIGNAL USER VOLUME WORKDIR'.split(' '),
+)
+/** The engine reads no longer lines. */
+const maxLine = 60_000
+const maxStages = 200
+const needsBuildKit = 'needs BuildKit, and builds here are made without it.'
+
+/** What begins a here-document for builders that know them. */
+const beginsHereDocument = (word: string): boolean => /^\d{0,9}<<-?["']?[A-Za-z_]/.test(word)
+
+/** Flags in front of an instruction's words: literal, one a name. */
+const readFlags = (rest: string, { line }: Common): { flags: Map<string, string>; rest: string } => {
+  const flags = new Map<string, string>()
+  let left = rest
+  while (left.startsWith('--')) {
+    const end = left.search(/\s/)
+    const flag = end === -1 ? left : left.slice(0, end)
+    const found = /^--([a-z]{1,40})(?:=([A-Za-z0-9._/:@${}+,=-]{0,500}))?$/.exec(flag)
+    if (found === null) throw unreadable(line, `the flag ${flag.slice(0, 40)} cannot be read.`)
+    if (flags.size > 5 || flags.has(found[1]!)) throw unreadable(line, `the flag --${found[1]} stands there twice.`)
+    flags.set(found[1]!, found[2] ?? '')
+    left = end === -1 ? '' : left.slice(end).trim()
   }
-  return '\\'
+  return { flags, rest: left }
 }
 
-/** Instructions on one line each, joined as the engine joins them: without a blank, and not after a doubled escape. */
-const joinLines = (text: string): string[] => {
-  const sign = escapeOf(text) === '`' ? '`' : String.raw`\\`
-  const continues = new RegExp(`(?<!${sign})${sign}[ \\t]*$`)
-  const joined: string[] = []
-  let open = ''
-  for (const raw of text.replace(/^\uFEFF/, '').split('\n')) {
-    const line = raw.trim()
-    if (line === '' || line.startsWith('#')) continue
-    const piece = open === '' ? raw.trimStart() : raw
-    if (continues.test(piece.trimEnd())) {
-      open += piece.trimEnd().replace(continues, '')
-      continue
-    }
-    joined.push((open + piece).trim())
-    open = ''
+const refuseFlags = (word: string, flags: Map<string, string>, known: string[], { line }: Common): void => {
+  for (const name of flags.keys())
+    if (!known.includes(name)) throw unreadable(line, `${word} --${name} ${needsBuildKit}`)
+}
+
+const readRun = (rest: string, common: Common): RunInstruction => {
+  const { line } = common
+  const { flags } = readFlags(rest, common)
+  refuseFlags('RUN', flags, [], common)
+  if (rest === '') throw unreadable(line, 'RUN has no command.')
+  if (plainWords(rest).some(beginsHereDocument)) throw unreadable(line, `a here-document ${needsBuildKit}`)
+  return { ...common, kind: 'run', argv: rest.startsWith('[') ? readWords(rest, line) : null, command: rest }
+}
+
+/** A JSON array of words; null for what is none, which is a shell's then. */
+const readWords = (text: string, line: number): string[] | null => {
+  let parsed: unknown
+  try {
+    parsed = JSON.parse(text)
+  } catch {
+    return null
   }
-  return open.trim() === '' ? joined : [...joined, open.trim()]
+  if (!Array.isArray(parsed) || parsed.length === 0 || !parsed.every((word) => typeof word === 'string'))
+    throw unreadable(line, 'the exec form of RUN takes a list of strings.')
+  return parsed
 }
 
-/** Words of an instruction; quotes group and vanish. */
-const splitWords = (text: string): string[] =>
-  [...text.matchAll(/(?:"[^"]*"|'[^']*'|[^\s"']+)+/g)].map(([word]) => word.replace(/"([^"]*)"|'([^']*)'/g, '$1$2'))
+/** What the engine would fetch by itself is decided on characters: none of these can name an address. */
+const literal = /^[A-Za-z0-9._/*?-]+$/
 
-const parseArgs = (words: string[]): [string, string | null][] =>
-  words.map((word) => {
-    const equals = word.indexOf('=')
-    return equals === -1 ? [word, null] : [word.slice(0, equals), word.slice(equals + 1)]
+const refuseAdd = (rest: string, { line }: Common): void => {
+  const words = plainWords(rest)
+  if (words.length > 1 && words.slice(0, -1).every((source) => literal.test(source))) return
+  throw refused(
+    line,
+    'ADD takes plain paths of the repository only (letters, digits and . _ / * ? -), never an address or a variable: fetch it in a RUN step, which has the network of the build, or use COPY.',
+  )
+}
+
+const readCopy = (word: 'COPY' | 'ADD', text: string, common: Common): CopyInstruction => {
+  const { flags, rest } = readFlags(text, common)
+  refuseFlags(word, flags, word === 'COPY' ? ['from', 'chown'] : ['chown'], common)
+  if (plainWords(rest).some((each) => each.includes('<<')))
+    throw unreadable(common.line, `a here-document ${needsBuildKit}`)
+  if (word === 'ADD') refuseAdd(rest, common)
+  const from = flags.get('from') ?? null
+  if (from !== null && !/^[A-Za-z0-9._/:@-]+$/.test(from))
+    throw refused(common.line, 'COPY --from takes the name of a stage or an image as it stands, without variables.')
+  return { ...common, kind: 'copy', word, from, chown: flags.get('chown') ?? null, rest }
+}
+
+const readArg = (rest: string, common: Common, sign: Escape): ArgInstruction => {
+  const args = splitWords(rest, sign).map((word): [string, string | null] => {
+    const plain = /^["']/.test(word) ? bare(word, sign, common) : word
+    const equals = plain.indexOf('=')
+    const name = equals === -1 ? plain : plain.slice(0, equals)
+    if (!/^[A-Za-z_][A-Za-z0-9_]*$/.test(name))
+      throw unreadable(common.line, 'the name of an ARG has letters, digits and underscores only.')
+    return [name, equals === -1 ? null : plain.slice(equals + 1)]
+  })
+  if (args.length === 0) throw unreadable(common.line, 'ARG has no name.')
+  return { ...common, kind: 'arg', args }
+}
+
+/** `"A=b c"`: quotes around all of it. */
+const bare = (word: string, _: Escape, { line }: Common): string => {
+  if (word.length < 2 || word.at(-1) !== word[0]) throw unreadable(line, 'a quote is not closed.')
+  const [name = '', ...value] = word.slice(1, -1).split('=')
+  return value.length === 0 ? name : `${name}=${word[0]}${value.join('=')}${word[0]}`
+}
+
+/** Keyword and the rest of a line. */
+const splitKeyword = (text: string): [word: string, rest: string] => {
+  const end = text.search(/\s/)
+  return end === -1 ? [text.toUpperCase(), ''] : [text.slice(0, end).toUpperCase(), text.slice(end).trim()]
+}
+
+/** What goes to the engine must end where it ends here. */
+const refuseOpen = ({ text, line }: Common, sign: Escape): void => {
+  if (text.endsWith(sign)) throw unreadable(line, `it ends with ${sign}.`)
+  if (text.length > maxLine) throw unreadable(line, `it is longer than ${maxLine} characters.`)
+}
+
+const readInstruction = (common: Common, sign: Escape): Instruction => {
+  const [word, rest] = splitKeyword(common.text)
+  if (word === 'RUN') return readRun(rest, common)
+  refuseOpen(common, sign)
+  if (word === 'ARG') return readArg(rest, common, sign)
+  if (word === 'COPY' || word === 'ADD') return readCopy(word, rest, common)
+  if (word === 'ONBUILD') {
+    readTrigger(rest, common, sign)
+    return { ...common, kind: 'onbuild', word, rest }
+  }
+  if (!others.has(word)) throw unreadable(common.line, `unknown instruction: ${word.slice(0, 40)}`)
+  return { ...common, kind: 'other', word, rest }
+}
+
+/** The instruction that an ONBUILD keeps for later: one that reads nothing but the context. */
+const readTrigger = (text: string, common: Common, sign: Escape): Instruction => {
+  const [word] = splitKeyword(text)
+  if (word === 'ONBUILD' || word === 'FROM' || word === 'MAINTAINER')
+    throw unreadable(common.line, `ONBUILD ${word} is not allowed.`)
+  const found = readInstruction({ ...common, text }, sign)
+  if (found.kind === 'copy' && found.from !== null)
+    throw refused(
+      common.line,
+      'ONBUILD COPY --from is refused: it would read an image that this Dockerfile does not name.',
+    )
+  return found
+}
+
+/** The triggers of a base image. `step` is that of its FROM. */
+export const readTriggers = (triggers: readonly string[], { step, line }: Common): Instruction[] =>
+  triggers.map((trigger) => {
+    const { sign, lines } = joinLines(`FROM scratch\n${trigger}`)
+    if (trigger.includes('\n') || trigger.includes('\r') || lines.length !== 2)
+      throw unreadable(line, 'the trigger is not one line.')
+    return readTrigger(lines[1]!.text, { step, line, text: lines[1]!.text }, sign)
   })
 
-const parseFrom = (words: string[]): Stage => {
-  const [base = '', as, name] = words.filter((word) => !word.startsWith('--'))
-  const named = as?.toLowerCase() === 'as' && name !== undefined
-  return { name: named ? name.toLowerCase() : null, base, declared: [], copiesFrom: [] }
+const stageName = /^[a-z][a-z0-9._-]*$/
+
+const readFrom = (rest: string, common: Common, sign: Escape): Stage => {
+  const { flags, rest: words } = readFlags(rest, common)
+  refuseFlags('FROM', flags, ['platform'], common)
+  const [base = '', as, name] = splitWords(words, sign)
+  const count = splitWords(words, sign).length
+  if (count !== 1 && !(count === 3 && as!.toLowerCase() === 'as'))
+    throw unreadable(common.line, 'FROM takes an image, and AS with a name after it.')
+  const own = name?.toLowerCase() ?? null
+  if (own !== null && (!stageName.test(own) || own === 'scratch'))
+    throw unreadable(common.line, 'the name of a stage begins with a letter, and has letters, digits and . _ - only.')
+  return { ...common, name: own, base, platform: flags.get('platform') ?? null, instructions: [] }
 }
 
-const isRemote = (words: string[]): boolean => {
-  const sources = words.filter((word) => !word.startsWith('--')).slice(0, -1)
-  return words.join('').includes('://') || sources.some((source) => /^\[?"?(git@|\$)/.test(source))
+const addLine = (file: Dockerfile, common: Common): void => {
+  const [word, rest] = splitKeyword(common.text)
+  const stage = file.stages.at(-1)
+  if (word === 'FROM') {
+    refuseOpen(common, file.sign)
+    const next = readFrom(rest, common, file.sign)
+    if (next.name !== null && file.stages.some(({ name }) => name === next.name))
+      throw unreadable(common.line, `two stages are called ${next.name}.`)
+    if (file.stages.length === maxStages) throw unreadable(common.line, `it has more than ${maxStages} stages.`)
+    file.stages.push(next)
+    return
+  }
+  const read = readInstruction(common, file.sign)
+  if (stage !== undefined) stage.instructions.push(read)
+  else if (read.kind === 'arg') file.globals.push(read)
+  else throw unreadable(common.line, 'only ARG may stand in front of the first FROM.')
 }
 
 export const parseDockerfile = (text: string): Dockerfile => {
-  const globals = new Map<string, string | null>()
-  const stages: Stage[] = []
-  let addsRemote = false
-  for (const line of joinLines(text)) {
-    const all = splitWords(line)
-    const [keyword = '', ...words] = all[0]?.toUpperCase() === 'ONBUILD' ? all.slice(1) : all
-    const stage = stages.at(-1)
-    switch (keyword.toUpperCase()) {
-      case 'FROM':
-        stages.push(parseFrom(words))
-        break
-      case 'ARG':
-        for (const [name, value] of parseArgs(words)) {
-          if (stage === undefined) globals.set(name, value)
-          else stage.declared.push(name)
-        }
-        break
-      case 'COPY': {
-        const from = words.find((word) => word.startsWith('--from='))
-        if (from !== undefined) stage?.copiesFrom.push(from.slice('--from='.length))
-        break
-      }
-      case 'ADD':
-        addsRemote ||= isRemote(words)
-    }
-  }
-  return { globals, stages, addsRemote }
+  const { sign, lines } = joinLines(text)
+  const file: Dockerfile = { sign, globals: [], stages: [], steps: lines.length }
+  for (const [index, { text: joined, line }] of lines.entries()) addLine(file, { step: index + 1, line, text: joined })
+  if (file.stages.length === 0) throw unreadable(1, 'it has no FROM.')
+  return file
+}
+
+/** Instructions for a stage that somebody else begins: each on one line. */
+export const readFragment = (text: string): string[] => {
+  const { sign, lines } = joinLines(text)
+  if (sign !== '\\') throw refused(1, 'a fragment has no directives.')
+  return lines.map(({ text: joined, line }) => {
+    const [word] = splitKeyword(joined)
+    if (word === 'FROM' || word === 'ONBUILD')
+      throw refused(line, `${word} is not for a fragment: it begins an image of its own.`)
+    const common = { step: 1, line, text: joined }
+    refuseOpen(common, sign)
+    return readInstruction(common, sign).text
+  })
 }
 
 /** Every name that an ARG declares anywhere, once. */
-export const declaredArgs = ({ globals, stages }: Dockerfile): string[] => [
-  ...new Set([...globals.keys(), ...stages.flatMap((stage) => stage.declared)]),
-]
+export const declaredArgs = ({ globals, stages }: Dockerfile): string[] => {
+  const all = [...globals, ...stages.flatMap(({ instructions }) => instructions)]
+  return [...new Set(all.flatMap((each) => (each.kind === 'arg' ? each.args.map(([name]) => name) : [])))]
+}
 
 /** The values of `variables` that the Dockerfile asks for, sorted by name. */
 export const pickBuildArgs = (file: Dockerfile, variables: Record<string, string>): Record<string, string> =>
@@ -112,40 +278,17 @@ export const pickBuildArgs = (file: Dockerfile, variables: Record<string, string
       .flatMap((name) => (Object.hasOwn(variables, name) ? [[name, variables[name]!]] : [])),
   )
 
-const substitute = (text: string, values: Map<string, string>): string =>
-  text.replace(/\$(?:(\w+)|\{(\w+)(?:(:?[-+])([^}]*))?\})/g, (_, plain, braced, operator = '', other = '') => {
-    const value = values.get(plain ?? braced)
-    const present = operator.startsWith(':') ? value !== undefined && value !== '' : value !== undefined
-    if (operator.endsWith('+')) return present ? other : ''
-    return present || operator === '' ? (value ?? '') : other
-  })
-
-const globalValues = (file: Dockerfile, buildArgs: Record<string, string>): Map<string, string> => {
-  const values = new Map<string, string>()
-  for (const [name, fallback] of file.globals) {
-    const value = Object.hasOwn(buildArgs, name) ? buildArgs[name]! : fallback
-    if (value !== null) values.set(name, substitute(value, values))
+/** A word's value; says which line cannot be read. */
+export const valueIn = (
+  { line }: Pick<Common, 'line'>,
+  word: string,
+  sign: Escape,
+  lookUp: (name: string) => string | undefined,
+): string => {
+  try {
+    return expandWord(word, sign, lookUp)
+  } catch (error) {
+    if (error instanceof BadWord) throw unreadable(line, `${error.message}.`)
+    throw error
   }
-  return values
-}
-
-const targetIndex = (stages: Stage[], target: string | null): number => {
-  if (target === null) return stages.length - 1
-  const named = stages.findIndex((stage) => stage.name === target.toLowerCase())
-  return named === -1 && /^\d+$/.test(target) ? Number(target) : named
-}
-
-/** Images of registries that the stages up to `target` start or copy from, each once; `scratch` is none. */
-export const baseImages = (file: Dockerfile, buildArgs: Record<string, string>, target: string | null): string[] => {
-  const values = globalValues(file, buildArgs)
-  const found = new Set<string>()
-  const names = new Set<string>()
-  for (const stage of file.stages.slice(0, targetIndex(file.stages, target) + 1)) {
-    const base = substitute(stage.base, values)
-    if (base !== '' && base.toLowerCase() !== 'scratch' && !names.has(base.toLowerCase())) found.add(base)
-    for (const from of stage.copiesFrom)
-      if (!/^\d+$/.test(from) && !names.has(from.toLowerCase()) && !from.includes('$')) found.add(from)
-    if (stage.name !== null) names.add(stage.name)
-  }
-  return [...found]
 }

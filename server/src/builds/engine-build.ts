@@ -1,22 +1,28 @@
 /**
- * One build on the engine: POST /build with the classic builder (`version=1`). Not BuildKit, though engines have it: it
- * ignores limits of memory and CPU for the steps of a build, and a build here may be anyone's. The price: Dockerfiles
- * that need BuildKit (`RUN --mount`, here-documents) fail, and the engine says so. Closing the request ends the build.
+ * A piece of a stage on the engine: POST /build with the classic builder (`version=1`), a Dockerfile of ours that names
+ * its base by id, and no RUN: nothing of a tenant runs here, nothing is fetched and no name is looked up. Closing the
+ * request ends it.
  */
 import type { Readable } from 'node:stream'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { type Engine, EngineError, engineUnavailable } from '../lib/docker-engine.ts'
 import { DeploymentError } from '../lib/errors.ts'
-import type { BuildContainers } from './build-containers.ts'
+import type { BuildLeftovers } from './build-containers.ts'
 import type { BuildLog } from './build-log.ts'
 
-export interface EngineBuild {
-  context: { tar: Readable /** Where the Dockerfile is in it. */; dockerfile: string }
-  tag: string
-  targetStage: string | null
+export interface PieceLine {
+  /** What the engine gets. */
+  text: string
+  /** What the log says of it; null for a line of our own. */
+  told: string | null
+}
+
+export interface Piece {
+  tar: Readable
+  /** Where the Dockerfile is in it. */
+  dockerfile: string
+  lines: PieceLine[]
   buildArgs: Record<string, string>
-  memoryMb: number
-  cpuMillicores: number
   /** For reading the context and the engine's first word. */
   deadlineMs: number
 }
@@ -30,31 +36,23 @@ interface Told {
 }
 
 const maxLine = 1 << 20
-const cpuPeriodUs = 100_000
 
-const queryOf = (build: EngineBuild) => ({
+const queryOf = (piece: Piece) => ({
   version: 1,
-  t: build.tag,
-  dockerfile: build.context.dockerfile,
-  target: build.targetStage ?? undefined,
-  buildargs: JSON.stringify(build.buildArgs),
-  memory: build.memoryMb * 2 ** 20,
-  memswap: build.memoryMb * 2 ** 20,
-  cpuperiod: cpuPeriodUs,
-  cpuquota: Math.max(1000, Math.round((build.cpuMillicores * cpuPeriodUs) / 1000)),
-  networkmode: 'default',
+  dockerfile: piece.dockerfile,
+  buildargs: JSON.stringify(piece.buildArgs),
+  networkmode: 'none',
   rm: true,
   forcerm: true,
 })
 
-/** Messages as they come, those of one chunk together: 100 MB of output are a million messages. */
+/** Messages as they come, those of one chunk together. */
 async function* readMessages(stream: Readable): AsyncGenerator<Told[]> {
   let open = ''
   for await (const chunk of stream.setEncoding('utf8') as AsyncIterable<string>) {
     const lines = (open + chunk).split('\n')
     open = lines.pop()!.slice(0, maxLine)
     yield lines.filter((line) => line.trim() !== '').map((line) => JSON.parse(line) as Told)
-    // Whoever else waits for us takes a turn: a build can print faster than we read.
     await nextTurn()
   }
   if (open.trim() !== '') yield [JSON.parse(open) as Told]
@@ -63,7 +61,8 @@ async function* readMessages(stream: Readable): AsyncGenerator<Told[]> {
 /** A long command stands at the beginning, how it ended at the end. */
 const shorten = (text: string): string => (text.length > 300 ? `${text.slice(0, 150)} … ${text.slice(-140)}` : text)
 
-const failure = (log: BuildLog, message: string, cause?: unknown): DeploymentError => {
+export const buildFailure = (log: BuildLog, message: string, cause?: unknown): DeploymentError => {
+  log.end()
   const text = log.scrub(message).trim()
   const lines = log.lastLines()
   if (!lines.some((line) => line.includes(text))) lines.push(text.slice(0, 500))
@@ -73,56 +72,74 @@ const failure = (log: BuildLog, message: string, cause?: unknown): DeploymentErr
   })
 }
 
-/** The image's id. `image` is null when the engine ended its answer without one. */
-const follow = async (stream: Readable, log: BuildLog, started: (id: string) => void): Promise<string | null> => {
+/** The engine's words about our lines, told as words about the instructions as written. */
+const createNarrator = (lines: PieceLine[], onRun: () => void, started: (id: string) => void) => {
+  let isOurs = true
+  return (text: string): string => {
+    const step = /^Step (\d{1,5})\/\d+ : /.exec(text)
+    if (step !== null) {
+      const told = lines[Number(step[1]) - 1]?.told ?? null
+      isOurs = told === null
+      return told === null ? '' : told
+    }
+    const running = /^ ---> Running in ([0-9a-f]+)\n?$/.exec(text)
+    if (running !== null) {
+      started(running[1]!)
+      onRun()
+    }
+    if (/^Successfully built /.test(text)) isOurs = true
+    return isOurs ? '' : text
+  }
+}
+
+/** The image's id; null when the engine ended its answer without one. */
+const follow = async (stream: Readable, log: BuildLog, narrate: (text: string) => string): Promise<string | null> => {
   let image: string | null = null
   for await (const messages of readMessages(stream)) {
     let text = ''
     for (const told of messages) {
-      text += told.stream ?? ''
-      const running = told.stream === undefined ? null : /^ ---> Running in ([0-9a-f]+)\n?$/.exec(told.stream)
-      if (running !== null) started(running[1]!)
+      text += told.stream === undefined ? '' : narrate(told.stream)
       image = told.aux?.ID ?? image
       const error = told.errorDetail?.message ?? told.error
       if (error === undefined) continue
       log.write(text)
-      log.end()
-      throw failure(log, error)
+      throw buildFailure(log, error)
     }
     log.write(text)
   }
-  log.end()
   return image
 }
 
-/** Answers the image's id. Rejects with `build_failed`, or the signal's reason once nothing of the build runs any more. */
-export const buildOnEngine = async (
+/**
+ * Answers the image's id. Rejects with `build_failed`, or the signal's reason. `onWork` is called when something is not
+ * in the engine's cache.
+ */
+export const buildPiece = async (
   engine: Engine,
-  containers: BuildContainers,
-  build: EngineBuild,
+  made: BuildLeftovers,
+  piece: Piece,
   log: BuildLog,
+  onWork: () => void,
   signal: AbortSignal,
 ): Promise<string> => {
-  const made = containers.open()
   try {
     const stream = await engine.stream('POST', '/build', {
-      query: queryOf(build),
-      body: build.context.tar,
+      query: queryOf(piece),
+      body: piece.tar,
       signal,
-      deadlineMs: build.deadlineMs,
+      deadlineMs: piece.deadlineMs,
     })
-    const image = await follow(stream, log, made.add)
+    const image = await follow(stream, log, createNarrator(piece.lines, onWork, made.add))
     if (image === null) throw engineUnavailable(new Error('the build ended without an image'))
     return image
   } catch (error) {
     signal.throwIfAborted()
-    const { errored } = build.context.tar
+    if (error instanceof EngineError) throw buildFailure(log, error.message, error)
+    const { errored } = piece.tar
     if (errored instanceof DeploymentError) throw errored
-    if (error instanceof EngineError) throw failure(log, error.message, error)
     if (errored) throw new Error('the build context could not be read', { cause: errored })
     throw error instanceof DeploymentError ? error : engineUnavailable(error)
   } finally {
-    build.context.tar.destroy()
-    await made.end()
+    piece.tar.destroy()
   }
 }

@@ -5,8 +5,8 @@
  */
 import type { Clock } from '../lib/clock.ts'
 import type { Log } from '../lib/log.ts'
+import { baseNames, planStages } from './build-plan.ts'
 import type { Builder, BuildRequest, BuiltImage } from './builder.ts'
-import { baseImages } from './dockerfile.ts'
 import type { CheckHost } from './git-remote.ts'
 import { createSources } from './sources.ts'
 
@@ -30,7 +30,7 @@ export const createFakeBuilder = (parts: {
   ): Promise<BuiltImage> => {
     const { commitId, targetStage, tool } = request
     const { dockerfile } = await sources.preparation.read(request, signal)
-    const [base] = tool === undefined ? baseImages(dockerfile, {}, targetStage).slice(-1) : ['fake/tool']
+    const [base] = tool === undefined ? baseNames(planStages(dockerfile, {}, targetStage)).slice(-1) : ['fake/tool']
     const reference = base?.startsWith('fake/') === true ? base : `fake/serve-${commitId.slice(0, 12)}`
     const contentKey = keyOf(request)
     const skipped = built.has(contentKey)

@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { ensureBusybox } from '../../test/busybox-image.ts'
 import { type FileContent, type GitServer, startGitServer } from '../../test/git-server.ts'
+import { startImages, type TestImages } from '../../test/organization-images.ts'
 import { until } from '../../test/until.ts'
 import { systemClock } from '../lib/clock.ts'
 import { createEngine } from '../lib/docker-engine.ts'
@@ -16,19 +17,22 @@ import type { Builder, BuildRequest } from './builder.ts'
 import { removeBuiltImages } from './built-images.ts'
 import { createBuilder } from './git-builder.ts'
 import { removeGitPlace } from './git-place.ts'
-import type { StoredImage } from './image-store.ts'
+import { createMemoryStore } from './test-image-store.ts'
 
 const never = new AbortController().signal
 const engine = createEngine()
 const dataDir = mkdtempSync(join(tmpdir(), 'slipway-builder-'))
-const stored = new Map<string, StoredImage>()
+const { store, contentKeys, stepIds } = createMemoryStore()
+const organizationId = newId()
 let server: GitServer
 let builder: Builder
+let images: TestImages
 let made = 0
 
 before(async () => {
   await ensureBusybox()
   server = await startGitServer()
+  images = await startImages()
   builder = createBuilder({
     dataDir,
     database: undefined as never,
@@ -36,14 +40,17 @@ before(async () => {
     log: createLog('silent'),
     clock: systemClock,
     concurrency: 2,
-    images: { find: async (key) => stored.get(key) ?? null, save: async (key, image) => void stored.set(key, image) },
+    store,
+    images,
+    registryLogins: async () => [],
   })
 })
 
 after(async () => {
   await builder.close()
+  await images.close()
   await server.close()
-  await removeBuiltImages(engine, [...stored.keys()])
+  await removeBuiltImages(engine, contentKeys(), stepIds())
   await engine.close()
   await removeGitPlace(dataDir)
   rmSync(dataDir, { recursive: true, force: true })
@@ -59,10 +66,10 @@ const repository = async (files: Record<string, FileContent>): Promise<string> =
 }
 
 const requestOf = async (name: string, { env = {}, hidden = [], ...more }: More = {}): Promise<BuildRequest> => {
-  const source = { organizationId: 'an organization', url: server.url(name), branch: 'main' }
+  const source = { organizationId, url: server.url(name), branch: 'main' }
   const { git_commit_id: commitId } = await builder.fetch(source, never)
   const fixed = { rootPath: '/', dockerfilePath: 'Dockerfile', targetStage: null, memoryMb: 256, cpuMillicores: 1000 }
-  const ids = { organizationId: newId(), serviceId: newId(), deploymentId: newId() }
+  const ids = { organizationId, serviceId: newId(), deploymentId: newId() }
   const secrets = { variables: new Secret(env), secrets: new Secret(hidden) }
   return { source, commitId, ...fixed, ...ids, ...secrets, timeoutMs: 60_000, ...more }
 }
@@ -116,7 +123,7 @@ test('the same content is built once, also from another repository; a changed fi
   assert.equal(changed.skipped, false)
   assert.notEqual(changed.imageId, first.imageId)
   const { RepoTags } = await inspect(first.imageId)
-  assert.match(RepoTags.join(), /^slipway\/[0-9a-f-]{36}:[0-9a-f]{16}$/)
+  assert.match(RepoTags.join(), /^slipway\/[0-9a-f-]{36}\/[0-9a-f-]{36}:[0-9a-f]{16}$/)
 })
 
 test('an image that is gone from the engine is built again', async () => {

@@ -1,33 +1,37 @@
 /**
  * The builder over git mirrors and the Docker engine (see builder.ts for what it promises). Refuses to know deployments.
- * When the process dies here: the engine ends a build whose client is gone, mirrors are freed of locks when next used,
- * and containers of the killed build are removed at the next start.
+ * When the process dies here: the engine ends a piece whose client is gone, mirrors are freed of locks when next used,
+ * and steps, holders and networks of the killed build are removed at the next start.
  */
 import { join } from 'node:path'
+import type { Readable } from 'node:stream'
 import type { Clock } from '../lib/clock.ts'
 import { createEngine } from '../lib/docker-engine.ts'
 import { DeploymentError } from '../lib/errors.ts'
 import { createKeyedLock } from '../lib/keyed-lock.ts'
 import type { Log } from '../lib/log.ts'
 import type { Queryable } from '../store/database.ts'
-import { createBaseImages, findImage } from './base-image.ts'
+import { type BaseImageParts, createBaseImages } from './base-image.ts'
 import { createBuildContainers } from './build-containers.ts'
-import { createBuildLog } from './build-log.ts'
+import { type BuildLog, createBuildLog } from './build-log.ts'
+import { baseNames, planStages, type StagePlan } from './build-plan.ts'
 import type { Builder, BuildRequest, BuiltImage } from './builder.ts'
-import { imageTag } from './built-images.ts'
-import { contentKey, extraDockerfile } from './context.ts'
-import { baseImages, pickBuildArgs } from './dockerfile.ts'
-import { buildOnEngine } from './engine-build.ts'
+import { tagImage } from './built-images.ts'
+import { contentKey } from './context.ts'
+import { createDiskReserve } from './disk-reserve.ts'
+import { pickBuildArgs } from './dockerfile.ts'
 import type { CheckHost, GitLimits } from './git-remote.ts'
+import { buildImage } from './image-build.ts'
 import { createImageStore, type ImageStore } from './image-store.ts'
+import { findImage } from './own-busybox.ts'
 import type { Preparation } from './preparation.ts'
 import type { PreparationLimits } from './preparation-limits.ts'
 import type { SourceTree } from './source-tree.ts'
 import { createSources } from './sources.ts'
 import { createTools, type ToolPaths } from './tools.ts'
-import { createSemaphore, withLock } from './waiting.ts'
+import { createPlaces, withLock } from './waiting.ts'
 
-export interface BuilderParts {
+export interface BuilderParts extends Pick<BaseImageParts, 'images' | 'registryLogins' | 'busyboxPath'> {
   dataDir: string
   database: Queryable
   dockerHost?: string
@@ -39,18 +43,24 @@ export interface BuilderParts {
   /** What reading a repository and handing its files over may take. */
   preparation?: Partial<PreparationLimits>
   gitMemoryMb?: number
+  /** See `BuildNetworkParts`. */
+  allowed?: readonly string[]
+  dns?: string
+  /** Of the engine's disk, for others than builds. */
+  diskReserveMb?: number
   /** For tests. */
-  images?: ImageStore
+  store?: ImageStore
   gitLimits?: Partial<GitLimits>
-  busyboxPath?: string
   tools?: ToolPaths
 }
 
 /** What a build does, known before anything is built. */
 interface Plan {
   tree: SourceTree
-  buildArgs: Record<string, string>
+  stages: StagePlan
   baseNames: string[]
+  /** Name of the image around the tool that this is a build for. */
+  toolImage: string | null
 }
 
 /** `withTimeout` aborts with `build_timeout`; its `signal` carries the reason, which `dispose` takes back. */
@@ -68,21 +78,16 @@ const limitTime = (timeoutMs: number, outer: AbortSignal[]) => {
 }
 
 /** Reads what a build would do from the mirror. */
-const createPlanner =
-  (preparation: Preparation, toolImage: (name: string) => Promise<string>) =>
-  async (request: BuildRequest, signal: AbortSignal): Promise<Plan> => {
-    const { tree, dockerfile: file } = await preparation.read(request, signal)
-    // The engine would fetch it from the host's own network, past the policy for outgoing requests.
-    if (file.addsRemote)
-      throw new DeploymentError(
-        'build_refused',
-        'ADD of a remote address is refused: fetch it in a RUN step, which has the network of the build.',
-      )
-    const own: Record<string, string> =
-      request.tool === undefined ? {} : { SLIPWAY_TOOL: await toolImage(request.tool.name) }
-    const buildArgs = pickBuildArgs(file, { ...request.variables.reveal(), ...own })
-    return { tree, buildArgs, baseNames: baseImages(file, buildArgs, request.targetStage) }
+const createPlanner = (preparation: Preparation, toolImage: (name: string) => Promise<string>) => {
+  return async (request: BuildRequest, signal: AbortSignal): Promise<Plan> => {
+    const { tree, dockerfile } = await preparation.read(request, signal)
+    const image = request.tool === undefined ? null : await toolImage(request.tool.name)
+    const own: Record<string, string> = image === null ? {} : { SLIPWAY_TOOL: image }
+    const buildArgs = pickBuildArgs(dockerfile, { ...request.variables.reveal(), ...own })
+    const stages = planStages(dockerfile, buildArgs, request.targetStage)
+    return { tree, stages, baseNames: baseNames(stages), toolImage: image }
   }
+}
 
 /** What was never fetched, or cannot be built, was never built. */
 const nullIfRefused = async <T>(work: () => Promise<T>): Promise<T | null> => {
@@ -94,85 +99,137 @@ const nullIfRefused = async <T>(work: () => Promise<T>): Promise<T | null> => {
   }
 }
 
-export const createBuilder = (parts: BuilderParts): Builder => {
-  const { dataDir, log, clock, checkHost } = parts
+/** Where the engine is: another machine's addresses and disk are not ours to see. */
+const isLocalEngine = (dockerHost: string | undefined): boolean =>
+  (dockerHost || process.env.DOCKER_HOST || 'unix://').startsWith('unix://')
+
+type Found = [name: string, id: string | null][]
+
+const createBuildParts = (parts: BuilderParts) => {
+  const { dataDir, clock } = parts
   const engine = createEngine(parts.dockerHost)
-  const images = parts.images ?? createImageStore(parts.database)
-  const sources = createSources(parts)
+  const store = parts.store ?? createImageStore(parts.database)
+  const bases = createBaseImages({ ...parts, engine, store })
   const tools = createTools(engine, parts.tools ?? {}, (key, reference) =>
-    images.save(key, { reference, imageId: reference }),
+    store.save(null, key, { reference, imageId: reference }),
   )
-  const bases = createBaseImages({ engine, checkHost, busyboxPath: parts.busyboxPath, makeTool: tools.make })
+  const isLocal = isLocalEngine(parts.dockerHost)
   const containers = createBuildContainers(engine, join(dataDir, 'builds'), clock)
-  const withPlace = createSemaphore(parts.concurrency)
+  const disk = createDiskReserve({ engine, isLocal, reserveMb: parts.diskReserveMb ?? 0 })
+  const network = { isLocal, holderImage: bases.operators, allowed: parts.allowed ?? [], dns: parts.dns }
+  return { engine, store, bases, tools, containers, disk, ...network }
+}
+
+/** Builds what is not there, each content once. */
+const createWork = (ours: ReturnType<typeof createBuildParts>, preparation: Preparation) => {
+  const { engine, store, bases, tools } = ours
   const perKey = createKeyedLock()
-  const closing = new AbortController()
-  const plan = createPlanner(sources.preparation, tools.reference)
-  const running = new Set<Promise<unknown>>()
-  const swept = containers.sweep().catch((error: unknown) => {
-    log.warn({ err: error }, 'containers of an ended build could not be removed')
-  })
 
-  const keyOf = ({ tree, buildArgs }: Plan, request: BuildRequest, found: [string, string | null][]): string =>
-    contentKey({ ...tree, targetStage: request.targetStage, buildArgs, bases: found })
+  const keyOf = ({ tree, stages }: Plan, { organizationId, targetStage }: BuildRequest, found: Found): string =>
+    contentKey({ ...tree, organizationId, targetStage, buildArgs: stages.buildArgs, bases: found })
 
-  const findBuilt = async (key: string, signal: AbortSignal): Promise<BuiltImage | null> => {
-    const stored = await images.find(key)
+  const findBuilt = async (organizationId: string, key: string, signal: AbortSignal): Promise<BuiltImage | null> => {
+    const stored = await store.find(organizationId, key)
     if (stored === null || (await findImage(engine, stored.imageId, signal)) === null) return null
     return { ...stored, contentKey: key, skipped: true }
   }
 
-  const findAll = async (names: string[], signal: AbortSignal): Promise<[string, string | null][]> =>
-    Promise.all(names.map(async (name): Promise<[string, string | null]> => [name, await bases.find(name, signal)]))
-
-  const construct = async (plan: Plan, key: string, request: BuildRequest, onLog: BuildOutput, signal: AbortSignal) => {
-    const { tree } = plan
-    const dockerfile = tree.isPlain ? tree.dockerfilePath! : extraDockerfile
-    const own = { name: dockerfile, text: tree.dockerfile.toString('utf8') }
-    const imageId = await buildOnEngine(
-      engine,
-      containers,
-      {
-        context: { ...(await sources.preparation.context(tree, own, signal)), dockerfile },
-        tag: imageTag(request.serviceId, key),
-        targetStage: request.targetStage,
-        buildArgs: plan.buildArgs,
-        memoryMb: request.memoryMb,
-        cpuMillicores: request.cpuMillicores,
-        deadlineMs: request.timeoutMs + 60_000,
-      },
-      onLog,
-      signal,
-    )
-    await images.save(key, { reference: imageId, imageId })
-    return { reference: imageId, imageId, contentKey: key, skipped: false }
+  /** The content with the base images as they were when they were last pulled: nothing new is read of them. */
+  const findPlanned = async (plan: Plan, request: BuildRequest, signal: AbortSignal): Promise<BuiltImage | null> => {
+    const { organizationId } = request
+    const find = async (name: string): Promise<[string, string | null]> =>
+      name === plan.toolImage
+        ? [name, await findImage(engine, name, signal)]
+        : [name, await bases.find({ organizationId, name }, signal)]
+    return findBuilt(organizationId, keyOf(plan, request, await Promise.all(plan.baseNames.map(find))), signal)
   }
 
-  type BuildOutput = ReturnType<typeof createBuildLog>
+  const ensureBases = async (plan: Plan, { organizationId }: BuildRequest, output: BuildLog, signal: AbortSignal) => {
+    const found = new Map<string, string>()
+    for (const name of plan.baseNames) {
+      const tool = name === plan.toolImage ? await tools.ensure(name, () => bases.operators(signal)) : null
+      found.set(name, tool ?? (await bases.ensure({ organizationId, name }, output.write, signal)))
+    }
+    return found
+  }
 
-  const buildNow = async (plan: Plan, request: BuildRequest, output: BuildOutput, signal: AbortSignal) => {
-    await swept
-    const found: [string, string][] = []
-    for (const name of plan.baseNames) found.push([name, await bases.ensure(name, output.write, signal)])
-    const key = keyOf(plan, request, found)
+  const construct = async (
+    plan: Plan,
+    found: Map<string, string>,
+    request: BuildRequest,
+    output: BuildLog,
+    signal: AbortSignal,
+    later: (work: Promise<void>) => void,
+  ): Promise<string> => {
+    const { organizationId, timeoutMs } = request
+    const context = (own: { name: string; text: string }, inner: AbortSignal): Promise<{ tar: Readable }> =>
+      preparation.context(plan.tree, own, inner)
+    const build = { organizationId, plan: plan.stages, bases: found, context, limits: request }
+    return buildImage(ours, { ...build, deadlineMs: timeoutMs + 60_000 }, output, signal, later)
+  }
+
+  const build = async (
+    plan: Plan,
+    request: BuildRequest,
+    output: BuildLog,
+    signal: AbortSignal,
+    later: (work: Promise<void>) => void,
+  ): Promise<BuiltImage> => {
+    const { organizationId } = request
+    const found = await ensureBases(plan, request, output, signal)
+    const key = keyOf(plan, request, [...found])
     return withLock(perKey, key, signal, async () => {
-      return (await findBuilt(key, signal)) ?? (await construct(plan, key, request, output, signal))
+      const there = await findBuilt(organizationId, key, signal)
+      if (there !== null) return there
+      const imageId = await construct(plan, found, request, output, signal, later)
+      await tagImage(engine, imageId, request, key, signal)
+      await store.save(organizationId, key, { reference: imageId, imageId })
+      return { reference: imageId, imageId, contentKey: key, skipped: false }
     })
   }
+  return { findPlanned, build }
+}
 
-  const findPlanned = async (what: Plan, request: BuildRequest, signal: AbortSignal): Promise<BuiltImage | null> =>
-    findBuilt(keyOf(what, request, await findAll(what.baseNames, signal)), signal)
+const waitingText = (running: number): string =>
+  `Waiting for a free place to build: ${running} ${running === 1 ? 'build runs' : 'builds run'}.\n`
+
+export const createBuilder = (parts: BuilderParts): Builder => {
+  const { log } = parts
+  const ours = createBuildParts(parts)
+  const sources = createSources(parts)
+  const work = createWork(ours, sources.preparation)
+  const withPlace = createPlaces(parts.concurrency)
+  const closing = new AbortController()
+  const plan = createPlanner(sources.preparation, ours.tools.reference)
+  const running = new Set<Promise<unknown>>()
+  const swept = ours.containers.sweep().catch((error: unknown) => {
+    log.warn({ err: error }, 'what an ended build left on the engine could not be removed')
+  })
+
+  const track = <T>(work: Promise<T>): Promise<T> => {
+    const ended = work.catch(() => {}).finally(() => running.delete(ended))
+    running.add(ended)
+    return work
+  }
+
+  const later = (removal: Promise<void>): void => {
+    track(removal).catch((error: unknown) => {
+      log.warn({ err: error }, 'what a build made on its way could not be removed')
+    })
+  }
 
   const build = async (request: BuildRequest, onLog: (text: string) => void, outer: AbortSignal) => {
     outer.throwIfAborted()
     const what = await plan(request, outer)
-    const found = await findPlanned(what, request, outer)
+    const found = await work.findPlanned(what, request, outer)
     if (found !== null) return found
     const output = createBuildLog(request.secrets.reveal(), onLog)
-    return withPlace(outer, async () => {
+    const onWait = (count: number) => onLog(waitingText(count))
+    return withPlace(request.organizationId, onWait, outer, async () => {
       using limit = limitTime(request.timeoutMs, [outer])
       try {
-        return await buildNow(what, request, output, limit.signal)
+        await swept
+        return await work.build(what, request, output, limit.signal, later)
       } catch (error) {
         if (!(error instanceof DeploymentError) || error.code !== 'build_timeout') throw error
         output.end()
@@ -181,11 +238,10 @@ export const createBuilder = (parts: BuilderParts): Builder => {
     })
   }
 
-  const track = <T>(work: Promise<T>): Promise<T> => {
-    const ended = work.catch(() => {}).finally(() => running.delete(ended))
-    running.add(ended)
-    return work
-  }
+  const built = (request: BuildRequest, signal: AbortSignal): Promise<string | null> =>
+    nullIfRefused(async () => {
+      return (await work.findPlanned(await plan(request, signal), request, signal))?.reference ?? null
+    })
 
   return {
     fetch: sources.fetch,
@@ -194,13 +250,13 @@ export const createBuilder = (parts: BuilderParts): Builder => {
     commits: sources.commits,
     folders: sources.folders,
     build: (request, onLog, signal) => track(build(request, onLog, AbortSignal.any([signal, closing.signal]))),
-    built: (request, signal) =>
-      nullIfRefused(async () => (await findPlanned(await plan(request, signal), request, signal))?.reference ?? null),
-    missingTool: tools.missing,
+    built,
+    missingTool: ours.tools.missing,
     async close() {
       closing.abort(new Error('the server is stopping'))
-      await Promise.all([sources.close(), ...running, swept])
-      await engine.close()
+      await sources.close()
+      await Promise.all([...running, swept])
+      await ours.engine.close()
     },
   }
 }

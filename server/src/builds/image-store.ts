@@ -1,4 +1,7 @@
-/** Which content was built already: table `image`. */
+/**
+ * What each organization has built: images by their content (table `image`), steps (`build_step`), the base images that
+ * it was given last (`base_image`), and the secret that keeps its layers in the engine's cache apart (`build_secret`).
+ */
 import type { Queryable } from '../store/database.ts'
 
 export interface StoredImage {
@@ -7,25 +10,82 @@ export interface StoredImage {
 }
 
 export interface ImageStore {
-  find(contentKey: string): Promise<StoredImage | null>
-  /** Replaces what was known of the key. */
-  save(contentKey: string, image: StoredImage): Promise<void>
+  find(organizationId: string, contentKey: string): Promise<StoredImage | null>
+  /** Replaces what was known of the key. Without an organization: the operator's own, which nobody finds. */
+  save(organizationId: string | null, contentKey: string, image: StoredImage): Promise<void>
+  /** Whether the organization built an image of this id. */
+  owns(organizationId: string, imageId: string): Promise<boolean>
+  /** Image that a step left; `stepKey` names the organization. */
+  findStep(stepKey: string): Promise<string | null>
+  saveStep(organizationId: string, stepKey: string, imageId: string): Promise<void>
+  /** What a base image's name meant to the organization when it last pulled it. */
+  findBase(organizationId: string, name: string): Promise<string | null>
+  saveBase(organizationId: string, name: string, imageId: string): Promise<void>
+  /** Known to nobody but this database, and to the organization itself. */
+  cacheSecret(organizationId: string): Promise<string>
 }
 
+type Row = Record<string, string>
+
 export const createImageStore = (database: Queryable): ImageStore => ({
-  async find(contentKey) {
-    const [row] = await database.query<{ reference: string; image_id: string }>(
-      'update image set used_at = clock_timestamp() where content_key = $1 returning reference, image_id',
-      [contentKey],
+  async find(organizationId, contentKey) {
+    const [row] = await database.query<Row>(
+      `update image set used_at = clock_timestamp() where content_key = $1 and organization_id = $2
+       returning reference, image_id`,
+      [contentKey, organizationId],
     )
-    return row === undefined ? null : { reference: row.reference, imageId: row.image_id }
+    return row === undefined ? null : { reference: row.reference!, imageId: row.image_id! }
   },
-  async save(contentKey, { reference, imageId }) {
+  async save(organizationId, contentKey, { reference, imageId }) {
     await database.query(
-      `insert into image (content_key, reference, image_id) values ($1, $2, $3)
-       on conflict (content_key) do update
-       set reference = excluded.reference, image_id = excluded.image_id, used_at = clock_timestamp()`,
-      [contentKey, reference, imageId],
+      `insert into image (content_key, organization_id, reference, image_id) values ($1, $2, $3, $4)
+       on conflict (content_key) do update set organization_id = excluded.organization_id,
+         reference = excluded.reference, image_id = excluded.image_id, used_at = clock_timestamp()`,
+      [contentKey, organizationId, reference, imageId],
     )
+  },
+  async owns(organizationId, imageId) {
+    const rows = await database.query('select from image where organization_id = $1 and image_id = $2 limit 1', [
+      organizationId,
+      imageId,
+    ])
+    return rows.length > 0
+  },
+  async findStep(stepKey) {
+    const [row] = await database.query<Row>(
+      'update build_step set used_at = clock_timestamp() where step_key = $1 returning image_id',
+      [stepKey],
+    )
+    return row?.image_id ?? null
+  },
+  async saveStep(organizationId, stepKey, imageId) {
+    await database.query(
+      `insert into build_step (step_key, organization_id, image_id) values ($1, $2, $3)
+       on conflict (step_key) do update set image_id = excluded.image_id, used_at = clock_timestamp()`,
+      [stepKey, organizationId, imageId],
+    )
+  },
+  async findBase(organizationId, name) {
+    const [row] = await database.query<Row>(
+      'select image_id from base_image where organization_id = $1 and name = $2',
+      [organizationId, name],
+    )
+    return row?.image_id ?? null
+  },
+  async saveBase(organizationId, name, imageId) {
+    await database.query(
+      `insert into base_image (organization_id, name, image_id) values ($1, $2, $3)
+       on conflict (organization_id, name) do update set image_id = excluded.image_id`,
+      [organizationId, name, imageId],
+    )
+  },
+  async cacheSecret(organizationId) {
+    await database.query('insert into build_secret (organization_id) values ($1) on conflict do nothing', [
+      organizationId,
+    ])
+    const [row] = await database.query<Row>('select secret from build_secret where organization_id = $1', [
+      organizationId,
+    ])
+    return row!.secret!
   },
 })

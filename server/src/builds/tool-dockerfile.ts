@@ -1,12 +1,13 @@
-/** The text of a build around a tool. Pure: a worker makes it. */
-import { DeploymentError } from '../lib/errors.ts'
+/** What a build around a tool of the operator's is made by. Pure: it is read in a thread of its own. */
+import { readFragment } from './dockerfile.ts'
 
 /** The Dockerfile of an image around a tool. The user's own instructions may not begin another image. */
-export const toolDockerfile = (fragment: string | null): string => {
-  if (fragment !== null && /^\s*(?:FROM|ONBUILD)\s/im.test(fragment))
-    throw new DeploymentError(
-      'build_refused',
-      'The Dockerfile fragment begins an image of its own: FROM is not for it.',
-    )
-  return `ARG SLIPWAY_TOOL\nFROM \${SLIPWAY_TOOL}\n${fragment ?? ''}\n\nUSER 0\nCOPY . /module\n`
-}
+export const toolDockerfile = (fragment: string | null): string =>
+  [
+    'ARG SLIPWAY_TOOL',
+    `FROM \${SLIPWAY_TOOL}`,
+    ...(fragment === null ? [] : readFragment(fragment)),
+    'USER 0',
+    'COPY . /module',
+    '',
+  ].join('\n')

@@ -8,7 +8,7 @@ import { delimiter, isAbsolute, join } from 'node:path'
 import { pack } from 'tar-stream'
 import type { Engine } from '../lib/docker-engine.ts'
 import { DeploymentError } from '../lib/errors.ts'
-import { finish, usualBase } from './base-image.ts'
+import { findImage, finish } from './own-busybox.ts'
 
 /** Where each tool is, as set; without a path it is looked for on PATH. */
 export type ToolPaths = Readonly<Record<string, string | undefined>>
@@ -26,7 +26,8 @@ export const missingSentence = (name: string): string => {
 
 const script = new URL('./tool-script.sh', import.meta.url)
 const certificates = '/etc/ssl/certs/ca-certificates.crt'
-const recipe = `FROM ${usualBase}\nCOPY root /\nENV PATH=/bin:/sbin:/usr/bin:/usr/sbin\n`
+const recipe = (base: string) =>
+  `FROM ${base.replace('sha256:', '')}\nCOPY root /\nENV PATH=/bin:/sbin:/usr/bin:/usr/sbin\n`
 
 const isProgram = async (path: string): Promise<boolean> => {
   const found = await stat(path).catch(() => null)
@@ -48,9 +49,9 @@ const readIfThere = (path: string): Promise<Buffer> =>
     throw error
   })
 
-const contextOf = (name: string, binary: Buffer, own: Buffer, trusted: Buffer) => {
+const contextOf = (base: string, name: string, binary: Buffer, own: Buffer, trusted: Buffer) => {
   const archive = pack()
-  archive.entry({ name: 'Dockerfile' }, recipe)
+  archive.entry({ name: 'Dockerfile' }, recipe(base))
   archive.entry({ name: `root/bin/${name}`, mode: 0o755 }, binary)
   archive.entry({ name: 'root/bin/slipway-module', mode: 0o755 }, own)
   archive.entry({ name: 'root/etc/ssl/certs/ca-certificates.crt', mode: 0o644 }, trusted)
@@ -80,7 +81,7 @@ export const createTools = (
     const mark = `${path} ${size} ${mtimeMs} ${ino}`
     const before = known.get(mark)
     if (before !== undefined) return before
-    const hash = createHash('sha256').update(recipe).update(name)
+    const hash = createHash('sha256').update(recipe('busybox')).update(name)
     for (const part of await read(path)) hash.update(createHash('sha256').update(part).digest())
     const key = hash.digest('hex')
     known.set(mark, key)
@@ -94,20 +95,22 @@ export const createTools = (
       (await findTool(name, paths)) === null ? missingSentence(name) : null,
     /** The name of the image around a tool as it is now; rejects with `tool_missing`. */
     reference: async (name: string): Promise<string> => nameOf(name, await keyOf(name, await demand(name))),
-    /** Makes the image of this name; false when it is not one of a tool as it is now. */
-    async make(image: string, base: () => Promise<unknown>): Promise<boolean> {
+    /** Id of the image of this name, made where the engine does not have it; null when it is not one of a tool as it is now. */
+    async ensure(image: string, base: () => Promise<string>): Promise<string | null> {
       const name = /^slipway\/tool-(\w+):/.exec(image)?.[1]
-      if (name === undefined || described[name] === undefined) return false
+      if (name === undefined || described[name] === undefined) return null
+      const held = await findImage(engine, image)
+      if (held !== null) return held
       const path = await demand(name)
       const key = await keyOf(name, path)
-      if (nameOf(name, key) !== image) return false
-      await base()
-      const body = contextOf(name, ...(await read(path)))
-      await finish(
-        await engine.stream('POST', '/build', { query: { t: image, rm: 1, forcerm: 1 }, body, deadlineMs: 300_000 }),
-      )
+      if (nameOf(name, key) !== image) return null
+      const body = contextOf(await base(), name, ...(await read(path)))
+      const query = { version: 1, t: image, rm: 1, forcerm: 1, nocache: 1 }
+      await finish(await engine.stream('POST', '/build', { query, body, deadlineMs: 300_000 }))
       await note(key, image)
-      return true
+      return findImage(engine, image)
     },
   }
 }
+
+export type Tools = ReturnType<typeof createTools>

@@ -34,38 +34,83 @@ export const withLock = async <T>(
   }
 }
 
-/** Lets `places` run at a time, in order of arrival. */
-export const createSemaphore = (places: number) => {
-  const waiting: (() => void)[] = []
-  let free = places
-  const leave = (): void => {
-    const next = waiting.shift()
-    if (next === undefined) free += 1
-    else next()
+interface Waiter {
+  who: string
+  go(): void
+}
+
+/**
+ * Lets `places` run at a time. Who waits is served round robin by `who`, and nobody holds the last place beside others
+ * of their own: one that comes while another floods the queue finds a place at once, or waits for one end at most.
+ */
+export const createPlaces = (places: number) => {
+  const each = Math.max(1, places - 1)
+  const held = new Map<string, number>()
+  const waiting = new Map<string, Waiter[]>()
+  /** When each was last let in, counted in turns. */
+  const served = new Map<string, number>()
+  let taken = 0
+  let turns = 0
+
+  const mayEnter = (who: string): boolean => taken < places && (held.get(who) ?? 0) < each
+  const take = (who: string): void => {
+    taken += 1
+    held.set(who, (held.get(who) ?? 0) + 1)
+    turns += 1
+    served.set(who, turns)
   }
-  const enter = async (signal: AbortSignal): Promise<void> => {
-    if (free > 0) {
-      free -= 1
-      return
+  const serve = (): void => {
+    const lines = [...waiting].sort(([a], [b]) => (served.get(a) ?? 0) - (served.get(b) ?? 0))
+    for (const [who, line] of lines) {
+      if (!mayEnter(who)) continue
+      const { go } = line.shift()!
+      if (line.length === 0) waiting.delete(who)
+      take(who)
+      go()
     }
+  }
+  const leave = (who: string): void => {
+    taken -= 1
+    const left = held.get(who)! - 1
+    if (left === 0) held.delete(who)
+    else held.set(who, left)
+    serve()
+  }
+  const leaveLine = (waiter: Waiter): boolean => {
+    const line = waiting.get(waiter.who)
+    const index = line?.indexOf(waiter) ?? -1
+    if (index === -1) return false
+    line!.splice(index, 1)
+    if (line!.length === 0) waiting.delete(waiter.who)
+    return true
+  }
+  const enter = async (who: string, onWait: (running: number) => void, signal: AbortSignal): Promise<void> => {
+    if (!waiting.has(who) && mayEnter(who)) return take(who)
+    onWait(taken)
     const { promise, resolve } = Promise.withResolvers<void>()
-    waiting.push(resolve)
+    const waiter = { who, go: resolve }
+    waiting.set(who, [...(waiting.get(who) ?? []), waiter])
     try {
       await orAborted(promise, signal)
     } catch (error) {
-      const index = waiting.indexOf(resolve)
-      if (index === -1) leave()
-      else waiting.splice(index, 1)
+      // It may have been let in at the very moment.
+      if (!leaveLine(waiter)) leave(who)
       throw error
     }
   }
-  return async <T>(signal: AbortSignal, work: () => Promise<T>): Promise<T> => {
+  /** `onWait` is told how many run when there is no place at once. */
+  return async <T>(
+    who: string,
+    onWait: (running: number) => void,
+    signal: AbortSignal,
+    work: () => Promise<T>,
+  ): Promise<T> => {
     signal.throwIfAborted()
-    await enter(signal)
+    await enter(who, onWait, signal)
     try {
       return await work()
     } finally {
-      leave()
+      leave(who)
     }
   }
 }

@@ -145,10 +145,8 @@ const settingOfDeploy = async (
   const { source, spec } = wantedOf(kind, row.spec)
   const variables = await environmentNow(parts, kind, organizationId, row)
   const version = await nextVersion(parts, organizationId, requested, source, current?.release ?? null, signal)
-  const built =
-    version.of === 'commit'
-      ? await builtImage(parts, organizationId, subject, source, version.to, variables, signal)
-      : null
+  const commitId = version.of === 'commit' ? version.to : null
+  const built = await builtImage(parts, organizationId, subject, source, commitId, variables, signal)
   const before = current === null ? null : setupOf(current.release.workload)
   return {
     refusal: null,

@@ -1,0 +1,296 @@
+/**
+ * One stage of a Dockerfile, from its base to its image. It is cut at each RUN: what lies between goes to the engine as
+ * a Dockerfile of ours, in which the base and every COPY --from are ids; a RUN is a container of ours. Each piece tells
+ * the engine again what the pieces before it said and an image does not hold.
+ */
+import { createHash } from 'node:crypto'
+import type { Readable } from 'node:stream'
+import type { Engine } from '../lib/docker-engine.ts'
+import { isEngineError } from '../lib/docker-engine.ts'
+import { DeploymentError } from '../lib/errors.ts'
+import type { BuildLeftovers } from './build-containers.ts'
+import type { BuildLog } from './build-log.ts'
+import type { BuildNetwork } from './build-network.ts'
+import { argValue, type Origin, type PlannedStage, type StagePlan } from './build-plan.ts'
+import type { ArgInstruction, CopyInstruction, Instruction, RunInstruction } from './dockerfile.ts'
+import { readTriggers } from './dockerfile.ts'
+import { buildFailure, buildPiece, type PieceLine } from './engine-build.ts'
+import { envOf, type ImageDetail, stepWords } from './image-config.ts'
+import type { ImageStore } from './image-store.ts'
+import { runStep, StepFailed, type StepLimits, withoutTriggers } from './run-step.ts'
+
+export interface BuildScene {
+  engine: Engine
+  store: ImageStore
+  made: BuildLeftovers
+  network: BuildNetwork
+  log: BuildLog
+  signal: AbortSignal
+  organizationId: string
+  /** See `ImageStore.cacheSecret`. */
+  cacheSecret: string
+  limits: StepLimits
+  deadlineMs: number
+  plan: StagePlan
+  /** Ids of the base images by their names. */
+  bases: ReadonlyMap<string, string>
+  /** Ids of the stages that are built, by their index. */
+  stages: Map<number, string>
+  /** The build's context with a Dockerfile of ours in it; without `needsFiles`, that one alone. */
+  context(text: string, needsFiles: boolean): Promise<{ tar: Readable; dockerfile: string }>
+  /** Runs a step under the eyes of whoever may end it. */
+  watch<T>(work: (signal: AbortSignal) => Promise<T>): Promise<T>
+}
+
+const shortId = (id: string): string => id.replace('sha256:', '').slice(0, 12)
+
+/** As an id and nothing else: 64 hex digits are never pulled, and never another's name. */
+const bareId = (id: string): string => id.replace('sha256:', '')
+
+export const inspectImage = (engine: Engine, id: string, signal: AbortSignal): Promise<ImageDetail> =>
+  engine.call<ImageDetail>('GET', `/images/${id}/json`, { signal })
+
+/** Null for what the engine has lost. */
+const isHeld = async ({ engine, signal }: BuildScene, id: string | null): Promise<string | null> => {
+  if (id === null) return null
+  try {
+    return (await inspectImage(engine, id, signal)).Id
+  } catch (error) {
+    if (isEngineError(error, 404)) return null
+    throw error
+  }
+}
+
+/** The result of `make`, which is done once for the same organization, parent and words. */
+const once = async (scene: BuildScene, parent: string, what: unknown, make: () => Promise<string>): Promise<string> => {
+  const { store, organizationId, log } = scene
+  const key = createHash('sha256')
+    .update(JSON.stringify(['slipway-step-1', organizationId, parent, what]))
+    .digest('hex')
+  const known = await isHeld(scene, await store.findStep(key))
+  if (known !== null) {
+    log.write(` ---> Using cache\n ---> ${shortId(known)}\n`)
+    return known
+  }
+  const image = await make()
+  await store.saveStep(organizationId, key, image)
+  return image
+}
+
+interface PendingLine extends PieceLine {
+  word: string
+  needsFiles: boolean
+}
+
+interface StageState {
+  /** Null: nothing yet. */
+  image: string | null
+  /** False for an image that other organizations may have, too. */
+  isOwn: boolean
+  /** Values of the ARGs in scope. */
+  args: Map<string, string>
+  pending: PendingLine[]
+  /** What the log says next, after what is pending. */
+  notes: string[]
+  triggers: PendingLine[]
+  /** A piece before this one set the command. */
+  hasCommand: boolean
+  maintainer: string | null
+}
+
+const tell = ({ plan }: BuildScene, { step, text }: { step: number; text: string }): string =>
+  `Step ${step}/${plan.file.steps} : ${text}`
+
+/** Whether the text may speak of a name. */
+const mentions = (lines: PendingLine[], name: string): boolean => lines.some(({ text }) => text.includes(name))
+
+const originId = (scene: BuildScene, origin: Origin): string | null => {
+  if (origin.from === 'scratch') return null
+  const id = origin.from === 'stage' ? scene.stages.get(origin.index) : scene.bases.get(origin.name)
+  if (id === undefined) throw new Error('a stage or base image is not there')
+  return id
+}
+
+/** What an image does not hold of the pieces before this one. */
+const repeated = async (scene: BuildScene, state: StageState): Promise<string[]> => {
+  const { pending, hasCommand, maintainer, image } = state
+  const words = pending.map(({ word }) => word)
+  const entry = words.indexOf('ENTRYPOINT')
+  const command = words.indexOf('CMD')
+  const lines = maintainer === null || words.includes('MAINTAINER') ? [] : [maintainer]
+  if (!hasCommand || entry === -1 || (command !== -1 && command < entry)) return lines
+  // An ENTRYPOINT takes the base's command away, but not one that the stage set itself.
+  const { Config } = await inspectImage(scene.engine, image!, scene.signal)
+  return [...lines, `CMD ${JSON.stringify(Config?.Cmd ?? [])}`]
+}
+
+const remember = (state: StageState): void => {
+  for (const { word, text } of state.pending) {
+    if (word === 'CMD') state.hasCommand = true
+    if (word === 'MAINTAINER') state.maintainer = text
+  }
+  state.pending = []
+}
+
+const tellNotes = ({ log }: BuildScene, state: StageState): void => {
+  log.write(state.notes.join(''))
+  state.notes = []
+}
+
+/** Adds to what goes to the engine; the log tells of it after what was noted before. */
+const push = (state: StageState, line: PendingLine): void => {
+  state.pending.push({ ...line, told: `${state.notes.join('')}${line.told}` })
+  state.notes = []
+}
+
+/** Sends what is pending to the engine. */
+const flush = async (scene: BuildScene, state: StageState, isNeeded = false): Promise<void> => {
+  const { plan, engine, made, log, network, signal, deadlineMs } = scene
+  const { pending, args, image } = state
+  if (pending.length === 0 && !isNeeded) return tellNotes(scene, state)
+  const own = (text: string): PieceLine => ({ text, told: null })
+  const named = [...args].filter(([name]) => mentions(pending, name))
+  const lines = [
+    own(`FROM ${image === null ? 'scratch' : bareId(image)}`),
+    ...(state.isOwn ? [] : [own(`ARG SLIPWAY_CACHE=${scene.cacheSecret}`)]),
+    ...named.map(([name]) => own(`ARG ${name}`)),
+    ...(await repeated(scene, state)).map(own),
+    ...pending,
+  ]
+  const head = plan.file.sign === '`' ? '# escape=`\n' : ''
+  const text = `${head}${lines.map((line) => line.text).join('\n')}\n`
+  const needsFiles = pending.some((line) => line.needsFiles)
+  const hasSteps = plan.stages.some(({ stage }) => stage.instructions.some(({ kind }) => kind === 'run'))
+  const piece = { ...(await scene.context(text, needsFiles)), lines, buildArgs: Object.fromEntries(named), deadlineMs }
+  state.image = await buildPiece(engine, made, piece, log, hasSteps ? network.begin : () => {}, signal)
+  state.isOwn = true
+  remember(state)
+  tellNotes(scene, state)
+}
+
+/** Its value is known before anything of it is built: what it speaks of must be, too. */
+const addArg = async (scene: BuildScene, state: StageState, at: ArgInstruction): Promise<void> => {
+  state.notes.push(`${tell(scene, at)}\n`)
+  for (const arg of at.args) {
+    const [name, fallback] = arg
+    const needsEnv = fallback?.includes('$') === true && state.pending.some(({ word }) => word === 'ENV')
+    if (needsEnv || mentions(state.pending, name)) await flush(scene, state)
+    const env = await envNow(scene, state)
+    const value = argValue(at, arg, scene.plan, (other) => env.get(other) ?? state.args.get(other))
+    const found = value ?? scene.plan.globals.get(name)
+    if (found === undefined) state.args.delete(name)
+    else state.args.set(name, found)
+  }
+}
+
+const envNow = async ({ engine, signal }: BuildScene, { image }: StageState): Promise<Map<string, string>> =>
+  image === null ? new Map() : envOf(await inspectImage(engine, image, signal))
+
+const runNow = async (scene: BuildScene, state: StageState, run: RunInstruction): Promise<void> => {
+  const { engine, made, log, network, limits, signal } = scene
+  await flush(scene, state, state.image === null)
+  const parent = await inspectImage(engine, state.image!, signal)
+  const env = envOf(parent)
+  const args = [...state.args].filter(([name]) => !env.has(name)).sort(([a], [b]) => (a < b ? -1 : 1))
+  const words = stepWords(run.argv, run.command, parent)
+  log.write(`${tell(scene, run)}\n`)
+  state.image = await once(scene, parent.Id, { words, args }, () =>
+    scene.watch(async (watched) => {
+      const step = { parent, words, args, limits, networkMode: await network.mode() }
+      try {
+        return await runStep(engine, made, step, log.write, watched)
+      } catch (error) {
+        if (error instanceof StepFailed) throw buildFailure(log, error.message, error)
+        throw error
+      }
+    }),
+  )
+  state.isOwn = true
+}
+
+const copyLine = (scene: BuildScene, copy: CopyInstruction, origin: Origin | undefined): PendingLine => {
+  const { word, chown, rest, from } = copy
+  const id = origin === undefined ? null : originId(scene, origin)
+  if (from !== null && id === null)
+    throw new DeploymentError('build_failed', 'The build failed: COPY --from=scratch has nothing to copy.')
+  const flags = [...(id === null ? [] : [`--from=${bareId(id)}`]), ...(chown === null ? [] : [`--chown=${chown}`])]
+  return { word, text: [word, ...flags, rest].join(' '), told: tell(scene, copy), needsFiles: from === null }
+}
+
+const add = async (scene: BuildScene, planned: PlannedStage, state: StageState, each: Instruction): Promise<void> => {
+  if (each.kind === 'arg') return addArg(scene, state, each)
+  if (each.kind === 'run') return runNow(scene, state, each)
+  if (each.kind === 'copy') {
+    push(state, copyLine(scene, each, planned.copies.get(each.step)))
+    return
+  }
+  const line = { word: each.word, text: `${each.word} ${each.rest}`, told: tell(scene, each), needsFiles: false }
+  // A trigger is for who builds from this stage's image: the pieces of the stage itself are none of those.
+  if (each.kind === 'onbuild') state.triggers.push(line)
+  else push(state, line)
+}
+
+const refusePlatform = ({ platform }: PlannedStage, { Os, Architecture, Variant }: ImageDetail): void => {
+  const names = [`${Os}/${Architecture}`, `${Os}/${Architecture}/${Variant ?? ''}`, Os]
+  if (platform === null || names.includes(platform)) return
+  throw new DeploymentError(
+    'build_failed',
+    `The build failed: a base image is for ${Os}/${Architecture}, not for the platform that FROM names.`,
+  )
+}
+
+const triggersOf = (planned: PlannedStage, { Config }: ImageDetail): Instruction[] => {
+  const triggers = Config?.OnBuild ?? []
+  try {
+    return readTriggers(triggers, planned.stage)
+  } catch (error) {
+    if (!(error instanceof DeploymentError)) throw error
+    const shown = triggers.map((each) => each.slice(0, 80)).join('; ')
+    throw new DeploymentError(
+      error.code,
+      `The base image ${planned.stage.base} has ONBUILD triggers that are not carried out here (${shown}): ${error.message}`,
+    )
+  }
+}
+
+/** The stage as its base leaves it: triggers of the base are carried out as instructions of the stage. */
+const begin = async (scene: BuildScene, planned: PlannedStage, state: StageState): Promise<Instruction[]> => {
+  const { engine, made, log, signal } = scene
+  log.write(`${tell(scene, planned.stage)}\n`)
+  if (state.image === null) {
+    log.write(' ---> \n')
+    return []
+  }
+  const base = await inspectImage(engine, state.image, signal)
+  log.write(` ---> ${shortId(base.Id)}\n`)
+  refusePlatform(planned, base)
+  const triggers = triggersOf(planned, base)
+  if (triggers.length > 0) {
+    log.write(`# Executing ${triggers.length} build trigger${triggers.length > 1 ? 's' : ''}\n`)
+    state.image = await once(scene, base.Id, 'without triggers', () => withoutTriggers(engine, made, base, signal))
+    state.isOwn = true
+  }
+  // The engine gives every image that it builds a PATH.
+  if (!envOf(base).has('PATH')) await flush(scene, state, true)
+  return triggers
+}
+
+/** Builds the stage; answers the id of its image. */
+export const buildStage = async (scene: BuildScene, planned: PlannedStage): Promise<string> => {
+  const { base, stage } = planned
+  const state: StageState = {
+    image: originId(scene, base),
+    isOwn: false,
+    args: new Map(),
+    pending: [],
+    notes: [],
+    triggers: [],
+    hasCommand: false,
+    maintainer: null,
+  }
+  for (const each of await begin(scene, planned, state)) await add(scene, planned, state, each)
+  for (const each of stage.instructions) await add(scene, planned, state, each)
+  state.pending.push(...state.triggers)
+  await flush(scene, state, state.image === null)
+  return state.image!
+}

@@ -1,0 +1,29 @@
+/** An image store that lives in memory, for tests without a database. */
+import { newId } from '../lib/ids.ts'
+import type { ImageStore, StoredImage } from './image-store.ts'
+
+export const createMemoryStore = () => {
+  const images = new Map<string, StoredImage & { organizationId: string | null }>()
+  const steps = new Map<string, string>()
+  const bases = new Map<string, string>()
+  const secrets = new Map<string, string>()
+  const store: ImageStore = {
+    async find(organizationId, key) {
+      const found = images.get(key)
+      return found?.organizationId === organizationId ? found : null
+    },
+    save: async (organizationId, key, image) => void images.set(key, { ...image, organizationId }),
+    owns: async (organizationId, imageId) =>
+      [...images.values()].some((each) => each.organizationId === organizationId && each.imageId === imageId),
+    findStep: async (key) => steps.get(key) ?? null,
+    saveStep: async (_, key, imageId) => void steps.set(key, imageId),
+    findBase: async (organizationId, name) => bases.get(`${organizationId} ${name}`) ?? null,
+    saveBase: async (organizationId, name, imageId) => void bases.set(`${organizationId} ${name}`, imageId),
+    async cacheSecret(organizationId) {
+      const secret = secrets.get(organizationId) ?? newId().replaceAll('-', '')
+      secrets.set(organizationId, secret)
+      return secret
+    },
+  }
+  return { store, contentKeys: () => [...images.keys()], stepIds: () => [...steps.values()] }
+}

@@ -1,0 +1,65 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { createPlaces } from './waiting.ts'
+
+const never = new AbortController().signal
+const turn = () => new Promise<void>((resolve) => setImmediate(resolve))
+
+/** Builds that end when they are told to, in the order in which they began. */
+const scene = (places: number) => {
+  const withPlace = createPlaces(places)
+  const begun: string[] = []
+  const ends: (() => void)[] = []
+  const told: number[] = []
+  return {
+    begun,
+    told,
+    add: (who: string, signal = never) =>
+      withPlace(
+        who,
+        (running) => told.push(running),
+        signal,
+        () => {
+          begun.push(who)
+          return new Promise<void>((resolve) => ends.push(resolve))
+        },
+      ),
+    endFirst: async () => {
+      ends.shift()!()
+      await turn()
+    },
+  }
+}
+
+for (const places of [1, 2, 4])
+  test(`with ${places} places, whoever comes while another floods the queue waits for one end at most`, async () => {
+    const { add, begun, endFirst } = scene(places)
+    for (let count = 0; count < 50; count += 1) void add('flood')
+    void add('other')
+    await turn()
+    assert.ok(begun.filter((who) => who === 'flood').length <= Math.max(1, places - 1))
+    if (places === 1) await endFirst()
+    assert.ok(begun.includes('other'), begun.join())
+  })
+
+test('those who wait are served in turns, whoever came first', async () => {
+  const { add, begun, endFirst } = scene(1)
+  for (const who of ['a', 'a', 'a', 'b', 'b', 'c']) void add(who)
+  await turn()
+  for (let count = 0; count < 5; count += 1) await endFirst()
+  assert.deepEqual(begun, ['a', 'b', 'c', 'a', 'b', 'a'])
+})
+
+test('who must wait is told how many run, and who gives up leaves no hole', async () => {
+  const { add, begun, told, endFirst } = scene(1)
+  void add('a')
+  const control = new AbortController()
+  const given = add('b', control.signal)
+  void add('c')
+  await turn()
+  assert.deepEqual(told, [1, 1])
+  control.abort(new Error('given up'))
+  await assert.rejects(given, /given up/)
+  await endFirst()
+  assert.deepEqual(begun, ['a', 'c'])
+})

@@ -1,0 +1,259 @@
+/**
+ * Two organizations build on one engine. What one of them does reaches neither the other's layers nor its images, nor
+ * this machine: the ways that a review has found, each tried again (C1, C2, H1, M1 and M3 of that review).
+ */
+import assert from 'node:assert/strict'
+import { createServer, type Server } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { after, before, test } from 'node:test'
+import { pack } from 'tar-stream'
+import { finish } from '../src/builds/own-busybox.ts'
+import { newId } from '../src/lib/ids.ts'
+import { type BuildScene, openBuildScene } from './build-scene.ts'
+import { engine } from './docker.ts'
+import { type GitServer, startGitServer } from './git-server.ts'
+import { type Json, prepareSlipway, type Slipway } from './slipway.ts'
+import { createApplication, deploy, deploymentLog, type Place, settle } from './story.ts'
+import { until } from './until.ts'
+
+const a = newId()
+const b = newId()
+const leaked = 'INTERNAL-SECRET'
+const made: string[] = []
+let scene: BuildScene
+let host: Server
+let port: number
+let asked = 0
+
+before(async () => {
+  scene = await openBuildScene()
+  host = createServer((_, answer) => {
+    asked += 1
+    answer.end(`${leaked}\n`)
+  })
+  await new Promise<void>((resolve) => host.listen(0, '0.0.0.0', resolve))
+  port = (host.address() as AddressInfo).port
+})
+
+after(async () => {
+  for (const tag of made) await engine.call('DELETE', `/images/${tag}`, { query: { force: true } }).catch(() => {})
+  await scene?.close()
+  host?.close()
+  await engine.close()
+})
+
+/** An image that somebody put on the engine, whatever Slipway thinks of it. */
+const putOnEngine = async (tag: string, dockerfile: string, files: Record<string, string> = {}): Promise<string> => {
+  const archive = pack()
+  archive.entry({ name: 'Dockerfile' }, dockerfile)
+  for (const [name, text] of Object.entries(files)) archive.entry({ name }, text)
+  archive.finalize()
+  made.push(tag)
+  await finish(await engine.stream('POST', '/build', { query: { version: 1, t: tag }, body: archive }))
+  return (await engine.call<{ Id: string }>('GET', `/images/${tag}/json`)).Id
+}
+
+const reach = (target: string): string =>
+  `wget -q -T 3 -O - http://${target}/ 2>&1 | grep ${leaked} || echo nothing at ${target}`
+
+test('a layer that one organization made is not in the image of another, whatever the cache would say', async () => {
+  const files = {
+    Dockerfile: 'FROM busybox:1\nCOPY f /f\nRUN head -c 8 /dev/urandom | base64 > /mark; cat /mark\n',
+    f: newId(),
+  }
+  const of = async (organizationId: string, more: string) => {
+    const changed = { ...files, Dockerfile: `${files.Dockerfile}RUN echo mark=$(cat /mark) ${more}\n` }
+    const { log, imageId } = await scene.buildFiles(changed, { organizationId })
+    return { log, imageId, mark: /^mark=(\S+)/m.exec(log)![1]! }
+  }
+  const first = await of(a, 'one')
+  const again = await of(a, 'two')
+  const other = await of(b, 'one')
+  assert.equal(again.mark, first.mark)
+  assert.match(again.log, /Using cache/)
+  assert.notEqual(other.mark, first.mark)
+  assert.doesNotMatch(other.log, /Using cache/)
+  assert.notEqual(other.imageId, first.imageId)
+})
+
+test('a proxy reaches a RUN only in a stage that declares it', async () => {
+  const env = { http_proxy: `http://127.0.0.1:${port}`, HTTPS_PROXY: 'http://x' }
+  const Dockerfile = `ARG http_proxy
+FROM busybox:1
+RUN echo "one=$http_proxy$HTTPS_PROXY." # ${newId()}
+FROM busybox:1
+ARG http_proxy
+RUN echo "two=$http_proxy"
+COPY --from=0 /bin/sh /x
+`
+  const { log } = await scene.buildFiles({ Dockerfile }, { organizationId: b, env })
+  assert.match(log, /^one=\.$/m)
+  assert.match(log, new RegExp(`^two=http://127.0.0.1:${port}$`, 'm'))
+})
+
+test('the engine fetches nothing, however an ADD is written', async () => {
+  const from = 'FROM busybox:1\n'
+  const at = `127.0.0.1:${port}`
+  const ways = [
+    `${from}ADD http://${at}/plain /leak`,
+    `${from}ENV S=/\nADD http:\${S}/${at}/env-split /leak`,
+    `${from}ADD ["http:\\u002f\\u002f${at}/json-escape","/leak"]`,
+    `# foo=bar\n# escape=\`\n${from}RUN true # \`\nADD http://${at}/escape-directive /leak`,
+    `${from}ADD http:\\//${at}/backslash /leak`,
+  ]
+  for (const way of ways)
+    await scene.refused({ Dockerfile: `${way}\nRUN cat /leak\n` }, { organizationId: b }, 'build_refused')
+  assert.equal(asked, 0)
+})
+
+test('nor by a trigger of a base image', async () => {
+  const bad = await putOnEngine(
+    'slipway-test-onbuild:1',
+    `FROM busybox:1\nONBUILD ADD http://127.0.0.1:${port}/x /leak\n`,
+  )
+  scene.given.set('registry.example.test/onb', bad)
+  const files = { Dockerfile: 'FROM registry.example.test/onb:1\nRUN cat /leak\n' }
+  const { message } = await scene.refused(files, { organizationId: b }, 'build_refused')
+  assert.match(message, /registry\.example\.test\/onb:1 has ONBUILD triggers .*ADD http/)
+  assert.equal(asked, 0)
+})
+
+test('what the engine holds of others is nobody’s: by name, by tag and by id', async () => {
+  const id = await putOnEngine('registry.tenant-a.example/team/private-app:1', 'FROM busybox:1\nCOPY s /s\n', {
+    s: newId(),
+  })
+  const own = await scene.buildFiles(
+    { Dockerfile: `FROM busybox:1\nCOPY s /s\n`, s: `A-SOURCE-SECRET ${newId()}` },
+    { organizationId: a },
+  )
+  const { RepoTags } = await engine.call<{ RepoTags: string[] }>('GET', `/images/${own.imageId}/json`)
+  const hex = own.imageId.replace('sha256:', '')
+  const refused = [RepoTags[0]!, hex, own.imageId, id, `slipway/${a}/x:1`]
+  for (const name of refused)
+    for (const text of [`FROM ${name}\n`, `FROM busybox:1\nCOPY --from=${name} /s /s\n`])
+      await scene.refused({ Dockerfile: text }, { organizationId: b }, 'build_refused')
+  for (const name of ['registry.tenant-a.example/team/private-app:1', hex.slice(0, 12)])
+    for (const text of [`FROM ${name}\n`, `FROM busybox:1\nCOPY --from=${name} /s /s\n`])
+      await scene.refused({ Dockerfile: text }, { organizationId: b }, 'build_failed')
+  const mine = { Dockerfile: `FROM ${hex}\nRUN cat /s # ${newId()}\n` }
+  assert.match((await scene.buildFiles(mine, { organizationId: a })).log, /A-SOURCE-SECRET/)
+})
+
+test('a RUN has neither NET_RAW nor MKNOD, gains nothing, and reaches no address of this machine', async () => {
+  const { Gateway } = (await engine.call<{ IPAM: { Config: { Gateway: string }[] } }>('GET', '/networks/bridge')).IPAM
+    .Config[0]!
+  const targets = [`${Gateway}:${port}`, '169.254.169.254', '100.100.100.200']
+  const Dockerfile = `FROM busybox:1
+RUN grep -E 'CapEff|NoNewPrivs' /proc/self/status; ip route
+RUN ${reach(`$(ip route | sed -n 's/default via \\([0-9.]*\\) .*/\\1/p'):${port}`)}
+RUN ${targets.map(reach).join('; ')}; ip route del blackhole 169.254.0.0/16 || echo kept
+RUN nslookup $(hostname) 127.0.0.11 | grep -q Address && echo names are found # ${newId()}
+`
+  const { log } = await scene.buildFiles({ Dockerfile }, { organizationId: b })
+  const capabilities = BigInt(`0x${/CapEff:\s*([0-9a-f]+)/.exec(log)![1]}`)
+  assert.equal(capabilities & 0x2000n, 0n)
+  assert.equal(capabilities & 0x800_0000n, 0n)
+  assert.match(log, /NoNewPrivs:\s*1/)
+  assert.match(log, /blackhole 169\.254\.0\.0\/16/)
+  assert.doesNotMatch(log.replaceAll(/^Step .*$/gm, ''), new RegExp(leaked))
+  assert.equal(asked, 0)
+  assert.match(log, /^kept$/m)
+  assert.match(log, /^names are found$/m)
+})
+
+test('builds that run side by side do not reach each other', async () => {
+  const control = new AbortController()
+  let heard = ''
+  const serving = scene.buildFiles(
+    {
+      Dockerfile: `FROM busybox:1
+RUN echo address=$(ip -4 addr show eth0 | sed -n 's/.*inet \\([0-9.]*\\).*/\\1/p'); mkdir /w; echo ${leaked} > /w/index.html; httpd -f -p 8080 -h /w # ${newId()}
+`,
+    },
+    { organizationId: b, signal: control.signal, onLog: (text) => (heard += text) },
+  )
+  serving.catch(() => {})
+  const address = await until(async () => /^address=([0-9.]+)$/m.exec(heard)?.[1], {
+    timeoutMs: 40_000,
+    what: 'its address',
+  })
+  const Dockerfile = `FROM busybox:1\nARG TARGET\nRUN ${reach('$TARGET:8080')} # ${newId()}\n`
+  const { log } = await scene.buildFiles({ Dockerfile }, { organizationId: a, env: { TARGET: String(address) } })
+  assert.match(log, /^nothing at /m)
+  control.abort(new Error('seen enough'))
+  await assert.rejects(serving, /seen enough/)
+})
+
+test('nothing of a build is left on the engine', async () => {
+  const left = async (): Promise<string[]> => {
+    const networks = await engine.call<{ Name: string }[]>('GET', '/networks')
+    const containers = await engine.call<{ Names: string[] }[]>('GET', '/containers/json', { query: { all: true } })
+    return [...networks.map(({ Name }) => Name), ...containers.flatMap(({ Names }) => Names)].filter((name) =>
+      name.includes('slipway-build-'),
+    )
+  }
+  await until(async () => (await left()).length === 0, { timeoutMs: 20_000, what: 'the end of all that builds made' })
+})
+
+const placeIn = async (slipway: Slipway, organizationId: string): Promise<Place> => {
+  const project = (await slipway.api('POST', `/organization/${organizationId}/project`, { name: 'P' })).body
+  const environmentName = `env-${organizationId.slice(0, 4)}`
+  const environment = await slipway.api('POST', `/project/${project.id}/environment`, {
+    name: environmentName,
+    mode: 'DEVELOPMENT',
+  })
+  assert.equal(environment.status, 201, JSON.stringify(environment.body))
+  return { organizationId, projectId: project.id, environmentId: environment.body.id, environmentName }
+}
+
+/** Deploys the files as a service of the organization; answers its log. */
+const deployFiles = async (slipway: Slipway, git: GitServer, place: Place, name: string, text: string, env: Json) => {
+  await git.createRepository(name)
+  await git.commit(name, { Dockerfile: text }, 'first')
+  const application = await createApplication(slipway, place, name, git.url(name))
+  for (const [key, value] of Object.entries(env))
+    await slipway.api('POST', `/application/${application.id}/environmentVariable`, { key, value })
+  await deploy(slipway, application.id)
+  await settle(slipway, application.id, 90_000)
+  return deploymentLog(slipway, place.environmentId)
+}
+
+test('on a running server, code that one organization gets into a layer by a proxy never runs for another', async () => {
+  const git = await startGitServer()
+  const slipway = await prepareSlipway()
+  const evil = createServer((_, answer) => answer.end('EVIL'))
+  await new Promise<void>((resolve) => evil.listen(0, '0.0.0.0', resolve))
+  try {
+    await slipway.start()
+    const { Gateway } = (await engine.call<{ IPAM: { Config: { Gateway: string }[] } }>('GET', '/networks/bridge')).IPAM
+      .Config[0]!
+    const mark = newId()
+    const common = `FROM busybox:1
+ARG VERSION=${mark}
+RUN wget -q -T 5 -O /tool http://dl.example.test/tool-$VERSION || echo fetched nothing > /tool
+`
+    const [victim, attacker] = await Promise.all(
+      ['Victim', 'Attacker'].map(
+        async (name) => (await slipway.api('POST', '/organization', { name, plan: 'FREE' })).body.id,
+      ),
+    )
+    const proxy = { http_proxy: `http://${Gateway}:${(evil.address() as AddressInfo).port}` }
+    const theirs = await placeIn(slipway, attacker)
+    await deployFiles(slipway, git, theirs, 'attack', `ARG http_proxy\n${common}RUN cat /tool\n`, proxy)
+    const log = await deployFiles(
+      slipway,
+      git,
+      await placeIn(slipway, victim),
+      'victim',
+      `${common}RUN cat /tool; echo victim\n`,
+      {},
+    )
+    assert.match(log, /victim/)
+    assert.match(log, /fetched nothing/)
+    assert.doesNotMatch(log, /EVIL/)
+  } finally {
+    evil.close()
+    await slipway.remove()
+    await git.close()
+  }
+})
