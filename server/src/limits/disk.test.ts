@@ -85,6 +85,15 @@ test('an engine that does not answer keeps nobody from anything, and no limit as
   free.close()
 })
 
+test('who reads the figures does not wait for an engine that hangs', async () => {
+  const hanging = Promise.withResolvers<ListedImage[]>()
+  const clock = { ...systemClock, sleep: async () => {} }
+  const disk = diskOf({ images: () => hanging.promise, diskGb: 1, clock })
+  assert.equal(await disk.usedGb(ours), null)
+  hanging.resolve([])
+  disk.close()
+})
+
 test('a disk with less left than the reserve is told to the log, once', async () => {
   const lines: [object, string][] = []
   const listening = { ...log, error: (about: object, text: string) => void lines.push([about, text]) }

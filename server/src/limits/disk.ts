@@ -17,6 +17,8 @@ const leastAgeMs = 5000
 const ageFactor = 20
 const listTimeoutMs = 20_000
 const lookMs = 60_000
+/** How long a reader of figures waits for an engine. */
+const patienceMs = 2000
 
 /** A disk that must not run full. */
 export interface FreeSpace {
@@ -125,7 +127,7 @@ const watchFree = (parts: DiskParts): (() => void) => {
 }
 
 export const createDisk = (parts: DiskParts): Disk => {
-  const { diskGb } = parts
+  const { diskGb, clock } = parts
   const use = createUse(parts)
   const end = watchFree(parts)
   const tooMuch = (all: Use | null, organizationId: string): number | null => {
@@ -145,7 +147,10 @@ export const createDisk = (parts: DiskParts): Disk => {
       if (has !== null) throw new DeploymentError(limitCode, limitSentence('diskGb', diskGb, has))
     },
     async usedGb(organizationId) {
-      const all = await use.read()
+      const patience = new AbortController()
+      const late = clock.sleep(patienceMs, patience.signal).then(use.known, () => null)
+      const all = await Promise.race([use.read(), late])
+      patience.abort()
       return all === null ? null : Math.round(((all.get(organizationId) ?? 0) / gb) * 1000) / 1000
     },
     free: () => readFree(parts),

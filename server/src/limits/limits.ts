@@ -55,7 +55,7 @@ const words: Readonly<Record<keyof Limits, readonly [what: string, way: string]>
   cpuMillicores: ['millicores for all instances of an organization', 'Lower cpu or max_running_instances'],
   volumes: ['volumes in an organization', 'Delete some'],
   volumeGb: ['GB in all volumes of an organization', 'Ask for less storage'],
-  queued: ['waiting deployments in an organization', 'Wait, or cancel some'],
+  queued: ['waiting deployments in an organization', 'Cancel some'],
   diskGb: ['GB of images in an organization', 'Delete what is not needed'],
   streams: ['open streams in an organization', 'Close some'],
   streamsPerToken: ['open streams of one token or account', 'Close some'],
