@@ -10,7 +10,7 @@ import { join } from 'node:path'
 import { exec } from '../lib/exec.ts'
 import type { Log } from '../lib/log.ts'
 import { type DatabaseUser, formerUid, postgresEnv } from './postgres-binaries.ts'
-import { type Place, replaceFile } from './postgres-place.ts'
+import { type Place, removeFormerSocketDir, replaceFile } from './postgres-place.ts'
 import { clearStaleLocks, stopAt } from './postgres-process.ts'
 
 const readRules = async (file: string): Promise<string | null> => {
@@ -71,5 +71,6 @@ export const close = async (bin: string, place: Place, log: Log): Promise<void> 
     for (const folder of [socketDir, data]) await handOver(folder, user as Required<DatabaseUser>)
   await clearStaleLocks(place)
   await runAlone(bin, place, `alter role slipway password '${verifierOf(place.password)}'`)
+  await removeFormerSocketDir(data)
   await writeRules(data, user)
 }
