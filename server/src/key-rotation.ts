@@ -6,7 +6,7 @@
  */
 
 import { type SealedKind, type SealedText, sealedKinds } from './sealed-texts.ts'
-import type { Database } from './store/database.ts'
+import type { Database, Queryable } from './store/database.ts'
 import { addMasterKey, readMasterKeys } from './store/master-key.ts'
 import { firstOrganizationSql, writeOwnAudit } from './store/own-audit.ts'
 import { createSealer, type Sealer } from './store/seal.ts'
@@ -120,10 +120,10 @@ const add = (sum: Record<string, number>, more: Record<string, number>): number 
   return Object.values(more).reduce((total, count) => total + count, 0)
 }
 
-const note = async (database: Database, change: object): Promise<void> => {
-  const [first] = await database.query<{ id: string }>(firstOrganizationSql)
+const note = async (tx: Queryable, change: object): Promise<void> => {
+  const [first] = await tx.query<{ id: string }>(firstOrganizationSql)
   if (first === undefined) return
-  await writeOwnAudit(database, first.id, {
+  await writeOwnAudit(tx, first.id, {
     actor: 'OPERATOR',
     by: 'rotate-keys',
     eventType: 'UPDATE',
@@ -151,7 +151,9 @@ export const rotateKeys = async (database: Database, file: string, options: Rota
     found = add(texts, done.counts)
   }
   dataKeysWrapped += await sealer.rewrap()
-  await database.query(`delete from installation where name = 'key_rotation'`)
-  await note(database, { organizations, data_keys_wrapped: dataKeysWrapped, texts })
+  await database.transaction(async (tx) => {
+    await tx.query(`delete from installation where name = 'key_rotation'`)
+    await note(tx, { organizations, data_keys_wrapped: dataKeysWrapped, texts })
+  })
   return { organizations, dataKeysWrapped, texts, broken, resumed }
 }

@@ -227,6 +227,10 @@ test('a second rotation seals all again; nothing is begun with a key file that d
   const same = await rotateKeys(database, file, { newMasterKey: false })
   assert.deepEqual([same.texts.variable, same.broken], [1, 1])
   assert.equal((await readFile(file, 'utf8')).trim().split('\n').length, 3)
+  const told = await database.query(
+    `select origin, actor_type from event where triggered_by = 'rotate-keys' and sub_target_type = 'SECRET'`,
+  )
+  assert.deepEqual(told, Array(3).fill({ origin: 'QOVERY_INTERNAL', actor_type: 'OPERATOR' }))
   await assert.rejects(rotateKeys(database, `${file}.kept`), /does not hold the key/)
   await assert.rejects(rotateKeys(database, `${file}.missing`), /is missing/)
 })

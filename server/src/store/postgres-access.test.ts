@@ -179,6 +179,9 @@ test('a server that trusted everybody as nobody is moved over with its data, how
   assert.match(readFileSync(join(data, 'pg_hba.conf'), 'utf8'), /^local all all scram-sha-256$/m)
 
   const trust = 'local all all trust\n'
+  process.kill(Number.parseInt(readFileSync(join(data, 'postmaster.pid'), 'utf8'), 10), 'SIGKILL')
+  writeFileSync(join(data, 'pg_hba.conf'), trust)
+  await check()
   const steps: [string, () => void][] = [
     ['before the first file', () => chownSync(join(data, 'base'), nobody.uid, nobody.gid)],
     ['before the password', () => rmSync(passwordFile(dataDir))],

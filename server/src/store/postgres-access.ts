@@ -7,10 +7,11 @@ import { createHash, createHmac, pbkdf2Sync, randomBytes } from 'node:crypto'
 import { lstatSync } from 'node:fs'
 import { lchown, lstat, readdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
+import { setTimeout as pause } from 'node:timers/promises'
 import { exec } from '../lib/exec.ts'
 import type { Log } from '../lib/log.ts'
 import { type DatabaseUser, formerUid, postgresEnv } from './postgres-binaries.ts'
-import { type Place, replaceFile } from './postgres-place.ts'
+import { type Place, removeFormerSocketDir, replaceFile } from './postgres-place.ts'
 import { clearStaleLocks, stopAt } from './postgres-process.ts'
 
 const readRules = async (file: string): Promise<string | null> => {
@@ -55,12 +56,20 @@ const handOver = async (path: string, { uid, gid }: Required<DatabaseUser>): Pro
   for (const name of await readdir(path)) await handOver(join(path, name), { uid, gid })
 }
 
+/** For a moment children of a killed server still hold the data. */
+const mostTries = 25
+const retryMs = 100
+
+/** Runs a statement in a server that nobody else reaches. */
 const runAlone = async (bin: string, { data, user }: Place, statement: string): Promise<void> => {
   const args = ['--single', '-D', data, 'postgres']
   const options = { env: postgresEnv, cwd: '/', input: `${statement}\n`, timeoutMs: 60_000, ...user }
-  const { code, stderr } = await exec(join(bin, 'postgres'), args, options)
-  if (code !== 0 || /\b(ERROR|FATAL):/.test(stderr))
-    throw new Error(`the database's password cannot be set: ${stderr.trim().slice(-500)}`)
+  for (let tries = 1; ; tries += 1) {
+    const { code, stderr } = await exec(join(bin, 'postgres'), args, options)
+    if (code === 0 && !/\b(ERROR|FATAL):/.test(stderr)) return
+    if (tries === mostTries) throw new Error(`the database's password cannot be set: ${stderr.trim().slice(-500)}`)
+    await pause(retryMs)
+  }
 }
 
 /** Ends the server, and makes it one that asks for the password; its data stay. To be called under the start lock. */
@@ -71,5 +80,6 @@ export const close = async (bin: string, place: Place, log: Log): Promise<void> 
     for (const folder of [socketDir, data]) await handOver(folder, user as Required<DatabaseUser>)
   await clearStaleLocks(place)
   await runAlone(bin, place, `alter role slipway password '${verifierOf(place.password)}'`)
+  await removeFormerSocketDir(data)
   await writeRules(data, user)
 }

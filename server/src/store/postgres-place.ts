@@ -5,7 +5,7 @@
  */
 import { createHash, randomBytes } from 'node:crypto'
 import { lstatSync, realpathSync, statSync } from 'node:fs'
-import { chmod, chown, lchown, mkdir, rename, writeFile } from 'node:fs/promises'
+import { chmod, chown, lchown, mkdir, rename, rmdir, writeFile } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
 import { canReach, ignoreExisting, placeFolder } from '../lib/placed-folder.ts'
 import { type DatabaseUser, databaseUser, formerUid } from './postgres-binaries.ts'
@@ -47,14 +47,18 @@ export const replaceFile = async (file: string, text: string, { uid, gid }: Data
   await rename(draft, file)
 }
 
+const shortName = (text: string): string =>
+  `/tmp/slipway-${createHash('sha256').update(text).digest('hex').slice(0, 16)}`
+
+/** What an earlier version has left in /tmp; nothing where it needed none. */
+export const removeFormerSocketDir = (data: string): Promise<void> =>
+  rmdir(shortName(dirname(data))).catch(() => undefined)
+
 /** In the data directory, or where that path is too long for a socket, in /tmp under a name made from it and its owner. */
 const placeSocket = async (folder: string, user: DatabaseUser): Promise<string> => {
   const near = join(folder, 'run')
   const owner = user.uid ?? process.getuid?.() ?? 0
-  const socketDir =
-    Buffer.byteLength(near) <= longestSocketDir
-      ? near
-      : `/tmp/slipway-${createHash('sha256').update(`${folder}\0${owner}`).digest('hex').slice(0, 16)}`
+  const socketDir = Buffer.byteLength(near) <= longestSocketDir ? near : shortName(`${folder}\0${owner}`)
   await mkdir(socketDir, { mode: 0o700 }).then(
     () => (user.uid === undefined ? undefined : lchown(socketDir, user.uid, user.gid!)),
     ignoreExisting,
