@@ -1,7 +1,7 @@
 /**
  * The builder over git mirrors and the Docker engine (see builder.ts for what it promises). Refuses to know deployments.
- * When the process dies here: the engine ends a build whose client is gone, mirrors are freed of locks when next used,
- * and containers of the killed build are removed at the next start.
+ * When the process dies here: the engine ends a piece whose client is gone, mirrors are freed of locks when next used,
+ * and steps, holders and networks of the killed build are removed at the next start.
  */
 import { mkdirSync } from 'node:fs'
 import { join } from 'node:path'
