@@ -100,7 +100,9 @@ const look = async ({ engine, isLocal, allowed }: BuildNetworkParts, name: strin
 }
 
 const ready = 'slipway: closed'
-const script = `for route in "$@"; do ip route add blackhole "$route" || exit 1; done; echo "${ready}"; exec sleep 1000000`
+const script = `six=/proc/sys/net/ipv6/conf/eth0/disable_ipv6
+[ ! -e $six ] || [ "$(cat $six)" = 1 ] || { echo IPv6 is on; exit 1; }
+for route in "$@"; do ip route add blackhole "$route" || exit 1; done; echo "${ready}"; exec sleep 1000000`
 const deaf =
   'The resolver of this machine is a link-local address, which builds do not reach: names will not be found until SLIPWAY_BUILD_DNS is set to another one.\n'
 

@@ -45,12 +45,24 @@ const hostConfig = ({ networkMode, limits }: Step) => {
   }
 }
 
-const bodyOf = (step: Step) => {
+/**
+ * A container has its image's labels, and by those that begin with slipway. Slipway knows its own: what a Dockerfile says
+ * there is emptied. The image keeps its parent's, so nothing of this gets into it.
+ */
+const labelsOf = ({ Config }: ImageDetail): Record<string, string> =>
+  Object.fromEntries(
+    Object.keys(Config?.Labels ?? {})
+      .filter((name) => name.startsWith('slipway.'))
+      .map((name) => [name, '']),
+  )
+
+export const bodyOf = (step: Step) => {
   const { parent, words, args } = step
   const probed = (parent.Config?.Healthcheck ?? null) !== null
   return {
     Image: parent.Id,
     ...commandOf(parent, withArgs(words, args)),
+    Labels: labelsOf(parent),
     ...(probed ? { Healthcheck: { Test: ['NONE'] } } : {}),
     HostConfig: hostConfig(step),
   }

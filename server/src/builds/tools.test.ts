@@ -1,0 +1,25 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { DeploymentError } from '../lib/errors.ts'
+import { parseDockerfile } from './dockerfile.ts'
+import { toolDockerfile } from './tools.ts'
+
+test('a fragment stands between the tool and the module, and takes nothing of what follows into its last line', () => {
+  for (const fragment of [null, '', 'ENV A=1', 'RUN echo x \\', '# only a note \\', 'RUN a \\\n  b\nENV C=d']) {
+    const { stages } = parseDockerfile(toolDockerfile(fragment))
+    assert.deepEqual([stages.length, stages[0]!.base], [1, '$' + '{SLIPWAY_TOOL}'])
+    assert.deepEqual(
+      stages[0]!.instructions.slice(-2).map(({ text }) => text),
+      ['USER 0', 'COPY . /module'],
+    )
+  }
+})
+
+test('a fragment that begins an image of its own is refused, however it is written', () => {
+  for (const fragment of ['FROM x', 'fr\\\nom x', 'ENV A=1 \\\n\n\nB=2\nFROM x', 'ONBUILD RUN x', '# escape=`\nRUN x'])
+    assert.throws(
+      () => toolDockerfile(fragment),
+      (error: unknown) => error instanceof DeploymentError && error.code === 'build_refused',
+      fragment,
+    )
+})
