@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { Readable } from 'node:stream'
 import { test } from 'node:test'
-import { type Pack, pack } from 'tar-stream'
+import { pack } from 'tar-stream'
 import { type Engine, EngineError } from '../../lib/docker-engine.ts'
 import { DeploymentError } from '../../lib/errors.ts'
 import { readFileOf } from './task-files.ts'
@@ -21,7 +21,7 @@ const read = (archive: Readable | Error): Promise<string | null> => {
 }
 
 /** A tar that begins with this entry and never ends. */
-const endless = (header: Parameters<Pack['entry']>[0]): Readable =>
+const endless = (header: Parameters<ReturnType<typeof pack>['entry']>[0]): Readable =>
   Readable.from(
     (async function* () {
       const head = pack()
