@@ -182,6 +182,15 @@ test('of two instances one that is killed, paused by a restart or removed costs 
   await until(() => load.answered > later + 200, { timeoutMs: 20_000, what: 'answers of the one that is left' })
   const { failed, wrong } = await stop()
   assert.deepEqual([failed, wrong], [[], []])
+  // The address is silent now, which nobody waits for.
+  await scene.engine.call('DELETE', `/containers/${first.id}`, { query: { force: true } })
+  await until(
+    async () => {
+      const begun = performance.now()
+      return (await ask(scene, workload)) === '502' && performance.now() - begun < 1000
+    },
+    { timeoutMs: 20_000, what: 'a refusal at once' },
+  )
 })
 
 test('after a restart of the engine under load, every service answers at the address that it had, and none got a request of another', {
