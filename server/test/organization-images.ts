@@ -29,12 +29,19 @@ export const startImages = async (options: TestImagesOptions = {}) => {
     maxMb: options.maxMb ?? 10_240,
     clock: systemClock,
   })
+  const organizations = new Set<string>()
   return {
     ...images,
+    pull(...values: Parameters<typeof images.pull>) {
+      organizations.add(values[0].organizationId)
+      return images.pull(...values)
+    },
     address: pullThrough.address,
     /** From now on the engine reaches nobody there. */
     closeServer: pullThrough.close,
+    /** What was pulled goes with it. */
     async close() {
+      for (const id of organizations) await images.sweep(id, [], -1, AbortSignal.timeout(30_000))
       await images.close()
       await pullThrough.close()
     },

@@ -29,7 +29,12 @@ const createReach = (clock: Clock) => {
 
 /** The engine's own words for a pull that we offered. */
 export const engineFailed = (access: ImageAccess, error: unknown) => {
-  const said = (error as Error).message.slice(0, 200).replace(/[\s.:]+$/, '')
+  // The name of the moment, which says nothing to a reader.
+  const text = (error as Error).message.replaceAll(
+    /127\.0\.0\.1:\d+\/slipway-[0-9a-f]+\/[0-9a-f]{32}/g,
+    access.repository,
+  )
+  const said = text.slice(0, 200).replace(/[\s.:]+$/, '')
   const message = `The image ${nameOf(access)} cannot be pulled: ${said}.`
   return new DeploymentError('image_unreachable', message, { cause: error })
 }

@@ -27,7 +27,7 @@ before(async () => {
 after(async () => {
   for (const id of organizations) await images.sweep(id, [], -1, signal())
   await images.close()
-  for (const close of open) await close()
+  for (const close of open.reverse()) await close()
   await engine.close()
 })
 

@@ -2,8 +2,9 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { type Json, newPlace, startApi } from '../../test/api.ts'
 import { cronBody } from '../../test/cases/job.ts'
-import { readRegistryCredentials } from '../deployments/registry-credentials.ts'
+import { readRegistryCredentials, readRegistryLogins } from '../deployments/registry-credentials.ts'
 import { DeploymentError } from '../lib/errors.ts'
+import { newId } from '../lib/ids.ts'
 
 const api = await startApi({ idle: true })
 const { call, organizationId } = api
@@ -231,4 +232,24 @@ test('who only deploys does not see registries', async () => {
   const deployer = api.as(await api.newToken(['Deploy']))
   for (const path of [base, `${base}/${id}`, `${base}/${id}/container/status`])
     assert.equal((await deployer('GET', path)).status, 403)
+})
+
+test('the logins that an organization has for the host of an image are its own and no others', async () => {
+  const logins = async (of: string, host: string) => {
+    const found = await readRegistryLogins(api.database, api.parts.sealer, of, host)
+    return found.map(({ origin, login: its }) => [origin.origin, its?.reveal().password ?? null])
+  }
+  const add = (name: string, more: Json) =>
+    call('POST', `/organization/${organizationId}/containerRegistry`, { name, description: 'images', ...more })
+  const at = { kind: 'GENERIC_CR', url: 'http://logins.invalid:5000/x' }
+  for (const [name, config] of Object.entries({ one: { username: 'a', password: 'first' }, two: {} }))
+    assert.equal((await add(`logins ${name}`, { ...at, config })).status, 201)
+  assert.equal((await add('logins hub', { kind: 'DOCKER_HUB', url: 'https://docker.io', config: {} })).status, 201)
+  assert.deepEqual(await logins(organizationId, 'logins.invalid:5000'), [
+    ['http://logins.invalid:5000', 'first'],
+    ['http://logins.invalid:5000', null],
+  ])
+  assert.deepEqual(await logins(organizationId, 'logins.invalid'), [])
+  assert.deepEqual(await logins(newId(), 'logins.invalid:5000'), [])
+  assert.ok((await logins(organizationId, 'docker.io')).length > 0)
 })

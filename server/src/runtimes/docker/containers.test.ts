@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { createServer } from 'node:net'
 import { after, before, describe, test } from 'node:test'
 import { ensureBusybox } from '../../../test/busybox-image.ts'
+import { startImages, type TestImages } from '../../../test/organization-images.ts'
 import { createEngine, type Engine } from '../../lib/docker-engine.ts'
 import { newId } from '../../lib/ids.ts'
 import { createLog } from '../../lib/log.ts'
@@ -45,15 +46,18 @@ const probe = (check: Probe['check'], over: Partial<Probe> = {}): Probe => ({
 
 describe('containers on the real engine', () => {
   let runtime: Runtime
+  let images: TestImages
   let engine: Engine
   before(async () => {
     await ensureBusybox()
     engine = createEngine()
-    runtime = createDockerRuntime({ ownerId: `containers-test-${newId()}`, log: createLog('silent') })
+    images = await startImages()
+    runtime = createDockerRuntime({ ownerId: `containers-test-${newId()}`, images, log: createLog('silent') })
   })
   after(async () => {
     await clean(runtime)
     await runtime.close()
+    await images.close()
     await engine.close()
   })
 
@@ -226,7 +230,7 @@ describe('containers on the real engine', () => {
     await new Promise((resolve) => silent.once('listening', resolve))
     const asked = new Promise((resolve) => silent.on('connection', (socket) => resolve(socket.unref())))
     const { port } = silent.address() as { port: number }
-    const workload = createWorkload({ ...httpd, image: `localhost:${port}/app:1` })
+    const workload = createWorkload({ ...httpd, image: `127.0.0.1:${port}/app@sha256:${'a'.repeat(64)}` })
     const controller = new AbortController()
     const work = runtime.apply(workload, ignore, controller.signal)
     await Promise.race([asked, work])
