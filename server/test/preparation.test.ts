@@ -30,6 +30,7 @@ const isRoot = process.getuid?.() === 0
 /** Takes contexts and says that it built them; `taken` is what they held. */
 const taken = { bytes: 0, entries: [] as string[] }
 const engine = createServer((request, response) => {
+  if (request.url!.includes('/tag?')) return void response.writeHead(201).end()
   if (!request.url!.includes('/build?')) return void response.writeHead(404).end('{"message":"none"}')
   const entries = extract()
   entries.on('entry', ({ name }, entry, next) => {
