@@ -37,7 +37,8 @@ export interface Outcome {
   log: string
 }
 
-export const openBuildScene = async () => {
+/** `concurrency`: builds at a time. */
+export const openBuildScene = async ({ concurrency = 4 }: { concurrency?: number } = {}) => {
   await ensureBusybox()
   const server = await startGitServer()
   const dataDir = mkdtempSync(join(tmpdir(), 'slipway-builds-'))
@@ -57,7 +58,7 @@ export const openBuildScene = async () => {
     checkHost: async () => undefined,
     log: createLog('silent'),
     clock: systemClock,
-    concurrency: 4,
+    concurrency,
     store: memory.store,
     images,
     registryLogins: async () => [],

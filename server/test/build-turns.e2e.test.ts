@@ -1,0 +1,44 @@
+/** One organization floods the builder with real builds on the engine; another one builds a little thing in between. */
+import assert from 'node:assert/strict'
+import { after, before, test } from 'node:test'
+import { newId } from '../src/lib/ids.ts'
+import { type BuildScene, openBuildScene } from './build-scene.ts'
+import { engine } from './docker.ts'
+import { until } from './until.ts'
+
+const flood = 24
+const [theirs, mine] = [newId(), newId()]
+let scene: BuildScene
+
+before(async () => {
+  scene = await openBuildScene({ concurrency: 2 })
+})
+after(async () => {
+  await scene.close()
+  await engine.close()
+})
+
+test('beside a flood of builds of another organization, a build waits for no more than the one that runs', async () => {
+  let ended = 0
+  const control = new AbortController()
+  const builds = Array.from({ length: flood }, async (_, index) => {
+    const files = { Dockerfile: `FROM busybox:1\nRUN echo ${index} && sleep 1\n` }
+    await scene.buildFiles(files, { organizationId: theirs, signal: control.signal })
+    ended += 1
+  })
+  const all = Promise.allSettled(builds)
+  await until(() => ended > 0, { timeoutMs: 60_000, what: 'the flood to build' })
+  for (let round = 0; round < 3; round += 1) {
+    const before = ended
+    const { log } = await scene.buildFiles(
+      { Dockerfile: `FROM busybox:1\nRUN echo mine ${round}\n` },
+      { organizationId: mine },
+    )
+    assert.match(log, new RegExp(`mine ${round}`))
+    // While mine ran one of theirs may have ended beside it, and the one that had the place when I came.
+    assert.ok(ended - before <= 3, `${ended - before} of theirs ended first`)
+  }
+  assert.ok(ended < flood, 'the flood is not over')
+  control.abort(new Error('enough'))
+  await all
+})
