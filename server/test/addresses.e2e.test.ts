@@ -77,9 +77,9 @@ const ask = async ({ port }: Scene, workload: Workload, dispatcher?: Agent): Pro
 /** Clients that never stop asking, until the test ends or `stop`. */
 const clients = 4
 
-const startLoad = (scene: Scene, workload: Workload) => {
+const startLoad = (scene: Scene, workload: Workload, connections = clients) => {
   const load: Load = { answered: 0, failed: [], wrong: [] }
-  const dispatcher = new Agent({ connections: clients })
+  const dispatcher = new Agent({ connections })
   let running = true
   const client = async (): Promise<void> => {
     while (running) {
@@ -89,7 +89,7 @@ const startLoad = (scene: Scene, workload: Workload) => {
       else load.failed.push(text)
     }
   }
-  const all = Promise.all(Array.from({ length: clients }, client))
+  const all = Promise.all(Array.from({ length: connections }, client))
   const stop = async (): Promise<Load> => {
     running = false
     await all

@@ -67,9 +67,10 @@ export const openBuildScene = async ({ concurrency = 4 }: { concurrency?: number
 
   const repository = async (files: Files): Promise<string> => {
     made += 1
-    await server.createRepository(`built${made}`)
-    await server.commit(`built${made}`, files, 'files')
-    return server.url(`built${made}`)
+    const name = `built${made}`
+    await server.createRepository(name)
+    await server.commit(name, files, 'files')
+    return server.url(name)
   }
 
   const build = async (url: string, asked: Asked): Promise<Outcome> => {
