@@ -5,6 +5,7 @@
 import { isIP } from 'node:net'
 import { availableParallelism } from 'node:os'
 import { resolve } from 'node:path'
+import type { PreparationLimits } from './builds/preparation-limits.ts'
 import { parseAllowList } from './lib/address-policy.ts'
 import { Secret } from './lib/secret.ts'
 import { type Limits, limitNames, limitSettings, usualLimits } from './limits/limits.ts'
@@ -45,7 +46,7 @@ export interface Settings {
   buildDns: string | undefined
   deployConcurrency: number
   /** What reading a repository for a build, and handing its files over, may take. */
-  preparation: Preparation
+  preparation: PreparationLimits
   /** Of one git process. */
   gitMemoryMb: number
   /** Programs that terraform services run, each where it is set; undefined: looked for on PATH. */
@@ -66,15 +67,6 @@ export interface Settings {
 export interface PortRange {
   first: number
   last: number
-}
-
-export interface Preparation {
-  contextBytes: number
-  contextEntries: number
-  dockerfileBytes: number
-  ignoreFileBytes: number
-  readMs: number
-  contextMs: number
 }
 
 export interface Oidc {
@@ -292,7 +284,7 @@ const readLimits = (read: ReturnType<typeof createReader>['read']): Limits => {
   return Object.freeze(Object.fromEntries(pairs) as unknown as Limits)
 }
 
-const readPreparation = (read: ReturnType<typeof createReader>['read']): Preparation =>
+const readPreparation = (read: ReturnType<typeof createReader>['read']): PreparationLimits =>
   Object.freeze({
     contextBytes: read('SLIPWAY_CONTEXT_MAX_MB', 500, whole(1, 1_000_000)) * 2 ** 20,
     contextEntries: read('SLIPWAY_CONTEXT_MAX_ENTRIES', 100_000, whole(1, 10_000_000)),

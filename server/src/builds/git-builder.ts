@@ -6,7 +6,7 @@
 import { join } from 'node:path'
 import type { Readable } from 'node:stream'
 import type { Clock } from '../lib/clock.ts'
-import { createEngine } from '../lib/docker-engine.ts'
+import { createEngine, isLocalEngine } from '../lib/docker-engine.ts'
 import { DeploymentError } from '../lib/errors.ts'
 import { createKeyedLock } from '../lib/keyed-lock.ts'
 import type { Log } from '../lib/log.ts'
@@ -98,10 +98,6 @@ const nullIfRefused = async <T>(work: () => Promise<T>): Promise<T | null> => {
     throw error
   }
 }
-
-/** Where the engine is: another machine's addresses and disk are not ours to see. */
-const isLocalEngine = (dockerHost: string | undefined): boolean =>
-  (dockerHost || process.env.DOCKER_HOST || 'unix://').startsWith('unix://')
 
 type Found = [name: string, id: string | null][]
 

@@ -13,14 +13,6 @@ import type { PullThrough } from './pull-through.ts'
 /** The engine could not connect to us at all. */
 class OutOfReach extends Error {}
 
-/** Whether the engine may share our loopback: a socket of this machine, or an address of it. */
-export const isLocalEngine = (dockerHost: string | undefined): boolean => {
-  const host = dockerHost || process.env.DOCKER_HOST || 'unix://'
-  if (host.startsWith('unix://')) return true
-  const url = URL.parse(host.replace(/^tcp:/, 'http:'))
-  return url?.protocol !== 'ssh:' && /^(localhost|127\.\d+\.\d+\.\d+|\[::1\])$/.test(url?.hostname ?? '')
-}
-
 export const createEnginePull = (engine: EngineImages, pullThrough: PullThrough, isLocal: boolean) => {
   const possession = createPossession()
 

@@ -1,7 +1,7 @@
 /** See images.ts: the registry is asked, the engine pulls through us, and the image gets its organization's name. */
 import { createHash } from 'node:crypto'
 import type { Clock } from '../lib/clock.ts'
-import { createEngine } from '../lib/docker-engine.ts'
+import { createEngine, isLocalEngine } from '../lib/docker-engine.ts'
 import { DeploymentError } from '../lib/errors.ts'
 import { splitTag } from '../lib/image-name.ts'
 import type { Outbound } from '../lib/outbound.ts'
@@ -9,7 +9,7 @@ import { type AskedImage, askDigest, askRegistry, explain, nameOf, splitHost } f
 import { createAsking, engineFailed, maxTries, pauseMs } from './asking.ts'
 import { mayStandIn, standInName } from './engine-held.ts'
 import { createEngineImages, type EngineImages, steadyReference } from './engine-images.ts'
-import { createEnginePull, isLocalEngine } from './engine-pull.ts'
+import { createEnginePull } from './engine-pull.ts'
 import type { HeldImage, ImageAccess, OrganizationImages, RegistryLogins } from './images.ts'
 import { createKeeping } from './keeping.ts'
 import { isDigest } from './manifest.ts'

@@ -56,6 +56,14 @@ export const ignoreGone = async (work: Promise<unknown>): Promise<void> => {
 export const engineUnavailable = (cause: unknown): DeploymentError =>
   new DeploymentError('engine_unavailable', 'The Docker engine does not answer.', { next: 'wait', cause })
 
+/** Whether the engine may be this machine's: a socket of it, or an address of its loopback. */
+export const isLocalEngine = (dockerHost: string | undefined): boolean => {
+  const host = dockerHost || process.env.DOCKER_HOST || 'unix://'
+  if (host.startsWith('unix://')) return true
+  const url = URL.parse(host.replace(/^tcp:/, 'http:'))
+  return url?.protocol !== 'ssh:' && /^(localhost|127\.\d+\.\d+\.\d+|\[::1\])$/.test(url?.hostname ?? '')
+}
+
 const poolOf = (dockerHost: string): Pool => {
   const limits = { connections: null, headersTimeout: 0, bodyTimeout: 0, keepAliveTimeout: 10_000 }
   if (dockerHost.startsWith('unix://'))

@@ -8,6 +8,7 @@ import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
 import type { Log } from '../lib/log.ts'
 import { type Place, replaceFile, socketName } from './postgres-place.ts'
+import { isAlive } from './start-lock.ts'
 
 const stopTimeoutMs = 20_000
 const pollMs = 10
@@ -39,15 +40,6 @@ const isServer = (pid: number, data: string): boolean => {
     return readFileSync(`/proc/${pid}/cmdline`, 'utf8').split('\0').includes(data)
   } catch {
     return false
-  }
-}
-
-const isAlive = (pid: number): boolean => {
-  try {
-    process.kill(pid, 0)
-    return true
-  } catch (error) {
-    return (error as NodeJS.ErrnoException).code === 'EPERM'
   }
 }
 

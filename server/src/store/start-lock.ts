@@ -22,7 +22,8 @@ const startTimeOf = (pid: number): string | null => {
 
 const hasProc = startTimeOf(process.pid) !== null
 
-const isAlive = (pid: number): boolean => {
+/** Whether a process of that number runs, whoever it is. */
+export const isAlive = (pid: number): boolean => {
   try {
     process.kill(pid, 0)
     return true
