@@ -13,6 +13,7 @@ import { systemClock } from '../src/lib/clock.ts'
 import { DeploymentError } from '../src/lib/errors.ts'
 import { newId } from '../src/lib/ids.ts'
 import { createLog } from '../src/lib/log.ts'
+import { createOutbound } from '../src/lib/outbound.ts'
 import { Secret } from '../src/lib/secret.ts'
 import { ensureBusybox } from './busybox-image.ts'
 import { engine } from './docker.ts'
@@ -55,7 +56,7 @@ export const openBuildScene = async ({ concurrency = 4 }: { concurrency?: number
   const builder = createBuilder({
     dataDir,
     database: undefined as never,
-    checkHost: async () => undefined,
+    network: createOutbound({ allow: ['loopback'] }),
     log: createLog('silent'),
     clock: systemClock,
     concurrency,
