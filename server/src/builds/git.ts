@@ -157,7 +157,9 @@ export const createMirrors = (parts: MirrorParts): Mirrors => {
     const tag = learnTag(mirror, refs, commitId)
     if (source.commitId === undefined) heads.set(`${mirror} ${source.branch}`, commitId)
     if (last?.git_commit_id === commitId) return { ...last, tag }
-    return (await readCommit(mirror, commitId)) ?? bring(source, mirror, commitId, signal)
+    // One that was named has been looked for already.
+    const there = source.commitId === undefined ? await readCommit(mirror, commitId) : null
+    return there ?? bring(source, mirror, commitId, signal)
   }
 
   const fetch = async (source: GitSource, signal: AbortSignal): Promise<Commit> => {
