@@ -193,6 +193,19 @@ RUN echo address=$(ip -4 addr show eth0 | sed -n 's/.*inet \\([0-9.]*\\).*/\\1/p
   await assert.rejects(serving, /seen enough/)
 })
 
+test('neither a RUN nor a COPY begins where the engine’s disk has less left than the reserve', async () => {
+  const full = await openBuildScene({ diskReserveMb: 1e12 })
+  try {
+    for (const line of ['RUN true', 'COPY . /copy']) {
+      const files = { Dockerfile: `FROM busybox:1\n${line}\n` }
+      const { message } = await full.refused(files, { organizationId: b }, 'build_failed')
+      assert.match(message, /SLIPWAY_DISK_RESERVE_MB/)
+    }
+  } finally {
+    await full.close()
+  }
+})
+
 test('nothing of a build is left on the engine', async () => {
   const left = async (): Promise<string[]> => {
     const networks = await engine.call<{ Name: string }[]>('GET', '/networks')
