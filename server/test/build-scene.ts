@@ -38,8 +38,14 @@ export interface Outcome {
   log: string
 }
 
-/** `concurrency`: builds at a time. */
-export const openBuildScene = async ({ concurrency = 4 }: { concurrency?: number } = {}) => {
+export interface BuildSceneOptions {
+  /** Builds at a time. */
+  concurrency?: number
+  /** Of the engine's disk. */
+  diskReserveMb?: number
+}
+
+export const openBuildScene = async ({ concurrency = 4, diskReserveMb }: BuildSceneOptions = {}) => {
   await ensureBusybox()
   const server = await startGitServer()
   const dataDir = mkdtempSync(join(tmpdir(), 'slipway-builds-'))
@@ -60,6 +66,7 @@ export const openBuildScene = async ({ concurrency = 4 }: { concurrency?: number
     log: createLog('silent'),
     clock: systemClock,
     concurrency,
+    diskReserveMb,
     store: memory.store,
     images,
     registryLogins: async () => [],
