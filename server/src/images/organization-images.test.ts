@@ -10,6 +10,7 @@ import { until } from '../../test/until.ts'
 import { isEngineError } from '../lib/docker-engine.ts'
 import { DeploymentError } from '../lib/errors.ts'
 import { newId } from '../lib/ids.ts'
+import { splitTag } from '../lib/image-name.ts'
 import { Secret } from '../lib/secret.ts'
 import type { ImageAccess, OrganizationImages } from './images.ts'
 import { pulledTag } from './tags.ts'
@@ -75,7 +76,11 @@ const isHeld = async (name: string): Promise<boolean> => {
 
 const namesOf = async (imageId: string): Promise<string[]> => {
   const { RepoTags, RepoDigests } = await engine.call<Row>('GET', `/images/${imageId}/json`)
-  return [...(RepoTags ?? []), ...(RepoDigests ?? [])].filter((name) => !name.startsWith('<none>'))
+  const tags = RepoTags ?? []
+  // With the containerd store a name with a tag is also there with the image's digest.
+  const twice = tags.map((tag) => `${splitTag(tag).name}@${imageId}`)
+  const names = [...tags, ...(RepoDigests ?? []).filter((name) => !twice.includes(name))]
+  return names.filter((name) => !name.startsWith('<none>'))
 }
 
 test('what is pulled has the name of its organization on the engine and no other; another organization has nothing', async () => {
