@@ -162,8 +162,7 @@ test('a shop goes on over every change of its registry’s password, of every le
     // Nobody but the registry has this image, and the registry admits one password: the page tells that it was pulled.
     await publishPrices(registry, { 'index.html': `tea: 3, coffee: ${password.length}` })
     if (at === 0) {
-      const prices = { containers: [{ id: shop.services.prices.id, image_tag: '1' }] }
-      assert.equal(await act(shop.environmentId, 'service/deploy', prices), 'DEPLOYMENT_ERROR')
+      assert.equal(await act(shop.environmentId, 'deploy'), 'DEPLOYMENT_ERROR')
       assert.match(await deploymentLog(slipway, shop.environmentId), /shop\/prices:1 .*does not admit this login/)
       assert.equal(await page('keys'), shows(2, 8), 'what was there serves')
     }
