@@ -195,6 +195,9 @@ export const kindOfType = (type: ServiceType): Kind => type.toLowerCase() as Kin
 /** In the order that they were published in. */
 export const serviceTypes: readonly ServiceType[] = ahead(['application', 'database'], allKinds).map(typeOf)
 
+/** The target in the audit log of a row of the tree: a service's is its kind's. */
+export const auditTargetOf = (kind: string): string => (isKind(kind) ? kinds[kind].audit : kind.toUpperCase())
+
 /** The id of a service as the oldest forms of answers and events name it; nothing for younger kinds. */
 export const oldIdOf = (kind: Kind, id: string): Record<string, string> => {
   const name = kinds[kind].old?.id ?? null
