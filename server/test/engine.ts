@@ -7,6 +7,7 @@ import type { Builder, Commit } from '../src/builds/builder.ts'
 import type { DeployableKind, DeploymentRequest, TaskSpec, WorkloadSpec } from '../src/deployments/deployments.ts'
 import { createEngine, type Engine } from '../src/deployments/engine.ts'
 import type { EngineParts } from '../src/deployments/engine-parts.ts'
+import type { Kind } from '../src/kinds.ts'
 import { systemClock } from '../src/lib/clock.ts'
 import { DeploymentError } from '../src/lib/errors.ts'
 import { newId } from '../src/lib/ids.ts'
@@ -94,7 +95,7 @@ export const createWorld = async (database: Database): Promise<World> => {
 export const addService = async (
   world: World,
   spec: Record<string, unknown> = {},
-  kind = 'application',
+  kind: Kind = 'application',
 ): Promise<string> => {
   const id = newId()
   const { organizationId, environmentId } = world.ids
@@ -163,12 +164,13 @@ const taskIn = ({
   ...(state === undefined ? {} : { state: state as 'HERE' | 'ELSEWHERE' }),
 })
 
-const common = { serviceType: 'APPLICATION', stage: 3, source: built, workload: running }
+/** What real kinds would be of these abilities; of their own files the engine knows nothing. */
+const common = { source: built, workload: running }
 
 const kinds: DeployableKind[] = [
   { ...common, kind: 'application' },
-  { ...common, kind: 'early', stage: 0 },
-  { ...common, kind: 'image', source: pulled },
+  { ...common, kind: 'terraform' },
+  { ...common, kind: 'container', source: pulled },
   {
     ...common,
     kind: 'job',
@@ -176,8 +178,8 @@ const kinds: DeployableKind[] = [
     workload: () => ({ ...running({}), instances: 0, ports: [] }),
     task: taskIn,
   },
-  { ...common, kind: 'store', source: pulled, environment: (_, secrets) => ({ WORD: secrets.password ?? '' }) },
-  { ...common, kind: 'unable', refusal: () => 'It needs what is not here.' },
+  { ...common, kind: 'database', source: pulled, environment: (_, secrets) => ({ WORD: secrets.password ?? '' }) },
+  { ...common, kind: 'helm', refusal: () => 'It needs what is not here.' },
 ]
 
 const commitOf = (id: string): Commit => ({

@@ -1,4 +1,5 @@
 /** Taking requests back: what waits ends at once, what runs is told to end. */
+import type { Kind } from '../kinds.ts'
 import { conflict } from '../lib/errors.ts'
 import type { Queryable } from '../store/database.ts'
 import { lockEnvironment, type RequestParts, showNext, tell } from './request.ts'
@@ -9,7 +10,7 @@ interface WaitingService {
   organizationId: string
   action: string
   id: string
-  kind: string
+  kind: Kind
   name: string
 }
 

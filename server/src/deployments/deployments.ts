@@ -1,8 +1,9 @@
 /**
- * How a change reaches a runtime, as the layers above see it. Refuses to know kinds: a resource hands over a
+ * How a change reaches a runtime, as the layers above see it. Names no kind: a resource hands over a
  * `DeployableKind`. Whatever instant the process dies at, the next one goes on from the last finished step.
  */
 import type { GitSource, ToolBuild } from '../builds/builder.ts'
+import type { Kind } from '../kinds.ts'
 import type { Workload } from '../runtimes/runtime.ts'
 import type { Queryable } from '../store/database.ts'
 import type { When } from '../work/schedule.ts'
@@ -86,12 +87,7 @@ export interface TaskSpec {
 
 /** What a resource kind hands to the engine. All functions are pure. */
 export interface DeployableKind {
-  /** Kind of the tree row: `application`. */
-  kind: string
-  /** `APPLICATION` … */
-  serviceType: string
-  /** Order of the kind's default stage: 0 databases, 1 jobs, 2 containers, 3 applications. */
-  stage: number
+  kind: Kind
   /** One sentence that says what a deploy would need; absent for kinds that this server can deploy. */
   refusal?(spec: Record<string, unknown>): string | null
   source(spec: Record<string, unknown>): Source
@@ -202,7 +198,7 @@ export interface Deployments {
    */
   statuses(db: Queryable, serviceIds: readonly string[]): Promise<ServiceStatus[]>
   /** Statuses of all services of an environment, with their kinds. */
-  environmentStatuses(db: Queryable, environmentId: string): Promise<{ kind: string; status: ServiceStatus }[]>
+  environmentStatuses(db: Queryable, environmentId: string): Promise<{ kind: Kind; status: ServiceStatus }[]>
   /** Statuses of rows that were read before (`readStates`). */
   statusesOf(db: Queryable, rows: readonly StateRow[]): Promise<ServiceStatus[]>
 }

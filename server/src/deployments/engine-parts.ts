@@ -1,5 +1,6 @@
 /** What the deployment engine works with; wired once in app.ts. */
 import type { Builder, GitSource } from '../builds/builder.ts'
+import type { Kind } from '../kinds.ts'
 import type { Clock } from '../lib/clock.ts'
 import type { KeyedLock } from '../lib/keyed-lock.ts'
 import type { Log } from '../lib/log.ts'
@@ -48,8 +49,8 @@ export interface EngineParts {
   log: Log
 }
 
-/** The kind of a tree row; a row of an unknown kind is a bug. */
-export const kindOf = (parts: Pick<EngineParts, 'kinds'>, kind: string): DeployableKind => {
+/** What the resource of a kind handed over; none is a bug. */
+export const kindOf = (parts: Pick<EngineParts, 'kinds'>, kind: Kind): DeployableKind => {
   const found = parts.kinds.find((each) => each.kind === kind)
   if (found === undefined) throw new Error(`no deployable kind ${kind}`)
   return found

@@ -122,7 +122,7 @@ test('what a failing program printed is kept without the secrets in it', async (
 
 test('a first failure stops what has not started, and the untouched service shows what it was', async () => {
   const world = await newWorld()
-  const early = await addService(world, { readyTimeoutMs: 300 }, 'early')
+  const early = await addService(world, { readyTimeoutMs: 300 }, 'terraform')
   const late = await addService(world)
   world.images.set('c1', 'fake/never-ready')
   const engine = await start(world)

@@ -4,6 +4,7 @@
  */
 import { randomBytes } from 'node:crypto'
 import { hostname } from 'node:os'
+import type { Kind } from '../kinds.ts'
 import { Handover } from '../lib/handover.ts'
 import { usualLimits } from '../limits/limits.ts'
 import { type Claim, claim, expireLeases, heartbeat, LeaseLost, leaseMs, releaseLeases } from '../work/queue.ts'
@@ -172,7 +173,7 @@ export const createEngine = (given: EngineParts): Engine => {
     disk,
     clusterRefusal,
     missingTool: (name: string) => parts.builder.missingTool(name),
-    kindOf: (kind: string) => kindOf(parts, kind),
+    kindOf: (kind: Kind) => kindOf(parts, kind),
   }
   const ends: (() => void | Promise<void>)[] = []
 

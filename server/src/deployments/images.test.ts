@@ -77,7 +77,7 @@ test('an image that this server built for somebody cannot be named as one of a r
 })
 
 test('a deploy of an image pulls it and builds nothing; a tag that the deploy names wins', async () => {
-  const id = await addService(world, { tag: '1.0' }, 'image')
+  const id = await addService(world, { tag: '1.0' }, 'container')
   assert.equal(await run('DEPLOY', [{ id }]), 'DEPLOYED')
   assert.equal((await imageOf(id)).image, 'docker.io/fake/serve:1.0')
   assert.equal(await run('DEPLOY', [{ id, imageTag: '2.0' }]), 'DEPLOYED')
@@ -96,19 +96,19 @@ test('a public image that the organization has deployed will do for all its serv
     asked.push(image)
     return digest
   })
-  const id = await addService(world, { tag: '1.0' }, 'image')
+  const id = await addService(world, { tag: '1.0' }, 'container')
   await run('DEPLOY', [{ id, imageTag: '1.5' }])
   await run('DEPLOY', [{ id, redeploy: true }])
   await run('RESTART', [{ id }])
   assert.equal((await imageOf(id)).image, digest)
   await setSpec(id, { tag: '2.5' })
   await run('DEPLOY', [{ id, redeploy: true }])
-  const second = await addService(world, { tag: '1.5' }, 'image')
+  const second = await addService(world, { tag: '1.5' }, 'container')
   await run('DEPLOY', [{ id: second }])
   assert.equal((await imageOf(second)).image, digest)
   // What another organization has pulled is nobody's but its own.
   const other = await createWorld(world.database)
-  const foreign = await addService(other, { tag: '1.5' }, 'image')
+  const foreign = await addService(other, { tag: '1.5' }, 'container')
   await run('DEPLOY', [{ id: foreign }], other.ids)
   const { organizationId } = world.ids
   assert.deepEqual(
@@ -123,7 +123,7 @@ test('a public image that the organization has deployed will do for all its serv
 })
 
 test('an image that cannot be pulled is a DEPLOYMENT_ERROR that names it; what ran goes on', async () => {
-  const id = await addService(world, {}, 'image')
+  const id = await addService(world, {}, 'container')
   await run('DEPLOY', [{ id }])
   await setSpec(id, { image: 'fake/refuse' })
   assert.equal(await run('DEPLOY', [{ id }]), 'DEPLOYMENT_ERROR')
@@ -142,7 +142,7 @@ test('a registry is asked at each deploy; one that was deleted stops the next, a
   const engine = createTestEngine(own, {}, { registryCredentials: async () => registry })
   await engine.engine.start()
   const { mock: pull } = t.mock.method(own.runtime, 'pull')
-  const id = await addService(own, { registryId: newId() }, 'image')
+  const id = await addService(own, { registryId: newId() }, 'container')
   await ask(engine, own, 'DEPLOY', [{ id }])
   assert.equal(await settled(engine, own, id), 'DEPLOYED')
   assert.deepEqual(
@@ -172,7 +172,7 @@ test('an address that the policy forbids is not pulled from', async () => {
     },
   )
   await engine.engine.start()
-  const id = await addService(own, { registryId: newId() }, 'image')
+  const id = await addService(own, { registryId: newId() }, 'container')
   await ask(engine, own, 'DEPLOY', [{ id }])
   assert.equal(await settled(engine, own, id), 'DEPLOYMENT_ERROR')
   const [row] = await own.database.query<{ error: { code: string } }>('select error from deployment_service')
@@ -181,7 +181,7 @@ test('an address that the policy forbids is not pulled from', async () => {
 })
 
 test('a kind with an environment of its own gets that and no variable; its password is sealed in the release', async (t) => {
-  const id = await addService(world, {}, 'store')
+  const id = await addService(world, {}, 'database')
   const sealed = Buffer.from('own-password').toString('base64')
   await world.database.query(`update node set sealed = jsonb_build_object('password', $2::text) where id = $1`, [
     id,
@@ -199,7 +199,7 @@ test('a kind with an environment of its own gets that and no variable; its passw
 })
 
 test('an uninstall removes what runs and makes the service as new; it can be deployed again', async () => {
-  const id = await addService(world, { volume: true }, 'image')
+  const id = await addService(world, { volume: true }, 'container')
   await run('DEPLOY', [{ id }])
   assert.equal(await run('UNINSTALL', [{ id }]), 'READY')
   const owned = await world.runtime.owned()
@@ -221,7 +221,7 @@ test('an uninstall removes what runs and makes the service as new; it can be dep
 
 test('a whole environment is uninstalled with its network, and stays', async () => {
   const other = await createWorld(world.database)
-  const id = await addService(other, {}, 'image')
+  const id = await addService(other, {}, 'container')
   const { ids } = other
   await run('DEPLOY', [{ id }], ids)
   assert.ok((await world.runtime.owned()).environments.includes(ids.environmentId))
@@ -234,7 +234,7 @@ test('a whole environment is uninstalled with its network, and stays', async () 
 test('what cannot be deployed is refused by its name, and left out of a whole environment', async () => {
   const other = await createWorld(world.database)
   const { ids } = other
-  const [able, unable] = [await addService(other, {}, 'image'), await addService(other, {}, 'unable')]
+  const [able, unable] = [await addService(other, {}, 'container'), await addService(other, {}, 'helm')]
   const deploy = (services: Services, whole: boolean) =>
     ask(main, world, 'DEPLOY', services, { ...ids, wholeEnvironment: whole })
   assert.deepEqual(await refusal(deploy([{ id: unable }], false)), [400, 'not_deployable'])
@@ -251,7 +251,7 @@ test('what cannot be deployed is refused by its name, and left out of a whole en
 
 test('nothing is deployed to a cluster that is not this machine, and what is there can be ended', async () => {
   const { engine, power } = createTestEngine(world, {}, { clusterRefusal: async () => 'It is elsewhere.' })
-  const id = await addService(world, {}, 'image')
+  const id = await addService(world, {}, 'container')
   const elsewhere = { engine, power }
   assert.deepEqual(await refusal(ask(elsewhere, world, 'DEPLOY', [{ id }])), [400, 'cluster_not_deployable'])
   await ask(elsewhere, world, 'STOP', [{ id }])

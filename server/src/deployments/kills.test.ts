@@ -4,6 +4,7 @@ import { test } from 'node:test'
 import { addService, ask, type World } from '../../test/engine.ts'
 import { newWorld, openDeployments, revisions, settled, start, statusOf, targets } from '../../test/engine-story.ts'
 import { until } from '../../test/until.ts'
+import type { Kind } from '../kinds.ts'
 import { isFinal } from './states.ts'
 
 const finalEvents = (world: World, deploymentId: string): string[] =>
@@ -12,12 +13,12 @@ const finalEvents = (world: World, deploymentId: string): string[] =>
     .map((event) => event.kind)
 
 /** What must hold of a service of each kind once its deployment is through, whatever died meanwhile. */
-const throughOf: Record<string, (world: World, id: string, deploymentId: string) => Promise<boolean>> = {
+const throughOf: Partial<Record<Kind, (world: World, id: string, deploymentId: string) => Promise<boolean>>> = {
   async application(world, id, deploymentId) {
     if (JSON.stringify(await revisions(world, id)) !== JSON.stringify([deploymentId])) return false
     return targets(world, id).length === 1
   },
-  image: (world, id, deploymentId) => throughOf.application!(world, id, deploymentId),
+  container: (world, id, deploymentId) => throughOf.application!(world, id, deploymentId),
   async job(world, id, deploymentId) {
     const { instances } = await world.runtime.owned()
     const [row] = await world.database.query(
@@ -29,7 +30,7 @@ const throughOf: Record<string, (world: World, id: string, deploymentId: string)
 }
 
 // The event list stands for the outbox here and does not roll back, so a cut transaction may leave one entry twice.
-for (const kind of Object.keys(throughOf))
+for (const kind of Object.keys(throughOf) as Kind[])
   for (const lateCut of [false, true])
     test(`a process that dies at any call to the world ${lateCut ? 'after' : 'before'} it happens loses and leaves nothing of its ${kind}`, async () => {
       const world = await newWorld()
@@ -71,7 +72,7 @@ for (const lateCut of [false, true])
   test(`a process that dies at any call ${lateCut ? 'after' : 'before'} it happens still ends what it was to uninstall`, async () => {
     const world = await newWorld()
     const id = await addService(world, { on: { START: ['begun'], DELETE: ['gone'] }, volume: true }, 'job')
-    const image = await addService(world, { volume: true }, 'image')
+    const image = await addService(world, { volume: true }, 'container')
     for (let calls = 1, survived = false; !survived; calls += 1) {
       const dying = await start(world)
       await ask(dying, world, 'DEPLOY', [{ id }, { id: image }])

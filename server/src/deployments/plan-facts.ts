@@ -2,6 +2,7 @@
  * Reads what a plan is made of: what runs and how it was made, and what a deploy would make now. Writes nothing and
  * fetches nothing but the head of a branch and the digest of a tag.
  */
+import { type Kind, typeOf } from '../kinds.ts'
 import { DeploymentError, notFound } from '../lib/errors.ts'
 import { forEachParallel } from '../lib/parallel.ts'
 import { Secret } from '../lib/secret.ts'
@@ -17,6 +18,7 @@ import { deployRefusal, kindRefusal, stateRefusal } from './refusals.ts'
 import { type OpenedRelease, openRelease } from './releases.ts'
 import { deployingActions, leavingSql } from './request.ts'
 import { readPlacement } from './stage-rows.ts'
+import { defaultOrder } from './stages.ts'
 import { stateOf } from './states.ts'
 import { isUp } from './untouched.ts'
 import { environmentNow } from './variables-now.ts'
@@ -27,7 +29,7 @@ const deadlineMs = 30_000
 
 interface Row {
   id: string
-  kind: string
+  kind: Kind
   name: string
   spec: Record<string, unknown>
   desired: string
@@ -218,8 +220,7 @@ export const planDeployment = async (parts: EngineParts, db: Queryable, request:
   const facts = new Map<string, ServiceFacts>()
   await forEachParallel(parallel, rows, async (row) => {
     const requested = asked.get(row.id)
-    const kind = kindOf(parts, row.kind)
-    const stage = placement.stageOf(row.id, kind.stage)
+    const stage = placement.stageOf(row.id, defaultOrder(row.kind))
     const refusal = requested === undefined ? null : (cluster ?? (await refusalOf(parts, action, row, requested)))
     const subject = { row, requested: requested ?? {}, current: await openCurrent(parts, row) }
     const own = seen.filter(({ serviceId }) => serviceId === row.id)
@@ -229,7 +230,7 @@ export const planDeployment = async (parts: EngineParts, db: Queryable, request:
       ...setting,
       id: row.id,
       name: row.name,
-      serviceType: kind.serviceType,
+      serviceType: typeOf(row.kind),
       stage: stage.order,
       stageName: stage.name,
       isSkipped: requested === undefined,

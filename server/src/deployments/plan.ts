@@ -2,6 +2,7 @@
  * What a deployment would do, before it does it. Pure: the facts are read elsewhere (plan-facts.ts), and what decides
  * whether a service is left alone is asked by the deployment itself too, so that the plan names what then changes.
  */
+import type { ServiceType } from '../kinds.ts'
 import type { DeploymentAction } from './deployments.ts'
 import type { Changes } from './plan-changes.ts'
 import { inStages } from './stages.ts'
@@ -18,7 +19,7 @@ export type Effect = 'BUILD' | 'ROLL_OUT' | 'RESTART' | 'RUN' | 'STOP' | 'DELETE
 export interface ServiceFacts {
   id: string
   name: string
-  serviceType: string
+  serviceType: ServiceType
   stage: number
   stageName: string
   isSkipped: boolean

@@ -19,7 +19,7 @@ after(async () => {
 const { organizationId } = world.ids
 
 const deploy = async (tag: string): Promise<string> => {
-  const id = await addService(world, { tag }, 'image')
+  const id = await addService(world, { tag }, 'container')
   await ask(main, world, 'DEPLOY', [{ id }])
   await until(async () => (await main.engine.statuses(world.database, [id]))[0]!.state === 'DEPLOYED', {
     timeoutMs: 15_000,

@@ -2,6 +2,7 @@
  * Taking a request: writes the deployment, the new states of its services and the STARTED events in the caller's
  * transaction, so that an accepted request is never lost and is readable before its answer is sent.
  */
+import { type Kind, typeOf } from '../kinds.ts'
 import { badRequest, conflict } from '../lib/errors.ts'
 import { newId } from '../lib/ids.ts'
 import type { Disk } from '../limits/disk.ts'
@@ -19,12 +20,13 @@ import type {
 import type { EngineParts } from './engine-parts.ts'
 import { deployRefusal, kindRefusal, stateRefusal } from './refusals.ts'
 import { readPlacement } from './stage-rows.ts'
+import { defaultOrder } from './stages.ts'
 import { actionStatusOf, isFinal, stateOf } from './states.ts'
 import { canonical } from './workload.ts'
 
 interface ServiceRow {
   id: string
-  kind: string
+  kind: Kind
   name: string
   state: string
   action: string
@@ -39,10 +41,10 @@ interface EnvironmentRow {
   mode: string
 }
 
-export type KindFacts = Pick<DeployableKind, 'serviceType' | 'stage' | 'refusal' | 'task' | 'source' | 'subAction'>
+export type KindFacts = Pick<DeployableKind, 'refusal' | 'task' | 'source' | 'subAction'>
 
 export interface RequestParts {
-  kindOf(kind: string): KindFacts
+  kindOf(kind: Kind): KindFacts
   clusterRefusal?: EngineParts['clusterRefusal']
   enqueue: EnqueueDeploymentEvent
   missingTool(name: string): Promise<string | null>
@@ -180,7 +182,7 @@ const insertServices = async (
   for (const service of services) {
     const { id: _, ...requested } = asked.get(service.id)!
     const kind = parts.kindOf(service.kind)
-    const stage = placement.stageOf(service.id, kind.stage)
+    const stage = placement.stageOf(service.id, defaultOrder(service.kind))
     await tx.query(
       `insert into deployment_service (deployment_id, service_id, organization_id, kind, name, stage, action, requested, state,
          stage_id, stage_name, sub_action)
@@ -245,7 +247,7 @@ export const deployingActions: ReadonlySet<string> = new Set(['DEPLOY', 'RESTART
 /** Tells webhooks about one service of a deployment. */
 export const tell = async (
   tx: Queryable,
-  parts: Pick<RequestParts, 'enqueue' | 'kindOf'>,
+  parts: Pick<RequestParts, 'enqueue'>,
   kind: DeploymentEventKind,
   about: {
     organizationId: string
@@ -255,7 +257,7 @@ export const tell = async (
     deploymentId: string
     executionId: string
     action: string
-    service: { id: string; kind: string; name: string }
+    service: { id: string; kind: Kind; name: string }
     state: string
     reason: string | null
   },
@@ -268,7 +270,7 @@ export const tell = async (
     environmentId: about.environmentId,
     environmentMode: about.mode,
     serviceId: about.service.id,
-    serviceType: parts.kindOf(about.service.kind).serviceType,
+    serviceType: typeOf(about.service.kind),
     serviceName: about.service.name,
     deploymentId: about.deploymentId,
     executionId: about.executionId,

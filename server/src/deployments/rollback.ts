@@ -1,4 +1,5 @@
 /** Which release a rollback runs, and why one cannot be run again. */
+import type { Kind } from '../kinds.ts'
 import { badRequest, conflict, notFound } from '../lib/errors.ts'
 import { isUuid } from '../lib/ids.ts'
 import type { Queryable } from '../store/database.ts'
@@ -15,7 +16,7 @@ export const wasSuccessfulSql = `exists (select from deployment_service w where 
 interface Row {
   id: string
   organizationId: string
-  kind: string
+  kind: Kind
   name: string
   image: string
   source: ReleaseSource | null

@@ -2,12 +2,13 @@
  * One service in one claimed deployment: what the narrating functions of deploy.ts are told and may write. Every write
  * holds the claim, so that a worker which lost its lease changes nothing.
  */
+import type { Kind } from '../kinds.ts'
 import type { DeploymentError } from '../lib/errors.ts'
 import { measure } from '../limits/service-room.ts'
 import type { Queryable } from '../store/database.ts'
 import { type Claim, withClaim } from '../work/queue.ts'
 import type { DeploymentAction, ServiceRequest } from './deployments.ts'
-import { type EngineParts, kindOf } from './engine-parts.ts'
+import type { EngineParts } from './engine-parts.ts'
 import type { DeploymentLog } from './log.ts'
 import { deployingActions, showNext, showState, tell } from './request.ts'
 import { type Phase, stateOf } from './states.ts'
@@ -16,7 +17,7 @@ import type { Step } from './steps.ts'
 /** A service as the deployment found it when its turn came. */
 export interface ServiceRow {
   id: string
-  kind: string
+  kind: Kind
   name: string
   stage: number
   spec: Record<string, unknown>
@@ -129,7 +130,7 @@ export const conclude = (run: ServiceRun, outcome: Outcome): Promise<void> =>
     // A rollback that came to nothing counts no more.
     if (service.requested.releaseId !== undefined) await measure(tx, service.id)
     await showOutcome(tx, run, outcome.kind === 'skipped' ? restingState(service) : outcome.state)
-    await tell(tx, { ...run.parts, kindOf: (kind) => kindOf(run.parts, kind) }, eventKind(outcome), {
+    await tell(tx, run.parts, eventKind(outcome), {
       ...claim,
       ...reference(claim),
       projectId: service.projectId,

@@ -2,6 +2,7 @@
  * The stages of an environment and the order of a deployment. Pure. Every environment begins with the same four stages;
  * their ids are made from its own, so that they need no rows and can be found again.
  */
+import { type Kind, kinds } from '../kinds.ts'
 import type { DeploymentAction } from './deployments.ts'
 
 export interface Stage {
@@ -20,17 +21,7 @@ const defaults = [
 ]
 
 /** Which default stage a kind's services are in. */
-const orderOfKind: Record<string, number> = {
-  database: 0,
-  terraform: 0,
-  job: 1,
-  container: 2,
-  helm: 2,
-  argocd_app: 2,
-  application: 3,
-}
-
-export const defaultOrder = (kind: string): number => orderOfKind[kind] ?? 3
+export const defaultOrder = (kind: Kind): number => kinds[kind].stage
 
 const versionAt = 14
 

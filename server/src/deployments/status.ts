@@ -2,6 +2,7 @@
  * Reading statuses: one statement over the pointer table `service_state`. Whether a service is out of date is computed
  * once after each change of what it depends on, and kept.
  */
+import type { Kind } from '../kinds.ts'
 import type { Queryable } from '../store/database.ts'
 import { instantSql, toTimestamp } from '../store/long-list.ts'
 import { timestampSql } from '../store/tree.ts'
@@ -14,7 +15,7 @@ import { fingerprint, noVariables, wantedOf } from './workload.ts'
 /** A service's row of `service_state`, and what the environment's deployments say of it. */
 export interface StateRow {
   id: string
-  kind: string
+  kind: Kind
   state: string
   action: string
   actionStatus: string
@@ -79,7 +80,7 @@ const readEnvironmentRows = async (db: Queryable, text: string, values: readonly
 }
 
 /** Rows of an environment's services of one kind, none when it is not the organization's. */
-export const readStates = (db: Queryable, environmentId: string, organizationId: string, kind: string) =>
+export const readStates = (db: Queryable, environmentId: string, organizationId: string, kind: Kind) =>
   readEnvironmentRows(db, readOwn, [environmentId, organizationId, kind])
 
 const deploymentStatus = (row: StateRow): ServiceStatus['service_deployment_status'] => {

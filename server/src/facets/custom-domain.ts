@@ -6,6 +6,7 @@ import Type from 'typebox'
 import type { Context, Operation, Owner } from '../api/operation.ts'
 import { auditOf, placeOf } from '../api/resource.ts'
 import { Flag, Maybe, Nullable, OneOf, partial, Results, Text, Timestamp, Uuid } from '../api/schema.ts'
+import { auditTargetOf } from '../kinds.ts'
 import { isUuid, newId } from '../lib/ids.ts'
 import type { Queryable } from '../store/database.ts'
 import { type Audit, writeAudit } from '../store/tree.ts'
@@ -85,7 +86,7 @@ const change = (
     await work(tx)
     await routeDomainsNow(tx, node.id)
     const [row] = await readDomains(tx, node.id, id)
-    const target = { target: node.kind.toUpperCase(), subTarget: 'CUSTOM_DOMAIN' }
+    const target = { target: auditTargetOf(node.kind), subTarget: 'CUSTOM_DOMAIN' }
     const audit = auditOf(context, eventType, target, placeOf(node), row ?? null)
     await writeAudit(tx, principal.organizationId, node, audit)
     return row === undefined ? undefined : show(row)

@@ -5,6 +5,7 @@ import type { ApiSettings } from '../api/parts.ts'
 import { Results } from '../api/schema.ts'
 import type { DeploymentAction, ServiceRequest, ServiceStatus } from '../deployments/deployments.ts'
 import { readStates, type StateRow } from '../deployments/status.ts'
+import { isKind, type Kind, kinds, oldIdOf } from '../kinds.ts'
 import { notFound } from '../lib/errors.ts'
 import { isUuid } from '../lib/ids.ts'
 import type { Queryable } from '../store/database.ts'
@@ -18,8 +19,7 @@ import { AcceptedStatus, Status, StatusOfEither } from './status-schema.ts'
 export interface DeployableOptions {
   /** What the body of a deploy may name; default the commit. */
   deployBody?: TObject
-  /** False: there are no instances to restart, or nothing to stop. */
-  restarts?: boolean
+  /** False: there is nothing to stop. */
   stops?: boolean
   /** What a deploy and a redeploy take in their query. */
   deployQuery?: TObject
@@ -73,7 +73,7 @@ export const act = async (context: Context, action: DeploymentAction, service: S
       deployment_request_id: accepted.deploymentId,
       execution_id: accepted.executionId,
       status: 'QUEUED',
-      ...(context.node.kind === 'application' ? { application_id: context.node.id } : {}),
+      ...(isKind(context.node.kind) ? oldIdOf(context.node.kind, context.node.id) : {}),
       created_at: accepted.createdAt,
     }
   })
@@ -182,7 +182,7 @@ const statusOf = (known: Known): Operation => ({
 })
 
 /** Finds the environment by the states of its services of a kind, which name its organization; itself without them. */
-const statesOfKind = (kind: string): Owner => {
+const statesOfKind = (kind: Kind): Owner => {
   const environment = nodeInPath('environment', 'environmentId')
   return {
     ...environment,
@@ -231,7 +231,7 @@ export const deployable =
     return [
       ...deploysOf(known).map(withPlan),
       ...(options.stops === false ? [] : [withPlan(stopOf(known))]),
-      ...(options.restarts === false ? [] : [withPlan(restartOf(known))]),
+      ...(kinds[self.kind].runs === 'instances' ? [withPlan(restartOf(known))] : []),
       withPlan(uninstallOf(known)),
       withPlan(removal(known)),
       ...(options.status === false ? [] : [statusOf(known), statusesOf(known), liveService(self, viewFor(known))]),

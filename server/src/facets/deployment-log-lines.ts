@@ -1,5 +1,6 @@
 /** Lines of the table `deployment_log`, as rows: which execution they are of, which service and which stage. */
 import type { Context } from '../api/operation.ts'
+import type { Kind } from '../kinds.ts'
 import type { Queryable } from '../store/database.ts'
 
 export interface LogRow {
@@ -12,7 +13,7 @@ export interface LogRow {
   step: string
   serviceId: string | null
   name: string | null
-  kind: string | null
+  kind: Kind | null
   stageId: string | null
   stageName: string | null
   state: string | null

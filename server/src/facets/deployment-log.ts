@@ -2,6 +2,7 @@
 import Type from 'typebox'
 import { type Context, nodeInPath, type Operation } from '../api/operation.ts'
 import { Maybe, Nullable, OneOf, Results, Text, Timestamp, Uuid } from '../api/schema.ts'
+import { kindsWith, typeOf } from '../kinds.ts'
 import { executionOf, type LogRow, readLast } from './deployment-log-lines.ts'
 import { steadyId } from './steady-id.ts'
 
@@ -107,11 +108,14 @@ const oldState = (state: string | null): string => {
   return known[state] ?? (state.endsWith('_QUEUED') ? 'WAITING' : 'DEPLOYMENT_IN_PROGRESS')
 }
 
+/** Kinds that lines of the older form name. */
+const named = kindsWith(({ old }) => old?.log === true)
+
 const toOldLine = (row: LogRow, { node }: Context) => ({
   id: steadyId('log', row.chunk, row.index),
   created_at: row.at,
   scope: {
-    type: row.kind === 'application' || row.kind === 'database' ? row.kind.toUpperCase() : 'ENVIRONMENT',
+    type: row.kind !== null && named.includes(row.kind) ? typeOf(row.kind) : 'ENVIRONMENT',
     name: row.name ?? node.name,
     id: row.serviceId ?? node.id,
   },
@@ -151,7 +155,7 @@ export const deploymentLogOperations: Operation[] = [
       Type.Object({
         id: Uuid(),
         created_at: Timestamp(),
-        scope: Type.Object({ type: OneOf(['APPLICATION', 'DATABASE', 'ENVIRONMENT']), name: Text(), id: Uuid() }),
+        scope: Type.Object({ type: OneOf([...named.map(typeOf), 'ENVIRONMENT']), name: Text(), id: Uuid() }),
         state: OneOf(kinds),
         message: Nullable(Text()),
         execution_id: Text(),

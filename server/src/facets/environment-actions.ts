@@ -3,6 +3,7 @@ import Type, { type TObject, type TSchema } from 'typebox'
 import { type Context, nodeInPath, type Operation } from '../api/operation.ts'
 import { Flag, List, Maybe, Nullable, OneOf, Text, Uuid } from '../api/schema.ts'
 import type { DeploymentAction, DeploymentRequest } from '../deployments/deployments.ts'
+import { ahead, type Kind, type KindRow, kinds, type OwnKind, ownKinds } from '../kinds.ts'
 import { badRequest, invalidField } from '../lib/errors.ts'
 import type { Queryable } from '../store/database.ts'
 import { acceptedEnvironment, readEnvironment } from './environment-status.ts'
@@ -136,79 +137,72 @@ const cancelAction: Operation = {
 /** 400 unless every id is a service of the environment, of the kind that its field says. */
 const checkChosen = async (tx: Queryable, environmentId: string, chosen: readonly Chosen[]): Promise<void> => {
   if (chosen.length === 0) throw badRequest('Validation error: no service is named.')
-  const rows = await tx.query<{ id: string; kind: string }>(
+  const rows = await tx.query<{ id: string; kind: Kind }>(
     'select service_id as id, kind from service_state where environment_id = $1 and service_id = any($2)',
     [environmentId, chosen.map((one) => one.service.id)],
   )
-  const kinds = new Map(rows.map((row) => [row.id, row.kind]))
+  const found = new Map(rows.map((row) => [row.id, row.kind]))
   for (const { kind, service, field } of chosen)
-    if (kinds.get(service.id) !== kind) throw invalidField(field, 'not found in this environment')
+    if (found.get(service.id) !== kind) throw invalidField(field, 'not found in this environment')
 }
 
 interface Chosen {
-  kind: string
+  kind: Kind
   field: string
   service: Services[number]
 }
 
-const idArrays: Record<string, string> = {
-  application_ids: 'application',
-  container_ids: 'container',
-  database_ids: 'database',
-  job_ids: 'job',
-  helm_ids: 'helm',
-  terraform_ids: 'terraform',
-}
+const idsOf = (kind: Kind): string => `${kind}_ids`
 
 const ids = () => Maybe(Nullable(List(Uuid(), 500)))
 
-const ChosenIds = Type.Object(Object.fromEntries(Object.keys(idArrays).map((name) => [name, ids()]))) as TObject
+const IdsOf = (chosen: readonly Kind[]) =>
+  Type.Object(Object.fromEntries(chosen.map((kind) => [idsOf(kind), ids()]))) as TObject
+
+const ChosenIds = IdsOf(ownKinds)
 
 /** Only these have instances that can be restarted as they are. */
-const RestartedIds = Type.Object({ application_ids: ids(), container_ids: ids(), database_ids: ids() })
+const RestartedIds = IdsOf(ownKinds.filter((kind) => kinds[kind].runs === 'instances'))
 
 const chosenIds = ({ body }: Context): Chosen[] =>
-  Object.entries(idArrays).flatMap(([name, kind]) =>
-    ((body[name] as string[] | null | undefined) ?? []).map((id, index) => ({
+  ownKinds.flatMap((kind) =>
+    ((body[idsOf(kind)] as string[] | null | undefined) ?? []).map((id, index) => ({
       kind,
-      field: `/${name}/${index}`,
+      field: `/${idsOf(kind)}/${index}`,
       service: { id: id.toLowerCase() },
     })),
   )
 
-const Versions = (more: Record<string, TSchema> = {}) =>
-  Maybe(Nullable(List(Type.Object({ id: Uuid(), git_commit_id: MaybeCommitId(), ...more }), 500)))
-
-const image = { image_tag: MaybeImageTag() }
-const chart = { chart_version: Maybe(Nullable(Text(128))), values_override_git_commit_id: MaybeCommitId() }
-const terraformAction = { action: Maybe(Nullable(OneOf(['PLAN', 'FORCE_UNLOCK', 'MIGRATE_STATE']))) }
-
-const DeployAll = Type.Object({
-  applications: Maybe(Nullable(List(Type.Object({ application_id: Uuid(), git_commit_id: MaybeCommitId() }), 500))),
-  databases: ids(),
-  containers: Versions(image),
-  jobs: Versions(image),
-  helms: Versions(chart),
-  terraforms: Versions(terraformAction),
-})
-
-const deployArrays: Record<string, string> = {
-  applications: 'application',
-  databases: 'database',
-  containers: 'container',
-  jobs: 'job',
-  helms: 'helm',
-  terraforms: 'terraform',
+/** What may be asked of a service beside its commit. */
+const asked: Record<Exclude<KindRow['asks'], 'nothing'>, Record<string, TSchema>> = {
+  commit: {},
+  image: { image_tag: MaybeImageTag() },
+  chart: { chart_version: Maybe(Nullable(Text(128))), values_override_git_commit_id: MaybeCommitId() },
+  'terraform action': { action: Maybe(Nullable(OneOf(['PLAN', 'FORCE_UNLOCK', 'MIGRATE_STATE']))) },
 }
+
+const Versions = (kind: OwnKind) => {
+  const { asks, old } = kinds[kind]
+  if (asks === 'nothing') return ids()
+  const item = { [old?.id ?? 'id']: Uuid(), git_commit_id: MaybeCommitId(), ...asked[asks] }
+  return Maybe(Nullable(List(Type.Object(item), 500)))
+}
+
+/** In the order that they were published in. */
+const deployed = ahead(['application', 'database'], ownKinds)
+
+const DeployAll = Type.Object(
+  Object.fromEntries(deployed.map((kind) => [kinds[kind].plural, Versions(kind)])),
+) as TObject
 
 type Item = string | { application_id?: string; id?: string; git_commit_id?: string | null; image_tag?: string }
 
 const chosenVersions = ({ body }: Context): Chosen[] =>
-  Object.entries(deployArrays).flatMap(([name, kind]) =>
-    ((body[name] as Item[] | null | undefined) ?? []).map((item, index) => {
+  deployed.flatMap((kind) =>
+    ((body[kinds[kind].plural] as Item[] | null | undefined) ?? []).map((item, index) => {
       const id = typeof item === 'string' ? item : (item.application_id ?? item.id!)
       const sent = typeof item === 'string' ? {} : item
-      return { kind, field: `/${name}/${index}`, service: serviceToDeploy(id.toLowerCase(), sent) }
+      return { kind, field: `/${kinds[kind].plural}/${index}`, service: serviceToDeploy(id.toLowerCase(), sent) }
     }),
   )
 

@@ -5,6 +5,7 @@ import { OneOf, Open, Text, Timestamp, Uuid } from '../api/schema.ts'
 import type { DeploymentAction } from '../deployments/deployments.ts'
 import { defaultStageName } from '../deployments/stages.ts'
 import { actionStatusOf, type Phase, stateOf } from '../deployments/states.ts'
+import { kinds, kindsWith } from '../kinds.ts'
 import { timestampSql } from '../store/tree.ts'
 import {
   Auditing,
@@ -154,13 +155,7 @@ const oldOf = (row: ServiceRow) => ({
   ...oldSchedule(row),
 })
 
-const oldArrays: Record<string, string> = {
-  applications: 'application',
-  containers: 'container',
-  databases: 'database',
-  jobs: 'job',
-  helms: 'helm',
-}
+const oldLists = kindsWith(({ old }) => old !== null).map((kind) => [kinds[kind].plural, kind] as const)
 
 const oldEnvironmentEntry = (row: DeploymentRow, services: readonly ServiceRow[]) => ({
   id: row.id,
@@ -169,9 +164,7 @@ const oldEnvironmentEntry = (row: DeploymentRow, services: readonly ServiceRow[]
   status: stateOfDeployment(row.action, row.state),
   origin: row.origin,
   triggered_by: row.triggeredBy,
-  ...Object.fromEntries(
-    Object.entries(oldArrays).map(([name, kind]) => [name, services.filter((one) => one.kind === kind).map(oldOf)]),
-  ),
+  ...Object.fromEntries(oldLists.map(([name, kind]) => [name, services.filter((one) => one.kind === kind).map(oldOf)])),
 })
 
 const OldEntry = Type.Object({
@@ -181,7 +174,7 @@ const OldEntry = Type.Object({
   status: OneOf(states),
   origin: OneOf(origins),
   triggered_by: Text(),
-  ...Object.fromEntries(Object.keys(oldArrays).map((name) => [name, Type.Array(Open())])),
+  ...Object.fromEntries(oldLists.map(([name]) => [name, Type.Array(Open())])),
 })
 
 const environmentHistory = async (

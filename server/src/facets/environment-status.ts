@@ -7,11 +7,12 @@ import { type Placement, readPlacement } from '../deployments/stage-rows.ts'
 import { defaultOrder } from '../deployments/stages.ts'
 import { actionStatusOf, environmentStateOf, isFinal, stateOf } from '../deployments/states.ts'
 import { publicAction } from '../deployments/status.ts'
+import type { Kind } from '../kinds.ts'
 import type { Queryable } from '../store/database.ts'
 import { timestampSql } from '../store/tree.ts'
-import { EnvironmentStatus, EnvironmentStatuses, EnvironmentStatusesWithStages } from './status-schema.ts'
+import { byStatusList, EnvironmentStatus, EnvironmentStatuses, EnvironmentStatusesWithStages } from './status-schema.ts'
 
-type Found = { kind: string; status: ServiceStatus }[]
+type Found = { kind: Kind; status: ServiceStatus }[]
 
 interface Last {
   id: string
@@ -104,22 +105,9 @@ export const acceptedEnvironment = (
   created_at: accepted.createdAt,
 })
 
-const arrays: Record<string, string> = {
-  applications: 'application',
-  containers: 'container',
-  jobs: 'job',
-  databases: 'database',
-  helms: 'helm',
-  terraforms: 'terraform',
-  agentic_workflows: 'agentic_workflow',
-}
-
-export const groupByType = (services: Found): Record<string, ServiceStatus[]> =>
-  Object.fromEntries(
-    Object.entries(arrays).map(([name, kind]) => [
-      name,
-      services.filter((service) => service.kind === kind).map(({ status }) => status),
-    ]),
+export const groupByType = (services: Found) =>
+  byStatusList((kind): ServiceStatus[] =>
+    services.filter((service) => service.kind === kind).map(({ status }) => status),
   )
 
 const stageStatusOf = (services: Found): string => {

@@ -12,7 +12,7 @@ import { findVariable, listVisible, type VariableRecord } from '../variables/rec
 import type { Place } from '../variables/rows.ts'
 import { importVariables } from './variable-import.ts'
 import { editBody, genericAnswer, showGeneric, traceRecords, Value, withService } from './variable-records.ts'
-import { readPlace, variableScopes as scopes, writeRow } from './variable-writes.ts'
+import { readPlace, variableScopes as scopes, serviceScopes, writeRow } from './variable-writes.ts'
 import { type Extras, extrasOf, importAnswer, importBody } from './variables.ts'
 
 const tag = 'Variable Main Calls'
@@ -220,7 +220,7 @@ const importMany: Operation = {
   summary: 'Set many variables and secrets of a service at once; secrets that are set already stay',
   scope: 'Write',
   owner: ownOrganization,
-  query: Type.Object({ service_id: Uuid(), service_type: OneOf(scopes.slice(2)) }),
+  query: Type.Object({ service_id: Uuid(), service_type: OneOf(serviceScopes) }),
   body: importBody,
   defaults: true,
   status: 201,

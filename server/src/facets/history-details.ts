@@ -1,6 +1,7 @@
 /** What a deployment of one service was made of, as histories tell it: a commit, an image, a schedule. */
 import Type from 'typebox'
 import { Maybe, Nullable, OneOf, Open, Text } from '../api/schema.ts'
+import { type Kind, kinds } from '../kinds.ts'
 
 const configured = (field: string): string => `n.spec #>> '{source,image,${field}}', n.spec ->> '${field}'`
 
@@ -14,7 +15,7 @@ export const detailColumns = `r.workload -> 'entrypoint' as entrypoint, r.worklo
   n.spec -> 'schedule' as schedule`
 
 export interface DetailRow {
-  kind: string
+  kind: Kind
   entrypoint: string[] | null
   arguments: string[] | null
   /** Null where nothing is made from an image. */
@@ -57,7 +58,7 @@ const eventOfAction: Record<string, string> = { STOP: 'ON_STOP', DELETE: 'ON_DEL
 
 /** The older form names what made a job run; empty for other kinds. */
 export const oldSchedule = ({ kind, schedule, action }: DetailRow & { action: string }): Record<string, unknown> => {
-  if (kind !== 'job') return {}
+  if (!kinds[kind].schedule) return {}
   const cron = schedule?.cronjob as { scheduled_at?: string } | undefined
   return cron === undefined
     ? { schedule: { event: eventOfAction[action] ?? 'ON_START', schedule_at: null } }
@@ -68,6 +69,6 @@ export const detailsOf = (row: DetailRow, commit: unknown): Record<string, unkno
   commit,
   build_pod_name: '',
   // A job that is built has no image of its own, but its record must name one.
-  ...(row.kind === 'job' ? { image_name: '', tag: '', ...jobDetails(row) } : {}),
+  ...(kinds[row.kind].schedule ? { image_name: '', tag: '', ...jobDetails(row) } : {}),
   ...imageDetails(row),
 })

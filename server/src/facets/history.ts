@@ -4,11 +4,12 @@ import type { Context } from '../api/operation.ts'
 import { Maybe, Nullable, OneOf, Open, Text, Timestamp, Uuid, Whole } from '../api/schema.ts'
 import { actionStatusOf } from '../deployments/states.ts'
 import { publicAction } from '../deployments/status.ts'
+import { kinds, serviceTypes, typeOf } from '../kinds.ts'
 import type { Queryable } from '../store/database.ts'
 import { timestampSql } from '../store/tree.ts'
 import { type DetailRow, Details, detailColumns, detailsOf, imageDetails, oldSchedule } from './history-details.ts'
 import { type Facet, itemOf, ownerOf, type Self } from './self.ts'
-import { origins, StatusDetails, serviceTypes, states } from './status-schema.ts'
+import { origins, StatusDetails, states } from './status-schema.ts'
 
 export const Paging = Type.Object({
   pageSize: Maybe(Whole(1, 100, { default: 20 })),
@@ -136,7 +137,7 @@ export const serviceEntry = (row: ServiceRow) => ({
   identifier: {
     name: row.name,
     service_id: row.serviceId,
-    service_type: row.kind.toUpperCase(),
+    service_type: typeOf(row.kind),
     execution_id: row.executionId,
   },
   status: row.state,
@@ -167,7 +168,7 @@ const oldServiceEntry = (row: ServiceRow) => ({
   updated_at: row.updatedAt,
   name: row.name,
   commit: commitOf(row),
-  ...(row.kind === 'application' ? outcomeOf(row) : { status: row.state }),
+  ...(kinds[row.kind].old?.outcome === true ? outcomeOf(row) : { status: row.state }),
   ...imageDetails(row),
   ...oldSchedule(row),
 })

@@ -4,6 +4,7 @@
  */
 import type { Context } from '../api/operation.ts'
 import { auditOf, placeOf, type Spec } from '../api/resource.ts'
+import { auditTargetOf } from '../kinds.ts'
 import { notFound } from '../lib/errors.ts'
 import type { Queryable } from '../store/database.ts'
 import { lockNode, writeAudit } from '../store/tree.ts'
@@ -39,7 +40,7 @@ export const changeInner = <T>(context: Context, wanted: InnerChange<T>, answer:
     if (before === null) throw notFound()
     const kept = wanted.change((before.spec[wanted.field] as T | undefined) ?? wanted.empty)
     await tx.query(update, [node.id, wanted.field, JSON.stringify(kept), principal.tokenId])
-    const target = { target: node.kind.toUpperCase(), ...(wanted.subTarget && { subTarget: wanted.subTarget }) }
+    const target = { target: auditTargetOf(node.kind), ...(wanted.subTarget && { subTarget: wanted.subTarget }) }
     const audit = auditOf(context, 'UPDATE', target, placeOf(node), { [wanted.field]: kept })
     await writeAudit(tx, principal.organizationId, node, { ...audit, eventType: wanted.eventType })
     return answer(kept)

@@ -2,8 +2,8 @@
 import Type from 'typebox'
 import { type Context, nodeInPath, type Operation, type Owner } from '../api/operation.ts'
 import { Flag, OneOf, Results, Text, Uuid, Whole } from '../api/schema.ts'
+import { type Kind, serviceTypes, typeOf } from '../kinds.ts'
 import { type Facet, itemOf, ownerOf } from './self.ts'
-import { serviceTypes } from './status-schema.ts'
 
 const Link = Type.Object({
   service_id: Uuid(),
@@ -24,7 +24,7 @@ interface Row {
   isDefault: boolean
   isPlatform: boolean
   serviceId: string
-  kind: string
+  kind: Kind
   externalPort: number | null
 }
 
@@ -51,7 +51,7 @@ const urlOf = ({ parts: { router } }: Context, { host, protocol, externalPort }:
 
 const toLink = (context: Context, row: Row) => ({
   service_id: row.serviceId,
-  service_type: row.kind.toUpperCase(),
+  service_type: typeOf(row.kind),
   url: urlOf(context, row),
   internal_port: row.port,
   external_port: row.externalPort ?? row.port,

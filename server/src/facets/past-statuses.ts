@@ -4,6 +4,7 @@ import type { ServiceStatus } from '../deployments/deployments.ts'
 import { defaultStageId } from '../deployments/stages.ts'
 import { actionStatusOf } from '../deployments/states.ts'
 import { publicAction, readSteps } from '../deployments/status.ts'
+import type { Kind } from '../kinds.ts'
 import type { Queryable } from '../store/database.ts'
 import { timestampSql } from '../store/tree.ts'
 import { stagesWith, stateOfDeployment } from './environment-history.ts'
@@ -24,7 +25,7 @@ interface DeploymentRow {
 
 interface ServiceRow {
   id: string
-  kind: string
+  kind: Kind
   stage: number
   stageId: string | null
   stageName: string | null

@@ -2,7 +2,7 @@
 import Type, { type TObject } from 'typebox'
 import type { Operation } from '../api/operation.ts'
 import { Anything, Flag, Maybe, merge, Nullable, OneOf, Text, Uuid, Whole } from '../api/schema.ts'
-import { serviceTypes } from './status-schema.ts'
+import { serviceTypes } from '../kinds.ts'
 
 const longText = () => Text(65_536)
 

@@ -4,11 +4,12 @@ import { nodeInPath, type Operation, type Owner } from '../api/operation.ts'
 import { Maybe, OneOf, Results, Text, Uuid } from '../api/schema.ts'
 import { actionStatusOf } from '../deployments/states.ts'
 import { publicAction } from '../deployments/status.ts'
+import { type Kind, serviceTypes, typeOf } from '../kinds.ts'
 import { isUuid } from '../lib/ids.ts'
 import type { Node } from '../store/tree.ts'
 import { stagesWith, stateOfDeployment, triggerOf, triggers } from './environment-history.ts'
 import { noteCancel } from './request.ts'
-import { origins, StatusDetails, serviceTypes, states } from './status-schema.ts'
+import { origins, StatusDetails, states } from './status-schema.ts'
 
 const Auditing = Type.Object({ triggered_by: Text(), origin: OneOf(origins) })
 
@@ -16,7 +17,7 @@ interface Row {
   deploymentId: string
   serviceId: string
   name: string
-  kind: string
+  kind: Kind
   stage: number
   stageName: string | null
   action: string
@@ -68,7 +69,7 @@ const ofService: Operation = {
         identifier: {
           deployment_request_id: row.deploymentId,
           service_id: row.serviceId,
-          service_type: row.kind.toUpperCase(),
+          service_type: typeOf(row.kind),
           name: row.name,
         },
         auditing_data: { triggered_by: row.triggeredBy, origin: row.origin },
@@ -134,7 +135,7 @@ const ofEnvironment: Operation = {
           name: stage.name,
           status: stage.status,
           services: stage.members.map((row) => ({
-            identifier: { service_id: row.serviceId, service_type: row.kind.toUpperCase(), name: row.name },
+            identifier: { service_id: row.serviceId, service_type: typeOf(row.kind), name: row.name },
             status: stage.status,
             icon_uri: iconOf(row),
           })),

@@ -9,6 +9,7 @@ import type {
   DeploymentRequest,
   ServiceRequest,
 } from '../deployments/deployments.ts'
+import { auditTargetOf } from '../kinds.ts'
 import type { Queryable } from '../store/database.ts'
 import { writeAudit } from '../store/tree.ts'
 
@@ -72,7 +73,7 @@ export const request = async (tx: Queryable, context: Context, wish: Wish): Prom
     triggeredBy: principal.name,
     requestId,
   })
-  const target = { target: node.kind.toUpperCase() }
+  const target = { target: auditTargetOf(node.kind) }
   const change = { deployment_request_id: accepted.deploymentId, execution_id: accepted.executionId }
   const audit = auditOf(context, 'UPDATE', target, place(context), change)
   await writeAudit(tx, principal.organizationId, node, { ...audit, eventType: `TRIGGER_${wish.action}` })

@@ -7,6 +7,7 @@ import Type from 'typebox'
 import { type Context, nodeInPath, type Operation } from '../api/operation.ts'
 import type { Parts } from '../api/parts.ts'
 import type { ServiceStatus } from '../deployments/deployments.ts'
+import { absent, allKinds, type Kind, kinds } from '../kinds.ts'
 import type { Instance } from '../runtimes/runtime.ts'
 import type { Queryable } from '../store/database.ts'
 import { changesOf } from './live-changes.ts'
@@ -89,20 +90,9 @@ const createSight = ({ runtime, log }: Parts) => {
 type Sight = ReturnType<typeof createSight>
 
 interface Known {
-  kind: string
+  kind: Kind
   name: string
   status: ServiceStatus
-}
-
-const arrays: Record<string, string> = {
-  applications: 'application',
-  containers: 'container',
-  databases: 'database',
-  jobs: 'job',
-  helms: 'helm',
-  terraform: 'terraform',
-  argocd_apps: 'argocd_app',
-  agentic_workflows: 'agentic_workflow',
 }
 
 const actions = new Set(['DEPLOY', 'RESTART', 'STOP', 'DELETE'])
@@ -110,8 +100,9 @@ const actions = new Set(['DEPLOY', 'RESTART', 'STOP', 'DELETE'])
 /** What beside state and instances the record of a kind has. */
 const ownFields = ({ kind, status }: Known): object => {
   const { action, sub_action } = status.status_details
-  if (kind === 'terraform') return { triggered_action: { action: actions.has(action) ? action : 'DEPLOY', sub_action } }
-  return kind === 'database' || kind === 'argocd_app' ? {} : { certificates: [] }
+  const triggered = { action: actions.has(action) ? action : 'DEPLOY', sub_action }
+  const fields = { certificates: { certificates: [] }, 'triggered action': { triggered_action: triggered }, none: {} }
+  return fields[kinds[kind].runningFields]
 }
 
 const readNames = async (db: Queryable, environmentId: string) => {
@@ -142,8 +133,8 @@ const readRunning = async ({ database, deployments }: Parts, see: Sight, environ
     const pods = mine.map((each) => podOf(each, known.name, releases.get(`${each.serviceId} ${each.revision}`)))
     return { kind: known.kind, item: { id: known.status.id, state, pods, ...ownFields(known) } }
   })
-  const byKind = Object.entries(arrays).map(([name, kind]) => [
-    name,
+  const byKind = allKinds.map((kind) => [
+    kinds[kind].runningPlural,
     items.filter((each) => each.kind === kind).map(({ item }) => item),
   ])
   const states: RunningState[] = items.map(({ item }) => item.state)
@@ -152,6 +143,7 @@ const readRunning = async ({ database, deployments }: Parts, see: Sight, environ
     project_id: projectId,
     state: environmentRunningState(states),
     ...(Object.fromEntries(byKind) as Record<string, object[]>),
+    [absent.plural]: [] as object[],
   }
 }
 

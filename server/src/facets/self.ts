@@ -1,9 +1,9 @@
 /** Who a facet is made for: the names that a kind's paths, operations and summaries are made of. */
 import { nodeInPath, type Operation, type Owner } from '../api/operation.ts'
+import type { Kind } from '../kinds.ts'
 
 export interface Self {
-  /** Kind of the tree row: `argocd_app`. */
-  kind: string
+  kind: Kind
   /** First word of its paths: `argocdApp`. */
   path: string
   /** The word in operation ids: `ArgoCdApp`. */

@@ -3,6 +3,7 @@ import Type from 'typebox'
 import { Flag, Reference, Text, Timestamp, Uuid, Whole } from '../api/schema.ts'
 import { stagesFrom } from '../deployments/stage-rows.ts'
 import { defaultOrder, type Stage, stageOf } from '../deployments/stages.ts'
+import { type Kind, typeOf } from '../kinds.ts'
 import { notFound } from '../lib/errors.ts'
 import type { Queryable } from '../store/database.ts'
 import { timestampSql } from '../store/tree.ts'
@@ -32,7 +33,7 @@ export const StageRecord = Type.Object(
 
 interface ServiceRow {
   id: string
-  kind: string
+  kind: Kind
   stageId: string | null
   isSkipped: boolean
   createdAt: string
@@ -64,7 +65,7 @@ const showMember = ({ id, kind, isSkipped, createdAt, updatedAt }: ServiceRow) =
   created_at: createdAt,
   updated_at: updatedAt,
   service_id: id,
-  service_type: kind.toUpperCase(),
+  service_type: typeOf(kind),
   is_skipped: isSkipped,
 })
 

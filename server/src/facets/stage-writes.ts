@@ -5,13 +5,14 @@
 
 import { stagesFrom, stagesSql } from '../deployments/stage-rows.ts'
 import { defaultOrder, defaultStageId, defaultStages, type Stage, stageOf } from '../deployments/stages.ts'
+import type { Kind } from '../kinds.ts'
 import { conflict, notFound } from '../lib/errors.ts'
 import { newId } from '../lib/ids.ts'
 import { type Queryable, sqlState } from '../store/database.ts'
 
 interface Member {
   id: string
-  kind: string
+  kind: Kind
   stageId: string | null
 }
 

@@ -1,6 +1,7 @@
 /** The public records of statuses, as schemas. */
 import Type from 'typebox'
 import { Flag, Maybe, Nullable, OneOf, Open, Text, Timestamp, Uuid, Whole } from '../api/schema.ts'
+import { absent, ahead, type Kind, kinds, ownKinds, type StatusList } from '../kinds.ts'
 
 export const states = [
   'BUILDING',
@@ -35,7 +36,6 @@ export const states = [
 ] as const
 
 export const deploymentStatuses = ['NEVER_DEPLOYED', 'OUT_OF_DATE', 'UP_TO_DATE']
-export const serviceTypes = ['APPLICATION', 'DATABASE', 'CONTAINER', 'JOB', 'HELM', 'TERRAFORM', 'ARGOCD_APP']
 export const origins = ['API', 'CLI', 'CONSOLE', 'GIT', 'QOVERY_INTERNAL', 'SKILL', 'TERRAFORM_PROVIDER']
 
 export const StatusDetails = Type.Object(
@@ -127,15 +127,16 @@ export const AcceptedEnvironmentStatus = Type.Object(
 
 const Statuses = () => Type.Array(Status)
 
-const byType = {
-  applications: Statuses(),
-  containers: Statuses(),
-  jobs: Statuses(),
-  databases: Statuses(),
-  helms: Statuses(),
-  terraforms: Statuses(),
-  agentic_workflows: Statuses(),
+/** In the order that they were published in. */
+const listed = ahead(['application', 'container', 'job'], ownKinds)
+
+/** What each list of statuses is to hold; null is the kind of the list that stays empty. */
+export const byStatusList = <T>(make: (kind: Kind | null) => T): Record<StatusList, T> => {
+  const lists = listed.map((kind) => [kinds[kind].plural, make(kind)])
+  return Object.fromEntries([...lists, [absent.plural, make(null)]]) as Record<StatusList, T>
 }
+
+const byType = byStatusList(Statuses)
 
 export const EnvironmentStatuses = Type.Object(
   { environment: EnvironmentStatus, ...byType },

@@ -1,6 +1,7 @@
 /** Writes of variables as requests make them: in the request's transaction, with their audit row. */
 import type { Context } from '../api/operation.ts'
 import { auditOf, placeOf } from '../api/resource.ts'
+import { kindsWith, typeOf } from '../kinds.ts'
 import { notFound } from '../lib/errors.ts'
 import { isUuid } from '../lib/ids.ts'
 import type { Queryable } from '../store/database.ts'
@@ -8,8 +9,10 @@ import { writeAudit } from '../store/tree.ts'
 import { findVariable, type VariableRecord } from '../variables/records.ts'
 import { loadPlace, type Place } from '../variables/rows.ts'
 
+export const serviceScopes: readonly string[] = kindsWith(({ variables }) => variables !== null).map(typeOf)
+
 /** Scopes of the places that hold variables, from the widest to those of services. */
-export const variableScopes = ['PROJECT', 'ENVIRONMENT', 'APPLICATION', 'CONTAINER', 'JOB', 'HELM', 'TERRAFORM']
+export const variableScopes: readonly string[] = ['PROJECT', 'ENVIRONMENT', ...serviceScopes]
 
 /** A place that can hold variables, of the caller's organization; 404 for any other id. */
 export const readPlace = async ({ db, principal }: Context, id: string): Promise<Place> => {

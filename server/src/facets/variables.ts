@@ -5,6 +5,7 @@
 import Type, { type TObject } from 'typebox'
 import { type Context, nodeInPath, type Operation } from '../api/operation.ts'
 import { Flag, List, Maybe, OneOf, Results, Text } from '../api/schema.ts'
+import type { Kind } from '../kinds.ts'
 import type { Queryable } from '../store/database.ts'
 import { createAlias, createOverride, createVariable, deleteVariable, editVariable } from '../variables/change.ts'
 import { listVisible, type VariableRecord } from '../variables/records.ts'
@@ -27,7 +28,7 @@ import { readOwnRow, readPlace, variableScopes, writeRow } from './variable-writ
 
 export interface VariableFacet {
   /** Kind of the tree row and first part of the path: `application`. */
-  kind: string
+  kind: Kind | 'project' | 'environment'
   /** In operation ids: `Application`. */
   word: string
   /** OpenAPI id of the import; only services have one. */

@@ -68,9 +68,6 @@ export const application = service({
     deploymentRestrictions,
   ],
   deployable: {
-    kind: 'application',
-    serviceType: 'APPLICATION',
-    stage: 3,
     source: (kept) => gitSourceOf(kept as unknown as BuildFields, buildLimitsIn(kept)),
     workload: (kept) => workloadOf(kept as unknown as RunningSpec),
   },

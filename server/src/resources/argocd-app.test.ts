@@ -28,6 +28,15 @@ test('an Argo CD app is created, read, listed beside the other services, changed
   assert.equal((await sent('GET', `/environment/${environmentId}/statuses`, undefined, 200)).environment.state, 'READY')
   await sent('DELETE', path, undefined, 204)
   await sent('GET', path, undefined, 404)
+  const { events } = await sent('GET', `/organization/${api.organizationId}/events?targetId=${made.id}`, undefined, 200)
+  assert.deepEqual(
+    events.map(({ event_type, target_type }: Json) => [event_type, target_type]),
+    [
+      ['TRIGGER_DELETE', 'HELM'],
+      ['UPDATE', 'HELM'],
+      ['CREATE', 'HELM'],
+    ],
+  )
 })
 
 test('a deployment is refused in one sentence that says who deploys it', async () => {

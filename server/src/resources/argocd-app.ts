@@ -50,11 +50,8 @@ export const argocdApp = service({
     ...rest,
     git_repository: kept === null ? null : viewGitRepository(kept as GitRepositorySpec, commit, tokenName),
   }),
-  facets: [deployable({ restarts: false, stops: false, status: false })],
+  facets: [deployable({ stops: false, status: false })],
   deployable: {
-    kind: 'argocd_app',
-    serviceType: 'ARGOCD_APP',
-    stage: 2,
     ...undeployable(
       'An Argo CD app is deployed by the Argo CD of a Kubernetes cluster, and the local one is a Docker engine.',
     ),

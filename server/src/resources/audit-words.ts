@@ -1,4 +1,6 @@
 /** The words of the audit log, as existing clients know them. */
+import { absent, allKinds, kinds } from '../kinds.ts'
+
 export const eventTypes = [
   'CREATE',
   'UPDATE',
@@ -59,8 +61,9 @@ export const eventTypes = [
   'POLICY_FAILED',
 ]
 
-export const targetTypes = [
-  'AGENTIC_WORKFLOW',
+/** In the order that clients have read them in. */
+const publishedTargets = [
+  absent.audit,
   'APPLICATION',
   'CLUSTER',
   'CONTAINER',
@@ -77,6 +80,9 @@ export const targetTypes = [
   'WEBHOOK',
   'TERRAFORM',
 ]
+
+/** Those and the targets of younger kinds. */
+export const targetTypes = [...new Set([...publishedTargets, ...allKinds.map((kind) => kinds[kind].audit)])]
 
 export const subTargetTypes = [
   'ADVANCED_SETTINGS',

@@ -10,6 +10,7 @@ import { leavingSql } from '../deployments/request.ts'
 import { ImageTag, request } from '../facets/request.ts'
 import type { Facet } from '../facets/self.ts'
 import { Status } from '../facets/status-schema.ts'
+import { auditTargetOf } from '../kinds.ts'
 import type { Queryable } from '../store/database.ts'
 import { type Node, writeAudit } from '../store/tree.ts'
 import { ImageName } from './image-source.ts'
@@ -103,7 +104,7 @@ export const autoDeploy =
           context.transaction(async (tx) => {
             const { image_name: image, tag } = context.body
             const followers = await tx.query<Follower>(find, [context.principal.organizationId, image, tag])
-            await retag(tx, context, change, followers, self.kind.toUpperCase())
+            await retag(tx, context, change, followers, auditTargetOf(self.kind))
             const started = followers.filter(({ stopped }) => !stopped)
             await deployAll(tx, context, started)
             const ids = started.map(({ id }) => id)

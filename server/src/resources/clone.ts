@@ -10,6 +10,7 @@ import { Flag, Maybe, Name, OneOf, Ref } from '../api/schema.ts'
 import { refuseWhileDeleting } from '../deployments/request.ts'
 import { itemOf, ownerOf } from '../facets/self.ts'
 import { copyStages } from '../facets/stage-writes.ts'
+import { isOwn, type Kind } from '../kinds.ts'
 import { conflict } from '../lib/errors.ts'
 import { newId } from '../lib/ids.ts'
 import { usualLimits } from '../limits/limits.ts'
@@ -104,8 +105,8 @@ const judgeCopies = (tx: Queryable, { parts, principal }: Context, copies: reado
   )
 }
 
-const findService = (services: readonly Service[], kind: string): Service => {
-  const found = services.find(({ resource }) => resource.kind === kind)
+const findService = (services: readonly Service[], kind: Kind): Service => {
+  const found = services.find(({ definition }) => definition.kind === kind)
   if (found === undefined) throw new Error(`no service kind ${kind}`)
   return found
 }
@@ -259,7 +260,7 @@ const environmentOperation = (services: readonly Service[]): Operation => ({
 })
 
 /** An Argo CD app is found in its cluster, not made here: alone it cannot be cloned. */
-const isCloned = ({ resource }: Service): boolean => resource.kind !== 'argocd_app'
+const isCloned = ({ definition }: Service): boolean => isOwn(definition.kind)
 
 /** A clone operation for each kind of service, and the one of environments. */
 export const cloneOperations = (services: readonly Service[]): Operation[] => [

@@ -6,6 +6,7 @@ import Type from 'typebox'
 import { type Context, JsonText, type Operation } from '../api/operation.ts'
 import { List, OneOf, Results, Text, Uuid } from '../api/schema.ts'
 import { changeInner } from '../facets/inner-configuration.ts'
+import { ownKinds, typeOf } from '../kinds.ts'
 import { badRequest } from '../lib/errors.ts'
 import { clusterInOrganization, clusterInPath, readCluster, runsHere } from './cluster-rows.ts'
 
@@ -39,7 +40,7 @@ const replaceRoutes = async (context: Context) => {
   return changeInner<unknown[]>(context, wanted, (results) => ({ results }))
 }
 
-const serviceTypes = ['APPLICATION', 'CONTAINER', 'DATABASE', 'JOB', 'HELM', 'TERRAFORM']
+const serviceTypes = ownKinds.map(typeOf)
 
 const environmentsSql = `select '{"results":' || coalesce(json_agg(json_build_object('environment_id', e.id,
     'environment_name', e.name, 'project_id', p.id, 'project_name', p.name, 'services', (

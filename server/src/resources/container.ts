@@ -37,9 +37,6 @@ export const container = service({
     autoDeploy([]),
   ],
   deployable: {
-    kind: 'container',
-    serviceType: 'CONTAINER',
-    stage: 2,
     source: (kept) => imageSourceOf(kept as unknown as ImageSpec),
     workload: (kept) => workloadOf(kept as unknown as RunningSpec),
   },

@@ -6,6 +6,7 @@
 import type { Context } from '../api/operation.ts'
 import { type Change, type Spec, sealAll, translateWrite } from '../api/resource-writes.ts'
 import { secretPaths } from '../api/schema.ts'
+import type { Kind } from '../kinds.ts'
 import { conflict } from '../lib/errors.ts'
 import { newId } from '../lib/ids.ts'
 import { Secret } from '../lib/secret.ts'
@@ -19,7 +20,7 @@ import type { Service } from './service.ts'
 
 export interface Source {
   id: string
-  kind: string
+  kind: Kind
   name: string
   spec: Spec
   sealed: Record<string, string>

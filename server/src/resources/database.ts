@@ -177,9 +177,6 @@ const made = service({
   }),
   facets: [deployable({ deployQuery: Type.Object({ applyImmediately: Maybe(Flag()) }) }), history, releases, logs],
   deployable: {
-    kind: 'database',
-    serviceType: 'DATABASE',
-    stage: 0,
     source(kept) {
       const { type, version } = kept as unknown as DatabaseSpec
       return { from: 'image', registryId: null, name: databaseTypes[type]!.image, tag: version }

@@ -3,6 +3,7 @@ import Type from 'typebox'
 import { nodeInPath, type Operation } from '../api/operation.ts'
 import type { Spec } from '../api/resource.ts'
 import { Results } from '../api/schema.ts'
+import type { Kind } from '../kinds.ts'
 import type { Service } from './service.ts'
 
 const inOrder = (a: Spec, b: Spec): number =>
@@ -20,10 +21,9 @@ export const listServicesOf = (services: readonly Service[]): Operation => ({
   status: 200,
   answer: Results(Type.Union(services.map(({ answer }) => answer))),
   async run({ db, node }) {
-    const kinds = await db.query<{ kind: string }>(
-      `select distinct kind from service_state where environment_id = $1`,
-      [node.id],
-    )
+    const kinds = await db.query<{ kind: Kind }>(`select distinct kind from service_state where environment_id = $1`, [
+      node.id,
+    ])
     const present = services.filter(({ deployable }) => kinds.some(({ kind }) => kind === deployable.kind))
     const records = await Promise.all(present.map((service) => service.readAll(db, node.id)))
     return { results: records.flat().sort(inOrder) }

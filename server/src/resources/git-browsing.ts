@@ -3,22 +3,18 @@
  * accounts beside the tokens: each token is shown as one.
  */
 import Type from 'typebox'
-import {
-  type Context,
-  JsonText,
-  nodeInPath,
-  type Operation,
-  organizationInPath,
-  ownOrganization,
-} from '../api/operation.ts'
+import { type Context, JsonText, type Operation, organizationInPath, ownOrganization } from '../api/operation.ts'
 import { checkRefs } from '../api/resource.ts'
 import { Flag, Maybe, Name, OneOf, Results, Text, Timestamp, Uuid } from '../api/schema.ts'
 import type { GitSource } from '../builds/builder.ts'
 import { readGitCredentials } from '../deployments/git-credentials.ts'
+import { itemOf, ownerOf, type Self } from '../facets/self.ts'
+import { isOwn } from '../kinds.ts'
 import { badRequest, DeploymentError } from '../lib/errors.ts'
 import { type GitPath, repositorySql } from './git-head.ts'
 import { findRepository, listRepositories, type ProviderName, providers, readProviderToken } from './git-provider.ts'
 import { completeGitRepository, GitRepositoryRequest, type GitRepositorySpec, gitProviders } from './git-source.ts'
+import type { Service } from './service.ts'
 
 const patienceMs = 30_000
 
@@ -165,14 +161,14 @@ const maxCommits = 100
 const CommitId = () => Text(64, { pattern: '^(?:[0-9a-f]{40}|[0-9a-f]{64})?$' })
 
 /** The last 100 commits of the branch that a service is made from. */
-const listCommits = (kind: string, word: string, repository: GitPath): Operation => ({
-  id: `list${word}Commit`,
+const listCommits = (self: Self, repository: GitPath): Operation => ({
+  id: `list${self.word}Commit`,
   method: 'GET',
-  path: `/${kind}/{${kind}Id}/commit`,
-  tag: `${word} Main Calls`,
+  path: `${itemOf(self)}/commit`,
+  tag: `${self.word} Main Calls`,
   summary: 'List the last 100 commits of the branch, or from one commit back; none without a repository',
   scope: 'Read',
-  owner: nodeInPath(kind, `${kind}Id`),
+  owner: ownerOf(self),
   query: Type.Object({ startId: Maybe(CommitId()), gitCommitId: Maybe(CommitId()) }),
   status: 200,
   answer: Results(
@@ -206,11 +202,11 @@ const listCommits = (kind: string, word: string, repository: GitPath): Operation
 
 const names = Object.keys(providers) as ProviderName[]
 
-export const gitBrowsingOperations: Operation[] = [
+/** Of what is found in a cluster, the repository is that cluster's to read. */
+const isRead = ({ definition: { kind, git } }: Service): boolean => git !== undefined && isOwn(kind)
+
+export const gitBrowsing = (services: readonly Service[]): Operation[] => [
   ...places.flatMap((place) => [accounts(place), ...names.flatMap((name) => ofProvider(place, name))]),
   listFolders,
-  listCommits('application', 'Application', ['git_repository']),
-  listCommits('job', 'Job', ['source', 'docker', 'git_repository']),
-  listCommits('helm', 'Helm', ['source', 'git_repository']),
-  listCommits('terraform', 'Terraform', ['terraform_files_source', 'git_repository']),
+  ...services.filter(isRead).map(({ definition }) => listCommits(definition, definition.git!)),
 ]

@@ -104,7 +104,6 @@ const complete = (body: Spec, { previous }: Change): Spec => {
 }
 
 const deploys = deployable({
-  restarts: false,
   deployQuery: Type.Object({ forceEvent: Maybe(OneOf(['DIFF'])) }),
   deployBody: Type.Object({
     chart_version: Maybe(Nullable(Text(128))),
@@ -140,9 +139,6 @@ export const helm = service({
   }),
   facets: [deploys, history, serviceLinks, advancedSettings(helmSettings), customDomains(), deploymentRestrictions],
   deployable: {
-    kind: 'helm',
-    serviceType: 'HELM',
-    stage: 2,
     ...undeployable('A helm service needs a Kubernetes cluster, and the local one is a Docker engine.'),
   },
 })

@@ -4,6 +4,7 @@ import type { DeployableKind } from '../deployments/deployments.ts'
 import { genericVariableOperations } from '../facets/generic-variables.ts'
 import { serviceLogSocket } from '../facets/logs.ts'
 import { variableOperations } from '../facets/variables.ts'
+import { allKinds, type Kind, kinds } from '../kinds.ts'
 import { accountOperations } from './account.ts'
 import { annotationsGroupOperations } from './annotations-group.ts'
 import { apiTokenOperations } from './api-token.ts'
@@ -21,7 +22,7 @@ import { credentialsOperations } from './credentials.ts'
 import { database } from './database.ts'
 import { environmentOperations } from './environment.ts'
 import { listServicesOf } from './environment-services.ts'
-import { gitBrowsingOperations } from './git-browsing.ts'
+import { gitBrowsing } from './git-browsing.ts'
 import { gitTokenOperations } from './git-token.ts'
 import { helm } from './helm.ts'
 import { helmRepositoryOperations } from './helm-repository.ts'
@@ -39,8 +40,23 @@ import { terraform } from './terraform.ts'
 import { exportOf } from './terraform-export.ts'
 import { webhookOperations } from './webhook.ts'
 
-/** The kinds of services. */
-const services: readonly Service[] = [application, container, database, job, helm, terraform, argocdApp]
+/** The file of each kind. */
+export const serviceOf: Readonly<Record<Kind, Service>> = {
+  application,
+  container,
+  database,
+  job,
+  helm,
+  terraform,
+  argocd_app: argocdApp,
+}
+
+const services: readonly Service[] = allKinds.map((kind) => serviceOf[kind])
+
+const variablesOf = ({ definition: { kind, word } }: Service): Operation[] => {
+  const importId = kinds[kind].variables?.importId ?? null
+  return importId === null ? [] : variableOperations({ kind, word, importId })
+}
 
 export const operations: readonly Operation[] = [
   ...organizationOperations,
@@ -56,7 +72,7 @@ export const operations: readonly Operation[] = [
   ...argocdDestinationOperations,
   ...catalogueOperations,
   ...gitTokenOperations,
-  ...gitBrowsingOperations,
+  ...gitBrowsing(services),
   ...containerRegistryOperations,
   ...registryImageOperations,
   ...helmRepositoryOperations,
@@ -71,9 +87,7 @@ export const operations: readonly Operation[] = [
   exportOf(services),
   ...variableOperations({ kind: 'project', word: 'Project' }),
   ...variableOperations({ kind: 'environment', word: 'Environment' }),
-  ...variableOperations({ kind: 'application', word: 'Application', importId: 'importEnvironmentVariable' }),
-  ...variableOperations({ kind: 'container', word: 'Container', importId: 'importContainerEnvironmentVariable' }),
-  ...variableOperations({ kind: 'job', word: 'Job', importId: 'importJobEnvironmentVariable' }),
+  ...services.flatMap(variablesOf),
   ...genericVariableOperations,
   ...webhookOperations,
   serviceLogSocket,

@@ -157,7 +157,7 @@ export const job = service({
     job_type: (record.schedule as JobSchedule).cronjob === undefined ? 'LIFECYCLE' : 'CRON',
   }),
   facets: [
-    deployable({ deployBody: DeployBody, deployQuery: DeployQuery, mayDeploy, restarts: false }),
+    deployable({ deployBody: DeployBody, deployQuery: DeployQuery, mayDeploy }),
     history,
     releases,
     advancedSettings(jobSettings),
@@ -165,9 +165,6 @@ export const job = service({
     autoDeploy(imagePath),
   ],
   deployable: {
-    kind: 'job',
-    serviceType: 'JOB',
-    stage: 1,
     source(kept) {
       const { image, docker } = kept.source as JobSource
       return image === undefined ? gitSourceOf(docker!, buildLimitsIn(kept)) : imageSourceOf(image)

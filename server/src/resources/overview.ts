@@ -3,7 +3,8 @@ import Type from 'typebox'
 import { nodeInPath, type Operation, organizationInPath } from '../api/operation.ts'
 import { Flag, Maybe, Nullable, OneOf, Reference, Results, Text, Timestamp, Uuid, Whole } from '../api/schema.ts'
 import { readEnvironment } from '../facets/environment-status.ts'
-import { EnvironmentStatus, serviceTypes } from '../facets/status-schema.ts'
+import { EnvironmentStatus } from '../facets/status-schema.ts'
+import { kindsWith, serviceTypes } from '../kinds.ts'
 import { timestampSql } from '../store/tree.ts'
 import { environmentModes } from './environment-modes.ts'
 
@@ -153,7 +154,7 @@ const overview: Operation = {
          n.spec ->> 'mode' as mode, json_build_object('id', c.id, 'name', c.name,
            'cloud_provider', c.spec -> 'cloud_provider', 'is_demo', coalesce((c.spec ->> 'is_demo')::boolean, false)) as cluster,
          count(s.service_id)::int as service_count,
-         count(s.service_id) filter (where s.kind = 'argocd_app')::int as discovered
+         count(s.service_id) filter (where s.kind = any('{${kindsWith(({ discovered }) => discovered)}}'))::int as discovered
        from node n join node c on c.id = (n.spec ->> 'cluster_id')::uuid
          left join service_state s on s.environment_id = n.id
        where n.parent_id = $1 and n.kind = 'environment' group by n.id, c.id order by n.created_at, n.id`,

@@ -2,6 +2,7 @@
 import Type from 'typebox'
 import { type Context, JsonText, type Operation, type Owner } from '../api/operation.ts'
 import { Computed, Maybe, OneOf, Results, Text, Uuid, Whole } from '../api/schema.ts'
+import { kinds, kindsWith, ownKinds, typeOf } from '../kinds.ts'
 import { conflict } from '../lib/errors.ts'
 import type { Queryable } from '../store/database.ts'
 
@@ -30,10 +31,11 @@ export const refuseInUse =
   }
 
 const jobType = `case when u.spec ->> 'job_type' = 'CRON' or u.spec #> '{schedule,cronjob}' <> 'null' then 'CRON' else 'LIFECYCLE' end`
-const typeSql = `case u.kind when 'job' then ${jobType} else upper(u.kind) end`
+const hasSchedule = kindsWith(({ schedule }) => schedule)
+const typeSql = `case when u.kind = any('{${hasSchedule}}') then ${jobType} else upper(u.kind) end`
 const placeSql = `'project_id', p.id, 'project_name', p.name, 'environment_id', e.id, 'environment_name', e.name`
 
-const serviceTypes = ['APPLICATION', 'CONTAINER', 'DATABASE', 'CRON', 'LIFECYCLE', 'HELM', 'TERRAFORM']
+const serviceTypes = ownKinds.flatMap((kind) => (kinds[kind].schedule ? ['CRON', 'LIFECYCLE'] : [typeOf(kind)]))
 
 /** Two forms of one list: services only, and whatever can carry a group of labels. */
 const forms = {

@@ -23,7 +23,7 @@ import type { DeployableKind } from '../deployments/deployments.ts'
 import { refuseWhileDeleting } from '../deployments/request.ts'
 import { withoutInner } from '../facets/inner-configuration.ts'
 import { type Facet, itemOf, paramOf, type Self } from '../facets/self.ts'
-import { serviceTypes } from '../facets/status-schema.ts'
+import { type Kind, kinds, serviceTypes, typeOf } from '../kinds.ts'
 import type { Secret } from '../lib/secret.ts'
 import { usualLimits } from '../limits/limits.ts'
 import { refuseTooMuch } from '../limits/service-room.ts'
@@ -75,7 +75,7 @@ export interface ServiceDefinition extends Self {
   /** For clones: puts secrets that are sealed with the row, but stand outside of `spec`, back into a configuration. */
   withSecrets?(spec: Spec, sealed: ReadonlyMap<string, Secret>): Spec
   facets: readonly Facet[]
-  deployable: DeployableKind
+  deployable: Omit<DeployableKind, 'kind'>
 }
 
 export interface Service {
@@ -130,12 +130,12 @@ const columnsOf = ({ groups = true, git, columns = {} }: ServiceDefinition): Rec
 })
 
 const viewOf =
-  ({ view, deployable }: ServiceDefinition) =>
+  ({ view, kind }: ServiceDefinition) =>
   ({ git_commit: commit = null, git_token_name: tokenName = null, ...record }: Spec): Spec => {
     const open = withoutInner(record)
     const shown = view?.(open, { commit, tokenName } as GitFacts) ?? open
     const limits = 'cpu' in shown ? { maximum_cpu: maximumCpu, maximum_memory: maximumMemory, maximum_gpu: 0 } : {}
-    return { ...shown, description: shown.description ?? '', ...limits, service_type: deployable.serviceType }
+    return { ...shown, description: shown.description ?? '', ...limits, service_type: typeOf(kind) }
   }
 
 const insertState = `insert into service_state (service_id, environment_id, organization_id, kind)
@@ -164,7 +164,7 @@ const judge: ResourceDefinition['judge'] = (tx, { parts, principal }, { id, prev
   return refuseTooMuch(tx, limits, principal.organizationId, [id], previous === null ? [] : [previous.spec])
 }
 
-const reader = (kind: string, recordText: RecordSql, view: (record: Spec) => Spec): Service['readAll'] => {
+const reader = (kind: Kind, recordText: RecordSql, view: (record: Spec) => Spec): Service['readAll'] => {
   const list = listSql(kind, recordText)
   return async (db, environmentId) => {
     const [row] = await db.query<{ text: string }>(list, [environmentId])
@@ -173,7 +173,7 @@ const reader = (kind: string, recordText: RecordSql, view: (record: Spec) => Spe
 }
 
 export const service = (definition: ServiceDefinition): Service => {
-  const { kind, path, word, words, list, deployable } = definition
+  const { kind, path, word, words, list } = definition
   const view = viewOf(definition)
   const described: ResourceDefinition = {
     kind,
@@ -193,7 +193,7 @@ export const service = (definition: ServiceDefinition): Service => {
     view,
     written: writtenOf(definition),
     judge,
-    audit: { target: deployable.serviceType === 'ARGOCD_APP' ? 'HELM' : deployable.serviceType },
+    audit: { target: kinds[kind].audit },
   }
   const { operations, answer, recordText } = resource(described)
   const own = operations.map((operation) => {
@@ -203,7 +203,7 @@ export const service = (definition: ServiceDefinition): Service => {
   })
   return {
     operations: [...own, ...definition.facets.flatMap((facet) => facet(definition))],
-    deployable,
+    deployable: { ...definition.deployable, kind },
     readAll: reader(kind, recordText, view),
     answer,
     definition,

@@ -8,6 +8,7 @@ import { auditOf, placeOf, type Spec } from '../api/resource.ts'
 import { Flag, Maybe } from '../api/schema.ts'
 import { readPlacement } from '../deployments/stage-rows.ts'
 import { defaultOrder, defaultStages } from '../deployments/stages.ts'
+import type { Kind } from '../kinds.ts'
 import type { Queryable } from '../store/database.ts'
 import { writeAudit } from '../store/tree.ts'
 import { listVisible } from '../variables/records.ts'
@@ -17,7 +18,7 @@ import { type Exported, type TerraformFile, terraformFiles } from './terraform-f
 
 interface Hidden {
   id: string
-  kind: string
+  kind: Kind
   advanced: Spec | null
   isSkipped: boolean
 }

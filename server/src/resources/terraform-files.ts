@@ -3,6 +3,7 @@
  * them: each becomes a sensitive variable that is asked for.
  */
 import type { Spec } from '../api/resource.ts'
+import { type ExportedKind, type Kind, kinds } from '../kinds.ts'
 import type { VariableRecord } from '../variables/records.ts'
 import { block, createLabels, type Expression, reference, type Value } from './hcl.ts'
 
@@ -11,7 +12,7 @@ type Fields = { [name: string]: Value }
 export interface Exported {
   environment: Spec
   /** Public records of the services, each with what its record does not show. */
-  services: { kind: string; record: Spec; advanced: Spec | null; isSkipped: boolean; stageId: string }[]
+  services: { kind: Kind; record: Spec; advanced: Spec | null; isSkipped: boolean; stageId: string }[]
   /** Variables set at the environment and at its services. */
   variables: readonly VariableRecord[]
   /** Stages that are not there from the start, in order. */
@@ -138,14 +139,16 @@ const terraform = (record: Spec): Fields => {
   }
 }
 
-const kinds: Record<string, { type: string; file: string; fields(record: Spec): Fields }> = {
-  application: { type: 'qovery_application', file: 'applications.tf', fields: application },
-  container: { type: 'qovery_container', file: 'containers.tf', fields: container },
-  database: { type: 'qovery_database', file: 'databases.tf', fields: database },
-  job: { type: 'qovery_job', file: 'jobs.tf', fields: job },
-  helm: { type: 'qovery_helm', file: 'helms.tf', fields: helm },
-  terraform: { type: 'qovery_terraform_service', file: 'terraforms.tf', fields: terraform },
+const fieldsOf: Record<ExportedKind, (record: Spec) => Fields> = {
+  application,
+  container,
+  database,
+  job,
+  helm,
+  terraform,
 }
+
+const isExported = (kind: Kind): kind is ExportedKind => kinds[kind].provider !== null
 
 type Ask = (name: string) => Expression
 
@@ -213,19 +216,18 @@ export const terraformFiles = ({ environment, services, variables, stages }: Exp
     stageIds.set(id, reference(`qovery_deployment_stage.${label}.id`))
   }
   for (const { kind, record, advanced, isSkipped, stageId } of services) {
-    const known = kinds[kind]
-    if (known === undefined) continue
+    if (!isExported(kind)) continue
     const label = labelOf(String(record.name))
-    const text = block(`resource "${known.type}" "${label}"`, {
+    const text = block(`resource "${kinds[kind].provider}" "${label}"`, {
       environment_id: environmentId,
       ...pick(record, ['name', 'icon_uri']),
-      ...known.fields(record),
+      ...fieldsOf[kind](record),
       ...variablesOf(variables, String(record.id), asking(label)),
       advanced_settings_json: advanced === null ? null : JSON.stringify(advanced),
       deployment_stage_id: stageIds.get(stageId),
       is_skipped: isSkipped ? true : null,
     })
-    add(known.file, text)
+    add(`${kinds[kind].plural}.tf`, text)
   }
   if (asked.length > 0) files.set('variables.tf', asked)
   return [...files].map(([name, texts]) => ({ name, text: texts.join('\n') }))

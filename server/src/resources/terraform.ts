@@ -139,7 +139,6 @@ const complete = (body: Spec, change: Change): Spec => {
 }
 
 const deploys = deployable({
-  restarts: false,
   stops: false,
   status: false,
   deployBody: Type.Object({
@@ -223,9 +222,6 @@ const made = service({
   withSecrets,
   facets: [deploysAndDeletes, newHistory, advancedSettings(terraformSettings), deploymentRestrictions],
   deployable: {
-    kind: 'terraform',
-    serviceType: 'TERRAFORM',
-    stage: 0,
     ...terraformRun,
   },
 })

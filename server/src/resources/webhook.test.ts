@@ -32,7 +32,13 @@ const create = async (body: object): Promise<Json> => {
 const happen = async (kind: DeploymentEventKind): Promise<void> => {
   const { projectId, environmentId } = await newPlace(api)
   const ids = { organizationId, projectId, environmentId, serviceId: newId(), deploymentId: newId() }
-  const words = { serviceType: 'APPLICATION', serviceName: 'api', executionId: 'e-1', state: 'DEPLOYED', reason: null }
+  const words = {
+    serviceType: 'APPLICATION' as const,
+    serviceName: 'api',
+    executionId: 'e-1',
+    state: 'DEPLOYED',
+    reason: null,
+  }
   await database.transaction((tx) => createEnqueue()(tx, { kind, environmentMode: 'STAGING', ...ids, ...words }))
 }
 

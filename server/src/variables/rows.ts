@@ -2,6 +2,7 @@
  * Reading what a place of the tree is, and what a service's environment is. One statement each, however many variables
  * there are. Promises that a secret's value leaves only inside the result of `loadEffectiveVariables`.
  */
+import { type Kind, kinds, kindsWith, typeOf } from '../kinds.ts'
 import type { Queryable } from '../store/database.ts'
 import { outsideHostSql } from '../store/installation.ts'
 import type { Sealer } from '../store/seal.ts'
@@ -25,8 +26,8 @@ export interface Place {
 interface ServiceRow {
   id: string
   name: string
-  kind: string
-  database_type: string | null
+  kind: Kind
+  type: string | null
   host: string | null
   outside: OutsidePort[] | null
   built_in: Told | null
@@ -82,7 +83,7 @@ const placeSql = `
       coalesce(e.parent_id, here.id) as project_id, p.name as project_name
     from here left join node e on e.id = here.environment_id left join node p on p.id = coalesce(e.parent_id, here.id)
   ), siblings as (
-    select json_agg(json_build_object('id', s.id, 'name', s.name, 'kind', s.kind, 'database_type', s.spec ->> 'type',
+    select json_agg(json_build_object('id', s.id, 'name', s.name, 'kind', s.kind, 'type', s.spec ->> 'type',
       'host', (select min(r.host) from route r where r.service_id = s.id and r.is_default), 'built_in', s.spec -> 'built_in',
       'outside', (select json_agg(json_build_object('inside', p -> 'internal_port', 'outside', p -> 'external_port',
           'protocol', p -> 'protocol') order by at)
@@ -92,7 +93,7 @@ const placeSql = `
       'outputs', (select json_agg(json_build_object('id', o.id, 'name', o.name, 'value', o.value, 'sealed', o.sealed)
         order by o.name) from service_output o where o.service_id = s.id)) order by s.created_at, s.id) as services
     from node s, place where s.parent_id = place.environment_id and s.name_scope = 'service'
-      and s.kind <> 'argocd_app'
+      and s.kind <> all('{${kindsWith(({ builtIns }) => builtIns === 'none')}}')
   )`
 
 const placeColumns = `place.organization_id, place.created_at, place.kind, place.name, place.is_service, place.project_id,
@@ -133,8 +134,8 @@ const outputsOf = ({ outputs }: ServiceRow, opened: Record<string, string>): Bui
 const toService = (row: ServiceRow, outsideHost: string, opened: Record<string, string> = {}): BuiltInService => ({
   id: row.id,
   name: row.name,
-  type: row.kind.toUpperCase(),
-  ...(row.kind === 'database' && row.database_type !== null ? { keyType: row.database_type } : {}),
+  type: typeOf(row.kind),
+  ...(kinds[row.kind].builtIns === 'type' && row.type !== null ? { keyType: row.type } : {}),
   internalHost: internalHost(row.id),
   externalHost: row.host ?? (row.outside === null ? null : outsideHost),
   more: { ...toldBy(row, outsideHost, opened), ...outsideOf(row) },

@@ -2,6 +2,7 @@
  * Writing down what receivers are to hear. One statement in the transaction of the change: committed together or not at
  * all. Refuses to know how anything is sent.
  */
+import { kindOfType, oldIdOf } from '../kinds.ts'
 import type { DeploymentEvent, DeploymentEventKind, EnqueueDeploymentEvent } from './webhooks.ts'
 
 /** Woken at commit. */
@@ -19,7 +20,7 @@ export const spellings: Record<DeploymentEventKind, string[]> = {
 export const webhookEvents: string[] = Object.values(spellings).flat()
 
 const payloadOf = (event: DeploymentEvent): Record<string, unknown> => ({
-  ...(event.serviceType === 'APPLICATION' ? { application_id: event.serviceId } : {}),
+  ...oldIdOf(kindOfType(event.serviceType), event.serviceId),
   service_id: event.serviceId,
   service_type: event.serviceType,
   service_name: event.serviceName,

@@ -2,6 +2,7 @@
  * Telling receivers what happened. An event is written in the transaction of the change it tells about and delivered
  * at least once, signed, in order per receiver and service. Refuses to know how deployments work.
  */
+import type { ServiceType } from '../kinds.ts'
 import type { Queryable } from '../store/database.ts'
 
 /** The public API's spelling; each receiver gets the spelling it registered with. */
@@ -18,8 +19,7 @@ export interface DeploymentEvent {
   environmentId: string
   environmentMode: string
   serviceId: string
-  /** APPLICATION, CONTAINER … */
-  serviceType: string
+  serviceType: ServiceType
   serviceName: string
   deploymentId: string
   executionId: string

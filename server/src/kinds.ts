@@ -1,0 +1,205 @@
+/**
+ * The kinds of services, a row each: all that is said of a kind outside of its own file. Lists, statuses, histories,
+ * queues, stages, the words of the audit log and the families of variables follow from it. Data only; refuses to know
+ * how anything is done. For a new row the compiler names the words that it lacks, then the file (docs/decisions/0017).
+ */
+
+export interface KindRow {
+  /** Default deployment stage: 0 databases, 1 jobs, 2 containers and charts, 3 applications. */
+  stage: 0 | 1 | 2 | 3
+  /** Instances that stay up and can be restarted; tasks that run to their end; nothing that this server's engines can run. */
+  runs: 'instances' | 'tasks' | 'nothing'
+  /** Found in a cluster by the Argo CD there, not made here: no list of this server's own services has it. */
+  discovered: boolean
+  /** Lists of its statuses and of what is deployed together: `applications`. */
+  plural: string
+  /** The same in the stream of what runs. */
+  runningPlural: string
+  /** What its record in that stream has beside state and instances. */
+  runningFields: 'certificates' | 'triggered action' | 'none'
+  /** What a deploy of several services may ask of each. */
+  asks: 'commit' | 'image' | 'chart' | 'terraform action' | 'nothing'
+  /** Null: no variables are set at it. With an id of their import: under its own path too, not only at `/variable`. */
+  variables: { importId: string | null } | null
+  /** What the variables are named after that its neighbours see of it: the kind, or the `type` of its configuration. */
+  builtIns: 'kind' | 'type' | 'none'
+  /** Has the `schedule` of a job: by it the service is CRON or LIFECYCLE where lists tell those two apart. */
+  schedule: boolean
+  /** Target in the audit log. */
+  audit: string
+  /** Its resource in the Terraform provider of existing clients; null where that has none. */
+  provider: string | null
+  /** Its place in forms of answers that are older than most kinds; null for those. */
+  old: {
+    /** What its id is called there, where not `service_id`. */
+    id: string | null
+    /** Histories tell success or failure only, not the state. */
+    outcome: boolean
+    /** The log names it; of the others it names the environment. */
+    log: boolean
+  } | null
+}
+
+const table = {
+  application: {
+    stage: 3,
+    runs: 'instances',
+    discovered: false,
+    plural: 'applications',
+    runningPlural: 'applications',
+    runningFields: 'certificates',
+    asks: 'commit',
+    // The public API's first import, from when there were only applications.
+    variables: { importId: 'importEnvironmentVariable' },
+    builtIns: 'kind',
+    schedule: false,
+    audit: 'APPLICATION',
+    provider: 'qovery_application',
+    old: { id: 'application_id', outcome: true, log: true },
+  },
+  container: {
+    stage: 2,
+    runs: 'instances',
+    discovered: false,
+    plural: 'containers',
+    runningPlural: 'containers',
+    runningFields: 'certificates',
+    asks: 'image',
+    variables: { importId: 'importContainerEnvironmentVariable' },
+    builtIns: 'kind',
+    schedule: false,
+    audit: 'CONTAINER',
+    provider: 'qovery_container',
+    old: { id: null, outcome: false, log: false },
+  },
+  database: {
+    stage: 0,
+    runs: 'instances',
+    discovered: false,
+    plural: 'databases',
+    runningPlural: 'databases',
+    runningFields: 'none',
+    asks: 'nothing',
+    variables: null,
+    builtIns: 'type',
+    schedule: false,
+    audit: 'DATABASE',
+    provider: 'qovery_database',
+    old: { id: null, outcome: false, log: true },
+  },
+  job: {
+    stage: 1,
+    runs: 'tasks',
+    discovered: false,
+    plural: 'jobs',
+    runningPlural: 'jobs',
+    runningFields: 'certificates',
+    asks: 'image',
+    variables: { importId: 'importJobEnvironmentVariable' },
+    builtIns: 'kind',
+    schedule: true,
+    audit: 'JOB',
+    provider: 'qovery_job',
+    old: { id: null, outcome: false, log: false },
+  },
+  helm: {
+    stage: 2,
+    runs: 'nothing',
+    discovered: false,
+    plural: 'helms',
+    runningPlural: 'helms',
+    runningFields: 'certificates',
+    asks: 'chart',
+    variables: { importId: null },
+    builtIns: 'kind',
+    schedule: false,
+    audit: 'HELM',
+    provider: 'qovery_helm',
+    old: { id: null, outcome: false, log: false },
+  },
+  terraform: {
+    stage: 0,
+    runs: 'tasks',
+    discovered: false,
+    plural: 'terraforms',
+    // The stream that existing clients read has the singular.
+    runningPlural: 'terraform',
+    runningFields: 'triggered action',
+    asks: 'terraform action',
+    variables: { importId: null },
+    builtIns: 'kind',
+    schedule: false,
+    audit: 'TERRAFORM',
+    // `qovery_terraform` would have been the provider's own name for itself.
+    provider: 'qovery_terraform_service',
+    old: null,
+  },
+  argocd_app: {
+    stage: 2,
+    runs: 'nothing',
+    discovered: true,
+    plural: 'argocd_apps',
+    runningPlural: 'argocd_apps',
+    runningFields: 'none',
+    asks: 'nothing',
+    variables: null,
+    builtIns: 'none',
+    schedule: false,
+    // Existing clients know no such target.
+    audit: 'HELM',
+    provider: null,
+    old: null,
+  },
+} as const satisfies Record<string, KindRow>
+
+export type Kind = keyof typeof table
+
+export const kinds: Readonly<Record<Kind, KindRow>> = table
+
+/** The type in answers and events: `APPLICATION`. It is no word of the table, for SQL makes it too: `upper(kind)`. */
+export type ServiceType = Uppercase<Kind>
+
+type With<Words> = { [K in Kind]: (typeof table)[K] extends Words ? K : never }[Kind]
+
+/** What is made here, not found in a cluster. */
+export type OwnKind = With<{ discovered: false }>
+
+export type ExportedKind = With<{ provider: string }>
+
+/** A kind of the public API that this server has not: existing clients want its lists to be there, if empty. */
+export const absent = { plural: 'agentic_workflows', audit: 'AGENTIC_WORKFLOW' } as const
+
+/** Names of the lists of statuses. */
+export type StatusList = (typeof table)[OwnKind]['plural'] | typeof absent.plural
+
+export const allKinds = Object.keys(kinds) as Kind[]
+
+export const kindsWith = (isWanted: (row: KindRow) => boolean): Kind[] =>
+  allKinds.filter((kind) => isWanted(kinds[kind]))
+
+export const isOwn = (kind: Kind): kind is OwnKind => !kinds[kind].discovered
+
+export const ownKinds = allKinds.filter(isOwn)
+
+/** These ahead, the others after them: for lists that were published in another order than the table's. */
+export const ahead = <K extends Kind>(first: readonly NoInfer<K>[], all: readonly K[]): K[] => [
+  ...new Set([...first, ...all]),
+]
+
+export const isKind = (word: string): word is Kind => Object.hasOwn(kinds, word)
+
+export const typeOf = (kind: Kind): ServiceType => kind.toUpperCase() as ServiceType
+
+export const kindOfType = (type: ServiceType): Kind => type.toLowerCase() as Kind
+
+/** In the order that they were published in. */
+export const serviceTypes: readonly ServiceType[] = ahead(['application', 'database'], allKinds).map(typeOf)
+
+/** The target in the audit log of a row of the tree: a service's is its kind's. */
+export const auditTargetOf = (kind: string): string => (isKind(kind) ? kinds[kind].audit : kind.toUpperCase())
+
+/** The id of a service as the oldest forms of answers and events name it; nothing for younger kinds. */
+export const oldIdOf = (kind: Kind, id: string): Record<string, string> => {
+  const name = kinds[kind].old?.id ?? null
+  return name === null ? {} : { [name]: id }
+}
