@@ -70,6 +70,19 @@ const placed: Plugin = {
   },
 }
 
+/** By `require`, a built-in module is not asked for all that it has: `node:http` would load a client of its own. */
+const required: Plugin = {
+  name: 'required',
+  setup(step) {
+    step.onResolve({ filter: /^node:/ }, ({ path, kind }) =>
+      kind === 'import-statement' ? { path, namespace: 'required', sideEffects: false } : null,
+    )
+    step.onLoad({ filter: /./, namespace: 'required' }, ({ path }) => ({
+      contents: `module.exports = require('${path}')`,
+    }))
+  },
+}
+
 /** `require` for packages in CommonJS; `__place` in sources is this file's address, all of them being in one folder. */
 const banner = [
   "import { createRequire as __createRequire } from 'node:module';",
@@ -89,7 +102,7 @@ const bundle = (): Promise<unknown> =>
     target: 'node24',
     external: ['@scalar/fastify-api-reference'],
     banner: { js: banner },
-    plugins: [placed],
+    plugins: [placed, required],
     sourcemap: 'linked',
     sourcesContent: false,
     // V8 keeps the text of what it runs, twice as large where one character is not ASCII: no spaces and no comments.
