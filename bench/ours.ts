@@ -50,6 +50,8 @@ const prepare = async (databaseUrl: string): Promise<Slipway> =>
     server: await bundledServer(),
     env: {
       ...limits,
+      // As bin/run sets it.
+      NODE_USE_SYSTEM_CA: '1',
       DATABASE_URL: databaseUrl,
       SLIPWAY_LOG_LEVEL: 'info',
       SLIPWAY_OUTBOUND_ALLOW: 'loopback,private',

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
-import { type AddressInfo, connect, createServer } from 'node:net'
+import { type AddressInfo, createServer } from 'node:net'
 import { after, before, describe, test } from 'node:test'
-import { engine } from '../../test/docker.ts'
+import { connectEngine, engine } from '../../test/docker.ts'
 import { type Auth, type FakeRegistry, makeImage, startFakeRegistry, startTrap } from '../../test/fake-registry.ts'
 import { startImages, type TestImages } from '../../test/organization-images.ts'
 import { logins, registryIsMissing, startRegistry, untag } from '../../test/registry.ts'
@@ -338,7 +338,7 @@ test('what an organization needs no more goes, what it needs or has just used st
 /** The engine's socket over TCP, under a name that is not known to be this machine. */
 const startDistantEngine = async (): Promise<string> => {
   const server = createServer((socket) => {
-    const behind = connect('/var/run/docker.sock')
+    const behind = connectEngine()
     for (const [from, to] of [[socket, behind] as const, [behind, socket] as const]) {
       from.pipe(to)
       from.on('error', () => to.destroy())
