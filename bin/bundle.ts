@@ -109,6 +109,8 @@ const bundle = (): Promise<unknown> =>
     // The licences of packages stay in node_modules, for a bundle goes nowhere else.
     minifyWhitespace: true,
     minifySyntax: true,
+    // Node shows the line of an error that nobody catches.
+    lineLimit: 200,
     legalComments: 'none',
     logLevel: 'error',
   })
