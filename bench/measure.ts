@@ -62,12 +62,17 @@ export const cpuMicros = (roots: readonly number[]): number =>
   treeOf(roots).reduce((sum, { cpuTicks }) => sum + cpuTicks, 0) * tickMicros
 
 /** Resident memory of these process trees in MB (10⁶ bytes), shared pages counted once per process. */
-export const residentMb = (roots: readonly number[]): number =>
-  treeOf(roots).reduce((sum, { pid }) => sum + residentKb(pid), 0) * 0.001024
+export const residentMb = (roots: readonly number[]): number => sumMb(roots, 'status', /^VmRSS:\s+(\d+)/m)
 
-const residentKb = (pid: number): number => {
+/** The same with each shared page divided among the processes that share it (PSS): what they cost together. */
+export const proportionalMb = (roots: readonly number[]): number => sumMb(roots, 'smaps_rollup', /^Pss:\s+(\d+)/m)
+
+const sumMb = (roots: readonly number[], file: string, pattern: RegExp): number =>
+  treeOf(roots).reduce((sum, { pid }) => sum + kilobytesIn(pid, file, pattern), 0) * 0.001024
+
+const kilobytesIn = (pid: number, file: string, pattern: RegExp): number => {
   try {
-    return Number(/^VmRSS:\s+(\d+)/m.exec(readFileSync(`/proc/${pid}/status`, 'latin1'))?.[1] ?? 0)
+    return Number(pattern.exec(readFileSync(`/proc/${pid}/${file}`, 'latin1'))?.[1] ?? 0)
   } catch {
     return 0
   }

@@ -3,16 +3,27 @@
  * and only times that it records itself are read from its database. Everything it made on the engine is removed.
  */
 import { rm } from 'node:fs/promises'
+import { join } from 'node:path'
 import { Agent, request } from 'undici'
 import { createLog } from '../server/src/lib/log.ts'
 import { connect, type Database } from '../server/src/store/database.ts'
-import { adminToken, prepareSlipway, type Slipway } from '../server/test/slipway.ts'
+import { adminToken, bundledServer, prepareSlipway, type Slipway } from '../server/test/slipway.ts'
 import type { Bench } from './bench.ts'
 import { firstAnswer } from './floors/api-process.ts'
 import { commandLine, processesNaming } from './measure.ts'
 import { applicationBody } from './ours-application.ts'
+import { startBenchPostgres } from './postgres.ts'
 import type { Templates } from './seed.ts'
 import { makeSubject, once, type Subject } from './subject.ts'
+
+interface Another {
+  pids: number[]
+  routerPids: number[]
+  /** Root of the PostgreSQL that is its alone. */
+  postgresPid: number
+  readyMs: number
+  stop(): Promise<void>
+}
 
 export interface Ours extends Subject {
   database: Database
@@ -21,8 +32,8 @@ export interface Ours extends Subject {
   call<T = Record<string, unknown>>(method: string, path: string, body?: unknown): Promise<T>
   /** Makes an environment of the bench's project. */
   makeEnvironment(name: string): Promise<string>
-  /** Another server on a database of its own, up when its first answer from the database is there. */
-  startAnother(): Promise<{ pids: number[]; routerPids: number[]; readyMs: number; stop(): Promise<void> }>
+  /** Another server on a PostgreSQL of its own, up when its first answer from the database is there. */
+  startAnother(): Promise<Another>
   stop(): Promise<void>
 }
 
@@ -34,10 +45,13 @@ const limits = {
 }
 
 /** The log is at its default level: what a user pays is measured. */
-const prepare = (databaseUrl: string): Promise<Slipway> =>
+const prepare = async (databaseUrl: string): Promise<Slipway> =>
   prepareSlipway({
+    server: await bundledServer(),
     env: {
       ...limits,
+      // As bin/run sets it.
+      NODE_USE_SYSTEM_CA: '1',
       DATABASE_URL: databaseUrl,
       SLIPWAY_LOG_LEVEL: 'info',
       SLIPWAY_OUTBOUND_ALLOW: 'loopback,private',
@@ -142,12 +156,14 @@ const removeNetworks = async ({ engine }: Bench, environmentIds: readonly string
 /** Servers that are started only to see how long it takes, one after the other on the same data. */
 const starter = (bench: Bench): Ours['startAnother'] => {
   const prepared = once(async () => {
-    const slipway = await prepare(await (await bench.postgres()).database('ours_start'))
+    const postgres = await startBenchPostgres(join(bench.folder, 'database-of-start'))
+    bench.onClose(postgres.stop)
+    const slipway = await prepare(await postgres.database('ours_start'))
     bench.onClose(() => removeAll(slipway))
-    return slipway
+    return { slipway, postgresPid: postgres.pid }
   })
   return async () => {
-    const slipway = await prepared()
+    const { slipway, postgresPid } = await prepared()
     try {
       const since = performance.now()
       const [readyMs] = await Promise.all([
@@ -155,7 +171,7 @@ const starter = (bench: Bench): Ours['startAnother'] => {
         slipway.start(),
       ])
       const routerPids = routerOf(slipway)
-      return { pids: [slipway.pid()], routerPids, readyMs, stop: () => endProcesses(slipway) }
+      return { pids: [slipway.pid()], routerPids, postgresPid, readyMs, stop: () => endProcesses(slipway) }
     } catch (error) {
       await endProcesses(slipway)
       throw error

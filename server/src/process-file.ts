@@ -20,7 +20,7 @@ export const findControlPlane = async (dataDir: string): Promise<number | null> 
   const pid = Number.parseInt(text, 10)
   if (!Number.isInteger(pid) || pid === process.pid || !isAlive(pid)) return null
   const command = await readFile(`/proc/${pid}/cmdline`, 'utf8').catch(() => 'main.ts')
-  return command.includes('main.ts') ? pid : null
+  return /\bmain\.(ts|mjs)\b/.test(command) ? pid : null
 }
 
 /** Takes the data directory for this process. Rejects when another one has it. */

@@ -4,6 +4,7 @@
  */
 import type { AdminToken } from './api/admin-token.ts'
 import { type App, startApp } from './app.ts'
+import { nameSources } from './lib/traces.ts'
 import { prepareSample } from './sample-start.ts'
 import { readSettings } from './settings.ts'
 
@@ -55,7 +56,7 @@ export const serve = async (): Promise<void> => {
     greet(app, await prepareSample(app, print))
   } catch (error) {
     process.stderr.write(`Slipway cannot start: ${(error as Error).message}\n`)
-    if (settings.logLevel === 'debug') process.stderr.write(`${(error as Error).stack}\n`)
+    if (settings.logLevel === 'debug') process.stderr.write(`${nameSources(String((error as Error).stack))}\n`)
     process.exit(1)
   }
 }

@@ -65,6 +65,16 @@ export const freePort = async (): Promise<number> => {
 export interface SlipwayOptions {
   fake?: boolean
   env?: Record<string, string>
+  /** Arguments of Node that start the server. Default: its sources. */
+  server?: readonly string[]
+}
+
+/** Those that start it as `npm start` does, from its bundle, which is made when it is missing. */
+export const bundledServer = async (): Promise<string[]> => {
+  const program = new URL('../../bin/server', import.meta.url).pathname
+  const { code, stdout, stderr } = await exec('bash', [program], { env: { PATH: process.env.PATH ?? '' } })
+  if (code !== 0 || !stdout.includes('bundle-')) throw new Error(`no bundle: ${stderr}`)
+  return stdout.trim().split('\n')
 }
 
 /** Prepares data directory and ports; `start()` starts it. */
@@ -112,7 +122,10 @@ export const prepareSlipway = async (options: SlipwayOptions = {}): Promise<Slip
     },
     kill,
     async start() {
-      child = spawn(process.execPath, [main, ...flags], { env, stdio: ['ignore', 'pipe', 'pipe'] })
+      child = spawn(process.execPath, [...(options.server ?? [main]), ...flags], {
+        env,
+        stdio: ['ignore', 'pipe', 'pipe'],
+      })
       for (const stream of [child.stdout!, child.stderr!])
         stream.setEncoding('utf8').on('data', (text: string) => {
           printed = (printed + text).slice(-1_000_000)

@@ -280,6 +280,11 @@ const takesUpgrade = (operations: readonly Operation[]) => {
     headers.upgrade?.toLowerCase() === 'websocket' && sockets.some((form) => form.test(pathIn(url)))
 }
 
+/** Our own checks read bodies and our own code writes answers: the framework's compilers are never loaded. */
+const noCompiler = (): never => {
+  throw new Error('a route has a schema of the framework: the operation is to have it')
+}
+
 const createInstance = (gate: Gate, operations: readonly Operation[]): FastifyInstance => {
   const app = fastify({
     http: {
@@ -299,6 +304,7 @@ const createInstance = (gate: Gate, operations: readonly Operation[]): FastifyIn
     return503OnClosing: true,
     clientErrorHandler: answerParserError,
     routerOptions: { maxParamLength: 200 },
+    schemaController: { compilersFactory: { buildValidator: noCompiler, buildSerializer: noCompiler } },
     frameworkErrors: (error, request, reply) =>
       void answerUnreadable(gate, error, request as FastifyRequest, reply as FastifyReply),
   })

@@ -1,5 +1,6 @@
 /** What the server and its preparation workers say to each other. */
 import { DeploymentError, type NextMove } from '../lib/errors.ts'
+import { nameSources } from '../lib/traces.ts'
 import type { ToolBuild } from './builder.ts'
 import type { OwnDockerfile } from './context.ts'
 import type { Dockerfile } from './dockerfile.ts'
@@ -90,7 +91,7 @@ export const toPlain = (thrown: unknown): PlainError => {
     const { code, message, next, lines } = error
     return { code, message, next, lines }
   }
-  const message = error instanceof Error ? (error.stack ?? error.message) : String(error)
+  const message = error instanceof Error ? nameSources(error.stack ?? error.message) : String(error)
   return { code: null, message, next: 'stop', lines: [] }
 }
 

@@ -1,0 +1,153 @@
+/**
+ * bin/bundle.ts <folder>: makes the server of this checkout, its router and its thread into few files with all packages
+ * but the reader of the API's description, which is loaded when somebody looks. The folder appears whole or not at all.
+ */
+import {
+  closeSync,
+  existsSync,
+  fsyncSync,
+  mkdirSync,
+  openSync,
+  readdirSync,
+  renameSync,
+  rmSync,
+  statSync,
+} from 'node:fs'
+import { readFile } from 'node:fs/promises'
+import { dirname, join, relative, resolve } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { build, type Plugin } from 'esbuild'
+
+const sources = fileURLToPath(new URL('../server/src', import.meta.url))
+const [, , folder] = process.argv
+if (folder === undefined) throw new Error('which folder?')
+const place = resolve(folder)
+const half = `${place}.${process.pid}`
+
+/** What is started by its file: as a process, or as a thread. */
+const programs: Record<string, string> = {
+  main: 'main.ts',
+  router: 'router/main.ts',
+  'preparation-worker': 'builds/preparation-worker.ts',
+}
+
+const isProgram = (path: string): boolean => Object.values(programs).some((program) => join(sources, program) === path)
+
+/** On the line that is there, so that lines stay what they are. */
+const withTraces = `import { nameSourcesOfUncaught } from '${join(sources, 'lib/traces.ts')}'; nameSourcesOfUncaught(); `
+
+/**
+ * Files that a source names beside itself are found from the bundle: a program is the bundled one, all else stays
+ * where it is. Relative, for a checkout may be moved.
+ */
+const fitPlaces = (path: string, text: string): string => {
+  const here = dirname(path)
+  const fitted = text
+    .replaceAll(/createRequire\(import\.meta\.url\)\(('[^']+')\)/g, 'require($1)')
+    .replaceAll(/new URL\('([^']+)', import\.meta\.url\)/g, (_whole, name: string) => {
+      const named = resolve(here, name)
+      const program = Object.keys(programs).find((each) => named === join(sources, programs[each]!))
+      const target =
+        program === undefined ? relative(place, named) + (name.endsWith('/') ? '/' : '') : `./${program}.mjs`
+      return `new URL(${JSON.stringify(target)}, __place)`
+    })
+    .replaceAll(
+      /createRequire\(import\.meta\.url\)/g,
+      `createRequire(new URL(${JSON.stringify(relative(place, path))}, __place))`,
+    )
+  if (/import\.meta\.(url|dirname|filename)/.test(fitted))
+    throw new Error(`${path}: bin/bundle.ts cannot place this import.meta`)
+  return fitted
+}
+
+const placed: Plugin = {
+  name: 'placed',
+  setup(step) {
+    step.onLoad({ filter: /\.ts$/ }, async ({ path }) => ({
+      contents: (isProgram(path) ? withTraces : '') + fitPlaces(path, await readFile(path, 'utf8')),
+      loader: 'ts',
+    }))
+  },
+}
+
+/** By `require`, a built-in module is not asked for all that it has: `node:http` would load a client of its own. */
+const required: Plugin = {
+  name: 'required',
+  setup(step) {
+    step.onResolve({ filter: /^node:/ }, ({ path, kind }) =>
+      kind === 'import-statement' ? { path, namespace: 'required', sideEffects: false } : null,
+    )
+    step.onLoad({ filter: /./, namespace: 'required' }, ({ path }) => ({
+      contents: `module.exports = require('${path}')`,
+    }))
+  },
+}
+
+/** `require` for packages in CommonJS; `__place` in sources is this file's address, all of them being in one folder. */
+const banner = [
+  "import { createRequire as __createRequire } from 'node:module';",
+  'const require = __createRequire(import.meta.url), __place = import.meta.url;',
+].join('')
+
+const bundle = (): Promise<unknown> =>
+  build({
+    entryPoints: Object.entries(programs).map(([out, source]) => ({ in: join(sources, source), out })),
+    outdir: half,
+    outExtension: { '.js': '.mjs' },
+    chunkNames: '[name]-[hash]',
+    bundle: true,
+    splitting: true,
+    format: 'esm',
+    platform: 'node',
+    target: 'node24',
+    external: ['@scalar/fastify-api-reference'],
+    banner: { js: banner },
+    plugins: [placed, required],
+    sourcemap: 'linked',
+    sourcesContent: false,
+    // V8 keeps the text of what it runs, twice as large where one character is not ASCII: no spaces and no comments.
+    // The licences of packages stay in node_modules, for a bundle goes nowhere else.
+    minifyWhitespace: true,
+    minifySyntax: true,
+    // Node shows the line of an error that nobody catches.
+    lineLimit: 200,
+    legalComments: 'none',
+    logLevel: 'error',
+  })
+
+const kept = 4
+const hourMs = 3_600_000
+
+/** All but the newest go, for one of those may be running; so do halves that killed builds left, and what V8 compiled. */
+const removeOld = (): void => {
+  const home = dirname(place)
+  const all = readdirSync(home).map((name) => ({
+    name,
+    path: join(home, name),
+    at: statSync(join(home, name)).mtimeMs,
+  }))
+  const whole = all.filter(({ name }) => /^bundle-[^.]+$/.test(name)).sort((a, b) => b.at - a.at)
+  const halves = all.filter(({ name, at }) => /^bundle-.+\.\d+$/.test(name) && at < Date.now() - hourMs)
+  const compiled = all.filter(({ name }) => !name.startsWith('bundle-'))
+  for (const { path } of [...whole.slice(kept), ...halves, ...compiled]) rmSync(path, { recursive: true, force: true })
+}
+
+/** A machine that loses its power must not find the folder without what is in it. */
+const writeThrough = (path: string): void => {
+  const file = openSync(path, 'r')
+  fsyncSync(file)
+  closeSync(file)
+}
+
+try {
+  mkdirSync(half, { recursive: true })
+  await bundle()
+  for (const name of readdirSync(half)) writeThrough(join(half, name))
+  renameSync(half, place)
+  removeOld()
+} catch (error) {
+  // Another start may have made the same one at the same time.
+  if (!existsSync(join(place, 'main.mjs'))) throw error
+} finally {
+  rmSync(half, { recursive: true, force: true })
+}

@@ -1,0 +1,76 @@
+/** What users start is the bundle: all that it finds by its place, and that half of one is never left. */
+import assert from 'node:assert/strict'
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdtempSync, readdirSync } from 'node:fs'
+import { rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, before, test } from 'node:test'
+import { exec } from '../src/lib/exec.ts'
+import { ensureBusybox } from './busybox-image.ts'
+import { engine } from './docker.ts'
+import { adminToken, bundledServer, prepareSlipway, type Slipway } from './slipway.ts'
+import { until } from './until.ts'
+
+const env = { PATH: process.env.PATH ?? '' }
+let slipway: Slipway
+let server: string[]
+
+before(async () => {
+  await ensureBusybox()
+  server = await bundledServer()
+})
+
+after(async () => {
+  await slipway?.remove()
+  await engine.close()
+})
+
+test('the bundle starts, builds the sample from git, shows its pages, names sources in traces, and ends', async () => {
+  slipway = await prepareSlipway({ server, env: { SLIPWAY_SAMPLE: 'on' } })
+  await slipway.start()
+  const url = await until(() => /^Sample +(http\S+)$/m.exec(slipway.output())?.[1], {
+    timeoutMs: 60_000,
+    what: 'the sample',
+  })
+  const { host } = new URL(url)
+  assert.match(await (await fetch(`http://127.0.0.1:${slipway.routerPort}/`, { headers: { host } })).text(), /./)
+  for (const path of ['/openapi.json', '/docs/', '/docs/js/scalar.js', '/metrics', '/organization'])
+    assert.equal((await slipway.api('GET', path).catch(() => fetch(slipway.url + path))).status, 200, path)
+
+  const second = await exec(process.execPath, server, {
+    env: { ...env, SLIPWAY_DATA_DIR: slipway.dataDir, SLIPWAY_LOG_LEVEL: 'debug', SLIPWAY_ADMIN_TOKEN: adminToken },
+  })
+  assert.match(second.stderr, /another Slipway .* runs on/)
+  assert.match(second.stderr, /at takeDataDirectory \(\/.*\/server\/src\/process-file\.ts:\d+:\d+\)/)
+
+  await slipway.kill('SIGTERM')
+  assert.doesNotMatch(slipway.output(), /not clean/)
+})
+
+test('a build of the bundle that is killed at any instant leaves none or a whole one', async () => {
+  const home = mkdtempSync(join(tmpdir(), 'slipway-bundle-'))
+  const place = join(home, 'bundle-1')
+  const program = new URL('../../bin/bundle.ts', import.meta.url).pathname
+  const isThere = (): boolean => readdirSync(home).length > 0
+  try {
+    // As soon as it writes, and at the instants after.
+    for (const files of [0, 1, 4]) {
+      const child = spawn(process.execPath, [program, place], { env, stdio: 'ignore' })
+      const ended = once(child, 'exit')
+      const written = (): boolean => isThere() && readdirSync(join(home, readdirSync(home)[0]!)).length >= files
+      await until(() => child.exitCode !== null || written(), { what: 'the build to write', timeoutMs: 30_000 })
+      child.kill('SIGKILL')
+      await ended
+      const left = readdirSync(home)
+      if (left.includes('bundle-1')) assert.ok(readdirSync(place).includes('main.mjs'))
+      for (const name of left) await rm(join(home, name), { recursive: true })
+    }
+    const { code, stderr } = await exec(process.execPath, [program, place], { env })
+    assert.equal(code, 0, stderr)
+    assert.deepEqual(readdirSync(home), ['bundle-1'])
+  } finally {
+    await rm(home, { recursive: true })
+  }
+})
