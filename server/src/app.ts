@@ -180,7 +180,7 @@ const createMachine = (ground: Ground, fake: boolean, sampleUrl: string): Machin
 }
 
 const createParts = async (ground: Ground, { closeImages: _, ...machine }: Machine, disk: Disk) => {
-  const { settings, database, sealer, log } = ground
+  const { settings, database, sealer, log, work } = ground
   const engine: Engine = createEngine({
     ...ground,
     ...machine,
@@ -205,6 +205,7 @@ const createParts = async (ground: Ground, { closeImages: _, ...machine }: Machi
     outbound: ground.outbound,
     clock: systemClock,
     log,
+    work,
     scheduleSeconds: settings.webhookSchedule,
   })
   const parts: Parts = { ...ground, ...machine, disk, deployments: engine, delivery, clock: systemClock }
