@@ -39,6 +39,8 @@ import { loadEffectiveVariables } from './variables/rows.ts'
 import { watchDisk } from './watched-disk.ts'
 import { createDelivery } from './webhooks/deliver.ts'
 import { createEnqueue } from './webhooks/outbox.ts'
+import type { Loop } from './work/loop.ts'
+import { createWorkRegistry, type WorkRegistry } from './work/registry.ts'
 
 export interface App {
   parts: Parts
@@ -61,15 +63,17 @@ const openDatabase = async (settings: Settings, log: Log): Promise<Database> => 
 const pingTimeoutMs = 2000
 
 /** Our own PostgreSQL is started again when it dies; another's is another's to look after. */
-const keepDatabase = ({ settings: { databaseUrl, dataDir }, database, log }: Ground): (() => void) => {
-  if (databaseUrl !== undefined) return () => {}
+const keepDatabase = ({ settings: { databaseUrl, dataDir }, database, log, work }: Ground): Loop | null => {
+  if (databaseUrl !== undefined) return null
   const ping = () => database.ping(pingTimeoutMs)
-  return keepAlive([{ name: 'PostgreSQL', ping, start: () => startPostgres({ dataDir, log }) }], systemClock, log)
+  const companion = { name: 'PostgreSQL', ping, start: () => startPostgres({ dataDir, log }) }
+  return keepAlive({ work, log, clock: systemClock }, companion)
 }
 
 interface Ground {
   settings: Settings
   log: Log
+  work: WorkRegistry
   database: Database
   sealer: Sealer
   ownerId: string
@@ -92,7 +96,8 @@ const layGround = async (settings: Settings): Promise<Ground> => {
   const outbound = createOutbound({ allow: [...settings.outboundAllow], own })
   // The operator chose the issuer, wherever it is; what users name does not get there through it.
   const issuerOutbound = createOutbound({ allow: [...settings.outboundAllow, ...issuerPlace(settings)], own })
-  return { settings, log, database, sealer, ownerId, router, outbound, issuerOutbound, pullThrough }
+  const work = createWorkRegistry(systemClock)
+  return { settings, log, work, database, sealer, ownerId, router, outbound, issuerOutbound, pullThrough }
 }
 
 /** Our own sample is at the one loopback address that needs no permission. */
@@ -175,7 +180,7 @@ const createMachine = (ground: Ground, fake: boolean, sampleUrl: string): Machin
 }
 
 const createParts = async (ground: Ground, { closeImages: _, ...machine }: Machine, disk: Disk) => {
-  const { settings, database, sealer, log } = ground
+  const { settings, database, sealer, log, work } = ground
   const engine: Engine = createEngine({
     ...ground,
     ...machine,
@@ -200,6 +205,7 @@ const createParts = async (ground: Ground, { closeImages: _, ...machine }: Machi
     outbound: ground.outbound,
     clock: systemClock,
     log,
+    work,
     scheduleSeconds: settings.webhookSchedule,
   })
   const parts: Parts = { ...ground, ...machine, disk, deployments: engine, delivery, clock: systemClock }
@@ -213,7 +219,7 @@ export const startApp = async (settings: Settings, options: { fake: boolean }): 
   const ground = await layGround(settings)
   const url = `http://${settings.host}:${settings.port}`
   const sampleUrl = url + samplePath
-  const disk = watchDisk(settings, ground.log, options.fake)
+  const disk = watchDisk(settings, ground, options.fake)
   const machine = createMachine(ground, options.fake, sampleUrl)
   const { parts, engine, delivery } = await createParts(ground, machine, disk)
   const organizationId = await createFirstOrganization(parts)
@@ -221,7 +227,7 @@ export const startApp = async (settings: Settings, options: { fake: boolean }): 
   const api = await createApi(parts, operations)
   if (settings.sample) await serveSample(api, await createSampleRepository(settings.dataDir, ground.log))
   await api.listen({ host: settings.host, port: settings.port })
-  const leaveDatabase = keepDatabase(ground)
+  const databaseKeeper = keepDatabase(ground)
   await engine.start()
   await delivery.start()
   return {
@@ -236,8 +242,8 @@ export const startApp = async (settings: Settings, options: { fake: boolean }): 
       await delivery.stop()
       await Promise.all([parts.runtime.close(), parts.builder.close(), machine.closeImages()])
       await ground.pullThrough.close()
-      disk.close()
-      leaveDatabase()
+      await disk.close()
+      await databaseKeeper?.stop()
       await ground.database.close()
       await leaveDataDirectory(settings.dataDir)
     },

@@ -1,16 +1,16 @@
 /** The disks of this installation, watched: the data directory's, and the engine's where that is on this machine. */
 import { systemClock } from './lib/clock.ts'
 import { createEngine } from './lib/docker-engine.ts'
-import type { Log } from './lib/log.ts'
 import { createDisk, type Disk, type DiskParts } from './limits/disk.ts'
 import type { Settings } from './settings.ts'
+import type { WorkParts } from './work/loop.ts'
 
 export const watchDisk = (
   { dataDir: data, dockerHost, limits, diskReserveMb }: Settings,
-  log: Log,
+  { log, work }: Omit<WorkParts, 'clock'>,
   fake: boolean,
 ): Disk => {
-  const common = { diskGb: limits.diskGb, reserveMb: diskReserveMb, clock: systemClock, log }
+  const common = { diskGb: limits.diskGb, reserveMb: diskReserveMb, clock: systemClock, log, work }
   if (fake) return createDisk({ ...common, images: null, folders: async () => ({ data }) })
   const engine = createEngine(dockerHost)
   const isLocal = (dockerHost ?? process.env.DOCKER_HOST ?? 'unix://').startsWith('unix://')
@@ -27,9 +27,9 @@ export const watchDisk = (
   const disk = createDisk({ ...common, images, folders })
   return {
     ...disk,
-    close() {
-      disk.close()
-      void engine.close()
+    async close() {
+      await disk.close()
+      await engine.close()
     },
   }
 }

@@ -32,6 +32,7 @@ import { readFingerprintKey } from '../src/store/installation.ts'
 import { createSealer } from '../src/store/seal.ts'
 import { loadEffectiveVariables } from '../src/variables/rows.ts'
 import { createEnqueue } from '../src/webhooks/outbox.ts'
+import { createWorkRegistry } from '../src/work/registry.ts'
 import { type TestDatabase, testDatabase } from './database.ts'
 
 // The bodies of a public API, read by tests that check their fields.
@@ -120,6 +121,7 @@ const createParts = async (database: TestDatabase, dataDir: string, { settings =
   const source = { head: headCommit, image: 'fake/serve' as string | DeploymentError }
   const builder = createBuilder(source)
   const router = createRouter()
+  const work = createWorkRegistry(systemClock)
   const engine = createEngine({
     database,
     sealer,
@@ -139,6 +141,7 @@ const createParts = async (database: TestDatabase, dataDir: string, { settings =
     environmentLock: createKeyedLock(),
     concurrency: 4,
     alone: true,
+    work,
     clock: systemClock,
     log,
   })
@@ -152,6 +155,7 @@ const createParts = async (database: TestDatabase, dataDir: string, { settings =
     disk,
     // Tests reach nothing but loopback, whatever they ask for.
     outbound: createOutbound({ allow: ['loopback'], resolve: resolveLocal }),
+    work,
     settings: { ...testPorts, dataDir, rateLimit: 0, statusVocabulary: 'auto', sample: false, ...settings },
     clock: systemClock,
     log,

@@ -19,6 +19,7 @@ import { createFakeRuntime } from '../src/runtimes/fake/fake.ts'
 import type { Runtime } from '../src/runtimes/runtime.ts'
 import type { Database, Queryable } from '../src/store/database.ts'
 import type { DeploymentEvent } from '../src/webhooks/webhooks.ts'
+import { createWorkRegistry } from '../src/work/registry.ts'
 
 /** Off: no call gets through and none comes back. `afterCalls` counts down on each call of a cut part. */
 export interface Power {
@@ -264,6 +265,7 @@ export const createTestEngine = (
     environmentLock: createKeyedLock(),
     concurrency: 4,
     alone: true,
+    work: createWorkRegistry(systemClock),
     clock: systemClock,
     log: createLog('silent'),
     ...more,

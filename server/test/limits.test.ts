@@ -7,6 +7,7 @@ import { createLog } from '../src/lib/log.ts'
 import { createDisk } from '../src/limits/disk.ts'
 import type { ListedImage } from '../src/limits/image-use.ts'
 import { readServiceUse } from '../src/limits/service-room.ts'
+import { createWorkRegistry } from '../src/work/registry.ts'
 import { type Answer, applicationBody, type Call, type Json, startApi } from './api.ts'
 import { databaseBody } from './cases/database.ts'
 import { lifecycleBody } from './cases/job.ts'
@@ -35,6 +36,7 @@ const disk = createDisk({
   // Nothing is kept from one look to the next.
   clock: { ...systemClock, monotonicMs: () => performance.now() * 1e6 },
   log: createLog('silent'),
+  work: createWorkRegistry(systemClock),
 })
 const api = await startApi({ settings: { limits }, idle: true, disk })
 const working = await startApi({ settings: { limits }, disk })

@@ -2,6 +2,7 @@
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client'
 import type { Disk } from '../limits/disk.ts'
 import type { Database } from '../store/database.ts'
+import type { WorkRegistry } from '../work/registry.ts'
 
 export interface Metrics {
   observe(operation: string, status: number, seconds: number): void
@@ -29,7 +30,38 @@ const diskGauges = (registers: Registry[]) => {
   }
 }
 
-export const createMetrics = (database: Database, disk?: Pick<Disk, 'free'>): Metrics => {
+/** What is done in the background. An error is named by its code only: these pages need no token. */
+const workGauges = (registers: Registry[]) => {
+  const labelNames = ['work', 'cluster']
+  const gauge = (name: string, help: string, more: string[] = []) =>
+    new Gauge({ name: `slipway_work_${name}`, help, labelNames: [...labelNames, ...more], registers })
+  const runs = new Counter({ name: 'slipway_work_runs_total', help: 'Runs that ended.', labelNames, registers })
+  const failures = new Counter({
+    name: 'slipway_work_failures_total',
+    help: 'Runs that failed.',
+    labelNames,
+    registers,
+  })
+  const active = gauge('active', 'Runs under way.')
+  const waiting = gauge('waiting', 'Runs asked for and not begun.')
+  const lastRun = gauge('last_run_timestamp_seconds', 'When the last run ended.')
+  const lastError = gauge('last_error_timestamp_seconds', 'When a run failed last, and with what.', ['error'])
+  return (work: WorkRegistry): void => {
+    for (const each of [runs, failures, active, waiting, lastRun, lastError]) each.reset()
+    for (const figures of work.read()) {
+      const labels = { work: figures.name, ...(figures.cluster === undefined ? {} : { cluster: figures.cluster }) }
+      runs.inc(labels, figures.runs)
+      failures.inc(labels, figures.failures)
+      active.set(labels, figures.active)
+      waiting.set(labels, figures.waiting)
+      if (figures.lastRunAt !== null) lastRun.set(labels, figures.lastRunAt.getTime() / 1000)
+      if (figures.lastError !== null)
+        lastError.set({ ...labels, error: figures.lastError.code }, figures.lastError.at.getTime() / 1000)
+    }
+  }
+}
+
+export const createMetrics = (database: Database, work: WorkRegistry, disk?: Pick<Disk, 'free'>): Metrics => {
   const registry = new Registry()
   const registers = [registry]
   collectDefaultMetrics({ register: registry })
@@ -52,6 +84,7 @@ export const createMetrics = (database: Database, disk?: Pick<Disk, 'free'>): Me
     labelNames: ['state'],
     registers,
   })
+  const showWork = workGauges(registers)
   const showDisk = disk === undefined ? undefined : diskGauges(registers)
   return {
     observe(operation, status, seconds) {
@@ -64,6 +97,7 @@ export const createMetrics = (database: Database, disk?: Pick<Disk, 'free'>): Me
         .catch(() => [])
       deployments.reset()
       for (const { state, count } of rows) deployments.set({ state }, count)
+      showWork(work)
       if (disk !== undefined) await showDisk?.(disk)
       return registry.metrics()
     },

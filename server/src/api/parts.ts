@@ -11,6 +11,7 @@ import type { Router } from '../router/router.ts'
 import type { Runtime } from '../runtimes/runtime.ts'
 import type { Database } from '../store/database.ts'
 import type { Sealer } from '../store/seal.ts'
+import type { WorkRegistry } from '../work/registry.ts'
 import type { OidcSettings } from './oidc.ts'
 
 /** The settings that the API reads. */
@@ -57,6 +58,8 @@ export interface Parts {
   /** Sends what waits in the outbox; absent where nothing is delivered. */
   delivery?: { deliver(outboxId: string): Promise<unknown> } | undefined
   settings: ApiSettings
+  /** What is done in the background tells here how it goes. */
+  work: WorkRegistry
   clock: Clock
   log: Log
 }

@@ -212,6 +212,17 @@ test('health, figures and description need no token; the reader of the descripti
   await call('GET', '/organization')
   assert.match((await get('/metrics')).text, /slipway_requests_total\{operation="listOrganization",status="200"\}/)
   assert.match((await get('/metrics')).text, /nodejs_eventloop_lag/)
+  // What went wrong is named by a code: the sentence may name what no stranger is to read.
+  const end = api.parts.work.enter('a work', { cluster: 'near' }).begin()
+  end(Object.assign(new Error('no route to 10.0.0.7'), { code: 'EHOSTUNREACH' }))
+  const figures = (await get('/metrics')).text
+  assert.match(figures, /slipway_work_failures_total\{work="a work",cluster="near"\} 1/)
+  assert.match(figures, /slipway_work_last_run_timestamp_seconds\{work="a work",cluster="near"\} 1\d{9}/)
+  assert.match(
+    figures,
+    /slipway_work_last_error_timestamp_seconds\{work="a work",cluster="near",error="EHOSTUNREACH"\} 1/,
+  )
+  assert.doesNotMatch(figures, /10\.0\.0\.7/)
   assert.equal(JSON.parse((await get('/openapi.json')).text).openapi, '3.1.0')
   const docs = await get('/')
   assert.equal(docs.status, 200)

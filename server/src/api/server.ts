@@ -327,7 +327,7 @@ export const createApi = async (parts: Parts, operations: readonly Operation[]):
     perToken: createLimiter(rateLimit, parts.clock),
     failed: createBrake(failedLimit, parts.clock),
     perOrganization: createLimiter(rateLimit * tokensWorth, parts.clock),
-    metrics: createMetrics(parts.database, parts.disk),
+    metrics: createMetrics(parts.database, parts.work, parts.disk),
   }
   const app = createInstance(gate, operations)
   await app.register(websocket, {

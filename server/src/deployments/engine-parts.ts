@@ -11,6 +11,7 @@ import type { Runtime } from '../runtimes/runtime.ts'
 import type { Database, Queryable } from '../store/database.ts'
 import type { Sealer } from '../store/seal.ts'
 import type { EnqueueDeploymentEvent } from '../webhooks/webhooks.ts'
+import type { WorkRegistry } from '../work/registry.ts'
 import type { DeployableKind } from './deployments.ts'
 import type { RegistryCredentials } from './registry-credentials.ts'
 import type { EffectiveVariables } from './workload.ts'
@@ -45,6 +46,8 @@ export interface EngineParts {
   concurrency: number
   /** True when no other control plane can work on this database: leases of a dead process end at once. */
   alone: boolean
+  /** What is done in the background tells here how it goes. */
+  work: WorkRegistry
   clock: Clock
   log: Log
 }

@@ -2,9 +2,10 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { addService, ask } from '../../test/engine.ts'
 import { newWorld, settled, start, statusOf } from '../../test/engine-story.ts'
+import { createFakeClock } from '../../test/fake-clock.ts'
 import { until } from '../../test/until.ts'
 import { createLog } from '../lib/log.ts'
-import type { EngineParts } from './engine-parts.ts'
+import { createWorkRegistry } from '../work/registry.ts'
 import { keepPulse } from './pulse.ts'
 
 test('while the engine is away what runs is UNAVAILABLE but deployed, jobs are left alone, and its return is told once', async (t) => {
@@ -16,40 +17,26 @@ test('while the engine is away what runs is UNAVAILABLE but deployed, jobs are l
   await settled(engine, world, job)
   await until(async () => (await statusOf(engine, world, job))!.deployment_requests_count === 0, { what: 'its end' })
   const before = await statusOf(engine, world, job)
-  let [beats, returns, away] = [0, 0, false]
-  const controller = new AbortController()
-  t.after(() => controller.abort())
-  const parts = {
-    ...world,
-    runtime: { ping: () => (away ? Promise.reject(new Error('away')) : Promise.resolve()) },
-    clock: {
-      async sleep() {
-        beats += 1
-        await until(() => controller.signal.aborted || beats < 3, { what: 'the next beat' })
-      },
-    },
-    log: createLog('silent'),
-  } as unknown as EngineParts
-  const beat = async (times: number): Promise<void> => {
-    beats -= times
-    await until(() => beats === 3, { what: 'the beats' })
-  }
-  const ended = keepPulse(parts, controller.signal, () => {
+  let [returns, away] = [0, false]
+  const clock = createFakeClock()
+  const runtime = { ping: () => (away ? Promise.reject(new Error('away')) : Promise.resolve()) }
+  const parts = { database: world.database, work: createWorkRegistry(clock), log: createLog('silent'), runtime, clock }
+  const pulse = keepPulse(parts, () => {
     returns += 1
   })
-  await until(() => beats === 3, { what: 'the first beats' })
+  t.after(() => pulse.stop())
+  const runningState = async () => (await statusOf(engine, world, id))!.running_state
+  await clock.advance(5000)
   away = true
-  await beat(1)
-  assert.equal((await statusOf(engine, world, id))!.running_state, 'RUNNING')
-  await beat(1)
+  await clock.advance(5000)
+  assert.equal(await runningState(), 'RUNNING')
+  await clock.advance(5000)
+  await until(async () => (await runningState()) === 'UNAVAILABLE', { what: 'the mark' })
   const status = (await statusOf(engine, world, id))!
-  assert.deepEqual([status.running_state, status.state], ['UNAVAILABLE', 'DEPLOYED'])
-  assert.equal(status.service_deployment_status, 'UP_TO_DATE')
+  assert.deepEqual([status.state, status.service_deployment_status], ['DEPLOYED', 'UP_TO_DATE'])
   assert.deepEqual(await statusOf(engine, world, job), before)
   assert.equal(returns, 0)
   away = false
-  await beat(2)
+  await clock.advance(10_000)
   assert.equal(returns, 1)
-  controller.abort()
-  await ended
 })

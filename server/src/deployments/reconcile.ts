@@ -254,12 +254,13 @@ export const startReconciler = (parts: EngineParts): Reconciler => {
       await parts.clock.sleep(everyMs, signal).catch(() => {})
     }
   }
-  const ends = Promise.all([watch(), regularly(), keepPulse(parts, signal, everything)])
+  const pulse = keepPulse(parts, everything)
+  const ends = Promise.all([watch(), regularly()])
   return {
     soon,
     async stop() {
       controller.abort(new Error('stopping'))
-      await ends
+      await Promise.all([ends, pulse.stop()])
     },
   }
 }

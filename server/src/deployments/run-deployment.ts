@@ -4,7 +4,8 @@
  */
 import { DeploymentError } from '../lib/errors.ts'
 import { forEachParallel } from '../lib/parallel.ts'
-import { type Claim, finish, LeaseLost, withClaim } from '../work/queue.ts'
+import { LeaseLost } from '../work/lease.ts'
+import { type Claim, finish, withClaim } from '../work/queue.ts'
 import { isCancel } from './canceled.ts'
 import { actions, undo, undoStop } from './deploy.ts'
 import type { DeploymentAction } from './deployments.ts'

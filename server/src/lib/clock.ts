@@ -5,16 +5,16 @@ export interface Clock {
   now(): Date
   /** Milliseconds on a clock that never jumps; only differences mean something. */
   monotonicMs(): number
-  /** Resolves after `ms`; rejects with the signal's reason when aborted. */
-  sleep(ms: number, signal?: AbortSignal): Promise<void>
+  /** Resolves after `ms`; rejects with the signal's reason when aborted. With `ref: false` it keeps no process alive. */
+  sleep(ms: number, signal?: AbortSignal, options?: { ref?: boolean }): Promise<void>
 }
 
 export const systemClock: Clock = {
   now: () => new Date(),
   monotonicMs: () => performance.now(),
-  sleep: async (ms, signal) => {
+  sleep: async (ms, signal, { ref = true } = {}) => {
     try {
-      await delay(ms, undefined, { signal })
+      await delay(ms, undefined, { signal, ref })
     } catch (error) {
       signal?.throwIfAborted()
       throw error

@@ -2,12 +2,14 @@ import assert from 'node:assert/strict'
 import { tmpdir } from 'node:os'
 import { test } from 'node:test'
 import { ensureBusybox } from '../../test/busybox-image.ts'
+import { createFakeClock } from '../../test/fake-clock.ts'
 import { until } from '../../test/until.ts'
 import { systemClock } from '../lib/clock.ts'
 import { createEngine } from '../lib/docker-engine.ts'
 import { ApiError, DeploymentError } from '../lib/errors.ts'
 import { newId } from '../lib/ids.ts'
 import { createLog } from '../lib/log.ts'
+import { createWorkRegistry } from '../work/registry.ts'
 import { createDisk, type DiskParts } from './disk.ts'
 import { imageUse, type ListedImage } from './image-use.ts'
 
@@ -43,7 +45,8 @@ test('what builds of one organization have in common counts once, also the image
 const log = createLog('silent')
 const diskOf = (more: Partial<DiskParts>) => {
   const folders = async () => ({ data: tmpdir() })
-  return createDisk({ images: null, folders, diskGb: 0, reserveMb: 0, clock: systemClock, log, ...more })
+  const work = createWorkRegistry(systemClock)
+  return createDisk({ images: null, folders, diskGb: 0, reserveMb: 0, clock: systemClock, log, work, ...more })
 }
 const never = new AbortController().signal
 
@@ -69,7 +72,7 @@ test('too much is refused with limit, value and setting; what is known is known 
   await disk.refuseImage(newId(), never)
   assert.equal(await disk.usedGb(ours), 2.54)
   assert.equal(asked, 1)
-  disk.close()
+  await disk.close()
 })
 
 test('an engine that does not answer keeps nobody from anything, and no limit asks no engine', async () => {
@@ -78,20 +81,22 @@ test('an engine that does not answer keeps nobody from anything, and no limit as
   await disk.refuseImage(ours, never)
   disk.refuseDeploy(ours)
   assert.equal(await disk.usedGb(ours), null)
-  disk.close()
+  await disk.close()
   const free = diskOf({ images: () => assert.fail('asked'), diskGb: 0 })
   await free.refuseImage(ours, never)
   free.refuseDeploy(ours)
-  free.close()
+  await free.close()
 })
 
 test('who reads the figures does not wait for an engine that hangs', async () => {
   const hanging = Promise.withResolvers<ListedImage[]>()
-  const clock = { ...systemClock, sleep: async () => {} }
+  const clock = createFakeClock()
   const disk = diskOf({ images: () => hanging.promise, diskGb: 1, clock })
-  assert.equal(await disk.usedGb(ours), null)
+  const used = disk.usedGb(ours)
+  await clock.advance(2000)
+  assert.equal(await used, null)
   hanging.resolve([])
-  disk.close()
+  await disk.close()
 })
 
 test('a disk with less left than the reserve is told to the log, once', async () => {
@@ -104,13 +109,13 @@ test('a disk with less left than the reserve is told to the log, once', async ()
   assert.match(text, /nearly full.*SLIPWAY_DISK_RESERVE_MB/)
   const [data] = await disk.free()
   assert.ok(data!.isLow && data!.freeBytes > 0)
-  disk.close()
+  await disk.close()
   const roomy = diskOf({ reserveMb: 1, folders: async () => ({ data: tmpdir(), engine: '/not/on/this/machine' }) })
   assert.deepEqual(
     (await roomy.free()).map(({ place, isLow }) => [place, isLow]),
     [['data', false]],
   )
-  roomy.close()
+  await roomy.close()
 })
 
 test('images that a Docker engine has under the tags of an organization are what it uses', async (context) => {
@@ -132,5 +137,5 @@ test('images that a Docker engine has under the tags of an organization are what
   const disk = diskOf({ images, diskGb: 1 })
   // One image under two tags takes its room once.
   assert.equal(await disk.usedGb(organization), Math.round(size / 1e6) / 1000)
-  disk.close()
+  await disk.close()
 })

@@ -5,9 +5,8 @@
  * size. When the engine cannot say what its images take, nobody is refused for it.
  */
 import { statfs } from 'node:fs/promises'
-import type { Clock } from '../lib/clock.ts'
 import { DeploymentError } from '../lib/errors.ts'
-import type { Log } from '../lib/log.ts'
+import { createLoop, type Loop, type WorkParts } from '../work/loop.ts'
 import { imageUse, type ListedImage } from './image-use.ts'
 import { limitCode, limitReached, limitSentence } from './limits.ts'
 
@@ -37,10 +36,10 @@ export interface Disk {
   free(): Promise<FreeSpace[]>
   /** What `SLIPWAY_DISK_RESERVE_MB` asks to be left. */
   reserveBytes: number
-  close(): void
+  close(): Promise<void>
 }
 
-export interface DiskParts {
+export interface DiskParts extends WorkParts {
   /** All images of the engine; null where there is no engine. */
   images: ((signal: AbortSignal) => Promise<ListedImage[]>) | null
   /** Folders on the disks to be watched. */
@@ -48,8 +47,6 @@ export interface DiskParts {
   /** 0 is no limit. */
   diskGb: number
   reserveMb: number
-  clock: Clock
-  log: Log
 }
 
 type Use = ReadonlyMap<string, number>
@@ -107,7 +104,7 @@ const readFree = async ({ folders, reserveMb }: DiskParts): Promise<FreeSpace[]>
 }
 
 /** Says once when a disk has become nearly full, and once when it is no longer. */
-const watchFree = (parts: DiskParts): (() => void) => {
+const watchFree = (parts: DiskParts): Loop => {
   const low = new Set<string>()
   const look = async (): Promise<void> => {
     for (const { place, freeBytes, isLow } of await readFree(parts)) {
@@ -119,17 +116,13 @@ const watchFree = (parts: DiskParts): (() => void) => {
       else low.delete(place)
     }
   }
-  const turn = (): void => void look().catch((error: unknown) => parts.log.warn({ err: error }, 'the disk is not seen'))
-  turn()
-  const timer = setInterval(turn, lookMs)
-  timer.unref()
-  return () => clearInterval(timer)
+  return createLoop(parts, { name: 'free disk', periodMs: lookMs, failed: 'the disk is not seen', run: look })
 }
 
 export const createDisk = (parts: DiskParts): Disk => {
   const { diskGb, clock } = parts
   const use = createUse(parts)
-  const end = watchFree(parts)
+  const watch = watchFree(parts)
   const tooMuch = (all: Use | null, organizationId: string): number | null => {
     const bytes = all?.get(organizationId) ?? 0
     return diskGb > 0 && bytes >= diskGb * gb ? Math.round((bytes / gb) * 10) / 10 : null
@@ -155,6 +148,6 @@ export const createDisk = (parts: DiskParts): Disk => {
     },
     free: () => readFree(parts),
     reserveBytes: parts.reserveMb * 2 ** 20,
-    close: end,
+    close: watch.stop,
   }
 }
