@@ -1,4 +1,4 @@
-/** What the compiler and the table promise about kinds. The first three fail in `npm run check`, before anything runs. */
+/** What the compiler and the table promise about kinds. The first three tests fail in `npm run check`, before anything runs. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { type Kind, type KindRow, kinds } from './kinds.ts'
@@ -22,13 +22,13 @@ test('a kind without its file does not compile', () => {
   assert.ok(lacking)
 })
 
-test('a word that is no kind does not compile', () => {
+test('a word that is not a kind does not compile', () => {
   // @ts-expect-error Type '"kinds"' is not assignable
   const unknown: Kind = 'kinds'
   assert.ok(!(unknown in kinds))
 })
 
-test('the file of a kind has what its row says that it has', () => {
+test('the file of a kind does what its row says', () => {
   for (const [kind, { definition, deployable, operations }] of Object.entries(serviceOf)) {
     const { runs, schedule } = kinds[kind as Kind]
     assert.equal(definition.kind, kind)

@@ -7,35 +7,35 @@
 export interface KindRow {
   /** Default deployment stage: 0 databases, 1 jobs, 2 containers and charts, 3 applications. */
   stage: 0 | 1 | 2 | 3
-  /** Instances that stay up and can be restarted; tasks that run to their end; nothing that this server's engines can run. */
+  /** Instances stay up and can be restarted, tasks run to their end; nothing: no engine of this server can run it. */
   runs: 'instances' | 'tasks' | 'nothing'
-  /** Found in a cluster by the Argo CD there, not made here: no list of this server's own services has it. */
+  /** Found in a cluster by the Argo CD there, not made here: it is not in the lists of this server's own services. */
   discovered: boolean
-  /** Lists of its statuses and of what is deployed together: `applications`. */
+  /** Name of the list of its statuses, and of its list in a deploy of several services. */
   plural: string
   /** The same in the stream of what runs. */
   runningPlural: string
-  /** What its record in that stream has beside state and instances. */
+  /** What its record in that stream has besides state and instances. */
   runningFields: 'certificates' | 'triggered action' | 'none'
-  /** What a deploy of several services may ask of each. */
+  /** What a deploy of several services may ask for. */
   asks: 'commit' | 'image' | 'chart' | 'terraform action' | 'nothing'
-  /** Null: no variables are set at it. With an id of their import: under its own path too, not only at `/variable`. */
+  /** Null: it has no variables of its own. With the operation id of their import: it has paths for them besides `/variable`. */
   variables: { importId: string | null } | null
-  /** What the variables are named after that its neighbours see of it: the kind, or the `type` of its configuration. */
+  /** What the variables that its neighbours see of it are named after: its kind, or the `type` in its configuration. */
   builtIns: 'kind' | 'type' | 'none'
-  /** Has the `schedule` of a job: by it the service is CRON or LIFECYCLE where lists tell those two apart. */
+  /** It has a job's `schedule`, which makes it CRON or LIFECYCLE where lists tell those two apart. */
   schedule: boolean
   /** Target in the audit log. */
   audit: string
-  /** Its resource in the Terraform provider of existing clients; null where that has none. */
+  /** Its resource in the Terraform provider of existing clients; null where there is none. */
   provider: string | null
-  /** Its place in forms of answers that are older than most kinds; null for those. */
+  /** How it appears in older forms of answers; null for kinds that came after them. */
   old: {
-    /** What its id is called there, where not `service_id`. */
+    /** What its id is called, where that is not `service_id` or `id`. */
     id: string | null
     /** Histories tell success or failure only, not the state. */
     outcome: boolean
-    /** The log names it; of the others it names the environment. */
+    /** Lines of the log name it; for other kinds they name the environment. */
     log: boolean
   } | null
 }
@@ -130,7 +130,6 @@ const table = {
     builtIns: 'kind',
     schedule: false,
     audit: 'TERRAFORM',
-    // `qovery_terraform` would have been the provider's own name for itself.
     provider: 'qovery_terraform_service',
     old: null,
   },
@@ -145,7 +144,7 @@ const table = {
     variables: null,
     builtIns: 'none',
     schedule: false,
-    // Existing clients know no such target.
+    // Existing clients do not know ARGOCD_APP as a target.
     audit: 'HELM',
     provider: null,
     old: null,
@@ -156,7 +155,7 @@ export type Kind = keyof typeof table
 
 export const kinds: Readonly<Record<Kind, KindRow>> = table
 
-/** The type in answers and events: `APPLICATION`. It is no word of the table, for SQL makes it too: `upper(kind)`. */
+/** The type in answers and events: `APPLICATION`. Not a word of the table, because SQL makes it too: `upper(kind)`. */
 export type ServiceType = Uppercase<Kind>
 
 type With<Words> = { [K in Kind]: (typeof table)[K] extends Words ? K : never }[Kind]
@@ -166,7 +165,7 @@ export type OwnKind = With<{ discovered: false }>
 
 export type ExportedKind = With<{ provider: string }>
 
-/** A kind of the public API that this server has not: existing clients want its lists to be there, if empty. */
+/** A kind of the public API that this server does not have: existing clients expect its lists, which are empty. */
 export const absent = { plural: 'agentic_workflows', audit: 'AGENTIC_WORKFLOW' } as const
 
 /** Names of the lists of statuses. */
@@ -181,7 +180,7 @@ export const isOwn = (kind: Kind): kind is OwnKind => !kinds[kind].discovered
 
 export const ownKinds = allKinds.filter(isOwn)
 
-/** These ahead, the others after them: for lists that were published in another order than the table's. */
+/** These first, then the others: for lists that were published in another order than the table's. */
 export const ahead = <K extends Kind>(first: readonly NoInfer<K>[], all: readonly K[]): K[] => [
   ...new Set([...first, ...all]),
 ]
@@ -192,10 +191,10 @@ export const typeOf = (kind: Kind): ServiceType => kind.toUpperCase() as Service
 
 export const kindOfType = (type: ServiceType): Kind => type.toLowerCase() as Kind
 
-/** In the order that they were published in. */
+/** In the order in which they were published. */
 export const serviceTypes: readonly ServiceType[] = ahead(['application', 'database'], allKinds).map(typeOf)
 
-/** The target in the audit log of a row of the tree: a service's is its kind's. */
+/** The audit log's target for a row of the tree, whether it is a service or not. */
 export const auditTargetOf = (kind: string): string => (isKind(kind) ? kinds[kind].audit : kind.toUpperCase())
 
 /** The id of a service as the oldest forms of answers and events name it; nothing for younger kinds. */

@@ -173,7 +173,7 @@ const chosenIds = ({ body }: Context): Chosen[] =>
     })),
   )
 
-/** What may be asked of a service beside its commit. */
+/** What may be asked of a service besides a commit. */
 const asked: Record<Exclude<KindRow['asks'], 'nothing'>, Record<string, TSchema>> = {
   commit: {},
   image: { image_tag: MaybeImageTag() },
@@ -188,7 +188,7 @@ const Versions = (kind: OwnKind) => {
   return Maybe(Nullable(List(Type.Object(item), 500)))
 }
 
-/** In the order that they were published in. */
+/** In the order in which they were published. */
 const deployed = ahead(['application', 'database'], ownKinds)
 
 const DeployAll = Type.Object(

@@ -127,10 +127,10 @@ export const AcceptedEnvironmentStatus = Type.Object(
 
 const Statuses = () => Type.Array(Status)
 
-/** In the order that they were published in. */
+/** In the order in which they were published. */
 const listed = ahead(['application', 'container', 'job'], ownKinds)
 
-/** What each list of statuses is to hold; null is the kind of the list that stays empty. */
+/** An entry for each list of statuses; null stands for the kind of the list that is always empty. */
 export const byStatusList = <T>(make: (kind: Kind | null) => T): Record<StatusList, T> => {
   const lists = listed.map((kind) => [kinds[kind].plural, make(kind)])
   return Object.fromEntries([...lists, [absent.plural, make(null)]]) as Record<StatusList, T>

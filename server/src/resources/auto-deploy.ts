@@ -10,7 +10,7 @@ import { leavingSql } from '../deployments/request.ts'
 import { ImageTag, request } from '../facets/request.ts'
 import type { Facet } from '../facets/self.ts'
 import { Status } from '../facets/status-schema.ts'
-import { auditTargetOf } from '../kinds.ts'
+import { auditTargetOf, type Kind } from '../kinds.ts'
 import type { Queryable } from '../store/database.ts'
 import { type Node, writeAudit } from '../store/tree.ts'
 import { ImageName } from './image-source.ts'
@@ -33,7 +33,7 @@ const at = (path: ImagePath, field: string): string => `'{${[...path, field].joi
  * Services that follow an image and have another tag of it; those on their way out are left alone. Environments are
  * locked before their services, as everywhere.
  */
-const followersSql = (kind: string, path: ImagePath): string =>
+const followersSql = (kind: Kind, path: ImagePath): string =>
   `select n.id, n.name, s.action = 'STOP' as stopped, e.id as "environmentId", e.name as "environmentName",
      e.parent_id as "projectId"
    from node n join service_state s on s.service_id = n.id join node e on e.id = n.parent_id
