@@ -4,15 +4,16 @@
  */
 import { createHash } from 'node:crypto'
 import { readdir } from 'node:fs/promises'
-import { BlockList, isIP } from 'node:net'
+import { isIP } from 'node:net'
 import { ExecOverflow, ExecTimeout } from '../lib/exec.ts'
+import { isNearAddress } from '../lib/near.ts'
 import { OutboundFailed, OutboundRefused } from '../lib/outbound.ts'
+import { untilAborted } from '../lib/waiting.ts'
 import type { GitSource } from './builder.ts'
 import { explainGit, isNotHandedOut, refused, unreachable } from './git-errors.ts'
 import { isCommitId, isValidBranch, isValidGitUrl } from './git-names.ts'
 import type { Git, GitConfig } from './git-process.ts'
 import { clearLeftovers, mirrorSize } from './mirror-folder.ts'
-import { orAborted } from './waiting.ts'
 
 /** Rejects for a host that must not be reached; answers the address to connect to, where the caller fixes one. */
 export type CheckHost = (url: URL) => Promise<{ address: string } | undefined>
@@ -34,19 +35,6 @@ export const usualLimits: GitLimits = {
 }
 
 export const hash = (text: string): string => createHash('sha256').update(text).digest('hex')
-
-const near = new BlockList()
-for (const [network, prefix] of [
-  ['127.0.0.0', 8],
-  ['10.0.0.0', 8],
-  ['172.16.0.0', 12],
-  ['192.168.0.0', 16],
-] as const)
-  near.addSubnet(network, prefix, 'ipv4')
-near.addAddress('::1', 'ipv6')
-near.addSubnet('fc00::', 7, 'ipv6')
-
-const isNear = (address: string): boolean => near.check(address, isIP(address) === 6 ? 'ipv6' : 'ipv4')
 
 /** Rejects what git must not be given. */
 export const validate = ({ url, branch, commitId }: GitSource): void => {
@@ -70,7 +58,7 @@ const connectionConfig = (source: GitSource, address: string | undefined): GitCo
     config.push(['http.curloptResolve', `${url.hostname}:${port}:${isIP(address) === 6 ? `[${address}]` : address}`])
   const known = source.credentials?.reveal()
   if (known === undefined) return config
-  if (url.protocol === 'http:' && address !== undefined && !isNear(address))
+  if (url.protocol === 'http:' && address !== undefined && !isNearAddress(address, url))
     throw refused('A git token is not sent over plain http: use the https address of the repository.')
   const basic = Buffer.from(`${known.username}:${known.password}`).toString('base64')
   config.push([`http.${source.url}.extraHeader`, `Authorization: Basic ${basic}`])
@@ -98,7 +86,7 @@ export const createRemote = (git: Git, checkHost: CheckHost, limits: GitLimits) 
   const check = async (source: GitSource, signal: AbortSignal): Promise<GitConfig> => {
     const url = new URL(source.url)
     try {
-      return connectionConfig(source, (await orAborted(checkHost(url), signal))?.address)
+      return connectionConfig(source, (await untilAborted(checkHost(url), signal))?.address)
     } catch (error) {
       throw explainCheck(error, url.hostname)
     }
