@@ -3,7 +3,8 @@
  * tests run where no registry can be reached. Racing calls end with the same tag.
  */
 import { existsSync } from 'node:fs'
-import { buildBusybox, findImage } from '../src/builds/own-busybox.ts'
+import { buildBusybox } from '../src/builds/own-busybox.ts'
+import { findImage } from '../src/images/engine-images.ts'
 import { createEngine } from '../src/lib/docker-engine.ts'
 import { exec } from '../src/lib/exec.ts'
 

@@ -195,6 +195,23 @@ hold(
   },
 )
 
+/** Each guards one operation or one connection, and ends with it; the router is a process of its own. */
+const intervals = ['builds/disk-reserve.ts', 'builds/git-remote.ts', 'facets/sink.ts', 'router/sniff.ts']
+
+hold(
+  'what is done again and again is a loop of work/, which has a name, a backoff and an end',
+  (file) =>
+    isProgram(file) &&
+    /\bsetInterval\(/.test(codeOnly(file.text)) &&
+    !intervals.some((path) => file.path.endsWith(path))
+      ? [`${file.path} has an interval of its own`]
+      : [],
+  {
+    bad: [bad('server/src/api/x.ts', 'const timer = setInterval(sweep, 1000)')],
+    good: [bad('server/src/facets/sink.ts', 'const timer = setInterval(ping, 1000)')],
+  },
+)
+
 const sleeps: RegExp[] = [
   /new Promise\b[^;]{0,120}?\bsetTimeout\(/,
   /\bAtomics\.wait\(/,

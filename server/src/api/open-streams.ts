@@ -7,6 +7,7 @@
 import { ApiError } from '../lib/errors.ts'
 import { type Limits, limitCode, limitSentence } from '../limits/limits.ts'
 import type { Database } from '../store/database.ts'
+import { createLoop, type WorkParts } from '../work/loop.ts'
 
 interface Open {
   /** Rejects with an `ApiError` when the caller may not read it any more. */
@@ -24,7 +25,7 @@ export interface OpenStreams {
   admit(holder: Holder): () => void
   /** Watches over a stream; the answer is to be called when it has ended by itself. */
   add(stream: Open): () => void
-  close(): void
+  close(): Promise<void>
 }
 
 const everyMs = 5000
@@ -63,7 +64,10 @@ const createCounts = (limits: Pick<Limits, Cap>): OpenStreams['admit'] => {
   }
 }
 
-export const createOpenStreams = async (database: Database, limits: Pick<Limits, Cap>): Promise<OpenStreams> => {
+export const createOpenStreams = async (
+  parts: WorkParts & { database: Database },
+  limits: Pick<Limits, Cap>,
+): Promise<OpenStreams> => {
   const streams = new Set<Open>()
   const check = async (stream: Open): Promise<void> => {
     try {
@@ -75,22 +79,24 @@ export const createOpenStreams = async (database: Database, limits: Pick<Limits,
       stream.end()
     }
   }
-  const checkAll = (): void => {
-    for (const stream of streams) void check(stream)
-  }
-  const stop = await database.listen('slipway_token', checkAll)
-  const timer = setInterval(checkAll, everyMs)
-  timer.unref()
+  const checking = createLoop(parts, {
+    name: 'rights of streams',
+    periodMs: everyMs,
+    waits: true,
+    failed: 'the rights of open streams could not be checked',
+    run: async () => void (await Promise.all([...streams].map(check))),
+  })
+  const stop = await parts.database.listen('slipway_token', () => checking.wake())
   return {
     admit: createCounts(limits),
     add(stream) {
       streams.add(stream)
       return () => streams.delete(stream)
     },
-    close() {
+    async close() {
       stop()
-      clearInterval(timer)
       streams.clear()
+      await checking.stop()
     },
   }
 }

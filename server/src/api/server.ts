@@ -13,6 +13,7 @@ import type { WebSocket } from 'ws'
 import { ApiError, forbidden, notFound } from '../lib/errors.ts'
 import { newId } from '../lib/ids.ts'
 import { usualLimits } from '../limits/limits.ts'
+import { createLoop } from '../work/loop.ts'
 import { checkAccept } from './accept.ts'
 import { sendError, toApiError } from './answer-error.ts'
 import { type Authenticator, createAuthenticator, tokenInHeader } from './auth.ts'
@@ -323,7 +324,7 @@ export const createApi = async (parts: Parts, operations: readonly Operation[]):
   const gate: Gate = {
     parts,
     authenticator: await createAuthenticator(parts),
-    streams: await createOpenStreams(parts.database, limits),
+    streams: await createOpenStreams(parts, limits),
     perToken: createLimiter(rateLimit, parts.clock),
     failed: createBrake(failedLimit, parts.clock),
     perOrganization: createLimiter(rateLimit * tokensWorth, parts.clock),
@@ -341,13 +342,18 @@ export const createApi = async (parts: Parts, operations: readonly Operation[]):
   await addPages(app, parts, operations, gate.metrics)
   await addSignIn(app, parts)
   for (const operation of operations) addOperation(app, gate, operation)
-  const forget = [forgetOldKeys, forgetEndedSessions]
-  const sweep = setInterval(() => forget.map((old) => old(parts.database).catch(() => {})), hourMs)
-  sweep.unref()
+  const forgetting = createLoop(parts, {
+    name: 'old keys and sessions',
+    periodMs: hourMs,
+    waits: true,
+    failed: 'keys and sessions that are over could not be forgotten',
+    async run() {
+      for (const forget of [forgetOldKeys, forgetEndedSessions]) await forget(parts.database)
+    },
+  })
   app.addHook('onClose', async () => {
-    clearInterval(sweep)
     gate.authenticator.close()
-    gate.streams.close()
+    await Promise.all([forgetting.stop(), gate.streams.close()])
   })
   return app
 }

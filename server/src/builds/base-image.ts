@@ -3,12 +3,13 @@
  * own logins, or what it built itself: what else the engine holds is nobody's. The one exception needs no registry:
  * `busybox:1` is made from the machine's own where it cannot be pulled, so that the sample works without a way out.
  */
+import { findImage } from '../images/engine-images.ts'
 import type { OrganizationImages, RegistryLogins } from '../images/images.ts'
 import type { Engine } from '../lib/docker-engine.ts'
 import { DeploymentError } from '../lib/errors.ts'
 import { splitTag } from '../lib/image-name.ts'
 import type { ImageStore } from './image-store.ts'
-import { createOwnBusybox, findImage } from './own-busybox.ts'
+import { createOwnBusybox } from './own-busybox.ts'
 
 /** What every image around a tool starts from. */
 export const usualBase = 'busybox:1'

@@ -5,11 +5,13 @@
  */
 import { join } from 'node:path'
 import type { Readable } from 'node:stream'
+import { findImage } from '../images/engine-images.ts'
 import type { Clock } from '../lib/clock.ts'
 import { createEngine, isLocalEngine } from '../lib/docker-engine.ts'
 import { DeploymentError } from '../lib/errors.ts'
-import { createKeyedLock } from '../lib/keyed-lock.ts'
+import { createKeyedLock, withLock } from '../lib/keyed-lock.ts'
 import type { Log } from '../lib/log.ts'
+import { createSemaphore } from '../lib/semaphore.ts'
 import type { Queryable } from '../store/database.ts'
 import { type BaseImageParts, createBaseImages } from './base-image.ts'
 import { createBuildContainers } from './build-containers.ts'
@@ -23,13 +25,11 @@ import { pickBuildArgs } from './dockerfile.ts'
 import type { GitLimits, GitNetwork } from './git-remote.ts'
 import { buildImage } from './image-build.ts'
 import { createImageStore, type ImageStore } from './image-store.ts'
-import { findImage } from './own-busybox.ts'
 import type { Preparation } from './preparation.ts'
 import type { PreparationLimits } from './preparation-limits.ts'
 import type { SourceTree } from './source-tree.ts'
 import { createSources } from './sources.ts'
 import { createTools, type ToolPaths } from './tools.ts'
-import { createPlaces, withLock } from './waiting.ts'
 
 export interface BuilderParts extends Pick<BaseImageParts, 'images' | 'registryLogins' | 'busyboxPath'> {
   dataDir: string
@@ -194,7 +194,8 @@ export const createBuilder = (parts: BuilderParts): Builder => {
   const ours = createBuildParts(parts)
   const sources = createSources(parts)
   const work = createWork(ours, sources.preparation)
-  const withPlace = createPlaces(parts.concurrency)
+  // One place stays for others: no organization fills the machine.
+  const withPlace = createSemaphore(parts.concurrency, Math.max(1, parts.concurrency - 1))
   const closing = new AbortController()
   const plan = createPlanner(sources.preparation, ours.tools.reference)
   const running = new Set<Promise<unknown>>()
@@ -221,7 +222,7 @@ export const createBuilder = (parts: BuilderParts): Builder => {
     if (found !== null) return found
     const output = createBuildLog(request.secrets.reveal(), onLog)
     const onWait = (count: number) => onLog(waitingText(count))
-    return withPlace(request.organizationId, onWait, outer, async () => {
+    const inPlace = async () => {
       using limit = limitTime(request.timeoutMs, [outer])
       try {
         await swept
@@ -231,7 +232,8 @@ export const createBuilder = (parts: BuilderParts): Builder => {
         output.end()
         throw new DeploymentError(error.code, error.message, { lines: output.lastLines() })
       }
-    })
+    }
+    return withPlace(request.organizationId, inPlace, { signal: outer, onWait })
   }
 
   const built = (request: BuildRequest, signal: AbortSignal): Promise<string | null> =>

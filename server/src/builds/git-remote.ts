@@ -4,16 +4,17 @@
  */
 import { createHash } from 'node:crypto'
 import { readdir } from 'node:fs/promises'
-import { BlockList, isIP } from 'node:net'
+import { isIP } from 'node:net'
 import { ExecTimeout } from '../lib/exec.ts'
+import { isNearAddress } from '../lib/near.ts'
 import type { Outbound } from '../lib/outbound.ts'
+import { untilAborted } from '../lib/waiting.ts'
 import type { GitSource } from './builder.ts'
 import { explainOutbound, isNotHandedOut, refused, tooSlow } from './git-errors.ts'
 import { isCommitId, isValidBranch, isValidGitUrl } from './git-names.ts'
 import type { Git, GitConfig } from './git-process.ts'
 import { createRefs, type Refs } from './git-refs.ts'
 import { clearLeftovers, mirrorSize } from './mirror-folder.ts'
-import { orAborted } from './waiting.ts'
 
 /** `check` names the one address that git may connect to; `open` connects by itself. Both reject what may not be reached. */
 export type GitNetwork = Pick<Outbound, 'check' | 'open'>
@@ -36,19 +37,6 @@ export const usualLimits: GitLimits = {
 
 export const hash = (text: string): string => createHash('sha256').update(text).digest('hex')
 
-const near = new BlockList()
-for (const [network, prefix] of [
-  ['127.0.0.0', 8],
-  ['10.0.0.0', 8],
-  ['172.16.0.0', 12],
-  ['192.168.0.0', 16],
-] as const)
-  near.addSubnet(network, prefix, 'ipv4')
-near.addAddress('::1', 'ipv6')
-near.addSubnet('fc00::', 7, 'ipv6')
-
-const isNear = (address: string): boolean => near.check(address, isIP(address) === 6 ? 'ipv6' : 'ipv4')
-
 /** Rejects what git must not be given. */
 export const validate = ({ url, branch, commitId }: GitSource): void => {
   if (!isValidGitUrl(url)) throw refused('The address of the repository is not a plain https address.')
@@ -60,7 +48,8 @@ export const validate = ({ url, branch, commitId }: GitSource): void => {
 const authorization = (source: GitSource, address: string): string | null => {
   const known = source.credentials?.reveal()
   if (known === undefined) return null
-  if (new URL(source.url).protocol === 'http:' && !isNear(address))
+  const url = new URL(source.url)
+  if (url.protocol === 'http:' && !isNearAddress(address, url))
     throw refused('A git token is not sent over plain http: use the https address of the repository.')
   return `Basic ${Buffer.from(`${known.username}:${known.password}`).toString('base64')}`
 }
@@ -90,7 +79,7 @@ export const createRemote = (git: Git, network: GitNetwork, limits: GitLimits) =
   const addressOf = async (source: GitSource, signal: AbortSignal): Promise<string> => {
     const url = new URL(source.url)
     try {
-      return (await orAborted(network.check(url), signal)).address
+      return (await untilAborted(network.check(url), signal)).address
     } catch (error) {
       throw signal.aborted ? error : explainOutbound(error, url.hostname)
     }

@@ -6,7 +6,7 @@
 import { join } from 'node:path'
 import type { Clock } from '../lib/clock.ts'
 import { DeploymentError } from '../lib/errors.ts'
-import { createKeyedLock } from '../lib/keyed-lock.ts'
+import { createKeyedLock, withLock } from '../lib/keyed-lock.ts'
 import type { Log } from '../lib/log.ts'
 import type { Browser, Commit, GitSource } from './builder.ts'
 import { createBrowser } from './git-browse.ts'
@@ -18,7 +18,6 @@ import { type Git, GitFailed } from './git-process.ts'
 import { createRemote, findTag, type GitLimits, type GitNetwork, hash, usualLimits, validate } from './git-remote.ts'
 import { noteUse } from './mirror-folder.ts'
 import { createUpkeep } from './mirror-upkeep.ts'
-import { withLock } from './waiting.ts'
 
 export interface MirrorParts {
   git: Git

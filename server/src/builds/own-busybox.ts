@@ -6,33 +6,12 @@ import { createHash } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
 import type { Readable } from 'node:stream'
 import { pack } from 'tar-stream'
+import { findImage, finish } from '../images/engine-images.ts'
 import type { Engine } from '../lib/docker-engine.ts'
-import { isEngineError } from '../lib/docker-engine.ts'
 import { exec } from '../lib/exec.ts'
 
 const passwd = 'root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/tmp:/bin/sh\n'
 const recipe = 'FROM scratch\nCOPY root /\nENV PATH=/bin:/sbin:/usr/bin:/usr/sbin\nCMD ["sh"]\n'
-
-/** Reads an answer of JSON lines to its end; the engine tells a failure in its last line. */
-export const finish = async (stream: Readable): Promise<void> => {
-  let last = ''
-  for await (const chunk of stream.setEncoding('utf8')) last = (last + chunk).slice(-65_536)
-  for (const line of last.split('\n')) {
-    const error = /"error":("(?:[^"\\]|\\.)*")/.exec(line)?.[1]
-    if (error !== undefined) throw new Error(JSON.parse(error) as string)
-  }
-}
-
-/** Id of an image on the engine, null when it is not there. */
-export const findImage = async (engine: Engine, image: string, signal?: AbortSignal): Promise<string | null> => {
-  try {
-    const path = `/images/${image.split('/').map(encodeURIComponent).join('/')}/json`
-    return (await engine.call<{ Id: string }>('GET', path, { signal })).Id
-  } catch (error) {
-    if (isEngineError(error, 404, 400)) return null
-    throw error
-  }
-}
 
 /** A file system of one program and a link to it for each of its names. */
 const busyboxContext = async (binary: string, content: Buffer): Promise<Readable> => {

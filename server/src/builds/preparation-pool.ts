@@ -4,8 +4,8 @@
  */
 import { Worker } from 'node:worker_threads'
 import type { Clock } from '../lib/clock.ts'
+import { untilAborted } from '../lib/waiting.ts'
 import { type FromWorker, type Job, maxGroups, type ToWorker, type WorkerSetup } from './preparation-job.ts'
-import { orAborted } from './waiting.ts'
 
 /** A thread while it works for somebody. */
 export interface Lease {
@@ -175,7 +175,7 @@ export const createPool = (git: WorkerSetup['git'], size: number, clock: Clock) 
       waiting.push(mine)
       dispatch()
       try {
-        return await orAborted(promise, signal)
+        return await untilAborted(promise, signal)
       } catch (error) {
         const index = waiting.indexOf(mine)
         if (index === -1) promise.then((late) => late.release())

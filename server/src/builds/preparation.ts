@@ -6,6 +6,7 @@
 import { basename } from 'node:path'
 import { Readable } from 'node:stream'
 import type { Clock } from '../lib/clock.ts'
+import { untilAborted } from '../lib/waiting.ts'
 import type { GitSource, ToolBuild } from './builder.ts'
 import type { OwnDockerfile } from './context.ts'
 import type { Dockerfile } from './dockerfile.ts'
@@ -20,7 +21,6 @@ import {
 } from './preparation-limits.ts'
 import { createPool, type Lease } from './preparation-pool.ts'
 import type { SourceTree } from './source-tree.ts'
-import { orAborted } from './waiting.ts'
 
 export interface PreparedSource {
   tree: SourceTree
@@ -81,7 +81,7 @@ const firstWord = async (lease: Lease, job: Job, limits: PreparationLimits, cloc
   const putOff = after(clock, limits.readMs, () => reject(readTooSlow(limits)))
   lease.run(job)
   try {
-    return await orAborted(promise, signal)
+    return await untilAborted(promise, signal)
   } finally {
     putOff()
   }

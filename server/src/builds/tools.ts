@@ -6,9 +6,9 @@ import { createHash } from 'node:crypto'
 import { readFile, stat } from 'node:fs/promises'
 import { delimiter, isAbsolute, join } from 'node:path'
 import { pack } from 'tar-stream'
+import { findImage, finish } from '../images/engine-images.ts'
 import type { Engine } from '../lib/docker-engine.ts'
 import { DeploymentError } from '../lib/errors.ts'
-import { findImage, finish } from './own-busybox.ts'
 
 /** Where each tool is, as set; without a path it is looked for on PATH. */
 export type ToolPaths = Readonly<Record<string, string | undefined>>

@@ -7,6 +7,7 @@ import Type from 'typebox'
 import { type Context, nodeInPath, type Operation } from '../api/operation.ts'
 import type { Parts } from '../api/parts.ts'
 import { Maybe, Text, Uuid } from '../api/schema.ts'
+import { createLoop } from '../work/loop.ts'
 import { maxLines, readClusterId, toLine } from './deployment-log.ts'
 import { executionOf, type LogRow, readAfter, readEnd, readLast } from './deployment-log-lines.ts'
 import { changesOf } from './live-changes.ts'
@@ -31,14 +32,13 @@ interface Tail {
 
 type About = { environmentId: string; execution: number | null }
 
-const createTail = ({ database, log }: Parts, { environmentId, execution }: About, over: () => void): Tail => {
+const createTail = (parts: Parts, { environmentId, execution }: About, over: () => void): Tail => {
+  const { database, log } = parts
   const followers = new Set<Follower>()
   let reads = new Map<string, Promise<LogRow[]>>()
-  let timer: NodeJS.Timeout | undefined
-  let looking = false
-  let again = false
   let wasOpen = true
   let ending: (() => void) | undefined
+  let isOver = false
 
   const after = (chunk: string): Promise<LogRow[]> => {
     const found = reads.get(chunk) ?? readAfter(database, environmentId, execution, chunk)
@@ -63,8 +63,12 @@ const createTail = ({ database, log }: Parts, { environmentId, execution }: Abou
     }
     follower.busy = false
   }
-  const look = async (): Promise<number> => {
-    ending ??= await changesOf(database).subscribe(environmentId, () => void turn())
+  const look = async (): Promise<number | undefined> => {
+    ending ??= await changesOf(database).subscribe(environmentId, () => loop.wake())
+    if (isOver) {
+      ending()
+      return undefined
+    }
     const { isOpen } = await readEnd(database, environmentId, execution)
     reads = new Map()
     for (const follower of followers) void push(follower)
@@ -73,34 +77,26 @@ const createTail = ({ database, log }: Parts, { environmentId, execution }: Abou
     wasOpen = isOpen
     return pause
   }
-  const turn = async (): Promise<void> => {
-    if (followers.size === 0) return close()
-    again = true
-    if (looking) return
-    looking = true
-    let pause = pollMs * 4
-    while (again) {
-      again = false
-      pause = await look().catch(() => pollMs * 4)
-    }
-    looking = false
-    clearTimeout(timer)
-    if (followers.size === 0) close()
-    else timer = setTimeout(() => void turn(), pause)
-  }
+  const loop = createLoop(parts, {
+    name: 'log streams',
+    periodMs: sweepMs,
+    waits: true,
+    backoff: { firstMs: pollMs * 4, longestMs: pollMs * 4 },
+    failed: 'deployment logs cannot be read, it is tried again',
+    run: look,
+  })
   const close = (): void => {
-    clearTimeout(timer)
+    isOver = true
+    void loop.stop()
     ending?.()
-    ending = undefined
     over()
   }
   return {
     follow(follower) {
       followers.add(follower)
-      void turn()
+      loop.wake()
       return () => {
-        followers.delete(follower)
-        if (followers.size === 0 && !looking) close()
+        if (followers.delete(follower) && followers.size === 0) close()
       }
     },
   }

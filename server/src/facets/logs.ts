@@ -4,6 +4,7 @@ import { type Context, nodeInPath, type Operation, type Owner } from '../api/ope
 import { Maybe, Results, Text, Timestamp, Uuid, Whole } from '../api/schema.ts'
 import type { Clock } from '../lib/clock.ts'
 import { DeploymentError, unavailable } from '../lib/errors.ts'
+import { untilAborted } from '../lib/waiting.ts'
 import type { LogLine, Runtime } from '../runtimes/runtime.ts'
 import type { Queryable } from '../store/database.ts'
 import { type Facet, itemOf, ownerOf } from './self.ts'
@@ -42,9 +43,8 @@ const readTail = async (runtime: Runtime, serviceId: string, tail: number): Prom
     signal.throwIfAborted()
     return lines
   }
-  const late = new Promise<never>((_, reject) => signal.addEventListener('abort', () => reject(signal.reason)))
   try {
-    return await Promise.race([read(), late])
+    return await untilAborted(read(), signal)
   } catch (error) {
     if (signal.aborted || (error instanceof DeploymentError && error.next === 'wait')) throw away(error)
     throw error

@@ -8,6 +8,7 @@ import { type Context, nodeInPath, type Operation } from '../api/operation.ts'
 import type { Parts } from '../api/parts.ts'
 import type { ServiceStatus } from '../deployments/deployments.ts'
 import { absent, allKinds, type Kind, kinds } from '../kinds.ts'
+import { untilAborted } from '../lib/waiting.ts'
 import type { Instance } from '../runtimes/runtime.ts'
 import type { Queryable } from '../store/database.ts'
 import { changesOf } from './live-changes.ts'
@@ -72,11 +73,8 @@ const podOf = (instance: Instance, name: string, release: Release | undefined) =
 /** Asks the engine, with patience that ends; remembers what it said last. */
 const createSight = ({ runtime, log }: Parts) => {
   const last = new Map<string, Instance[]>()
-  const ask = (serviceIds: readonly string[]): Promise<Instance[]> => {
-    const late = AbortSignal.timeout(engineMs)
-    const refused = new Promise<never>((_, reject) => late.addEventListener('abort', () => reject(late.reason)))
-    return Promise.race([runtime.observe(serviceIds), refused])
-  }
+  const ask = (serviceIds: readonly string[]): Promise<Instance[]> =>
+    untilAborted(runtime.observe(serviceIds), AbortSignal.timeout(engineMs))
   return async (key: string, serviceIds: readonly string[]): Promise<Instance[]> => {
     try {
       last.set(key, serviceIds.length === 0 ? [] : await ask(serviceIds))

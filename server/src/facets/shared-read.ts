@@ -6,6 +6,7 @@
  */
 import { createHash } from 'node:crypto'
 import type { Parts } from '../api/parts.ts'
+import { createLoop } from '../work/loop.ts'
 import type { Sink } from './sink.ts'
 
 const restMs = 100
@@ -74,94 +75,56 @@ const tell = async <T>(follower: Follower<T>, newest: () => Frame<T> | undefined
   follower.busy = false
 }
 
-/** A timer that is only ever brought forward. */
-const createAlarm = (ring: () => void) => {
-  let timer: NodeJS.Timeout | undefined
-  let atMs = Number.POSITIVE_INFINITY
-  const clear = (): void => {
-    clearTimeout(timer)
-    atMs = Number.POSITIVE_INFINITY
-  }
-  return {
-    clear,
-    set(inMs: number): void {
-      const wantedMs = performance.now() + inMs
-      if (wantedMs >= atMs) return
-      clear()
-      atMs = wantedMs
-      timer = setTimeout(() => {
-        clear()
-        ring()
-      }, inMs)
-    },
-  }
-}
-
 interface Source<T> {
   follow(sink: Sink, view: View<T>, has: string | undefined): void
 }
 
-const createSource = <T>({ read, subscribe }: Shared<T>, log: Parts['log'], over: () => void): Source<T> => {
+type SourceParts = Pick<Parts, 'clock' | 'log' | 'work'>
+
+const createSource = <T>({ read, subscribe }: Shared<T>, parts: SourceParts, over: () => void): Source<T> => {
   const followers = new Set<Follower<T>>()
   let frame: Frame<T> | undefined
   let serial = 0
   let begunMs = Number.NEGATIVE_INFINITY
   let sweptMs = Number.NEGATIVE_INFINITY
-  let reading = false
-  let wanted: 'no' | 'soon' | 'now' = 'no'
   let missed = true
   let ending: (() => void) | undefined
   let isOver = false
 
   const finish = (): void => {
     isOver = true
-    alarm.clear()
+    void loop.stop()
     ending?.()
     over()
     for (const { sink } of followers) sink.end()
     followers.clear()
   }
+  const changed = (): void => loop.wake(begunMs + restMs - parts.clock.monotonicMs())
   const readOnce = async (): Promise<void> => {
-    ending ??= await subscribe(() => ask('soon'))
+    ending ??= await subscribe(changed)
     if (isOver) return ending()
-    begunMs = performance.now()
+    begunMs = parts.clock.monotonicMs()
     serial += 1
     const mine = serial
     const sweep = missed || begunMs - sweptMs >= sweepMs
+    missed = true
     const value = await read(sweep)
     missed = false
     if (sweep) sweptMs = begunMs
+    if (isOver) return
     if (value === null) return finish()
     frame = { value, serial: mine, shown: new Map() }
-    for (const follower of followers) void tell(follower, () => frame, log)
+    for (const follower of followers) void tell(follower, () => frame, parts.log)
   }
-  const turn = async (): Promise<void> => {
-    if (reading || isOver) return
-    reading = true
-    wanted = 'no'
-    let failed = false
-    try {
-      await readOnce()
-    } catch (error) {
-      // Mostly the database is away for a moment: the streams wait for it.
-      log.warn({ err: error }, 'what streams show cannot be read, it is tried again')
-      failed = true
-      missed = true
-    }
-    reading = false
-    if (isOver) return
-    alarm.set(failed ? retryMs : sweepMs)
-    if (!failed && wanted !== 'no') ask(wanted)
-  }
-  const alarm = createAlarm(() => void turn())
-  const ask = (when: 'soon' | 'now'): void => {
-    if (isOver) return
-    if (reading) {
-      if (wanted !== 'now') wanted = when
-      return
-    }
-    alarm.set(when === 'now' ? 0 : Math.max(0, begunMs + restMs - performance.now()))
-  }
+  const loop = createLoop(parts, {
+    name: 'status streams',
+    periodMs: sweepMs,
+    waits: true,
+    // Mostly the database is away for a moment: the streams wait for it.
+    backoff: { firstMs: retryMs, longestMs: retryMs },
+    failed: 'what streams show cannot be read, it is tried again',
+    run: readOnce,
+  })
   return {
     follow(sink, view, has) {
       const follower: Follower<T> = { sink, view, from: serial + 1, has, busy: false }
@@ -169,7 +132,7 @@ const createSource = <T>({ read, subscribe }: Shared<T>, log: Parts['log'], over
       sink.gone.addEventListener('abort', () => {
         if (followers.delete(follower) && followers.size === 0) finish()
       })
-      ask('now')
+      loop.wake()
     },
   }
 }
@@ -181,17 +144,17 @@ const sources = new WeakMap<Parts['database'], Map<string, Source<unknown>>>()
  * id of what the reader has already, from a connection that it lost.
  */
 export const followShared = <T>(
-  { database, log }: Pick<Parts, 'database' | 'log'>,
+  parts: SourceParts & Pick<Parts, 'database'>,
   key: string,
   shared: () => Shared<T>,
   stream: { sink: Sink; view: View<T>; has?: string | undefined },
 ): void => {
   if (stream.sink.gone.aborted) return
-  const all = sources.get(database) ?? new Map<string, Source<unknown>>()
-  sources.set(database, all)
+  const all = sources.get(parts.database) ?? new Map<string, Source<unknown>>()
+  sources.set(parts.database, all)
   let source = all.get(key) as Source<T> | undefined
   if (source === undefined) {
-    const made: Source<T> = createSource(shared(), log, () => {
+    const made: Source<T> = createSource(shared(), parts, () => {
       if (all.get(key) === made) all.delete(key)
     })
     source = made

@@ -21,15 +21,31 @@ interface ImageRow {
   RepoDigests: string[] | null
 }
 
-/** The engine answers 200 first and tells a failure as the last line of the stream. */
-const finish = async (stream: Readable): Promise<void> => {
+/** Reads an answer of JSON lines to its end: the engine answers 200 first and tells a failure in its last line. */
+export const finish = async (stream: Readable): Promise<void> => {
   let last = ''
-  for await (const chunk of stream.setEncoding('utf8')) last = (last + chunk).slice(-4096)
-  const error = /"error":("(?:[^"\\]|\\.)*")/.exec(last)?.[1]
-  if (error !== undefined) throw new Error(JSON.parse(error) as string)
+  for await (const chunk of stream.setEncoding('utf8')) last = (last + chunk).slice(-65_536)
+  for (const line of last.split('\n')) {
+    const error = /"error":("(?:[^"\\]|\\.)*")/.exec(line)?.[1]
+    if (error !== undefined) throw new Error(JSON.parse(error) as string)
+  }
 }
 
 const pathOf = (image: string): string => `/images/${image.split('/').map(encodeURIComponent).join('/')}`
+
+/** An image on the engine, null when it is not there. */
+export const readImage = async (engine: Engine, image: string, signal?: AbortSignal): Promise<ImageDetail | null> => {
+  try {
+    return await engine.call<ImageDetail>('GET', `${pathOf(image)}/json`, { signal })
+  } catch (error) {
+    if (isEngineError(error, 404, 400)) return null
+    throw error
+  }
+}
+
+/** The engine's own id of it. */
+export const findImage = async (engine: Engine, image: string, signal?: AbortSignal): Promise<string | null> =>
+  (await readImage(engine, image, signal))?.Id ?? null
 
 /** The engine leaves out what its default registry makes of itself. */
 const familiar = (name: string): string => name.replace(/^docker\.io\/(library\/)?/, '')
@@ -58,14 +74,7 @@ export const createEngineImages = (engine: Engine) => {
     engine.call('GET', '/images/json', { query: { filters: JSON.stringify(filters) } })
 
   return {
-    async find(image: string, signal?: AbortSignal): Promise<ImageDetail | null> {
-      try {
-        return await engine.call<ImageDetail>('GET', `${pathOf(image)}/json`, { signal })
-      } catch (error) {
-        if (isEngineError(error, 404, 400)) return null
-        throw error
-      }
-    },
+    find: (image: string, signal?: AbortSignal) => readImage(engine, image, signal),
     async architecture(): Promise<string> {
       return (await engine.call<{ Arch: string }>('GET', '/version')).Arch
     },

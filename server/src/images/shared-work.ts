@@ -1,17 +1,11 @@
 /** Work that several wait for and that is done once. It ends when nobody waits any more. */
+import { untilAborted } from '../lib/waiting.ts'
+
 interface Running<T> {
   result: Promise<T>
   control: AbortController
   waiting: number
 }
-
-const untilAborted = <T>(work: Promise<T>, signal: AbortSignal): Promise<T> =>
-  new Promise((resolve, reject) => {
-    const onAbort = () => reject(signal.reason)
-    if (signal.aborted) onAbort()
-    signal.addEventListener('abort', onAbort, { once: true })
-    work.then(resolve, reject).finally(() => signal.removeEventListener('abort', onAbort))
-  })
 
 export const createSharedWork = <T>() => {
   const running = new Map<string, Running<T>>()

@@ -1,6 +1,9 @@
 /** An alarm that is only ever brought forward. It keeps no process alive. */
 import type { Clock } from './clock.ts'
 
+/** The longest that a timer can wait; one that is set to more rings then. */
+const longestMs = 2 ** 31 - 1
+
 export interface Alarm {
   /** Rings in `inMs`, unless it is to ring sooner already. */
   set(inMs: number): void
@@ -18,7 +21,8 @@ export const createAlarm = (clock: Pick<Clock, 'monotonicMs' | 'sleep'>, ring: (
   return {
     clear,
     set(inMs) {
-      const wantedMs = clock.monotonicMs() + inMs
+      const waitMs = Math.min(Math.max(0, inMs), longestMs)
+      const wantedMs = clock.monotonicMs() + waitMs
       if (wantedMs >= atMs) return
       clear()
       atMs = wantedMs
@@ -29,7 +33,7 @@ export const createAlarm = (clock: Pick<Clock, 'monotonicMs' | 'sleep'>, ring: (
         clear()
         ring()
       }
-      clock.sleep(inMs, mine.signal, { ref: false }).then(end, () => {})
+      clock.sleep(waitMs, mine.signal, { ref: false }).then(end, () => {})
     },
   }
 }

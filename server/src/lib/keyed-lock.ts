@@ -1,9 +1,13 @@
 /** Mutual exclusion by key inside this process. */
+import { untilAborted } from './waiting.ts'
+
 export interface KeyedLock {
   /** Waits its turn; the answer releases. */
   acquire(key: string): Promise<() => void>
   /** Null when somebody holds or awaits the key. */
   tryAcquire(key: string): (() => void) | null
+  /** Resolves when those that asked until now have released. */
+  settled(key: string): Promise<void>
 }
 
 export const createKeyedLock = (): KeyedLock => {
@@ -26,5 +30,29 @@ export const createKeyedLock = (): KeyedLock => {
       return release
     },
     tryAcquire: (key) => (tails.has(key) ? null : take(key).release),
+    settled: async (key) => tails.get(key),
+  }
+}
+
+/** Holds `key` while `work` runs; who gives up waiting leaves the queue to the others. */
+export const withLock = async <T>(
+  lock: KeyedLock,
+  key: string,
+  signal: AbortSignal,
+  work: () => Promise<T>,
+): Promise<T> => {
+  signal.throwIfAborted()
+  const turn = lock.acquire(key)
+  let release: () => void
+  try {
+    release = await untilAborted(turn, signal)
+  } catch (error) {
+    turn.then((late) => late())
+    throw error
+  }
+  try {
+    return await work()
+  } finally {
+    release()
   }
 }

@@ -24,6 +24,7 @@ import { createEngineBridges, type Interfaces } from './engine-bridges.ts'
 import { createKeptConnections, type KeptConnections } from './kept-connections.ts'
 import { OutboundFailed, OutboundRefused } from './outbound-errors.ts'
 import { joinHeaders, type OutboundStream, openStream, type StreamLimits } from './outbound-stream.ts'
+import { untilAborted } from './waiting.ts'
 
 export { OutboundFailed, OutboundRefused, type OutboundStream }
 
@@ -165,18 +166,9 @@ const checkTarget = async (policy: Policy, text: string): Promise<URL> => {
   return url
 }
 
-/** Rejects as soon as the signal fires, though the promise itself cannot be stopped. */
-const until = <T>(promise: Promise<T>, signal: AbortSignal): Promise<T> =>
-  new Promise((resolve, reject) => {
-    const onAbort = () => reject(signal.reason)
-    if (signal.aborted) onAbort()
-    signal.addEventListener('abort', onAbort, { once: true })
-    promise.then(resolve, reject).finally(() => signal.removeEventListener('abort', onAbort))
-  })
-
 const addressesOf = async (policy: Policy, host: string): Promise<string[]> => {
   const signal = AbortSignal.timeout(lookUpTimeoutMs)
-  const found = await until(resolveAll(policy, canonicalHost(host) ?? host), signal).catch((error: unknown) => {
+  const found = await untilAborted(resolveAll(policy, canonicalHost(host) ?? host), signal).catch((error: unknown) => {
     throw signal.aborted ? new OutboundFailed('timeout', 'no address for the host name in time') : error
   })
   return found.map(spell)
@@ -298,9 +290,9 @@ const request = async (policy: Policy, request: OutboundRequest): Promise<Outbou
   const url = checkSyntax(policy, String(request.url))
   using limits = timeLimits(request)
   try {
-    const pin = await until(checkPlace(policy, targetOf(url)), limits.signal)
+    const pin = await untilAborted(checkPlace(policy, targetOf(url)), limits.signal)
     limits.resolved()
-    return await until(send(policy, request, url, pin, limits.signal), limits.signal)
+    return await untilAborted(send(policy, request, url, pin, limits.signal), limits.signal)
   } catch (error) {
     throw limits.signal.aborted ? limits.signal.reason : explain(error)
   }
@@ -311,7 +303,7 @@ const open = async (policy: Policy, request: StreamRequest): Promise<OutboundStr
   const { connectTimeoutMs = 5000, silenceMs = 30_000, signal } = request
   const looking = AbortSignal.any([AbortSignal.timeout(connectTimeoutMs), ...(signal === undefined ? [] : [signal])])
   try {
-    const pin = await until(checkPlace(policy, targetOf(url)), looking)
+    const pin = await untilAborted(checkPlace(policy, targetOf(url)), looking)
     const connect = pinned(pin, url, connectTimeoutMs)
     const client = new Client(url.origin, { connect, headersTimeout: silenceMs, bodyTimeout: silenceMs, pipelining: 0 })
     return await openStream(client, { ...request, url }, request, explain)

@@ -6,6 +6,7 @@
  */
 import { statfs } from 'node:fs/promises'
 import { DeploymentError } from '../lib/errors.ts'
+import { waitAtMost } from '../lib/waiting.ts'
 import { createLoop, type Loop, type WorkParts } from '../work/loop.ts'
 import { imageUse, type ListedImage } from './image-use.ts'
 import { limitCode, limitReached, limitSentence } from './limits.ts'
@@ -140,10 +141,8 @@ export const createDisk = (parts: DiskParts): Disk => {
       if (has !== null) throw new DeploymentError(limitCode, limitSentence('diskGb', diskGb, has))
     },
     async usedGb(organizationId) {
-      const patience = new AbortController()
-      const late = clock.sleep(patienceMs, patience.signal).then(use.known, () => null)
-      const all = await Promise.race([use.read(), late])
-      patience.abort()
+      const read = await waitAtMost(clock, patienceMs, use.read())
+      const all = read === undefined ? use.known() : read
       return all === null ? null : Math.round(((all.get(organizationId) ?? 0) / gb) * 1000) / 1000
     },
     free: () => readFree(parts),

@@ -7,6 +7,7 @@ import { nodeInPath, type Operation } from '../api/operation.ts'
 import { auditOf, placeOf, type Spec } from '../api/resource.ts'
 import { Flag, List, Maybe, OneOf, Text, Timestamp, Uuid } from '../api/schema.ts'
 import { environmentRuleId } from '../deployments/stages.ts'
+import { isTimeZone } from '../lib/cron.ts'
 import { invalidField, notFound } from '../lib/errors.ts'
 import type { Queryable } from '../store/database.ts'
 import { lockNode, timestampSql, writeAudit } from '../store/tree.ts'
@@ -25,11 +26,7 @@ export const schedule = {
 }
 
 export const checkTimezone = (timezone: unknown): void => {
-  try {
-    new Intl.DateTimeFormat('en', { timeZone: String(timezone) })
-  } catch {
-    throw invalidField('/timezone', 'is no time zone of the IANA list')
-  }
+  if (!isTimeZone(String(timezone))) throw invalidField('/timezone', 'is no time zone of the IANA list')
 }
 
 const preview = 'Kept, but previews of pull requests are not made yet.'

@@ -1,9 +1,9 @@
 /** The end of containers: asked first, forced after their grace, and gone with what belongs to them alone. */
 import type { Clock } from '../../lib/clock.ts'
 import { type Engine, ignoreGone } from '../../lib/docker-engine.ts'
+import { untilAborted, waitAtMost } from '../../lib/waiting.ts'
 import { type ContainerRow, type Containers, toInstance } from './containers.ts'
 import { labels } from './describe.ts'
-import { untilAborted } from './limit.ts'
 import type { Places } from './places.ts'
 
 export interface EndingsParts {
@@ -13,11 +13,15 @@ export interface EndingsParts {
   clock: Clock
 }
 
+/** Takes the nameless volumes along that an image declares; ours have names and stay. */
+export const removeContainer = async (engine: Engine, id: string): Promise<void> => {
+  const query = { force: true, v: true }
+  await ignoreGone(engine.call('DELETE', `/containers/${id}`, { query, deadlineMs: 60_000 }))
+}
+
 export const createEndings = ({ engine, containers, places, clock }: EndingsParts) => {
   const remove = async (id: string, name: string): Promise<void> => {
-    // `v` takes the nameless volumes that an image declares; ours have names and stay.
-    const query = { force: true, v: true }
-    await ignoreGone(engine.call('DELETE', `/containers/${id}`, { query, deadlineMs: 60_000 }))
+    await removeContainer(engine, id)
     places.release(name)
   }
 
@@ -26,11 +30,7 @@ export const createEndings = ({ engine, containers, places, clock }: EndingsPart
       // The engine counts in whole seconds; the removal by force ends the grace to the millisecond.
       const query = { t: Math.ceil(graceMs / 1000) + 1 }
       const stop = engine.call('POST', `/containers/${row.Id}/stop`, { query, deadlineMs: graceMs + 30_000 })
-      const timer = new AbortController()
-      const grace = clock.sleep(graceMs, AbortSignal.any([signal, timer.signal]))
-      await Promise.race([ignoreGone(stop), grace]).finally(() => timer.abort())
-      grace.catch(() => {})
-      stop.catch(() => {})
+      await waitAtMost(clock, graceMs, ignoreGone(stop), signal)
     }
     await remove(row.Id, toInstance(row).name)
   }

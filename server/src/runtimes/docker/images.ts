@@ -3,6 +3,7 @@
  * and what was built here under the engine's id. No other name on the engine means anything.
  */
 
+import { findImage } from '../../images/engine-images.ts'
 import type { OrganizationImages } from '../../images/images.ts'
 import { pulledTag } from '../../images/tags.ts'
 import { type Engine, isEngineError } from '../../lib/docker-engine.ts'
@@ -37,19 +38,9 @@ const accessOf = ({ organizationId, reference, origin, login }: ImageRequest) =>
 
 /** `images`: none for a runtime that only ends what is there. */
 export const createImages = (engine: Engine, images: OrganizationImages | undefined) => {
-  const isThere = async (id: string, signal: AbortSignal): Promise<boolean> => {
-    try {
-      await engine.call('GET', `/images/${id}/json`, { signal })
-      return true
-    } catch (error) {
-      if (isEngineError(error, 404, 400)) return false
-      throw error
-    }
-  }
-
   /** Whether the engine holds what a release of this organization names. */
   const isHeld = async (organizationId: string, reference: string, signal: AbortSignal): Promise<boolean> => {
-    if (isId(reference)) return isThere(reference, signal)
+    if (isId(reference)) return (await findImage(engine, reference, signal)) !== null
     if (images === undefined || !isSteady(reference)) return false
     const held = await images.held(organizationId, reference, signal)
     // It was pulled before images had organizations: its release says whose it is.

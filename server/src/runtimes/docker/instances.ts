@@ -2,12 +2,14 @@
 import type { Clock } from '../../lib/clock.ts'
 import type { Engine } from '../../lib/docker-engine.ts'
 import { DeploymentError } from '../../lib/errors.ts'
+import { createKeyedLock, withLock } from '../../lib/keyed-lock.ts'
+import { createSemaphore } from '../../lib/semaphore.ts'
+import { untilAborted } from '../../lib/waiting.ts'
 import type { Instance, Progress, Workload } from '../runtime.ts'
 import { type Containers, toInstance } from './containers.ts'
 import { type CreateContext, type Creator, isNameTaken, isPlaceTaken } from './create.ts'
 import { configHash, containerName, describeInstance, labels } from './describe.ts'
 import { createEndings } from './endings.ts'
-import { createLanes, createLimit, untilAborted } from './limit.ts'
 import type { Places } from './places.ts'
 
 export interface InstancesParts {
@@ -27,9 +29,9 @@ const placeTries = 5
 export const createInstances = (parts: InstancesParts) => {
   const { containers, creator, places, ownerId, clock } = parts
   const { remove, rowsOf, end } = createEndings(parts)
-  const limit = createLimit(startsAtOnce)
+  const startInTurn = createSemaphore(startsAtOnce)
   // One service at a time: a second `apply` finds what the first made, and `retire` sees what an aborted one began.
-  const lanes = createLanes()
+  const perService = createKeyedLock()
 
   const make = async (workload: Workload, index: number, context: ApplyContext): Promise<Instance> => {
     const { environmentId } = workload
@@ -95,12 +97,14 @@ export const createInstances = (parts: InstancesParts) => {
   const makeAll = async (workload: Workload, progress: Progress, signal: AbortSignal): Promise<Instance[]> => {
     let adopted = workload.instances === 0
     const works = Array.from({ length: workload.instances }, (_, index) =>
-      limit(() => {
-        signal.throwIfAborted()
-        return ensure(workload, index, { progress, signal }, () => {
-          adopted = true
-        })
-      }),
+      startInTurn(
+        workload.serviceId,
+        () =>
+          ensure(workload, index, { progress, signal }, () => {
+            adopted = true
+          }),
+        { signal },
+      ),
     )
     const results = await Promise.allSettled(works)
     const failure = results.find((result) => result.status === 'rejected')
@@ -112,11 +116,11 @@ export const createInstances = (parts: InstancesParts) => {
   return {
     apply: (workload: Workload, progress: Progress, signal: AbortSignal): Promise<Instance[]> => {
       signal.throwIfAborted()
-      const work = lanes.run(workload.serviceId, () => makeAll(workload, progress, signal))
+      const work = withLock(perService, workload.serviceId, signal, () => makeAll(workload, progress, signal))
       return untilAborted(work, signal)
     },
     retire: async (serviceId: string, keep: string | null, graceMs: number, signal: AbortSignal): Promise<void> => {
-      await untilAborted(lanes.settled(serviceId), signal)
+      await untilAborted(perService.settled(serviceId), signal)
       const rows = await rowsOf(serviceId)
       await end(
         rows.filter((row) => row.Labels[labels.revision] !== keep),
@@ -126,7 +130,7 @@ export const createInstances = (parts: InstancesParts) => {
     },
     /** Tasks too. */
     endAll: async (serviceId: string, graceMs: number, signal: AbortSignal): Promise<void> => {
-      await untilAborted(lanes.settled(serviceId), signal)
+      await untilAborted(perService.settled(serviceId), signal)
       await end(await rowsOf(serviceId, {}, true), graceMs, signal)
     },
   }

@@ -1,11 +1,12 @@
 /** Containers of tasks: made, started, or found again by their name, also after a crash of ours. */
-import { type Engine, ignoreGone, isEngineError } from '../../lib/docker-engine.ts'
+import { type Engine, isEngineError } from '../../lib/docker-engine.ts'
 import { DeploymentError } from '../../lib/errors.ts'
 import { Handover } from '../../lib/handover.ts'
 import type { RunOptions, Task } from '../runtime.ts'
 import type { ContainerDetail, Containers } from './containers.ts'
 import { type Creator, isNameTaken } from './create.ts'
 import { describeTask, labels, taskName } from './describe.ts'
+import { removeContainer } from './endings.ts'
 
 const attemptOf = ({ Config }: ContainerDetail): number => Number.parseInt(Config.Labels[labels.attempt] ?? '', 10) || 1
 
@@ -22,8 +23,7 @@ export interface StartsParts {
 }
 
 export const createStarts = ({ engine, containers, creator, ownerId }: StartsParts) => {
-  const remove = (id: string) =>
-    ignoreGone(engine.call('DELETE', `/containers/${id}`, { query: { force: true, v: true }, deadlineMs: 60_000 }))
+  const remove = (id: string) => removeContainer(engine, id)
 
   /** The container of this task's name; null when there is none. One of somebody else's is an error. */
   const find = async (name: string): Promise<ContainerDetail | null> => {

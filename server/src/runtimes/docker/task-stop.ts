@@ -1,7 +1,7 @@
 /** Ending a program that runs in a container, in a way that leaves the container to be read. */
 import type { Clock } from '../../lib/clock.ts'
 import { type Engine, ignoreGone, isEngineError } from '../../lib/docker-engine.ts'
-import { untilAborted } from './limit.ts'
+import { untilAborted, waitAtMost } from '../../lib/waiting.ts'
 
 /** SIGINT, and SIGKILL after the grace; what has ended is fine. */
 export const stopContainer = async (
@@ -19,9 +19,7 @@ export const stopContainer = async (
   ended.catch(() => {})
   if (graceMs > 0) {
     await kill('SIGINT')
-    const timer = new AbortController()
-    const grace = clock.sleep(graceMs, AbortSignal.any([signal, timer.signal])).catch(() => {})
-    await Promise.race([ended.catch(() => {}), grace]).finally(() => timer.abort())
+    await waitAtMost(clock, graceMs, ended, signal).catch(() => {})
   }
   await kill('SIGKILL')
   await untilAborted(ignoreGone(ended), signal)

@@ -5,6 +5,7 @@
 import type { Clock } from '../../lib/clock.ts'
 import { DeploymentError } from '../../lib/errors.ts'
 import { newId } from '../../lib/ids.ts'
+import { untilAborted } from '../../lib/waiting.ts'
 import type { RunOptions, Runtime, Task } from '../runtime.ts'
 import type { Behaviour } from './script.ts'
 
@@ -76,11 +77,8 @@ export const createFakeTasks = (clock: Clock, closed: AbortSignal, decide: (task
 
   const run: Runtime['run'] = async (task, onLine, signal, options = {}) => {
     signal.throwIfAborted()
-    const aborted = new Promise<never>((_, reject) => {
-      signal.addEventListener('abort', () => reject(signal.reason), { once: true })
-    })
-    const { result } = await Promise.race([begin(task, options), aborted])
-    const { output, ...ended } = await Promise.race([result, aborted])
+    const { result } = await untilAborted(begin(task, options), signal)
+    const { output, ...ended } = await untilAborted(result, signal)
     for (const line of output) onLine(line)
     return ended
   }

@@ -1,13 +1,13 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { createPlaces } from './waiting.ts'
+import { createSemaphore } from './semaphore.ts'
 
 const never = new AbortController().signal
 const turn = () => new Promise<void>((resolve) => setImmediate(resolve))
 
 /** Builds that end when they are told to, in the order in which they began. */
 const scene = (places: number) => {
-  const withPlace = createPlaces(places)
+  const withPlace = createSemaphore(places, Math.max(1, places - 1))
   const begun: string[] = []
   const ends: (() => void)[] = []
   const told: number[] = []
@@ -17,12 +17,11 @@ const scene = (places: number) => {
     add: (who: string, signal = never) =>
       withPlace(
         who,
-        (running) => told.push(running),
-        signal,
         () => {
           begun.push(who)
           return new Promise<void>((resolve) => ends.push(resolve))
         },
+        { signal, onWait: (running) => told.push(running) },
       ),
     endFirst: async () => {
       ends.shift()!()

@@ -1,0 +1,89 @@
+/** So many works at a time, in turns between those who ask. */
+import { untilAborted } from './waiting.ts'
+
+interface Waiter {
+  who: string
+  go(): void
+}
+
+interface Asked {
+  /** Who gives up waiting leaves the queue to the others. */
+  signal?: AbortSignal | undefined
+  /** Is told how many run when there is no place at once. */
+  onWait?: ((running: number) => void) | undefined
+}
+
+/**
+ * Lets `places` run at a time, `each` of them by one. Who waits is served round robin by `who`. Where `each` is less,
+ * nobody holds the last place beside others of their own: one that comes while another floods the queue finds a place at
+ * once, or waits for one end at most.
+ */
+export const createSemaphore = (places: number, each = places) => {
+  const held = new Map<string, number>()
+  const waiting = new Map<string, Waiter[]>()
+  /** When each that holds or awaits a place was last let in, counted in turns. */
+  const served = new Map<string, number>()
+  let taken = 0
+  let turns = 0
+
+  const mayEnter = (who: string): boolean => taken < places && (held.get(who) ?? 0) < each
+  const take = (who: string): void => {
+    taken += 1
+    held.set(who, (held.get(who) ?? 0) + 1)
+    turns += 1
+    served.set(who, turns)
+  }
+  const serve = (): void => {
+    const lines = [...waiting].sort(([a], [b]) => (served.get(a) ?? 0) - (served.get(b) ?? 0))
+    for (const [who, line] of lines) {
+      if (!mayEnter(who)) continue
+      const { go } = line.shift()!
+      if (line.length === 0) waiting.delete(who)
+      take(who)
+      go()
+    }
+  }
+  const leave = (who: string): void => {
+    taken -= 1
+    const left = held.get(who)! - 1
+    if (left > 0) held.set(who, left)
+    else {
+      held.delete(who)
+      if (!waiting.has(who)) served.delete(who)
+    }
+    serve()
+  }
+  const leaveLine = (waiter: Waiter): boolean => {
+    const line = waiting.get(waiter.who)
+    const index = line?.indexOf(waiter) ?? -1
+    if (index === -1) return false
+    line!.splice(index, 1)
+    if (line!.length > 0) return true
+    waiting.delete(waiter.who)
+    if (!held.has(waiter.who)) served.delete(waiter.who)
+    return true
+  }
+  const enter = async (who: string, { signal, onWait }: Asked): Promise<void> => {
+    signal?.throwIfAborted()
+    if (!waiting.has(who) && mayEnter(who)) return take(who)
+    onWait?.(taken)
+    const { promise, resolve } = Promise.withResolvers<void>()
+    const waiter = { who, go: resolve }
+    waiting.set(who, [...(waiting.get(who) ?? []), waiter])
+    try {
+      await (signal === undefined ? promise : untilAborted(promise, signal))
+    } catch (error) {
+      // It may have been let in at the very moment.
+      if (!leaveLine(waiter)) leave(who)
+      throw error
+    }
+  }
+  return async <T>(who: string, work: () => Promise<T>, asked: Asked = {}): Promise<T> => {
+    await enter(who, asked)
+    try {
+      return await work()
+    } finally {
+      leave(who)
+    }
+  }
+}
