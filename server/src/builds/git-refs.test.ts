@@ -88,8 +88,7 @@ test('what is not an answer of git, or a refusal, is a sentence', async () => {
 
 test('frames may be cut anywhere, ids keep their format, and what was not asked for is not kept', async () => {
   const sent: string[] = []
-  const greeting =
-    `${frame('# service=git-upload-pack\n')}0000${frame('version 2\n')}${frame('object-format=sha256\n')}0000`
+  const greeting = `${frame('# service=git-upload-pack\n')}0000${frame('version 2\n')}${frame('object-format=sha256\n')}0000`
   const long = 'b'.repeat(64)
   const refs = [
     `${long} refs/heads/main\n`,
