@@ -13,7 +13,7 @@ import { Canceled } from './canceled.ts'
 import type { Deployments } from './deployments.ts'
 import { type EngineParts, kindOf } from './engine-parts.ts'
 import { planDeployment } from './plan-facts.ts'
-import { startReconciler } from './reconcile.ts'
+import { startReconcilers } from './reconcile.ts'
 import { requestDeployment } from './request.ts'
 import { releaseFor, releasesOf } from './rollback.ts'
 import { withRoom } from './room.ts'
@@ -165,12 +165,11 @@ export const createEngine = (given: EngineParts): Engine => {
   const parts = given.disk === undefined ? given : { ...given, builder: withRoom(given.builder, given.disk) }
   const worker = `${hostname()}-${process.pid}-${randomBytes(4).toString('hex')}`
   const workers = createWorkers(parts, worker)
-  const { enqueue, clusterRefusal, limits = usualLimits, disk } = parts
+  const { enqueue, limits = usualLimits, disk } = parts
   const requestParts = {
     enqueue,
     limits,
     disk,
-    clusterRefusal,
     missingTool: (name: string) => parts.builder.missingTool(name),
     kindOf: (kind: string) => kindOf(parts, kind),
   }
@@ -188,7 +187,7 @@ export const createEngine = (given: EngineParts): Engine => {
         await expireLeases(parts.database)
         await releaseRuns(parts.database, null)
       }
-      const reconciler = startReconciler(parts)
+      const reconciler = startReconcilers(parts)
       ends.push(() => reconciler.stop())
       const scheduler = startScheduler(parts, worker)
       ends.push(() => scheduler.stop())

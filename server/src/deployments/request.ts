@@ -2,6 +2,7 @@
  * Taking a request: writes the deployment, the new states of its services and the STARTED events in the caller's
  * transaction, so that an accepted request is never lost and is readable before its answer is sent.
  */
+import { clusterRefusal } from '../clusters/local.ts'
 import { badRequest, conflict } from '../lib/errors.ts'
 import { newId } from '../lib/ids.ts'
 import type { Disk } from '../limits/disk.ts'
@@ -16,7 +17,6 @@ import type {
   DeploymentRequest,
   ServiceRequest,
 } from './deployments.ts'
-import type { EngineParts } from './engine-parts.ts'
 import { deployRefusal, kindRefusal, stateRefusal } from './refusals.ts'
 import { readPlacement } from './stage-rows.ts'
 import { actionStatusOf, isFinal, stateOf } from './states.ts'
@@ -43,7 +43,6 @@ export type KindFacts = Pick<DeployableKind, 'serviceType' | 'stage' | 'refusal'
 
 export interface RequestParts {
   kindOf(kind: string): KindFacts
-  clusterRefusal?: EngineParts['clusterRefusal']
   enqueue: EnqueueDeploymentEvent
   missingTool(name: string): Promise<string | null>
   limits: Pick<Limits, 'queued'>
@@ -91,7 +90,7 @@ const chooseDeployable = async (
   parts: RequestParts,
 ): Promise<ServiceRow[]> => {
   if (!deployingActions.has(request.action)) return [...services]
-  const cluster = (await parts.clusterRefusal?.(tx, request.environmentId)) ?? null
+  const cluster = await clusterRefusal(tx, request.environmentId)
   if (cluster !== null) throw badRequest(cluster, undefined, 'cluster_not_deployable')
   const asked = new Map(request.services.map((service) => [service.id, service]))
   const refusals = new Map<string, string>()

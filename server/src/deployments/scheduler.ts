@@ -2,6 +2,8 @@
  * Runs by the clock: begins what is due, and writes down how it ended. A run goes on while the control plane is away:
  * the next process joins it. A stop or a delete of its service ends it.
  */
+import type { Cluster } from '../clusters/clusters.ts'
+import { readRef } from '../clusters/refs.ts'
 import { DeploymentError } from '../lib/errors.ts'
 import { Handover } from '../lib/handover.ts'
 import { storable } from '../lib/storable.ts'
@@ -58,6 +60,7 @@ interface Execution {
 
 const runTries = async (
   parts: EngineParts,
+  cluster: Cluster,
   opened: OpenedRelease,
   spec: TaskSpec,
   { run, check, signal }: Execution,
@@ -66,9 +69,9 @@ const runTries = async (
   const task = toTask(opened, spec, 'CRON', run.id)
   const runOnce = async (attempt: number) => {
     await check()
-    return parts.runtime.run({ ...task, folders: outputFolders, attempt }, tail.add, signal)
+    return cluster.runtime.run({ ...task, folders: outputFolders, attempt }, tail.add, signal)
   }
-  await patiently(parts, () => holdImage(parts, opened.release, () => {}, signal), signal)
+  await patiently(parts, () => holdImage(parts, cluster, opened.release, () => {}, signal), signal)
   for (let tries = 1; ; tries += 1) {
     const result = await patiently(parts, () => runOnce(tries), signal)
     const failure = failureOf(result, task.memoryMb, tail.lines)
@@ -94,6 +97,14 @@ const createTold = ({ clock }: EngineParts) => {
   }
 }
 
+/** Nothing, when the service is gone: all of it is swept then. */
+const endTask = async (parts: EngineParts, serviceId: string, taskId: string, signal: AbortSignal): Promise<void> => {
+  const ref = await readRef(parts.database, serviceId)
+  if (ref === null) return
+  const { runtime } = await parts.clusters.of(ref.clusterId)
+  await runtime.endTask({ ...ref, taskId }, signal)
+}
+
 const execute = async (parts: EngineParts, execution: Execution): Promise<void> => {
   const { run, signal } = execution
   const opened = await openRelease(parts.database, parts.sealer, run.releaseId)
@@ -105,7 +116,7 @@ const execute = async (parts: EngineParts, execution: Execution): Promise<void> 
     if (opened === null || spec === undefined) throw new DeploymentError('not_deployed', 'The job is not deployed.')
     await showRunning(parts, run.serviceId, 'RUNNING')
     told.add('The job runs: it is time.')
-    await runTries(parts, opened, spec, execution, tail)
+    await runTries(parts, await parts.clusters.of(opened.release.clusterId), opened, spec, execution, tail)
   } catch (caught) {
     signal.throwIfAborted()
     error = asPlain(caught)
@@ -118,7 +129,7 @@ const execute = async (parts: EngineParts, execution: Execution): Promise<void> 
     return finishRun(tx, run, error)
   })
   // What stays here is swept later.
-  await parts.runtime.endTask(run.id, signal).catch(() => {})
+  await endTask(parts, run.serviceId, run.id, signal).catch(() => {})
   if (ours) await showRunning(parts, run.serviceId, error === null ? 'COMPLETED' : 'ERROR')
 }
 
@@ -145,15 +156,15 @@ export const startScheduler = (parts: EngineParts, worker: string): Scheduler =>
     active.set(run.id, { controller, done })
   }
   /** What cannot be ended now is swept later. */
-  const endReplaced = (id: string): void => {
+  const endReplaced = (serviceId: string, id: string): void => {
     active.get(id)?.controller.abort(new Error('the run was ended: the next one takes its place'))
-    parts.runtime.endTask(id, AbortSignal.timeout(patienceMs)).catch(() => {})
+    endTask(parts, serviceId, id, AbortSignal.timeout(patienceMs)).catch(() => {})
   }
   const claimAll = async (): Promise<void> => {
     while (!ending.signal.aborted && active.size < parallel) {
       const begun = await claimRun(parts.database, worker, parts.clock.now())
       if (begun === null) return
-      for (const id of begun.replaced) endReplaced(id)
+      for (const id of begun.replaced) endReplaced(begun.run.serviceId, id)
       if (!active.has(begun.run.id)) begin(begun.run)
     }
   }

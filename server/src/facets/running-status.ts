@@ -6,6 +6,7 @@
 import Type from 'typebox'
 import { type Context, nodeInPath, type Operation } from '../api/operation.ts'
 import type { Parts } from '../api/parts.ts'
+import { readClusterId } from '../clusters/refs.ts'
 import type { ServiceStatus } from '../deployments/deployments.ts'
 import type { Instance } from '../runtimes/runtime.ts'
 import type { Queryable } from '../store/database.ts'
@@ -69,16 +70,22 @@ const podOf = (instance: Instance, name: string, release: Release | undefined) =
 }
 
 /** Asks the engine, with patience that ends; remembers what it said last. */
-const createSight = ({ runtime, log }: Parts) => {
+const createSight = ({ clusters, database, log }: Parts) => {
   const last = new Map<string, Instance[]>()
-  const ask = (serviceIds: readonly string[]): Promise<Instance[]> => {
+  const read = async (environmentId: string, serviceIds: readonly string[]): Promise<Instance[]> => {
+    const clusterId = await readClusterId(database, environmentId)
+    if (clusterId === null) return []
+    const { runtime } = await clusters.of(clusterId)
+    return runtime.observe(serviceIds.map((serviceId) => ({ environmentId, serviceId })))
+  }
+  const ask = (environmentId: string, serviceIds: readonly string[]): Promise<Instance[]> => {
     const late = AbortSignal.timeout(engineMs)
     const refused = new Promise<never>((_, reject) => late.addEventListener('abort', () => reject(late.reason)))
-    return Promise.race([runtime.observe(serviceIds), refused])
+    return Promise.race([read(environmentId, serviceIds), refused])
   }
-  return async (key: string, serviceIds: readonly string[]): Promise<Instance[]> => {
+  return async (environmentId: string, key: string, serviceIds: readonly string[]): Promise<Instance[]> => {
     try {
-      last.set(key, serviceIds.length === 0 ? [] : await ask(serviceIds))
+      last.set(key, serviceIds.length === 0 ? [] : await ask(environmentId, serviceIds))
     } catch (error) {
       log.warn({ err: error }, 'the engine does not tell what runs: streams show what was seen last')
     }
@@ -131,6 +138,7 @@ const readRunning = async ({ database, deployments }: Parts, see: Sight, environ
   if (projectId === undefined) return null
   const found = await deployments.environmentStatuses(database, environmentId)
   const instances = await see(
+    environmentId,
     environmentId,
     found.map(({ status }) => status.id),
   )
@@ -203,7 +211,7 @@ const podsOf = (parts: Parts, environmentId: string, serviceId: string): Shared<
     subscribe: (changed) => changesOf(parts.database).subscribe(environmentId, changed),
     async read() {
       const rows = await parts.database.query('select 1 from service_state where service_id = $1', [serviceId])
-      return rows.length === 0 ? null : see(serviceId, [serviceId])
+      return rows.length === 0 ? null : see(environmentId, serviceId, [serviceId])
     },
   }
 }

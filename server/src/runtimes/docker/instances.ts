@@ -2,7 +2,7 @@
 import type { Clock } from '../../lib/clock.ts'
 import type { Engine } from '../../lib/docker-engine.ts'
 import { DeploymentError } from '../../lib/errors.ts'
-import type { Instance, Progress, Workload } from '../runtime.ts'
+import type { Instance, Progress, ServiceKey, Workload } from '../runtime.ts'
 import { type Containers, toInstance } from './containers.ts'
 import { type CreateContext, type Creator, isNameTaken, isPlaceTaken } from './create.ts'
 import { configHash, containerName, describeInstance, labels } from './describe.ts'
@@ -115,7 +115,12 @@ export const createInstances = (parts: InstancesParts) => {
       const work = lanes.run(workload.serviceId, () => makeAll(workload, progress, signal))
       return untilAborted(work, signal)
     },
-    retire: async (serviceId: string, keep: string | null, graceMs: number, signal: AbortSignal): Promise<void> => {
+    retire: async (
+      { serviceId }: ServiceKey,
+      keep: string | null,
+      graceMs: number,
+      signal: AbortSignal,
+    ): Promise<void> => {
       await untilAborted(lanes.settled(serviceId), signal)
       const rows = await rowsOf(serviceId)
       await end(
