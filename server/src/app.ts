@@ -7,6 +7,7 @@ import { createApi } from './api/server.ts'
 import type { Builder } from './builds/builder.ts'
 import { createFakeBuilder } from './builds/fake-builder.ts'
 import { createBuilder } from './builds/git-builder.ts'
+import type { GitNetwork } from './builds/git-remote.ts'
 import { learnCapacity } from './clusters/capacity.ts'
 import { createClusters } from './clusters/clusters.ts'
 import { createEngine, type Engine } from './deployments/engine.ts'
@@ -100,12 +101,11 @@ const layGround = async (settings: Settings): Promise<Ground> => {
   return { settings, log, work, database, sealer, ownerId, router, outbound, issuerOutbound, pullThrough }
 }
 
-/** Our own sample is the one loopback address that needs no permission. */
-const checkHost = (outbound: Outbound, sampleUrl: string) => async (url: URL) => {
-  if (url.href.startsWith(sampleUrl)) return undefined
-  return url.protocol === 'ssh:'
-    ? outbound.checkHost(url.hostname, Number(url.port || 22), { usualPort: 22 })
-    : outbound.check(url)
+/** Our own sample is at the one loopback address that needs no permission. */
+const gitNetwork = (outbound: Outbound, sampleUrl: string): GitNetwork => {
+  const own = createOutbound({ allow: [new URL(sampleUrl).host] })
+  const networkOf = (url: string | URL) => (String(url).startsWith(sampleUrl) ? own : outbound)
+  return { check: (url) => networkOf(url).check(url), open: (request) => networkOf(request.url).open(request) }
 }
 
 /** `host:port` of our own database and engine, where they are reached over TCP: nothing is ever sent there. */
@@ -152,7 +152,7 @@ const createImages = (ground: Ground): OrganizationImages => {
 const createMachine = (ground: Ground, fake: boolean, sampleUrl: string): Machine => {
   const { settings, log, database, ownerId } = ground
   const common = { ownerId, log, clock: systemClock, dockerHost: settings.dockerHost }
-  const sources = { dataDir: settings.dataDir, checkHost: checkHost(ground.outbound, sampleUrl) }
+  const sources = { dataDir: settings.dataDir, network: gitNetwork(ground.outbound, sampleUrl) }
   if (fake)
     return {
       runtime: createFakeRuntime({ ownerId, clock: systemClock, persistFolder: join(settings.dataDir, 'fake') }),

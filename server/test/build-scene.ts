@@ -13,6 +13,7 @@ import { systemClock } from '../src/lib/clock.ts'
 import { DeploymentError } from '../src/lib/errors.ts'
 import { newId } from '../src/lib/ids.ts'
 import { createLog } from '../src/lib/log.ts'
+import { createOutbound } from '../src/lib/outbound.ts'
 import { Secret } from '../src/lib/secret.ts'
 import { ensureBusybox } from './busybox-image.ts'
 import { engine } from './docker.ts'
@@ -37,8 +38,14 @@ export interface Outcome {
   log: string
 }
 
-/** `concurrency`: builds at a time. */
-export const openBuildScene = async ({ concurrency = 4 }: { concurrency?: number } = {}) => {
+export interface BuildSceneOptions {
+  /** Builds at a time. */
+  concurrency?: number
+  /** Of the engine's disk. */
+  diskReserveMb?: number
+}
+
+export const openBuildScene = async ({ concurrency = 4, diskReserveMb }: BuildSceneOptions = {}) => {
   await ensureBusybox()
   const server = await startGitServer()
   const dataDir = mkdtempSync(join(tmpdir(), 'slipway-builds-'))
@@ -55,10 +62,11 @@ export const openBuildScene = async ({ concurrency = 4 }: { concurrency?: number
   const builder = createBuilder({
     dataDir,
     database: undefined as never,
-    checkHost: async () => undefined,
+    network: createOutbound({ allow: ['loopback'] }),
     log: createLog('silent'),
     clock: systemClock,
     concurrency,
+    diskReserveMb,
     store: memory.store,
     images,
     registryLogins: async () => [],

@@ -53,8 +53,15 @@ const putOnEngine = async (tag: string, dockerfile: string, files: Record<string
   return (await engine.call<{ Id: string }>('GET', `/images/${tag}/json`)).Id
 }
 
+// Not wget's own -T: Debian's busybox ends in a segmentation fault with it, and would reach nothing wherever it went.
 const reach = (target: string): string =>
-  `wget -q -T 3 -O - http://${target}/ 2>&1 | grep ${leaked} || echo nothing at ${target}`
+  `timeout 3 wget -q -O - http://${target}/ 2>&1 | grep ${leaked} || echo nothing at ${target}`
+
+/** What shows that a RUN which reaches nothing could have reached something: its own container's server. */
+const reachOneself = `mkdir /own; echo ${leaked} > /own/index.html; httpd -p 8081 -h /own; ${reach('127.0.0.1:8081')}`
+
+/** How often something was reached. */
+const leaksIn = (log: string): number => log.replaceAll(/^Step .*$/gm, '').split(leaked).length - 1
 
 test('a layer that one organization made is not in the image of another, whatever the cache would say', async () => {
   const files = {
@@ -146,6 +153,7 @@ test('a RUN has neither NET_RAW nor MKNOD, gains nothing, and reaches no address
   const Dockerfile = `FROM busybox:1
 RUN grep -E 'CapEff|NoNewPrivs' /proc/self/status; ip route
 RUN ${reach(`$(ip route | sed -n 's/default via \\([0-9.]*\\) .*/\\1/p'):${port}`)}
+RUN ${reachOneself}
 RUN ${targets.map(reach).join('; ')}; ip route del blackhole 169.254.0.0/16 || echo kept
 RUN nslookup $(hostname) 127.0.0.11 | grep -q Address && echo names are found # ${newId()}
 `
@@ -155,7 +163,7 @@ RUN nslookup $(hostname) 127.0.0.11 | grep -q Address && echo names are found # 
   assert.equal(capabilities & 0x800_0000n, 0n)
   assert.match(log, /NoNewPrivs:\s*1/)
   assert.match(log, /blackhole 169\.254\.0\.0\/16/)
-  assert.doesNotMatch(log.replaceAll(/^Step .*$/gm, ''), new RegExp(leaked))
+  assert.equal(leaksIn(log), 1, 'itself and nothing else')
   assert.equal(asked, 0)
   assert.match(log, /^kept$/m)
   assert.match(log, /^names are found$/m)
@@ -177,11 +185,25 @@ RUN echo address=$(ip -4 addr show eth0 | sed -n 's/.*inet \\([0-9.]*\\).*/\\1/p
     timeoutMs: 40_000,
     what: 'its address',
   })
-  const Dockerfile = `FROM busybox:1\nARG TARGET\nRUN ${reach('$TARGET:8080')} # ${newId()}\n`
+  const Dockerfile = `FROM busybox:1\nARG TARGET\nRUN ${reachOneself}; ${reach('$TARGET:8080')} # ${newId()}\n`
   const { log } = await scene.buildFiles({ Dockerfile }, { organizationId: a, env: { TARGET: String(address) } })
-  assert.match(log, /^nothing at /m)
+  assert.match(log, /^nothing at [0-9.]+:8080$/m)
+  assert.equal(leaksIn(log), 1, 'itself and nothing else')
   control.abort(new Error('seen enough'))
   await assert.rejects(serving, /seen enough/)
+})
+
+test('neither a RUN nor a COPY begins where the engine’s disk has less left than the reserve', async () => {
+  const full = await openBuildScene({ diskReserveMb: 1e12 })
+  try {
+    for (const line of ['RUN true', 'COPY . /copy']) {
+      const files = { Dockerfile: `FROM busybox:1\n${line}\n` }
+      const { message } = await full.refused(files, { organizationId: b }, 'build_failed')
+      assert.match(message, /SLIPWAY_DISK_RESERVE_MB/)
+    }
+  } finally {
+    await full.close()
+  }
 })
 
 test('nothing of a build is left on the engine', async () => {
@@ -218,41 +240,37 @@ const deployFiles = async (slipway: Slipway, git: GitServer, place: Place, name:
   return deploymentLog(slipway, place.environmentId)
 }
 
-test('on a running server, code that one organization gets into a layer by a proxy never runs for another', async () => {
+test('on a running server, what one organization gets into a layer by a proxy never runs for another', async () => {
   const git = await startGitServer()
   const slipway = await prepareSlipway()
-  const evil = createServer((_, answer) => answer.end('EVIL'))
-  await new Promise<void>((resolve) => evil.listen(0, '0.0.0.0', resolve))
   try {
     await slipway.start()
-    const { Gateway } = (await engine.call<{ IPAM: { Config: { Gateway: string }[] } }>('GET', '/networks/bridge')).IPAM
-      .Config[0]!
     const mark = newId()
     const common = `FROM busybox:1
 ARG VERSION=${mark}
-RUN wget -q -T 5 -O /tool http://dl.example.test/tool-$VERSION || echo fetched nothing > /tool
+RUN echo "\${http_proxy:-fetched by nobody}" > /tool-$VERSION
 `
     const [victim, attacker] = await Promise.all(
       ['Victim', 'Attacker'].map(
         async (name) => (await slipway.api('POST', '/organization', { name, plan: 'FREE' })).body.id,
       ),
     )
-    const proxy = { http_proxy: `http://${Gateway}:${(evil.address() as AddressInfo).port}` }
+    // What a RUN fetches through a proxy is what the proxy says; the engine's cache knows neither of the two.
+    const proxy = { http_proxy: 'http://EVIL.example.test' }
     const theirs = await placeIn(slipway, attacker)
-    await deployFiles(slipway, git, theirs, 'attack', `ARG http_proxy\n${common}RUN cat /tool\n`, proxy)
+    await deployFiles(slipway, git, theirs, 'attack', `ARG http_proxy\n${common}RUN cat /tool-$VERSION\n`, proxy)
     const log = await deployFiles(
       slipway,
       git,
       await placeIn(slipway, victim),
       'victim',
-      `${common}RUN cat /tool; echo victim\n`,
+      `${common}RUN cat /tool-$VERSION; echo victim\n`,
       {},
     )
     assert.match(log, /victim/)
-    assert.match(log, /fetched nothing/)
+    assert.match(log, /^.*fetched by nobody$/m)
     assert.doesNotMatch(log, /EVIL/)
   } finally {
-    evil.close()
     await slipway.remove()
     await git.close()
   }

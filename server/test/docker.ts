@@ -1,7 +1,16 @@
 /** What tests ask the real engine, beside what the product does. */
+import { connect, type Socket } from 'node:net'
 import { createEngine } from '../src/lib/docker-engine.ts'
 
 export const engine = createEngine()
+
+/** A bare connection to the same engine, for what stands between it and the product. */
+export const connectEngine = (): Socket => {
+  const host = process.env.DOCKER_HOST || 'unix:///var/run/docker.sock'
+  if (host.startsWith('unix://')) return connect(host.slice('unix://'.length))
+  const { hostname, port } = new URL(host.replace(/^tcp:/, 'http:'))
+  return connect(Number(port), hostname.replace(/^\[|\]$/g, ''))
+}
 
 export interface ContainerRow {
   Id: string

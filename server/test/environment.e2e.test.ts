@@ -8,8 +8,8 @@ import { ensureBusybox } from './busybox-image.ts'
 import { ensureDatabaseImage } from './database-image.ts'
 import { containersOf, engine, networksOf, volumesOf } from './docker.ts'
 import { type GitServer, startGitServer } from './git-server.ts'
-import { type Registry, registryIsMissing, startRegistry } from './registry.ts'
-import { createShop, deployShop, publishShop, type ShopArguments } from './shop.ts'
+import { logins, type Registry, registryIsMissing, startRegistry } from './registry.ts'
+import { createShop, deployShop, publishPrices, publishShop, type ShopArguments } from './shop.ts'
 import { type Json, prepareSlipway, type Slipway } from './slipway.ts'
 import { deploymentLog, isSettled, visit } from './story.ts'
 import { until } from './until.ts'
@@ -59,7 +59,7 @@ const act = async (environmentId: string, verb: string, body?: unknown): Promise
 const page = async (environmentName: string): Promise<string> =>
   (await visit(slipway, `front-${environmentName}.localhost`)).text
 
-const shows = (orders: number): string => `orders: ${orders}\ntea: 3, coffee: 4`
+const shows = (orders: number, coffee = 4): string => `orders: ${orders}\ntea: 3, coffee: ${coffee}`
 
 const stages = async (environmentId: string): Promise<string[]> => {
   const { results } = await send('GET', `/environment/${environmentId}/deploymentHistoryV2`)
@@ -136,5 +136,38 @@ test('one deploy brings up the whole shop; it can be stopped, restarted, cloned 
     await send('DELETE', `/environment/${id}`)
     await until(() => isGone(id), { timeoutMs: 60_000, what: 'the end of the environment' })
     assert.equal(await leftovers(id), 0)
+  }
+})
+
+test('a shop goes on over every change of its registry’s password, of every length from 8 to 20', {
+  skip: registryIsMissing,
+}, async () => {
+  const [first, ...others] = logins.map(({ password }) => ({
+    ...published,
+    environment: 'keys',
+    username: 'shop',
+    password,
+  }))
+  registry.setPassword(first!)
+  await publishPrices(registry, { 'index.html': 'tea: 3, coffee: 8' })
+  const shop = await createShop(first!)
+  await deployShop(first!, shop)
+  assert.equal(await page('keys'), shows(1, 8))
+  const path = `/organization/${shop.organizationId}/containerRegistry`
+  const { id, name, kind, url } = (await send('GET', path)).results.find((one: Json) => one.name === 'shop')
+
+  for (const [at, args] of others.entries()) {
+    const { username, password } = args
+    registry.setPassword(args)
+    // Nobody but the registry has this image, and the registry admits one password: the page tells that it was pulled.
+    await publishPrices(registry, { 'index.html': `tea: 3, coffee: ${password.length}` })
+    if (at === 0) {
+      assert.equal(await act(shop.environmentId, 'deploy'), 'DEPLOYMENT_ERROR')
+      assert.match(await deploymentLog(slipway, shop.environmentId), /shop\/prices:1 .*does not admit this login/)
+      assert.equal(await page('keys'), shows(2, 8), 'what was there serves')
+    }
+    await send('PUT', `${path}/${id}`, { name, kind, url, config: { username, password } })
+    await deployShop(args, shop)
+    assert.equal(await page('keys'), shows(at + 3, password.length))
   }
 })

@@ -22,6 +22,7 @@ import { systemClock } from '../src/lib/clock.ts'
 import { DeploymentError } from '../src/lib/errors.ts'
 import { newId } from '../src/lib/ids.ts'
 import { createLog } from '../src/lib/log.ts'
+import { createOutbound } from '../src/lib/outbound.ts'
 import { Secret } from '../src/lib/secret.ts'
 import { type FileContent, startGitServer } from './git-server.ts'
 
@@ -64,7 +65,7 @@ const open = (more: Partial<Parameters<typeof createBuilder>[0]> = {}): Builder 
     dataDir: newFolder(),
     database: undefined as never,
     dockerHost: `tcp://127.0.0.1:${(engine.address() as AddressInfo).port}`,
-    checkHost: async () => undefined,
+    network: createOutbound({ allow: ['loopback'] }),
     log: createLog('silent'),
     clock: systemClock,
     concurrency: 2,

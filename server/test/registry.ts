@@ -38,10 +38,10 @@ const hashes: [string, string][] = [
 /** One for each length from 8 to 20. */
 export const logins: Login[] = hashes.map(([password]) => ({ username: `puller-${password.length}`, password }))
 
-const htpasswd = [
-  `puller:${salted}Bhh9CmDErShyspNW.nrRsBL/5r0Z5LC`,
-  ...hashes.map(([password, hash]) => `puller-${password.length}:${salted}${hash}`),
-].join('\n')
+const lineOf = ({ username, password }: Login): string =>
+  `${username}:${salted}${hashes.find(([known]) => known === password)![1]}`
+
+const htpasswd = [`puller:${salted}Bhh9CmDErShyspNW.nrRsBL/5r0Z5LC`, ...logins.map(lineOf)]
 
 export const registryIsMissing: string | false = existsSync(program) ? false : 'docker-registry is not installed'
 
@@ -51,6 +51,8 @@ export interface Registry {
   url: string
   /** Makes an image of the engine be there under this name and nowhere else. */
   publish(image: string, name: string, tag: string): Promise<void>
+  /** Gives a user of the test's own this password, one of those in `logins`, and takes the one that it had. */
+  setPassword(login: Login): void
   /** Ends it, and takes its images from the engine: what uses them must be gone. */
   close(): Promise<void>
 }
@@ -86,7 +88,9 @@ const push = async (host: string, name: string, tag: string): Promise<void> => {
 export const startRegistry = async (): Promise<Registry> => {
   const folder = mkdtempSync(join(tmpdir(), 'registry-'))
   const host = `127.0.0.1:${await freePort()}`
-  writeFileSync(join(folder, 'htpasswd'), htpasswd)
+  // The registry reads it again whenever it has changed.
+  const admit = (...lines: string[]) => writeFileSync(join(folder, 'htpasswd'), [...htpasswd, ...lines].join('\n'))
+  admit()
   writeFileSync(join(folder, 'config.yml'), JSON.stringify(configOf(folder, host)))
   const child = spawn(program, ['serve', join(folder, 'config.yml')], { stdio: 'ignore' })
   const answers = async () => (await fetch(`http://${host}/v2/`).catch(() => null))?.status === 401
@@ -100,6 +104,7 @@ export const startRegistry = async (): Promise<Registry> => {
       await push(host, name, tag)
       await untag(`${repo}:${tag}`)
     },
+    setPassword: (changed) => admit(lineOf(changed)),
     async close() {
       const ended = once(child, 'exit')
       child.kill('SIGKILL')

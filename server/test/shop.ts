@@ -43,15 +43,22 @@ const filesBelow = (name: string): Record<string, string> => {
 
 const localImage = 'slipway-test-shop-prices:1'
 
-const buildPrices = async (): Promise<void> => {
+const buildPrices = async (files: Record<string, string>): Promise<void> => {
   const archive = pack()
-  for (const [name, content] of Object.entries(filesBelow('prices/'))) archive.entry({ name }, content)
+  for (const [name, content] of Object.entries({ ...filesBelow('prices/'), ...files })) archive.entry({ name }, content)
   archive.finalize()
   const query = { t: localImage, version: 1, rm: true, forcerm: true }
   const output = await engine.stream('POST', '/build', { query, body: archive, deadlineMs: 60_000 })
   let text = ''
   for await (const chunk of output.setEncoding('utf8')) text += chunk
   if (text.includes('errorDetail')) throw new Error(text)
+}
+
+/** Puts the image into the registry and leaves none on the engine. `files`: what differs from the example's. */
+export const publishPrices = async (registry: Registry, files: Record<string, string> = {}): Promise<void> => {
+  await buildPrices(files)
+  await registry.publish(localImage, 'shop/prices', '1')
+  await untag(localImage)
 }
 
 /** Puts the sources into a repository, below `examples/shop`, and the image into the registry. */
@@ -63,9 +70,7 @@ export const publishShop = async (
   await git.createRepository('shop')
   const files = Object.entries(filesBelow('')).map(([name, text]) => [`examples/shop/${name}`, text] as const)
   await git.commit('shop', Object.fromEntries(files), 'the shop')
-  await buildPrices()
-  await registry.publish(localImage, 'shop/prices', '1')
-  await untag(localImage)
+  await publishPrices(registry)
   return {
     server: slipway.url,
     token: adminToken,

@@ -195,6 +195,19 @@ test('a code that the issuer did not give, and a refusal, sign nobody in', async
   assert.equal((await browser.go(`${api.url}/auth/callback?error=access_denied&state=${second}`)).answer.status, 400)
 })
 
+test('one client behind the proxy that opens the pages too often shuts them for nobody else', async () => {
+  const oidc = { issuer: provider.issuer, audience: ['console'], adminEmails: [], ...client }
+  const limited = await startApi({ idle: true, settings: { rateLimit: 600, oidc, trustedProxies: ['127.0.0.1'] } })
+  const openFrom = async (address: string): Promise<number> => {
+    const headers = { 'x-forwarded-for': address }
+    return (await fetch(`${limited.url}/auth/sign-in`, { redirect: 'manual', headers })).status
+  }
+  const flood = await Promise.all(Array.from({ length: 120 }, () => openFrom('203.0.113.1')))
+  assert.ok(flood.includes(302) && flood.includes(429))
+  const others = await Promise.all(Array.from({ length: 20 }, () => openFrom('203.0.113.2')))
+  assert.deepEqual([...new Set(others)], [302])
+})
+
 test('signing in leads back to this server only', () => {
   for (const path of ['/', '/a/b?c=d', '/projects']) assert.equal(safeReturn(path), path)
   const wrong = [

@@ -7,15 +7,10 @@ import type { Clock } from '../lib/clock.ts'
 import type { Log } from '../lib/log.ts'
 import { baseNames, planStages } from './build-plan.ts'
 import type { Builder, BuildRequest, BuiltImage } from './builder.ts'
-import type { CheckHost } from './git-remote.ts'
+import type { GitNetwork } from './git-remote.ts'
 import { createSources } from './sources.ts'
 
-export const createFakeBuilder = (parts: {
-  dataDir: string
-  checkHost: CheckHost
-  log: Log
-  clock: Clock
-}): Builder => {
+export const createFakeBuilder = (parts: { dataDir: string; network: GitNetwork; log: Log; clock: Clock }): Builder => {
   const sources = createSources({ ...parts, concurrency: 1 })
   const built = new Map<string, string>()
 

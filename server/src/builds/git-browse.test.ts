@@ -7,6 +7,7 @@ import { startGitServer } from '../../test/git-server.ts'
 import { systemClock } from '../lib/clock.ts'
 import { DeploymentError } from '../lib/errors.ts'
 import { createLog } from '../lib/log.ts'
+import { createOutbound } from '../lib/outbound.ts'
 import { createMirrors } from './git.ts'
 import { openGitPlace, removeGitPlace } from './git-place.ts'
 import { createGit } from './git-process.ts'
@@ -19,7 +20,7 @@ const mirrors = createMirrors({
   git: createGit(place),
   folder: place.mirrors,
   template: place.template,
-  checkHost: async () => undefined,
+  network: createOutbound({ allow: ['loopback'] }),
   clock: systemClock,
   log: createLog('silent'),
 })

@@ -12,6 +12,7 @@ import { createEngine } from '../lib/docker-engine.ts'
 import { DeploymentError } from '../lib/errors.ts'
 import { newId } from '../lib/ids.ts'
 import { createLog } from '../lib/log.ts'
+import { createOutbound } from '../lib/outbound.ts'
 import { Secret } from '../lib/secret.ts'
 import type { Builder, BuildRequest } from './builder.ts'
 import { removeBuiltImages } from './built-images.ts'
@@ -36,7 +37,7 @@ before(async () => {
   builder = createBuilder({
     dataDir,
     database: undefined as never,
-    checkHost: async () => undefined,
+    network: createOutbound({ allow: ['loopback'] }),
     log: createLog('silent'),
     clock: systemClock,
     concurrency: 2,

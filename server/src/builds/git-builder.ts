@@ -20,7 +20,7 @@ import { tagImage } from './built-images.ts'
 import { contentKey } from './context.ts'
 import { createDiskReserve } from './disk-reserve.ts'
 import { pickBuildArgs } from './dockerfile.ts'
-import type { CheckHost, GitLimits } from './git-remote.ts'
+import type { GitLimits, GitNetwork } from './git-remote.ts'
 import { buildImage } from './image-build.ts'
 import { createImageStore, type ImageOwner, type ImageStore } from './image-store.ts'
 import { findImage } from './own-busybox.ts'
@@ -35,7 +35,7 @@ export interface BuilderParts extends Pick<BaseImageParts, 'images' | 'registryL
   dataDir: string
   database: Queryable
   dockerHost?: string
-  checkHost: CheckHost
+  network: GitNetwork
   log: Log
   clock: Clock
   /** Builds at a time. */

@@ -5,17 +5,18 @@
 import { createHash } from 'node:crypto'
 import { readdir } from 'node:fs/promises'
 import { BlockList, isIP } from 'node:net'
-import { ExecOverflow, ExecTimeout } from '../lib/exec.ts'
-import { OutboundFailed, OutboundRefused } from '../lib/outbound.ts'
+import { ExecTimeout } from '../lib/exec.ts'
+import type { Outbound } from '../lib/outbound.ts'
 import type { GitSource } from './builder.ts'
-import { explainGit, isNotHandedOut, refused, unreachable } from './git-errors.ts'
+import { explainOutbound, isNotHandedOut, refused, tooSlow } from './git-errors.ts'
 import { isCommitId, isValidBranch, isValidGitUrl } from './git-names.ts'
 import type { Git, GitConfig } from './git-process.ts'
+import { createRefs, type Refs } from './git-refs.ts'
 import { clearLeftovers, mirrorSize } from './mirror-folder.ts'
 import { orAborted } from './waiting.ts'
 
-/** Rejects for a host that must not be reached; answers the address to connect to, where the caller fixes one. */
-export type CheckHost = (url: URL) => Promise<{ address: string } | undefined>
+/** `check` names the one address that git may connect to; `open` connects by itself. Both reject what may not be reached. */
+export type GitNetwork = Pick<Outbound, 'check' | 'open'>
 
 export interface GitLimits {
   lsRemoteMs: number
@@ -55,88 +56,72 @@ export const validate = ({ url, branch, commitId }: GitSource): void => {
   if (commitId !== undefined && !isCommitId(commitId)) throw refused('The commit id is not 40 or 64 hex digits.')
 }
 
-const explainCheck = (error: unknown, host: string): unknown => {
-  if (error instanceof OutboundRefused) return refused(`${host} may not be reached: ${error.message}.`, error)
-  if (error instanceof OutboundFailed) return unreachable(`${host} cannot be reached: ${error.message}.`, error)
-  return error
+/** Of the credentials, for their own repository's address only: null where there are none. */
+const authorization = (source: GitSource, address: string): string | null => {
+  const known = source.credentials?.reveal()
+  if (known === undefined) return null
+  if (new URL(source.url).protocol === 'http:' && !isNear(address))
+    throw refused('A git token is not sent over plain http: use the https address of the repository.')
+  return `Basic ${Buffer.from(`${known.username}:${known.password}`).toString('base64')}`
 }
 
 /** What git must know for one conversation: the checked address, and the credentials for this address only. */
-const connectionConfig = (source: GitSource, address: string | undefined): GitConfig => {
+const connectionConfig = (source: GitSource, address: string): GitConfig => {
   const url = new URL(source.url)
   const config: [string, string][] = []
   const port = url.port || (url.protocol === 'https:' ? '443' : '80')
-  if (address !== undefined && isIP(url.hostname.replace(/^\[|\]$/g, '')) === 0)
+  if (isIP(url.hostname.replace(/^\[|\]$/g, '')) === 0)
     config.push(['http.curloptResolve', `${url.hostname}:${port}:${isIP(address) === 6 ? `[${address}]` : address}`])
-  const known = source.credentials?.reveal()
-  if (known === undefined) return config
-  if (url.protocol === 'http:' && address !== undefined && !isNear(address))
-    throw refused('A git token is not sent over plain http: use the https address of the repository.')
-  const basic = Buffer.from(`${known.username}:${known.password}`).toString('base64')
-  config.push([`http.${source.url}.extraHeader`, `Authorization: Basic ${basic}`])
+  const login = authorization(source, address)
+  if (login !== null) config.push([`http.${source.url}.extraHeader`, `Authorization: ${login}`])
   return config
 }
 
-/** Lines of `ls-remote` as ref → commit id; an annotated tag counts as the commit it names. */
-const parseRefs = (text: string): Map<string, string> => {
-  const refs = new Map<string, string>()
-  for (const line of text.split('\n')) {
-    const [id, ref] = line.split('\t')
-    if (id !== undefined && ref !== undefined && isCommitId(id)) refs.set(ref.replace(/\^\{\}$/, ''), id)
-  }
-  return refs
-}
-
 /** The tag of a commit, '' where it has none. */
-export const findTag = (refs: Map<string, string>, commitId: string): string => {
+export const findTag = (refs: Refs, commitId: string): string => {
   for (const [ref, id] of refs)
     if (id === commitId && ref.startsWith('refs/tags/')) return ref.slice('refs/tags/'.length)
   return ''
 }
 
-export const createRemote = (git: Git, checkHost: CheckHost, limits: GitLimits) => {
-  const check = async (source: GitSource, signal: AbortSignal): Promise<GitConfig> => {
+export const createRemote = (git: Git, network: GitNetwork, limits: GitLimits) => {
+  const readRefs = createRefs((request) => network.open(request))
+
+  const addressOf = async (source: GitSource, signal: AbortSignal): Promise<string> => {
     const url = new URL(source.url)
     try {
-      return connectionConfig(source, (await orAborted(checkHost(url), signal))?.address)
+      return (await orAborted(network.check(url), signal)).address
     } catch (error) {
-      throw explainCheck(error, url.hostname)
+      throw signal.aborted ? error : explainOutbound(error, url.hostname)
     }
   }
 
   /** Runs git against the network; only the caller's own abort passes as it is. */
   const talk = async (source: GitSource, args: string[], timeoutMs: number, config: GitConfig, signal: AbortSignal) => {
     try {
-      return await git.run(args, { config, signal, timeoutMs, maxOutput: 1 << 24 })
+      return await git.run(args, { config, signal, timeoutMs })
     } catch (error) {
-      if (error instanceof ExecOverflow)
-        throw refused('The repository has more branches and tags than are read (16 MB of their names).', error)
       if (!(error instanceof ExecTimeout)) throw error
-      throw unreachable(
-        `${new URL(source.url).hostname} did not answer within ${Math.ceil(timeoutMs / 1000)} s.`,
-        error,
-      )
+      throw tooSlow(new URL(source.url).hostname, timeoutMs, error)
     }
   }
 
-  const askRefs = async (source: GitSource, timeoutMs: number, words: string[], signal: AbortSignal) => {
-    const [kinds, patterns] = [
-      words.filter((word) => word.startsWith('--')),
-      words.filter((word) => /^refs/.test(word)),
-    ]
-    const args = ['ls-remote', '--quiet', ...kinds, '--end-of-options', source.url, ...patterns]
-    const result = await talk(source, args, timeoutMs, await check(source, signal), signal)
-    if (result.code !== 0) throw explainGit(result.stderr, new URL(source.url).hostname)
-    return parseRefs(result.stdout)
+  const askRefs = async (
+    source: GitSource,
+    timeoutMs: number,
+    names: readonly string[],
+    signal: AbortSignal,
+  ): Promise<Refs> => {
+    const login = source.credentials === undefined ? null : authorization(source, await addressOf(source, signal))
+    const headers: Record<string, string> = login === null ? {} : { authorization: login }
+    return readRefs({ url: source.url, headers, names, timeoutMs, signal })
   }
 
-  const listRefs = (source: GitSource, timeoutMs: number, withTags: boolean, signal: AbortSignal) => {
-    const tags = withTags ? ['--tags', 'refs/tags/*'] : []
-    return askRefs(source, timeoutMs, ['--heads', `refs/heads/${source.branch}`, ...tags], signal)
-  }
+  const listRefs = (source: GitSource, timeoutMs: number, withTags: boolean, signal: AbortSignal): Promise<Refs> =>
+    askRefs(source, timeoutMs, [`refs/heads/${source.branch}`, ...(withTags ? ['refs/tags/'] : [])], signal)
 
   const listBranches = async (source: GitSource, timeoutMs: number, signal: AbortSignal): Promise<string[]> => {
-    const refs = await askRefs(source, timeoutMs, ['--heads'], signal)
+    const refs = await askRefs(source, timeoutMs, ['refs/heads/'], signal)
     return [...refs.keys()].map((ref) => ref.replace(/^refs\/heads\//, ''))
   }
 
@@ -152,7 +137,7 @@ export const createRemote = (git: Git, checkHost: CheckHost, limits: GitLimits) 
   const download = async (source: GitSource, mirror: string, args: string[], signal: AbortSignal) => {
     const tooLarge = new AbortController()
     using _ = watchSize(mirror, tooLarge)
-    const config = await check(source, signal)
+    const config = connectionConfig(source, await addressOf(source, signal))
     const both = AbortSignal.any([signal, tooLarge.signal])
     const fixed = ['--quiet', '--no-tags', '--no-write-fetch-head', '--no-recurse-submodules', '--force']
     const all = ['--git-dir', mirror, 'fetch', ...fixed, ...args]

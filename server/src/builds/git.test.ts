@@ -14,7 +14,7 @@ import { Secret } from '../lib/secret.ts'
 import { createMirrors } from './git.ts'
 import { openGitPlace, removeGitPlace } from './git-place.ts'
 import { createGit } from './git-process.ts'
-import type { CheckHost, GitLimits } from './git-remote.ts'
+import type { GitLimits, GitNetwork } from './git-remote.ts'
 
 const never = new AbortController().signal
 const servers: GitServer[] = []
@@ -37,12 +37,12 @@ const serve = async (options?: Parameters<typeof startGitServer>[0]): Promise<Gi
 
 const organizationId = 'an organization'
 
-const open = async (more: { limits?: Partial<GitLimits>; checkHost?: CheckHost; folder?: string } = {}) => {
+const open = async (more: { limits?: Partial<GitLimits>; network?: GitNetwork; folder?: string } = {}) => {
   const folder = more.folder ?? mkdtempSync(join(tmpdir(), 'slipway-mirrors-'))
   folders.push(folder)
   const place = await openGitPlace(folder, createLog('silent'))
-  const { checkHost = async () => undefined, limits } = more
-  const parts = { git: createGit(place), folder: place.mirrors, template: place.template, checkHost, limits }
+  const { network = createOutbound({ allow: ['loopback'] }), limits } = more
+  const parts = { git: createGit(place), folder: place.mirrors, template: place.template, network, limits }
   return {
     ...createMirrors({ ...parts, clock: systemClock, log: createLog('silent') }),
     folder: parts.folder,
@@ -137,7 +137,9 @@ test('a private repository needs its token, and no error or file tells it', asyn
 })
 
 test('a token is never sent in the clear to a public address', async () => {
-  const mirrors = await open({ checkHost: async () => ({ address: '203.0.113.7' }) })
+  const mirrors = await open({
+    network: createOutbound({ allow: [], resolve: async () => [{ address: '93.184.216.34' }] }),
+  })
   const credentials = new Secret({ username: 'user', password: 'canary' })
   const source = { organizationId, url: 'http://git.example.com/a.git', branch: 'main', credentials }
   await rejects(mirrors.fetch(source, never), 'git_refused', /plain http/)
@@ -227,7 +229,7 @@ test('the address policy is asked before git, and git connects to the checked ad
   const outbound = createOutbound({ allow: [] })
   const server = await serve()
   const id = await server.commit('app', { a: '1' }, 'one')
-  const guarded = await open({ checkHost: (url) => outbound.check(url) })
+  const guarded = await open({ network: outbound })
   await rejects(
     guarded.fetch({ organizationId, url: server.url('app'), branch: 'main' }, never),
     'git_refused',
@@ -235,7 +237,9 @@ test('the address policy is asked before git, and git connects to the checked ad
   )
   assert.deepEqual(server.requests, [])
   // The name has no address anywhere: only the pin can lead to the server.
-  const pinned = await open({ checkHost: async () => ({ address: '127.0.0.1' }) })
+  const pinned = await open({
+    network: createOutbound({ allow: ['loopback'], resolve: async () => [{ address: '127.0.0.1' }] }),
+  })
   const url = server.url('app').replace('127.0.0.1', 'name.invalid')
   assert.equal((await pinned.fetch({ organizationId, url, branch: 'main' }, never)).git_commit_id, id)
 })

@@ -15,7 +15,7 @@ import { explainGit, explainLimits, isNotHandedOut, refMissing, refused } from '
 import { isCommitId } from './git-names.ts'
 import { withObjects } from './git-objects.ts'
 import { type Git, GitFailed } from './git-process.ts'
-import { type CheckHost, createRemote, findTag, type GitLimits, hash, usualLimits, validate } from './git-remote.ts'
+import { createRemote, findTag, type GitLimits, type GitNetwork, hash, usualLimits, validate } from './git-remote.ts'
 import { noteUse } from './mirror-folder.ts'
 import { createUpkeep } from './mirror-upkeep.ts'
 import { withLock } from './waiting.ts'
@@ -26,7 +26,7 @@ export interface MirrorParts {
   folder: string
   /** What a new mirror begins with. */
   template: string
-  checkHost: CheckHost
+  network: GitNetwork
   log: Log
   clock: Clock
   limits?: Partial<GitLimits>
@@ -90,7 +90,7 @@ const createMemory = () => {
 export const createMirrors = (parts: MirrorParts): Mirrors => {
   const { git, folder, log } = parts
   const limits = { ...usualLimits, ...parts.limits }
-  const remote = createRemote(git, parts.checkHost, limits)
+  const remote = createRemote(git, parts.network, limits)
   const { listRefs } = remote
   const lock = createKeyedLock()
   const closing = new AbortController()
@@ -157,7 +157,9 @@ export const createMirrors = (parts: MirrorParts): Mirrors => {
     const tag = learnTag(mirror, refs, commitId)
     if (source.commitId === undefined) heads.set(`${mirror} ${source.branch}`, commitId)
     if (last?.git_commit_id === commitId) return { ...last, tag }
-    return (await readCommit(mirror, commitId)) ?? bring(source, mirror, commitId, signal)
+    // One that was named has been looked for already.
+    const there = source.commitId === undefined ? await readCommit(mirror, commitId) : null
+    return there ?? bring(source, mirror, commitId, signal)
   }
 
   const fetch = async (source: GitSource, signal: AbortSignal): Promise<Commit> => {

@@ -9,6 +9,7 @@ import { until } from '../../test/until.ts'
 import { systemClock } from '../lib/clock.ts'
 import { DeploymentError } from '../lib/errors.ts'
 import { createLog } from '../lib/log.ts'
+import { createOutbound } from '../lib/outbound.ts'
 import { removeGitPlace } from './git-place.ts'
 import { createSources } from './sources.ts'
 
@@ -17,7 +18,7 @@ const server = await startGitServer()
 const dataDir = mkdtempSync(join(tmpdir(), 'slipway-prepared-'))
 const sources = createSources({
   dataDir,
-  checkHost: async () => undefined,
+  network: createOutbound({ allow: ['loopback'] }),
   log: createLog('silent'),
   clock: systemClock,
   concurrency: 1,

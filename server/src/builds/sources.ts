@@ -8,13 +8,13 @@ import type { Log } from '../lib/log.ts'
 import { createMirrors, type Mirrors } from './git.ts'
 import { openGitPlace } from './git-place.ts'
 import { createGit } from './git-process.ts'
-import { type CheckHost, type GitLimits, usualLimits } from './git-remote.ts'
+import { type GitLimits, type GitNetwork, usualLimits } from './git-remote.ts'
 import { createPreparation, type Preparation } from './preparation.ts'
 import type { PreparationLimits } from './preparation-limits.ts'
 
 export interface SourceParts {
   dataDir: string
-  checkHost: CheckHost
+  network: GitNetwork
   log: Log
   clock: Clock
   gitLimits?: Partial<GitLimits>

@@ -145,7 +145,7 @@ const push = (state: StageState, line: PendingLine): void => {
 
 /** Sends what is pending to the engine. */
 const flush = async (scene: BuildScene, state: StageState, isNeeded = false): Promise<void> => {
-  const { plan, engine, made, log, network, signal, deadlineMs } = scene
+  const { plan, engine, made, log, network, deadlineMs } = scene
   const { pending, args, image } = state
   if (pending.length === 0 && !isNeeded) return tellNotes(scene, state)
   const own = (text: string): PieceLine => ({ text, told: null })
@@ -161,8 +161,16 @@ const flush = async (scene: BuildScene, state: StageState, isNeeded = false): Pr
   const text = `${head}${lines.map((line) => line.text).join('\n')}\n`
   const needsFiles = pending.some((line) => line.needsFiles)
   const hasSteps = plan.stages.some(({ stage }) => stage.instructions.some(({ kind }) => kind === 'run'))
-  const piece = { ...(await scene.context(text, needsFiles)), lines, buildArgs: Object.fromEntries(named), deadlineMs }
-  state.image = await buildPiece(engine, made, piece, log, hasSteps ? network.begin : () => {}, signal)
+  // A few lines of COPY can fill a disk, too.
+  state.image = await scene.watch(async (watched) => {
+    const piece = {
+      ...(await scene.context(text, needsFiles)),
+      lines,
+      buildArgs: Object.fromEntries(named),
+      deadlineMs,
+    }
+    return buildPiece(engine, made, piece, log, hasSteps ? network.begin : () => {}, watched)
+  })
   state.isOwn = true
   remember(state)
   tellNotes(scene, state)

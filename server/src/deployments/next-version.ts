@@ -31,21 +31,23 @@ const readHead = async (parts: EngineParts, organizationId: string, { git }: Git
 export const commitOf = (release: Release | null): string | null =>
   (release?.commit as Commit | null | undefined)?.git_commit_id ?? null
 
-/** What a registry calls the tag now; null when nobody says. */
+/** What a registry calls the tag now: `from` when nobody says, null when it refuses the login. */
 const readDigest = async (
   parts: EngineParts,
   { runtime }: Cluster,
   organizationId: string,
   source: ImageSource,
+  from: string | null,
   signal: AbortSignal,
 ): Promise<string | null> => {
   try {
     const { repository, ...access } = await openRegistry(parts, organizationId, source)
     const reference = joinTag(repository, source.tag)
-    return await runtime.lookUp({ organizationId, reference, ...access, refresh: true }, signal)
+    return (await runtime.lookUp({ organizationId, reference, ...access, refresh: true }, signal)) ?? from
   } catch (error) {
-    if (error instanceof DeploymentError) return null
-    throw error
+    if (!(error instanceof DeploymentError)) throw error
+    // The deployment, which pulls, says why.
+    return error.code === 'image_denied' ? null : from
   }
 }
 
@@ -78,8 +80,8 @@ const nextImage = async (
   const fromName = was === null ? from : joinTag(was.name, was.tag)
   if (staysAt(current, wanted, requested)) return { of: 'image', from, to: from, fromName, toName: fromName }
   const isSameName = was?.registryId === wanted.registryId && was.name === wanted.name && was.tag === asked.tag
-  if (!isSameName) return { of: 'image', from, to: null, fromName, toName: name }
-  const to = (await readDigest(parts, cluster, organizationId, asked, signal)) ?? from
+  const to = isSameName ? await readDigest(parts, cluster, organizationId, asked, from, signal) : null
+  if (to === null) return { of: 'image', from, to, fromName, toName: name }
   return { of: 'image', from, to, fromName: to === from ? fromName : from, toName: to === from ? name : to }
 }
 

@@ -11,6 +11,8 @@ export interface ImageDetail {
   Id: string
   /** `name@sha256:…` for each name that it was pulled by. */
   RepoDigests: string[] | null
+  /** The repositories that it came from, as newer engines tell. */
+  Identity?: { Pull?: { Repository: string }[] | null } | null
   Metadata?: { LastTagTime?: string }
 }
 
@@ -32,11 +34,18 @@ const pathOf = (image: string): string => `/images/${image.split('/').map(encode
 /** The engine leaves out what its default registry makes of itself. */
 const familiar = (name: string): string => name.replace(/^docker\.io\/(library\/)?/, '')
 
-/** A reference to exactly this image: by digest where it is known by one under this name, else by the engine's own id. */
-export const steadyReference = (reference: string, { Id, RepoDigests }: Omit<ImageDetail, 'Metadata'>): string => {
+/**
+ * A reference to exactly this image: by digest where its registry knows it by one under this name, else by the engine's
+ * own id. With the containerd store an image has its id for a digest under each of its names, from wherever it came:
+ * there the digest counts when the engine says that it pulled the image from that repository.
+ */
+export const steadyReference = (reference: string, detail: Omit<ImageDetail, 'Metadata'>): string => {
+  const { Id, RepoDigests, Identity } = detail
   const { name } = splitTag(reference)
   const known = (RepoDigests ?? []).find((each) => splitTag(each).name === familiar(name))
-  return known === undefined ? Id : `${name}@${splitTag(known).tag}`
+  const digest = known === undefined ? Id : splitTag(known).tag
+  const isKnown = digest !== Id || (Identity?.Pull ?? []).some(({ Repository }) => Repository === name)
+  return isKnown ? `${name}@${digest}` : Id
 }
 
 /** Engines read this header in padded base64 only: without, two of three lengths are no login. */

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
-import { type AddressInfo, connect, createServer } from 'node:net'
+import { type AddressInfo, createServer } from 'node:net'
 import { after, before, describe, test } from 'node:test'
-import { engine } from '../../test/docker.ts'
+import { connectEngine, engine } from '../../test/docker.ts'
 import { type Auth, type FakeRegistry, makeImage, startFakeRegistry, startTrap } from '../../test/fake-registry.ts'
 import { startImages, type TestImages } from '../../test/organization-images.ts'
 import { logins, registryIsMissing, startRegistry, untag } from '../../test/registry.ts'
@@ -10,6 +10,7 @@ import { until } from '../../test/until.ts'
 import { isEngineError } from '../lib/docker-engine.ts'
 import { DeploymentError } from '../lib/errors.ts'
 import { newId } from '../lib/ids.ts'
+import { splitTag } from '../lib/image-name.ts'
 import { Secret } from '../lib/secret.ts'
 import type { ImageAccess, OrganizationImages } from './images.ts'
 import { pulledTag } from './tags.ts'
@@ -75,7 +76,11 @@ const isHeld = async (name: string): Promise<boolean> => {
 
 const namesOf = async (imageId: string): Promise<string[]> => {
   const { RepoTags, RepoDigests } = await engine.call<Row>('GET', `/images/${imageId}/json`)
-  return [...(RepoTags ?? []), ...(RepoDigests ?? [])].filter((name) => !name.startsWith('<none>'))
+  const tags = RepoTags ?? []
+  // With the containerd store a name with a tag is also there with the image's digest.
+  const twice = tags.map((tag) => `${splitTag(tag).name}@${imageId}`)
+  const names = [...tags, ...(RepoDigests ?? []).filter((name) => !twice.includes(name))]
+  return names.filter((name) => !name.startsWith('<none>'))
 }
 
 test('what is pulled has the name of its organization on the engine and no other; another organization has nothing', async () => {
@@ -338,7 +343,7 @@ test('what an organization needs no more goes, what it needs or has just used st
 /** The engine's socket over TCP, under a name that is not known to be this machine. */
 const startDistantEngine = async (): Promise<string> => {
   const server = createServer((socket) => {
-    const behind = connect('/var/run/docker.sock')
+    const behind = connectEngine()
     for (const [from, to] of [[socket, behind] as const, [behind, socket] as const]) {
       from.pipe(to)
       from.on('error', () => to.destroy())

@@ -60,7 +60,7 @@ async function* measured(
 /** Takes over the client: it is closed with the stream. */
 export const openStream = async (
   client: Client,
-  request: { method: string; url: URL; headers?: Record<string, string>; signal?: AbortSignal },
+  request: { method: string; url: URL; headers?: Record<string, string>; body?: Buffer; signal?: AbortSignal },
   limits: StreamLimits,
   explain: (error: unknown) => Error,
 ): Promise<OutboundStream> => {
@@ -70,6 +70,7 @@ export const openStream = async (
       method: request.method as 'GET',
       path: request.url.pathname + request.url.search,
       headers: request.headers,
+      body: request.body ?? null,
       signal: request.signal,
     })
     // An error of the source reaches whoever reads the generator; unread, it must not end the process.

@@ -190,13 +190,6 @@ test('at creation a name without an address passes, a refused one does not', asy
   assert.equal(outbound.checkSyntax('http://inner.test/').hostname, 'inner.test')
 })
 
-test('git may use its usual port, other guarded ports stay refused', async () => {
-  const outbound = createOutbound({ allow: [], resolve: names({ 'git.test': ['93.184.216.34'] }) })
-  await assert.rejects(outbound.checkHost('git.test', 22), OutboundRefused)
-  assert.equal((await outbound.checkHost('git.test', 22, { usualPort: 22 })).family, 4)
-  await assert.rejects(outbound.checkHost('git.test', 25, { usualPort: 22 }), OutboundRefused)
-})
-
 test('no message repeats the address that was sent', async () => {
   const outbound = createOutbound({ allow: [], resolve: names({}) })
   for (const url of [

@@ -25,7 +25,7 @@ import { createKeptConnections, type KeptConnections } from './kept-connections.
 import { OutboundFailed, OutboundRefused } from './outbound-errors.ts'
 import { joinHeaders, type OutboundStream, openStream, type StreamLimits } from './outbound-stream.ts'
 
-export { OutboundFailed, OutboundRefused }
+export { OutboundFailed, OutboundRefused, type OutboundStream }
 
 export interface CheckedAddress {
   address: string
@@ -66,6 +66,7 @@ export interface StreamRequest extends StreamLimits {
   method: string
   url: string | URL
   headers?: Record<string, string>
+  body?: Buffer
   /** As of a request. */
   connectTimeoutMs?: number
   signal?: AbortSignal
@@ -74,8 +75,6 @@ export interface StreamRequest extends StreamLimits {
 export interface Outbound {
   /** The address to connect to. Rejects with `OutboundRefused`, or `OutboundFailed` (`unresolved`). */
   check(url: URL): Promise<CheckedAddress>
-  /** The same for what is not a URL. `usualPort` passes though it is on the list of guarded ports (22 for git). */
-  checkHost(host: string, port: number, options?: { usualPort?: number }): Promise<CheckedAddress>
   /** Syntax, and the address where the host is one: throws `OutboundRefused`. Looks up no name. */
   checkSyntax(url: string): URL
   /** For creation time: as `checkSyntax` and `check`, but a name that has no address yet passes. */
@@ -130,12 +129,12 @@ const refuse = (reason: string | null): void => {
 const keptOf = ({ isContainer }: Policy, own: ReadonlySet<string>, address: Address): Kept =>
   own.has(spell(address)) ? 'own' : isContainer(address) ? 'container' : null
 
-const checkPlace = async (policy: Policy, target: Target, usualPort?: number): Promise<CheckedAddress> => {
+const checkPlace = async (policy: Policy, target: Target): Promise<CheckedAddress> => {
   const addresses = await resolveAll(policy, target.host)
   const own = await ownAddresses(policy, target.port)
   for (const address of addresses) {
     refuse(refuseAddress(address, target, policy.allow, keptOf(policy, own, address)))
-    if (target.port !== usualPort) refuse(refusePort(target, policy.allow, address))
+    refuse(refusePort(target, policy.allow, address))
   }
   const first = addresses[0]!
   return { address: spell(first), family: first.family }
@@ -339,8 +338,6 @@ export const createOutbound = (options: {
   const policy: Policy = { allow, own, resolve, kept: createKeptConnections(), isContainer }
   return {
     check: async (url) => checkPlace(policy, targetOf(checkSyntax(policy, url.href))),
-    checkHost: async (host, port, { usualPort } = {}) =>
-      checkPlace(policy, { host: canonicalHost(host) ?? host, port }, usualPort),
     checkSyntax: (url) => checkSyntax(policy, url),
     checkTarget: (url) => checkTarget(policy, url),
     addressesOf: (host) => addressesOf(policy, host),

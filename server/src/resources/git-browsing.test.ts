@@ -7,6 +7,7 @@ import { startGitServer } from '../../test/git-server.ts'
 import { createMirrors } from '../builds/git.ts'
 import { openGitPlace, removeGitPlace } from '../builds/git-place.ts'
 import { createGit } from '../builds/git-process.ts'
+import { createOutbound } from '../lib/outbound.ts'
 
 const api = await startApi({ idle: true })
 const { call, organizationId, parts } = api
@@ -28,7 +29,7 @@ const mirrors = createMirrors({
   git: createGit(place),
   folder: place.mirrors,
   template: place.template,
-  checkHost: async () => undefined,
+  network: createOutbound({ allow: ['loopback'] }),
 })
 parts.builder = { ...parts.builder, branches: mirrors.branches, commits: mirrors.commits, folders: mirrors.folders }
 

@@ -1,20 +1,42 @@
 import { createHash } from 'node:crypto'
 import { once } from 'node:events'
-import { createServer, type Server } from 'node:net'
+import { createServer } from 'node:net'
+import { join } from 'node:path'
+import { DatabaseSync } from 'node:sqlite'
+
+export interface Lock {
+  close(): void
+}
+
+const busy = 5
 
 /**
- * Takes the place of the one router of a folder; null when another process has it. It is a name in Linux's abstract
- * namespace, which the kernel frees with the process, so it cannot go stale. Elsewhere the port alone decides.
+ * Takes the place of the one router of a folder; null when another process has it. SQLite locks a file of that folder,
+ * which no other user can open: the kernel frees the lock with the process, so it cannot go stale, and nobody else on
+ * this machine can take it first.
  */
-export const takeLock = async (folder: string): Promise<Server | null> => {
-  const lock = createServer((socket) => socket.destroy())
-  if (process.platform !== 'linux') return lock
-  lock.listen(`\0slipway-router-${createHash('sha256').update(folder).digest('hex')}`)
+export const takeLock = (folder: string): Lock | null => {
+  const lock = new DatabaseSync(join(folder, 'lock'), { timeout: 0 })
   try {
-    await once(lock, 'listening')
+    lock.exec('BEGIN EXCLUSIVE')
     return lock
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'EADDRINUSE') return null
+    lock.close()
+    if ((error as { errcode?: number }).errcode === busy) return null
     throw error
+  }
+}
+
+/** Whether a router of an earlier version, whose lock was a name in Linux's abstract namespace, has let go of it. */
+export const hasFormerLeft = async (folder: string): Promise<boolean> => {
+  if (process.platform !== 'linux') return true
+  const name = createServer((socket) => socket.destroy())
+  name.listen(`\0slipway-router-${createHash('sha256').update(folder).digest('hex')}`)
+  try {
+    await once(name, 'listening')
+    name.close()
+    return true
+  } catch {
+    return false
   }
 }

@@ -9,14 +9,14 @@
  * plane that runs starts it again by itself.
  */
 import { chmod, mkdir, readFile, realpath, rm, writeFile } from 'node:fs/promises'
-import type { Server, Socket } from 'node:net'
+import type { Socket } from 'node:net'
 import { setTimeout as pause } from 'node:timers/promises'
 import { parseArgs } from 'node:util'
 import { createControl } from './control.ts'
 import { createFront } from './front.ts'
 import { trustProxies } from './headers.ts'
 import { createLiveTable } from './live-table.ts'
-import { takeLock } from './lock.ts'
+import { hasFormerLeft, type Lock, takeLock } from './lock.ts'
 import { createPorts } from './ports.ts'
 import { exitCodes, type Health, PROTOCOL_VERSION, pathsOf } from './protocol.ts'
 import type { AnyRoute } from './router.ts'
@@ -68,12 +68,14 @@ const leave = (code: number, message: string): never => {
 }
 
 /** Loaded, and ready to serve the moment that the one before lets go. */
-const waitForLock = async (folder: string): Promise<Server | null> => {
+const waitForLock = async (folder: string): Promise<Lock | null> => {
   process.send?.('waiting')
   const deadline = performance.now() + takeOverMs
+  let taken: Lock | null = null
   for (;;) {
-    const taken = await takeLock(folder)
-    if (taken !== null || performance.now() > deadline) return taken
+    taken ??= takeLock(folder)
+    const isFree = taken !== null && (await hasFormerLeft(folder))
+    if (isFree || performance.now() > deadline) return taken
     await pause(2)
   }
 }

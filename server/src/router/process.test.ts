@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
+import { createHash } from 'node:crypto'
 import { once } from 'node:events'
-import { mkdir, readFile, stat, writeFile } from 'node:fs/promises'
+import { mkdir, readFile, realpath, stat, writeFile } from 'node:fs/promises'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { test } from 'node:test'
@@ -64,6 +65,29 @@ test('starters at the same moment end with one router', async (t) => {
     const log = await readFile(pathsOf(dataDir).log, 'utf8')
     assert.equal(log.match(/listens on/g)?.length, 1)
   }
+})
+
+const skip = process.platform !== 'linux'
+
+test('a local user who holds a socket under a name of ours keeps no router from starting, nor from taking over', {
+  skip,
+}, async (t) => {
+  const dataDir = await makeDataDir(t)
+  const { folder } = pathsOf(dataDir)
+  await mkdir(folder, { mode: 0o700 })
+  const squatter = createServer()
+  squatter.listen(
+    `\0slipway-router-${createHash('sha256')
+      .update(await realpath(folder))
+      .digest('hex')}`,
+  )
+  await once(squatter, 'listening')
+  t.after(() => squatter.close())
+  const { router } = await startProcess(t, { dataDir })
+  const before = await router.health()
+  assert.ok(before !== null)
+  const next = await startProcess(t, { dataDir, port: await freePort() })
+  assert.notEqual((await next.router.health())?.pid, before.pid)
 })
 
 test('a changed port is taken over: the new router serves while the old one finishes its request', async (t) => {

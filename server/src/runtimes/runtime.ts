@@ -203,7 +203,8 @@ export interface Runtime {
   pull(image: ImageRequest, progress: Progress, signal: AbortSignal): Promise<string>
   /**
    * The reference that `pull` would resolve to, without pulling. With `refresh` null for what its registry does not tell
-   * of within 5 s; without, for what the engine does not hold for this organization.
+   * of within 5 s, and `image_denied` when it refuses the login; without, null for what the engine does not hold for this
+   * organization.
    */
   lookUp(image: ImageRequest, signal: AbortSignal): Promise<string | null>
   /** Ids of the organizations that the engine holds pulled images for, those of other installations too. */

@@ -1,8 +1,9 @@
 /** A socket before the engine's own, to be named as DOCKER_HOST: it can be away, slow, or silent. */
 import { mkdtemp, rm } from 'node:fs/promises'
-import { connect, createServer, type Socket } from 'node:net'
+import { createServer, type Socket } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { connectEngine } from '../docker.ts'
 
 /** `away`: connections break. `slow`: what is asked arrives late. `silent`: connections are taken and nothing answers. */
 export type Trouble = 'none' | 'away' | 'slow' | 'silent'
@@ -42,7 +43,7 @@ export const startEngineProxy = async (latencyMs: number): Promise<EngineProxy> 
   const server = createServer((client) => {
     keep(client)
     if (trouble === 'away') client.destroy()
-    else carry(client, keep(connect('/var/run/docker.sock')))
+    else carry(client, keep(connectEngine()))
   })
   await new Promise<void>((resolve) => server.listen(path, resolve))
   const cut = (): void => {

@@ -1,10 +1,11 @@
 import assert from 'node:assert/strict'
 import { mkdtempSync, rmSync } from 'node:fs'
-import { connect, createServer, type Server, type Socket } from 'node:net'
+import { createServer, type Server, type Socket } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
 import { ensureBusybox } from '../../../test/busybox-image.ts'
+import { connectEngine } from '../../../test/docker.ts'
 import { newId } from '../../lib/ids.ts'
 import { createLog } from '../../lib/log.ts'
 import { clean, createWorkload, deploymentError, ignore, signal, until } from '../conformance.ts'
@@ -21,7 +22,7 @@ const startProxy = async (name: string, silent = false) => {
   const server: Server = createServer((client) => {
     sockets.add(client.on('error', ignore))
     if (silent) return void client.resume()
-    const engine = connect('/var/run/docker.sock').on('error', ignore)
+    const engine = connectEngine().on('error', ignore)
     client.on('data', (data: Buffer) => {
       calls.push(...(data.toString('latin1').match(/^(GET|POST|PUT|DELETE) [^? ]+(?=.* HTTP\/1\.1\r$)/gm) ?? []))
     })

@@ -39,6 +39,13 @@ test('an image is named by the digest of its own registry, else by its id', () =
   }
   for (const [reference, steady] of Object.entries(cases)) assert.equal(steadyReference(reference, detail), steady)
   assert.equal(steadyReference('x.example/a:1', { Id: 'sha256:id', RepoDigests: null }), 'sha256:id')
+  // The containerd store makes a digest of the id for every name, also for an image that was built or loaded.
+  const made = { Id: 'sha256:id', RepoDigests: ['postgres@sha256:id'] }
+  const from = (Repository: string) => ({ ...made, Identity: { Pull: [{ Repository }] } })
+  assert.equal(steadyReference('docker.io/library/postgres:16', made), 'sha256:id')
+  assert.equal(steadyReference('docker.io/library/postgres:16', from('127.0.0.1/team/app')), 'sha256:id')
+  const pulled = from('docker.io/library/postgres')
+  assert.equal(steadyReference('docker.io/library/postgres:16', pulled), 'docker.io/library/postgres@sha256:id')
 })
 
 test('a container is made from the name of its organization, or from the id of what was built', () => {

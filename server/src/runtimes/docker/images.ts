@@ -56,7 +56,7 @@ export const createImages = (engine: Engine, images: OrganizationImages | undefi
     return (held ?? (await images.adopt(organizationId, reference, signal))) !== null
   }
 
-  /** What its registry calls the image now; null when it does not say. */
+  /** What its registry calls the image now; null when it does not say. A login that it refuses is an error. */
   const askDigest = async (image: ImageRequest, signal: AbortSignal): Promise<string | null> => {
     const limited = AbortSignal.any([signal, AbortSignal.timeout(lookUpDeadlineMs)])
     try {
@@ -64,7 +64,8 @@ export const createImages = (engine: Engine, images: OrganizationImages | undefi
       return told === undefined ? null : joinTag(splitTag(image.reference).name, told.digest)
     } catch (error) {
       signal.throwIfAborted()
-      if (error instanceof DeploymentError || limited.aborted) return null
+      const isUnknown = error instanceof DeploymentError && error.code !== 'image_denied'
+      if (isUnknown || limited.aborted) return null
       throw error
     }
   }
