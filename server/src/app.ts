@@ -181,7 +181,7 @@ const createMachine = (ground: Ground, fake: boolean, sampleUrl: string): Machin
 }
 
 const createParts = async (ground: Ground, { runtime, builder }: Machine, disk: Disk) => {
-  const { settings, database, sealer, log, router } = ground
+  const { settings, database, sealer, log, work, router } = ground
   const clusters = createClusters({ database, runtime, router })
   const engine: Engine = createEngine({
     ...ground,
@@ -207,6 +207,7 @@ const createParts = async (ground: Ground, { runtime, builder }: Machine, disk: 
     outbound: ground.outbound,
     clock: systemClock,
     log,
+    work,
     scheduleSeconds: settings.webhookSchedule,
   })
   const parts: Parts = { ...ground, clusters, builder, disk, deployments: engine, delivery, clock: systemClock }

@@ -3,10 +3,10 @@
  * whatever a deployment works on.
  */
 import { isDeepStrictEqual } from 'node:util'
-import type { Cluster, ServiceRef } from '../clusters/clusters.ts'
+import type { Cluster } from '../clusters/clusters.ts'
 import { keySql } from '../clusters/local.ts'
 import { type AnyRoute, isStreamRoute } from '../router/router.ts'
-import type { Instance, Workload } from '../runtimes/runtime.ts'
+import type { Instance, ServiceKey, Workload } from '../runtimes/runtime.ts'
 import type { EngineParts } from './engine-parts.ts'
 import { holdImage } from './make-image.ts'
 import { openRelease } from './releases.ts'
@@ -165,24 +165,26 @@ const makeEqual = async (
 }
 
 /** What runs is read before what should run: a version that comes in between is then no orphan. */
-const find = async ({ database }: EngineParts, cluster: Cluster, ref: ServiceRef): Promise<FoundService> => {
-  const instances = await cluster.runtime.observe([ref])
-  const [routes, outlets] = await Promise.all([cluster.ingress.routes(), readOutlets(database, ref.serviceId)])
-  return { instances, outlets, routes: routes.filter(({ serviceId }) => serviceId === ref.serviceId) }
+const find = async ({ database }: EngineParts, cluster: Cluster, key: ServiceKey): Promise<FoundService> => {
+  const instances = await cluster.runtime.observe([key])
+  const [routes, outlets] = await Promise.all([cluster.ingress.routes(), readOutlets(database, key.serviceId)])
+  return { instances, outlets, routes: routes.filter(({ serviceId }) => serviceId === key.serviceId) }
 }
 
 /** Makes what runs of a service equal to what should run. False when a deployment works on its environment. */
 export const reconcileService = async (
   parts: EngineParts,
   cluster: Cluster,
-  ref: ServiceRef,
+  serviceId: string,
   signal: AbortSignal,
 ): Promise<boolean> => {
-  const release = parts.environmentLock.tryShare(ref.environmentId)
+  const known = await readOneDesired(parts, serviceId)
+  if (known === undefined) return true
+  const release = known.busy ? null : parts.environmentLock.tryShare(known.environmentId)
   if (release === null) return false
   try {
-    const found = await find(parts, cluster, ref)
-    const service = await readOneDesired(parts, ref.serviceId)
+    const found = await find(parts, cluster, known)
+    const service = await readOneDesired(parts, serviceId)
     if (service === undefined || isNothing(service, found)) return true
     if (service.busy) return false
     signal.throwIfAborted()

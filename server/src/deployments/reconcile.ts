@@ -73,10 +73,8 @@ const startReconciler = (parts: EngineParts, cluster: Cluster): Reconciler => {
   const sweepImages = createImageSweep(parts, cluster)
 
   const reconcile = async (serviceId: string, stopping: AbortSignal): Promise<number | undefined> => {
-    const ref = await readRef(parts.database, serviceId)
-    if (ref === null) return undefined
     const signal = AbortSignal.any([stopping, AbortSignal.timeout(serviceDeadlineMs)])
-    const isDone = await orLeft(reconcileService(parts, cluster, ref, signal), signal)
+    const isDone = await orLeft(reconcileService(parts, cluster, serviceId, signal), signal)
     return isDone ? undefined : busyPauseMs
   }
   const queue = createKeyedQueue(parts, {

@@ -5,9 +5,10 @@
 import type { Cluster } from '../clusters/clusters.ts'
 import { readRef } from '../clusters/refs.ts'
 import { DeploymentError } from '../lib/errors.ts'
-import { Handover } from '../lib/handover.ts'
 import { storable } from '../lib/storable.ts'
-import { claimRun, finishRun, keptRuns, nextDue, prolongRuns, type RunClaim, releaseRuns } from '../work/schedule.ts'
+import { LeaseLost, leaseMs, releaseLeases } from '../work/lease.ts'
+import { claimRun, finishRun, keptRuns, nextDue, prolongRuns, type RunClaim, runLeases } from '../work/schedule.ts'
+import { createWorker, type Held, type Worker } from '../work/worker.ts'
 import type { TaskSpec } from './deployments.ts'
 import type { EngineParts } from './engine-parts.ts'
 import { type DeploymentLogLine, writeRunLog } from './log.ts'
@@ -23,11 +24,6 @@ const pauseMs = 2000
 const keptLines = 100
 /** Runs worked on at once. */
 const parallel = 16
-
-export interface Scheduler {
-  wake(): void
-  stop(): Promise<void>
-}
 
 const showRunning = async (parts: EngineParts, serviceId: string, state: string): Promise<void> => {
   await parts.database.query(
@@ -51,11 +47,9 @@ const patiently = async <T>(parts: EngineParts, work: () => Promise<T>, signal: 
     }
 }
 
-interface Execution {
+/** Its check rejects when the run was ended or is somebody else's by now. */
+interface Execution extends Held {
   run: RunClaim
-  /** Throws when the run was ended or is somebody else's by now. */
-  check(): Promise<void>
-  signal: AbortSignal
 }
 
 const runTries = async (
@@ -133,83 +127,47 @@ const execute = async (parts: EngineParts, execution: Execution): Promise<void> 
   if (ours) await showRunning(parts, run.serviceId, error === null ? 'COMPLETED' : 'ERROR')
 }
 
-export const startScheduler = (parts: EngineParts, worker: string): Scheduler => {
-  const active = new Map<string, { controller: AbortController; done: Promise<void> }>()
-  const ending = new AbortController()
-  let nap = new AbortController()
+export const startScheduler = (parts: EngineParts, worker: string): Worker => {
+  const { database, clock } = parts
 
-  const begin = (run: RunClaim): void => {
-    const controller = new AbortController()
-    const check = async () => {
-      await beat([run.id])
-      controller.signal.throwIfAborted()
-    }
-    const done = execute(parts, { run, check, signal: controller.signal })
-      .catch((error: unknown) => {
-        if (!controller.signal.aborted)
-          parts.log.warn({ err: error, serviceId: run.serviceId }, 'a run is left to its next claim')
-      })
-      .finally(() => {
-        active.delete(run.id)
-        nap.abort()
-      })
-    active.set(run.id, { controller, done })
-  }
   /** What cannot be ended now is swept later. */
   const endReplaced = (serviceId: string, id: string): void => {
-    active.get(id)?.controller.abort(new Error('the run was ended: the next one takes its place'))
+    runs.abort(id, new Error('the run was ended: the next one takes its place'))
     endTask(parts, serviceId, id, AbortSignal.timeout(patienceMs)).catch(() => {})
   }
-  const claimAll = async (): Promise<void> => {
-    while (!ending.signal.aborted && active.size < parallel) {
-      const begun = await claimRun(parts.database, worker, parts.clock.now())
-      if (begun === null) return
+  const claimNext = async () => {
+    const begun = await claimRun(database, worker, clock.now())
+    if (begun !== null) {
       for (const id of begun.replaced) endReplaced(begun.run.serviceId, id)
-      if (!active.has(begun.run.id)) begin(begun.run)
+      return { claimed: [begun.run], more: true }
     }
+    const due = await nextDue(database)
+    return { claimed: [], more: false, nextMs: due === null ? undefined : due.getTime() - clock.now().getTime() }
   }
-  const beat = async (ids: readonly string[]): Promise<void> => {
-    if (ids.length === 0) return
-    const held = await prolongRuns(parts.database, worker, ids)
-    for (const id of ids) {
-      if (!held.has(id)) active.get(id)?.controller.abort(new Error('the run was ended'))
-      else if (held.get(id) === 'elsewhere') active.get(id)?.controller.abort(new Handover())
-    }
+  const renew = async (ids: readonly string[]): Promise<Map<string, Error>> => {
+    const held = await prolongRuns(database, worker, ids)
+    const lost = ids.filter((id) => held.get(id) !== 'here')
+    return new Map(
+      lost.map((id) => [id, held.get(id) === 'elsewhere' ? new LeaseLost() : new Error('the run was ended')]),
+    )
   }
-  const sleepMs = async (): Promise<number> => {
-    if (active.size > 0) return heartbeatMs
-    const due = await nextDue(parts.database)
-    const leftMs = due === null ? longestSleepMs : due.getTime() - parts.clock.now().getTime()
-    return Math.max(0, Math.min(leftMs, longestSleepMs))
-  }
-  const turn = async (): Promise<number> => {
-    await claimAll()
-    await beat([...active.keys()])
-    return sleepMs()
-  }
-  const loop = async (): Promise<void> => {
-    while (!ending.signal.aborted) {
-      nap = new AbortController()
-      const pause = await turn().catch((error: unknown) => {
-        parts.log.warn({ err: error }, 'schedules wait for the database')
-        return heartbeatMs
-      })
-      await parts.clock.sleep(pause, AbortSignal.any([nap.signal, ending.signal])).catch(() => {})
-    }
-  }
-  const looping = loop()
-  return {
-    wake: () => nap.abort(),
-    async stop() {
-      ending.abort()
-      await looping
-      const left = [...active]
-      for (const [, { controller }] of left) controller.abort(new Handover())
-      await Promise.all(left.map(([, { done }]) => done))
-      await releaseRuns(
-        parts.database,
-        left.map(([id]) => id),
-      ).catch(() => {})
-    },
-  }
+  const runs = createWorker<RunClaim>(parts, {
+    name: 'scheduled runs',
+    concurrency: parallel,
+    periodMs: longestSleepMs,
+    idOf: ({ id }) => id,
+    about: ({ serviceId }) => ({ serviceId }),
+    claim: claimNext,
+    run: (run, held) => execute(parts, { run, ...held }),
+    renew: { everyMs: heartbeatMs, leaseMs, renew },
+    release: (all) =>
+      releaseLeases(
+        database,
+        runLeases,
+        worker,
+        all.map(({ id }) => id),
+      ),
+    failed: 'a run is left to its next claim',
+  })
+  return runs
 }

@@ -7,7 +7,8 @@
 import type { Clock } from '../lib/clock.ts'
 import { DeploymentError } from '../lib/errors.ts'
 import type { Database } from '../store/database.ts'
-import { type Claim, LeaseLost } from '../work/queue.ts'
+import { LeaseLost } from '../work/lease.ts'
+import type { Claim } from '../work/queue.ts'
 
 export interface StepOptions {
   deadlineMs: number

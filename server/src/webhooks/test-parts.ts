@@ -13,6 +13,7 @@ import { newId } from '../lib/ids.ts'
 import { createLog } from '../lib/log.ts'
 import { createOutbound } from '../lib/outbound.ts'
 import { createSealer } from '../store/seal.ts'
+import { createWorkRegistry } from '../work/registry.ts'
 import { createDelivery, type DeliveryParts } from './deliver.ts'
 import { createEnqueue } from './outbox.ts'
 import { createSigningSecret } from './sign.ts'
@@ -69,6 +70,7 @@ export const start = async (t: TestContext, more: Partial<DeliveryParts> = {}) =
     outbound,
     clock: systemClock,
     log,
+    work: createWorkRegistry(systemClock),
     scheduleSeconds: [0, 0.05, 0.05],
     ...more,
   })

@@ -1,45 +1,29 @@
 /**
- * The claim on a deployment: lease, heartbeat and fencing number, over the table `deployment`. Promises that one
- * environment has one running deployment and that a worker which lost its lease can write nothing more. Knows nothing
- * of what a deployment does. When the process dies, the lease runs out and another worker claims with a higher fence.
+ * Deployments as a queue: which one is next, and how one ends, over the table `deployment` and its leases (lease.ts).
+ * Promises that one environment has one running deployment, over all replicas. Knows nothing of what a deployment does.
+ * When the process dies, the lease runs out and another worker claims with a higher fence.
  */
-import { Handover } from '../lib/handover.ts'
 import type { Database, Queryable } from '../store/database.ts'
 import { sqlState } from '../store/database.ts'
+import { holdLease, type Leased, type LeaseTable, leaseEnd, leaseMs, takeOver } from './lease.ts'
 
 /** A deployment that this worker may work on as long as its fence holds. */
-export interface Claim {
-  id: string
+export interface Claim extends Leased {
   organizationId: string
   environmentId: string
   executionId: string
   action: string
   wholeEnvironment: boolean
-  fence: string
   cancelRequested: boolean
   /** True when an earlier worker began it. */
   resumed: boolean
 }
 
-/** The lease is gone: another worker owns the deployment now. Whoever gets this writes nothing and stops. */
-export class LeaseLost extends Handover {
-  constructor() {
-    super('the lease of this deployment is lost')
-    this.name = 'LeaseLost'
-  }
-}
-
-export const leaseMs = 15_000
-
 const columns = `id, organization_id as "organizationId", environment_id as "environmentId",
   environment_id || '-' || execution_number as "executionId", action, whole_environment as "wholeEnvironment", fence,
-  cancel_requested_at is not null as "cancelRequested"`
+  cancel_requested_at is not null as "cancelRequested", fence > 1 as resumed`
 
-const takeOver = `update deployment set worker = $1, fence = fence + 1,
-    lease_until = clock_timestamp() + $2 * interval '1 millisecond'
-  where id = (select id from deployment where state = 'RUNNING' and lease_until < clock_timestamp()
-              order by lease_until limit 1 for update skip locked)
-  returning ${columns}, true as resumed`
+export const deploymentLeases: LeaseTable<Claim> = { name: 'deployment', columns }
 
 // The oldest waiting deployment of an environment in which none runs: of the organization that has the fewest running,
 // and among those of the one served longest ago. Other workers may hold some candidates, never all for long.
@@ -57,12 +41,12 @@ const takeNext = `with busy as (
     order by place limit 32
   )
   update deployment set state = 'RUNNING', worker = $1, fence = fence + 1,
-    started_at = clock_timestamp(), lease_until = clock_timestamp() + $2 * interval '1 millisecond'
+    started_at = clock_timestamp(), lease_until = ${leaseEnd(2)}
   where id = (
     select waiting.id from candidate join deployment waiting using (id)
     where waiting.state = 'QUEUED' order by candidate.place limit 1 for update of waiting skip locked)
   and state = 'QUEUED'
-  returning ${columns}, false as resumed`
+  returning ${columns}`
 
 /**
  * Claims one deployment for `worker`: first one whose worker is gone, then the next in the queue; null when idle.
@@ -73,8 +57,8 @@ export const claim = async (
   worker: string,
   served: readonly string[] = [],
 ): Promise<Claim | null> => {
-  const [abandoned] = await database.query<Claim>(takeOver, [worker, leaseMs])
-  if (abandoned !== undefined) return abandoned
+  const abandoned = await takeOver(database, deploymentLeases, worker)
+  if (abandoned !== null) return abandoned
   try {
     const [next] = await database.query<Claim>(takeNext, [worker, leaseMs, served])
     return next ?? null
@@ -85,42 +69,9 @@ export const claim = async (
   }
 }
 
-/** Prolongs the leases of these deployments; answers those still ours and whether each is to be canceled. */
-export const heartbeat = (
-  database: Database,
-  worker: string,
-  ids: readonly string[],
-): Promise<{ id: string; cancelRequested: boolean }[]> =>
-  database.query(
-    `update deployment set lease_until = clock_timestamp() + $3 * interval '1 millisecond'
-     where worker = $1 and id = any($2) and state = 'RUNNING'
-     returning id, cancel_requested_at is not null as "cancelRequested"`,
-    [worker, ids, leaseMs],
-  )
-
-/** Gives back the leases of `worker` on these deployments, for anybody to claim. */
-export const releaseLeases = async (database: Database, worker: string, ids: readonly string[]): Promise<void> => {
-  await database.query(
-    `update deployment set lease_until = '-infinity' where worker = $1 and id = any($2) and state = 'RUNNING'`,
-    [worker, ids],
-  )
-}
-
-/** Lets every lease run out now. Only for a start at which no other worker can be alive. */
-export const expireLeases = async (database: Database): Promise<void> => {
-  await database.query(`update deployment set lease_until = '-infinity' where state = 'RUNNING'`)
-}
-
 /** Runs `work` in a transaction that holds the claim: rejects with `LeaseLost` when the fence has moved on. */
 export const withClaim = <T>(database: Database, held: Claim, work: (tx: Queryable) => Promise<T>): Promise<T> =>
-  database.transaction(async (tx) => {
-    const [row] = await tx.query(
-      `select 1 from deployment where id = $1 and fence = $2 and state = 'RUNNING' for no key update`,
-      [held.id, held.fence],
-    )
-    if (row === undefined) throw new LeaseLost()
-    return work(tx)
-  })
+  holdLease(database, deploymentLeases, held, work)
 
 /** Ends the claim with a final state. */
 export const finish = async (tx: Queryable, held: Claim, state: string, error: unknown): Promise<void> => {

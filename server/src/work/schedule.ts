@@ -7,7 +7,7 @@ import { parseCron } from '../lib/cron.ts'
 import { newId } from '../lib/ids.ts'
 import { nextTime } from '../lib/next-time.ts'
 import type { Database, Queryable } from '../store/database.ts'
-import { leaseMs } from './queue.ts'
+import { type Leased, type LeaseTable, leaseEnd, leaseMs, renewLeases, takeOver } from './lease.ts'
 
 export interface When {
   /** Five fields, as lib/cron.ts reads them. */
@@ -18,12 +18,10 @@ export interface When {
 }
 
 /** A run that this worker may work on as long as its fence holds. */
-export interface RunClaim {
-  id: string
+export interface RunClaim extends Leased {
   organizationId: string
   serviceId: string
   releaseId: string
-  fence: string
 }
 
 /** A run that could not begin within this time of its moment is left out. */
@@ -68,11 +66,7 @@ export const cancelRuns = async (tx: Queryable, serviceId: string): Promise<stri
 
 const columns = `id, organization_id as "organizationId", service_id as "serviceId", release_id as "releaseId", fence`
 
-const takeOver = `update task_run set worker = $1, fence = fence + 1,
-    lease_until = clock_timestamp() + $2 * interval '1 millisecond'
-  where id = (select id from task_run where state = 'RUNNING' and lease_until < clock_timestamp()
-    order by lease_until limit 1 for update skip locked)
-  returning ${columns}`
+export const runLeases: LeaseTable<RunClaim> = { name: 'task_run', columns }
 
 const dueSql = `select service_id as "serviceId", expression, time_zone as "timeZone", next_at as "nextAt",
     overlap
@@ -80,8 +74,7 @@ const dueSql = `select service_id as "serviceId", expression, time_zone as "time
 
 // Without a release there is nothing to run; while the last run goes on, the next one is left out.
 const begin = `insert into task_run (id, organization_id, service_id, release_id, due_at, worker, lease_until, alone)
-  select $1, s.organization_id, s.service_id, s.current_release_id, $3, $4,
-    clock_timestamp() + $5 * interval '1 millisecond', $6
+  select $1, s.organization_id, s.service_id, s.current_release_id, $3, $4, ${leaseEnd(5)}, $6
   from service_state s where s.service_id = $2 and s.current_release_id is not null and s.desired = 'RUNNING'
   on conflict (service_id) where state = 'RUNNING' and alone do nothing
   returning ${columns}`
@@ -107,8 +100,8 @@ const takeDue = (database: Database, worker: string, now: Date): Promise<Begun |
 
 /** Claims one run: first one whose worker is gone, then what is due; null when there is nothing. */
 export const claimRun = async (database: Database, worker: string, now: Date): Promise<Begun | null> => {
-  const [abandoned] = await database.query<RunClaim>(takeOver, [worker, leaseMs])
-  if (abandoned !== undefined) return { run: abandoned, replaced: [] }
+  const abandoned = await takeOver(database, runLeases, worker)
+  if (abandoned !== null) return { run: abandoned, replaced: [] }
   for (;;) {
     const taken = await takeDue(database, worker, now)
     if (taken !== 'left out') return taken
@@ -121,21 +114,18 @@ export const prolongRuns = async (
   worker: string,
   ids: readonly string[],
 ): Promise<Map<string, 'here' | 'elsewhere'>> => {
-  const rows = await database.query<{ id: string; here: boolean }>(
-    `update task_run set lease_until = case when worker = $1
-       then clock_timestamp() + $3 * interval '1 millisecond' else lease_until end
-     where id = any($2) and state = 'RUNNING' returning id, worker = $1 as here`,
-    [worker, ids, leaseMs],
-  )
-  return new Map(rows.map(({ id, here }) => [id, here ? 'here' : 'elsewhere']))
-}
-
-/** Gives these runs back, or all when nobody else can be at work, for anybody to claim. */
-export const releaseRuns = async (database: Database, ids: readonly string[] | null): Promise<void> => {
-  await database.query(
-    `update task_run set lease_until = '-infinity' where state = 'RUNNING' and ($1::uuid[] is null or id = any($1))`,
-    [ids],
-  )
+  const here = new Set((await renewLeases(database, runLeases, worker, ids)).map(({ id }) => id))
+  const missing = ids.filter((id) => !here.has(id))
+  const elsewhere =
+    missing.length === 0
+      ? []
+      : await database.query<{ id: string }>(`select id from task_run where id = any($1) and state = 'RUNNING'`, [
+          missing,
+        ])
+  return new Map([
+    ...[...here].map((id) => [id, 'here'] as const),
+    ...elsewhere.map(({ id }) => [id, 'elsewhere'] as const),
+  ])
 }
 
 /** Writes down how a run ended; false when it was not ours any more. Older runs than the kept ones go. */

@@ -1,0 +1,174 @@
+/**
+ * The one worker: claims work, does so many pieces of it at once, keeps their leases, and ends what it lost. Promises
+ * that work which ended here without a result is given back, and that nothing goes on under a lease that may have run
+ * out. What is next, and how many of one key may run at once, is the queue's to say (its claim is one statement, so that
+ * it holds over all replicas). When the process dies, the leases run out.
+ */
+import { createAlarm } from '../lib/alarm.ts'
+import { Handover } from '../lib/handover.ts'
+import { waitAtMost } from '../lib/waiting.ts'
+import { LeaseLost } from './lease.ts'
+import { createLoop, type WorkParts } from './loop.ts'
+
+export interface Claimed<C> {
+  claimed: readonly C[]
+  /** Whether to ask again at once, as long as there is room. */
+  more: boolean
+  /** When to ask again if nothing wakes the worker before; the period without. */
+  nextMs?: number | undefined
+}
+
+export interface Held {
+  signal: AbortSignal
+  /** Rejects when the lease is not ours at this moment. */
+  check(): Promise<void>
+}
+
+export interface WorkQueue<C> {
+  /** As `/metrics` shows it. */
+  name: string
+  /** Pieces of work at once. */
+  concurrency: number
+  /** The longest pause between two looks for work. */
+  periodMs: number
+  idOf(claimed: C): string
+  /** For the log. */
+  about(claimed: C): object
+  /** Takes what is next, at most `room`. */
+  claim(room: number): Promise<Claimed<C>>
+  /** Does the work, result included. Rejects when it has none: it is given back. */
+  run(claimed: C, held: Held): Promise<void>
+  /** Prolongs the leases of these; answers which are to end here, and why. Absent: none takes as long as its lease. */
+  renew?: { everyMs: number; leaseMs: number; renew(ids: readonly string[]): Promise<ReadonlyMap<string, Error>> }
+  /** Gives these back, for anybody to claim. */
+  release(claimed: readonly C[]): Promise<void>
+  /** What the log says of work without a result. */
+  failed: string
+}
+
+export interface Worker {
+  /** Looks for work now. */
+  wake(): void
+  /** Ends a piece of work if it is done here. */
+  abort(id: string, reason: Error): void
+  /** What is under way ends at its next border and is given back. */
+  stop(): Promise<void>
+}
+
+interface Active<C> {
+  claimed: C
+  controller: AbortController
+  done: Promise<void>
+}
+
+const stopTimeoutMs = 10_000
+
+export const createWorker = <C>(parts: WorkParts, queue: WorkQueue<C>): Worker => {
+  const { clock, log } = parts
+  const { name, periodMs, renew } = queue
+  const active = new Map<string, Active<C>>()
+  /** Ended here without a result: given back, so that nobody waits for their leases to run out. */
+  const left = new Map<string, C>()
+  const report = parts.work.enter(name)
+  let stopping = false
+
+  const doOne = async (claimed: C, { signal, check }: Held): Promise<void> => {
+    const end = report.begin()
+    try {
+      await queue.run(claimed, { signal, check })
+      end()
+    } catch (error) {
+      if (stopping || renew !== undefined) left.set(queue.idOf(claimed), claimed)
+      const isOurs = !stopping && error !== signal.reason && !(error instanceof LeaseLost)
+      end(isOurs ? error : undefined)
+      if (isOurs) log.warn({ err: error, ...queue.about(claimed) }, queue.failed)
+    }
+  }
+  const begin = (claimed: C): void => {
+    const id = queue.idOf(claimed)
+    // Work that we lost may be claimed again before it has ended here.
+    if (active.has(id)) return
+    if (stopping) {
+      left.set(id, claimed)
+      return
+    }
+    left.delete(id)
+    const controller = new AbortController()
+    const { signal } = controller
+    const check = async () => {
+      await renewThese([id])
+      signal.throwIfAborted()
+    }
+    const done = doOne(claimed, { signal, check }).finally(() => {
+      active.delete(id)
+      claiming.wake()
+    })
+    active.set(id, { claimed, controller, done })
+  }
+  const claimAll = async (): Promise<number | undefined> => {
+    // When there is no room, the end of a piece of work wakes us.
+    while (!stopping && active.size < queue.concurrency) {
+      const { claimed, more, nextMs } = await queue.claim(queue.concurrency - active.size)
+      claimed.forEach(begin)
+      if (!more) return nextMs
+    }
+    return undefined
+  }
+  const abort = (id: string, reason: Error): void => active.get(id)?.controller.abort(reason)
+  const abortAll = (reason: Error): void => {
+    for (const id of active.keys()) abort(id, reason)
+  }
+  const giveBack = async (): Promise<void> => {
+    const ended = [...left].filter(([id]) => !active.has(id))
+    if (ended.length === 0) return
+    await queue.release(ended.map(([, claimed]) => claimed))
+    for (const [id] of ended) left.delete(id)
+    claiming.wake()
+  }
+  const renewThese = async (ids: readonly string[]): Promise<void> => {
+    for (const [id, reason] of ids.length === 0 ? [] : ((await renew?.renew(ids)) ?? [])) abort(id, reason)
+  }
+  // Nothing irreversible may happen without the lease, so work ends before it can have run out.
+  const runOut = createAlarm(clock, () => {
+    abortAll(new LeaseLost())
+    watchFrom(clock.monotonicMs())
+  })
+  const watchFrom = (renewedMs: number): void => {
+    if (renew === undefined) return
+    runOut.clear()
+    runOut.set(renew.leaseMs - renew.everyMs - (clock.monotonicMs() - renewedMs))
+  }
+  const watchLeases = ({ everyMs }: NonNullable<typeof renew>) => {
+    const beat = async (): Promise<void> => {
+      const sentMs = clock.monotonicMs()
+      await renewThese([...active.keys()])
+      watchFrom(sentMs)
+      await giveBack()
+    }
+    const failed = 'leases could not be renewed'
+    return createLoop(parts, { name: `${name} leases`, periodMs: everyMs, failed, run: beat })
+  }
+  const claiming = createLoop(parts, {
+    name: `${name} claims`,
+    periodMs,
+    backoff: { firstMs: 1000, longestMs: periodMs },
+    failed: `claiming ${name} waits for the database`,
+    run: claimAll,
+  })
+  const leases = renew === undefined ? undefined : watchLeases(renew)
+
+  return {
+    wake: () => claiming.wake(),
+    abort,
+    async stop() {
+      stopping = true
+      for (const [id, { claimed }] of active) left.set(id, claimed)
+      abortAll(new Handover('the server is stopping'))
+      const ended = Promise.all([claiming.stop(), leases?.stop(), ...[...active.values()].map(({ done }) => done)])
+      await waitAtMost(clock, stopTimeoutMs, ended)
+      runOut.clear()
+      if (left.size > 0) await queue.release([...left.values()]).catch(() => {})
+      report.leave()
+    },
+  }
+}
