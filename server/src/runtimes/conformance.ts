@@ -439,6 +439,12 @@ export const conform = ({ create, programs, images }: Subject): void => {
       assert.deepEqual(lines.map(numberOf), range(numberOf(lines[0]!), numberOf(lines.at(-1)!)))
     })
 
+    test('capacity says what there is for services', async () => {
+      const { cpuMillicores, memoryMb, architecture } = await runtime.capacity()
+      assert.ok(cpuMillicores >= 1000 && memoryMb >= 256, `${cpuMillicores} ${memoryMb}`)
+      assert.match(architecture, /^(AMD64|ARM64)$/)
+    })
+
     test('logs of a service without instances are empty', async () => {
       assert.deepEqual(
         await collect(runtime.logs({ environmentId: newId(), serviceId: newId() }, { tail: 10 }), () => false),
