@@ -8,6 +8,8 @@ import type { Builder } from './builds/builder.ts'
 import { createFakeBuilder } from './builds/fake-builder.ts'
 import { createBuilder } from './builds/git-builder.ts'
 import type { GitNetwork } from './builds/git-remote.ts'
+import { learnCapacity } from './clusters/capacity.ts'
+import { createClusters } from './clusters/clusters.ts'
 import { createEngine, type Engine } from './deployments/engine.ts'
 import { readGitCredentials } from './deployments/git-credentials.ts'
 import { readRegistryCredentials, readRegistryLogins } from './deployments/registry-credentials.ts'
@@ -21,7 +23,6 @@ import { createLog, type Log } from './lib/log.ts'
 import { createOutbound, type Outbound } from './lib/outbound.ts'
 import type { Disk } from './limits/disk.ts'
 import { leaveDataDirectory, takeDataDirectory } from './process-file.ts'
-import { clusterRefusal } from './resources/cluster-refusal.ts'
 import { deployableKinds, operations } from './resources/index.ts'
 import { createFirstOrganization } from './resources/organization.ts'
 import { createRouter } from './router/client.ts'
@@ -179,18 +180,19 @@ const createMachine = (ground: Ground, fake: boolean, sampleUrl: string): Machin
   }
 }
 
-const createParts = async (ground: Ground, { closeImages: _, ...machine }: Machine, disk: Disk) => {
-  const { settings, database, sealer, log, work } = ground
+const createParts = async (ground: Ground, { runtime, builder }: Machine, disk: Disk) => {
+  const { settings, database, sealer, log, work, router } = ground
+  const clusters = createClusters({ database, runtime, router })
   const engine: Engine = createEngine({
     ...ground,
-    ...machine,
+    clusters,
+    builder,
     enqueue: createEnqueue(),
     kinds: deployableKinds,
     variables: (serviceId, db = database) => loadEffectiveVariables(db, sealer, serviceId),
     gitCredentials: (organizationId, id) => readGitCredentials(database, sealer, organizationId, id),
     registryCredentials: (organizationId, id) => readRegistryCredentials(database, sealer, organizationId, id),
     checkAddress: (url) => ground.outbound.check(url),
-    clusterRefusal,
     limits: settings.limits,
     disk,
     fingerprintKey: await readFingerprintKey(database, sealer),
@@ -208,8 +210,23 @@ const createParts = async (ground: Ground, { closeImages: _, ...machine }: Machi
     work,
     scheduleSeconds: settings.webhookSchedule,
   })
-  const parts: Parts = { ...ground, ...machine, disk, deployments: engine, delivery, clock: systemClock }
+  const parts: Parts = { ...ground, clusters, builder, disk, deployments: engine, delivery, clock: systemClock }
   return { parts, engine, delivery }
+}
+
+const patienceMs = 1000
+
+/** What the engine has is known to the first request, unless the engine takes its time. */
+const learnCapacities = async ({ clusters, database, log }: Parts): Promise<void> => {
+  const learning = clusters.all().map((cluster) =>
+    learnCapacity(database, cluster).catch((error: unknown) => {
+      log.debug({ err: error, cluster: cluster.key }, 'what a cluster has is not known yet')
+    }),
+  )
+  const patience = new AbortController()
+  const late = systemClock.sleep(patienceMs, patience.signal).catch(() => {})
+  await Promise.race([Promise.all(learning), late])
+  patience.abort()
 }
 
 /** Starts everything; resolves when requests are answered. */
@@ -222,10 +239,12 @@ export const startApp = async (settings: Settings, options: { fake: boolean }): 
   const disk = watchDisk(settings, ground, options.fake)
   const machine = createMachine(ground, options.fake, sampleUrl)
   const { parts, engine, delivery } = await createParts(ground, machine, disk)
+  const learning = learnCapacities(parts)
   const organizationId = await createFirstOrganization(parts)
   const adminToken = await ensureAdminToken(parts, organizationId)
   const api = await createApi(parts, operations)
   if (settings.sample) await serveSample(api, await createSampleRepository(settings.dataDir, ground.log))
+  await learning
   await api.listen({ host: settings.host, port: settings.port })
   const databaseKeeper = keepDatabase(ground)
   await engine.start()
@@ -240,7 +259,7 @@ export const startApp = async (settings: Settings, options: { fake: boolean }): 
       await api.close()
       await engine.stop()
       await delivery.stop()
-      await Promise.all([parts.runtime.close(), parts.builder.close(), machine.closeImages()])
+      await Promise.all([parts.clusters.close(), parts.builder.close(), machine.closeImages()])
       await ground.pullThrough.close()
       await disk.close()
       await databaseKeeper?.stop()

@@ -37,10 +37,10 @@ const confirm = async (): Promise<boolean> => {
 const removeDeployed = async (runtime: Runtime): Promise<void> => {
   const signal = AbortSignal.timeout(120_000)
   const owned = await runtime.owned()
-  const services = new Set([...owned.instances, ...owned.volumes].map((each) => each.serviceId))
-  for (const serviceId of services) {
-    await runtime.retire(serviceId, null, 2000, signal)
-    await runtime.removeService(serviceId, signal)
+  const services = new Map([...owned.instances, ...owned.volumes].map((each) => [each.serviceId, each]))
+  for (const service of services.values()) {
+    await runtime.retire(service, null, 2000, signal)
+    await runtime.removeService(service, signal)
   }
   for (const environmentId of owned.environments) await runtime.removeEnvironment(environmentId, signal)
   await runtime.close()

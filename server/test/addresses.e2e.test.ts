@@ -128,7 +128,7 @@ test('beside a service that ends again and again, a healthy one loses no request
   )
   for (const workload of [well, ill]) await lead(scene, workload, await scene.runtime.apply(workload, ignore, signal()))
   await scene.runtime.ready(well, ignore, signal())
-  const [instance] = await scene.runtime.observe([ill.serviceId])
+  const [instance] = await scene.runtime.observe([ill])
   const { host } = instance!.endpoints[8080]!
   const loads = [startLoad(scene, well), startLoad(scene, ill)]
   const restarts = async () =>
@@ -223,11 +223,11 @@ test('after a restart of the engine under load, every service answers at the add
     [],
   )
   const subnets = new Set<string>()
-  for (const { serviceId } of services) {
-    const { id, endpoints } = before.get(serviceId)!
+  for (const service of services) {
+    const { id, endpoints } = before.get(service.serviceId)!
     const { host } = endpoints[8080]!
     assert.equal(await addressOf(scene, id), host)
-    assert.deepEqual((await scene.runtime.observe([serviceId]))[0]!.endpoints, endpoints)
+    assert.deepEqual((await scene.runtime.observe([service]))[0]!.endpoints, endpoints)
     subnets.add(host.split('.').slice(0, 2).join('.') + (Number(host.split('.')[2]) >> 2))
   }
   assert.equal(subnets.size, environments.length)
@@ -274,7 +274,7 @@ test('a service from before is reached at its published port until it is redeplo
   })
   const old = server()
   await makeOld(scene, ownerId, old, 29_871)
-  const [instance] = await runtime.observe([old.serviceId])
+  const [instance] = await runtime.observe([old])
   assert.deepEqual(instance!.endpoints, { 8080: { host: '127.0.0.1', port: 29_871 } })
   await lead(scene, old, [instance!])
   await answersItself(scene, old)
@@ -284,9 +284,9 @@ test('a service from before is reached at its published port until it is redeplo
   assert.equal(published!.endpoints[8080]!.host, '127.0.0.1')
   assert.notEqual(published!.endpoints[8080]!.port, 29_871)
   await lead(scene, next, [published!])
-  await runtime.retire(old.serviceId, next.revision, 0, signal())
+  await runtime.retire(old, next.revision, 0, signal())
   assert.equal(await ask(scene, next), old.serviceId)
-  await runtime.retire(old.serviceId, null, 0, signal())
+  await runtime.retire(old, null, 0, signal())
   const later = createDockerRuntime({ ownerId, log: createLog('silent') })
   const [direct] = await deploy(later, { ...old, revision: newId() })
   assert.match(direct!.endpoints[8080]!.host, /^10\./)

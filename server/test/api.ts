@@ -13,6 +13,8 @@ import type { Operation, Scope } from '../src/api/operation.ts'
 import type { ApiSettings, Parts } from '../src/api/parts.ts'
 import { createApi } from '../src/api/server.ts'
 import type { Builder } from '../src/builds/builder.ts'
+import { learnCapacity } from '../src/clusters/capacity.ts'
+import { createClusters } from '../src/clusters/clusters.ts'
 import { createEngine, type Engine } from '../src/deployments/engine.ts'
 import { readGitCredentials } from '../src/deployments/git-credentials.ts'
 import { readRegistryCredentials } from '../src/deployments/registry-credentials.ts'
@@ -23,7 +25,6 @@ import { createKeyedLock } from '../src/lib/keyed-lock.ts'
 import { createLog } from '../src/lib/log.ts'
 import { createOutbound } from '../src/lib/outbound.ts'
 import type { Disk } from '../src/limits/disk.ts'
-import { clusterRefusal } from '../src/resources/cluster-refusal.ts'
 import { operations as allOperations, deployableKinds } from '../src/resources/index.ts'
 import { createFirstOrganization } from '../src/resources/organization.ts'
 import type { AnyRoute, Router } from '../src/router/router.ts'
@@ -122,19 +123,20 @@ const createParts = async (database: TestDatabase, dataDir: string, { settings =
   const builder = createBuilder(source)
   const router = createRouter()
   const work = createWorkRegistry(systemClock)
+  const clusters = createClusters({ database, runtime, router })
+  // What the engine has is known from the first request on, also where no engine looks after it.
+  await Promise.all(clusters.all().map((cluster) => learnCapacity(database, cluster)))
   const engine = createEngine({
     database,
     sealer,
-    runtime,
+    clusters,
     builder,
-    router,
     enqueue: createEnqueue(),
     kinds: deployableKinds,
     variables: (serviceId, db = database) => loadEffectiveVariables(db, sealer, serviceId),
     gitCredentials: (organizationId, id) => readGitCredentials(database, sealer, organizationId, id),
     registryCredentials: (organizationId, id) => readRegistryCredentials(database, sealer, organizationId, id),
     checkAddress: async () => undefined,
-    clusterRefusal,
     limits: settings.limits,
     disk,
     fingerprintKey: await readFingerprintKey(database, sealer),
@@ -150,7 +152,7 @@ const createParts = async (database: TestDatabase, dataDir: string, { settings =
     sealer,
     deployments: engine,
     builder,
-    runtime,
+    clusters,
     router,
     disk,
     // Tests reach nothing but loopback, whatever they ask for.

@@ -71,6 +71,7 @@ export const openBuildScene = async ({ concurrency = 4, diskReserveMb }: BuildSc
     images,
     registryLogins: async () => [],
   })
+  const clusterId = newId()
   let made = 0
 
   const repository = async (files: Files): Promise<string> => {
@@ -87,7 +88,7 @@ export const openBuildScene = async ({ concurrency = 4, diskReserveMb }: BuildSc
     const { git_commit_id: commitId } = await builder.fetch(source, never)
     const request: BuildRequest = {
       ...{ organizationId, source, commitId, rootPath: '/', dockerfilePath: 'Dockerfile', targetStage },
-      ...{ variables: new Secret(env), secrets: new Secret([]), serviceId: newId(), deploymentId: newId() },
+      ...{ variables: new Secret(env), secrets: new Secret([]), serviceId: newId(), deploymentId: newId(), clusterId },
       ...{ memoryMb: 256, cpuMillicores: 1000, timeoutMs: 60_000 },
     }
     let log = ''

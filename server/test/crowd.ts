@@ -45,8 +45,10 @@ const fillAll = async (db: Queryable, templates: Templates): Promise<void> => {
   await copies(templates.applicationId, 'environment', servicesEach)
   const inServices = `from node s where s.kind = 'application'`
   await run(
-    `insert into service_state (service_id, environment_id, organization_id, kind)
-     select s.id, s.parent_id, s.organization_id, s.kind ${inServices} on conflict do nothing`,
+    `insert into service_state (service_id, environment_id, organization_id, kind, cluster_id)
+     select s.id, s.parent_id, s.organization_id, s.kind,
+       (select (e.spec ->> 'cluster_id')::uuid from node e where e.id = s.parent_id)
+     ${inServices} on conflict do nothing`,
   )
   await run(
     `insert into service_size select s.id, s.organization_id, size.* from node s, size_of_service(s.spec) size
@@ -89,9 +91,9 @@ const fillHistories = async (
      on conflict do nothing`,
   )
   await run(
-    `insert into release (id, organization_id, service_id, deployment_id, image, workload, sealed_env, hash)
-     select gen_random_uuid(), organization_id, service_id, deployment_id, 'image', '{}', 'x', 'x' from deployment_service
-     on conflict do nothing`,
+    `insert into release (id, organization_id, service_id, deployment_id, image, workload, sealed_env, hash, cluster_id)
+     select gen_random_uuid(), d.organization_id, d.service_id, d.deployment_id, 'image', '{}', 'x', 'x', cluster_id
+     from deployment_service d join service_state using (service_id) on conflict do nothing`,
   )
   await run(
     `insert into deployment_log (deployment_id, service_id, step, lines)

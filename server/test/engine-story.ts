@@ -44,7 +44,7 @@ export const settled = (engine: TestEngine, world: World, id: string, timeoutMs 
   )
 
 export const revisions = async (world: World, id: string): Promise<string[]> =>
-  (await world.runtime.observe([id])).map((instance) => instance.revision)
+  (await world.runtime.instancesOf(id)).map((instance) => instance.revision)
 
 export const openDeployments = (world: World) =>
   world.database.query(`select id, state from deployment where state in ('QUEUED', 'RUNNING')`)

@@ -4,6 +4,7 @@
  */
 import { randomBytes } from 'node:crypto'
 import type { Builder, Commit } from '../src/builds/builder.ts'
+import { createClusters } from '../src/clusters/clusters.ts'
 import type { DeployableKind, DeploymentRequest, TaskSpec, WorkloadSpec } from '../src/deployments/deployments.ts'
 import { createEngine, type Engine } from '../src/deployments/engine.ts'
 import type { EngineParts } from '../src/deployments/engine-parts.ts'
@@ -15,8 +16,7 @@ import { createKeyedLock } from '../src/lib/keyed-lock.ts'
 import { createLog } from '../src/lib/log.ts'
 import { Secret } from '../src/lib/secret.ts'
 import type { AnyRoute, Router } from '../src/router/router.ts'
-import { createFakeRuntime } from '../src/runtimes/fake/fake.ts'
-import type { Runtime } from '../src/runtimes/runtime.ts'
+import { createFakeRuntime, type FakeRuntime } from '../src/runtimes/fake/fake.ts'
 import type { Database, Queryable } from '../src/store/database.ts'
 import type { DeploymentEvent } from '../src/webhooks/webhooks.ts'
 import { createWorkRegistry } from '../src/work/registry.ts'
@@ -67,8 +67,9 @@ const switchedDatabase = (database: Database, power: Power): Database => ({
 /** What stays when a process dies: the engine's world. */
 export interface World {
   database: Database
-  runtime: Runtime
+  runtime: FakeRuntime
   routes: Map<string, AnyRoute[]>
+  clusterId: string
   /** Images built, by commit. */
   builds: string[]
   /** Image of each commit id; a `DeploymentError` fails the build, `hang` never ends and heeds no abort. */
@@ -81,16 +82,19 @@ export interface World {
 
 export const createWorld = async (database: Database): Promise<World> => {
   const ids = { organizationId: newId(), projectId: newId(), environmentId: newId() }
-  const node = (id: string, kind: string, parent: string | null) =>
+  const clusterId = newId()
+  const node = (id: string, kind: string, parent: string | null, spec: object = {}) =>
     database.query(
-      `insert into node (id, organization_id, kind, parent_id, name_scope, name) values ($1, $2, $3::text, $4, $3::text, $3::text)`,
-      [id, ids.organizationId, kind, parent],
+      `insert into node (id, organization_id, kind, parent_id, name_scope, name, spec)
+       values ($1, $2, $3::text, $4, $3::text, $3::text, $5)`,
+      [id, ids.organizationId, kind, parent, JSON.stringify(spec)],
     )
   await node(ids.organizationId, 'organization', null)
+  await node(clusterId, 'cluster', ids.organizationId, { is_default: true })
   await node(ids.projectId, 'project', ids.organizationId)
-  await node(ids.environmentId, 'environment', ids.projectId)
+  await node(ids.environmentId, 'environment', ids.projectId, { cluster_id: clusterId })
   const runtime = createFakeRuntime({ ownerId: newId() })
-  return { database, runtime, routes: new Map(), builds: [], images: new Map(), head: 'c1', events: [], ids }
+  return { database, runtime, clusterId, routes: new Map(), builds: [], images: new Map(), head: 'c1', events: [], ids }
 }
 
 export const addService = async (
@@ -238,18 +242,15 @@ export interface TestEngine {
 /** The same over restarts. */
 const fingerprintKey = randomBytes(32)
 
-export const createTestEngine = (
-  world: World,
-  power: Partial<Power> = {},
-  more: Partial<EngineParts> = {},
-): TestEngine => {
-  const its: Power = { off: false, callsLeft: null, lateCut: false, ...power }
-  const engine = createEngine({
-    database: switchedDatabase(world.database, its),
+/** What an engine over a world works with. */
+export const partsOf = (world: World, its: Power, more: Partial<EngineParts> = {}): EngineParts => {
+  const database = switchedDatabase(world.database, its)
+  const [runtime, router] = [switched(world.runtime, its), switched(createRouter(world), its)]
+  return {
+    database,
     sealer,
-    runtime: switched(world.runtime, its),
+    clusters: createClusters({ database, runtime, router }),
     builder: switched(createBuilder(world), its),
-    router: switched(createRouter(world), its),
     enqueue: async (_tx, event) => void world.events.push({ ...event, at: performance.now() }),
     kinds,
     variables: async () => ({
@@ -269,8 +270,16 @@ export const createTestEngine = (
     clock: systemClock,
     log: createLog('silent'),
     ...more,
-  })
-  return { engine, power: its }
+  }
+}
+
+export const createTestEngine = (
+  world: World,
+  power: Partial<Power> = {},
+  more: Partial<EngineParts> = {},
+): TestEngine => {
+  const its: Power = { off: false, callsLeft: null, lateCut: false, ...power }
+  return { engine: createEngine(partsOf(world, its, more)), power: its }
 }
 
 export const ask = (

@@ -34,6 +34,7 @@ const ranks = [
   ['facets'],
   ['api'],
   ['deployments'],
+  ['clusters'],
   ['runtimes', 'builds', 'variables', 'webhooks', 'router', 'limits'],
   ['images'],
   ['work'],

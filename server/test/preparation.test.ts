@@ -111,6 +111,7 @@ const sourceOf = (name: string, organizationId = 'one') => ({ organizationId, ur
 
 const requestOf = (name: string, commitId: string, organizationId = 'one'): BuildRequest => ({
   organizationId,
+  clusterId: 'any',
   source: sourceOf(name, organizationId),
   commitId,
   rootPath: '/',

@@ -1,5 +1,6 @@
 /** What every operation works with; wired once in app.ts. */
 import type { Builder } from '../builds/builder.ts'
+import type { Clusters } from '../clusters/clusters.ts'
 import type { Deployments } from '../deployments/deployments.ts'
 import type { Clock } from '../lib/clock.ts'
 import type { Log } from '../lib/log.ts'
@@ -8,7 +9,6 @@ import type { Secret } from '../lib/secret.ts'
 import type { Disk } from '../limits/disk.ts'
 import type { Limits } from '../limits/limits.ts'
 import type { Router } from '../router/router.ts'
-import type { Runtime } from '../runtimes/runtime.ts'
 import type { Database } from '../store/database.ts'
 import type { Sealer } from '../store/seal.ts'
 import type { WorkRegistry } from '../work/registry.ts'
@@ -48,7 +48,7 @@ export interface Parts {
   sealer: Sealer
   deployments: Deployments
   builder: Builder
-  runtime: Runtime
+  clusters: Clusters
   router: Router
   outbound: Outbound
   /** The same, and the address of the OIDC issuer beside. */

@@ -208,7 +208,7 @@ test('health, figures and description need no token; the reader of the descripti
     return { status: answer.status, text: await answer.text(), headers: answer.headers }
   }
   assert.equal((await get('/healthz')).status, 200)
-  assert.deepEqual(JSON.parse((await get('/readyz')).text), { status: 'ready', database: true, engine: true })
+  assert.deepEqual(JSON.parse((await get('/readyz')).text), { status: 'ready', database: true })
   await call('GET', '/organization')
   assert.match((await get('/metrics')).text, /slipway_requests_total\{operation="listOrganization",status="200"\}/)
   assert.match((await get('/metrics')).text, /nodejs_eventloop_lag/)

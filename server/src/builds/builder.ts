@@ -36,6 +36,8 @@ export interface ToolBuild {
 export interface BuildRequest {
   /** Whose build it is: what it may start from and find again is this organization's. */
   organizationId: string
+  /** Where the image is to be. */
+  clusterId: string
   source: GitSource
   commitId: string
   /** Folder inside the repository, `/` for its top. */

@@ -66,11 +66,13 @@ const repository = async (files: Record<string, FileContent>): Promise<string> =
   return `app${made}`
 }
 
+const clusterId = newId()
+
 const requestOf = async (name: string, { env = {}, hidden = [], ...more }: More = {}): Promise<BuildRequest> => {
   const source = { organizationId, url: server.url(name), branch: 'main' }
   const { git_commit_id: commitId } = await builder.fetch(source, never)
   const fixed = { rootPath: '/', dockerfilePath: 'Dockerfile', targetStage: null, memoryMb: 256, cpuMillicores: 1000 }
-  const ids = { organizationId, serviceId: newId(), deploymentId: newId() }
+  const ids = { organizationId, clusterId, serviceId: newId(), deploymentId: newId() }
   const secrets = { variables: new Secret(env), secrets: new Secret(hidden) }
   return { source, commitId, ...fixed, ...ids, ...secrets, timeoutMs: 60_000, ...more }
 }

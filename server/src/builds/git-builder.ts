@@ -24,7 +24,7 @@ import { createDiskReserve } from './disk-reserve.ts'
 import { pickBuildArgs } from './dockerfile.ts'
 import type { GitLimits, GitNetwork } from './git-remote.ts'
 import { buildImage } from './image-build.ts'
-import { createImageStore, type ImageStore } from './image-store.ts'
+import { createImageStore, type ImageOwner, type ImageStore } from './image-store.ts'
 import type { Preparation } from './preparation.ts'
 import type { PreparationLimits } from './preparation-limits.ts'
 import type { SourceTree } from './source-tree.ts'
@@ -124,8 +124,8 @@ const createWork = (ours: ReturnType<typeof createBuildParts>, preparation: Prep
   const keyOf = ({ tree, stages }: Plan, { organizationId, targetStage }: BuildRequest, found: Found): string =>
     contentKey({ ...tree, organizationId, targetStage, buildArgs: stages.buildArgs, bases: found })
 
-  const findBuilt = async (organizationId: string, key: string, signal: AbortSignal): Promise<BuiltImage | null> => {
-    const stored = await store.find(organizationId, key)
+  const findBuilt = async (owner: ImageOwner, key: string, signal: AbortSignal): Promise<BuiltImage | null> => {
+    const stored = await store.find(owner, key)
     if (stored === null || (await findImage(engine, stored.imageId, signal)) === null) return null
     return { ...stored, contentKey: key, skipped: true }
   }
@@ -137,7 +137,7 @@ const createWork = (ours: ReturnType<typeof createBuildParts>, preparation: Prep
       name === plan.toolImage
         ? [name, await findImage(engine, name, signal)]
         : [name, await bases.find({ organizationId, name }, signal)]
-    return findBuilt(organizationId, keyOf(plan, request, await Promise.all(plan.baseNames.map(find))), signal)
+    return findBuilt(request, keyOf(plan, request, await Promise.all(plan.baseNames.map(find))), signal)
   }
 
   const ensureBases = async (plan: Plan, { organizationId }: BuildRequest, output: BuildLog, signal: AbortSignal) => {
@@ -171,15 +171,14 @@ const createWork = (ours: ReturnType<typeof createBuildParts>, preparation: Prep
     signal: AbortSignal,
     later: (work: Promise<void>) => void,
   ): Promise<BuiltImage> => {
-    const { organizationId } = request
     const found = await ensureBases(plan, request, output, signal)
     const key = keyOf(plan, request, [...found])
     return withLock(perKey, key, signal, async () => {
-      const there = await findBuilt(organizationId, key, signal)
+      const there = await findBuilt(request, key, signal)
       if (there !== null) return there
       const imageId = await construct(plan, found, request, output, signal, later)
       await tagImage(engine, imageId, request, key, signal)
-      await store.save(organizationId, key, { reference: imageId, imageId })
+      await store.save(request, key, { reference: imageId, imageId })
       return { reference: imageId, imageId, contentKey: key, skipped: false }
     })
   }

@@ -12,22 +12,29 @@ const scene = async () => {
       `insert into node (id, organization_id, kind, name_scope, name) values ($1, $1, 'organization', 'organization', 'any')`,
       [id],
     )
-  return { database, store: createImageStore(database), a, b }
+  const clusterId = newId()
+  const on = (organizationId: string) => ({ organizationId, clusterId })
+  return { database, store: createImageStore(database), a, b, on }
 }
 
-test('an image is found by its content key, and a newer one replaces it', async () => {
-  const { store, a } = await scene()
-  assert.equal(await store.find(a, 'key'), null)
-  await store.save(a, 'key', { reference: 'sha256:a', imageId: 'sha256:a' })
-  await store.save(a, 'key', { reference: 'sha256:b', imageId: 'sha256:b' })
-  assert.deepEqual(await store.find(a, 'key'), { reference: 'sha256:b', imageId: 'sha256:b' })
+test('an image is found by its content key on the cluster that built it, and a newer one replaces it', async () => {
+  const { store, a, on } = await scene()
+  assert.equal(await store.find(on(a), 'key'), null)
+  await store.save(on(a), 'key', { reference: 'sha256:a', imageId: 'sha256:a' })
+  await store.save(on(a), 'key', { reference: 'sha256:b', imageId: 'sha256:b' })
+  assert.deepEqual(await store.find(on(a), 'key'), { reference: 'sha256:b', imageId: 'sha256:b' })
+  const there = { organizationId: a, clusterId: newId() }
+  assert.equal(await store.find(there, 'key'), null)
+  await store.save(there, 'key', { reference: 'sha256:t', imageId: 'sha256:t' })
+  assert.equal((await store.find(there, 'key'))?.imageId, 'sha256:t')
+  assert.equal((await store.find(on(a), 'key'))?.imageId, 'sha256:b')
 })
 
 test('what one organization built is not found by another, nor what was built before images had one', async () => {
-  const { database, store, a, b } = await scene()
-  await store.save(a, 'key', { reference: 'sha256:a', imageId: 'sha256:a' })
+  const { database, store, a, b, on } = await scene()
+  await store.save(on(a), 'key', { reference: 'sha256:a', imageId: 'sha256:a' })
   await database.query(`insert into image (content_key, reference, image_id) values ('old', 'sha256:o', 'sha256:o')`)
-  assert.deepEqual([await store.find(b, 'key'), await store.find(b, 'old')], [null, null])
+  assert.deepEqual([await store.find(on(b), 'key'), await store.find(on(b), 'old')], [null, null])
   assert.deepEqual([await store.owns(a, 'sha256:a'), await store.owns(b, 'sha256:a')], [true, false])
   assert.deepEqual([await store.owns(a, 'sha256:o'), await store.owns(b, 'sha256:o')], [false, false])
 })

@@ -9,10 +9,16 @@ export interface StoredImage {
   imageId: string
 }
 
+/** Whose a built image is, and where. */
+export interface ImageOwner {
+  organizationId: string
+  clusterId: string
+}
+
 export interface ImageStore {
-  find(organizationId: string, contentKey: string): Promise<StoredImage | null>
-  /** Replaces what was known of the key. Without an organization: the operator's own, which nobody finds. */
-  save(organizationId: string | null, contentKey: string, image: StoredImage): Promise<void>
+  find(owner: ImageOwner, contentKey: string): Promise<StoredImage | null>
+  /** Replaces what was known of the key. Without an owner: the operator's own, which nobody finds. */
+  save(owner: ImageOwner | null, contentKey: string, image: StoredImage): Promise<void>
   /** Whether the organization built an image of this id. */
   owns(organizationId: string, imageId: string): Promise<boolean>
   /** Image that a step left; `stepKey` names the organization. */
@@ -28,20 +34,20 @@ export interface ImageStore {
 type Row = Record<string, string>
 
 export const createImageStore = (database: Queryable): ImageStore => ({
-  async find(organizationId, contentKey) {
+  async find({ organizationId, clusterId }, contentKey) {
     const [row] = await database.query<Row>(
       `update image set used_at = clock_timestamp() where content_key = $1 and organization_id = $2
-       returning reference, image_id`,
-      [contentKey, organizationId],
+         and cluster_id = $3 returning reference, image_id`,
+      [contentKey, organizationId, clusterId],
     )
     return row === undefined ? null : { reference: row.reference!, imageId: row.image_id! }
   },
-  async save(organizationId, contentKey, { reference, imageId }) {
+  async save(owner, contentKey, { reference, imageId }) {
     await database.query(
-      `insert into image (content_key, organization_id, reference, image_id) values ($1, $2, $3, $4)
-       on conflict (content_key) do update set organization_id = excluded.organization_id,
+      `insert into image (content_key, organization_id, cluster_id, reference, image_id) values ($1, $2, $3, $4, $5)
+       on conflict (content_key, (coalesce(cluster_id, '00000000-0000-0000-0000-000000000000'))) do update set organization_id = excluded.organization_id,
          reference = excluded.reference, image_id = excluded.image_id, used_at = clock_timestamp()`,
-      [contentKey, organizationId, reference, imageId],
+      [contentKey, owner?.organizationId ?? null, owner?.clusterId ?? null, reference, imageId],
     )
   },
   async owns(organizationId, imageId) {

@@ -1,20 +1,20 @@
 /** An image store that lives in memory, for tests without a database. */
 import { newId } from '../lib/ids.ts'
-import type { ImageStore, StoredImage } from './image-store.ts'
+import type { ImageOwner, ImageStore, StoredImage } from './image-store.ts'
 
 export const createMemoryStore = () => {
-  const images = new Map<string, StoredImage & { organizationId: string | null }>()
+  const images = new Map<string, StoredImage & { owner: ImageOwner | null }>()
   const steps = new Map<string, string>()
   const bases = new Map<string, string>()
   const secrets = new Map<string, string>()
   const store: ImageStore = {
-    async find(organizationId, key) {
+    async find({ organizationId, clusterId }, key) {
       const found = images.get(key)
-      return found?.organizationId === organizationId ? found : null
+      return found?.owner?.organizationId === organizationId && found.owner.clusterId === clusterId ? found : null
     },
-    save: async (organizationId, key, image) => void images.set(key, { ...image, organizationId }),
+    save: async (owner, key, image) => void images.set(key, { ...image, owner }),
     owns: async (organizationId, imageId) =>
-      [...images.values()].some((each) => each.organizationId === organizationId && each.imageId === imageId),
+      [...images.values()].some((each) => each.owner?.organizationId === organizationId && each.imageId === imageId),
     findStep: async (key) => steps.get(key) ?? null,
     saveStep: async (_, key, imageId) => void steps.set(key, imageId),
     findBase: async (organizationId, name) => bases.get(`${organizationId} ${name}`) ?? null,

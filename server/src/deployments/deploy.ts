@@ -120,7 +120,7 @@ export const restart = async (run: ServiceRun): Promise<void> => {
 
 /** Ends the instances; volumes, routes and the record stay. */
 export const stop = async (run: ServiceRun): Promise<void> => {
-  const { parts, service, step } = run
+  const { cluster, ref, step } = run
   await enter(run, 'working')
   await runEnding(run, 'STOP')
   await desire(run, 'STOPPED')
@@ -131,25 +131,25 @@ export const stop = async (run: ServiceRun): Promise<void> => {
   )
   const graceMs = await stopGraceMs(run)
   await step('retire', { deadlineMs: 2 * minute + graceMs, remember: false }, async (signal) => {
-    await parts.runtime.retire(service.id, null, graceMs, signal)
+    await cluster.runtime.retire(ref, null, graceMs, signal)
   })
 }
 
 /** Removes all that runs or is stored for a service; for a delete, its row goes with the end of the deployment. */
 export const remove = async (run: ServiceRun): Promise<void> => {
-  const { parts, service, step, claim } = run
+  const { cluster, ref, step, claim } = run
   await enter(run, 'working')
   await runEnding(run, 'DELETE')
   await desire(run, 'NONE')
   await endRuns(run)
   await step('switch', { deadlineMs: minute, remember: false }, async () => {
-    await parts.router.setService(service.id, forgetRoutes)
+    await cluster.ingress.setService(ref.serviceId, forgetRoutes)
   })
   const graceMs = await stopGraceMs(run)
   await step('retire', { deadlineMs: 2 * minute + graceMs, remember: false }, async (signal) => {
-    await parts.runtime.retire(service.id, null, graceMs, signal)
-    await parts.runtime.removeService(service.id, signal)
-    if (claim.action === 'DELETE') await dropImagesOf(parts, claim.organizationId, service.id, signal)
+    await cluster.runtime.retire(ref, null, graceMs, signal)
+    await cluster.runtime.removeService(ref, signal)
+    if (claim.action === 'DELETE') await dropImagesOf(run, signal)
   })
   await forgetRuns(run)
 }
@@ -167,19 +167,19 @@ export const actions: Record<DeploymentAction, (run: ServiceRun) => Promise<void
  * and what had to stop for the new version starts again.
  */
 export const undo = async (run: ServiceRun, signal: AbortSignal): Promise<void> => {
-  const { parts, service } = run
+  const { cluster, ref, service } = run
   await endOwnTask(run, signal)
   const wasRunning = service.desired === 'RUNNING' && service.currentReleaseId !== null
   const current = wasRunning ? await openOwn(run, service.currentReleaseId!) : null
   if (current !== null) await bringBack(run, current.workload, signal)
   else await pointNowhere(run)
-  await parts.runtime.retire(service.id, current?.release.deploymentId ?? null, await stopGraceMs(run), signal)
+  await cluster.runtime.retire(ref, current?.release.deploymentId ?? null, await stopGraceMs(run), signal)
 }
 
 const bringBack = async (run: ServiceRun, workload: Workload, signal: AbortSignal): Promise<void> => {
-  const { parts, service } = run
-  if (mustStopFirst(workload)) await parts.runtime.retire(service.id, workload.revision, workload.stopGraceMs, signal)
-  const instances = await parts.runtime.apply(workload, (text) => run.log.line('start', text), signal)
+  const { runtime } = run.cluster
+  if (mustStopFirst(workload)) await runtime.retire(run.ref, workload.revision, workload.stopGraceMs, signal)
+  const instances = await runtime.apply(workload, (text) => run.log.line('start', text), signal)
   await pointBack(run, workload, instances)
 }
 
@@ -215,7 +215,8 @@ const scrub =
 
 /** start → ready → switch → drain → retire. */
 const rollOut = async (run: ServiceRun, release: Release): Promise<void> => {
-  const { parts, step, service } = run
+  const { step, service, ref } = run
+  const { runtime } = run.cluster
   const opened = await openOwn(run, release.id)
   if (opened === null) throw new Error(`release ${release.id} is gone`)
   const { workload, environment } = opened
@@ -223,17 +224,17 @@ const rollOut = async (run: ServiceRun, release: Release): Promise<void> => {
   if (mustStopFirst(workload)) {
     run.log.line('start', 'The service has volumes: the running version stops before the new one starts.')
     await step('stop-first', { deadlineMs: 2 * minute + workload.stopGraceMs, remember: false }, (signal) =>
-      parts.runtime.retire(service.id, workload.revision, workload.stopGraceMs, signal),
+      runtime.retire(ref, workload.revision, workload.stopGraceMs, signal),
     )
   }
   await takePorts(run, workload)
   if (service.desired !== 'RUNNING') await point(run, workload, 'starting', [])
   const started = step('start', { deadlineMs: 5 * minute, remember: false }, (signal) =>
-    parts.runtime.apply(workload, tell('start'), signal),
+    runtime.apply(workload, tell('start'), signal),
   )
   await started.catch(scrub(environment.secretValues))
   const ready = step('ready', { deadlineMs: workload.readyTimeoutMs + minute, remember: false }, (signal) =>
-    parts.runtime.ready(workload, tell('ready'), signal),
+    runtime.ready(workload, tell('ready'), signal),
   )
   const instances = await ready.catch(scrub(environment.secretValues))
   await step('switch', { deadlineMs: minute, remember: false }, () => switchTo(run, release, instances))
@@ -251,7 +252,7 @@ const switchTo = async (run: ServiceRun, release: Release, instances: readonly I
 
 /** Ends the versions before. A cancel that comes now only shortens the wait for requests under way. */
 const tidyUp = async (run: ServiceRun, workload: Workload): Promise<void> => {
-  const { parts, step, service } = run
+  const { cluster, ref, step } = run
   const drained = step('drain', { deadlineMs: drainTimeoutMs + minute, remember: false }, (signal) =>
     drainOthers(run, workload.revision, signal),
   )
@@ -259,7 +260,7 @@ const tidyUp = async (run: ServiceRun, workload: Workload): Promise<void> => {
     if (!isCancel(run)) throw error
   })
   const signal = AbortSignal.timeout(2 * minute + workload.stopGraceMs)
-  await parts.runtime.retire(service.id, workload.revision, workload.stopGraceMs, signal)
+  await cluster.runtime.retire(ref, workload.revision, workload.stopGraceMs, signal)
 }
 
 const setClock = ({ parts, claim, service }: ServiceRun, { cron }: TaskSpec): Promise<void> =>

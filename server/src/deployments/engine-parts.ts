@@ -1,13 +1,12 @@
 /** What the deployment engine works with; wired once in app.ts. */
 import type { Builder, GitSource } from '../builds/builder.ts'
+import type { Clusters } from '../clusters/clusters.ts'
 import type { Kind } from '../kinds.ts'
 import type { Clock } from '../lib/clock.ts'
 import type { KeyedLock } from '../lib/keyed-lock.ts'
 import type { Log } from '../lib/log.ts'
 import type { Disk } from '../limits/disk.ts'
 import type { Limits } from '../limits/limits.ts'
-import type { Router } from '../router/router.ts'
-import type { Runtime } from '../runtimes/runtime.ts'
 import type { Database, Queryable } from '../store/database.ts'
 import type { Sealer } from '../store/seal.ts'
 import type { EnqueueDeploymentEvent } from '../webhooks/webhooks.ts'
@@ -19,9 +18,8 @@ import type { EffectiveVariables } from './workload.ts'
 export interface EngineParts {
   database: Database
   sealer: Sealer
-  runtime: Runtime
+  clusters: Clusters
   builder: Builder
-  router: Router
   enqueue: EnqueueDeploymentEvent
   kinds: readonly DeployableKind[]
   /** Everything a service sees, resolved, as of now; read by `db`, where the caller is in a transaction. */
@@ -32,8 +30,6 @@ export interface EngineParts {
   registryCredentials(organizationId: string, registryId: string): Promise<RegistryCredentials | null>
   /** Rejects with `OutboundRefused` for an address that nothing may be fetched from. */
   checkAddress(url: URL): Promise<unknown>
-  /** Why nothing can be deployed to an environment's cluster, in one sentence; null when it can. */
-  clusterRefusal?(tx: Queryable, environmentId: string): Promise<string | null>
   /** What one organization may have; the usual without. */
   limits?: Limits | undefined
   /** Whether there is room for images; without, there always is. */

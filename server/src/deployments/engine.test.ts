@@ -209,7 +209,7 @@ test('a worker that lost its lease writes nothing more', async () => {
     deploymentId,
   ])
   await until(async () => (await revisions(world, id)).length === 1, { what: 'the instance' })
-  await until(async () => (await world.runtime.observe([id]))[0]?.state === 'running', { what: 'a running instance' })
+  await until(async () => (await world.runtime.instancesOf(id))[0]?.state === 'running', { what: 'a running instance' })
   await engine.engine.stop()
   engine.power.off = true
   const [row] = await world.database.query('select state, worker from deployment where id = $1', [deploymentId])
@@ -224,7 +224,7 @@ test('what was removed or left over behind our back is put right', async () => {
   const engine = await start(world)
   const { deploymentId } = await ask(engine, world, 'DEPLOY', [{ id }])
   await settled(engine, world, id)
-  await world.runtime.retire(id, null, 0, AbortSignal.timeout(5000))
+  await world.runtime.retire({ ...world.ids, serviceId: id }, null, 0, AbortSignal.timeout(5000))
   await until(async () => (await revisions(world, id)).length === 1, { timeoutMs: 10_000, what: 'a new instance' })
   assert.deepEqual(await revisions(world, id), [deploymentId])
 })

@@ -15,7 +15,7 @@ import { startDeployments } from './deployment-worker.ts'
 import type { Deployments } from './deployments.ts'
 import { type EngineParts, kindOf } from './engine-parts.ts'
 import { planDeployment } from './plan-facts.ts'
-import { startReconciler } from './reconcile.ts'
+import { startReconcilers } from './reconcile.ts'
 import { requestDeployment } from './request.ts'
 import { releaseFor, releasesOf } from './rollback.ts'
 import { withRoom } from './room.ts'
@@ -31,12 +31,11 @@ export interface Engine extends Deployments {
 export const createEngine = (given: EngineParts): Engine => {
   const parts = given.disk === undefined ? given : { ...given, builder: withRoom(given.builder, given.disk) }
   const worker = `${hostname()}-${process.pid}-${randomBytes(4).toString('hex')}`
-  const { enqueue, clusterRefusal, limits = usualLimits, disk } = parts
+  const { enqueue, limits = usualLimits, disk } = parts
   const requestParts = {
     enqueue,
     limits,
     disk,
-    clusterRefusal,
     missingTool: (name: string) => parts.builder.missingTool(name),
     kindOf: (kind: Kind) => kindOf(parts, kind),
   }
@@ -55,7 +54,7 @@ export const createEngine = (given: EngineParts): Engine => {
         await expireLeases(database, deploymentLeases)
         await expireLeases(database, runLeases)
       }
-      const reconciler = startReconciler(parts)
+      const reconciler = startReconcilers(parts)
       const scheduler = startScheduler(parts, worker)
       const deployments = startDeployments(parts, worker)
       ends.push(reconciler.stop, scheduler.stop, deployments.stop)

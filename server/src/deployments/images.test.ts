@@ -127,7 +127,7 @@ test('an image that cannot be pulled is a DEPLOYMENT_ERROR that names it; what r
   await run('DEPLOY', [{ id }])
   await setSpec(id, { image: 'fake/refuse' })
   assert.equal(await run('DEPLOY', [{ id }]), 'DEPLOYMENT_ERROR')
-  assert.equal((await world.runtime.observe([id])).length, 1)
+  assert.equal((await world.runtime.instancesOf(id)).length, 1)
   const [row] = await world.database.query<{ error: { code: string; message: string } }>(
     'select error from deployment_service where service_id = $1 and error is not null',
     [id],
@@ -250,9 +250,17 @@ test('what cannot be deployed is refused by its name, and left out of a whole en
 })
 
 test('nothing is deployed to a cluster that is not this machine, and what is there can be ended', async () => {
-  const { engine, power } = createTestEngine(world, {}, { clusterRefusal: async () => 'It is elsewhere.' })
+  const clusterId = newId()
+  await world.database.query(
+    `insert into node (id, organization_id, kind, parent_id, name_scope, name) values ($1, $2, 'cluster', $2, 'cluster', 'far')`,
+    [clusterId, world.ids.organizationId],
+  )
+  await world.database.query(`update node set spec = jsonb_build_object('cluster_id', $2::text) where id = $1`, [
+    world.ids.environmentId,
+    clusterId,
+  ])
+  const elsewhere = createTestEngine(world)
   const id = await addService(world, {}, 'container')
-  const elsewhere = { engine, power }
   assert.deepEqual(await refusal(ask(elsewhere, world, 'DEPLOY', [{ id }])), [400, 'cluster_not_deployable'])
   await ask(elsewhere, world, 'STOP', [{ id }])
   await until(async () => (await statusOf(id)).state === 'STOPPED', { what: 'the stop' })

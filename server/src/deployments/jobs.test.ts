@@ -70,7 +70,7 @@ test('a lifecycle job runs to its end in a deploy, shows EXECUTING meanwhile, an
   assert.deepEqual([status.service_deployment_status, status.running_state], ['UP_TO_DATE', 'COMPLETED'])
   assert.ok(status.steps!.details.some((step) => step.step_name === 'EXECUTING'))
   assert.ok((await logOf(id)).includes('begun'))
-  assert.deepEqual(await runtime.observe([id]), [])
+  assert.deepEqual(await runtime.instancesOf(id), [])
 })
 
 test('a stop runs what is for a stop, a delete what is for a delete, an uninstall too', async () => {
@@ -210,7 +210,8 @@ test('a cron job that asks for it begins its next run beside the last one, or in
   await begun(instead, 1)
   const [first] = await runsOf(instead)
   assert.deepEqual(await begun(instead, 2), ['CANCELED', 'RUNNING'])
-  const left = () => runtime.readTask(first!.id, {}, AbortSignal.timeout(1000))
+  const left = () =>
+    runtime.readTask({ ...world.ids, serviceId: instead, taskId: first!.id }, {}, AbortSignal.timeout(1000))
   await until(async () => (await left()) === null, { what: 'the end of the first one' })
   assert.equal((await statusOf(instead))!.running_state, 'RUNNING')
   await run('DELETE', instead)

@@ -104,18 +104,18 @@ export const forgetRuns = async (run: ServiceRun): Promise<void> => {
 
 /** An execution that this deployment began and nobody waits for. */
 export const endOwnTask = async (run: ServiceRun, signal: AbortSignal): Promise<void> => {
-  const { parts, claim, service } = run
+  const { parts, cluster, claim, ref } = run
   if (taskOf(run) === null) return
-  await endTaskOf(parts, { taskId: taskIdOf(claim.id, service.id), serviceId: service.id }, signal)
+  await endTaskOf(parts, cluster, { ...ref, taskId: taskIdOf(claim.id, ref.serviceId) }, signal)
   await showRunning(run, isCancel(run) ? 'STOPPED' : 'ERROR')
 }
 
 /** Runs by the clock that the end of their service ends. */
 export const endRuns = async (run: ServiceRun): Promise<void> => {
-  const { parts, step, service, claim } = run
+  const { parts, cluster, ref, step, service, claim } = run
   if (taskOf(run) === null) return
   await step('end-runs', { deadlineMs: 2 * minute, remember: false }, async (signal) => {
     const ids = await withClaim(parts.database, claim, (tx) => cancelRuns(tx, service.id))
-    await Promise.all(ids.map((id) => parts.runtime.endTask(id, signal)))
+    await Promise.all(ids.map((taskId) => cluster.runtime.endTask({ ...ref, taskId }, signal)))
   })
 }

@@ -211,12 +211,12 @@ for (const lateCut of [false, true])
     const world = await newWorld()
     const id = await addService(world)
     const deployed = await deployOnce(world, id)
-    const before = await world.runtime.observe([id])
+    const before = await world.runtime.instancesOf(id)
     await killEverywhere(world, lateCut, {
       before: async () => {},
       request: async (dying) => (await ask(dying, world, 'DEPLOY', [{ id }], { wholeEnvironment: true })).deploymentId,
       async check(deploymentId, call) {
-        assert.deepEqual(await world.runtime.observe([id]), before, `call ${call}`)
+        assert.deepEqual(await world.runtime.instancesOf(id), before, `call ${call}`)
         assert.equal((await currentOf(world, id)).revision, deployed)
         const parts = await world.database.query('select state from deployment_service where deployment_id = $1', [
           deploymentId,

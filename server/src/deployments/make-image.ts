@@ -1,5 +1,6 @@
 /** The image of a deployment: built from a commit, or pulled from a registry. What it came from is kept with it. */
 import type { Commit } from '../builds/builder.ts'
+import type { Cluster } from '../clusters/clusters.ts'
 import { DeploymentError } from '../lib/errors.ts'
 import { joinTag } from '../lib/image-name.ts'
 import { Secret } from '../lib/secret.ts'
@@ -61,6 +62,7 @@ const build = async (
       {
         ...source,
         organizationId: claim.organizationId,
+        clusterId: service.clusterId,
         source: await openGitSource(parts, claim.organizationId, source.git),
         commitId: commit.git_commit_id,
         variables: new Secret(variables.env),
@@ -79,7 +81,7 @@ const build = async (
 
 /** A redeploy, and an unchanged tag of a public image, stay at the image that is deployed (`staysAt`). */
 const deployedImage = async (
-  { parts, service }: ServiceRun,
+  { parts, cluster, service }: ServiceRun,
   wanted: ImageSource,
   signal: AbortSignal,
 ): Promise<Release | null> => {
@@ -88,7 +90,7 @@ const deployedImage = async (
   const release = await currentRelease(parts.database, service.id)
   if (release === null || !staysAt(release, wanted, service.requested)) return null
   if (redeploy === true) return release
-  return (await isHeld(parts, release, signal)) ? release : null
+  return (await isHeld(cluster, release, signal)) ? release : null
 }
 
 const pull = async (run: ServiceRun, wanted: ImageSource): Promise<MadeImage> => {
@@ -98,7 +100,7 @@ const pull = async (run: ServiceRun, wanted: ImageSource): Promise<MadeImage> =>
   return step('pull', { deadlineMs: pullMinutes * minute }, async (signal) => {
     const deployed = await deployedImage(run, wanted, signal)
     if (deployed !== null) {
-      await holdImage(run.parts, deployed, (text) => run.log.line('pull', text), signal)
+      await holdImage(run.parts, run.cluster, deployed, (text) => run.log.line('pull', text), signal)
       return { image: deployed.image, commit: null, source: deployed.source }
     }
     const source: ReleaseSource = { registryId, name, tag: service.requested.imageTag ?? configured, configured }
@@ -113,7 +115,7 @@ const pullFrom = async (run: ServiceRun, source: ReleaseSource, signal: AbortSig
   const { repository, ...access } = await openRegistry(run.parts, organizationId, source)
   const wanted = { organizationId, reference: joinTag(repository, source.tag), ...access, refresh: true }
   await run.parts.disk?.refuseImage(organizationId, signal)
-  const reference = await run.parts.runtime.pull(wanted, (text) => run.log.line('pull', text), signal)
+  const reference = await run.cluster.runtime.pull(wanted, (text) => run.log.line('pull', text), signal)
   run.log.line('pull', `The image is there: ${reference}`)
   return reference
 }
@@ -123,7 +125,7 @@ const pullFrom = async (run: ServiceRun, source: ReleaseSource, signal: AbortSig
  * moved, and nobody need be asked.
  */
 const knownPublicImage = async (
-  { parts, claim }: ServiceRun,
+  { parts, cluster, claim }: ServiceRun,
   { registryId, name, tag }: ReleaseSource,
   signal: AbortSignal,
 ): Promise<string | null> => {
@@ -131,7 +133,7 @@ const knownPublicImage = async (
   const { organizationId } = claim
   const image = await publicImageOf(parts.database, organizationId, { name, tag })
   if (image === null) return null
-  return (await isHeld(parts, { organizationId, image }, signal)) ? image : null
+  return (await isHeld(cluster, { organizationId, image }, signal)) ? image : null
 }
 
 /** None for a registry that was deleted, or cannot be logged in to: the engine may well hold the image. */
@@ -147,26 +149,27 @@ const accessFor = async (parts: EngineParts, { organizationId }: Release, source
 
 const noLogin = { origin: null, login: null }
 
-/** Whether the engine holds a release's image for its organization. */
+/** Whether the cluster holds a release's image for its organization. */
 const isHeld = async (
-  { runtime }: EngineParts,
+  { runtime }: Cluster,
   { organizationId, image }: Pick<Release, 'organizationId' | 'image'>,
   signal: AbortSignal,
 ): Promise<boolean> =>
   (await runtime.lookUp({ organizationId, reference: image, ...noLogin, refresh: false }, signal)) !== null
 
-/** Makes sure that the engine still holds a release's image; one that was built can only be there. */
+/** Makes sure that the cluster still holds a release's image; one that was built can only be there. */
 export const holdImage = async (
   parts: EngineParts,
+  cluster: Cluster,
   release: Release,
   progress: Progress,
   signal: AbortSignal,
 ): Promise<void> => {
   // Nothing is looked up or logged in to for an image that is there.
-  if (release.source === null || (await isHeld(parts, release, signal))) return
+  if (release.source === null || (await isHeld(cluster, release, signal))) return
   const access = await accessFor(parts, release, release.source)
   const { organizationId, image: reference } = release
-  await parts.runtime.pull({ organizationId, reference, ...access, refresh: false }, progress, signal)
+  await cluster.runtime.pull({ organizationId, reference, ...access, refresh: false }, progress, signal)
 }
 
 export const makeImage = (

@@ -3,6 +3,7 @@
  * branch, or what a registry calls a tag now. A deployment asks it to leave alone what would not change, a plan to say so.
  */
 import type { Commit } from '../builds/builder.ts'
+import type { Cluster } from '../clusters/clusters.ts'
 import { DeploymentError } from '../lib/errors.ts'
 import { joinTag } from '../lib/image-name.ts'
 import type { ServiceRequest, Source } from './deployments.ts'
@@ -33,6 +34,7 @@ export const commitOf = (release: Release | null): string | null =>
 /** What a registry calls the tag now: `from` when nobody says, null when it refuses the login. */
 const readDigest = async (
   parts: EngineParts,
+  { runtime }: Cluster,
   organizationId: string,
   source: ImageSource,
   from: string | null,
@@ -41,7 +43,7 @@ const readDigest = async (
   try {
     const { repository, ...access } = await openRegistry(parts, organizationId, source)
     const reference = joinTag(repository, source.tag)
-    return (await parts.runtime.lookUp({ organizationId, reference, ...access, refresh: true }, signal)) ?? from
+    return (await runtime.lookUp({ organizationId, reference, ...access, refresh: true }, signal)) ?? from
   } catch (error) {
     if (!(error instanceof DeploymentError)) throw error
     // The deployment, which pulls, says why.
@@ -64,6 +66,7 @@ export const staysAt = (
 
 const nextImage = async (
   parts: EngineParts,
+  cluster: Cluster,
   organizationId: string,
   requested: Omit<ServiceRequest, 'id'>,
   wanted: ImageSource,
@@ -77,7 +80,7 @@ const nextImage = async (
   const fromName = was === null ? from : joinTag(was.name, was.tag)
   if (staysAt(current, wanted, requested)) return { of: 'image', from, to: from, fromName, toName: fromName }
   const isSameName = was?.registryId === wanted.registryId && was.name === wanted.name && was.tag === asked.tag
-  const to = isSameName ? await readDigest(parts, organizationId, asked, from, signal) : null
+  const to = isSameName ? await readDigest(parts, cluster, organizationId, asked, from, signal) : null
   if (to === null) return { of: 'image', from, to, fromName, toName: name }
   return { of: 'image', from, to, fromName: to === from ? fromName : from, toName: to === from ? name : to }
 }
@@ -96,13 +99,14 @@ const readableCommit = async (
 /** The version that is deployed, and the one that a deploy as requested would bring. */
 export const nextVersion = async (
   parts: EngineParts,
+  cluster: Cluster,
   organizationId: string,
   requested: Omit<ServiceRequest, 'id'>,
   source: Source,
   current: Release | null,
   signal: AbortSignal,
 ): Promise<Version> => {
-  if (source.from === 'image') return nextImage(parts, organizationId, requested, source, current, signal)
+  if (source.from === 'image') return nextImage(parts, cluster, organizationId, requested, source, current, signal)
   const from = commitOf(current)
   const { commitId, redeploy } = requested
   // What this service has deployed already is no news to it.

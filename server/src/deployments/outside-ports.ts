@@ -2,6 +2,7 @@
  * Ports of this machine that services are reached at without a host name. Promises that each belongs to one service,
  * and that a service keeps those of its deployed version until another version runs.
  */
+import { keySql } from '../clusters/local.ts'
 import type { Workload, WorkloadPort } from '../runtimes/runtime.ts'
 import type { Queryable } from '../store/database.ts'
 
@@ -24,8 +25,11 @@ const columns = 'service_id as "serviceId", protocol, port'
 export const readOutsidePorts = (db: Queryable, serviceId: string): Promise<OutsidePort[]> =>
   db.query<OutsidePort>(`select ${columns} from outside_port where service_id = $1`, [serviceId])
 
-export const readAllOutsidePorts = (db: Queryable): Promise<OutsidePort[]> =>
-  db.query<OutsidePort>(`select ${columns} from outside_port`)
+export const readOutsidePortsOf = (db: Queryable, clusterKey: string): Promise<OutsidePort[]> =>
+  db.query<OutsidePort>(
+    `select ${columns} from outside_port o join node c on c.id = o.cluster_id where ${keySql('c')} = $1`,
+    [clusterKey],
+  )
 
 /** Holds these ports for a service, as far as no other has them; answers those that it has then. */
 export const holdPorts = async (

@@ -2,6 +2,8 @@
  * Reads what a plan is made of: what runs and how it was made, and what a deploy would make now. Writes nothing and
  * fetches nothing but the head of a branch and the digest of a tag.
  */
+import type { Cluster } from '../clusters/clusters.ts'
+import { clusterRefusal } from '../clusters/local.ts'
 import { type Kind, typeOf } from '../kinds.ts'
 import { DeploymentError, notFound } from '../lib/errors.ts'
 import { forEachParallel } from '../lib/parallel.ts'
@@ -31,6 +33,7 @@ interface Row {
   id: string
   kind: Kind
   name: string
+  clusterId: string
   spec: Record<string, unknown>
   desired: string
   isSkipped: boolean
@@ -43,7 +46,7 @@ interface Row {
 /** Parts of a deployment that left a service alone are no measure: they name the release of another one. */
 const readRows = (db: Queryable, { environmentId, action, wholeEnvironment, services }: PlannedRequest) =>
   db.query<Row>(
-    `select s.service_id as id, s.kind, n.name, n.spec, s.desired, s.is_skipped as "isSkipped",
+    `select s.service_id as id, s.kind, n.name, s.cluster_id as "clusterId", n.spec, s.desired, s.is_skipped as "isSkipped",
        s.deployed_hash as "deployedHash", s.current_release_id as "releaseId",
        ${leavingSql} as leaving,
        (select ceil(percentile_cont(0.5) within group (order by t.seconds))::int from (
@@ -66,6 +69,7 @@ const readRows = (db: Queryable, { environmentId, action, wholeEnvironment, serv
 
 interface Subject {
   row: Row
+  cluster: Cluster
   requested: Omit<ServiceRequest, 'id'>
   current: OpenedRelease | null
 }
@@ -125,7 +129,15 @@ const builtImage = async (
   if (source.from !== 'git' || commitId === null) return null
   const from = await openGitSource(parts, organizationId, source.git)
   const nothing = { memoryMb: 0, cpuMillicores: 0, timeoutMs: deadlineMs, deploymentId: row.id }
-  const request = { ...nothing, ...source, organizationId, source: from, commitId, serviceId: row.id }
+  const request = {
+    ...nothing,
+    ...source,
+    organizationId,
+    source: from,
+    commitId,
+    serviceId: row.id,
+    clusterId: row.clusterId,
+  }
   const secret = { variables: new Secret(variables.env), secrets: new Secret(variables.secretValues) }
   return parts.builder.built({ ...request, ...secret }, signal)
 }
@@ -142,11 +154,11 @@ const settingOfDeploy = async (
   seen: readonly Instance[],
   signal: AbortSignal,
 ): Promise<Setting> => {
-  const { row, requested, current } = subject
+  const { row, cluster, requested, current } = subject
   const kind = kindOf(parts, row.kind)
   const { source, spec } = wantedOf(kind, row.spec)
   const variables = await environmentNow(parts, kind, organizationId, row)
-  const version = await nextVersion(parts, organizationId, requested, source, current?.release ?? null, signal)
+  const version = await nextVersion(parts, cluster, organizationId, requested, source, current?.release ?? null, signal)
   const commitId = version.of === 'commit' ? version.to : null
   const built = await builtImage(parts, organizationId, subject, source, commitId, variables, signal)
   const before = current === null ? null : setupOf(current.release.workload)
@@ -212,17 +224,19 @@ export const planDeployment = async (parts: EngineParts, db: Queryable, request:
   const { environmentId, action, wholeEnvironment } = request
   const rows = await readRows(db, request)
   const placement = await readPlacement(db, environmentId)
-  const cluster = deployingActions.has(action) ? await parts.clusterRefusal?.(db, environmentId) : null
+  const noCluster = deployingActions.has(action) ? await clusterRefusal(db, environmentId) : null
   const asked = new Map(request.services.map(({ id, ...requested }) => [id, requested]))
   // Whatever does not answer must not hold up the caller.
   const signal = AbortSignal.timeout(deadlineMs)
-  const seen = action === 'DEPLOY' ? await parts.runtime.observe(rows.map(({ id }) => id)).catch(() => []) : []
+  const cluster = rows.length === 0 ? null : await parts.clusters.of(rows[0]!.clusterId)
+  const keys = rows.map(({ id }) => ({ environmentId, serviceId: id }))
+  const seen = action === 'DEPLOY' ? ((await cluster?.runtime.observe(keys).catch(() => [])) ?? []) : []
   const facts = new Map<string, ServiceFacts>()
   await forEachParallel(parallel, rows, async (row) => {
     const requested = asked.get(row.id)
     const stage = placement.stageOf(row.id, defaultOrder(row.kind))
-    const refusal = requested === undefined ? null : (cluster ?? (await refusalOf(parts, action, row, requested)))
-    const subject = { row, requested: requested ?? {}, current: await openCurrent(parts, row) }
+    const refusal = requested === undefined ? null : (noCluster ?? (await refusalOf(parts, action, row, requested)))
+    const subject = { row, cluster: cluster!, requested: requested ?? {}, current: await openCurrent(parts, row) }
     const own = seen.filter(({ serviceId }) => serviceId === row.id)
     const isIdle = requested === undefined || refusal !== null
     const setting = isIdle ? nothingNew : await settingOf(parts, request, subject, own, signal)

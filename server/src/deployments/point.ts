@@ -25,7 +25,7 @@ export const point = async (
   instances: readonly Instance[],
 ): Promise<AnyRoute[]> => {
   const routes = await routesOf(run, version, state, instances)
-  await run.parts.router.setService(run.service.id, routes).catch((error: unknown) => {
+  await run.cluster.ingress.setService(run.service.id, routes).catch((error: unknown) => {
     if (!(error instanceof PortUnavailable)) throw error
     const sentence = `${error.message[0]!.toUpperCase()}${error.message.slice(1)}.`
     throw new DeploymentError('port_unavailable', sentence, { cause: error })
@@ -35,15 +35,14 @@ export const point = async (
 
 /** The same for a version that served before: what it can have of its ports is enough. */
 export const pointBack = async (run: ServiceRun, version: Version, instances: readonly Instance[]): Promise<void> => {
-  const { parts, service } = run
+  const { parts, cluster, service } = run
   const routes = await routesOf(run, version, 'up', instances)
-  for (const { message } of await routeWhatCan(parts.router, service.id, routes))
+  for (const { message } of await routeWhatCan(cluster.ingress, service.id, routes))
     parts.log.warn({ serviceId: service.id }, message)
 }
 
 export const pointNowhere = async (run: ServiceRun): Promise<void> => {
-  const { router } = run.parts
-  await router.setService(run.service.id, await routesOf(run, { ports: [] }, 'stopped', []))
+  await run.cluster.ingress.setService(run.service.id, await routesOf(run, { ports: [] }, 'stopped', []))
 }
 
 /** An older release may come back to ports that were given up since. */
@@ -60,22 +59,22 @@ export const takePorts = async (run: ServiceRun, { ports }: Version): Promise<vo
 export const leavePorts = ({ parts, service }: ServiceRun): Promise<unknown> => dropPorts(parts.database, service.id)
 
 /** One line for each address that leads to the new version now. */
-export const tellRoutes = ({ parts, log }: ServiceRun, routes: readonly AnyRoute[]): void => {
+export const tellRoutes = ({ cluster: { ingress }, log }: ServiceRun, routes: readonly AnyRoute[]): void => {
   for (const route of routes)
     log.line(
       'switch',
       isStreamRoute(route)
-        ? `${route.protocol} traffic to ${parts.router.address(route.port)} goes to the new version.`
-        : `Requests to ${parts.router.url(route.host)} go to the new version.`,
+        ? `${route.protocol} traffic to ${ingress.address(route.port)} goes to the new version.`
+        : `Requests to ${ingress.url(route.host)} go to the new version.`,
     )
 }
 
 /** Waits for what is under way to instances of other revisions than `keep`. */
 export const drainOthers = async (run: ServiceRun, keep: string | null, signal: AbortSignal): Promise<void> => {
-  const { parts, service } = run
-  const others = (await parts.runtime.observe([service.id])).filter((instance) => instance.revision !== keep)
+  const { runtime, ingress } = run.cluster
+  const others = (await runtime.observe([run.ref])).filter((instance) => instance.revision !== keep)
   if (others.length === 0) return
-  const { remaining } = await parts.router.drain(targetsOf(others), drainTimeoutMs, signal)
+  const { remaining } = await ingress.drain(targetsOf(others), drainTimeoutMs, signal)
   if (remaining > 0)
     run.log.line('drain', `${remaining} requests or connections to the old version were still under way after 30 s.`)
 }

@@ -3,9 +3,10 @@ import { after, test } from 'node:test'
 import { testDatabase } from '../../test/database.ts'
 import { addService, ask, createTestEngine, createWorld } from '../../test/engine.ts'
 import { until } from '../../test/until.ts'
+import { createClusters } from '../clusters/clusters.ts'
 import { systemClock } from '../lib/clock.ts'
 import { newId } from '../lib/ids.ts'
-import type { EngineParts } from './engine-parts.ts'
+import type { Router } from '../router/router.ts'
 import { createImageSweep } from './pulled-images.ts'
 
 const world = await createWorld(await testDatabase())
@@ -65,7 +66,8 @@ test('a sweep keeps what releases name, takes all of an organization that is gon
     },
   )
   const clock = { ...systemClock, monotonicMs: () => nowMs }
-  const sweep = createImageSweep({ database: world.database, runtime: world.runtime, clock } as unknown as EngineParts)
+  const clusters = createClusters({ database: world.database, runtime: world.runtime, router: {} as Router })
+  const sweep = createImageSweep({ database: world.database, clock }, await clusters.of(world.clusterId))
   const signal = AbortSignal.timeout(10_000)
   await sweep(signal)
   await sweep(signal)

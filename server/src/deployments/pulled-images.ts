@@ -1,6 +1,8 @@
-/** Which pulled images an organization needs: those that a release of a service names. The rest goes. */
+/** Which pulled images an organization needs on a cluster: those that a release of a service names. The rest goes. */
+import type { Cluster } from '../clusters/clusters.ts'
 import type { EngineParts } from './engine-parts.ts'
 import { pulledImagesOf } from './releases.ts'
+import type { ServiceRun } from './service-run.ts'
 
 /** A build may wait this long for its turn with a base image that no release names. */
 const unusedMs = 24 * 60 * 60_000
@@ -8,31 +10,29 @@ const everyMs = 60 * 60_000
 
 /** What only this service had. What something of another deployment waits for is pulled again. */
 export const dropImagesOf = async (
-  parts: EngineParts,
-  organizationId: string,
-  serviceId: string,
+  { parts, cluster, claim: { organizationId }, ref: { serviceId } }: ServiceRun,
   signal: AbortSignal,
 ): Promise<void> => {
-  const images = await pulledImagesOf(parts.database, organizationId)
+  const images = await pulledImagesOf(parts.database, organizationId, cluster.key)
   const others = new Set([...images].flatMap(([id, references]) => (id === serviceId ? [] : [...references])))
   const own = [...(images.get(serviceId) ?? [])].filter((reference) => !others.has(reference))
-  await parts.runtime.dropImages(organizationId, own, signal)
+  await cluster.runtime.dropImages(organizationId, own, signal)
 }
 
 /** Once an hour, whatever no release names; of an organization that is gone, everything. */
-export const createImageSweep = (parts: EngineParts) => {
+export const createImageSweep = (parts: Pick<EngineParts, 'database' | 'clock'>, { key, runtime }: Cluster) => {
   const known = new Set<string>()
   let dueMs = Number.NEGATIVE_INFINITY
 
   const sweepOf = async (organizationId: string, isThere: boolean, signal: AbortSignal): Promise<void> => {
-    const images = isThere ? await pulledImagesOf(parts.database, organizationId) : new Map<string, Set<string>>()
+    const images = isThere ? await pulledImagesOf(parts.database, organizationId, key) : new Map<string, Set<string>>()
     const needed = [...images.values()].flatMap((each) => [...each])
-    await parts.runtime.sweepImages(organizationId, needed, isThere ? unusedMs : 0, signal)
+    await runtime.sweepImages(organizationId, needed, isThere ? unusedMs : 0, signal)
   }
 
   return async (signal: AbortSignal): Promise<void> => {
     if (parts.clock.monotonicMs() < dueMs) return
-    const owners = await parts.runtime.imageOwners()
+    const owners = await runtime.imageOwners()
     const rows = await parts.database.query<{ id: string }>(
       `select id from node where kind = 'organization' and id::text = any($1)`,
       [owners],

@@ -1,266 +1,139 @@
 /**
- * Makes what runs equal to what should run: at start, every minute, and soon after something happened to an instance
- * behind our back. Takes no input but the wanted state; leaves alone whatever a running deployment works on.
+ * Makes what runs on a cluster equal to what should run: at start, every minute, and soon after something happened to
+ * an instance behind our back. Takes no input but the desired state; leaves alone whatever a deployment works on.
+ *
+ * Each cluster has a reconciler of its own, with several workers and a queue of the services that are to be looked at:
+ * a cluster that does not answer holds up no other, and a service that fails no other service. Nothing is swept unless
+ * the cluster's engine has told all that it has.
  */
-import { type AnyRoute, isStreamRoute } from '../router/router.ts'
-import type { Instance, Workload } from '../runtimes/runtime.ts'
+import type { Cluster } from '../clusters/clusters.ts'
+import { readRef } from '../clusters/refs.ts'
+import { createKeyedQueue } from '../work/keyed-queue.ts'
+import { createLoop } from '../work/loop.ts'
 import type { EngineParts } from './engine-parts.ts'
-import { holdImage } from './make-image.ts'
-import { readAllOutsidePorts } from './outside-ports.ts'
+import { watchHealth } from './health.ts'
+import { readOutsidePortsOf } from './outside-ports.ts'
 import { createImageSweep } from './pulled-images.ts'
-import { keepPulse } from './pulse.ts'
-import { openRelease } from './releases.ts'
-import { type Outlets, readAllHosts, routesFor, routeWhatCan } from './routes.ts'
+import { differs, readDesired, reconcileService } from './reconcile-service.ts'
+import { readHostsOf } from './routes.ts'
+import { orLeft } from './steps.ts'
 import { quietly, sweepTasks, sweepUnknown } from './sweeps.ts'
 
-interface Wanted {
-  serviceId: string
-  environmentId: string
-  desired: string
-  releaseId: string | null
-  revision: string | null
-  instances: number
-  /** Of the current release. */
-  ports: Workload['ports']
-  busy: boolean
-  runningState: string
-  /** Runs tasks: it has no instances, and whoever runs them shows how it is. */
-  hasTask: boolean
-}
-
-interface Reconciler {
+export interface Reconciler {
   /** Looks at one service soon: something about it changed that no deployment brings. */
   soon(serviceId: string): void
   stop(): Promise<void>
 }
 
 const everyMs = 60_000
+/** What happens to a service comes in several events. */
 const settleMs = 300
 const watchPauseMs = 2000
+/** Services of a cluster that are worked on at once. */
+const workers = 16
+const backoff = { firstMs: 2000, longestMs: 60_000 }
+/** While a deployment works on its environment. */
+const busyPauseMs = 5000
+/** A missing image may take its time; whoever takes longer is to make room for others. */
+const serviceDeadlineMs = 10 * 60_000
+const passDeadlineMs = 10 * 60_000
 
-const readWanted = (parts: EngineParts): Promise<Wanted[]> =>
-  parts.database.query<Wanted>(
-    `select s.service_id as "serviceId", s.environment_id as "environmentId", s.desired,
-       s.current_release_id as "releaseId", r.deployment_id as revision,
-       coalesce((r.workload ->> 'instances')::int, 0) as instances,
-       coalesce(r.workload -> 'ports', '[]') as ports, s.running_state as "runningState",
-       coalesce(r.workload ? 'task', false) as "hasTask",
-       exists (select from deployment d where d.environment_id = s.environment_id and d.state = 'RUNNING') as busy
-     from service_state s left join release r on r.id = s.current_release_id`,
-  )
+const groupBy = <T extends { serviceId: string }>(items: readonly T[]): Map<string, T[]> =>
+  Map.groupBy(items, ({ serviceId }) => serviceId)
 
-/** Revisions whose deployment has ended: only these may be swept. */
-const endedRevisions = async (parts: EngineParts, revisions: readonly string[]): Promise<Set<string>> => {
-  const open = await parts.database.query<{ id: string }>(
-    `select id from deployment where id = any($1) and state in ('QUEUED', 'RUNNING')`,
-    [revisions],
-  )
-  const running = new Set(open.map((row) => row.id))
-  return new Set(revisions.filter((revision) => !running.has(revision)))
-}
-
-const groupBy = <T>(items: readonly T[], key: (item: T) => string): Map<string, T[]> => {
-  const groups = new Map<string, T[]>()
-  for (const item of items) groups.set(key(item), [...(groups.get(key(item)) ?? []), item])
-  return groups
-}
-
-const isUp = (instance: Instance): boolean => instance.state === 'running'
-
-const runningStateOf = (wanted: Wanted, current: readonly Instance[]): string => {
-  if (wanted.desired !== 'RUNNING') return 'STOPPED'
-  if (current.length === 0) return wanted.instances === 0 ? 'RUNNING' : 'ERROR'
-  if (current.every(isUp)) return 'RUNNING'
-  return current.some(isUp) ? 'WARNING' : 'ERROR'
-}
-
-/** Starts what is missing of the current release; the engine's own restart policy looks after what only crashed. */
-const restore = async (parts: EngineParts, wanted: Wanted, signal: AbortSignal): Promise<Instance[]> => {
-  const opened = await openRelease(parts.database, parts.sealer, wanted.releaseId!)
-  if (opened === null) return []
-  parts.log.info({ serviceId: wanted.serviceId }, 'instances are missing: starting them again')
-  await holdImage(parts, opened.release, () => {}, signal)
-  return parts.runtime.apply(opened.workload, () => {}, signal)
-}
-
-/** Instances of versions that are neither current nor being deployed. */
-const sweep = async (
+/** Looks at everything on a cluster: finds the services that differ from what they should be, and sweeps what is nobody's. */
+const lookAtAll = async (
   parts: EngineParts,
-  serviceId: string,
-  keep: string | null,
+  cluster: Cluster,
+  found: (serviceId: string) => void,
   signal: AbortSignal,
 ): Promise<void> => {
-  parts.log.info({ serviceId }, 'instances of another version are left over: removing them')
-  await parts.runtime.retire(serviceId, keep, 10_000, signal)
-}
-
-const isMissing = (wanted: Wanted, current: readonly Instance[]): boolean => {
-  const alive = current.filter((instance) => !['missing', 'exited', 'created'].includes(instance.state))
-  return wanted.desired === 'RUNNING' && wanted.releaseId !== null && alive.length < wanted.instances
-}
-
-const reconcileService = async (
-  parts: EngineParts,
-  wanted: Wanted,
-  instances: readonly Instance[],
-  signal: AbortSignal,
-): Promise<Instance[]> => {
-  const keep = wanted.desired === 'RUNNING' ? wanted.revision : null
-  const others = instances.filter((instance) => instance.revision !== keep)
-  let current = instances.filter((instance) => instance.revision === keep)
-  if (isMissing(wanted, current)) current = await restore(parts, wanted, signal)
-  const ended = await endedRevisions(
-    parts,
-    others.map((instance) => instance.revision),
-  )
-  if (others.length > 0 && others.every((instance) => ended.has(instance.revision)))
-    await sweep(parts, wanted.serviceId, keep, signal)
-  return current
-}
-
-const saveRunningState = async (parts: EngineParts, wanted: Wanted, state: string): Promise<void> => {
-  if (wanted.runningState === state || (wanted.hasTask && wanted.desired === 'RUNNING')) return
-  await parts.database.query('update service_state set running_state = $2 where service_id = $1', [
-    wanted.serviceId,
-    state,
+  // What runs is read before what should run: a service or a version that comes in between is then unknown to the
+  // first reading, never an orphan of the second.
+  const owned = await cluster.runtime.owned()
+  const routes = groupBy(await cluster.ingress.routes())
+  const services = await readDesired(parts, cluster)
+  const [hosts, outside] = await Promise.all([
+    readHostsOf(parts.database, cluster.key).then(groupBy),
+    readOutsidePortsOf(parts.database, cluster.key).then(groupBy),
   ])
-}
-
-const routeState = (wanted: Wanted): 'up' | 'stopped' => (wanted.desired === 'RUNNING' ? 'up' : 'stopped')
-
-/** Tells the router only what it does not know yet. */
-const point = async (
-  parts: EngineParts,
-  serviceId: string,
-  routes: AnyRoute[],
-  known: readonly AnyRoute[],
-): Promise<void> => {
-  const text = (all: readonly AnyRoute[]) => JSON.stringify(all.map(comparable).sort())
-  if (text(routes) === text(known)) return
-  for (const { message } of await routeWhatCan(parts.router, serviceId, routes))
-    parts.log.warn({ serviceId }, `${message}; it is tried again in a minute`)
-}
-
-const comparable = (route: AnyRoute): string =>
-  JSON.stringify([
-    route.protocol,
-    isStreamRoute(route) ? route.port : route.host,
-    route.state,
-    route.targets.map((target) => `${target.host}:${target.port}`),
-  ])
-
-/** One pass over one service, unless a deployment works on its environment. */
-const passService = async (
-  parts: EngineParts,
-  wanted: Wanted,
-  instances: readonly Instance[],
-  outlets: Outlets,
-  known: readonly AnyRoute[],
-  signal: AbortSignal,
-): Promise<void> => {
-  const release = parts.environmentLock.tryAcquire(wanted.environmentId)
-  if (release === null || wanted.busy) return release?.()
-  try {
-    const current = await reconcileService(parts, wanted, instances, signal)
-    await saveRunningState(parts, wanted, runningStateOf(wanted, current))
-    await point(parts, wanted.serviceId, routesFor(outlets, wanted.ports, routeState(wanted), current), known)
-  } finally {
-    release()
-  }
-}
-
-const passServices = async (
-  parts: EngineParts,
-  all: readonly Wanted[],
-  running: readonly Instance[],
-  routed: Map<string, AnyRoute[]>,
-  signal: AbortSignal,
-): Promise<void> => {
-  const instances = groupBy(running, (each) => each.serviceId)
-  const hosts = groupBy(await readAllHosts(parts.database), (host) => host.serviceId)
-  const outside = groupBy(await readAllOutsidePorts(parts.database), (port) => port.serviceId)
-  for (const wanted of all) {
-    const of = <T>(groups: Map<string, T[]>): T[] => groups.get(wanted.serviceId) ?? []
-    if (wanted.desired === 'NONE' && of(instances).length === 0) continue
+  const instances = groupBy(owned.instances.filter(({ taskId }) => taskId === undefined))
+  for (const service of services) {
+    const of = <T>(groups: Map<string, T[]>): T[] => groups.get(service.serviceId) ?? []
     const outlets = { hosts: of(hosts), outside: of(outside) }
-    await passService(parts, wanted, of(instances), outlets, of(routed), signal).catch((error: unknown) => {
-      signal.throwIfAborted()
-      parts.log.warn({ err: error, serviceId: wanted.serviceId }, 'reconcile of a service failed')
-    })
+    if (differs(service, { instances: of(instances), outlets, routes: of(routes) })) found(service.serviceId)
   }
-}
-
-// In both passes, what runs is read before what should run: a service or a version that comes in between is then
-// unknown to the first reading, never an orphan of the second.
-
-const passAll = async (
-  parts: EngineParts,
-  sweepImages: (signal: AbortSignal) => Promise<void>,
-  signal: AbortSignal,
-): Promise<void> => {
-  const owned = await parts.runtime.owned()
-  const routed = groupBy(await parts.router.routes(), (route) => route.serviceId)
-  const all = await readWanted(parts)
-  const staying = owned.instances.filter(({ taskId }) => taskId === undefined)
-  await passServices(parts, all, staying, routed, signal)
-  await quietly(parts, {}, signal, () => sweepTasks(parts, owned, signal))
-  await sweepUnknown(parts, owned, new Set(all.map((wanted) => wanted.serviceId)), routed.keys(), signal)
-  await sweepImages(signal)
-}
-
-const passOne = async (parts: EngineParts, serviceId: string, signal: AbortSignal): Promise<void> => {
-  const running = await parts.runtime.observe([serviceId])
-  const routed = groupBy(await parts.router.routes(), (route) => route.serviceId)
-  const all = (await readWanted(parts)).filter((wanted) => wanted.serviceId === serviceId)
-  await passServices(parts, all, running, routed, signal)
+  await quietly(parts, {}, signal, () => sweepTasks(parts, cluster, owned, signal))
+  await sweepUnknown(parts, cluster, owned, [...routes.keys()], signal)
 }
 
 /** Begins at once, in the background: a start does not wait for the engine. */
-export const startReconciler = (parts: EngineParts): Reconciler => {
-  const controller = new AbortController()
-  const { signal } = controller
-  const due = new Set<string>()
-  const sweepImages = createImageSweep(parts)
-  let turn: Promise<void> = Promise.resolve()
+const startReconciler = (parts: EngineParts, cluster: Cluster): Reconciler => {
+  const common = { cluster: cluster.key }
+  const sweepImages = createImageSweep(parts, cluster)
 
-  const inTurn = (work: () => Promise<void>): Promise<void> =>
-    work().catch((error: unknown) => {
-      if (!signal.aborted) parts.log.warn({ err: error }, 'reconcile waits for the next turn')
-    })
-  const soon = (serviceId: string): void => {
-    if (due.has(serviceId)) return
-    due.add(serviceId)
-    turn = turn.then(() =>
-      inTurn(async () => {
-        await parts.clock.sleep(settleMs, signal)
-        due.delete(serviceId)
-        await passOne(parts, serviceId, signal)
-      }),
-    )
+  const reconcile = async (serviceId: string, stopping: AbortSignal): Promise<number | undefined> => {
+    const signal = AbortSignal.any([stopping, AbortSignal.timeout(serviceDeadlineMs)])
+    const isDone = await orLeft(reconcileService(parts, cluster, serviceId, signal), signal)
+    return isDone ? undefined : busyPauseMs
   }
-  const watch = async (): Promise<void> => {
-    while (!signal.aborted)
-      await inTurn(async () => {
-        for await (const event of parts.runtime.watch(signal)) soon(event.serviceId)
-      }).then(() => inTurn(() => parts.clock.sleep(watchPauseMs, signal)))
-  }
-  const everything = (): Promise<void> => {
-    turn = turn.then(() => inTurn(() => passAll(parts, sweepImages, signal)))
-    return turn
-  }
-  const regularly = async (): Promise<void> => {
-    while (!signal.aborted) {
-      await everything()
-      await parts.clock.sleep(everyMs, signal).catch(() => {})
-    }
-  }
-  const pulse = keepPulse(parts, everything)
-  const ends = Promise.all([watch(), regularly()])
+  const queue = createKeyedQueue(parts, {
+    ...common,
+    name: 'reconcile',
+    workers,
+    backoff,
+    failed: 'reconcile of a service failed',
+    run: reconcile,
+  })
+  const soon = (serviceId: string): void => queue.add(serviceId, settleMs)
+  const all = createLoop(parts, {
+    ...common,
+    name: 'reconcile all',
+    periodMs: everyMs,
+    failed: 'reconcile waits for the next turn',
+    run: async (stopping) => {
+      const signal = AbortSignal.any([stopping, AbortSignal.timeout(passDeadlineMs)])
+      await orLeft(
+        lookAtAll(parts, cluster, (id) => queue.add(id), signal),
+        signal,
+      )
+      await orLeft(sweepImages(signal), signal)
+    },
+  })
+  const events = createLoop(parts, {
+    ...common,
+    name: 'cluster events',
+    periodMs: watchPauseMs,
+    failed: 'the engine tells of no events at the moment',
+    run: async (signal) => {
+      for await (const event of cluster.runtime.watch(signal)) soon(event.serviceId)
+    },
+  })
+  const health = watchHealth(parts, cluster, () => all.wake())
   return {
     soon,
     async stop() {
-      controller.abort(new Error('stopping'))
-      await Promise.all([ends, pulse.stop()])
+      await Promise.all([events.stop(), health.stop(), all.stop(), queue.stop()])
+    },
+  }
+}
+
+/** One for each cluster that this server has a runtime for. */
+export const startReconcilers = (parts: EngineParts): Reconciler => {
+  const { clusters, database, log } = parts
+  const reconcilers = new Map(clusters.all().map((cluster) => [cluster.key, startReconciler(parts, cluster)]))
+  const findAndAdd = async (serviceId: string): Promise<void> => {
+    const ref = await readRef(database, serviceId)
+    if (ref === null) return
+    const { key } = await clusters.of(ref.clusterId)
+    reconcilers.get(key)?.soon(serviceId)
+  }
+  return {
+    soon(serviceId) {
+      findAndAdd(serviceId).catch((error: unknown) => log.warn({ err: error, serviceId }, 'reconcile waits a minute'))
+    },
+    async stop() {
+      await Promise.all([...reconcilers.values()].map((reconciler) => reconciler.stop()))
     },
   }
 }

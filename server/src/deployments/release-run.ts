@@ -12,7 +12,7 @@ export const openOwn = (run: ServiceRun, releaseId: string): Promise<OpenedRelea
   openRelease(run.parts.database, run.parts.sealer, releaseId)
 
 export const hold = (run: ServiceRun, release: Release, signal: AbortSignal): Promise<void> =>
-  holdImage(run.parts, release, (text) => run.log.line('pull', text), signal)
+  holdImage(run.parts, run.cluster, release, (text) => run.log.line('pull', text), signal)
 
 /** An older release may take more than the service does now: there must be room for it. */
 export const countAgain = ({ parts, claim, service }: ServiceRun, { release }: OpenedRelease): Promise<void> => {

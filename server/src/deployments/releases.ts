@@ -2,6 +2,7 @@
  * Releases: what one deployment runs, frozen. Immutable once written; the image, the configuration and the sealed
  * environment stand together, so that the same can be started again at any time without asking anyone.
  */
+import { keySql } from '../clusters/local.ts'
 import { newId } from '../lib/ids.ts'
 import type { Workload } from '../runtimes/runtime.ts'
 import type { Database, Queryable } from '../store/database.ts'
@@ -12,6 +13,7 @@ export interface Release {
   id: string
   organizationId: string
   serviceId: string
+  clusterId: string
   /** Also the revision of its instances. */
   deploymentId: string
   image: string
@@ -38,8 +40,8 @@ export interface OpenedRelease {
 
 type Environment = Pick<EffectiveVariables, 'env' | 'files' | 'secretValues'>
 
-const columns = `id, organization_id as "organizationId", service_id as "serviceId", deployment_id as "deploymentId",
-  image, commit, source, workload, hash`
+const columns = `id, organization_id as "organizationId", service_id as "serviceId", cluster_id as "clusterId",
+  deployment_id as "deploymentId", image, commit, source, workload, hash`
 
 const place = (id: string) => ({ table: 'release', row: id, column: 'sealed_env' })
 
@@ -50,7 +52,7 @@ const find = (db: Queryable, where: string, values: unknown[]): Promise<(Release
 export const freezeRelease = async (
   database: Database,
   sealer: Sealer,
-  release: Omit<Release, 'id'>,
+  release: Omit<Release, 'id' | 'clusterId'>,
   environment: Environment,
 ): Promise<Release> => {
   const id = newId()
@@ -110,13 +112,17 @@ export const publicImageOf = async (
   return row?.image ?? null
 }
 
-/** Images from registries that releases of an organization name: those of services that are, or of one service. */
-export const pulledImagesOf = async (db: Queryable, organizationId: string): Promise<Map<string, Set<string>>> => {
+/** Images from registries that releases of an organization's services on a cluster name, by service. */
+export const pulledImagesOf = async (
+  db: Queryable,
+  organizationId: string,
+  clusterKey: string,
+): Promise<Map<string, Set<string>>> => {
   const rows = await db.query<{ serviceId: string; image: string }>(
     `select distinct r.service_id as "serviceId", r.image from release r
-       join service_state s on s.service_id = r.service_id
-     where r.organization_id = $1 and r.source is not null`,
-    [organizationId],
+       join service_state s on s.service_id = r.service_id join node c on c.id = r.cluster_id
+     where r.organization_id = $1 and r.source is not null and ${keySql('c')} = $2`,
+    [organizationId, clusterKey],
   )
   const images = new Map<string, Set<string>>()
   for (const { serviceId, image } of rows) images.set(serviceId, (images.get(serviceId) ?? new Set()).add(image))
@@ -127,7 +133,7 @@ export const pulledImagesOf = async (db: Queryable, organizationId: string): Pro
 export const currentRelease = async (db: Queryable, serviceId: string): Promise<Release | null> => {
   const [row] = await db.query<Release>(
     `select r.id, r.organization_id as "organizationId", r.service_id as "serviceId",
-       r.deployment_id as "deploymentId", r.image, r.commit, r.source, r.workload, r.hash
+       r.cluster_id as "clusterId", r.deployment_id as "deploymentId", r.image, r.commit, r.source, r.workload, r.hash
      from service_state s join release r on r.id = s.current_release_id where s.service_id = $1`,
     [serviceId],
   )

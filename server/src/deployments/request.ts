@@ -2,6 +2,7 @@
  * Taking a request: writes the deployment, the new states of its services and the STARTED events in the caller's
  * transaction, so that an accepted request is never lost and is readable before its answer is sent.
  */
+import { clusterRefusal } from '../clusters/local.ts'
 import { type Kind, typeOf } from '../kinds.ts'
 import { badRequest, conflict } from '../lib/errors.ts'
 import { newId } from '../lib/ids.ts'
@@ -17,7 +18,6 @@ import type {
   DeploymentRequest,
   ServiceRequest,
 } from './deployments.ts'
-import type { EngineParts } from './engine-parts.ts'
 import { deployRefusal, kindRefusal, stateRefusal } from './refusals.ts'
 import { readPlacement } from './stage-rows.ts'
 import { defaultOrder } from './stages.ts'
@@ -45,7 +45,6 @@ export type KindFacts = Pick<DeployableKind, 'refusal' | 'task' | 'source' | 'su
 
 export interface RequestParts {
   kindOf(kind: Kind): KindFacts
-  clusterRefusal?: EngineParts['clusterRefusal']
   enqueue: EnqueueDeploymentEvent
   missingTool(name: string): Promise<string | null>
   limits: Pick<Limits, 'queued'>
@@ -93,7 +92,7 @@ const chooseDeployable = async (
   parts: RequestParts,
 ): Promise<ServiceRow[]> => {
   if (!deployingActions.has(request.action)) return [...services]
-  const cluster = (await parts.clusterRefusal?.(tx, request.environmentId)) ?? null
+  const cluster = await clusterRefusal(tx, request.environmentId)
   if (cluster !== null) throw badRequest(cluster, undefined, 'cluster_not_deployable')
   const asked = new Map(request.services.map((service) => [service.id, service]))
   const refusals = new Map<string, string>()

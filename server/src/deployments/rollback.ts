@@ -19,6 +19,7 @@ interface Row {
   kind: Kind
   name: string
   image: string
+  clusterId: string
   source: ReleaseSource | null
   wasSuccessful: boolean
   /** Tag of what runs now. */
@@ -27,7 +28,7 @@ interface Row {
 
 const find = async (db: Queryable, serviceId: string, where: string, values: unknown[]): Promise<Row | undefined> => {
   const [row] = await db.query<Row>(
-    `select r.id, r.organization_id as "organizationId", s.kind, n.name, r.image, r.source, ${wasSuccessfulSql} as "wasSuccessful",
+    `select r.id, r.organization_id as "organizationId", s.kind, n.name, r.image, r.cluster_id as "clusterId", r.source, ${wasSuccessfulSql} as "wasSuccessful",
        c.source ->> 'tag' as "presentTag"
      from release r join service_state s on s.service_id = r.service_id join node n on n.id = s.service_id
        left join release c on c.id = s.current_release_id
@@ -44,11 +45,12 @@ const isEarlier = `${wasSuccessfulSql}
 const unusable = (why: string) => conflict('release_not_usable', why)
 
 /** What was built is nowhere but on the engine. An engine that does not answer says nothing against it. */
-const isGone = async (parts: EngineParts, { organizationId, image, source }: Row): Promise<boolean> => {
+const isGone = async (parts: EngineParts, { organizationId, clusterId, image, source }: Row): Promise<boolean> => {
   if (source !== null) return false
   const signal = AbortSignal.timeout(lookUpDeadlineMs)
   const wanted = { organizationId, reference: image, origin: null, login: null, refresh: false }
-  return (await parts.runtime.lookUp(wanted, signal).catch(() => image)) === null
+  const { runtime } = await parts.clusters.of(clusterId)
+  return (await runtime.lookUp(wanted, signal).catch(() => image)) === null
 }
 
 const refuseUnusable = async (parts: EngineParts, row: Row): Promise<void> => {

@@ -1,4 +1,5 @@
 /** From host names, outside ports and instances to what the router is told. Pure, but for reading and telling. */
+import { keySql } from '../clusters/local.ts'
 import {
   type AnyRoute,
   isStreamRoute,
@@ -28,11 +29,16 @@ export interface Outlets {
 
 const columns = 'host, service_id as "serviceId", port, protocol'
 
-export const readHosts = (db: Queryable, serviceId: string): Promise<Host[]> =>
+const readHosts = (db: Queryable, serviceId: string): Promise<Host[]> =>
   db.query<Host>(`select ${columns} from route where service_id = $1 order by host`, [serviceId])
 
-export const readAllHosts = (db: Queryable): Promise<Host[]> =>
-  db.query<Host>(`select ${columns} from route order by host`)
+/** Of all services of a cluster. */
+export const readHostsOf = (db: Queryable, clusterKey: string): Promise<Host[]> =>
+  db.query<Host>(
+    `select ${columns} from route join service_state s using (service_id) join node c on c.id = s.cluster_id
+     where ${keySql('c')} = $1 order by host`,
+    [clusterKey],
+  )
 
 export const readOutlets = async (db: Queryable, serviceId: string): Promise<Outlets> => {
   const [hosts, outside] = await Promise.all([readHosts(db, serviceId), readOutsidePorts(db, serviceId)])

@@ -2,6 +2,7 @@
  * One claimed deployment from its first stage to its final state. Stages follow one another, services of a stage go
  * side by side; the first failure stops what has not started. May begin again at any point: what is finished is skipped.
  */
+import { readClusterId } from '../clusters/refs.ts'
 import { DeploymentError } from '../lib/errors.ts'
 import { forEachParallel } from '../lib/parallel.ts'
 import { LeaseLost } from '../work/lease.ts'
@@ -98,7 +99,10 @@ const beginRun = async (
     },
   })
   const committed = service.currentRevision === claim.id
-  return { parts, claim, service, step, log, signal, committed, phase: 'working' }
+  const { clusterId } = service
+  const cluster = await parts.clusters.of(clusterId)
+  const ref = { clusterId, environmentId: claim.environmentId, serviceId: service.id }
+  return { parts, claim, service, cluster, ref, step, log, signal, committed, phase: 'working' }
 }
 
 const workOn = async (parts: EngineParts, claim: Claim, service: ServiceRow, signal: AbortSignal): Promise<Outcome> => {
@@ -166,6 +170,14 @@ const runStages = async (parts: EngineParts, claim: Claim, signal: AbortSignal):
   await end(parts, claim, services, isCancel({ signal }) && outcomes.length === 0 ? [canceled] : outcomes, signal)
 }
 
+/** Removes what its cluster has of the environment itself. */
+const removeEnvironment = async (parts: EngineParts, environmentId: string, signal: AbortSignal): Promise<void> => {
+  const clusterId = await readClusterId(parts.database, environmentId)
+  if (clusterId === null) return
+  const { runtime } = await parts.clusters.of(clusterId)
+  await runtime.removeEnvironment(environmentId, signal)
+}
+
 const end = async (
   parts: EngineParts,
   claim: Claim,
@@ -176,14 +188,14 @@ const end = async (
   const ending = endingOf(services, outcomes)
   const deleted = claim.action === 'DELETE' && ending === 'SUCCEEDED'
   if (claim.action === 'UNINSTALL' && ending === 'SUCCEEDED' && claim.wholeEnvironment)
-    await parts.runtime.removeEnvironment(claim.environmentId, signal).catch((error: unknown) => {
+    await removeEnvironment(parts, claim.environmentId, signal).catch((error: unknown) => {
       signal.throwIfAborted()
       parts.log.warn(
         { err: error, environmentId: claim.environmentId },
         'the network of an uninstalled environment stays',
       )
     })
-  if (deleted && claim.wholeEnvironment) await parts.runtime.removeEnvironment(claim.environmentId, signal)
+  if (deleted && claim.wholeEnvironment) await removeEnvironment(parts, claim.environmentId, signal)
   await withClaim(parts.database, claim, async (tx) => {
     if (deleted)
       await tx.query('delete from node where id = any($1)', [

@@ -2,6 +2,8 @@
  * Runs by the clock: begins what is due, and writes down how it ended. A run goes on while the control plane is away:
  * the next process joins it. A stop or a delete of its service ends it.
  */
+import type { Cluster } from '../clusters/clusters.ts'
+import { readRef } from '../clusters/refs.ts'
 import { DeploymentError } from '../lib/errors.ts'
 import { storable } from '../lib/storable.ts'
 import { LeaseLost, leaseMs, releaseLeases } from '../work/lease.ts'
@@ -52,6 +54,7 @@ interface Execution extends Held {
 
 const runTries = async (
   parts: EngineParts,
+  cluster: Cluster,
   opened: OpenedRelease,
   spec: TaskSpec,
   { run, check, signal }: Execution,
@@ -60,9 +63,9 @@ const runTries = async (
   const task = toTask(opened, spec, 'CRON', run.id)
   const runOnce = async (attempt: number) => {
     await check()
-    return parts.runtime.run({ ...task, folders: outputFolders, attempt }, tail.add, signal)
+    return cluster.runtime.run({ ...task, folders: outputFolders, attempt }, tail.add, signal)
   }
-  await patiently(parts, () => holdImage(parts, opened.release, () => {}, signal), signal)
+  await patiently(parts, () => holdImage(parts, cluster, opened.release, () => {}, signal), signal)
   for (let tries = 1; ; tries += 1) {
     const result = await patiently(parts, () => runOnce(tries), signal)
     const failure = failureOf(result, task.memoryMb, tail.lines)
@@ -88,6 +91,14 @@ const createTold = ({ clock }: EngineParts) => {
   }
 }
 
+/** Nothing, when the service is gone: all of it is swept then. */
+const endTask = async (parts: EngineParts, serviceId: string, taskId: string, signal: AbortSignal): Promise<void> => {
+  const ref = await readRef(parts.database, serviceId)
+  if (ref === null) return
+  const { runtime } = await parts.clusters.of(ref.clusterId)
+  await runtime.endTask({ ...ref, taskId }, signal)
+}
+
 const execute = async (parts: EngineParts, execution: Execution): Promise<void> => {
   const { run, signal } = execution
   const opened = await openRelease(parts.database, parts.sealer, run.releaseId)
@@ -99,7 +110,7 @@ const execute = async (parts: EngineParts, execution: Execution): Promise<void> 
     if (opened === null || spec === undefined) throw new DeploymentError('not_deployed', 'The job is not deployed.')
     await showRunning(parts, run.serviceId, 'RUNNING')
     told.add('The job runs: it is time.')
-    await runTries(parts, opened, spec, execution, tail)
+    await runTries(parts, await parts.clusters.of(opened.release.clusterId), opened, spec, execution, tail)
   } catch (caught) {
     signal.throwIfAborted()
     error = asPlain(caught)
@@ -112,7 +123,7 @@ const execute = async (parts: EngineParts, execution: Execution): Promise<void> 
     return finishRun(tx, run, error)
   })
   // What stays here is swept later.
-  await parts.runtime.endTask(run.id, signal).catch(() => {})
+  await endTask(parts, run.serviceId, run.id, signal).catch(() => {})
   if (ours) await showRunning(parts, run.serviceId, error === null ? 'COMPLETED' : 'ERROR')
 }
 
@@ -120,14 +131,14 @@ export const startScheduler = (parts: EngineParts, worker: string): Worker => {
   const { database, clock } = parts
 
   /** What cannot be ended now is swept later. */
-  const endReplaced = (id: string): void => {
+  const endReplaced = (serviceId: string, id: string): void => {
     runs.abort(id, new Error('the run was ended: the next one takes its place'))
-    parts.runtime.endTask(id, AbortSignal.timeout(patienceMs)).catch(() => {})
+    endTask(parts, serviceId, id, AbortSignal.timeout(patienceMs)).catch(() => {})
   }
   const claimNext = async () => {
     const begun = await claimRun(database, worker, clock.now())
     if (begun !== null) {
-      for (const id of begun.replaced) endReplaced(id)
+      for (const id of begun.replaced) endReplaced(begun.run.serviceId, id)
       return { claimed: [begun.run], more: true }
     }
     const due = await nextDue(database)

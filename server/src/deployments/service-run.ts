@@ -2,6 +2,7 @@
  * One service in one claimed deployment: what the narrating functions of deploy.ts are told and may write. Every write
  * holds the claim, so that a worker which lost its lease changes nothing.
  */
+import type { Cluster, ServiceRef } from '../clusters/clusters.ts'
 import type { Kind } from '../kinds.ts'
 import type { DeploymentError } from '../lib/errors.ts'
 import { measure } from '../limits/service-room.ts'
@@ -23,6 +24,7 @@ export interface ServiceRow {
   spec: Record<string, unknown>
   requested: Omit<ServiceRequest, 'id'>
   projectId: string
+  clusterId: string
   mode: string
   currentReleaseId: string | null
   currentRevision: string | null
@@ -38,6 +40,9 @@ export interface ServiceRun {
   parts: EngineParts
   claim: Claim
   service: ServiceRow
+  /** Where the service is, and how its cluster calls it. */
+  cluster: Cluster
+  ref: ServiceRef
   step: Step
   log: DeploymentLog
   signal: AbortSignal
@@ -53,7 +58,7 @@ export interface ServiceRun {
 
 export const readServices = (db: Queryable, deploymentId: string): Promise<ServiceRow[]> =>
   db.query<ServiceRow>(
-    `select w.service_id as id, w.kind, n.name, w.stage, n.spec, w.requested, e.parent_id as "projectId",
+    `select w.service_id as id, w.kind, n.name, w.stage, n.spec, w.requested, e.parent_id as "projectId", s.cluster_id as "clusterId",
        coalesce(e.spec ->> 'mode', 'DEVELOPMENT') as mode, s.current_release_id as "currentReleaseId",
        r.deployment_id as "currentRevision", s.deployed_hash as "deployedHash", s.desired, w.started_at is not null as started,
        w.finished_at is not null as finished, w.state as outcome

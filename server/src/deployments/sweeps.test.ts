@@ -1,8 +1,9 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import type { Cluster } from '../clusters/clusters.ts'
 import { newId } from '../lib/ids.ts'
 import { createLog } from '../lib/log.ts'
-import type { Instance } from '../runtimes/runtime.ts'
+import type { Instance, ServiceKey, TaskKey } from '../runtimes/runtime.ts'
 import type { EngineParts } from './engine-parts.ts'
 import { sweepTasks, sweepUnknown } from './sweeps.ts'
 import { taskIdOf } from './task-ids.ts'
@@ -18,13 +19,6 @@ const createParts = (bad: string) => {
   }
   const parts = {
     log: createLog('silent'),
-    runtime: {
-      endTask: (id: string) => doing(`task ${id}`),
-      retire: (id: string) => doing(`service ${id}`),
-      removeService: () => Promise.resolve(),
-      removeEnvironment: (id: string) => doing(`environment ${id}`),
-    },
-    router: { setService: (id: string) => doing(`route ${id}`) },
     database: {
       query: async (text: string, values: unknown[]) => {
         if (text.includes('held_by = $2') && !uuid.test(String(values[1])))
@@ -33,7 +27,16 @@ const createParts = (bad: string) => {
       },
     },
   }
-  return { parts: parts as unknown as EngineParts, done }
+  const cluster = {
+    runtime: {
+      endTask: ({ taskId }: TaskKey) => doing(`task ${taskId}`),
+      retire: ({ serviceId }: ServiceKey) => doing(`service ${serviceId}`),
+      removeService: () => Promise.resolve(),
+      removeEnvironment: (id: string) => doing(`environment ${id}`),
+    },
+    ingress: { setService: (id: string) => doing(`route ${id}`) },
+  }
+  return { parts: parts as unknown as EngineParts, cluster: cluster as unknown as Cluster, done }
 }
 
 const instance = (taskId: string | undefined): Instance => ({ serviceId: newId(), taskId }) as unknown as Instance
@@ -41,8 +44,8 @@ const signal = new AbortController().signal
 
 test('a task whose id is none of ours is ended without asking the database for it, and stops no other', async () => {
   const ids = ['x', taskIdOf(newId(), newId()), 'y', taskIdOf(newId(), newId())]
-  const { parts, done } = createParts('y')
-  await sweepTasks(parts, { instances: ids.map(instance), environments: [], volumes: [] }, signal)
+  const { parts, cluster, done } = createParts('y')
+  await sweepTasks(parts, cluster, { instances: ids.map(instance), environments: [], volumes: [] }, signal)
   assert.deepEqual(
     done,
     ids.filter((id) => id !== 'y').map((id) => `task ${id}`),
@@ -53,14 +56,9 @@ test('a service, a route or a network that cannot be removed keeps none of the o
   const services = Array.from({ length: 3 }, () => instance(undefined))
   const environments = [newId(), newId()]
   const [bad] = services
-  const { parts, done } = createParts(bad!.serviceId)
-  await sweepUnknown(
-    parts,
-    { instances: services, environments, volumes: [] },
-    new Set(),
-    [bad!.serviceId, 'r'],
-    signal,
-  )
+  const { parts, cluster, done } = createParts(bad!.serviceId)
+  const owned = { instances: services, environments, volumes: [] }
+  await sweepUnknown(parts, cluster, owned, [bad!.serviceId, 'r'], signal)
   const rest = services.slice(1).map(({ serviceId }) => `service ${serviceId}`)
   assert.deepEqual(done, [...rest, 'route r', ...environments.map((id) => `environment ${id}`)])
 })

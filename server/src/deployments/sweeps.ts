@@ -1,9 +1,10 @@
 /** Removes what runs and belongs to nothing any more. One thing that cannot be removed keeps none of the others. */
+import type { Cluster } from '../clusters/clusters.ts'
+import { isUuid } from '../lib/ids.ts'
+import type { Owned, ServiceKey, TaskKey } from '../runtimes/runtime.ts'
 import type { EngineParts } from './engine-parts.ts'
 import { isTaskId, ownerOfTask } from './task-ids.ts'
 import { endTaskOf } from './task-state.ts'
-
-type Owned = Awaited<ReturnType<EngineParts['runtime']['owned']>>
 
 /** What cannot be swept away must not keep anything else from it. */
 export const quietly = async (
@@ -20,51 +21,64 @@ export const quietly = async (
   }
 }
 
-/** Everything with our mark whose service or environment is gone. */
+const existing = async (parts: EngineParts, kind: 'service' | 'environment', ids: Iterable<string>) => {
+  const rows = await parts.database.query<{ id: string }>(
+    'select id from node where id = any($1) and (name_scope = $2 or kind = $2)',
+    [[...ids].filter(isUuid), kind],
+  )
+  return new Set(rows.map(({ id }) => id))
+}
+
+/**
+ * Everything of a cluster with our mark whose service or environment is gone: no row of any cluster stands for it any
+ * more. What another cluster's rows stand for is left alone, for two clusters may share an engine.
+ */
 export const sweepUnknown = async (
   parts: EngineParts,
+  { runtime, ingress }: Cluster,
   owned: Owned,
-  known: ReadonlySet<string>,
-  routed: Iterable<string>,
+  routed: readonly string[],
   signal: AbortSignal,
 ): Promise<void> => {
-  const orphans = new Set([...owned.instances, ...owned.volumes].map((each) => each.serviceId))
-  for (const serviceId of orphans) {
+  const services = new Map<string, ServiceKey>()
+  for (const { serviceId, environmentId } of [...owned.volumes, ...owned.instances])
+    services.set(serviceId, { serviceId, environmentId })
+  const known = await existing(parts, 'service', [...services.keys(), ...routed])
+  for (const [serviceId, key] of services) {
     if (known.has(serviceId)) continue
     await quietly(parts, { serviceId }, signal, async () => {
-      await parts.runtime.retire(serviceId, null, 10_000, signal)
-      await parts.runtime.removeService(serviceId, signal)
+      await runtime.retire(key, null, 10_000, signal)
+      await runtime.removeService(key, signal)
     })
   }
   for (const serviceId of routed)
-    if (!known.has(serviceId)) await quietly(parts, { serviceId }, signal, () => parts.router.setService(serviceId, []))
-  const environments = await parts.database.query<{ id: string }>(
-    `select id from node where kind = 'environment' and id = any($1)`,
-    [owned.environments],
-  )
-  const alive = new Set(environments.map((row) => row.id))
+    if (!known.has(serviceId)) await quietly(parts, { serviceId }, signal, () => ingress.setService(serviceId, []))
+  const alive = await existing(parts, 'environment', owned.environments)
   for (const environmentId of owned.environments)
     if (!alive.has(environmentId))
-      await quietly(parts, { environmentId }, signal, () => parts.runtime.removeEnvironment(environmentId, signal))
+      await quietly(parts, { environmentId }, signal, () => runtime.removeEnvironment(environmentId, signal))
 }
 
 /** Executions that no deployment and no run by the clock stands behind any more. */
-export const sweepTasks = async (parts: EngineParts, owned: Owned, signal: AbortSignal): Promise<void> => {
-  const owners = new Map(
-    owned.instances.flatMap(({ taskId, serviceId }) =>
-      taskId === undefined ? [] : [[taskId, { owner: ownerOfTask(taskId), serviceId }]],
-    ),
+export const sweepTasks = async (
+  parts: EngineParts,
+  cluster: Cluster,
+  owned: Owned,
+  signal: AbortSignal,
+): Promise<void> => {
+  const tasks = owned.instances.flatMap(({ taskId, serviceId, environmentId }): TaskKey[] =>
+    taskId === undefined ? [] : [{ taskId, serviceId, environmentId }],
   )
-  if (owners.size === 0) return
+  if (tasks.length === 0) return
   const open = await parts.database.query<{ id: string }>(
     `select id from deployment where id::text = any($1) and state in ('QUEUED', 'RUNNING')
      union all select id from task_run where id::text = any($1) and state = 'RUNNING'`,
-    [[...owners.values()].map(({ owner }) => owner)],
+    [tasks.map(({ taskId }) => ownerOfTask(taskId))],
   )
   const alive = new Set(open.map(({ id }) => id))
-  for (const [taskId, { owner, serviceId }] of owners)
-    if (!alive.has(owner))
-      await quietly(parts, { serviceId }, signal, () =>
-        isTaskId(taskId) ? endTaskOf(parts, { taskId, serviceId }, signal) : parts.runtime.endTask(taskId, signal),
+  for (const task of tasks)
+    if (!alive.has(ownerOfTask(task.taskId)))
+      await quietly(parts, { serviceId: task.serviceId }, signal, () =>
+        isTaskId(task.taskId) ? endTaskOf(parts, cluster, task, signal) : cluster.runtime.endTask(task, signal),
       )
 }

@@ -112,7 +112,10 @@ test('when a container is gone in the middle of its run the state stays locked, 
   const { deploymentId, executionId } = await ask(engine, world, 'DEPLOY', [{ id }])
   const begun = async () => (await world.database.query('select 1 from task_state where begun = 1')).length > 0
   await until(begun, { what: 'the run' })
-  await world.runtime.endTask(`${deploymentId}-${id.slice(-12)}`, AbortSignal.timeout(1000))
+  await world.runtime.endTask(
+    { ...world.ids, serviceId: id, taskId: `${deploymentId}-${id.slice(-12)}` },
+    AbortSignal.timeout(1000),
+  )
   assert.equal(await settled(engine, world, id), 'DEPLOYMENT_ERROR')
   assert.equal((await errorOf(world, id))!.code, 'state_unknown')
   const quick = { state: 'HERE', on: { START: ['x'], UNLOCK: [] } }

@@ -2,7 +2,9 @@
  * What the runs of a service hand on from one to the next, sealed in between. One run at a time has it. What a program
  * left is saved whatever its end was; where nobody can know what it did, the state stays locked until a person says so.
  */
+import type { Cluster } from '../clusters/clusters.ts'
 import { DeploymentError } from '../lib/errors.ts'
+import type { TaskKey } from '../runtimes/runtime.ts'
 import type { Database, Queryable } from '../store/database.ts'
 import { withClaim } from '../work/queue.ts'
 import type { EngineParts } from './engine-parts.ts'
@@ -10,7 +12,7 @@ import type { ServiceRun } from './service-run.ts'
 import { leftState, stateBytes } from './task-files.ts'
 import { ownerOfTask, taskIdOf } from './task-ids.ts'
 
-type Parts = Pick<EngineParts, 'database' | 'sealer' | 'runtime' | 'log'>
+type Parts = Pick<EngineParts, 'database' | 'sealer' | 'log'>
 
 /** A program of tools that keep locks and write files is asked before it is killed. */
 export const stopGraceMs = 9000
@@ -74,7 +76,7 @@ export const takeState = async (run: ServiceRun, signal: AbortSignal): Promise<H
   const { parts, service, claim } = run
   let row = await take(run)
   if (row === null) {
-    await endHolder(parts, service.id, signal)
+    await endHolder(run, signal)
     row = await take(run)
   }
   if (row === null) throw await locked(parts.database, service.id)
@@ -85,10 +87,10 @@ export const takeState = async (run: ServiceRun, signal: AbortSignal): Promise<H
 }
 
 /** What ended without its end being written down, as when a cancel and a crash meet: its container still tells. */
-const endHolder = async (parts: Parts, serviceId: string, signal: AbortSignal): Promise<void> => {
-  const held = (await findState(parts.database, serviceId))?.heldBy ?? null
+const endHolder = async ({ parts, cluster, ref }: ServiceRun, signal: AbortSignal): Promise<void> => {
+  const held = (await findState(parts.database, ref.serviceId))?.heldBy ?? null
   if (held !== null && !(await isOpen(parts.database, held)))
-    await endTaskOf(parts, { taskId: taskIdOf(held, serviceId), serviceId }, signal)
+    await endTaskOf(parts, cluster, { ...ref, taskId: taskIdOf(held, ref.serviceId) }, signal)
 }
 
 /** Written before a program starts: from now on only its container knows the truth. */
@@ -142,12 +144,12 @@ export const stateWrite = async (
 
 /** The state that an execution left. `state_unknown` when it had begun and its container is gone. */
 export const readState = async (
-  { runtime }: Pick<Parts, 'runtime'>,
-  taskId: string,
+  { runtime }: Cluster,
+  task: TaskKey,
   begun: boolean,
   signal: AbortSignal,
 ): Promise<Record<string, string>> => {
-  const files = await runtime.readTask(taskId, stateBytes, signal)
+  const files = await runtime.readTask(task, stateBytes, signal)
   if (files === null && begun) throw unknown()
   return files ?? {}
 }
@@ -156,29 +158,27 @@ export const readState = async (
  * Ends an execution that nobody waits for. Where it has a state, its program is asked first, and what it left is saved
  * before its container goes; when that cannot be, the state stays locked.
  */
-export const endTaskOf = async (
-  parts: Parts,
-  { taskId, serviceId }: { taskId: string; serviceId: string },
-  signal: AbortSignal,
-): Promise<void> => {
-  const heldBy = ownerOfTask(taskId)
+export const endTaskOf = async (parts: Parts, cluster: Cluster, task: TaskKey, signal: AbortSignal): Promise<void> => {
+  const heldBy = ownerOfTask(task.taskId)
   const [row] = await parts.database.query<{ organizationId: string; begun: number | null }>(
     `select organization_id as "organizationId", begun from task_state where id = $1 and held_by = $2`,
-    [serviceId, heldBy],
+    [task.serviceId, heldBy],
   )
-  if (row !== undefined) await saveAtEnd(parts, { ...row, taskId, serviceId, heldBy }, signal)
-  await parts.runtime.endTask(taskId, signal)
+  if (row !== undefined) await saveAtEnd(parts, cluster, task, { ...row, serviceId: task.serviceId, heldBy }, signal)
+  await cluster.runtime.endTask(task, signal)
 }
 
 const saveAtEnd = async (
   parts: Parts,
-  held: { organizationId: string; serviceId: string; heldBy: string; taskId: string; begun: number | null },
+  cluster: Cluster,
+  task: TaskKey,
+  held: { organizationId: string; serviceId: string; heldBy: string; begun: number | null },
   signal: AbortSignal,
 ): Promise<void> => {
   try {
     const begun = held.begun !== null
-    if (begun) await parts.runtime.stopTask(held.taskId, stopGraceMs, signal)
-    const files = await readState(parts, held.taskId, begun, signal)
+    if (begun) await cluster.runtime.stopTask(task, stopGraceMs, signal)
+    const files = await readState(cluster, task, begun, signal)
     const write = await stateWrite(parts, held, files)
     await parts.database.transaction(write)
   } catch (error) {
@@ -190,7 +190,7 @@ const saveAtEnd = async (
 /** Frees a state, whoever has it; what its last run left is saved first, if anything of that is there. */
 export const freeState = async (run: ServiceRun, signal: AbortSignal): Promise<boolean> => {
   const { parts, service, claim } = run
-  await endHolder(parts, service.id, signal)
+  await endHolder(run, signal)
   return withClaim(parts.database, claim, async (tx) => {
     const rows = await tx.query(
       `update task_state set held_by = null, locked_at = null, begun = null where id = $1 and held_by is not null

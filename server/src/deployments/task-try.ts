@@ -45,7 +45,7 @@ const holdState = async (run: ServiceRun, { spec, event }: Try, signal: AbortSig
 /** Saves the state that the program left, whatever its end was. */
 const keepState = async (run: ServiceRun, its: Try, isGood: boolean, signal: AbortSignal): Promise<void> => {
   const { parts, claim, service } = run
-  const files = await readState(parts, its.task.taskId, true, signal)
+  const files = await readState(run.cluster, its.task, true, signal)
   const holder = { organizationId: claim.organizationId, serviceId: service.id, heldBy: claim.id }
   const writeState = await stateWrite(parts, holder, files)
   const hasMoved = isGood && its.event === 'MIGRATE' && its.spec.state === 'ELSEWHERE'
@@ -60,7 +60,7 @@ const keepOutputs = async (run: ServiceRun, { task, event }: Try, signal: AbortS
   const { parts, claim, service } = run
   const { organizationId } = claim
   if (!tellsOutputs.has(event)) return
-  const outputs = parseOutputs((await parts.runtime.readTask(task.taskId, outputBytes, signal)) ?? {})
+  const outputs = parseOutputs((await run.cluster.runtime.readTask(task, outputBytes, signal)) ?? {})
   if (outputs === null) return
   const rows = await sealOutputs(parts.sealer, organizationId, outputs)
   await withClaim(parts.database, claim, (tx) => writeOutputs(tx, organizationId, service.id, rows))
@@ -82,7 +82,7 @@ export const runTry = async (run: ServiceRun, its: Try, onLine: (line: string) =
       }
     : {}
   try {
-    const result = await run.parts.runtime.run(task, onLine, signal, options)
+    const result = await run.cluster.runtime.run(task, onLine, signal, options)
     const isGood = result.exitCode === 0
     if (hasState) await keepState(run, its, isGood, signal)
     if (isGood) await keepOutputs(run, its, signal)

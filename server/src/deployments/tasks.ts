@@ -76,7 +76,7 @@ export const runTask = async (
   task: TaskSpec,
   event: TaskEvent,
 ): Promise<void> => {
-  const { parts, step, claim, service } = run
+  const { cluster, step, claim, service } = run
   if (task.on[event] === undefined) return
   const wanted = toTask(opened, task, event, taskIdOf(claim.id, service.id))
   const releaseId = opened.release.id
@@ -95,5 +95,5 @@ export const runTask = async (
   }
   run.log.line('task', 'The job is done.')
   // All that it left is saved; what stays here is swept later.
-  await parts.runtime.endTask(wanted.taskId, run.signal).catch(() => {})
+  await cluster.runtime.endTask(wanted, run.signal).catch(() => {})
 }

@@ -20,13 +20,13 @@ const wouldChangeNothing = async (
   { source, spec }: ReturnType<typeof wantedOf>,
   signal: AbortSignal,
 ): Promise<boolean> => {
-  const { parts, service, claim } = run
+  const { parts, cluster, ref, service, claim } = run
   const variables = await environmentNow(parts, kindOf(parts, service.kind), claim.organizationId, service)
   if (fingerprint(parts.fingerprintKey, source, spec, variables) !== service.deployedHash) return false
   const current = await currentRelease(parts.database, service.id)
   if (current === null) return false
-  const version = await nextVersion(parts, claim.organizationId, service.requested, source, current, signal)
-  return isSameVersion(version) && isUp(current, await parts.runtime.observe([service.id]))
+  const version = await nextVersion(parts, cluster, claim.organizationId, service.requested, source, current, signal)
+  return isSameVersion(version) && isUp(current, await cluster.runtime.observe([ref]))
 }
 
 /** Decided once in a deployment. Costs nothing where a deploy rolls out whatever has changed. */

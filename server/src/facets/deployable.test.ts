@@ -107,7 +107,7 @@ test('a delete is accepted at once and ends in 404; a project in use is not dele
   assert.equal((await call('DELETE', `/project/${projectId}`)).body.code, 'project_in_use')
   assert.equal((await call('DELETE', path)).status, 204)
   await until(async () => (await call('GET', `${path}/status`)).status === 404, { what: 'the end' })
-  assert.equal((await api.runtime.observe([id])).length, 0)
+  assert.equal((await api.runtime.instancesOf(id)).length, 0)
   assert.equal((await call('DELETE', `/environment/${environmentId}`)).status, 204)
   await until(async () => (await call('GET', `/environment/${environmentId}`)).status === 404, { what: 'the end' })
   assert.equal((await call('DELETE', `/project/${projectId}`)).status, 204)

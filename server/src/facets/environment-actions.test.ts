@@ -183,7 +183,7 @@ test('a stop that is canceled leaves the service running, and saying so', async 
   await rests(environmentId)
   const { deployment_state: state, running_state: running } = await send('GET', `/application/${id}/status`)
   assert.deepEqual([state, running], ['CANCELED', 'RUNNING'])
-  assert.equal((await api.runtime.observe([id])).length, 1)
+  assert.equal((await api.runtime.instancesOf(id)).length, 1)
 })
 
 test('nothing more is asked of a service whose delete waits, also while something else runs on it', async () => {

@@ -1,11 +1,13 @@
 /** What services print: the last lines, a stream of events, and the websocket of the public API. */
 import Type from 'typebox'
 import { type Context, nodeInPath, type Operation, type Owner } from '../api/operation.ts'
+import type { Parts } from '../api/parts.ts'
 import { Maybe, Results, Text, Timestamp, Uuid, Whole } from '../api/schema.ts'
+import { readRef } from '../clusters/refs.ts'
 import type { Clock } from '../lib/clock.ts'
-import { DeploymentError, unavailable } from '../lib/errors.ts'
+import { DeploymentError, notFound, unavailable } from '../lib/errors.ts'
 import { untilAborted } from '../lib/waiting.ts'
-import type { LogLine, Runtime } from '../runtimes/runtime.ts'
+import type { LogLine, Runtime, ServiceKey } from '../runtimes/runtime.ts'
 import type { Queryable } from '../store/database.ts'
 import { type Facet, itemOf, ownerOf } from './self.ts'
 import { eventSink, type Sink, socketSink } from './sink.ts'
@@ -32,14 +34,22 @@ const tailOf = ({ query }: Context): number => Math.min(maxTail, Number(query.ta
 /** A stream passes on what it reads, so it may begin as far back as the engine goes. */
 const streamTailOf = ({ query }: Context): number => Number(query.tail ?? maxTail)
 
+/** Where a service runs, and what it is called there. */
+const placeOf = async ({ clusters, database }: Parts, serviceId: string) => {
+  const ref = await readRef(database, serviceId)
+  if (ref === null) throw notFound()
+  const { runtime } = await clusters.of(ref.clusterId)
+  return { runtime, key: ref }
+}
+
 /** Rejects with a 503 when the engine does not answer in time: a caller must not wait for one that hangs. */
-const readTail = async (runtime: Runtime, serviceId: string, tail: number): Promise<LogLine[]> => {
+const readTail = async (runtime: Runtime, service: ServiceKey, tail: number): Promise<LogLine[]> => {
   const signal = AbortSignal.timeout(maxReadMs)
   const away = (cause: unknown) =>
     unavailable('engine_unavailable', 'The log cannot be read at the moment: the engine does not answer.', 5, cause)
   const read = async (): Promise<LogLine[]> => {
     const lines: LogLine[] = []
-    for await (const line of runtime.logs(serviceId, { tail, signal })) lines.push(line)
+    for await (const line of runtime.logs(service, { tail, signal })) lines.push(line)
     signal.throwIfAborted()
     return lines
   }
@@ -56,7 +66,8 @@ const lastLines: Operation['run'] = async (context) => {
   const tail = tailOf(context)
   if (tail === 0) return { results: [] }
   const versions = await readVersions(db, node.id)
-  const lines = await readTail(parts.runtime, node.id, tail)
+  const { runtime, key } = await placeOf(parts, node.id)
+  const lines = await readTail(runtime, key, tail)
   const results = lines.map((line, index) => ({
     id: steadyId(line.instance, line.at, line.text, String(index)),
     created_at: line.at,
@@ -71,7 +82,7 @@ const lastLines: Operation['run'] = async (context) => {
 async function* follow(
   runtime: Runtime,
   clock: Clock,
-  serviceId: string,
+  service: ServiceKey,
   tail: number,
   signal: AbortSignal,
 ): AsyncIterable<LogLine> {
@@ -79,7 +90,7 @@ async function* follow(
   while (!signal.aborted) {
     const from = since === undefined ? { tail } : { since }
     try {
-      for await (const line of runtime.logs(serviceId, { ...from, follow: true, signal })) {
+      for await (const line of runtime.logs(service, { ...from, follow: true, signal })) {
         since = line.at
         yield line
       }
@@ -101,7 +112,8 @@ const sendLines = async (
 ): Promise<void> => {
   try {
     const tail = streamTailOf(context as Context)
-    for await (const line of follow(parts.runtime, parts.clock, node.id, tail, sink.gone))
+    const { runtime, key } = await placeOf(parts, node.id)
+    for await (const line of follow(runtime, parts.clock, key, tail, sink.gone))
       await sink.send(JSON.stringify(show(line, versions.get(line.revision) ?? line.revision)))
     sink.end()
   } catch (error) {

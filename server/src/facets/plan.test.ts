@@ -35,7 +35,7 @@ const standing = async (id: string): Promise<unknown> => {
     'select current_release_id as release from service_state where service_id = $1',
     [id],
   )
-  return [row!.release, (await api.runtime.observe([id])).map(({ id: instance }) => instance)]
+  return [row!.release, (await api.runtime.instancesOf(id)).map(({ id: instance }) => instance)]
 }
 
 const variable = (key: string, value: string, isSecret = false) => ({
@@ -206,7 +206,7 @@ test('a service that is stopped is not left alone', async () => {
   const { effect, reason } = plannedFor(await plan(`/environment/${environmentId}/deploy`), id)
   assert.deepEqual([effect, reason], ['ROLL_OUT', 'It is stopped.'])
   await deploy(environmentId)
-  assert.equal((await api.runtime.observe([id])).length, 1)
+  assert.equal((await api.runtime.instancesOf(id)).length, 1)
 })
 
 test('a job that runs at a deploy runs at every one; one that runs by the clock is left alone', async () => {

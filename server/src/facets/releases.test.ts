@@ -90,7 +90,7 @@ test('a rollback runs the version before with its commit, configuration and vari
   )
   assert.deepEqual([second!.is_current, second!.was_successful], [false, true])
   assert.deepEqual(await statusOf(path), ['DEPLOYED', 'OUT_OF_DATE'])
-  const [instance] = await api.runtime.observe([id])
+  const [instance] = await api.runtime.instancesOf(id)
   assert.equal(instance!.revision, accepted.deployment_request_id)
   const names = (await steps(id)).map(({ name }) => name)
   assert.ok(!names.includes('source') && !names.includes('image'), names.join())
@@ -185,10 +185,11 @@ test('a version from before a port was changed is reached at the port it has', a
     const routes = (await api.parts.router.routes()).filter(({ serviceId }) => serviceId === id)
     return routes.flatMap(({ targets }) => targets.map((target) => target.port))
   }
-  const listening = async () => Object.values((await api.runtime.observe([id]))[0]!.endpoints).map((each) => each.port)
+  const listening = async () =>
+    Object.values((await api.runtime.instancesOf(id))[0]!.endpoints).map((each) => each.port)
   await deploy(environmentId, path)
   await call('PUT', path, port(4000))
   await deploy(environmentId, path)
   await rollBack(environmentId, path)
-  assert.deepEqual([await reached(), (await api.runtime.observe([id])).length], [await listening(), 1])
+  assert.deepEqual([await reached(), (await api.runtime.instancesOf(id)).length], [await listening(), 1])
 })

@@ -6,6 +6,7 @@
 import Type from 'typebox'
 import { type Context, nodeInPath, type Operation } from '../api/operation.ts'
 import type { Parts } from '../api/parts.ts'
+import { readClusterId } from '../clusters/refs.ts'
 import type { ServiceStatus } from '../deployments/deployments.ts'
 import { absent, allKinds, type Kind, kinds } from '../kinds.ts'
 import { untilAborted } from '../lib/waiting.ts'
@@ -71,13 +72,19 @@ const podOf = (instance: Instance, name: string, release: Release | undefined) =
 }
 
 /** Asks the engine, with patience that ends; remembers what it said last. */
-const createSight = ({ runtime, log }: Parts) => {
+const createSight = ({ clusters, database, log }: Parts) => {
   const last = new Map<string, Instance[]>()
-  const ask = (serviceIds: readonly string[]): Promise<Instance[]> =>
-    untilAborted(runtime.observe(serviceIds), AbortSignal.timeout(engineMs))
-  return async (key: string, serviceIds: readonly string[]): Promise<Instance[]> => {
+  const read = async (environmentId: string, serviceIds: readonly string[]): Promise<Instance[]> => {
+    const clusterId = await readClusterId(database, environmentId)
+    if (clusterId === null) return []
+    const { runtime } = await clusters.of(clusterId)
+    return runtime.observe(serviceIds.map((serviceId) => ({ environmentId, serviceId })))
+  }
+  const ask = (environmentId: string, serviceIds: readonly string[]): Promise<Instance[]> =>
+    untilAborted(read(environmentId, serviceIds), AbortSignal.timeout(engineMs))
+  return async (environmentId: string, key: string, serviceIds: readonly string[]): Promise<Instance[]> => {
     try {
-      last.set(key, serviceIds.length === 0 ? [] : await ask(serviceIds))
+      last.set(key, serviceIds.length === 0 ? [] : await ask(environmentId, serviceIds))
     } catch (error) {
       log.warn({ err: error }, 'the engine does not tell what runs: streams show what was seen last')
     }
@@ -120,6 +127,7 @@ const readRunning = async ({ database, deployments }: Parts, see: Sight, environ
   if (projectId === undefined) return null
   const found = await deployments.environmentStatuses(database, environmentId)
   const instances = await see(
+    environmentId,
     environmentId,
     found.map(({ status }) => status.id),
   )
@@ -193,7 +201,7 @@ const podsOf = (parts: Parts, environmentId: string, serviceId: string): Shared<
     subscribe: (changed) => changesOf(parts.database).subscribe(environmentId, changed),
     async read() {
       const rows = await parts.database.query('select 1 from service_state where service_id = $1', [serviceId])
-      return rows.length === 0 ? null : see(serviceId, [serviceId])
+      return rows.length === 0 ? null : see(environmentId, serviceId, [serviceId])
     },
   }
 }

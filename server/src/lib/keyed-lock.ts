@@ -4,15 +4,22 @@ import { untilAborted } from './waiting.ts'
 export interface KeyedLock {
   /** Waits its turn; the answer releases. */
   acquire(key: string): Promise<() => void>
-  /** Null when somebody holds or awaits the key. */
-  tryAcquire(key: string): (() => void) | null
+  /** Beside others that share the key; null when somebody holds or awaits it alone. */
+  tryShare(key: string): (() => void) | null
   /** Resolves when those that asked until now have released. */
   settled(key: string): Promise<void>
 }
 
+interface Share {
+  tail: Promise<void>
+  holders: number
+  release(): void
+}
+
 export const createKeyedLock = (): KeyedLock => {
   const tails = new Map<string, Promise<void>>()
-  const take = (key: string): { before: Promise<void> | undefined; release: () => void } => {
+  const shares = new Map<string, Share>()
+  const take = (key: string): { before: Promise<void> | undefined; tail: Promise<void>; release: () => void } => {
     const before = tails.get(key)
     const { promise, resolve } = Promise.withResolvers<void>()
     const tail = before === undefined ? promise : before.then(() => promise)
@@ -21,7 +28,16 @@ export const createKeyedLock = (): KeyedLock => {
       if (tails.get(key) === tail) tails.delete(key)
       resolve()
     }
-    return { before, release }
+    return { before, tail, release }
+  }
+  const shareOf = (key: string): Share | null => {
+    const share = shares.get(key)
+    // Whoever awaits the key is not kept waiting by those that come after.
+    if (share !== undefined) return tails.get(key) === share.tail ? share : null
+    if (tails.has(key)) return null
+    const made = { ...take(key), holders: 0 }
+    shares.set(key, made)
+    return made
   }
   return {
     async acquire(key) {
@@ -29,7 +45,17 @@ export const createKeyedLock = (): KeyedLock => {
       await before
       return release
     },
-    tryAcquire: (key) => (tails.has(key) ? null : take(key).release),
+    tryShare(key) {
+      const share = shareOf(key)
+      if (share === null) return null
+      share.holders += 1
+      return () => {
+        share.holders -= 1
+        if (share.holders > 0) return
+        shares.delete(key)
+        share.release()
+      }
+    },
     settled: async (key) => tails.get(key),
   }
 }

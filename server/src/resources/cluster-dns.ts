@@ -6,10 +6,11 @@ import Type, { type TObject } from 'typebox'
 import type { Context, Operation } from '../api/operation.ts'
 import type { Spec } from '../api/resource.ts'
 import { Flag, Maybe, Nullable, OneOf, Secret, Text } from '../api/schema.ts'
+import { isLocal } from '../clusters/local.ts'
 import { changeInner, readInner } from '../facets/inner-configuration.ts'
 import { badRequest } from '../lib/errors.ts'
 import type { Queryable } from '../store/database.ts'
-import { clusterInPath, readCluster, runsHere } from './cluster-rows.ts'
+import { clusterInPath, readCluster } from './cluster-rows.ts'
 import { FormsOf, openForms, readFormBy } from './forms.ts'
 
 const path = '/cluster/{clusterId}/dnsProvider'
@@ -61,7 +62,7 @@ const update = `update node set sealed = case when $2::text is null then sealed 
 
 const replace = async (context: Context) => {
   const sent = readFormBy('provider', forms, context.body.dns_provider as Spec, '/dns_provider')
-  if (runsHere(await readCluster(context, context.db)))
+  if (isLocal(await readCluster(context, context.db)))
     throw badRequest(
       'The local cluster manages no DNS: let names lead to this machine, and add them as custom domains.',
     )

@@ -5,10 +5,11 @@
 import Type from 'typebox'
 import { type Context, JsonText, type Operation } from '../api/operation.ts'
 import { List, OneOf, Results, Text, Uuid } from '../api/schema.ts'
+import { isLocal } from '../clusters/local.ts'
 import { changeInner } from '../facets/inner-configuration.ts'
 import { ownKinds, typeOf } from '../kinds.ts'
 import { badRequest } from '../lib/errors.ts'
-import { clusterInOrganization, clusterInPath, readCluster, runsHere } from './cluster-rows.ts'
+import { clusterInOrganization, clusterInPath, readCluster } from './cluster-rows.ts'
 
 const path = '/organization/{organizationId}/cluster/{clusterId}/routingTable'
 const Route = Type.Object({ destination: Text(), target: Text(), description: Text(2048) })
@@ -22,13 +23,13 @@ const hostsSql = `select '{"results":' || coalesce(json_agg(json_build_object('d
 
 const readRoutes = async (context: Context) => {
   const spec = await readCluster(context, context.db)
-  if (!runsHere(spec)) return { results: spec.routes ?? [] }
+  if (!isLocal(spec)) return { results: spec.routes ?? [] }
   const [row] = await context.db.query<{ text: string }>(hostsSql, [context.node.id])
   return new JsonText(row!.text)
 }
 
 const replaceRoutes = async (context: Context) => {
-  if (runsHere(await readCluster(context, context.db)))
+  if (isLocal(await readCluster(context, context.db)))
     throw badRequest('The routes of the local cluster follow from the ports and domains of its services.')
   const wanted = {
     field: 'routes',

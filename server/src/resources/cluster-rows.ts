@@ -7,12 +7,6 @@ import type { Queryable } from '../store/database.ts'
 export const clusterInOrganization = nodeInPath('cluster', 'clusterId', 'organizationId')
 export const clusterInPath = nodeInPath('cluster', 'clusterId')
 
-/** Whether services on a cluster with this configuration run on this server: on the engine of its machine. */
-export const runsHere = (spec: object): boolean => (spec as { is_default?: unknown }).is_default === true
-
-/** SQL for the same, of a row `n`. */
-export const runsHereSql = `coalesce((n.spec ->> 'is_default')::boolean, false)`
-
 /** The configuration of the cluster of the path. */
 export const readCluster = async ({ node }: Context, db: Queryable): Promise<Spec> => {
   const [row] = await db.query<{ spec: Spec }>(`select spec from node where id = $1 and kind = 'cluster'`, [node.id])

@@ -6,8 +6,10 @@ import Type from 'typebox'
 import { type Context, type Operation, organizationInPath } from '../api/operation.ts'
 import type { Spec } from '../api/resource.ts'
 import { Flag, List, Maybe, Nullable, OneOf, Open, Results, Text, Timestamp, Uuid, Whole } from '../api/schema.ts'
+import type { Cluster } from '../clusters/clusters.ts'
+import { isLocal } from '../clusters/local.ts'
 import { type ApiError, badRequest, conflict } from '../lib/errors.ts'
-import { clusterInOrganization, clusterInPath, lockIn, readCluster, refuseLocked, runsHere } from './cluster-rows.ts'
+import { clusterInOrganization, clusterInPath, lockIn, readCluster, refuseLocked } from './cluster-rows.ts'
 import { clusterStates } from './cluster-schema.ts'
 
 export const Lock = Type.Object({
@@ -34,31 +36,32 @@ interface Row {
   spec: Spec
 }
 
-const answers = ({ parts }: Context): Promise<boolean> =>
-  parts.runtime.ping().then(
-    () => true,
-    () => false,
-  )
+const stateOf = ({ isConnected, runtime }: Cluster): Promise<string> | string =>
+  isConnected
+    ? runtime.ping().then(
+        () => 'DEPLOYED',
+        () => 'DEPLOYMENT_ERROR',
+      )
+    : 'READY'
 
-const statusesOf = async (context: Context, rows: readonly Row[]) => {
-  const engineAnswers = rows.some(({ spec }) => runsHere(spec)) && (await answers(context))
-  return rows.map(({ id, spec }) => {
-    const lock = lockIn(spec, context.parts.clock.now())
-    return {
-      cluster_id: id,
-      status: !runsHere(spec) ? 'READY' : engineAnswers ? 'DEPLOYED' : 'DEPLOYMENT_ERROR',
-      is_deployed: runsHere(spec),
-      next_k8s_available_version: null,
-      last_execution_id: null,
-      cluster_lock: lock === null ? null : { ...lock, cluster_id: id },
-      last_deployment_date: null,
-      reason: 'UNSPECIFIED',
-    }
-  })
+const statusesOf = (context: Context, rows: readonly Row[]) => Promise.all(rows.map((row) => readStatus(context, row)))
+
+const readStatus = async ({ parts }: Context, { id, spec }: Row) => {
+  const lock = lockIn(spec, parts.clock.now())
+  const cluster = await parts.clusters.of(id)
+  return {
+    cluster_id: id,
+    status: await stateOf(cluster),
+    is_deployed: cluster.isConnected,
+    next_k8s_available_version: null,
+    last_execution_id: null,
+    cluster_lock: lock === null ? null : { ...lock, cluster_id: id },
+    last_deployment_date: null,
+    reason: 'UNSPECIFIED',
+  }
 }
 
-const statusOf = async (context: Context, spec: Spec) =>
-  (await statusesOf(context, [{ id: context.node.id, spec }]))[0]!
+const statusOf = (context: Context, spec: Spec) => readStatus(context, { id: context.node.id, spec })
 
 const noRuntime = ({ kubernetes }: Spec): ApiError =>
   badRequest(
@@ -70,14 +73,14 @@ const noRuntime = ({ kubernetes }: Spec): ApiError =>
 /** The status of the local cluster, on which there is nothing to do; 409 under a lock, 400 for any other. */
 const nothingToDo = async (context: Context) => {
   const spec = await readCluster(context, context.db)
-  if (!runsHere(spec)) throw noRuntime(spec)
+  if (!isLocal(spec)) throw noRuntime(spec)
   refuseLocked(spec, context.parts.clock.now())
   return statusOf(context, spec)
 }
 
 const stop = async (context: Context) => {
   const spec = await readCluster(context, context.db)
-  if (!runsHere(spec)) throw badRequest('This cluster was never deployed: there is nothing to stop.')
+  if (!isLocal(spec)) throw badRequest('This cluster was never deployed: there is nothing to stop.')
   throw conflict(
     'local_cluster',
     'The local cluster is the engine that services run on: stop its environments instead.',

@@ -6,6 +6,8 @@ import Type from 'typebox'
 import type { Context, Operation } from '../api/operation.ts'
 import { type Change, resource, type Spec } from '../api/resource.ts'
 import { Flag, Maybe, OneOf } from '../api/schema.ts'
+import { capacitySql } from '../clusters/capacity.ts'
+import { isLocal, isLocalSql } from '../clusters/local.ts'
 import { conflict, invalidField } from '../lib/errors.ts'
 import type { Queryable } from '../store/database.ts'
 import { clusterAccessOperations } from './cluster-access.ts'
@@ -15,14 +17,11 @@ import { readFeatures, viewClusterFeature } from './cluster-features.ts'
 import { clusterLockOperations } from './cluster-lock.ts'
 import { clusterProviderOperations, completeInfo, infoSql } from './cluster-provider.ts'
 import { clusterRoutingOperations } from './cluster-routing.ts'
-import { readCluster, refuseLocked, runsHere, runsHereSql } from './cluster-rows.ts'
+import { readCluster, refuseLocked } from './cluster-rows.ts'
 import { clusterRecord, clusterSpec } from './cluster-schema.ts'
 import { clusterStatusOperations } from './cluster-status.ts'
-import { maximumCpu, maximumMemory } from './machine.ts'
 import { accessesOfN, withAccesses } from './secret-manager-access.ts'
 import { refuseUsedAccesses, secretManagerUserOperations } from './secret-manager-users.ts'
-
-export { runsHere } from './cluster-rows.ts'
 
 /** What the first start writes for the engine of this machine. */
 export const localClusterSpec: Spec = {
@@ -51,9 +50,9 @@ const validate = async (spec: Spec, context: Context, { previous }: Change): Pro
 /** Fields that other operations keep with a cluster. */
 const inner = ['advanced_settings', 'lock', 'routes', 'dns_provider']
 
-const view = (kept: Spec): Spec => {
+const view = ({ capacity, ...kept }: Spec): Spec => {
   const shown = Object.entries(kept).filter(([name, value]) => !inner.includes(name) && value !== null)
-  const here = runsHere(kept) ? { cpu: maximumCpu, memory: maximumMemory, estimated_cloud_provider_cost: 0 } : {}
+  const here = isLocal(kept) ? { ...(capacity as object | null), estimated_cloud_provider_cost: 0 } : {}
   const features = ((kept.features ?? []) as Spec[]).map((one) => viewClusterFeature(kept.cloud_provider, one))
   return { ...Object.fromEntries(shown), ...here, features }
 }
@@ -65,7 +64,7 @@ const refuseNeeded = async (tx: Queryable, context: Context): Promise<undefined>
   const spec = await readCluster(context, tx)
   const [row] = await tx.query<{ used: boolean }>(usedSql, [context.node.id])
   if (row?.used === true) throw conflict('cluster_in_use', 'An environment still runs on this cluster.')
-  if (runsHere(spec)) throw conflict('default_cluster', 'The default cluster of this machine cannot be deleted.')
+  if (isLocal(spec)) throw conflict('default_cluster', 'The default cluster of this machine cannot be deleted.')
   refuseLocked(spec, context.parts.clock.now())
   await refuseUsedAccesses(tx, context.node.id, [])
   return undefined
@@ -91,10 +90,11 @@ const cluster = resource({
   record: clusterRecord,
   columns: {
     organization: `json_build_object('id', n.organization_id)`,
-    status: `case when ${runsHereSql} then 'DEPLOYED' else 'READY' end`,
-    deployment_status: `case when ${runsHereSql} then 'UP_TO_DATE' else 'NEVER_DEPLOYED' end`,
+    status: `case when ${isLocalSql('n')} then 'DEPLOYED' else 'READY' end`,
+    deployment_status: `case when ${isLocalSql('n')} then 'UP_TO_DATE' else 'NEVER_DEPLOYED' end`,
     has_access: 'true',
-    is_default: runsHereSql,
+    is_default: isLocalSql('n'),
+    capacity: capacitySql('n'),
     is_demo: `coalesce((n.spec ->> 'is_demo')::boolean, false)`,
     cloud_provider_credentials: infoSql,
     secret_manager_accesses: accessesOfN,

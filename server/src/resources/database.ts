@@ -19,7 +19,7 @@ import { outsideHostSql } from '../store/installation.ts'
 import { type Content, writeAudit } from '../store/tree.ts'
 import { databaseTypeNames, databaseTypes, isEligible, moveRefusal, nextVersions } from './database-types.ts'
 import { choosePorts } from './outside-ports.ts'
-import { refuseBeyondMachine, workloadOf } from './running.ts'
+import { refuseBeyondCluster, workloadOf } from './running.ts'
 import { type Service, service } from './service.ts'
 import { completePorts, isOutside, type Port, plannedSize } from './service-parts.ts'
 
@@ -124,7 +124,7 @@ const complete = async (body: Spec, context: Context, change: Change): Promise<S
   refuseUnable(body)
   checkVersion(type, String(body.version), before?.version)
   const kept = { ...body, memory: body.memory ?? databaseTypes[type]!.memory, instance_type: null, disk_type: null }
-  refuseBeyondMachine(kept)
+  await refuseBeyondCluster(change, kept)
   const wanted = portsOf(type, body.accessibility, before?.ports ?? [])
   const ports = await choosePorts(context, change, wanted, { named: false })
   const whole = { ...kept, ports, built_in: toldOf(id, type, ports) }

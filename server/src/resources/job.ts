@@ -19,7 +19,7 @@ import { autoDeploy } from './auto-deploy.ts'
 import { Build, type BuildFields, completeBuild, GitRepository, gitSourceOf, viewGitRepository } from './git-source.ts'
 import { ImageName, ImageRequest, type ImageSpec, imageSourceOf, Registry, registrySql } from './image-source.ts'
 import { commandFor, completeSchedule, type JobSchedule, Schedule, taskEvents, tasksOf } from './job-schedule.ts'
-import { Resources, refuseBeyondMachine, workloadOf } from './running.ts'
+import { Resources, refuseBeyondCluster, workloadOf } from './running.ts'
 import { type GitFacts, service } from './service.ts'
 import { checkProbes, completePorts, Healthchecks, type KeptHealthchecks, type Port } from './service-parts.ts'
 
@@ -95,8 +95,9 @@ const workloadOfJob = (kept: JobSpec): WorkloadSpec =>
     arguments: [],
   })
 
-const complete = (body: Spec, { previous }: Change): Spec => {
-  refuseBeyondMachine(body)
+const complete = async (body: Spec, _context: Context, change: Change): Promise<Spec> => {
+  const { previous } = change
+  await refuseBeyondCluster(change, body)
   checkProbes((body.healthchecks ?? {}) as KeptHealthchecks, portsOf(body as unknown as JobSpec))
   return {
     ...body,
@@ -150,7 +151,7 @@ export const job = service({
   },
   columns: { registry: registrySql(imagePath) },
   git: [...dockerPath, 'git_repository'],
-  validate: (body, _context, change) => complete(body, change),
+  validate: complete,
   view: ({ registry, source, ...record }, git) => ({
     ...record,
     source: viewSource(source as JobSource, registry, git),

@@ -1,12 +1,12 @@
 /** What services that run instances share: resources, instances, ports, storage, probes, and what is made of them. */
-import { arch } from 'node:os'
 import type { Context } from '../api/operation.ts'
 import type { Change, Spec } from '../api/resource.ts'
 import { Flag, List, Maybe, Nullable, OneOf, Open, Text, Whole } from '../api/schema.ts'
+import { readCapacityFor } from '../clusters/capacity.ts'
 import type { TaskCommand, WorkloadSpec } from '../deployments/deployments.ts'
 import { stopGraceMs } from '../facets/settings.ts'
 import { invalidField } from '../lib/errors.ts'
-import { maximumCpu, maximumMemory } from './machine.ts'
+import type { Capacity } from '../runtimes/runtime.ts'
 import { choosePorts } from './outside-ports.ts'
 import {
   checkProbes,
@@ -25,7 +25,6 @@ import {
 } from './service-parts.ts'
 
 const architectures = ['AMD64', 'ARM64']
-const ownArchitecture = arch() === 'arm64' ? 'ARM64' : 'AMD64'
 
 /** Processor in millicores, memory in MB. */
 export const Resources = (defaults = { cpu: 500, memory: 512 }) => ({
@@ -62,15 +61,20 @@ export interface RunningSpec {
   entrypoint?: string | null
 }
 
-/** 400 for what the local cluster does not have. */
-export const refuseBeyondMachine = (body: Spec): void => {
-  if (Number(body.cpu) > maximumCpu)
-    throw invalidField('/cpu', `must be at most ${maximumCpu}: the cluster has no more processors`)
-  if (Number(body.memory) > maximumMemory)
-    throw invalidField('/memory', `must be at most ${maximumMemory}: the cluster has no more memory`)
+/** 400 for what the cluster of the environment does not have. One that has never answered is not spoken for. */
+export const refuseBeyondCluster = async ({ db, parent }: Change, body: Spec): Promise<void> => {
+  const capacity = await readCapacityFor(db, parent.id)
+  if (capacity !== null) refuseBeyond(capacity, body)
   if (Number(body.gpu) > 0) throw invalidField('/gpu', 'needs a cluster with GPUs; the local one has none')
-  if (typeof body.cpu_architecture === 'string' && body.cpu_architecture !== ownArchitecture)
-    throw invalidField('/cpu_architecture', `needs a cluster of that architecture; the local one is ${ownArchitecture}`)
+}
+
+const refuseBeyond = ({ cpuMillicores, memoryMb, architecture }: Capacity, body: Spec): void => {
+  if (Number(body.cpu) > cpuMillicores)
+    throw invalidField('/cpu', `must be at most ${cpuMillicores}: the cluster has no more processors`)
+  if (Number(body.memory) > memoryMb)
+    throw invalidField('/memory', `must be at most ${memoryMb}: the cluster has no more memory`)
+  if (typeof body.cpu_architecture === 'string' && body.cpu_architecture !== architecture)
+    throw invalidField('/cpu_architecture', `needs a cluster of that architecture; this one is ${architecture}`)
 }
 
 const refuseBadInstances = ({ min_running_instances: min, max_running_instances: max, autoscaling }: Spec): void => {
@@ -83,7 +87,7 @@ const refuseBadInstances = ({ min_running_instances: min, max_running_instances:
 /** Checks and completes what `Running` declares. */
 export const completeRunning = async (body: Spec, context: Context, change: Change): Promise<Spec> => {
   const before = (change.previous?.spec ?? {}) as Partial<RunningSpec>
-  refuseBeyondMachine(body)
+  await refuseBeyondCluster(change, body)
   refuseBadInstances(body)
   const { autoscaling: _, ...kept } = body
   const ports = completePorts(body.ports ?? [], before.ports ?? [])

@@ -19,6 +19,7 @@ import {
   Text,
   Whole,
 } from '../api/schema.ts'
+import { serviceCapacitySql } from '../clusters/capacity.ts'
 import type { DeployableKind } from '../deployments/deployments.ts'
 import { refuseWhileDeleting } from '../deployments/request.ts'
 import { withoutInner } from '../facets/inner-configuration.ts'
@@ -32,7 +33,6 @@ import { listSql, type RecordSql, timestampSql } from '../store/tree.ts'
 import { type GitPath, notingHead, repositorySql } from './git-head.ts'
 import type { KeptCommit } from './git-source.ts'
 import { writeRoutes } from './hosts.ts'
-import { maximumCpu, maximumMemory } from './machine.ts'
 import { writePorts } from './outside-ports.ts'
 import type { Port } from './service-parts.ts'
 
@@ -124,17 +124,24 @@ const gitColumns = (path: GitPath): Record<string, string> => ({
 
 const columnsOf = ({ groups = true, git, columns = {} }: ServiceDefinition): Record<string, string> => ({
   environment: `json_build_object('id', n.parent_id)`,
+  capacity: serviceCapacitySql('n'),
   ...(git === undefined ? {} : gitColumns(git)),
   ...(groups ? { annotations_groups: groupsSql('annotations_groups'), labels_groups: groupsSql('labels_groups') } : {}),
   ...columns,
 })
 
+const limitsOf = ({ cpu, memory }: { cpu: number; memory: number }) => ({
+  maximum_cpu: cpu,
+  maximum_memory: memory,
+  maximum_gpu: 0,
+})
+
 const viewOf =
   ({ view, kind }: ServiceDefinition) =>
-  ({ git_commit: commit = null, git_token_name: tokenName = null, ...record }: Spec): Spec => {
+  ({ git_commit: commit = null, git_token_name: tokenName = null, capacity, ...record }: Spec): Spec => {
     const open = withoutInner(record)
     const shown = view?.(open, { commit, tokenName } as GitFacts) ?? open
-    const limits = 'cpu' in shown ? { maximum_cpu: maximumCpu, maximum_memory: maximumMemory, maximum_gpu: 0 } : {}
+    const limits = 'cpu' in shown && capacity != null ? limitsOf(capacity as { cpu: number; memory: number }) : {}
     return { ...shown, description: shown.description ?? '', ...limits, service_type: typeOf(kind) }
   }
 

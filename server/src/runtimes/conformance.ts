@@ -109,10 +109,9 @@ export const deploymentError = async (work: Promise<unknown>): Promise<Deploymen
 /** Removes all that the runtime's owner has. */
 export const clean = async (runtime: Runtime): Promise<void> => {
   const owned = await runtime.owned()
-  const services = new Set([...owned.instances, ...owned.volumes].map((each) => each.serviceId))
-  for (const serviceId of services) {
-    await runtime.retire(serviceId, null, 0, signal())
-    await runtime.removeService(serviceId, signal())
+  for (const service of [...owned.instances, ...owned.volumes]) {
+    await runtime.retire(service, null, 0, signal())
+    await runtime.removeService(service, signal())
   }
   for (const environmentId of owned.environments) await runtime.removeEnvironment(environmentId, signal())
   assert.deepEqual(await runtime.owned(), { instances: [], environments: [], volumes: [] })
@@ -181,14 +180,14 @@ export const conform = ({ create, programs, images }: Subject): void => {
       const second = await runtime.apply(workload, ignore, signal())
       const ids = (instances: { id: string }[]) => instances.map(({ id }) => id)
       assert.deepEqual(ids(second), ids(first))
-      assert.deepEqual(ids(await runtime.observe([workload.serviceId])).sort(), ids(first).sort())
+      assert.deepEqual(ids(await runtime.observe([workload])).sort(), ids(first).sort())
     })
 
     test('fewer instances of the same revision end those that are too many', async () => {
       const workload = createWorkload(programs.serve, { instances: 2 })
       await runtime.apply(workload, ignore, signal())
       await runtime.apply({ ...workload, instances: 1 }, ignore, signal())
-      const left = await runtime.observe([workload.serviceId])
+      const left = await runtime.observe([workload])
       assert.deepEqual(
         left.map(({ index }) => index),
         [0],
@@ -247,8 +246,8 @@ export const conform = ({ create, programs, images }: Subject): void => {
         const work = runtime.apply(workload, ignore, controller.signal)
         setTimeout(() => controller.abort(reason), delayMs)
         await work.catch((error) => assert.equal(error, reason))
-        await runtime.retire(workload.serviceId, null, 0, signal())
-        assert.deepEqual(await runtime.observe([workload.serviceId]), [])
+        await runtime.retire(workload, null, 0, signal())
+        assert.deepEqual(await runtime.observe([workload]), [])
       }
     })
 
@@ -271,8 +270,8 @@ export const conform = ({ create, programs, images }: Subject): void => {
       const next = { ...old, revision: newId() }
       const [nextInstance] = await deploy(runtime, next)
       assert.ok(await answers(oldInstance!.endpoints[8080]!))
-      await runtime.retire(old.serviceId, next.revision, 2000, signal())
-      const left = await runtime.observe([old.serviceId])
+      await runtime.retire(old, next.revision, 2000, signal())
+      const left = await runtime.observe([old])
       assert.deepEqual(
         left.map(({ id }) => id),
         [nextInstance!.id],
@@ -285,32 +284,34 @@ export const conform = ({ create, programs, images }: Subject): void => {
 
     test('retire of what is gone, and retire twice at once, succeed', async () => {
       const workload = createWorkload(programs.serve)
-      await runtime.retire(workload.serviceId, null, 2000, signal())
+      await runtime.retire(workload, null, 2000, signal())
       await deploy(runtime, workload)
-      const retire = () => runtime.retire(workload.serviceId, null, 2000, signal())
+      const retire = () => runtime.retire(workload, null, 2000, signal())
       await Promise.all([retire(), retire()])
       await retire()
-      assert.deepEqual(await runtime.observe([workload.serviceId]), [])
+      assert.deepEqual(await runtime.observe([workload]), [])
     })
 
     test('volumes outlive retire and end with their service', async () => {
       const volume = { id: newId(), mountPath: '/data', sizeGb: 1 }
       const workload = createWorkload(programs.serve, { volumes: [volume] })
       await deploy(runtime, workload)
-      await runtime.retire(workload.serviceId, null, 2000, signal())
+      await runtime.retire(workload, null, 2000, signal())
       const mine = async () =>
         (await runtime.owned()).volumes.filter(({ serviceId }) => serviceId === workload.serviceId)
-      assert.deepEqual(await mine(), [{ id: volume.id, serviceId: workload.serviceId }])
-      await runtime.removeService(workload.serviceId, signal())
+      assert.deepEqual(await mine(), [
+        { id: volume.id, environmentId: workload.environmentId, serviceId: workload.serviceId },
+      ])
+      await runtime.removeService(workload, signal())
       assert.deepEqual(await mine(), [])
-      await runtime.removeService(workload.serviceId, signal())
+      await runtime.removeService(workload, signal())
     })
 
     test('an environment is owned while it has a network, and gone after its removal', async () => {
       const workload = createWorkload(programs.serve)
       await deploy(runtime, workload)
       assert.ok((await runtime.owned()).environments.includes(workload.environmentId))
-      await runtime.retire(workload.serviceId, null, 2000, signal())
+      await runtime.retire(workload, null, 2000, signal())
       await runtime.removeEnvironment(workload.environmentId, signal())
       assert.ok(!(await runtime.owned()).environments.includes(workload.environmentId))
       await runtime.removeEnvironment(workload.environmentId, signal())
@@ -329,10 +330,10 @@ export const conform = ({ create, programs, images }: Subject): void => {
           [theirs.serviceId],
         )
         assert.deepEqual(seen.environments, [theirs.environmentId])
-        await other.retire(mine.serviceId, null, 0, signal())
-        await other.removeService(mine.serviceId, signal())
-        assert.equal((await runtime.observe([mine.serviceId])).length, 1)
-        assert.deepEqual(await runtime.observe([theirs.serviceId]), [])
+        await other.retire(mine, null, 0, signal())
+        await other.removeService(mine, signal())
+        assert.equal((await runtime.observe([mine])).length, 1)
+        assert.deepEqual(await runtime.observe([theirs]), [])
       } finally {
         await clean(other)
         await other.close()
@@ -344,13 +345,13 @@ export const conform = ({ create, programs, images }: Subject): void => {
     test('observe tells ids, state and times of the asked services only', async () => {
       const [one, two] = [createWorkload(programs.serve), createWorkload(programs.serve)]
       await Promise.all([deploy(runtime, one), deploy(runtime, two)])
-      const [seen, ...others] = await runtime.observe([one.serviceId])
+      const [seen, ...others] = await runtime.observe([one])
       assert.equal(others.length, 0)
       const { organizationId, environmentId, serviceId, revision } = one
       assert.partialDeepStrictEqual(seen, { organizationId, environmentId, serviceId, revision, index: 0 })
       assert.partialDeepStrictEqual(seen, { state: 'running', exitCode: null, oomKilled: false })
       assert.ok(Math.abs(Date.now() - Date.parse(seen!.startedAt!)) < 60_000)
-      assert.equal((await runtime.observe([one.serviceId, two.serviceId])).length, 2)
+      assert.equal((await runtime.observe([one, two])).length, 2)
       assert.deepEqual(await runtime.observe([]), [])
     })
 
@@ -363,7 +364,7 @@ export const conform = ({ create, programs, images }: Subject): void => {
           if (event.serviceId === workload.serviceId) events.push(event)
       })()
       const [instance] = await deploy(runtime, workload)
-      await runtime.retire(workload.serviceId, null, 2000, signal())
+      await runtime.retire(workload, null, 2000, signal())
       const has = (kind: RuntimeEvent['kind']) => events.find((event) => event.kind === kind) ?? null
       const started = await until('started', () => has('started'))
       await until('died', () => has('died'))
@@ -376,7 +377,7 @@ export const conform = ({ create, programs, images }: Subject): void => {
     test('logs: tail gives the last lines in order, since only later ones, follow goes on without loss until aborted', async () => {
       const workload = createWorkload(programs.talk)
       await deploy(runtime, workload)
-      const logs = (options = {}) => runtime.logs(workload.serviceId, options)
+      const logs = (options = {}) => runtime.logs(workload, options)
       const controller = new AbortController()
       const followed = await collect(logs({ follow: true, signal: controller.signal }), (line) => numberOf(line) === 20)
       const told = followed.map(numberOf).filter((number) => number > 0)
@@ -403,7 +404,7 @@ export const conform = ({ create, programs, images }: Subject): void => {
     test('logs of several instances are merged by time, and instances that start later are followed too', async () => {
       const workload = createWorkload(programs.talk, { instances: 2 })
       await deploy(runtime, workload)
-      const tail = await collect(runtime.logs(workload.serviceId, { tail: 8 }), () => false)
+      const tail = await collect(runtime.logs(workload, { tail: 8 }), () => false)
       assert.equal(tail.length, 8)
       assert.deepEqual(
         tail.map(({ at }) => at),
@@ -412,7 +413,7 @@ export const conform = ({ create, programs, images }: Subject): void => {
       const next = { ...workload, revision: newId(), instances: 1 }
       const seen = new Map<string, number[]>()
       let applied: Promise<unknown> | undefined
-      for await (const line of runtime.logs(workload.serviceId, { tail: 4, follow: true, signal: signal() })) {
+      for await (const line of runtime.logs(workload, { tail: 4, follow: true, signal: signal() })) {
         applied ??= runtime.apply(next, ignore, signal())
         seen.set(line.instance, [...(seen.get(line.instance) ?? []), numberOf(line)])
         if (line.revision === next.revision && numberOf(line) === 10) break
@@ -428,7 +429,7 @@ export const conform = ({ create, programs, images }: Subject): void => {
     test('following the last lines does not replay older ones of an instance that is silent since', async () => {
       const silent = createWorkload(programs.neverReady)
       await runtime.apply(silent, ignore, signal())
-      const logs = (options = {}) => runtime.logs(silent.serviceId, options)
+      const logs = (options = {}) => runtime.logs(silent, options)
       await collect(logs({ follow: true }), () => true)
       const talking = { ...silent, ...programs.talk, revision: newId() }
       await deploy(runtime, talking)
@@ -438,8 +439,17 @@ export const conform = ({ create, programs, images }: Subject): void => {
       assert.deepEqual(lines.map(numberOf), range(numberOf(lines[0]!), numberOf(lines.at(-1)!)))
     })
 
+    test('capacity says what there is for services', async () => {
+      const { cpuMillicores, memoryMb, architecture } = await runtime.capacity()
+      assert.ok(cpuMillicores >= 1000 && memoryMb >= 256, `${cpuMillicores} ${memoryMb}`)
+      assert.match(architecture, /^(AMD64|ARM64)$/)
+    })
+
     test('logs of a service without instances are empty', async () => {
-      assert.deepEqual(await collect(runtime.logs(newId(), { tail: 10 }), () => false), [])
+      assert.deepEqual(
+        await collect(runtime.logs({ environmentId: newId(), serviceId: newId() }, { tail: 10 }), () => false),
+        [],
+      )
     })
   })
 

@@ -4,6 +4,17 @@
  */
 import type { Secret } from '../lib/secret.ts'
 
+/** A service inside its cluster: a pod is found by both, a container by the second. */
+export interface ServiceKey {
+  environmentId: string
+  serviceId: string
+}
+
+/** One execution of a task of a service. */
+export interface TaskKey extends ServiceKey {
+  taskId: string
+}
+
 export type PortProtocol = 'HTTP' | 'GRPC' | 'TCP' | 'UDP'
 
 export interface WorkloadPort {
@@ -158,14 +169,31 @@ export interface ImageRequest {
 /** One sentence a user may read, in the order things happen. */
 export type Progress = (text: string) => void
 
+/** What the machines of a cluster have, as its engine says. */
+export interface Capacity {
+  /** All processors together: 1000 is one. */
+  cpuMillicores: number
+  memoryMb: number
+  architecture: 'AMD64' | 'ARM64'
+}
+
 /** What a runtime has; asked before it is relied on. */
 export type Ability = 'volumes' | 'tcp-routes' | 'udp-routes' | 'helm' | 'argocd'
 
+/** What a runtime holds of ours. */
+export interface Owned {
+  instances: Instance[]
+  environments: string[]
+  volumes: ({ id: string } & ServiceKey)[]
+}
+
 export interface Runtime {
-  readonly name: 'docker' | 'kubernetes' | 'fake'
+  readonly name: 'docker' | 'kubernetes' | 'fake' | 'none'
   readonly can: ReadonlySet<Ability>
   /** Rejects unless the engine answers within 3 s. */
   ping(): Promise<void>
+  /** What there is for services, as the engine says now. */
+  capacity(): Promise<Capacity>
   /**
    * Makes the engine hold an image for its organization, and resolves to a reference that never moves: by digest, where
    * there is one. What the operator put on the engine may stand in for the public registry, and `progress` says so.
@@ -200,17 +228,17 @@ export interface Runtime {
    * Ends and removes the instances of a service, except those of the revision `keep` (null: all of them). SIGTERM,
    * then SIGKILL after `graceMs`. Volumes stay.
    */
-  retire(serviceId: string, keep: string | null, graceMs: number, signal: AbortSignal): Promise<void>
+  retire(service: ServiceKey, keep: string | null, graceMs: number, signal: AbortSignal): Promise<void>
   /** Removes everything of a service, its volumes included. */
-  removeService(serviceId: string, signal: AbortSignal): Promise<void>
+  removeService(service: ServiceKey, signal: AbortSignal): Promise<void>
   /** Removes what the environment itself has (its network), once no instance is left in it. */
   removeEnvironment(environmentId: string, signal: AbortSignal): Promise<void>
   /** The instances of these services, or of all: one call to the engine however many they are. */
-  observe(serviceIds?: readonly string[]): Promise<Instance[]>
+  observe(services?: readonly ServiceKey[]): Promise<Instance[]>
   /** What happens to our instances, until aborted; ends with an error when the engine goes away. */
   watch(signal: AbortSignal): AsyncIterable<RuntimeEvent>
   /** Lines of a service's present instances, all revisions, merged by time when `tail` or `since` is given. */
-  logs(serviceId: string, options: LogOptions): AsyncIterable<LogLine>
+  logs(service: ServiceKey, options: LogOptions): AsyncIterable<LogLine>
   /**
    * Runs a task to its end. Its execution stays until `endTask`, so that whoever asks with the same id goes on with it
    * or reads how it ended. An abort only ends the wait. Past its time it is stopped as by `stopTask`, and `run` rejects
@@ -223,19 +251,22 @@ export interface Runtime {
     options?: RunOptions,
   ): Promise<{ exitCode: number; oomKilled: boolean }>
   /** Ends the program of an execution: SIGINT, then SIGKILL after `graceMs`. What it left can be read. */
-  stopTask(taskId: string, graceMs: number, signal: AbortSignal): Promise<void>
+  stopTask(task: TaskKey, graceMs: number, signal: AbortSignal): Promise<void>
   /**
    * The texts of files in an execution, by their absolute paths; what is missing is left out. Null when there is no
    * execution. Rejects with `file_too_large` for one that is larger than the bytes it may have.
    */
   readTask(
-    taskId: string,
+    task: TaskKey,
     maxBytes: Readonly<Record<string, number>>,
     signal: AbortSignal,
   ): Promise<Record<string, string> | null>
   /** Ends and removes an execution that nobody waits for any more; succeeds when there is none. */
-  endTask(taskId: string, signal: AbortSignal): Promise<void>
-  /** Everything that carries our label and this data directory's owner mark, so that reconcile can sweep. */
-  owned(): Promise<{ instances: Instance[]; environments: string[]; volumes: { id: string; serviceId: string }[] }>
+  endTask(task: TaskKey, signal: AbortSignal): Promise<void>
+  /**
+   * Everything that carries our label and this data directory's owner mark, so that reconcile can sweep. All of it or
+   * nothing: rejects when any part of the answer is missing.
+   */
+  owned(): Promise<Owned>
   close(): Promise<void>
 }

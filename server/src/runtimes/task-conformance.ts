@@ -21,7 +21,7 @@ export const conformTasks = (runtime: () => Runtime, programs: Subject['programs
       for (const other of others) assert.deepEqual(other, first)
       assert.deepEqual(outputs[0]!.slice(1), ['one', 'two'])
       for (const lines of outputs) assert.deepEqual(lines, outputs[0])
-      assert.deepEqual(await runtime().observe([task.serviceId]), [])
+      assert.deepEqual(await runtime().observe([task]), [])
     })
 
     test('what a task left can be read until its end is called for, by whoever joins it later too', async () => {
@@ -30,7 +30,7 @@ export const conformTasks = (runtime: () => Runtime, programs: Subject['programs
         files: new Secret([{ path: '/in/given', content: 'given' }]),
       })
       const paths = { '/out/left.txt': 1024, '/out/missing': 1024, '/out': 1024 }
-      assert.equal(await runtime().readTask(task.taskId, paths, signal()), null)
+      assert.equal(await runtime().readTask(task, paths, signal()), null)
       let starts = 0
       const beforeStart = async () => {
         starts += 1
@@ -40,13 +40,13 @@ export const conformTasks = (runtime: () => Runtime, programs: Subject['programs
         const result = await runtime().run(task, (line) => lines.push(line), signal(), { beforeStart })
         assert.deepEqual(result, { exitCode: 0, oomKilled: false })
         assert.ok(lines.includes('given'), JSON.stringify([time, lines]))
-        assert.deepEqual(await runtime().readTask(task.taskId, paths, signal()), { '/out/left.txt': 'left' })
+        assert.deepEqual(await runtime().readTask(task, paths, signal()), { '/out/left.txt': 'left' })
       }
       assert.equal(starts, 1)
-      const error = await deploymentError(runtime().readTask(task.taskId, { '/out/left.txt': 3 }, signal()))
+      const error = await deploymentError(runtime().readTask(task, { '/out/left.txt': 3 }, signal()))
       assert.equal(error.code, 'file_too_large')
-      await runtime().endTask(task.taskId, signal())
-      assert.equal(await runtime().readTask(task.taskId, paths, signal()), null)
+      await runtime().endTask(task, signal())
+      assert.equal(await runtime().readTask(task, paths, signal()), null)
     })
 
     test('a later try takes the place of an earlier one, and an execution that is gone is not begun again', async () => {
@@ -55,7 +55,7 @@ export const conformTasks = (runtime: () => Runtime, programs: Subject['programs
       const second = { ...first, attempt: 2, ...programs.task }
       assert.equal((await runtime().run(second, ignore, signal())).exitCode, 3)
       assert.equal((await runtime().run(first, ignore, signal())).exitCode, 3)
-      await runtime().endTask(first.taskId, signal())
+      await runtime().endTask(first, signal())
       const error = await deploymentError(runtime().run(first, ignore, signal(), { joinOnly: true }))
       assert.equal(error.code, 'task_gone')
     })
@@ -63,15 +63,12 @@ export const conformTasks = (runtime: () => Runtime, programs: Subject['programs
     test('a task that is stopped ends soon, and what it left can be read', async () => {
       const task = createTask(programs.endlessWriter, { folders: ['/out'] })
       const run = runtime().run(task, ignore, signal())
-      await until(
-        'the file',
-        async () => (await runtime().readTask(task.taskId, left, signal()))?.['/out/left.txt'] ?? null,
-      )
-      await runtime().stopTask(task.taskId, 5000, signal())
+      await until('the file', async () => (await runtime().readTask(task, left, signal()))?.['/out/left.txt'] ?? null)
+      await runtime().stopTask(task, 5000, signal())
       assert.notEqual((await run).exitCode, 0)
-      assert.deepEqual(await runtime().readTask(task.taskId, left, signal()), { '/out/left.txt': 'begun' })
-      await runtime().endTask(task.taskId, signal())
-      await runtime().stopTask(task.taskId, 5000, signal())
+      assert.deepEqual(await runtime().readTask(task, left, signal()), { '/out/left.txt': 'begun' })
+      await runtime().endTask(task, signal())
+      await runtime().stopTask(task, 5000, signal())
     })
 
     test('a task that takes too long is ended and named so', async () => {
@@ -86,8 +83,8 @@ export const conformTasks = (runtime: () => Runtime, programs: Subject['programs
       const run = rejection(runtime().run(task, ignore, controller.signal))
       controller.abort(new Error('left'))
       await run
-      await runtime().endTask(task.taskId, signal())
-      await runtime().endTask(newId(), signal())
+      await runtime().endTask(task, signal())
+      await runtime().endTask({ ...task, taskId: newId() }, signal())
       const own = (await runtime().owned()).instances.filter(({ taskId }) => taskId === task.taskId)
       assert.deepEqual(own, [])
     })
@@ -114,7 +111,7 @@ export const conformTasks = (runtime: () => Runtime, programs: Subject['programs
       setTimeout(() => controller.abort(reason), 400)
       const task = createTask(programs.endlessTask)
       assert.equal(await rejection(runtime().run(task, ignore, controller.signal)), reason)
-      await runtime().endTask(task.taskId, signal())
+      await runtime().endTask(task, signal())
     })
   })
 }

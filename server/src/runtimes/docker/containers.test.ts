@@ -144,7 +144,7 @@ describe('containers on the real engine', () => {
     assert.ok(Config.Env.includes(`WORD=${word}`))
     assert.ok(!JSON.stringify([Config.Labels, Config.Entrypoint, Config.Cmd, Path, Args]).includes(word))
     const texts: string[] = []
-    for await (const { text } of runtime.logs(workload.serviceId, { tail: 10 })) texts.push(text)
+    for await (const { text } of runtime.logs(workload, { tail: 10 })) texts.push(text)
     assert.deepEqual(texts, [`got ${word}`])
   })
 
@@ -154,7 +154,7 @@ describe('containers on the real engine', () => {
     const workload = createWorkload(program, { files })
     await deploy(runtime, workload)
     const texts: string[] = []
-    for await (const { text } of runtime.logs(workload.serviceId, { tail: 10 })) texts.push(text)
+    for await (const { text } of runtime.logs(workload, { tail: 10 })) texts.push(text)
     assert.deepEqual(texts, ['hunter2', '400 root'])
   })
 
@@ -185,7 +185,7 @@ describe('containers on the real engine', () => {
     const workload = createWorkload(httpd)
     const [instance] = await deploy(runtime, workload)
     await engine.call('POST', `/containers/${instance!.id}/kill`)
-    await until('it is down', async () => (await runtime.observe([workload.serviceId]))[0]!.state === 'exited' || null)
+    await until('it is down', async () => (await runtime.observe([workload]))[0]!.state === 'exited' || null)
     const [revived] = await deploy(runtime, workload)
     assert.equal(revived!.id, instance!.id)
 
@@ -194,7 +194,7 @@ describe('containers on the real engine', () => {
     assert.notEqual(replaced!.id, instance!.id)
 
     const { Config, HostConfig } = await inspect(replaced!.id)
-    await runtime.retire(workload.serviceId, null, 0, signal())
+    await runtime.retire(workload, null, 0, signal())
     const body = { ...Config, HostConfig }
     await engine.call('POST', '/containers/create', { query: { name: replaced!.name }, body })
     const [made] = await deploy(runtime, changed)
@@ -205,14 +205,14 @@ describe('containers on the real engine', () => {
     const deaf = createWorkload(shell('trap "" TERM; echo deaf; while :; do sleep 0.1; done'), noPorts)
     const polite = createWorkload(httpd)
     await Promise.all([deploy(runtime, deaf), deploy(runtime, polite)])
-    const timed = async (serviceId: string) => {
+    const timed = async (service: Workload) => {
       const begun = performance.now()
-      await runtime.retire(serviceId, null, 1500, signal())
+      await runtime.retire(service, null, 1500, signal())
       return performance.now() - begun
     }
-    const deafMs = await timed(deaf.serviceId)
+    const deafMs = await timed(deaf)
     assert.ok(deafMs >= 1500 && deafMs < 2500, `took ${deafMs} ms`)
-    const politeMs = await timed(polite.serviceId)
+    const politeMs = await timed(polite)
     assert.ok(politeMs < 1000, `took ${politeMs} ms`)
   })
 
@@ -237,7 +237,7 @@ describe('containers on the real engine', () => {
     const begun = performance.now()
     controller.abort(new Error('canceled by the user'))
     await assert.rejects(work, /canceled by the user/)
-    await runtime.retire(workload.serviceId, null, 0, signal())
+    await runtime.retire(workload, null, 0, signal())
     assert.ok(performance.now() - begun < 2000)
     silent.close()
   })
@@ -299,7 +299,7 @@ describe('containers on the real engine', () => {
   test('a network that was removed behind our back is made again', async () => {
     const workload = createWorkload(httpd)
     await deploy(runtime, workload)
-    await runtime.retire(workload.serviceId, null, 0, signal())
+    await runtime.retire(workload, null, 0, signal())
     await engine.call('DELETE', `/networks/slipway-${workload.environmentId}`)
     const [instance] = await deploy(runtime, workload)
     assert.equal(instance!.state, 'running')
@@ -314,9 +314,9 @@ describe('containers on the real engine', () => {
       const workload = createWorkload(program, { files: new Secret([{ path: '/etc/word.txt', content: 'hunter2\n' }]) })
       await deploy(runtime, workload)
       const texts: string[] = []
-      for await (const { text } of runtime.logs(workload.serviceId, {})) texts.push(text)
+      for await (const { text } of runtime.logs(workload, {})) texts.push(text)
       assert.deepEqual(texts, ['hunter2', 'nobody'])
-      await runtime.retire(workload.serviceId, null, 0, signal())
+      await runtime.retire(workload, null, 0, signal())
     } finally {
       await engine.call('DELETE', `/images/${Id}`)
     }
@@ -328,7 +328,7 @@ describe('containers on the real engine', () => {
     const workload = createWorkload(shell(script), { cpuMillicores: 2000 })
     await deploy(runtime, workload)
     const lines: string[] = []
-    for await (const { text } of runtime.logs(workload.serviceId, { follow: true, signal: signal() })) {
+    for await (const { text } of runtime.logs(workload, { follow: true, signal: signal() })) {
       lines.push(text)
       if (text === 'last') break
     }
@@ -336,7 +336,7 @@ describe('containers on the real engine', () => {
     assert.ok(lines[0] === 'x'.repeat(50_000) && lines[1] === '\uFFFD')
     assert.ok(lines.slice(2, -1).every((text, index) => text === String(index + 1)))
     const tail: string[] = []
-    for await (const { text } of runtime.logs(workload.serviceId, { tail: 100 })) tail.push(text)
+    for await (const { text } of runtime.logs(workload, { tail: 100 })) tail.push(text)
     assert.deepEqual([tail.length, tail[0], tail[99]], [100, String(many - 98), 'last'])
   })
 

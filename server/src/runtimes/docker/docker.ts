@@ -13,7 +13,7 @@ import { type Clock, systemClock } from '../../lib/clock.ts'
 import { createEngine, type Engine, ignoreGone, isEngineError } from '../../lib/docker-engine.ts'
 import { DeploymentError } from '../../lib/errors.ts'
 import type { Log } from '../../lib/log.ts'
-import type { Runtime } from '../runtime.ts'
+import type { Capacity, Runtime } from '../runtime.ts'
 import { createAddresses } from './addresses.ts'
 import { createContainers } from './containers.ts'
 import { createCreator } from './create.ts'
@@ -64,6 +64,19 @@ const createVolumes = (engine: Engine, ownerId: string) => {
   }
 }
 
+const readCapacity = async (engine: Engine): Promise<Capacity> => {
+  const { NCPU, MemTotal, Architecture } = await engine.call<{ NCPU: number; MemTotal: number; Architecture: string }>(
+    'GET',
+    '/info',
+    { deadlineMs: pingDeadlineMs },
+  )
+  return {
+    cpuMillicores: NCPU * 1000,
+    memoryMb: Math.floor(MemTotal / 2 ** 20),
+    architecture: /^(aarch64|arm64)$/.test(Architecture) ? 'ARM64' : 'AMD64',
+  }
+}
+
 const removeNetwork = async (networks: Networks, environmentId: string, signal: AbortSignal): Promise<void> => {
   try {
     await networks.remove(environmentId, signal)
@@ -94,11 +107,12 @@ export const createDockerRuntime = ({
   const places = createPlaces({ containers, networks, addresses, ports: createPorts() })
   const instances = createInstances({ engine, containers, creator, places, ownerId, clock })
 
-  const observe: Runtime['observe'] = async (serviceIds) => {
-    const only: Record<string, string> = serviceIds?.length === 1 ? { [labels.service]: serviceIds[0]! } : {}
+  const observe: Runtime['observe'] = async (services) => {
+    const ids = services && new Set(services.map(({ serviceId }) => serviceId))
+    const only: Record<string, string> = services?.length === 1 ? { [labels.service]: services[0]!.serviceId } : {}
     const rows = await containers.list(only)
     return containers.describe(
-      serviceIds === undefined ? rows : rows.filter((row) => serviceIds.includes(row.Labels[labels.service] ?? '')),
+      ids === undefined ? rows : rows.filter((row) => ids.has(row.Labels[labels.service] ?? '')),
     )
   }
 
@@ -114,6 +128,7 @@ export const createDockerRuntime = ({
       environments: networkRows.flatMap(({ Labels }) => labelOf(Labels, labels.environment) ?? []),
       volumes: volumeRows.map(({ Labels }) => ({
         id: Labels?.[labels.volume] ?? '',
+        environmentId: Labels?.[labels.environment] ?? '',
         serviceId: Labels?.[labels.service] ?? '',
       })),
     }
@@ -123,6 +138,7 @@ export const createDockerRuntime = ({
     name: 'docker',
     can: new Set(['volumes', 'tcp-routes', 'udp-routes'] as const),
     ping: () => engine.call('GET', '/_ping', { deadlineMs: pingDeadlineMs }),
+    capacity: () => readCapacity(engine),
     pull: images.pull,
     lookUp: images.lookUp,
     imageOwners: images.owners,
@@ -131,7 +147,7 @@ export const createDockerRuntime = ({
     apply: instances.apply,
     ready: createReady({ engine, containers, events, logs, clock }),
     retire: instances.retire,
-    removeService: async (serviceId, signal) => {
+    removeService: async ({ serviceId }, signal) => {
       await instances.endAll(serviceId, removalGraceMs, signal)
       await volumes.removeOf(serviceId)
       log.debug({ serviceId }, 'service removed from the engine')

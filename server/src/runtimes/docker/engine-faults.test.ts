@@ -76,12 +76,13 @@ describe('the engine is far, silent or gone', () => {
 
   test('when the engine goes away, watch and a followed log end with an error, and calls say to wait', async () => {
     const { runtime, cut } = await startProxy('cut')
+    const nobody = { environmentId: newId(), serviceId: newId() }
     const drain = async (source: AsyncIterable<unknown>) => {
       for await (const _ of source);
     }
     const watching = deploymentError(drain(runtime.watch(signal())))
-    const following = deploymentError(drain(runtime.logs(newId(), { follow: true })))
-    await until('the engine answers', async () => (await runtime.observe([newId()])).length === 0 || null)
+    const following = deploymentError(drain(runtime.logs(nobody, { follow: true })))
+    await until('the engine answers', async () => (await runtime.observe([nobody])).length === 0 || null)
     await cut()
     assert.equal((await watching).code, 'engine_unavailable')
     assert.equal((await following).code, 'engine_unavailable')

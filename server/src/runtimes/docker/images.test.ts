@@ -120,7 +120,7 @@ describe('pulling from a registry with a login', { skip: registryIsMissing }, ()
     assert.match(reference, new RegExp(`^${registry.host}/team/app@sha256:[0-9a-f]{64}$`))
     const workload = createWorkload({ image: reference, entrypoint: null, arguments: null }, { organizationId })
     await deploy(runtime, workload)
-    await runtime.retire(workload.serviceId, null, 0, signal())
+    await runtime.retire(workload, null, 0, signal())
     assert.equal(JSON.stringify(told).includes(login.password), false)
   })
 

@@ -5,7 +5,7 @@ import { DeploymentError } from '../../lib/errors.ts'
 import { createKeyedLock, withLock } from '../../lib/keyed-lock.ts'
 import { createSemaphore } from '../../lib/semaphore.ts'
 import { untilAborted } from '../../lib/waiting.ts'
-import type { Instance, Progress, Workload } from '../runtime.ts'
+import type { Instance, Progress, ServiceKey, Workload } from '../runtime.ts'
 import { type Containers, toInstance } from './containers.ts'
 import { type CreateContext, type Creator, isNameTaken, isPlaceTaken } from './create.ts'
 import { configHash, containerName, describeInstance, labels } from './describe.ts'
@@ -119,7 +119,12 @@ export const createInstances = (parts: InstancesParts) => {
       const work = withLock(perService, workload.serviceId, signal, () => makeAll(workload, progress, signal))
       return untilAborted(work, signal)
     },
-    retire: async (serviceId: string, keep: string | null, graceMs: number, signal: AbortSignal): Promise<void> => {
+    retire: async (
+      { serviceId }: ServiceKey,
+      keep: string | null,
+      graceMs: number,
+      signal: AbortSignal,
+    ): Promise<void> => {
       await untilAborted(perService.settled(serviceId), signal)
       const rows = await rowsOf(serviceId)
       await end(

@@ -77,7 +77,7 @@ describe('labels of images and of old containers', () => {
     assert.equal((await runtime.run(task, ignore, signal())).exitCode, 0)
     const { instances } = await runtime.owned()
     assert.deepEqual(instances.find(({ taskId }) => taskId === task.taskId)?.endpoints, {})
-    assert.equal((await runtime.observe([workload.serviceId])).length, 1)
+    assert.equal((await runtime.observe([workload])).length, 1)
   })
 
   /** As it was made before we said every label: those of its image show through. */
@@ -118,7 +118,7 @@ describe('labels of images and of old containers', () => {
         if (serviceId === victim.serviceId && kind === 'died') died += 1
         if (died === 2) break
       }
-      assert.equal((await later.observe([old.serviceId])).length, 1)
+      assert.equal((await later.observe([old])).length, 1)
       const [next] = await deploy(later, createWorkload(httpd, { environmentId }))
       assert.ok(next!.endpoints[8080])
     } finally {

@@ -1,7 +1,7 @@
 /** Lines of a service's containers: history merged by time, then live as they come, with instances that join later. */
 import type { Clock } from '../../lib/clock.ts'
 import { type Engine, isEngineError } from '../../lib/docker-engine.ts'
-import type { LogLine, LogOptions } from '../runtime.ts'
+import type { LogLine, LogOptions, ServiceKey } from '../runtime.ts'
 import { type ContainerRow, type Containers, toInstance } from './containers.ts'
 import { labels } from './describe.ts'
 import type { Events } from './events.ts'
@@ -25,7 +25,7 @@ export interface Logs {
   /** Texts of the last lines of one container. */
   lastLines(source: LogSource, count: number): Promise<string[]>
   /** Those of a service. */
-  ofService(serviceId: string, options: LogOptions): AsyncIterable<LogLine>
+  ofService(service: ServiceKey, options: LogOptions): AsyncIterable<LogLine>
 }
 
 // What may be written between reading the history and following: more than this much of it may be lost.
@@ -185,7 +185,7 @@ export const createLogs = (engine: Engine, containers: Containers, events: Event
       const lines = await keepLast(read(source, { tail: count }), count)
       return lines.map((line) => line.text)
     },
-    ofService: (serviceId, options) =>
+    ofService: ({ serviceId }, options) =>
       flatten((options.follow ? followUntilLeft : present)(serviceId, options), options.signal),
   }
 }

@@ -3,7 +3,7 @@ import type { Clock } from '../../lib/clock.ts'
 import type { Engine } from '../../lib/docker-engine.ts'
 import { DeploymentError } from '../../lib/errors.ts'
 import { untilAborted } from '../../lib/waiting.ts'
-import type { RunOptions, Task } from '../runtime.ts'
+import type { RunOptions, Task, TaskKey } from '../runtime.ts'
 import { type ContainerRow, type Containers, toInstance } from './containers.ts'
 import type { Creator } from './create.ts'
 import { labels, taskName } from './describe.ts'
@@ -134,11 +134,11 @@ export const createTasks = ({ engine, containers, creator, logs, ownerId, clock 
 
   return {
     run,
-    stop: async (taskId: string, graceMs: number, signal: AbortSignal): Promise<void> => {
+    stop: async ({ taskId }: TaskKey, graceMs: number, signal: AbortSignal): Promise<void> => {
       for (const { Id, State } of await rowsOf(taskId, signal))
         if (State === 'running') await stopContainer(engine, clock, Id, graceMs, signal)
     },
-    read: async (taskId: string, maxBytes: Readonly<Record<string, number>>, signal: AbortSignal) => {
+    read: async ({ taskId }: TaskKey, maxBytes: Readonly<Record<string, number>>, signal: AbortSignal) => {
       const [row] = await rowsOf(taskId, signal)
       if (row === undefined) return null
       const read = async ([path, most]: [string, number]) =>
@@ -147,7 +147,7 @@ export const createTasks = ({ engine, containers, creator, logs, ownerId, clock 
       return Object.fromEntries(found.filter((pair): pair is [string, string] => pair[1] !== null))
     },
     /** What is not ours stays. */
-    end: async (taskId: string, signal: AbortSignal): Promise<void> => {
+    end: async ({ taskId }: TaskKey, signal: AbortSignal): Promise<void> => {
       const rows = await rowsOf(taskId, signal)
       await untilAborted(Promise.all(rows.map((row) => remove(row.Id))), signal)
     },

@@ -56,7 +56,7 @@ test('appended lines reach those who follow', async () => {
   const runtime = createFakeRuntime({ ownerId: 'append' })
   const workload = createWorkload(program('any'))
   await deploy(runtime, workload)
-  const lines = runtime.logs(workload.serviceId, { tail: 0, follow: true })[Symbol.asyncIterator]()
+  const lines = runtime.logs(workload, { tail: 0, follow: true })[Symbol.asyncIterator]()
   const next = lines.next()
   runtime.append(workload.serviceId, 'hello', 'stderr')
   const { value } = await next
@@ -78,7 +78,7 @@ test('with a folder, the next process serves the same instances on the same port
     assert.equal((await fetch(`http://127.0.0.1:${after!.endpoints[8080]!.port}/`)).status, 200)
     const owned = await second.owned()
     assert.deepEqual(owned.environments, [workload.environmentId])
-    assert.deepEqual(owned.volumes, [{ id: 'v', serviceId: workload.serviceId }])
+    assert.deepEqual(owned.volumes, [{ id: 'v', environmentId: workload.environmentId, serviceId: workload.serviceId }])
     await second.close()
   } finally {
     rmSync(persistFolder, { recursive: true })

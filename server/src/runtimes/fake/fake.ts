@@ -9,7 +9,17 @@
 import { on } from 'node:events'
 import { type Clock, systemClock } from '../../lib/clock.ts'
 import { DeploymentError } from '../../lib/errors.ts'
-import type { LogLine, LogOptions, Progress, Runtime, RuntimeEvent, Task, Workload } from '../runtime.ts'
+import type {
+  Capacity,
+  Instance,
+  LogLine,
+  LogOptions,
+  Progress,
+  Runtime,
+  RuntimeEvent,
+  Task,
+  Workload,
+} from '../runtime.ts'
 import { type Behaviour, behaviourOf, type Script } from './script.ts'
 import { createFakeTasks } from './tasks.ts'
 import { createWorld, type FakeInstance, type World } from './world.ts'
@@ -21,9 +31,15 @@ export interface FakeRuntimeOptions {
   persistFolder?: string
   /** Decides before the image's name does. */
   script?: Script
+  /** What its imagined machines have. */
+  capacity?: Capacity
 }
 
+const usualCapacity: Capacity = { cpuMillicores: 16_000, memoryMb: 65_536, architecture: 'AMD64' }
+
 export interface FakeRuntime extends Runtime {
+  /** The instances of a service, for whoever knows no more of it than its id. */
+  instancesOf(serviceId: string): Promise<Instance[]>
   /** Appends a line to the log of every instance of a service. */
   append(serviceId: string, text: string, stream?: LogLine['stream']): void
 }
@@ -40,7 +56,7 @@ const applyTo = async (world: World, workload: Workload, behaviour: Behaviour, s
   refuseMissing(behaviour, workload.image)
   if (!state.environments.includes(environmentId)) state.environments.push(environmentId)
   for (const { id } of volumes)
-    if (!state.volumes.some((volume) => volume.id === id)) state.volumes.push({ id, serviceId })
+    if (!state.volumes.some((volume) => volume.id === id)) state.volumes.push({ id, environmentId, serviceId })
   const instances = []
   for (let index = 0; index < workload.instances; index += 1) {
     signal.throwIfAborted()
@@ -115,22 +131,29 @@ async function* tellLines(
 async function* nothing(): AsyncGenerator<never> {}
 
 export const createFakeRuntime = (options: FakeRuntimeOptions): FakeRuntime => {
-  const { ownerId, clock = systemClock, persistFolder, script } = options
+  const { ownerId, clock = systemClock, persistFolder, script, capacity = usualCapacity } = options
   const world = createWorld(ownerId, clock, persistFolder)
   const { state, restored, news, save } = world
   const decide = (of: Workload | Task): Behaviour => script?.(of) ?? behaviourOf(of.image)
 
-  const retire: Runtime['retire'] = async (serviceId, keep, _graceMs, signal) => {
+  const retire: Runtime['retire'] = async ({ serviceId }, keep, _graceMs, signal) => {
     await restored
     signal.throwIfAborted()
     for (const instance of world.of(serviceId)) if (instance.seen.revision !== keep) world.remove(instance)
     save()
   }
 
+  const see = async (serviceIds?: readonly string[]): Promise<Instance[]> => {
+    await restored
+    const seen = state.instances.map((instance) => instance.seen)
+    return structuredClone(serviceIds === undefined ? seen : seen.filter((each) => serviceIds.includes(each.serviceId)))
+  }
+
   return {
     name: 'fake',
     can: new Set(['volumes', 'tcp-routes', 'udp-routes'] as const),
     ping: () => restored,
+    capacity: async () => capacity,
     pull: async ({ reference }, progress, signal) => {
       signal.throwIfAborted()
       progress(`Pulling the image ${reference}`)
@@ -154,9 +177,9 @@ export const createFakeRuntime = (options: FakeRuntimeOptions): FakeRuntime => {
       return structuredClone(await waitReady(world, clock, workload, progress, signal))
     },
     retire,
-    removeService: async (serviceId, signal) => {
-      await retire(serviceId, null, 0, signal)
-      state.volumes = state.volumes.filter((volume) => volume.serviceId !== serviceId)
+    removeService: async (service, signal) => {
+      await retire(service, null, 0, signal)
+      state.volumes = state.volumes.filter((volume) => volume.serviceId !== service.serviceId)
       save()
     },
     removeEnvironment: async (environmentId) => {
@@ -164,15 +187,9 @@ export const createFakeRuntime = (options: FakeRuntimeOptions): FakeRuntime => {
       state.environments = state.environments.filter((each) => each !== environmentId)
       save()
     },
-    observe: async (serviceIds) => {
-      await restored
-      const seen = state.instances.map((instance) => instance.seen)
-      return structuredClone(
-        serviceIds === undefined ? seen : seen.filter((each) => serviceIds.includes(each.serviceId)),
-      )
-    },
+    observe: (services) => see(services?.map(({ serviceId }) => serviceId)),
     watch: (signal) => tellEvents(on(news, 'event', { signal }) as AsyncIterable<[RuntimeEvent]>, signal),
-    logs: (serviceId, wanted) => {
+    logs: ({ serviceId }, wanted) => {
       const { follow, signal } = wanted
       const live = follow ? (on(news, 'line', { signal }) as AsyncIterable<[string, LogLine]>) : nothing()
       return untilAborted(tellLines(world, serviceId, wanted, live), signal)
@@ -184,6 +201,7 @@ export const createFakeRuntime = (options: FakeRuntimeOptions): FakeRuntime => {
       return structuredClone({ instances: instances.map(({ seen }) => seen), environments, volumes })
     },
     close: world.close,
+    instancesOf: (serviceId) => see([serviceId]),
     append: (serviceId, text, stream) => {
       for (const { seen } of world.of(serviceId)) world.log(seen, text, stream)
     },

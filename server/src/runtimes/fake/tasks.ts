@@ -6,7 +6,7 @@ import type { Clock } from '../../lib/clock.ts'
 import { DeploymentError } from '../../lib/errors.ts'
 import { newId } from '../../lib/ids.ts'
 import { untilAborted } from '../../lib/waiting.ts'
-import type { RunOptions, Runtime, Task } from '../runtime.ts'
+import type { RunOptions, Runtime, Task, TaskKey } from '../runtime.ts'
 import type { Behaviour } from './script.ts'
 
 interface Ended {
@@ -83,7 +83,7 @@ export const createFakeTasks = (clock: Clock, closed: AbortSignal, decide: (task
     return ended
   }
 
-  const readTask: Runtime['readTask'] = async (taskId, maxBytes) => {
+  const readTask: Runtime['readTask'] = async ({ taskId }, maxBytes) => {
     const execution = executions.get(taskId)
     if (execution === undefined) return null
     const found = Object.entries(maxBytes).flatMap(([path, most]) => {
@@ -98,12 +98,12 @@ export const createFakeTasks = (clock: Clock, closed: AbortSignal, decide: (task
   return {
     run,
     readTask,
-    stopTask: async (taskId: string): Promise<void> => {
+    stopTask: async ({ taskId }: TaskKey): Promise<void> => {
       const execution = executions.get(taskId)
       execution?.stop.abort()
       await execution?.result.catch(() => {})
     },
-    endTask: async (taskId: string): Promise<void> => {
+    endTask: async ({ taskId }: TaskKey): Promise<void> => {
       const execution = executions.get(taskId)
       execution?.stop.abort()
       executions.delete(taskId)

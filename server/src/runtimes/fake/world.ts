@@ -4,7 +4,7 @@ import { mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Clock } from '../../lib/clock.ts'
 import { newId } from '../../lib/ids.ts'
-import type { Instance, LogLine, RuntimeEvent, Workload } from '../runtime.ts'
+import type { Instance, LogLine, Owned, RuntimeEvent, Workload } from '../runtime.ts'
 import { type Endpoint, listen } from './endpoint.ts'
 import type { Behaviour } from './script.ts'
 
@@ -18,7 +18,7 @@ export interface FakeInstance {
 export interface State {
   instances: FakeInstance[]
   environments: string[]
-  volumes: { id: string; serviceId: string }[]
+  volumes: Owned['volumes']
 }
 
 const maxLines = 10_000

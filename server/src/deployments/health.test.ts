@@ -4,9 +4,11 @@ import { addService, ask } from '../../test/engine.ts'
 import { newWorld, settled, start, statusOf } from '../../test/engine-story.ts'
 import { createFakeClock } from '../../test/fake-clock.ts'
 import { until } from '../../test/until.ts'
+import { createClusters } from '../clusters/clusters.ts'
 import { createLog } from '../lib/log.ts'
+import type { Router } from '../router/router.ts'
 import { createWorkRegistry } from '../work/registry.ts'
-import { keepPulse } from './pulse.ts'
+import { watchHealth } from './health.ts'
 
 test('while the engine is away what runs is UNAVAILABLE but deployed, jobs are left alone, and its return is told once', async (t) => {
   const world = await newWorld()
@@ -19,24 +21,31 @@ test('while the engine is away what runs is UNAVAILABLE but deployed, jobs are l
   const before = await statusOf(engine, world, job)
   let [returns, away] = [0, false]
   const clock = createFakeClock()
-  const runtime = { ping: () => (away ? Promise.reject(new Error('away')) : Promise.resolve()) }
-  const parts = { database: world.database, work: createWorkRegistry(clock), log: createLog('silent'), runtime, clock }
-  const pulse = keepPulse(parts, () => {
+  const { database } = world
+  const ping = () => (away ? Promise.reject(new Error('away')) : Promise.resolve())
+  const clusters = createClusters({ database, runtime: { ...world.runtime, ping }, router: {} as Router })
+  const parts = { database, work: createWorkRegistry(clock), log: createLog('silent'), clock }
+  const health = watchHealth(parts, await clusters.of(world.clusterId), () => {
     returns += 1
   })
-  t.after(() => pulse.stop())
+  t.after(() => health.stop())
+  /** What a look writes down takes a time that the clock does not know. */
+  const advance = async (ms: number): Promise<void> => {
+    await until(() => clock.sleeping() > 0, { what: 'the end of a look' })
+    await clock.advance(ms)
+  }
   const runningState = async () => (await statusOf(engine, world, id))!.running_state
-  await clock.advance(5000)
+  await advance(5000)
   away = true
-  await clock.advance(5000)
+  await advance(5000)
   assert.equal(await runningState(), 'RUNNING')
-  await clock.advance(5000)
+  await advance(1000)
   await until(async () => (await runningState()) === 'UNAVAILABLE', { what: 'the mark' })
   const status = (await statusOf(engine, world, id))!
   assert.deepEqual([status.state, status.service_deployment_status], ['DEPLOYED', 'UP_TO_DATE'])
   assert.deepEqual(await statusOf(engine, world, job), before)
   assert.equal(returns, 0)
   away = false
-  await clock.advance(10_000)
+  await advance(10_000)
   assert.equal(returns, 1)
 })

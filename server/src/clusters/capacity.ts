@@ -1,0 +1,46 @@
+/** What clusters have for services, as their engines said last: kept in the database, for an engine may be away. */
+import type { Capacity } from '../runtimes/runtime.ts'
+import type { Queryable } from '../store/database.ts'
+import type { Cluster } from './clusters.ts'
+import { keySql } from './local.ts'
+
+const columns = `k.cpu_millicores as "cpuMillicores", k.memory_mb as "memoryMb", k.architecture`
+
+export const readCapacity = async (db: Queryable, key: string): Promise<Capacity | null> => {
+  const [row] = await db.query<Capacity>(`select ${columns} from cluster_capacity k where k.cluster = $1`, [key])
+  return row ?? null
+}
+
+/** That of the cluster of an environment; null while its engine has never said. */
+export const readCapacityFor = async (db: Queryable, environmentId: string): Promise<Capacity | null> => {
+  const [row] = await db.query<Capacity>(
+    `select ${columns} from node e join node c on c.id = (e.spec ->> 'cluster_id')::uuid
+       join cluster_capacity k on k.cluster = ${keySql('c')} where e.id = $1`,
+    [environmentId],
+  )
+  return row ?? null
+}
+
+const shown = `json_build_object('cpu', k.cpu_millicores, 'memory', k.memory_mb)`
+
+/** SQL: the capacity of a cluster's row as `{cpu, memory}`. */
+export const capacitySql = (row: string): string =>
+  `(select ${shown} from cluster_capacity k where k.cluster = ${keySql(row)})`
+
+/** SQL for that of the cluster of a service's row. */
+export const serviceCapacitySql = (row: string): string =>
+  `(select ${shown} from node ce join node cc on cc.id = (ce.spec ->> 'cluster_id')::uuid
+    join cluster_capacity k on k.cluster = ${keySql('cc')} where ce.id = ${row}.parent_id)`
+
+/** Asks the cluster's engine what there is, and keeps it. Rejects when it does not answer. */
+export const learnCapacity = async (db: Queryable, { key, runtime }: Cluster): Promise<void> => {
+  const { cpuMillicores, memoryMb, architecture } = await runtime.capacity()
+  await db.query(
+    `insert into cluster_capacity as k (cluster, cpu_millicores, memory_mb, architecture) values ($1, $2, $3, $4)
+     on conflict (cluster) do update set cpu_millicores = excluded.cpu_millicores, memory_mb = excluded.memory_mb,
+       architecture = excluded.architecture, read_at = excluded.read_at
+     where (k.cpu_millicores, k.memory_mb, k.architecture)
+       <> (excluded.cpu_millicores, excluded.memory_mb, excluded.architecture)`,
+    [key, cpuMillicores, memoryMb, architecture],
+  )
+}

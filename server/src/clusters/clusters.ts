@@ -1,0 +1,73 @@
+/**
+ * Where services run. A cluster is a runtime, what leads requests to it, and what it has for services; whoever acts on
+ * a service asks for the cluster of its reference first.
+ *
+ * Promises: `of` answers for every cluster that there is. Of one without a runtime nothing runs: it says so to whoever
+ * wants to start something there.
+ * Refuses to know: deployments and kinds.
+ * When the process dies: nothing is lost; which cluster has which runtime follows from its row.
+ */
+import type { Router } from '../router/router.ts'
+import type { Capacity, Runtime, ServiceKey } from '../runtimes/runtime.ts'
+import type { Queryable } from '../store/database.ts'
+import { readCapacity } from './capacity.ts'
+import { isLocal, localKey } from './local.ts'
+import { noRuntime } from './no-runtime.ts'
+
+/** A service, wherever it runs. */
+export interface ServiceRef extends ServiceKey {
+  /** Id of the cluster's row. */
+  clusterId: string
+}
+
+export interface Cluster {
+  /** Rows that stand for one engine have one key: see local.ts. */
+  readonly key: string
+  /** Whether this server has a runtime for it. */
+  readonly isConnected: boolean
+  readonly runtime: Runtime
+  readonly ingress: Router
+  /** What it has for services, as its engine said last; null until it first said. */
+  capacity(): Promise<Capacity | null>
+}
+
+export interface Clusters {
+  of(clusterId: string): Promise<Cluster>
+  /** Every one that this server has a runtime for, once. */
+  all(): readonly Cluster[]
+  close(): Promise<void>
+}
+
+export interface ClustersParts {
+  database: Queryable
+  /** The engine of this machine. */
+  runtime: Runtime
+  router: Router
+}
+
+export const createClusters = ({ database, runtime, router }: ClustersParts): Clusters => {
+  const make = (key: string, its: Runtime | null): Cluster => ({
+    key,
+    isConnected: its !== null,
+    runtime: its ?? noRuntime,
+    ingress: router,
+    capacity: () => readCapacity(database, key),
+  })
+  const local = make(localKey, runtime)
+  /** Ids of rows that stand for this machine, which they do for their life. */
+  const locals = new Set<string>()
+
+  return {
+    async of(clusterId) {
+      if (locals.has(clusterId)) return local
+      const [row] = await database.query<{ spec: object }>(`select spec from node where id = $1 and kind = 'cluster'`, [
+        clusterId,
+      ])
+      if (row === undefined || !isLocal(row.spec)) return make(clusterId, null)
+      locals.add(clusterId)
+      return local
+    },
+    all: () => [local],
+    close: () => runtime.close(),
+  }
+}

@@ -1,0 +1,21 @@
+/** Where services are, read from their rows. */
+import type { Queryable } from '../store/database.ts'
+import type { ServiceRef } from './clusters.ts'
+
+/** Null when the service is gone. */
+export const readRef = async (db: Queryable, serviceId: string): Promise<ServiceRef | null> => {
+  const [row] = await db.query<ServiceRef>(
+    `select cluster_id as "clusterId", environment_id as "environmentId", service_id as "serviceId"
+     from service_state where service_id = $1`,
+    [serviceId],
+  )
+  return row ?? null
+}
+
+/** The cluster of an environment; null when the environment is gone. */
+export const readClusterId = async (db: Queryable, environmentId: string): Promise<string | null> => {
+  const [row] = await db.query<{ id: string | null }>(`select spec ->> 'cluster_id' as id from node where id = $1`, [
+    environmentId,
+  ])
+  return row?.id ?? null
+}

@@ -1,0 +1,59 @@
+/**
+ * Whether a cluster's engine answers. While it does not, how its services run cannot be read, and they say so
+ * (UNAVAILABLE) instead of what was true before; nothing else about them changes, and nothing about those of other
+ * clusters. When it answers again, whoever asked is told.
+ */
+import { learnCapacity } from '../clusters/capacity.ts'
+import type { Cluster } from '../clusters/clusters.ts'
+import { keySql } from '../clusters/local.ts'
+import { createLoop, type Loop } from '../work/loop.ts'
+import type { EngineParts } from './engine-parts.ts'
+
+const everyMs = 5000
+/** After an answer that was missed. */
+const againMs = 1000
+/** Answers missed in a row: one alone is a busy machine. */
+const missedMost = 2
+/** Machines get more memory, but seldom. */
+const capacityEveryMs = 10 * 60_000
+
+type HealthParts = Pick<EngineParts, 'database' | 'clock' | 'log' | 'work'>
+
+const markUnavailable = ({ database }: HealthParts, { key }: Cluster): Promise<unknown> =>
+  database.query(
+    `update service_state s set running_state = 'UNAVAILABLE' from release r, node c
+     where r.id = s.current_release_id and s.desired = 'RUNNING' and s.running_state <> 'UNAVAILABLE'
+       and not r.workload ? 'task' and c.id = s.cluster_id and ${keySql('c')} = $1`,
+    [key],
+  )
+
+export const watchHealth = (parts: HealthParts, cluster: Cluster, onReturn: () => void): Loop => {
+  const { clock, log, database } = parts
+  let missed = 0
+  let learnsAtMs = Number.NEGATIVE_INFINITY
+
+  const learn = async (): Promise<void> => {
+    if (clock.monotonicMs() < learnsAtMs) return
+    await learnCapacity(database, cluster)
+    learnsAtMs = clock.monotonicMs() + capacityEveryMs
+  }
+  const look = async (): Promise<number | undefined> => {
+    const answers = await cluster.runtime.ping().then(
+      () => true,
+      () => false,
+    )
+    if (answers) {
+      if (missed >= missedMost) onReturn()
+      missed = 0
+      await learn()
+      return undefined
+    }
+    missed += 1
+    if (missed === missedMost)
+      log.warn({ cluster: cluster.key }, 'the engine does not answer: how its services run is unknown')
+    if (missed >= missedMost) await markUnavailable(parts, cluster)
+    return againMs
+  }
+  const failed = 'what is known of a cluster could not be written down'
+  return createLoop(parts, { name: 'cluster health', cluster: cluster.key, periodMs: everyMs, failed, run: look })
+}

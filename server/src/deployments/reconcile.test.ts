@@ -1,0 +1,212 @@
+/** Two clusters, one of them silent: what dies on the other is back in time, and nothing of the silent one is touched. */
+import assert from 'node:assert/strict'
+import { after, test } from 'node:test'
+import { testDatabase } from '../../test/database.ts'
+import { addService, ask, createTestEngine, createWorld, partsOf, type World } from '../../test/engine.ts'
+import { settled } from '../../test/engine-story.ts'
+import { createFakeClock } from '../../test/fake-clock.ts'
+import { until } from '../../test/until.ts'
+import type { Cluster, Clusters } from '../clusters/clusters.ts'
+import type { Router } from '../router/router.ts'
+import type { Runtime } from '../runtimes/runtime.ts'
+import type { Database } from '../store/database.ts'
+import { startReconcilers } from './reconcile.ts'
+
+const power = { off: false, callsLeft: null, lateCut: false }
+const database = await testDatabase()
+
+const clusterOf = (key: string, runtime: Runtime, ingress: Router): Cluster => ({
+  key,
+  isConnected: true,
+  runtime,
+  ingress,
+  capacity: async () => null,
+})
+
+/** Two worlds on one database and one router, each a cluster of its own. */
+const createScene = async () => {
+  const [near, far] = [await createWorld(database), await createWorld(database)]
+  far.routes = near.routes
+  const router = partsOf(near, power).clusters.all()[0]!.ingress
+  const clusters = (runtimes: [Runtime, Runtime], all = true): Clusters => {
+    const both = [clusterOf(near.clusterId, runtimes[0], router), clusterOf(far.clusterId, runtimes[1], router)]
+    return {
+      of: async (id) => both.find(({ key }) => key === id)!,
+      all: () => (all ? both : []),
+      close: async () => {},
+    }
+  }
+  after(() => Promise.all([near.runtime.close(), far.runtime.close()]))
+  return { near, far, clusters }
+}
+
+type Scene = Awaited<ReturnType<typeof createScene>>
+
+const deploy = async ({ near, far, clusters }: Scene, counts: [number, number]): Promise<[string[], string[]]> => {
+  const engine = createTestEngine(near, {}, { clusters: clusters([near.runtime, far.runtime], false) })
+  await engine.engine.start()
+  const addAll = async (world: World, count: number): Promise<string[]> => {
+    const ids = await Promise.all(Array.from({ length: count }, () => addService(world, {}, 'container')))
+    await ask(
+      engine,
+      world,
+      'DEPLOY',
+      ids.map((id) => ({ id })),
+    )
+    return ids
+  }
+  const ids: [string[], string[]] = [await addAll(near, counts[0]), await addAll(far, counts[1])]
+  for (const id of ids.flat()) assert.equal(await settled(engine, near, id, 60_000), 'DEPLOYED')
+  await until(async () => (await database.query(`select from deployment where state = 'RUNNING'`)).length === 0, {
+    what: 'the end of the deployments',
+  })
+  await engine.engine.stop()
+  // From now on each is looked after by its own key.
+  await database.query(`update node set spec = '{}' where kind = 'cluster'`)
+  return ids
+}
+
+/** Counts what is under way to a world that has times of its own, which the clock does not move. */
+const createTraffic = () => {
+  let underWay = 0
+  const counted = async <T>(work: () => Promise<T>): Promise<T> => {
+    underWay += 1
+    try {
+      return await work()
+    } finally {
+      underWay -= 1
+    }
+  }
+  const over: Database = {
+    ...database,
+    query: (text, values) => counted(() => database.query(text, values)),
+    transaction: (work) => counted(() => database.transaction(work)),
+  }
+  return { counted, database: over, isCalm: () => underWay === 0 }
+}
+
+const kill = (world: World, ids: readonly string[]): Promise<unknown> =>
+  Promise.all(
+    ids.map((serviceId) => world.runtime.retire({ ...world.ids, serviceId }, null, 0, AbortSignal.timeout(10_000))),
+  )
+
+const startMs = 1000
+/** Of calls to an engine that is silent. */
+const deadlineMs = 30_000
+const statesOf = async (ids: readonly string[]): Promise<string[]> => {
+  const rows = await database.query<{ state: string }>(
+    'select distinct running_state as state from service_state where service_id = any($1)',
+    [ids],
+  )
+  return rows.map(({ state }) => state)
+}
+
+test('a hundred services that die at once are back within 10 s, while another cluster does not answer', async (t) => {
+  const scene = await createScene()
+  const { near, far, clusters } = scene
+  const [ids, farIds] = await deploy(scene, [100, 3])
+  const clock = createFakeClock()
+  const traffic = createTraffic()
+  const back = new Map<string, number>()
+  let startedAtMs = 0
+  const apply: Runtime['apply'] = async (workload, progress, signal) => {
+    await clock.sleep(startMs, signal)
+    const instances = await traffic.counted(() => near.runtime.apply(workload, progress, signal))
+    assert.ok(!back.has(workload.serviceId), 'each is started once')
+    back.set(workload.serviceId, clock.monotonicMs() - startedAtMs)
+    return instances
+  }
+  let silent = false
+  let touched = 0
+  const late = (ms: number) => clock.sleep(ms).then(() => Promise.reject(new Error('no answer')))
+  const silence = new Proxy(far.runtime, {
+    get(target, name, receiver) {
+      if (!silent || name === 'watch') return Reflect.get(target, name, receiver)
+      if (name === 'ping') return () => late(3000)
+      return () => {
+        if (['retire', 'removeService', 'removeEnvironment', 'apply'].includes(String(name))) touched += 1
+        return late(deadlineMs)
+      }
+    },
+  })
+  const runtimes: [Runtime, Runtime] = [{ ...near.runtime, apply }, silence]
+  const parts = { ...partsOf(near, power), clock, database: traffic.database, clusters: clusters(runtimes) }
+  const advance = async (ms: number): Promise<void> => {
+    for (let left = ms; left > 0; left -= 100) {
+      await until(() => clock.rest().then(traffic.isCalm), { timeoutMs: 30_000, what: 'what the clock waits for' })
+      await clock.advance(100)
+    }
+    await until(() => clock.rest().then(traffic.isCalm), { timeoutMs: 30_000, what: 'what the clock waits for' })
+  }
+  const reconcilers = startReconcilers(parts)
+  t.after(async () => {
+    const stopped = reconcilers.stop()
+    await clock.advance(5000)
+    await stopped
+  })
+  await advance(1000)
+  assert.deepEqual([back.size, await statesOf([...ids, ...farIds])], [0, ['RUNNING']])
+  silent = true
+  startedAtMs = clock.monotonicMs()
+  await Promise.all([kill(near, ids), kill(far, farIds)])
+  await advance(10_000)
+  assert.equal(back.size, 100)
+  assert.ok(Math.max(...back.values()) <= 10_000)
+  for (const id of ids) assert.equal((await near.runtime.instancesOf(id)).length, 1)
+  // The engine that does not answer takes twelve seconds to be sure of.
+  await advance(2000)
+  assert.deepEqual([await statesOf(ids), await statesOf(farIds)], [['RUNNING'], ['UNAVAILABLE']])
+  await advance(60_000)
+  assert.equal(touched, 0)
+  for (const id of farIds) assert.notEqual(near.routes.get(id)?.length ?? 0, 0)
+  assert.deepEqual(await statesOf(ids), ['RUNNING'])
+  silent = false
+  await advance(61_000)
+  assert.deepEqual(await statesOf(farIds), ['RUNNING'])
+  for (const id of farIds) assert.equal((await far.runtime.instancesOf(id)).length, 1)
+})
+
+test('half an answer of an engine sweeps nothing, a whole one only what no row of any cluster stands for', async (t) => {
+  const scene = await createScene()
+  const { near, far, clusters } = scene
+  const [[id], [farId]] = await deploy(scene, [1, 1])
+  const clock = createFakeClock()
+  const traffic = createTraffic()
+  let half = true
+  const stranger = { ...near.ids, serviceId: far.ids.projectId }
+  const [seen] = await near.runtime.instancesOf(id!)
+  const ended: string[] = []
+  const runtime: Runtime = {
+    ...near.runtime,
+    async owned() {
+      if (half) throw new Error('the engine told of the instances only')
+      const owned = await near.runtime.owned()
+      // As on an engine that two clusters share: the second one is of the other, the third of nobody.
+      const others = [
+        { ...seen!, serviceId: farId! },
+        { ...seen!, ...stranger },
+      ]
+      return { ...owned, instances: [...owned.instances, ...others] }
+    },
+    retire: async ({ serviceId }) => void ended.push(serviceId),
+  }
+  const parts = {
+    ...partsOf(near, power),
+    clock,
+    database: traffic.database,
+    clusters: clusters([runtime, far.runtime]),
+  }
+  const reconcilers = startReconcilers(parts)
+  t.after(() => reconcilers.stop())
+  const minute = async (): Promise<void> => {
+    await clock.advance(61_000)
+    await until(() => clock.rest().then(traffic.isCalm), { what: 'the end of the pass' })
+  }
+  await minute()
+  assert.deepEqual(ended, [])
+  half = false
+  await minute()
+  await until(() => ended.length > 0, { what: 'the sweep' })
+  assert.deepEqual(ended, [stranger.serviceId])
+  assert.equal((await far.runtime.instancesOf(farId!)).length, 1)
+})
