@@ -36,7 +36,7 @@ export const Secret = (maxLength: number) => Type.String({ maxLength, writeOnly:
 /** Only in answers. */
 export const Computed = <T extends TSchema>(schema: T) => Type.Unsafe<Type.Static<T>>({ ...schema, readOnly: true })
 export const Reference = () => Type.Object({ id: Uuid() })
-export const Results = (item: TSchema) => Type.Object({ results: Type.Array(item) })
+export const Results = <T extends TSchema>(item: T) => Type.Object({ results: Type.Array(item) })
 
 type Json = Record<string, unknown> & {
   properties?: Record<string, Json>

@@ -3,7 +3,7 @@
  * date where the engine acts on it; what is not set has its default. A PUT replaces the whole set.
  */
 import Type, { type TObject } from 'typebox'
-import { type Context, type Operation, ownOrganization } from '../api/operation.ts'
+import { type Context, type Operation, operation, ownOrganization } from '../api/operation.ts'
 import { check } from '../api/validate.ts'
 import { invalidField } from '../lib/errors.ts'
 import { changeInner, readInner } from './inner-configuration.ts'
@@ -36,39 +36,42 @@ const operationsOf = (self: Self, settings: Settings, noun: string): Operation[]
   const answer = Type.Object(settings)
   const common = { tag: `${self.word} Configuration`, path: `${itemOf(self)}/advancedSettings`, answer }
   return [
-    {
+    operation({
       id: `getDefault${self.word}AdvancedSettings`,
       method: 'GET',
       path: `/default${self.word}AdvancedSettings`,
       tag: `${self.word}s`,
       summary: `Read the advanced settings that ${self.words} has unless told otherwise`,
       scope: 'Read',
+      area: 'resources',
       owner: ownOrganization,
       status: 200,
       answer,
       run: async () => defaults,
-    },
-    {
+    }),
+    operation({
       ...common,
       id: `get${noun}`,
       method: 'GET',
       summary: `Read all advanced settings of ${self.words}, those with their defaults too`,
       scope: 'Read',
+      area: 'projects',
       owner: ownerOf(self),
       status: 200,
       run: async ({ db, node }) => ({ ...defaults, ...(await readInner<Values>(db, node.id, field, {})) }),
-    },
-    {
+    }),
+    operation({
       ...common,
       id: `edit${noun}`,
       method: 'PUT',
       summary: `Replace the advanced settings of ${self.words}; keys left out get their defaults`,
       scope: 'Write',
+      area: 'projects',
       owner: ownerOf(self),
       body: settingsBody(settings),
       status: 201,
       run: settingsEditor(settings, defaults),
-    },
+    }),
   ]
 }
 

@@ -1,6 +1,6 @@
 /** The deployments of an environment, with all their services: in the older and the newer form. */
 import Type from 'typebox'
-import { type Context, nodeInPath, type Operation } from '../api/operation.ts'
+import { type Context, nodeInPath, type Operation, operation } from '../api/operation.ts'
 import { OneOf, Open, Text, Timestamp, Uuid } from '../api/schema.ts'
 import type { DeploymentAction } from '../deployments/deployments.ts'
 import { defaultStageName } from '../deployments/stages.ts'
@@ -184,10 +184,10 @@ const OldEntry = Type.Object({
   ...Object.fromEntries(Object.keys(oldArrays).map((name) => [name, Type.Array(Open())])),
 })
 
-const environmentHistory = async (
+const environmentHistory = async <Entry>(
   context: Context,
-  entry: (row: DeploymentRow, services: ServiceRow[]) => unknown,
-): Promise<unknown> => {
+  entry: (row: DeploymentRow, services: ServiceRow[]) => Entry,
+) => {
   const rows = await readDeployments(context)
   const services = await readOfDeployments(
     context.db,
@@ -204,26 +204,27 @@ const common = {
   method: 'GET' as const,
   tag: 'Environment Deployment History',
   scope: 'Read' as const,
+  area: 'projects' as const,
   owner: nodeInPath('environment', 'environmentId'),
   query: Paging,
   status: 200 as const,
 }
 
 export const environmentHistories: Operation[] = [
-  {
+  operation({
     ...common,
     id: 'listEnvironmentDeploymentHistory',
     path: '/environment/{environmentId}/deploymentHistory',
     summary: 'List deployments of an environment, newest first (older form)',
     answer: Page(OldEntry),
     run: (context) => environmentHistory(context, oldEnvironmentEntry),
-  },
-  {
+  }),
+  operation({
     ...common,
     id: 'listEnvironmentDeploymentHistoryV2',
     path: '/environment/{environmentId}/deploymentHistoryV2',
     summary: 'List deployments of an environment, newest first',
     answer: Page(EnvironmentEntry),
     run: (context) => environmentHistory(context, (row, services) => environmentEntry(context.node.id, row, services)),
-  },
+  }),
 ]

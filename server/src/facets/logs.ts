@@ -1,6 +1,6 @@
 /** What services print: the last lines, a stream of events, and the websocket of the public API. */
 import Type from 'typebox'
-import { type Context, nodeInPath, type Operation, type Owner } from '../api/operation.ts'
+import { type Context, nodeInPath, type Owner, operation } from '../api/operation.ts'
 import { Maybe, Results, Text, Timestamp, Uuid, Whole } from '../api/schema.ts'
 import type { Clock } from '../lib/clock.ts'
 import { DeploymentError, unavailable } from '../lib/errors.ts'
@@ -51,7 +51,7 @@ const readTail = async (runtime: Runtime, serviceId: string, tail: number): Prom
   }
 }
 
-const lastLines: Operation['run'] = async (context) => {
+const lastLines = async (context: Context) => {
   const { parts, db, node } = context
   const tail = tailOf(context)
   if (tail === 0) return { results: [] }
@@ -118,7 +118,7 @@ const asEvent = (line: LogLine, version: string): object => ({
   stream: line.stream,
 })
 
-const streamLines: Operation['run'] = async (context) => {
+const streamLines = async (context: Context) => {
   const versions = await readVersions(context.db, context.node.id)
   await sendLines(context, eventSink(context, 'the lines of this service, oldest first'), versions, asEvent)
 }
@@ -136,11 +136,12 @@ export const logs: Facet = (self) => {
     method: 'GET' as const,
     tag: `${self.word} Logs`,
     scope: 'Read' as const,
+    area: 'projects' as const,
     owner: ownerOf(self),
     query: Tail,
   }
   return [
-    {
+    operation({
       ...common,
       id: `list${self.word}Log`,
       path: `${itemOf(self)}/log`,
@@ -148,8 +149,8 @@ export const logs: Facet = (self) => {
       status: 200,
       answer: Results(LogRecord),
       run: lastLines,
-    },
-    {
+    }),
+    operation({
       ...common,
       id: `stream${self.word}Log`,
       path: `${itemOf(self)}/log/stream`,
@@ -157,7 +158,7 @@ export const logs: Facet = (self) => {
       status: 200,
       produces: 'text/event-stream',
       run: streamLines,
-    },
+    }),
   ]
 }
 
@@ -190,7 +191,7 @@ const sendFrames = async (context: Context, sink: Sink): Promise<void> => {
 }
 
 /** `/service/logs`: arguments in the query, the token in the header or as a subprotocol. */
-export const serviceLogSocket: Operation = {
+export const serviceLogSocket = operation({
   id: 'handleServiceLogs',
   method: 'GET',
   path: '/service/logs',
@@ -198,6 +199,7 @@ export const serviceLogSocket: Operation = {
   summary:
     'Follow what a service prints, by websocket; a browser sends the subprotocols `v1` and `auth.bearer.<token>`',
   scope: 'Read',
+  area: 'projects',
   owner: serviceInQuery,
   query: Type.Object({
     service: Uuid(),
@@ -211,4 +213,4 @@ export const serviceLogSocket: Operation = {
   status: 200,
   produces: 'websocket',
   socket: (context, socket) => void sendFrames(context, socketSink(socket)),
-}
+})

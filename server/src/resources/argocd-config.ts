@@ -4,7 +4,7 @@
  * found by asking.
  */
 import Type from 'typebox'
-import type { Context, Operation } from '../api/operation.ts'
+import { type Context, type Operation, operation } from '../api/operation.ts'
 import { auditOf, placeOf, type Spec } from '../api/resource.ts'
 import { Maybe, Nullable, OneOf, Secret, Text, Timestamp, Uuid, Whole } from '../api/schema.ts'
 import { ApiError, conflict, invalidField } from '../lib/errors.ts'
@@ -167,46 +167,54 @@ const remove = (context: Context) =>
 const common = { path, tag: 'ArgoCD', owner: clusterInPath }
 
 export const argocdConfigOperations: Operation[] = [
-  {
+  operation({
     ...common,
     id: 'getArgoCdCredentials',
     method: 'GET',
     summary: 'Read the Argo CD configuration of a cluster',
     scope: 'Read',
+    area: 'clusters',
+    cluster: 'VIEWER',
     status: 200,
     answer: Config,
     run: ({ db, node }) => readRecord(db, node.id),
-  },
-  {
+  }),
+  operation({
     ...common,
     id: 'saveArgoCdCredentials',
     method: 'POST',
     summary: 'Make or replace the Argo CD configuration of a cluster; the connection is tried',
     scope: 'Admin',
+    area: 'clusters',
+    cluster: 'ADMIN',
     body: Request,
     status: 200,
     answer: Config,
     run: save,
-  },
-  {
+  }),
+  operation({
     ...common,
     id: 'deleteArgoCdCredentials',
     method: 'DELETE',
     summary: 'Delete the Argo CD configuration of a cluster',
     scope: 'Admin',
+    area: 'clusters',
+    cluster: 'ADMIN',
     status: 204,
     run: remove,
-  },
-  {
+  }),
+  operation({
     ...common,
     id: 'checkArgoCdConnection',
     method: 'POST',
     path: `${path}/check`,
     summary: 'Try an address and a token of an Argo CD',
     scope: 'Write',
+    area: 'clusters',
+    cluster: 'ADMIN',
     body: Request,
     status: 200,
     answer: CheckResult,
     run: check,
-  },
+  }),
 ]

@@ -3,7 +3,7 @@
  * list shows for each Argo CD what it was last found to deploy to, linked to a cluster or not.
  */
 import Type from 'typebox'
-import { type Context, type Operation, organizationInPath } from '../api/operation.ts'
+import { type Context, type Operation, operation, organizationInPath } from '../api/operation.ts'
 import { auditOf, checkRefs } from '../api/resource.ts'
 import { List, OneOf, Ref, Results, Text, Timestamp, Uuid, Whole } from '../api/schema.ts'
 import { invalidField, notFound } from '../lib/errors.ts'
@@ -147,35 +147,38 @@ const remove = (context: Context) =>
 const common = { path, tag: 'ArgoCD', owner: organizationInPath }
 
 export const argocdDestinationOperations: Operation[] = [
-  {
+  operation({
     ...common,
     id: 'listArgoCdDestinationClusterMappings',
     method: 'GET',
     summary: 'List the Argo CDs of an organization and the clusters that they deploy to',
     scope: 'Read',
+    area: 'resources',
     status: 200,
     answer: Results(Instance),
     run: list,
-  },
-  {
+  }),
+  operation({
     ...common,
     id: 'saveArgoCdDestinationClusterMapping',
     method: 'POST',
     summary: 'Say which cluster an Argo CD means by an address',
     scope: 'Write',
+    area: 'resources',
     body: Request,
     status: 200,
     answer: Request,
     run: save,
-  },
-  {
+  }),
+  operation({
     ...common,
     id: 'deleteArgoCdDestinationClusterMapping',
     method: 'DELETE',
     summary: 'Forget which cluster an Argo CD means by an address',
     scope: 'Admin',
+    area: 'resources',
     query: Type.Object({ agentClusterId: Uuid(), argocdClusterUrl: Url() }),
     status: 204,
     run: remove,
-  },
+  }),
 ]

@@ -3,14 +3,20 @@
  * meanwhile neither repeats nor hides any.
  */
 import Type from 'typebox'
-import { type Context, type Operation, organizationInPath } from '../api/operation.ts'
+import { type Context, type Operation, operation, organizationInPath } from '../api/operation.ts'
 import { Flag, Maybe, Nullable, OneOf, Text, Timestamp, Uuid, Whole } from '../api/schema.ts'
 import { badRequest } from '../lib/errors.ts'
 import { isUuid } from '../lib/ids.ts'
 import { timestampSql } from '../store/tree.ts'
 import { actorTypes, eventTypes, origins, subTargetTypes, targetTypes } from './audit-words.ts'
 
-const common = { method: 'GET' as const, tag: 'Organization Event', scope: 'Admin' as const, owner: organizationInPath }
+const common = {
+  method: 'GET' as const,
+  tag: 'Organization Event',
+  scope: 'Admin' as const,
+  area: 'audit' as const,
+  owner: organizationInPath,
+}
 
 const Event = Type.Object({
   id: Uuid(),
@@ -167,7 +173,7 @@ const readPage = async (context: Context, query: EventQuery) => {
   return { rows, hasNext: hasMore, hasPrevious: cursor !== null }
 }
 
-const list: Operation = {
+const list = operation({
   ...common,
   id: 'getOrganizationEvents',
   path: '/organization/{organizationId}/events',
@@ -191,7 +197,7 @@ const list: Operation = {
       events: rows.map(show),
     }
   },
-}
+})
 
 const levels = ['PROJECT', 'ENVIRONMENT'] as const
 const idOfLevel = { PROJECT: 'e.project_id', ENVIRONMENT: 'e.environment_id' }
@@ -208,7 +214,7 @@ const targetSql = (level: (typeof levels)[number] | undefined): string => {
     order by ${id}, e.created_at desc limit 5000) found`
 }
 
-const targets: Operation = {
+const targets = operation({
   ...common,
   id: 'getOrganizationEventTargets',
   path: '/organization/{organizationId}/targets',
@@ -231,6 +237,6 @@ const targets: Operation = {
     const [row] = await context.db.query<{ targets: object[] | null }>(targetSql(query.targetLevelToFetch), values)
     return { targets: row!.targets ?? [] }
   },
-}
+})
 
 export const auditEventOperations: Operation[] = [list, targets]

@@ -3,7 +3,7 @@
  * keys of a provider are sealed and never answered: a change sends them again.
  */
 import Type, { type TObject } from 'typebox'
-import type { Context, Operation } from '../api/operation.ts'
+import { type Context, type Operation, operation } from '../api/operation.ts'
 import type { Spec } from '../api/resource.ts'
 import { Flag, Maybe, Nullable, OneOf, Secret, Text } from '../api/schema.ts'
 import { changeInner, readInner } from '../facets/inner-configuration.ts'
@@ -78,29 +78,33 @@ const replace = async (context: Context) => {
 }
 
 export const clusterDnsOperations: Operation[] = [
-  {
+  operation({
     id: 'getClusterDnsProvider',
     method: 'GET',
     path,
     tag: 'Clusters',
     summary: "Read who answers for the host names of a cluster's services",
     scope: 'Read',
+    area: 'clusters',
+    cluster: 'VIEWER',
     owner: clusterInPath,
     status: 200,
     answer: Provider,
     run: async ({ db, node }) => ({ dns_provider: await readInner<Spec>(db, node.id, field, ownDomain) }),
-  },
-  {
+  }),
+  operation({
     id: 'editClusterDnsProvider',
     method: 'PUT',
     path,
     tag: 'Clusters',
     summary: "Say who is to answer for the host names of a cluster's services",
     scope: 'Admin',
+    area: 'clusters',
+    cluster: 'ADMIN',
     owner: clusterInPath,
     body: Request,
     status: 200,
     answer: Provider,
     run: replace,
-  },
+  }),
 ]

@@ -3,7 +3,7 @@
  * deployed; on another the network routes that were given for it. And which environments are there.
  */
 import Type from 'typebox'
-import { type Context, JsonText, type Operation } from '../api/operation.ts'
+import { type Context, JsonText, type Operation, operation } from '../api/operation.ts'
 import { List, OneOf, Results, Text, Uuid } from '../api/schema.ts'
 import { changeInner } from '../facets/inner-configuration.ts'
 import { badRequest } from '../lib/errors.ts'
@@ -51,38 +51,44 @@ const environmentsSql = `select '{"results":' || coalesce(json_agg(json_build_ob
   where e.kind = 'environment' and e.spec ->> 'cluster_id' = $1::text`
 
 export const clusterRoutingOperations: Operation[] = [
-  {
+  operation({
     id: 'getRoutingTable',
     method: 'GET',
     path,
     tag: 'Clusters',
     summary: 'List routes: from a host name to a service and its port, or the network routes of a cloud cluster',
     scope: 'Read',
+    area: 'clusters',
+    cluster: 'ADMIN',
     owner: clusterInOrganization,
     status: 200,
     answer: Results(Route),
     run: readRoutes,
-  },
-  {
+  }),
+  operation({
     id: 'editRoutingTable',
     method: 'PUT',
     path,
     tag: 'Clusters',
     summary: 'Replace the network routes of a cloud cluster',
     scope: 'Write',
+    area: 'clusters',
+    cluster: 'ADMIN',
     owner: clusterInOrganization,
     body: Type.Object({ routes: List(Route, 500) }),
     status: 201,
     answer: Results(Route),
     run: replaceRoutes,
-  },
-  {
+  }),
+  operation({
     id: 'get-environments-by-cluster-id',
     method: 'GET',
     path: '/cluster/{clusterId}/environments',
     tag: 'Clusters',
     summary: 'List the environments of a cluster and their services',
     scope: 'Read',
+    area: 'clusters',
+    cluster: 'VIEWER',
     owner: clusterInPath,
     status: 200,
     answer: Results(
@@ -98,5 +104,5 @@ export const clusterRoutingOperations: Operation[] = [
       const [row] = await db.query<{ text: string }>(environmentsSql, [node.id, serviceTypes])
       return new JsonText(row!.text)
     },
-  },
+  }),
 ]

@@ -3,10 +3,10 @@
  * that the password, made at creation, is sealed and told by one operation only.
  */
 import { randomInt } from 'node:crypto'
-import Type, { type TObject } from 'typebox'
-import { type Context, nodeInPath, type Operation } from '../api/operation.ts'
+import Type from 'typebox'
+import { type Context, nodeInPath, operation } from '../api/operation.ts'
 import { auditOf, type Change, placeOf, type Spec } from '../api/resource.ts'
-import { Computed, Flag, Maybe, merge, Nullable, OneOf, Results, Secret, Text, Whole } from '../api/schema.ts'
+import { Computed, Flag, Maybe, Nullable, OneOf, Results, Secret, Text, Whole } from '../api/schema.ts'
 import type { WorkloadSpec } from '../deployments/deployments.ts'
 import { deployable } from '../facets/deployable.ts'
 import { history } from '../facets/history.ts'
@@ -38,9 +38,6 @@ const spec = Type.Object({
   password: Maybe(Secret(100)),
   database_url: Maybe(Secret(1024)),
 })
-
-/** Made here and never taken from a request. */
-const generated = ['password', 'database_url']
 
 interface DatabaseSpec {
   type: string
@@ -159,7 +156,8 @@ const made = service({
   words: 'a database',
   list: { id: 'listDatabase', words: 'databases' },
   spec,
-  notEditable: ['type', 'mode', ...generated],
+  notEditable: ['type', 'mode'],
+  generated: ['password', 'database_url'],
   record: {
     type: OneOf(databaseTypeNames),
     version: Text(20),
@@ -199,7 +197,7 @@ const readRow = async (db: Queryable, id: string): Promise<Content & { outsideHo
   return row
 }
 
-const masterCredentials: Operation = {
+const masterCredentials = operation({
   id: 'getDatabaseMasterCredentials',
   method: 'GET',
   path: '/database/{databaseId}/masterCredentials',
@@ -207,6 +205,7 @@ const masterCredentials: Operation = {
   summary: 'Read the login and the password of a database; each reading is noted in the audit log',
   // Whoever may only look must not get the key to the data.
   scope: 'Write',
+  area: 'projects',
   owner,
   status: 200,
   answer: Type.Object(
@@ -223,15 +222,16 @@ const masterCredentials: Operation = {
     const address = addressOf(node.id, kept as unknown as DatabaseSpec, outsideHost)
     return { ...address, login: databaseTypes[String(kept.type)]!.login, password: password.reveal() }
   },
-}
+})
 
-const listVersion: Operation = {
+const listVersion = operation({
   id: 'listDatabaseVersion',
   method: 'GET',
   path: '/database/{databaseId}/version',
   tag: 'Database Main Calls',
   summary: 'List the versions that a database can be given with the data it has',
   scope: 'Read',
+  area: 'projects',
   owner,
   status: 200,
   answer: Results(Type.Object({ name: Text() })),
@@ -239,20 +239,21 @@ const listVersion: Operation = {
     const { type, version } = (await readRow(db, node.id)).spec as unknown as DatabaseSpec
     return { results: nextVersions(type, version).map((name) => ({ name })) }
   },
-}
+})
 
 const configurations = Object.entries(databaseTypes).map(([type, { versions }]) => ({
   database_type: type,
   version: versions.map((name) => ({ name, supported_mode: 'CONTAINER' })),
 }))
 
-const listConfiguration: Operation = {
+const listConfiguration = operation({
   id: 'listEnvironmentDatabaseConfig',
   method: 'GET',
   path: '/environment/{environmentId}/databaseConfiguration',
   tag: 'Databases',
   summary: 'List the types and versions of databases that an environment can have',
   scope: 'Read',
+  area: 'projects',
   owner: nodeInPath('environment', 'environmentId'),
   status: 200,
   answer: Results(
@@ -262,14 +263,9 @@ const listConfiguration: Operation = {
     }),
   ),
   run: async () => ({ results: configurations }),
-}
-
-const withoutGenerated = (operation: Operation): Operation =>
-  operation.id === 'createDatabase'
-    ? { ...operation, body: { ...merge(operation.body!, {}, generated), title: 'DatabaseRequest' } as TObject }
-    : operation
+})
 
 export const database: Service = {
   ...made,
-  operations: [...made.operations.map(withoutGenerated), masterCredentials, listVersion, listConfiguration],
+  operations: [...made.operations, masterCredentials, listVersion, listConfiguration],
 }

@@ -95,7 +95,7 @@ const workloadOfJob = (kept: JobSpec): WorkloadSpec =>
     arguments: [],
   })
 
-const complete = (body: Spec, { previous }: Change): Spec => {
+const complete = (body: Spec, _context: Context, { previous }: Change): Spec => {
   refuseBeyondMachine(body)
   checkProbes((body.healthchecks ?? {}) as KeptHealthchecks, portsOf(body as unknown as JobSpec))
   return {
@@ -150,7 +150,7 @@ export const job = service({
   },
   columns: { registry: registrySql(imagePath) },
   git: [...dockerPath, 'git_repository'],
-  validate: (body, _context, change) => complete(body, change),
+  validate: complete,
   view: ({ registry, source, ...record }, git) => ({
     ...record,
     source: viewSource(source as JobSource, registry, git),

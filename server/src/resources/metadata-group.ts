@@ -70,6 +70,7 @@ export const metadataGroup = ({ field, word, readId, pair, isValue, more = {} }:
   }
 
   const group = resource({
+    area: 'resources',
     kind: `${field}_group`,
     parent: { kind: 'organization', param: 'organizationId' },
     tag,

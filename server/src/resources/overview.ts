@@ -1,6 +1,6 @@
 /** What an organization or a project holds, told in short: all environments, all services, and how many there are. */
 import Type from 'typebox'
-import { nodeInPath, type Operation, organizationInPath } from '../api/operation.ts'
+import { nodeInPath, type Operation, operation, organizationInPath } from '../api/operation.ts'
 import { Flag, Maybe, Nullable, OneOf, Reference, Results, Text, Timestamp, Uuid, Whole } from '../api/schema.ts'
 import { readEnvironment } from '../facets/environment-status.ts'
 import { EnvironmentStatus, serviceTypes } from '../facets/status-schema.ts'
@@ -8,10 +8,10 @@ import { timestampSql } from '../store/tree.ts'
 import { environmentModes } from './environment-modes.ts'
 
 const read = { method: 'GET' as const, scope: 'Read' as const, status: 200 as const }
-const inOrganization = { ...read, owner: organizationInPath }
-const inProject = { ...read, tag: 'Environments', owner: nodeInPath('project', 'projectId') }
+const inOrganization = { ...read, area: 'resources' as const, owner: organizationInPath }
+const inProject = { ...read, area: 'projects' as const, tag: 'Environments', owner: nodeInPath('project', 'projectId') }
 
-const environments: Operation = {
+const environments = operation({
   ...inOrganization,
   id: 'listEnvironmentsByOrganizationId',
   path: '/organization/{organizationId}/environments',
@@ -38,7 +38,7 @@ const environments: Operation = {
     )
     return { results }
   },
-}
+})
 
 const LightService = Type.Object({
   id: Uuid(),
@@ -54,7 +54,7 @@ const LightService = Type.Object({
   job_type: Maybe(OneOf(['CRON', 'LIFECYCLE'])),
 })
 
-const services: Operation = {
+const services = operation({
   ...inOrganization,
   id: 'listServicesByOrganizationId',
   path: '/organization/{organizationId}/services',
@@ -87,9 +87,9 @@ const services: Operation = {
     )
     return { results: rows.map(({ job_type, ...row }) => (job_type === null ? row : { ...row, job_type })) }
   },
-}
+})
 
-const environmentStats: Operation = {
+const environmentStats = operation({
   ...inProject,
   id: 'getProjectEnvironmentServiceNumber',
   path: '/project/{projectId}/environment/stats',
@@ -103,9 +103,9 @@ const environmentStats: Operation = {
     )
     return { results }
   },
-}
+})
 
-const projectStats: Operation = {
+const projectStats = operation({
   ...inOrganization,
   id: 'getOrganizationProjectStats',
   path: '/organization/{organizationId}/project/stats',
@@ -122,7 +122,7 @@ const projectStats: Operation = {
     )
     return { results }
   },
-}
+})
 
 const Overview = Type.Object({
   id: Uuid(),
@@ -141,7 +141,7 @@ const managedBy = (all: number, discovered: number): string => {
   return discovered === all ? 'ARGOCD' : 'MIXED'
 }
 
-const overview: Operation = {
+const overview = operation({
   ...inProject,
   id: 'getProjectEnvironmentsOverview',
   path: '/project/{projectId}/environment/overview',
@@ -167,6 +167,6 @@ const overview: Operation = {
     }
     return { results }
   },
-}
+})
 
 export const overviewOperations: Operation[] = [environments, services, environmentStats, projectStats, overview]

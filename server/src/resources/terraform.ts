@@ -1,14 +1,12 @@
 /** Terraform services: modules from a git repository with their variables, run by a tool of the operator's (terraform-run.ts). */
-import Type, { type TObject } from 'typebox'
-import { type Context, type Operation, OtherAnswer } from '../api/operation.ts'
+import Type from 'typebox'
 import type { Change, Spec } from '../api/resource.ts'
-import { Computed, Flag, Maybe, merge, Nullable, OneOf, Text, Uuid, Whole } from '../api/schema.ts'
+import { Computed, Flag, Maybe, Nullable, OneOf, Text, Uuid, Whole } from '../api/schema.ts'
 import { advancedSettings } from '../facets/advanced-settings.ts'
-import { act, deployable } from '../facets/deployable.ts'
+import { deployable } from '../facets/deployable.ts'
 import { deploymentRestrictions } from '../facets/deployment-restriction.ts'
 import { newHistory } from '../facets/history.ts'
 import { MaybeCommitId } from '../facets/request.ts'
-import type { Facet } from '../facets/self.ts'
 import { terraformSettings } from '../facets/settings.ts'
 import { invalidField } from '../lib/errors.ts'
 import {
@@ -19,11 +17,11 @@ import {
   insidePath,
   viewGitRepository,
 } from './git-source.ts'
-import { type Service, service } from './service.ts'
+import { service } from './service.ts'
 import { terraformRun } from './terraform-run.ts'
 import {
   completeVariables,
-  hidingSecrets,
+  hideSecrets,
   VariablesSource,
   viewVariables,
   withSecrets,
@@ -138,6 +136,12 @@ const complete = (body: Spec, change: Change): Spec => {
   }
 }
 
+const DeleteQuery = Type.Object({
+  resources_only: Maybe(Flag()),
+  skipReconcile: Maybe(Flag()),
+  force_terraform_action: Maybe(OneOf(['SKIP_DESTROY'])),
+})
+
 const deploys = deployable({
   restarts: false,
   stops: false,
@@ -147,42 +151,17 @@ const deploys = deployable({
     git_commit_id: MaybeCommitId(),
     action: Maybe(Nullable(OneOf(['PLAN', 'FORCE_UNLOCK', 'MIGRATE_STATE']))),
   }),
+  removal: {
+    summary: 'Destroy what a terraform service has made, and delete it; the work goes on after the answer',
+    query: DeleteQuery,
+    keepsConfiguration: ({ resources_only: only }) => only === true,
+    // What it made stays, and is nobody's from then on.
+    skipsEnding: ({ skipReconcile, force_terraform_action: action }) =>
+      skipReconcile === true || action === 'SKIP_DESTROY',
+  },
 })
 
-const DeleteQuery = Type.Object({
-  resources_only: Maybe(Flag()),
-  skipReconcile: Maybe(Flag()),
-  force_terraform_action: Maybe(OneOf(['SKIP_DESTROY'])),
-})
-
-/** What it made stays, and is nobody's from then on. */
-const keepsWhatItMade = ({ query }: Context): boolean =>
-  query.skipReconcile === true || query.force_terraform_action === 'SKIP_DESTROY'
-
-/** A delete that is to leave the configuration is an uninstall. */
-const deploysAndDeletes: Facet = (self) => {
-  const operations = deploys(self)
-  const uninstall = operations.find(({ id }) => id === 'uninstallTerraform')!
-  const removal: Operation['run'] = async (context) => {
-    if (context.query.resources_only === true) return uninstall.run!(context)
-    return act(context, 'DELETE', { id: context.node.id, ...(keepsWhatItMade(context) ? { skipEnding: true } : {}) })
-  }
-  return operations.map((operation) =>
-    operation.id !== 'deleteTerraform'
-      ? operation
-      : {
-          ...operation,
-          summary: 'Destroy what a terraform service has made, and delete it; the work goes on after the answer',
-          query: merge(operation.query ?? (Type.Object({}) as TObject), DeleteQuery.properties),
-          async run(context) {
-            const answer = await removal(context)
-            return answer instanceof OtherAnswer ? answer : undefined
-          },
-        },
-  )
-}
-
-const made = service({
+export const terraform = service({
   kind: 'terraform',
   path: 'terraform',
   word: 'Terraform',
@@ -219,9 +198,10 @@ const made = service({
     },
     terraform_variables_source: viewVariables(variables as Spec),
   }),
+  around: hideSecrets,
   written: writeSecrets,
   withSecrets,
-  facets: [deploysAndDeletes, newHistory, advancedSettings(terraformSettings), deploymentRestrictions],
+  facets: [deploys, newHistory, advancedSettings(terraformSettings), deploymentRestrictions],
   deployable: {
     kind: 'terraform',
     serviceType: 'TERRAFORM',
@@ -229,10 +209,3 @@ const made = service({
     ...terraformRun,
   },
 })
-
-const writes = new Set(['createTerraform', 'editTerraform'])
-
-export const terraform: Service = {
-  ...made,
-  operations: made.operations.map((operation) => (writes.has(operation.id) ? hidingSecrets(operation) : operation)),
-}
