@@ -135,6 +135,9 @@ type ParamsOf<Path extends string> = string extends Path ? Record<string, string
 /** The fields that a schema declares; none without a schema. */
 export type FieldsOf<Schema> = Schema extends TObject ? Static<Schema> : Record<never, never>
 
+/** What a schema of answers admits, or JSON that was made elsewhere. */
+type AnswerOf<Schema> = Schema extends TSchema ? Static<Schema> | JsonText | OtherAnswer | undefined : unknown
+
 /** An operation as it is written: the schemas say what `run` is given and what it may answer. */
 export interface Definition<Path extends string, Query, Body, Answer> extends Described {
   /** Literal, with `{camelId}`. */
@@ -143,7 +146,7 @@ export interface Definition<Path extends string, Query, Body, Answer> extends De
   body?: Body
   /** Schema of the answer; absent where the status has no body. */
   answer?: Answer
-  run?(context: Context<FieldsOf<Body>, FieldsOf<Query>, ParamsOf<Path>>): Promise<unknown>
+  run?(context: Context<FieldsOf<Body>, FieldsOf<Query>, ParamsOf<Path>>): Promise<AnswerOf<Answer>>
   socket?(context: Context<FieldsOf<Body>, FieldsOf<Query>, ParamsOf<Path>>, socket: WebSocket): void
 }
 

@@ -88,7 +88,7 @@ export interface ResourceDefinition<Schema extends TObject = TObject, Kept = Fie
   wholeSpec?: boolean
   audit: { target: string; subTarget?: string }
   /** Checks and completes a configuration before it is written; throws the caller's error. */
-  validate?(spec: FieldsOf<Schema>, context: Context, change: Change<Kept>): Promise<Kept> | Kept
+  validate?(spec: FieldsOf<Schema>, context: Context, change: Change<NoInfer<Kept>>): Promise<Kept> | Kept
   /** Does what a create or edit needs before it begins or after it has ended; calls `write` once. */
   around?(context: Context, write: Write): Promise<Answered>
   /** For long lists: how they make their records; the same as `columns` makes. */
@@ -96,11 +96,16 @@ export interface ResourceDefinition<Schema extends TObject = TObject, Kept = Fie
   /** What a create reads with the parent, as the parent's `record`. */
   parentRecord?: RecordSql
   /** Last touch to a record made by SQL. */
-  view?(record: Kept & Spec): Spec
+  view?(record: NoInfer<Kept> & Spec): Spec
   /** Writes what belongs to the row, in its transaction. */
-  written?(tx: Queryable, spec: Kept & { name: string }, context: Context, change: Change<Kept>): Promise<void>
+  written?(
+    tx: Queryable,
+    spec: NoInfer<Kept> & { name: string },
+    context: Context,
+    change: Change<NoInfer<Kept>>,
+  ): Promise<void>
   /** The last look at what was written, in its transaction: throws when it must not be. */
-  judge?(tx: Queryable, context: Context, change: Change<Kept>): Promise<void>
+  judge?(tx: Queryable, context: Context, change: Change<NoInfer<Kept>>): Promise<void>
   /** Throws when the row must not go; may say that it went already. */
   onDelete?(tx: Queryable, context: Context): Promise<'gone' | undefined>
 }

@@ -3,10 +3,11 @@
  * audit row in the transaction of every write, sealed secrets, references that stay in the organization. What a kind
  * needs beyond that it says in `validate`, `view`, `written` and `onDelete`, or it writes the operation by hand.
  */
-import Type, { type TObject, type TSchema } from 'typebox'
+import Type, { type TObject, type TProperties, type TSchema } from 'typebox'
 import { listSql, type RecordSql, recordSql, textRecordSql } from '../store/tree.ts'
 import { longListOf } from './long-list.ts'
 import {
+  type Context,
   type FieldsOf,
   JsonText,
   nodeInPath,
@@ -95,11 +96,11 @@ const headOf = (definition: ResourceDefinition, verb: Verb) => {
   }
 }
 
-const shortListOf = ({ definition, recordText, parentOwner }: Known): Pick<Operation, 'owner' | 'run'> => {
+const shortListOf = ({ definition, recordText, parentOwner }: Known) => {
   const list = listSql(definition.kind, recordText)
   return {
     owner: parentOwner,
-    async run({ db, node }) {
+    async run({ db, node }: Context) {
       const [row] = await db.query<{ text: string }>(list, [node.id])
       if (definition.view === undefined) return new JsonText(row!.text)
       const { results } = JSON.parse(row!.text) as { results: Spec[] }
@@ -240,7 +241,7 @@ const relax = (
     name,
     wanted.has(name) ? Type.Unsafe(withoutOptional(inner as TSchema)) : Type.Optional(inner as TSchema),
   ])
-  return Type.Object(Object.fromEntries(fields) as Record<string, TSchema>, { title }) as unknown as TObject
+  return Type.Object<TProperties>(Object.fromEntries(fields), { title })
 }
 
 const titled = (schema: TObject, title: string): TObject => ({ ...schema, title }) as TObject
@@ -248,5 +249,5 @@ const titled = (schema: TObject, title: string): TObject => ({ ...schema, title 
 const withoutOptional = (schema: TSchema): TSchema => {
   const copy = { ...schema } as Record<string, unknown>
   delete copy['~optional']
-  return copy as unknown as TSchema
+  return copy
 }

@@ -5,7 +5,7 @@
 import Type from 'typebox'
 import { type Context, type Operation, type Owner, operation } from '../api/operation.ts'
 import { auditOf, placeOf } from '../api/resource.ts'
-import { Flag, Maybe, Nullable, OneOf, partial, Results, Text, Timestamp, Uuid } from '../api/schema.ts'
+import { Flag, Maybe, Nullable, OneOf, Results, Text, Timestamp, Uuid } from '../api/schema.ts'
 import { isUuid, newId } from '../lib/ids.ts'
 import type { Queryable } from '../store/database.ts'
 import { type Audit, writeAudit } from '../store/tree.ts'
@@ -199,7 +199,7 @@ const ofOne = (self: Self, tag: string, noun: string): Operation[] => {
       summary: `Change a custom domain of ${self.words}`,
       scope: 'Write',
       area: 'projects',
-      body: partial(body),
+      body: Type.Partial(body),
       status: 200,
       answer,
       run: edit,

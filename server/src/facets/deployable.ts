@@ -180,7 +180,7 @@ const uninstallOf = (known: Known): Operation =>
 /** How the caller wants a status shown: in the running vocabulary or not. */
 const viewFor =
   ({ speaksRunning }: Known) =>
-  (context: Context): View<ServiceStatus> => {
+  (context: Context): View<ServiceStatus, ServiceStatus> => {
     if (speaksRunning === true) context.setHeader('vary', 'User-Agent, X-State-Vocabulary')
     const { settings } = context.parts
     return speaksRunning !== true || wantsDeploymentState(settings.statusVocabulary, context.headers)

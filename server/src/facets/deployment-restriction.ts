@@ -4,7 +4,7 @@
  */
 import Type from 'typebox'
 import { type Context, type Operation, type Owner, operation } from '../api/operation.ts'
-import { OneOf, partial, Results, Text, Timestamp, Uuid } from '../api/schema.ts'
+import { OneOf, Results, Text, Timestamp, Uuid } from '../api/schema.ts'
 import { conflict, invalidField } from '../lib/errors.ts'
 import { isUuid, newId } from '../lib/ids.ts'
 import { changeInner, type InnerChange, readInner } from './inner-configuration.ts'
@@ -142,7 +142,7 @@ export const deploymentRestrictions: Facet = (self): Operation[] => {
       summary: `Change a restriction of ${self.words}`,
       scope: 'Write',
       area: 'projects',
-      body: partial(body),
+      body: Type.Partial(body),
       status: 200,
       answer,
       run: edit,

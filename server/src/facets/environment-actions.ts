@@ -57,9 +57,9 @@ const allWanted =
   }
 
 const releasesThen =
-  ({ parts, node, body }: Context) =>
+  ({ parts, node, body }: Context<{ execution_id?: string | null }>) =>
   (tx: Queryable): Promise<Services> =>
-    parts.deployments.releasesOf(tx, node.id, (body.execution_id ?? undefined) as string | undefined)
+    parts.deployments.releasesOf(tx, node.id, body.execution_id ?? undefined)
 
 const wholeActions: Operation[] = [
   operation({

@@ -133,7 +133,7 @@ const environmentEntry = (environmentId: string, row: DeploymentRow, services: r
   },
   status: stateOfDeployment(row.action, row.state),
   trigger_action: triggerOf(row.action, services),
-  action_status: statusWords[row.state],
+  action_status: statusWords[row.state]!,
   total_duration: duration(row.seconds),
   stages: stagesWith(services, row.state).map(({ name, status, members }) => ({
     name,

@@ -87,7 +87,7 @@ export interface ServiceRow extends DetailRow {
   commit: KeptCommit | null
   repository: string | null
   icon: string | null
-  error: object | null
+  error: Record<string, unknown> | null
 }
 
 export const seconds = (alias: string): string =>

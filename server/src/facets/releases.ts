@@ -27,8 +27,13 @@ const Release = Type.Object(
   { title: 'Release' },
 )
 
+/** A commit may have been kept without a tag. */
+type ReleaseRow = Omit<Type.Static<typeof Release>, 'commit'> & {
+  commit: (Omit<Type.Static<typeof Commit>, 'tag'> & { tag?: string }) | null
+}
+
 const readReleases = (db: Queryable, serviceId: string, limit: number, offset: number) =>
-  db.query<{ commit: { tag?: string } | null }>(
+  db.query<ReleaseRow>(
     `select r.id, ${timestampSql('r.created_at')} as created_at,
        d.environment_id || '-' || d.execution_number as execution_id, r.deployment_id as deployment_request_id, r.image,
        r.source ->> 'name' as image_name, r.source ->> 'tag' as tag, r.commit,
@@ -82,8 +87,7 @@ const rollbackOf = (self: Self): Operation =>
     answer: AcceptedStatus,
     async run(context) {
       const { db, node, parts, body } = context
-      const named = (body.release_id ?? undefined) as string | undefined
-      const releaseId = await parts.deployments.releaseFor(db, node.id, named?.toLowerCase())
+      const releaseId = await parts.deployments.releaseFor(db, node.id, body.release_id?.toLowerCase())
       return act(context, 'DEPLOY', { id: node.id, releaseId })
     },
   })

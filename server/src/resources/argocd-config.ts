@@ -25,6 +25,8 @@ const Request = Type.Object({
   argocd_token: { ...Secret(8192), pattern: '^[\\u0021-\\u007e]+$' },
 })
 
+type Request = Type.Static<typeof Request>
+
 const Config = Type.Object({
   id: Uuid(),
   cluster_id: Uuid(),
@@ -55,7 +57,7 @@ const record = `select n.id, n.parent_id as cluster_id, n.spec ->> 'argocd_url' 
 const none = (): ApiError => new ApiError(404, 'no_argocd', 'This cluster has no Argo CD configuration.')
 
 const readRecord = async (db: Queryable, clusterId: string) => {
-  const [row] = await db.query<Spec>(record, [clusterId])
+  const [row] = await db.query<Type.Static<typeof Config>>(record, [clusterId])
   if (row === undefined) throw none()
   return row
 }
@@ -82,8 +84,12 @@ const addressOf = ({ parts }: Context, text: string): string => {
 const placeIn = (id: string) => ({ table: 'node', row: id, column })
 
 /** The token of a request; REDACTED stands for the one that is kept, for the same host. */
-const tokenOf = async ({ parts, principal, body }: Context, address: string, kept: Kept | null): Promise<string> => {
-  const sent = String(body.argocd_token)
+const tokenOf = async (
+  { parts, principal, body }: Context<Request>,
+  address: string,
+  kept: Kept | null,
+): Promise<string> => {
+  const sent = body.argocd_token
   if (sent !== redacted) return sent
   if (kept === null || new URL(kept.url).origin !== new URL(address).origin)
     throw invalidField('/argocd_token', 'must be sent: none is kept for this host')
@@ -130,8 +136,8 @@ const write = (context: Context, kept: Kept | null, id: string, spec: Spec, seal
     return readRecord(tx, node.id)
   })
 
-const save = async (context: Context) => {
-  const address = addressOf(context, String(context.body.argocd_url))
+const save = async (context: Context<Request>) => {
+  const address = addressOf(context, context.body.argocd_url)
   const kept = await keptOf(context)
   const token = await tokenOf(context, address, kept)
   const id = kept?.id ?? newId()
@@ -142,8 +148,8 @@ const save = async (context: Context) => {
 }
 
 /** Asks the Argo CD of the request; what is found of the configured one is kept with it. */
-const check = async (context: Context) => {
-  const address = addressOf(context, String(context.body.argocd_url))
+const check = async (context: Context<Request>) => {
+  const address = addressOf(context, context.body.argocd_url)
   const kept = await keptOf(context)
   const findings = await ask(context, address, await tokenOf(context, address, kept))
   if (kept?.url === address) await write(context, kept, kept.id, specOf(context, address, findings), {})

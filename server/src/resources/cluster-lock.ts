@@ -3,7 +3,7 @@ import Type from 'typebox'
 import { type Operation, operation, organizationInPath } from '../api/operation.ts'
 import type { Spec } from '../api/resource.ts'
 import { Maybe, Results, Text, Whole } from '../api/schema.ts'
-import { changeInner } from '../facets/inner-configuration.ts'
+import { changeInner, type InnerChange } from '../facets/inner-configuration.ts'
 import { conflict } from '../lib/errors.ts'
 import { clusterInPath, type Lock as KeptLock, lockIn } from './cluster-rows.ts'
 import { Lock } from './cluster-status.ts'
@@ -28,13 +28,13 @@ const lock = operation({
   async run(context) {
     const { body, node, parts, principal } = context
     const now = parts.clock.now()
-    const made = { ...body, locked_at: now.toISOString(), owner_name: principal.name } as KeptLock
+    const made: KeptLock = { ...body, locked_at: now.toISOString(), owner_name: principal.name }
     const change = (kept: KeptLock | null) => {
       if (lockIn({ lock: kept }, now) !== null) throw conflict('cluster_locked', 'This cluster is locked already.')
       return made
     }
-    const wanted = { ...field, eventType: 'LOCK', change } as const
-    return changeInner<KeptLock | null>(context, wanted, () => ({ ...made, cluster_id: node.id }))
+    const wanted: InnerChange<KeptLock | null> = { ...field, eventType: 'LOCK', change }
+    return changeInner(context, wanted, () => ({ ...made, cluster_id: node.id }))
   },
 })
 
@@ -50,7 +50,11 @@ const unlock = operation({
   owner: clusterInPath,
   status: 204,
   run: (context) =>
-    changeInner<KeptLock | null>(context, { ...field, eventType: 'UNLOCK', change: () => null }, () => undefined),
+    changeInner<KeptLock | null, undefined>(
+      context,
+      { ...field, eventType: 'UNLOCK', change: () => null },
+      () => undefined,
+    ),
 })
 
 const list = operation({

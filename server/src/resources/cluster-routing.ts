@@ -5,12 +5,13 @@
 import Type from 'typebox'
 import { type Context, JsonText, type Operation, operation } from '../api/operation.ts'
 import { List, OneOf, Results, Text, Uuid } from '../api/schema.ts'
-import { changeInner } from '../facets/inner-configuration.ts'
+import { changeInner, type InnerChange } from '../facets/inner-configuration.ts'
 import { badRequest } from '../lib/errors.ts'
 import { clusterInOrganization, clusterInPath, readCluster, runsHere } from './cluster-rows.ts'
 
 const path = '/organization/{organizationId}/cluster/{clusterId}/routingTable'
 const Route = Type.Object({ destination: Text(), target: Text(), description: Text(2048) })
+type KeptRoute = Type.Static<typeof Route>
 
 const hostsSql = `select '{"results":' || coalesce(json_agg(json_build_object('destination', r.host,
     'target', s.name || ':' || r.port, 'description', p.name || ' / ' || e.name || ' / ' || s.name)
@@ -21,22 +22,22 @@ const hostsSql = `select '{"results":' || coalesce(json_agg(json_build_object('d
 
 const readRoutes = async (context: Context) => {
   const spec = await readCluster(context, context.db)
-  if (!runsHere(spec)) return { results: spec.routes ?? [] }
+  if (!runsHere(spec)) return { results: (spec.routes ?? []) as KeptRoute[] }
   const [row] = await context.db.query<{ text: string }>(hostsSql, [context.node.id])
   return new JsonText(row!.text)
 }
 
-const replaceRoutes = async (context: Context) => {
+const replaceRoutes = async (context: Context<{ routes: KeptRoute[] }>) => {
   if (runsHere(await readCluster(context, context.db)))
     throw badRequest('The routes of the local cluster follow from the ports and domains of its services.')
-  const wanted = {
+  const wanted: InnerChange<KeptRoute[]> = {
     field: 'routes',
-    empty: [] as unknown[],
+    empty: [],
     eventType: 'UPDATE',
     subTarget: 'CLUSTER_ROUTING_TABLE',
-    change: () => context.body.routes as unknown[],
-  } as const
-  return changeInner<unknown[]>(context, wanted, (results) => ({ results }))
+    change: () => context.body.routes,
+  }
+  return changeInner(context, wanted, (results) => ({ results }))
 }
 
 const serviceTypes = ['APPLICATION', 'CONTAINER', 'DATABASE', 'JOB', 'HELM', 'TERRAFORM']

@@ -2,7 +2,7 @@
  * Credentials of cloud providers, which clusters name. One description a provider; the operations are the same for all.
  * Only an Admin makes, changes or deletes them; what is secret is sealed and never answered.
  */
-import Type, { type TObject, type TSchema } from 'typebox'
+import Type, { type TProperties, type TSchema } from 'typebox'
 import { type Context, JsonText, type Operation, operation, organizationInPath } from '../api/operation.ts'
 import { type Change, resource, type Spec } from '../api/resource.ts'
 import { Maybe, Name, OneOf, Results, Secret, secretPaths, Text, Uuid, Whole } from '../api/schema.ts'
@@ -201,7 +201,7 @@ const operationsOf = (provider: Provider): Operation[] => {
       remove: `delete${word}Credentials`,
     },
     reads: 'sensitive',
-    spec: Type.Object({ name: Name(), ...fieldsOf(provider) }) as unknown as TObject,
+    spec: Type.Object<TProperties>({ name: Name(), ...fieldsOf(provider) }),
     record: recordOf(provider),
     columns: {},
     validate: complete(provider),
@@ -217,7 +217,7 @@ const clustersSql = `(select coalesce(json_agg(json_build_object('id', u.id, 'na
     'cloud_provider', u.spec ->> 'cloud_provider') order by u.created_at, u.id), '[]') from ${usersOfN} and u.kind = 'cluster')`
 
 const openFields = providers.flatMap((provider) => {
-  const secret = secretPaths(Type.Object(provider.fields) as unknown as TObject)
+  const secret = secretPaths(Type.Object<TProperties>(provider.fields))
   return Object.entries(fieldsOf(provider)).filter(([name]) => !secret.includes(name))
 })
 

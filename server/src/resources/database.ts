@@ -20,7 +20,7 @@ import { type Content, writeAudit } from '../store/tree.ts'
 import { databaseTypeNames, databaseTypes, isEligible, moveRefusal, nextVersions } from './database-types.ts'
 import { choosePorts } from './outside-ports.ts'
 import { refuseBeyondMachine, workloadOf } from './running.ts'
-import { type Service, service } from './service.ts'
+import { type Filled, type Service, service } from './service.ts'
 import { completePorts, isOutside, type Port, plannedSize } from './service-parts.ts'
 
 const modes = ['CONTAINER', 'MANAGED']
@@ -39,7 +39,7 @@ const spec = Type.Object({
   database_url: Maybe(Secret(1024)),
 })
 
-interface DatabaseSpec {
+type DatabaseSpec = {
   type: string
   version: string
   cpu: number
@@ -114,18 +114,24 @@ const portsOf = (type: string, accessibility: unknown, before: readonly Port[]):
   return completePorts([{ ...port, publicly_accessible: accessibility === 'PUBLIC' }], before)
 }
 
-const complete = async (body: Spec, context: Context, change: Change): Promise<Spec> => {
+const complete = async (
+  body: Filled<typeof spec, { cpu: number; storage: number }>,
+  context: Context,
+  change: Change<DatabaseSpec>,
+) => {
   const { id, previous } = change
-  const before = previous?.spec as DatabaseSpec | undefined
-  const type = String(body.type)
+  const before = previous?.spec
+  const { type } = body
   refuseUnable(body)
-  checkVersion(type, String(body.version), before?.version)
+  checkVersion(type, body.version, before?.version)
   const kept = { ...body, memory: body.memory ?? databaseTypes[type]!.memory, instance_type: null, disk_type: null }
   refuseBeyondMachine(kept)
   const wanted = portsOf(type, body.accessibility, before?.ports ?? [])
   const ports = await choosePorts(context, change, wanted, { named: false })
   const whole = { ...kept, ports, built_in: toldOf(id, type, ports) }
-  return before === undefined ? { ...whole, volume_id: newId(), ...newCredentials(id, type) } : whole
+  return before === undefined
+    ? { ...whole, volume_id: newId(), ...newCredentials(id, type) }
+    : { ...whole, volume_id: before.volume_id }
 }
 
 const patientProbe = { initial_delay_seconds: 0, period_seconds: 2, timeout_seconds: 5, success_threshold: 1 }
@@ -170,7 +176,7 @@ const made = service({
   validate: complete,
   view: ({ volume_id: _, built_in: __, ports, outside_host: outsideHost, ...record }) => ({
     ...record,
-    ...addressOf(record.id, { ...record, ports } as DatabaseSpec, String(outsideHost)),
+    ...addressOf(record.id, { type: record.type, ports }, String(outsideHost)),
     disk_encrypted: false,
   }),
   facets: [deployable({ deployQuery: Type.Object({ applyImmediately: Maybe(Flag()) }) }), history, releases, logs],
@@ -179,20 +185,22 @@ const made = service({
     serviceType: 'DATABASE',
     stage: 0,
     source(kept) {
-      const { type, version } = kept as unknown as DatabaseSpec
+      const { type, version } = kept
       return { from: 'image', registryId: null, name: databaseTypes[type]!.image, tag: version }
     },
-    workload: (kept) => workloadOfDatabase(kept as unknown as DatabaseSpec),
+    workload: workloadOfDatabase,
     moveRefusal,
-    environment: (kept, secrets) => databaseTypes[String(kept.type)]!.environment(secrets.password!),
+    environment: (kept, secrets) => databaseTypes[kept.type]!.environment(secrets.password!),
   },
 })
 
 const owner = nodeInPath('database', 'databaseId')
 
-const readRow = async (db: Queryable, id: string): Promise<Content & { outsideHost: string }> => {
+type Row = Omit<Content, 'spec'> & { spec: DatabaseSpec; outsideHost: string }
+
+const readRow = async (db: Queryable, id: string): Promise<Row> => {
   const sql = `select name, spec, sealed, ${outsideHostSql} as "outsideHost" from node where id = $1`
-  const [row] = await db.query<Content & { outsideHost: string }>(sql, [id])
+  const [row] = await db.query<Row>(sql, [id])
   if (row === undefined) throw notFound()
   return row
 }
@@ -219,8 +227,8 @@ const masterCredentials = operation({
     const password = await parts.sealer.open(principal.organizationId, place, sealed.password!)
     const audit = auditOf(context, 'UPDATE', { target: 'DATABASE', subTarget: 'SECRET' }, placeOf(node), null)
     await writeAudit(db, principal.organizationId, node, { ...audit, eventType: 'EXPORT' })
-    const address = addressOf(node.id, kept as unknown as DatabaseSpec, outsideHost)
-    return { ...address, login: databaseTypes[String(kept.type)]!.login, password: password.reveal() }
+    const address = addressOf(node.id, kept, outsideHost)
+    return { ...address, login: databaseTypes[kept.type]!.login, password: password.reveal() }
   },
 })
 
@@ -236,7 +244,7 @@ const listVersion = operation({
   status: 200,
   answer: Results(Type.Object({ name: Text() })),
   async run({ db, node }) {
-    const { type, version } = (await readRow(db, node.id)).spec as unknown as DatabaseSpec
+    const { type, version } = (await readRow(db, node.id)).spec
     return { results: nextVersions(type, version).map((name) => ({ name })) }
   },
 })

@@ -74,7 +74,7 @@ const usualRule: KeptRule = {
 
 /** The schedule that a project's rule gives to an environment. */
 export const keptRuleOf = (rule: Spec): KeptRule => {
-  const { auto_stop = false, timezone, start_time, stop_time, weekdays: days } = rule as unknown as KeptRule
+  const { auto_stop = false, timezone, start_time, stop_time, weekdays: days } = rule as KeptRule & Spec
   return { ...usualRule, auto_stop, timezone, start_time, stop_time, weekdays: days }
 }
 

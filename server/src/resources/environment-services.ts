@@ -1,5 +1,5 @@
 /** What all kinds of services together answer: the services of an environment, whatever they are. */
-import Type from 'typebox'
+import Type, { type TSchema } from 'typebox'
 import { nodeInPath, type Operation, operation } from '../api/operation.ts'
 import type { Spec } from '../api/resource.ts'
 import { Results } from '../api/schema.ts'
@@ -9,8 +9,9 @@ const inOrder = (a: Spec, b: Spec): number =>
   String(a.created_at).localeCompare(String(b.created_at)) || String(a.id).localeCompare(String(b.id))
 
 /** Every service of an environment with its whole record, the oldest first. */
-export const listServicesOf = (services: readonly Service[]): Operation =>
-  operation({
+export const listServicesOf = (services: readonly Service[]): Operation => {
+  const anyService: TSchema = Type.Union(services.map(({ answer }) => answer))
+  return operation({
     id: 'listServicesByEnvironmentId',
     method: 'GET',
     path: '/environment/{environmentId}/services',
@@ -20,7 +21,7 @@ export const listServicesOf = (services: readonly Service[]): Operation =>
     area: 'projects',
     owner: nodeInPath('environment', 'environmentId'),
     status: 200,
-    answer: Results(Type.Union(services.map(({ answer }) => answer))),
+    answer: Results(anyService),
     async run({ db, node }) {
       const kinds = await db.query<{ kind: string }>(
         `select distinct kind from service_state where environment_id = $1`,
@@ -31,3 +32,4 @@ export const listServicesOf = (services: readonly Service[]): Operation =>
       return { results: records.flat().sort(inOrder) }
     },
   })
+}

@@ -5,6 +5,7 @@
 import Type from 'typebox'
 import {
   type Context,
+  type Fields,
   JsonText,
   nodeInPath,
   type Operation,
@@ -76,8 +77,11 @@ const capital = { GITHUB: 'Github', GITLAB: 'Gitlab', BITBUCKET: 'Bitbucket' }
 
 const reading = { method: 'GET', scope: 'Read', area: 'resources', reads: 'sensitive', status: 200 } as const
 
-const findBranches = async (context: Context, name: ProviderName): Promise<{ name: string }[]> => {
-  const repository = String(context.query.name ?? '')
+const findBranches = async (
+  context: Context<Fields, { name?: string }>,
+  name: ProviderName,
+): Promise<{ name: string }[]> => {
+  const repository = context.query.name ?? ''
   if (!/^[^\s/?#]+(\/[^\s/?#]+)+$/.test(repository)) throw badRequest('name: must be a repository as owner/name')
   const token = await readProviderToken(context, name)
   const { url } = await findRepository(context, name, token, repository)
@@ -198,7 +202,7 @@ const listCommits = (kind: string, word: string, repository: GitPath): Operation
       )
       const git = row?.git ?? null
       if (git === null) return { results: [] }
-      const { startId: after, gitCommitId: from = after } = query as { startId?: string; gitCommitId?: string }
+      const { startId: after, gitCommitId: from = after } = query
       const commits = await asking(async (signal) => {
         const source = await sourceOf(context, git)
         return parts.builder.commits(

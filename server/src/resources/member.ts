@@ -66,8 +66,11 @@ interface Row {
 }
 
 /** A member, locked until the transaction ends. */
-const lockMember = async (tx: Queryable, context: Context): Promise<Row & { id: string; role: Role }> => {
-  const id = String(context.body.user_id).toLowerCase()
+const lockMember = async (
+  tx: Queryable,
+  context: Context<{ user_id: string }>,
+): Promise<Row & { id: string; role: Role }> => {
+  const id = context.body.user_id.toLowerCase()
   const [row] = isUuid(id)
     ? await tx.query<Row>(
         `select m.role_id, coalesce(a.email, a.name, a.subject) as name, r.name as role_name, r.spec as role_spec

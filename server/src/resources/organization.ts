@@ -128,8 +128,8 @@ const editOrganization = operation({
     context.transaction(async (tx) => {
       const previous = await lockNode(tx, context.node.id)
       if (previous === null) throw notFound()
-      const { name = previous.name, ...sent } = context.body as Record<string, unknown>
-      const content = { name: String(name), spec: { ...previous.spec, ...sent }, sealed: previous.sealed }
+      const { name = previous.name, ...sent } = context.body
+      const content = { name, spec: { ...previous.spec, ...sent }, sealed: previous.sealed }
       const audit = auditOf(context, 'UPDATE', { target: 'ORGANIZATION' }, nowhere, context.body)
       return new JsonText(await updateNode(tx, update, context.node.id, content, context.principal.tokenId, audit))
     }),
@@ -191,7 +191,7 @@ const createOrganization = operation({
         "Only the operator's token and people who signed in create organizations; a token belongs to one.",
       )
     // What is planned and paid is the operator's own affair: it is accepted, and nothing follows from it.
-    const { name, plan: _, ...rest } = body as { name: string; plan?: string }
+    const { name, plan: _, ...rest } = body
     return context.transaction(async (tx) => {
       await goAlone(tx)
       const taken = await tx.query(`select 1 from node where kind = 'organization' and lower(name) = lower($1)`, [name])

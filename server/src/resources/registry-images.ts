@@ -88,8 +88,8 @@ const checkImage = operation({
   async run(context) {
     const { body, db, principal } = context
     await checkRefs(db, checkBody, body, principal.organizationId)
-    const client = await asking(() => connect(context, (body.registry_id as string | null | undefined) ?? null))
-    if (!(await asking(() => client.hasTag(String(body.image_name), String(body.tag)))))
+    const client = await asking(() => connect(context, body.registry_id ?? null))
+    if (!(await asking(() => client.hasTag(body.image_name, body.tag))))
       throw invalidField('/tag', 'the registry has no such image under this tag')
     return {}
   },

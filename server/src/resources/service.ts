@@ -62,6 +62,9 @@ type Common = {
   icon_uri?: string
 }
 
+/** A request to make or change a service, with the fields that `schema` has defaults for, which are filled in by now. */
+export type Filled<Schema extends TObject, Fields> = FieldsOf<Schema> & Fields & Common
+
 /** `Schema` is what a create takes, `Kept` the kind's own part of what `validate` makes of it. */
 export interface ServiceDefinition<Schema extends TObject = TObject, Kept = FieldsOf<Schema>> extends Self {
   /** For the list: its operation's id and its summary. */
@@ -75,17 +78,17 @@ export interface ServiceDefinition<Schema extends TObject = TObject, Kept = Fiel
   columns?: Record<string, string>
   /** Services of the kind take groups of labels and annotations. */
   groups?: boolean
-  validate?(spec: FieldsOf<Schema> & Common, context: Context, change: Change<Kept>): Promise<Kept> | Kept
+  validate?(spec: FieldsOf<Schema> & Common, context: Context, change: Change<NoInfer<Kept>>): Promise<Kept> | Kept
   around?: ResourceDefinition['around']
   /** Where the configuration holds the repository that the service is made from. */
   git?: GitPath
-  view?(record: Kept & Spec, git: GitFacts): Spec
+  view?(record: NoInfer<Kept> & Spec, git: GitFacts): Spec
   /** Writes what belongs to the service beside its state and its host names. */
-  written?(tx: Queryable, spec: Kept & Common, context: Context, change: Change<Kept>): Promise<void>
+  written?(tx: Queryable, spec: NoInfer<Kept> & Common, context: Context, change: Change<NoInfer<Kept>>): Promise<void>
   /** For clones: puts secrets that are sealed with the row, but stand outside of `spec`, back into a configuration. */
-  withSecrets?(spec: Kept, sealed: ReadonlyMap<string, Secret>): Spec
+  withSecrets?(spec: NoInfer<Kept>, sealed: ReadonlyMap<string, Secret>): Spec
   facets: readonly Facet[]
-  deployable: DeployableKind<Kept>
+  deployable: DeployableKind<NoInfer<Kept>>
 }
 
 export interface Service {

@@ -105,8 +105,7 @@ export const hideSecrets = async (context: Context, write: Write): Promise<Answe
   return write({ ...context, body: withHiddenSecrets(context.body) })
 }
 
-export const viewVariables = (kept: Spec): Source => {
-  const { tf_vars: variables, ...rest } = kept as unknown as Source
+export const viewVariables = ({ tf_vars: variables = [], ...rest }: Partial<Source>) => {
   return {
     ...rest,
     tf_vars: variables.map(({ key, value, secret }) => (secret ? { key, secret } : { key, value: value!, secret })),

@@ -1,5 +1,6 @@
 /** Terraform services: modules from a git repository with their variables, run by a tool of the operator's (terraform-run.ts). */
 import Type from 'typebox'
+import type { Context } from '../api/operation.ts'
 import type { Change, Spec } from '../api/resource.ts'
 import { Computed, Flag, Maybe, Nullable, OneOf, Text, Uuid, Whole } from '../api/schema.ts'
 import { advancedSettings } from '../facets/advanced-settings.ts'
@@ -13,12 +14,11 @@ import {
   completeGitRepository,
   GitRepository,
   GitRepositoryRequest,
-  type GitRepositorySpec,
   insidePath,
   viewGitRepository,
 } from './git-source.ts'
 import { service } from './service.ts'
-import { terraformRun } from './terraform-run.ts'
+import { type TerraformSpec, terraformRun } from './terraform-run.ts'
 import {
   completeVariables,
   hideSecrets,
@@ -94,10 +94,7 @@ const spec = Type.Object({
 
 const filesPath = ['terraform_files_source', 'git_repository']
 
-interface TerraformSpec {
-  terraform_files_source: { git_repository: GitRepositorySpec }
-  auto_deploy_config: { auto_deploy: boolean }
-}
+type Kept = TerraformSpec & { auto_deploy_config: { auto_deploy: boolean } } & Spec
 
 /** Only the one that is named. */
 const completeBackend = (sent: Spec): Spec => {
@@ -121,8 +118,8 @@ const checkArguments = (sent: unknown): void => {
       throw invalidField(`/action_extra_arguments/${name}`, 'must be words without line breaks')
 }
 
-const complete = (body: Spec, change: Change): Spec => {
-  const before = change.previous?.spec as unknown as TerraformSpec | undefined
+const complete = (body: Spec, _context: Context, change: Change<Kept>): Kept => {
+  const before = change.previous?.spec
   checkArguments(body.action_extra_arguments)
   const { git_repository: sent } = body.terraform_files_source as TerraformSpec['terraform_files_source']
   const known = before?.terraform_files_source.git_repository
@@ -133,7 +130,7 @@ const complete = (body: Spec, change: Change): Spec => {
     backend: completeBackend(body.backend as Spec),
     action_extra_arguments: body.action_extra_arguments ?? {},
     dockerfile_fragment: completeFragment(body.dockerfile_fragment),
-  }
+  } as Kept
 }
 
 const DeleteQuery = Type.Object({
@@ -183,20 +180,16 @@ export const terraform = service({
     action_extra_arguments: mapOf(words),
   },
   git: filesPath,
-  validate: (body, _context, change) => complete(body, change),
+  validate: complete,
   view: ({ terraform_files_source: files, terraform_variables_source: variables, ...rest }, { commit, tokenName }) => ({
     ...rest,
-    auto_deploy: (rest.auto_deploy_config as TerraformSpec['auto_deploy_config']).auto_deploy,
+    auto_deploy: rest.auto_deploy_config.auto_deploy,
     terraform_files_source: {
       git: {
-        git_repository: viewGitRepository(
-          (files as TerraformSpec['terraform_files_source']).git_repository,
-          commit,
-          tokenName,
-        ),
+        git_repository: viewGitRepository(files.git_repository, commit, tokenName),
       },
     },
-    terraform_variables_source: viewVariables(variables as Spec),
+    terraform_variables_source: viewVariables(variables),
   }),
   around: hideSecrets,
   written: writeSecrets,

@@ -107,8 +107,8 @@ const create = operation({
   status: 201,
   answer: Type.Object({ ...webhook.answer.properties, signing_secret: Text() }),
   async run(context) {
-    const { target_secret, ...open } = context.body as Spec
-    await checkTarget(context, String(open.target_url))
+    const { target_secret, ...open } = context.body
+    await checkTarget(context, open.target_url)
     const [id, signing_secret] = [newId(), createSigningSecret()]
     const sealed = await sealSecrets(context, id, { signing_secret, target_secret })
     const { organizationId, tokenId } = context.principal
