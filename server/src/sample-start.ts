@@ -7,7 +7,7 @@ import type { App } from './app.ts'
 const sampleTimeoutMs = 170_000
 const sampleName = 'hello'
 
-type Call = (method: string, path: string, body?: unknown) => Promise<Record<string, never>>
+type Call = <Answer = Record<string, unknown>>(method: string, path: string, body?: unknown) => Promise<Answer>
 
 /** The sample is made through the public API, like anything a user makes. */
 const callApi =
@@ -30,8 +30,8 @@ type Named = { id: string; name: string }
 
 /** What a start that was killed has made already is taken as it is. */
 const findOrCreate = async (call: Call, collection: string, body: { name: string }): Promise<Named> => {
-  const { results } = (await call('GET', collection)) as unknown as { results: Named[] }
-  return results.find((each) => each.name === body.name) ?? ((await call('POST', collection, body)) as unknown as Named)
+  const { results } = await call<{ results: Named[] }>('GET', collection)
+  return results.find((each) => each.name === body.name) ?? (await call<Named>('POST', collection, body))
 }
 
 const createSample = async (call: Call, organizationId: string, sampleUrl: string): Promise<string> => {
@@ -61,8 +61,7 @@ const waitForSample = async (app: App, call: Call, applicationId: string): Promi
     const { state } = await call('GET', `/application/${applicationId}/status`)
     if (state === 'RUNNING') return
     if (state === 'ERROR') {
-      const application = await call('GET', `/application/${applicationId}`)
-      const { environment } = application as unknown as { environment: { id: string } }
+      const { environment } = await call<{ environment: Named }>('GET', `/application/${applicationId}`)
       throw new Error(`its deployment failed; its log is at GET /environment/${environment.id}/logs`)
     }
     await app.parts.clock.sleep(100, signal)

@@ -280,8 +280,9 @@ const readOidc = (read: ReturnType<typeof createReader>['read'], problems: strin
 }
 
 const readLimits = (read: ReturnType<typeof createReader>['read']): Limits => {
-  const pairs = limitNames.map((name) => [name, read(limitSettings[name], usualLimits[name], whole(0, 1_000_000_000))])
-  return Object.freeze(Object.fromEntries(pairs) as unknown as Limits)
+  const limits = { ...usualLimits }
+  for (const name of limitNames) limits[name] = read(limitSettings[name], usualLimits[name], whole(0, 1_000_000_000))
+  return Object.freeze(limits)
 }
 
 const readPreparation = (read: ReturnType<typeof createReader>['read']): PreparationLimits =>

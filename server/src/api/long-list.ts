@@ -7,7 +7,7 @@ import { isUuid } from '../lib/ids.ts'
 import type { Queryable } from '../store/database.ts'
 import { type ListForm, longList } from '../store/long-list.ts'
 import type { Node } from '../store/tree.ts'
-import { etagOf, JsonText, nodeInPath, type Operation, type Owner } from './operation.ts'
+import { type Context, etagOf, JsonText, nodeInPath, type Owner } from './operation.ts'
 
 /** Stands for a list whose version the caller knows: only the ETag of it is answered. */
 const unchanged = '{"results":[]}'
@@ -17,7 +17,7 @@ export const longListOf = (
   form: ListForm,
   kind: string,
   parent: { kind: string; param: string },
-): Pick<Operation, 'owner' | 'versionOwner' | 'run'> => {
+): { owner: Owner; versionOwner: Owner; run(context: Context): Promise<JsonText> } => {
   const list = longList(kind, parent.kind, form)
   const read = async (db: Queryable, id: string, organizationId: string): Promise<Node | null> => {
     const found = await list.read(db, id, organizationId)

@@ -111,11 +111,14 @@ export const endpointIn = (document: Record<string, unknown>, name: string, issu
   return url as string
 }
 
-const readJson = async ({ outbound }: OidcParts, url: string): Promise<Record<string, unknown>> => {
+const readJson = async <Document = Record<string, unknown>>(
+  { outbound }: OidcParts,
+  url: string,
+): Promise<Document> => {
   const headers = { accept: 'application/json' }
   const answer = await outbound.request({ method: 'GET', url, headers, maxResponseBytes: maxDocumentBytes })
   if (answer.status !== 200 || answer.truncated) throw new Error(`the issuer answered with status ${answer.status}`)
-  return JSON.parse(answer.body) as Record<string, unknown>
+  return JSON.parse(answer.body) as Document
 }
 
 /** What the issuer says of itself. */
@@ -127,7 +130,7 @@ export const readDocument = async (parts: OidcParts, issuer: string): Promise<Re
 
 const fetchKeys = async (parts: OidcParts, issuer: string): Promise<JWTVerifyGetKey> => {
   const url = endpointIn(await readDocument(parts, issuer), 'jwks_uri', issuer)
-  return createLocalJWKSet((await readJson(parts, url)) as unknown as JSONWebKeySet)
+  return createLocalJWKSet(await readJson<JSONWebKeySet>(parts, url))
 }
 
 /** The issuer's keys: one fetch at a time, the old ones for as long as new ones cannot be had. */

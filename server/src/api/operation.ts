@@ -2,52 +2,18 @@
  * The unit of the API: one value that says method, path, schemas, scope and what to do. Routes, documentation,
  * authorization and its tests are folds over arrays of these; nothing else adds a route.
  */
-import type { ServerResponse } from 'node:http'
-import type { TObject, TSchema } from 'typebox'
+import type { Static, TObject, TSchema } from 'typebox'
 import type { WebSocket } from 'ws'
 import { isUuid } from '../lib/ids.ts'
-import type { Database, Queryable } from '../store/database.ts'
+import type { Queryable } from '../store/database.ts'
 import { findNode, type Node, type RecordSql } from '../store/tree.ts'
-import type { Parts } from './parts.ts'
-import type { Place, Role } from './permissions.ts'
+import type { Context } from './context.ts'
+import { areas, type Need, type Scope, scopes, usesCluster } from './permissions.ts'
+import type { Principal } from './principal.ts'
 
-export const scopes = ['Admin', 'Read', 'Deploy', 'Write'] as const
-export type Scope = (typeof scopes)[number]
-
-/** Somebody who signed in with the OIDC issuer. */
-export interface Account {
-  id: string
-  /** Null unless the issuer says that the address is theirs. */
-  email: string | null
-}
-
-export interface Membership {
-  organizationId: string
-  role: Role
-}
-
-/** Who asks: the holder of an API token, or an account. */
-export interface Principal {
-  /** Id of the token or of the account. */
-  tokenId: string
-  name: string
-  /** The caller's own organization; once the gate has found the row that a request is about, the organization of that. */
-  organizationId: string
-  /** What cannot be told by a role: a role's holders have here what comes nearest to it. */
-  scopes: ReadonlySet<Scope>
-  createdBy: string | null
-  expiresAt: Date | null
-  /** Decides instead of the scopes; null for a token with scopes, and for an account that is no member. */
-  role: Role | null
-  /** Scopes that narrow the role of a token that has both; null where nothing narrows it. */
-  within: ReadonlySet<Scope> | null
-  /** Null for an API token. */
-  account: Account | null
-  /** Of an account, the oldest first. */
-  memberships: readonly Membership[]
-  /** Sees every organization of this installation, and may create them. */
-  isOperator: boolean
-}
+export type { Context, Fields } from './context.ts'
+export { type Scope, scopes } from './permissions.ts'
+export type { Account, Membership, Principal } from './principal.ts'
 
 /** How the organization of a request is found: the row that the path names, if it is the caller's. */
 export interface Owner {
@@ -131,40 +97,6 @@ export class OtherAnswer {
 
 export const etagOf = (version: string): string => `W/"${version}"`
 
-export interface Context {
-  parts: Parts
-  db: Database
-  principal: Principal
-  /** The row that the path names. */
-  node: Node
-  params: Record<string, string>
-  query: Record<string, unknown>
-  /** Only declared fields, with defaults; `{}` when there was no body. */
-  body: Record<string, unknown>
-  headers: Record<string, string | string[] | undefined>
-  requestId: string
-  userAgent: string | null
-  /** API for a token, CONSOLE for somebody who signed in. */
-  origin: string
-  /** How the caller reached us, or the proxy of ours that it came by. */
-  scheme: 'http:' | 'https:'
-  setHeader(name: string, value: string): void
-  /**
-   * Runs a change in one transaction. What `work` resolves to is the answer of the operation: it is kept, in the same
-   * transaction, under the request's Idempotency-Key.
-   */
-  transaction<T>(work: (tx: Queryable) => Promise<T>): Promise<T>
-  /** The same for a change of a single statement, which needs no transaction of its own. */
-  write<T>(work: (db: Queryable) => Promise<T>): Promise<T>
-  /**
-   * For what only the body names, a row by its id or a place: throws unless the caller may do this there too. A row of
-   * another organization of the caller's makes that the organization of the request.
-   */
-  demand(where: string | Place): Promise<void>
-  /** For streams: takes the answer out of the machinery's hands. */
-  hijack(): ServerResponse
-}
-
 /** Answers that are text as they are: `run` resolves to a string. */
 export const textTypes = ['application/x-yaml', 'text/plain'] as const
 export type TextType = (typeof textTypes)[number]
@@ -172,25 +104,15 @@ export type TextType = (typeof textTypes)[number]
 export const isTextType = (type: string | undefined): type is TextType =>
   textTypes.some((textType) => textType === type)
 
-export type Method = 'GET' | 'POST' | 'PUT' | 'DELETE'
-
-export interface Operation {
+/** What every operation says of itself, whatever its types. */
+interface Described extends Need {
   /** OpenAPI `operationId`. */
   id: string
-  method: Method
-  /** Literal, with `{camelId}`. */
-  path: string
   tag: string
   summary: string
-  /** `Read` admits every scope; see `reads`. */
-  scope: Scope
-  /** `sensitive`: a read that may show what a deployer need not see. Deploy alone does not admit. */
-  reads?: 'sensitive'
   owner: Owner
   /** Finds the same row with its `version` only, for requests that come with If-None-Match. */
   versionOwner?: Owner
-  query?: TObject
-  body?: TObject
   /** True where the body may be absent, empty or null although it is declared. */
   bodyOptional?: boolean
   /** Fill in the schema's defaults for what the body leaves out (creates). */
@@ -200,15 +122,56 @@ export interface Operation {
   emptyStatus?: 204
   /** What else it may answer, where it is asked for something else than to be done: `run` resolves to an `OtherAnswer`. */
   other?: { status: 200; answer: TSchema; description: string }
-  /** Schema of the answer; absent where the status has no body. */
-  answer?: TSchema
   /** Content type of the answer where it is not JSON; `websocket` for an upgrade, `…/octet-stream` for bytes. */
   produces?: 'text/event-stream' | 'websocket' | 'application/octet-stream' | TextType
   /** Content type of a body that is text and not JSON: `run` finds it as `body.text`. JSON is taken for it too. */
   consumes?: 'application/x-yaml'
+}
+
+type Named<Path extends string> = Path extends `${string}{${infer Name}}${infer Rest}` ? Name | Named<Rest> : never
+/** The parameters that a path names; any where the path is made at run time. */
+type ParamsOf<Path extends string> = string extends Path ? Record<string, string> : { [Name in Named<Path>]: string }
+
+/** The fields that a schema declares; none without a schema. */
+export type FieldsOf<Schema> = Schema extends TObject ? Static<Schema> : Record<never, never>
+
+/** What a schema of answers admits, or JSON that was made elsewhere. */
+type AnswerOf<Schema> = Schema extends TSchema ? Static<Schema> | JsonText | OtherAnswer | undefined : unknown
+
+/** An operation as it is written: the schemas say what `run` is given and what it may answer. */
+export interface Definition<Path extends string, Query, Body, Answer> extends Described {
+  /** Literal, with `{camelId}`. */
+  path: Path
+  query?: Query
+  body?: Body
+  /** Schema of the answer; absent where the status has no body. */
+  answer?: Answer
+  run?(context: Context<FieldsOf<Body>, FieldsOf<Query>, ParamsOf<Path>>): Promise<AnswerOf<Answer>>
+  socket?(context: Context<FieldsOf<Body>, FieldsOf<Query>, ParamsOf<Path>>, socket: WebSocket): void
+}
+
+const made = Symbol('made by operation()')
+
+/** An operation among others: what its schemas are is known at run time only. Made by `operation` and no other way. */
+export interface Operation extends Described {
+  readonly [made]: true
+  path: string
+  query?: TObject
+  body?: TObject
+  answer?: TSchema
   run?(context: Context): Promise<unknown>
   socket?(context: Context, socket: WebSocket): void
 }
+
+/** Checks a definition against its own schemas, and forgets its types: the one place where they are given up. */
+export const operation = <
+  Path extends string,
+  Query extends TObject | undefined = undefined,
+  Body extends TObject | undefined = undefined,
+  Answer extends TSchema | undefined = undefined,
+>(
+  definition: Definition<Path, Query, Body, Answer>,
+): Operation => ({ ...definition, [made]: true }) as Operation
 
 /** Whether a set of scopes admits an operation (design: trust 5.4). */
 export const admits = (held: ReadonlySet<Scope>, operation: Pick<Operation, 'scope' | 'reads'>): boolean => {
@@ -223,6 +186,10 @@ export const assertComplete = (operations: readonly Operation[]): void => {
   const seen = new Set<string>()
   for (const operation of operations) {
     if (!scopes.includes(operation.scope)) throw new Error(`the operation ${operation.id} declares no scope`)
+    if (!areas.includes(operation.area))
+      throw new Error(`the operation ${operation.id} declares no area of permissions`)
+    if (usesCluster(operation) && operation.cluster === undefined)
+      throw new Error(`the operation ${operation.id} does not declare what it needs of a cluster`)
     if (operation.owner === undefined) throw new Error(`the operation ${operation.id} declares no owner`)
     for (const key of [operation.id, `${operation.method} ${operation.path}`]) {
       if (seen.has(key)) throw new Error(`two operations are called ${key}`)

@@ -2,7 +2,6 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { operations } from '../resources/index.ts'
 import {
-  areaOf,
   builtInRole,
   builtInRoles,
   covers,
@@ -140,7 +139,7 @@ test('no custom role touches tokens, webhooks, members, the audit log or the org
   const mighty = custom({ k: 'ADMIN' }, { p: { isAdmin: true, modes: {} } })
   const kept = ['tokens', 'webhooks', 'audit', 'ownership']
   for (const each of operations) {
-    const area = areaOf(each)
+    const { area } = each
     const isChange = each.scope !== 'Read' && each.method !== 'GET'
     if (kept.includes(area) || (['members', 'settings', 'resources'].includes(area) && isChange))
       assert.equal(decide(mighty, each, nowhere), 'forbidden', each.id)

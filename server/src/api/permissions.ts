@@ -2,7 +2,9 @@
  * What a role may do, as one pure function of the operation and the place it is about. Tokens with scopes are not asked
  * here (`admits`). Knows no table: who holds which role, and where a row hangs, is found out by `access.ts`.
  */
-import type { Operation } from './operation.ts'
+export const scopes = ['Admin', 'Read', 'Deploy', 'Write'] as const
+export type Scope = (typeof scopes)[number]
+export type Method = 'GET' | 'POST' | 'PUT' | 'DELETE'
 
 export const modes = ['DEVELOPMENT', 'PREVIEW', 'STAGING', 'PRODUCTION'] as const
 export const clusterLevels = ['VIEWER', 'ENV_CREATOR', 'ADMIN'] as const
@@ -58,48 +60,50 @@ export interface Place {
 
 export type Decision = 'allowed' | 'forbidden' | 'hidden'
 
-export type Area =
+/** The parts of the product that an operation can be about. */
+export const areas = [
   /** The caller's own account and list of organizations. */
-  | 'self'
+  'self',
   /** Reading and accepting an invitation, which those do who are no members yet. */
-  | 'invitation'
-  | 'ownership'
-  | 'settings'
-  | 'members'
-  | 'tokens'
-  | 'audit'
-  | 'webhooks'
-  | 'clusters'
+  'invitation',
+  'ownership',
+  'settings',
+  'members',
+  'tokens',
+  'audit',
+  'webhooks',
+  'clusters',
   /** Credentials, registries, git tokens and what else belongs to an organization. */
-  | 'resources'
-  | 'projects'
+  'resources',
+  'projects',
+] as const
+export type Area = (typeof areas)[number]
 
-type Asked = Pick<Operation, 'method' | 'path' | 'scope' | 'owner'>
+/** What an operation declares of the rights that it takes. */
+export interface Need {
+  method: Method
+  /** `Read` admits every scope; see `reads`. */
+  scope: Scope
+  /** `sensitive`: a read that may show what a deployer need not see. Deploy alone does not admit. */
+  reads?: 'sensitive'
+  area: Area
+  /** The level that a custom role must have on the cluster it is about, or that its environment runs on. */
+  cluster?: ClusterLevel
+  /** The mode of what it makes stands in its body: whoever manages one mode passes, and is judged again there. */
+  modeInBody?: true
+}
 
-const organization = String.raw`/organization/\{organizationId\}`
+interface Asked extends Need {
+  owner: { param: string | null }
+}
 
-const areas: [RegExp, Area][] = [
-  [/^(GET|POST|PUT) \/account$/, 'self'],
-  [/^(GET|POST) \/organization$/, 'self'],
-  [new RegExp(`^(GET|POST) ${organization}/inviteMember/\\{`), 'invitation'],
-  [new RegExp(`^(DELETE ${organization}$|POST .*/transferOwnership$)`), 'ownership'],
-  [new RegExp(` ${organization}$`), 'settings'],
-  [new RegExp(` ${organization}/(member|inviteMember|customRole|availableRole)(/|$)`), 'members'],
-  [new RegExp(` ${organization}/(apiToken|policyApiToken)(/|$)`), 'tokens'],
-  [new RegExp(` ${organization}/(events|targets)(/|$)`), 'audit'],
-  [new RegExp(` ${organization}/webhook(/|$)`), 'webhooks'],
-  [new RegExp(` (${organization})?/cluster(/|$)`), 'clusters'],
-  [/ \/(organization|account|default\w*)(\/|$)/, 'resources'],
-]
-
-/** The part of the product that an operation is about. */
-export const areaOf = ({ method, path }: Pick<Operation, 'method' | 'path'>): Area =>
-  areas.find(([form]) => form.test(`${method} ${path}`))?.[1] ?? 'projects'
+/** Whether an operation is about a cluster, or runs something on one: then it declares the level it needs there. */
+export const usesCluster = ({ area, scope }: Need): boolean => area === 'clusters' || scope === 'Deploy'
 
 const readableByAll: readonly Area[] = ['members', 'tokens', 'audit', 'settings', 'webhooks']
 
 /** A look that changes nothing and opens no secret. */
-const isRead = ({ method, scope }: Asked, area: Area): boolean =>
+const isRead = ({ method, scope, area }: Need): boolean =>
   scope === 'Read' || (method === 'GET' && readableByAll.includes(area))
 
 type Rule = (area: Area, read: boolean) => boolean
@@ -125,22 +129,17 @@ const clusterLevelOf = (grants: Grants, clusterId: string | null): ClusterLevel 
 const levelOf = (grant: ProjectGrant | undefined, mode: Mode): ProjectLevel =>
   grant?.isAdmin === true ? 'MANAGER' : (grant?.modes[mode] ?? 'NO_ACCESS')
 
-/** What shows every cluster's traffic shows names of projects too, so it takes more than a look at the cluster. */
-const onCluster = (grants: Grants, asked: Asked, { clusterId }: Place): Decision => {
-  if (clusterId === null) return when(asked.scope === 'Read')
-  const needed = asked.scope === 'Read' && !asked.path.endsWith('/routingTable') ? 'VIEWER' : 'ADMIN'
-  return when(reaches(clusterLevels, clusterLevelOf(grants, clusterId), needed))
-}
+const reachesCluster = (grants: Grants, { cluster }: Asked, clusterId: string | null): boolean =>
+  cluster === undefined || reaches(clusterLevels, clusterLevelOf(grants, clusterId), cluster)
 
-/** It puts an environment on a cluster, or runs something on one. */
-const usesCluster = ({ method, path, scope }: Asked): boolean =>
-  scope === 'Deploy' || (method === 'POST' && /\/(environment|clone)$/.test(path))
+const onCluster = (grants: Grants, asked: Asked, { clusterId }: Place): Decision =>
+  when(clusterId === null ? asked.scope === 'Read' : reachesCluster(grants, asked, clusterId))
 
 const inEnvironment = (grants: Grants, asked: Asked, level: ProjectLevel, clusterId: string | null): Decision => {
   if (level === 'NO_ACCESS') return 'hidden'
   const needed = asked.scope === 'Read' ? 'VIEWER' : asked.scope === 'Deploy' ? 'DEPLOYER' : 'MANAGER'
   if (!reaches(projectLevels, level, needed)) return 'forbidden'
-  return when(!usesCluster(asked) || reaches(clusterLevels, clusterLevelOf(grants, clusterId), 'ENV_CREATOR'))
+  return when(reachesCluster(grants, asked, clusterId))
 }
 
 /** A project as a whole: seen by whoever sees any of its modes, changed by its admins. */
@@ -148,10 +147,7 @@ const inProject = (asked: Asked, grant: ProjectGrant | undefined): Decision => {
   const levels = modes.map((mode) => levelOf(grant, mode))
   if (levels.every((level) => level === 'NO_ACCESS')) return 'hidden'
   if (asked.scope === 'Read' || grant?.isAdmin === true) return 'allowed'
-  // Which mode a new environment will have stands in the body: it is judged again when that is read.
-  return when(
-    asked.method === 'POST' && asked.path === '/project/{projectId}/environment' && levels.includes('MANAGER'),
-  )
+  return when(asked.modeInBody === true && levels.includes('MANAGER'))
 }
 
 const inProjects = (grants: Grants, asked: Asked, { projectId, mode, clusterId }: Place): Decision => {
@@ -161,19 +157,20 @@ const inProjects = (grants: Grants, asked: Asked, { projectId, mode, clusterId }
   return mode === null ? inProject(asked, grant) : inEnvironment(grants, asked, levelOf(grant, mode), clusterId)
 }
 
-const byGrants = (grants: Grants, asked: Asked, area: Area, place: Place): Decision => {
+const byGrants = (grants: Grants, asked: Asked, place: Place): Decision => {
+  const { area } = asked
   if (area === 'clusters') return onCluster(grants, asked, place)
   if (area === 'projects') return inProjects(grants, asked, place)
-  return when(['settings', 'resources'].includes(area) && isRead(asked, area))
+  return when(['settings', 'resources'].includes(area) && isRead(asked))
 }
 
 /** Whether a role, null for somebody who is no member, may do this here. Hidden: as if the place were not there. */
 export const decide = (role: Role | null, asked: Asked, place: Place): Decision => {
-  const area = areaOf(asked)
+  const { area } = asked
   if (area === 'self' || area === 'invitation') return 'allowed'
   if (role === null) return 'hidden'
-  if (role.grants !== null) return byGrants(role.grants, asked, area, place)
-  return when(builtInRules[role.name as BuiltIn](area, isRead(asked, area)))
+  if (role.grants !== null) return byGrants(role.grants, asked, place)
+  return when(builtInRules[role.name as BuiltIn](area, isRead(asked)))
 }
 
 /** Whether a custom role sees what is at a place. */

@@ -19,39 +19,65 @@ import {
   updateNode,
   updateSql,
 } from '../store/tree.ts'
-import { type Context, JsonText } from './operation.ts'
+import { type Context, type FieldsOf, JsonText, type Scope } from './operation.ts'
+import type { Area, ClusterLevel } from './permissions.ts'
 import { refsIn, secretPaths } from './schema.ts'
 
 export type Spec = Record<string, unknown>
 
 /** What a write is about; `previous` is null for a create. */
-export interface Change {
+export interface Change<Kept = Spec> {
   /** To read with: inside the write's transaction, where that has begun, so that it waits for no other connection. */
   db: Queryable
   id: string
   parent: Node
-  previous: Content | null
+  previous: (Omit<Content, 'spec'> & { spec: Kept }) | null
 }
 
-export interface ResourceDefinition {
+export const verbs = ['list', 'create', 'read', 'edit', 'remove'] as const
+export type Verb = (typeof verbs)[number]
+
+/** What else is written with a row, in its transaction; answers the row's record with it. */
+export type Along = (tx: Queryable, record: Spec) => Promise<Spec>
+
+/** A record, or the text of one. */
+export type Answered = JsonText | Spec
+
+/** The create or edit of a resource. */
+export type Write = (context: Context, along?: Along) => Promise<Answered>
+
+/** `Schema` is what a create takes, `Kept` what `validate` makes of it. */
+export interface ResourceDefinition<Schema extends TObject = TObject, Kept = FieldsOf<Schema>> {
   kind: string
   parent: { kind: string; param: string }
   /** Rows of one scope share their names; default the kind. */
   nameScope?: string
   tag: string
+  /** Of the list and the create, where it is another. */
+  collectionTag?: string
   /** Singular and plural, for summaries. */
   words: [string, string]
   collection: string
   item: string
   param: string
   /** OpenAPI ids; an operation without one is not there. */
-  ids: { list?: string; create?: string; read?: string; edit?: string; remove?: string }
+  ids: Partial<Record<Verb, string>>
+  /** The area of permissions of all five, or of those of the collection (list, create) and of the others. */
+  area: Area | { collection: Area; item: Area }
+  /** What its writes take otherwise than usual: Write, and Admin for a delete. */
+  scopes?: Partial<Record<Verb, Scope>>
+  /** What a create needs of the cluster that its row comes to be on (`Need.cluster`). */
+  createNeeds?: { cluster: ClusterLevel; modeInBody: true }
   createStatus?: 200 | 201
   reads?: 'sensitive'
   /** What a create takes; `name` is among it. */
-  spec: TObject
+  spec: Schema
   /** What an edit takes beside: fields of `spec` are optional in it. */
   notEditable?: readonly string[]
+  /** Fields of `spec` that `validate` makes: no request can name them. */
+  generated?: readonly string[]
+  /** What a delete takes in its query. */
+  removeQuery?: TObject
   /** What is answered beyond id, timestamps and the fields of `spec`. */
   record: Record<string, TSchema>
   /** SQL for the fields of `record`, over the row `n`. */
@@ -62,17 +88,24 @@ export interface ResourceDefinition {
   wholeSpec?: boolean
   audit: { target: string; subTarget?: string }
   /** Checks and completes a configuration before it is written; throws the caller's error. */
-  validate?(spec: Spec, context: Context, change: Change): Promise<Spec> | Spec
+  validate?(spec: FieldsOf<Schema>, context: Context, change: Change<NoInfer<Kept>>): Promise<Kept> | Kept
+  /** Does what a create or edit needs before it begins or after it has ended; calls `write` once. */
+  around?(context: Context, write: Write): Promise<Answered>
   /** For long lists: how they make their records; the same as `columns` makes. */
   list?: ListForm
   /** What a create reads with the parent, as the parent's `record`. */
   parentRecord?: RecordSql
   /** Last touch to a record made by SQL. */
-  view?(record: Spec): Spec
+  view?(record: NoInfer<Kept> & Spec): Spec
   /** Writes what belongs to the row, in its transaction. */
-  written?(tx: Queryable, spec: Spec & { name: string }, context: Context, change: Change): Promise<void>
+  written?(
+    tx: Queryable,
+    spec: NoInfer<Kept> & { name: string },
+    context: Context,
+    change: Change<NoInfer<Kept>>,
+  ): Promise<void>
   /** The last look at what was written, in its transaction: throws when it must not be. */
-  judge?(tx: Queryable, context: Context, change: Change): Promise<void>
+  judge?(tx: Queryable, context: Context, change: Change<NoInfer<Kept>>): Promise<void>
   /** Throws when the row must not go; may say that it went already. */
   onDelete?(tx: Queryable, context: Context): Promise<'gone' | undefined>
 }
@@ -160,20 +193,34 @@ export const sealAll = async (context: Context, id: string, paths: readonly stri
 const withoutName = ({ name: _, ...rest }: Spec): Spec => rest
 
 /** Shows a record made by SQL. */
-export const showRecord = (definition: ResourceDefinition, text: string): JsonText | Spec =>
+export const showRecord = (definition: ResourceDefinition, text: string): Answered =>
   definition.view === undefined ? new JsonText(text) : definition.view(JSON.parse(text) as Spec)
+
+const alone = (context: Context, write: Write): Promise<Answered> => write(context)
 
 const orTranslated = (writing: Promise<string>): Promise<string> =>
   writing.catch((error: unknown) => {
     throw translateWrite(error)
   })
 
+const answerOf = async (definition: ResourceDefinition, text: string, tx: Queryable, along: Along | undefined) => {
+  const record = showRecord(definition, text)
+  if (along === undefined) return record
+  return along(tx, record instanceof JsonText ? (JSON.parse(record.text) as Spec) : record)
+}
+
 /** Creates rows of a kind; `recordText` is the SQL of its record. */
 export const creator = (definition: ResourceDefinition, recordText: RecordSql) => {
+  const { around = alone } = definition
+  const write = createOf(definition, recordText)
+  return (context: Context) => around(context, write)
+}
+
+const createOf = (definition: ResourceDefinition, recordText: RecordSql): Write => {
   const { spec: schema, kind } = definition
   const secrets = secretPaths(schema)
   const insert = insertSql(kind, definition.nameScope ?? kind, recordText)
-  return async (context: Context): Promise<unknown> => {
+  return async (context, along) => {
     const parent = context.node
     const change: Change = { db: context.db, id: newId(), parent, previous: null }
     await checkRefs(context.db, schema, context.body, context.principal.organizationId)
@@ -183,21 +230,28 @@ export const creator = (definition: ResourceDefinition, recordText: RecordSql) =
     const { organizationId, tokenId } = context.principal
     const name = String(open.name)
     const row = { id: change.id, organizationId, parentId: parent.id, name, sealed, updatedBy: tokenId }
-    const work = async (db: Queryable): Promise<unknown> => {
+    const work = async (db: Queryable): Promise<Answered> => {
       const text = await orTranslated(insertNode(db, insert, { ...row, spec: withoutName(open) }, audit))
       await definition.written?.(db, { ...open, name }, context, change)
       await definition.judge?.(db, context, change)
-      return showRecord(definition, text)
+      return answerOf(definition, text, db, along)
     }
-    return definition.written === undefined ? context.write(work) : context.transaction(work)
+    const isOne = definition.written === undefined && along === undefined
+    return isOne ? context.write(work) : context.transaction(work)
   }
 }
 
 /** Changes rows of a kind: what the body leaves out stays. */
 export const editor = (definition: ResourceDefinition, recordText: RecordSql) => {
+  const { around = alone } = definition
+  const write = changeOf(definition, recordText)
+  return (context: Context) => around(context, write)
+}
+
+const changeOf = (definition: ResourceDefinition, recordText: RecordSql): Write => {
   const secrets = secretPaths(definition.spec)
   const update = updateSql(recordText)
-  return async (context: Context): Promise<unknown> => {
+  return async (context, along) => {
     const { node, principal } = context
     const parent = { ...node, id: node.parentId ?? node.organizationId, kind: definition.parent.kind }
     await checkRefs(context.db, definition.spec, context.body, principal.organizationId)
@@ -213,7 +267,7 @@ export const editor = (definition: ResourceDefinition, recordText: RecordSql) =>
       const text = await orTranslated(updateNode(tx, update, node.id, content, principal.tokenId, audit))
       await definition.written?.(tx, { ...spec, name: content.name }, context, change)
       await definition.judge?.(tx, context, change)
-      return showRecord(definition, text)
+      return answerOf(definition, text, tx, along)
     })
   }
 }

@@ -3,14 +3,34 @@
  * audit row in the transaction of every write, sealed secrets, references that stay in the organization. What a kind
  * needs beyond that it says in `validate`, `view`, `written` and `onDelete`, or it writes the operation by hand.
  */
-import Type, { type TObject, type TSchema } from 'typebox'
+import Type, { type TObject, type TProperties, type TSchema } from 'typebox'
 import { listSql, type RecordSql, recordSql, textRecordSql } from '../store/tree.ts'
 import { longListOf } from './long-list.ts'
-import { JsonText, nodeInPath, type Operation, type Owner, organizationInPath } from './operation.ts'
-import { creator, editor, type ResourceDefinition, remover, type Spec, showRecord } from './resource-writes.ts'
+import {
+  type Context,
+  type FieldsOf,
+  JsonText,
+  nodeInPath,
+  type Operation,
+  type Owner,
+  operation,
+  organizationInPath,
+} from './operation.ts'
+import type { Area, Need } from './permissions.ts'
+import {
+  creator,
+  editor,
+  type ResourceDefinition,
+  remover,
+  type Spec,
+  showRecord,
+  type Verb,
+  verbs,
+} from './resource-writes.ts'
 import { merge, partial, Results, Timestamp, Uuid, withoutSecrets } from './schema.ts'
 
 export {
+  type Answered,
   auditOf,
   type Change,
   checkRefs,
@@ -18,9 +38,13 @@ export {
   type ResourceDefinition,
   type Spec,
   translateWrite,
+  type Verb,
+  type Write,
 } from './resource-writes.ts'
 
-export interface Resource {
+export interface Resource<Verbs extends Verb = Verb> {
+  /** Those that have an id. */
+  byVerb: Record<Verbs, Operation>
   operations: Operation[]
   /** Schema of a record. */
   answer: TObject
@@ -29,8 +53,6 @@ export interface Resource {
   /** The row of this kind by the path. */
   owner: Owner
 }
-
-type Bare = Omit<Operation, 'id' | 'tag'>
 
 interface Known {
   definition: ResourceDefinition
@@ -43,13 +65,42 @@ interface Known {
   readOwner: Owner
 }
 
-const readsOf = ({ reads }: ResourceDefinition) => (reads === undefined ? {} : { reads })
+const usualScopes: Record<Verb, Need['scope']> = {
+  list: 'Read',
+  create: 'Write',
+  read: 'Read',
+  edit: 'Write',
+  remove: 'Admin',
+}
 
-const shortListOf = ({ definition, recordText, parentOwner }: Known): Pick<Bare, 'owner' | 'run'> => {
+const isOfCollection = (verb: Verb): boolean => verb === 'list' || verb === 'create'
+
+const areaOf = ({ area }: ResourceDefinition, verb: Verb): Area => {
+  if (typeof area === 'string') return area
+  return isOfCollection(verb) ? area.collection : area.item
+}
+
+/** What one of the five declares beside its schemas and what it does. */
+const headOf = (definition: ResourceDefinition, verb: Verb) => {
+  const { tag, collectionTag = tag, collection, item, ids, scopes, reads } = definition
+  const scope = scopes?.[verb] ?? usualScopes[verb]
+  const area = areaOf(definition, verb)
+  return {
+    id: ids[verb]!,
+    tag: isOfCollection(verb) ? collectionTag : tag,
+    path: isOfCollection(verb) ? collection : item,
+    scope,
+    area,
+    ...(area === 'clusters' ? { cluster: scope === 'Read' ? ('VIEWER' as const) : ('ADMIN' as const) } : {}),
+    ...(reads === undefined || (verb !== 'list' && verb !== 'read') ? {} : { reads }),
+  }
+}
+
+const shortListOf = ({ definition, recordText, parentOwner }: Known) => {
   const list = listSql(definition.kind, recordText)
   return {
     owner: parentOwner,
-    async run({ db, node }) {
+    async run({ db, node }: Context) {
       const [row] = await db.query<{ text: string }>(list, [node.id])
       if (definition.view === undefined) return new JsonText(row!.text)
       const { results } = JSON.parse(row!.text) as { results: Spec[] }
@@ -58,67 +109,76 @@ const shortListOf = ({ definition, recordText, parentOwner }: Known): Pick<Bare,
   }
 }
 
-const listOf = (known: Known): Bare => {
+const listOf = (known: Known): Operation => {
   const { definition, answer } = known
   const { list, kind, parent } = definition
-  return {
+  return operation({
+    ...headOf(definition, 'list'),
     method: 'GET',
-    path: definition.collection,
     summary: `List ${definition.words[1]}`,
-    scope: 'Read',
-    ...readsOf(definition),
     status: 200,
     answer: Results(answer),
     ...(list === undefined ? shortListOf(known) : longListOf(list, kind, parent)),
-  }
+  })
 }
 
-const createOf = ({ definition, recordText, answer, createOwner, title }: Known): Bare => ({
-  method: 'POST',
-  path: definition.collection,
-  summary: `Create ${definition.words[0]}`,
-  scope: 'Write',
-  owner: createOwner,
-  body: titled(definition.spec, `${title}Request`),
-  defaults: true,
-  status: definition.createStatus ?? 201,
-  answer,
-  run: creator(definition, recordText),
-})
+const createOf = ({ definition, recordText, answer, createOwner, title }: Known): Operation =>
+  operation({
+    ...headOf(definition, 'create'),
+    ...definition.createNeeds,
+    method: 'POST',
+    summary: `Create ${definition.words[0]}`,
+    owner: createOwner,
+    body: titled(merge(definition.spec, {}, definition.generated), `${title}Request`),
+    defaults: true,
+    status: definition.createStatus ?? 201,
+    answer,
+    run: creator(definition, recordText),
+  })
 
-const readOf = ({ definition, answer, readOwner }: Known): Bare => ({
-  method: 'GET',
-  path: definition.item,
-  summary: `Read ${definition.words[0]}`,
-  scope: 'Read',
-  ...readsOf(definition),
-  owner: readOwner,
-  status: 200,
-  answer,
-  run: async (context) => showRecord(definition, context.node.record!),
-})
+const readOf = ({ definition, answer, readOwner }: Known): Operation =>
+  operation({
+    ...headOf(definition, 'read'),
+    method: 'GET',
+    summary: `Read ${definition.words[0]}`,
+    owner: readOwner,
+    status: 200,
+    answer,
+    run: async (context) => showRecord(definition, context.node.record!),
+  })
 
-const editOf = ({ definition, recordText, answer, owner, title }: Known): Bare => ({
-  method: 'PUT',
-  path: definition.item,
-  summary: `Change ${definition.words[0]}; fields left out keep their values`,
-  scope: 'Write',
-  owner,
-  body: titled(partial(merge(definition.spec, {}, definition.notEditable)), `${title}EditRequest`),
-  status: 200,
-  answer,
-  run: editor(definition, recordText),
-})
+const editOf = ({ definition, recordText, answer, owner, title }: Known): Operation => {
+  const { spec, notEditable = [], generated = [] } = definition
+  return operation({
+    ...headOf(definition, 'edit'),
+    method: 'PUT',
+    summary: `Change ${definition.words[0]}; fields left out keep their values`,
+    owner,
+    body: titled(partial(merge(spec, {}, [...notEditable, ...generated])), `${title}EditRequest`),
+    status: 200,
+    answer,
+    run: editor(definition, recordText),
+  })
+}
 
-const removeOf = ({ definition, owner }: Known): Bare => ({
-  method: 'DELETE',
-  path: definition.item,
-  summary: `Delete ${definition.words[0]}`,
-  scope: 'Admin',
-  owner,
-  status: 204,
-  run: remover(definition),
-})
+const removeOf = ({ definition, owner }: Known): Operation =>
+  operation({
+    ...headOf(definition, 'remove'),
+    method: 'DELETE',
+    summary: `Delete ${definition.words[0]}`,
+    owner,
+    ...(definition.removeQuery === undefined ? {} : { query: definition.removeQuery }),
+    status: 204,
+    run: remover(definition),
+  })
+
+const makers: Record<Verb, (known: Known) => Operation> = {
+  list: listOf,
+  create: createOf,
+  read: readOf,
+  edit: editOf,
+  remove: removeOf,
+}
 
 const pascal = (kind: string): string => kind.replaceAll(/(?:^|_)(\w)/g, (_, letter: string) => letter.toUpperCase())
 
@@ -143,22 +203,30 @@ const ownersOf = (definition: ResourceDefinition, recordText: RecordSql) => {
   }
 }
 
-export const resource = (definition: ResourceDefinition): Resource => {
+/** Its functions are called with what its own schema admitted and its own `validate` made, so the types may go here. */
+const erased = <Schema extends TObject, Kept>(definition: ResourceDefinition<Schema, Kept>): ResourceDefinition =>
+  definition as unknown as ResourceDefinition
+
+export const resource = <
+  Schema extends TObject,
+  const Ids extends Partial<Record<Verb, string>>,
+  Kept = FieldsOf<Schema>,
+>(
+  given: ResourceDefinition<Schema, Kept> & { ids: Ids },
+): Resource<keyof Ids & Verb> => {
+  const definition = erased(given)
   const make = definition.wholeSpec === false ? textRecordSql : recordSql
   const recordText = make(definition.columns, definition.joins)
   const answer = answerOf(definition)
   const owners = ownersOf(definition, recordText)
   const known: Known = { definition, title: pascal(definition.kind), answer, recordText, ...owners }
-  const { ids, tag } = definition
-  const parts = [
-    [ids.list, listOf],
-    [ids.create, createOf],
-    [ids.read, readOf],
-    [ids.edit, editOf],
-    [ids.remove, removeOf],
-  ] as const
-  const operations = parts.flatMap(([id, part]) => (id === undefined ? [] : [{ id, tag, ...part(known) }]))
-  return { operations, answer, recordText, owner: owners.owner }
+  const there = verbs.filter((verb) => definition.ids[verb] !== undefined)
+  const operations = there.map((verb) => makers[verb](known))
+  const byVerb = Object.fromEntries(there.map((verb, index) => [verb, operations[index]!])) as Record<
+    keyof Ids & Verb,
+    Operation
+  >
+  return { byVerb, operations, answer, recordText, owner: owners.owner }
 }
 
 /** The same fields, of which only `required` must be there (and, of the record's own, those not marked optional). */
@@ -173,7 +241,7 @@ const relax = (
     name,
     wanted.has(name) ? Type.Unsafe(withoutOptional(inner as TSchema)) : Type.Optional(inner as TSchema),
   ])
-  return Type.Object(Object.fromEntries(fields) as Record<string, TSchema>, { title }) as unknown as TObject
+  return Type.Object<TProperties>(Object.fromEntries(fields), { title })
 }
 
 const titled = (schema: TObject, title: string): TObject => ({ ...schema, title }) as TObject
@@ -181,5 +249,5 @@ const titled = (schema: TObject, title: string): TObject => ({ ...schema, title 
 const withoutOptional = (schema: TSchema): TSchema => {
   const copy = { ...schema } as Record<string, unknown>
   delete copy['~optional']
-  return copy as unknown as TSchema
+  return copy
 }

@@ -2,7 +2,7 @@
  * The words that schemas are written in. Every string has a maximum length, every number a range, every array a
  * maximum. Three marks: `Ref` (an id of the same organization), `Secret` (sealed, never answered), `Computed`.
  */
-import Type, { type TObject, type TSchema, type TSchemaOptions } from 'typebox'
+import Type, { type TObject, type TProperties, type TSchema, type TSchemaOptions } from 'typebox'
 
 const uuidPattern = '^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$'
 const maxInteger = 2_147_483_647
@@ -36,7 +36,7 @@ export const Secret = (maxLength: number) => Type.String({ maxLength, writeOnly:
 /** Only in answers. */
 export const Computed = <T extends TSchema>(schema: T) => Type.Unsafe<Type.Static<T>>({ ...schema, readOnly: true })
 export const Reference = () => Type.Object({ id: Uuid() })
-export const Results = (item: TSchema) => Type.Object({ results: Type.Array(item) })
+export const Results = <T extends TSchema>(item: T) => Type.Object({ results: Type.Array(item) })
 
 type Json = Record<string, unknown> & {
   properties?: Record<string, Json>
@@ -62,22 +62,21 @@ export type Defaults = boolean | 'nested'
 
 /** A copy of `value` with only the fields that `schema` declares, and its defaults where `defaults` says so. */
 export const pick = (schema: TSchema, value: unknown, defaults: Defaults): unknown => {
-  const json = schema as unknown as Json
+  const json = schema as Json
   if (json.anyOf !== undefined) {
     const variant = json.anyOf.find((each) => fits(each, value))
-    return variant === undefined ? value : pick(variant as unknown as TSchema, value, defaults)
+    return variant === undefined ? value : pick(variant, value, defaults)
   }
   if (json['x-anything'] === true) return value
   if (json.properties !== undefined && isObject(value)) return pickFields(json.properties, value, defaults)
-  if (json.items !== undefined && Array.isArray(value))
-    return value.map((item) => pick(json.items as unknown as TSchema, item, defaults))
+  if (json.items !== undefined && Array.isArray(value)) return value.map((item) => pick(json.items!, item, defaults))
   return value
 }
 
 const pickFields = (properties: Record<string, Json>, value: Record<string, unknown>, defaults: Defaults) => {
   const picked: Record<string, unknown> = {}
   for (const [name, schema] of Object.entries(properties)) {
-    if (Object.hasOwn(value, name)) picked[name] = pick(schema as unknown as TSchema, value[name], defaults !== false)
+    if (Object.hasOwn(value, name)) picked[name] = pick(schema, value[name], defaults !== false)
     else if (defaults === true && schema.default !== undefined) picked[name] = structuredClone(schema.default)
   }
   return picked
@@ -85,19 +84,17 @@ const pickFields = (properties: Record<string, Json>, value: Record<string, unkn
 
 /** Every `Ref` that a value holds, with the field it stands in as a JSON pointer. */
 export const refsIn = (schema: TSchema, value: unknown, field = ''): { kind: string; id: string; field: string }[] => {
-  const json = schema as unknown as Json
+  const json = schema as Json
   if (json.anyOf !== undefined) {
     const variant = json.anyOf.find((each) => fits(each, value))
-    return variant === undefined ? [] : refsIn(variant as unknown as TSchema, value, field)
+    return variant === undefined ? [] : refsIn(variant, value, field)
   }
   if (typeof json['x-ref'] === 'string')
     return typeof value === 'string' ? [{ kind: json['x-ref'], id: value.toLowerCase(), field }] : []
   if (json.properties !== undefined && isObject(value))
-    return Object.entries(json.properties).flatMap(([name, inner]) =>
-      refsIn(inner as unknown as TSchema, value[name], `${field}/${name}`),
-    )
+    return Object.entries(json.properties).flatMap(([name, inner]) => refsIn(inner, value[name], `${field}/${name}`))
   if (json.items !== undefined && Array.isArray(value))
-    return value.flatMap((item, index) => refsIn(json.items as unknown as TSchema, item, `${field}/${index}`))
+    return value.flatMap((item, index) => refsIn(json.items!, item, `${field}/${index}`))
   return []
 }
 
@@ -107,8 +104,8 @@ const isSecret = (schema: unknown): boolean => (schema as Json)['x-secret'] === 
 export const secretPaths = (schema: TObject): string[] =>
   Object.entries(schema.properties).flatMap(([name, inner]) => {
     if (isSecret(inner)) return [name]
-    const nested = (inner as unknown as Json).properties !== undefined
-    return nested ? secretPaths(inner as unknown as TObject).map((path) => `${name}.${path}`) : []
+    const nested = (inner as Json).properties !== undefined
+    return nested ? secretPaths(inner as TObject).map((path) => `${name}.${path}`) : []
   })
 
 /** The same object without the fields marked `Secret`. */
@@ -116,17 +113,17 @@ export const withoutSecrets = (schema: TObject): TObject => {
   const open = Object.entries(schema.properties).filter(([, inner]) => !isSecret(inner))
   const fields = open.map(([name, inner]) => {
     if (!secretPaths(schema).some((path) => path.startsWith(`${name}.`))) return [name, inner]
-    const kept = withoutSecrets(inner as unknown as TObject)
+    const kept = withoutSecrets(inner as TObject)
     return [name, Type.IsOptional(inner) ? Type.Optional(kept) : kept]
   })
-  return Type.Object(Object.fromEntries(fields) as Record<string, TSchema>) as unknown as TObject
+  return Type.Object<TProperties>(Object.fromEntries(fields))
 }
 
 /** The same object with every field optional. */
-export const partial = (schema: TObject): TObject => Type.Partial(schema) as unknown as TObject
+export const partial = (schema: TObject): TObject => Type.Partial(schema) as TObject
 
 /** An object schema with the fields of both; `more` wins. */
 export const merge = (base: TObject, more: Record<string, TSchema>, without: readonly string[] = []): TObject => {
   const kept = Object.entries(base.properties).filter(([name]) => !without.includes(name))
-  return Type.Object({ ...Object.fromEntries(kept), ...more }) as unknown as TObject
+  return Type.Object<TProperties>({ ...Object.fromEntries(kept), ...more })
 }

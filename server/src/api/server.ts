@@ -171,6 +171,7 @@ const watch = (gate: Gate, operation: Operation, request: FastifyRequest, stream
 const socketHandler = (gate: Gate, operation: Operation) => (socket: WebSocket, request: FastifyRequest) => {
   const { parts } = gate
   watch(gate, operation, request, socket, () => socket.close(1008, 'The right to read this has ended.'))
+  // A socket is answered by what it is sent: nothing that a context does with a reply concerns it.
   const reply = { header: () => {}, getHeaders: () => ({}), hijack: () => {} } as unknown as FastifyReply
   try {
     operation.socket!(contextOf(parts, operation, request, reply, admittedOf.get(request)!), socket)
@@ -312,8 +313,10 @@ const createInstance = (gate: Gate, operations: readonly Operation[]): FastifyIn
   app.addHook('onRequest', async (request, reply) => {
     reply.headers(commonHeaders(request.id))
   })
-  drainOnClose(app as unknown as FastifyInstance)
-  return app as unknown as FastifyInstance<Server>
+  // fastify types what it makes by the options of its server, and then takes it nowhere as an instance.
+  const instance = app as unknown as FastifyInstance<Server>
+  drainOnClose(instance)
+  return instance
 }
 
 /** The API of these operations, ready to listen. Rejects for an operation without scope or owner. */

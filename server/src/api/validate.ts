@@ -78,7 +78,7 @@ export const readBody = (schema: TObject, body: unknown, defaults: Defaults): Re
 }
 
 const fromText = (schema: TSchema, text: string): unknown => {
-  const { type } = schema as unknown as { type?: string }
+  const { type } = schema as { type?: string }
   if ((type === 'integer' || type === 'number') && /^-?\d{1,15}$/.test(text)) return Number(text)
   if (type === 'boolean' && (text === 'true' || text === 'false')) return text === 'true'
   return text

@@ -4,9 +4,10 @@
  */
 import { createHash } from 'node:crypto'
 import { once } from 'node:events'
-import { PassThrough, type Readable, type Writable } from 'node:stream'
+import { PassThrough, type Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { extract, type Pack, pack } from 'tar-stream'
+import { readableOf, writableOf } from '../lib/tar-streams.ts'
 import { createKeptCount, type Names, scanContext } from './context-scan.ts'
 import type { Git } from './git-process.ts'
 import { ignoreFileWith } from './own-dockerfile.ts'
@@ -46,7 +47,7 @@ interface Entry {
 
 const addEntry = async (target: Pack, header: Entry, body: Readable): Promise<void> => {
   const { type } = header
-  if (type === 'file') return pipeline(body, target.entry({ ...header, type }) as unknown as Writable)
+  if (type === 'file') return pipeline(body, writableOf(target.entry({ ...header, type })))
   if (type === 'directory') target.entry({ ...header, type, size: 0 })
   if (type === 'symlink') target.entry({ ...header, type, size: 0 })
   body.resume()
@@ -99,7 +100,7 @@ export const openContext = async (
   const kept = await scanContext(git, tree, new Set(['.dockerignore']), limits)
   const target = pack()
   const out = new PassThrough()
-  pipeline(target as unknown as Readable, out).catch(() => {})
+  pipeline(readableOf(target), out).catch(() => {})
   const args = ['--git-dir', tree.mirror, 'archive', '--format=tar', '--end-of-options', tree.treeId]
   const archive = git.open(args, { timeoutMs: limits.contextMs })
   const fill = async (): Promise<void> => {

@@ -2,6 +2,7 @@
 import type { Readable } from 'node:stream'
 import { pack } from 'tar-stream'
 import type { Engine } from '../lib/docker-engine.ts'
+import { readableOf } from '../lib/tar-streams.ts'
 import type { BuildContainers } from './build-containers.ts'
 import type { BuildLog } from './build-log.ts'
 import { type BuildNetworkParts, createBuildNetwork } from './build-network.ts'
@@ -34,7 +35,7 @@ const alone = (text: string): Readable => {
   const archive = pack()
   archive.entry({ name: ownDockerfile }, text)
   archive.finalize()
-  return archive as unknown as Readable
+  return readableOf(archive)
 }
 
 /**

@@ -9,6 +9,7 @@ import { pack } from 'tar-stream'
 import { findImage, finish } from '../images/engine-images.ts'
 import type { Engine } from '../lib/docker-engine.ts'
 import { exec } from '../lib/exec.ts'
+import { readableOf } from '../lib/tar-streams.ts'
 
 const passwd = 'root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/tmp:/bin/sh\n'
 const recipe = 'FROM scratch\nCOPY root /\nENV PATH=/bin:/sbin:/usr/bin:/usr/sbin\nCMD ["sh"]\n'
@@ -27,7 +28,7 @@ const busyboxContext = async (binary: string, content: Buffer): Promise<Readable
   archive.entry({ name: 'root/etc/passwd' }, passwd)
   archive.entry({ name: 'root/etc/group' }, 'root:x:0:\nnogroup:x:65534:\n')
   archive.finalize()
-  return archive as unknown as Readable
+  return readableOf(archive)
 }
 
 /** Makes the image, and gives it a name. Racing calls end with the same name. */

@@ -85,25 +85,25 @@ export interface TaskSpec {
   state?: 'HERE' | 'ELSEWHERE'
 }
 
-/** What a resource kind hands to the engine. All functions are pure. */
-export interface DeployableKind {
+/** What a resource kind hands to the engine, made of what it keeps. All functions are pure. */
+export interface DeployableKind<Kept = Record<string, unknown>> {
   kind: Kind
   /** One sentence that says what a deploy would need; absent for kinds that this server can deploy. */
-  refusal?(spec: Record<string, unknown>): string | null
-  source(spec: Record<string, unknown>): Source
+  refusal?(spec: Kept): string | null
+  source(spec: Kept): Source
   /** What stays up; of services that run tasks, what each of them may use: such a workload has 0 instances. */
-  workload(spec: Record<string, unknown>): WorkloadSpec
+  workload(spec: Kept): WorkloadSpec
   /** Absent for kinds whose services stay up. */
-  task?(spec: Record<string, unknown>): TaskSpec
+  task?(spec: Kept): TaskSpec
   /** Why what was deployed at one tag cannot go on at another with the data it has; absent where it always can. */
   moveRefusal?(from: string, to: string): string | null
   /**
    * The whole environment of what runs, made of the row's own sealed fields (opened here and at a deploy only). Absent
    * for kinds whose services see variables. Does not count for whether a service is out of date.
    */
-  environment?(spec: Record<string, unknown>, secrets: Readonly<Record<string, string>>): Record<string, string>
+  environment?(spec: Kept, secrets: Readonly<Record<string, string>>): Record<string, string>
   /** Files beside those of the variables, made of the row and its own sealed fields. */
-  files?(spec: Record<string, unknown>, secrets: Readonly<Record<string, string>>): { path: string; content: string }[]
+  files?(spec: Kept, secrets: Readonly<Record<string, string>>): { path: string; content: string }[]
   /** What status records call an action of its services; absent: NONE. */
   subAction?(action: string, event: TaskEvent | null): string
 }

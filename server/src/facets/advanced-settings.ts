@@ -2,11 +2,12 @@
  * Advanced settings of a kind: flat, dotted keys. What is set is kept with the service, so that a change makes it out of
  * date where the engine acts on it; what is not set has its default. A PUT replaces the whole set.
  */
-import Type, { type TObject } from 'typebox'
-import { type Context, type Operation, ownOrganization } from '../api/operation.ts'
+import Type, { type TObject, type TProperties } from 'typebox'
+import { type Context, type Operation, operation, ownOrganization } from '../api/operation.ts'
+import { partial } from '../api/schema.ts'
 import { check } from '../api/validate.ts'
 import { invalidField } from '../lib/errors.ts'
-import { changeInner, readInner } from './inner-configuration.ts'
+import { changeInner, type InnerChange, readInner } from './inner-configuration.ts'
 import { type Facet, itemOf, ownerOf, type Self } from './self.ts'
 import { defaultsOf, type Settings } from './settings.ts'
 
@@ -16,7 +17,7 @@ const field = 'advanced_settings'
 
 /** Keys that are not declared must be told of, not dropped: the whole body is taken and judged here. */
 export const settingsBody = (settings: Settings): TObject =>
-  ({ ...Type.Partial(Type.Object(settings)), 'x-anything': true }) as unknown as TObject
+  Object.assign(partial(Type.Object<TProperties>(settings)), { 'x-anything': true })
 
 const judge = (settings: Settings, sent: Values): Values => {
   const unknown = Object.keys(sent).find((key) => !Object.hasOwn(settings, key))
@@ -27,8 +28,14 @@ const judge = (settings: Settings, sent: Values): Values => {
 
 export const settingsEditor = (settings: Settings, defaults: Values) => (context: Context) => {
   const sent = judge(settings, context.body)
-  const change = { field, empty: {}, eventType: 'UPDATE', subTarget: 'ADVANCED_SETTINGS', change: () => sent } as const
-  return changeInner<Values>(context, change, (kept) => ({ ...defaults, ...kept }))
+  const change: InnerChange<Values> = {
+    field,
+    empty: {},
+    eventType: 'UPDATE',
+    subTarget: 'ADVANCED_SETTINGS',
+    change: () => sent,
+  }
+  return changeInner(context, change, (kept) => ({ ...defaults, ...kept }))
 }
 
 const operationsOf = (self: Self, settings: Settings, noun: string): Operation[] => {
@@ -36,39 +43,42 @@ const operationsOf = (self: Self, settings: Settings, noun: string): Operation[]
   const answer = Type.Object(settings)
   const common = { tag: `${self.word} Configuration`, path: `${itemOf(self)}/advancedSettings`, answer }
   return [
-    {
+    operation({
       id: `getDefault${self.word}AdvancedSettings`,
       method: 'GET',
       path: `/default${self.word}AdvancedSettings`,
       tag: `${self.word}s`,
       summary: `Read the advanced settings that ${self.words} has unless told otherwise`,
       scope: 'Read',
+      area: 'resources',
       owner: ownOrganization,
       status: 200,
       answer,
       run: async () => defaults,
-    },
-    {
+    }),
+    operation({
       ...common,
       id: `get${noun}`,
       method: 'GET',
       summary: `Read all advanced settings of ${self.words}, those with their defaults too`,
       scope: 'Read',
+      area: 'projects',
       owner: ownerOf(self),
       status: 200,
       run: async ({ db, node }) => ({ ...defaults, ...(await readInner<Values>(db, node.id, field, {})) }),
-    },
-    {
+    }),
+    operation({
       ...common,
       id: `edit${noun}`,
       method: 'PUT',
       summary: `Replace the advanced settings of ${self.words}; keys left out get their defaults`,
       scope: 'Write',
+      area: 'projects',
       owner: ownerOf(self),
       body: settingsBody(settings),
       status: 201,
       run: settingsEditor(settings, defaults),
-    },
+    }),
   ]
 }
 

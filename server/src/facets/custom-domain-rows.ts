@@ -47,7 +47,7 @@ const orTaken = (error: unknown): never => {
   throw error
 }
 
-export interface DomainWish {
+export type DomainWish = {
   domain: string
   generate_certificate: boolean
   use_cdn: boolean

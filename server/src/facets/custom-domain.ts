@@ -3,9 +3,9 @@
  * made, without a deployment, and belongs to one service only. The router speaks HTTP: certificates are kept as a wish.
  */
 import Type from 'typebox'
-import type { Context, Operation, Owner } from '../api/operation.ts'
+import { type Context, type Operation, type Owner, operation } from '../api/operation.ts'
 import { auditOf, placeOf } from '../api/resource.ts'
-import { Flag, Maybe, Nullable, OneOf, partial, Results, Text, Timestamp, Uuid } from '../api/schema.ts'
+import { Flag, Maybe, Nullable, OneOf, Results, Text, Timestamp, Uuid } from '../api/schema.ts'
 import { auditTargetOf } from '../kinds.ts'
 import { isUuid, newId } from '../lib/ids.ts'
 import type { Queryable } from '../store/database.ts'
@@ -80,7 +80,7 @@ const change = (
   eventType: Audit['eventType'],
   id: string,
   work: (tx: Queryable) => Promise<unknown>,
-): Promise<unknown> =>
+) =>
   context.transaction(async (tx) => {
     const { node, principal } = context
     await work(tx)
@@ -92,14 +92,15 @@ const change = (
     return row === undefined ? undefined : show(row)
   })
 
-const create = (context: Context): Promise<unknown> => {
-  const sent = context.body as unknown as DomainWish
+// Its defaults are filled in.
+const create = (context: Context<DomainWish>) => {
+  const { body: sent } = context
   const wish = { ...sent, domain: completeDomain(sent.domain) }
   const ids = { id: newId(), organizationId: context.principal.organizationId, serviceId: context.node.id }
   return change(context, 'CREATE', ids.id, (tx) => insertDomain(tx, ids, wish))
 }
 
-const edit = (context: Context): Promise<unknown> => {
+const edit = (context: Context<Partial<DomainWish>>) => {
   const before = theOne(context)
   const wish: DomainWish = { ...before, ...context.body }
   return change(context, 'UPDATE', before.id, (tx) =>
@@ -107,7 +108,7 @@ const edit = (context: Context): Promise<unknown> => {
   )
 }
 
-const remove = (context: Context): Promise<unknown> => {
+const remove = (context: Context) => {
   const { id } = theOne(context)
   return change(context, 'DELETE', id, (tx) => tx.query('delete from custom_domain where id = $1', [id]))
 }
@@ -123,85 +124,97 @@ const ofService = (self: Self, tag: string): Operation[] => {
   const path = `${itemOf(self)}/customDomain`
   const owner = ownerOf(self)
   return [
-    {
+    operation({
       id: `list${word}CustomDomain`,
       method: 'GET',
       path,
       tag,
       summary: `List the custom domains of ${words}`,
       scope: 'Read',
+      area: 'projects',
       owner,
       status: 200,
       answer: Results(answer),
       run: async ({ db, node }) => ({ results: (await readDomains(db, node.id)).map(show) }),
-    },
-    {
+    }),
+    operation({
       id: `create${word}CustomDomain`,
       method: 'POST',
       path,
       tag,
       summary: `Bring a domain to ${words}; it serves at once`,
       scope: 'Write',
+      area: 'projects',
       owner,
       body,
       defaults: true,
       status: 201,
       answer,
       run: create,
-    },
-    {
+    }),
+    operation({
       id: `check${word}CustomDomain`,
       method: 'GET',
       path: `${itemOf(self)}/checkCustomDomain`,
       tag,
       summary: `Look up whether the custom domains of ${words} lead here`,
       scope: 'Read',
+      area: 'projects',
       owner,
       status: 200,
       answer: Results(checked),
       run: checkAll,
-    },
+    }),
   ]
 }
 
 const ofOne = (self: Self, tag: string, noun: string): Operation[] => {
   const path = `${itemOf(self)}/customDomain/{${param}}`
   const common = { path, tag, owner: ownerOfOne(self) }
-  const read = { ...common, method: 'GET' as const, scope: 'Read' as const, status: 200 as const, answer }
+  const read = {
+    ...common,
+    method: 'GET' as const,
+    scope: 'Read' as const,
+    area: 'projects' as const,
+    status: 200 as const,
+    answer,
+  }
   return [
-    {
+    operation({
       ...read,
       id: `get${self.word}CustomDomain`,
       summary: `Read a custom domain of ${self.words}`,
       run: async (context) => show(theOne(context)),
-    },
-    {
+    }),
+    operation({
       ...read,
       id: `get${noun}Status`,
       path: `${path}/status`,
       summary: `Read how far a custom domain of ${self.words} is`,
       run: async (context) => show(theOne(context)),
-    },
-    {
+    }),
+    operation({
       ...common,
       id: `edit${noun}`,
       method: 'PUT',
       summary: `Change a custom domain of ${self.words}`,
       scope: 'Write',
-      body: partial(body),
+      area: 'projects',
+      body: Type.Partial(body),
       status: 200,
       answer,
       run: edit,
-    },
-    {
+    }),
+    operation({
       ...common,
       id: `delete${noun}`,
       method: 'DELETE',
       summary: `Take a custom domain from ${self.words}`,
       scope: 'Admin',
+      area: 'projects',
       status: 204,
       run: remove,
-    },
+    }),
   ]
 }
 

@@ -1,8 +1,8 @@
 /** What can be done with a service that runs: deploy, redeploy, restart, stop, delete, and reading its status. */
 import Type, { type TObject } from 'typebox'
-import { type Context, nodeInPath, type Operation, type Owner } from '../api/operation.ts'
+import { type Context, nodeInPath, type Operation, OtherAnswer, type Owner, operation } from '../api/operation.ts'
 import type { ApiSettings } from '../api/parts.ts'
-import { Results } from '../api/schema.ts'
+import { merge, Results } from '../api/schema.ts'
 import type { DeploymentAction, ServiceRequest, ServiceStatus } from '../deployments/deployments.ts'
 import { readStates, type StateRow } from '../deployments/status.ts'
 import { isKind, type Kind, kinds, oldIdOf } from '../kinds.ts'
@@ -10,11 +10,20 @@ import { notFound } from '../lib/errors.ts'
 import { isUuid } from '../lib/ids.ts'
 import type { Queryable } from '../store/database.ts'
 import { liveService } from './live-service.ts'
-import { isDryRun, withPlan } from './plan-schema.ts'
+import { isDryRun, planned } from './plan-schema.ts'
 import { MaybeCommitId, planFor, request, serviceToDeploy } from './request.ts'
 import { type Facet, itemOf, ownerOf, type Self } from './self.ts'
 import type { View } from './shared-read.ts'
 import { AcceptedStatus, Status, StatusOfEither } from './status-schema.ts'
+
+export interface Removal {
+  summary: string
+  query: TObject
+  /** A delete that is to leave the configuration is an uninstall. */
+  keepsConfiguration(query: Context['query']): boolean
+  /** What the service runs at its end is not run. */
+  skipsEnding(query: Context['query']): boolean
+}
 
 export interface DeployableOptions {
   /** What the body of a deploy may name; default the commit. */
@@ -27,6 +36,8 @@ export interface DeployableOptions {
   mayDeploy?(context: Context): Promise<boolean>
   /** Only applications answer in the running vocabulary. */
   speaksRunning?: boolean
+  /** What a delete does where it can be asked for less than all. */
+  removal?: Removal
   /** False: its status is read with those of its environment only. */
   status?: boolean
 }
@@ -61,7 +72,7 @@ const readStatus = async (context: Context, db: Queryable): Promise<ServiceStatu
 }
 
 /** Asks for one service and answers its status as it is from now on, or the plan. */
-export const act = async (context: Context, action: DeploymentAction, service: ServiceRequest): Promise<unknown> => {
+export const act = async (context: Context, action: DeploymentAction, service: ServiceRequest) => {
   const wish = { environmentId: context.node.parentId!, action, services: [service] }
   if (isDryRun(context)) return planFor(context, wish)
   return context.transaction(async (tx) => {
@@ -86,53 +97,61 @@ interface Known extends DeployableOptions {
   owner: Owner
 }
 
-const action = ({ self, owner }: Known, verb: string, word: string): Omit<Operation, 'summary' | 'run'> => ({
+const action = ({ self, owner }: Known, verb: string, word: string) => ({
   id: `${word}${self.word}`,
-  method: 'POST',
+  method: 'POST' as const,
   path: `${itemOf(self)}/${verb}`,
   tag: `${self.word} Actions`,
-  scope: 'Deploy',
+  area: 'projects' as const,
   owner,
-  status: 202,
+  status: 202 as const,
   answer: AcceptedStatus,
 })
 
-const queryOf = ({ deployQuery: query }: Known) => (query === undefined ? {} : { query })
+const deploys = { scope: 'Deploy' as const, cluster: 'ENV_CREATOR' as const }
 
-const deployWith = async ({ mayDeploy }: Known, context: Context, more: Partial<ServiceRequest>): Promise<unknown> => {
+const deployWith = async ({ mayDeploy }: Known, context: Context, more: Partial<ServiceRequest>) => {
   if ((await mayDeploy?.(context)) === false && !isDryRun(context)) return readStatus(context, context.db)
   const asked = serviceToDeploy(context.node.id, { ...context.body, ...context.query })
   return act(context, 'DEPLOY', { ...asked, ...more })
 }
 
 const deploysOf = (known: Known): Operation[] => [
-  {
+  operation({
     ...action(known, 'deploy', 'deploy'),
     summary: `Deploy ${known.self.words}: the version named, else the newest that its configuration asks for`,
-    ...queryOf(known),
+    ...deploys,
+    ...planned(known.deployQuery),
     body: known.deployBody ?? DeployBody,
     bodyOptional: true,
     run: (context) => deployWith(known, context, {}),
-  },
-  {
+  }),
+  operation({
     ...action(known, 'redeploy', 'redeploy'),
     summary: `Deploy ${known.self.words} again: the present configuration at the version that is deployed`,
-    ...queryOf(known),
+    ...deploys,
+    ...planned(known.deployQuery),
     run: (context) => deployWith(known, context, { redeploy: true }),
-  },
+  }),
 ]
 
-const stopOf = (known: Known): Operation => ({
-  ...action(known, 'stop', 'stop'),
-  summary: `Stop ${known.self.words}; its configuration and volumes stay`,
-  run: (context) => act(context, 'STOP', { id: context.node.id }),
-})
+const stopOf = (known: Known): Operation =>
+  operation({
+    ...action(known, 'stop', 'stop'),
+    ...deploys,
+    ...planned(),
+    summary: `Stop ${known.self.words}; its configuration and volumes stay`,
+    run: (context) => act(context, 'STOP', { id: context.node.id }),
+  })
 
-const restartOf = (known: Known): Operation => ({
-  ...action(known, 'restart-service', 'reboot'),
-  summary: `Restart the instances of ${known.self.words} as they are`,
-  run: (context) => act(context, 'RESTART', { id: context.node.id }),
-})
+const restartOf = (known: Known): Operation =>
+  operation({
+    ...action(known, 'restart-service', 'reboot'),
+    ...deploys,
+    ...planned(),
+    summary: `Restart the instances of ${known.self.words} as they are`,
+    run: (context) => act(context, 'RESTART', { id: context.node.id }),
+  })
 
 /** Whether the engine may hold anything of a service, or is about to. */
 const mayRun = async ({ db, node }: Context): Promise<boolean> => {
@@ -144,20 +163,24 @@ const mayRun = async ({ db, node }: Context): Promise<boolean> => {
   return rows.length > 0
 }
 
-const uninstallOf = (known: Known): Operation => ({
-  ...action(known, 'uninstall', 'uninstall'),
-  summary: `Remove what ${known.self.words} has on its cluster, volumes included; its configuration stays`,
-  // It destroys data, so it takes what deleting takes.
-  scope: 'Admin',
-  emptyStatus: 204,
-  run: async (context) =>
-    isDryRun(context) || (await mayRun(context)) ? act(context, 'UNINSTALL', { id: context.node.id }) : undefined,
-})
+const uninstall = async (context: Context) =>
+  isDryRun(context) || (await mayRun(context)) ? act(context, 'UNINSTALL', { id: context.node.id }) : undefined
+
+const uninstallOf = (known: Known): Operation =>
+  operation({
+    ...action(known, 'uninstall', 'uninstall'),
+    summary: `Remove what ${known.self.words} has on its cluster, volumes included; its configuration stays`,
+    // It destroys data, so it takes what deleting takes.
+    scope: 'Admin',
+    ...planned(),
+    emptyStatus: 204,
+    run: uninstall,
+  })
 
 /** How the caller wants a status shown: in the running vocabulary or not. */
 const viewFor =
   ({ speaksRunning }: Known) =>
-  (context: Context): View<ServiceStatus> => {
+  (context: Context): View<ServiceStatus, ServiceStatus> => {
     if (speaksRunning === true) context.setHeader('vary', 'User-Agent, X-State-Vocabulary')
     const { settings } = context.parts
     return speaksRunning !== true || wantsDeploymentState(settings.statusVocabulary, context.headers)
@@ -165,21 +188,23 @@ const viewFor =
       : { name: 'running', show: (status) => ({ ...status, state: runningWord(status) }) }
   }
 
-const statusOf = (known: Known): Operation => ({
-  id: `get${known.self.word}Status`,
-  method: 'GET',
-  path: `${itemOf(known.self)}/status`,
-  tag: `${known.self.word} Main Calls`,
-  summary: `Read the status of ${known.self.words}`,
-  scope: 'Read',
-  owner: known.owner,
-  status: 200,
-  answer: known.speaksRunning === true ? StatusOfEither : Status,
-  async run(context) {
-    const status = await readStatus(context, context.db)
-    return viewFor(known)(context).show(status)
-  },
-})
+const statusOf = (known: Known): Operation =>
+  operation({
+    id: `get${known.self.word}Status`,
+    method: 'GET',
+    path: `${itemOf(known.self)}/status`,
+    tag: `${known.self.word} Main Calls`,
+    summary: `Read the status of ${known.self.words}`,
+    scope: 'Read',
+    area: 'projects',
+    owner: known.owner,
+    status: 200,
+    answer: known.speaksRunning === true ? StatusOfEither : Status,
+    async run(context) {
+      const status = await readStatus(context, context.db)
+      return viewFor(known)(context).show(status)
+    },
+  })
 
 /** Finds the environment by the states of its services of a kind, which name its organization; itself without them. */
 const statesOfKind = (kind: Kind): Owner => {
@@ -197,43 +222,59 @@ const statesOfKind = (kind: Kind): Owner => {
   }
 }
 
-const statusesOf = ({ self }: Known): Operation => ({
-  id: `getEnvironment${self.word}Status`,
-  method: 'GET',
-  path: `/environment/{environmentId}/${self.path}/status`,
-  tag: `${self.word}s`,
-  summary: `Read the status of every one of its kind in an environment, as of ${self.words}`,
-  scope: 'Read',
-  owner: statesOfKind(self.kind),
-  status: 200,
-  answer: Results(Status),
-  run: async ({ parts, db, node }) => ({
-    results: await parts.deployments.statusesOf(db, (node.rows ?? []) as StateRow[]),
-  }),
-})
+const statusesOf = ({ self }: Known): Operation =>
+  operation({
+    id: `getEnvironment${self.word}Status`,
+    method: 'GET',
+    path: `/environment/{environmentId}/${self.path}/status`,
+    tag: `${self.word}s`,
+    summary: `Read the status of every one of its kind in an environment, as of ${self.words}`,
+    scope: 'Read',
+    area: 'projects',
+    owner: statesOfKind(self.kind),
+    status: 200,
+    answer: Results(Status),
+    run: async ({ parts, db, node }) => ({
+      results: await parts.deployments.statusesOf(db, (node.rows ?? []) as StateRow[]),
+    }),
+  })
 
-const removal = ({ self, owner }: Known): Operation => ({
-  id: `delete${self.word}`,
-  method: 'DELETE',
-  path: itemOf(self),
-  tag: `${self.word} Main Calls`,
-  summary: `Delete ${self.words} and all it has, volumes included; the work goes on after the answer`,
-  scope: 'Admin',
-  owner,
-  status: 204,
-  run: (context) => act(context, 'DELETE', { id: context.node.id }),
-})
+const removalOf = ({ self, owner, removal }: Known): Operation => {
+  const plan = planned()
+  return operation({
+    id: `delete${self.word}`,
+    method: 'DELETE',
+    path: itemOf(self),
+    tag: `${self.word} Main Calls`,
+    summary:
+      removal?.summary ?? `Delete ${self.words} and all it has, volumes included; the work goes on after the answer`,
+    scope: 'Admin',
+    area: 'projects',
+    owner,
+    ...plan,
+    query: merge(plan.query, removal?.query.properties ?? {}),
+    status: 204,
+    async run(context) {
+      if (removal?.keepsConfiguration(context.query) === true) {
+        const answer = await uninstall(context)
+        return answer instanceof OtherAnswer ? answer : undefined
+      }
+      const skipEnding = removal?.skipsEnding(context.query) === true
+      return act(context, 'DELETE', { id: context.node.id, ...(skipEnding ? { skipEnding } : {}) })
+    },
+  })
+}
 
 export const deployable =
   (options: DeployableOptions = {}): Facet =>
   (self) => {
     const known: Known = { ...options, self, owner: ownerOf(self) }
     return [
-      ...deploysOf(known).map(withPlan),
-      ...(options.stops === false ? [] : [withPlan(stopOf(known))]),
-      ...(kinds[self.kind].runs === 'instances' ? [withPlan(restartOf(known))] : []),
-      withPlan(uninstallOf(known)),
-      withPlan(removal(known)),
+      ...deploysOf(known),
+      ...(options.stops === false ? [] : [stopOf(known)]),
+      ...(kinds[self.kind].runs === 'instances' ? [restartOf(known)] : []),
+      uninstallOf(known),
+      removalOf(known),
       ...(options.status === false ? [] : [statusOf(known), statusesOf(known), liveService(self, viewFor(known))]),
     ]
   }

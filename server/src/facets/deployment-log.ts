@@ -1,6 +1,6 @@
 /** What deployments say while they work: lines of the table `deployment_log`, in the two public forms. */
 import Type from 'typebox'
-import { type Context, nodeInPath, type Operation } from '../api/operation.ts'
+import { type Context, nodeInPath, type Operation, operation } from '../api/operation.ts'
 import { Maybe, Nullable, OneOf, Results, Text, Timestamp, Uuid } from '../api/schema.ts'
 import { kindsWith, typeOf } from '../kinds.ts'
 import { executionOf, type LogRow, readLast } from './deployment-log-lines.ts'
@@ -129,13 +129,14 @@ const common = {
   method: 'GET' as const,
   tag: 'Environment Logs',
   scope: 'Read' as const,
+  area: 'projects' as const,
   owner: nodeInPath('environment', 'environmentId'),
   query: Query,
   status: 200 as const,
 }
 
 export const deploymentLogOperations: Operation[] = [
-  {
+  operation({
     ...common,
     id: 'listEnvironmentLogs',
     path: '/environment/{environmentId}/logs',
@@ -145,8 +146,8 @@ export const deploymentLogOperations: Operation[] = [
       const clusterId = await readClusterId(context)
       return (await readLines(context, maxLines)).map((row) => toLine(row, context, clusterId))
     },
-  },
-  {
+  }),
+  operation({
     ...common,
     id: 'listEnvironmentLog',
     path: '/environment/{environmentId}/log',
@@ -165,5 +166,5 @@ export const deploymentLogOperations: Operation[] = [
     run: async (context) => ({
       results: (await readLines(context, maxOldLines)).map((row) => toOldLine(row, context)),
     }),
-  },
+  }),
 ]

@@ -3,8 +3,8 @@
  * service, and judge pushes only; a deployment that somebody asks for is never restricted.
  */
 import Type from 'typebox'
-import type { Context, Operation, Owner } from '../api/operation.ts'
-import { OneOf, partial, Results, Text, Timestamp, Uuid } from '../api/schema.ts'
+import { type Context, type Operation, type Owner, operation } from '../api/operation.ts'
+import { OneOf, Results, Text, Timestamp, Uuid } from '../api/schema.ts'
 import { conflict, invalidField } from '../lib/errors.ts'
 import { isUuid, newId } from '../lib/ids.ts'
 import { changeInner, type InnerChange, readInner } from './inner-configuration.ts'
@@ -14,18 +14,6 @@ const field = 'deployment_restrictions'
 const param = 'deploymentRestrictionId'
 const maxRestrictions = 100
 
-interface Wanted {
-  mode: 'EXCLUDE' | 'MATCH'
-  type: 'PATH'
-  value: string
-}
-
-export interface Restriction extends Wanted {
-  id: string
-  created_at: string
-  updated_at: string
-}
-
 const body = Type.Object({
   mode: OneOf(['EXCLUDE', 'MATCH'], {
     description: 'Kept for deployments that a push begins. This version begins none: a deployment has to be asked for.',
@@ -34,7 +22,10 @@ const body = Type.Object({
   value: Text(1024, { minLength: 1, description: 'Beginning of a path inside the repository, as in "services/api/".' }),
 })
 
+type Wanted = Type.Static<typeof body>
+
 const answer = Type.Object({ id: Uuid(), created_at: Timestamp(), updated_at: Timestamp(), ...body.properties })
+export type Restriction = Type.Static<typeof answer>
 
 const checkValue = (value: string): void => {
   if (value.startsWith('/'))
@@ -65,15 +56,16 @@ const ownerOfOne = (self: Self): Owner => {
   }
 }
 
-const change = (
+const change = <Answer>(
   context: Context,
   eventType: InnerChange<unknown>['eventType'],
   work: (kept: Restriction[]) => Restriction[],
-  show: (kept: Restriction[]) => unknown,
-) => changeInner<Restriction[]>(context, { field, empty: [], eventType, subTarget: 'CONFIG', change: work }, show)
+  show: (kept: Restriction[]) => Answer,
+) =>
+  changeInner<Restriction[], Answer>(context, { field, empty: [], eventType, subTarget: 'CONFIG', change: work }, show)
 
-const create = (context: Context): Promise<unknown> => {
-  const wanted = context.body as unknown as Wanted
+const create = (context: Context<Wanted>) => {
+  const { body: wanted } = context
   checkValue(wanted.value)
   const at = context.parts.clock.now().toISOString()
   const made: Restriction = { id: newId(), created_at: at, updated_at: at, ...wanted }
@@ -86,9 +78,9 @@ const create = (context: Context): Promise<unknown> => {
   return change(context, 'CREATE', add, () => made)
 }
 
-const edit = (context: Context): Promise<unknown> => {
+const edit = (context: Context<Partial<Wanted>>) => {
   const id = context.params[param]!.toLowerCase()
-  const sent = context.body as Partial<Wanted>
+  const { body: sent } = context
   if (sent.value !== undefined) checkValue(sent.value)
   const at = context.parts.clock.now().toISOString()
   const replace = (kept: Restriction[]): Restriction[] =>
@@ -104,7 +96,7 @@ const edit = (context: Context): Promise<unknown> => {
   return change(context, 'UPDATE', replace, (kept) => kept.find((one) => one.id === id))
 }
 
-const remove = (context: Context): Promise<unknown> => {
+const remove = (context: Context) => {
   const id = context.params[param]!.toLowerCase()
   return change(
     context,
@@ -120,46 +112,50 @@ export const deploymentRestrictions: Facet = (self): Operation[] => {
   const item = { tag, path: `${collection.path}/{${param}}`, owner: ownerOfOne(self) }
   const noun = `${self.word}DeploymentRestriction`
   return [
-    {
+    operation({
       ...collection,
       id: `get${noun}s`,
       method: 'GET',
       summary: `List which pushes deploy ${self.words} automatically`,
       scope: 'Read',
+      area: 'projects',
       status: 200,
       answer: Results(answer),
       run: async ({ db, node }) => ({ results: await readInner<Restriction[]>(db, node.id, field, []) }),
-    },
-    {
+    }),
+    operation({
       ...collection,
       id: `create${noun}`,
       method: 'POST',
       summary: `Restrict which pushes deploy ${self.words} automatically`,
       scope: 'Write',
+      area: 'projects',
       body,
       status: 201,
       answer,
       run: create,
-    },
-    {
+    }),
+    operation({
       ...item,
       id: `edit${noun}`,
       method: 'PUT',
       summary: `Change a restriction of ${self.words}`,
       scope: 'Write',
-      body: partial(body),
+      area: 'projects',
+      body: Type.Partial(body),
       status: 200,
       answer,
       run: edit,
-    },
-    {
+    }),
+    operation({
       ...item,
       id: `delete${noun}`,
       method: 'DELETE',
       summary: `Lift a restriction of ${self.words}`,
       scope: 'Admin',
+      area: 'projects',
       status: 204,
       run: remove,
-    },
+    }),
   ]
 }

@@ -3,7 +3,7 @@
  * with; a service is in that of its kind until it is put elsewhere.
  */
 import Type from 'typebox'
-import { type Context, nodeInPath, type Operation, type Owner } from '../api/operation.ts'
+import { type Context, nodeInPath, type Operation, type Owner, operation } from '../api/operation.ts'
 import { auditOf, placeOf } from '../api/resource.ts'
 import { Flag, Maybe, Name, Nullable, Results, Text } from '../api/schema.ts'
 import { environmentsOfStage } from '../deployments/stages.ts'
@@ -20,7 +20,6 @@ import {
   placeService,
   removeStage,
   renameStage,
-  type StageText,
 } from './stage-writes.ts'
 
 const StageBody = Type.Object(
@@ -50,15 +49,13 @@ const stageInPath: Owner = {
   },
 }
 
-type Answer = 'stage' | 'list' | 'nothing'
-
-/** One change in one transaction with its audit; `work` answers the id of the stage it is about. */
-const change = (
+/** One change in one transaction with its audit; `work` answers the id of the stage it is about, `show` what is answered. */
+const change = <Answer>(
   context: Context,
   verb: 'CREATE' | 'UPDATE' | 'DELETE',
-  answer: Answer,
   work: (tx: Queryable, ordered: Ordered) => Promise<string>,
-): Promise<unknown> =>
+  show: (tx: Queryable, environmentId: string, stageId: string) => Answer | Promise<Answer>,
+): Promise<Answer> =>
   context.transaction(async (tx) => {
     const { node, principal, body } = context
     const ordered = await openStages(tx, principal.organizationId, node.id)
@@ -66,20 +63,22 @@ const change = (
     const target = { target: 'ENVIRONMENT', subTarget: 'DEPLOYMENT_STAGE' }
     const audit = auditOf(context, verb, target, placeOf(node), { deployment_stage_id: id, ...body })
     await writeAudit(tx, principal.organizationId, node, audit)
-    if (answer === 'nothing') return undefined
-    return answer === 'stage' ? readStage(tx, node.id, id) : { results: await readStages(tx, node.id) }
+    return show(tx, node.id, id)
   })
+
+const showAll = async (tx: Queryable, environmentId: string) => ({ results: await readStages(tx, environmentId) })
 
 const read = {
   method: 'GET' as const,
   tag: 'Deployment Stage Main Calls',
   scope: 'Read' as const,
+  area: 'projects' as const,
   status: 200 as const,
 }
-const write = { ...read, scope: 'Write' as const, owner: stageInPath }
+const write = { ...read, scope: 'Write' as const, area: 'projects' as const, owner: stageInPath }
 
 const reads: Operation[] = [
-  {
+  operation({
     ...read,
     id: 'ListEnvironmentDeploymentStage',
     path: '/environment/{environmentId}/deploymentStage',
@@ -87,8 +86,8 @@ const reads: Operation[] = [
     owner: nodeInPath('environment', 'environmentId'),
     answer: Results(StageRecord),
     run: async ({ db, node }) => ({ results: await readStages(db, node.id) }),
-  },
-  {
+  }),
+  operation({
     ...read,
     id: 'getDeploymentStage',
     path: '/deploymentStage/{deploymentStageId}',
@@ -96,8 +95,8 @@ const reads: Operation[] = [
     owner: stageInPath,
     answer: StageRecord,
     run: ({ db, node, params }) => readStage(db, node.id, params.deploymentStageId!),
-  },
-  {
+  }),
+  operation({
     ...read,
     id: 'getServiceDeploymentStage',
     path: '/service/{serviceId}/deploymentStage',
@@ -108,26 +107,32 @@ const reads: Operation[] = [
       const stages = await readStages(db, node.parentId!)
       return stages.find((stage) => stage.services.some((service) => service.service_id === node.id))
     },
-  },
+  }),
 ]
 
-const move = (where: 'before' | 'after', id: string, path: string): Operation => ({
-  ...write,
-  id,
-  method: 'PUT',
-  path,
-  summary: `Put a deployment stage directly ${where} another one of its environment`,
-  answer: Results(StageRecord),
-  run: (context) =>
-    change(context, 'UPDATE', 'list', async (tx, ordered) => {
-      const stage = pickStage(ordered, context.params.deploymentStageId!)
-      await moveStage(tx, ordered, stage, pickStage(ordered, context.params.stageId!), where)
-      return stage.id
-    }),
-})
+const move = (where: 'before' | 'after', id: string, path: string): Operation =>
+  operation({
+    ...write,
+    id,
+    method: 'PUT',
+    path,
+    summary: `Put a deployment stage directly ${where} another one of its environment`,
+    answer: Results(StageRecord),
+    run: (context) =>
+      change(
+        context,
+        'UPDATE',
+        async (tx, ordered) => {
+          const stage = pickStage(ordered, context.params.deploymentStageId!)
+          await moveStage(tx, ordered, stage, pickStage(ordered, context.params.stageId!), where)
+          return stage.id
+        },
+        showAll,
+      ),
+  })
 
 const writes: Operation[] = [
-  {
+  operation({
     ...write,
     id: 'CreateEnvironmentDeploymentStage',
     method: 'POST',
@@ -137,11 +142,14 @@ const writes: Operation[] = [
     body: StageBody,
     answer: StageRecord,
     run: (context) =>
-      change(context, 'CREATE', 'stage', (tx, ordered) =>
-        addStage(tx, context.principal.organizationId, ordered, context.body as unknown as StageText),
+      change(
+        context,
+        'CREATE',
+        (tx, ordered) => addStage(tx, context.principal.organizationId, ordered, context.body),
+        readStage,
       ),
-  },
-  {
+  }),
+  operation({
     ...write,
     id: 'EditDeploymentStage',
     method: 'PUT',
@@ -150,30 +158,41 @@ const writes: Operation[] = [
     body: Type.Object({ name: Maybe(Name()), description: Maybe(Nullable(Text(2048))) }),
     answer: StageRecord,
     run: (context) =>
-      change(context, 'UPDATE', 'stage', async (tx, ordered) => {
-        const stage = pickStage(ordered, context.params.deploymentStageId!)
-        await renameStage(tx, stage, context.body as Partial<StageText>)
-        return stage.id
-      }),
-  },
-  {
+      change(
+        context,
+        'UPDATE',
+        async (tx, ordered) => {
+          const stage = pickStage(ordered, context.params.deploymentStageId!)
+          await renameStage(tx, stage, context.body)
+          return stage.id
+        },
+        readStage,
+      ),
+  }),
+  operation({
     ...write,
     id: 'DeleteDeploymentStage',
     method: 'DELETE',
     path: '/deploymentStage/{deploymentStageId}',
     summary: 'Delete a deployment stage that holds no service',
     scope: 'Admin',
+    area: 'projects',
     status: 204,
     run: (context) =>
-      change(context, 'DELETE', 'nothing', async (tx, ordered) => {
-        const stage = pickStage(ordered, context.params.deploymentStageId!)
-        await removeStage(tx, ordered, stage)
-        return stage.id
-      }),
-  },
+      change(
+        context,
+        'DELETE',
+        async (tx, ordered) => {
+          const stage = pickStage(ordered, context.params.deploymentStageId!)
+          await removeStage(tx, ordered, stage)
+          return stage.id
+        },
+        () => undefined,
+      ),
+  }),
   move('after', 'MoveAfterDeploymentStage', '/deploymentStage/{deploymentStageId}/moveAfter/{stageId}'),
   move('before', 'MoveBeforeDeploymentStage', '/deploymentStage/{deploymentStageId}/moveBefore/{stageId}'),
-  {
+  operation({
     ...write,
     id: 'AttachServiceToDeploymentStage',
     method: 'PUT',
@@ -183,13 +202,17 @@ const writes: Operation[] = [
     bodyOptional: true,
     answer: Results(StageRecord),
     run: (context) =>
-      change(context, 'UPDATE', 'list', async (tx, ordered) => {
-        const stage = pickStage(ordered, context.params.deploymentStageId!)
-        const skip = context.body.is_skipped as boolean | undefined
-        await placeService(tx, ordered, stage, context.params.serviceId!, skip)
-        return stage.id
-      }),
-  },
+      change(
+        context,
+        'UPDATE',
+        async (tx, ordered) => {
+          const stage = pickStage(ordered, context.params.deploymentStageId!)
+          await placeService(tx, ordered, stage, context.params.serviceId, context.body.is_skipped)
+          return stage.id
+        },
+        showAll,
+      ),
+  }),
 ]
 
 export const deploymentStageOperations: Operation[] = [...reads, ...writes]

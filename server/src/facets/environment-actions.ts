@@ -1,28 +1,36 @@
 /** What can be done with a whole environment, or with services of it that the body names. */
 import Type, { type TObject, type TSchema } from 'typebox'
-import { type Context, nodeInPath, type Operation } from '../api/operation.ts'
+import { type Context, nodeInPath, type Operation, operation } from '../api/operation.ts'
 import { Flag, List, Maybe, Nullable, OneOf, Text, Uuid } from '../api/schema.ts'
 import type { DeploymentAction, DeploymentRequest } from '../deployments/deployments.ts'
 import { ahead, type Kind, type KindRow, kinds, type OwnKind, ownKinds } from '../kinds.ts'
 import { badRequest, invalidField } from '../lib/errors.ts'
 import type { Queryable } from '../store/database.ts'
 import { acceptedEnvironment, readEnvironment } from './environment-status.ts'
-import { isDryRun, withPlan } from './plan-schema.ts'
+import { isDryRun, planned } from './plan-schema.ts'
 import { MaybeCommitId, MaybeImageTag, noteCancel, planFor, request, servicesOf, serviceToDeploy } from './request.ts'
 import { AcceptedEnvironmentStatus } from './status-schema.ts'
 
 type Services = DeploymentRequest['services']
 
 const owner = nodeInPath('environment', 'environmentId')
-const common = { method: 'POST' as const, tag: 'Environment Actions', scope: 'Deploy' as const, owner }
-const accepted = { ...common, status: 202 as const, answer: AcceptedEnvironmentStatus }
+const common = {
+  method: 'POST' as const,
+  tag: 'Environment Actions',
+  area: 'projects' as const,
+  owner,
+}
+const deploys = { scope: 'Deploy' as const, cluster: 'ENV_CREATOR' as const }
+// It destroys data, so it takes what deleting takes.
+const destroys = { scope: 'Admin' as const }
+const accepted = { status: 202 as const, answer: AcceptedEnvironmentStatus }
 
 const act = async (
   context: Context,
   action: DeploymentAction,
   choose: (tx: Queryable) => Promise<Services> | Services,
   wholeEnvironment: boolean,
-): Promise<unknown> => {
+) => {
   const wish = { environmentId: context.node.id, action, wholeEnvironment }
   if (isDryRun(context)) return planFor(context, { ...wish, services: await choose(context.db) })
   return context.transaction(async (tx) => {
@@ -50,61 +58,75 @@ const allWanted =
   }
 
 const releasesThen =
-  ({ parts, node, body }: Context) =>
+  ({ parts, node, body }: Context<{ execution_id?: string | null }>) =>
   (tx: Queryable): Promise<Services> =>
-    parts.deployments.releasesOf(tx, node.id, (body.execution_id ?? undefined) as string | undefined)
+    parts.deployments.releasesOf(tx, node.id, body.execution_id ?? undefined)
 
 const wholeActions: Operation[] = [
-  {
+  operation({
+    ...common,
+    ...deploys,
     ...accepted,
+    ...planned(),
     id: 'deployEnvironment',
     path: '/environment/{environmentId}/deploy',
     summary: 'Deploy every service of an environment that is not skipped, by stage',
     run: (context) => act(context, 'DEPLOY', allWanted(context), true),
-  },
-  {
+  }),
+  operation({
+    ...common,
+    ...deploys,
     ...accepted,
+    ...planned(),
     id: 'redeployEnvironment',
     path: '/environment/{environmentId}/redeploy',
     summary: 'Deploy every service again, at the versions that are deployed',
     run: (context) => act(context, 'DEPLOY', allWanted(context, { redeploy: true }), true),
-  },
-  {
+  }),
+  operation({
+    ...common,
+    ...deploys,
     ...accepted,
+    ...planned(),
     id: 'stopEnvironment',
     path: '/environment/{environmentId}/stop',
     summary: 'Stop every service of an environment that is not skipped',
     run: (context) => act(context, 'STOP', allWanted(context), true),
-  },
-  {
+  }),
+  operation({
+    ...common,
+    ...destroys,
     ...accepted,
+    ...planned(),
     id: 'uninstallEnvironment',
     path: '/environment/{environmentId}/uninstall',
     summary: 'Remove what every service of an environment has on its cluster, volumes included; configurations stay',
-    // It destroys data, so it takes what deleting takes.
-    scope: 'Admin',
     run: (context) => act(context, 'UNINSTALL', all(context), true),
-  },
-  {
+  }),
+  operation({
+    ...common,
+    ...deploys,
     ...accepted,
+    ...planned(),
     id: 'rollbackEnvironment',
     path: '/environment/{environmentId}/rollback',
     summary: 'Run the releases again that every service had after an execution: the one named, else the last good one',
     body: Type.Object({ execution_id: Maybe(Nullable(Text(100))) }),
     bodyOptional: true,
     run: (context) => act(context, 'DEPLOY', releasesThen(context), true),
-  },
-  {
+  }),
+  operation({
     ...common,
+    ...destroys,
+    ...planned(),
     id: 'deleteEnvironment',
     method: 'DELETE',
     path: '/environment/{environmentId}',
     tag: 'Environment Main Calls',
     summary: 'Delete an environment with all its services; the work goes on after the answer',
-    scope: 'Admin',
     status: 204,
     run: (context) => act(context, 'DELETE', all(context), true),
-  },
+  }),
 ]
 
 const cancelWords =
@@ -113,7 +135,9 @@ const cancelWords =
 const openSql = `select id, environment_id || '-' || execution_number as "executionId" from deployment
   where environment_id = $1 and state in ('QUEUED', 'RUNNING') order by state desc, seq limit 1`
 
-const cancelAction: Operation = {
+const cancelAction = operation({
+  ...common,
+  ...deploys,
   ...accepted,
   id: 'cancelEnvironmentDeployment',
   path: '/environment/{environmentId}/cancelDeployment',
@@ -132,7 +156,7 @@ const cancelAction: Operation = {
       const canceled = { deploymentId: open!.id, executionId: open!.executionId, createdAt }
       return acceptedEnvironment(read, canceled, 'UNKNOWN')
     }),
-}
+})
 
 /** 400 unless every id is a service of the environment, of the kind that its field says. */
 const checkChosen = async (tx: Queryable, environmentId: string, chosen: readonly Chosen[]): Promise<void> => {
@@ -206,7 +230,7 @@ const chosenVersions = ({ body }: Context): Chosen[] =>
     }),
   )
 
-const actOn = (context: Context, action: DeploymentAction, chosen: readonly Chosen[]): Promise<unknown> => {
+const actOn = (context: Context, action: DeploymentAction, chosen: readonly Chosen[]) => {
   const choose = async (tx: Queryable): Promise<Services> => {
     await checkChosen(tx, context.node.id, chosen)
     return [...new Map(chosen.map(({ service }) => [service.id, service])).values()]
@@ -215,55 +239,61 @@ const actOn = (context: Context, action: DeploymentAction, chosen: readonly Chos
 }
 
 const chosenActions: Operation[] = [
-  {
+  operation({
+    ...common,
+    ...deploys,
     ...accepted,
+    ...planned(),
     id: 'deployAllServices',
     path: '/environment/{environmentId}/service/deploy',
     summary: 'Deploy the services that the body names, at the versions it names',
     body: DeployAll,
     run: (context) => actOn(context, 'DEPLOY', chosenVersions(context)),
-  },
-  {
+  }),
+  operation({
+    ...common,
+    ...deploys,
     ...accepted,
+    ...planned(),
     id: 'rebootServices',
     path: '/environment/{environmentId}/service/restart-service',
     summary: 'Restart the services that the body names',
     body: RestartedIds,
     run: (context) => actOn(context, 'RESTART', chosenIds(context)),
-  },
-  {
+  }),
+  operation({
     ...common,
+    ...deploys,
+    ...planned(),
     id: 'stopSelectedServices',
     path: '/environment/{environmentId}/service/stop',
     summary: 'Stop the services that the body names',
     status: 200,
     body: ChosenIds,
     run: (context) => actOn(context, 'STOP', chosenIds(context)),
-  },
-  {
+  }),
+  operation({
     ...common,
+    ...destroys,
+    ...planned(),
     id: 'uninstallSelectedServices',
     path: '/environment/{environmentId}/service/uninstall',
     summary: 'Remove what the services that the body names have on their cluster; their configurations stay',
-    scope: 'Admin',
     status: 200,
     body: ChosenIds,
     run: (context) => actOn(context, 'UNINSTALL', chosenIds(context)),
-  },
-  {
+  }),
+  operation({
     ...common,
+    ...destroys,
+    ...planned(),
     id: 'deleteSelectedServices',
     path: '/environment/{environmentId}/service/delete',
     summary: 'Delete the services that the body names',
-    scope: 'Admin',
     status: 200,
     body: ChosenIds,
     run: (context) => actOn(context, 'DELETE', chosenIds(context)),
-  },
+  }),
 ]
 
-export const environmentActions: Operation[] = [
-  ...wholeActions.map(withPlan),
-  cancelAction,
-  ...chosenActions.map(withPlan),
-]
+export const environmentActions: Operation[] = [...wholeActions, cancelAction, ...chosenActions]

@@ -1,6 +1,6 @@
 /** The deployments of an environment, with all their services: in the older and the newer form. */
 import Type from 'typebox'
-import { type Context, nodeInPath, type Operation } from '../api/operation.ts'
+import { type Context, nodeInPath, type Operation, operation } from '../api/operation.ts'
 import { OneOf, Open, Text, Timestamp, Uuid } from '../api/schema.ts'
 import type { DeploymentAction } from '../deployments/deployments.ts'
 import { defaultStageName } from '../deployments/stages.ts'
@@ -134,7 +134,7 @@ const environmentEntry = (environmentId: string, row: DeploymentRow, services: r
   },
   status: stateOfDeployment(row.action, row.state),
   trigger_action: triggerOf(row.action, services),
-  action_status: statusWords[row.state],
+  action_status: statusWords[row.state]!,
   total_duration: duration(row.seconds),
   stages: stagesWith(services, row.state).map(({ name, status, members }) => ({
     name,
@@ -177,10 +177,10 @@ const OldEntry = Type.Object({
   ...Object.fromEntries(oldLists.map(([name]) => [name, Type.Array(Open())])),
 })
 
-const environmentHistory = async (
+const environmentHistory = async <Entry>(
   context: Context,
-  entry: (row: DeploymentRow, services: ServiceRow[]) => unknown,
-): Promise<unknown> => {
+  entry: (row: DeploymentRow, services: ServiceRow[]) => Entry,
+) => {
   const rows = await readDeployments(context)
   const services = await readOfDeployments(
     context.db,
@@ -197,26 +197,27 @@ const common = {
   method: 'GET' as const,
   tag: 'Environment Deployment History',
   scope: 'Read' as const,
+  area: 'projects' as const,
   owner: nodeInPath('environment', 'environmentId'),
   query: Paging,
   status: 200 as const,
 }
 
 export const environmentHistories: Operation[] = [
-  {
+  operation({
     ...common,
     id: 'listEnvironmentDeploymentHistory',
     path: '/environment/{environmentId}/deploymentHistory',
     summary: 'List deployments of an environment, newest first (older form)',
     answer: Page(OldEntry),
     run: (context) => environmentHistory(context, oldEnvironmentEntry),
-  },
-  {
+  }),
+  operation({
     ...common,
     id: 'listEnvironmentDeploymentHistoryV2',
     path: '/environment/{environmentId}/deploymentHistoryV2',
     summary: 'List deployments of an environment, newest first',
     answer: Page(EnvironmentEntry),
     run: (context) => environmentHistory(context, (row, services) => environmentEntry(context.node.id, row, services)),
-  },
+  }),
 ]

@@ -1,6 +1,6 @@
 /** What an environment's state is, from its services and its last deployment; and the reads that tell it. */
 import type Type from 'typebox'
-import { type Context, nodeInPath, type Operation } from '../api/operation.ts'
+import { type Context, nodeInPath, type Operation, operation } from '../api/operation.ts'
 import { Results } from '../api/schema.ts'
 import type { DeploymentAction, Deployments, ServiceStatus } from '../deployments/deployments.ts'
 import { type Placement, readPlacement } from '../deployments/stage-rows.ts'
@@ -140,11 +140,12 @@ const common = {
   method: 'GET' as const,
   tag: 'Environment Main Calls',
   scope: 'Read' as const,
+  area: 'projects' as const,
   owner: environmentOwner,
   status: 200 as const,
 }
 
-const projectStatuses: Operation = {
+const projectStatuses = operation({
   ...common,
   id: 'getProjectEnvironmentsStatus',
   path: '/project/{projectId}/environment/status',
@@ -156,22 +157,22 @@ const projectStatuses: Operation = {
       `select id from node where parent_id = $1 and kind = 'environment' order by created_at, id`,
       [node.id],
     )
-    const results: unknown[] = []
+    const results: EnvironmentRead['environment'][] = []
     for (const { id } of rows) results.push((await readEnvironment(parts.deployments, db, id)).environment)
     return { results }
   },
-}
+})
 
 export const environmentStatusOperations: Operation[] = [
-  {
+  operation({
     ...common,
     id: 'getEnvironmentStatus',
     path: '/environment/{environmentId}/status',
     summary: 'Read the status of an environment',
     answer: EnvironmentStatus,
     run: async (context) => (await read(context)).environment,
-  },
-  {
+  }),
+  operation({
     ...common,
     id: 'getEnvironmentStatuses',
     path: '/environment/{environmentId}/statuses',
@@ -181,14 +182,14 @@ export const environmentStatusOperations: Operation[] = [
       const { environment, services } = await read(context)
       return { environment, ...groupByType(services) }
     },
-  },
-  {
+  }),
+  operation({
     ...common,
     id: 'getEnvironmentStatusesWithStages',
     path: '/environment/{environmentId}/statusesWithStages',
     summary: 'Read the statuses of an environment by deployment stage',
     answer: EnvironmentStatusesWithStages,
     run: async (context) => withStages(await read(context), await readPlacement(context.db, context.node.id)),
-  },
+  }),
   projectStatuses,
 ]

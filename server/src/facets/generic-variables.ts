@@ -1,8 +1,8 @@
 /** The generic family: the same variables and secrets under `/variable`, their place named in the query or the body. */
 import Type from 'typebox'
-import { type Context, type Operation, type Owner, ownOrganization } from '../api/operation.ts'
+import { type Context, type Operation, type Owner, operation, ownOrganization } from '../api/operation.ts'
 import { checkRefs } from '../api/resource.ts'
-import { Flag, Maybe, merge, Nullable, OneOf, Ref, Results, Text, Uuid } from '../api/schema.ts'
+import { Flag, Maybe, Nullable, OneOf, Ref, Results, Text, Uuid } from '../api/schema.ts'
 import { invalidField, notFound } from '../lib/errors.ts'
 import { isUuid } from '../lib/ids.ts'
 import type { Queryable } from '../store/database.ts'
@@ -13,7 +13,7 @@ import type { Place } from '../variables/rows.ts'
 import { importVariables } from './variable-import.ts'
 import { editBody, genericAnswer, showGeneric, traceRecords, Value, withService } from './variable-records.ts'
 import { readPlace, variableScopes as scopes, serviceScopes, writeRow } from './variable-writes.ts'
-import { type Extras, extrasOf, importAnswer, importBody } from './variables.ts'
+import { extrasOf, importAnswer, importBody } from './variables.ts'
 
 const tag = 'Variable Main Calls'
 const extras = { description: Maybe(Nullable(Text(255))), enable_interpolation_in_file: Maybe(Nullable(Flag())) }
@@ -35,7 +35,6 @@ const variableInPath: Owner = { kind: 'variable', param: 'variableId', parentPar
 /** A place named by scope and id: the two must agree. */
 const namedPlace = async (context: Context, id: string, scope: string, field: string): Promise<Place> => {
   await context.demand(id)
-  await context.demand(id)
   const place = await readPlace(context, id)
   if (place.scope !== scope) throw invalidField(field, 'is of another scope than the one that was named')
   return place
@@ -49,24 +48,21 @@ const ownRow = async ({ db, principal, params }: Context): Promise<VariableRecor
   return row
 }
 
-const list: Operation = {
+const list = operation({
   id: 'listVariables',
   method: 'GET',
   path: '/variable',
   tag,
   summary: 'List variables and secrets that are visible at a place',
   scope: 'Read',
+  area: 'projects',
   reads: 'sensitive',
   owner: ownOrganization,
   query: Type.Object({ parent_id: Uuid(), scope: OneOf([...scopes, 'BUILT_IN']), is_secret: Maybe(Flag()) }),
   status: 200,
   answer: Results(genericAnswer),
   async run(context) {
-    const { parent_id, scope, is_secret } = context.query as unknown as {
-      parent_id: string
-      scope: string
-      is_secret?: boolean
-    }
+    const { parent_id, scope, is_secret } = context.query
     const wantsBuiltIn = scope === 'BUILT_IN'
     if (wantsBuiltIn) await context.demand(parent_id)
     const place = wantsBuiltIn
@@ -76,7 +72,7 @@ const list: Operation = {
     const wanted = all.filter((row) => row.is_secret === (is_secret ?? row.is_secret))
     return { results: wanted.filter((row) => !wantsBuiltIn || row.scope === 'BUILT_IN').map(showGeneric) }
   },
-}
+})
 
 /** The value is a reference that this access to a secret manager is to resolve. */
 const fromSecretManager = { secret_manager_access_id: Maybe(Nullable(Ref('secret_manager_access'))) }
@@ -92,80 +88,78 @@ const createBody = Type.Object({
   ...extras,
 })
 
-const create: Operation = {
+const create = operation({
   id: 'createVariable',
   method: 'POST',
   path: '/variable',
   tag,
   summary: 'Set a variable or secret; one with the same key is replaced',
   scope: 'Write',
+  area: 'projects',
   owner: ownOrganization,
   body: createBody,
   status: 201,
   answer: genericAnswer,
   async run(context) {
-    const body = context.body as unknown as Type.Static<typeof createBody>
+    const { body } = context
     await checkRefs(context.db, createBody, body, context.principal.organizationId)
     const place = await namedPlace(context, body.variable_parent_id, body.variable_scope, '/variable_scope')
     const wanted = { key: body.key, value: body.value, isSecret: body.is_secret, mountPath: body.mount_path }
     const from = { secretManagerAccessId: body.secret_manager_access_id }
     const work = (tx: Queryable) =>
-      createVariable(tx, context.parts.sealer, place, { ...wanted, ...from, ...extrasOf(body as Extras) })
+      createVariable(tx, context.parts.sealer, place, { ...wanted, ...from, ...extrasOf(body) })
     return writeRow(context, place, 'CREATE', work, show(place))
   },
-}
+})
 
-interface VariableEditBody {
-  key: string
-  value?: string | null
-  secret_manager_access_id?: string | null
-}
+const variableEdit = Type.Object({ ...editBody.properties, ...fromSecretManager })
 
-const variableEdit = merge(editBody, fromSecretManager)
-
-const edit: Operation = {
+const edit = operation({
   id: 'editVariable',
   method: 'PUT',
   path: '/variable/{variableId}',
   tag,
   summary: 'Change a variable or secret; a value left out stays',
   scope: 'Write',
+  area: 'projects',
   owner: variableInPath,
   body: variableEdit,
   status: 200,
   answer: genericAnswer,
   async run(context) {
     const [place, row] = [await readPlace(context, context.node.id), await ownRow(context)]
-    const body = context.body as unknown as Extras & VariableEditBody
+    const { body } = context
     await checkRefs(context.db, variableEdit, body, context.principal.organizationId)
     const from = { secretManagerAccessId: body.secret_manager_access_id }
     const wanted = { key: body.key, value: body.value, ...from, ...extrasOf(body) }
     const work = (tx: Queryable) => editVariable(tx, context.parts.sealer, row, wanted)
     return writeRow(context, place, 'UPDATE', work, show(place))
   },
-}
+})
 
-const remove: Operation = {
+const remove = operation({
   id: 'deleteVariable',
   method: 'DELETE',
   path: '/variable/{variableId}',
   tag,
   summary: 'Delete a variable or secret with its aliases and overrides',
   scope: 'Admin',
+  area: 'projects',
   owner: variableInPath,
   status: 204,
   async run(context) {
     const [place, row] = [await readPlace(context, context.node.id), await ownRow(context)]
     const work = (tx: Queryable) => deleteVariable(tx, row).then(() => row)
-    return writeRow(context, place, 'DELETE', work, show(place))
+    return writeRow(context, place, 'DELETE', work, () => undefined)
   },
-}
+})
 
 // What is built in has no row yet, so the place of an alias comes from the body alone.
 const dependent = {
   method: 'POST' as const,
   tag,
   scope: 'Write' as const,
+  area: 'projects' as const,
   owner: ownOrganization,
   status: 201 as const,
   answer: genericAnswer,
@@ -173,21 +167,21 @@ const dependent = {
 
 const aliasBody = Type.Object({ key: Text(255), alias_scope: OneOf(scopes), alias_parent_id: Uuid(), ...extras })
 
-const alias: Operation = {
+const alias = operation({
   id: 'createVariableAlias',
   path: '/variable/{variableId}/alias',
   summary: 'Give a variable or secret a further key',
   ...dependent,
   body: aliasBody,
   async run(context) {
-    const body = context.body as unknown as Type.Static<typeof aliasBody>
+    const { body } = context
     const place = await namedPlace(context, body.alias_parent_id, body.alias_scope, '/alias_scope')
-    const id = context.params.variableId!.toLowerCase()
-    const wanted = { key: body.key, ...extrasOf(body as Extras) }
+    const id = context.params.variableId.toLowerCase()
+    const wanted = { key: body.key, ...extrasOf(body) }
     const work = (tx: Queryable) => createAlias(tx, context.parts.sealer, place, id, wanted)
     return writeRow(context, place, 'CREATE', work, show(place))
   },
-}
+})
 
 const overrideBody = Type.Object({
   value: Value(),
@@ -196,29 +190,30 @@ const overrideBody = Type.Object({
   ...extras,
 })
 
-const override: Operation = {
+const override = operation({
   id: 'createVariableOverride',
   path: '/variable/{variableId}/override',
   summary: 'Give a variable or secret another value at a narrower place',
   ...dependent,
   body: overrideBody,
   async run(context) {
-    const body = context.body as unknown as Type.Static<typeof overrideBody>
+    const { body } = context
     const place = await namedPlace(context, body.override_parent_id, body.override_scope, '/override_scope')
-    const id = context.params.variableId!.toLowerCase()
-    const wanted = { value: body.value, ...extrasOf(body as Extras) }
+    const id = context.params.variableId.toLowerCase()
+    const wanted = { value: body.value, ...extrasOf(body) }
     const work = (tx: Queryable) => createOverride(tx, context.parts.sealer, place, id, wanted)
     return writeRow(context, place, 'CREATE', work, show(place))
   },
-}
+})
 
-const importMany: Operation = {
+const importMany = operation({
   id: 'importEnvironmentVariables',
   method: 'POST',
   path: '/variable/import',
   tag,
   summary: 'Set many variables and secrets of a service at once; secrets that are set already stay',
   scope: 'Write',
+  area: 'projects',
   owner: ownOrganization,
   query: Type.Object({ service_id: Uuid(), service_type: OneOf(serviceScopes) }),
   body: importBody,
@@ -226,10 +221,10 @@ const importMany: Operation = {
   status: 201,
   answer: importAnswer,
   async run(context) {
-    const { service_id, service_type } = context.query as unknown as { service_id: string; service_type: string }
+    const { service_id, service_type } = context.query
     const place = await namedPlace(context, service_id, service_type, '/service_type')
-    return importVariables(context, place, context.body as never)
+    return importVariables(context, place, context.body)
   },
-}
+})
 
 export const genericVariableOperations: Operation[] = [list, create, importMany, edit, remove, alias, override]

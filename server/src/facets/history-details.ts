@@ -1,5 +1,5 @@
 /** What a deployment of one service was made of, as histories tell it: a commit, an image, a schedule. */
-import Type from 'typebox'
+import Type, { type TSchema } from 'typebox'
 import { Maybe, Nullable, OneOf, Open, Text } from '../api/schema.ts'
 import { type Kind, kinds } from '../kinds.ts'
 
@@ -24,7 +24,7 @@ export interface DetailRow {
   schedule: { cronjob?: object } | null
 }
 
-export const Details = (commit: ReturnType<typeof Type.Object>) =>
+export const Details = <Commit extends TSchema>(commit: Commit) =>
   Type.Object({
     commit: Nullable(commit),
     build_pod_name: Text(),
@@ -37,7 +37,7 @@ export const Details = (commit: ReturnType<typeof Type.Object>) =>
   })
 
 /** Name, tag and command; empty for what is not made from an image. */
-export const imageDetails = (row: DetailRow): Record<string, unknown> =>
+export const imageDetails = (row: DetailRow) =>
   row.imageName === null
     ? {}
     : {
@@ -47,7 +47,7 @@ export const imageDetails = (row: DetailRow): Record<string, unknown> =>
         ...(row.entrypoint === null ? {} : { entrypoint: row.entrypoint.join(' ') }),
       }
 
-const jobDetails = ({ schedule }: DetailRow): Record<string, unknown> => {
+const jobDetails = ({ schedule }: DetailRow) => {
   const { cronjob, ...events } = schedule ?? {}
   return cronjob === undefined
     ? { schedule: events, job_type: 'LIFECYCLE' }
@@ -57,7 +57,7 @@ const jobDetails = ({ schedule }: DetailRow): Record<string, unknown> => {
 const eventOfAction: Record<string, string> = { STOP: 'ON_STOP', DELETE: 'ON_DELETE', UNINSTALL: 'ON_DELETE' }
 
 /** The older form names what made a job run; empty for other kinds. */
-export const oldSchedule = ({ kind, schedule, action }: DetailRow & { action: string }): Record<string, unknown> => {
+export const oldSchedule = ({ kind, schedule, action }: DetailRow & { action: string }) => {
   if (!kinds[kind].schedule) return {}
   const cron = schedule?.cronjob as { scheduled_at?: string } | undefined
   return cron === undefined
@@ -65,7 +65,7 @@ export const oldSchedule = ({ kind, schedule, action }: DetailRow & { action: st
     : { schedule: { event: 'CRON', schedule_at: cron.scheduled_at ?? null } }
 }
 
-export const detailsOf = (row: DetailRow, commit: unknown): Record<string, unknown> => ({
+export const detailsOf = <Commit>(row: DetailRow, commit: Commit) => ({
   commit,
   build_pod_name: '',
   // A job that is built has no image of its own, but its record must name one.

@@ -1,6 +1,6 @@
 /** What was deployed when, by whom, and how it ended, service by service: in the older and the newer form. */
 import Type, { type TSchema } from 'typebox'
-import type { Context } from '../api/operation.ts'
+import { type Context, operation } from '../api/operation.ts'
 import { Maybe, Nullable, OneOf, Open, Text, Timestamp, Uuid, Whole } from '../api/schema.ts'
 import { actionStatusOf } from '../deployments/states.ts'
 import { publicAction } from '../deployments/status.ts'
@@ -16,14 +16,15 @@ export const Paging = Type.Object({
   page: Maybe(Whole(1, 100_000, { default: 1 })),
 })
 
-export const Page = (item: TSchema) => Type.Object({ page: Whole(1), page_size: Whole(1), results: Type.Array(item) })
+export const Page = <T extends TSchema>(item: T) =>
+  Type.Object({ page: Whole(1), page_size: Whole(1), results: Type.Array(item) })
 
 export const paging = ({ query }: Context) => {
   const { pageSize, page } = query as { pageSize: number; page: number }
   return { page, pageSize, offset: (page - 1) * pageSize }
 }
 
-export const answerPage = (context: Context, results: unknown[]) => {
+export const answerPage = <T>(context: Context, results: T[]) => {
   const { page, pageSize } = paging(context)
   return { page, page_size: pageSize, results }
 }
@@ -87,7 +88,7 @@ export interface ServiceRow extends DetailRow {
   commit: KeptCommit | null
   repository: string | null
   icon: string | null
-  error: object | null
+  error: Record<string, unknown> | null
 }
 
 export const seconds = (alias: string): string =>
@@ -177,6 +178,7 @@ const commonOf = (self: Self) => ({
   method: 'GET' as const,
   tag: `${self.word} Deployment History`,
   scope: 'Read' as const,
+  area: 'projects' as const,
   owner: ownerOf(self),
   query: Paging,
   status: 200 as const,
@@ -205,25 +207,25 @@ const OldEntry = Type.Object({
 
 /** The history by executions. */
 export const newHistory: Facet = (self) => [
-  {
+  operation({
     ...commonOf(self),
     id: `list${self.word}DeploymentHistoryV2`,
     path: `${itemOf(self)}/deploymentHistoryV2`,
     summary: `List deployments of ${self.words}, newest first`,
     answer: Page(ServiceEntry),
     run: async (context) => answerPage(context, (await rowsFor(context)).map(serviceEntry)),
-  },
+  }),
 ]
 
 /** Both histories of one kind of service. */
 export const history: Facet = (self) => [
-  {
+  operation({
     ...commonOf(self),
     id: `list${self.word}DeploymentHistory`,
     path: `${itemOf(self)}/deploymentHistory`,
     summary: `List deployments of ${self.words}, newest first (older form)`,
     answer: Page(OldEntry),
     run: async (context) => answerPage(context, (await rowsFor(context)).map(oldServiceEntry)),
-  },
+  }),
   ...newHistory(self),
 ]

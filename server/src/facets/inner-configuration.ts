@@ -33,7 +33,7 @@ export interface InnerChange<T> {
 }
 
 /** Changes what the row of the path keeps, and answers `answer`. */
-export const changeInner = <T>(context: Context, wanted: InnerChange<T>, answer: (kept: T) => unknown) =>
+export const changeInner = <T, Answer>(context: Context, wanted: InnerChange<T>, answer: (kept: T) => Answer) =>
   context.transaction(async (tx) => {
     const { node, principal } = context
     const before = await lockNode(tx, node.id)

@@ -1,6 +1,6 @@
 /** Where services answer the world: one link per public port, and one per custom domain. TCP and UDP have a scheme so called. */
 import Type from 'typebox'
-import { type Context, nodeInPath, type Operation, type Owner } from '../api/operation.ts'
+import { type Context, nodeInPath, type Operation, type Owner, operation } from '../api/operation.ts'
 import { Flag, OneOf, Results, Text, Uuid, Whole } from '../api/schema.ts'
 import { type Kind, serviceTypes, typeOf } from '../kinds.ts'
 import { type Facet, itemOf, ownerOf } from './self.ts'
@@ -60,21 +60,23 @@ const toLink = (context: Context, row: Row) => ({
   is_default: row.isDefault,
 })
 
-const links = (id: string, path: string, tag: string, summary: string, owner: Owner, sql: string): Operation => ({
-  id,
-  method: 'GET',
-  path,
-  tag,
-  summary,
-  scope: 'Read',
-  owner,
-  status: 200,
-  answer: Results(Link),
-  async run(context) {
-    const rows = await context.db.query<Row>(sql, [context.node.id])
-    return { results: rows.map((row) => toLink(context, row)) }
-  },
-})
+const links = (id: string, path: string, tag: string, summary: string, owner: Owner, sql: string): Operation =>
+  operation({
+    id,
+    method: 'GET',
+    path,
+    tag,
+    summary,
+    scope: 'Read',
+    area: 'projects',
+    owner,
+    status: 200,
+    answer: Results(Link),
+    async run(context) {
+      const rows = await context.db.query<Row>(sql, [context.node.id])
+      return { results: rows.map((row) => toLink(context, row)) }
+    },
+  })
 
 /** The links of one service. */
 export const serviceLinks: Facet = (self) => [

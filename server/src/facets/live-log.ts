@@ -4,7 +4,7 @@
  * share the reads; a slow one reads on at its own pace, and misses nothing.
  */
 import Type from 'typebox'
-import { type Context, nodeInPath, type Operation } from '../api/operation.ts'
+import { type Context, nodeInPath, type Operation, operation } from '../api/operation.ts'
 import type { Parts } from '../api/parts.ts'
 import { Maybe, Text, Uuid } from '../api/schema.ts'
 import { createLoop } from '../work/loop.ts'
@@ -164,7 +164,7 @@ const begin = (
 
 const Version = Maybe(Text(200))
 
-const logEvents: Operation = {
+const logEvents = operation({
   id: 'streamEnvironmentLogs',
   method: 'GET',
   path: '/environment/{environmentId}/logs/stream',
@@ -172,6 +172,7 @@ const logEvents: Operation = {
   summary:
     'Follow the log of one deployment (`version` is its execution_id), else of the last one and all that follow, as server-sent events',
   scope: 'Read',
+  area: 'projects',
   owner: nodeInPath('environment', 'environmentId'),
   query: Type.Object({ version: Version }),
   status: 200,
@@ -185,16 +186,17 @@ const logEvents: Operation = {
     }
     await begin(context, sink, send, from)
   },
-}
+})
 
 /** `/deployment/logs`: frames are arrays of lines. */
-const logSocket: Operation = {
+const logSocket = operation({
   id: 'handleDeploymentLogs',
   method: 'GET',
   path: '/deployment/logs',
   tag: 'Websocket',
   summary: 'Follow the log of one deployment (`version` is its execution_id), else of the last one and all that follow',
   scope: 'Read',
+  area: 'projects',
   owner: { ...nodeInPath('environment', 'environment'), inQuery: true },
   query: Type.Object({ ...Surroundings, project: Maybe(Text()), environment: Uuid(), version: Version }),
   status: 200,
@@ -204,6 +206,6 @@ const logSocket: Operation = {
     const send = (lines: { line: object }[]): Promise<void> => sink.send(JSON.stringify(lines.map(({ line }) => line)))
     void begin(context, sink, send, null)
   },
-}
+})
 
 export const liveLogOperations: Operation[] = [logEvents, logSocket]

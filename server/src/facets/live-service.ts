@@ -1,5 +1,5 @@
 /** The status of one service as it changes, as server-sent events: what a read of it would answer. */
-import type { Context, Operation } from '../api/operation.ts'
+import { type Context, type Operation, operation } from '../api/operation.ts'
 import type { Parts } from '../api/parts.ts'
 import type { ServiceStatus } from '../deployments/deployments.ts'
 import { changesOf } from './live-changes.ts'
@@ -14,24 +14,26 @@ const ofService = ({ database, deployments }: Parts, environmentId: string, id: 
 })
 
 /** `viewFor` says how the caller wants the status shown. */
-export const liveService = (self: Self, viewFor: (context: Context) => View<ServiceStatus>): Operation => ({
-  id: `stream${self.word}Status`,
-  method: 'GET',
-  path: `${itemOf(self)}/status/stream`,
-  tag: `${self.word} Main Calls`,
-  summary: `Follow the status of ${self.words}, as server-sent events`,
-  scope: 'Read',
-  owner: ownerOf(self),
-  status: 200,
-  produces: 'text/event-stream',
-  async run(context) {
-    const { parts, node } = context
-    const view = viewFor(context)
-    const sink = eventSink(context, 'the status of this service, now and whenever it changes')
-    followShared(parts, `service ${node.id}`, () => ofService(parts, node.parentId!, node.id), {
-      sink,
-      view,
-      has: lastEventId(context),
-    })
-  },
-})
+export const liveService = (self: Self, viewFor: (context: Context) => View<ServiceStatus>): Operation =>
+  operation({
+    id: `stream${self.word}Status`,
+    method: 'GET',
+    path: `${itemOf(self)}/status/stream`,
+    tag: `${self.word} Main Calls`,
+    summary: `Follow the status of ${self.words}, as server-sent events`,
+    scope: 'Read',
+    area: 'projects',
+    owner: ownerOf(self),
+    status: 200,
+    produces: 'text/event-stream',
+    async run(context) {
+      const { parts, node } = context
+      const view = viewFor(context)
+      const sink = eventSink(context, 'the status of this service, now and whenever it changes')
+      followShared(parts, `service ${node.id}`, () => ofService(parts, node.parentId!, node.id), {
+        sink,
+        view,
+        has: lastEventId(context),
+      })
+    },
+  })

@@ -4,7 +4,7 @@
  */
 import Type from 'typebox'
 import { isSelective } from '../api/access.ts'
-import { type Context, nodeInPath, type Operation } from '../api/operation.ts'
+import { type Context, nodeInPath, type Operation, operation } from '../api/operation.ts'
 import type { Parts } from '../api/parts.ts'
 import { type Place, sees } from '../api/permissions.ts'
 import { Maybe, Text } from '../api/schema.ts'
@@ -123,13 +123,14 @@ const followProject = (context: Context, sink: Sink): void => {
 /** What a reader has already, from before its connection broke. */
 export const lastEventId = ({ headers }: Context): string | undefined => headers['last-event-id'] as string | undefined
 
-const statusEvents: Operation = {
+const statusEvents = operation({
   id: 'streamEnvironmentStatuses',
   method: 'GET',
   path: '/environment/{environmentId}/statuses/stream',
   tag: 'Environment Main Calls',
   summary: 'Follow the status of an environment and of every service in it, as server-sent events',
   scope: 'Read',
+  area: 'projects',
   owner: nodeInPath('environment', 'environmentId'),
   status: 200,
   produces: 'text/event-stream',
@@ -137,7 +138,7 @@ const statusEvents: Operation = {
     const sink = eventSink(context, 'the statuses of this environment, now and whenever they change')
     followEnvironment(context, asStatuses, sink, lastEventId(context))
   },
-}
+})
 
 /** An execution that is over is told once, as it ended. */
 const sendPast = async (context: Context, sink: Sink): Promise<boolean> => {
@@ -156,13 +157,14 @@ const connect = async (context: Context, sink: Sink): Promise<void> => {
 }
 
 /** `/deployment/status`. */
-const statusSocket: Operation = {
+const statusSocket = operation({
   id: 'handleDeploymentStatus',
   method: 'GET',
   path: '/deployment/status',
   tag: 'Websocket',
   summary: 'Follow the statuses of an environment by deployment stage, or those of all environments of a project',
   scope: 'Read',
+  area: 'projects',
   owner: environmentOrProject,
   query: Type.Object({ ...EnvironmentOrProject, version: Maybe(Text(200)) }),
   status: 200,
@@ -174,6 +176,6 @@ const statusSocket: Operation = {
       sink.end('The status cannot be read at the moment.')
     })
   },
-}
+})
 
 export const liveStatusOperations: Operation[] = [statusEvents, statusSocket]

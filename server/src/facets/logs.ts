@@ -1,6 +1,6 @@
 /** What services print: the last lines, a stream of events, and the websocket of the public API. */
 import Type from 'typebox'
-import { type Context, nodeInPath, type Operation, type Owner } from '../api/operation.ts'
+import { type Context, nodeInPath, type Owner, operation } from '../api/operation.ts'
 import type { Parts } from '../api/parts.ts'
 import { Maybe, Results, Text, Timestamp, Uuid, Whole } from '../api/schema.ts'
 import { readRef } from '../clusters/refs.ts'
@@ -61,7 +61,7 @@ const readTail = async (runtime: Runtime, service: ServiceKey, tail: number): Pr
   }
 }
 
-const lastLines: Operation['run'] = async (context) => {
+const lastLines = async (context: Context) => {
   const { parts, db, node } = context
   const tail = tailOf(context)
   if (tail === 0) return { results: [] }
@@ -130,7 +130,7 @@ const asEvent = (line: LogLine, version: string): object => ({
   stream: line.stream,
 })
 
-const streamLines: Operation['run'] = async (context) => {
+const streamLines = async (context: Context) => {
   const versions = await readVersions(context.db, context.node.id)
   await sendLines(context, eventSink(context, 'the lines of this service, oldest first'), versions, asEvent)
 }
@@ -148,11 +148,12 @@ export const logs: Facet = (self) => {
     method: 'GET' as const,
     tag: `${self.word} Logs`,
     scope: 'Read' as const,
+    area: 'projects' as const,
     owner: ownerOf(self),
     query: Tail,
   }
   return [
-    {
+    operation({
       ...common,
       id: `list${self.word}Log`,
       path: `${itemOf(self)}/log`,
@@ -160,8 +161,8 @@ export const logs: Facet = (self) => {
       status: 200,
       answer: Results(LogRecord),
       run: lastLines,
-    },
-    {
+    }),
+    operation({
       ...common,
       id: `stream${self.word}Log`,
       path: `${itemOf(self)}/log/stream`,
@@ -169,7 +170,7 @@ export const logs: Facet = (self) => {
       status: 200,
       produces: 'text/event-stream',
       run: streamLines,
-    },
+    }),
   ]
 }
 
@@ -202,7 +203,7 @@ const sendFrames = async (context: Context, sink: Sink): Promise<void> => {
 }
 
 /** `/service/logs`: arguments in the query, the token in the header or as a subprotocol. */
-export const serviceLogSocket: Operation = {
+export const serviceLogSocket = operation({
   id: 'handleServiceLogs',
   method: 'GET',
   path: '/service/logs',
@@ -210,6 +211,7 @@ export const serviceLogSocket: Operation = {
   summary:
     'Follow what a service prints, by websocket; a browser sends the subprotocols `v1` and `auth.bearer.<token>`',
   scope: 'Read',
+  area: 'projects',
   owner: serviceInQuery,
   query: Type.Object({
     service: Uuid(),
@@ -223,4 +225,4 @@ export const serviceLogSocket: Operation = {
   status: 200,
   produces: 'websocket',
   socket: (context, socket) => void sendFrames(context, socketSink(socket)),
-}
+})

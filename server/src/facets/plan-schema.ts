@@ -1,6 +1,5 @@
 /** The plan of an action as it is answered, and the actions that can be asked for one. */
 import Type, { type TObject } from 'typebox'
-import type { Operation } from '../api/operation.ts'
 import { Anything, Flag, Maybe, merge, Nullable, OneOf, Text, Uuid, Whole } from '../api/schema.ts'
 import { serviceTypes } from '../kinds.ts'
 
@@ -51,11 +50,14 @@ export const PlanAnswer = Type.Object(
 
 const DryRun = { dry_run: Maybe(Flag({ description: 'Answer the plan of this action, and do nothing.' })) }
 
-/** An action that answers its plan instead of being done, where its query says `dry_run`. */
-export const withPlan = (operation: Operation): Operation => ({
-  ...operation,
-  query: merge(operation.query ?? (Type.Object({}) as TObject), DryRun),
-  other: { status: 200, answer: PlanAnswer, description: 'With `dry_run`: what would happen. Nothing was done.' },
+/** What an action declares that answers its plan instead of being done, where its query says `dry_run`. */
+export const planned = (query: TObject = Type.Object({})) => ({
+  query: merge(query, DryRun),
+  other: {
+    status: 200 as const,
+    answer: PlanAnswer,
+    description: 'With `dry_run`: what would happen. Nothing was done.',
+  },
 })
 
 export const isDryRun = ({ query }: { query: Record<string, unknown> }): boolean => query.dry_run === true

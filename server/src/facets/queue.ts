@@ -1,6 +1,6 @@
 /** What is asked for and not finished: by service, by environment, and one request of it. */
 import Type from 'typebox'
-import { nodeInPath, type Operation, type Owner } from '../api/operation.ts'
+import { nodeInPath, type Operation, type Owner, operation } from '../api/operation.ts'
 import { Maybe, OneOf, Results, Text, Uuid } from '../api/schema.ts'
 import { actionStatusOf } from '../deployments/states.ts'
 import { publicAction } from '../deployments/status.ts'
@@ -35,13 +35,14 @@ const columns = `d.id as "deploymentId", w.service_id as "serviceId", w.name, w.
 
 const iconOf = (row: Row): string => row.icon ?? `app://slipway/${row.kind}`
 
-const ofService: Operation = {
+const ofService = operation({
   id: 'listDeploymentRequestByServiceId',
   method: 'GET',
   path: '/service/{serviceId}/deploymentQueue',
   tag: 'Deployment Queue Main Calls',
   summary: 'List the deployment requests of a service that wait or run, oldest first',
   scope: 'Read',
+  area: 'projects',
   owner: nodeInPath('service', 'serviceId'),
   status: 200,
   answer: Results(
@@ -82,17 +83,18 @@ const ofService: Operation = {
       })),
     }
   },
-}
+})
 
 const stageStatuses = ['QUEUED', 'ONGOING', 'DONE', 'ERROR', 'SKIPPED', 'CANCELED']
 
-const ofEnvironment: Operation = {
+const ofEnvironment = operation({
   id: 'listDeploymentRequestByEnvironmentId',
   method: 'GET',
   path: '/environment/{environmentId}/deploymentQueue',
   tag: 'Deployment Queue Main Calls',
   summary: 'List the deployment requests of an environment that wait or run, oldest first',
   scope: 'Read',
+  area: 'projects',
   owner: nodeInPath('environment', 'environmentId'),
   status: 200,
   answer: Results(
@@ -143,7 +145,7 @@ const ofEnvironment: Operation = {
       })),
     }
   },
-}
+})
 
 /** A deployment by its request id: the row says its environment as the parent. */
 const deploymentOwner = (param: string, inQuery: boolean): Owner => ({
@@ -164,13 +166,15 @@ const deploymentOwner = (param: string, inQuery: boolean): Owner => ({
   },
 })
 
-const cancelOne: Operation = {
+const cancelOne = operation({
   id: 'cancelDeploymentRequest',
   method: 'POST',
   path: '/deploymentQueue/{deploymentRequestId}/cancelDeployment',
   tag: 'Deployment Queue Actions',
   summary: 'Cancel one deployment request, waiting or running',
   scope: 'Deploy',
+  area: 'projects',
+  cluster: 'ENV_CREATOR',
   owner: deploymentOwner('deploymentRequestId', false),
   status: 202,
   run: (context) =>
@@ -179,15 +183,16 @@ const cancelOne: Operation = {
       await noteCancel(tx, context, context.node.parentId!, context.node.id)
       return undefined
     }),
-}
+})
 
-const statusOfOne: Operation = {
+const statusOfOne = operation({
   id: 'getDeploymentStatusByDeploymentRequestId',
   method: 'GET',
   path: '/environment/deploymentStatus',
   tag: 'Environment Main Calls',
   summary: 'Follow one deployment request',
   scope: 'Read',
+  area: 'projects',
   owner: deploymentOwner('deploymentRequestId', true),
   query: Type.Object({ deploymentRequestId: Uuid() }),
   status: 200,
@@ -196,10 +201,10 @@ const statusOfOne: Operation = {
     const [action, state] = node.name.split(' ') as [string, string]
     return {
       deployment_request_id: node.id,
-      environment_id: node.parentId,
+      environment_id: node.parentId!,
       status: stateOfDeployment(action, state),
     }
   },
-}
+})
 
 export const queueOperations: Operation[] = [ofService, ofEnvironment, cancelOne, statusOfOne]

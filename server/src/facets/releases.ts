@@ -1,13 +1,13 @@
 /** What a service was deployed as, and going back to it: the release's image, configuration and variables run again. */
 import Type from 'typebox'
-import type { Operation } from '../api/operation.ts'
+import { type Operation, operation } from '../api/operation.ts'
 import { Flag, Maybe, Nullable, Text, Timestamp, Uuid } from '../api/schema.ts'
 import { wasSuccessfulSql } from '../deployments/rollback.ts'
 import type { Queryable } from '../store/database.ts'
 import { timestampSql } from '../store/tree.ts'
 import { act } from './deployable.ts'
 import { answerPage, Commit, Page, Paging, paging } from './history.ts'
-import { withPlan } from './plan-schema.ts'
+import { planned } from './plan-schema.ts'
 import { type Facet, itemOf, ownerOf, type Self } from './self.ts'
 import { AcceptedStatus } from './status-schema.ts'
 
@@ -27,8 +27,13 @@ const Release = Type.Object(
   { title: 'Release' },
 )
 
+/** A commit may have been kept without a tag. */
+type ReleaseRow = Omit<Type.Static<typeof Release>, 'commit'> & {
+  commit: (Omit<Type.Static<typeof Commit>, 'tag'> & { tag?: string }) | null
+}
+
 const readReleases = (db: Queryable, serviceId: string, limit: number, offset: number) =>
-  db.query<{ commit: { tag?: string } | null }>(
+  db.query<ReleaseRow>(
     `select r.id, ${timestampSql('r.created_at')} as created_at,
        d.environment_id || '-' || d.execution_number as execution_id, r.deployment_id as deployment_request_id, r.image,
        r.source ->> 'name' as image_name, r.source ->> 'tag' as tag, r.commit,
@@ -38,46 +43,54 @@ const readReleases = (db: Queryable, serviceId: string, limit: number, offset: n
     [serviceId, limit, offset],
   )
 
-const listOf = (self: Self): Operation => ({
-  id: `list${self.word}Releases`,
-  method: 'GET',
-  path: `${itemOf(self)}/release`,
-  tag: `${self.word} Deployment History`,
-  summary: `List the releases of ${self.words}, newest first`,
-  scope: 'Read',
-  owner: ownerOf(self),
-  query: Paging,
-  status: 200,
-  answer: Page(Release),
-  async run(context) {
-    const { pageSize, offset } = paging(context)
-    const rows = await readReleases(context.db, context.node.id, pageSize, offset)
-    const results = rows.map((row) => ({ ...row, commit: row.commit && { ...row.commit, tag: row.commit.tag ?? '' } }))
-    return answerPage(context, results)
-  },
-})
+const listOf = (self: Self): Operation =>
+  operation({
+    id: `list${self.word}Releases`,
+    method: 'GET',
+    path: `${itemOf(self)}/release`,
+    tag: `${self.word} Deployment History`,
+    summary: `List the releases of ${self.words}, newest first`,
+    scope: 'Read',
+    area: 'projects',
+    owner: ownerOf(self),
+    query: Paging,
+    status: 200,
+    answer: Page(Release),
+    async run(context) {
+      const { pageSize, offset } = paging(context)
+      const rows = await readReleases(context.db, context.node.id, pageSize, offset)
+      const results = rows.map((row) => ({
+        ...row,
+        commit: row.commit && { ...row.commit, tag: row.commit.tag ?? '' },
+      }))
+      return answerPage(context, results)
+    },
+  })
 
 const RollbackBody = Type.Object({ release_id: Maybe(Nullable(Uuid())) })
 
-const rollbackOf = (self: Self): Operation => ({
-  id: `rollback${self.word}`,
-  method: 'POST',
-  path: `${itemOf(self)}/rollback`,
-  tag: `${self.word} Actions`,
-  summary: `Run an earlier release of ${self.words} again: the one named, else the newest before the present one`,
-  scope: 'Deploy',
-  owner: ownerOf(self),
-  body: RollbackBody,
-  bodyOptional: true,
-  status: 202,
-  answer: AcceptedStatus,
-  async run(context) {
-    const { db, node, parts, body } = context
-    const named = (body.release_id ?? undefined) as string | undefined
-    const releaseId = await parts.deployments.releaseFor(db, node.id, named?.toLowerCase())
-    return act(context, 'DEPLOY', { id: node.id, releaseId })
-  },
-})
+const rollbackOf = (self: Self): Operation =>
+  operation({
+    id: `rollback${self.word}`,
+    method: 'POST',
+    path: `${itemOf(self)}/rollback`,
+    tag: `${self.word} Actions`,
+    summary: `Run an earlier release of ${self.words} again: the one named, else the newest before the present one`,
+    scope: 'Deploy',
+    area: 'projects',
+    cluster: 'ENV_CREATOR',
+    owner: ownerOf(self),
+    ...planned(),
+    body: RollbackBody,
+    bodyOptional: true,
+    status: 202,
+    answer: AcceptedStatus,
+    async run(context) {
+      const { db, node, parts, body } = context
+      const releaseId = await parts.deployments.releaseFor(db, node.id, body.release_id?.toLowerCase())
+      return act(context, 'DEPLOY', { id: node.id, releaseId })
+    },
+  })
 
 /** For kinds that leave releases. */
-export const releases: Facet = (self) => [listOf(self), withPlan(rollbackOf(self))]
+export const releases: Facet = (self) => [listOf(self), rollbackOf(self)]

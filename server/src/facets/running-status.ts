@@ -4,7 +4,7 @@
  * the engine does not answer, the instances that were seen last are told.
  */
 import Type from 'typebox'
-import { type Context, nodeInPath, type Operation } from '../api/operation.ts'
+import { type Context, nodeInPath, type Operation, operation } from '../api/operation.ts'
 import type { Parts } from '../api/parts.ts'
 import { readClusterId } from '../clusters/refs.ts'
 import type { ServiceStatus } from '../deployments/deployments.ts'
@@ -181,19 +181,20 @@ const followRunning = (context: Context, sink: Sink): void => {
 }
 
 /** `/service/status`. */
-const statusSocket: Operation = {
+const statusSocket = operation({
   id: 'handleServiceStatus',
   method: 'GET',
   path: '/service/status',
   tag: 'Websocket',
   summary: 'Follow whether services run, with their instances: those of an environment, or of a whole project',
   scope: 'Read',
+  area: 'projects',
   owner: environmentOrProject,
   query: Type.Object(EnvironmentOrProject),
   status: 200,
   produces: 'websocket',
   socket: (context, socket) => followRunning(context, socketSink(socket)),
-}
+})
 
 const podsOf = (parts: Parts, environmentId: string, serviceId: string): Shared<Instance[]> => {
   const see = createSight(parts)
@@ -211,13 +212,14 @@ const asPods = (instances: Instance[]) => ({
 })
 
 /** `/service/pods`. */
-const podsSocket: Operation = {
+const podsSocket = operation({
   id: 'handleServiceListPods',
   method: 'GET',
   path: '/service/pods',
   tag: 'Websocket',
   summary: 'Follow which instances a service has, and the ports that they listen on',
   scope: 'Read',
+  area: 'projects',
   owner: { ...nodeInPath('service', 'service'), inQuery: true },
   query: ofService,
   status: 200,
@@ -226,6 +228,6 @@ const podsSocket: Operation = {
     const stream = { sink: socketSink(socket), view: { name: 'pods', show: asPods } }
     followShared(parts, `pods ${node.id}`, () => podsOf(parts, node.parentId!, node.id), stream)
   },
-}
+})
 
 export const runningStatusOperations: Operation[] = [statusSocket, podsSocket]

@@ -14,9 +14,9 @@ const retryMs = 1000
 const sweepMs = 30_000
 
 /** How something is shown; streams with the same name are shown the same. */
-export interface View<T> {
+export interface View<T, Shown = unknown> {
   name: string
-  show(value: T): unknown
+  show(value: T): Shown
 }
 
 export interface Shared<T> {

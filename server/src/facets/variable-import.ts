@@ -18,7 +18,7 @@ interface ImportItem {
 }
 
 interface ImportBody {
-  overwrite: boolean
+  overwrite?: boolean
   vars?: ImportItem[]
   dotenv?: { text: string; scope?: string; is_secret?: boolean }
 }
@@ -53,7 +53,7 @@ const isKept = (existing: boolean | undefined, item: ImportItem, overwrite: bool
   existing !== undefined && (existing || item.is_secret || !overwrite)
 
 /** Answers how many were sent and which were set. */
-export const importVariables = async (context: Context, service: Place, body: ImportBody): Promise<unknown> => {
+export const importVariables = async (context: Context, service: Place, body: ImportBody) => {
   if (body.vars === undefined && body.dotenv === undefined)
     throw invalidField('/vars', 'is required where no dotenv is sent')
   const vars = itemsOf(body, service)
@@ -69,7 +69,7 @@ export const importVariables = async (context: Context, service: Place, body: Im
     for (const item of vars) {
       const place = places.get(item.scope)
       if (place === undefined) throw new ApiError(400, 'invalid_request', 'vars: a scope is not one of this service')
-      if (isKept(kinds.get(`${place.id} ${item.name}`), item, body.overwrite)) continue
+      if (isKept(kinds.get(`${place.id} ${item.name}`), item, body.overwrite === true)) continue
       await createVariable(tx, sealer, place, { key: item.name, value: item.value, isSecret: item.is_secret })
       done.push(item)
     }

@@ -53,18 +53,18 @@ const audit = (context: Context, tx: Queryable, verb: Verb, place: Place, row: V
  * Runs a write and shows its row. The data key is looked up before the transaction: sealing inside would want a second
  * connection while this one is held.
  */
-export const writeRow = async (
+export const writeRow = async <Shown>(
   context: Context,
   place: Place,
   verb: Verb,
   work: (tx: Queryable) => Promise<VariableRecord>,
-  show: (row: VariableRecord) => unknown,
-): Promise<unknown> => {
+  show: (row: VariableRecord) => Shown,
+): Promise<Shown> => {
   const nowhere = { table: 'variable', row: place.id, column: 'none' }
   await context.parts.sealer.seal(place.organizationId, nowhere, '')
   return context.transaction(async (tx) => {
     const row = await work(tx)
     await audit(context, tx, verb, place, row)
-    return verb === 'DELETE' ? undefined : show(row)
+    return show(row)
   })
 }

@@ -3,7 +3,7 @@
  * them. Reads show all that is visible at the place; writes touch what is set at the place itself.
  */
 import Type, { type TObject } from 'typebox'
-import { type Context, nodeInPath, type Operation } from '../api/operation.ts'
+import { type Context, type Fields, nodeInPath, type Operation, operation } from '../api/operation.ts'
 import { Flag, List, Maybe, OneOf, Results, Text } from '../api/schema.ts'
 import type { Kind } from '../kinds.ts'
 import type { Queryable } from '../store/database.ts'
@@ -46,7 +46,11 @@ export const extrasOf = ({ description, enable_interpolation_in_file }: Extras) 
   interpolateInFile: enable_interpolation_in_file,
 })
 
-type MakeDependent = (context: Context, here: Place, id: string) => (tx: Queryable) => Promise<VariableRecord>
+type MakeDependent<Body extends Fields> = (
+  context: Context<Body>,
+  here: Place,
+  id: string,
+) => (tx: Queryable) => Promise<VariableRecord>
 
 interface Family {
   isSecret: boolean
@@ -95,16 +99,16 @@ const handlersOf = (family: Family) => {
     const all = traceRecords(here, await listVisible(context.db, here.parents))
     return { results: all.filter((row) => row.is_secret === isSecret).map(family.show) }
   }
-  const create = async (context: Context) => {
+  const create = async (context: Context<Type.Static<typeof createBody>>) => {
     const here = await place(context)
-    const body = context.body as unknown as Extras & { key: string; value?: string | null; mount_path?: string | null }
+    const { body } = context
     const wanted = { key: body.key, value: body.value ?? '', isSecret, mountPath: body.mount_path, ...extrasOf(body) }
     const work = (tx: Queryable) => createVariable(tx, context.parts.sealer, here, wanted)
     return writeRow(context, here, 'CREATE', work, (row) => family.show(withService(here, row)))
   }
-  const edit = async (context: Context) => {
+  const edit = async (context: Context<Type.Static<typeof editBody>>) => {
     const [here, row] = [await place(context), await own(context)]
-    const body = context.body as unknown as Extras & { key: string; value?: string | null }
+    const { body } = context
     const work = (tx: Queryable) =>
       editVariable(tx, context.parts.sealer, row, { key: body.key, value: body.value, ...extrasOf(body) })
     return writeRow(context, here, 'UPDATE', work, (made) => family.show(withService(here, made)))
@@ -119,17 +123,19 @@ const handlersOf = (family: Family) => {
       () => undefined,
     )
   }
-  const depend = (make: MakeDependent) => async (context: Context) => {
-    const here = await place(context)
-    const id = context.params[param]!.toLowerCase()
-    return writeRow(context, here, 'CREATE', make(context, here, id), (row) => family.show(withService(here, row)))
-  }
-  const alias = depend((context, here, id) => (tx) => {
-    const body = context.body as unknown as Extras & { key: string }
+  const depend =
+    <Body extends Fields>(make: MakeDependent<Body>) =>
+    async (context: Context<Body>) => {
+      const here = await place(context)
+      const id = context.params[param]!.toLowerCase()
+      return writeRow(context, here, 'CREATE', make(context, here, id), (row) => family.show(withService(here, row)))
+    }
+  const alias = depend<Type.Static<typeof aliasBody>>((context, here, id) => (tx) => {
+    const { body } = context
     return createAlias(tx, context.parts.sealer, here, id, { key: body.key, isSecret, ...extrasOf(body) })
   })
-  const override = depend((context, here, id) => (tx) => {
-    const body = context.body as unknown as Extras & { value?: string | null }
+  const override = depend<Type.Static<typeof overrideBody>>((context, here, id) => (tx) => {
+    const { body } = context
     return createOverride(tx, context.parts.sealer, here, id, { value: body.value ?? '', isSecret, ...extrasOf(body) })
   })
 
@@ -142,9 +148,9 @@ const familyOperations = ({ kind }: VariableFacet, family: Family): Operation[] 
   const owner = nodeInPath(kind, `${kind}Id`)
   const collection = `/${kind}/{${kind}Id}/${family.path}`
   const item = `${collection}/{${family.param}}`
-  const write = { tag, owner, scope: 'Write' as const, answer }
+  const write = { tag, owner, scope: 'Write' as const, area: 'projects' as const, answer }
   return [
-    {
+    operation({
       id: family.list,
       method: 'GET',
       path: collection,
@@ -152,12 +158,13 @@ const familyOperations = ({ kind }: VariableFacet, family: Family): Operation[] 
       summary: `List ${family.isSecret ? 'secrets' : 'variables'} that are visible here, inherited and built-in ones too`,
       owner,
       scope: 'Read',
+      area: 'projects',
       reads: 'sensitive',
       status: 200,
       answer: Results(answer),
       run: run.list,
-    },
-    {
+    }),
+    operation({
       id: `create${noun}`,
       method: 'POST',
       path: collection,
@@ -166,8 +173,8 @@ const familyOperations = ({ kind }: VariableFacet, family: Family): Operation[] 
       body: createBody,
       status: 201,
       run: run.create,
-    },
-    {
+    }),
+    operation({
       id: `edit${noun}`,
       method: 'PUT',
       path: item,
@@ -176,8 +183,8 @@ const familyOperations = ({ kind }: VariableFacet, family: Family): Operation[] 
       body: editBody,
       status: 200,
       run: run.edit,
-    },
-    {
+    }),
+    operation({
       id: `delete${noun}`,
       method: 'DELETE',
       path: item,
@@ -185,10 +192,11 @@ const familyOperations = ({ kind }: VariableFacet, family: Family): Operation[] 
       tag,
       owner,
       scope: 'Admin',
+      area: 'projects',
       status: 204,
       run: run.remove,
-    },
-    {
+    }),
+    operation({
       id: `create${noun}Alias`,
       method: 'POST',
       path: `${item}/alias`,
@@ -197,8 +205,8 @@ const familyOperations = ({ kind }: VariableFacet, family: Family): Operation[] 
       body: aliasBody,
       status: 201,
       run: run.alias,
-    },
-    {
+    }),
+    operation({
       id: `create${noun}Override`,
       method: 'POST',
       path: `${item}/override`,
@@ -207,7 +215,7 @@ const familyOperations = ({ kind }: VariableFacet, family: Family): Operation[] 
       body: overrideBody,
       status: 201,
       run: run.override,
-    },
+    }),
   ]
 }
 
@@ -235,21 +243,21 @@ const importOperation = ({ kind, word, importId }: VariableFacet): Operation[] =
   importId === undefined
     ? []
     : [
-        {
+        operation({
           id: importId,
           method: 'POST',
           path: `/${kind}/{${kind}Id}/environmentVariable/import`,
           tag: `${word} Environment Variable`,
           summary: 'Set many variables and secrets at once; secrets that are set already stay',
           scope: 'Write',
+          area: 'projects',
           owner: nodeInPath(kind, `${kind}Id`),
           body: importBody,
           defaults: true,
           status: 201,
           answer: importAnswer,
-          run: async (context) =>
-            importVariables(context, await readPlace(context, context.node.id), context.body as never),
-        },
+          run: async (context) => importVariables(context, await readPlace(context, context.node.id), context.body),
+        }),
       ]
 
 /** Every operation on the variables and secrets of a kind. */

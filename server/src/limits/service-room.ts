@@ -35,7 +35,9 @@ const readGrowth = async (
   const [now] = await tx.query<ServiceUse>(changeSql, [serviceIds])
   if (previous.length === 0) return now!
   const [before] = await tx.query<ServiceUse>(beforeSql, [previous.map((spec) => JSON.stringify(spec))])
-  return Object.fromEntries(counted.map((limit) => [limit, now![limit] - before![limit]])) as unknown as ServiceUse
+  const growth = { ...now! }
+  for (const limit of counted) growth[limit] -= before![limit]
+  return growth
 }
 
 /**

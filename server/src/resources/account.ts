@@ -1,6 +1,6 @@
 /** The caller's own account: what the issuer says of it, and the one address it may set itself. */
 import Type from 'typebox'
-import { type Operation, ownOrganization, type Principal } from '../api/operation.ts'
+import { type Operation, operation, ownOrganization, type Principal } from '../api/operation.ts'
 import { Maybe, Text, Timestamp, Uuid } from '../api/schema.ts'
 import { forbidden } from '../lib/errors.ts'
 import type { Queryable } from '../store/database.ts'
@@ -29,25 +29,29 @@ const readToken = `select json_build_object('id', t.id, 'created_at', ${timestam
     'first_name', '', 'last_name', '', 'profile_picture_url', '', 'communication_email', '') as record
   from api_token t where t.id = $1`
 
-const show = async (db: Queryable, { account, tokenId }: Principal): Promise<object> =>
-  (await db.query<{ record: object }>(account === null ? readToken : readAccount, [tokenId]))[0]!.record
+const show = async (db: Queryable, { account, tokenId }: Principal) =>
+  (
+    await db.query<{ record: Type.Static<typeof AccountInfo> }>(account === null ? readToken : readAccount, [tokenId])
+  )[0]!.record
 
-const read: Operation = {
+const read = operation({
   ...common,
   id: 'getAccountInformation',
   method: 'GET',
   summary: "Read the caller's account; for an API token, its name",
   scope: 'Read',
+  area: 'self',
   answer: AccountInfo,
   run: ({ db, principal }) => show(db, principal),
-}
+})
 
-const edit: Operation = {
+const edit = operation({
   ...common,
   id: 'editAccountInformation',
   method: 'PUT',
   summary: 'Set the address that notices go to',
   scope: 'Admin',
+  area: 'self',
   body: Type.Object({
     communication_email: Maybe(
       Type.String({ maxLength: 320, pattern: '^[^@\\s\\u0000-\\u001f]+@[^@\\s\\u0000-\\u001f]+$' }),
@@ -63,6 +67,6 @@ const edit: Operation = {
     )
     return show(db, principal)
   },
-}
+})
 
 export const accountOperations: Operation[] = [read, edit]

@@ -1,7 +1,15 @@
 /** API tokens through the API: shown once, never wider and never longer-lived than who makes them. */
 import Type from 'typebox'
 import { createToken, unauthorized } from '../api/auth.ts'
-import { type Context, JsonText, type Operation, organizationInPath, type Scope, scopes } from '../api/operation.ts'
+import {
+  type Context,
+  JsonText,
+  type Operation,
+  operation,
+  organizationInPath,
+  type Scope,
+  scopes,
+} from '../api/operation.ts'
 import { builtInRoles } from '../api/permissions.ts'
 import { auditOf, translateWrite } from '../api/resource.ts'
 import { type Revoked, revokeTokens } from '../api/revoke.ts'
@@ -17,7 +25,12 @@ const defaultDays = 90
 const nowhere = { projectId: null, environmentId: null }
 const auditTarget = { target: 'ORGANIZATION', subTarget: 'API_TOKEN' }
 const collection = '/organization/{organizationId}/apiToken'
-const common = { tag: 'Organization Api Token', scope: 'Admin' as const, owner: organizationInPath }
+const common = {
+  tag: 'Organization Api Token',
+  scope: 'Admin' as const,
+  area: 'tokens' as const,
+  owner: organizationInPath,
+}
 
 const record = {
   id: Uuid(),
@@ -39,7 +52,7 @@ const recordSql = `(json_strip_nulls(json_build_object('role_id', t.role_id))::j
   'expires_at', ${timestampSql('t.expires_at')}, 'last_used_at', ${timestampSql('t.last_used_at')},
   'last_used_ip', t.last_used_ip))`
 
-const list: Operation = {
+const list = operation({
   id: 'listOrganizationApiTokens',
   method: 'GET',
   path: collection,
@@ -55,7 +68,7 @@ const list: Operation = {
     )
     return new JsonText(row!.text)
   },
-}
+})
 
 const bodySchema = Type.Object({
   name: Name(),
@@ -124,7 +137,7 @@ const holdMaker = async (tx: Queryable, { principal }: Context): Promise<void> =
   if (found.length === 0) throw unauthorized()
 }
 
-const create: Operation = {
+const create = operation({
   id: 'createOrganizationApiToken',
   method: 'POST',
   path: collection,
@@ -134,7 +147,7 @@ const create: Operation = {
   status: 201,
   answer: Type.Object({ ...record, token: Text() }),
   run(context) {
-    const body = context.body as unknown as Body
+    const { body } = context
     const { organizationId, tokenId } = context.principal
     const expiresAt = expiryOf(body, context)
     checkName(body.name)
@@ -148,13 +161,14 @@ const create: Operation = {
       })
       const audit = auditOf(context, 'CREATE', auditTarget, nowhere, { name, ...rights })
       await writeAudit(tx, organizationId, { id: made.id, name }, audit)
-      const [row] = await tx.query<{ record: object }>(`select ${recordSql} as record from api_token t where id = $1`, [
-        made.id,
-      ])
+      const [row] = await tx.query<{ record: Type.Static<typeof answer> }>(
+        `select ${recordSql} as record from api_token t where id = $1`,
+        [made.id],
+      )
       return { ...row!.record, token: made.token }
     })
   },
-}
+})
 
 /** One row for the token, and one in each other organization where it made some. */
 const noteRevoked = async (tx: Queryable, context: Context, revoked: readonly Revoked[]): Promise<void> => {
@@ -169,7 +183,7 @@ const noteRevoked = async (tx: Queryable, context: Context, revoked: readonly Re
   }
 }
 
-const remove: Operation = {
+const remove = operation({
   id: 'deleteOrganizationApiToken',
   method: 'DELETE',
   path: `${collection}/{apiTokenId}`,
@@ -190,6 +204,6 @@ const remove: Operation = {
       await noteRevoked(tx, context, await revokeTokens(tx, [row.id]))
       return undefined
     }),
-}
+})
 
 export const apiTokenOperations: Operation[] = [list, create, remove]

@@ -1,7 +1,7 @@
 /** Applications: built from a git repository, run on the environment's cluster. */
 import Type from 'typebox'
 import type { Context } from '../api/operation.ts'
-import type { Change, Spec } from '../api/resource.ts'
+import type { Change } from '../api/resource.ts'
 import { Computed, Flag, Maybe, OneOf, Whole } from '../api/schema.ts'
 import { advancedSettings } from '../facets/advanced-settings.ts'
 import { customDomains } from '../facets/custom-domain.ts'
@@ -12,17 +12,9 @@ import { serviceLinks } from '../facets/links.ts'
 import { logs } from '../facets/logs.ts'
 import { releases } from '../facets/releases.ts'
 import { applicationSettings, buildLimitsIn } from '../facets/settings.ts'
-import {
-  Build,
-  type BuildFields,
-  completeBuild,
-  GitRepository,
-  type GitRepositorySpec,
-  gitSourceOf,
-  viewGitRepository,
-} from './git-source.ts'
-import { completeRunning, Running, type RunningSpec, workloadOf } from './running.ts'
-import { service } from './service.ts'
+import { Build, type BuildFields, completeBuild, GitRepository, gitSourceOf, viewGitRepository } from './git-source.ts'
+import { completeRunning, Running, type RunningRequest, type RunningSpec, workloadOf } from './running.ts'
+import { type Filled, service } from './service.ts'
 import { Healthchecks } from './service-parts.ts'
 
 const spec = Type.Object({
@@ -33,8 +25,12 @@ const spec = Type.Object({
 })
 
 /** Checks and completes a whole configuration. */
-const complete = async (body: Spec, context: Context, change: Change): Promise<Spec> => {
-  const built = completeBuild(body, (change.previous?.spec ?? {}) as Partial<BuildFields>)
+const complete = async (
+  body: Filled<typeof spec, RunningRequest>,
+  context: Context,
+  change: Change<RunningSpec & BuildFields>,
+) => {
+  const built = completeBuild(body, change.previous?.spec ?? {})
   return { ...(await completeRunning(body, context, change)), ...built }
 }
 
@@ -54,7 +50,7 @@ export const application = service({
   validate: complete,
   view: ({ git_repository: kept, autoscaling: _, ...rest }, git) => ({
     ...rest,
-    git_repository: viewGitRepository(kept as GitRepositorySpec, git.commit, git.tokenName),
+    git_repository: viewGitRepository(kept, git.commit, git.tokenName),
     maximun_gpu: 0,
   }),
   facets: [
@@ -68,7 +64,7 @@ export const application = service({
     deploymentRestrictions,
   ],
   deployable: {
-    source: (kept) => gitSourceOf(kept as unknown as BuildFields, buildLimitsIn(kept)),
-    workload: (kept) => workloadOf(kept as unknown as RunningSpec),
+    source: (kept) => gitSourceOf(kept, buildLimitsIn(kept)),
+    workload: workloadOf,
   },
 })

@@ -4,7 +4,7 @@
  * found by asking.
  */
 import Type from 'typebox'
-import type { Context, Operation } from '../api/operation.ts'
+import { type Context, type Operation, operation } from '../api/operation.ts'
 import { auditOf, placeOf, type Spec } from '../api/resource.ts'
 import { Maybe, Nullable, OneOf, Secret, Text, Timestamp, Uuid, Whole } from '../api/schema.ts'
 import { ApiError, conflict, invalidField } from '../lib/errors.ts'
@@ -24,6 +24,8 @@ const Request = Type.Object({
   argocd_url: Text(1024, { minLength: 1 }),
   argocd_token: { ...Secret(8192), pattern: '^[\\u0021-\\u007e]+$' },
 })
+
+type Request = Type.Static<typeof Request>
 
 const Config = Type.Object({
   id: Uuid(),
@@ -55,7 +57,7 @@ const record = `select n.id, n.parent_id as cluster_id, n.spec ->> 'argocd_url' 
 const none = (): ApiError => new ApiError(404, 'no_argocd', 'This cluster has no Argo CD configuration.')
 
 const readRecord = async (db: Queryable, clusterId: string) => {
-  const [row] = await db.query<Spec>(record, [clusterId])
+  const [row] = await db.query<Type.Static<typeof Config>>(record, [clusterId])
   if (row === undefined) throw none()
   return row
 }
@@ -82,8 +84,12 @@ const addressOf = ({ parts }: Context, text: string): string => {
 const placeIn = (id: string) => ({ table: 'node', row: id, column })
 
 /** The token of a request; REDACTED stands for the one that is kept, for the same host. */
-const tokenOf = async ({ parts, principal, body }: Context, address: string, kept: Kept | null): Promise<string> => {
-  const sent = String(body.argocd_token)
+const tokenOf = async (
+  { parts, principal, body }: Context<Request>,
+  address: string,
+  kept: Kept | null,
+): Promise<string> => {
+  const sent = body.argocd_token
   if (sent !== redacted) return sent
   if (kept === null || new URL(kept.url).origin !== new URL(address).origin)
     throw invalidField('/argocd_token', 'must be sent: none is kept for this host')
@@ -130,8 +136,8 @@ const write = (context: Context, kept: Kept | null, id: string, spec: Spec, seal
     return readRecord(tx, node.id)
   })
 
-const save = async (context: Context) => {
-  const address = addressOf(context, String(context.body.argocd_url))
+const save = async (context: Context<Request>) => {
+  const address = addressOf(context, context.body.argocd_url)
   const kept = await keptOf(context)
   const token = await tokenOf(context, address, kept)
   const id = kept?.id ?? newId()
@@ -142,8 +148,8 @@ const save = async (context: Context) => {
 }
 
 /** Asks the Argo CD of the request; what is found of the configured one is kept with it. */
-const check = async (context: Context) => {
-  const address = addressOf(context, String(context.body.argocd_url))
+const check = async (context: Context<Request>) => {
+  const address = addressOf(context, context.body.argocd_url)
   const kept = await keptOf(context)
   const findings = await ask(context, address, await tokenOf(context, address, kept))
   if (kept?.url === address) await write(context, kept, kept.id, specOf(context, address, findings), {})
@@ -167,46 +173,54 @@ const remove = (context: Context) =>
 const common = { path, tag: 'ArgoCD', owner: clusterInPath }
 
 export const argocdConfigOperations: Operation[] = [
-  {
+  operation({
     ...common,
     id: 'getArgoCdCredentials',
     method: 'GET',
     summary: 'Read the Argo CD configuration of a cluster',
     scope: 'Read',
+    area: 'clusters',
+    cluster: 'VIEWER',
     status: 200,
     answer: Config,
     run: ({ db, node }) => readRecord(db, node.id),
-  },
-  {
+  }),
+  operation({
     ...common,
     id: 'saveArgoCdCredentials',
     method: 'POST',
     summary: 'Make or replace the Argo CD configuration of a cluster; the connection is tried',
     scope: 'Admin',
+    area: 'clusters',
+    cluster: 'ADMIN',
     body: Request,
     status: 200,
     answer: Config,
     run: save,
-  },
-  {
+  }),
+  operation({
     ...common,
     id: 'deleteArgoCdCredentials',
     method: 'DELETE',
     summary: 'Delete the Argo CD configuration of a cluster',
     scope: 'Admin',
+    area: 'clusters',
+    cluster: 'ADMIN',
     status: 204,
     run: remove,
-  },
-  {
+  }),
+  operation({
     ...common,
     id: 'checkArgoCdConnection',
     method: 'POST',
     path: `${path}/check`,
     summary: 'Try an address and a token of an Argo CD',
     scope: 'Write',
+    area: 'clusters',
+    cluster: 'ADMIN',
     body: Request,
     status: 200,
     answer: CheckResult,
     run: check,
-  },
+  }),
 ]

@@ -3,7 +3,7 @@
  * list shows for each Argo CD what it was last found to deploy to, linked to a cluster or not.
  */
 import Type from 'typebox'
-import { type Context, type Operation, organizationInPath } from '../api/operation.ts'
+import { type Context, type Fields, type Operation, operation, organizationInPath } from '../api/operation.ts'
 import { auditOf, checkRefs } from '../api/resource.ts'
 import { List, OneOf, Ref, Results, Text, Timestamp, Uuid, Whole } from '../api/schema.ts'
 import { invalidField, notFound } from '../lib/errors.ts'
@@ -22,6 +22,9 @@ const Request = Type.Object({
   argocd_cluster_url: Url(),
   cluster_id: Ref('cluster'),
 })
+
+/** What a delete names. */
+const Named = Type.Object({ agentClusterId: Uuid(), argocdClusterUrl: Url() })
 
 const place = { argocd_cluster_url: Text(1024), argocd_cluster_name: Text(1024), applications_count: Whole(0) }
 const Instance = Type.Object({
@@ -116,66 +119,69 @@ const audit = (tx: Queryable, context: Context, eventType: 'UPDATE' | 'DELETE', 
   return writeAudit(tx, context.principal.organizationId, { id: clusterId, name: null }, row)
 }
 
-const save = async (context: Context) => {
+const save = async (context: Context<Type.Static<typeof Request>>) => {
   const { db, body, principal } = context
   await checkRefs(db, Request, body, principal.organizationId)
-  const [agentId, clusterId] = [body.agent_cluster_id, body.cluster_id].map((id) => String(id).toLowerCase())
-  const url = String(body.argocd_cluster_url)
+  const [agentId, clusterId] = [body.agent_cluster_id.toLowerCase(), body.cluster_id.toLowerCase()]
+  const url = body.argocd_cluster_url
   return context.transaction(async (tx) => {
     const configs = await tx.query(`select 1 from node where parent_id = $1 and kind = 'argocd_config' for share`, [
       agentId,
     ])
     if (configs.length === 0) throw invalidField('/agent_cluster_id', 'this cluster has no Argo CD configuration')
     await tx.query(upsert, [newId(), principal.organizationId, agentId, url, clusterId, principal.tokenId])
-    await audit(tx, context, 'UPDATE', agentId!, body)
+    await audit(tx, context, 'UPDATE', agentId, body)
     return { agent_cluster_id: agentId, argocd_cluster_url: url, cluster_id: clusterId }
   })
 }
 
-const remove = (context: Context) =>
+const remove = (context: Context<Fields, Type.Static<typeof Named>>) =>
   context.transaction(async (tx) => {
-    const { agentClusterId, argocdClusterUrl } = context.query as Record<string, string>
+    const { agentClusterId, argocdClusterUrl } = context.query
     const rows = await tx.query(
       `delete from node where organization_id = $1 and kind = '${kind}' and parent_id = $2 and lower(name) = lower($3)
        returning id`,
       [context.node.id, agentClusterId, argocdClusterUrl],
     )
     if (rows.length === 0) throw notFound()
-    await audit(tx, context, 'DELETE', agentClusterId!, { argocd_cluster_url: argocdClusterUrl })
+    await audit(tx, context, 'DELETE', agentClusterId, { argocd_cluster_url: argocdClusterUrl })
   })
 
 const common = { path, tag: 'ArgoCD', owner: organizationInPath }
 
 export const argocdDestinationOperations: Operation[] = [
-  {
+  operation({
     ...common,
     id: 'listArgoCdDestinationClusterMappings',
     method: 'GET',
     summary: 'List the Argo CDs of an organization and the clusters that they deploy to',
     scope: 'Read',
+    area: 'resources',
     status: 200,
     answer: Results(Instance),
     run: list,
-  },
-  {
+  }),
+  operation({
     ...common,
     id: 'saveArgoCdDestinationClusterMapping',
     method: 'POST',
     summary: 'Say which cluster an Argo CD means by an address',
     scope: 'Write',
+    area: 'resources',
     body: Request,
     status: 200,
     answer: Request,
     run: save,
-  },
-  {
+  }),
+  operation({
     ...common,
     id: 'deleteArgoCdDestinationClusterMapping',
     method: 'DELETE',
     summary: 'Forget which cluster an Argo CD means by an address',
     scope: 'Admin',
-    query: Type.Object({ agentClusterId: Uuid(), argocdClusterUrl: Url() }),
+    area: 'resources',
+    query: Named,
     status: 204,
     run: remove,
-  },
+  }),
 ]

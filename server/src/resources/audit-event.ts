@@ -3,14 +3,20 @@
  * meanwhile neither repeats nor hides any.
  */
 import Type from 'typebox'
-import { type Context, type Operation, organizationInPath } from '../api/operation.ts'
+import { type Context, type Fields, type Operation, operation, organizationInPath } from '../api/operation.ts'
 import { Flag, Maybe, Nullable, OneOf, Text, Timestamp, Uuid, Whole } from '../api/schema.ts'
 import { badRequest } from '../lib/errors.ts'
 import { isUuid } from '../lib/ids.ts'
 import { timestampSql } from '../store/tree.ts'
 import { actorTypes, eventTypes, origins, subTargetTypes, targetTypes } from './audit-words.ts'
 
-const common = { method: 'GET' as const, tag: 'Organization Event', scope: 'Admin' as const, owner: organizationInPath }
+const common = {
+  method: 'GET' as const,
+  tag: 'Organization Event',
+  scope: 'Admin' as const,
+  area: 'audit' as const,
+  owner: organizationInPath,
+}
 
 const Event = Type.Object({
   id: Uuid(),
@@ -42,14 +48,8 @@ const filters = {
   origin: Maybe(OneOf(origins)),
 }
 
-interface Filters {
-  fromTimestamp?: string
-  toTimestamp?: string
-  eventType?: string
-  targetType?: string
-  triggeredBy?: string
-  origin?: string
-}
+const Filters = Type.Object(filters)
+type Filters = Type.Static<typeof Filters>
 
 const eventQuery = Type.Object({
   ...filters,
@@ -62,15 +62,8 @@ const eventQuery = Type.Object({
   serviceEnvironmentId: Maybe(Uuid()),
 })
 
-interface EventQuery extends Filters {
-  pageSize: number
-  continueToken?: string
-  stepBackToken?: string
-  targetId?: string
-  subTargetType?: string
-  serviceProjectId?: string
-  serviceEnvironmentId?: string
-}
+/** Its defaults are filled in. */
+type EventQuery = Type.Static<typeof eventQuery> & { pageSize: number }
 
 /** Clients send a moment as text or as a count since 1970, whose unit its length tells: seconds down to nanoseconds. */
 const unitOf = (digits: number): number => Math.max(-1, Math.floor((digits - 11) / 3))
@@ -128,14 +121,7 @@ const pageSql = (isBack: boolean): string => `select ${columns}
 
 const [backSql, onSql] = [pageSql(true), pageSql(false)]
 
-interface Row {
-  id: string
-  micros: string
-  event_type: string
-  target_type: string
-  sub_target_type: string | null
-  origin: string
-}
+type Row = Omit<Type.Static<typeof Event>, 'original_change'> & { micros: string }
 
 /** A word that clients do not know would break them: then the next wider one. */
 const show = ({ micros: _, ...row }: Row) => ({
@@ -147,14 +133,15 @@ const show = ({ micros: _, ...row }: Row) => ({
   original_change: null,
 })
 
-const linkTo = (context: Context, name: 'continueToken' | 'stepBackToken', row: Row): string => {
-  const { continueToken: _, stepBackToken: __, ...kept } = context.query as unknown as EventQuery
+const linkTo = (context: Context<Fields, EventQuery>, name: 'continueToken' | 'stepBackToken', row: Row): string => {
+  const { continueToken: _, stepBackToken: __, ...kept } = context.query
   const query = new URLSearchParams(Object.entries(kept).map(([key, value]): [string, string] => [key, String(value)]))
   query.set(name, `${row.micros}-${row.id}`)
   return `/organization/${context.node.id}/events?${query}`
 }
 
-const readPage = async (context: Context, query: EventQuery) => {
+const readPage = async (context: Context<Fields, EventQuery>) => {
+  const { query } = context
   const back = cursorOf(query.stepBackToken, 'stepBackToken')
   const cursor = back ?? cursorOf(query.continueToken, 'continueToken')
   const { targetId, subTargetType, serviceProjectId, serviceEnvironmentId, pageSize } = query
@@ -167,7 +154,7 @@ const readPage = async (context: Context, query: EventQuery) => {
   return { rows, hasNext: hasMore, hasPrevious: cursor !== null }
 }
 
-const list: Operation = {
+const list = operation({
   ...common,
   id: 'getOrganizationEvents',
   path: '/organization/{organizationId}/events',
@@ -179,8 +166,8 @@ const list: Operation = {
     organization_max_limit_reached: Flag(),
     events: Type.Array(Event),
   }),
-  async run(context) {
-    const { rows, hasNext, hasPrevious } = await readPage(context, context.query as unknown as EventQuery)
+  async run(context: Context<Fields, EventQuery, { organizationId: string }>) {
+    const { rows, hasNext, hasPrevious } = await readPage(context)
     const [first, last] = [rows[0], rows.at(-1)]
     return {
       links: {
@@ -191,7 +178,7 @@ const list: Operation = {
       events: rows.map(show),
     }
   },
-}
+})
 
 const levels = ['PROJECT', 'ENVIRONMENT'] as const
 const idOfLevel = { PROJECT: 'e.project_id', ENVIRONMENT: 'e.environment_id' }
@@ -208,7 +195,7 @@ const targetSql = (level: (typeof levels)[number] | undefined): string => {
     order by ${id}, e.created_at desc limit 5000) found`
 }
 
-const targets: Operation = {
+const targets = operation({
   ...common,
   id: 'getOrganizationEventTargets',
   path: '/organization/{organizationId}/targets',
@@ -222,15 +209,14 @@ const targets: Operation = {
   status: 200,
   answer: Type.Object({ targets: Type.Array(Type.Object({ id: Uuid(), name: Text() })) }),
   async run(context) {
-    const query = context.query as Filters & {
-      projectId?: string
-      environmentId?: string
-      targetLevelToFetch?: 'PROJECT'
-    }
+    const { query } = context
     const values = [...sharedValues(context, query), query.projectId ?? null, query.environmentId ?? null]
-    const [row] = await context.db.query<{ targets: object[] | null }>(targetSql(query.targetLevelToFetch), values)
+    const [row] = await context.db.query<{ targets: { id: string; name: string }[] | null }>(
+      targetSql(query.targetLevelToFetch as (typeof levels)[number] | undefined),
+      values,
+    )
     return { targets: row!.targets ?? [] }
   },
-}
+})
 
 export const auditEventOperations: Operation[] = [list, targets]

@@ -3,7 +3,7 @@
  * to follow, gets the tag and is deployed with it. What is stopped stays stopped; it starts with the new tag.
  */
 import Type from 'typebox'
-import { type Context, type Operation, organizationInPath } from '../api/operation.ts'
+import { type Context, type Operation, operation, organizationInPath } from '../api/operation.ts'
 import { auditOf } from '../api/resource.ts'
 import { partial } from '../api/schema.ts'
 import { leavingSql } from '../deployments/request.ts'
@@ -89,13 +89,15 @@ export const autoDeploy =
     const find = followersSql(self.kind, path)
     const change = retagSql(path)
     return [
-      {
+      operation({
         id: `autoDeploy${self.word}Environments`,
         method: 'POST',
         path: `/organization/{organizationId}/${self.path}/deploy`,
         tag: `${self.word}s`,
         summary: `Deploy whatever follows an image at its new tag, as ${self.words} with auto_deploy does`,
         scope: 'Deploy',
+        area: 'resources',
+        cluster: 'ENV_CREATOR',
         owner: organizationInPath,
         body: Type.Object({ image_name: ImageName(), tag: ImageTag() }),
         status: 202,
@@ -111,6 +113,6 @@ export const autoDeploy =
             const results = await context.parts.deployments.statuses(tx, ids)
             return { ...results[0], results }
           }),
-      },
+      }),
     ]
   }

@@ -3,7 +3,7 @@
  * data stand in `catalogue/`; nothing is asked of a provider. Any token reads it.
  */
 import Type, { type TObject, type TSchema } from 'typebox'
-import { type Context, type Operation, ownOrganization } from '../api/operation.ts'
+import { type Context, type Operation, operation, ownOrganization } from '../api/operation.ts'
 import { Flag, List, Maybe, OneOf, Results, Text, Whole } from '../api/schema.ts'
 import { notFound } from '../lib/errors.ts'
 import { features } from './catalogue/features.ts'
@@ -209,13 +209,16 @@ const entries: readonly Entry[] = [
   },
 ]
 
-export const catalogueOperations: Operation[] = entries.map(({ item, results, ...entry }) => ({
-  ...entry,
-  method: 'GET',
-  tag: 'Cloud Provider',
-  scope: 'Read',
-  owner: ownOrganization,
-  status: 200,
-  answer: Results(item),
-  run: async ({ params, query }) => ({ results: results(params, query) }),
-}))
+export const catalogueOperations: Operation[] = entries.map(({ item, results, ...entry }) =>
+  operation({
+    ...entry,
+    method: 'GET',
+    tag: 'Cloud Provider',
+    scope: 'Read',
+    area: 'projects',
+    owner: ownOrganization,
+    status: 200,
+    answer: Results(item),
+    run: async ({ params, query }) => ({ results: [...results(params, query)] }),
+  }),
+)

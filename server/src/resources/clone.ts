@@ -2,8 +2,8 @@
  * Clones: the whole configuration of an environment or of one service, without data and without deploying it. Promises
  * that nothing in a clone refers to what it was cloned from, and that all of it is there or none.
  */
-import Type, { type TObject } from 'typebox'
-import { type Context, nodeInPath, type Operation } from '../api/operation.ts'
+import Type from 'typebox'
+import { type Context, nodeInPath, type Operation, operation } from '../api/operation.ts'
 import type { Mode } from '../api/permissions.ts'
 import { auditOf, checkRefs, type Spec, translateWrite } from '../api/resource-writes.ts'
 import { Flag, Maybe, Name, OneOf, Ref } from '../api/schema.ts'
@@ -113,47 +113,47 @@ const findService = (services: readonly Service[], kind: Kind): Service => {
 
 const ServiceBody = Type.Object({ name: Name(), environment_id: Ref('environment') }, { title: 'CloneServiceRequest' })
 
-const cloneService =
-  (service: Service) =>
-  async (context: Context): Promise<unknown> => {
-    const { node, body, principal } = context
-    await checkRefs(context.db, ServiceBody, body, principal.organizationId)
-    await context.demand(String(body.environment_id))
-    await warmKeys(context, [node.id])
-    const target = String(body.environment_id).toLowerCase()
-    return context.transaction(async (tx) => {
-      const parent = await holdEnvironment(tx, target)
-      if (target !== node.parentId) await refuseWhileDeleting(tx, node.parentId!)
-      const [source] = await holdSources(tx, [node.id])
-      if (source === undefined) throw conflict('service_gone', 'The service was deleted meanwhile.')
-      const ids = new Map([[node.id, newId()]])
-      const wanted = { id: ids.get(node.id)!, name: String(body.name), parent }
-      const copy = await prepareCopy(tx, context, service, source, wanted, renamer(ids))
-      const from = { environment: node.parentId!, project: node.grandparentId! }
-      const around = { from, to: { environment: target, project: parent.parentId! } }
-      await copyAll(tx, context, [copy], ids, around, ids)
-      const made = { ...node, id: copy.id, name: copy.name, parentId: target }
-      await writeClone(tx, context, made, parent.parentId, service.resource.audit.target)
-      await judgeCopies(tx, context, [copy])
-      return (await service.readAll(tx, target)).find(({ id }) => id === copy.id)
-    })
-  }
+const cloneService = (service: Service) => async (context: Context<Type.Static<typeof ServiceBody>>) => {
+  const { node, body, principal } = context
+  await checkRefs(context.db, ServiceBody, body, principal.organizationId)
+  await context.demand(body.environment_id)
+  await warmKeys(context, [node.id])
+  const target = body.environment_id.toLowerCase()
+  return context.transaction(async (tx) => {
+    const parent = await holdEnvironment(tx, target)
+    if (target !== node.parentId) await refuseWhileDeleting(tx, node.parentId!)
+    const [source] = await holdSources(tx, [node.id])
+    if (source === undefined) throw conflict('service_gone', 'The service was deleted meanwhile.')
+    const ids = new Map([[node.id, newId()]])
+    const wanted = { id: ids.get(node.id)!, name: body.name, parent }
+    const copy = await prepareCopy(tx, context, service, source, wanted, renamer(ids))
+    const from = { environment: node.parentId!, project: node.grandparentId! }
+    const around = { from, to: { environment: target, project: parent.parentId! } }
+    await copyAll(tx, context, [copy], ids, around, ids)
+    const made = { ...node, id: copy.id, name: copy.name, parentId: target }
+    await writeClone(tx, context, made, parent.parentId, service.resource.audit.target)
+    await judgeCopies(tx, context, [copy])
+    return (await service.readAll(tx, target)).find(({ id }) => id === copy.id)
+  })
+}
 
 const serviceOperation = (service: Service): Operation => {
   const { definition, answer } = service
-  return {
+  return operation({
     id: `clone${definition.word}`,
     method: 'POST',
     path: `${itemOf(definition)}/clone`,
     tag: `${definition.word}s`,
     summary: `Clone ${definition.words} into an environment: its configuration and variables, no data; it is not deployed`,
     scope: 'Write',
+    area: 'projects',
+    cluster: 'ENV_CREATOR',
     owner: ownerOf(definition),
     body: ServiceBody,
     status: 202,
     answer,
     run: cloneService(service),
-  }
+  })
 }
 
 const EnvironmentBody = Type.Object(
@@ -167,13 +167,7 @@ const EnvironmentBody = Type.Object(
   { title: 'CloneEnvironmentRequest' },
 )
 
-interface EnvironmentWish {
-  name: string
-  cluster_id?: string
-  mode?: string
-  apply_deployment_rule?: boolean
-  project_id?: string
-}
+type EnvironmentWish = Type.Static<typeof EnvironmentBody>
 
 /** The source's configuration with what the rule and, before it, the body say. */
 const specOf = async (tx: Queryable, source: Spec, wish: EnvironmentWish, projectId: string): Promise<Spec> => {
@@ -214,50 +208,50 @@ const addEnvironment = async (tx: Queryable, context: Context, made: Node, spec:
   })
 }
 
-const cloneEnvironment =
-  (services: readonly Service[]) =>
-  async (context: Context): Promise<unknown> => {
-    const { node, principal } = context
-    const wish = context.body as unknown as EnvironmentWish
-    await checkRefs(context.db, EnvironmentBody, wish, principal.organizationId)
-    await warmKeys(context, await serviceIdsOf(context.db, node.id))
-    return context.transaction(async (tx) => {
-      const source = await holdEnvironment(tx, node.id)
-      const sources = await holdSources(tx, await serviceIdsOf(tx, node.id))
-      const projectId = wish.project_id?.toLowerCase() ?? source.parentId!
-      const made: Node = { ...source, id: newId(), parentId: projectId, name: wish.name }
-      const spec = await specOf(tx, source.spec, wish, projectId)
-      await context.demand({ projectId, mode: spec.mode as Mode, clusterId: String(spec.cluster_id) })
-      const record = await addEnvironment(tx, context, made, spec)
-      const ids = new Map(sources.map(({ id }) => [id, newId()]))
-      const places = new Map([...ids, [node.id, made.id]])
-      const copies: Copy[] = []
-      for (const one of sources) {
-        const wanted = { id: ids.get(one.id)!, name: one.name, parent: made }
-        copies.push(await prepareCopy(tx, context, findService(services, one.kind), one, wanted, renamer(places)))
-      }
-      const from = { environment: node.id, project: source.parentId! }
-      await copyAll(tx, context, copies, places, { from, to: { environment: made.id, project: projectId } }, places)
-      await copyStages(tx, { organizationId: principal.organizationId, from: node.id, to: made.id, services: ids })
-      await judgeCopies(tx, context, copies)
-      return JSON.parse(record) as Spec
-    })
-  }
+const cloneEnvironment = (services: readonly Service[]) => async (context: Context<EnvironmentWish>) => {
+  const { node, principal, body: wish } = context
+  await checkRefs(context.db, EnvironmentBody, wish, principal.organizationId)
+  await warmKeys(context, await serviceIdsOf(context.db, node.id))
+  return context.transaction(async (tx) => {
+    const source = await holdEnvironment(tx, node.id)
+    const sources = await holdSources(tx, await serviceIdsOf(tx, node.id))
+    const projectId = wish.project_id?.toLowerCase() ?? source.parentId!
+    const made: Node = { ...source, id: newId(), parentId: projectId, name: wish.name }
+    const spec = await specOf(tx, source.spec, wish, projectId)
+    await context.demand({ projectId, mode: spec.mode as Mode, clusterId: String(spec.cluster_id) })
+    const record = await addEnvironment(tx, context, made, spec)
+    const ids = new Map(sources.map(({ id }) => [id, newId()]))
+    const places = new Map([...ids, [node.id, made.id]])
+    const copies: Copy[] = []
+    for (const one of sources) {
+      const wanted = { id: ids.get(one.id)!, name: one.name, parent: made }
+      copies.push(await prepareCopy(tx, context, findService(services, one.kind), one, wanted, renamer(places)))
+    }
+    const from = { environment: node.id, project: source.parentId! }
+    await copyAll(tx, context, copies, places, { from, to: { environment: made.id, project: projectId } }, places)
+    await copyStages(tx, { organizationId: principal.organizationId, from: node.id, to: made.id, services: ids })
+    await judgeCopies(tx, context, copies)
+    return JSON.parse(record) as Spec
+  })
+}
 
-const environmentOperation = (services: readonly Service[]): Operation => ({
-  id: 'cloneEnvironment',
-  method: 'POST',
-  path: '/environment/{environmentId}/clone',
-  tag: 'Environment Actions',
-  summary: 'Clone an environment: its services, variables and stages, no data; nothing is deployed',
-  scope: 'Write',
-  owner: nodeInPath('environment', 'environmentId'),
-  body: EnvironmentBody as unknown as TObject,
-  defaults: true,
-  status: 202,
-  answer: environment.answer,
-  run: cloneEnvironment(services),
-})
+const environmentOperation = (services: readonly Service[]): Operation =>
+  operation({
+    id: 'cloneEnvironment',
+    method: 'POST',
+    path: '/environment/{environmentId}/clone',
+    tag: 'Environment Actions',
+    summary: 'Clone an environment: its services, variables and stages, no data; nothing is deployed',
+    scope: 'Write',
+    area: 'projects',
+    cluster: 'ENV_CREATOR',
+    owner: nodeInPath('environment', 'environmentId'),
+    body: EnvironmentBody,
+    defaults: true,
+    status: 202,
+    answer: environment.answer,
+    run: cloneEnvironment(services),
+  })
 
 /** An Argo CD app is found in its cluster, not made here: alone it cannot be cloned. */
 const isCloned = ({ definition }: Service): boolean => isOwn(definition.kind)

@@ -2,7 +2,7 @@
  * How a cluster is reached and what is installed in it: its kubeconfig, which is sealed and shown to an Admin only, and
  * values for the Helm charts that its parameters speak of.
  */
-import type { Context, Operation } from '../api/operation.ts'
+import { type Context, type Operation, operation } from '../api/operation.ts'
 import { auditOf, placeOf, type Spec } from '../api/resource.ts'
 import { isLocal } from '../clusters/local.ts'
 import { ApiError, badRequest, notFound } from '../lib/errors.ts'
@@ -101,40 +101,46 @@ const helmValues = async (context: Context): Promise<string> => {
 }
 
 export const clusterAccessOperations: Operation[] = [
-  {
+  operation({
     id: 'getClusterKubeconfig',
     method: 'GET',
     path: `${path}/kubeconfig`,
     tag: 'Clusters',
     summary: 'Read the kubeconfig that a cluster was given; each reading is noted in the audit log',
     scope: 'Admin',
+    area: 'clusters',
+    cluster: 'ADMIN',
     owner: clusterInOrganization,
     status: 200,
     produces: 'application/x-yaml',
     run: readKubeconfig,
-  },
-  {
+  }),
+  operation({
     id: 'editClusterKubeconfig',
     method: 'PUT',
     path: `${path}/kubeconfig`,
     tag: 'Clusters',
     summary: 'Give a cluster its kubeconfig',
     scope: 'Admin',
+    area: 'clusters',
+    cluster: 'ADMIN',
     owner: clusterInOrganization,
     consumes: 'application/x-yaml',
     status: 204,
     run: replaceKubeconfig,
-  },
-  {
+  }),
+  operation({
     id: 'getInstallationHelmValues',
     method: 'GET',
     path: `${path}/installationHelmValues`,
     tag: 'Clusters',
     summary: 'Read the parameters of a cluster as values for Helm charts',
     scope: 'Read',
+    area: 'clusters',
+    cluster: 'VIEWER',
     owner: clusterInOrganization,
     status: 200,
     produces: 'application/x-yaml',
     run: helmValues,
-  },
+  }),
 ]

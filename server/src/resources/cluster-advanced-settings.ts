@@ -1,6 +1,6 @@
 /** Advanced settings of clusters: what is set is kept with the cluster, what is not has its default. */
 import Type from 'typebox'
-import { type Operation, ownOrganization } from '../api/operation.ts'
+import { type Operation, operation, ownOrganization } from '../api/operation.ts'
 import { settingsBody, settingsEditor } from '../facets/advanced-settings.ts'
 import { readInner } from '../facets/inner-configuration.ts'
 import { defaultsOf } from '../facets/settings.ts'
@@ -13,38 +13,43 @@ const answer = Type.Object(clusterSettings)
 const common = { tag: 'Clusters', answer }
 
 export const clusterAdvancedSettingsOperations: Operation[] = [
-  {
+  operation({
     ...common,
     id: 'getDefaultClusterAdvancedSettings',
     method: 'GET',
     path: '/defaultClusterAdvancedSettings',
     summary: 'Read the advanced settings that a cluster has unless told otherwise',
     scope: 'Read',
+    area: 'resources',
     owner: ownOrganization,
     status: 200,
     run: async () => defaults,
-  },
-  {
+  }),
+  operation({
     ...common,
     id: 'getClusterAdvancedSettings',
     method: 'GET',
     path,
     summary: 'Read all advanced settings of a cluster, those with their defaults too',
     scope: 'Read',
+    area: 'clusters',
+    cluster: 'VIEWER',
     owner: clusterInOrganization,
     status: 200,
     run: async ({ db, node }) => ({ ...defaults, ...(await readInner<object>(db, node.id, 'advanced_settings', {})) }),
-  },
-  {
+  }),
+  operation({
     ...common,
     id: 'editClusterAdvancedSettings',
     method: 'PUT',
     path,
     summary: 'Replace the advanced settings of a cluster; keys left out get their defaults',
     scope: 'Write',
+    area: 'clusters',
+    cluster: 'ADMIN',
     owner: clusterInOrganization,
     body: settingsBody(clusterSettings),
     status: 201,
     run: settingsEditor(clusterSettings, defaults),
-  },
+  }),
 ]

@@ -3,11 +3,11 @@
  * keys of a provider are sealed and never answered: a change sends them again.
  */
 import Type, { type TObject } from 'typebox'
-import type { Context, Operation } from '../api/operation.ts'
+import { type Context, type Operation, operation } from '../api/operation.ts'
 import type { Spec } from '../api/resource.ts'
 import { Flag, Maybe, Nullable, OneOf, Secret, Text } from '../api/schema.ts'
 import { isLocal } from '../clusters/local.ts'
-import { changeInner, readInner } from '../facets/inner-configuration.ts'
+import { changeInner, type InnerChange, readInner } from '../facets/inner-configuration.ts'
 import { badRequest } from '../lib/errors.ts'
 import type { Queryable } from '../store/database.ts'
 import { clusterInPath, readCluster } from './cluster-rows.ts'
@@ -60,8 +60,8 @@ const seal = async ({ node, parts, principal }: Context, key: string | null): Pr
 const update = `update node set sealed = case when $2::text is null then sealed - '${column}'
   else sealed || jsonb_build_object('${column}', $2::text) end where id = $1`
 
-const replace = async (context: Context) => {
-  const sent = readFormBy('provider', forms, context.body.dns_provider as Spec, '/dns_provider')
+const replace = async (context: Context<Type.Static<typeof Request>>) => {
+  const sent = readFormBy('provider', forms, context.body.dns_provider, '/dns_provider')
   if (isLocal(await readCluster(context, context.db)))
     throw badRequest(
       'The local cluster manages no DNS: let names lead to this machine, and add them as custom domains.',
@@ -74,34 +74,38 @@ const replace = async (context: Context) => {
       return answer
     })
   const target = { field, empty: ownDomain, eventType: 'UPDATE', subTarget: 'DNS_PROVIDER' } as const
-  const wanted = { ...target, change: () => withoutKey(sent) }
-  return changeInner<Spec>({ ...context, transaction }, wanted, (kept) => ({ dns_provider: kept }))
+  const wanted: InnerChange<Spec> = { ...target, change: () => withoutKey(sent) }
+  return changeInner({ ...context, transaction }, wanted, (kept) => ({ dns_provider: kept }))
 }
 
 export const clusterDnsOperations: Operation[] = [
-  {
+  operation({
     id: 'getClusterDnsProvider',
     method: 'GET',
     path,
     tag: 'Clusters',
     summary: "Read who answers for the host names of a cluster's services",
     scope: 'Read',
+    area: 'clusters',
+    cluster: 'VIEWER',
     owner: clusterInPath,
     status: 200,
     answer: Provider,
     run: async ({ db, node }) => ({ dns_provider: await readInner<Spec>(db, node.id, field, ownDomain) }),
-  },
-  {
+  }),
+  operation({
     id: 'editClusterDnsProvider',
     method: 'PUT',
     path,
     tag: 'Clusters',
     summary: "Say who is to answer for the host names of a cluster's services",
     scope: 'Admin',
+    area: 'clusters',
+    cluster: 'ADMIN',
     owner: clusterInPath,
     body: Request,
     status: 200,
     answer: Provider,
     run: replace,
-  },
+  }),
 ]

@@ -101,8 +101,8 @@ const NatGateway = Type.Object({
 
 /** Forms of values that are objects, and a field that tells each from the others. */
 const forms: { type: string; tell: string; schema: TObject }[] = [
-  { type: 'AWS_USER_PROVIDED_NETWORK', tell: 'aws_vpc_eks_id', schema: AwsNetwork as unknown as TObject },
-  { type: 'GCP_USER_PROVIDED_NETWORK', tell: 'vpc_name', schema: GcpNetwork as unknown as TObject },
+  { type: 'AWS_USER_PROVIDED_NETWORK', tell: 'aws_vpc_eks_id', schema: AwsNetwork },
+  { type: 'GCP_USER_PROVIDED_NETWORK', tell: 'vpc_name', schema: GcpNetwork },
   { type: 'KARPENTER', tell: 'qovery_node_pools', schema: Karpenter },
   { type: 'NAT_GATEWAY', tell: 'nat_gateway_type', schema: NatGateway },
 ]

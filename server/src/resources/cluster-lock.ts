@@ -1,9 +1,9 @@
 /** Locks of clusters: while one holds, the cluster is not deployed, upgraded or deleted. It ends by itself if it is told to. */
 import Type from 'typebox'
-import { type Operation, organizationInPath } from '../api/operation.ts'
+import { type Operation, operation, organizationInPath } from '../api/operation.ts'
 import type { Spec } from '../api/resource.ts'
 import { Maybe, Results, Text, Whole } from '../api/schema.ts'
-import { changeInner } from '../facets/inner-configuration.ts'
+import { changeInner, type InnerChange } from '../facets/inner-configuration.ts'
 import { conflict } from '../lib/errors.ts'
 import { clusterInPath, type Lock as KeptLock, lockIn } from './cluster-rows.ts'
 import { Lock } from './cluster-status.ts'
@@ -11,13 +11,15 @@ import { Lock } from './cluster-status.ts'
 const path = '/cluster/{clusterId}/lock'
 const field = { field: 'lock', empty: null } as const
 
-const lock: Operation = {
+const lock = operation({
   id: 'lockCluster',
   method: 'POST',
   path,
   tag: 'Clusters',
   summary: 'Lock a cluster against being deployed, upgraded and deleted',
   scope: 'Write',
+  area: 'clusters',
+  cluster: 'ADMIN',
   owner: clusterInPath,
   // A time of -1 days, as of none, lasts until somebody unlocks.
   body: Type.Object({ reason: Text(2048, { minLength: 1 }), ttl_in_days: Maybe(Whole(-1, 3650)) }),
@@ -26,36 +28,43 @@ const lock: Operation = {
   async run(context) {
     const { body, node, parts, principal } = context
     const now = parts.clock.now()
-    const made = { ...body, locked_at: now.toISOString(), owner_name: principal.name } as KeptLock
+    const made: KeptLock = { ...body, locked_at: now.toISOString(), owner_name: principal.name }
     const change = (kept: KeptLock | null) => {
       if (lockIn({ lock: kept }, now) !== null) throw conflict('cluster_locked', 'This cluster is locked already.')
       return made
     }
-    const wanted = { ...field, eventType: 'LOCK', change } as const
-    return changeInner<KeptLock | null>(context, wanted, () => ({ ...made, cluster_id: node.id }))
+    const wanted: InnerChange<KeptLock | null> = { ...field, eventType: 'LOCK', change }
+    return changeInner(context, wanted, () => ({ ...made, cluster_id: node.id }))
   },
-}
+})
 
-const unlock: Operation = {
+const unlock = operation({
   id: 'unlock-cluster',
   method: 'DELETE',
   path,
   tag: 'Clusters',
   summary: 'Unlock a cluster',
   scope: 'Admin',
+  area: 'clusters',
+  cluster: 'ADMIN',
   owner: clusterInPath,
   status: 204,
   run: (context) =>
-    changeInner<KeptLock | null>(context, { ...field, eventType: 'UNLOCK', change: () => null }, () => undefined),
-}
+    changeInner<KeptLock | null, undefined>(
+      context,
+      { ...field, eventType: 'UNLOCK', change: () => null },
+      () => undefined,
+    ),
+})
 
-const list: Operation = {
+const list = operation({
   id: 'list-cluster-lock',
   method: 'GET',
   path: '/organization/{organizationId}/lock',
   tag: 'Organization Cluster Lock',
   summary: 'List the locks that hold now',
   scope: 'Read',
+  area: 'resources',
   owner: organizationInPath,
   status: 200,
   answer: Results(Lock),
@@ -72,6 +81,6 @@ const list: Operation = {
     })
     return { results: held }
   },
-}
+})
 
 export const clusterLockOperations: Operation[] = [lock, unlock, list]

@@ -2,7 +2,7 @@
  * What a cluster is at its provider with: credentials and region. Promises that credentials are of the same organization
  * and of a kind that fits, that only an Admin names them, and that a cloud cluster is never kept without.
  */
-import type { Context, Operation, Principal } from '../api/operation.ts'
+import { type Context, type Operation, operation, type Principal } from '../api/operation.ts'
 import { auditOf, type Spec } from '../api/resource.ts'
 import { badRequest, forbidden, invalidField, notFound } from '../lib/errors.ts'
 import { isUuid } from '../lib/ids.ts'
@@ -123,29 +123,33 @@ const specify = async (context: Context) => {
 }
 
 export const clusterProviderOperations: Operation[] = [
-  {
+  operation({
     id: 'getOrganizationCloudProviderInfo',
     method: 'GET',
     path,
     tag: 'Clusters',
     summary: 'Read the credentials and the region that a cluster is at its provider with',
     scope: 'Read',
+    area: 'clusters',
+    cluster: 'VIEWER',
     owner: clusterInOrganization,
     status: 200,
     answer: ProviderInfo,
     run: ({ db, node }) => readInfo(db, node.id),
-  },
-  {
+  }),
+  operation({
     id: 'specifyClusterCloudProviderInfo',
     method: 'POST',
     path,
     tag: 'Clusters',
     summary: 'Say which credentials and region a cluster is at its provider with',
     scope: 'Admin',
+    area: 'clusters',
+    cluster: 'ADMIN',
     owner: clusterInOrganization,
     body: ProviderInfo,
     status: 201,
     answer: ProviderInfo,
     run: specify,
-  },
+  }),
 ]

@@ -3,16 +3,17 @@
  * deployed; on another the network routes that were given for it. And which environments are there.
  */
 import Type from 'typebox'
-import { type Context, JsonText, type Operation } from '../api/operation.ts'
+import { type Context, JsonText, type Operation, operation } from '../api/operation.ts'
 import { List, OneOf, Results, Text, Uuid } from '../api/schema.ts'
 import { isLocal } from '../clusters/local.ts'
-import { changeInner } from '../facets/inner-configuration.ts'
+import { changeInner, type InnerChange } from '../facets/inner-configuration.ts'
 import { ownKinds, typeOf } from '../kinds.ts'
 import { badRequest } from '../lib/errors.ts'
 import { clusterInOrganization, clusterInPath, readCluster } from './cluster-rows.ts'
 
 const path = '/organization/{organizationId}/cluster/{clusterId}/routingTable'
 const Route = Type.Object({ destination: Text(), target: Text(), description: Text(2048) })
+type KeptRoute = Type.Static<typeof Route>
 
 const hostsSql = `select '{"results":' || coalesce(json_agg(json_build_object('destination', r.host,
     'target', s.name || ':' || r.port, 'description', p.name || ' / ' || e.name || ' / ' || s.name)
@@ -23,22 +24,22 @@ const hostsSql = `select '{"results":' || coalesce(json_agg(json_build_object('d
 
 const readRoutes = async (context: Context) => {
   const spec = await readCluster(context, context.db)
-  if (!isLocal(spec)) return { results: spec.routes ?? [] }
+  if (!isLocal(spec)) return { results: (spec.routes ?? []) as KeptRoute[] }
   const [row] = await context.db.query<{ text: string }>(hostsSql, [context.node.id])
   return new JsonText(row!.text)
 }
 
-const replaceRoutes = async (context: Context) => {
+const replaceRoutes = async (context: Context<{ routes: KeptRoute[] }>) => {
   if (isLocal(await readCluster(context, context.db)))
     throw badRequest('The routes of the local cluster follow from the ports and domains of its services.')
-  const wanted = {
+  const wanted: InnerChange<KeptRoute[]> = {
     field: 'routes',
-    empty: [] as unknown[],
+    empty: [],
     eventType: 'UPDATE',
     subTarget: 'CLUSTER_ROUTING_TABLE',
-    change: () => context.body.routes as unknown[],
-  } as const
-  return changeInner<unknown[]>(context, wanted, (results) => ({ results }))
+    change: () => context.body.routes,
+  }
+  return changeInner(context, wanted, (results) => ({ results }))
 }
 
 const serviceTypes = ownKinds.map(typeOf)
@@ -53,38 +54,44 @@ const environmentsSql = `select '{"results":' || coalesce(json_agg(json_build_ob
   where e.kind = 'environment' and e.spec ->> 'cluster_id' = $1::text`
 
 export const clusterRoutingOperations: Operation[] = [
-  {
+  operation({
     id: 'getRoutingTable',
     method: 'GET',
     path,
     tag: 'Clusters',
     summary: 'List routes: from a host name to a service and its port, or the network routes of a cloud cluster',
     scope: 'Read',
+    area: 'clusters',
+    cluster: 'ADMIN',
     owner: clusterInOrganization,
     status: 200,
     answer: Results(Route),
     run: readRoutes,
-  },
-  {
+  }),
+  operation({
     id: 'editRoutingTable',
     method: 'PUT',
     path,
     tag: 'Clusters',
     summary: 'Replace the network routes of a cloud cluster',
     scope: 'Write',
+    area: 'clusters',
+    cluster: 'ADMIN',
     owner: clusterInOrganization,
     body: Type.Object({ routes: List(Route, 500) }),
     status: 201,
     answer: Results(Route),
     run: replaceRoutes,
-  },
-  {
+  }),
+  operation({
     id: 'get-environments-by-cluster-id',
     method: 'GET',
     path: '/cluster/{clusterId}/environments',
     tag: 'Clusters',
     summary: 'List the environments of a cluster and their services',
     scope: 'Read',
+    area: 'clusters',
+    cluster: 'VIEWER',
     owner: clusterInPath,
     status: 200,
     answer: Results(
@@ -100,5 +107,5 @@ export const clusterRoutingOperations: Operation[] = [
       const [row] = await db.query<{ text: string }>(environmentsSql, [node.id, serviceTypes])
       return new JsonText(row!.text)
     },
-  },
+  }),
 ]

@@ -3,7 +3,7 @@
  * for the others this server has no runtime, and says what is missing when it is asked to act on them.
  */
 import Type from 'typebox'
-import { type Context, type Operation, organizationInPath } from '../api/operation.ts'
+import { type Context, type Operation, operation, organizationInPath } from '../api/operation.ts'
 import type { Spec } from '../api/resource.ts'
 import { Flag, List, Maybe, Nullable, OneOf, Open, Results, Text, Timestamp, Uuid, Whole } from '../api/schema.ts'
 import type { Cluster } from '../clusters/clusters.ts'
@@ -88,11 +88,18 @@ const stop = async (context: Context) => {
 }
 
 const path = '/organization/{organizationId}/cluster/{clusterId}'
-const read = { method: 'GET' as const, tag: 'Clusters', scope: 'Read' as const, status: 200 as const }
+const read = {
+  method: 'GET' as const,
+  tag: 'Clusters',
+  scope: 'Read' as const,
+  area: 'clusters' as const,
+  cluster: 'VIEWER' as const,
+  status: 200 as const,
+}
 const act = { method: 'POST' as const, tag: 'Clusters', answer: Status }
 
 const reads: Operation[] = [
-  {
+  operation({
     ...read,
     id: 'getClusterStatus',
     path: `${path}/status`,
@@ -100,8 +107,8 @@ const reads: Operation[] = [
     owner: clusterInOrganization,
     answer: Status,
     run: async (context) => statusOf(context, await readCluster(context, context.db)),
-  },
-  {
+  }),
+  operation({
     ...read,
     id: 'getOrganizationClusterStatus',
     path: '/organization/{organizationId}/cluster/status',
@@ -115,8 +122,8 @@ const reads: Operation[] = [
       )
       return { results: await statusesOf(context, rows) }
     },
-  },
-  {
+  }),
+  operation({
     ...read,
     id: 'getClusterReadinessStatus',
     path: `${path}/isReady`,
@@ -127,8 +134,8 @@ const reads: Operation[] = [
       const { status } = await statusOf(context, await readCluster(context, context.db))
       return { is_ready: status === 'DEPLOYED' }
     },
-  },
-  {
+  }),
+  operation({
     ...read,
     id: 'listClusterLogs',
     path: `${path}/logs`,
@@ -136,41 +143,47 @@ const reads: Operation[] = [
     owner: clusterInOrganization,
     answer: Type.Object({ results: List(Open(), 1000) }),
     run: async () => ({ results: [] }),
-  },
+  }),
 ]
 
 const actions: Operation[] = [
-  {
+  operation({
     ...act,
     id: 'deployCluster',
     path: `${path}/deploy`,
     summary: 'Deploy a cluster; on the local one there is nothing to do',
     scope: 'Deploy',
+    area: 'clusters',
+    cluster: 'ADMIN',
     owner: clusterInOrganization,
     query: Type.Object({ dry_run: Maybe(Flag()) }),
     status: 201,
     run: nothingToDo,
-  },
-  {
+  }),
+  operation({
     ...act,
     id: 'upgradeCluster',
     path: '/cluster/{clusterId}/upgrade',
     summary: 'Move a cluster to the next version of Kubernetes; the local one has none',
     scope: 'Write',
+    area: 'clusters',
+    cluster: 'ADMIN',
     owner: clusterInPath,
     status: 201,
     run: nothingToDo,
-  },
-  {
+  }),
+  operation({
     ...act,
     id: 'StopCluster',
     path: `${path}/stop`,
     summary: 'Stop a cluster; refused for the local one, which services run on',
     scope: 'Deploy',
+    area: 'clusters',
+    cluster: 'ADMIN',
     owner: clusterInOrganization,
     status: 202,
     run: stop,
-  },
+  }),
 ]
 
 export const clusterStatusOperations: Operation[] = [...reads, ...actions]

@@ -20,7 +20,7 @@ import { clusterRoutingOperations } from './cluster-routing.ts'
 import { readCluster, refuseLocked } from './cluster-rows.ts'
 import { clusterRecord, clusterSpec } from './cluster-schema.ts'
 import { clusterStatusOperations } from './cluster-status.ts'
-import { accessesOfN, withAccesses } from './secret-manager-access.ts'
+import { accessesOfN, writeAccesses } from './secret-manager-access.ts'
 import { refuseUsedAccesses, secretManagerUserOperations } from './secret-manager-users.ts'
 
 /** What the first start writes for the engine of this machine. */
@@ -70,8 +70,17 @@ const refuseNeeded = async (tx: Queryable, context: Context): Promise<undefined>
   return undefined
 }
 
+// Nothing of a provider's was made for the record, so there is nothing that a mode could leave or take along.
+const removeQuery = Type.Object({
+  deleteMode: Maybe(
+    OneOf(['DEFAULT', 'DELETE_CLUSTER_AND_QOVERY_CONFIG', 'DELETE_QOVERY_CONFIG'], { default: 'DEFAULT' }),
+  ),
+  skipReconcile: Maybe(Flag()),
+})
+
 const cluster = resource({
   kind: 'cluster',
+  area: 'clusters',
   parent: { kind: 'organization', param: 'organizationId' },
   tag: 'Clusters',
   words: ['a cluster', 'clusters'],
@@ -101,25 +110,14 @@ const cluster = resource({
   },
   view,
   validate,
+  around: writeAccesses,
+  removeQuery,
   onDelete: refuseNeeded,
   audit: { target: 'CLUSTER' },
 })
 
-// Nothing of a provider's was made for the record, so there is nothing that a mode could leave or take along.
-const deleteQuery = Type.Object({
-  deleteMode: Maybe(
-    OneOf(['DEFAULT', 'DELETE_CLUSTER_AND_QOVERY_CONFIG', 'DELETE_QOVERY_CONFIG'], { default: 'DEFAULT' }),
-  ),
-  skipReconcile: Maybe(Flag()),
-})
-
-const completed = (operation: Operation): Operation => {
-  if (operation.id === 'deleteCluster') return { ...operation, query: deleteQuery }
-  return operation.body === undefined ? operation : withAccesses(operation)
-}
-
 export const clusterOperations: Operation[] = [
-  ...cluster.operations.map(completed),
+  ...cluster.operations,
   ...clusterStatusOperations,
   ...clusterRoutingOperations,
   ...clusterProviderOperations,

@@ -1,6 +1,6 @@
 /** Container registries: where images are pulled from, and the credentials for it. */
 import Type from 'typebox'
-import type { Operation } from '../api/operation.ts'
+import { type Operation, operation } from '../api/operation.ts'
 import { resource } from '../api/resource.ts'
 import { Computed, Maybe, Name, OneOf, Results, Secret, Text, Uuid, Whole } from '../api/schema.ts'
 import { Status } from '../facets/status-schema.ts'
@@ -59,6 +59,7 @@ const config = Type.Object(
 
 const registry = resource({
   kind: 'container_registry',
+  area: 'resources',
   parent: { kind: 'organization', param: 'organizationId' },
   tag,
   words: ['a container registry', 'container registries'],
@@ -91,13 +92,14 @@ const registry = resource({
   onDelete: refuseInUse('container_registry_in_use', 'A service still pulls its image from this registry.'),
 })
 
-const containerStatus: Operation = {
+const containerStatus = operation({
   id: 'getContainerRegistryContainerStatus',
   method: 'GET',
   path: `${item}/container/status`,
   tag: 'Containers',
   summary: 'Read the statuses of the containers whose images come from a registry',
   scope: 'Read',
+  area: 'resources',
   reads: 'sensitive',
   owner: registry.owner,
   status: 200,
@@ -111,7 +113,7 @@ const containerStatus: Operation = {
     const ids = rows.map(({ id }) => id)
     return { results: ids.length === 0 ? [] : await parts.deployments.statuses(db, ids) }
   },
-}
+})
 
 export const containerRegistryOperations: Operation[] = [
   availableKinds('listAvailableContainerRegistry', '/availableContainerRegistry', tag, kinds),

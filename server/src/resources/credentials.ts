@@ -2,8 +2,8 @@
  * Credentials of cloud providers, which clusters name. One description a provider; the operations are the same for all.
  * Only an Admin makes, changes or deletes them; what is secret is sealed and never answered.
  */
-import Type, { type TObject, type TSchema } from 'typebox'
-import { type Context, JsonText, type Operation, organizationInPath } from '../api/operation.ts'
+import Type, { type TProperties, type TSchema } from 'typebox'
+import { type Context, JsonText, type Operation, operation, organizationInPath } from '../api/operation.ts'
 import { type Change, resource, type Spec } from '../api/resource.ts'
 import { Maybe, Name, OneOf, Results, Secret, secretPaths, Text, Uuid, Whole } from '../api/schema.ts'
 import { invalidField } from '../lib/errors.ts'
@@ -184,6 +184,9 @@ const operationsOf = (provider: Provider): Operation[] => {
   const { path, word } = provider
   const { operations } = resource({
     kind: kindOf(provider),
+    area: 'resources',
+    // What is paid for by somebody's account is for admins to give.
+    scopes: { create: 'Admin', edit: 'Admin' },
     parent: { kind: 'organization', param: 'organizationId' },
     tag: 'Cloud Provider Credentials',
     words: [`credentials of ${word}`, `credentials of ${word}`],
@@ -198,14 +201,14 @@ const operationsOf = (provider: Provider): Operation[] => {
       remove: `delete${word}Credentials`,
     },
     reads: 'sensitive',
-    spec: Type.Object({ name: Name(), ...fieldsOf(provider) }) as unknown as TObject,
+    spec: Type.Object<TProperties>({ name: Name(), ...fieldsOf(provider) }),
     record: recordOf(provider),
     columns: {},
     validate: complete(provider),
     audit: { target: 'ORGANIZATION', subTarget: 'CLOUD_PROVIDER_CREDENTIALS' },
     onDelete: refuseInUse('credentials_in_use', 'A cluster still uses these credentials.'),
   })
-  return operations.map((each) => (each.scope === 'Write' ? { ...each, scope: 'Admin' } : each))
+  return operations
 }
 
 const record = recordSql({})
@@ -214,7 +217,7 @@ const clustersSql = `(select coalesce(json_agg(json_build_object('id', u.id, 'na
     'cloud_provider', u.spec ->> 'cloud_provider') order by u.created_at, u.id), '[]') from ${usersOfN} and u.kind = 'cluster')`
 
 const openFields = providers.flatMap((provider) => {
-  const secret = secretPaths(Type.Object(provider.fields) as unknown as TObject)
+  const secret = secretPaths(Type.Object<TProperties>(provider.fields))
   return Object.entries(fieldsOf(provider)).filter(([name]) => !secret.includes(name))
 })
 
@@ -225,13 +228,14 @@ const credential = Type.Object({
   object_type: OneOf([...new Set(providers.flatMap(({ forms }) => forms.map(({ objectType }) => objectType)))]),
 })
 
-const listAll: Operation = {
+const listAll = operation({
   id: 'listOrganizationCredentials',
   method: 'GET',
   path: '/organization/{organizationId}/credentials',
   tag: 'Organization Main Calls',
   summary: 'List the credentials of all providers and the clusters that use them',
   scope: 'Read',
+  area: 'resources',
   reads: 'sensitive',
   owner: organizationInPath,
   status: 200,
@@ -252,6 +256,6 @@ const listAll: Operation = {
     )
     return new JsonText(row!.text)
   },
-}
+})
 
 export const credentialsOperations: Operation[] = [...providers.flatMap(operationsOf), listAll]

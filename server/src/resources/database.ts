@@ -3,10 +3,10 @@
  * that the password, made at creation, is sealed and told by one operation only.
  */
 import { randomInt } from 'node:crypto'
-import Type, { type TObject } from 'typebox'
-import { type Context, nodeInPath, type Operation } from '../api/operation.ts'
+import Type from 'typebox'
+import { type Context, nodeInPath, operation } from '../api/operation.ts'
 import { auditOf, type Change, placeOf, type Spec } from '../api/resource.ts'
-import { Computed, Flag, Maybe, merge, Nullable, OneOf, Results, Secret, Text, Whole } from '../api/schema.ts'
+import { Computed, Flag, Maybe, Nullable, OneOf, Results, Secret, Text, Whole } from '../api/schema.ts'
 import type { WorkloadSpec } from '../deployments/deployments.ts'
 import { deployable } from '../facets/deployable.ts'
 import { history } from '../facets/history.ts'
@@ -20,7 +20,7 @@ import { type Content, writeAudit } from '../store/tree.ts'
 import { databaseTypeNames, databaseTypes, isEligible, moveRefusal, nextVersions } from './database-types.ts'
 import { choosePorts } from './outside-ports.ts'
 import { refuseBeyondCluster, workloadOf } from './running.ts'
-import { type Service, service } from './service.ts'
+import { type Filled, type Service, service } from './service.ts'
 import { completePorts, isOutside, type Port, plannedSize } from './service-parts.ts'
 
 const modes = ['CONTAINER', 'MANAGED']
@@ -39,10 +39,7 @@ const spec = Type.Object({
   database_url: Maybe(Secret(1024)),
 })
 
-/** Made here and never taken from a request. */
-const generated = ['password', 'database_url']
-
-interface DatabaseSpec {
+type DatabaseSpec = {
   type: string
   version: string
   cpu: number
@@ -117,18 +114,24 @@ const portsOf = (type: string, accessibility: unknown, before: readonly Port[]):
   return completePorts([{ ...port, publicly_accessible: accessibility === 'PUBLIC' }], before)
 }
 
-const complete = async (body: Spec, context: Context, change: Change): Promise<Spec> => {
+const complete = async (
+  body: Filled<typeof spec, { cpu: number; storage: number }>,
+  context: Context,
+  change: Change<DatabaseSpec>,
+) => {
   const { id, previous } = change
-  const before = previous?.spec as DatabaseSpec | undefined
-  const type = String(body.type)
+  const before = previous?.spec
+  const { type } = body
   refuseUnable(body)
-  checkVersion(type, String(body.version), before?.version)
+  checkVersion(type, body.version, before?.version)
   const kept = { ...body, memory: body.memory ?? databaseTypes[type]!.memory, instance_type: null, disk_type: null }
   await refuseBeyondCluster(change, kept)
   const wanted = portsOf(type, body.accessibility, before?.ports ?? [])
   const ports = await choosePorts(context, change, wanted, { named: false })
   const whole = { ...kept, ports, built_in: toldOf(id, type, ports) }
-  return before === undefined ? { ...whole, volume_id: newId(), ...newCredentials(id, type) } : whole
+  return before === undefined
+    ? { ...whole, volume_id: newId(), ...newCredentials(id, type) }
+    : { ...whole, volume_id: before.volume_id }
 }
 
 const patientProbe = { initial_delay_seconds: 0, period_seconds: 2, timeout_seconds: 5, success_threshold: 1 }
@@ -159,7 +162,8 @@ const made = service({
   words: 'a database',
   list: { id: 'listDatabase', words: 'databases' },
   spec,
-  notEditable: ['type', 'mode', ...generated],
+  notEditable: ['type', 'mode'],
+  generated: ['password', 'database_url'],
   record: {
     type: OneOf(databaseTypeNames),
     version: Text(20),
@@ -172,31 +176,33 @@ const made = service({
   validate: complete,
   view: ({ volume_id: _, built_in: __, ports, outside_host: outsideHost, ...record }) => ({
     ...record,
-    ...addressOf(record.id, { ...record, ports } as DatabaseSpec, String(outsideHost)),
+    ...addressOf(record.id, { type: record.type, ports }, String(outsideHost)),
     disk_encrypted: false,
   }),
   facets: [deployable({ deployQuery: Type.Object({ applyImmediately: Maybe(Flag()) }) }), history, releases, logs],
   deployable: {
     source(kept) {
-      const { type, version } = kept as unknown as DatabaseSpec
+      const { type, version } = kept
       return { from: 'image', registryId: null, name: databaseTypes[type]!.image, tag: version }
     },
-    workload: (kept) => workloadOfDatabase(kept as unknown as DatabaseSpec),
+    workload: workloadOfDatabase,
     moveRefusal,
-    environment: (kept, secrets) => databaseTypes[String(kept.type)]!.environment(secrets.password!),
+    environment: (kept, secrets) => databaseTypes[kept.type]!.environment(secrets.password!),
   },
 })
 
 const owner = nodeInPath('database', 'databaseId')
 
-const readRow = async (db: Queryable, id: string): Promise<Content & { outsideHost: string }> => {
+type Row = Omit<Content, 'spec'> & { spec: DatabaseSpec; outsideHost: string }
+
+const readRow = async (db: Queryable, id: string): Promise<Row> => {
   const sql = `select name, spec, sealed, ${outsideHostSql} as "outsideHost" from node where id = $1`
-  const [row] = await db.query<Content & { outsideHost: string }>(sql, [id])
+  const [row] = await db.query<Row>(sql, [id])
   if (row === undefined) throw notFound()
   return row
 }
 
-const masterCredentials: Operation = {
+const masterCredentials = operation({
   id: 'getDatabaseMasterCredentials',
   method: 'GET',
   path: '/database/{databaseId}/masterCredentials',
@@ -204,6 +210,7 @@ const masterCredentials: Operation = {
   summary: 'Read the login and the password of a database; each reading is noted in the audit log',
   // Whoever may only look must not get the key to the data.
   scope: 'Write',
+  area: 'projects',
   owner,
   status: 200,
   answer: Type.Object(
@@ -217,39 +224,41 @@ const masterCredentials: Operation = {
     const password = await parts.sealer.open(principal.organizationId, place, sealed.password!)
     const audit = auditOf(context, 'UPDATE', { target: 'DATABASE', subTarget: 'SECRET' }, placeOf(node), null)
     await writeAudit(db, principal.organizationId, node, { ...audit, eventType: 'EXPORT' })
-    const address = addressOf(node.id, kept as unknown as DatabaseSpec, outsideHost)
-    return { ...address, login: databaseTypes[String(kept.type)]!.login, password: password.reveal() }
+    const address = addressOf(node.id, kept, outsideHost)
+    return { ...address, login: databaseTypes[kept.type]!.login, password: password.reveal() }
   },
-}
+})
 
-const listVersion: Operation = {
+const listVersion = operation({
   id: 'listDatabaseVersion',
   method: 'GET',
   path: '/database/{databaseId}/version',
   tag: 'Database Main Calls',
   summary: 'List the versions that a database can be given with the data it has',
   scope: 'Read',
+  area: 'projects',
   owner,
   status: 200,
   answer: Results(Type.Object({ name: Text() })),
   async run({ db, node }) {
-    const { type, version } = (await readRow(db, node.id)).spec as unknown as DatabaseSpec
+    const { type, version } = (await readRow(db, node.id)).spec
     return { results: nextVersions(type, version).map((name) => ({ name })) }
   },
-}
+})
 
 const configurations = Object.entries(databaseTypes).map(([type, { versions }]) => ({
   database_type: type,
   version: versions.map((name) => ({ name, supported_mode: 'CONTAINER' })),
 }))
 
-const listConfiguration: Operation = {
+const listConfiguration = operation({
   id: 'listEnvironmentDatabaseConfig',
   method: 'GET',
   path: '/environment/{environmentId}/databaseConfiguration',
   tag: 'Databases',
   summary: 'List the types and versions of databases that an environment can have',
   scope: 'Read',
+  area: 'projects',
   owner: nodeInPath('environment', 'environmentId'),
   status: 200,
   answer: Results(
@@ -259,14 +268,9 @@ const listConfiguration: Operation = {
     }),
   ),
   run: async () => ({ results: configurations }),
-}
-
-const withoutGenerated = (operation: Operation): Operation =>
-  operation.id === 'createDatabase'
-    ? { ...operation, body: { ...merge(operation.body!, {}, generated), title: 'DatabaseRequest' } as TObject }
-    : operation
+})
 
 export const database: Service = {
   ...made,
-  operations: [...made.operations.map(withoutGenerated), masterCredentials, listVersion, listConfiguration],
+  operations: [...made.operations, masterCredentials, listVersion, listConfiguration],
 }

@@ -3,7 +3,7 @@
  * in their order wins.
  */
 import Type from 'typebox'
-import { nodeInPath, type Operation } from '../api/operation.ts'
+import { nodeInPath, type Operation, operation } from '../api/operation.ts'
 import { auditOf, placeOf, resource, type Spec } from '../api/resource.ts'
 import { List, Maybe, Name, Nullable, OneOf, Ref, Results, Text, Timestamp, Uuid, Whole } from '../api/schema.ts'
 import { invalidField } from '../lib/errors.ts'
@@ -36,6 +36,7 @@ export const readRules = async (db: Queryable, projectId: string): Promise<Spec[
 
 const rules = resource({
   kind: 'deployment_rule',
+  area: 'projects',
   parent: { kind: 'project', param: 'projectId' },
   tag: 'Project Deployment Rule',
   words: ['a deployment rule', 'deployment rules'],
@@ -82,13 +83,14 @@ const rules = resource({
 
 const project = nodeInPath('project', 'projectId')
 
-const list: Operation = {
+const list = operation({
   id: 'listProjectDeploymentRules',
   method: 'GET',
   path: '/project/{projectId}/deploymentRule',
   tag: 'Project Deployment Rule',
   summary: 'List the deployment rules of a project, the one that is tried first before the others',
   scope: 'Read',
+  area: 'projects',
   owner: project,
   status: 200,
   answer: Results(rules.answer),
@@ -100,17 +102,18 @@ const list: Operation = {
     )
     return { results: rows.map(({ text }) => JSON.parse(text) as Spec).map(({ order: _, ...record }) => record) }
   },
-}
+})
 
 const field = 'project_deployment_rule_ids_in_order'
 
-const order: Operation = {
+const order = operation({
   id: 'updateDeploymentRulesPriorityOrder',
   method: 'PUT',
   path: '/project/{projectId}/deploymentRule/order',
   tag: 'Project Deployment Rule',
   summary: 'Order the deployment rules of a project: all their ids, the one that is tried first before the others',
   scope: 'Write',
+  area: 'projects',
   owner: project,
   body: Type.Object({ [field]: List(Uuid(), 1000) }),
   status: 200,
@@ -133,6 +136,6 @@ const order: Operation = {
       await writeAudit(tx, principal.organizationId, node, auditOf(context, 'UPDATE', target, placeOf(node), body))
       return undefined
     }),
-}
+})
 
 export const projectRuleOperations: Operation[] = [list, order, ...rules.operations]

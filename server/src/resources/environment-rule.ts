@@ -3,7 +3,7 @@
  * kept as it is: nothing starts and stops environments by the clock here.
  */
 import Type, { type TSchema } from 'typebox'
-import { nodeInPath, type Operation } from '../api/operation.ts'
+import { nodeInPath, type Operation, operation } from '../api/operation.ts'
 import { auditOf, placeOf, type Spec } from '../api/resource.ts'
 import { Flag, List, Maybe, OneOf, Text, Timestamp, Uuid } from '../api/schema.ts'
 import { environmentRuleId } from '../deployments/stages.ts'
@@ -71,7 +71,7 @@ const usualRule: KeptRule = {
 
 /** The schedule that a project's rule gives to an environment. */
 export const keptRuleOf = (rule: Spec): KeptRule => {
-  const { auto_stop = false, timezone, start_time, stop_time, weekdays: days } = rule as unknown as KeptRule
+  const { auto_stop = false, timezone, start_time, stop_time, weekdays: days } = rule as KeptRule & Spec
   return { ...usualRule, auto_stop, timezone, start_time, stop_time, weekdays: days }
 }
 
@@ -104,26 +104,28 @@ const environment = {
   answer: EnvironmentRule,
 }
 
-const readOne: Operation = {
+const readOne = operation({
   ...environment,
   id: 'getEnvironmentDeploymentRule',
   method: 'GET',
   path: '/environment/{environmentId}/deploymentRule',
   summary: 'Read the deployment rule of an environment',
   scope: 'Read',
+  area: 'projects',
   async run({ db, node }) {
     const { createdAt, rule } = await readRule(db, node.id)
     return showRule(node.id, createdAt, rule)
   },
-}
+})
 
-const editOne: Operation = {
+const editOne = operation({
   ...environment,
   id: 'editEnvironmentDeploymentRule',
   method: 'PUT',
   path: '/environment/{environmentId}/deploymentRule/{deploymentRuleId}',
   summary: 'Change the deployment rule of an environment; fields left out keep their values',
   scope: 'Write',
+  area: 'projects',
   body: Type.Partial(Type.Object(EnvironmentRuleBody)),
   run: (context) =>
     context.transaction(async (tx) => {
@@ -143,6 +145,6 @@ const editOne: Operation = {
       await writeAudit(tx, principal.organizationId, node, auditOf(context, 'UPDATE', target, placeOf(node), body))
       return showRule(node.id, createdAt, kept)
     }),
-}
+})
 
 export const environmentRuleOperations: Operation[] = [readOne, editOne]

@@ -1,6 +1,6 @@
 /** What all kinds of services together answer: the services of an environment, whatever they are. */
-import Type from 'typebox'
-import { nodeInPath, type Operation } from '../api/operation.ts'
+import Type, { type TSchema } from 'typebox'
+import { nodeInPath, type Operation, operation } from '../api/operation.ts'
 import type { Spec } from '../api/resource.ts'
 import { Results } from '../api/schema.ts'
 import type { Kind } from '../kinds.ts'
@@ -10,22 +10,27 @@ const inOrder = (a: Spec, b: Spec): number =>
   String(a.created_at).localeCompare(String(b.created_at)) || String(a.id).localeCompare(String(b.id))
 
 /** Every service of an environment with its whole record, the oldest first. */
-export const listServicesOf = (services: readonly Service[]): Operation => ({
-  id: 'listServicesByEnvironmentId',
-  method: 'GET',
-  path: '/environment/{environmentId}/services',
-  tag: 'Environment Main Calls',
-  summary: 'List all services of an environment',
-  scope: 'Read',
-  owner: nodeInPath('environment', 'environmentId'),
-  status: 200,
-  answer: Results(Type.Union(services.map(({ answer }) => answer))),
-  async run({ db, node }) {
-    const kinds = await db.query<{ kind: Kind }>(`select distinct kind from service_state where environment_id = $1`, [
-      node.id,
-    ])
-    const present = services.filter(({ deployable }) => kinds.some(({ kind }) => kind === deployable.kind))
-    const records = await Promise.all(present.map((service) => service.readAll(db, node.id)))
-    return { results: records.flat().sort(inOrder) }
-  },
-})
+export const listServicesOf = (services: readonly Service[]): Operation => {
+  const anyService: TSchema = Type.Union(services.map(({ answer }) => answer))
+  return operation({
+    id: 'listServicesByEnvironmentId',
+    method: 'GET',
+    path: '/environment/{environmentId}/services',
+    tag: 'Environment Main Calls',
+    summary: 'List all services of an environment',
+    scope: 'Read',
+    area: 'projects',
+    owner: nodeInPath('environment', 'environmentId'),
+    status: 200,
+    answer: Results(anyService),
+    async run({ db, node }) {
+      const kinds = await db.query<{ kind: Kind }>(
+        `select distinct kind from service_state where environment_id = $1`,
+        [node.id],
+      )
+      const present = services.filter(({ deployable }) => kinds.some(({ kind }) => kind === deployable.kind))
+      const records = await Promise.all(present.map((service) => service.readAll(db, node.id)))
+      return { results: records.flat().sort(inOrder) }
+    },
+  })
+}

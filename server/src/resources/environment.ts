@@ -102,6 +102,8 @@ const list: ListForm = {
 
 export const environment = resource({
   kind: 'environment',
+  area: 'projects',
+  createNeeds: { cluster: 'ENV_CREATOR', modeInBody: true },
   parent: { kind: 'project', param: 'projectId' },
   tag: 'Environments',
   words: ['an environment', 'environments'],

@@ -3,7 +3,15 @@
  * accounts beside the tokens: each token is shown as one.
  */
 import Type from 'typebox'
-import { type Context, JsonText, type Operation, organizationInPath, ownOrganization } from '../api/operation.ts'
+import {
+  type Context,
+  type Fields,
+  JsonText,
+  type Operation,
+  operation,
+  organizationInPath,
+  ownOrganization,
+} from '../api/operation.ts'
 import { checkRefs } from '../api/resource.ts'
 import { Flag, Maybe, Name, OneOf, Results, Text, Timestamp, Uuid } from '../api/schema.ts'
 import type { GitSource } from '../builds/builder.ts'
@@ -69,10 +77,13 @@ const places = [
 ]
 const capital = { GITHUB: 'Github', GITLAB: 'Gitlab', BITBUCKET: 'Bitbucket' }
 
-const reading = { method: 'GET', scope: 'Read', reads: 'sensitive', status: 200 } as const
+const reading = { method: 'GET', scope: 'Read', area: 'resources', reads: 'sensitive', status: 200 } as const
 
-const findBranches = async (context: Context, name: ProviderName): Promise<{ name: string }[]> => {
-  const repository = String(context.query.name ?? '')
+const findBranches = async (
+  context: Context<Fields, { name?: string }>,
+  name: ProviderName,
+): Promise<{ name: string }[]> => {
+  const repository = context.query.name ?? ''
   if (!/^[^\s/?#]+(\/[^\s/?#]+)+$/.test(repository)) throw badRequest('name: must be a repository as owner/name')
   const token = await readProviderToken(context, name)
   const { url } = await findRepository(context, name, token, repository)
@@ -87,7 +98,7 @@ const ofProvider = (place: (typeof places)[number], name: ProviderName): Operati
   const id = `get${word}${capital[name]}Repositor`
   const gitTokenId = Maybe(Uuid())
   return [
-    {
+    operation({
       ...reading,
       id: `${id}ies`,
       path,
@@ -97,8 +108,8 @@ const ofProvider = (place: (typeof places)[number], name: ProviderName): Operati
       query: Type.Object({ gitTokenId }),
       answer: Results(Repository),
       run: async (context) => ({ results: await listRepositories(context, name) }),
-    },
-    {
+    }),
+    operation({
       ...reading,
       id: `${id}yBranches`,
       path: `${path}/branch`,
@@ -108,38 +119,40 @@ const ofProvider = (place: (typeof places)[number], name: ProviderName): Operati
       query: Type.Object({ name: Maybe(Text(1024)), gitTokenId }),
       answer: Results(Type.Object({ name: Text() })),
       run: async (context) => ({ results: await findBranches(context, name) }),
-    },
+    }),
   ]
 }
 
-const accounts = ({ path, tag, owner, word }: (typeof places)[number]): Operation => ({
-  ...reading,
-  id: `get${word}GitProviderAccount`,
-  path: `${path}/gitAuthProvider`,
-  tag,
-  owner,
-  summary: 'List the git tokens as accounts of their providers',
-  answer: Results(Type.Object({ id: Uuid(), name: OneOf(gitProviders), owner: Name(), use_bot: Flag() })),
-  async run({ db, node }) {
-    const [row] = await db.query<{ text: string }>(
-      `select '{"results":' || coalesce(json_agg(json_build_object('id', id, 'name', spec ->> 'type',
+const accounts = ({ path, tag, owner, word }: (typeof places)[number]): Operation =>
+  operation({
+    ...reading,
+    id: `get${word}GitProviderAccount`,
+    path: `${path}/gitAuthProvider`,
+    tag,
+    owner,
+    summary: 'List the git tokens as accounts of their providers',
+    answer: Results(Type.Object({ id: Uuid(), name: OneOf(gitProviders), owner: Name(), use_bot: Flag() })),
+    async run({ db, node }) {
+      const [row] = await db.query<{ text: string }>(
+        `select '{"results":' || coalesce(json_agg(json_build_object('id', id, 'name', spec ->> 'type',
          'owner', coalesce(nullif(spec ->> 'workspace', ''), name), 'use_bot', false) order by created_at, id)::text, '[]')
          || '}' as text from node where parent_id = $1 and kind = 'git_token'`,
-      [node.id],
-    )
-    return new JsonText(row!.text)
-  },
-})
+        [node.id],
+      )
+      return new JsonText(row!.text)
+    },
+  })
 
 const repositoryBody = GitRepositoryRequest()
 
-const listFolders: Operation = {
+const listFolders = operation({
   id: 'listDirectoriesFromGitRepository',
   method: 'POST',
   path: '/organization/{organizationId}/listDirectoriesFromGitRepository',
   tag: 'Git repositories',
   summary: 'List the folders in a folder of a repository, as paths from its top',
   scope: 'Write',
+  area: 'resources',
   owner: organizationInPath,
   body: repositoryBody,
   status: 200,
@@ -153,7 +166,7 @@ const listFolders: Operation = {
     )
     return { results: names.map((name) => (folder === '' ? name : `${folder}/${name}`)) }
   },
-}
+})
 
 const commitPages: Record<string, string> = { GITHUB: '/commit/', GITLAB: '/-/commit/', BITBUCKET: '/commits/' }
 const maxCommits = 100
@@ -161,44 +174,50 @@ const maxCommits = 100
 const CommitId = () => Text(64, { pattern: '^(?:[0-9a-f]{40}|[0-9a-f]{64})?$' })
 
 /** The last 100 commits of the branch that a service is made from. */
-const listCommits = (self: Self, repository: GitPath): Operation => ({
-  id: `list${self.word}Commit`,
-  method: 'GET',
-  path: `${itemOf(self)}/commit`,
-  tag: `${self.word} Main Calls`,
-  summary: 'List the last 100 commits of the branch, or from one commit back; none without a repository',
-  scope: 'Read',
-  owner: ownerOf(self),
-  query: Type.Object({ startId: Maybe(CommitId()), gitCommitId: Maybe(CommitId()) }),
-  status: 200,
-  answer: Results(
-    Type.Object({
-      git_commit_id: Text(),
-      created_at: Timestamp(),
-      message: Text(4096),
-      author_name: Text(),
-      tag: Text(),
-      commit_page_url: Text(2048),
-    }),
-  ),
-  async run(context) {
-    const { db, node, query, parts } = context
-    const [row] = await db.query<{ git: GitRepositorySpec | null }>(
-      `select ${repositorySql(repository)} as git from node n where n.id = $1`,
-      [node.id],
-    )
-    const git = row?.git ?? null
-    if (git === null) return { results: [] }
-    const { startId: after, gitCommitId: from = after } = query as { startId?: string; gitCommitId?: string }
-    const commits = await asking(async (signal) => {
-      const source = await sourceOf(context, git)
-      return parts.builder.commits({ ...source, ...(from === undefined ? {} : { commitId: from }) }, maxCommits, signal)
-    })
-    const page = git.url.replace(/(\.git)?\/?$/, '') + (commitPages[git.provider] ?? commitPages.GITHUB)
-    const shown = commits.filter(({ git_commit_id: id }) => id !== after)
-    return { results: shown.map((each) => ({ ...each, commit_page_url: page + each.git_commit_id })) }
-  },
-})
+const listCommits = (self: Self, repository: GitPath): Operation =>
+  operation({
+    id: `list${self.word}Commit`,
+    method: 'GET',
+    path: `${itemOf(self)}/commit`,
+    tag: `${self.word} Main Calls`,
+    summary: 'List the last 100 commits of the branch, or from one commit back; none without a repository',
+    scope: 'Read',
+    area: 'projects',
+    owner: ownerOf(self),
+    query: Type.Object({ startId: Maybe(CommitId()), gitCommitId: Maybe(CommitId()) }),
+    status: 200,
+    answer: Results(
+      Type.Object({
+        git_commit_id: Text(),
+        created_at: Timestamp(),
+        message: Text(4096),
+        author_name: Text(),
+        tag: Text(),
+        commit_page_url: Text(2048),
+      }),
+    ),
+    async run(context) {
+      const { db, node, query, parts } = context
+      const [row] = await db.query<{ git: GitRepositorySpec | null }>(
+        `select ${repositorySql(repository)} as git from node n where n.id = $1`,
+        [node.id],
+      )
+      const git = row?.git ?? null
+      if (git === null) return { results: [] }
+      const { startId: after, gitCommitId: from = after } = query
+      const commits = await asking(async (signal) => {
+        const source = await sourceOf(context, git)
+        return parts.builder.commits(
+          { ...source, ...(from === undefined ? {} : { commitId: from }) },
+          maxCommits,
+          signal,
+        )
+      })
+      const page = git.url.replace(/(\.git)?\/?$/, '') + (commitPages[git.provider] ?? commitPages.GITHUB)
+      const shown = commits.filter(({ git_commit_id: id }) => id !== after)
+      return { results: shown.map((each) => ({ ...each, commit_page_url: page + each.git_commit_id })) }
+    },
+  })
 
 const names = Object.keys(providers) as ProviderName[]
 

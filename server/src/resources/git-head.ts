@@ -1,5 +1,5 @@
 /** The head of a service's branch, looked up after a write, so that reads can answer it before anything is deployed. */
-import type { Context, Operation } from '../api/operation.ts'
+import type { Context } from '../api/operation.ts'
 import { readGitCredentials } from '../deployments/git-credentials.ts'
 import type { GitRepositorySpec } from './git-source.ts'
 
@@ -33,14 +33,9 @@ const noteHead = async ({ parts, principal }: Context, id: string, path: GitPath
   )
 }
 
-/** A create or an edit that looks the head up in the background: the answer does not wait for a git host. */
-export const notingHead = (operation: Operation, path: GitPath): Operation => ({
-  ...operation,
-  async run(context) {
-    const record = (await operation.run!(context)) as { id: string }
-    noteHead(context, record.id, path).catch((error: unknown) =>
-      context.parts.log.debug({ err: error }, 'the head of a branch could not be read'),
-    )
-    return record
-  },
-})
+/** Looks the head up in the background after a create or an edit: the answer does not wait for a git host. */
+export const lookUpHead = (context: Context, id: string, path: GitPath): void => {
+  noteHead(context, id, path).catch((error: unknown) =>
+    context.parts.log.debug({ err: error }, 'the head of a branch could not be read'),
+  )
+}

@@ -121,7 +121,7 @@ export const Build = () => ({
   docker_target_build_stage: Maybe(Nullable(Text(128, { pattern: '^[A-Za-z0-9][A-Za-z0-9_.-]*$' }))),
 })
 
-export interface BuildFields {
+export type BuildFields = {
   git_repository: GitRepositorySpec
   dockerfile_path: string
   docker_target_build_stage?: string | null

@@ -32,6 +32,7 @@ const validate = (spec: Spec, context: Context, { previous }: Change): Spec => {
 
 const gitToken = resource({
   kind: 'git_token',
+  area: 'resources',
   parent: { kind: 'organization', param: 'organizationId' },
   tag,
   words: ['a git token', 'git tokens'],

@@ -46,7 +46,7 @@ export const repositoryOfChartSql = `(select jsonb_build_object('id', r.id, 'nam
     'url', coalesce(r.spec ->> 'url', ''))
   from node r where r.id = (n.spec #>> '{source,helm_repository,repository}')::uuid)`
 
-interface Chart {
+type Chart = {
   repository: string
   chart_name: string
   chart_version: string
@@ -57,7 +57,7 @@ export type SourceSpec = { git_repository: GitRepositorySpec } | { helm_reposito
 const requireAll = (chart: Spec): Chart => {
   for (const field of ['repository', 'chart_name', 'chart_version'])
     if (typeof chart[field] !== 'string') throw invalidField(`/source/helm_repository/${field}`, 'is required')
-  return chart as unknown as Chart
+  return chart as Chart & Spec
 }
 
 export const completeSource = (sent: Spec, before: Spec | undefined): SourceSpec => {

@@ -32,6 +32,7 @@ const item = `${collection}/{helmRepositoryId}`
 
 const repository = resource({
   kind: 'helm_repository',
+  area: 'resources',
   parent: { kind: 'organization', param: 'organizationId' },
   tag,
   words: ['a helm repository', 'helm repositories'],

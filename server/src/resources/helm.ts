@@ -1,5 +1,6 @@
 /** Helm services: charts with their values, kept for a cluster that can install them. */
 import Type from 'typebox'
+import type { Context } from '../api/operation.ts'
 import type { Change, Spec } from '../api/resource.ts'
 import { Computed, Flag, List, Maybe, Nullable, OneOf, Text, Uuid, Whole } from '../api/schema.ts'
 import { advancedSettings } from '../facets/advanced-settings.ts'
@@ -58,7 +59,10 @@ interface HelmPort {
 }
 
 /** Ports with ids, each of one kind of address inside the cluster, exactly one of them the default. */
-const completePorts = (sent: readonly Partial<HelmPort>[], before: readonly HelmPort[]): unknown[] => {
+const completePorts = (
+  sent: readonly (Partial<HelmPort> & { internal_port: number })[],
+  before: readonly HelmPort[],
+): HelmPort[] => {
   const wanted = sent.find((port) => port.is_default === true) ?? sent[0]
   return sent.map((port, index) => {
     const { service_name: named, service_selectors: selected } = port
@@ -86,14 +90,14 @@ const spec = Type.Object({
   blueprint_id: Maybe(Nullable(Uuid())),
 })
 
-interface HelmSpec {
+type HelmSpec = {
   source: SourceSpec
   values_override: ValuesSpec
   ports: HelmPort[]
 }
 
-const complete = (body: Spec, { previous }: Change): Spec => {
-  const before = previous?.spec as unknown as HelmSpec | undefined
+const complete = (body: Spec, _context: Context, { previous }: Change<HelmSpec & Spec>): HelmSpec & Spec => {
+  const before = previous?.spec
   return {
     ...body,
     auto_preview: body.auto_preview === true,
@@ -131,11 +135,11 @@ export const helm = service({
   },
   columns: { helm_repository: repositoryOfChartSql, values_token_name: valuesTokenSql },
   git: gitPath,
-  validate: (body, _context, change) => complete(body, change),
+  validate: complete,
   view: ({ source, values_override: values, helm_repository: repository, values_token_name: token, ...rest }, git) => ({
     ...rest,
-    source: viewSource(source as SourceSpec, repository, git),
-    values_override: viewValues(values as ValuesSpec, token as string | null),
+    source: viewSource(source, repository, git),
+    values_override: viewValues(values, token as string | null),
   }),
   facets: [deploys, history, serviceLinks, advancedSettings(helmSettings), customDomains(), deploymentRestrictions],
   deployable: {

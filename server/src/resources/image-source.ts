@@ -23,7 +23,7 @@ export const Registry = () =>
     ),
   )
 
-export interface ImageSpec {
+export type ImageSpec = {
   image_name: string
   tag: string
   registry_id: string

@@ -3,7 +3,15 @@
  * week. No mail is sent: whoever invites passes the link on, and it is worth nothing to anybody else.
  */
 import Type from 'typebox'
-import { type Context, JsonText, nodeInPath, type Operation, type Owner, organizationInPath } from '../api/operation.ts'
+import {
+  type Context,
+  JsonText,
+  nodeInPath,
+  type Operation,
+  type Owner,
+  operation,
+  organizationInPath,
+} from '../api/operation.ts'
 import { builtInRoles } from '../api/permissions.ts'
 import { auditOf, translateWrite } from '../api/resource.ts'
 import { Maybe, Nullable, OneOf, Results, Text, Timestamp, Uuid } from '../api/schema.ts'
@@ -18,7 +26,7 @@ const nowhere = { projectId: null, environmentId: null }
 const target = { target: 'MEMBERS_AND_ROLES', subTarget: 'INVITATION' }
 const collection = '/organization/{organizationId}/inviteMember'
 const item = `${collection}/{inviteId}`
-const common = { tag: 'Members', scope: 'Admin' as const, owner: organizationInPath }
+const common = { tag: 'Members', scope: 'Admin' as const, area: 'members' as const, owner: organizationInPath }
 
 const Invitation = Type.Object({
   id: Uuid(),
@@ -48,14 +56,14 @@ const linkOf = ({ headers, scheme }: Context): string =>
 
 const readInvitation = `select ${invitationSql(3)} as record from invitation i where i.id = $1 and i.organization_id = $2`
 
-const read = async (db: Queryable, context: Context, id: string): Promise<object> => {
+const read = async (db: Queryable, context: Context, id: string) => {
   const values = [id, context.node.id, linkOf(context), context.parts.clock.now()]
-  const [row] = await db.query<{ record: object }>(readInvitation, values)
+  const [row] = await db.query<{ record: Type.Static<typeof Invitation> }>(readInvitation, values)
   if (row === undefined) throw notFound()
   return row.record
 }
 
-const list: Operation = {
+const list = operation({
   id: 'getOrganizationInvitedMembers',
   method: 'GET',
   path: collection,
@@ -71,17 +79,17 @@ const list: Operation = {
     )
     return new JsonText(row!.text)
   },
-}
+})
 
 const body = Type.Object({
   email: Type.String({ minLength: 3, maxLength: 320, pattern: '^[^@\\s\\u0000-\\u001f]+@[^@\\s\\u0000-\\u001f]+$' }),
   role: Maybe(Nullable(OneOf(wireRoles))),
   role_id: Maybe(Nullable(Uuid())),
 })
-type Body = { email: string; role?: WireRole | null; role_id?: string | null }
+type Body = Type.Static<typeof body>
 
 const roleAsked = ({ role, role_id }: Body): string =>
-  role_id ?? (typeof role === 'string' ? roleOfWord[role] : builtInRoles.viewer)
+  role_id ?? (typeof role === 'string' ? roleOfWord[role as WireRole] : builtInRoles.viewer)
 
 /** An owner can be invited while there is none: that is how an installation of tokens gets its first. */
 const refuseSecondOwner = async (tx: Queryable, organizationId: string, roleId: string): Promise<void> => {
@@ -104,7 +112,7 @@ const refuseMember = async (tx: Queryable, organizationId: string, email: string
 const insert = `insert into invitation (id, organization_id, email, role_id, inviter, expires_at)
   values ($1, $2, $3, $4, $5, $6)`
 
-const create: Operation = {
+const create = operation({
   id: 'postInviteMember',
   method: 'POST',
   path: collection,
@@ -116,7 +124,7 @@ const create: Operation = {
   run: (context) =>
     context.transaction(async (tx) => {
       const { node, principal, parts } = context
-      const asked = context.body as unknown as Body
+      const { body: asked } = context
       const role = await givenRole(tx, context, roleAsked(asked))
       await refuseSecondOwner(tx, node.id, role.id)
       await refuseMember(tx, node.id, asked.email)
@@ -135,7 +143,7 @@ const create: Operation = {
       await writeAudit(tx, node.id, { id, name: asked.email }, audit)
       return read(tx, context, id)
     }),
-}
+})
 
 const inOrganization = nodeInPath('organization', 'organizationId')
 
@@ -157,17 +165,18 @@ const invitationInPath: Owner = {
   },
 }
 
-const readOne: Operation = {
+const readOne = operation({
   id: 'getMemberInvitation',
   method: 'GET',
   path: item,
   ...common,
+  area: 'invitation',
   owner: invitationInPath,
   summary: 'Read an invitation, as a member or as who is invited',
   status: 200,
   answer: Invitation,
-  run: (context) => read(context.db, context, context.params.inviteId!),
-}
+  run: (context) => read(context.db, context, context.params.inviteId),
+})
 
 interface Waiting {
   email: string
@@ -184,11 +193,12 @@ const join = async (tx: Queryable, context: Context, accountId: string, roleId: 
   if (added.length === 0) throw conflict('already_member', 'You are a member of this organization already.')
 }
 
-const accept: Operation = {
+const accept = operation({
   id: 'postAcceptInviteMember',
   method: 'POST',
   path: item,
   ...common,
+  area: 'invitation',
   owner: invitationInPath,
   summary: 'Accept an invitation with the account that it is for',
   status: 201,
@@ -207,16 +217,16 @@ const accept: Operation = {
       if (row.expires_at <= context.parts.clock.now()) throw badRequest('This invitation has expired: ask for another.')
       await refuseSecondOwner(tx, context.node.id, row.role_id)
       await join(tx, context, account.id, row.role_id)
-      const record = await read(tx, context, context.params.inviteId!)
+      const record = await read(tx, context, context.params.inviteId)
       await tx.query('delete from invitation where id = $1', [context.params.inviteId])
       const audit = { ...auditOf(context, 'UPDATE', target, nowhere, null), eventType: 'ACCEPT' }
       await writeAudit(tx, context.node.id, { id: account.id, name: row.email }, audit)
       return record
     })
   },
-}
+})
 
-const remove: Operation = {
+const remove = operation({
   id: 'deleteInviteMember',
   method: 'DELETE',
   path: item,
@@ -237,6 +247,6 @@ const remove: Operation = {
       await writeAudit(tx, context.node.id, { id: inviteId, name: row.email }, audit)
       return undefined
     }),
-}
+})
 
 export const invitationOperations: Operation[] = [list, create, readOne, accept, remove]

@@ -20,7 +20,7 @@ import { Build, type BuildFields, completeBuild, GitRepository, gitSourceOf, vie
 import { ImageName, ImageRequest, type ImageSpec, imageSourceOf, Registry, registrySql } from './image-source.ts'
 import { commandFor, completeSchedule, type JobSchedule, Schedule, taskEvents, tasksOf } from './job-schedule.ts'
 import { Resources, refuseBeyondCluster, workloadOf } from './running.ts'
-import { type GitFacts, service } from './service.ts'
+import { type Filled, type GitFacts, service } from './service.ts'
 import { checkProbes, completePorts, Healthchecks, type KeptHealthchecks, type Port } from './service-parts.ts'
 
 const imagePath = ['source', 'image']
@@ -53,12 +53,12 @@ const Source = () =>
     ),
   })
 
-interface JobSource {
+type JobSource = {
   image?: ImageSpec
   docker?: BuildFields
 }
 
-interface JobSpec {
+type JobSpec = {
   cpu: number
   memory: number
   max_nb_restart: number
@@ -68,6 +68,11 @@ interface JobSpec {
   source: JobSource
   schedule: JobSchedule
 }
+
+type Request = Filled<
+  typeof spec,
+  Pick<JobSpec, 'cpu' | 'memory' | 'max_nb_restart' | 'max_duration_seconds' | 'healthchecks'>
+>
 
 const completeSource = (sent: Spec, before: JobSource | undefined): JobSource => {
   const image = (sent.image ?? undefined) as ImageSpec | undefined
@@ -81,7 +86,7 @@ const completeSource = (sent: Spec, before: JobSource | undefined): JobSource =>
   return { docker: { ...build, ...completeBuild(build, before?.docker, '/source/docker') } }
 }
 
-const portsOf = ({ port }: JobSpec): Port[] =>
+const portsOf = ({ port }: Pick<JobSpec, 'port'>): Port[] =>
   port === null || port === undefined ? [] : completePorts([{ internal_port: port }], [])
 
 /** What one run may use; nothing stays up. */
@@ -95,14 +100,14 @@ const workloadOfJob = (kept: JobSpec): WorkloadSpec =>
     arguments: [],
   })
 
-const complete = async (body: Spec, _context: Context, change: Change): Promise<Spec> => {
+const complete = async (body: Request, _context: Context, change: Change<JobSpec>) => {
   const { previous } = change
   await refuseBeyondCluster(change, body)
-  checkProbes((body.healthchecks ?? {}) as KeptHealthchecks, portsOf(body as unknown as JobSpec))
+  checkProbes(body.healthchecks ?? {}, portsOf(body))
   return {
     ...body,
     auto_deploy: body.auto_deploy === true,
-    source: completeSource(body.source as Spec, previous?.spec.source as JobSource | undefined),
+    source: completeSource(body.source, previous?.spec.source),
     schedule: completeSchedule(body.schedule),
   }
 }
@@ -154,8 +159,8 @@ export const job = service({
   validate: complete,
   view: ({ registry, source, ...record }, git) => ({
     ...record,
-    source: viewSource(source as JobSource, registry, git),
-    job_type: (record.schedule as JobSchedule).cronjob === undefined ? 'LIFECYCLE' : 'CRON',
+    source: viewSource(source, registry, git),
+    job_type: record.schedule.cronjob === undefined ? 'LIFECYCLE' : 'CRON',
   }),
   facets: [
     deployable({ deployBody: DeployBody, deployQuery: DeployQuery, mayDeploy }),
@@ -167,12 +172,12 @@ export const job = service({
   ],
   deployable: {
     source(kept) {
-      const { image, docker } = kept.source as JobSource
+      const { image, docker } = kept.source
       return image === undefined ? gitSourceOf(docker!, buildLimitsIn(kept)) : imageSourceOf(image)
     },
-    workload: (kept) => workloadOfJob(kept as unknown as JobSpec),
+    workload: workloadOfJob,
     task(kept) {
-      const { schedule, max_nb_restart: maxRestarts, max_duration_seconds: seconds } = kept as unknown as JobSpec
+      const { schedule, max_nb_restart: maxRestarts, max_duration_seconds: seconds } = kept
       const { on, cron } = tasksOf(schedule)
       const clock = cron === null ? null : { ...cron, ...overlapIn(kept) }
       return { on, cron: clock, maxRestarts, timeoutMs: 1000 * (seconds === 0 ? longestSeconds : seconds) }

@@ -3,7 +3,7 @@
  * handing it over. Whoever loses rights loses the tokens that were made with them.
  */
 import Type from 'typebox'
-import { type Context, JsonText, type Operation, organizationInPath } from '../api/operation.ts'
+import { type Context, JsonText, type Operation, operation, organizationInPath } from '../api/operation.ts'
 import { builtInRole, builtInRoles, covers, type Role } from '../api/permissions.ts'
 import { auditOf } from '../api/resource.ts'
 import { revokeTokens } from '../api/revoke.ts'
@@ -18,7 +18,7 @@ import { givenRole, mayGive, roleNameSql, wireRoles, wordSql } from './membershi
 const nowhere = { projectId: null, environmentId: null }
 const target = (subTarget: string) => ({ target: 'MEMBERS_AND_ROLES', subTarget })
 const collection = '/organization/{organizationId}/member'
-const common = { tag: 'Members', scope: 'Admin' as const, owner: organizationInPath }
+const common = { tag: 'Members', scope: 'Admin' as const, area: 'members' as const, owner: organizationInPath }
 
 const Member = Type.Object({
   id: Uuid(),
@@ -40,7 +40,7 @@ const memberSql = `json_strip_nulls(json_build_object('id', a.id, 'created_at', 
   'last_activity_at', ${timestampSql('a.last_activity_at')}, 'role', ${wordSql('m.role_id')},
   'role_name', ${roleNameSql('m.role_id')}, 'role_id', m.role_id))`
 
-const list: Operation = {
+const list = operation({
   id: 'getOrganizationMembers',
   method: 'GET',
   path: collection,
@@ -56,7 +56,7 @@ const list: Operation = {
     )
     return new JsonText(row!.text)
   },
-}
+})
 
 interface Row {
   role_id: string
@@ -66,8 +66,11 @@ interface Row {
 }
 
 /** A member, locked until the transaction ends. */
-const lockMember = async (tx: Queryable, context: Context): Promise<Row & { id: string; role: Role }> => {
-  const id = String(context.body.user_id).toLowerCase()
+const lockMember = async (
+  tx: Queryable,
+  context: Context<{ user_id: string }>,
+): Promise<Row & { id: string; role: Role }> => {
+  const id = context.body.user_id.toLowerCase()
   const [row] = isUuid(id)
     ? await tx.query<Row>(
         `select m.role_id, coalesce(a.email, a.name, a.subject) as name, r.name as role_name, r.spec as role_spec
@@ -137,7 +140,7 @@ const refuseAbove = (context: Context, role: Role): void => {
   if (!mayGive(context, role)) throw forbidden('This member has rights that the caller has not.')
 }
 
-const edit: Operation = {
+const edit = operation({
   id: 'editOrganizationMemberRole',
   method: 'PUT',
   path: collection,
@@ -148,22 +151,22 @@ const edit: Operation = {
   answer: Member,
   run: (context) =>
     context.transaction(async (tx) => {
-      const role = await givenRole(tx, context, String(context.body.role_id))
+      const role = await givenRole(tx, context, context.body.role_id)
       const member = await lockMember(tx, context)
       refuseAbove(context, member.role)
       if (role.id === builtInRoles.owner) throw badRequest('role_id: an owner is made by transferOwnership only.')
       const revoked = await giveRole(tx, context, member.id, role)
       await note(tx, context, 'UPDATE', 'MEMBER_ROLE', member, { role: role.name, tokens_revoked: revoked })
-      const [row] = await tx.query<{ record: object }>(
+      const [row] = await tx.query<{ record: Type.Static<typeof Member> }>(
         `select ${memberSql} as record from member m join account a on a.id = m.account_id
          where m.organization_id = $1 and m.account_id = $2`,
         [context.node.id, member.id],
       )
       return row!.record
     }),
-}
+})
 
-const remove: Operation = {
+const remove = operation({
   id: 'deleteMember',
   method: 'DELETE',
   path: collection,
@@ -180,13 +183,14 @@ const remove: Operation = {
       await note(tx, context, 'DELETE', 'MEMBER_ROLE', member, { tokens_revoked: revoked })
       return undefined
     }),
-}
+})
 
-const transfer: Operation = {
+const transfer = operation({
   id: 'postOrganizationTransferOwnership',
   method: 'POST',
   path: '/organization/{organizationId}/transferOwnership',
   ...common,
+  area: 'ownership',
   summary: 'Make a member the owner; who was it becomes an admin',
   body: Type.Object({ user_id: UserId() }),
   status: 204,
@@ -203,6 +207,6 @@ const transfer: Operation = {
       await note(tx, context, 'UPDATE', 'TRANSFER_OWNERSHIP', member, null)
       return undefined
     }),
-}
+})
 
 export const memberOperations: Operation[] = [list, edit, remove, transfer]

@@ -2,7 +2,7 @@
  * Groups of labels and of annotations that services and clusters name by id. Promises that every key and value is one
  * that Kubernetes takes.
  */
-import Type, { type TObject, type TSchema } from 'typebox'
+import Type, { type TObject, type TProperties, type TSchema } from 'typebox'
 import type { Operation } from '../api/operation.ts'
 import { resource, type Spec } from '../api/resource.ts'
 import { List, Name, Text } from '../api/schema.ts'
@@ -70,6 +70,7 @@ export const metadataGroup = ({ field, word, readId, pair, isValue, more = {} }:
   }
 
   const group = resource({
+    area: 'resources',
     kind: `${field}_group`,
     parent: { kind: 'organization', param: 'organizationId' },
     tag,
@@ -84,7 +85,7 @@ export const metadataGroup = ({ field, word, readId, pair, isValue, more = {} }:
       edit: `editOrganization${word}Group`,
       remove: `deleteOrganization${word}Group`,
     },
-    spec: Type.Object({ name: Name(), [field]: List(pair, 100), ...more }) as unknown as TObject,
+    spec: Type.Object<TProperties>({ name: Name(), [field]: List(pair, 100), ...more }),
     record: { [field]: List(pair, 100), ...more, associated_items_count: UsersCount() },
     columns: { associated_items_count: usersCount },
     validate,

@@ -1,6 +1,6 @@
 /** What an organization may have, what it has, and by which setting the operator raises it. */
 import Type from 'typebox'
-import { type Operation, organizationInPath } from '../api/operation.ts'
+import { operation, organizationInPath } from '../api/operation.ts'
 import { Nullable, OneOf, Results, Text } from '../api/schema.ts'
 import { type Limits, limitNames, limitSettings, usualLimits } from '../limits/limits.ts'
 import { readQueued } from '../limits/queue-room.ts'
@@ -31,13 +31,14 @@ const Limit = Type.Object(
   { title: 'OrganizationLimit' },
 )
 
-export const organizationLimits: Operation = {
+export const organizationLimits = operation({
   id: 'listOrganizationLimits',
   method: 'GET',
   path: '/organization/{organizationId}/limits',
   tag: 'Organization Main Calls',
   summary: 'List what an organization may have, and what it has now',
   scope: 'Read',
+  area: 'resources',
   owner: organizationInPath,
   status: 200,
   answer: Results(Limit),
@@ -57,4 +58,4 @@ export const organizationLimits: Operation = {
     }))
     return { results }
   },
-}
+})

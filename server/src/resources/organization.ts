@@ -3,7 +3,7 @@
  * first is made by the first start, further ones by the operator and by whoever signed in, who then owns them.
  */
 import Type from 'typebox'
-import { JsonText, type Operation, ownOrganization, type Principal } from '../api/operation.ts'
+import { JsonText, type Operation, operation, ownOrganization, type Principal } from '../api/operation.ts'
 import type { Parts } from '../api/parts.ts'
 import { builtInRoles } from '../api/permissions.ts'
 import { auditOf, resource } from '../api/resource.ts'
@@ -60,6 +60,7 @@ const columns = {
 
 const base = resource({
   kind: 'organization',
+  area: 'settings',
   parent: { kind: 'organization', param: 'organizationId' },
   tag: 'Organization Main Calls',
   words: ['the organization', 'organizations'],
@@ -91,13 +92,14 @@ const readSeen = (db: Queryable, { isOperator, account, memberships, organizatio
   return db.query<{ record: string }>(readThese, [organizationId, ids])
 }
 
-const listOrganization: Operation = {
+const listOrganization = operation({
   id: 'listOrganization',
   method: 'GET',
   path: '/organization',
   tag: 'Organization Main Calls',
   summary: "The caller's own organization, where there is one, and the list of those that the caller sees",
   scope: 'Read',
+  area: 'self',
   owner: ownOrganization,
   status: 200,
   answer: Type.Object({ ...Type.Partial(base.answer).properties, results: Type.Array(base.answer) }),
@@ -106,17 +108,18 @@ const listOrganization: Operation = {
     const results = `"results": [${rows.map((row) => row.record).join(',')}]}`
     return new JsonText(rows[0] === undefined ? `{${results}` : `${rows[0].record.slice(0, -1)}, ${results}`)
   },
-}
+})
 
 const update = updateSql(record)
 
-const editOrganization: Operation = {
+const editOrganization = operation({
   id: 'editOrganization',
   method: 'PUT',
   path: '/organization/{organizationId}',
   tag: 'Organization Main Calls',
   summary: 'Change the organization; fields left out keep their values',
   scope: 'Admin',
+  area: 'settings',
   owner: base.operations[0]!.owner,
   body: Type.Object({ ...spec.properties, name: Maybe(Name()) }),
   status: 200,
@@ -125,12 +128,12 @@ const editOrganization: Operation = {
     context.transaction(async (tx) => {
       const previous = await lockNode(tx, context.node.id)
       if (previous === null) throw notFound()
-      const { name = previous.name, ...sent } = context.body as Record<string, unknown>
-      const content = { name: String(name), spec: { ...previous.spec, ...sent }, sealed: previous.sealed }
+      const { name = previous.name, ...sent } = context.body
+      const content = { name, spec: { ...previous.spec, ...sent }, sealed: previous.sealed }
       const audit = auditOf(context, 'UPDATE', { target: 'ORGANIZATION' }, nowhere, context.body)
       return new JsonText(await updateNode(tx, update, context.node.id, content, context.principal.tokenId, audit))
     }),
-}
+})
 
 const firstAudit = () => ({
   eventId: newId(),
@@ -169,13 +172,14 @@ const found = async (tx: Queryable, id: string, name: string, spec: object, foun
 /** Whoever makes or removes an organization goes alone. */
 const goAlone = (tx: Queryable) => tx.query('select pg_advisory_xact_lock(7301914203)')
 
-const createOrganization: Operation = {
+const createOrganization = operation({
   id: 'createOrganization',
   method: 'POST',
   path: '/organization',
   tag: 'Organization Main Calls',
   summary: 'Create an organization; an account that creates one owns it',
   scope: 'Admin',
+  area: 'self',
   owner: ownOrganization,
   body: Type.Object({ ...spec.properties, plan: Maybe(OneOf(plansAskedFor)) }),
   status: 201,
@@ -187,7 +191,7 @@ const createOrganization: Operation = {
         "Only the operator's token and people who signed in create organizations; a token belongs to one.",
       )
     // What is planned and paid is the operator's own affair: it is accepted, and nothing follows from it.
-    const { name, plan: _, ...rest } = body as { name: string; plan?: string }
+    const { name, plan: _, ...rest } = body
     return context.transaction(async (tx) => {
       await goAlone(tx)
       const taken = await tx.query(`select 1 from node where kind = 'organization' and lower(name) = lower($1)`, [name])
@@ -205,7 +209,7 @@ const createOrganization: Operation = {
       return new JsonText(text)
     })
   },
-}
+})
 
 /** Why an organization must stay, as the code and the words of a 409. */
 const refuseToDelete = async (tx: Queryable, id: string): Promise<void> => {
@@ -226,13 +230,14 @@ const refuseToDelete = async (tx: Queryable, id: string): Promise<void> => {
 
 const leftovers = ['deployment', 'release', 'data_key', 'idempotency_key']
 
-const deleteOrganization: Operation = {
+const deleteOrganization = operation({
   id: 'deleteOrganization',
   method: 'DELETE',
   path: '/organization/{organizationId}',
   tag: 'Organization Main Calls',
   summary: 'Delete an organization of which nothing is deployed; its audit log stays with the operator',
   scope: 'Admin',
+  area: 'ownership',
   owner: base.operations[0]!.owner,
   status: 204,
   run: (context) =>
@@ -250,7 +255,7 @@ const deleteOrganization: Operation = {
       await tx.query(`select pg_notify('slipway_token', '')`)
       return undefined
     }),
-}
+})
 
 export const organizationOperations: Operation[] = [
   listOrganization,

@@ -1,6 +1,6 @@
 /** What an organization or a project holds, told in short: all environments, all services, and how many there are. */
 import Type from 'typebox'
-import { nodeInPath, type Operation, organizationInPath } from '../api/operation.ts'
+import { nodeInPath, type Operation, operation, organizationInPath } from '../api/operation.ts'
 import { Flag, Maybe, Nullable, OneOf, Reference, Results, Text, Timestamp, Uuid, Whole } from '../api/schema.ts'
 import { readEnvironment } from '../facets/environment-status.ts'
 import { EnvironmentStatus } from '../facets/status-schema.ts'
@@ -9,28 +9,28 @@ import { timestampSql } from '../store/tree.ts'
 import { environmentModes } from './environment-modes.ts'
 
 const read = { method: 'GET' as const, scope: 'Read' as const, status: 200 as const }
-const inOrganization = { ...read, owner: organizationInPath }
-const inProject = { ...read, tag: 'Environments', owner: nodeInPath('project', 'projectId') }
+const inOrganization = { ...read, area: 'resources' as const, owner: organizationInPath }
+const inProject = { ...read, area: 'projects' as const, tag: 'Environments', owner: nodeInPath('project', 'projectId') }
 
-const environments: Operation = {
+const LightEnvironment = Type.Object({
+  id: Uuid(),
+  created_at: Timestamp(),
+  updated_at: Timestamp(),
+  name: Text(),
+  organization: Reference(),
+  project: Reference(),
+  mode: OneOf(environmentModes),
+})
+
+const environments = operation({
   ...inOrganization,
   id: 'listEnvironmentsByOrganizationId',
   path: '/organization/{organizationId}/environments',
   tag: 'Organization Main Calls',
   summary: 'List all environments of an organization',
-  answer: Results(
-    Type.Object({
-      id: Uuid(),
-      created_at: Timestamp(),
-      updated_at: Timestamp(),
-      name: Text(),
-      organization: Reference(),
-      project: Reference(),
-      mode: OneOf(environmentModes),
-    }),
-  ),
+  answer: Results(LightEnvironment),
   async run({ db, node }) {
-    const results = await db.query(
+    const results = await db.query<Type.Static<typeof LightEnvironment>>(
       `select n.id, ${timestampSql('n.created_at')} as created_at, ${timestampSql('n.updated_at')} as updated_at, n.name,
          json_build_object('id', n.organization_id) as organization, json_build_object('id', n.parent_id) as project,
          n.spec ->> 'mode' as mode
@@ -39,7 +39,7 @@ const environments: Operation = {
     )
     return { results }
   },
-}
+})
 
 const LightService = Type.Object({
   id: Uuid(),
@@ -55,7 +55,7 @@ const LightService = Type.Object({
   job_type: Maybe(OneOf(['CRON', 'LIFECYCLE'])),
 })
 
-const services: Operation = {
+const services = operation({
   ...inOrganization,
   id: 'listServicesByOrganizationId',
   path: '/organization/{organizationId}/services',
@@ -68,7 +68,7 @@ const services: Operation = {
   }),
   answer: Results(LightService),
   async run({ db, node, query }) {
-    const rows = await db.query<{ job_type: string | null }>(
+    const rows = await db.query<Omit<Type.Static<typeof LightService>, 'job_type'> & { job_type: string | null }>(
       `select n.id, n.name, coalesce(n.spec ->> 'description', '') as description,
          coalesce(n.spec ->> 'icon_uri', 'app://slipway/' || n.kind) as icon_uri, upper(n.kind) as service_type,
          p.id as project_id, p.name as project_name, e.id as environment_id, e.name as environment_name,
@@ -79,34 +79,29 @@ const services: Operation = {
          and ($2::uuid is null or p.id = $2) and ($3::uuid is null or e.id = $3)
          and ($4::text is null or e.spec ->> 'cluster_id' = $4)
        order by n.created_at, n.id`,
-      [
-        node.id,
-        query.projectId ?? null,
-        query.environmentId ?? null,
-        (query.clusterId as string)?.toLowerCase() ?? null,
-      ],
+      [node.id, query.projectId ?? null, query.environmentId ?? null, query.clusterId?.toLowerCase() ?? null],
     )
     return { results: rows.map(({ job_type, ...row }) => (job_type === null ? row : { ...row, job_type })) }
   },
-}
+})
 
-const environmentStats: Operation = {
+const environmentStats = operation({
   ...inProject,
   id: 'getProjectEnvironmentServiceNumber',
   path: '/project/{projectId}/environment/stats',
   summary: 'Count the services of each environment of a project',
   answer: Results(Type.Object({ id: Uuid(), service_total_number: Whole(0) })),
   async run({ db, node }) {
-    const results = await db.query(
+    const results = await db.query<{ id: string; service_total_number: number }>(
       `select n.id, (select count(*)::int from service_state s where s.environment_id = n.id) as service_total_number
        from node n where n.parent_id = $1 and n.kind = 'environment' order by n.created_at, n.id`,
       [node.id],
     )
     return { results }
   },
-}
+})
 
-const projectStats: Operation = {
+const projectStats = operation({
   ...inOrganization,
   id: 'getOrganizationProjectStats',
   path: '/organization/{organizationId}/project/stats',
@@ -114,7 +109,7 @@ const projectStats: Operation = {
   summary: 'Count the environments and services of each project of an organization',
   answer: Results(Type.Object({ id: Uuid(), service_total_number: Whole(0), environment_total_number: Whole(0) })),
   async run({ db, node }) {
-    const results = await db.query(
+    const results = await db.query<{ id: string; service_total_number: number; environment_total_number: number }>(
       `select n.id, count(distinct e.id)::int as environment_total_number, count(s.service_id)::int as service_total_number
        from node n left join node e on e.parent_id = n.id and e.kind = 'environment'
          left join service_state s on s.environment_id = e.id
@@ -123,7 +118,7 @@ const projectStats: Operation = {
     )
     return { results }
   },
-}
+})
 
 const Overview = Type.Object({
   id: Uuid(),
@@ -136,20 +131,22 @@ const Overview = Type.Object({
   deployment_status: Nullable(EnvironmentStatus),
 })
 
+type OverviewRow = Omit<Type.Static<typeof Overview>, 'services_overview' | 'deployment_status'>
+
 /** The public API's word for services of this server's own making is its vendor's name. */
 const managedBy = (all: number, discovered: number): string => {
   if (discovered === 0) return 'QOVERY'
   return discovered === all ? 'ARGOCD' : 'MIXED'
 }
 
-const overview: Operation = {
+const overview = operation({
   ...inProject,
   id: 'getProjectEnvironmentsOverview',
   path: '/project/{projectId}/environment/overview',
   summary: 'List the environments of a project with their cluster, services and status in short',
   answer: Results(Overview),
   async run({ db, node, parts }) {
-    const rows = await db.query<{ id: string; service_count: number; discovered: number }>(
+    const rows = await db.query<OverviewRow & { service_count: number; discovered: number }>(
       `select n.id, ${timestampSql('n.created_at')} as created_at, ${timestampSql('n.updated_at')} as updated_at, n.name,
          n.spec ->> 'mode' as mode, json_build_object('id', c.id, 'name', c.name,
            'cloud_provider', c.spec -> 'cloud_provider', 'is_demo', coalesce((c.spec ->> 'is_demo')::boolean, false)) as cluster,
@@ -160,7 +157,7 @@ const overview: Operation = {
        where n.parent_id = $1 and n.kind = 'environment' group by n.id, c.id order by n.created_at, n.id`,
       [node.id],
     )
-    const results: unknown[] = []
+    const results: Type.Static<typeof Overview>[] = []
     for (const { service_count, discovered, ...row } of rows) {
       const { environment } = await readEnvironment(parts.deployments, db, row.id)
       const services_overview = { service_count, managed_by: managedBy(service_count, discovered) }
@@ -168,6 +165,6 @@ const overview: Operation = {
     }
     return { results }
   },
-}
+})
 
 export const overviewOperations: Operation[] = [environments, services, environmentStats, projectStats, overview]

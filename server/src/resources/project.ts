@@ -20,6 +20,8 @@ const isBusy = async (tx: Queryable, projectId: string): Promise<boolean> => {
 
 export const project = resource({
   kind: 'project',
+  // Who may make one is the organization's affair; what becomes of it, the project's.
+  area: { collection: 'resources', item: 'projects' },
   parent: { kind: 'organization', param: 'organizationId' },
   tag: 'Projects',
   words: ['a project', 'projects'],

@@ -1,6 +1,6 @@
 /** Who names a row in its configuration: counted, listed, and the reason not to delete it. */
 import Type from 'typebox'
-import { type Context, JsonText, type Operation, type Owner } from '../api/operation.ts'
+import { type Context, JsonText, type Operation, type Owner, operation } from '../api/operation.ts'
 import { Computed, Maybe, OneOf, Results, Text, Uuid, Whole } from '../api/schema.ts'
 import { kinds, kindsWith, ownKinds, typeOf } from '../kinds.ts'
 import { conflict } from '../lib/errors.ts'
@@ -89,13 +89,14 @@ export const associated = (options: {
 }): Operation => {
   const { id, form, tag, item, words, owner, reads } = options
   const sql = listSql(forms[form])
-  return {
+  return operation({
     id,
     method: 'GET',
     path: `${item}/${form}`,
     tag,
     summary: `List who uses ${words}`,
     scope: 'Read',
+    area: 'resources',
     ...(reads === undefined ? {} : { reads }),
     owner,
     status: 200,
@@ -104,5 +105,5 @@ export const associated = (options: {
       const [row] = await db.query<{ text: string }>(sql, [node.id, principal.organizationId])
       return new JsonText(row!.text)
     },
-  }
+  })
 }

@@ -1,6 +1,6 @@
 /** What a registry holds: its images and their tags, and whether one is there before a service is made of it. */
 import Type from 'typebox'
-import { type Context, nodeInPath, type Operation } from '../api/operation.ts'
+import { type Context, nodeInPath, type Operation, operation } from '../api/operation.ts'
 import { checkRefs } from '../api/resource.ts'
 import { Maybe, Nullable, Ref, Results, Text } from '../api/schema.ts'
 import { readRegistryCredentials } from '../deployments/registry-credentials.ts'
@@ -42,13 +42,14 @@ const findImages = async (client: RegistryClient, image: unknown, search: unknow
   return all.filter((name) => typeof search !== 'string' || name.includes(search)).slice(0, maxImages)
 }
 
-const listImages: Operation = {
+const listImages = operation({
   id: 'getContainerVersions',
   method: 'GET',
   path: '/organization/{organizationId}/containerRegistry/{containerRegistryId}/images',
   tag: 'Container Registries',
   summary: 'List images of a registry and their tags: one by its name, or the first 20 whose names hold a text',
   scope: 'Read',
+  area: 'resources',
   reads: 'sensitive',
   owner: nodeInPath('container_registry', 'containerRegistryId', 'organizationId'),
   query: Type.Object({ imageName: Maybe(ImageName()), search: Maybe(Text()) }),
@@ -63,7 +64,7 @@ const listImages: Operation = {
         results.push({ image_name: name, versions: await client.tags(name) })
       return { results }
     }),
-}
+})
 
 const checkBody = Type.Object({
   registry_id: Maybe(Nullable(Ref('container_registry'))),
@@ -71,7 +72,7 @@ const checkBody = Type.Object({
   tag: ImageTag(),
 })
 
-const checkImage: Operation = {
+const checkImage = operation({
   id: 'checkContainerImage',
   method: 'POST',
   path: '/environment/{environmentId}/checkContainerImage',
@@ -79,6 +80,7 @@ const checkImage: Operation = {
   summary: 'Tell whether a registry has an image under a tag; without a registry, Docker Hub is asked',
   // It logs in with the registry's password, as whoever makes the service will.
   scope: 'Write',
+  area: 'projects',
   owner: nodeInPath('environment', 'environmentId'),
   body: checkBody,
   status: 200,
@@ -86,11 +88,11 @@ const checkImage: Operation = {
   async run(context) {
     const { body, db, principal } = context
     await checkRefs(db, checkBody, body, principal.organizationId)
-    const client = await asking(() => connect(context, (body.registry_id as string | null | undefined) ?? null))
-    if (!(await asking(() => client.hasTag(String(body.image_name), String(body.tag)))))
+    const client = await asking(() => connect(context, body.registry_id ?? null))
+    if (!(await asking(() => client.hasTag(body.image_name, body.tag))))
       throw invalidField('/tag', 'the registry has no such image under this tag')
     return {}
   },
-}
+})
 
 export const registryImageOperations: Operation[] = [listImages, checkImage]

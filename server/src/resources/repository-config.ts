@@ -4,7 +4,7 @@
  * they were given for.
  */
 import Type from 'typebox'
-import { type Context, type Operation, ownOrganization } from '../api/operation.ts'
+import { type Context, type Operation, operation, ownOrganization } from '../api/operation.ts'
 import type { Change, Spec } from '../api/resource.ts'
 import { Flag, Maybe, OneOf, Open, Results, Secret, Text } from '../api/schema.ts'
 import { invalidField } from '../lib/errors.ts'
@@ -106,24 +106,26 @@ export const completePlace =
   }
 
 /** Lists the kinds that can be had and what each asks for. */
-export const availableKinds = (id: string, path: string, tag: string, kinds: PlaceKinds): Operation => ({
-  id,
-  method: 'GET',
-  path,
-  tag,
-  summary: 'List the kinds that can be connected, and what each asks for',
-  scope: 'Read',
-  owner: ownOrganization,
-  status: 200,
-  answer: Results(Type.Object({ kind: OneOf(Object.keys(kinds)), required_config: Open(), is_mandatory: Flag() })),
-  run: async () => ({
-    results: Object.entries(kinds).map(([kind, { needs = [[]], url }]) => ({
-      kind,
-      required_config: Object.fromEntries([
-        ...(url === undefined ? [['url', 'string']] : []),
-        ...needs[0]!.map((name) => [name, 'string']),
-      ]),
-      is_mandatory: false,
-    })),
-  }),
-})
+export const availableKinds = (id: string, path: string, tag: string, kinds: PlaceKinds): Operation =>
+  operation({
+    id,
+    method: 'GET',
+    path,
+    tag,
+    summary: 'List the kinds that can be connected, and what each asks for',
+    scope: 'Read',
+    area: 'projects',
+    owner: ownOrganization,
+    status: 200,
+    answer: Results(Type.Object({ kind: OneOf(Object.keys(kinds)), required_config: Open(), is_mandatory: Flag() })),
+    run: async () => ({
+      results: Object.entries(kinds).map(([kind, { needs = [[]], url }]) => ({
+        kind,
+        required_config: Object.fromEntries([
+          ...(url === undefined ? [['url', 'string']] : []),
+          ...needs[0]!.map((name) => [name, 'string']),
+        ]),
+        is_mandatory: false,
+      })),
+    }),
+  })

@@ -3,7 +3,7 @@
  * holders may do. What a role does not name yet (a new cluster, a new project) has the lowest level.
  */
 import Type from 'typebox'
-import { type Context, JsonText, type Operation, organizationInPath } from '../api/operation.ts'
+import { type Context, JsonText, type Operation, operation, organizationInPath } from '../api/operation.ts'
 import { builtInRoles, clusterLevels, modes, projectLevels } from '../api/permissions.ts'
 import { type Change, resource, type Spec } from '../api/resource.ts'
 import type { RoleSpec } from '../api/role-rows.ts'
@@ -124,6 +124,9 @@ const refuseInUse = async (tx: Queryable, { node }: Context): Promise<undefined>
 
 const customRole = resource({
   kind: 'custom_role',
+  area: 'members',
+  // Who may do what is for admins to say and, among tokens, to see.
+  scopes: { list: 'Admin', create: 'Admin', read: 'Admin', edit: 'Admin' },
   parent: { kind: 'organization', param: 'organizationId' },
   tag,
   words: ['a custom role', 'custom roles'],
@@ -161,13 +164,14 @@ const listRoles = `select '{"results":' || json_agg(json_build_object('id', id, 
       .join(', ')}) as built_in (id, name, place)
     union all select id, name, 99 from node where parent_id = $1 and kind = 'custom_role') roles`
 
-const availableRoles: Operation = {
+const availableRoles = operation({
   id: 'listOrganizationAvailableRoles',
   method: 'GET',
   path: '/organization/{organizationId}/availableRole',
   tag: 'Organization Main Calls',
   summary: 'List the built-in and the custom roles',
   scope: 'Admin',
+  area: 'members',
   owner: organizationInPath,
   status: 200,
   answer: Results(Type.Object({ id: Uuid(), name: Text() })),
@@ -175,10 +179,6 @@ const availableRoles: Operation = {
     const [row] = await db.query<{ text: string }>(listRoles, [node.id])
     return new JsonText(row!.text)
   },
-}
+})
 
-export const roleOperations: Operation[] = [
-  availableRoles,
-  // Who may do what is for admins to say and, among tokens, to see.
-  ...customRole.operations.map((each) => ({ ...each, scope: 'Admin' as const })),
-]
+export const roleOperations: Operation[] = [availableRoles, ...customRole.operations]

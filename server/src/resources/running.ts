@@ -49,7 +49,7 @@ export const Running = () => ({
   autoscaling: Maybe(Nullable(Open())),
 })
 
-export interface RunningSpec {
+export type RunningSpec = {
   cpu: number
   memory: number
   min_running_instances: number
@@ -59,6 +59,14 @@ export interface RunningSpec {
   storage: StorageItem[]
   arguments: string[]
   entrypoint?: string | null
+}
+
+/** What `Running` declares, with its defaults. */
+export type RunningRequest = Omit<RunningSpec, 'ports' | 'storage'> & {
+  ports?: unknown
+  storage?: unknown
+  auto_deploy?: boolean | null
+  autoscaling?: unknown
 }
 
 /** 400 for what the cluster of the environment does not have. One that has never answered is not spoken for. */
@@ -84,14 +92,14 @@ const refuseBadInstances = ({ min_running_instances: min, max_running_instances:
     throw invalidField('/autoscaling', 'needs a Kubernetes cluster with KEDA; set min_running_instances instead')
 }
 
-/** Checks and completes what `Running` declares. */
-export const completeRunning = async (body: Spec, context: Context, change: Change): Promise<Spec> => {
-  const before = (change.previous?.spec ?? {}) as Partial<RunningSpec>
+/** Checks and completes what `Running` declares; fields beside go along. */
+export const completeRunning = async (body: RunningRequest, context: Context, change: Change<RunningSpec>) => {
+  const before: Partial<RunningSpec> = change.previous?.spec ?? {}
   await refuseBeyondCluster(change, body)
   refuseBadInstances(body)
   const { autoscaling: _, ...kept } = body
   const ports = completePorts(body.ports ?? [], before.ports ?? [])
-  checkProbes((body.healthchecks ?? {}) as KeptHealthchecks, ports)
+  checkProbes(body.healthchecks ?? {}, ports)
   return {
     ...kept,
     auto_deploy: body.auto_deploy === true,

@@ -3,8 +3,8 @@
  * sealed under its row before the transaction begins, never answered, and kept when an edit leaves it out.
  */
 import Type, { type TObject } from 'typebox'
-import type { Context, Operation } from '../api/operation.ts'
-import type { Spec } from '../api/resource.ts'
+import type { Context } from '../api/operation.ts'
+import type { Answered, Spec, Write } from '../api/resource.ts'
 import { List, Maybe, Name, Nullable, Secret, Text, Timestamp, Uuid } from '../api/schema.ts'
 import { conflict, forbidden, invalidField } from '../lib/errors.ts'
 import { newId } from '../lib/ids.ts'
@@ -200,22 +200,16 @@ const orChanged = (error: unknown): unknown =>
     ? conflict('changed_meanwhile', 'The cluster was changed meanwhile: read it again.')
     : error
 
-/** A create or edit of clusters that takes `secret_manager_accesses` out of the body and writes them as rows. */
-export const withAccesses = (operation: Operation): Operation => ({
-  ...operation,
-  async run(context) {
-    const { secret_manager_accesses: sent, ...body } = context.body
-    if (sent === undefined) return operation.run!(context)
-    const clusterId = context.node.kind === 'cluster' ? context.node.id : null
-    const prepared = await prepareAll(context, clusterId, sent as Spec[])
-    const transaction = <T>(work: (tx: Queryable) => Promise<T>): Promise<T> =>
-      context.transaction(async (tx) => {
-        const answer = (await work(tx)) as Spec
-        const accesses = await replace(tx, context, String(answer.id), prepared).catch((error: unknown) => {
-          throw orChanged(error)
-        })
-        return { ...answer, secret_manager_accesses: accesses } as T
-      })
-    return operation.run!({ ...context, body, transaction, write: transaction })
-  },
-})
+/** Of a create or edit of clusters: takes `secret_manager_accesses` out of the body and writes them as rows. */
+export const writeAccesses = async (context: Context, write: Write): Promise<Answered> => {
+  const { secret_manager_accesses: sent, ...body } = context.body
+  if (sent === undefined) return write(context)
+  const clusterId = context.node.kind === 'cluster' ? context.node.id : null
+  const prepared = await prepareAll(context, clusterId, sent as Spec[])
+  return write({ ...context, body }, async (tx, record) => {
+    const accesses = await replace(tx, context, String(record.id), prepared).catch((error: unknown) => {
+      throw orChanged(error)
+    })
+    return { ...record, secret_manager_accesses: accesses }
+  })
+}

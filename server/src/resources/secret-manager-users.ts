@@ -1,6 +1,6 @@
 /** Who refers to an access to a secret manager: variables of projects, environments and services. */
 import Type from 'typebox'
-import { JsonText, nodeInPath, type Operation } from '../api/operation.ts'
+import { JsonText, nodeInPath, type Operation, operation } from '../api/operation.ts'
 import { Maybe, Results, Text, Uuid } from '../api/schema.ts'
 import { conflict } from '../lib/errors.ts'
 import type { Queryable } from '../store/database.ts'
@@ -30,13 +30,14 @@ const listSql = `select '{"results":' || coalesce(json_agg(json_strip_nulls(json
   ${placesSql} where v.secret_manager_access_id = $1 and v.organization_id = $2`
 
 export const secretManagerUserOperations: Operation[] = [
-  {
+  operation({
     id: 'listSecretManagerAccessExternalSecrets',
     method: 'GET',
     path: '/secretManagerAccess/{secretManagerAccessId}/associatedServices',
     tag: 'Secret Manager Access',
     summary: 'List the external secrets that refer to an access to a secret manager, and where they are set',
     scope: 'Read',
+    area: 'projects',
     reads: 'sensitive',
     owner: nodeInPath('secret_manager_access', 'secretManagerAccessId'),
     status: 200,
@@ -58,5 +59,5 @@ export const secretManagerUserOperations: Operation[] = [
       const [row] = await db.query<{ text: string }>(listSql, [node.id, principal.organizationId])
       return new JsonText(row!.text)
     },
-  },
+  }),
 ]

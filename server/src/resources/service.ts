@@ -3,7 +3,7 @@
  * kind says only what is its own: what it is configured by, how that is checked and shown, and what the engine runs.
  */
 import Type, { type TObject, type TSchema } from 'typebox'
-import type { Context, Operation } from '../api/operation.ts'
+import { type Context, type FieldsOf, JsonText, type Operation } from '../api/operation.ts'
 import { type Change, type ResourceDefinition, resource, type Spec } from '../api/resource.ts'
 import {
   Computed,
@@ -30,7 +30,7 @@ import { usualLimits } from '../limits/limits.ts'
 import { refuseTooMuch } from '../limits/service-room.ts'
 import type { Queryable } from '../store/database.ts'
 import { listSql, type RecordSql, timestampSql } from '../store/tree.ts'
-import { type GitPath, notingHead, repositorySql } from './git-head.ts'
+import { type GitPath, lookUpHead, repositorySql } from './git-head.ts'
 import type { KeptCommit } from './git-source.ts'
 import { writeRoutes } from './hosts.ts'
 import { writePorts } from './outside-ports.ts'
@@ -55,27 +55,40 @@ export interface GitFacts {
   tokenName: string | null
 }
 
-export interface ServiceDefinition extends Self {
+/** What a create or an edit says beside the fields of the kind. */
+type Common = {
+  name: string
+  description?: string | null
+  icon_uri?: string
+}
+
+/** A request to make or change a service, with the fields that `schema` has defaults for, which are filled in by now. */
+export type Filled<Schema extends TObject, Fields> = FieldsOf<Schema> & Fields & Common
+
+/** `Schema` is what a create takes, `Kept` the kind's own part of what `validate` makes of it. */
+export interface ServiceDefinition<Schema extends TObject = TObject, Kept = FieldsOf<Schema>> extends Self {
   /** For the list: its operation's id and its summary. */
   list: { id: string; words: string }
   /** What a create takes beside name, description, icon and groups. */
-  spec: TObject
+  spec: Schema
   notEditable?: readonly string[]
+  generated?: readonly string[]
   /** What is answered beyond that. */
   record?: Record<string, TSchema>
   columns?: Record<string, string>
   /** Services of the kind take groups of labels and annotations. */
   groups?: boolean
-  validate?(spec: Spec, context: Context, change: Change): Promise<Spec> | Spec
+  validate?(spec: FieldsOf<Schema> & Common, context: Context, change: Change<NoInfer<Kept>>): Promise<Kept> | Kept
+  around?: ResourceDefinition['around']
   /** Where the configuration holds the repository that the service is made from. */
   git?: GitPath
-  view?(record: Spec, git: GitFacts): Spec
+  view?(record: NoInfer<Kept> & Spec, git: GitFacts): Spec
   /** Writes what belongs to the service beside its state and its host names. */
-  written?: ResourceDefinition['written']
+  written?(tx: Queryable, spec: NoInfer<Kept> & Common, context: Context, change: Change<NoInfer<Kept>>): Promise<void>
   /** For clones: puts secrets that are sealed with the row, but stand outside of `spec`, back into a configuration. */
-  withSecrets?(spec: Spec, sealed: ReadonlyMap<string, Secret>): Spec
+  withSecrets?(spec: NoInfer<Kept>, sealed: ReadonlyMap<string, Secret>): Spec
   facets: readonly Facet[]
-  deployable: Omit<DeployableKind, 'kind'>
+  deployable: Omit<DeployableKind<NoInfer<Kept>>, 'kind'>
 }
 
 export interface Service {
@@ -166,6 +179,14 @@ const writtenOf =
     await written?.(tx, spec, context, change)
   }
 
+const aroundOf =
+  ({ around, git }: ServiceDefinition): NonNullable<ResourceDefinition['around']> =>
+  async (context, write) => {
+    const record = await (around === undefined ? write(context) : around(context, write))
+    if (git !== undefined && !(record instanceof JsonText)) lookUpHead(context, String(record.id), git)
+    return record
+  }
+
 const judge: ResourceDefinition['judge'] = (tx, { parts, principal }, { id, previous }) => {
   const { limits = usualLimits } = parts.settings
   return refuseTooMuch(tx, limits, principal.organizationId, [id], previous === null ? [] : [previous.spec])
@@ -179,14 +200,23 @@ const reader = (kind: Kind, recordText: RecordSql, view: (record: Spec) => Spec)
   }
 }
 
-export const service = (definition: ServiceDefinition): Service => {
+/** As in `resource()`: what reaches its functions was admitted by its schema or made by its `validate`. */
+const erased = <Schema extends TObject, Kept>(definition: ServiceDefinition<Schema, Kept>): ServiceDefinition =>
+  definition as unknown as ServiceDefinition
+
+export const service = <Schema extends TObject, Kept = FieldsOf<Schema>>(
+  given: ServiceDefinition<Schema, Kept>,
+): Service => {
+  const definition = erased(given)
   const { kind, path, word, words, list } = definition
   const view = viewOf(definition)
   const described: ResourceDefinition = {
     kind,
+    area: 'projects',
     parent: { kind: 'environment', param: 'environmentId' },
     nameScope: 'service',
     tag: `${word} Main Calls`,
+    collectionTag: `${word}s`,
     words: [words, list.words],
     collection: `/environment/{environmentId}/${path}`,
     item: itemOf(definition),
@@ -194,22 +224,19 @@ export const service = (definition: ServiceDefinition): Service => {
     ids: { list: list.id, create: `create${word}`, read: `get${word}`, edit: `edit${word}` },
     spec: specOf(definition),
     ...(definition.notEditable === undefined ? {} : { notEditable: definition.notEditable }),
+    ...(definition.generated === undefined ? {} : { generated: definition.generated }),
     record: recordOf(definition),
     columns: columnsOf(definition),
     ...(definition.validate === undefined ? {} : { validate: definition.validate }),
+    around: aroundOf(definition),
     view,
     written: writtenOf(definition),
     judge,
     audit: { target: kinds[kind].audit },
   }
   const { operations, answer, recordText } = resource(described)
-  const own = operations.map((operation) => {
-    const tag = operation.path.startsWith('/environment/') ? `${word}s` : operation.tag
-    const tagged = { ...operation, tag }
-    return definition.git !== undefined && operation.body !== undefined ? notingHead(tagged, definition.git) : tagged
-  })
   return {
-    operations: [...own, ...definition.facets.flatMap((facet) => facet(definition))],
+    operations: [...operations, ...definition.facets.flatMap((facet) => facet(definition))],
     deployable: { ...definition.deployable, kind },
     readAll: reader(kind, recordText, view),
     answer,

@@ -3,7 +3,7 @@ import { buffer } from 'node:stream/consumers'
 import { createGzip } from 'node:zlib'
 import { pack } from 'tar-stream'
 import Type from 'typebox'
-import { type Context, nodeInPath, type Operation } from '../api/operation.ts'
+import { type Context, nodeInPath, type Operation, operation } from '../api/operation.ts'
 import { auditOf, placeOf, type Spec } from '../api/resource.ts'
 import { Flag, Maybe } from '../api/schema.ts'
 import { readPlacement } from '../deployments/stage-rows.ts'
@@ -61,26 +61,28 @@ const archive = (files: readonly TerraformFile[]): Promise<Buffer> => {
   return buffer(entries.pipe(createGzip()))
 }
 
-export const exportOf = (kinds: readonly Service[]): Operation => ({
-  id: 'exportEnvironmentConfigurationIntoTerraform',
-  method: 'GET',
-  path: '/environment/{environmentId}/terraformExport',
-  tag: 'Environment Export',
-  summary: 'Read an environment as an archive (.tar.gz) of Terraform files; secrets become variables without values',
-  scope: 'Read',
-  reads: 'sensitive',
-  owner: nodeInPath('environment', 'environmentId'),
-  query: Type.Object({
-    exportSecrets: Maybe(Flag({ description: 'Taken, but secrets are never answered: neither here nor elsewhere.' })),
-  }),
-  status: 200,
-  produces: 'application/octet-stream',
-  async run(context) {
-    const { node, principal, db } = context
-    const made = await archive(terraformFiles(await readExported(context, kinds)))
-    const audit = auditOf(context, 'UPDATE', { target: 'ENVIRONMENT', subTarget: 'TERRAFORM' }, placeOf(node), null)
-    await writeAudit(db, principal.organizationId, node, { ...audit, eventType: 'EXPORT' })
-    context.setHeader('content-disposition', `attachment; filename="environment-${node.id}.tar.gz"`)
-    return made
-  },
-})
+export const exportOf = (kinds: readonly Service[]): Operation =>
+  operation({
+    id: 'exportEnvironmentConfigurationIntoTerraform',
+    method: 'GET',
+    path: '/environment/{environmentId}/terraformExport',
+    tag: 'Environment Export',
+    summary: 'Read an environment as an archive (.tar.gz) of Terraform files; secrets become variables without values',
+    scope: 'Read',
+    area: 'projects',
+    reads: 'sensitive',
+    owner: nodeInPath('environment', 'environmentId'),
+    query: Type.Object({
+      exportSecrets: Maybe(Flag({ description: 'Taken, but secrets are never answered: neither here nor elsewhere.' })),
+    }),
+    status: 200,
+    produces: 'application/octet-stream',
+    async run(context) {
+      const { node, principal, db } = context
+      const made = await archive(terraformFiles(await readExported(context, kinds)))
+      const audit = auditOf(context, 'UPDATE', { target: 'ENVIRONMENT', subTarget: 'TERRAFORM' }, placeOf(node), null)
+      await writeAudit(db, principal.organizationId, node, { ...audit, eventType: 'EXPORT' })
+      context.setHeader('content-disposition', `attachment; filename="environment-${node.id}.tar.gz"`)
+      return made
+    },
+  })

@@ -1,10 +1,16 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { terraformRun } from './terraform-run.ts'
+import { type TerraformSpec, terraformRun } from './terraform-run.ts'
 
-const kept = (more: object = {}) => ({
+const kept = (more: Partial<TerraformSpec> = {}): TerraformSpec => ({
   terraform_files_source: {
-    git_repository: { url: 'https://git.example/infra', branch: 'main', root_path: '/live/one/', git_token_id: null },
+    git_repository: {
+      url: 'https://git.example/infra',
+      branch: 'main',
+      root_path: '/live/one/',
+      git_token_id: null,
+      provider: 'GITHUB',
+    },
   },
   terraform_variables_source: { tf_var_file_paths: ['a b.tfvars'], tf_vars: [] },
   backend: { kubernetes: {} },
@@ -14,10 +20,8 @@ const kept = (more: object = {}) => ({
   ...more,
 })
 
-const contents = (spec: object, secrets: Record<string, string> = {}): Record<string, string> =>
-  Object.fromEntries(
-    terraformRun.files(spec as Record<string, unknown>, secrets).map(({ path, content }) => [path, content]),
-  )
+const contents = (spec: TerraformSpec, secrets: Record<string, string> = {}): Record<string, string> =>
+  Object.fromEntries(terraformRun.files(spec, secrets).map(({ path, content }) => [path, content]))
 
 test('each action is one word for the program in the image; what a user wrote is an argument of its own', () => {
   const { on, state, timeoutMs } = terraformRun.task(kept())

@@ -6,7 +6,7 @@ import type { DeployableKind, Source, TaskEvent, TaskSpec, WorkloadSpec } from '
 import { buildLimitsIn } from '../facets/settings.ts'
 import type { GitRepositorySpec } from './git-source.ts'
 
-interface Kept {
+export type TerraformSpec = {
   terraform_files_source: { git_repository: GitRepositorySpec }
   terraform_variables_source: {
     tf_var_file_paths?: string[]
@@ -20,21 +20,18 @@ interface Kept {
   dockerfile_fragment?: { type: 'inline'; content: string } | { type: 'file'; path: string } | null
 }
 
-const keptOf = (spec: Record<string, unknown>): Kept => spec as unknown as Kept
-
-const toolOf = ({ engine }: Kept): string => (engine === 'OPEN_TOFU' ? 'tofu' : 'terraform')
+const toolOf = ({ engine }: TerraformSpec): string => (engine === 'OPEN_TOFU' ? 'tofu' : 'terraform')
 
 const longestSeconds = 86_400
 
-const fragmentOf = ({ dockerfile_fragment: fragment }: Kept) => {
+const fragmentOf = ({ dockerfile_fragment: fragment }: TerraformSpec) => {
   if (fragment === null || fragment === undefined) return null
   return fragment.type === 'inline' ? { text: fragment.content } : { path: fragment.path }
 }
 
-const source = (spec: Record<string, unknown>): Source => {
-  const kept = keptOf(spec)
+const source = (kept: TerraformSpec): Source => {
   const { git_repository: git } = kept.terraform_files_source
-  const limits = buildLimitsIn(spec)
+  const limits = buildLimitsIn(kept)
   return {
     from: 'git',
     git: { url: git.url, branch: git.branch, gitTokenId: git.git_token_id },
@@ -46,8 +43,8 @@ const source = (spec: Record<string, unknown>): Source => {
   }
 }
 
-const workload = (spec: Record<string, unknown>): WorkloadSpec => {
-  const { cpu_milli: cpuMillicores, ram_mib: memoryMb } = keptOf(spec).job_resources
+const workload = ({ job_resources: resources }: TerraformSpec): WorkloadSpec => {
+  const { cpu_milli: cpuMillicores, ram_mib: memoryMb } = resources
   return {
     entrypoint: null,
     arguments: null,
@@ -71,11 +68,10 @@ const verbs: [TaskEvent, string][] = [
 ]
 
 /** A folder of the repository, without outer slashes. */
-const folderOf = ({ terraform_files_source: { git_repository: git } }: Kept): string =>
+const folderOf = ({ terraform_files_source: { git_repository: git } }: TerraformSpec): string =>
   git.root_path.replace(/^\/+|\/+$/g, '') || '.'
 
-const task = (spec: Record<string, unknown>): TaskSpec => {
-  const kept = keptOf(spec)
+const task = (kept: TerraformSpec): TaskSpec => {
   const isOurs = kept.backend.kubernetes !== undefined
   const rest = [toolOf(kept), folderOf(kept), isOurs ? 'here' : 'elsewhere']
   const files = kept.terraform_variables_source.tf_var_file_paths ?? []
@@ -106,8 +102,7 @@ const meantBy = (text: string): unknown => {
 
 const extraArguments = ['init', 'plan', 'apply', 'destroy'] as const
 
-const files: NonNullable<DeployableKind['files']> = (spec, secrets) => {
-  const kept = keptOf(spec)
+const files: NonNullable<DeployableKind<TerraformSpec>['files']> = (kept, secrets) => {
   const variables = (kept.terraform_variables_source.tf_vars ?? []).map(({ key, value, secret }) => [
     key,
     meantBy((secret ? secrets[`tf_vars.${key}`] : value) ?? ''),
@@ -132,8 +127,8 @@ const subAction: NonNullable<DeployableKind['subAction']> = (action, event) => {
 }
 
 /** Only clients that make blueprints can fill one in. */
-const refusal = (spec: Record<string, unknown>): string | null =>
-  keptOf(spec).backend.blueprint === undefined
+const refusal = ({ backend }: TerraformSpec): string | null =>
+  backend.blueprint === undefined
     ? null
     : 'A blueprint backend needs a catalogue of blueprints, which this server has none of: use kubernetes or user_provided.'
 

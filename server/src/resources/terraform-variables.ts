@@ -3,8 +3,8 @@
  * configuration, no record and no audit row, and a change that leaves its value out keeps it.
  */
 import Type from 'typebox'
-import type { Context, Operation } from '../api/operation.ts'
-import type { Change, Spec } from '../api/resource.ts'
+import type { Context } from '../api/operation.ts'
+import type { Answered, Change, Spec, Write } from '../api/resource.ts'
 import { Flag, List, Maybe, Text } from '../api/schema.ts'
 import { invalidField } from '../lib/errors.ts'
 import { Secret } from '../lib/secret.ts'
@@ -97,19 +97,15 @@ const withHiddenSecrets = (body: Spec): Spec => {
   return { ...body, [field]: { ...sent, tf_vars: sent.tf_vars.map(hide) } }
 }
 
-/** A create or an edit whose secret variables are hidden from its start. */
-export const hidingSecrets = (operation: Operation): Operation => ({
-  ...operation,
-  async run(context) {
-    const { organizationId } = context.principal
-    // Reads the data key now: within the transaction, sealing then needs no connection of its own.
-    await context.parts.sealer.seal(organizationId, { table: 'node', row: organizationId, column: 'tf_vars' }, '')
-    return operation.run!({ ...context, body: withHiddenSecrets(context.body) })
-  },
-})
+/** Of a create or an edit: hides its secret variables from its start. */
+export const hideSecrets = async (context: Context, write: Write): Promise<Answered> => {
+  const { organizationId } = context.principal
+  // Reads the data key now: within the transaction, sealing then needs no connection of its own.
+  await context.parts.sealer.seal(organizationId, { table: 'node', row: organizationId, column: 'tf_vars' }, '')
+  return write({ ...context, body: withHiddenSecrets(context.body) })
+}
 
-export const viewVariables = (kept: Spec): Source => {
-  const { tf_vars: variables, ...rest } = kept as unknown as Source
+export const viewVariables = ({ tf_vars: variables = [], ...rest }: Partial<Source>) => {
   return {
     ...rest,
     tf_vars: variables.map(({ key, value, secret }) => (secret ? { key, secret } : { key, value: value!, secret })),

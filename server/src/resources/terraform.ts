@@ -1,29 +1,27 @@
 /** Terraform services: modules from a git repository with their variables, run by a tool of the operator's (terraform-run.ts). */
-import Type, { type TObject } from 'typebox'
-import { type Context, type Operation, OtherAnswer } from '../api/operation.ts'
+import Type from 'typebox'
+import type { Context } from '../api/operation.ts'
 import type { Change, Spec } from '../api/resource.ts'
-import { Computed, Flag, Maybe, merge, Nullable, OneOf, Text, Uuid, Whole } from '../api/schema.ts'
+import { Computed, Flag, Maybe, Nullable, OneOf, Text, Uuid, Whole } from '../api/schema.ts'
 import { advancedSettings } from '../facets/advanced-settings.ts'
-import { act, deployable } from '../facets/deployable.ts'
+import { deployable } from '../facets/deployable.ts'
 import { deploymentRestrictions } from '../facets/deployment-restriction.ts'
 import { newHistory } from '../facets/history.ts'
 import { MaybeCommitId } from '../facets/request.ts'
-import type { Facet } from '../facets/self.ts'
 import { terraformSettings } from '../facets/settings.ts'
 import { invalidField } from '../lib/errors.ts'
 import {
   completeGitRepository,
   GitRepository,
   GitRepositoryRequest,
-  type GitRepositorySpec,
   insidePath,
   viewGitRepository,
 } from './git-source.ts'
-import { type Service, service } from './service.ts'
-import { terraformRun } from './terraform-run.ts'
+import { service } from './service.ts'
+import { type TerraformSpec, terraformRun } from './terraform-run.ts'
 import {
   completeVariables,
-  hidingSecrets,
+  hideSecrets,
   VariablesSource,
   viewVariables,
   withSecrets,
@@ -96,10 +94,7 @@ const spec = Type.Object({
 
 const filesPath = ['terraform_files_source', 'git_repository']
 
-interface TerraformSpec {
-  terraform_files_source: { git_repository: GitRepositorySpec }
-  auto_deploy_config: { auto_deploy: boolean }
-}
+type Kept = TerraformSpec & { auto_deploy_config: { auto_deploy: boolean } } & Spec
 
 /** Only the one that is named. */
 const completeBackend = (sent: Spec): Spec => {
@@ -123,8 +118,8 @@ const checkArguments = (sent: unknown): void => {
       throw invalidField(`/action_extra_arguments/${name}`, 'must be words without line breaks')
 }
 
-const complete = (body: Spec, change: Change): Spec => {
-  const before = change.previous?.spec as unknown as TerraformSpec | undefined
+const complete = (body: Spec, _context: Context, change: Change<Kept>): Kept => {
+  const before = change.previous?.spec
   checkArguments(body.action_extra_arguments)
   const { git_repository: sent } = body.terraform_files_source as TerraformSpec['terraform_files_source']
   const known = before?.terraform_files_source.git_repository
@@ -135,8 +130,14 @@ const complete = (body: Spec, change: Change): Spec => {
     backend: completeBackend(body.backend as Spec),
     action_extra_arguments: body.action_extra_arguments ?? {},
     dockerfile_fragment: completeFragment(body.dockerfile_fragment),
-  }
+  } as Kept
 }
+
+const DeleteQuery = Type.Object({
+  resources_only: Maybe(Flag()),
+  skipReconcile: Maybe(Flag()),
+  force_terraform_action: Maybe(OneOf(['SKIP_DESTROY'])),
+})
 
 const deploys = deployable({
   stops: false,
@@ -146,42 +147,17 @@ const deploys = deployable({
     git_commit_id: MaybeCommitId(),
     action: Maybe(Nullable(OneOf(['PLAN', 'FORCE_UNLOCK', 'MIGRATE_STATE']))),
   }),
+  removal: {
+    summary: 'Destroy what a terraform service has made, and delete it; the work goes on after the answer',
+    query: DeleteQuery,
+    keepsConfiguration: ({ resources_only: only }) => only === true,
+    // What it made stays, and is nobody's from then on.
+    skipsEnding: ({ skipReconcile, force_terraform_action: action }) =>
+      skipReconcile === true || action === 'SKIP_DESTROY',
+  },
 })
 
-const DeleteQuery = Type.Object({
-  resources_only: Maybe(Flag()),
-  skipReconcile: Maybe(Flag()),
-  force_terraform_action: Maybe(OneOf(['SKIP_DESTROY'])),
-})
-
-/** What it made stays, and is nobody's from then on. */
-const keepsWhatItMade = ({ query }: Context): boolean =>
-  query.skipReconcile === true || query.force_terraform_action === 'SKIP_DESTROY'
-
-/** A delete that is to leave the configuration is an uninstall. */
-const deploysAndDeletes: Facet = (self) => {
-  const operations = deploys(self)
-  const uninstall = operations.find(({ id }) => id === 'uninstallTerraform')!
-  const removal: Operation['run'] = async (context) => {
-    if (context.query.resources_only === true) return uninstall.run!(context)
-    return act(context, 'DELETE', { id: context.node.id, ...(keepsWhatItMade(context) ? { skipEnding: true } : {}) })
-  }
-  return operations.map((operation) =>
-    operation.id !== 'deleteTerraform'
-      ? operation
-      : {
-          ...operation,
-          summary: 'Destroy what a terraform service has made, and delete it; the work goes on after the answer',
-          query: merge(operation.query ?? (Type.Object({}) as TObject), DeleteQuery.properties),
-          async run(context) {
-            const answer = await removal(context)
-            return answer instanceof OtherAnswer ? answer : undefined
-          },
-        },
-  )
-}
-
-const made = service({
+export const terraform = service({
   kind: 'terraform',
   path: 'terraform',
   word: 'Terraform',
@@ -203,32 +179,22 @@ const made = service({
     action_extra_arguments: mapOf(words),
   },
   git: filesPath,
-  validate: (body, _context, change) => complete(body, change),
+  validate: complete,
   view: ({ terraform_files_source: files, terraform_variables_source: variables, ...rest }, { commit, tokenName }) => ({
     ...rest,
-    auto_deploy: (rest.auto_deploy_config as TerraformSpec['auto_deploy_config']).auto_deploy,
+    auto_deploy: rest.auto_deploy_config.auto_deploy,
     terraform_files_source: {
       git: {
-        git_repository: viewGitRepository(
-          (files as TerraformSpec['terraform_files_source']).git_repository,
-          commit,
-          tokenName,
-        ),
+        git_repository: viewGitRepository(files.git_repository, commit, tokenName),
       },
     },
-    terraform_variables_source: viewVariables(variables as Spec),
+    terraform_variables_source: viewVariables(variables),
   }),
+  around: hideSecrets,
   written: writeSecrets,
   withSecrets,
-  facets: [deploysAndDeletes, newHistory, advancedSettings(terraformSettings), deploymentRestrictions],
+  facets: [deploys, newHistory, advancedSettings(terraformSettings), deploymentRestrictions],
   deployable: {
     ...terraformRun,
   },
 })
-
-const writes = new Set(['createTerraform', 'editTerraform'])
-
-export const terraform: Service = {
-  ...made,
-  operations: made.operations.map((operation) => (writes.has(operation.id) ? hidingSecrets(operation) : operation)),
-}

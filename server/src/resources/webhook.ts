@@ -3,7 +3,7 @@
  * secret is made here and answered once, at creation.
  */
 import Type from 'typebox'
-import { type Context, JsonText, nodeInPath, type Operation, organizationInPath } from '../api/operation.ts'
+import { type Context, JsonText, nodeInPath, type Operation, operation, organizationInPath } from '../api/operation.ts'
 import { auditOf, type Change, resource, type Spec } from '../api/resource.ts'
 import {
   Computed,
@@ -62,6 +62,7 @@ const validate = async (sent: Spec, context: Context, { previous }: Change): Pro
 
 const webhook = resource({
   kind: 'webhook',
+  area: 'webhooks',
   parent: { kind: 'organization', param: 'organizationId' },
   tag,
   words: ['a webhook', 'webhooks'],
@@ -92,21 +93,22 @@ const sealSecrets = async ({ parts, principal }: Context, id: string, secrets: R
   return Object.fromEntries(await Promise.all(given.map(seal)))
 }
 
-const create: Operation = {
+const create = operation({
   id: 'createOrganizationWebhook',
   method: 'POST',
   path: collection,
   tag,
   summary: 'Create a webhook; the secret that signs its deliveries is in this answer and never again',
   scope: 'Write',
+  area: 'webhooks',
   owner: organizationInPath,
   body: spec,
   defaults: true,
   status: 201,
   answer: Type.Object({ ...webhook.answer.properties, signing_secret: Text() }),
   async run(context) {
-    const { target_secret, ...open } = context.body as Spec
-    await checkTarget(context, String(open.target_url))
+    const { target_secret, ...open } = context.body
+    await checkTarget(context, open.target_url)
     const [id, signing_secret] = [newId(), createSigningSecret()]
     const sealed = await sealSecrets(context, id, { signing_secret, target_secret })
     const { organizationId, tokenId } = context.principal
@@ -117,7 +119,7 @@ const create: Operation = {
       return { ...(JSON.parse(text) as Spec), signing_secret }
     })
   },
-}
+})
 
 const eventAnswer = Type.Object({
   id: Uuid(),
@@ -142,13 +144,14 @@ const eventSql = `json_build_object('id', d.id, 'created_at', ${timestampSql('d.
 
 const owner = nodeInPath('webhook', 'webhookId', 'organizationId')
 
-const listEvents: Operation = {
+const listEvents = operation({
   id: 'listWebhookEvent',
   method: 'GET',
   path: `${item}/event`,
   tag,
   summary: 'List the last 500 attempts to deliver, the newest first; what receivers answered is for Admin only',
   scope: 'Read',
+  area: 'webhooks',
   reads: 'sensitive',
   owner,
   status: 200,
@@ -162,15 +165,16 @@ const listEvents: Operation = {
     )
     return new JsonText(row!.text)
   },
-}
+})
 
-const resend: Operation = {
+const resend = operation({
   id: 'resendWebhookEvent',
   method: 'POST',
   path: `${item}/event/{webhookEventId}/resend`,
   tag,
   summary: 'Deliver an event again, under the same message id',
   scope: 'Write',
+  area: 'webhooks',
   owner,
   status: 202,
   answer: Type.Object({ id: Uuid() }),
@@ -187,6 +191,6 @@ const resend: Operation = {
       throw conflict('delivery_running', 'This event is being delivered.')
     return { id: id.toLowerCase() }
   },
-}
+})
 
 export const webhookOperations: Operation[] = [...webhook.operations, create, listEvents, resend]

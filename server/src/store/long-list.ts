@@ -56,10 +56,12 @@ const listSql = (kind: string, parentKind: string, { columns, joins, quotes }: L
    from node p left join (node n ${joins}) on n.parent_id = p.id and n.kind = '${kind}'
    where p.id = $1 and p.organization_id = $2 and p.kind = '${parentKind}' order by n.created_at, n.id`
 
-type Read = Omit<ListRow, 'id'> & { id: string | null; createdAt: string; updatedAt: string; hash: string }
+type Row = ListRow & { createdAt: string; updatedAt: string; hash: string; quoted: string | null }
+/** A parent without rows is one row of nulls. */
+type Read = Row | { id: null; quoted: string | null }
 
-const recordOf = (form: ListForm, row: Read): string =>
-  `{"id":"${row.id}","created_at":"${toTimestamp(row.createdAt)}","updated_at":"${toTimestamp(row.updatedAt)}","name":${JSON.stringify(row.name)}${form.write(row as unknown as ListRow)}}`
+const recordOf = (form: ListForm, row: Row): string =>
+  `{"id":"${row.id}","created_at":"${toTimestamp(row.createdAt)}","updated_at":"${toTimestamp(row.updatedAt)}","name":${JSON.stringify(row.name)}${form.write(row)}}`
 
 /** The list of a parent's rows of one kind. */
 export const longList = (kind: string, parentKind: string, form: ListForm): LongList => {

@@ -1,0 +1,45 @@
+/** What an operation's run is given, typed by the schemas of the operation. */
+import type { ServerResponse } from 'node:http'
+import type { Database, Queryable } from '../store/database.ts'
+import type { Node } from '../store/tree.ts'
+import type { Parts } from './parts.ts'
+import type { Place } from './permissions.ts'
+import type { Principal } from './principal.ts'
+
+/** Fields whose schema is not known here. */
+export type Fields = Record<string, unknown>
+
+/** What a run is given; an operation's schemas say which fields its body, its query and its path have. */
+export interface Context<Body = Fields, Query = Fields, Params = Record<string, string>> {
+  parts: Parts
+  db: Database
+  principal: Principal
+  /** The row that the path names. */
+  node: Node
+  params: Params
+  query: Query
+  /** Only declared fields, with defaults; `{}` when there was no body. */
+  body: Body
+  headers: Record<string, string | string[] | undefined>
+  requestId: string
+  userAgent: string | null
+  /** API for a token, CONSOLE for somebody who signed in. */
+  origin: string
+  /** How the caller reached us, or the proxy of ours that it came by. */
+  scheme: 'http:' | 'https:'
+  setHeader(name: string, value: string): void
+  /**
+   * Runs a change in one transaction. What `work` resolves to is the answer of the operation: it is kept, in the same
+   * transaction, under the request's Idempotency-Key.
+   */
+  transaction<T>(work: (tx: Queryable) => Promise<T>): Promise<T>
+  /** The same for a change of a single statement, which needs no transaction of its own. */
+  write<T>(work: (db: Queryable) => Promise<T>): Promise<T>
+  /**
+   * For what only the body names, a row by its id or a place: throws unless the caller may do this there too. A row of
+   * another organization of the caller's makes that the organization of the request.
+   */
+  demand(where: string | Place): Promise<void>
+  /** For streams: takes the answer out of the machinery's hands. */
+  hijack(): ServerResponse
+}
