@@ -4,7 +4,15 @@ import { describe } from './api/openapi.ts'
 import { operations } from './resources/index.ts'
 
 const file = new URL('../../openapi.json', import.meta.url)
-const text = `${JSON.stringify(describe(operations), null, 2)}\n`
+
+/** A line for each path and each schema: small, and a diff still shows what changed. */
+const write = (value: unknown, depth: number): string => {
+  if (depth === 0 || value === null || typeof value !== 'object' || Array.isArray(value)) return JSON.stringify(value)
+  const fields = Object.entries(value).map(([name, inner]) => `${JSON.stringify(name)}: ${write(inner, depth - 1)}`)
+  return `{\n${fields.join(',\n')}\n}`
+}
+
+const text = `${write(describe(operations), 3)}\n`
 
 if (process.argv.includes('--check')) {
   const committed = await readFile(file, 'utf8').catch(() => '')

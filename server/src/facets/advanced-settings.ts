@@ -40,7 +40,7 @@ export const settingsEditor = (settings: Settings, defaults: Values) => (context
 
 const operationsOf = (self: Self, settings: Settings, noun: string): Operation[] => {
   const defaults = defaultsOf(settings)
-  const answer = Type.Object(settings)
+  const answer = Type.Object(settings, { title: `${self.word}AdvancedSettings` })
   const common = { tag: `${self.word} Configuration`, path: `${itemOf(self)}/advancedSettings`, answer }
   return [
     operation({

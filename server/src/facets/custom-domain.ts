@@ -24,30 +24,39 @@ import { type Facet, itemOf, ownerOf, paramOf, type Self } from './self.ts'
 
 const param = 'customDomainId'
 
-const body = Type.Object({
-  domain: Text(253, { minLength: 1 }),
-  generate_certificate: Maybe(
-    Flag({ default: false, description: 'Kept and answered: the router of this server speaks HTTP only.' }),
-  ),
-  use_cdn: Maybe(Flag({ default: false })),
-})
+const body = Type.Object(
+  {
+    domain: Text(253, { minLength: 1 }),
+    generate_certificate: Maybe(
+      Flag({ default: false, description: 'Kept and answered: the router of this server speaks HTTP only.' }),
+    ),
+    use_cdn: Maybe(Flag({ default: false })),
+  },
+  { title: 'CustomDomainRequest' },
+)
 
-const answer = Type.Object({
-  id: Uuid(),
-  created_at: Timestamp(),
-  updated_at: Timestamp(),
-  domain: Text(253),
-  generate_certificate: Flag(),
-  use_cdn: Flag(),
-  validation_domain: Maybe(Text(253)),
-  status: OneOf(['VALIDATION_PENDING']),
-})
+const answer = Type.Object(
+  {
+    id: Uuid(),
+    created_at: Timestamp(),
+    updated_at: Timestamp(),
+    domain: Text(253),
+    generate_certificate: Flag(),
+    use_cdn: Flag(),
+    validation_domain: Maybe(Text(253)),
+    status: OneOf(['VALIDATION_PENDING']),
+  },
+  { title: 'CustomDomain' },
+)
 
-const checked = Type.Object({
-  domain_name: Text(253),
-  status: OneOf(checkedStatuses),
-  error_details: Nullable(Text(1024)),
-})
+const checked = Type.Object(
+  {
+    domain_name: Text(253),
+    status: OneOf(checkedStatuses),
+    error_details: Nullable(Text(1024)),
+  },
+  { title: 'CheckedCustomDomain' },
+)
 
 const show = ({ validation_domain: target, ...kept }: CustomDomain) => ({
   ...kept,

@@ -14,17 +14,27 @@ const field = 'deployment_restrictions'
 const param = 'deploymentRestrictionId'
 const maxRestrictions = 100
 
-const body = Type.Object({
-  mode: OneOf(['EXCLUDE', 'MATCH'], {
-    description: 'Kept for deployments that a push begins. This version begins none: a deployment has to be asked for.',
-  }),
-  type: OneOf(['PATH']),
-  value: Text(1024, { minLength: 1, description: 'Beginning of a path inside the repository, as in "services/api/".' }),
-})
+const body = Type.Object(
+  {
+    mode: OneOf(['EXCLUDE', 'MATCH'], {
+      description:
+        'Kept for deployments that a push begins. This version begins none: a deployment has to be asked for.',
+    }),
+    type: OneOf(['PATH']),
+    value: Text(1024, {
+      minLength: 1,
+      description: 'Beginning of a path inside the repository, as in "services/api/".',
+    }),
+  },
+  { title: 'DeploymentRestrictionRequest' },
+)
 
 type Wanted = Type.Static<typeof body>
 
-const answer = Type.Object({ id: Uuid(), created_at: Timestamp(), updated_at: Timestamp(), ...body.properties })
+const answer = Type.Object(
+  { id: Uuid(), created_at: Timestamp(), updated_at: Timestamp(), ...body.properties },
+  { title: 'DeploymentRestriction' },
+)
 export type Restriction = Type.Static<typeof answer>
 
 const checkValue = (value: string): void => {

@@ -39,22 +39,25 @@ export const triggerOf = (action: string, services: readonly { subAction: string
   return words.size === 1 ? [...words][0]! : action
 }
 
-const EnvironmentEntry = Type.Object({
-  identifier: Type.Object({ execution_id: Text(), environment_id: Uuid(), deployment_request_id: Uuid() }),
-  auditing_data: Auditing,
-  status: OneOf(states),
-  trigger_action: OneOf(triggers),
-  action_status: OneOf(actionStatuses),
-  total_duration: Text(),
-  stages: Type.Array(
-    Type.Object({
-      name: Text(),
-      status: OneOf(['QUEUED', 'ONGOING', 'DONE', 'ERROR', 'SKIPPED', 'CANCELED']),
-      duration: Text(),
-      services: Type.Array(ServiceEntry),
-    }),
-  ),
-})
+const EnvironmentEntry = Type.Object(
+  {
+    identifier: Type.Object({ execution_id: Text(), environment_id: Uuid(), deployment_request_id: Uuid() }),
+    auditing_data: Auditing,
+    status: OneOf(states),
+    trigger_action: OneOf(triggers),
+    action_status: OneOf(actionStatuses),
+    total_duration: Text(),
+    stages: Type.Array(
+      Type.Object({
+        name: Text(),
+        status: OneOf(['QUEUED', 'ONGOING', 'DONE', 'ERROR', 'SKIPPED', 'CANCELED']),
+        duration: Text(),
+        services: Type.Array(ServiceEntry),
+      }),
+    ),
+  },
+  { title: 'DeploymentHistoryEnvironmentV2' },
+)
 
 interface DeploymentRow {
   id: string
@@ -167,15 +170,18 @@ const oldEnvironmentEntry = (row: DeploymentRow, services: readonly ServiceRow[]
   ...Object.fromEntries(oldLists.map(([name, kind]) => [name, services.filter((one) => one.kind === kind).map(oldOf)])),
 })
 
-const OldEntry = Type.Object({
-  id: Uuid(),
-  created_at: Timestamp(),
-  updated_at: Timestamp(),
-  status: OneOf(states),
-  origin: OneOf(origins),
-  triggered_by: Text(),
-  ...Object.fromEntries(oldLists.map(([name]) => [name, Type.Array(Open())])),
-})
+const OldEntry = Type.Object(
+  {
+    id: Uuid(),
+    created_at: Timestamp(),
+    updated_at: Timestamp(),
+    status: OneOf(states),
+    origin: OneOf(origins),
+    triggered_by: Text(),
+    ...Object.fromEntries(oldLists.map(([name]) => [name, Type.Array(Open())])),
+  },
+  { title: 'DeploymentHistoryEnvironment' },
+)
 
 const environmentHistory = async <Entry>(
   context: Context,

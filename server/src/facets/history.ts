@@ -29,38 +29,47 @@ export const answerPage = <T>(context: Context, results: T[]) => {
   return { page, page_size: pageSize, results }
 }
 
-export const Commit = Type.Object({
-  created_at: Timestamp(),
-  git_commit_id: Text(),
-  tag: Text(),
-  message: Text(65_536),
-  author_name: Text(),
-  author_avatar_url: Maybe(Text(2048)),
-  commit_page_url: Maybe(Text(2048)),
-})
+export const Commit = Type.Object(
+  {
+    created_at: Timestamp(),
+    git_commit_id: Text(),
+    tag: Text(),
+    message: Text(65_536),
+    author_name: Text(),
+    author_avatar_url: Maybe(Text(2048)),
+    commit_page_url: Maybe(Text(2048)),
+  },
+  { title: 'Commit' },
+)
 
-export const Auditing = Type.Object({
-  created_at: Timestamp(),
-  updated_at: Timestamp(),
-  triggered_by: Text(),
-  origin: OneOf(origins),
-})
+export const Auditing = Type.Object(
+  {
+    created_at: Timestamp(),
+    updated_at: Timestamp(),
+    triggered_by: Text(),
+    origin: OneOf(origins),
+  },
+  { title: 'DeploymentHistoryAuditing' },
+)
 
-export const ServiceEntry = Type.Object({
-  identifier: Type.Object({
-    name: Text(),
-    service_id: Uuid(),
-    service_type: OneOf(serviceTypes),
-    execution_id: Text(),
-  }),
-  status: OneOf(states),
-  auditing_data: Auditing,
-  details: Details(Commit),
-  status_details: StatusDetails,
-  icon_uri: Text(),
-  total_duration: Text(),
-  error: Maybe(Nullable(Open())),
-})
+export const ServiceEntry = Type.Object(
+  {
+    identifier: Type.Object({
+      name: Text(),
+      service_id: Uuid(),
+      service_type: OneOf(serviceTypes),
+      execution_id: Text(),
+    }),
+    status: OneOf(states),
+    auditing_data: Auditing,
+    details: Details(Commit),
+    status_details: StatusDetails,
+    icon_uri: Text(),
+    total_duration: Text(),
+    error: Maybe(Nullable(Open())),
+  },
+  { title: 'DeploymentHistoryService' },
+)
 
 interface KeptCommit {
   git_commit_id: string
@@ -189,21 +198,24 @@ const rowsFor = (context: Context): Promise<ServiceRow[]> => {
   return readOfService(context.db, context.node.id, pageSize, offset)
 }
 
-const OldEntry = Type.Object({
-  id: Uuid(),
-  created_at: Timestamp(),
-  updated_at: Timestamp(),
-  name: Text(),
-  commit: Nullable(Commit),
-  image_name: Maybe(Text()),
-  tag: Maybe(Text()),
-  arguments: Maybe(Type.Array(Text())),
-  entrypoint: Maybe(Text()),
-  schedule: Maybe(
-    Type.Object({ event: OneOf(['ON_START', 'ON_STOP', 'ON_DELETE', 'CRON']), schedule_at: Nullable(Text()) }),
-  ),
-  status: Maybe(OneOf(['FAILED', 'SUCCESS', ...states])),
-})
+const OldEntry = Type.Object(
+  {
+    id: Uuid(),
+    created_at: Timestamp(),
+    updated_at: Timestamp(),
+    name: Text(),
+    commit: Nullable(Commit),
+    image_name: Maybe(Text()),
+    tag: Maybe(Text()),
+    arguments: Maybe(Type.Array(Text())),
+    entrypoint: Maybe(Text()),
+    schedule: Maybe(
+      Type.Object({ event: OneOf(['ON_START', 'ON_STOP', 'ON_DELETE', 'CRON']), schedule_at: Nullable(Text()) }),
+    ),
+    status: Maybe(OneOf(['FAILED', 'SUCCESS', ...states])),
+  },
+  { title: 'DeploymentHistory' },
+)
 
 /** The history by executions. */
 export const newHistory: Facet = (self) => [

@@ -14,19 +14,28 @@ const Interpolation = () => Maybe(Nullable(Flag()))
 
 const extras = { description: Description(), enable_interpolation_in_file: Interpolation() }
 
-export const createBody = Type.Object({
-  key: Key(),
-  value: Maybe(Nullable(Value())),
-  mount_path: Maybe(Nullable(Text(1024))),
-  ...extras,
-})
-export const editBody = Type.Object({ key: Key(), value: Maybe(Nullable(Value())), ...extras })
-export const aliasBody = Type.Object({ key: Key(), ...extras })
-export const overrideBody = Type.Object({ value: Maybe(Nullable(Value())), ...extras })
+export const createBody = Type.Object(
+  {
+    key: Key(),
+    value: Maybe(Nullable(Value())),
+    mount_path: Maybe(Nullable(Text(1024))),
+    ...extras,
+  },
+  { title: 'VariableRequest' },
+)
+export const editBody = Type.Object(
+  { key: Key(), value: Maybe(Nullable(Value())), ...extras },
+  { title: 'VariableEditRequest' },
+)
+export const aliasBody = Type.Object({ key: Key(), ...extras }, { title: 'VariableAliasRequest' })
+export const overrideBody = Type.Object(
+  { value: Maybe(Nullable(Value())), ...extras },
+  { title: 'VariableOverrideRequest' },
+)
 
 const target = { id: Uuid(), key: Key(), mount_path: Text(1024), scope: Text(), variable_type: Text() }
-const variableTarget = Maybe(Type.Object({ ...target, value: Maybe(Nullable(Value())) }))
-const secretTarget = Maybe(Type.Object({ ...target, ...extras }))
+const variableTarget = Maybe(Type.Object({ ...target, value: Maybe(Nullable(Value())) }, { title: 'VariableTarget' }))
+const secretTarget = Maybe(Type.Object({ ...target, ...extras }, { title: 'SecretTarget' }))
 
 const common = {
   id: Uuid(),
@@ -47,27 +56,39 @@ const common = {
   origin: Maybe(
     Type.Object(
       { scope: Text(), parent_id: Uuid(), parent_name: Text(), key: Key() },
-      { description: 'In lists: where the value is set; of an alias, where the one is that it follows.' },
+      {
+        title: 'VariableOrigin',
+        description: 'In lists: where the value is set; of an alias, where the one is that it follows.',
+      },
     ),
   ),
 }
 
-export const variableAnswer = Type.Object({
-  ...common,
-  value: Text(),
-  overridden_variable: variableTarget,
-  aliased_variable: variableTarget,
-})
-export const secretAnswer = Type.Object({ ...common, overridden_secret: secretTarget, aliased_secret: secretTarget })
-export const genericAnswer = Type.Object({
-  ...common,
-  description: Text(),
-  enable_interpolation_in_file: Flag(),
-  value: Nullable(Text()),
-  is_secret: Flag(),
-  overridden_variable: variableTarget,
-  aliased_variable: variableTarget,
-})
+export const variableAnswer = Type.Object(
+  {
+    ...common,
+    value: Text(),
+    overridden_variable: variableTarget,
+    aliased_variable: variableTarget,
+  },
+  { title: 'EnvironmentVariable' },
+)
+export const secretAnswer = Type.Object(
+  { ...common, overridden_secret: secretTarget, aliased_secret: secretTarget },
+  { title: 'Secret' },
+)
+export const genericAnswer = Type.Object(
+  {
+    ...common,
+    description: Text(),
+    enable_interpolation_in_file: Flag(),
+    value: Nullable(Text()),
+    is_secret: Flag(),
+    overridden_variable: variableTarget,
+    aliased_variable: variableTarget,
+  },
+  { title: 'Variable' },
+)
 
 interface Origin {
   scope: string

@@ -220,20 +220,23 @@ const familyOperations = ({ kind }: VariableFacet, family: Family): Operation[] 
 }
 
 const importItem = { name: Text(255), value: Value(), scope: OneOf(variableScopes), is_secret: Flag() }
-export const importBody = Type.Object({
-  overwrite: Maybe(Flag({ default: false })),
-  vars: Maybe(List(Type.Object(importItem), 1000)),
-  dotenv: Maybe(
-    Type.Object(
-      {
-        text: Text(500_000),
-        scope: Maybe(OneOf(variableScopes)),
-        is_secret: Maybe(Flag({ default: false })),
-      },
-      { description: 'Text of a .env file; its keys are set at the service, or at the scope named.' },
+export const importBody = Type.Object(
+  {
+    overwrite: Maybe(Flag({ default: false })),
+    vars: Maybe(List(Type.Object(importItem), 1000)),
+    dotenv: Maybe(
+      Type.Object(
+        {
+          text: Text(500_000),
+          scope: Maybe(OneOf(variableScopes)),
+          is_secret: Maybe(Flag({ default: false })),
+        },
+        { description: 'Text of a .env file; its keys are set at the service, or at the scope named.' },
+      ),
     ),
-  ),
-})
+  },
+  { title: 'VariableImportRequest' },
+)
 export const importAnswer = Type.Object({
   total_variables_to_import: Type.Integer(),
   successful_imported_variables: Type.Array(Type.Object({ ...importItem, value: Maybe(Text()) })),

@@ -18,26 +18,29 @@ const common = {
   owner: organizationInPath,
 }
 
-const Event = Type.Object({
-  id: Uuid(),
-  timestamp: Timestamp(),
-  event_type: OneOf(eventTypes),
-  target_id: Nullable(Uuid()),
-  target_name: Text(),
-  target_type: OneOf(targetTypes),
-  sub_target_type: Nullable(OneOf(subTargetTypes)),
-  change: Text(2_000_000),
-  origin: OneOf(origins),
-  triggered_by: Text(),
-  actor_type: Maybe(Nullable(OneOf(actorTypes))),
-  actor_id: Maybe(Nullable(Uuid())),
-  project_id: Nullable(Uuid()),
-  project_name: Text(),
-  environment_id: Nullable(Uuid()),
-  environment_name: Text(),
-  user_agent: Nullable(Text()),
-  original_change: Nullable(Text(2_000_000)),
-})
+const Event = Type.Object(
+  {
+    id: Uuid(),
+    timestamp: Timestamp(),
+    event_type: OneOf(eventTypes),
+    target_id: Nullable(Uuid()),
+    target_name: Text(),
+    target_type: OneOf(targetTypes),
+    sub_target_type: Nullable(OneOf(subTargetTypes)),
+    change: Text(2_000_000),
+    origin: OneOf(origins),
+    triggered_by: Text(),
+    actor_type: Maybe(Nullable(OneOf(actorTypes))),
+    actor_id: Maybe(Nullable(Uuid())),
+    project_id: Nullable(Uuid()),
+    project_name: Text(),
+    environment_id: Nullable(Uuid()),
+    environment_name: Text(),
+    user_agent: Nullable(Text()),
+    original_change: Nullable(Text(2_000_000)),
+  },
+  { title: 'OrganizationEvent' },
+)
 
 const filters = {
   fromTimestamp: Maybe(Text(40)),

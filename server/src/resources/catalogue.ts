@@ -15,32 +15,38 @@ import { Feature, vendors } from './cluster-schema.ts'
 
 type Vendor = keyof typeof regions
 
-const Region = Type.Object({
-  name: Text(),
-  country_code: Text(2),
-  country: Text(),
-  city: Text(),
-  arm_supported: Flag(),
-  zones: List(Text()),
-})
+const Region = Type.Object(
+  {
+    name: Text(),
+    country_code: Text(2),
+    country: Text(),
+    city: Text(),
+    arm_supported: Flag(),
+    zones: List(Text()),
+  },
+  { title: 'ClusterRegion' },
+)
 
-const Instance = Type.Object({
-  type: Text(),
-  name: Text(),
-  cpu: Whole(1),
-  ram_in_gb: Whole(1),
-  bandwidth_in_gbps: Text(16),
-  bandwidth_guarantee: OneOf(['UP_TO', 'GUARANTEED']),
-  architecture: OneOf(['AMD64', 'ARM64']),
-  gpu_info: Maybe(Type.Object({ count: Whole(1), name: Text(), manufacturer: Text(), memory_in_mib: Text(16) })),
-  attributes: Type.Object({
-    instance_category: Text(),
-    instance_generation: Whole(0),
-    instance_family: Text(),
-    instance_size: Text(),
-    meets_resource_reqs: Flag(),
-  }),
-})
+const Instance = Type.Object(
+  {
+    type: Text(),
+    name: Text(),
+    cpu: Whole(1),
+    ram_in_gb: Whole(1),
+    bandwidth_in_gbps: Text(16),
+    bandwidth_guarantee: OneOf(['UP_TO', 'GUARANTEED']),
+    architecture: OneOf(['AMD64', 'ARM64']),
+    gpu_info: Maybe(Type.Object({ count: Whole(1), name: Text(), manufacturer: Text(), memory_in_mib: Text(16) })),
+    attributes: Type.Object({
+      instance_category: Text(),
+      instance_generation: Whole(0),
+      instance_family: Text(),
+      instance_size: Text(),
+      meets_resource_reqs: Flag(),
+    }),
+  },
+  { title: 'ClusterInstanceType' },
+)
 
 const Named = Type.Object({ name: Text() })
 const Provider = Type.Object({ short_name: Text(), name: Text(), logo_url: Text(2048), regions: List(Region) })

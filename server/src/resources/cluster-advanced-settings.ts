@@ -9,7 +9,7 @@ import { clusterSettings } from './cluster-settings.ts'
 
 const path = '/organization/{organizationId}/cluster/{clusterId}/advancedSettings'
 const defaults = defaultsOf(clusterSettings)
-const answer = Type.Object(clusterSettings)
+const answer = Type.Object(clusterSettings, { title: 'ClusterAdvancedSettings' })
 const common = { tag: 'Clusters', answer }
 
 export const clusterAdvancedSettingsOperations: Operation[] = [

@@ -161,24 +161,27 @@ export const clusterSpec = Type.Object({
   secret_manager_accesses: Maybe(AccessRequests()),
 })
 
-export const Feature = Type.Object({
-  id: Maybe(Text(64)),
-  title: Text(),
-  description: Nullable(Text(2048)),
-  cost_per_month_in_cents: Nullable(Whole(0)),
-  cost_per_month: Nullable(Type.Number({ minimum: 0, maximum: 1_000_000 })),
-  currency_code: Nullable(Text(3)),
-  is_cloud_provider_paying_feature: Flag(),
-  cloud_provider_feature_documentation: Nullable(Text(2048)),
-  is_platform_paying_feature: Flag(),
-  platform_feature_documentation: Nullable(Text(2048)),
-  is_qovery_paying_feature: Flag(),
-  qovery_feature_documentation: Nullable(Text(2048)),
-  value_type: Maybe(OneOf(['BOOLEAN'])),
-  value_object: Nullable(Open()),
-  is_value_updatable: Flag(),
-  accepted_values: List(Type.Union([Text(), Flag()])),
-})
+export const Feature = Type.Object(
+  {
+    id: Maybe(Text(64)),
+    title: Text(),
+    description: Nullable(Text(2048)),
+    cost_per_month_in_cents: Nullable(Whole(0)),
+    cost_per_month: Nullable(Type.Number({ minimum: 0, maximum: 1_000_000 })),
+    currency_code: Nullable(Text(3)),
+    is_cloud_provider_paying_feature: Flag(),
+    cloud_provider_feature_documentation: Nullable(Text(2048)),
+    is_platform_paying_feature: Flag(),
+    platform_feature_documentation: Nullable(Text(2048)),
+    is_qovery_paying_feature: Flag(),
+    qovery_feature_documentation: Nullable(Text(2048)),
+    value_type: Maybe(OneOf(['BOOLEAN'])),
+    value_object: Nullable(Open()),
+    is_value_updatable: Flag(),
+    accepted_values: List(Type.Union([Text(), Flag()])),
+  },
+  { title: 'ClusterFeature' },
+)
 
 export const clusterRecord: Record<string, TSchema> = {
   region: Text(),

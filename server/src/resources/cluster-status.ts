@@ -12,24 +12,30 @@ import { type ApiError, badRequest, conflict } from '../lib/errors.ts'
 import { clusterInOrganization, clusterInPath, lockIn, readCluster, refuseLocked } from './cluster-rows.ts'
 import { clusterStates } from './cluster-schema.ts'
 
-export const Lock = Type.Object({
-  reason: Text(2048),
-  ttl_in_days: Maybe(Whole(-1, 3650)),
-  cluster_id: Uuid(),
-  locked_at: Timestamp(),
-  owner_name: Text(),
-})
+export const Lock = Type.Object(
+  {
+    reason: Text(2048),
+    ttl_in_days: Maybe(Whole(-1, 3650)),
+    cluster_id: Uuid(),
+    locked_at: Timestamp(),
+    owner_name: Text(),
+  },
+  { title: 'ClusterLock' },
+)
 
-const Status = Type.Object({
-  cluster_id: Uuid(),
-  status: OneOf(clusterStates),
-  is_deployed: Flag(),
-  next_k8s_available_version: Nullable(Text()),
-  last_execution_id: Nullable(Text()),
-  cluster_lock: Nullable(Lock),
-  last_deployment_date: Nullable(Timestamp()),
-  reason: OneOf(['UNSPECIFIED', 'MAINTENANCE']),
-})
+const Status = Type.Object(
+  {
+    cluster_id: Uuid(),
+    status: OneOf(clusterStates),
+    is_deployed: Flag(),
+    next_k8s_available_version: Nullable(Text()),
+    last_execution_id: Nullable(Text()),
+    cluster_lock: Nullable(Lock),
+    last_deployment_date: Nullable(Timestamp()),
+    reason: OneOf(['UNSPECIFIED', 'MAINTENANCE']),
+  },
+  { title: 'ClusterStatus' },
+)
 
 interface Row {
   id: string

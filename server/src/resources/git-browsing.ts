@@ -57,13 +57,16 @@ const sourceOf = async (
   return { organizationId, url, branch, ...(credentials === undefined ? {} : { credentials }) }
 }
 
-const Repository = Type.Object({
-  id: Text(),
-  name: Text(),
-  url: Text(2048),
-  default_branch: Text(),
-  is_private: Flag(),
-})
+const Repository = Type.Object(
+  {
+    id: Text(),
+    name: Text(),
+    url: Text(2048),
+    default_branch: Text(),
+    is_private: Flag(),
+  },
+  { title: 'GitRepository' },
+)
 
 /** Twice: below the organization, and for the caller's own. */
 const places = [

@@ -28,19 +28,22 @@ const collection = '/organization/{organizationId}/inviteMember'
 const item = `${collection}/{inviteId}`
 const common = { tag: 'Members', scope: 'Admin' as const, area: 'members' as const, owner: organizationInPath }
 
-const Invitation = Type.Object({
-  id: Uuid(),
-  created_at: Timestamp(),
-  updated_at: Timestamp(),
-  email: Text(320),
-  role: OneOf(wireRoles),
-  role_id: Uuid(),
-  role_name: Text(),
-  invitation_link: Text(2048),
-  invitation_status: OneOf(['EXPIRED', 'PENDING']),
-  organization_name: Text(),
-  inviter: Text(),
-})
+const Invitation = Type.Object(
+  {
+    id: Uuid(),
+    created_at: Timestamp(),
+    updated_at: Timestamp(),
+    email: Text(320),
+    role: OneOf(wireRoles),
+    role_id: Uuid(),
+    role_name: Text(),
+    invitation_link: Text(2048),
+    invitation_status: OneOf(['EXPIRED', 'PENDING']),
+    organization_name: Text(),
+    inviter: Text(),
+  },
+  { title: 'InviteMember' },
+)
 
 /** The record of the row `i`, whose link begins with `$first`; the clock is `$first + 1`. */
 const invitationSql = (first: number): string => `json_build_object('id', i.id,

@@ -129,31 +129,34 @@ export const completeStorage = (sent: unknown, previous: readonly StorageItem[])
 }
 
 const OneProbe = () =>
-  Type.Object({
-    type: Maybe(
-      Nullable(
-        Type.Object({
-          tcp: Maybe(Nullable(Type.Object({ port: Maybe(PortNumber()), host: Maybe(Nullable(Text())) }))),
-          http: Maybe(
-            Nullable(
-              Type.Object({
-                path: Maybe(Text(2048, { default: '/', pattern: '^/[^\\u0000-\\u0020\\u007f]*$' })),
-                scheme: Maybe(OneOf(['HTTP', 'HTTPS'], { default: 'HTTP' })),
-                port: Maybe(PortNumber()),
-              }),
+  Type.Object(
+    {
+      type: Maybe(
+        Nullable(
+          Type.Object({
+            tcp: Maybe(Nullable(Type.Object({ port: Maybe(PortNumber()), host: Maybe(Nullable(Text())) }))),
+            http: Maybe(
+              Nullable(
+                Type.Object({
+                  path: Maybe(Text(2048, { default: '/', pattern: '^/[^\\u0000-\\u0020\\u007f]*$' })),
+                  scheme: Maybe(OneOf(['HTTP', 'HTTPS'], { default: 'HTTP' })),
+                  port: Maybe(PortNumber()),
+                }),
+              ),
             ),
-          ),
-          exec: Maybe(Nullable(Type.Object({ command: List(Text(4096), 100, { minItems: 1 }) }))),
-          grpc: Maybe(Nullable(Type.Object({ service: Maybe(Nullable(Text())), port: Maybe(PortNumber()) }))),
-        }),
+            exec: Maybe(Nullable(Type.Object({ command: List(Text(4096), 100, { minItems: 1 }) }))),
+            grpc: Maybe(Nullable(Type.Object({ service: Maybe(Nullable(Text())), port: Maybe(PortNumber()) }))),
+          }),
+        ),
       ),
-    ),
-    initial_delay_seconds: Maybe(Whole(0, 86_400, { default: 30 })),
-    period_seconds: Maybe(Whole(1, 86_400, { default: 10 })),
-    timeout_seconds: Maybe(Whole(1, 86_400, { default: 5 })),
-    success_threshold: Maybe(Whole(1, 1000, { default: 1 })),
-    failure_threshold: Maybe(Whole(1, 1000, { default: 9 })),
-  })
+      initial_delay_seconds: Maybe(Whole(0, 86_400, { default: 30 })),
+      period_seconds: Maybe(Whole(1, 86_400, { default: 10 })),
+      timeout_seconds: Maybe(Whole(1, 86_400, { default: 5 })),
+      success_threshold: Maybe(Whole(1, 1000, { default: 1 })),
+      failure_threshold: Maybe(Whole(1, 1000, { default: 9 })),
+    },
+    { title: 'Probe' },
+  )
 
 export const Healthchecks = (options: Record<string, unknown> = {}): TSchema =>
   Type.Object({ readiness_probe: Maybe(Nullable(OneProbe())), liveness_probe: Maybe(Nullable(OneProbe())) }, options)
