@@ -91,7 +91,10 @@ test('an uninstall removes what services have, keeps their configuration, and is
   assert.equal((await deployer('POST', `${path}/uninstall`)).status, 403)
   const chosen = await call('POST', `${path}/service/uninstall`, { application_ids: [first.id] })
   assert.deepEqual([chosen.status, chosen.body], [200, ''])
-  const runs = async () => (await api.runtime.observe([first.id, second.id])).map(({ serviceId }) => serviceId)
+  const runs = async () =>
+    (await Promise.all([first, second].map(({ id }) => api.runtime.instancesOf(id))))
+      .flat()
+      .map((each) => each.serviceId)
   await until(async () => (await runs()).join() === second.id, { timeoutMs: 10_000, what: 'the first to go' })
   assert.equal((await call('POST', `${path}/uninstall`)).status, 202)
   await settled('READY')
