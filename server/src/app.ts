@@ -7,7 +7,6 @@ import { createApi } from './api/server.ts'
 import type { Builder } from './builds/builder.ts'
 import { createFakeBuilder } from './builds/fake-builder.ts'
 import { createBuilder } from './builds/git-builder.ts'
-import type { GitNetwork } from './builds/git-remote.ts'
 import { learnCapacity } from './clusters/capacity.ts'
 import { createClusters } from './clusters/clusters.ts'
 import { createEngine, type Engine } from './deployments/engine.ts'
@@ -30,7 +29,7 @@ import type { Router } from './router/router.ts'
 import { createDockerRuntime } from './runtimes/docker/docker.ts'
 import { createFakeRuntime } from './runtimes/fake/fake.ts'
 import type { Runtime } from './runtimes/runtime.ts'
-import { createSampleRepository, samplePath, serveSample } from './sample-repository.ts'
+import { createSampleRepository, reachSample, samplePath, serveSample } from './sample-repository.ts'
 import type { Settings } from './settings.ts'
 import { connect, type Database, migrate } from './store/database.ts'
 import { readFingerprintKey, readOwnerId, saveOutsideHost } from './store/installation.ts'
@@ -101,13 +100,6 @@ const layGround = async (settings: Settings): Promise<Ground> => {
   return { settings, log, work, database, sealer, ownerId, router, outbound, issuerOutbound, pullThrough }
 }
 
-/** Our own sample is at the one loopback address that needs no permission. */
-const gitNetwork = (outbound: Outbound, sampleUrl: string): GitNetwork => {
-  const own = createOutbound({ allow: [new URL(sampleUrl).host] })
-  const networkOf = (url: string | URL) => (String(url).startsWith(sampleUrl) ? own : outbound)
-  return { check: (url) => networkOf(url).check(url), open: (request) => networkOf(request.url).open(request) }
-}
-
 /** `host:port` of our own database and engine, where they are reached over TCP: nothing is ever sent there. */
 const ownAddresses = ({ databaseUrl, dockerHost }: Settings): string[] =>
   [
@@ -152,7 +144,7 @@ const createImages = (ground: Ground): OrganizationImages => {
 const createMachine = (ground: Ground, fake: boolean, sampleUrl: string): Machine => {
   const { settings, log, database, ownerId } = ground
   const common = { ownerId, log, clock: systemClock, dockerHost: settings.dockerHost }
-  const sources = { dataDir: settings.dataDir, network: gitNetwork(ground.outbound, sampleUrl) }
+  const sources = { dataDir: settings.dataDir, network: reachSample(ground.outbound, sampleUrl) }
   if (fake)
     return {
       runtime: createFakeRuntime({ ownerId, clock: systemClock, persistFolder: join(settings.dataDir, 'fake') }),

@@ -9,12 +9,26 @@ import { createGunzip } from 'node:zlib'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { openGitPlace } from './builds/git-place.ts'
 import { createGit, type Git } from './builds/git-process.ts'
+import type { GitNetwork } from './builds/git-remote.ts'
 import { unavailable } from './lib/errors.ts'
 import { exec } from './lib/exec.ts'
 import type { Log } from './lib/log.ts'
+import { createOutbound, type Outbound } from './lib/outbound.ts'
 
 const source = new URL('../../examples/hello/', import.meta.url).pathname
 export const samplePath = '/samples/hello.git'
+
+/** The way to git hosts: the one address of our own that needs no permission is the sample's, and nothing beside it. */
+export const reachSample = (outbound: Outbound, sampleUrl: string): GitNetwork => {
+  const { origin, host } = new URL(sampleUrl)
+  const own = createOutbound({ allow: [host] })
+  // By what a request would ask for: `/samples/hello.git/../..` is another address.
+  const networkOf = (text: string | URL): Outbound => {
+    const url = new URL(text)
+    return url.origin === origin && `${url.pathname}/`.startsWith(`${samplePath}/`) ? own : outbound
+  }
+  return { check: (url) => networkOf(url).check(url), open: (request) => networkOf(request.url).open(request) }
+}
 
 const environment = (home: string): Record<string, string> => ({
   PATH: process.env.PATH ?? '/usr/bin:/bin',
