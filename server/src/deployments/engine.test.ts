@@ -201,14 +201,14 @@ test('a cancel ends within its 15 s even when what it aborts never ends', async 
 test('a worker that lost its lease writes nothing more', async () => {
   const world = await newWorld()
   const id = await addService(world)
-  world.images.set('c1', 'fake/slow:500')
+  world.images.set('c1', 'fake/slow:1500')
   const engine = await start(world)
   const { deploymentId } = await ask(engine, world, 'DEPLOY', [{ id }])
-  await until(async () => (await statusOf(engine, world, id))!.state === 'DEPLOYING', { what: 'the start' })
+  // Before its instance is there, the worker asks for its lease once more and would begin nothing.
+  await until(async () => (await world.runtime.instancesOf(id)).length === 1, { what: 'the instance' })
   await world.database.query(`update deployment set fence = fence + 1, worker = 'another' where id = $1`, [
     deploymentId,
   ])
-  await until(async () => (await revisions(world, id)).length === 1, { what: 'the instance' })
   await until(async () => (await world.runtime.instancesOf(id))[0]?.state === 'running', { what: 'a running instance' })
   await engine.engine.stop()
   engine.power.off = true

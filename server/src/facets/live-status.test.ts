@@ -186,11 +186,13 @@ const everyWriter: [string, string][] = [
 test('whoever changes a status tells it: there is no writer that can forget to', async () => {
   const { environmentId, applicationId } = await newService()
   const heard: string[] = []
-  const stop = await api.database.listen('slipway_status', (id) => heard.push(id))
+  const stop = await api.database.listen('slipway_status', (id) => {
+    if (id === environmentId || id === 'end') heard.push(id)
+  })
   for (const [what, change] of everyWriter) {
     heard.length = 0
     await api.database.query(`update service_state set ${change} where service_id = $1`, [applicationId])
-    await until(() => heard.includes(environmentId), { what: `a notice of a changed ${what}`, timeoutMs: 1000 })
+    await until(() => heard.includes(environmentId), { what: `a notice of a changed ${what}`, timeoutMs: 10_000 })
   }
   heard.length = 0
   await api.database.query(`update service_state set wanted_hash = 'y' where service_id = $1`, [applicationId])
