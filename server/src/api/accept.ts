@@ -1,4 +1,6 @@
-/** What a client takes (RFC 9110, 12.5.1), as far as this API has a choice: JSON, problem documents, event streams. */
+/**
+ * Content negotiation (RFC 9110, 12.5.1) as far as this API offers a choice: JSON, problem documents, event streams.
+ */
 import { ApiError } from '../lib/errors.ts'
 
 export const problemType = 'application/problem+json'
@@ -11,7 +13,7 @@ interface Range {
 
 const rangeForm = /^\s*([\w!#$&^.+*-]+\/[\w!#$&^.+*-]+)\s*((?:;[^,]*)?)$/
 
-/** The ranges of an Accept header; what cannot be read is passed over. */
+/** The ranges of an Accept header; unreadable ones are ignored. */
 const rangesOf = (accept: string): Range[] =>
   accept.split(',').flatMap((part) => {
     const [, type, parameters = ''] = rangeForm.exec(part) ?? []
@@ -20,7 +22,7 @@ const rangesOf = (accept: string): Range[] =>
     return [{ type: type.toLowerCase(), quality: quality === undefined ? 1 : Number(quality) }]
   })
 
-/** How much a type is wanted: what the most specific range says, 0 when none names it. */
+/** The quality of a type, from the most specific range that matches; 0 when none does. */
 const qualityOf = (ranges: readonly Range[], type: string): number => {
   for (const form of [type, `${type.split('/')[0]}/*`, '*/*']) {
     const found = ranges.find((range) => range.type === form)
@@ -29,7 +31,7 @@ const qualityOf = (ranges: readonly Range[], type: string): number => {
   return 0
 }
 
-/** True where problem documents are asked for by name, and not less than plain JSON. */
+/** True if problem documents are requested explicitly and rank at least as high as plain JSON. */
 export const prefersProblem = (accept: string | undefined): boolean => {
   if (accept?.toLowerCase().includes(problemType) !== true) return false
   const ranges = rangesOf(accept)
@@ -38,11 +40,11 @@ export const prefersProblem = (accept: string | undefined): boolean => {
   return named > 0 && named >= json
 }
 
-/** Throws the 406 of a client that takes nothing we can send. Whoever names problem documents takes JSON. */
+/** Throws a 406 when the client accepts nothing we can send. Accepting problem documents implies accepting JSON. */
 export const checkAccept = (accept: string | undefined, produced: string): void => {
   if (accept === undefined || accept === '*/*' || accept === produced) return
   const ranges = rangesOf(accept)
   if (ranges.length === 0 || qualityOf(ranges, produced) > 0) return
   if (produced === jsonType && ranges.some(({ type, quality }) => type === problemType && quality > 0)) return
-  throw new ApiError(406, 'not_acceptable', `This can be answered as ${produced} only.`)
+  throw new ApiError(406, 'not_acceptable', `This response is only available as ${produced}.`)
 }

@@ -1,6 +1,7 @@
 /**
- * Whose the row of a request is, and whether the caller may do this there: the one gate of every operation. A caller
- * with one organization costs no query beside that for the row; only custom roles need to know where the row hangs.
+ * Which organization owns the row of a request, and whether the caller may act on it: the single gate of every
+ * operation. A caller with one organization costs no query beyond the one for the row; only custom roles need to know
+ * the row's parents.
  */
 import { forbidden, notFound } from '../lib/errors.ts'
 import { isUuid } from '../lib/ids.ts'
@@ -17,11 +18,11 @@ const nearest: Record<string, Scope[]> = {
   billing: [],
 }
 
-/** The scopes that come nearest to a role. */
+/** The scopes closest to a role. */
 export const scopesOfRole = (role: Role | null): ReadonlySet<Scope> =>
   new Set(role === null ? [] : role.grants === null ? nearest[role.name] : (['Read', 'Deploy', 'Write'] as const))
 
-/** The caller in another of its organizations; null when that is none of them. */
+/** The caller as a member of another of its organizations; null if it is not a member. */
 const inOrganization = (principal: Principal, organizationId: string): Principal | null => {
   if (principal.organizationId === organizationId) return principal
   const found = principal.memberships.find((each) => each.organizationId === organizationId)
@@ -29,7 +30,7 @@ const inOrganization = (principal: Principal, organizationId: string): Principal
   return principal.isOperator ? { ...principal, organizationId } : null
 }
 
-/** Only who was invited finds a row of an organization that is not theirs. */
+/** Only an invited person can find a row of an organization they do not belong to. */
 const asGuest = (principal: Principal, organizationId: string): Principal =>
   inOrganization(principal, organizationId) ?? { ...principal, organizationId, role: null, scopes: new Set() }
 
@@ -40,7 +41,7 @@ const organizationOfRow = `select organization_id as id from node where id = $1
 
 const seesOthers = ({ isOperator, memberships }: Principal): boolean => isOperator || memberships.length > 1
 
-/** The caller in the organization that this row belongs to; null when that is none of its own. */
+/** The caller as a member of the organization that owns this row; null if it is not a member. */
 const whereRowIs = async (db: Queryable, principal: Principal, id: string | undefined): Promise<Principal | null> => {
   if (!seesOthers(principal) || id === undefined || !isUuid(id)) return null
   const [row] = await db.query<{ id: string }>(organizationOfRow, [id])
@@ -54,14 +55,14 @@ export interface Found {
   node: Node
 }
 
-/** Where the path names no row, the caller in the first of its organizations that lets it do this. */
+/** If the path names no row: the caller in the first of its organizations that allows this. */
 const whereAllowed = (principal: Principal, operation: Operation): Principal => {
   if (operation.owner.param !== null || principal.memberships.length < 2) return principal
   const found = principal.memberships.find(({ role }) => decide(role, operation, nowhere) === 'allowed')
   return found === undefined ? principal : inOrganization(principal, found.organizationId)!
 }
 
-/** The row that a request names, and the caller in its organization. */
+/** The row that a request names, and the caller in that row's organization. */
 export const findRow = async (
   db: Queryable,
   operation: Operation,
@@ -75,7 +76,7 @@ export const findRow = async (
     const isOwn = node.organizationId === principal.organizationId
     return { node, principal: isOwn ? principal : asGuest(principal, node.organizationId) }
   }
-  // An environment's execution is named by the environment's id and a number.
+  // An execution of an environment is identified by the environment's id and a number.
   const there = owner.param === null ? null : await whereRowIs(db, principal, named[owner.param]?.slice(0, 36))
   if (there === null || there === principal) return null
   const elsewhere = await owner.find(db, named, there)
@@ -97,7 +98,7 @@ const placesOf = async (db: Queryable, ids: readonly string[]): Promise<Map<stri
   return new Map(rows.map(({ row, ...place }) => [row, { ...place, mode: place.mode as Mode | null }]))
 }
 
-/** Of a row that is not of the tree, the place of what it belongs to. */
+/** For a row outside the tree: the place of the row it belongs to. */
 const placeOfNode = async (db: Queryable, { id, parentId }: Node): Promise<Place> => {
   const places = await placesOf(db, parentId === null ? [id] : [id, parentId])
   return places.get(id) ?? places.get(parentId ?? '') ?? nowhere
@@ -107,13 +108,15 @@ const judge = (role: Role | null, operation: Operation, place: Place): void => {
   const decision = decide(role, operation, place)
   if (decision === 'hidden') throw notFound()
   if (decision === 'forbidden')
-    throw forbidden(role === null ? 'This is for members only.' : `The role ${role.name} does not allow this here.`)
+    throw forbidden(
+      role === null ? 'Only members of this organization may do this.' : `The role ${role.name} does not allow this.`,
+    )
 }
 
 const requireScope = (scopes: ReadonlySet<Scope>, operation: Operation): void => {
   if (admits(scopes, operation)) return
   const others = operation.scope === 'Admin' ? '' : ' or Admin'
-  throw forbidden(`This needs a token with the scope ${operation.scope}${others}.`)
+  throw forbidden(`This requires a token with the scope ${operation.scope}${others}.`)
 }
 
 /** Throws unless the caller may do this to the row. */
@@ -142,7 +145,7 @@ export const demandOf =
     judge(role, operation, place)
   }
 
-/** A custom role, which may see a part of a list only. */
+/** A custom role, which may see only part of a list. */
 export const isSelective = ({ role }: Principal): boolean => role !== null && role.grants !== null
 
 const idOf = (record: Record<string, unknown>): string | null => {
@@ -150,7 +153,7 @@ const idOf = (record: Record<string, unknown>): string | null => {
   return typeof id === 'string' && isUuid(id) ? id : null
 }
 
-/** A list without the records that a custom role has no access to; anything else as it is. */
+/** A list without the records that a custom role has no access to; anything else unchanged. */
 export const onlyVisible = async (db: Queryable, grants: Grants, answer: unknown): Promise<unknown> => {
   const results = (answer as { results?: unknown } | null)?.results
   if (!Array.isArray(results)) return answer

@@ -1,6 +1,6 @@
 /**
- * Accounts: who an OIDC issuer vouches for. The row is made at first sight. Memberships are read with every request, so
- * that a new, changed or ended one holds from the next request on, on every replica.
+ * Accounts of people whom the OIDC issuer has authenticated. The row is created on first use. Memberships are read with
+ * every request, so that a new, changed or ended one takes effect with the next request, on every replica.
  */
 import type { Clock } from '../lib/clock.ts'
 import { newId } from '../lib/ids.ts'
@@ -13,7 +13,7 @@ import type { Membership, Principal } from './operation.ts'
 import { builtInRoles } from './permissions.ts'
 import { type RoleSpec, roleOf } from './role-rows.ts'
 
-/** Stands where an account without an organization is asked for one: nothing has it. */
+/** Used for an account without an organization: no row has this id. */
 const noOrganization = '00000000-0000-0000-0000-000000000000'
 const activityMs = 60_000
 
@@ -26,7 +26,7 @@ interface Row {
   role_id: string | null
   role_name: string | null
   role_spec: RoleSpec | null
-  /** The person has signed out of the session that the token is of. */
+  /** The person has signed out of the session that the token belongs to. */
   ended: boolean
 }
 
@@ -97,7 +97,7 @@ const toPrincipal = (rows: readonly Row[]): Principal => {
   const role = memberships[0]?.role ?? null
   return {
     tokenId: id,
-    // Only what the issuer has verified may stand for somebody in the audit log.
+    // The audit log names people only by what the issuer has verified.
     name: email_verified && email !== null ? email : `${name ?? 'account'} (${id})`,
     organizationId: memberships[0]?.organizationId ?? noOrganization,
     scopes: scopesOfRole(role),
@@ -111,7 +111,7 @@ const toPrincipal = (rows: readonly Row[]): Principal => {
   }
 }
 
-/** Turns verified claims into who asks. */
+/** Turns verified claims into a principal. */
 export const createAccounts = (
   parts: { database: Database; clock: Clock; log: Log },
   adminEmails: readonly string[],

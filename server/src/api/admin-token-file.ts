@@ -1,4 +1,4 @@
-/** Files of the data directory that say which server this is, and what the token is that it made. */
+/** Files in the data directory that hold this server's id and the admin token it generated. */
 import { randomBytes } from 'node:crypto'
 import { link, open, readFile, rename, rm } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -13,7 +13,7 @@ const readIfThere = async (path: string): Promise<string | null> => {
   }
 }
 
-/** Whole or not at all, for our own eyes; `place` puts the draft where it belongs. */
+/** Written atomically and readable only by us; `place` moves the draft to its final path. */
 const writeWhole = async (path: string, text: string, place: (draft: string) => Promise<void>): Promise<void> => {
   const draft = `${path}.${randomBytes(4).toString('hex')}`
   const handle = await open(draft, 'wx', 0o600)
@@ -34,7 +34,7 @@ export const readTokenFile = (dataDir: string): Promise<string | null> => readIf
 export const writeTokenFile = (dataDir: string, text: string): Promise<void> =>
   writeWhole(tokenFileOf(dataDir), text, (draft) => rename(draft, tokenFileOf(dataDir)))
 
-/** Tells this data directory from every other on the same database; made when it is first asked for. */
+/** Distinguishes this data directory from all others on the same database; created on first use. */
 export const readServerId = async (dataDir: string): Promise<string> => {
   const file = join(dataDir, 'server-id')
   for (;;) {

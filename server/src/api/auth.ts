@@ -1,8 +1,8 @@
 /**
- * Who asks: API tokens and, where an issuer is configured, its JWTs, under `Token` and `Bearer` alike. Promises one answer
- * for every cause of failure, revocation on every replica within a second (NOTIFY empties the cache), and a token's text
- * nowhere but in its creation's answer. Knows no path and no scope's meaning. A dead process loses at most a minute of
- * `last_used_at`.
+ * Authentication: API tokens and, if an issuer is configured, its JWTs, as `Token` or `Bearer`. Promises one response
+ * for every cause of failure, revocation on every replica within a second (NOTIFY empties the cache), and that a
+ * token's text appears only in the response that created it. Knows no paths and no meaning of scopes. A killed process
+ * loses at most a minute of `last_used_at`.
  */
 import { createHash, randomBytes } from 'node:crypto'
 import { crc32 } from 'node:zlib'
@@ -35,29 +35,29 @@ const toBase62 = (value: bigint, length: number): string => {
 
 const checksum = (text: string): string => toBase62(BigInt(crc32(text)), 6)
 
-/** A new token's text: 32 random bytes and a checksum, so that junk is refused without a look-up. */
+/** A new token's text: 32 random bytes and a checksum, so that junk is refused without a lookup. */
 export const newTokenText = (): string => {
   const random = toBase62(BigInt(`0x${randomBytes(32).toString('hex')}`), 43)
   return `${prefix}${random}${checksum(random)}`
 }
 
-/** False for text that has our prefix and cannot be one of our tokens. */
+/** False for text that has our prefix but cannot be one of our tokens. */
 const isPlausible = (text: string): boolean => {
   if (text.length > maximumTokenLength || text.length === 0) return false
   if (!tokenForm.test(text)) return true
   return checksum(text.slice(5, 48)) === text.slice(48)
 }
 
-/** What is kept of a token. */
+/** What is stored of a token. */
 export const hashOf = (text: string): Buffer => createHash('sha256').update(text).digest()
 
-/** The one answer to a missing, unknown, expired or revoked token. */
+/** The same response for a missing, unknown, expired or revoked token. */
 export const unauthorized = (): ApiError =>
   new ApiError(401, 'unauthorized', 'A valid token is required in the Authorization header.', {
     headers: { 'www-authenticate': 'Bearer' },
   })
 
-/** The token in an Authorization header; null when there is none of a known form. */
+/** The token in an Authorization header; null if there is none in a known form. */
 export const tokenInHeader = (header: string | undefined): string | null => {
   const match = /^(?:token|bearer) +(\S+) *$/i.exec(header ?? '')
   return match === null ? null : match[1]!
@@ -65,7 +65,7 @@ export const tokenInHeader = (header: string | undefined): string | null => {
 
 interface Cached {
   principal: Principal
-  /** Of a token that has a role: what the role grants is read with every request. */
+  /** For a token with a role: what the role grants is read with every request. */
   roleId: string | null
   readMs: number
   usedMs: number
@@ -91,7 +91,7 @@ const toPrincipal = (row: TokenRow): { principal: Principal; roleId: string | nu
   return { principal, roleId }
 }
 
-/** Without its role, which cannot be deleted while a token has it, a token is worth nothing. */
+/** A token without its role is worthless; a role cannot be deleted while a token uses it. */
 const withRole = async (database: Database, { principal, roleId }: Cached): Promise<Principal> => {
   if (roleId === null) return principal
   const role = await readRole(database, principal.organizationId, roleId)
@@ -100,7 +100,7 @@ const withRole = async (database: Database, { principal, roleId }: Cached): Prom
   return { ...principal, role, within, scopes: scopesOfRole(role) }
 }
 
-/** Accepts JWTs; refuses all where no issuer is configured. */
+/** Accepts JWTs; refuses all if no issuer is configured. */
 const createJwtAuthentication = (parts: Parts): ((token: string) => Promise<Principal>) | null => {
   const { settings, issuerOutbound: outbound = parts.outbound, clock, log } = parts
   if (settings.oidc === undefined) return null
@@ -186,12 +186,12 @@ export interface NewToken {
   scopes: readonly Scope[]
   expiresAt: Date | null
   createdBy: string | null
-  /** Decides instead of scopes, which then narrow it where there are any. */
+  /** Decides instead of scopes; scopes, if any, then narrow it. */
   roleId?: string | null
   isOperator?: boolean
 }
 
-/** Writes a token and answers its id and text; the text is nowhere kept. 23505 when the name is taken. */
+/** Writes a token and returns its id and text; the text is stored nowhere. Throws 23505 if the name is taken. */
 export const createToken = async (
   db: Queryable,
   token: NewToken,

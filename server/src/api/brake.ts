@@ -1,13 +1,13 @@
 /**
- * How often a client may do what only a stranger does: sign in, or fail to. Each is counted for itself. When very many come
- * at once all are slowed down, but nobody can use up what is left for the others.
+ * Limits what unauthenticated clients do: signing in, and failing to. Each client is counted separately. When very many
+ * come at once all are slowed down, but no client can use up what is left for the others.
  */
 import { isIPv6 } from 'node:net'
 import type { Clock } from '../lib/clock.ts'
 import { type Allowance, createLimiter } from './rate-limit.ts'
 
 export interface Brake {
-  /** Takes one for the client at an address. */
+  /** Takes one from the budget of the client at an address. */
   take(address: string): Allowance
 }
 
@@ -16,7 +16,7 @@ const share = 10
 
 const groupsOf = (text: string): string[] => (text === '' ? [] : text.split(':'))
 
-/** Who has one IPv6 address has a whole network of them: its first 64 bits tell it from others. */
+/** Whoever has one IPv6 address has a whole network of them: clients are told apart by the first 64 bits. */
 export const clientOf = (address: string): string => {
   const mapped = /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i.exec(address)?.[1]
   if (mapped !== undefined) return mapped
@@ -30,7 +30,7 @@ export const clientOf = (address: string): string => {
     .join(':')
 }
 
-/** `perMinute` for each client; 0 admits everything. */
+/** `perMinute` per client; 0 disables the limit. */
 export const createBrake = (perMinute: number, clock: Clock): Brake => {
   const own = createLimiter(perMinute, clock)
   const all = createLimiter(perMinute * crowd, clock)

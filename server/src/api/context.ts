@@ -18,28 +18,28 @@ export interface Context<Body = Fields, Query = Fields, Params = Record<string, 
   node: Node
   params: Params
   query: Query
-  /** Only declared fields, with defaults; `{}` when there was no body. */
+  /** Only declared fields, with defaults; `{}` if there was no body. */
   body: Body
   headers: Record<string, string | string[] | undefined>
   requestId: string
   userAgent: string | null
-  /** API for a token, CONSOLE for somebody who signed in. */
+  /** API for a token, CONSOLE for a person who signed in. */
   origin: string
-  /** How the caller reached us, or the proxy of ours that it came by. */
+  /** How the caller reached us, or reached the trusted proxy it came through. */
   scheme: 'http:' | 'https:'
   setHeader(name: string, value: string): void
   /**
-   * Runs a change in one transaction. What `work` resolves to is the answer of the operation: it is kept, in the same
+   * Runs a change in one transaction. What `work` resolves to is the operation's answer: it is stored, in the same
    * transaction, under the request's Idempotency-Key.
    */
   transaction<T>(work: (tx: Queryable) => Promise<T>): Promise<T>
   /** The same for a change of a single statement, which needs no transaction of its own. */
   write<T>(work: (db: Queryable) => Promise<T>): Promise<T>
   /**
-   * For what only the body names, a row by its id or a place: throws unless the caller may do this there too. A row of
-   * another organization of the caller's makes that the organization of the request.
+   * For what only the body names (a row's id, or a place): throws unless the caller may do this there too. If the row
+   * is in another of the caller's organizations, that becomes the organization of the request.
    */
   demand(where: string | Place): Promise<void>
-  /** For streams: takes the answer out of the machinery's hands. */
+  /** For streams: the handler takes over the raw response. */
   hijack(): ServerResponse
 }

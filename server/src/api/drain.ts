@@ -1,14 +1,14 @@
-/** A clean end: requests under way are answered before their connections close. Streams are not waited for. */
+/** Graceful shutdown: requests in progress are answered before their connections close. Streams are not waited for. */
 import type { ServerResponse } from 'node:http'
 import type { FastifyInstance } from 'fastify'
 
-/** Longer than any answer takes; what hangs then is cut. */
+/** Longer than any response takes; what still hangs then is cut. */
 const patienceMs = 5000
 
-/** Its headers went out, its end did not: it goes on for as long as somebody reads. */
+/** Headers sent but not ended: a stream, which lasts as long as somebody reads it. */
 const isStream = (response: ServerResponse): boolean => response.headersSent && !response.writableEnded
 
-/** Makes `app.close()` wait for the answers under way; new requests get 503 meanwhile. */
+/** Makes `app.close()` wait for responses in progress; new requests get 503 meanwhile. */
 export const drainOnClose = (app: FastifyInstance): void => {
   const underWay = new Set<ServerResponse>()
   let tell = (): void => {}

@@ -1,6 +1,7 @@
 /**
- * Sessions that people have ended: their JWT is refused until it runs out, on every replica from the next request on. A
- * token is known by what its issuer has signed, for the signature itself can be written in more than one way.
+ * Sessions that people have ended: their JWT is refused until it expires, on every replica, starting with the next
+ * request. A token is identified by what its issuer signed, because the signature itself can be encoded in more than
+ * one way.
  */
 import { createHash } from 'node:crypto'
 import type { Database, Queryable } from '../store/database.ts'
@@ -12,7 +13,7 @@ export const sessionHash = (jwt: string): Buffer =>
     .update(jwt.slice(0, jwt.lastIndexOf('.')))
     .digest()
 
-/** Refuses the session from now on; streams that it has open end. `exp` is the token's. */
+/** Refuses the session from now on and ends its open streams. `exp` is the token's. */
 export const endSession = (database: Database, hash: Buffer, exp: number): Promise<void> =>
   database.transaction(async (tx) => {
     await tx.query(

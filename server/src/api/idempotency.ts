@@ -1,6 +1,6 @@
 /**
- * Requests that may be sent twice: with an Idempotency-Key, the second gets the first one's answer. The key's row is
- * written in the same transaction as the effect, so there is never one without the other, whenever a process dies.
+ * Requests that may be sent twice: with an Idempotency-Key, the second gets the answer to the first. The key's row is
+ * written in the same transaction as the effect, so neither exists without the other, whenever a process dies.
  */
 import { createHash } from 'node:crypto'
 import { badRequest, conflict } from '../lib/errors.ts'
@@ -15,7 +15,7 @@ export interface KeyedRequest {
   bodyHash: string
 }
 
-/** Thrown out of the transaction: the request was answered before. */
+/** Thrown out of the transaction: the request has already been answered. */
 export class Replay extends Error {
   readonly status: number
   readonly sealed: string
@@ -27,7 +27,7 @@ export class Replay extends Error {
   }
 }
 
-/** The body that a replay sends again. */
+/** The body that a replay repeats. */
 export const openReplay = async (sealer: Sealer, request: KeyedRequest, replay: Replay): Promise<string> =>
   (await sealer.open(request.organizationId, placeOfAnswer(request), replay.sealed)).reveal()
 
@@ -46,7 +46,7 @@ export const readKey = (header: string | string[] | undefined): string | null =>
 
 export const hashBody = (body: unknown): string => createHash('sha256').update(JSON.stringify(body)).digest('hex')
 
-/** Where an answer is sealed for. */
+/** The context that an answer is sealed for. */
 export const placeOfAnswer = ({ method, path, key }: Pick<KeyedRequest, 'method' | 'path' | 'key'>) => ({
   table: 'idempotency_key',
   row: createHash('sha256').update(`${method} ${path} ${key}`).digest('hex'),
@@ -55,13 +55,16 @@ export const placeOfAnswer = ({ method, path, key }: Pick<KeyedRequest, 'method'
 
 const address = ({ organizationId, method, path, key }: KeyedRequest): string[] => [organizationId, method, path, key]
 
-/** Takes the key for this transaction. Throws `Replay`, or 409 while its twin runs or for another body. */
+/**
+ * Claims the key in this transaction. Throws `Replay`, or a 409 while the first request runs or if the body differs.
+ */
 export const claimKey = async (tx: Queryable, request: KeyedRequest): Promise<void> => {
   const [lock] = await tx.query<{ taken: boolean }>(
     `select pg_try_advisory_xact_lock(hashtextextended($1, 7301914202)) as taken`,
     [JSON.stringify(address(request))],
   )
-  if (!lock!.taken) throw conflict('idempotency_in_progress', 'A request with this Idempotency-Key is still under way.')
+  if (!lock!.taken)
+    throw conflict('idempotency_in_progress', 'A request with this Idempotency-Key is still in progress.')
   const [row] = await tx.query<{ status: number; body: string; hash: string; old: boolean }>(
     `select status, body, body_hash as hash, created_at < clock_timestamp() - interval '24 hours' as old
      from idempotency_key where organization_id = $1 and method = $2 and path = $3 and key = $4`,
@@ -69,11 +72,11 @@ export const claimKey = async (tx: Queryable, request: KeyedRequest): Promise<vo
   )
   if (row === undefined || row.old) return
   if (row.hash !== request.bodyHash)
-    throw conflict('idempotency_mismatch', 'This Idempotency-Key was used before with another body.')
+    throw conflict('idempotency_mismatch', 'This Idempotency-Key was already used with a different body.')
   throw new Replay(row.status, row.body)
 }
 
-/** Keeps the answer, sealed because some answers hold a secret that is shown once. */
+/** Stores the answer, sealed because some answers contain a secret that is shown once. */
 export const keepAnswer = async (
   tx: Queryable,
   sealer: Sealer,
@@ -91,7 +94,7 @@ export const keepAnswer = async (
   )
 }
 
-/** Forgets keys older than a day. */
+/** Deletes keys older than a day. */
 export const forgetOldKeys = async (db: Queryable): Promise<void> => {
   await db.query(`delete from idempotency_key where created_at < clock_timestamp() - interval '24 hours'`)
 }

@@ -1,6 +1,6 @@
 /**
- * Long lists: found with their parent in one statement; asked with If-None-Match, only their version is found first, so
- * that a 304 builds no list. The organization is part of either statement.
+ * Long lists: read together with their parent in one statement. With If-None-Match only their version is read first, so
+ * that a 304 builds no list. Both statements check the organization.
  */
 import { notFound } from '../lib/errors.ts'
 import { isUuid } from '../lib/ids.ts'
@@ -9,7 +9,7 @@ import { type ListForm, longList } from '../store/long-list.ts'
 import type { Node } from '../store/tree.ts'
 import { type Context, etagOf, JsonText, nodeInPath, type Owner } from './operation.ts'
 
-/** Stands for a list whose version the caller knows: only the ETag of it is answered. */
+/** Represents a list whose version the caller already has: only its ETag is sent. */
 const unchanged = '{"results":[]}'
 
 /** Owners and run of the operation that lists the rows of `kind` below a parent. */

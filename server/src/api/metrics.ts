@@ -1,4 +1,4 @@
-/** Figures about this process, in the Prometheus text form. */
+/** Metrics of this process, in the Prometheus text format. */
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client'
 import type { Disk } from '../limits/disk.ts'
 import type { Database } from '../store/database.ts'
@@ -12,13 +12,13 @@ export interface Metrics {
 
 const buckets = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10]
 
-/** What is left on the disks, and whether that is less than the operator wants left. */
+/** Free disk space, and whether it is below the operator's reserve. */
 const diskGauges = (registers: Registry[]) => {
   const labelNames = ['place']
-  const free = new Gauge({ name: 'slipway_disk_free_bytes', help: 'Bytes free on a disk.', labelNames, registers })
+  const free = new Gauge({ name: 'slipway_disk_free_bytes', help: 'Free bytes on a disk.', labelNames, registers })
   const low = new Gauge({
     name: 'slipway_disk_low',
-    help: '1 where less is free than SLIPWAY_DISK_RESERVE_MB.',
+    help: '1 if less than SLIPWAY_DISK_RESERVE_MB is free.',
     labelNames,
     registers,
   })
@@ -30,22 +30,22 @@ const diskGauges = (registers: Registry[]) => {
   }
 }
 
-/** What is done in the background. An error is named by its code only: these pages need no token. */
+/** Background work. An error is shown by its code only, because this page needs no token. */
 const workGauges = (registers: Registry[]) => {
   const labelNames = ['work', 'cluster']
   const gauge = (name: string, help: string, more: string[] = []) =>
     new Gauge({ name: `slipway_work_${name}`, help, labelNames: [...labelNames, ...more], registers })
-  const runs = new Counter({ name: 'slipway_work_runs_total', help: 'Runs that ended.', labelNames, registers })
+  const runs = new Counter({ name: 'slipway_work_runs_total', help: 'Finished runs.', labelNames, registers })
   const failures = new Counter({
     name: 'slipway_work_failures_total',
-    help: 'Runs that failed.',
+    help: 'Failed runs.',
     labelNames,
     registers,
   })
-  const active = gauge('active', 'Runs under way.')
-  const waiting = gauge('waiting', 'Runs asked for and not begun.')
+  const active = gauge('active', 'Runs in progress.')
+  const waiting = gauge('waiting', 'Runs requested but not started.')
   const lastRun = gauge('last_run_timestamp_seconds', 'When the last run ended.')
-  const lastError = gauge('last_error_timestamp_seconds', 'When a run failed last, and with what.', ['error'])
+  const lastError = gauge('last_error_timestamp_seconds', 'When a run last failed, and with which error.', ['error'])
   return (work: WorkRegistry): void => {
     for (const each of [runs, failures, active, waiting, lastRun, lastError]) each.reset()
     for (const figures of work.read()) {
@@ -67,13 +67,13 @@ export const createMetrics = (database: Database, work: WorkRegistry, disk?: Pic
   collectDefaultMetrics({ register: registry })
   const requests = new Counter({
     name: 'slipway_requests_total',
-    help: 'Requests answered, by operation and status.',
+    help: 'Requests by operation and status.',
     labelNames: ['operation', 'status'],
     registers,
   })
   const durations = new Histogram({
     name: 'slipway_request_seconds',
-    help: 'Seconds from request to answer, by operation.',
+    help: 'Response time in seconds, by operation.',
     labelNames: ['operation'],
     buckets,
     registers,

@@ -1,7 +1,7 @@
 /**
- * JWTs of the one issuer that the operator configures. Promises that nothing in a token chooses its own key, algorithm or
- * issuer; keys come from the issuer's published set, kept for ten minutes and fetched again for an unknown key at most
- * once a minute. Keeps no state that must last. Refuses to know accounts.
+ * JWTs of the one issuer that the operator configures. Promises that a token never chooses its own key, algorithm or
+ * issuer; keys come from the issuer's published set, cached for ten minutes and fetched again for an unknown key at
+ * most once a minute. Keeps no durable state. Knows nothing of accounts.
  */
 import {
   createLocalJWKSet,
@@ -19,17 +19,17 @@ import type { Outbound } from '../lib/outbound.ts'
 import type { Secret } from '../lib/secret.ts'
 
 export interface OidcSettings {
-  /** Exactly as it stands in tokens. */
+  /** Exactly as in the `iss` claim of tokens. */
   issuer: string
   audience: readonly string[]
   /** Addresses whose owners become owner or admins of the first organization, in lower case. */
   adminEmails: readonly string[]
-  /** With it people sign in by the browser. */
+  /** Enables sign-in by browser. */
   clientId?: string | undefined
   clientSecret?: Secret | undefined
 }
 
-/** What a verified token says; texts are cut to what the database keeps. */
+/** The claims of a verified token; texts are cut to what the database can store. */
 export interface Claims {
   issuer: string
   subject: string
@@ -43,7 +43,7 @@ export interface Claims {
 }
 
 export interface Oidc {
-  /** Null for whatever is not a valid token. Rejects with a 503 when the issuer's keys cannot be had. */
+  /** Null for anything but a valid token. Rejects with a 503 if the issuer's keys cannot be fetched. */
   verify(token: string): Promise<Claims | null>
 }
 
@@ -60,7 +60,7 @@ const keepVerifiedMs = 10_000
 const maxVerified = 5000
 const maxDocumentBytes = 512 * 1024
 
-/** Whether a bearer token is of the form of a JWT, and so never one of ours. */
+/** Whether a bearer token has the form of a JWT, and so is never one of ours. */
 export const looksLikeJwt = (token: string): boolean => /^eyJ[\w-]*\.[\w-]+\.[\w-]*$/.test(token)
 
 const headerFits = (token: string): boolean => {
@@ -75,7 +75,7 @@ const headerFits = (token: string): boolean => {
 const textOf = (value: unknown, maxLength = 255): string | null =>
   typeof value === 'string' && value !== '' && !value.includes('\0') ? value.slice(0, maxLength) : null
 
-/** Made by now, and for a day at most: who takes it has a bounded time. */
+/** Already issued, and valid for a day at most: a stolen one has limited use. */
 const isShortLived = ({ exp, iat }: JWTPayload, now: number): boolean =>
   typeof iat === 'number' && iat <= now + graceSeconds && exp! <= iat + maxLifeSeconds
 
@@ -101,13 +101,13 @@ export interface OidcParts {
   log: Log
 }
 
-/** An address that the issuer's document names; throws where there is none that may be used. */
+/** A URL from the issuer's discovery document; throws if it has no usable one. */
 export const endpointIn = (document: Record<string, unknown>, name: string, issuer: string): string => {
   const url = document[name]
   const protocol = typeof url === 'string' ? URL.parse(url)?.protocol : undefined
-  // In clear text only from an issuer that itself is in clear text, which the settings allow on this machine only.
+  // Plain http is accepted only from an issuer that itself uses http, which the settings allow only on this machine.
   if (protocol !== 'https:' && !(protocol === 'http:' && issuer.startsWith('http:')))
-    throw new Error(`the document of the issuer names no usable ${name}`)
+    throw new Error(`the issuer's discovery document has no usable ${name}`)
   return url as string
 }
 
@@ -121,10 +121,10 @@ const readJson = async <Document = Record<string, unknown>>(
   return JSON.parse(answer.body) as Document
 }
 
-/** What the issuer says of itself. */
+/** The issuer's discovery document. */
 export const readDocument = async (parts: OidcParts, issuer: string): Promise<Record<string, unknown>> => {
   const document = await readJson(parts, `${issuer.replace(/\/$/, '')}/.well-known/openid-configuration`)
-  if (document.issuer !== issuer) throw new Error('the document of the issuer names another issuer')
+  if (document.issuer !== issuer) throw new Error("the issuer's discovery document names another issuer")
   return document
 }
 
@@ -133,7 +133,7 @@ const fetchKeys = async (parts: OidcParts, issuer: string): Promise<JWTVerifyGet
   return createLocalJWKSet(await readJson<JSONWebKeySet>(parts, url))
 }
 
-/** The issuer's keys: one fetch at a time, the old ones for as long as new ones cannot be had. */
+/** The issuer's keys: one fetch at a time; the old ones are used as long as new ones cannot be fetched. */
 const createKeys = (parts: OidcParts, issuer: string) => {
   const { clock, log } = parts
   let keys: JWTVerifyGetKey | undefined
@@ -164,7 +164,7 @@ const createKeys = (parts: OidcParts, issuer: string) => {
       if (keys === undefined) throw unavailable('issuer_unavailable', 'The sign-in provider does not answer.', 5)
       return keys
     },
-    /** True when there are other keys now than before. */
+    /** True if the keys have changed. */
     async renew(): Promise<boolean> {
       if (fetching === undefined && clock.monotonicMs() - renewedMs < refetchMs) return false
       if (fetching === undefined) renewedMs = clock.monotonicMs()

@@ -1,8 +1,8 @@
 /**
- * Streams outlive the moment in which they were allowed. Promises that one whose caller has lost the right to read it
- * (a token revoked or expired, a member removed, a role changed) ends: at once when a notice says that rights changed,
- * and within seconds in any case. And that nobody holds so many that others get none: they are counted per token or
- * account and per organization, in this process; replicas count for themselves.
+ * Streams outlive the check that allowed them. Promises that a stream ends when its caller loses the right to read it
+ * (a token revoked or expired, a member removed, a role changed): at once when a notice says that rights changed, and
+ * within seconds in any case. Also limits open streams per token or account and per organization, in this process; each
+ * replica counts its own.
  */
 import { ApiError } from '../lib/errors.ts'
 import { type Limits, limitCode, limitSentence } from '../limits/limits.ts'
@@ -10,7 +10,7 @@ import type { Database } from '../store/database.ts'
 import { createLoop, type WorkParts } from '../work/loop.ts'
 
 interface Open {
-  /** Rejects with an `ApiError` when the caller may not read it any more. */
+  /** Rejects with an `ApiError` when the caller may no longer read it. */
   check(): Promise<unknown>
   end(): void
 }
@@ -21,16 +21,19 @@ interface Holder {
 }
 
 export interface OpenStreams {
-  /** Counts a stream that is about to open; the answer is to be called when it has ended. Throws the 429 of too many. */
+  /**
+   * Counts a stream that is about to open; call the returned function when it has ended. Throws a 429 if there are too
+   * many.
+   */
   admit(holder: Holder): () => void
-  /** Watches over a stream; the answer is to be called when it has ended by itself. */
+  /** Watches a stream; call the returned function when it has ended by itself. */
   add(stream: Open): () => void
   close(): Promise<void>
 }
 
 const everyMs = 5000
 const refusals = [401, 403, 404]
-/** What a client that opens streams again by itself is asked to wait. */
+/** How long a client that reconnects by itself is asked to wait. */
 const retrySeconds = 10
 
 type Cap = 'streams' | 'streamsPerToken'
@@ -73,7 +76,7 @@ export const createOpenStreams = async (
     try {
       await stream.check()
     } catch (error) {
-      // A database that is away for a moment says nothing of anybody's rights.
+      // A database outage says nothing about anybody's rights.
       if (!(error instanceof ApiError) || !refusals.includes(error.status)) return
       streams.delete(stream)
       stream.end()

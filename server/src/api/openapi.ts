@@ -12,7 +12,7 @@ const errorSchema: Json = {
     error: { type: 'string' },
     message: { type: 'string' },
     detail: { type: 'string' },
-    code: { type: 'string', description: 'A stable word for programs.' },
+    code: { type: 'string', description: 'A stable code for programs.' },
     request_id: { type: 'string' },
     details: {
       type: 'array',
@@ -27,31 +27,31 @@ const problemSchema: Json = {
   type: 'object',
   required: ['type', 'title', 'instance'],
   properties: {
-    type: { type: 'string', format: 'uri', description: '`urn:slipway:` and the code.' },
+    type: { type: 'string', format: 'uri', description: '`urn:slipway:` followed by the code.' },
     title: { type: 'string' },
-    instance: { type: 'string', format: 'uri', description: '`urn:slipway:request:` and the request id.' },
+    instance: { type: 'string', format: 'uri', description: '`urn:slipway:request:` followed by the request id.' },
   },
 }
 
-/** What holds for every address, and is therefore not said again at each operation. */
+/** What is true of every path, and is therefore not repeated for each operation. */
 const description = `Git repositories, images, charts and modules become running services.
 
-HEAD is answered as GET is, without the body; OPTIONS with the methods of a path. A known path under another method is
-405 with Allow, an address over 8192 characters 414, headers over 16 KiB 431. Errors are plain objects, or problem
-documents (RFC 9457) for an Accept of application/problem+json.`
+HEAD is answered like GET, without the body; OPTIONS lists the methods of a path. A known path with another method gives
+405 with Allow, a URL over 8192 characters 414, headers over 16 KiB 431. Errors are plain objects, or problem documents
+(RFC 9457) if Accept is application/problem+json.`
 
 const errorNames: Record<string, string> = {
   400: 'The request is not valid.',
   401: 'The token is missing or not valid.',
   403: 'The token lacks a scope.',
-  404: 'Not there, or not of this organization.',
-  406: 'The Accept header admits nothing that this can be answered as.',
-  409: 'The state of the resource does not allow it.',
+  404: 'It does not exist, or not in this organization.',
+  406: 'The response is not available in any type that the Accept header allows.',
+  409: 'The state of the resource does not allow this.',
   413: 'The body is too large.',
   415: 'The body is not JSON.',
   429: 'Too many requests: X-RateLimit-Reset says how many seconds to wait.',
-  500: 'A fault of ours: quote the request id.',
-  503: 'Not available at the moment; safe to send again.',
+  500: 'Internal error: quote the request id.',
+  503: 'Temporarily unavailable; safe to retry.',
 }
 
 const error = (status: string): Json => ({
@@ -65,8 +65,8 @@ const error = (status: string): Json => ({
 type Named = Map<string, unknown>
 
 /**
- * A schema as others may read it: without our own marks, and with the schemas that have a title said once, among the
- * components. Two schemas of one title must be the same.
+ * A schema as published: without our own marks; schemas with a title appear once, among the components. Two schemas
+ * with the same title must be identical.
  */
 const publicSchema = (schema: unknown, named: Named): unknown => {
   if (Array.isArray(schema)) return schema.map((inner) => publicSchema(inner, named))
@@ -76,7 +76,7 @@ const publicSchema = (schema: unknown, named: Named): unknown => {
   const body = publicFields(schema, named)
   const known = named.get(title)
   if (known !== undefined && JSON.stringify(known) !== JSON.stringify(body))
-    throw new Error(`two different schemas are called ${title}`)
+    throw new Error(`two different schemas have the title ${title}`)
   named.set(title, body)
   return { $ref: `#/components/schemas/${title}` }
 }
@@ -89,7 +89,7 @@ const publicFields = (schema: object, named: Named): unknown => {
   return Object.fromEntries(kept.map(([name, inner]) => [name, publicPart(name, inner, named)]))
 }
 
-/** What stands under a keyword; names of fields are no keywords, and values no schemas. */
+/** The value of a keyword; names of fields are not keywords, and values are not schemas. */
 const publicPart = (keyword: string, inner: unknown, named: Named): unknown => {
   if (keyword === 'default' || keyword === 'enum' || keyword === 'const') return inner
   if (keyword !== 'properties') return publicSchema(inner, named)
@@ -98,16 +98,16 @@ const publicPart = (keyword: string, inner: unknown, named: Named): unknown => {
 }
 
 const errorsOf = (operation: Operation): string[] => {
-  // A read, too, may ask for what this installation cannot do.
+  // A read can also ask for what this installation cannot do.
   const errors = ['400', '401', '403', '404', '429', '500', '503']
   const isSocket = operation.produces === 'websocket'
   if (operation.answer !== undefined || (operation.produces !== undefined && !isSocket)) errors.push('406')
-  // A body may be sent, and be wrong, where none is asked for.
+  // A body may be sent, and be wrong, even if none is expected.
   if (operation.method !== 'GET') errors.push('409', '413', '415')
   return errors.sort()
 }
 
-/** A list that has not changed since the ETag that the request names. */
+/** Whether an operation answers a list, which has an ETag. */
 const isList = ({ method, answer }: Operation): boolean =>
   method === 'GET' && Object.hasOwn((answer as { properties?: object } | undefined)?.properties ?? {}, 'results')
 
@@ -126,7 +126,7 @@ const success = (operation: Operation, named: Named): Json => {
   return { ...done, ...otherAnswer(operation, named), ...empty, ...unchanged }
 }
 
-/** Under the same status it stands beside an answer without a body. */
+/** With the same status it is an alternative to an answer without a body. */
 const otherAnswer = ({ other, status }: Operation, named: Named): Json => {
   if (other === undefined) return {}
   const content = { 'application/json': { schema: publicSchema(other.answer, named) } }
@@ -164,7 +164,7 @@ const describeOperation = (operation: Operation, named: Named): Json => ({
   operationId: operation.id,
   tags: [operation.tag],
   summary: operation.summary,
-  description: `Scope: ${operation.scope}${operation.reads === 'sensitive' ? ' (Deploy alone does not admit)' : ''}.`,
+  description: `Scope: ${operation.scope}${operation.reads === 'sensitive' ? ' (Deploy alone is not enough)' : ''}.`,
   parameters: parametersOf(operation, named),
   ...bodyOf(operation, named),
   responses: {
@@ -173,7 +173,7 @@ const describeOperation = (operation: Operation, named: Named): Json => ({
   },
 })
 
-/** The whole description, ready to be written as JSON. */
+/** The complete description, ready to be written as JSON. */
 export const describe = (operations: readonly Operation[]): Json => {
   const paths: Record<string, Json> = {}
   const named: Named = new Map()

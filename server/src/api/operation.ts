@@ -1,6 +1,6 @@
 /**
- * The unit of the API: one value that says method, path, schemas, scope and what to do. Routes, documentation,
- * authorization and its tests are folds over arrays of these; nothing else adds a route.
+ * The unit of the API: one value with method, path, schemas, scope and what to do. Routes, documentation, authorization
+ * and its tests are folds over arrays of these; nothing else adds a route.
  */
 import type { Static, TObject, TSchema } from 'typebox'
 import type { WebSocket } from 'ws'
@@ -15,20 +15,22 @@ export type { Context, Fields } from './context.ts'
 export { type Scope, scopes } from './permissions.ts'
 export type { Account, Membership, Principal } from './principal.ts'
 
-/** How the organization of a request is found: the row that the path names, if it is the caller's. */
+/** How the organization of a request is found: through the row that the path names, if the caller may see it. */
 export interface Owner {
   /** Kind of the row that the id must be of: a tree kind, `service` for any of them, `deployment`. */
   kind: string
-  /** Name of the path parameter, null where the path has none and the caller's own organization is meant. */
+  /** Name of the path parameter; null if the path has none and the caller's own organization is meant. */
   param: string | null
   /** Path parameter that must be the id of the row's parent. */
   parentParam: string | null
-  /** The id stands in the query, not in the path. */
+  /** The id is in the query, not in the path. */
   inQuery?: boolean
   find(db: Queryable, params: Record<string, string>, principal: Principal): Promise<Node | null>
 }
 
-/** A row of the tree by a path parameter; `record` is SQL to read with it, so that a read is one statement. */
+/**
+ * A row of the tree by a path parameter; `record` is SQL to read in the same statement, so that a read takes only one.
+ */
 export const nodeInPath = (
   kind: string,
   param: string,
@@ -59,7 +61,7 @@ const organizationNode = (id: string): Node => ({
   name: '',
 })
 
-/** The caller's organization, named in the path: needs no look at the database, for tokens die with it. */
+/** The caller's organization, named in the path: needs no query, because tokens are deleted with it. */
 export const organizationInPath: Owner = {
   kind: 'organization',
   param: 'organizationId',
@@ -77,7 +79,7 @@ export const ownOrganization: Owner = {
   find: async (_db, _params, { organizationId }) => organizationNode(organizationId),
 }
 
-/** JSON made elsewhere (in SQL), passed through as it is; `version` stands for its content in the ETag. */
+/** JSON made elsewhere (in SQL) and passed through unchanged; `version` represents its content in the ETag. */
 export class JsonText {
   readonly text: string
   readonly version: string | null
@@ -97,48 +99,48 @@ export class OtherAnswer {
 
 export const etagOf = (version: string): string => `W/"${version}"`
 
-/** Answers that are text as they are: `run` resolves to a string. */
+/** Answers that are plain text: `run` resolves to a string. */
 export const textTypes = ['application/x-yaml', 'text/plain'] as const
 export type TextType = (typeof textTypes)[number]
 
 export const isTextType = (type: string | undefined): type is TextType =>
   textTypes.some((textType) => textType === type)
 
-/** What every operation says of itself, whatever its types. */
+/** What every operation declares, whatever its types. */
 interface Described extends Need {
   /** OpenAPI `operationId`. */
   id: string
   tag: string
   summary: string
   owner: Owner
-  /** Finds the same row with its `version` only, for requests that come with If-None-Match. */
+  /** Finds the same row with only its `version`, for requests with If-None-Match. */
   versionOwner?: Owner
-  /** True where the body may be absent, empty or null although it is declared. */
+  /** True if the declared body may be absent, empty or null. */
   bodyOptional?: boolean
   /** Fill in the schema's defaults for what the body leaves out (creates). */
   defaults?: boolean
   status: 200 | 201 | 202 | 204
-  /** Status of an answer without content, where there may be nothing to do: `run` then resolves to undefined. */
+  /** Status of an answer without content, if there may be nothing to do: `run` then resolves to undefined. */
   emptyStatus?: 204
-  /** What else it may answer, where it is asked for something else than to be done: `run` resolves to an `OtherAnswer`. */
+  /** What else it may answer, such as a plan instead of acting: `run` then resolves to an `OtherAnswer`. */
   other?: { status: 200; answer: TSchema; description: string }
-  /** Content type of the answer where it is not JSON; `websocket` for an upgrade, `…/octet-stream` for bytes. */
+  /** Content type of the answer if it is not JSON; `websocket` for an upgrade, `…/octet-stream` for bytes. */
   produces?: 'text/event-stream' | 'websocket' | 'application/octet-stream' | TextType
-  /** Content type of a body that is text and not JSON: `run` finds it as `body.text`. JSON is taken for it too. */
+  /** Content type of a body that is text and not JSON: `run` gets it as `body.text`. JSON is accepted too. */
   consumes?: 'application/x-yaml'
 }
 
 type Named<Path extends string> = Path extends `${string}{${infer Name}}${infer Rest}` ? Name | Named<Rest> : never
-/** The parameters that a path names; any where the path is made at run time. */
+/** The parameters that a path names; any name if the path is made at run time. */
 type ParamsOf<Path extends string> = string extends Path ? Record<string, string> : { [Name in Named<Path>]: string }
 
 /** The fields that a schema declares; none without a schema. */
 export type FieldsOf<Schema> = Schema extends TObject ? Static<Schema> : Record<never, never>
 
-/** What a schema of answers admits, or JSON that was made elsewhere. */
+/** What the answer's schema admits, or JSON that was made elsewhere. */
 type AnswerOf<Schema> = Schema extends TSchema ? Static<Schema> | JsonText | OtherAnswer | undefined : unknown
 
-/** An operation as it is written: the schemas say what `run` is given and what it may answer. */
+/** An operation as its author writes it: the schemas determine what `run` is given and what it may answer. */
 export interface Definition<Path extends string, Query, Body, Answer> extends Described {
   /** Literal, with `{camelId}`. */
   path: Path
@@ -152,7 +154,7 @@ export interface Definition<Path extends string, Query, Body, Answer> extends De
 
 const made = Symbol('made by operation()')
 
-/** An operation among others: what its schemas are is known at run time only. Made by `operation` and no other way. */
+/** An operation in the list of all: its schemas are known only at run time. Made by `operation` and in no other way. */
 export interface Operation extends Described {
   readonly [made]: true
   path: string
@@ -163,7 +165,7 @@ export interface Operation extends Described {
   socket?(context: Context, socket: WebSocket): void
 }
 
-/** Checks a definition against its own schemas, and forgets its types: the one place where they are given up. */
+/** Checks a definition against its own schemas and erases its types: the only place that does. */
 export const operation = <
   Path extends string,
   Query extends TObject | undefined = undefined,
@@ -173,7 +175,7 @@ export const operation = <
   definition: Definition<Path, Query, Body, Answer>,
 ): Operation => ({ ...definition, [made]: true }) as Operation
 
-/** Whether a set of scopes admits an operation (design: trust 5.4). */
+/** Whether a set of scopes admits an operation. */
 export const admits = (held: ReadonlySet<Scope>, operation: Pick<Operation, 'scope' | 'reads'>): boolean => {
   if (held.has('Admin')) return true
   if (operation.scope !== 'Read') return held.has(operation.scope)
@@ -181,7 +183,7 @@ export const admits = (held: ReadonlySet<Scope>, operation: Pick<Operation, 'sco
   return held.size > 0
 }
 
-/** Throws for an operation that would open a door by mistake. */
+/** Throws for an operation that would grant access by mistake. */
 export const assertComplete = (operations: readonly Operation[]): void => {
   const seen = new Set<string>()
   for (const operation of operations) {

@@ -1,4 +1,4 @@
-/** What needs no token: health, figures, and the description of the API. */
+/** Pages that need no token: health, metrics, and the description of the API. */
 import fastify, { type FastifyInstance } from 'fastify'
 import type { Metrics } from './metrics.ts'
 import { describe } from './openapi.ts'
@@ -16,13 +16,13 @@ const isReady = async (check: Promise<unknown>): Promise<boolean> =>
 const docsScript = '/docs/js/scalar.js'
 const docsPolicy = "default-src 'self' 'unsafe-inline' 'unsafe-eval' data: blob:; frame-ancestors 'none'"
 
-/** The reader of the description is four megabytes of script: it is loaded when somebody first looks. */
+/** The documentation page is four megabytes of script: it is loaded when somebody first opens it. */
 const lazyDocs = (): (() => Promise<FastifyInstance>) => {
   let pages: Promise<FastifyInstance> | undefined
   const load = async (): Promise<FastifyInstance> => {
     const { default: reference } = await import('@scalar/fastify-api-reference')
     const inner = fastify()
-    // The reader's own offers (an assistant, sharing, clients) lead to hosts outside.
+    // The page's own extras (an assistant, sharing, clients) would call external hosts.
     const configuration = {
       url: '/openapi.json',
       pageTitle: 'Slipway API',
@@ -39,11 +39,14 @@ const lazyDocs = (): (() => Promise<FastifyInstance>) => {
   return () => (pages ??= load())
 }
 
-/** Of this server: that of a cluster is the cluster's status. The database answers, and the first start has made a token: before that nobody could be served. */
+/**
+ * Readiness of this server only; a cluster has its own status. Ready means that the database answers and the first
+ * start has made a token: before that nobody could be served.
+ */
 const isOpen = async ({ database }: Parts): Promise<void> => {
   await database.ping(readyTimeoutMs)
   const tokens = await database.query('select 1 from api_token limit 1')
-  if (tokens.length === 0) throw new Error('the first start has not ended')
+  if (tokens.length === 0) throw new Error('the first start has not finished')
 }
 
 /** Adds `/`, `/healthz`, `/readyz`, `/metrics`, `/openapi.json` and `/docs`. */

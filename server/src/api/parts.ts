@@ -17,29 +17,29 @@ import type { OidcSettings } from './oidc.ts'
 /** The settings that the API reads. */
 export interface ApiSettings {
   dataDir: string
-  /** `SLIPWAY_ADMIN_TOKEN`, taken as it is; without it one is generated at the first start. */
+  /** `SLIPWAY_ADMIN_TOKEN`; without it a token is generated at the first start. */
   adminToken?: Secret | undefined
-  /** Where we and the router listen: no service gets these. */
+  /** Where the server and the router listen: no service can have these. */
   port: number
   routerPort: number
   /** Ports of this machine for services, both ends included. */
   portRange: { first: number; last: number }
-  /** Those that a service may name beside them. */
+  /** Further ports that a service may ask for. */
   extraPorts: readonly { first: number; last: number }[]
-  /** Of a database on this machine, which no service gets either. */
+  /** Of a database on this machine: no service can have it either. */
   databasePort?: number | undefined
-  /** Requests a minute per token, 0 is off. */
+  /** Requests per minute and token; 0 disables the limit. */
   rateLimit: number
-  /** Failed authentications a minute per address; default 30, 0 is off, as it is when `rateLimit` is. */
+  /** Failed authentications per minute and address; default 30; 0, or a `rateLimit` of 0, disables the limit. */
   failedLoginLimit?: number | undefined
-  /** Addresses and networks of proxies that say who a request is from; none without. */
+  /** Addresses and networks of proxies whose forwarding headers are trusted; default none. */
   trustedProxies?: readonly string[] | undefined
-  /** What one organization may have; the usual without. */
+  /** What one organization may have; defaults apply without it. */
   limits?: Limits | undefined
   statusVocabulary: 'auto' | 'running' | 'deployment'
   /** The first start deploys a sample application. */
   sample: boolean
-  /** Whose JWTs are accepted; none without. */
+  /** Whose JWTs are accepted; default none. */
   oidc?: OidcSettings | undefined
 }
 
@@ -51,14 +51,14 @@ export interface Parts {
   clusters: Clusters
   router: Router
   outbound: Outbound
-  /** The same, and the address of the OIDC issuer beside. */
+  /** The same, plus the address of the OIDC issuer. */
   issuerOutbound?: Outbound | undefined
-  /** What is free and what is used; absent where nothing is watched. */
+  /** Free and used space; absent if nothing is watched. */
   disk?: Disk | undefined
-  /** Sends what waits in the outbox; absent where nothing is delivered. */
+  /** Sends what waits in the outbox; absent if nothing is delivered. */
   delivery?: { deliver(outboxId: string): Promise<unknown> } | undefined
   settings: ApiSettings
-  /** What is done in the background tells here how it goes. */
+  /** Background work reports here. */
   work: WorkRegistry
   clock: Clock
   log: Log

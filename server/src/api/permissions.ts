@@ -1,6 +1,6 @@
 /**
- * What a role may do, as one pure function of the operation and the place it is about. Tokens with scopes are not asked
- * here (`admits`). Knows no table: who holds which role, and where a row hangs, is found out by `access.ts`.
+ * What a role may do, as one pure function of the operation and the place it is about. Scopes of tokens are checked
+ * elsewhere (`admits`). Knows no tables: `access.ts` finds out who has which role and what a row's parents are.
  */
 export const scopes = ['Admin', 'Read', 'Deploy', 'Write'] as const
 export type Scope = (typeof scopes)[number]
@@ -13,7 +13,7 @@ export type Mode = (typeof modes)[number]
 export type ClusterLevel = (typeof clusterLevels)[number]
 export type ProjectLevel = (typeof projectLevels)[number]
 
-/** The roles of every organization, under the same ids everywhere. */
+/** The roles of every organization, with the same ids everywhere. */
 export const builtInRoles = {
   owner: '00000000-0000-4000-8000-000000000001',
   admin: '00000000-0000-4000-8000-000000000002',
@@ -49,10 +49,10 @@ export const builtInRole = (id: string): Role | null => {
   return name === undefined ? null : { id, name, grants: null }
 }
 
-/** Where something is: a row of a project, of one of its environments, a cluster, or the organization itself. */
+/** Where something is: in a project, in one of its environments, on a cluster, or in the organization itself. */
 export interface Place {
   projectId: string | null
-  /** Of the environment; null for what belongs to the whole project. */
+  /** The environment's; null for what belongs to the whole project. */
   mode: Mode | null
   /** The cluster itself, or the one that the environment runs on. */
   clusterId: string | null
@@ -60,11 +60,11 @@ export interface Place {
 
 export type Decision = 'allowed' | 'forbidden' | 'hidden'
 
-/** The parts of the product that an operation can be about. */
+/** The areas of the product that an operation can belong to. */
 export const areas = [
   /** The caller's own account and list of organizations. */
   'self',
-  /** Reading and accepting an invitation, which those do who are no members yet. */
+  /** Reading and accepting an invitation, for people who are not members yet. */
   'invitation',
   'ownership',
   'settings',
@@ -73,23 +73,23 @@ export const areas = [
   'audit',
   'webhooks',
   'clusters',
-  /** Credentials, registries, git tokens and what else belongs to an organization. */
+  /** Credentials, registries, git tokens and whatever else belongs to an organization. */
   'resources',
   'projects',
 ] as const
 export type Area = (typeof areas)[number]
 
-/** What an operation declares of the rights that it takes. */
+/** The rights that an operation declares it needs. */
 export interface Need {
   method: Method
   /** `Read` admits every scope; see `reads`. */
   scope: Scope
-  /** `sensitive`: a read that may show what a deployer need not see. Deploy alone does not admit. */
+  /** `sensitive`: a read that may show what a deployer need not see. Deploy alone is not enough. */
   reads?: 'sensitive'
   area: Area
   /** The level that a custom role must have on the cluster it is about, or that its environment runs on. */
   cluster?: ClusterLevel
-  /** The mode of what it makes stands in its body: whoever manages one mode passes, and is judged again there. */
+  /** The mode is in the body: whoever manages any mode passes here and is checked again once the body is read. */
   modeInBody?: true
 }
 
@@ -97,12 +97,12 @@ interface Asked extends Need {
   owner: { param: string | null }
 }
 
-/** Whether an operation is about a cluster, or runs something on one: then it declares the level it needs there. */
+/** Whether an operation is about a cluster, or runs something on one: then it declares the level it needs on it. */
 export const usesCluster = ({ area, scope }: Need): boolean => area === 'clusters' || scope === 'Deploy'
 
 const readableByAll: readonly Area[] = ['members', 'tokens', 'audit', 'settings', 'webhooks']
 
-/** A look that changes nothing and opens no secret. */
+/** A read that reveals no secret. */
 const isRead = ({ method, scope, area }: Need): boolean =>
   scope === 'Read' || (method === 'GET' && readableByAll.includes(area))
 
@@ -142,7 +142,7 @@ const inEnvironment = (grants: Grants, asked: Asked, level: ProjectLevel, cluste
   return when(reachesCluster(grants, asked, clusterId))
 }
 
-/** A project as a whole: seen by whoever sees any of its modes, changed by its admins. */
+/** A project as a whole: visible to whoever sees any of its modes, changed only by its admins. */
 const inProject = (asked: Asked, grant: ProjectGrant | undefined): Decision => {
   const levels = modes.map((mode) => levelOf(grant, mode))
   if (levels.every((level) => level === 'NO_ACCESS')) return 'hidden'
@@ -151,7 +151,7 @@ const inProject = (asked: Asked, grant: ProjectGrant | undefined): Decision => {
 }
 
 const inProjects = (grants: Grants, asked: Asked, { projectId, mode, clusterId }: Place): Decision => {
-  // Where the path names no row, the body does: it is judged again when that is read.
+  // If the path names no row, the body does: it is checked again once the body is read.
   if (projectId === null) return when(asked.scope === 'Read' || asked.owner.param === null)
   const grant = grants.projects[projectId]
   return mode === null ? inProject(asked, grant) : inEnvironment(grants, asked, levelOf(grant, mode), clusterId)
@@ -164,7 +164,7 @@ const byGrants = (grants: Grants, asked: Asked, place: Place): Decision => {
   return when(['settings', 'resources'].includes(area) && isRead(asked))
 }
 
-/** Whether a role, null for somebody who is no member, may do this here. Hidden: as if the place were not there. */
+/** Whether a role (null for a non-member) may do this here. Hidden: as if the place did not exist. */
 export const decide = (role: Role | null, asked: Asked, place: Place): Decision => {
   const { area } = asked
   if (area === 'self' || area === 'invitation') return 'allowed'
@@ -188,7 +188,7 @@ const covered: Record<BuiltIn, readonly string[]> = {
   viewer: ['viewer'],
 }
 
-/** Whether a role has all the rights of another: only then it may hand them on. */
+/** Whether a role has all the rights of another: only then may its holder grant that one. */
 export const covers = (role: Role, other: Role): boolean => {
   if (role.grants !== null) return role.id === other.id
   if (other.grants !== null) return ['owner', 'admin', 'devops'].includes(role.name)

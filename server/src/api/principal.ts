@@ -1,10 +1,10 @@
-/** Who asks: the holder of an API token, or an account. */
+/** The caller: an API token or an account. */
 import type { Role, Scope } from './permissions.ts'
 
-/** Somebody who signed in with the OIDC issuer. */
+/** A person who signed in with the OIDC issuer. */
 export interface Account {
   id: string
-  /** Null unless the issuer says that the address is theirs. */
+  /** Null unless the issuer has verified the address. */
   email: string | null
 }
 
@@ -13,24 +13,24 @@ export interface Membership {
   role: Role
 }
 
-/** Who asks: the holder of an API token, or an account. */
+/** The caller: an API token or an account. */
 export interface Principal {
   /** Id of the token or of the account. */
   tokenId: string
   name: string
-  /** The caller's own organization; once the gate has found the row that a request is about, the organization of that. */
+  /** The caller's own organization; once the gate has found the row of a request, the organization of that row. */
   organizationId: string
-  /** What cannot be told by a role: a role's holders have here what comes nearest to it. */
+  /** Scopes; for a caller with a role, the ones closest to that role. */
   scopes: ReadonlySet<Scope>
   createdBy: string | null
   expiresAt: Date | null
-  /** Decides instead of the scopes; null for a token with scopes, and for an account that is no member. */
+  /** Decides instead of the scopes; null for a token with scopes, and for an account that is not a member. */
   role: Role | null
-  /** Scopes that narrow the role of a token that has both; null where nothing narrows it. */
+  /** Scopes that narrow the role of a token that has both; null if nothing does. */
   within: ReadonlySet<Scope> | null
   /** Null for an API token. */
   account: Account | null
-  /** Of an account, the oldest first. */
+  /** An account's memberships, oldest first. */
   memberships: readonly Membership[]
   /** Sees every organization of this installation, and may create them. */
   isOperator: boolean

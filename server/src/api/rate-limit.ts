@@ -1,6 +1,6 @@
 /**
- * How often one may ask: a token bucket per API token, and one per address for failed authentications. Kept in this
- * process: replicas count for themselves, a restart starts afresh.
+ * Rate limits: a token bucket per API token, and one per address for failed authentications. Kept in this process: each
+ * replica counts its own, a restart starts afresh.
  */
 
 import type { Clock } from '../lib/clock.ts'
@@ -14,7 +14,7 @@ interface Bucket {
 export interface Allowance {
   limit: number
   remaining: number
-  /** Whole seconds until the next request is admitted, 0 when it is now. */
+  /** Whole seconds until the next request is admitted; 0 if it is admitted now. */
   resetSeconds: number
   admitted: boolean
 }
@@ -26,7 +26,7 @@ export interface Limiter {
 
 const maxBuckets = 50_000
 
-/** A bucket of `perMinute` that fills evenly; 0 admits everything. */
+/** A bucket of `perMinute` that fills evenly; 0 disables the limit. */
 export const createLimiter = (perMinute: number, clock: Clock): Limiter => {
   const buckets = new Map<string, Bucket>()
   const perMs = perMinute / 60_000
@@ -55,7 +55,7 @@ export const createLimiter = (perMinute: number, clock: Clock): Limiter => {
   }
 }
 
-/** The three headers of every answer. */
+/** The three headers of every response. */
 export const allowanceHeaders = (allowance: Allowance): Record<string, string> => ({
   'x-ratelimit-limit': String(allowance.limit),
   'x-ratelimit-remaining': String(allowance.remaining),
@@ -63,6 +63,6 @@ export const allowanceHeaders = (allowance: Allowance): Record<string, string> =
 })
 
 export const tooManyRequests = (allowance: Allowance): ApiError =>
-  new ApiError(429, 'rate_limited', 'Too many requests: wait as many seconds as the X-RateLimit-Reset header says.', {
+  new ApiError(429, 'rate_limited', 'Too many requests: wait the number of seconds in the X-RateLimit-Reset header.', {
     headers: { 'retry-after': String(allowance.resetSeconds) },
   })

@@ -1,6 +1,6 @@
 /**
- * The writes of a resource: create, edit, delete. Each is one transaction (a create of a kind without `written` is one
- * statement) with its audit row; secrets are sealed before it begins.
+ * The writes of a resource: create, edit, delete. Each is one transaction (or one statement, for a create of a kind
+ * without `written`) with its audit row; secrets are sealed before it begins.
  */
 import type { TObject, TSchema } from 'typebox'
 import { conflict, invalidField, notFound } from '../lib/errors.ts'
@@ -27,7 +27,7 @@ export type Spec = Record<string, unknown>
 
 /** What a write is about; `previous` is null for a create. */
 export interface Change<Kept = Spec> {
-  /** To read with: inside the write's transaction, where that has begun, so that it waits for no other connection. */
+  /** For reads: inside the write's transaction once that has begun, so that they need no other connection. */
   db: Queryable
   id: string
   parent: Node
@@ -37,10 +37,10 @@ export interface Change<Kept = Spec> {
 export const verbs = ['list', 'create', 'read', 'edit', 'remove'] as const
 export type Verb = (typeof verbs)[number]
 
-/** What else is written with a row, in its transaction; answers the row's record with it. */
+/** Writes what goes with a row, in its transaction; returns the row's record completed with it. */
 export type Along = (tx: Queryable, record: Spec) => Promise<Spec>
 
-/** A record, or the text of one. */
+/** A record, or its JSON text. */
 export type Answered = JsonText | Spec
 
 /** The create or edit of a resource. */
@@ -50,52 +50,52 @@ export type Write = (context: Context, along?: Along) => Promise<Answered>
 export interface ResourceDefinition<Schema extends TObject = TObject, Kept = FieldsOf<Schema>> {
   kind: string
   parent: { kind: string; param: string }
-  /** Rows of one scope share their names; default the kind. */
+  /** Names are unique among rows of one scope; default the kind. */
   nameScope?: string
   tag: string
-  /** Of the list and the create, where it is another. */
+  /** Of the list and the create, if different. */
   collectionTag?: string
   /** Singular and plural, for summaries. */
   words: [string, string]
   collection: string
   item: string
   param: string
-  /** OpenAPI ids; an operation without one is not there. */
+  /** OpenAPI ids; an operation without one does not exist. */
   ids: Partial<Record<Verb, string>>
   /** The area of permissions of all five, or of those of the collection (list, create) and of the others. */
   area: Area | { collection: Area; item: Area }
-  /** What its writes take otherwise than usual: Write, and Admin for a delete. */
+  /** Scopes that differ from the usual: Write, and Admin for a delete. */
   scopes?: Partial<Record<Verb, Scope>>
-  /** What a create needs of the cluster that its row comes to be on (`Need.cluster`). */
+  /** What a create needs on the cluster that its row will be on (`Need.cluster`). */
   createNeeds?: { cluster: ClusterLevel; modeInBody: true }
   createStatus?: 200 | 201
   reads?: 'sensitive'
-  /** What a create takes; `name` is among it. */
+  /** What a create takes, `name` included. */
   spec: Schema
-  /** What an edit takes beside: fields of `spec` are optional in it. */
+  /** What an edit takes in addition; fields of `spec` are optional in it. */
   notEditable?: readonly string[]
   /** Fields of `spec` that `validate` makes: no request can name them. */
   generated?: readonly string[]
   /** What a delete takes in its query. */
   removeQuery?: TObject
-  /** What is answered beyond id, timestamps and the fields of `spec`. */
+  /** What a record has beyond id, timestamps and the fields of `spec`. */
   record: Record<string, TSchema>
   /** SQL for the fields of `record`, over the row `n`. */
   columns: Record<string, string>
-  /** SQL to join what `columns` needs beside `n`. */
+  /** SQL to join what `columns` needs besides `n`. */
   joins?: string
-  /** False: answer only `columns`, each SQL for JSON text that is never null. */
+  /** False: records have only `columns`, each SQL for JSON text that is never null. */
   wholeSpec?: boolean
   audit: { target: string; subTarget?: string }
-  /** Checks and completes a configuration before it is written; throws the caller's error. */
+  /** Checks and completes a configuration before it is written; throws an `ApiError`. */
   validate?(spec: FieldsOf<Schema>, context: Context, change: Change<NoInfer<Kept>>): Promise<Kept> | Kept
-  /** Does what a create or edit needs before it begins or after it has ended; calls `write` once. */
+  /** Wraps a create or edit with what it needs before or after; calls `write` once. */
   around?(context: Context, write: Write): Promise<Answered>
-  /** For long lists: how they make their records; the same as `columns` makes. */
+  /** For long lists: how they build their records; the same as `columns` builds. */
   list?: ListForm
-  /** What a create reads with the parent, as the parent's `record`. */
+  /** What a create reads together with the parent, as the parent's `record`. */
   parentRecord?: RecordSql
-  /** Last touch to a record made by SQL. */
+  /** Final changes to a record made by SQL. */
   view?(record: NoInfer<Kept> & Spec): Spec
   /** Writes what belongs to the row, in its transaction. */
   written?(
@@ -104,9 +104,9 @@ export interface ResourceDefinition<Schema extends TObject = TObject, Kept = Fie
     context: Context,
     change: Change<NoInfer<Kept>>,
   ): Promise<void>
-  /** The last look at what was written, in its transaction: throws when it must not be. */
+  /** The last check of what was written, in its transaction: throws to refuse it. */
   judge?(tx: Queryable, context: Context, change: Change<NoInfer<Kept>>): Promise<void>
-  /** Throws when the row must not go; may say that it went already. */
+  /** Throws when the row must not be deleted; may say that it has already been deleted. */
   onDelete?(tx: Queryable, context: Context): Promise<'gone' | undefined>
 }
 
@@ -131,7 +131,7 @@ export const auditOf = (
   requestId: context.requestId,
 })
 
-/** Project and environment that a row is, or is in. */
+/** The project and environment that a row is, or is in. */
 export const placeOf = (node: Node): { projectId: string | null; environmentId: string | null } => {
   if (node.kind === 'organization') return { projectId: null, environmentId: null }
   if (node.kind === 'project') return { projectId: node.id, environmentId: null }
@@ -142,7 +142,7 @@ export const placeOf = (node: Node): { projectId: string | null; environmentId: 
     : { projectId: null, environmentId: null }
 }
 
-/** Turns what the database refuses into the caller's error. */
+/** Turns a constraint violation into an `ApiError`. */
 export const translateWrite = (error: unknown): unknown => {
   const state = sqlState(error)
   if (state === '23505')
@@ -151,7 +151,7 @@ export const translateWrite = (error: unknown): unknown => {
   return error
 }
 
-/** Every id that a configuration refers to must be a row of its kind in the same organization. */
+/** Every id in a configuration must be a row of the right kind in the same organization. */
 export const checkRefs = async (db: Queryable, schema: TSchema, value: unknown, organizationId: string) => {
   const refs = refsIn(schema, value)
   if (refs.length === 0) return
@@ -176,7 +176,7 @@ const takeOut = (spec: Spec, [name, ...below]: string[]): { open: Spec; value: u
   return { open: { ...spec, [name!]: open }, value }
 }
 
-/** Seals the secrets of a configuration for the row `id`; answers the rest in the open. */
+/** Seals the secrets of a configuration for the row `id`; returns the rest in clear. */
 export const sealAll = async (context: Context, id: string, paths: readonly string[], spec: Spec) => {
   const sealed: Record<string, string> = {}
   let rest = spec
@@ -192,7 +192,7 @@ export const sealAll = async (context: Context, id: string, paths: readonly stri
 
 const withoutName = ({ name: _, ...rest }: Spec): Spec => rest
 
-/** Shows a record made by SQL. */
+/** The record made by SQL, as it is answered. */
 export const showRecord = (definition: ResourceDefinition, text: string): Answered =>
   definition.view === undefined ? new JsonText(text) : definition.view(JSON.parse(text) as Spec)
 

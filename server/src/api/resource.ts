@@ -1,7 +1,7 @@
 /**
  * Five operations from one description of a kind: list, create, read, edit, delete. Promises unique names (409), an
- * audit row in the transaction of every write, sealed secrets, references that stay in the organization. What a kind
- * needs beyond that it says in `validate`, `view`, `written` and `onDelete`, or it writes the operation by hand.
+ * audit row in the transaction of every write, sealed secrets, and references that stay in the organization. A kind
+ * adds what it needs in `validate`, `view`, `written` and `onDelete`, or writes the operation by hand.
  */
 import Type, { type TObject, type TProperties, type TSchema } from 'typebox'
 import { listSql, type RecordSql, recordSql, textRecordSql } from '../store/tree.ts'
@@ -80,7 +80,7 @@ const areaOf = ({ area }: ResourceDefinition, verb: Verb): Area => {
   return isOfCollection(verb) ? area.collection : area.item
 }
 
-/** What one of the five declares beside its schemas and what it does. */
+/** What each of the five declares besides its schemas and what it does. */
 const headOf = (definition: ResourceDefinition, verb: Verb) => {
   const { tag, collectionTag = tag, collection, item, ids, scopes, reads } = definition
   const scope = scopes?.[verb] ?? usualScopes[verb]
@@ -192,7 +192,7 @@ const answerOf = (definition: ResourceDefinition): TObject => {
 const ownersOf = (definition: ResourceDefinition, recordText: RecordSql) => {
   const { kind, param, parent, item, parentRecord } = definition
   const inOrganization = parent.kind === 'organization'
-  // The path of an item may name its parent too: then both must fit.
+  // The path of an item may name its parent too: then both must match.
   const nested = kind !== 'organization' && item.includes(`{${parent.param}}`) ? parent.param : null
   const parentOwner = inOrganization ? organizationInPath : nodeInPath(parent.kind, parent.param)
   return {
@@ -203,7 +203,10 @@ const ownersOf = (definition: ResourceDefinition, recordText: RecordSql) => {
   }
 }
 
-/** Its functions are called with what its own schema admitted and its own `validate` made, so the types may go here. */
+/**
+ * Its functions are called only with what its own schema admitted and its own `validate` returned, so the types can be
+ * erased here.
+ */
 const erased = <Schema extends TObject, Kept>(definition: ResourceDefinition<Schema, Kept>): ResourceDefinition =>
   definition as unknown as ResourceDefinition
 
@@ -229,7 +232,7 @@ export const resource = <
   return { byVerb, operations, answer, recordText, owner: owners.owner }
 }
 
-/** The same fields, of which only `required` must be there (and, of the record's own, those not marked optional). */
+/** The same fields, of which only `required` are mandatory (and, of the record's own, those not marked optional). */
 const relax = (
   title: string,
   schema: TObject,

@@ -1,4 +1,6 @@
-/** Revocation of API tokens: each goes with all that it made, and with what these made, in whatever organization. */
+/**
+ * Revocation of API tokens: each is revoked with all tokens it created, and those they created, in any organization.
+ */
 import type { Queryable } from '../store/database.ts'
 
 export interface Revoked {
@@ -13,10 +15,10 @@ const revokeSql = `with recursive lost as (
   ) update api_token set revoked_at = clock_timestamp() where id in (select id from lost) and revoked_at is null
   returning id, organization_id as "organizationId", name`
 
-/** What these tokens, and those that they made, were; the caller's transaction tells every replica. */
+/** The rows of these tokens and of those they created; the caller's transaction notifies every replica. */
 export const revokeTokens = async (tx: Queryable, ids: readonly string[]): Promise<Revoked[]> => {
   const revoked: Revoked[] = []
-  // Again until nothing is left: one that was being made meanwhile is seen once we have waited for it.
+  // Repeat until nothing is left: a token that was being created meanwhile is visible once we have waited for it.
   for (let last = 1; last > 0 && ids.length > 0; ) {
     const found = await tx.query<Revoked>(revokeSql, [ids])
     revoked.push(...found)

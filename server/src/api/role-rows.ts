@@ -1,4 +1,4 @@
-/** Roles as rows: the built-in ones have none, custom ones are rows of the tree of the kind `custom_role`. */
+/** Roles as rows: built-in ones have none, custom ones are rows of the kind `custom_role` in the tree. */
 import type { Queryable } from '../store/database.ts'
 import {
   builtInRole,
@@ -10,7 +10,7 @@ import {
   type Role,
 } from './permissions.ts'
 
-/** What a custom role's row keeps. */
+/** What the row of a custom role stores. */
 export interface RoleSpec {
   cluster_permissions?: { cluster_id: string; permission: ClusterLevel }[]
   project_permissions?: {
@@ -35,11 +35,11 @@ const toGrants = ({ cluster_permissions = [], project_permissions = [] }: RoleSp
   ),
 })
 
-/** The role of an id and, for a custom one, its row; null when the row is gone. */
+/** The role with an id and, for a custom one, its row; null if the row no longer exists. */
 export const roleOf = (id: string, name: string | null, spec: RoleSpec | null): Role | null =>
   builtInRole(id) ?? (spec === null ? null : { id, name: name ?? '', grants: toGrants(spec) })
 
-/** A role that may be given in an organization; null when it has no such role. */
+/** A role that can be granted in an organization; null if it has no such role. */
 export const readRole = async (db: Queryable, organizationId: string, id: string): Promise<Role | null> => {
   const builtIn = builtInRole(id)
   if (builtIn !== null) return builtIn

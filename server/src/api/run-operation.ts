@@ -1,4 +1,6 @@
-/** One request to one operation, in the order of checks: 401 → organization of the id (404) → 403 → body → state. */
+/**
+ * Runs one request to one operation, in the order of checks: 401 → organization of the id (404) → 403 → body → state.
+ */
 
 import { hash } from 'node:crypto'
 import type { FastifyReply, FastifyRequest } from 'fastify'
@@ -19,12 +21,12 @@ import { type Context, etagOf, isTextType, JsonText, type Operation, OtherAnswer
 import type { Parts } from './parts.ts'
 import { readBody, readQuery } from './validate.ts'
 
-/** What the gate has found out before the body is read. */
+/** What the gate knows before the body is read. */
 export type Admitted = Found
 
 const pathParams = (request: FastifyRequest): Record<string, string> => request.params as Record<string, string>
 
-/** 404 for what is not there or not the caller's, 403 for a scope or a role that does not admit. */
+/** 404 for what does not exist or is not the caller's, 403 if scope or role do not allow it. */
 export const admit = async (parts: Parts, operation: Operation, principal: Principal, request: FastifyRequest) => {
   const named = operation.owner.inQuery === true ? (request.query as Record<string, string>) : pathParams(request)
   const isConditional = request.headers['if-none-match'] !== undefined && !isSelective(principal)
@@ -35,7 +37,7 @@ export const admit = async (parts: Parts, operation: Operation, principal: Princ
   return found
 }
 
-/** What the credential proves, and not what a program says of itself: that stands in the user agent. */
+/** What the credential proves, not what a program claims to be: that is in the user agent. */
 const originOf = ({ account }: Principal): string => (account === null ? 'API' : 'CONSOLE')
 
 const textOf = (result: unknown): string => (result instanceof JsonText ? result.text : JSON.stringify(result ?? null))
@@ -49,7 +51,7 @@ const keyOf = (
   const key = operation.method === 'POST' ? readKey(request.headers['idempotency-key']) : null
   if (key === null) return null
   const { organizationId, account } = admitted.principal
-  // People do not see each other's answers, least of all those who are in no organization yet.
+  // Callers must not see each other's answers, least of all those who are in no organization yet.
   const path = request.url.split('?')[0]!.toLowerCase() + (account === null ? '' : `#${account.id}`)
   return { organizationId, method: operation.method, path, key, bodyHash: hashBody([request.query, body]) }
 }
@@ -174,6 +176,6 @@ export const runOperation = async (
   }
 }
 
-/** 405 for a path that is there under other methods. */
+/** 405 for a path that exists with other methods. */
 export const methodNotAllowed = (allow: string): ApiError =>
-  new ApiError(405, 'method_not_allowed', 'This path does not take this method.', { headers: { allow } })
+  new ApiError(405, 'method_not_allowed', 'This path does not support this method.', { headers: { allow } })

@@ -1,6 +1,6 @@
 /**
- * The words that schemas are written in. Every string has a maximum length, every number a range, every array a
- * maximum. Three marks: `Ref` (an id of the same organization), `Secret` (sealed, never answered), `Computed`.
+ * The vocabulary of our schemas. Every string has a maximum length, every number a range, every array a maximum. Three
+ * marks: `Ref` (an id of the same organization), `Secret` (sealed, never answered), `Computed`.
  */
 import Type, { type TObject, type TProperties, type TSchema, type TSchemaOptions } from 'typebox'
 
@@ -10,7 +10,7 @@ const maxInteger = 2_147_483_647
 export const Uuid = (options: TSchemaOptions = {}) =>
   Type.String({ format: 'uuid', pattern: uuidPattern, maxLength: 36, ...options })
 export const Text = (maxLength = 255, options: TSchemaOptions = {}) => Type.String({ maxLength, ...options })
-/** A resource's name: no control characters, something other than blanks. */
+/** A resource's name: no control characters, not only spaces. */
 export const Name = () =>
   Type.String({ minLength: 1, maxLength: 255, pattern: '^(?=.*\\S)[^\\u0000-\\u001f\\u007f]+$' })
 export const Whole = (minimum: number, maximum = maxInteger, options: TSchemaOptions = {}) =>
@@ -24,16 +24,16 @@ export const List = <T extends TSchema>(items: T, maxItems = 100, options: TSche
 export const Maybe = <T extends TSchema>(schema: T) => Type.Optional(schema)
 export const Nullable = <T extends TSchema>(schema: T, options: TSchemaOptions = {}) =>
   Type.Union([schema, Type.Null()], options)
-/** Anything a JSON document can hold: kept as it was sent. */
+/** Any JSON value, stored as it was sent. */
 export const Anything = () => Type.Unsafe<unknown>({ 'x-anything': true })
 export const Open = () =>
   Type.Unsafe<Record<string, unknown>>({ type: 'object', additionalProperties: true, 'x-anything': true })
 
-/** Id of a row of this kind in the same organization. */
+/** The id of a row of this kind in the same organization. */
 export const Ref = (kind: string) => Uuid({ 'x-ref': kind })
-/** Sealed at rest and left out of answers. */
+/** Sealed at rest and never answered. */
 export const Secret = (maxLength: number) => Type.String({ maxLength, writeOnly: true, 'x-secret': true })
-/** Only in answers. */
+/** Only in responses. */
 export const Computed = <T extends TSchema>(schema: T) => Type.Unsafe<Type.Static<T>>({ ...schema, readOnly: true })
 export const Reference = () => Type.Object({ id: Uuid() })
 export const Results = <T extends TSchema>(item: T) => Type.Object({ results: Type.Array(item) })
@@ -57,10 +57,10 @@ const fits = (schema: Json, value: unknown): boolean => {
 const isObject = (value: unknown): value is Record<string, unknown> =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
 
-/** Whether defaults are filled in: everywhere, in nested objects only (edits keep what they leave out), or not. */
+/** Where defaults are filled in: everywhere, only in nested objects (an edit keeps what it leaves out), or nowhere. */
 export type Defaults = boolean | 'nested'
 
-/** A copy of `value` with only the fields that `schema` declares, and its defaults where `defaults` says so. */
+/** A copy of `value` with only the fields that `schema` declares, and its defaults as `defaults` says. */
 export const pick = (schema: TSchema, value: unknown, defaults: Defaults): unknown => {
   const json = schema as Json
   if (json.anyOf !== undefined) {
@@ -82,7 +82,7 @@ const pickFields = (properties: Record<string, Json>, value: Record<string, unkn
   return picked
 }
 
-/** Every `Ref` that a value holds, with the field it stands in as a JSON pointer. */
+/** Every `Ref` in a value, with its field as a JSON pointer. */
 export const refsIn = (schema: TSchema, value: unknown, field = ''): { kind: string; id: string; field: string }[] => {
   const json = schema as Json
   if (json.anyOf !== undefined) {
@@ -100,7 +100,7 @@ export const refsIn = (schema: TSchema, value: unknown, field = ''): { kind: str
 
 const isSecret = (schema: unknown): boolean => (schema as Json)['x-secret'] === true
 
-/** Where the fields marked `Secret` stand: `token`, `config.password`. */
+/** The paths of the fields marked `Secret`: `token`, `config.password`. */
 export const secretPaths = (schema: TObject): string[] =>
   Object.entries(schema.properties).flatMap(([name, inner]) => {
     if (isSecret(inner)) return [name]
@@ -122,7 +122,7 @@ export const withoutSecrets = (schema: TObject): TObject => {
 /** The same object with every field optional. */
 export const partial = (schema: TObject): TObject => Type.Partial(schema) as TObject
 
-/** An object schema with the fields of both; `more` wins. */
+/** An object schema with the fields of both; `more` takes precedence. */
 export const merge = (base: TObject, more: Record<string, TSchema>, without: readonly string[] = []): TObject => {
   const kept = Object.entries(base.properties).filter(([name]) => !without.includes(name))
   return Type.Object<TProperties>({ ...Object.fromEntries(kept), ...more })

@@ -1,6 +1,6 @@
 /**
  * HTTP: routes from the array of operations, and the few pages that need no token. Promises the order of checks, one
- * error body, a request id on every answer. Refuses to know any resource. A dead process loses nothing: a request was
+ * error body, and a request id on every response. Knows no resource. A killed process loses nothing: a request was
  * either committed or it was not.
  */
 
@@ -46,7 +46,7 @@ interface Gate {
   metrics: Metrics
 }
 
-/** Fields that this server keeps with a request. */
+/** Fields that this server attaches to a request. */
 const admittedOf = new WeakMap<FastifyRequest, Admitted>()
 
 const requestId = (raw: IncomingMessage): string => {
@@ -54,7 +54,7 @@ const requestId = (raw: IncomingMessage): string => {
   return typeof sent === 'string' && requestIdForm.test(sent) ? sent : newId()
 }
 
-/** The token of a websocket's subprotocols, for browsers, which cannot set headers there. */
+/** The token in a websocket's subprotocols, for browsers, which cannot set its headers. */
 const tokenOf = (request: FastifyRequest): string | null => {
   const fromHeader = tokenInHeader(request.headers.authorization)
   const protocols = request.headers['sec-websocket-protocol']
@@ -63,12 +63,12 @@ const tokenOf = (request: FastifyRequest): string | null => {
   return found === undefined ? null : found.trim().slice('auth.bearer.'.length)
 }
 
-/** Tokens cost nothing: an organization has as many requests as ten of them, however many it makes. */
+/** Tokens cost nothing, so an organization gets the requests of ten tokens at most, however many it creates. */
 const tokensWorth = 10
 
 const takeTurn = ({ perToken, perOrganization }: Gate, { tokenId, organizationId, account }: Principal): Allowance => {
   const own = perToken.take(tokenId)
-  // Accounts are the issuer's to give, and of many organizations.
+  // Accounts are created by the issuer and can be in many organizations.
   if (account !== null || !own.admitted) return own
   const shared = perOrganization.take(organizationId)
   return shared.admitted ? own : shared
@@ -89,14 +89,14 @@ const authenticate = async (gate: Gate, request: FastifyRequest, reply: FastifyR
   }
 }
 
-const uriTooLong = (): ApiError => new ApiError(414, 'uri_too_long', 'The address is too long.')
+const uriTooLong = (): ApiError => new ApiError(414, 'uri_too_long', 'The URL is too long.')
 
 const yamlTypes = ['application/x-yaml', 'application/yaml', 'text/yaml']
 
 const refuseUnreadable = (request: FastifyRequest, { consumes }: Operation): void => {
   if (request.url.length > maxUrlLength) throw uriTooLong()
   if (request.method === 'GET' || request.method === 'HEAD') return
-  // Clients send actions without a body under whatever type their library has: nothing is of no type.
+  // Clients send actions without a body with whatever content type their library sets: an empty body is valid with any.
   if (request.headers['content-length'] === '0') delete request.headers['content-type']
   const { 'content-encoding': encoding, 'content-type': type } = request.headers
   const charset = /;\s*charset\s*=\s*"?([^\s;"]+)/i.exec(type ?? '')?.[1]
@@ -109,7 +109,7 @@ const refuseUnreadable = (request: FastifyRequest, { consumes }: Operation): voi
     throw new ApiError(415, 'unsupported_media_type', 'The body must be application/json in UTF-8, not encoded.')
 }
 
-/** What an operation sends when all is well; null where that has no body or is not HTTP. */
+/** What an operation sends on success; null if that has no body or is not HTTP. */
 const producedBy = ({ answer, produces }: Operation): string | null => {
   if (produces !== undefined) return produces === 'websocket' ? null : produces
   return answer === undefined ? null : 'application/json'
@@ -137,7 +137,7 @@ const addOperation = (app: FastifyInstance, gate: Gate, operation: Operation): v
       metrics.observe(operation.id, reply.statusCode, reply.elapsedTime / 1000)
     },
     handler: async (request, reply) => {
-      if (isSocket) throw new ApiError(400, 'upgrade_required', 'This path takes websocket connections only.')
+      if (isSocket) throw new ApiError(400, 'upgrade_required', 'This path accepts only websocket connections.')
       if (operation.produces !== undefined) watch(gate, operation, request, reply.raw, () => reply.raw.destroy())
       await runOperation(parts, operation, request, reply, admittedOf.get(request)!)
       return reply
@@ -148,7 +148,10 @@ const addOperation = (app: FastifyInstance, gate: Gate, operation: Operation): v
 
 const isStream = ({ produces }: Operation): boolean => produces === 'text/event-stream' || produces === 'websocket'
 
-/** Before a socket is upgraded, so that one too many is answered with a status. It counts while its connection is open. */
+/**
+ * Runs before a socket is upgraded, so that one too many gets an HTTP status. A socket counts while its connection is
+ * open.
+ */
 const countStream = ({ streams }: Gate, request: FastifyRequest, reply: FastifyReply): void => {
   const leave = streams.admit(admittedOf.get(request)!.principal)
   if (request.ws) request.raw.socket.once('close', leave)
@@ -158,20 +161,20 @@ const countStream = ({ streams }: Gate, request: FastifyRequest, reply: FastifyR
 /** Ends a stream when its caller may no longer have it. */
 const watch = (gate: Gate, operation: Operation, request: FastifyRequest, stream: EventEmitter, end: () => void) => {
   const { authenticator, parts, streams } = gate
-  // What a stream shows was chosen by the rights at its beginning.
+  // A stream shows what the caller was allowed to see when it began.
   const rightsOf = ({ principal }: Admitted): string => JSON.stringify(principal.role?.grants ?? null)
   const rights = rightsOf(admittedOf.get(request)!)
   const check = async () => {
     const found = await admit(parts, operation, await authenticator.authenticate(tokenOf(request), request.ip), request)
-    if (rightsOf(found) !== rights) throw forbidden('What this caller may see has changed.')
+    if (rightsOf(found) !== rights) throw forbidden('Permissions have changed: connect again.')
   }
   stream.once('close', streams.add({ check, end }))
 }
 
 const socketHandler = (gate: Gate, operation: Operation) => (socket: WebSocket, request: FastifyRequest) => {
   const { parts } = gate
-  watch(gate, operation, request, socket, () => socket.close(1008, 'The right to read this has ended.'))
-  // A socket is answered by what it is sent: nothing that a context does with a reply concerns it.
+  watch(gate, operation, request, socket, () => socket.close(1008, 'You are no longer allowed to read this.'))
+  // A socket is answered by the messages sent on it: it needs nothing that a context does with a reply.
   const reply = { header: () => {}, getHeaders: () => ({}), hijack: () => {} } as unknown as FastifyReply
   try {
     operation.socket!(contextOf(parts, operation, request, reply, admittedOf.get(request)!), socket)
@@ -184,7 +187,7 @@ const formOf = (path: string): RegExp => new RegExp(`^${path.replaceAll(/\{\w+\}
 
 const pathIn = (url: string): string => url.split('?')[0]!
 
-/** Which methods a path takes, for 405 and OPTIONS. */
+/** Which methods a path supports, for 405 and OPTIONS. */
 const methodTable = (operations: readonly Operation[]) => {
   const forms = new Map<string, Set<string>>()
   for (const { method, path } of operations) {
@@ -230,7 +233,7 @@ const parserAnswers: Record<string, [number, string, string]> = {
   ERR_HTTP_REQUEST_TIMEOUT: [408, 'Request Timeout', 'The request took too long to arrive.'],
 }
 
-/** Answers what is not even HTTP; no route sees it. */
+/** Answers what is not valid HTTP; it reaches no route. */
 const answerParserError = (error: Error & { code?: string }, socket: Socket): void => {
   if (error.code === 'ECONNRESET' || !socket.writable) {
     socket.destroy()
@@ -262,7 +265,7 @@ const commonHeaders = (id: string): Record<string, string> => ({
   'cache-control': 'no-store',
 })
 
-/** No hook runs for an address that cannot be read: it is a path that is not there, for whoever may ask. */
+/** No hook runs for a URL that cannot be parsed: an authenticated caller gets the 404 of an unknown path. */
 const answerUnreadable = async (gate: Gate, error: Error, request: FastifyRequest, reply: FastifyReply) => {
   const { code } = error as { code?: string }
   reply.headers(commonHeaders(request.id))
@@ -275,16 +278,16 @@ const answerUnreadable = async (gate: Gate, error: Error, request: FastifyReques
   }
 }
 
-/** Only paths of sockets are upgraded: elsewhere the header is passed over, as HTTP allows. */
+/** Only paths of sockets are upgraded: elsewhere the header is ignored, as HTTP allows. */
 const takesUpgrade = (operations: readonly Operation[]) => {
   const sockets = operations.filter(({ produces }) => produces === 'websocket').map(({ path }) => formOf(path))
   return ({ url = '', headers }: IncomingMessage): boolean =>
     headers.upgrade?.toLowerCase() === 'websocket' && sockets.some((form) => form.test(pathIn(url)))
 }
 
-/** Our own checks read bodies and our own code writes answers: the framework's compilers are never loaded. */
+/** Our own code validates bodies and serializes answers: the framework's compilers are never loaded. */
 const noCompiler = (): never => {
-  throw new Error('a route has a schema of the framework: the operation is to have it')
+  throw new Error('a route has a Fastify schema: declare it on the operation instead')
 }
 
 const createInstance = (gate: Gate, operations: readonly Operation[]): FastifyInstance => {
@@ -297,7 +300,8 @@ const createInstance = (gate: Gate, operations: readonly Operation[]): FastifyIn
     loggerInstance: undefined,
     logger: false,
     bodyLimit,
-    // Whose word on the client's address and on TLS counts; of all others it is what they say of themselves.
+    // Which proxies are trusted to say the client's address and whether it used TLS; forwarding headers of others are
+    // ignored.
     trustProxy: [...(gate.parts.settings.trustedProxies ?? [])],
     genReqId: requestId,
     requestTimeout: 30_000,
@@ -313,13 +317,13 @@ const createInstance = (gate: Gate, operations: readonly Operation[]): FastifyIn
   app.addHook('onRequest', async (request, reply) => {
     reply.headers(commonHeaders(request.id))
   })
-  // fastify types what it makes by the options of its server, and then takes it nowhere as an instance.
+  // Fastify types an instance by its server options, and then accepts that type nowhere.
   const instance = app as unknown as FastifyInstance<Server>
   drainOnClose(instance)
   return instance
 }
 
-/** The API of these operations, ready to listen. Rejects for an operation without scope or owner. */
+/** The API of these operations, ready to listen. Rejects if an operation has no scope or owner. */
 export const createApi = async (parts: Parts, operations: readonly Operation[]): Promise<FastifyInstance> => {
   assertComplete(operations)
   const { rateLimit, limits = usualLimits } = parts.settings
@@ -349,7 +353,7 @@ export const createApi = async (parts: Parts, operations: readonly Operation[]):
     name: 'old keys and sessions',
     periodMs: hourMs,
     waits: true,
-    failed: 'keys and sessions that are over could not be forgotten',
+    failed: 'expired idempotency keys and sessions could not be deleted',
     async run() {
       for (const forget of [forgetOldKeys, forgetEndedSessions]) await forget(parts.database)
     },

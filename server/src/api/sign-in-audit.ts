@@ -1,6 +1,6 @@
 /**
- * Who signed in by the browser, and that somebody could not. A sign-in is noted in each organization of the account;
- * failures, behind which nobody known stands, in the operator's, one row a minute with their number.
+ * Audits browser sign-ins. A sign-in is recorded in each organization of the account; failures, which belong to no
+ * known account, in the operator's organization, as one row per minute with their number.
  */
 import type { FastifyRequest } from 'fastify'
 import { newId } from '../lib/ids.ts'

@@ -1,7 +1,7 @@
 /**
- * The cookies of signing in. What one says was said by us, to this browser: each is signed together with its name, and over
- * https its name begins with `__Host-`, which browsers take from this very host only and never from one beside it. Over
- * plain http nothing keeps a neighbour from planting a cookie that it was given itself: that is for one's own machine.
+ * The sign-in cookies. A cookie proves that we issued it, to this browser: each is signed together with its name, and
+ * over https its name begins with `__Host-`, which browsers accept from this exact host only. Over plain http a
+ * neighboring host could plant a cookie of its own: use that on your own machine only.
  */
 import { createHmac, timingSafeEqual } from 'node:crypto'
 import type { FastifyReply, FastifyRequest } from 'fastify'
@@ -9,7 +9,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 export interface Cookies {
   write(request: FastifyRequest, reply: FastifyReply, name: string, value: object, seconds: number): void
   clear(request: FastifyRequest, reply: FastifyReply, name: string): void
-  /** Null for one that is missing, changed, too old, or there twice. */
+  /** Null for one that is missing, changed, expired or sent twice. */
   read(request: FastifyRequest, name: string): Record<string, unknown> | null
 }
 
@@ -35,7 +35,7 @@ const sentAs = (request: FastifyRequest, name: string): string[] =>
 const parse = (text: string): Record<string, unknown> =>
   JSON.parse(Buffer.from(text, 'base64url').toString('utf8')) as Record<string, unknown>
 
-/** `now` in milliseconds since 1970: how long a cookie is good is not left to the browser. */
+/** `now` in milliseconds since 1970: the expiry of a cookie is not left to the browser. */
 export const createCookies = (key: Buffer, now: () => number): Cookies => {
   const sign = (name: string, text: string): Buffer => createHmac('sha256', key).update(`${name}=${text}`).digest()
   return {

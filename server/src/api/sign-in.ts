@@ -1,7 +1,7 @@
 /**
- * Signing in by the browser: the authorization code flow with PKCE. The ID token goes to the page that asked, in the
- * fragment of its address, which no server sees; it is what that page then sends as its Bearer token. Signing out ends it.
- * What must last from one step to another is in signed cookies of the browser's own; only ended sessions are kept here.
+ * Sign-in by browser: the authorization code flow with PKCE. The ID token goes to the page that asked, in the fragment
+ * of its URL, which no server sees; the page then sends it as its Bearer token. Signing out ends it. State between the
+ * steps is in signed cookies; only ended sessions are stored here.
  */
 import { createHash, createHmac, randomBytes, timingSafeEqual } from 'node:crypto'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
@@ -31,7 +31,7 @@ interface Attempt {
   returnTo: string
 }
 
-/** A path of this server; whatever could lead elsewhere becomes the first page. */
+/** A path on this server; anything that could lead elsewhere becomes the start page. */
 export const safeReturn = (text: unknown): string =>
   typeof text === 'string' && text.length <= 1024 && /^\/(?![/\\])[\x21-\x7e]*$/.test(text) && !/[#\\]/.test(text)
     ? text
@@ -39,7 +39,7 @@ export const safeReturn = (text: unknown): string =>
 
 const random = (): string => randomBytes(32).toString('base64url')
 
-/** As the browser has reached us: the issuer compares it with what is registered there. */
+/** As the browser reached us: the issuer compares it with what is registered there. */
 const redirectUri = (request: FastifyRequest): string =>
   [request.protocol === 'https' ? 'https:' : 'http:', '', request.headers.host ?? '127.0.0.1', 'auth', 'callback'].join(
     '/',
@@ -139,13 +139,17 @@ const exchange = async (desk: Desk, code: string, attempt: Attempt, redirect: st
   return token
 }
 
-/** The token that the issuer gives for the code, to the browser that asked for it. */
+/** Exchanges the code for the issuer's token, for the browser that asked for it. */
 const receive = async (desk: Desk, request: FastifyRequest, attempt: Attempt | null): Promise<string> => {
   const { code, state, error } = request.query as Record<string, unknown>
   if (attempt === null || typeof state !== 'string' || !isSame(state, attempt.state))
-    throw badRequest('This sign-in was not begun here, or too long ago: begin again.', undefined, 'sign_in_unknown')
+    throw badRequest(
+      'This sign-in was not started in this browser, or has expired: start again.',
+      undefined,
+      'sign_in_unknown',
+    )
   if (typeof error === 'string' || typeof code !== 'string')
-    throw badRequest('The sign-in provider did not let you in.', undefined, 'sign_in_refused')
+    throw badRequest('The sign-in provider denied access.', undefined, 'sign_in_refused')
   const token = await exchange(desk, code, attempt, redirectUri(request)).catch(orUnavailable)
   const claims = await desk.oidc.verify(token)
   if (claims === null || decodeJwt(token).nonce !== attempt.nonce) throw unauthorized()
@@ -187,7 +191,7 @@ const leave = async (desk: Desk, request: FastifyRequest, reply: FastifyReply): 
   reply.redirect(url.href, 302)
 }
 
-/** The pages of signing in, where an issuer and a client of it are configured. */
+/** The sign-in pages, if an issuer and its client are configured. */
 export const addSignIn = async (app: FastifyInstance, parts: Parts): Promise<void> => {
   const { oidc: settings, rateLimit } = parts.settings
   if (settings?.clientId === undefined) return

@@ -1,4 +1,4 @@
-/** API tokens as they are kept: by the hash of their text, revoked ones too, so that their use can be told. */
+/** API tokens as stored: by the hash of their text, revoked ones too, so that their use can be reported. */
 import type { Database } from '../store/database.ts'
 import { writeOwnAudit } from '../store/own-audit.ts'
 import type { Scope } from './operation.ts'
@@ -15,7 +15,7 @@ export interface TokenRow {
   isRevoked: boolean
 }
 
-/** A thief, or a program that was forgotten: an audit row, at most one a token and hour. */
+/** Use of a revoked token, by a thief or a forgotten program: an audit row, at most one per token and hour. */
 export const noteRefused = async (database: Database, token: TokenRow, address: string): Promise<void> =>
   database.transaction(async (tx) => {
     const noted = await tx.query(

@@ -1,4 +1,6 @@
-/** Bodies and queries against their schemas; every failure is one 400 that names its fields and no sent value. */
+/**
+ * Validates bodies and queries against their schemas; a failure is a single 400 that names the fields but no values.
+ */
 import type { TObject, TSchema } from 'typebox'
 import { Compile } from 'typebox/compile'
 import { badRequest, type FieldError } from '../lib/errors.ts'
@@ -38,8 +40,8 @@ const words: Record<string, (params: Record<string, unknown>) => string> = {
   minItems: ({ limit }) => `must have at least ${limit} item${limit === 1 ? '' : 's'}`,
   maxItems: ({ limit }) => `must have at most ${limit} items`,
   maxProperties: ({ limit }) => `must have at most ${limit} fields`,
-  uniqueItems: () => 'must not repeat an item',
-  pattern: () => 'has a form that is not accepted',
+  uniqueItems: () => 'must not contain duplicates',
+  pattern: () => 'does not have the required format',
   format: ({ format }) => `must be a ${format}`,
 }
 
@@ -62,7 +64,7 @@ const toFieldErrors = (failures: readonly Failure[]): FieldError[] => {
 const sentence = ({ field, message }: FieldError): string =>
   field === '' ? `The body ${message}.` : `${field.slice(1).replaceAll('/', '.')}: ${message}`
 
-/** Throws the 400 of a value that its schema refuses. */
+/** Throws a 400 for a value that its schema refuses. */
 export const check = (schema: TSchema, value: unknown): void => {
   const validator = checkOf(schema)
   if (validator.Check(value)) return
@@ -70,7 +72,7 @@ export const check = (schema: TSchema, value: unknown): void => {
   throw badRequest(`Validation error: ${details.map(sentence).slice(0, 5).join('; ')}`, details)
 }
 
-/** The declared fields of a body, with their defaults for a create; throws the 400. */
+/** The declared fields of a body, with their defaults for a create; throws a 400. */
 export const readBody = (schema: TObject, body: unknown, defaults: Defaults): Record<string, unknown> => {
   const value = pick(schema, body ?? {}, defaults)
   check(schema, value)
@@ -100,7 +102,8 @@ export const readQuery = (schema: TObject, query: Record<string, unknown>): Reco
 const refuseUnstorable = (value: unknown, depth: number): void => {
   if (depth > maxDepth) throw badRequest('The body is nested too deeply.')
   if (typeof value === 'string') {
-    if (value.includes('\0') || !value.isWellFormed()) throw badRequest('The body holds text that is no valid Unicode.')
+    if (value.includes('\0') || !value.isWellFormed())
+      throw badRequest('The body contains text that is not valid Unicode.')
   } else if (Array.isArray(value)) {
     for (const item of value) refuseUnstorable(item, depth + 1)
   } else if (value !== null && typeof value === 'object') {
@@ -111,7 +114,7 @@ const refuseUnstorable = (value: unknown, depth: number): void => {
   }
 }
 
-/** JSON text to a value; throws the 400 of malformed JSON and of what a database cannot store. */
+/** Parses JSON; throws a 400 if it is malformed or contains what a database cannot store. */
 export const parseJson = (text: string): unknown => {
   if (text.trim() === '') return undefined
   let value: unknown
@@ -120,7 +123,7 @@ export const parseJson = (text: string): unknown => {
   } catch {
     throw badRequest('The body is not valid JSON.', undefined, 'malformed_json')
   }
-  // Only escapes can bring such characters in, and only long runs of brackets such depth.
+  // Only escapes can produce such characters, and only long runs of brackets such depth.
   if (text.includes('\\u') || text.includes('[[[[') || text.length > 2 * maxDepth) refuseUnstorable(value, 0)
   return value
 }
