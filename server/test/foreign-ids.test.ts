@@ -176,7 +176,7 @@ const besides = (field: Field): Json => companions.find(([pattern]) => pattern.t
 const isAbout = ({ path }: Field, { details, message }: Json): boolean => {
   const pointer = `/${path.join('/').replaceAll('*', '0')}`
   const at: string = details?.[0]?.field ?? `/${String(message).split(':')[0]!.replaceAll('.', '/')}`
-  if (/is required|must be null|must name each/.test(message)) return false
+  if (/is required|must be null|must list (all|each)/.test(message)) return false
   return [at.endsWith(pointer), pointer.startsWith(at), at.startsWith(pointer)].includes(true)
 }
 

@@ -152,7 +152,7 @@ const editOf = ({ definition, recordText, answer, owner, title }: Known): Operat
   return operation({
     ...headOf(definition, 'edit'),
     method: 'PUT',
-    summary: `Change ${definition.words[0]}; fields left out keep their values`,
+    summary: `Change ${definition.words[0]}; omitted fields keep their values`,
     owner,
     body: titled(partial(merge(spec, {}, [...notEditable, ...generated])), `${title}EditRequest`),
     status: 200,

@@ -58,7 +58,7 @@ export const lockEnvironment = async (tx: Queryable, id: string): Promise<Enviro
      from node where id = $1 and kind = 'environment' for no key update`,
     [id],
   )
-  if (row === undefined) throw conflict('environment_gone', 'The environment was deleted meanwhile.')
+  if (row === undefined) throw conflict('environment_gone', 'The environment has been deleted in the meantime.')
   return row
 }
 
@@ -84,7 +84,9 @@ const refuseImpossible = (action: DeploymentAction, services: readonly ServiceRo
   }
 }
 
-/** The services that a deploy can be about. Those of a whole environment that cannot be deployed are left as they are. */
+/**
+ * The services that a deploy can be about. Those of a whole environment that cannot be deployed are left as they are.
+ */
 const chooseDeployable = async (
   tx: Queryable,
   request: DeploymentRequest,

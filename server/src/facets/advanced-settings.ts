@@ -1,6 +1,6 @@
 /**
- * Advanced settings of a kind: flat, dotted keys. What is set is kept with the service, so that a change makes it out of
- * date where the engine acts on it; what is not set has its default. A PUT replaces the whole set.
+ * Advanced settings of a kind: flat, dotted keys. What is set is kept with the service, so that a change makes it out
+ * of date where the engine acts on it; what is not set has its default. A PUT replaces the whole set.
  */
 import Type, { type TObject, type TProperties } from 'typebox'
 import { type Context, type Operation, operation, ownOrganization } from '../api/operation.ts'
@@ -71,7 +71,7 @@ const operationsOf = (self: Self, settings: Settings, noun: string): Operation[]
       ...common,
       id: `edit${noun}`,
       method: 'PUT',
-      summary: `Replace the advanced settings of ${self.words}; keys left out get their defaults`,
+      summary: `Replace the advanced settings of ${self.words}; omitted keys get their defaults`,
       scope: 'Write',
       area: 'projects',
       owner: ownerOf(self),

@@ -57,7 +57,10 @@ const failed = new Set(['BUILD_ERROR', 'DEPLOYMENT_ERROR', 'RESTART_ERROR'])
 
 const runningWords = new Set(['RUNNING', 'ERROR', 'UNAVAILABLE'])
 
-/** RUNNING once deployed and its instances answer, ERROR when it failed, UNAVAILABLE while nobody can tell; otherwise the exact state. */
+/**
+ * RUNNING once deployed and its instances answer, ERROR when it failed, UNAVAILABLE while nobody can tell; otherwise
+ * the exact state.
+ */
 export const runningWord = (status: ServiceStatus): string => {
   const { deployment_state: state, running_state: running } = status
   if (failed.has(state)) return 'ERROR'
@@ -246,8 +249,7 @@ const removalOf = ({ self, owner, removal }: Known): Operation => {
     method: 'DELETE',
     path: itemOf(self),
     tag: `${self.word} Main Calls`,
-    summary:
-      removal?.summary ?? `Delete ${self.words} and all it has, volumes included; the work goes on after the answer`,
+    summary: removal?.summary ?? `Delete ${self.words} and all it has, volumes included; continues after the response`,
     scope: 'Admin',
     area: 'projects',
     owner,

@@ -123,7 +123,7 @@ const wholeActions: Operation[] = [
     method: 'DELETE',
     path: '/environment/{environmentId}',
     tag: 'Environment Main Calls',
-    summary: 'Delete an environment with all its services; the work goes on after the answer',
+    summary: 'Delete an environment with all its services; continues after the response',
     status: 204,
     run: (context) => act(context, 'DELETE', all(context), true),
   }),

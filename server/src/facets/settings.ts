@@ -118,9 +118,7 @@ const settingsOf = (...groups: Settings[]): Settings => {
   const all: Settings = Object.assign({}, ...groups)
   const described = Object.entries(all).map(([key, schema]) => [
     key,
-    honoured.has(key)
-      ? schema
-      : { ...schema, description: 'Kept and answered; the engine of this server does not act on it.' },
+    honoured.has(key) ? schema : { ...schema, description: 'Stored and returned; has no effect on this server.' },
   ])
   return Object.fromEntries(described) as Settings
 }

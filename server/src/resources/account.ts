@@ -1,4 +1,4 @@
-/** The caller's own account: what the issuer says of it, and the one address it may set itself. */
+/** The caller's own account: what the issuer says about it, and the one address it can set itself. */
 import Type from 'typebox'
 import { type Operation, operation, ownOrganization, type Principal } from '../api/operation.ts'
 import { Maybe, Text, Timestamp, Uuid } from '../api/schema.ts'
@@ -24,7 +24,7 @@ const readAccount = `select json_build_object('id', a.id, 'created_at', ${timest
     'communication_email', coalesce(a.communication_email, a.email, '')) as record
   from account a where a.id = $1`
 
-/** A token has a name and nothing else that an account has. */
+/** A token has only a name, and nothing else that an account has. */
 const readToken = `select json_build_object('id', t.id, 'created_at', ${timestampSql('t.created_at')}, 'nickname', t.name,
     'first_name', '', 'last_name', '', 'profile_picture_url', '', 'communication_email', '') as record
   from api_token t where t.id = $1`
@@ -49,7 +49,7 @@ const edit = operation({
   ...common,
   id: 'editAccountInformation',
   method: 'PUT',
-  summary: 'Set the address that notices go to',
+  summary: 'Set the address that notifications go to',
   scope: 'Admin',
   area: 'self',
   body: Type.Object({

@@ -1,4 +1,4 @@
-/** Groups of annotations, and which kinds of objects they are put on. */
+/** Groups of annotations, and the kinds of objects they apply to. */
 import Type from 'typebox'
 import { List, OneOf, Text } from '../api/schema.ts'
 import { Key, metadataGroup } from './metadata-group.ts'
@@ -21,7 +21,7 @@ export const annotationsGroupOperations = metadataGroup({
   word: 'Annotations',
   readId: 'getOrganizationAnnotationsGroup',
   pair: Type.Object({ key: Key(), value: Text(65_536) }),
-  // Any text; what all annotations of one object may hold together is far more than one line of ours.
+  // Any text; Kubernetes limits the annotations of one object to far more than one line of ours.
   isValue: () => true,
   more: { scopes: List(OneOf(scopes), scopes.length) },
 })

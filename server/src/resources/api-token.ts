@@ -1,4 +1,4 @@
-/** API tokens through the API: shown once, never wider and never longer-lived than who makes them. */
+/** API tokens through the API: shown once, never with more rights or a longer life than their creator. */
 import Type from 'typebox'
 import { createToken, unauthorized } from '../api/auth.ts'
 import {
@@ -90,7 +90,8 @@ const expiryOf = (body: Body, { parts, principal }: Context): Date | null => {
   const asked = body.expires_at === null ? null : new Date(body.expires_at)
   if (asked !== null && (Number.isNaN(asked.getTime()) || asked.getTime() <= now))
     throw invalidField('/expires_at', 'must be a date and time in the future')
-  if (limit !== null && (asked === null || asked > limit)) throw forbidden('A token cannot make one that outlives it.')
+  if (limit !== null && (asked === null || asked > limit))
+    throw forbidden('A token cannot create one that outlives it.')
   return asked
 }
 
@@ -102,7 +103,7 @@ interface Rights {
 const hasAllRights = ({ role, scopes: held }: Context['principal']): boolean =>
   role === null ? held.has('Admin') : role.id === builtInRoles.owner
 
-/** Without a word on rights, a token has those of its maker. */
+/** Without scopes or a role, a token has the rights of its creator. */
 const rightsOf = async (tx: Queryable, body: Body, context: Context): Promise<Rights> => {
   const { role } = context.principal
   if (typeof body.role_id === 'string')
@@ -111,19 +112,21 @@ const rightsOf = async (tx: Queryable, body: Body, context: Context): Promise<Ri
     return { scopes: [], roleId: role.id }
   const asked = [...new Set(body.scopes ?? ['Admin'])] as Scope[]
   if (!hasAllRights(context.principal) && asked.includes('Admin'))
-    throw forbidden('A token with the scope Admin has more rights than its maker: name another scope, or a role.')
+    throw forbidden(
+      'A token with the scope Admin would have more rights than its creator: choose another scope, or a role.',
+    )
   return { scopes: asked, roleId: null }
 }
 
-/** What stands for a person in the audit log is a verified address: no token may look like one. */
+/** The audit log names people by a verified address: no token may look like one. */
 const checkName = (name: string): void => {
   if (name.normalize('NFKC').includes('@'))
-    throw invalidField('/name', 'must have no @, which is for addresses of people')
+    throw invalidField('/name', 'must not contain @, which is reserved for e-mail addresses of people')
 }
 
 /**
- * Keeps the maker as it is until the token is there, so that whoever revokes it, or takes its role away, finds the token
- * too. Rejects when that has just been done.
+ * Locks the creator until the token is written, so that whoever revokes the creator, or removes its role, finds the
+ * token too. Rejects if that has just happened.
  */
 const holdMaker = async (tx: Queryable, { principal }: Context): Promise<void> => {
   const { account, tokenId, organizationId, role } = principal
@@ -142,7 +145,7 @@ const create = operation({
   method: 'POST',
   path: collection,
   ...common,
-  summary: 'Create an API token with scopes or a role; its text is in this answer and never again',
+  summary: 'Create an API token with scopes or a role; its text is only in this response',
   body: bodySchema,
   status: 201,
   answer: Type.Object({ ...record, token: Text() }),
@@ -170,7 +173,7 @@ const create = operation({
   },
 })
 
-/** One row for the token, and one in each other organization where it made some. */
+/** One audit row for the token, and one in each other organization where it created tokens. */
 const noteRevoked = async (tx: Queryable, context: Context, revoked: readonly Revoked[]): Promise<void> => {
   const { apiTokenId } = context.params
   const asked = revoked.find(({ id }) => id === apiTokenId!.toLowerCase())!
@@ -188,7 +191,7 @@ const remove = operation({
   method: 'DELETE',
   path: `${collection}/{apiTokenId}`,
   ...common,
-  summary: 'Revoke an API token and those made with it, everywhere within a second',
+  summary: 'Revoke an API token and all tokens created with it, within a second on every server',
   status: 204,
   run: (context) =>
     context.transaction(async (tx) => {

@@ -1,6 +1,6 @@
 /**
- * Argo CD apps: what another system deploys, shown beside an environment's own services. Creating, changing and deleting
- * one through this API is our own addition to the public one, which only reads them.
+ * Argo CD apps: deployed by another system, shown next to an environment's own services. Creating, changing and
+ * deleting them is our addition to the public API, which only reads them.
  */
 import Type from 'typebox'
 import { Computed, Maybe, Nullable, Text, Timestamp, Uuid } from '../api/schema.ts'
@@ -37,7 +37,7 @@ export const argocdApp = service({
   columns: {
     environment_id: 'n.parent_id',
     cluster_id: `(select e.spec ->> 'cluster_id' from node e where e.id = n.parent_id)`,
-    // Nothing synchronises an app from here.
+    // This server does not synchronize apps.
     last_synced_at: 'null::text',
     manifest_revision: 'null::text',
   },
@@ -53,7 +53,7 @@ export const argocdApp = service({
   facets: [deployable({ stops: false, status: false })],
   deployable: {
     ...undeployable(
-      'An Argo CD app is deployed by the Argo CD of a Kubernetes cluster, and the local one is a Docker engine.',
+      'An Argo CD app is deployed by the Argo CD of a Kubernetes cluster; the local cluster is a Docker engine.',
     ),
   },
 })

@@ -1,7 +1,7 @@
 /**
- * The Argo CD that runs in a cluster: its address and a token for it. Promises that the token is sealed and shown as
- * REDACTED only, that it is never sent to another host than it was given for, and that what is said of a connection was
- * found by asking.
+ * The Argo CD that runs in a cluster: its address and a token for it. Promises that the token is sealed and shown only
+ * as REDACTED, that it is never sent to a host other than the one it was given for, and that the state of a connection
+ * was found by connecting.
  */
 import Type from 'typebox'
 import { type Context, type Operation, operation } from '../api/operation.ts'
@@ -83,7 +83,7 @@ const addressOf = ({ parts }: Context, text: string): string => {
 
 const placeIn = (id: string) => ({ table: 'node', row: id, column })
 
-/** The token of a request; REDACTED stands for the one that is kept, for the same host. */
+/** The token of a request; REDACTED means the stored one, for the same host. */
 const tokenOf = async (
   { parts, principal, body }: Context<Request>,
   address: string,
@@ -92,7 +92,7 @@ const tokenOf = async (
   const sent = body.argocd_token
   if (sent !== redacted) return sent
   if (kept === null || new URL(kept.url).origin !== new URL(address).origin)
-    throw invalidField('/argocd_token', 'must be sent: none is kept for this host')
+    throw invalidField('/argocd_token', 'is required: none is stored for this host')
   return (await parts.sealer.open(principal.organizationId, placeIn(kept.id), kept.sealed)).reveal()
 }
 
@@ -117,9 +117,9 @@ const insert = `insert into node (id, organization_id, kind, parent_id, name_sco
 const update = `update node set spec = $2, sealed = sealed || $3::jsonb, updated_by = $4, version = version + 1,
   updated_at = clock_timestamp() where id = $1 and kind = '${kind}' returning id`
 
-const changed = () => conflict('changed_meanwhile', 'The configuration was changed meanwhile: read it again.')
+const changed = () => conflict('changed_meanwhile', 'The configuration has changed in the meantime: read it again.')
 
-/** One audited write of the configuration; `sealed` holds the token where it changes. */
+/** One audited write of the configuration; `sealed` is the token if it changes. */
 const write = (context: Context, kept: Kept | null, id: string, spec: Spec, sealed: Record<string, string>) =>
   context.transaction(async (tx) => {
     const { node, principal } = context
@@ -147,7 +147,7 @@ const save = async (context: Context<Request>) => {
   return write(context, kept, id, specOf(context, address, findings), { [column]: sealed })
 }
 
-/** Asks the Argo CD of the request; what is found of the configured one is kept with it. */
+/** Asks the Argo CD of the request; the result for the configured one is stored with it. */
 const check = async (context: Context<Request>) => {
   const address = addressOf(context, context.body.argocd_url)
   const kept = await keptOf(context)
@@ -189,7 +189,7 @@ export const argocdConfigOperations: Operation[] = [
     ...common,
     id: 'saveArgoCdCredentials',
     method: 'POST',
-    summary: 'Make or replace the Argo CD configuration of a cluster; the connection is tried',
+    summary: 'Create or replace the Argo CD configuration of a cluster; the connection is tested',
     scope: 'Admin',
     area: 'clusters',
     cluster: 'ADMIN',
@@ -214,7 +214,7 @@ export const argocdConfigOperations: Operation[] = [
     id: 'checkArgoCdConnection',
     method: 'POST',
     path: `${path}/check`,
-    summary: 'Try an address and a token of an Argo CD',
+    summary: 'Test an address and a token of an Argo CD',
     scope: 'Write',
     area: 'clusters',
     cluster: 'ADMIN',

@@ -1,6 +1,6 @@
 /**
- * Which cluster of ours an Argo CD means by an address that it deploys to. Rows below the cluster in which it runs; the
- * list shows for each Argo CD what it was last found to deploy to, linked to a cluster or not.
+ * Which of our clusters an Argo CD means by an address that it deploys to. Stored below the cluster in which it runs;
+ * the list shows for each Argo CD what it was last seen deploying to, linked to a cluster or not.
  */
 import Type from 'typebox'
 import { type Context, type Fields, type Operation, operation, organizationInPath } from '../api/operation.ts'
@@ -75,7 +75,7 @@ const agentsSql = `select c.id as agent_cluster_id, c.name as agent_cluster_name
   from node a join node c on c.id = a.parent_id
   where a.organization_id = $1 and a.kind = 'argocd_config' order by c.created_at, c.id`
 
-// A cluster that was deleted leaves what led to it unlinked.
+// Deleting a cluster unlinks the addresses that pointed to it.
 const linksSql = `select m.parent_id as "agentId", m.name as url, t.id as qovery_cluster_id, t.name as qovery_cluster_name,
     t.spec ->> 'cloud_provider' as qovery_cluster_cloud_provider, t.spec ->> 'kubernetes' as qovery_cluster_type
   from node m join node t on t.id = (m.spec ->> 'cluster_id')::uuid and t.kind = 'cluster'
@@ -154,7 +154,7 @@ export const argocdDestinationOperations: Operation[] = [
     ...common,
     id: 'listArgoCdDestinationClusterMappings',
     method: 'GET',
-    summary: 'List the Argo CDs of an organization and the clusters that they deploy to',
+    summary: 'List the Argo CDs of an organization and the clusters they deploy to',
     scope: 'Read',
     area: 'resources',
     status: 200,
@@ -165,7 +165,7 @@ export const argocdDestinationOperations: Operation[] = [
     ...common,
     id: 'saveArgoCdDestinationClusterMapping',
     method: 'POST',
-    summary: 'Say which cluster an Argo CD means by an address',
+    summary: 'Link an address that an Argo CD deploys to with a cluster',
     scope: 'Write',
     area: 'resources',
     body: Request,
@@ -177,7 +177,7 @@ export const argocdDestinationOperations: Operation[] = [
     ...common,
     id: 'deleteArgoCdDestinationClusterMapping',
     method: 'DELETE',
-    summary: 'Forget which cluster an Argo CD means by an address',
+    summary: 'Unlink an address that an Argo CD deploys to from its cluster',
     scope: 'Admin',
     area: 'resources',
     query: Named,

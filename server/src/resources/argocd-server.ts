@@ -1,10 +1,10 @@
 /**
- * An Argo CD as its own API tells of it: whether it answers, what a token may see there, and which clusters it deploys
- * to. Asked through the checked way out; of what it sends only the few fields below are taken.
+ * An Argo CD as seen through its own API: whether it answers, what a token may see there, and which clusters it deploys
+ * to. Requests go through the outbound policy; only the few fields below are read.
  */
 import { type Outbound, OutboundFailed } from '../lib/outbound.ts'
 
-/** A cluster that an Argo CD deploys to, under the address that it knows it by. */
+/** A cluster that an Argo CD deploys to, with the address that it uses for it. */
 export interface Destination {
   url: string
   name: string
@@ -40,7 +40,7 @@ const parse = (text: string): Json | null => {
 const itemsOf = ({ items }: Json): Json[] => (Array.isArray(items) ? items.filter(isObject) : [])
 const textOf = (value: unknown): string => (typeof value === 'string' ? value.slice(0, maxText) : '')
 
-/** Applications by the address or the name of where they go; then what is known of those places. */
+/** Applications by the address or name of their destination; then what is known about those destinations. */
 const destinationsOf = (applications: readonly Json[], clusters: readonly Json[]): Destination[] => {
   const found = new Map<string, Destination>()
   for (const { server, name } of clusters)
@@ -78,7 +78,7 @@ export const askArgo = async (outbound: Outbound, address: string, token: string
     const applications = parse(answer.body)
     const wrong = judgeStatus(answer.status)
     if (wrong !== null || applications === null) return wrong ?? failed('unreachable')
-    // A token may see applications and not the clusters that they go to.
+    // A token may see applications but not the clusters they go to.
     const clusters = await get('/api/v1/clusters')
     const known = clusters.status === 200 ? (parse(clusters.body) ?? {}) : {}
     const items = itemsOf(applications)

@@ -1,6 +1,6 @@
 /**
- * The audit log of an organization, newest first. Pages are cut by the moment and id of an event, so that what comes
- * meanwhile neither repeats nor hides any.
+ * The audit log of an organization, newest first. Pages are delimited by the time and id of an event, so that new
+ * events neither repeat nor hide any.
  */
 import Type from 'typebox'
 import { type Context, type Fields, type Operation, operation, organizationInPath } from '../api/operation.ts'
@@ -68,7 +68,7 @@ const eventQuery = Type.Object({
 /** Its defaults are filled in. */
 type EventQuery = Type.Static<typeof eventQuery> & { pageSize: number }
 
-/** Clients send a moment as text or as a count since 1970, whose unit its length tells: seconds down to nanoseconds. */
+/** Clients send a time as text or as a number since 1970, whose length gives the unit: seconds to nanoseconds. */
 const unitOf = (digits: number): number => Math.max(-1, Math.floor((digits - 11) / 3))
 
 const momentOf = (text: string | undefined, field: string): Date | null => {
@@ -88,7 +88,9 @@ const cursorOf = (text: string | undefined, field: string): Cursor | null => {
   if (text === undefined || text === '') return null
   const [, micros, id] = /^(\d{1,18})-(.{36})$/.exec(text) ?? []
   if (micros === undefined || !isUuid(id!))
-    throw badRequest(`${field}: is no token of a page`, [{ field: `/${field}`, message: 'is no token of a page' }])
+    throw badRequest(`${field}: is not a valid page token`, [
+      { field: `/${field}`, message: 'is not a valid page token' },
+    ])
   return { micros, id: id! }
 }
 
@@ -113,7 +115,7 @@ const columns = `e.id, ${timestampSql('e.created_at')} as timestamp, e.event_typ
   coalesce(v.name, '') as environment_name, e.user_agent,
   (extract(epoch from e.created_at) * 1000000)::bigint::text as micros`
 
-/** A page before or after a cursor: $12 its moment, $13 its id, $14 one more than the page holds. */
+/** A page before or after a cursor: $12 its time, $13 its id, $14 the page size plus one. */
 const pageSql = (isBack: boolean): string => `select ${columns}
   from event e left join node p on p.id = e.project_id left join node v on v.id = e.environment_id
   where ${sharedSql} and ($8::uuid is null or e.target_id = $8) and ($9::text is null or e.sub_target_type = $9)
@@ -126,7 +128,7 @@ const [backSql, onSql] = [pageSql(true), pageSql(false)]
 
 type Row = Omit<Type.Static<typeof Event>, 'original_change'> & { micros: string }
 
-/** A word that clients do not know would break them: then the next wider one. */
+/** Clients would break on a value they do not know: then the next wider one. */
 const show = ({ micros: _, ...row }: Row) => ({
   ...row,
   event_type: eventTypes.includes(row.event_type) ? row.event_type : 'UPDATE',
@@ -186,7 +188,7 @@ const list = operation({
 const levels = ['PROJECT', 'ENVIRONMENT'] as const
 const idOfLevel = { PROJECT: 'e.project_id', ENVIRONMENT: 'e.environment_id' }
 
-/** The newest name that each target has had; $8 and $9 narrow to a project and an environment. */
+/** The latest name of each target; $8 and $9 narrow to a project and an environment. */
 const targetSql = (level: (typeof levels)[number] | undefined): string => {
   const id = level === undefined ? 'e.target_id' : idOfLevel[level]
   const name = level === undefined ? `coalesce(e.target_name, '')` : `coalesce(t.name, '')`
@@ -202,7 +204,7 @@ const targets = operation({
   ...common,
   id: 'getOrganizationEventTargets',
   path: '/organization/{organizationId}/targets',
-  summary: 'List what the audit log tells of, to filter it by',
+  summary: 'List the targets in the audit log, to filter it by',
   query: Type.Object({
     ...filters,
     projectId: Maybe(Uuid()),

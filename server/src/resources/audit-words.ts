@@ -1,4 +1,4 @@
-/** The words of the audit log, as existing clients know them. */
+/** The vocabulary of the audit log, as existing clients know it. */
 import { absent, allKinds, kinds } from '../kinds.ts'
 
 export const eventTypes = [
@@ -61,7 +61,7 @@ export const eventTypes = [
   'POLICY_FAILED',
 ]
 
-/** In the order that clients have read them in. */
+/** In the order that clients know. */
 const publishedTargets = [
   absent.audit,
   'APPLICATION',
@@ -81,7 +81,7 @@ const publishedTargets = [
   'TERRAFORM',
 ]
 
-/** Those and the targets of younger kinds. */
+/** Those and the targets of newer kinds. */
 export const targetTypes = [...new Set([...publishedTargets, ...allKinds.map((kind) => kinds[kind].audit)])]
 
 export const subTargetTypes = [
@@ -129,5 +129,5 @@ export const subTargetTypes = [
 
 export const origins = ['API', 'CLI', 'CONSOLE', 'GIT', 'QOVERY_INTERNAL', 'SKILL', 'TERRAFORM_PROVIDER']
 
-/** Whose credential it was; OPERATOR is the environment or a program of the server's machine, SYSTEM the server itself. */
+/** The kind of actor; OPERATOR is the environment or a program on the server's machine, SYSTEM the server itself. */
 export const actorTypes = ['API_TOKEN', 'USER', 'OPERATOR', 'SYSTEM']

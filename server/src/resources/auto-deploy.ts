@@ -1,6 +1,6 @@
 /**
- * A continuous integration says that an image has a new tag: every service of a kind that is made from it, and wants
- * to follow, gets the tag and is deployed with it. What is stopped stays stopped; it starts with the new tag.
+ * A CI system reports that an image has a new tag: every service of the kind that uses the image with auto_deploy gets
+ * the tag and is deployed with it. A stopped service stays stopped and later starts with the new tag.
  */
 import Type from 'typebox'
 import { type Context, type Operation, operation, organizationInPath } from '../api/operation.ts'
@@ -24,14 +24,14 @@ interface Follower {
   projectId: string
 }
 
-/** Where a configuration holds its image: `['source', 'image']`. */
+/** The path of the image in a configuration: `['source', 'image']`. */
 type ImagePath = readonly string[]
 
 const at = (path: ImagePath, field: string): string => `'{${[...path, field].join(',')}}'`
 
 /**
- * Services that follow an image and have another tag of it; those on their way out are left alone. Environments are
- * locked before their services, as everywhere.
+ * Services that follow an image and have another tag of it; those being deleted are skipped. Environments are locked
+ * before their services, as everywhere.
  */
 const followersSql = (kind: Kind, path: ImagePath): string =>
   `select n.id, n.name, s.action = 'STOP' as stopped, e.id as "environmentId", e.name as "environmentName",
@@ -56,7 +56,7 @@ const environmentOf = (context: Context, { environmentId: id, environmentName: n
   name,
 })
 
-/** Gives the followers the tag, each with its audit row. */
+/** Sets the tag of the followers, each with its audit row. */
 const retag = async (tx: Queryable, context: Context, sql: string, followers: readonly Follower[], target: string) => {
   const { organizationId, tokenId } = context.principal
   await tx.query(sql, [followers.map(({ id }) => id), context.body.tag, tokenId])
@@ -78,7 +78,7 @@ const Answer = Type.Object(
   { ...partial(Status).properties, results: Type.Array(Status) },
   {
     title: 'AutoDeployStatus',
-    description: 'Statuses of all that is deployed now; the first one at the top level too.',
+    description: 'Statuses of all services that are deployed now; the first is repeated at the top level.',
   },
 )
 
@@ -94,7 +94,7 @@ export const autoDeploy =
         method: 'POST',
         path: `/organization/{organizationId}/${self.path}/deploy`,
         tag: `${self.word}s`,
-        summary: `Deploy whatever follows an image at its new tag, as ${self.words} with auto_deploy does`,
+        summary: `Deploy every service that follows an image, such as ${self.words} with auto_deploy, at its new tag`,
         scope: 'Deploy',
         area: 'resources',
         cluster: 'ENV_CREATOR',

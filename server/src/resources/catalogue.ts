@@ -1,6 +1,6 @@
 /**
- * What cloud providers offer, for whoever describes a cluster: regions, instance types, features, managed databases. The
- * data stand in `catalogue/`; nothing is asked of a provider. Any token reads it.
+ * What cloud providers offer, for describing a cluster: regions, instance types, features, managed databases. The data
+ * are in `catalogue/`; no provider is asked. Any token can read it.
  */
 import Type, { type TObject, type TSchema } from 'typebox'
 import { type Context, type Operation, operation, ownOrganization } from '../api/operation.ts'
@@ -51,7 +51,7 @@ const Instance = Type.Object(
 const Named = Type.Object({ name: Text() })
 const Provider = Type.Object({ short_name: Text(), name: Text(), logo_url: Text(2048), regions: List(Region) })
 
-/** The least that a node needs for what a cluster runs beside services. */
+/** The minimum that a node needs for what a cluster runs besides services. */
 const isEnough = ({ cpu, ramInGb }: InstanceType): boolean => cpu >= 2 && ramInGb >= 4
 
 const instanceOf = (one: InstanceType) => ({
@@ -72,7 +72,7 @@ const instanceOf = (one: InstanceType) => ({
   },
 })
 
-/** GPUs are left out unless they are asked for. */
+/** GPU types are left out unless requested. */
 const wantedGpu = ({ gpu, with_gpu: withGpu }: Context['query']): unknown =>
   gpu ?? (withGpu === true ? 'INCLUDE' : 'EXCLUDE')
 
@@ -84,7 +84,7 @@ const instancesOf = (vendor: Vendor, query: Context['query'] = {}) => {
     .map(instanceOf)
 }
 
-/** Throws the 404 of a region or a zone that the provider does not have. */
+/** Throws a 404 for a region or zone that the provider does not have. */
 const checkPlace = (vendor: Vendor, name: string | undefined, part: 'region' | 'zone'): void => {
   const known: readonly { name: string; zones: string[] }[] = regions[vendor]
   if (!known.some((region) => region.name === name || (part === 'zone' && region.zones.includes(name!))))
@@ -106,14 +106,14 @@ const databaseInstances = ({ region, databaseType = '' }: Record<string, string>
   return names(awsDatabaseInstanceTypes[type]!)
 }
 
-/** Words that paths call providers by. */
+/** Names of providers in paths. */
 const vendorOf = (word: string): Vendor | undefined =>
   (({ AWS: 'AWS', GCP: 'GCP', SCW: 'SCW', SCALEWAY: 'SCW', AZURE: 'AZURE' }) as const)[word.toUpperCase()]
 
 const instancesByWord = ({ cloudProvider = '' }: Record<string, string>) => {
   const vendor = vendorOf(cloudProvider)
   if (vendor !== undefined) return instancesOf(vendor)
-  // Of these no list is kept: a cluster there may name any type.
+  // There is no list for these: a cluster there may use any type.
   if ((vendors as readonly string[]).includes(cloudProvider.toUpperCase())) return []
   throw notFound()
 }
@@ -153,7 +153,7 @@ const ofVendor = (vendor: Vendor, path: string, word: string): Entry[] => [
   {
     id: `list${word}Features`,
     path: `/${path}/clusterFeature`,
-    summary: `List what a cluster at ${vendor} can be made with`,
+    summary: `List the features that a cluster on ${vendor} can have`,
     item: Feature,
     results: () => features.filter((feature) => feature.vendor === vendor).map(viewFeature),
   },
@@ -174,7 +174,7 @@ const instances = (id: string, path: string, vendor: Vendor, part?: 'region' | '
 const managedTypes = (id: string, path: string, vendor: keyof typeof managedDatabaseTypes): Entry => ({
   id,
   path,
-  summary: `List databases that ${vendor} runs itself`,
+  summary: `List managed databases of ${vendor}`,
   item: Named,
   results: () => names(managedDatabaseTypes[vendor]),
 })
@@ -200,7 +200,7 @@ const entries: readonly Entry[] = [
   {
     id: 'listInstanceType',
     path: '/{cloudProvider}/instanceType',
-    summary: 'List instance types of the provider with this name',
+    summary: 'List the instance types of a provider',
     item: Instance,
     results: instancesByWord,
   },
@@ -209,7 +209,7 @@ const entries: readonly Entry[] = [
   {
     id: 'listAWSManagedDatabaseInstanceType',
     path: '/aws/managedDatabase/instanceType/{region}/{databaseType}',
-    summary: 'List what AWS runs a type of database on',
+    summary: 'List the instance types for a type of database on AWS',
     item: Named,
     results: databaseInstances,
   },

@@ -1,6 +1,6 @@
 /**
  * Clones: the whole configuration of an environment or of one service, without data and without deploying it. Promises
- * that nothing in a clone refers to what it was cloned from, and that all of it is there or none.
+ * that nothing in a clone refers to its source, and that a clone is made completely or not at all.
  */
 import Type from 'typebox'
 import { type Context, nodeInPath, type Operation, operation } from '../api/operation.ts'
@@ -27,7 +27,7 @@ import { type KeptRule, keptRuleOf } from './environment-rule.ts'
 import type { Service } from './service.ts'
 import { fitsWildcard } from './wildcard.ts'
 
-/** Reads the data keys that a clone will need: within its transaction they need no connection of their own. */
+/** Reads the data keys that a clone will need, so that its transaction needs no second connection. */
 const warmKeys = async ({ db, parts, principal, node }: Context, serviceIds: readonly string[]): Promise<void> => {
   const { organizationId } = principal
   const place = (table: string, row: string, column: string) => ({ table, row, column })
@@ -40,14 +40,14 @@ const warmKeys = async ({ db, parts, principal, node }: Context, serviceIds: rea
   await parts.sealer.seal(organizationId, place('variable', node.id, 'none'), '')
 }
 
-/** Holds an environment as it is; 409 when it is gone or about to go. */
+/** Locks an environment; 409 if it is deleted or being deleted. */
 const holdEnvironment = async (tx: Queryable, id: string): Promise<Node & { spec: Spec }> => {
   const [row] = await tx.query<Node & { spec: Spec }>(
     `select id, organization_id as "organizationId", kind, parent_id as "parentId", null as "grandparentId", name, spec
      from node where id = $1 and kind = 'environment' for no key update`,
     [id],
   )
-  if (row === undefined) throw conflict('environment_gone', 'The environment was deleted meanwhile.')
+  if (row === undefined) throw conflict('environment_gone', 'The environment has been deleted in the meantime.')
   await refuseWhileDeleting(tx, id)
   return row
 }
@@ -82,7 +82,7 @@ const copyAll = async (
   const there = await tx.query<{ id: string }>(`select id from node where parent_id = $1 and name_scope = 'service'`, [
     to.environment,
   ])
-  // Variables come before the states of their services, which every single variable would touch.
+  // Variables are written before the states of their services, which each variable would otherwise update.
   await copyVariables(tx, context.parts.sealer, {
     organizationId: context.principal.organizationId,
     places,
@@ -94,7 +94,7 @@ const copyAll = async (
   for (const copy of copies) await finishCopy(tx, context, copy)
 }
 
-/** The last that a clone does: its services must have room in the organization, all of them together. */
+/** The last step of a clone: all its services together must fit the organization's limits. */
 const judgeCopies = (tx: Queryable, { parts, principal }: Context, copies: readonly Copy[]): Promise<void> => {
   const { limits = usualLimits } = parts.settings
   return refuseTooMuch(
@@ -107,7 +107,7 @@ const judgeCopies = (tx: Queryable, { parts, principal }: Context, copies: reado
 
 const findService = (services: readonly Service[], kind: Kind): Service => {
   const found = services.find(({ definition }) => definition.kind === kind)
-  if (found === undefined) throw new Error(`no service kind ${kind}`)
+  if (found === undefined) throw new Error(`unknown service kind ${kind}`)
   return found
 }
 
@@ -123,7 +123,7 @@ const cloneService = (service: Service) => async (context: Context<Type.Static<t
     const parent = await holdEnvironment(tx, target)
     if (target !== node.parentId) await refuseWhileDeleting(tx, node.parentId!)
     const [source] = await holdSources(tx, [node.id])
-    if (source === undefined) throw conflict('service_gone', 'The service was deleted meanwhile.')
+    if (source === undefined) throw conflict('service_gone', 'The service has been deleted in the meantime.')
     const ids = new Map([[node.id, newId()]])
     const wanted = { id: ids.get(node.id)!, name: body.name, parent }
     const copy = await prepareCopy(tx, context, service, source, wanted, renamer(ids))
@@ -144,7 +144,7 @@ const serviceOperation = (service: Service): Operation => {
     method: 'POST',
     path: `${itemOf(definition)}/clone`,
     tag: `${definition.word}s`,
-    summary: `Clone ${definition.words} into an environment: its configuration and variables, no data; it is not deployed`,
+    summary: `Clone ${definition.words} into an environment: configuration and variables, but no data; the clone is not deployed`,
     scope: 'Write',
     area: 'projects',
     cluster: 'ENV_CREATOR',
@@ -169,7 +169,7 @@ const EnvironmentBody = Type.Object(
 
 type EnvironmentWish = Type.Static<typeof EnvironmentBody>
 
-/** The source's configuration with what the rule and, before it, the body say. */
+/** The source's configuration, changed by the rule and, with precedence, by the body. */
 const specOf = async (tx: Queryable, source: Spec, wish: EnvironmentWish, projectId: string): Promise<Spec> => {
   const rules = wish.apply_deployment_rule === true ? await readRules(tx, projectId) : []
   const rule = rules.find((each) => fitsWildcard(String(each.wildcard ?? ''), wish.name))
@@ -241,7 +241,7 @@ const environmentOperation = (services: readonly Service[]): Operation =>
     method: 'POST',
     path: '/environment/{environmentId}/clone',
     tag: 'Environment Actions',
-    summary: 'Clone an environment: its services, variables and stages, no data; nothing is deployed',
+    summary: 'Clone an environment: services, variables and stages, but no data; nothing is deployed',
     scope: 'Write',
     area: 'projects',
     cluster: 'ENV_CREATOR',
@@ -253,7 +253,7 @@ const environmentOperation = (services: readonly Service[]): Operation =>
     run: cloneEnvironment(services),
   })
 
-/** An Argo CD app is found in its cluster, not made here: alone it cannot be cloned. */
+/** An Argo CD app is discovered in its cluster, not created here: it cannot be cloned on its own. */
 const isCloned = ({ definition }: Service): boolean => isOwn(definition.kind)
 
 /** A clone operation for each kind of service, and the one of environments. */

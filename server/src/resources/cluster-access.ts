@@ -1,6 +1,6 @@
 /**
- * How a cluster is reached and what is installed in it: its kubeconfig, which is sealed and shown to an Admin only, and
- * values for the Helm charts that its parameters speak of.
+ * How a cluster is reached and what is installed in it: its kubeconfig, which is sealed and shown only to an Admin, and
+ * the values for Helm charts that follow from its parameters.
  */
 import { type Context, type Operation, operation } from '../api/operation.ts'
 import { auditOf, placeOf, type Spec } from '../api/resource.ts'
@@ -15,7 +15,7 @@ const column = 'kubeconfig'
 const placeIn = (clusterId: string) => ({ table: 'node', row: clusterId, column })
 
 const noKubeconfig = (): ApiError =>
-  new ApiError(404, 'no_kubeconfig', 'This cluster has no kubeconfig: it was given none, or it is a Docker engine.')
+  new ApiError(404, 'no_kubeconfig', 'This cluster has no kubeconfig: none was set, or the cluster is a Docker engine.')
 
 const auditTarget = { target: 'CLUSTER', subTarget: 'KUBERNETES_CREDENTIALS' }
 
@@ -40,7 +40,7 @@ const checkKubeconfig = (text: string): void => {
   const missing = ['apiVersion', 'clusters', 'users'].find(
     (word) => !new RegExp(`(^|[\\s{,])"?${word}"?\\s*:`).test(text),
   )
-  if (missing !== undefined) throw badRequest(`The body is no kubeconfig: it has no ${missing}.`)
+  if (missing !== undefined) throw badRequest(`The body is not a kubeconfig: ${missing} is missing.`)
 }
 
 const update = `update node set sealed = sealed || jsonb_build_object('${column}', $2::text), updated_by = $3,
@@ -50,7 +50,7 @@ const replaceKubeconfig = async (context: Context): Promise<void> => {
   const { node, parts, principal } = context
   const text = String(context.body.text)
   if (isLocal(await readCluster(context, context.db)))
-    throw badRequest('The local cluster is a Docker engine, which takes no kubeconfig.')
+    throw badRequest('The local cluster is a Docker engine, which has no kubeconfig.')
   checkKubeconfig(text)
   const sealed = await parts.sealer.seal(principal.organizationId, placeIn(node.id), text)
   await context.transaction(async (tx) => {
@@ -79,10 +79,10 @@ const nginxValues = (nginx: Spec): Spec => ({
   }),
 })
 
-/** What a cluster's parameters mean for the charts, and which cluster they are of. */
+/** The chart values that follow from a cluster's parameters, and the cluster's identity. */
 const helmValues = async (context: Context): Promise<string> => {
   const spec = await readCluster(context, context.db)
-  if (isLocal(spec)) throw badRequest('The local cluster is a Docker engine: nothing is installed in it with Helm.')
+  if (isLocal(spec)) throw badRequest('The local cluster is a Docker engine: nothing can be installed in it with Helm.')
   const charts = (spec.infrastructure_charts_parameters ?? {}) as Record<string, Spec | undefined>
   const { nginx_parameters: nginx, cert_manager_parameters: certificates, metal_lb_parameters: balancer } = charts
   return toYaml({
@@ -106,7 +106,7 @@ export const clusterAccessOperations: Operation[] = [
     method: 'GET',
     path: `${path}/kubeconfig`,
     tag: 'Clusters',
-    summary: 'Read the kubeconfig that a cluster was given; each reading is noted in the audit log',
+    summary: 'Read the kubeconfig of a cluster; every read is recorded in the audit log',
     scope: 'Admin',
     area: 'clusters',
     cluster: 'ADMIN',
@@ -120,7 +120,7 @@ export const clusterAccessOperations: Operation[] = [
     method: 'PUT',
     path: `${path}/kubeconfig`,
     tag: 'Clusters',
-    summary: 'Give a cluster its kubeconfig',
+    summary: 'Set the kubeconfig of a cluster',
     scope: 'Admin',
     area: 'clusters',
     cluster: 'ADMIN',

@@ -1,4 +1,4 @@
-/** Advanced settings of clusters: what is set is kept with the cluster, what is not has its default. */
+/** Advanced settings of clusters: what is set is stored with the cluster, everything else has its default. */
 import Type from 'typebox'
 import { type Operation, operation, ownOrganization } from '../api/operation.ts'
 import { settingsBody, settingsEditor } from '../facets/advanced-settings.ts'
@@ -18,7 +18,7 @@ export const clusterAdvancedSettingsOperations: Operation[] = [
     id: 'getDefaultClusterAdvancedSettings',
     method: 'GET',
     path: '/defaultClusterAdvancedSettings',
-    summary: 'Read the advanced settings that a cluster has unless told otherwise',
+    summary: 'Read the default advanced settings of a cluster',
     scope: 'Read',
     area: 'resources',
     owner: ownOrganization,
@@ -30,7 +30,7 @@ export const clusterAdvancedSettingsOperations: Operation[] = [
     id: 'getClusterAdvancedSettings',
     method: 'GET',
     path,
-    summary: 'Read all advanced settings of a cluster, those with their defaults too',
+    summary: 'Read all advanced settings of a cluster, including those at their defaults',
     scope: 'Read',
     area: 'clusters',
     cluster: 'VIEWER',
@@ -43,7 +43,7 @@ export const clusterAdvancedSettingsOperations: Operation[] = [
     id: 'editClusterAdvancedSettings',
     method: 'PUT',
     path,
-    summary: 'Replace the advanced settings of a cluster; keys left out get their defaults',
+    summary: 'Replace the advanced settings of a cluster; omitted keys get their defaults',
     scope: 'Write',
     area: 'clusters',
     cluster: 'ADMIN',

@@ -1,6 +1,6 @@
 /**
- * Who answers for the host names of a cluster's services. Without another provider it is this server's own domain. The
- * keys of a provider are sealed and never answered: a change sends them again.
+ * The DNS provider for the host names of a cluster's services; by default this server's own domain. The keys of a
+ * provider are sealed and never answered: a change must send them again.
  */
 import Type, { type TObject } from 'typebox'
 import { type Context, type Operation, operation } from '../api/operation.ts'
@@ -39,7 +39,7 @@ const forms: Record<string, TObject> = {
   }),
 }
 
-/** The host names of services end so until they have domains of their own. */
+/** The suffix of services' host names unless they have custom domains. */
 const ownDomain = { provider: 'QOVERY', domain: 'localhost' }
 
 const Request = Type.Object({ dns_provider: FormsOf('provider', forms) })
@@ -64,7 +64,7 @@ const replace = async (context: Context<Type.Static<typeof Request>>) => {
   const sent = readFormBy('provider', forms, context.body.dns_provider, '/dns_provider')
   if (isLocal(await readCluster(context, context.db)))
     throw badRequest(
-      'The local cluster manages no DNS: let names lead to this machine, and add them as custom domains.',
+      'The local cluster does not manage DNS: point the names at this machine and add them as custom domains.',
     )
   const sealed = await seal(context, keyOf(sent))
   const transaction = <T>(work: (tx: Queryable) => Promise<T>): Promise<T> =>
@@ -84,7 +84,7 @@ export const clusterDnsOperations: Operation[] = [
     method: 'GET',
     path,
     tag: 'Clusters',
-    summary: "Read who answers for the host names of a cluster's services",
+    summary: "Read the DNS provider for the host names of a cluster's services",
     scope: 'Read',
     area: 'clusters',
     cluster: 'VIEWER',
@@ -98,7 +98,7 @@ export const clusterDnsOperations: Operation[] = [
     method: 'PUT',
     path,
     tag: 'Clusters',
-    summary: "Say who is to answer for the host names of a cluster's services",
+    summary: "Set the DNS provider for the host names of a cluster's services",
     scope: 'Admin',
     area: 'clusters',
     cluster: 'ADMIN',

@@ -1,4 +1,4 @@
-/** Features of clusters: what is sent is an id and a value, what is answered tells all that the catalogue knows. */
+/** Features of clusters: requests have an id and a value, responses everything in the catalog. */
 import Type, { type TObject } from 'typebox'
 import type { Spec } from '../api/resource.ts'
 import { Flag, List, Maybe, Nullable, OneOf, Text, Whole } from '../api/schema.ts'
@@ -99,7 +99,7 @@ const NatGateway = Type.Object({
   ),
 })
 
-/** Forms of values that are objects, and a field that tells each from the others. */
+/** The forms of values that are objects, and the field that identifies each. */
 const forms: { type: string; tell: string; schema: TObject }[] = [
   { type: 'AWS_USER_PROVIDED_NETWORK', tell: 'aws_vpc_eks_id', schema: AwsNetwork },
   { type: 'GCP_USER_PROVIDED_NETWORK', tell: 'vpc_name', schema: GcpNetwork },
@@ -119,7 +119,7 @@ const checkGateway = ({ nat_gateway_type: gateway }: Spec, at: string): void => 
   if (missing !== undefined) throw invalidField(`${at}/nat_gateway_type/${missing}`, `is required for ${provider}`)
 }
 
-/** The features of a request, each value held against its form. */
+/** The features of a request, each value checked against its form. */
 export const readFeatures = (sent: readonly Spec[]): Spec[] =>
   sent.map((feature, index) => {
     const { value } = feature
@@ -127,7 +127,7 @@ export const readFeatures = (sent: readonly Spec[]): Spec[] =>
     const at = `/features/${index}/value`
     const form = formOf(value)
     if (form === undefined)
-      throw invalidField(at, `must hold one of ${forms.map(({ tell }) => tell).join(', ')} when it is an object`)
+      throw invalidField(at, `must contain one of ${forms.map(({ tell }) => tell).join(', ')} when it is an object`)
     const read = readForm(form.schema, value, at)
     checkGateway(read, at)
     return { ...feature, value: read }
@@ -139,7 +139,7 @@ const valueObject = (value: unknown) => {
   return { type: typeof value === 'boolean' ? 'BOOLEAN' : 'STRING', value }
 }
 
-/** A feature as it is answered: in the catalogue with its usual value, in a cluster with the cluster's. */
+/** A feature as it is answered: with its default value in the catalog, with the cluster's value in a cluster. */
 export const viewFeature = (feature: Omit<Partial<CatalogueFeature>, 'value'> & { value?: unknown }): Spec => ({
   id: feature.id,
   title: feature.title ?? '',
@@ -159,7 +159,7 @@ export const viewFeature = (feature: Omit<Partial<CatalogueFeature>, 'value'> & 
   accepted_values: [...(feature.accepted ?? [])],
 })
 
-/** A cluster's feature by what was sent: the catalogue's entry under its id or its word. */
+/** A cluster's feature: the catalog entry with the id or name that was sent. */
 export const viewClusterFeature = (vendor: unknown, { id, value }: Spec): Spec => {
   const known = features.find((each) => each.id === id || (each.word === id && each.vendor === vendor))
   return { ...viewFeature({ ...known, value }), ...(id === undefined ? {} : { id }) }

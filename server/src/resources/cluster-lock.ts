@@ -1,4 +1,4 @@
-/** Locks of clusters: while one holds, the cluster is not deployed, upgraded or deleted. It ends by itself if it is told to. */
+/** Locks of clusters: a locked cluster is not deployed, upgraded or deleted. A lock may have an expiry. */
 import Type from 'typebox'
 import { type Operation, operation, organizationInPath } from '../api/operation.ts'
 import type { Spec } from '../api/resource.ts'
@@ -16,12 +16,12 @@ const lock = operation({
   method: 'POST',
   path,
   tag: 'Clusters',
-  summary: 'Lock a cluster against being deployed, upgraded and deleted',
+  summary: 'Lock a cluster: it cannot be deployed, upgraded or deleted',
   scope: 'Write',
   area: 'clusters',
   cluster: 'ADMIN',
   owner: clusterInPath,
-  // A time of -1 days, as of none, lasts until somebody unlocks.
+  // A lock with -1 days, or without a time, lasts until somebody unlocks.
   body: Type.Object({ reason: Text(2048, { minLength: 1 }), ttl_in_days: Maybe(Whole(-1, 3650)) }),
   status: 200,
   answer: Lock,
@@ -30,7 +30,7 @@ const lock = operation({
     const now = parts.clock.now()
     const made: KeptLock = { ...body, locked_at: now.toISOString(), owner_name: principal.name }
     const change = (kept: KeptLock | null) => {
-      if (lockIn({ lock: kept }, now) !== null) throw conflict('cluster_locked', 'This cluster is locked already.')
+      if (lockIn({ lock: kept }, now) !== null) throw conflict('cluster_locked', 'This cluster is already locked.')
       return made
     }
     const wanted: InnerChange<KeptLock | null> = { ...field, eventType: 'LOCK', change }
@@ -62,7 +62,7 @@ const list = operation({
   method: 'GET',
   path: '/organization/{organizationId}/lock',
   tag: 'Organization Cluster Lock',
-  summary: 'List the locks that hold now',
+  summary: 'List the current locks',
   scope: 'Read',
   area: 'resources',
   owner: organizationInPath,

@@ -1,6 +1,6 @@
 /**
- * What a cluster is at its provider with: credentials and region. Promises that credentials are of the same organization
- * and of a kind that fits, that only an Admin names them, and that a cloud cluster is never kept without.
+ * A cluster's credentials and region at its provider. Promises that credentials are of the same organization and of a
+ * matching kind, that only an Admin sets them, and that a cloud cluster always has some.
  */
 import { type Context, type Operation, operation, type Principal } from '../api/operation.ts'
 import { auditOf, type Spec } from '../api/resource.ts'
@@ -17,7 +17,7 @@ interface Info {
   region?: string
 }
 
-/** Kinds of credentials that fit a provider; those without their own take a name that stands for them. */
+/** Kinds of credentials that match a provider; providers without their own take a name as placeholder. */
 const kindsOf = (vendor: string): string[] =>
   ({
     AWS: ['aws_credentials'],
@@ -36,7 +36,8 @@ const findCredentials = async (db: Queryable, organizationId: string, vendor: st
         [id, organizationId, kindsOf(vendor)],
       )
     : []
-  if (rows[0] === undefined) throw invalidField(field, `these are no credentials of this organization for ${vendor}`)
+  if (rows[0] === undefined)
+    throw invalidField(field, `not found: this organization has no such credentials for ${vendor}`)
   return { id: id.toLowerCase(), name: rows[0].name }
 }
 
@@ -48,11 +49,15 @@ const needsCredentials = ({ cloud_provider: vendor, kubernetes }: Spec): boolean
 
 const refuseWithout = ({ cloud_provider: vendor }: Spec): never => {
   if (vendor === 'ON_PREMISE')
-    throw badRequest('A cluster of your own needs kubernetes SELF_MANAGED, or credentials for whoever is to manage it.')
-  throw badRequest('A cloud cluster needs cloud credentials of its provider: make them first, and name them here.')
+    throw badRequest(
+      'An ON_PREMISE cluster needs `kubernetes` SELF_MANAGED, or credentials of the provider that manages it.',
+    )
+  throw badRequest(
+    'A cloud cluster needs credentials of its provider: create them first, then name them in `cloud_provider_credentials`.',
+  )
 }
 
-/** The provider info of a cluster to be written; throws the caller's error. `previous` is null for a create. */
+/** The provider info of a cluster, ready to be written; throws an `ApiError`. `previous` is null for a create. */
 export const completeInfo = async (
   db: Queryable,
   principal: Principal,
@@ -61,27 +66,27 @@ export const completeInfo = async (
 ): Promise<Info | undefined> => {
   const [sent, before] = [spec.cloud_provider_credentials, previous?.cloud_provider_credentials] as (Info | undefined)[]
   const { id } = sent?.credentials ?? {}
-  // The local cluster is described as one that needs none; rows of older versions stay as they are.
+  // The local cluster needs none; rows of older versions stay unchanged.
   if (id === undefined && previous === null && needsCredentials(spec)) refuseWithout(spec)
   if (sent === undefined || (previous !== null && isSame(sent, before))) return before ?? sent
-  if (!principal.scopes.has('Admin')) throw forbidden('Cluster credentials need a token with the scope Admin.')
+  if (!principal.scopes.has('Admin')) throw forbidden('Cluster credentials require a token with the scope Admin.')
   if (id === undefined && needsCredentials(spec)) refuseWithout(spec)
   const vendor = String(spec.cloud_provider)
   if (sent.cloud_provider !== undefined && sent.cloud_provider !== vendor)
-    throw invalidField('/cloud_provider_credentials/cloud_provider', `must be ${vendor}, as the cluster is`)
+    throw invalidField('/cloud_provider_credentials/cloud_provider', `must be ${vendor}, the provider of the cluster`)
   const found =
     id === undefined ? {} : { credentials: await findCredentials(db, principal.organizationId, vendor, id, at) }
   return { cloud_provider: vendor, ...found, region: sent.region ?? String(spec.region) }
 }
 
-/** SQL for the info of a cluster `n` with the name that its credentials have now; null without any. */
+/** SQL for the info of a cluster `n` with the current name of its credentials; null without any. */
 export const infoSql = `(select case when c.id is null then n.spec -> 'cloud_provider_credentials' else
     (n.spec -> 'cloud_provider_credentials') || jsonb_build_object('credentials',
       jsonb_build_object('id', c.id, 'name', c.name)) end
   from (select 1) one left join node c
     on c.id = (n.spec #>> '{cloud_provider_credentials,credentials,id}')::uuid)`
 
-// Those that the public API's own list of this record has.
+// The ones that the public API lists for this record.
 const listed = ['AWS', 'SCW', 'GCP', 'ON_PREMISE', 'AZURE']
 
 const viewInfo = ({ info, spec }: { info: Info | null; spec: Spec }) => {
@@ -128,7 +133,7 @@ export const clusterProviderOperations: Operation[] = [
     method: 'GET',
     path,
     tag: 'Clusters',
-    summary: 'Read the credentials and the region that a cluster is at its provider with',
+    summary: 'Read the provider credentials and region of a cluster',
     scope: 'Read',
     area: 'clusters',
     cluster: 'VIEWER',
@@ -142,7 +147,7 @@ export const clusterProviderOperations: Operation[] = [
     method: 'POST',
     path,
     tag: 'Clusters',
-    summary: 'Say which credentials and region a cluster is at its provider with',
+    summary: 'Set the provider credentials and region of a cluster',
     scope: 'Admin',
     area: 'clusters',
     cluster: 'ADMIN',

@@ -1,6 +1,6 @@
 /**
- * Where traffic goes: on the local cluster from the host names of services to their ports, which follows from what is
- * deployed; on another the network routes that were given for it. And which environments are there.
+ * Where traffic goes: on the local cluster from the host names of services to their ports, as deployed; on other
+ * clusters the network routes that were set. Also which environments are on a cluster.
  */
 import Type from 'typebox'
 import { type Context, JsonText, type Operation, operation } from '../api/operation.ts'
@@ -31,7 +31,9 @@ const readRoutes = async (context: Context) => {
 
 const replaceRoutes = async (context: Context<{ routes: KeptRoute[] }>) => {
   if (isLocal(await readCluster(context, context.db)))
-    throw badRequest('The routes of the local cluster follow from the ports and domains of its services.')
+    throw badRequest(
+      'The routes of the local cluster follow from the ports and domains of its services and cannot be set.',
+    )
   const wanted: InnerChange<KeptRoute[]> = {
     field: 'routes',
     empty: [],
@@ -59,7 +61,7 @@ export const clusterRoutingOperations: Operation[] = [
     method: 'GET',
     path,
     tag: 'Clusters',
-    summary: 'List routes: from a host name to a service and its port, or the network routes of a cloud cluster',
+    summary: 'List routes: from host names to services and ports, or the network routes of a cloud cluster',
     scope: 'Read',
     area: 'clusters',
     cluster: 'ADMIN',

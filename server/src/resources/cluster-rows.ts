@@ -1,4 +1,4 @@
-/** What several files of clusters ask of a cluster's row. Refuses to know what is answered of it. */
+/** What several files about clusters read from a cluster's row. Knows nothing of responses. */
 import { type Context, nodeInPath } from '../api/operation.ts'
 import type { Spec } from '../api/resource.ts'
 import { conflict, notFound } from '../lib/errors.ts'
@@ -7,7 +7,7 @@ import type { Queryable } from '../store/database.ts'
 export const clusterInOrganization = nodeInPath('cluster', 'clusterId', 'organizationId')
 export const clusterInPath = nodeInPath('cluster', 'clusterId')
 
-/** The configuration of the cluster of the path. */
+/** The configuration of the cluster in the path. */
 export const readCluster = async ({ node }: Context, db: Queryable): Promise<Spec> => {
   const [row] = await db.query<{ spec: Spec }>(`select spec from node where id = $1 and kind = 'cluster'`, [node.id])
   if (row === undefined) throw notFound()
@@ -21,7 +21,7 @@ export interface Lock {
   owner_name: string
 }
 
-/** The lock that a cluster is under now; null when there is none or its time is over. */
+/** The current lock of a cluster; null if there is none or it has expired. */
 export const lockIn = (spec: Spec, now: Date): Lock | null => {
   const lock = (spec.lock ?? null) as Lock | null
   if (lock === null) return null
@@ -30,7 +30,7 @@ export const lockIn = (spec: Spec, now: Date): Lock | null => {
   return isOver ? null : lock
 }
 
-/** Throws the 409 of a cluster that somebody has locked. */
+/** Throws a 409 if the cluster is locked. */
 export const refuseLocked = (spec: Spec, now: Date): void => {
   const lock = lockIn(spec, now)
   if (lock !== null) throw conflict('cluster_locked', 'This cluster is locked: unlock it first.')

@@ -132,7 +132,7 @@ export const ProviderInfo = Type.Object({
 })
 
 const FeatureRequest = Type.Object({
-  // A uuid of the catalogue; existing clients send its word.
+  // A uuid of the catalog; existing clients send its name.
   id: Maybe(Text(64, { minLength: 1 })),
   value: Maybe(Type.Union([Text(1024), Flag(), Open(), Type.Null()])),
 })

@@ -1,6 +1,6 @@
 /**
- * What can be tuned beside a cluster's configuration: every key with its type and default. Pure data. They speak of cloud
- * providers and Kubernetes, so the local engine acts on none of them: they are kept and answered.
+ * The advanced settings of a cluster: every key with its type and default. Pure data. They are about cloud providers
+ * and Kubernetes, so they are only stored and returned: the local engine acts on none of them.
  */
 
 import Type from 'typebox'
@@ -25,7 +25,7 @@ const database = (name: string): Settings => ({
   [`database.${name}.allowed_cidrs`]: anywhere(),
 })
 
-/** Processor in millicores and memory in MiB: what is asked for, and what is at most given. */
+/** CPU in millicores and memory in MiB: requests and limits. */
 const share = (
   name: string,
   [cpu, cpuLimit, memory, memoryLimit]: readonly [number, number, number, number],
@@ -85,7 +85,7 @@ const settings: Settings = {
   'k8s.api.allowed_public_access_cidrs': anywhere(),
 }
 
-const description = 'Kept and answered; the engine of this server does not act on it.'
+const description = 'Stored and returned; has no effect on this server.'
 
 export const clusterSettings: Settings = Object.fromEntries(
   Object.entries(settings).map(([key, schema]) => [key, { ...schema, description }]),

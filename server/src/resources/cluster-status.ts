@@ -1,6 +1,6 @@
 /**
- * The status of clusters, and what changes it. The local one answers or it does not, and nothing is ever deployed to it;
- * for the others this server has no runtime, and says what is missing when it is asked to act on them.
+ * The status of clusters, and the actions on them. The local one answers or does not, and is never itself deployed;
+ * this server has no runtime for the others and refuses actions on them with the reason.
  */
 import Type from 'typebox'
 import { type Context, type Operation, operation, organizationInPath } from '../api/operation.ts'
@@ -72,11 +72,11 @@ const statusOf = (context: Context, spec: Spec) => readStatus(context, { id: con
 const noRuntime = ({ kubernetes }: Spec): ApiError =>
   badRequest(
     kubernetes === 'SELF_MANAGED'
-      ? 'Services run on the Docker engine of this machine: to deploy to this cluster, this server would need a runtime for Kubernetes, which this version does not have.'
-      : 'To make this cluster at its provider, this server would need a runtime for Kubernetes and the means to order machines, which this version does not have.',
+      ? 'This version of the server has no runtime for Kubernetes and cannot deploy to this cluster: use a cluster that is a Docker engine.'
+      : 'This version of the server cannot create clusters at a cloud provider or deploy to Kubernetes: use a cluster that is a Docker engine.',
   )
 
-/** The status of the local cluster, on which there is nothing to do; 409 under a lock, 400 for any other. */
+/** The status of the local cluster, which needs no action; 409 if it is locked, 400 for any other cluster. */
 const nothingToDo = async (context: Context) => {
   const spec = await readCluster(context, context.db)
   if (!isLocal(spec)) throw noRuntime(spec)
@@ -86,10 +86,10 @@ const nothingToDo = async (context: Context) => {
 
 const stop = async (context: Context) => {
   const spec = await readCluster(context, context.db)
-  if (!isLocal(spec)) throw badRequest('This cluster was never deployed: there is nothing to stop.')
+  if (!isLocal(spec)) throw badRequest('This cluster has never been deployed: there is nothing to stop.')
   throw conflict(
     'local_cluster',
-    'The local cluster is the engine that services run on: stop its environments instead.',
+    'The local cluster is the engine that services run on and cannot be stopped: stop its environments instead.',
   )
 }
 
@@ -133,7 +133,7 @@ const reads: Operation[] = [
     ...read,
     id: 'getClusterReadinessStatus',
     path: `${path}/isReady`,
-    summary: 'Tell whether a cluster can be deployed to',
+    summary: 'Check whether a cluster is ready for deployments',
     owner: clusterInOrganization,
     answer: Type.Object({ is_ready: Flag() }),
     run: async (context) => {
@@ -145,7 +145,7 @@ const reads: Operation[] = [
     ...read,
     id: 'listClusterLogs',
     path: `${path}/logs`,
-    summary: 'List what was logged while a cluster was deployed; this server deploys none, so there is nothing',
+    summary: 'List the deployment log of a cluster; always empty, because this server does not deploy clusters',
     owner: clusterInOrganization,
     answer: Type.Object({ results: List(Open(), 1000) }),
     run: async () => ({ results: [] }),
@@ -157,7 +157,7 @@ const actions: Operation[] = [
     ...act,
     id: 'deployCluster',
     path: `${path}/deploy`,
-    summary: 'Deploy a cluster; on the local one there is nothing to do',
+    summary: 'Deploy a cluster; does nothing for the local one',
     scope: 'Deploy',
     area: 'clusters',
     cluster: 'ADMIN',
@@ -170,7 +170,7 @@ const actions: Operation[] = [
     ...act,
     id: 'upgradeCluster',
     path: '/cluster/{clusterId}/upgrade',
-    summary: 'Move a cluster to the next version of Kubernetes; the local one has none',
+    summary: 'Upgrade a cluster to the next version of Kubernetes; does nothing for the local one',
     scope: 'Write',
     area: 'clusters',
     cluster: 'ADMIN',
@@ -182,7 +182,7 @@ const actions: Operation[] = [
     ...act,
     id: 'StopCluster',
     path: `${path}/stop`,
-    summary: 'Stop a cluster; refused for the local one, which services run on',
+    summary: 'Stop a cluster; refused for the local one, because services run on it',
     scope: 'Deploy',
     area: 'clusters',
     cluster: 'ADMIN',

@@ -101,7 +101,7 @@ test('a cloud cluster names credentials of its provider and organization, and on
   })
   const without = await call('POST', clusters, cloud(aws.id, { cloud_provider_credentials: undefined }))
   assert.equal(without.status, 400)
-  assert.match(without.body.message, /needs cloud credentials/)
+  assert.match(without.body.message, /needs credentials of its provider/)
   for (const id of [scaleway.id, api.clusterId, organizationId]) {
     const wrong = await call('POST', clusters, cloud(id))
     assert.deepEqual([wrong.status, wrong.body.details[0].field], [400, '/cloud_provider_credentials/credentials/id'])
@@ -199,7 +199,7 @@ test('a feature is sent as an id and a value, and answered with all that the cat
     body.features.map(({ id, title, value_object }: Json) => [id, title, value_object]),
     [
       [features[0]!.id, 'Address range', { type: 'STRING', value: '10.0.0.0/16' }],
-      [features[1]!.id, 'Nodes by demand', { type: 'KARPENTER', value: karpenter }],
+      [features[1]!.id, 'Nodes on demand', { type: 'KARPENTER', value: karpenter }],
       ['STATIC_IP', 'Static outgoing addresses', { type: 'BOOLEAN', value: true }],
       [unknown, '', { type: 'STRING', value: 'x' }],
     ],
@@ -221,8 +221,8 @@ test('a feature is sent as an id and a value, and answered with all that the cat
 test('a cluster that this server cannot run on says so when it is deployed, upgraded or stopped; it can be edited and deleted', async () => {
   const { id } = await create()
   for (const [path, words] of [
-    [`${clusters}/${id}/deploy`, /runtime for Kubernetes/],
-    [`/cluster/${id}/upgrade`, /runtime for Kubernetes/],
+    [`${clusters}/${id}/deploy`, /Kubernetes/],
+    [`/cluster/${id}/upgrade`, /Kubernetes/],
     [`${clusters}/${id}/stop`, /nothing to stop/],
   ] as const) {
     const { status, body } = await call('POST', path)

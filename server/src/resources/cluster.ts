@@ -1,6 +1,6 @@
 /**
- * Clusters: where environments run. The local Docker engine is the default one. Others are kept as they were described,
- * for this server has no runtime for them: they are READY, never DEPLOYED, and say so when asked to deploy.
+ * Clusters: where environments run. The local Docker engine is the default one. Others are only recorded, because this
+ * server has no runtime for them: they are READY, never DEPLOYED, and refuse deployments with the reason.
  */
 import Type from 'typebox'
 import type { Context, Operation } from '../api/operation.ts'
@@ -23,7 +23,7 @@ import { clusterStatusOperations } from './cluster-status.ts'
 import { accessesOfN, writeAccesses } from './secret-manager-access.ts'
 import { refuseUsedAccesses, secretManagerUserOperations } from './secret-manager-users.ts'
 
-/** What the first start writes for the engine of this machine. */
+/** What the first start stores for the engine of this machine. */
 export const localClusterSpec: Spec = {
   description: 'The Docker engine of this machine',
   region: 'on-premise',
@@ -47,7 +47,7 @@ const validate = async (spec: Spec, context: Context, { previous }: Change): Pro
   return { ...spec, features, ...(info === undefined ? {} : { cloud_provider_credentials: info }) }
 }
 
-/** Fields that other operations keep with a cluster. */
+/** Fields that other operations store with a cluster. */
 const inner = ['advanced_settings', 'lock', 'routes', 'dns_provider']
 
 const view = ({ capacity, ...kept }: Spec): Spec => {
@@ -63,14 +63,14 @@ const refuseNeeded = async (tx: Queryable, context: Context): Promise<undefined>
   await tx.query('select 1 from node where id = $1 for update', [context.node.id])
   const spec = await readCluster(context, tx)
   const [row] = await tx.query<{ used: boolean }>(usedSql, [context.node.id])
-  if (row?.used === true) throw conflict('cluster_in_use', 'An environment still runs on this cluster.')
+  if (row?.used === true) throw conflict('cluster_in_use', 'This cluster still has an environment: delete it first.')
   if (isLocal(spec)) throw conflict('default_cluster', 'The default cluster of this machine cannot be deleted.')
   refuseLocked(spec, context.parts.clock.now())
   await refuseUsedAccesses(tx, context.node.id, [])
   return undefined
 }
 
-// Nothing of a provider's was made for the record, so there is nothing that a mode could leave or take along.
+// Nothing was created at a provider, so the delete modes have nothing to keep or remove.
 const removeQuery = Type.Object({
   deleteMode: Maybe(
     OneOf(['DEFAULT', 'DELETE_CLUSTER_AND_QOVERY_CONFIG', 'DELETE_QOVERY_CONFIG'], { default: 'DEFAULT' }),

@@ -1,4 +1,4 @@
-/** Container registries: where images are pulled from, and the credentials for it. */
+/** Container registries: where images are pulled from, and the credentials for that. */
 import Type from 'typebox'
 import { type Operation, operation } from '../api/operation.ts'
 import { resource } from '../api/resource.ts'
@@ -83,13 +83,16 @@ const registry = resource({
   }),
   record: {
     associated_services_count: UsersCount(),
-    // Of registries that a cluster brings along; this machine's engine brings none.
+    // For registries that come with a cluster; the engine of this machine has none.
     cluster: Maybe(Computed(Type.Object({ id: Uuid(), name: Text() }))),
   },
   columns: { associated_services_count: usersCount },
   validate: completePlace(kinds),
   audit: { target: 'CONTAINER_REGISTRY' },
-  onDelete: refuseInUse('container_registry_in_use', 'A service still pulls its image from this registry.'),
+  onDelete: refuseInUse(
+    'container_registry_in_use',
+    'A service still pulls its image from this registry: change or delete it first.',
+  ),
 })
 
 const containerStatus = operation({

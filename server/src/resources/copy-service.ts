@@ -1,7 +1,6 @@
 /**
- * Copies of services: what a create would make of the source's configuration, with its secrets. Ids inside (ports,
- * storage) and passwords that a create makes are new; host names are the copy's own. Data, custom domains and what is
- * deployed stay with the source.
+ * Copies of services: what a create would produce from the source's configuration, with its secrets. Ids inside (ports,
+ * storage), generated passwords and host names are new. Data, custom domains and what is deployed stay with the source.
  */
 import type { Context } from '../api/operation.ts'
 import { type Change, type Spec, sealAll, translateWrite } from '../api/resource-writes.ts'
@@ -26,7 +25,7 @@ export interface Source {
   sealed: Record<string, string>
 }
 
-/** Rows of services, the oldest first, held as they are until the transaction ends. 409 while one is being deleted. */
+/** Rows of services, oldest first, locked until the transaction ends. 409 if one is being deleted. */
 export const holdSources = async (tx: Queryable, ids: readonly string[]): Promise<Source[]> => {
   const rows = await tx.query<Source>(
     `select id, kind, name, spec, sealed from node where id = any($1) order by created_at, id for share`,
@@ -37,11 +36,11 @@ export const holdSources = async (tx: Queryable, ids: readonly string[]): Promis
      where w.service_id = any($1) and w.action = 'DELETE' and d.state in ('QUEUED', 'RUNNING') limit 1`,
     [ids],
   )
-  if (leaving.length > 0) throw conflict('deletion_in_progress', 'A service that is to be cloned is being deleted.')
+  if (leaving.length > 0) throw conflict('deletion_in_progress', 'A service in this clone is being deleted.')
   return rows
 }
 
-/** What a copy is made by; its secrets stand in `spec` in the open. */
+/** What a copy is made from; its secrets are in clear in `spec`. */
 export interface Copy {
   service: Service
   id: string
@@ -82,7 +81,7 @@ const bodyOf = (
   opened: Map<string, Secret>,
   rename: Rename,
 ): Spec => {
-  // What the source told its neighbours is of its own running: the copy has not run.
+  // Outputs that the source gave its neighbors come from its own run: the copy has not run.
   const { built_in: _, ...kept } = source.spec
   let spec = JSON.parse(rename(JSON.stringify(kept))) as Spec
   for (const path of secretPaths(resource.spec)) {
@@ -92,7 +91,7 @@ const bodyOf = (
   return withoutOutsidePorts(definition.withSecrets?.(spec, opened) ?? spec)
 }
 
-/** Restrictions are known by their ids, which belong to one service. */
+/** Restrictions have ids, which belong to one service. */
 const renewRestrictions = (spec: Spec): Spec => {
   const kept = spec.deployment_restrictions as Spec[] | undefined
   return kept === undefined ? spec : { ...spec, deployment_restrictions: kept.map((one) => ({ ...one, id: newId() })) }
@@ -137,7 +136,7 @@ export const prepareCopy = async (
   return { service, ...wanted, spec: open, sealed }
 }
 
-/** Writes the rows alone, so that others may refer to them. */
+/** Writes only the rows, so that others can refer to them. */
 export const insertCopy = async (tx: Queryable, context: Context, copy: Copy): Promise<void> => {
   const { organizationId, tokenId } = context.principal
   const { name: _, ...spec } = copy.spec
@@ -161,7 +160,7 @@ export const insertCopy = async (tx: Queryable, context: Context, copy: Copy): P
     })
 }
 
-/** Writes what belongs to a copy beside its row: its state, its host names, and what its kind adds. */
+/** Writes what belongs to a copy besides its row: its state, its host names, and what its kind adds. */
 export const finishCopy = async (tx: Queryable, context: Context, copy: Copy): Promise<void> => {
   await copy.service.resource.written!(tx, { ...copy.spec, name: copy.name }, context, changeOf(tx, copy))
 }

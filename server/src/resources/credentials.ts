@@ -1,6 +1,6 @@
 /**
- * Credentials of cloud providers, which clusters name. One description a provider; the operations are the same for all.
- * Only an Admin makes, changes or deletes them; what is secret is sealed and never answered.
+ * Credentials of cloud providers, used by clusters. One description per provider; the operations are the same for all.
+ * Only an Admin can create, change or delete them; secrets are sealed and never answered.
  */
 import Type, { type TProperties, type TSchema } from 'typebox'
 import { type Context, JsonText, type Operation, operation, organizationInPath } from '../api/operation.ts'
@@ -10,15 +10,15 @@ import { invalidField } from '../lib/errors.ts'
 import { recordSql } from '../store/tree.ts'
 import { refuseInUse, usersOfN } from './references.ts'
 
-/** One way to prove who we are to a provider. */
+/** One way to authenticate with a provider. */
 interface Form {
-  /** What records say it is. */
+  /** Its type in records. */
   objectType: string
-  /** Value of the field that chooses between forms. */
+  /** The value of the field that selects the form. */
   choice?: string
-  /** Fields that must be there. */
+  /** Required fields. */
   needs: readonly string[]
-  /** Fields that may be there, with what stands for them when they are not. */
+  /** Optional fields, with their defaults. */
   may?: Record<string, (spec: Spec) => unknown>
 }
 
@@ -28,10 +28,10 @@ interface Provider {
   /** In ids. */
   word: string
   vendor: string
-  /** Field that chooses between forms, where a request has one. */
+  /** The field that selects the form, if requests have one. */
   choose?: string
   forms: readonly Form[]
-  /** Other words for a choice. */
+  /** Other names for a form. */
   alias?: Record<string, string>
   fields: Record<string, TSchema>
 }
@@ -39,7 +39,7 @@ interface Provider {
 const Line = () => Maybe(Text(2048))
 const none = () => ''
 
-/** `name@project.iam.gserviceaccount.com`, or what the resource names. */
+/** `name@project.iam.gserviceaccount.com`, or the name in the resource. */
 const projectOf = ({ service_account_email: email, workload_identity_provider_resource: resource }: Spec): string =>
   /@([^.]+)\.iam\.gserviceaccount\.com$/.exec(String(email))?.[1] ??
   /projects\/([^/]+)\//.exec(String(resource))?.[1] ??
@@ -137,7 +137,7 @@ const providers: readonly Provider[] = [
 
 const isGiven = (value: unknown): boolean => value !== undefined && value !== ''
 
-/** The form that a request chooses, or that its fields fit, or that the row has already. */
+/** The form that a request selects, or that its fields match, or that the row already has. */
 const formOf = ({ choose, forms, alias }: Provider, sent: Spec, previous: Change['previous']): Form => {
   if (choose === undefined) return forms[0]!
   const said = sent[choose] as string | undefined
@@ -151,7 +151,10 @@ const formOf = ({ choose, forms, alias }: Provider, sent: Spec, previous: Change
   )
 }
 
-/** Keeps of a configuration what its form has; throws for what it needs and neither the request nor the row has. */
+/**
+ * Keeps the fields of a configuration that its form has; throws for required ones that neither the request nor the row
+ * has.
+ */
 const complete =
   (provider: Provider) =>
   (body: Spec, context: Context, { previous }: Change): Spec => {
@@ -185,7 +188,7 @@ const operationsOf = (provider: Provider): Operation[] => {
   const { operations } = resource({
     kind: kindOf(provider),
     area: 'resources',
-    // What is paid for by somebody's account is for admins to give.
+    // These spend an account's money: only admins may set them.
     scopes: { create: 'Admin', edit: 'Admin' },
     parent: { kind: 'organization', param: 'organizationId' },
     tag: 'Cloud Provider Credentials',
@@ -206,7 +209,7 @@ const operationsOf = (provider: Provider): Operation[] => {
     columns: {},
     validate: complete(provider),
     audit: { target: 'ORGANIZATION', subTarget: 'CLOUD_PROVIDER_CREDENTIALS' },
-    onDelete: refuseInUse('credentials_in_use', 'A cluster still uses these credentials.'),
+    onDelete: refuseInUse('credentials_in_use', 'A cluster still uses these credentials: change or delete it first.'),
   })
   return operations
 }

@@ -1,20 +1,20 @@
-/** What the kinds of databases are made of: their versions, images, ports, logins, and how they are started. Pure data. */
+/** The types of databases: their versions, images, ports, logins, and how they are started. Pure data. */
 
 export interface DatabaseType {
-  /** Versions that can be asked for, oldest first; `16` stands for its newest release. */
+  /** Supported versions, oldest first; `16` means its newest release. */
   versions: readonly string[]
   image: string
   port: number
-  /** MB that an idle server of it needs. */
+  /** MB of memory that an idle server needs. */
   memory: number
   login: string
-  /** The database that is there from the start. */
+  /** The initial database. */
   database: string
-  /** Of its addresses. */
+  /** Of its URLs. */
   scheme: string
   /** Where its files are. */
   dataPath: string
-  /** Tells that the server answers where clients connect, and not only while it sets itself up. */
+  /** Checks that the server answers where clients connect, and not only during its own setup. */
   probe: readonly string[]
   environment(password: string): Record<string, string>
   entrypoint?: readonly string[]
@@ -23,7 +23,7 @@ export interface DatabaseType {
 
 const local = '127.0.0.1'
 
-// The configuration comes by standard input: what stands in a command line can be read by everything on the machine.
+// The configuration is passed on standard input: every process on the machine can read a command line.
 const redisStart = `exec docker-entrypoint.sh redis-server - <<END
 requirepass $REDISCLI_AUTH
 appendonly yes
@@ -77,7 +77,7 @@ export const databaseTypes: Record<string, DatabaseType> = {
     scheme: 'redis',
     dataPath: '/data',
     probe: ['redis-cli', '-h', local, 'ping'],
-    // The client in the image reads it too, so that the probe is let in.
+    // The client in the image reads it too, so that the probe can log in.
     environment: (password) => ({ REDISCLI_AUTH: password }),
     entrypoint: ['sh', '-c', redisStart],
   },
@@ -87,7 +87,7 @@ export const databaseTypeNames = Object.keys(databaseTypes)
 
 const partsOf = (version: string): number[] => version.split('.').map(Number)
 
-/** Negative when `a` is older; what only one of them says does not count: `16` is no older than `16.4`. */
+/** Negative if `a` is older; parts that only one of them has are ignored: `16` is not older than `16.4`. */
 const compare = (a: string, b: string): number => {
   const other = partsOf(b)
   const shared = partsOf(a).slice(0, other.length)
@@ -98,14 +98,14 @@ const compare = (a: string, b: string): number => {
 export const isEligible = (type: string, version: string): boolean =>
   databaseTypes[type]!.versions.some((each) => version === each || version.startsWith(`${each}.`))
 
-/** Why a database cannot go from one version to another with the data it has; null when it can. */
+/** Why a database cannot move from one version to another with its data; null if it can. */
 export const moveRefusal = (from: string, to: string): string | null => {
   if (partsOf(from)[0] !== partsOf(to)[0])
-    return 'must stay within its major version, whose files another cannot read: create a new database and copy the data'
-  return compare(to, from) < 0 ? 'must not be older than the present one, which may have changed the files' : null
+    return 'cannot change to another major version, which cannot read the existing files: create a new database and copy the data'
+  return compare(to, from) < 0 ? 'must not be older than the current version, which may have changed the files' : null
 }
 
-/** Versions that a database can be given now. */
+/** Versions that a database can move to. */
 export const nextVersions = (type: string, present: string): string[] => {
   const next = databaseTypes[type]!.versions.filter((each) => moveRefusal(present, each) === null)
   return [...new Set([present, ...next])]

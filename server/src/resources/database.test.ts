@@ -67,7 +67,7 @@ test('what the local cluster cannot do is refused with the field and what would 
     const { status, body } = await create(more)
     assert.deepEqual([status, body.details?.[0]?.field], [400, field], JSON.stringify(more))
   }
-  assert.match((await create({ mode: 'MANAGED' })).body.message, /^mode: needs a cluster at a cloud provider/)
+  assert.match((await create({ mode: 'MANAGED' })).body.message, /^mode: requires a cluster at a cloud provider/)
 })
 
 test('an edit keeps what it leaves out, cannot change type and mode, and moves within a major version only', async () => {

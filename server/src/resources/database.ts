@@ -1,6 +1,6 @@
 /**
  * Databases: PostgreSQL, MySQL, MongoDB and Redis, run from their public images with a volume for their files. Promises
- * that the password, made at creation, is sealed and told by one operation only.
+ * that the password, generated at creation, is sealed and shown by one operation only.
  */
 import { randomInt } from 'node:crypto'
 import Type from 'typebox'
@@ -47,17 +47,17 @@ type DatabaseSpec = {
   storage: number
   /** Id of its volume. */
   volume_id: string
-  /** Its one port; rows from before it could be public have none. */
+  /** Its only port; rows from before databases could be public have none. */
   ports?: Port[]
 }
 
-const managed = 'needs a cluster at a cloud provider; the local one runs databases of the mode CONTAINER'
+const managed = 'requires a cluster at a cloud provider: use the mode CONTAINER on the local one'
 
 const refuseUnable = ({ mode, instance_type: instanceType, disk_type: diskType }: Spec): void => {
   if (mode === 'MANAGED') throw invalidField('/mode', managed)
   if (typeof instanceType === 'string' && instanceType !== '')
-    throw invalidField('/instance_type', 'is for the mode MANAGED; set cpu and memory instead')
-  if (typeof diskType === 'string') throw invalidField('/disk_type', 'is for the mode MANAGED')
+    throw invalidField('/instance_type', 'is only for the mode MANAGED; set `cpu` and `memory` instead')
+  if (typeof diskType === 'string') throw invalidField('/disk_type', 'is only for the mode MANAGED')
 }
 
 const checkVersion = (type: string, version: string, previous: string | undefined): void => {
@@ -69,10 +69,10 @@ const checkVersion = (type: string, version: string, previous: string | undefine
 }
 
 const letters = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789'
-/** Letters and digits only: fit for any address and any configuration file. */
+/** Letters and digits only: safe in any URL and any configuration file. */
 const newPassword = (): string => Array.from({ length: 32 }, () => letters[randomInt(letters.length)]).join('')
 
-/** The name of a service on its environment's network that outlives every renaming. */
+/** The name of a service on its environment's network, which survives renaming. */
 const hostOf = (id: unknown): string => `service-${String(id)}`
 
 /** The secrets of a new database. */
@@ -82,10 +82,10 @@ const newCredentials = (id: string, type: string): Spec => {
   return { password, database_url: `${scheme}://${login}:${password}@${hostOf(id)}:${port}/${name}` }
 }
 
-/** The port of this machine that a public database is reached at; undefined for a private one. */
+/** The published port of a public database; undefined for a private one. */
 const outsidePortOf = (ports: readonly Port[] | undefined): number | undefined => ports?.find(isOutside)?.external_port
 
-/** What the neighbours of a database are told of it (variables/rows.ts). */
+/** What other services of the environment learn about a database (variables/rows.ts). */
 const toldOf = (id: string, type: string, ports: readonly Port[]): Spec => {
   const { scheme, port, login, database: name } = databaseTypes[type]!
   const outside = outsidePortOf(ports)
@@ -101,7 +101,7 @@ const toldOf = (id: string, type: string, ports: readonly Port[]): Spec => {
   }
 }
 
-/** Where its users find it: on the environment's network, or, when it is public, at this machine. */
+/** Where clients connect: on the environment's network or, if it is public, on this machine. */
 const addressOf = (id: unknown, { type, ports }: Pick<DatabaseSpec, 'type' | 'ports'>, outsideHost: string) => {
   const outside = outsidePortOf(ports)
   return outside === undefined
@@ -136,7 +136,7 @@ const complete = async (
 
 const patientProbe = { initial_delay_seconds: 0, period_seconds: 2, timeout_seconds: 5, success_threshold: 1 }
 const maxTries = 60
-// Buffers are written to the disk before it goes.
+// It writes its buffers to disk before it exits.
 const stopGraceMs = 60_000
 
 const workloadOfDatabase = ({ type, cpu, memory, storage, volume_id: id, ports }: DatabaseSpec): WorkloadSpec => {
@@ -207,8 +207,8 @@ const masterCredentials = operation({
   method: 'GET',
   path: '/database/{databaseId}/masterCredentials',
   tag: 'Database Main Calls',
-  summary: 'Read the login and the password of a database; each reading is noted in the audit log',
-  // Whoever may only look must not get the key to the data.
+  summary: 'Read the login and password of a database; every read is recorded in the audit log',
+  // Read-only access must not include the key to the data.
   scope: 'Write',
   area: 'projects',
   owner,
@@ -234,7 +234,7 @@ const listVersion = operation({
   method: 'GET',
   path: '/database/{databaseId}/version',
   tag: 'Database Main Calls',
-  summary: 'List the versions that a database can be given with the data it has',
+  summary: 'List the versions that a database can move to with its data',
   scope: 'Read',
   area: 'projects',
   owner,
@@ -256,7 +256,7 @@ const listConfiguration = operation({
   method: 'GET',
   path: '/environment/{environmentId}/databaseConfiguration',
   tag: 'Databases',
-  summary: 'List the types and versions of databases that an environment can have',
+  summary: 'List the database types and versions available in an environment',
   scope: 'Read',
   area: 'projects',
   owner: nodeInPath('environment', 'environmentId'),

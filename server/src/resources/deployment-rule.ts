@@ -1,6 +1,6 @@
 /**
- * Deployment rules of projects: what mode, cluster and schedule a new environment gets whose name they match. The first
- * in their order wins.
+ * Deployment rules of projects: the mode, cluster and schedule of a new environment whose name matches. The first match
+ * wins.
  */
 import Type from 'typebox'
 import { nodeInPath, type Operation, operation } from '../api/operation.ts'
@@ -21,11 +21,11 @@ const nextOrder = async (db: Queryable, projectId: string): Promise<number> => {
   return row!.next
 }
 
-/** How a project's rules are ordered, as SQL over a row; two that were made at once by their ids. */
+/** The order of a project's rules, as SQL over a row; ties are broken by id. */
 export const ruleOrderSql = (alias: string): string =>
   `((${alias}.spec ->> 'order')::int, ${alias}.created_at, ${alias}.id)`
 
-/** A project's rules, the one that is tried first before the others. */
+/** A project's rules, in the order they are tried. */
 export const readRules = async (db: Queryable, projectId: string): Promise<Spec[]> =>
   (
     await db.query<{ spec: Spec }>(
@@ -56,7 +56,10 @@ const rules = resource({
     cluster_id: Ref('cluster'),
     ...schedule,
     wildcard: Maybe(
-      Text(255, { default: '', description: 'Which names it matches, in any case: * any text, ? one character.' }),
+      Text(255, {
+        default: '',
+        description: 'Pattern for names, case-insensitive: * matches any text, ? one character.',
+      }),
     ),
   }),
   record: {
@@ -88,7 +91,7 @@ const list = operation({
   method: 'GET',
   path: '/project/{projectId}/deploymentRule',
   tag: 'Project Deployment Rule',
-  summary: 'List the deployment rules of a project, the one that is tried first before the others',
+  summary: 'List the deployment rules of a project, in the order they are tried',
   scope: 'Read',
   area: 'projects',
   owner: project,
@@ -111,7 +114,7 @@ const order = operation({
   method: 'PUT',
   path: '/project/{projectId}/deploymentRule/order',
   tag: 'Project Deployment Rule',
-  summary: 'Order the deployment rules of a project: all their ids, the one that is tried first before the others',
+  summary: 'Order the deployment rules of a project: all their ids, in the order they are tried',
   scope: 'Write',
   area: 'projects',
   owner: project,
@@ -126,7 +129,7 @@ const order = operation({
         [node.id],
       )
       if (rows.map(({ id }) => id).join() !== [...wanted].sort().join())
-        throw invalidField(`/${field}`, 'must name every rule of the project once')
+        throw invalidField(`/${field}`, 'must list every rule of the project exactly once')
       await tx.query(
         `update node n set spec = jsonb_set(n.spec, '{order}', to_jsonb(w.at)), version = n.version + 1
          from unnest($1::uuid[]) with ordinality as w (id, at) where n.id = w.id`,

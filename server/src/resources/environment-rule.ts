@@ -1,6 +1,6 @@
 /**
- * The deployment rule of an environment: the schedule that it got from a rule of its project, or was given since. It is
- * kept as it is: nothing starts and stops environments by the clock here.
+ * The deployment rule of an environment: the schedule that it got from a rule of its project or was set later. It is
+ * only stored: this server does not start or stop environments on a schedule.
  */
 import Type, { type TSchema } from 'typebox'
 import { nodeInPath, type Operation, operation } from '../api/operation.ts'
@@ -14,22 +14,21 @@ import { lockNode, timestampSql, writeAudit } from '../store/tree.ts'
 
 export const weekdays = ['MONDAY', 'TUESDAY', 'WEDNESDAY', 'THURSDAY', 'FRIDAY', 'SATURDAY', 'SUNDAY']
 
-const autoStop =
-  'Whether the environment is to run in these hours only. Kept, but no clock starts or stops anything yet.'
+const autoStop = 'Whether the environment runs only in these hours. Stored and returned; has no effect on this server.'
 
 export const schedule = {
   auto_stop: Maybe(Flag({ default: false, description: autoStop })),
-  timezone: Text(64, { minLength: 1, description: 'A name of the IANA list, as in Europe/Paris.' }),
-  start_time: Type.String({ format: 'date-time', maxLength: 40, description: 'Its time of day counts.' }),
-  stop_time: Type.String({ format: 'date-time', maxLength: 40, description: 'Its time of day counts.' }),
+  timezone: Text(64, { minLength: 1, description: 'An IANA time zone, such as Europe/Paris.' }),
+  start_time: Type.String({ format: 'date-time', maxLength: 40, description: 'Only the time of day is used.' }),
+  stop_time: Type.String({ format: 'date-time', maxLength: 40, description: 'Only the time of day is used.' }),
   weekdays: List(OneOf(weekdays), 7),
 }
 
 export const checkTimezone = (timezone: unknown): void => {
-  if (!isTimeZone(String(timezone))) throw invalidField('/timezone', 'is no time zone of the IANA list')
+  if (!isTimeZone(String(timezone))) throw invalidField('/timezone', 'is not an IANA time zone')
 }
 
-const preview = 'Kept, but previews of pull requests are not made yet.'
+const preview = 'Stored and returned; this server creates no previews of pull requests.'
 
 const EnvironmentRuleBody = {
   on_demand_preview: Maybe(Flag({ default: false, description: preview })),
@@ -47,7 +46,7 @@ const recordFields = (fields: Record<string, TSchema>): Record<string, TSchema> 
 
 const EnvironmentRule = Type.Object(recordFields(EnvironmentRuleBody), { title: 'EnvironmentDeploymentRule' })
 
-/** What an environment keeps of the rule it was made by. */
+/** What an environment stores of the rule that matched it. */
 export interface KeptRule {
   on_demand_preview: boolean
   auto_preview: boolean
@@ -123,7 +122,7 @@ const editOne = operation({
   id: 'editEnvironmentDeploymentRule',
   method: 'PUT',
   path: '/environment/{environmentId}/deploymentRule/{deploymentRuleId}',
-  summary: 'Change the deployment rule of an environment; fields left out keep their values',
+  summary: 'Change the deployment rule of an environment; omitted fields keep their values',
   scope: 'Write',
   area: 'projects',
   body: Type.Partial(Type.Object(EnvironmentRuleBody)),

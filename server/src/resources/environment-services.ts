@@ -1,4 +1,4 @@
-/** What all kinds of services together answer: the services of an environment, whatever they are. */
+/** Operations across kinds: all services of an environment. */
 import Type, { type TSchema } from 'typebox'
 import { nodeInPath, type Operation, operation } from '../api/operation.ts'
 import type { Spec } from '../api/resource.ts'
@@ -9,7 +9,7 @@ import type { Service } from './service.ts'
 const inOrder = (a: Spec, b: Spec): number =>
   String(a.created_at).localeCompare(String(b.created_at)) || String(a.id).localeCompare(String(b.id))
 
-/** Every service of an environment with its whole record, the oldest first. */
+/** Every service of an environment with its full record, oldest first. */
 export const listServicesOf = (services: readonly Service[]): Operation => {
   const anyService: TSchema = Type.Union(services.map(({ answer }) => answer))
   return operation({

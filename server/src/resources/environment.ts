@@ -1,4 +1,4 @@
-/** Environments: they are tied to a cluster for life and own services. Deleting one is the engine's work. */
+/** Environments own services and belong to one cluster for life. Deleting one is a deployment. */
 import Type from 'typebox'
 import type { Context, Operation } from '../api/operation.ts'
 import type { Mode } from '../api/permissions.ts'
@@ -22,7 +22,7 @@ import { environmentRuleOperations, keptRuleOf } from './environment-rule.ts'
 import { overviewOperations } from './overview.ts'
 import { fitsWildcard } from './wildcard.ts'
 
-/** What a new environment of a project may take over: the organization's default cluster, and the project's rules. */
+/** Defaults for a new environment: the organization's default cluster, and the project's rules. */
 const heritage = {
   text: `coalesce((select d.id::text from node d where d.organization_id = n.organization_id and d.kind = 'cluster'
       and (d.spec ->> 'is_default')::boolean order by d.created_at limit 1), '') || ' ' ||
@@ -36,7 +36,7 @@ const readHeritage = (record: string): { cluster: string | null; rules: Spec[] }
   return { cluster: cluster === '' ? null : cluster, rules: rules === '' ? [] : (JSON.parse(rules) as Spec[]) }
 }
 
-/** Id of a cluster of the organization, null when it has no such cluster. */
+/** The id of a cluster of the organization; null if it has no such cluster. */
 const findCluster = async ({ db, principal }: Context, id: string): Promise<string | null> => {
   const [found] = await db.query<{ id: string }>(
     `select id from node where organization_id = $1 and kind = 'cluster' and id = $2`,
@@ -45,7 +45,7 @@ const findCluster = async ({ db, principal }: Context, id: string): Promise<stri
   return found?.id ?? null
 }
 
-/** The cluster that was named, else that of the rule while it is there, else the default one. */
+/** The requested cluster, else that of the rule if it still exists, else the default one. */
 const chooseCluster = async (
   context: Context,
   named: string | undefined,
@@ -58,11 +58,11 @@ const chooseCluster = async (
     return found
   }
   const found = (rule === undefined ? null : await findCluster(context, String(rule.cluster_id))) ?? usual
-  if (found === null) throw invalidField('/cluster_id', 'is required, for there is no default cluster')
+  if (found === null) throw invalidField('/cluster_id', 'is required because there is no default cluster')
   return found
 }
 
-/** Completes a new environment; the project's first rule that its name fits says what the body leaves open. */
+/** Completes a new environment; the project's first rule that matches its name fills in what the body leaves out. */
 const complete = async (spec: Spec, context: Context, change: Change): Promise<Spec> => {
   const there = { projectId: change.parent.id, mode: spec.mode as Mode, clusterId: String(spec.cluster_id) }
   if (change.previous !== null) {
@@ -87,7 +87,7 @@ const complete = async (spec: Spec, context: Context, change: Change): Promise<S
   }
 }
 
-/** What `columns` below makes in SQL, made of plain columns. */
+/** The same as `columns` below, built from plain columns. */
 const list: ListForm = {
   columns: `n.spec ->> 'mode' as mode, n.updated_by as "updatedBy", c.id as "clusterId", c.name as "clusterName",
     c.spec ->> 'cloud_provider' as provider`,
@@ -114,7 +114,7 @@ export const environment = resource({
   spec: Type.Object({
     name: Name(),
     mode: Maybe(
-      OneOf(modes, { description: 'Without it, that of a deployment rule of the project, else DEVELOPMENT.' }),
+      OneOf(modes, { description: 'Defaults to the mode of the matching deployment rule, else DEVELOPMENT.' }),
     ),
     cluster_id: Maybe(Uuid()),
     cluster: Maybe(Uuid()),

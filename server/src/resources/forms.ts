@@ -1,11 +1,11 @@
-/** Objects of several forms: the form is told by a word or by a field, then the object is held against its schema. */
+/** Objects with several forms: a value or a field selects the form, then the object is checked against its schema. */
 import Type, { type TObject } from 'typebox'
 import type { Spec } from '../api/resource.ts'
 import { OneOf, partial, pick, withoutSecrets } from '../api/schema.ts'
 import { check } from '../api/validate.ts'
 import { ApiError, badRequest, invalidField } from '../lib/errors.ts'
 
-/** The declared fields of a value with their defaults; the 400 names fields below `at`, a JSON pointer. */
+/** The declared fields of a value with their defaults; a 400 names fields below `at`, a JSON pointer. */
 export const readForm = (schema: TObject, value: unknown, at: string): Spec => {
   const picked = pick(schema, value, true)
   try {
@@ -19,7 +19,7 @@ export const readForm = (schema: TObject, value: unknown, at: string): Spec => {
   return picked as Spec
 }
 
-/** Schema of what has one of these forms, as loose as all of them together; whoever reads a body uses `readFormBy`. */
+/** A schema for an object with one of these forms, as loose as all of them together; read bodies with `readFormBy`. */
 export const FormsOf = (tell: string, forms: Record<string, TObject>) => {
   const fields = Object.assign({}, ...Object.values(forms).map((form) => partial(form).properties))
   return Type.Unsafe<Spec>({
@@ -29,11 +29,11 @@ export const FormsOf = (tell: string, forms: Record<string, TObject>) => {
   })
 }
 
-/** The same for answers. */
+/** The same for responses. */
 export const openForms = (forms: Record<string, TObject>): Record<string, TObject> =>
   Object.fromEntries(Object.entries(forms).map(([word, form]) => [word, withoutSecrets(form)]))
 
-/** As `readForm` for a value whose field `tell` says which of the forms it has. */
+/** Like `readForm`, for a value whose field `tell` selects the form. */
 export const readFormBy = (tell: string, forms: Record<string, TObject>, value: Spec, at: string): Spec => {
   const word = String(value[tell])
   const form = Object.hasOwn(forms, word) ? forms[word] : undefined

@@ -101,7 +101,7 @@ test('without a token of the provider, its repositories are refused in one sente
   for (const path of [`${base}/account/github/repository`, '/account/gitlab/repository']) {
     const { status, body } = await call('GET', path)
     assert.deepEqual([status, body.code], [400, 'git_token_missing'])
-    assert.match(body.message, /git token of GIT(HUB|LAB)/)
+    assert.match(body.message, /git token for GIT(HUB|LAB)/)
   }
   assert.deepEqual((await call('GET', `${base}/account/gitAuthProvider`)).body, { results: [] })
 })

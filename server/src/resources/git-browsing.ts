@@ -1,6 +1,6 @@
 /**
- * Looking around at git hosts with the organization's git tokens: repositories, branches, commits, folders. There are no
- * accounts beside the tokens: each token is shown as one.
+ * Browsing git hosts with the organization's git tokens: repositories, branches, commits, folders. There are no
+ * accounts besides the tokens: each token is shown as one.
  */
 import Type from 'typebox'
 import {
@@ -27,14 +27,14 @@ import type { Service } from './service.ts'
 const patienceMs = 30_000
 
 const sentences: Record<string, string> = {
-  git_ref_missing: 'The repository has no such branch, commit or folder.',
-  git_denied: 'The git host does not show this repository, or not with this git token.',
-  git_refused: 'The address of the repository cannot be used.',
-  git_unreachable: 'The git host cannot be reached, or did not answer in time.',
-  git_token_missing: 'The git token was deleted: choose another one.',
+  git_ref_missing: 'The branch, commit or folder does not exist in the repository.',
+  git_denied: 'The repository does not exist, or is not accessible with this git token.',
+  git_refused: 'The URL of the repository cannot be used.',
+  git_unreachable: 'The git host cannot be reached or did not answer in time.',
+  git_token_missing: 'The git token has been deleted: choose another one.',
 }
 
-/** Turns what a git host refuses into the caller's error. */
+/** Turns a git host's refusal into an `ApiError`. */
 const asking = async <T>(work: (signal: AbortSignal) => Promise<T>): Promise<T> => {
   const signal = AbortSignal.timeout(patienceMs)
   try {
@@ -68,7 +68,7 @@ const Repository = Type.Object(
   { title: 'GitRepository' },
 )
 
-/** Twice: below the organization, and for the caller's own. */
+/** Defined twice: below the organization, and for the caller's own. */
 const places = [
   {
     path: '/organization/{organizationId}/account',
@@ -87,7 +87,8 @@ const findBranches = async (
   name: ProviderName,
 ): Promise<{ name: string }[]> => {
   const repository = context.query.name ?? ''
-  if (!/^[^\s/?#]+(\/[^\s/?#]+)+$/.test(repository)) throw badRequest('name: must be a repository as owner/name')
+  if (!/^[^\s/?#]+(\/[^\s/?#]+)+$/.test(repository))
+    throw badRequest('name: must be a repository in the form owner/name')
   const token = await readProviderToken(context, name)
   const { url } = await findRepository(context, name, token, repository)
   const source = await sourceOf(context, { url, branch: 'main', git_token_id: token.id })
@@ -107,7 +108,7 @@ const ofProvider = (place: (typeof places)[number], name: ProviderName): Operati
       path,
       tag,
       owner,
-      summary: 'List the repositories that a git token sees; without its id, the oldest one of the provider is used',
+      summary: "List the repositories that a git token can access; without an id, the provider's oldest token is used",
       query: Type.Object({ gitTokenId }),
       answer: Results(Repository),
       run: async (context) => ({ results: await listRepositories(context, name) }),
@@ -118,7 +119,7 @@ const ofProvider = (place: (typeof places)[number], name: ProviderName): Operati
       path: `${path}/branch`,
       tag,
       owner,
-      summary: 'List the branches of a repository by its name, `owner/name`',
+      summary: 'List the branches of the repository `owner/name`',
       query: Type.Object({ name: Maybe(Text(1024)), gitTokenId }),
       answer: Results(Type.Object({ name: Text() })),
       run: async (context) => ({ results: await findBranches(context, name) }),
@@ -153,7 +154,7 @@ const listFolders = operation({
   method: 'POST',
   path: '/organization/{organizationId}/listDirectoriesFromGitRepository',
   tag: 'Git repositories',
-  summary: 'List the folders in a folder of a repository, as paths from its top',
+  summary: 'List the folders in a folder of a repository, as paths from its root',
   scope: 'Write',
   area: 'resources',
   owner: organizationInPath,
@@ -176,14 +177,15 @@ const maxCommits = 100
 
 const CommitId = () => Text(64, { pattern: '^(?:[0-9a-f]{40}|[0-9a-f]{64})?$' })
 
-/** The last 100 commits of the branch that a service is made from. */
+/** The last 100 commits of a service's branch. */
 const listCommits = (self: Self, repository: GitPath): Operation =>
   operation({
     id: `list${self.word}Commit`,
     method: 'GET',
     path: `${itemOf(self)}/commit`,
     tag: `${self.word} Main Calls`,
-    summary: 'List the last 100 commits of the branch, or from one commit back; none without a repository',
+    summary:
+      'List the last 100 commits of the branch, or those up to a given commit; empty for a service without a repository',
     scope: 'Read',
     area: 'projects',
     owner: ownerOf(self),
@@ -224,7 +226,7 @@ const listCommits = (self: Self, repository: GitPath): Operation =>
 
 const names = Object.keys(providers) as ProviderName[]
 
-/** Of what is found in a cluster, the repository is that cluster's to read. */
+/** For services discovered in a cluster, only that cluster can read the repository. */
 const isRead = ({ definition: { kind, git } }: Service): boolean => git !== undefined && isOwn(kind)
 
 export const gitBrowsing = (services: readonly Service[]): Operation[] => [

@@ -1,11 +1,11 @@
-/** The head of a service's branch, looked up after a write, so that reads can answer it before anything is deployed. */
+/** The head of a service's branch, looked up after a write, so that reads can show it before anything is deployed. */
 import type { Context } from '../api/operation.ts'
 import { readGitCredentials } from '../deployments/git-credentials.ts'
 import type { GitRepositorySpec } from './git-source.ts'
 
 const headTimeoutMs = 10_000
 
-/** Where a configuration holds its repository: `['source', 'docker', 'git_repository']`. */
+/** The path of the repository in a configuration: `['source', 'docker', 'git_repository']`. */
 export type GitPath = readonly string[]
 
 /** SQL for the repository in a row `n`. */
@@ -33,7 +33,7 @@ const noteHead = async ({ parts, principal }: Context, id: string, path: GitPath
   )
 }
 
-/** Looks the head up in the background after a create or an edit: the answer does not wait for a git host. */
+/** Looks up the head in the background after a create or an edit: the response does not wait for a git host. */
 export const lookUpHead = (context: Context, id: string, path: GitPath): void => {
   noteHead(context, id, path).catch((error: unknown) =>
     context.parts.log.debug({ err: error }, 'the head of a branch could not be read'),

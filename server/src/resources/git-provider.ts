@@ -1,4 +1,4 @@
-/** The three hosts of git repositories: how each is asked for the repositories that a token sees. */
+/** The three git providers: how to ask each for the repositories that a token can access. */
 import type { Context } from '../api/operation.ts'
 import { badRequest } from '../lib/errors.ts'
 import { isUuid } from '../lib/ids.ts'
@@ -24,7 +24,7 @@ export interface ProviderRepository {
 }
 
 interface Provider {
-  /** Path and query of a page of repositories. */
+  /** The path and query of a page of repositories. */
   list(token: ProviderToken, page: number): string
   one(name: string): string
   itemsOf(answer: unknown): Json[]
@@ -95,7 +95,7 @@ interface TokenRow {
   sealed: string | null
 }
 
-/** The token that was asked for, else the oldest of this provider. */
+/** The requested token, else the oldest of this provider. */
 export const readProviderToken = async (
   { parts, db, principal, query }: Context,
   name: ProviderName,
@@ -113,8 +113,8 @@ export const readProviderToken = async (
   if (row === undefined || row.sealed === null)
     throw badRequest(
       wanted === null
-        ? `Repositories are listed with a git token of ${name}, and this organization has none; accounts are not connected in another way.`
-        : `gitTokenId: is no git token of ${name} in this organization`,
+        ? `Listing repositories requires a git token for ${name}, and this organization has none: create one first.`
+        : `gitTokenId: this organization has no such git token for ${name}`,
       undefined,
       'git_token_missing',
     )
@@ -125,12 +125,17 @@ export const readProviderToken = async (
 
 const refuseStatus = (status: number): void => {
   if (status === 401 || status === 403)
-    throw badRequest('The git host does not admit this git token.', undefined, 'git_denied')
-  if (status === 404) throw badRequest('The git host has no such repository.', undefined, 'git_denied')
+    throw badRequest('The git host rejected this git token.', undefined, 'git_denied')
+  if (status === 404) throw badRequest('The repository does not exist on the git host.', undefined, 'git_denied')
   if (status !== 200) throw badRequest(`The git host answered with status ${status}.`, undefined, 'git_unreachable')
 }
 
-const noAnswer = (): Error => badRequest('The git host did not answer as one.', undefined, 'git_unreachable')
+const noAnswer = (): Error =>
+  badRequest(
+    'The response is not that of a git host: check the address of the git token.',
+    undefined,
+    'git_unreachable',
+  )
 
 const parse = (body: string): unknown => {
   try {
@@ -144,7 +149,7 @@ const ask = async ({ parts }: Context, token: ProviderToken, path: string, signa
   const url = new URL(token.apiUrl + path)
   try {
     if (url.protocol === 'http:' && !(await isNear(parts.outbound, url)))
-      throw badRequest('A git token is not sent over plain http: give it an https address.')
+      throw badRequest('A git token cannot be sent over plain http: use an https address.')
     const headers = {
       accept: 'application/json',
       authorization: `Bearer ${token.text.reveal()}`,
@@ -165,7 +170,7 @@ const recordOf = (provider: Provider, item: Json): ProviderRepository => {
   return { id: String(id ?? ''), ...rest, is_private: is_private === true }
 }
 
-/** Up to 1000 repositories that the token sees. */
+/** Up to 1000 repositories that the token can access. */
 export const listRepositories = async (context: Context, name: ProviderName): Promise<ProviderRepository[]> => {
   const provider: Provider = providers[name]
   const token = await readProviderToken(context, name)
@@ -179,7 +184,7 @@ export const listRepositories = async (context: Context, name: ProviderName): Pr
   return found
 }
 
-/** One repository by its whole name, `owner/name`. */
+/** One repository by its full name, `owner/name`. */
 export const findRepository = async (
   context: Context,
   name: ProviderName,

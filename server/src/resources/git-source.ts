@@ -1,4 +1,4 @@
-/** Git repositories as services name them: what is accepted, and how it is answered. Pure. */
+/** Git repositories of services: what is accepted, and how it is answered. Pure. */
 
 import Type from 'typebox'
 import { Flag, Maybe, Nullable, OneOf, Ref, Text, Timestamp } from '../api/schema.ts'
@@ -43,7 +43,7 @@ export interface GitRepositorySpec {
   root_path: string
   git_token_id: string | null
   provider: string
-  /** The branch's head when it was last looked at; answered until something is deployed. */
+  /** The branch's head when it was last looked up; answered until something is deployed. */
   head_commit_id?: string
 }
 
@@ -62,7 +62,7 @@ export const insidePath = (field: string, path: string): string => {
   return parts.join('/')
 }
 
-/** Checks what was sent and completes it; a head that was read before stays while its branch does. */
+/** Validates and completes what was sent; a known head is kept while the branch is the same. */
 export const completeGitRepository = (
   sent: unknown,
   previous?: GitRepositorySpec,
@@ -71,8 +71,11 @@ export const completeGitRepository = (
   const source = sent as Partial<GitRepositorySpec> & { url: string }
   const { url, branch = 'main' } = source
   if (!isValidGitUrl(url))
-    throw invalidField(`${field}/url`, 'must be an https or http address; private ones take a git token, not ssh')
-  if (!isValidBranch(branch)) throw invalidField(`${field}/branch`, 'is no valid branch name')
+    throw invalidField(
+      `${field}/url`,
+      'must be an https or http URL; for a private repository use a git token instead of ssh',
+    )
+  if (!isValidBranch(branch)) throw invalidField(`${field}/branch`, 'is not a valid branch name')
   const root = insidePath(`${field}/root_path`, source.root_path ?? '/')
   const same = previous?.url === url && previous.branch === branch && previous.head_commit_id !== undefined
   return {
@@ -85,7 +88,7 @@ export const completeGitRepository = (
   }
 }
 
-/** Commit of a release as it is kept. */
+/** The commit of a release, as stored. */
 export interface KeptCommit {
   git_commit_id: string
   author_name?: string
@@ -93,7 +96,7 @@ export interface KeptCommit {
   tag?: string
 }
 
-/** The answered form; `commit` is what runs now, if anything does. */
+/** The form in responses; `commit` is what runs now, if anything does. */
 export const viewGitRepository = (spec: GitRepositorySpec, commit: KeptCommit | null, tokenName: string | null) => {
   const { head_commit_id: head = '', ...kept } = spec
   const path = spec.url.replace(/^[a-z]+:\/\/[^/]+\//i, '').replace(/^[^/]*@[^:]+:/, '')
@@ -127,13 +130,13 @@ export type BuildFields = {
   docker_target_build_stage?: string | null
 }
 
-/** Checks and completes what `Build` declares; `field` is where it stands in the body. */
+/** Validates and completes what `Build` declares; `field` is its place in the body. */
 export const completeBuild = (sent: Record<string, unknown>, before?: Partial<BuildFields>, field = '') => ({
   git_repository: completeGitRepository(sent.git_repository, before?.git_repository, `${field}/git_repository`),
   dockerfile_path: insidePath(`${field}/dockerfile_path`, (sent.dockerfile_path as string | null) ?? 'Dockerfile'),
 })
 
-/** A build from a repository, as the engine takes it; `limits` come from the service's advanced settings. */
+/** A build from a repository, for the engine; `limits` come from the service's advanced settings. */
 export const gitSourceOf = (
   { git_repository: git, dockerfile_path: dockerfilePath, docker_target_build_stage: targetStage = null }: BuildFields,
   limits: BuildLimits = {},
@@ -143,6 +146,6 @@ export const gitSourceOf = (
   rootPath: git.root_path,
   dockerfilePath,
   targetStage,
-  // Left out where nothing is set: a fingerprint tells it from nothing.
+  // Left out if nothing is set: a fingerprint would distinguish null from absent.
   ...(Object.keys(limits).length === 0 ? {} : { limits }),
 })

@@ -1,4 +1,4 @@
-/** Git tokens: what private repositories are read with. The text is sealed and never answered. */
+/** Git tokens give access to private repositories. The token itself is sealed and never answered. */
 import Type from 'typebox'
 import type { Context, Operation } from '../api/operation.ts'
 import { type Change, resource, type Spec } from '../api/resource.ts'
@@ -23,7 +23,7 @@ const validate = (spec: Spec, context: Context, { previous }: Change): Spec => {
   const url = spec.git_api_url ?? apiUrls[type]!
   if (!/^https?:\/\/[^\s]+$/.test(String(url)) || !URL.canParse(String(url)))
     throw invalidField('/git_api_url', 'must be an http or https address')
-  // A kept token is never sent to another host than the one it was given for.
+  // A stored token is never sent to a host other than the one it was given for.
   const moved = previous !== null && new URL(String(url)).origin !== new URL(String(previous.spec.git_api_url)).origin
   if (moved && context.body.token === undefined)
     throw invalidField('/token', 'must be sent again when the host of git_api_url changes')
@@ -64,7 +64,7 @@ const gitToken = resource({
   columns: { associated_services_count: usersCount },
   validate,
   audit: { target: 'ORGANIZATION', subTarget: 'GIT_TOKEN' },
-  onDelete: refuseInUse('git_token_in_use', 'A service still uses this git token.'),
+  onDelete: refuseInUse('git_token_in_use', 'A service still uses this git token: change or delete it first.'),
 })
 
 export const gitTokenOperations: Operation[] = [

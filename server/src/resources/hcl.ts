@@ -1,8 +1,8 @@
-/** Values as the text of Terraform files. Pure. What is null or undefined is left out. */
+/** Values as text in Terraform files. Pure. Null and undefined are left out. */
 
 const mark = Symbol('expression')
 
-/** An expression that stands as it is: a reference. No value from outside can be one. */
+/** A verbatim expression: a reference. No external value can be one. */
 export interface Expression {
   [mark]: string
 }
@@ -21,10 +21,10 @@ export const reference = (expression: string): Expression => ({ [mark]: expressi
 
 const isExpression = (value: object): value is Expression => Object.hasOwn(value, mark)
 
-// JSON knows two escapes that Terraform does not.
+// JSON has two escapes that Terraform does not.
 const escapes: Record<string, string> = { '\\b': '\\u0008', '\\f': '\\u000c' }
 
-/** A quoted text in which nothing is a template. */
+/** Quoted text without template sequences. */
 export const quoted = (text: string): string =>
   JSON.stringify(text)
     .replaceAll(/\\./g, (written) => escapes[written] ?? written)
@@ -57,7 +57,7 @@ const textOf = (value: Value, indent: string): string => {
 export const block = (head: string, fields: { [name: string]: Value }): string =>
   `${head} {\n${fieldsOf(fields, '  ')}}\n`
 
-/** Labels made of names, each once. */
+/** Labels made from names, each unique. */
 export const createLabels = () => {
   const taken = new Set<string>()
   return (name: string): string => {

@@ -1,4 +1,4 @@
-/** What a helm service installs: the chart and where it comes from, and the values that override the chart's own. */
+/** What a helm service installs: the chart, where it comes from, and the values that override its defaults. */
 import Type from 'typebox'
 import type { Spec } from '../api/resource.ts'
 import { List, Maybe, Nullable, Ref, Text, Uuid } from '../api/schema.ts'
@@ -20,7 +20,7 @@ const ChartRequest = () =>
     chart_version: Maybe(Text(128, { minLength: 1 })),
   })
 
-/** A request names the chart in one form and is answered in another: that is how clients know it. */
+/** Requests and responses name the chart in different forms: existing clients expect that. */
 export const SourceRequest = () =>
   Type.Object({
     git_repository: Maybe(Nullable(GitRepositoryRequest())),
@@ -41,7 +41,7 @@ export const Source = () =>
 
 export const gitPath = ['source', 'git_repository']
 
-/** SQL for the repository of charts that a row `n` names; null where there is none. */
+/** SQL for the chart repository of a row `n`; null if it has none. */
 export const repositoryOfChartSql = `(select jsonb_build_object('id', r.id, 'name', r.name,
     'url', coalesce(r.spec ->> 'url', ''))
   from node r where r.id = (n.spec #>> '{source,helm_repository,repository}')::uuid)`
@@ -63,7 +63,7 @@ const requireAll = (chart: Spec): Chart => {
 export const completeSource = (sent: Spec, before: Spec | undefined): SourceSpec => {
   const { git_repository: git = null, helm_repository: chart = null } = sent
   if ((git === null) === (chart === null))
-    throw invalidField('/source', 'must name one of git_repository and helm_repository')
+    throw invalidField('/source', 'must have exactly one of `git_repository` and `helm_repository`')
   if (chart !== null) return { helm_repository: requireAll(chart as Spec) }
   const known = before?.git_repository as GitRepositorySpec | undefined
   return { git_repository: completeGitRepository(git, known, '/source/git_repository') }

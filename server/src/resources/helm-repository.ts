@@ -1,4 +1,4 @@
-/** Helm repositories: where charts are pulled from, and the credentials for it. */
+/** Helm repositories: where charts are pulled from, and the credentials for that. */
 import Type from 'typebox'
 import type { Operation } from '../api/operation.ts'
 import { resource } from '../api/resource.ts'
@@ -59,7 +59,10 @@ const repository = resource({
   columns: { associated_services_count: usersCount },
   validate: completePlace(kinds),
   audit: { target: 'HELM_REPOSITORY' },
-  onDelete: refuseInUse('helm_repository_in_use', 'A service still takes its chart from this repository.'),
+  onDelete: refuseInUse(
+    'helm_repository_in_use',
+    'A service still uses a chart from this repository: change or delete it first.',
+  ),
 })
 
 export const helmRepositoryOperations: Operation[] = [

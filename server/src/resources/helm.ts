@@ -1,4 +1,4 @@
-/** Helm services: charts with their values, kept for a cluster that can install them. */
+/** Helm services: charts with their values, recorded for a cluster that can install them. */
 import Type from 'typebox'
 import type { Context } from '../api/operation.ts'
 import type { Change, Spec } from '../api/resource.ts'
@@ -58,7 +58,7 @@ interface HelmPort {
   service_selectors?: unknown[]
 }
 
-/** Ports with ids, each of one kind of address inside the cluster, exactly one of them the default. */
+/** Ports with ids, each with one kind of address inside the cluster, exactly one of them the default. */
 const completePorts = (
   sent: readonly (Partial<HelmPort> & { internal_port: number })[],
   before: readonly HelmPort[],
@@ -67,7 +67,7 @@ const completePorts = (
   return sent.map((port, index) => {
     const { service_name: named, service_selectors: selected } = port
     if ((named === undefined) === (selected === undefined))
-      throw invalidField(`/ports/${index}`, 'must have one of service_name and service_selectors')
+      throw invalidField(`/ports/${index}`, 'must have exactly one of `service_name` and `service_selectors`')
     return {
       ...port,
       id: before.find(({ id }) => id === port.id)?.id ?? newId(),
@@ -143,6 +143,6 @@ export const helm = service({
   }),
   facets: [deploys, history, serviceLinks, advancedSettings(helmSettings), customDomains(), deploymentRestrictions],
   deployable: {
-    ...undeployable('A helm service needs a Kubernetes cluster, and the local one is a Docker engine.'),
+    ...undeployable('A helm service needs a Kubernetes cluster; the local cluster is a Docker engine.'),
   },
 })

@@ -1,4 +1,4 @@
-/** Host names of services: `<service>-<environment>.localhost`, kept from the first time on, however names change. */
+/** Host names of services: `<service>-<environment>.localhost`, assigned once and kept when names change. */
 import { createHash } from 'node:crypto'
 import { dnsLabel } from '../deployments/workload.ts'
 import { routeDomains } from '../facets/custom-domain-rows.ts'
@@ -10,7 +10,7 @@ const domain = 'localhost'
 // Room for `p65535-` in front and a suffix behind within the 63 characters of a DNS label.
 const maxLabel = 48
 
-/** The label that a service would like to have. Pure. */
+/** The preferred label of a service. Pure. */
 export const hostLabel = (service: string, environment: string, id: string): string => {
   const label = [dnsLabel(service), dnsLabel(environment)].filter((part) => part !== '').join('-')
   const short = label.slice(0, maxLabel).replace(/-+$/, '')
@@ -61,7 +61,7 @@ const currentLabel = async (tx: Queryable, serviceId: string): Promise<string | 
   return row === undefined ? null : row.host.replace(/^p\d+-/, '').slice(0, -domain.length - 1)
 }
 
-/** A label that another service has gets a suffix. */
+/** A label that is already taken gets a suffix. */
 const writeOwnRoutes = async (tx: Queryable, service: RoutedService, ports: readonly Port[]): Promise<void> => {
   const [environment] = await tx.query<{ name: string }>('select name from node where id = $1', [service.environmentId])
   const current = await currentLabel(tx, service.id)
@@ -81,7 +81,7 @@ const writeOwnRoutes = async (tx: Queryable, service: RoutedService, ports: read
   }
 }
 
-/** Makes the rows of `route` what the ports say, those of custom domains too. */
+/** Updates the rows of `route` to match the ports, including those of custom domains. */
 export const writeRoutes = async (tx: Queryable, service: RoutedService, ports: readonly Port[]): Promise<void> => {
   await writeOwnRoutes(tx, service, ports)
   await routeDomains(tx, service.id)

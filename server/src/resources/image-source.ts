@@ -1,4 +1,4 @@
-/** Images as services name them: registry, repository and tag; what is accepted, and how it is answered. Pure. */
+/** Images of services: registry, repository and tag; what is accepted, and how it is answered. Pure. */
 import Type from 'typebox'
 import { Computed, OneOf, Ref, Text, Uuid } from '../api/schema.ts'
 import type { Source } from '../deployments/deployments.ts'
@@ -9,7 +9,7 @@ const part = '[a-z0-9]+(?:(?:\\.|__?|-+)[a-z0-9]+)*'
 
 /** A repository without tag: `library/postgres`. */
 export const ImageName = () =>
-  Text(255, { pattern: `^${part}(?:/${part})*$`, description: 'A repository without host, tag and digest.' })
+  Text(255, { pattern: `^${part}(?:/${part})*$`, description: 'A repository without host, tag or digest.' })
 
 /** What a create or an edit sends. */
 export const ImageRequest = () => ({ image_name: ImageName(), tag: ImageTag(), registry_id: Ref('container_registry') })
@@ -29,13 +29,13 @@ export type ImageSpec = {
   registry_id: string
 }
 
-/** SQL for the registry of the image that a row `n` holds at `path`; null where there is none. */
+/** SQL for the registry of the image at `path` in a row `n`; null if there is none. */
 export const registrySql = (path: readonly string[]): string =>
   `(select jsonb_build_object('id', r.id, 'name', r.name, 'url', coalesce(r.spec ->> 'url', ''),
       'kind', coalesce(r.spec ->> 'kind', 'GENERIC_CR'))
     from node r where r.id = (n.spec #>> '{${[...path, 'registry_id'].join(',')}}')::uuid)`
 
-/** An image, as the engine takes it. */
+/** An image, for the engine. */
 export const imageSourceOf = ({ registry_id: registryId, image_name: name, tag }: ImageSpec): Source => ({
   from: 'image',
   registryId,

@@ -1,6 +1,6 @@
 /**
- * Invitations by e-mail. Promises that only an account whose address the issuer has verified accepts one, once, within a
- * week. No mail is sent: whoever invites passes the link on, and it is worth nothing to anybody else.
+ * Invitations by e-mail. Promises that only an account with that address, verified by the issuer, can accept one, once,
+ * within a week. No mail is sent: the inviter passes on the link, which is useless to anybody else.
  */
 import Type from 'typebox'
 import {
@@ -45,7 +45,7 @@ const Invitation = Type.Object(
   { title: 'InviteMember' },
 )
 
-/** The record of the row `i`, whose link begins with `$first`; the clock is `$first + 1`. */
+/** The record of the row `i`, whose link begins with `$first`; the current time is `$first + 1`. */
 const invitationSql = (first: number): string => `json_build_object('id', i.id,
   'created_at', ${timestampSql('i.created_at')}, 'updated_at', ${timestampSql('i.updated_at')}, 'email', i.email,
   'role', ${wordSql('i.role_id')}, 'role_id', i.role_id, 'role_name', ${roleNameSql('i.role_id')},
@@ -53,7 +53,7 @@ const invitationSql = (first: number): string => `json_build_object('id', i.id,
   'invitation_status', case when i.expires_at > $${first + 1} then 'PENDING' else 'EXPIRED' end,
   'organization_name', (select o.name from node o where o.id = i.organization_id), 'inviter', i.inviter)`
 
-/** Where the console takes an invitation: at the address that the caller has used itself. */
+/** Where the console opens an invitation: at the address that the caller used. */
 const linkOf = ({ headers, scheme }: Context): string =>
   [scheme, '', String(headers.host ?? '127.0.0.1'), 'accept-invitation'].join('/')
 
@@ -71,7 +71,7 @@ const list = operation({
   method: 'GET',
   path: collection,
   ...common,
-  summary: 'List invitations that nobody has accepted yet',
+  summary: 'List open invitations',
   status: 200,
   answer: Results(Invitation),
   async run(context) {
@@ -94,13 +94,13 @@ type Body = Type.Static<typeof body>
 const roleAsked = ({ role, role_id }: Body): string =>
   role_id ?? (typeof role === 'string' ? roleOfWord[role as WireRole] : builtInRoles.viewer)
 
-/** An owner can be invited while there is none: that is how an installation of tokens gets its first. */
+/** An owner can be invited while there is none: that is how an installation that uses only tokens gets its first. */
 const refuseSecondOwner = async (tx: Queryable, organizationId: string, roleId: string): Promise<void> => {
   if (roleId !== builtInRoles.owner) return
   await tx.query('select 1 from node where id = $1 for no key update', [organizationId])
   const held = 'select 1 from member where organization_id = $1 and role_id = $2'
   if ((await tx.query(held, [organizationId, roleId])).length > 0)
-    throw conflict('owner_taken', 'This organization has an owner, who may transfer the ownership.')
+    throw conflict('owner_taken', 'This organization already has an owner, who can transfer the ownership.')
 }
 
 const refuseMember = async (tx: Queryable, organizationId: string, email: string): Promise<void> => {
@@ -109,7 +109,7 @@ const refuseMember = async (tx: Queryable, organizationId: string, email: string
      where m.organization_id = $1 and lower(a.email) = lower($2)`,
     [organizationId, email],
   )
-  if (members.length > 0) throw conflict('already_member', 'Somebody with this address is a member already.')
+  if (members.length > 0) throw conflict('already_member', 'A user with this address is already a member.')
 }
 
 const insert = `insert into invitation (id, organization_id, email, role_id, inviter, expires_at)
@@ -120,7 +120,7 @@ const create = operation({
   method: 'POST',
   path: collection,
   ...common,
-  summary: 'Invite somebody by e-mail address; the answer holds the link to pass on',
+  summary: 'Invite a user by e-mail address; the response contains the link to pass on',
   body,
   status: 201,
   answer: Invitation,
@@ -132,7 +132,7 @@ const create = operation({
       await refuseSecondOwner(tx, node.id, role.id)
       await refuseMember(tx, node.id, asked.email)
       const now = parts.clock.now()
-      // One that has run out makes room for the next.
+      // An expired one is replaced.
       await tx.query(
         'delete from invitation where organization_id = $1 and lower(email) = lower($2) and expires_at <= $3',
         [node.id, asked.email, now],
@@ -150,7 +150,7 @@ const create = operation({
 
 const inOrganization = nodeInPath('organization', 'organizationId')
 
-/** The organization of an invitation: for its members, and for the one whose address was invited. */
+/** The organization of an invitation: visible to its members and to the invited user. */
 const invitationInPath: Owner = {
   ...inOrganization,
   async find(db, params, principal) {
@@ -175,7 +175,7 @@ const readOne = operation({
   ...common,
   area: 'invitation',
   owner: invitationInPath,
-  summary: 'Read an invitation, as a member or as who is invited',
+  summary: 'Read an invitation, as a member or as the invited user',
   status: 200,
   answer: Invitation,
   run: (context) => read(context.db, context, context.params.inviteId),
@@ -193,7 +193,7 @@ const join = async (tx: Queryable, context: Context, accountId: string, roleId: 
      do nothing returning 1 as added`,
     [context.node.id, accountId, roleId],
   )
-  if (added.length === 0) throw conflict('already_member', 'You are a member of this organization already.')
+  if (added.length === 0) throw conflict('already_member', 'You are already a member of this organization.')
 }
 
 const accept = operation({
@@ -203,12 +203,12 @@ const accept = operation({
   ...common,
   area: 'invitation',
   owner: invitationInPath,
-  summary: 'Accept an invitation with the account that it is for',
+  summary: 'Accept an invitation with the invited account',
   status: 201,
   answer: Invitation,
   async run(context) {
     const { account } = context.principal
-    if (account === null) throw forbidden('An API token cannot be a member: sign in with the account that is invited.')
+    if (account === null) throw forbidden('An API token cannot become a member: sign in with the invited account.')
     return context.transaction(async (tx) => {
       const [row] = await tx.query<Waiting>(
         'select email, role_id, expires_at from invitation where id = $1 and organization_id = $2 for update',
@@ -216,8 +216,9 @@ const accept = operation({
       )
       if (row === undefined) throw notFound()
       if (account.email?.toLowerCase() !== row.email.toLowerCase())
-        throw forbidden('This invitation is for another address than the verified one of your account.')
-      if (row.expires_at <= context.parts.clock.now()) throw badRequest('This invitation has expired: ask for another.')
+        throw forbidden('This invitation is for a different address than the verified address of your account.')
+      if (row.expires_at <= context.parts.clock.now())
+        throw badRequest('This invitation has expired: ask for a new one.')
       await refuseSecondOwner(tx, context.node.id, row.role_id)
       await join(tx, context, account.id, row.role_id)
       const record = await read(tx, context, context.params.inviteId)
@@ -234,7 +235,7 @@ const remove = operation({
   method: 'DELETE',
   path: item,
   ...common,
-  summary: 'Take an invitation back',
+  summary: 'Revoke an invitation',
   status: 204,
   run: (context) =>
     context.transaction(async (tx) => {

@@ -1,4 +1,7 @@
-/** When a job runs: by the clock (a cron job), or when its environment starts, stops or goes (a lifecycle job). Pure. */
+/**
+ * When a job runs: on a schedule (cron job), or when its environment is deployed, stopped or deleted (lifecycle job).
+ * Pure.
+ */
 import Type from 'typebox'
 import type { Spec } from '../api/resource.ts'
 import { List, Maybe, Nullable, OneOf, Text } from '../api/schema.ts'
@@ -15,7 +18,7 @@ const commandFields = () => ({
 })
 const Command = () => Maybe(Nullable(Type.Object(commandFields())))
 
-/** What a create or an edit sends, and what is answered. */
+/** The form in requests and responses. */
 export const Schedule = () =>
   Type.Object({
     on_start: Command(),
@@ -27,7 +30,7 @@ export const Schedule = () =>
         Type.Object({
           ...commandFields(),
           timezone: Maybe(Text(100, { default: 'Etc/UTC' })),
-          scheduled_at: Text(200, { description: 'A cron expression of five fields.' }),
+          scheduled_at: Text(200, { description: 'A cron expression with five fields.' }),
         }),
       ),
     ),
@@ -53,7 +56,7 @@ export interface JobSchedule {
 
 const events = ['on_start', 'on_stop', 'on_delete'] as const
 
-/** Events as deployments name them. */
+/** Names of events in deployments. */
 export const taskEvents = ['START', 'STOP', 'DELETE', 'CRON'] as const
 
 export const commandFor = (schedule: JobSchedule, event: (typeof taskEvents)[number]): JobCommand | undefined =>
@@ -86,18 +89,22 @@ const completeCron = (sent: Partial<CronSchedule> & { scheduled_at: string }): C
   const { timezone = 'Etc/UTC', scheduled_at } = sent
   const field = '/schedule/cronjob'
   if (parseCron(scheduled_at) === null)
-    throw invalidField(`${field}/scheduled_at`, 'must be a cron expression of five fields, like 0 3 * * *')
-  if (!isTimeZone(timezone)) throw invalidField(`${field}/timezone`, 'must be a name of the time zone database')
+    throw invalidField(`${field}/scheduled_at`, 'must be a cron expression with five fields, such as 0 3 * * *')
+  if (!isTimeZone(timezone)) throw invalidField(`${field}/timezone`, 'must be an IANA time zone, such as Europe/Paris')
   return { ...completeCommand(sent), timezone, scheduled_at }
 }
 
-/** Checks and completes a schedule: a cron job or a lifecycle job, not both. */
+/** Validates and completes a schedule: a cron job or a lifecycle job, not both. */
 export const completeSchedule = (sent: unknown): JobSchedule => {
   const { cronjob, lifecycle_type: type = 'GENERIC', ...on } = withoutNulls((sent ?? {}) as Spec) as JobSchedule
   const commands = events.flatMap((event) => (on[event] === undefined ? [] : [[event, completeCommand(on[event])]]))
   if (cronjob !== undefined && commands.length > 0)
-    throw invalidField('/schedule', 'must be a cronjob or have on_start, on_stop or on_delete, not both')
+    throw invalidField(
+      '/schedule',
+      'must have either `cronjob` or some of `on_start`, `on_stop` and `on_delete`, not both',
+    )
   if (cronjob !== undefined) return { cronjob: completeCron(cronjob) }
-  if (commands.length === 0) throw invalidField('/schedule', 'needs a cronjob, or one of on_start, on_stop, on_delete')
+  if (commands.length === 0)
+    throw invalidField('/schedule', 'must have `cronjob`, or one of `on_start`, `on_stop` and `on_delete`')
   return { ...Object.fromEntries(commands), lifecycle_type: type }
 }

@@ -1,5 +1,5 @@
 /**
- * Jobs: programs that end, run from an image of a registry or from a git repository, by the clock (cron) or when their
+ * Jobs: programs that end, run from an image of a registry or from a git repository, on a schedule (cron) or when their
  * environment is deployed, stopped or deleted (lifecycle).
  */
 import Type from 'typebox'
@@ -31,7 +31,9 @@ const longestSeconds = 604_800
 const spec = Type.Object({
   ...Resources(),
   max_nb_restart: Maybe(Whole(0, 100, { default: 0 })),
-  max_duration_seconds: Maybe(Whole(0, longestSeconds, { default: 3600, description: '0 is a week, the longest.' })),
+  max_duration_seconds: Maybe(
+    Whole(0, longestSeconds, { default: 3600, description: '0 means the maximum, one week.' }),
+  ),
   auto_preview: Maybe(Flag({ default: false })),
   auto_deploy: Maybe(Nullable(Flag(), { default: false })),
   port: Maybe(Nullable(Whole(1, 65_535))),
@@ -78,18 +80,18 @@ const completeSource = (sent: Spec, before: JobSource | undefined): JobSource =>
   const image = (sent.image ?? undefined) as ImageSpec | undefined
   const docker = (sent.docker ?? undefined) as Spec | undefined
   if ((image === undefined) === (docker === undefined))
-    throw invalidField('/source', 'needs either an image or a docker source')
+    throw invalidField('/source', 'must have either `image` or `docker`')
   if (image !== undefined) return { image }
   const { dockerfile_raw: raw, ...build } = docker!
   if (typeof raw === 'string' && raw !== '')
-    throw invalidField('/source/docker/dockerfile_raw', 'is not supported: put the Dockerfile into the repository')
+    throw invalidField('/source/docker/dockerfile_raw', 'is not supported: put the Dockerfile in the repository')
   return { docker: { ...build, ...completeBuild(build, before?.docker, '/source/docker') } }
 }
 
 const portsOf = ({ port }: Pick<JobSpec, 'port'>): Port[] =>
   port === null || port === undefined ? [] : completePorts([{ internal_port: port }], [])
 
-/** What one run may use; nothing stays up. */
+/** What one run may use; nothing keeps running. */
 const workloadOfJob = (kept: JobSpec): WorkloadSpec =>
   workloadOf({
     ...kept,
@@ -128,15 +130,16 @@ const readSpec = async ({ db, node }: Context): Promise<JobSpec> => {
   return row.spec
 }
 
-/** A version must be named in the words of the job's source; a job without the event asked for is not run. */
+/** A version must match the job's source, image or repository; a job without the requested event is not run. */
 const mayDeploy = async (context: Context): Promise<boolean> => {
   const { image_tag: tag, git_commit_id: commit } = context.body
-  if (isNamed(tag) && isNamed(commit)) throw invalidField('/image_tag', 'excludes git_commit_id: name one of them')
+  if (isNamed(tag) && isNamed(commit))
+    throw invalidField('/image_tag', 'cannot be combined with `git_commit_id`: set only one of them')
   const { source, schedule } = await readSpec(context)
   if (isNamed(tag) && source.image === undefined)
-    throw invalidField('/image_tag', 'is for jobs made from an image; this one is built from a repository')
+    throw invalidField('/image_tag', 'is only for jobs that use an image; this job is built from a repository')
   if (isNamed(commit) && source.docker === undefined)
-    throw invalidField('/git_commit_id', 'is for jobs built from a repository; this one is made from an image')
+    throw invalidField('/git_commit_id', 'is only for jobs built from a repository; this job uses an image')
   const event = context.query.forceEvent as (typeof taskEvents)[number] | undefined
   return event === undefined || commandFor(schedule, event) !== undefined
 }

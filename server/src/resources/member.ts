@@ -1,6 +1,6 @@
 /**
- * Members: accounts with one role each in an organization. There is at most one owner, who leaves that place only by
- * handing it over. Whoever loses rights loses the tokens that were made with them.
+ * Members: accounts with one role each in an organization. There is at most one owner, who can only transfer that role.
+ * Whoever loses rights loses the tokens created with them.
  */
 import Type from 'typebox'
 import { type Context, JsonText, type Operation, operation, organizationInPath } from '../api/operation.ts'
@@ -84,7 +84,7 @@ const lockMember = async (
   return { ...row, id, role }
 }
 
-/** Tokens that somebody made, and those that were made with these. */
+/** Tokens that a member created, and those created with them. */
 const tokensMadeBy = `with recursive made as (
     select t.id, t.scopes, t.role_id from api_token t where t.organization_id = $1 and t.created_by = $2
     union select t.id, t.scopes, t.role_id from made join api_token t on t.created_by = made.id and t.organization_id = $1
@@ -101,7 +101,10 @@ const isWithin = (role: Role | null, { scopes, role_id, role_name, role_spec }: 
   return covers(role, builtInRole(builtInRoles[needed])!)
 }
 
-/** Revokes the tokens that somebody made and that a role (null: no membership) does not cover, and what these made. */
+/**
+ * Revokes the tokens that a member created and that a role (null: no membership) does not cover, and those created with
+ * them.
+ */
 const revokeMade = async (tx: Queryable, organizationId: string, accountId: string, role: Role | null) => {
   const made = await tx.query<MadeToken>(tokensMadeBy, [organizationId, accountId])
   const lost = made.filter((token) => !isWithin(role, token)).map(({ id }) => id)
@@ -133,11 +136,14 @@ const note = (
 
 const UserId = () => Text(255, { minLength: 1 })
 
-/** The role of somebody with more rights than the caller's is not the caller's to change. */
+/** The caller cannot change the role of a member with more rights. */
 const refuseAbove = (context: Context, role: Role): void => {
   if (role.id === builtInRoles.owner)
-    throw conflict('owner_stays', 'The owner stays until the ownership is transferred to another member.')
-  if (!mayGive(context, role)) throw forbidden('This member has rights that the caller has not.')
+    throw conflict(
+      'owner_stays',
+      'The owner cannot be changed or removed: transfer the ownership to another member first.',
+    )
+  if (!mayGive(context, role)) throw forbidden('This member has rights that you do not have.')
 }
 
 const edit = operation({
@@ -145,7 +151,7 @@ const edit = operation({
   method: 'PUT',
   path: collection,
   ...common,
-  summary: 'Give a member another role; holds from the next request on',
+  summary: 'Change the role of a member; takes effect with the next request',
   body: Type.Object({ user_id: UserId(), role_id: Uuid() }),
   status: 200,
   answer: Member,
@@ -154,7 +160,8 @@ const edit = operation({
       const role = await givenRole(tx, context, context.body.role_id)
       const member = await lockMember(tx, context)
       refuseAbove(context, member.role)
-      if (role.id === builtInRoles.owner) throw badRequest('role_id: an owner is made by transferOwnership only.')
+      if (role.id === builtInRoles.owner)
+        throw badRequest('role_id: the owner can only be changed with transferOwnership.')
       const revoked = await giveRole(tx, context, member.id, role)
       await note(tx, context, 'UPDATE', 'MEMBER_ROLE', member, { role: role.name, tokens_revoked: revoked })
       const [row] = await tx.query<{ record: Type.Static<typeof Member> }>(
@@ -171,7 +178,7 @@ const remove = operation({
   method: 'DELETE',
   path: collection,
   ...common,
-  summary: 'Remove a member and revoke the tokens that it made; holds from the next request on',
+  summary: 'Remove a member and revoke the tokens it created; takes effect with the next request',
   body: Type.Object({ user_id: UserId() }),
   status: 204,
   run: (context) =>
@@ -191,7 +198,7 @@ const transfer = operation({
   path: '/organization/{organizationId}/transferOwnership',
   ...common,
   area: 'ownership',
-  summary: 'Make a member the owner; who was it becomes an admin',
+  summary: 'Make a member the owner; the previous owner becomes an admin',
   body: Type.Object({ user_id: UserId() }),
   status: 204,
   run: (context) =>

@@ -1,4 +1,4 @@
-/** What members, invitations and tokens share: which role is given, by whom, and how roles are spelt on the wire. */
+/** What members, invitations and tokens share: which role is granted, by whom, and how roles are spelled in the API. */
 import type { Context } from '../api/operation.ts'
 import { builtInRole, builtInRoles, covers, type Role } from '../api/permissions.ts'
 import { readRole } from '../api/role-rows.ts'
@@ -29,15 +29,15 @@ export const roleNameSql = (id: string): string =>
     .map(([name, roleId]) => `when '${roleId}' then '${name}'`)
     .join(' ')} end, (select r.name from node r where r.id = ${id} and r.kind = 'custom_role'), '')`
 
-/** Whether the caller has all rights of a role. A token with the scope Admin has all there are. */
+/** Whether the caller has all rights of a role. A token with the scope Admin has all rights. */
 export const mayGive = ({ principal }: Context, role: Role): boolean =>
   principal.role === null ? principal.scopes.has('Admin') : covers(principal.role, role)
 
-/** The role that a body names, locked until the transaction ends so that it cannot be deleted meanwhile. */
+/** The role in a body, locked until the transaction ends so that it cannot be deleted meanwhile. */
 export const givenRole = async (tx: Queryable, context: Context, id: string): Promise<Role> => {
   if (builtInRole(id) === null) await tx.query('select 1 from node where id = $1 for share', [id])
   const role = await readRole(tx, context.principal.organizationId, id.toLowerCase())
   if (role === null) throw invalidField('/role_id', 'not found in this organization')
-  if (!mayGive(context, role)) throw forbidden('Nobody gives a role with more rights than their own.')
+  if (!mayGive(context, role)) throw forbidden('You cannot grant a role with more rights than your own.')
   return role
 }

@@ -1,6 +1,6 @@
 /**
- * Groups of labels and of annotations that services and clusters name by id. Promises that every key and value is one
- * that Kubernetes takes.
+ * Groups of labels and annotations that services and clusters refer to by id. Promises that Kubernetes accepts every
+ * key and value.
  */
 import Type, { type TObject, type TProperties, type TSchema } from 'typebox'
 import type { Operation } from '../api/operation.ts'
@@ -32,7 +32,7 @@ const checkPair = ({ key, value }: Pair, place: string, isValue: (value: string)
   if (!isKey(key))
     throw invalidField(
       `${place}/key`,
-      'must be at most 63 letters, digits, dashes, underscores and dots, with a DNS name and a slash before it or not',
+      'must be at most 63 letters, digits, dashes, underscores and dots, optionally after a DNS name and a slash',
     )
   if (!isValue(value))
     throw invalidField(`${place}/value`, 'must be at most 63 letters, digits, dashes, underscores and dots')
@@ -43,11 +43,11 @@ export interface MetadataGroup {
   field: 'labels' | 'annotations'
   /** Of ids: `Labels`. */
   word: string
-  /** OpenAPI id of the read, which does not follow the others everywhere. */
+  /** The OpenAPI id of the read, which does not always follow the pattern of the others. */
   readId: string
   pair: TObject
   isValue(value: string): boolean
-  /** Fields beside. */
+  /** Additional fields. */
   more?: Record<string, TSchema>
 }
 
@@ -63,7 +63,7 @@ export const metadataGroup = ({ field, word, readId, pair, isValue, more = {} }:
     const seen = new Set<string>()
     for (const [index, one] of pairs.entries()) {
       checkPair(one, `/${field}/${index}`, isValue)
-      if (seen.has(one.key)) throw invalidField(`/${field}/${index}/key`, 'is there twice')
+      if (seen.has(one.key)) throw invalidField(`/${field}/${index}/key`, 'is a duplicate')
       seen.add(one.key)
     }
     return spec
@@ -90,7 +90,10 @@ export const metadataGroup = ({ field, word, readId, pair, isValue, more = {} }:
     columns: { associated_items_count: usersCount },
     validate,
     audit: { target: 'ORGANIZATION', subTarget: `${field.toUpperCase()}_GROUP` },
-    onDelete: refuseInUse(`${field}_group_in_use`, `A service or a cluster still uses this group of ${field}.`),
+    onDelete: refuseInUse(
+      `${field}_group_in_use`,
+      `A service or a cluster still uses this group of ${field}: change or delete it first.`,
+    ),
   })
   const form = 'associatedItems'
   const users = {

@@ -1,4 +1,4 @@
-/** What an organization may have, what it has, and by which setting the operator raises it. */
+/** The limits of an organization, its usage, and the settings with which the operator changes the limits. */
 import Type from 'typebox'
 import { operation, organizationInPath } from '../api/operation.ts'
 import { Nullable, OneOf, Results, Text } from '../api/schema.ts'
@@ -6,7 +6,7 @@ import { type Limits, limitNames, limitSettings, usualLimits } from '../limits/l
 import { readQueued } from '../limits/queue-room.ts'
 import { readServiceUse } from '../limits/service-room.ts'
 
-/** The names of the answer. */
+/** The names in the response. */
 const publicNames: Readonly<Record<keyof Limits, string>> = {
   services: 'SERVICES',
   memoryMb: 'MEMORY_MB',
@@ -24,9 +24,9 @@ const Figure = (description: string) => Nullable(Type.Number({ minimum: 0 }), { 
 const Limit = Type.Object(
   {
     name: OneOf(Object.values(publicNames)),
-    limit: Figure('Null: no limit.'),
-    used: Figure('Null: nobody counts it for this answer.'),
-    setting: Text(255, { description: 'Of the operator; for all organizations.' }),
+    limit: Figure('Null if there is no limit.'),
+    used: Figure('Null if not counted.'),
+    setting: Text(255, { description: "The operator's setting; applies to all organizations." }),
   },
   { title: 'OrganizationLimit' },
 )
@@ -36,7 +36,7 @@ export const organizationLimits = operation({
   method: 'GET',
   path: '/organization/{organizationId}/limits',
   tag: 'Organization Main Calls',
-  summary: 'List what an organization may have, and what it has now',
+  summary: 'List the limits of an organization and its current usage',
   scope: 'Read',
   area: 'resources',
   owner: organizationInPath,

@@ -1,6 +1,6 @@
 /**
- * Organizations. A token belongs to one; an account sees those that it is a member of, the operator's token sees all. The
- * first is made by the first start, further ones by the operator and by whoever signed in, who then owns them.
+ * Organizations. A token belongs to one; an account sees those it is a member of, the operator's token sees all. The
+ * first start creates the first one; the operator and signed-in users, who then own them, can create more.
  */
 import Type from 'typebox'
 import { JsonText, type Operation, operation, ownOrganization, type Principal } from '../api/operation.ts'
@@ -53,7 +53,7 @@ const plansAskedFor = [
 const columns = {
   plan: `'FREE'`,
   organization_plan: `json_build_object('plan', 'FREE', 'audit_logs_retention_in_days', 30)::jsonb`,
-  // Required of old; while there is no owner, the organization stands for itself.
+  // Required by old clients; without an owner it is the organization's own id.
   owner: `coalesce((select m.account_id from member m where m.organization_id = n.id
     and m.role_id = '${builtInRoles.owner}'), n.id)`,
 }
@@ -82,10 +82,10 @@ const record = recordSql(columns)
 const read = (condition: string): string => `select ${record.text} as record from node n
   where n.kind = 'organization' and ${condition} order by n.id = $1 desc, n.created_at, n.id`
 const readThese = read('n.id = any($2)')
-// As the index on names has it: there are many rows, and few without a parent.
+// The condition of the index on names: there are many rows, and few without a parent.
 const readEvery = read(`n.parent_id is null and n.name_scope = 'organization'`)
 
-/** The organizations that the caller sees, its own first. */
+/** The organizations that the caller can see, its own first. */
 const readSeen = (db: Queryable, { isOperator, account, memberships, organizationId }: Principal) => {
   if (isOperator) return db.query<{ record: string }>(readEvery, [organizationId])
   const ids = account === null ? [organizationId] : memberships.map((each) => each.organizationId)
@@ -97,7 +97,7 @@ const listOrganization = operation({
   method: 'GET',
   path: '/organization',
   tag: 'Organization Main Calls',
-  summary: "The caller's own organization, where there is one, and the list of those that the caller sees",
+  summary: "Read the caller's own organization, if any, and list all that the caller can see",
   scope: 'Read',
   area: 'self',
   owner: ownOrganization,
@@ -117,7 +117,7 @@ const editOrganization = operation({
   method: 'PUT',
   path: '/organization/{organizationId}',
   tag: 'Organization Main Calls',
-  summary: 'Change the organization; fields left out keep their values',
+  summary: 'Change the organization; omitted fields keep their values',
   scope: 'Admin',
   area: 'settings',
   owner: base.operations[0]!.owner,
@@ -160,7 +160,7 @@ interface Founder {
   audit(): Audit
 }
 
-/** An organization with the default cluster of this machine; answers its record. */
+/** Creates an organization with the default cluster of this machine; returns its record. */
 const found = async (tx: Queryable, id: string, name: string, spec: object, founder: Founder): Promise<string> => {
   const common = { organizationId: id, sealed: {}, updatedBy: founder.id }
   const text = await insertNode(tx, insertOrganization, { ...common, id, parentId: null, name, spec }, founder.audit())
@@ -169,7 +169,7 @@ const found = async (tx: Queryable, id: string, name: string, spec: object, foun
   return text
 }
 
-/** Whoever makes or removes an organization goes alone. */
+/** Creating and deleting organizations is serialized. */
 const goAlone = (tx: Queryable) => tx.query('select pg_advisory_xact_lock(7301914203)')
 
 const createOrganization = operation({
@@ -177,7 +177,7 @@ const createOrganization = operation({
   method: 'POST',
   path: '/organization',
   tag: 'Organization Main Calls',
-  summary: 'Create an organization; an account that creates one owns it',
+  summary: 'Create an organization; the account that creates it becomes its owner',
   scope: 'Admin',
   area: 'self',
   owner: ownOrganization,
@@ -188,9 +188,9 @@ const createOrganization = operation({
     const { principal, body } = context
     if (principal.account === null && !principal.isOperator)
       throw forbidden(
-        "Only the operator's token and people who signed in create organizations; a token belongs to one.",
+        "Only the operator's token and signed-in users can create organizations; any other token belongs to one organization.",
       )
-    // What is planned and paid is the operator's own affair: it is accepted, and nothing follows from it.
+    // Plans and payment are not part of this server: the fields are accepted and have no effect.
     const { name, plan: _, ...rest } = body
     return context.transaction(async (tx) => {
       await goAlone(tx)
@@ -211,7 +211,7 @@ const createOrganization = operation({
   },
 })
 
-/** Why an organization must stay, as the code and the words of a 409. */
+/** Throws a 409 with the reason why an organization cannot be deleted. */
 const refuseToDelete = async (tx: Queryable, id: string): Promise<void> => {
   const [row] = await tx.query<{ last: boolean; operator: boolean; used: boolean }>(
     `select not exists (select 1 from node where kind = 'organization' and id <> $1) as last,
@@ -222,10 +222,13 @@ const refuseToDelete = async (tx: Queryable, id: string): Promise<void> => {
     [id],
   )
   if (row?.used === true)
-    throw conflict('organization_in_use', 'Something of this organization is still deployed: delete it first.')
+    throw conflict('organization_in_use', 'This organization still has deployed services: delete them first.')
   if (row?.last === true) throw conflict('last_organization', 'The last organization cannot be deleted.')
   if (row?.operator === true)
-    throw conflict('operator_organization', "The operator's own token belongs to this organization, so it must stay.")
+    throw conflict(
+      'operator_organization',
+      "The operator's token belongs to this organization, so it cannot be deleted.",
+    )
 }
 
 const leftovers = ['deployment', 'release', 'data_key', 'idempotency_key']
@@ -235,7 +238,7 @@ const deleteOrganization = operation({
   method: 'DELETE',
   path: '/organization/{organizationId}',
   tag: 'Organization Main Calls',
-  summary: 'Delete an organization of which nothing is deployed; its audit log stays with the operator',
+  summary: 'Delete an organization without deployed services; its audit log is kept for the operator',
   scope: 'Admin',
   area: 'ownership',
   owner: base.operations[0]!.owner,
@@ -244,7 +247,7 @@ const deleteOrganization = operation({
     context.transaction(async (tx) => {
       const { id } = context.node
       await goAlone(tx)
-      // Environments are locked, so that no deployment begins between the look and the end.
+      // Environments are locked, so that no deployment begins between the check and the delete.
       await tx.query(`select 1 from node where organization_id = $1 and kind = 'environment' order by id for update`, [
         id,
       ])
@@ -265,7 +268,7 @@ export const organizationOperations: Operation[] = [
   deleteOrganization,
 ]
 
-/** The organization and its default cluster, made unless they are there; answers the organization's id. */
+/** Creates the organization and its default cluster if they do not exist; returns the organization's id. */
 export const createFirstOrganization = (parts: Parts): Promise<string> =>
   parts.database.transaction(async (tx) => {
     await goAlone(tx)

@@ -78,7 +78,7 @@ test('an edit keeps the ports that it leaves out or repeats, and a port that ano
   ]
   for (const { status, body: error } of refusals) {
     assert.deepEqual([status, error.code, error.details[0].field], [409, 'port_taken', '/ports/1/external_port'])
-    assert.match(error.message, /ports\.1\.external_port: leads to another service/)
+    assert.match(error.message, /ports\.1\.external_port: is already used by another service/)
   }
   assert.deepEqual(await held(other.id), [{ protocol: 'UDP', port: drawn }])
 })

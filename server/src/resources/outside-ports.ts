@@ -1,6 +1,7 @@
 /**
- * Public TCP and UDP ports: each is reached at a port of this machine, the one that its user names or a free one of the
- * server's range. Only ports of that range and those that the operator lists can be named. No two services share one.
+ * Public TCP and UDP ports: each is published on a port of this machine, the requested one or a free one of the
+ * server's range. Only ports of that range and those that the operator lists can be requested. No two services share
+ * one.
  */
 import type { Context } from '../api/operation.ts'
 import type { Change, Spec } from '../api/resource-writes.ts'
@@ -22,7 +23,7 @@ const checkAllowed = (port: number, field: string, { portRange, extraPorts }: Li
   const extra = extraPorts.length === 0 ? 'which is empty' : extraPorts.map(textOf).join(', ')
   throw invalidField(
     field,
-    `must be a port of SLIPWAY_PORT_RANGE (${textOf(portRange)}) or of SLIPWAY_EXTRA_PORTS (${extra}), which the operator of this server sets: name another one`,
+    `must be a port of SLIPWAY_PORT_RANGE (${textOf(portRange)}) or of SLIPWAY_EXTRA_PORTS (${extra}), which the operator of this server sets: choose another port`,
   )
 }
 
@@ -32,7 +33,7 @@ const checkNamed = (ports: readonly Port[], own: readonly number[], limits: Limi
     const { protocol, external_port: number } = port
     if (!isOutside(port) || number === 0) continue
     if (protocol === 'TCP' && own.includes(number))
-      throw invalidField(fieldOf(index), 'is a port of this server itself: name another one')
+      throw invalidField(fieldOf(index), 'is used by this server itself: choose another port')
     if (limits !== null) checkAllowed(number, fieldOf(index), limits)
     const key = `${protocol} ${number}`
     if (seen.has(key)) throw invalidField(fieldOf(index), 'is used twice')
@@ -48,8 +49,8 @@ const drawSql = `select d.port from (
   limit 1`
 
 /**
- * Ports of a configuration with an outside port for each that needs one. `named` says whether a user can name them: what
- * is kept from before the limits were what they are runs on, but cannot be written again.
+ * The ports of a configuration with an outside port for each that needs one. `named` says whether a user can choose
+ * them: ports from before the current limits keep working, but cannot be written again.
  */
 export const choosePorts = async (
   { parts }: Context,
@@ -70,7 +71,7 @@ export const choosePorts = async (
     if (drawn === undefined)
       throw conflict(
         'no_free_port',
-        `All ports from ${first} to ${last} (SLIPWAY_PORT_RANGE) are taken: delete a service that has one of them.`,
+        `All ports from ${first} to ${last} (SLIPWAY_PORT_RANGE) are in use: delete a service that has one of them.`,
       )
     chosen.push(drawn === null ? port : { ...port, external_port: drawn.port })
   }
@@ -78,12 +79,12 @@ export const choosePorts = async (
 }
 
 const taken = (index: number): ApiError => {
-  const message = 'leads to another service already'
+  const message = 'is already used by another service'
   const field = fieldOf(index)
   return new ApiError(409, 'port_taken', `ports.${index}.external_port: ${message}`, { details: [{ field, message }] })
 }
 
-/** Holds the outside ports of a service, and gives up those that it has no more use for. */
+/** Reserves the outside ports of a service, and releases those it no longer needs. */
 export const writePorts = async (tx: Queryable, serviceId: string, ports: readonly Port[]): Promise<void> => {
   const wanted = ports.flatMap((port, index) => (isOutside(port) ? [{ port: port as Outside, index }] : []))
   const held = await holdPorts(
@@ -96,7 +97,7 @@ export const writePorts = async (tx: Queryable, serviceId: string, ports: readon
   await dropPorts(tx, serviceId)
 }
 
-/** A configuration for another service, which has outside ports of its own. */
+/** The configuration for another service, which gets its own outside ports. */
 export const withoutOutsidePorts = (spec: Spec): Spec => {
   if (!Array.isArray(spec.ports)) return spec
   const ports = (spec.ports as Port[]).map((port) => {

@@ -1,4 +1,4 @@
-/** What an organization or a project holds, told in short: all environments, all services, and how many there are. */
+/** Overviews of an organization or a project: all environments, all services, and their counts. */
 import Type from 'typebox'
 import { nodeInPath, type Operation, operation, organizationInPath } from '../api/operation.ts'
 import { Flag, Maybe, Nullable, OneOf, Reference, Results, Text, Timestamp, Uuid, Whole } from '../api/schema.ts'
@@ -89,7 +89,7 @@ const environmentStats = operation({
   ...inProject,
   id: 'getProjectEnvironmentServiceNumber',
   path: '/project/{projectId}/environment/stats',
-  summary: 'Count the services of each environment of a project',
+  summary: 'Count the services in each environment of a project',
   answer: Results(Type.Object({ id: Uuid(), service_total_number: Whole(0) })),
   async run({ db, node }) {
     const results = await db.query<{ id: string; service_total_number: number }>(
@@ -133,7 +133,7 @@ const Overview = Type.Object({
 
 type OverviewRow = Omit<Type.Static<typeof Overview>, 'services_overview' | 'deployment_status'>
 
-/** The public API's word for services of this server's own making is its vendor's name. */
+/** For services deployed by this server itself, the public API uses its vendor's name. */
 const managedBy = (all: number, discovered: number): string => {
   if (discovered === 0) return 'QOVERY'
   return discovered === all ? 'ARGOCD' : 'MIXED'
@@ -143,7 +143,7 @@ const overview = operation({
   ...inProject,
   id: 'getProjectEnvironmentsOverview',
   path: '/project/{projectId}/environment/overview',
-  summary: 'List the environments of a project with their cluster, services and status in short',
+  summary: 'List the environments of a project with a summary of their cluster, services and status',
   answer: Results(Overview),
   async run({ db, node, parts }) {
     const rows = await db.query<OverviewRow & { service_count: number; discovered: number }>(

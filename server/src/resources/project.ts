@@ -5,7 +5,7 @@ import { Computed, Maybe, Name, Reference, Text, Whole } from '../api/schema.ts'
 import { conflict } from '../lib/errors.ts'
 import type { Queryable } from '../store/database.ts'
 
-/** Something of the project runs, or is about to: the engine has to be asked first. */
+/** Whether anything in the project runs or is about to: it must be deleted through the engine first. */
 const isBusy = async (tx: Queryable, projectId: string): Promise<boolean> => {
   const rows = await tx.query(
     `select 1 from node e where e.parent_id = $1 and e.kind = 'environment' and (
@@ -20,7 +20,7 @@ const isBusy = async (tx: Queryable, projectId: string): Promise<boolean> => {
 
 export const project = resource({
   kind: 'project',
-  // Who may make one is the organization's affair; what becomes of it, the project's.
+  // Creating one needs rights in the organization, changing it rights in the project.
   area: { collection: 'resources', item: 'projects' },
   parent: { kind: 'organization', param: 'organizationId' },
   tag: 'Projects',
@@ -47,10 +47,10 @@ export const project = resource({
   },
   audit: { target: 'PROJECT' },
   async onDelete(tx, { node }) {
-    // Environments are locked, so that no deployment begins between the look and the end.
+    // Environments are locked, so that no deployment begins between the check and the delete.
     await tx.query(`select 1 from node where parent_id = $1 order by id for update`, [node.id])
     if (await isBusy(tx, node.id))
-      throw conflict('project_in_use', 'An environment of this project is still deployed: delete it first.')
+      throw conflict('project_in_use', 'This project still has a deployed environment: delete it first.')
     return undefined
   },
 })

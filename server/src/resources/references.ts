@@ -1,4 +1,4 @@
-/** Who names a row in its configuration: counted, listed, and the reason not to delete it. */
+/** What refers to a row in its configuration: counted, listed, and the reason not to delete the row. */
 import Type from 'typebox'
 import { type Context, JsonText, type Operation, type Owner, operation } from '../api/operation.ts'
 import { Computed, Maybe, OneOf, Results, Text, Uuid, Whole } from '../api/schema.ts'
@@ -6,19 +6,19 @@ import { kinds, kindsWith, ownKinds, typeOf } from '../kinds.ts'
 import { conflict } from '../lib/errors.ts'
 import type { Queryable } from '../store/database.ts'
 
-/** Rows `u` that name the id; the second half is what the index of the first is limited to. */
+/** Rows `u` that refer to the id; the second condition is that of the partial index used by the first. */
 const naming = (id: string): string =>
   `node_refs(u.spec) @> array[${id}::text] and (u.name_scope = 'service' or u.kind = 'cluster')`
 
-/** SQL for the services and clusters `u` of the organization that name a row `n`. */
+/** SQL for the services and clusters `u` of the organization that refer to a row `n`. */
 export const usersOfN = `node u where u.organization_id = n.organization_id and ${naming('n.id')}`
 
-/** SQL for how many they are. */
+/** SQL for their number. */
 export const usersCount = `(select count(*) from ${usersOfN})`
 
 export const UsersCount = () => Computed(Whole(0))
 
-/** For `onDelete`: refuses while something names the row. */
+/** For `onDelete`: refuses while something refers to the row. */
 export const refuseInUse =
   (code: string, message: string) =>
   async (tx: Queryable, { node, principal }: Context): Promise<undefined> => {
@@ -37,7 +37,7 @@ const placeSql = `'project_id', p.id, 'project_name', p.name, 'environment_id', 
 
 const serviceTypes = ownKinds.flatMap((kind) => (kinds[kind].schedule ? ['CRON', 'LIFECYCLE'] : [typeOf(kind)]))
 
-/** Two forms of one list: services only, and whatever can carry a group of labels. */
+/** Two forms of the same list: services only, and everything that can have a group of labels. */
 const forms = {
   associatedServices: {
     record: `json_build_object(${placeSql}, 'service_id', u.id, 'service_name', u.name, 'service_type', ${typeSql})`,
@@ -76,13 +76,13 @@ const listSql = ({ record, condition }: { record: string; condition: string }): 
      left join node c on c.id = case u.kind when 'cluster' then u.id else (e.spec ->> 'cluster_id')::uuid end
    where u.organization_id = $2 and ${naming('$1::uuid')} and ${condition}`
 
-/** `…/associatedServices` or `…/associatedItems`: who uses the row of the path. */
+/** `…/associatedServices` or `…/associatedItems`: what uses the row in the path. */
 export const associated = (options: {
   id: string
   form: keyof typeof forms
   tag: string
   item: string
-  /** The thing that is used, with its article. */
+  /** What is used, with its article. */
   words: string
   owner: Owner
   reads?: 'sensitive'
@@ -94,7 +94,7 @@ export const associated = (options: {
     method: 'GET',
     path: `${item}/${form}`,
     tag,
-    summary: `List who uses ${words}`,
+    summary: `List the services${form === 'associatedItems' ? ' and clusters' : ''} that use ${words}`,
     scope: 'Read',
     area: 'resources',
     ...(reads === undefined ? {} : { reads }),

@@ -1,4 +1,4 @@
-/** What a registry holds: its images and their tags, and whether one is there before a service is made of it. */
+/** The contents of a registry: its images and their tags, and whether an image exists before a service uses it. */
 import Type from 'typebox'
 import { type Context, nodeInPath, type Operation, operation } from '../api/operation.ts'
 import { checkRefs } from '../api/resource.ts'
@@ -23,7 +23,7 @@ const connect = async ({ parts, principal }: Context, registryId: string | null)
   return createRegistryClient(outbound, access, signal)
 }
 
-/** Turns what a registry refuses into the caller's error. */
+/** Turns a registry's refusal into an `ApiError`. */
 const asking = async <T>(work: () => Promise<T>): Promise<T> => {
   try {
     return await work()
@@ -47,7 +47,7 @@ const listImages = operation({
   method: 'GET',
   path: '/organization/{organizationId}/containerRegistry/{containerRegistryId}/images',
   tag: 'Container Registries',
-  summary: 'List images of a registry and their tags: one by its name, or the first 20 whose names hold a text',
+  summary: 'List images of a registry and their tags: one by name, or the first 20 whose names contain a text',
   scope: 'Read',
   area: 'resources',
   reads: 'sensitive',
@@ -77,8 +77,8 @@ const checkImage = operation({
   method: 'POST',
   path: '/environment/{environmentId}/checkContainerImage',
   tag: 'Environment',
-  summary: 'Tell whether a registry has an image under a tag; without a registry, Docker Hub is asked',
-  // It logs in with the registry's password, as whoever makes the service will.
+  summary: 'Check whether a registry has an image with a tag; the default registry is Docker Hub',
+  // It logs in with the registry's password, like the service that will use it.
   scope: 'Write',
   area: 'projects',
   owner: nodeInPath('environment', 'environmentId'),
@@ -90,7 +90,7 @@ const checkImage = operation({
     await checkRefs(db, checkBody, body, principal.organizationId)
     const client = await asking(() => connect(context, body.registry_id ?? null))
     if (!(await asking(() => client.hasTag(body.image_name, body.tag))))
-      throw invalidField('/tag', 'the registry has no such image under this tag')
+      throw invalidField('/tag', 'the registry has no such image with this tag')
     return {}
   },
 })

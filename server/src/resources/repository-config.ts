@@ -1,7 +1,7 @@
 /**
- * What places of images and of charts have in common: a kind, an address that fits the kind, and a configuration with
- * the credentials that the kind asks for. Promises that kept secrets are never sent to another address than the one
- * they were given for.
+ * What container registries and Helm repositories have in common: a kind, a URL that fits the kind, and a configuration
+ * with the credentials that the kind requires. Promises that stored secrets are never sent to an address other than the
+ * one they were given for.
  */
 import Type from 'typebox'
 import { type Context, type Operation, operation, ownOrganization } from '../api/operation.ts'
@@ -11,12 +11,12 @@ import { invalidField } from '../lib/errors.ts'
 import { OutboundRefused } from '../lib/outbound.ts'
 
 export interface PlaceKind {
-  /** Used when none is sent. */
+  /** The default. */
   url?: string
-  /** The only hosts that the kind has. */
+  /** The only hosts allowed for the kind. */
   hosts?: RegExp
   schemes: readonly string[]
-  /** Fields of the configuration that must be there: one of these sets. */
+  /** Required fields of the configuration: one of these sets. */
   needs?: readonly (readonly string[])[]
 }
 
@@ -32,7 +32,7 @@ export const commonConfig = () => ({
   ...Object.fromEntries(secrets.map((name) => [name, Maybe(Secret(16_384))])),
 })
 
-/** Credentials of a cloud's own registry: keys, or a role that is assumed. */
+/** Credentials of a cloud provider's registry: keys, or a role to assume. */
 export const cloudKeys = [
   ['region', 'access_key_id', 'secret_access_key'],
   ['region', 'role_arn'],
@@ -63,7 +63,7 @@ const urlOf = (context: Context, sent: unknown, kind: PlaceKind): string => {
 
 const isGiven = (value: unknown): boolean => typeof value === 'string' && value !== ''
 
-/** Throws for what the kind needs and neither the request nor the row has. */
+/** Throws for a required field that neither the request nor the row has. */
 const checkNeeds = (needs: PlaceKind['needs'], has: (name: string) => boolean): void => {
   if (needs === undefined || needs.some((set) => set.every(has))) return
   const missing = needs[0]!.find((name) => !has(name))!
@@ -75,7 +75,7 @@ const placeOfUrl = (url: unknown): string =>
     .replace(/^(\w+:\/\/[^/]*).*$/s, '$1')
     .toLowerCase()
 
-/** Throws when a secret that was given for one address would be sent to another. */
+/** Throws if a secret given for one address would be sent to another. */
 const checkSecretsMove = ({ previous }: Change, next: Spec, kind: PlaceKind, sent: Spec): void => {
   if (previous === null) return
   const moved = previous.spec.kind !== next.kind || placeOfUrl(previous.spec.url) !== placeOfUrl(next.url)
@@ -85,14 +85,14 @@ const checkSecretsMove = ({ previous }: Change, next: Spec, kind: PlaceKind, sen
     throw invalidField(`/config/${kept}`, 'must be sent again when the kind or the host changes; empty removes it')
 }
 
-/** `validate` of a resource: completes address and configuration by the kind. */
+/** `validate` of the resource: completes URL and configuration for the kind. */
 export const completePlace =
   (kinds: PlaceKinds) =>
   (body: Spec, context: Context, change: Change): Spec => {
     const { previous } = change
     const kind = kinds[String(body.kind)]!
     const sent = objectOf(context.body.config)
-    // A configuration of another kind says nothing here.
+    // The configuration of another kind is irrelevant here.
     const other = previous !== null && previous.spec.kind !== body.kind
     const url = urlOf(context, other ? context.body.url : body.url, kind)
     const before = other ? {} : objectOf(previous?.spec.config)
@@ -105,14 +105,14 @@ export const completePlace =
     return next
   }
 
-/** Lists the kinds that can be had and what each asks for. */
+/** Lists the available kinds and what each requires. */
 export const availableKinds = (id: string, path: string, tag: string, kinds: PlaceKinds): Operation =>
   operation({
     id,
     method: 'GET',
     path,
     tag,
-    summary: 'List the kinds that can be connected, and what each asks for',
+    summary: 'List the available kinds and the settings that each requires',
     scope: 'Read',
     area: 'projects',
     owner: ownOrganization,

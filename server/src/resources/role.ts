@@ -1,6 +1,6 @@
 /**
- * Roles: the five built-in ones, and custom ones, which say for each cluster, project and mode of environment what their
- * holders may do. What a role does not name yet (a new cluster, a new project) has the lowest level.
+ * Roles: the five built-in ones, and custom ones, which define for each cluster, project and environment mode what
+ * their holders may do. What a role does not list yet (a new cluster, a new project) has the lowest level.
  */
 import Type from 'typebox'
 import { type Context, JsonText, type Operation, operation, organizationInPath } from '../api/operation.ts'
@@ -30,7 +30,7 @@ const spec = Type.Object({
 
 const noAccess = JSON.stringify(modes.map((mode) => ({ environment_type: mode, permission: 'NO_ACCESS' })))
 
-/** Of every cluster and project of the organization, what the role says of it or the lowest level. */
+/** For every cluster and project of the organization, the role's level or the lowest one. */
 const columns = {
   description: `coalesce(n.spec ->> 'description', '')`,
   cluster_permissions: `(select coalesce(json_agg(json_build_object('cluster_id', c.id, 'cluster_name', c.name,
@@ -59,27 +59,27 @@ const readKnown = async ({ db, principal }: Context): Promise<Known> => {
   return row!
 }
 
-/** Every one that is named must be there and named once; where `all` is asked for, none may be left out. */
+/** Every listed id must exist and be listed once; with `all`, none may be left out. */
 const checkNamed = (field: string, named: readonly string[], known: readonly string[], all: boolean): void => {
   const seen = new Set<string>()
   for (const [index, id] of named.entries()) {
     if (!known.includes(id)) throw invalidField(`${field}/${index}`, 'not found in this organization')
-    if (seen.has(id)) throw invalidField(`${field}/${index}`, 'stands here twice')
+    if (seen.has(id)) throw invalidField(`${field}/${index}`, 'is listed twice')
     seen.add(id)
   }
-  if (all && seen.size < known.length) throw invalidField(field, `must name each of the ${known.length} there are`)
+  if (all && seen.size < known.length) throw invalidField(field, `must list all ${known.length}`)
 }
 
 type ProjectEntry = NonNullable<RoleSpec['project_permissions']>[number]
 
-/** All four modes unless the project is administered: then they are its manager's. */
+/** All four modes are required, except for a project's admin, who is a manager in all of them. */
 const completeProject = (
   { project_id, is_admin = false, permissions = [] }: ProjectEntry,
   index: number,
 ): ProjectEntry => {
   const held = new Map(permissions.map(({ environment_type, permission }) => [environment_type, permission]))
   if (!is_admin && held.size < modes.length)
-    throw invalidField(`/project_permissions/${index}/permissions`, `must name each of ${modes.join(', ')}`)
+    throw invalidField(`/project_permissions/${index}/permissions`, `must list each of ${modes.join(', ')}`)
   const level = (mode: (typeof modes)[number]) => (is_admin ? ('MANAGER' as const) : held.get(mode)!)
   const all = modes.map((mode) => ({ environment_type: mode, permission: level(mode) }))
   return { project_id: project_id.toLowerCase(), is_admin, permissions: all }
@@ -92,7 +92,7 @@ const validate = async (body: Spec, context: Context, change: Change): Promise<S
   const clusters = cluster_permissions.map((each) => ({ ...each, cluster_id: each.cluster_id.toLowerCase() }))
   const projects = project_permissions.map(completeProject)
   const known = await readKnown(context)
-  // An edit that leaves a list out keeps it, though projects came since.
+  // An edit that leaves out a list keeps it, even if projects were added since.
   const mustName = (field: string): boolean => change.previous !== null && context.body[field] !== undefined
   if (context.body.cluster_permissions !== undefined)
     checkNamed(
@@ -118,14 +118,18 @@ const refuseInUse = async (tx: Queryable, { node }: Context): Promise<undefined>
      union all select 1 from api_token where role_id = $1 and revoked_at is null limit 1`,
     [node.id],
   )
-  if (users.length > 0) throw conflict('role_in_use', 'A member, an invitation or an API token still has this role.')
+  if (users.length > 0)
+    throw conflict(
+      'role_in_use',
+      'A member, an invitation or an API token still has this role: give it another role first.',
+    )
   return undefined
 }
 
 const customRole = resource({
   kind: 'custom_role',
   area: 'members',
-  // Who may do what is for admins to say and, among tokens, to see.
+  // Only admins may change who can do what; among tokens, only they may see it.
   scopes: { list: 'Admin', create: 'Admin', read: 'Admin', edit: 'Admin' },
   parent: { kind: 'organization', param: 'organizationId' },
   tag,
@@ -150,13 +154,13 @@ const customRole = resource({
   },
   columns,
   validate,
-  // Streams that are open are judged again.
+  // Open streams are checked again.
   written: async (tx) => void (await tx.query(`select pg_notify('slipway_token', '')`)),
   onDelete: refuseInUse,
   audit: { target: 'MEMBERS_AND_ROLES', subTarget: 'CUSTOM_ROLE' },
 })
 
-/** Every role that a member or a token of an organization may have: $1 organization. */
+/** Every role that a member or token of an organization can have: $1 organization. */
 const listRoles = `select '{"results":' || json_agg(json_build_object('id', id, 'name', name) order by place, name)::text
   || '}' as text from (
     select * from (values ${Object.entries(builtInRoles)

@@ -1,4 +1,6 @@
-/** What services that run instances share: resources, instances, ports, storage, probes, and what is made of them. */
+/**
+ * What services with instances share: resources, instances, ports, storage, probes, and the workload made from them.
+ */
 import type { Context } from '../api/operation.ts'
 import type { Change, Spec } from '../api/resource.ts'
 import { Flag, List, Maybe, Nullable, OneOf, Open, Text, Whole } from '../api/schema.ts'
@@ -26,7 +28,7 @@ import {
 
 const architectures = ['AMD64', 'ARM64']
 
-/** Processor in millicores, memory in MB. */
+/** CPU in millicores, memory in MB. */
 export const Resources = (defaults = { cpu: 500, memory: 512 }) => ({
   cpu: Maybe(Whole(10, 1_000_000, { default: defaults.cpu })),
   memory: Maybe(Whole(6, 100_000_000, { default: defaults.memory })),
@@ -35,7 +37,7 @@ export const Resources = (defaults = { cpu: 500, memory: 512 }) => ({
   cpu_architecture: Maybe(Nullable(OneOf(architectures))),
 })
 
-/** What every service with instances is configured by. */
+/** The configuration of every service with instances. */
 export const Running = () => ({
   ...Resources(),
   min_running_instances: Maybe(Whole(0, 100, { default: 1 })),
@@ -69,30 +71,30 @@ export type RunningRequest = Omit<RunningSpec, 'ports' | 'storage'> & {
   autoscaling?: unknown
 }
 
-/** 400 for what the cluster of the environment does not have. One that has never answered is not spoken for. */
+/** 400 for what the environment's cluster does not have. Nothing is checked while a cluster has never answered. */
 export const refuseBeyondCluster = async ({ db, parent }: Change, body: Spec): Promise<void> => {
   const capacity = await readCapacityFor(db, parent.id)
   if (capacity !== null) refuseBeyond(capacity, body)
-  if (Number(body.gpu) > 0) throw invalidField('/gpu', 'needs a cluster with GPUs; the local one has none')
+  if (Number(body.gpu) > 0) throw invalidField('/gpu', 'requires a cluster with GPUs; the local one has none')
 }
 
 const refuseBeyond = ({ cpuMillicores, memoryMb, architecture }: Capacity, body: Spec): void => {
   if (Number(body.cpu) > cpuMillicores)
-    throw invalidField('/cpu', `must be at most ${cpuMillicores}: the cluster has no more processors`)
+    throw invalidField('/cpu', `must be at most ${cpuMillicores}: the cluster has no more CPU`)
   if (Number(body.memory) > memoryMb)
     throw invalidField('/memory', `must be at most ${memoryMb}: the cluster has no more memory`)
   if (typeof body.cpu_architecture === 'string' && body.cpu_architecture !== architecture)
-    throw invalidField('/cpu_architecture', `needs a cluster of that architecture; this one is ${architecture}`)
+    throw invalidField('/cpu_architecture', `requires a cluster with that architecture; this one has ${architecture}`)
 }
 
 const refuseBadInstances = ({ min_running_instances: min, max_running_instances: max, autoscaling }: Spec): void => {
   if (Number(max) !== -1 && Number(min) > Number(max))
     throw invalidField('/min_running_instances', 'must not be more than max_running_instances')
   if (autoscaling !== undefined && autoscaling !== null)
-    throw invalidField('/autoscaling', 'needs a Kubernetes cluster with KEDA; set min_running_instances instead')
+    throw invalidField('/autoscaling', 'requires a Kubernetes cluster with KEDA; set `min_running_instances` instead')
 }
 
-/** Checks and completes what `Running` declares; fields beside go along. */
+/** Validates and completes what `Running` declares; other fields are passed through. */
 export const completeRunning = async (body: RunningRequest, context: Context, change: Change<RunningSpec>) => {
   const before: Partial<RunningSpec> = change.previous?.spec ?? {}
   await refuseBeyondCluster(change, body)
@@ -108,13 +110,13 @@ export const completeRunning = async (body: RunningRequest, context: Context, ch
   }
 }
 
-/** A program's command; null for what the image says. */
+/** A program's command; null for the image's own. */
 export const commandOf = (command: { entrypoint?: string | null; arguments?: string[] }): TaskCommand => ({
   entrypoint: wordsOf(command.entrypoint),
   arguments: command.arguments === undefined || command.arguments.length === 0 ? null : command.arguments,
 })
 
-/** What the engine runs of it. */
+/** The workload that the engine runs. */
 export const workloadOf = (running: RunningSpec): WorkloadSpec => {
   const { ports, healthchecks } = running
   const readiness = toProbe(healthchecks.readiness_probe, ports)

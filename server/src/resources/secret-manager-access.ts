@@ -1,6 +1,6 @@
 /**
- * Accesses of a cluster to secret managers: rows below the cluster that are written with it. Promises that a secret is
- * sealed under its row before the transaction begins, never answered, and kept when an edit leaves it out.
+ * A cluster's accesses to secret managers: rows below the cluster, written together with it. Promises that a secret is
+ * sealed for its row before the transaction begins, is never answered, and is kept if an edit leaves it out.
  */
 import Type, { type TObject } from 'typebox'
 import type { Context } from '../api/operation.ts'
@@ -41,7 +41,7 @@ const shownAuthentications: Record<string, TObject> = {
   GCP_JSON_CREDENTIALS: Type.Object({}),
 }
 
-/** What a request says of accesses. */
+/** Accesses in requests. */
 export const AccessRequests = () =>
   List(
     Type.Object({
@@ -53,7 +53,7 @@ export const AccessRequests = () =>
     50,
   )
 
-/** What is answered of them. */
+/** Accesses in responses. */
 export const Accesses = () =>
   List(
     Type.Object({
@@ -67,7 +67,7 @@ export const Accesses = () =>
     50,
   )
 
-/** Field of an authentication that is secret. */
+/** The secret field of an authentication. */
 const secretOf: Record<string, string> = {
   AWS_STATIC_CREDENTIALS: 'secret_key',
   GCP_JSON_CREDENTIALS: 'json_credentials',
@@ -79,7 +79,7 @@ interface Known {
   spec: Spec
 }
 
-/** An access that is ready to be written; `secret` is null where the row keeps what it has. */
+/** An access ready to be written; `secret` is null if the row keeps its own. */
 interface Prepared {
   id: string
   isNew: boolean
@@ -101,13 +101,13 @@ const knownOf = (context: Context, clusterId: string | null): Promise<Known[]> =
     ? Promise.resolve([])
     : context.db.query<Known>(`select id, name, spec from node where parent_id = $1 and kind = '${kind}'`, [clusterId])
 
-/** The spec requires an endpoint's region only: its kind follows from what is said beside it. */
+/** The specification requires only an endpoint's region: its kind follows from the other fields. */
 const withMode = (endpoint: Spec): Spec =>
   endpoint.mode !== undefined
     ? endpoint
     : { ...endpoint, mode: endpoint.project_id === undefined ? 'AWS_SECRET_MANAGER' : 'GCP_SECRET_MANAGER' }
 
-/** Fields that tell how to authenticate where a request does not say it, the most telling first. */
+/** Fields from which the kind of authentication follows if a request does not state it, in order of precedence. */
 const tells = {
   json_credentials: 'GCP_JSON_CREDENTIALS',
   secret_key: 'AWS_STATIC_CREDENTIALS',
@@ -133,7 +133,7 @@ const prepareOne = async (context: Context, known: readonly Known[], sent: Spec,
   const at = `${field}/${index}`
   const before = known.find((each) => isSame(each, sent))
   if (typeof sent.id === 'string' && before === undefined)
-    throw invalidField(`${at}/id`, 'is no access of this cluster')
+    throw invalidField(`${at}/id`, 'does not exist on this cluster')
   const endpoint = readFormBy('mode', endpoints, withMode(sent.endpoint as Spec), `${at}/endpoint`)
   const wanted = withAuthenticationMode(sent.authentication as Spec)
   const authentication = readFormBy('mode', authentications, wanted, `${at}/authentication`)
@@ -148,7 +148,8 @@ const prepareOne = async (context: Context, known: readonly Known[], sent: Spec,
     if (!keeps(before, mode)) throw invalidField(`${at}/authentication/${name}`, 'is required')
     return { ...entry, spec, sealed: null }
   }
-  if (!context.principal.scopes.has('Admin')) throw forbidden('Cluster credentials need a token with the scope Admin.')
+  if (!context.principal.scopes.has('Admin'))
+    throw forbidden('Cluster credentials require a token with the scope Admin.')
   const column = `authentication.${name}`
   const place = { table: 'node', row: id, column }
   const text = await context.parts.sealer.seal(context.principal.organizationId, place, secret)
@@ -161,7 +162,7 @@ const prepareAll = async (context: Context, clusterId: string | null, sent: read
   for (const [index, one] of sent.entries()) {
     const next = await prepareOne(context, known, one, index)
     const twin = prepared.some(({ id, name }) => id === next.id || name.toLowerCase() === next.name.toLowerCase())
-    if (twin) throw invalidField(`${field}/${index}/name`, 'is there twice')
+    if (twin) throw invalidField(`${field}/${index}/name`, 'is a duplicate')
     prepared.push(next)
   }
   return prepared
@@ -178,15 +179,15 @@ const write = async (tx: Queryable, context: Context, clusterId: string, one: Pr
   const rows = one.isNew
     ? await tx.query(insert, [id, organizationId, clusterId, name, spec, sealed ?? {}, tokenId])
     : await tx.query(update, [id, clusterId, name, spec, sealed, tokenId])
-  if (rows.length === 0) throw conflict('changed_meanwhile', 'The cluster was changed meanwhile: read it again.')
+  if (rows.length === 0) throw conflict('changed_meanwhile', 'The cluster has changed in the meantime: read it again.')
 }
 
-/** Makes the accesses of a cluster what was prepared; answers them as records. */
+/** Replaces the accesses of a cluster with the prepared ones; returns their records. */
 const replace = async (tx: Queryable, context: Context, clusterId: string, prepared: readonly Prepared[]) => {
   const kept = prepared.map(({ id }) => id)
   await refuseUsedAccesses(tx, clusterId, kept)
   await tx.query(`delete from node where parent_id = $1 and kind = '${kind}' and id <> all($2)`, [clusterId, kept])
-  // Names are unique and may be exchanged in one edit.
+  // Names are unique, but one edit may swap them.
   await tx.query(`update node set name = id::text where parent_id = $1 and kind = '${kind}'`, [clusterId])
   for (const one of prepared) await write(tx, context, clusterId, one)
   const [row] = await tx.query<{ accesses: Spec[] }>(`select ${accessesOfN} as accesses from node n where n.id = $1`, [
@@ -197,10 +198,10 @@ const replace = async (tx: Queryable, context: Context, clusterId: string, prepa
 
 const orChanged = (error: unknown): unknown =>
   sqlState(error) === '23505'
-    ? conflict('changed_meanwhile', 'The cluster was changed meanwhile: read it again.')
+    ? conflict('changed_meanwhile', 'The cluster has changed in the meantime: read it again.')
     : error
 
-/** Of a create or edit of clusters: takes `secret_manager_accesses` out of the body and writes them as rows. */
+/** Wraps a create or edit of clusters: takes `secret_manager_accesses` out of the body and writes them as rows. */
 export const writeAccesses = async (context: Context, write: Write): Promise<Answered> => {
   const { secret_manager_accesses: sent, ...body } = context.body
   if (sent === undefined) return write(context)

@@ -1,11 +1,11 @@
-/** Who refers to an access to a secret manager: variables of projects, environments and services. */
+/** What uses a secret manager access: variables of projects, environments and services. */
 import Type from 'typebox'
 import { JsonText, nodeInPath, type Operation, operation } from '../api/operation.ts'
 import { Maybe, Results, Text, Uuid } from '../api/schema.ts'
 import { conflict } from '../lib/errors.ts'
 import type { Queryable } from '../store/database.ts'
 
-/** Throws the 409 of accesses below a cluster that are still referred to; those of `kept` stay. */
+/** Throws a 409 if accesses of a cluster outside `kept` are still in use. */
 export const refuseUsedAccesses = async (tx: Queryable, clusterId: string, kept: readonly string[]): Promise<void> => {
   const rows = await tx.query(
     `select 1 from node a join variable v on v.secret_manager_access_id = a.id
@@ -13,10 +13,13 @@ export const refuseUsedAccesses = async (tx: Queryable, clusterId: string, kept:
     [clusterId, kept],
   )
   if (rows.length > 0)
-    throw conflict('secret_manager_access_in_use', 'An external secret still refers to an access of this cluster.')
+    throw conflict(
+      'secret_manager_access_in_use',
+      'An external secret still uses an access of this cluster: change or delete it first.',
+    )
 }
 
-/** The place of a variable: a service, an environment or a project; what is narrower than that is null. */
+/** The place of a variable: a service, an environment or a project; narrower fields are null. */
 const placesSql = `from variable v join node o on o.id = v.parent_id
   left join node s on s.id = o.id and s.name_scope = 'service'
   left join node e on e.kind = 'environment' and e.id = case when s.id is null then o.id else o.parent_id end
@@ -35,7 +38,7 @@ export const secretManagerUserOperations: Operation[] = [
     method: 'GET',
     path: '/secretManagerAccess/{secretManagerAccessId}/associatedServices',
     tag: 'Secret Manager Access',
-    summary: 'List the external secrets that refer to an access to a secret manager, and where they are set',
+    summary: 'List the external secrets that use a secret manager access, and where they are set',
     scope: 'Read',
     area: 'projects',
     reads: 'sensitive',
@@ -45,7 +48,7 @@ export const secretManagerUserOperations: Operation[] = [
       Type.Object({
         project_id: Uuid(),
         project_name: Text(),
-        // Empty for what is set for a whole project.
+        // Empty for variables of a whole project.
         environment_id: Text(36),
         environment_name: Text(),
         service_id: Maybe(Uuid()),

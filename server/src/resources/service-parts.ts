@@ -1,4 +1,4 @@
-/** Pieces that services of several kinds are made of: ports, storage, probes. Pure. */
+/** Parts shared by several kinds of services: ports, storage, probes. Pure. */
 import Type, { type TSchema } from 'typebox'
 import { Flag, List, Maybe, Nullable, OneOf, Text, Uuid, Whole } from '../api/schema.ts'
 import { invalidField } from '../lib/errors.ts'
@@ -28,7 +28,7 @@ export interface Port {
   id: string
   name: string
   internal_port: number
-  /** 0 while a public TCP or UDP port has none yet (outside-ports.ts). */
+  /** 0 until a public TCP or UDP port has been assigned one (outside-ports.ts). */
   external_port: number
   publicly_accessible: boolean
   is_default: boolean
@@ -42,7 +42,7 @@ const isWeb = ({ protocol = 'HTTP', publicly_accessible: open }: Partial<Port>):
 
 const transportOf = ({ protocol }: Partial<Port>): string => (protocol === 'UDP' ? 'udp' : 'tcp')
 
-/** Reached at a port of this machine, not at a host name. */
+/** Published on a port of this machine, not under a host name. */
 export const isOutside = ({ protocol = 'HTTP', publicly_accessible: open }: Partial<Port>): boolean =>
   open === true && (protocol === 'TCP' || protocol === 'UDP')
 
@@ -90,7 +90,7 @@ export const workloadPorts = (ports: readonly Port[]): WorkloadPort[] =>
 
 export const minStorageGb = 4
 
-export const plannedSize = 'GB, as planned: it counts for the limits; no engine holds the volume to it.'
+export const plannedSize = "GB. Counts toward the organization's limits; the size of the volume is not enforced."
 
 export const Storage = () =>
   List(
@@ -120,7 +120,7 @@ export const completeStorage = (sent: unknown, previous: readonly StorageItem[])
     const path = item.mount_point.replaceAll(/\/+/g, '/').replace(/\/$/, '')
     const field = `/storage/${index}/mount_point`
     if (path.split('/').includes('..') || path.split('/').includes('.') || path === '' || insideSystem.test(path))
-      throw invalidField(field, 'must be an absolute path that the program may own')
+      throw invalidField(field, 'must be an absolute path without `.` and `..`, outside /proc, /sys and /dev')
     if (seen.has(path)) throw invalidField(field, 'is used twice')
     seen.add(path)
     const same = previous.find((each) => each.id === item.id || (item.id === undefined && each.mount_point === path))
@@ -180,7 +180,7 @@ export interface KeptHealthchecks {
   liveness_probe?: KeptProbe | null
 }
 
-/** 400 for a probe that the local cluster cannot ask. */
+/** 400 for a probe that the local cluster cannot run. */
 export const checkProbes = (checks: KeptHealthchecks, ports: readonly Port[]): void => {
   for (const name of ['readiness_probe', 'liveness_probe'] as const) {
     const type = checks[name]?.type
@@ -188,15 +188,15 @@ export const checkProbes = (checks: KeptHealthchecks, ports: readonly Port[]): v
     const field = `/healthchecks/${name}/type`
     const ways = Object.values(type).filter((way) => way !== null && way !== undefined)
     if (type.grpc !== undefined && type.grpc !== null)
-      throw invalidField(field, 'gRPC probes need a Kubernetes cluster; use tcp, http or exec on the local one')
-    if (ways.length > 1) throw invalidField(field, 'must name one way to ask: tcp, http or exec')
+      throw invalidField(field, 'gRPC requires a Kubernetes cluster; use `tcp`, `http` or `exec` on the local one')
+    if (ways.length > 1) throw invalidField(field, 'must have only one of `tcp`, `http` and `exec`')
     const needsPort = (type.http ?? type.tcp) !== undefined && (type.http ?? type.tcp)?.port === undefined
     if (needsPort && (type.http ?? type.tcp) !== null && ports.length === 0)
-      throw invalidField(field, 'needs a port, for the service has none')
+      throw invalidField(field, 'requires a port because the service has none')
   }
 }
 
-/** A probe as runtimes take it; null when none is set. */
+/** A probe for runtimes; null if none is set. */
 export const toProbe = (kept: KeptProbe | null | undefined, ports: readonly Port[]): Probe | null => {
   const type = kept?.type
   if (kept === null || kept === undefined || type === null || type === undefined) return null
@@ -225,13 +225,13 @@ export const toProbe = (kept: KeptProbe | null | undefined, ports: readonly Port
 
 const usualReadyMs = 300_000
 
-/** How long a new version may take until it is ready: what its probe allows, else five minutes. */
+/** How long a new version may take to become ready: what its probe allows, else five minutes. */
 export const readyTimeoutMs = (probe: Probe | null): number =>
   probe === null
     ? usualReadyMs
     : 1000 * (probe.initialDelaySeconds + probe.failureThreshold * (probe.periodSeconds + probe.timeoutSeconds))
 
-/** The words of an entrypoint, quotes respected; null for none. */
+/** The words of an entrypoint, respecting quotes; null for none. */
 export const wordsOf = (text: string | undefined | null): string[] | null => {
   if (text === undefined || text === null || text.trim() === '') return null
   return [...text.matchAll(/(?:"([^"]*)"|'([^']*)'|(\S+))/g)].map((match) => match[1] ?? match[2] ?? match[3]!)

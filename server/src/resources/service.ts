@@ -1,6 +1,6 @@
 /**
- * A kind of service: its five operations, the row of its state, its host names, and the facets it has. Promises that a
- * kind says only what is its own: what it is configured by, how that is checked and shown, and what the engine runs.
+ * A kind of service: its five operations, its state row, its host names, and its facets. Promises that a kind defines
+ * only what is its own: its configuration, how that is validated and shown, and what the engine runs.
  */
 import Type, { type TObject, type TSchema } from 'typebox'
 import { type Context, type FieldsOf, JsonText, type Operation } from '../api/operation.ts'
@@ -41,51 +41,51 @@ const groupFields = {
   labels_groups: Maybe(List(Type.Object({ id: Ref('labels_group') }), 50, { default: [] })),
 }
 
-/** Whole groups for the ids that a configuration holds, in its order. */
+/** The full groups for the ids in a configuration, in its order. */
 const groupsSql = (field: string): string =>
   `(select coalesce(jsonb_agg(g.spec || jsonb_build_object('id', g.id, 'name', g.name,
       'created_at', ${timestampSql('g.created_at')}, 'updated_at', ${timestampSql('g.updated_at')}) order by w.at), '[]')
     from jsonb_array_elements(n.spec -> '${field}') with ordinality w (item, at)
     join node g on g.id = (w.item ->> 'id')::uuid)`
 
-/** What a record may tell of the repository that a service is made from. */
+/** What a record may show of the service's repository. */
 export interface GitFacts {
-  /** Commit of the version that is deployed. */
+  /** The commit of the deployed version. */
   commit: KeptCommit | null
   tokenName: string | null
 }
 
-/** What a create or an edit says beside the fields of the kind. */
+/** What a create or an edit has besides the fields of the kind. */
 type Common = {
   name: string
   description?: string | null
   icon_uri?: string
 }
 
-/** A request to make or change a service, with the fields that `schema` has defaults for, which are filled in by now. */
+/** A request to create or change a service, with the defaults of `schema` already filled in. */
 export type Filled<Schema extends TObject, Fields> = FieldsOf<Schema> & Fields & Common
 
 /** `Schema` is what a create takes, `Kept` the kind's own part of what `validate` makes of it. */
 export interface ServiceDefinition<Schema extends TObject = TObject, Kept = FieldsOf<Schema>> extends Self {
-  /** For the list: its operation's id and its summary. */
+  /** Of the list: the operation's id and summary. */
   list: { id: string; words: string }
-  /** What a create takes beside name, description, icon and groups. */
+  /** What a create takes besides name, description, icon and groups. */
   spec: Schema
   notEditable?: readonly string[]
   generated?: readonly string[]
-  /** What is answered beyond that. */
+  /** What records have beyond that. */
   record?: Record<string, TSchema>
   columns?: Record<string, string>
-  /** Services of the kind take groups of labels and annotations. */
+  /** Services of the kind can have groups of labels and annotations. */
   groups?: boolean
   validate?(spec: FieldsOf<Schema> & Common, context: Context, change: Change<NoInfer<Kept>>): Promise<Kept> | Kept
   around?: ResourceDefinition['around']
-  /** Where the configuration holds the repository that the service is made from. */
+  /** The path of the service's repository in the configuration. */
   git?: GitPath
   view?(record: NoInfer<Kept> & Spec, git: GitFacts): Spec
-  /** Writes what belongs to the service beside its state and its host names. */
+  /** Writes what belongs to the service besides its state and its host names. */
   written?(tx: Queryable, spec: NoInfer<Kept> & Common, context: Context, change: Change<NoInfer<Kept>>): Promise<void>
-  /** For clones: puts secrets that are sealed with the row, but stand outside of `spec`, back into a configuration. */
+  /** For clones: puts secrets that are sealed with the row outside of `spec` back into a configuration. */
   withSecrets?(spec: NoInfer<Kept>, sealed: ReadonlyMap<string, Secret>): Spec
   facets: readonly Facet[]
   deployable: Omit<DeployableKind<NoInfer<Kept>>, 'kind'>
@@ -94,11 +94,11 @@ export interface ServiceDefinition<Schema extends TObject = TObject, Kept = Fiel
 export interface Service {
   operations: Operation[]
   deployable: DeployableKind
-  /** Records of all services of the kind in an environment, each with when it was made. */
+  /** Records of all services of the kind in an environment, each with its creation time. */
   readAll(db: Queryable, environmentId: string): Promise<Spec[]>
   answer: TObject
   definition: ServiceDefinition
-  /** What the kind's rows are made by: for what makes them on other occasions than a create. */
+  /** How the kind's rows are made, for those that make them other than by a create. */
   resource: ResourceDefinition
 }
 
@@ -167,7 +167,7 @@ const writtenOf =
     const { organizationId } = context.principal
     const service = { id: change.id, name: spec.name, organizationId, environmentId: change.parent.id }
     if (change.previous === null) {
-      // Locked, so that the environment's end and a service's beginning take turns.
+      // Locked, so that deleting the environment and creating a service take turns.
       await tx.query('select 1 from node where id = $1 for no key update', [service.environmentId])
       await refuseWhileDeleting(tx, service.environmentId)
       await tx.query(insertState, [service.id, service.environmentId, organizationId, kind])
@@ -200,7 +200,7 @@ const reader = (kind: Kind, recordText: RecordSql, view: (record: Spec) => Spec)
   }
 }
 
-/** As in `resource()`: what reaches its functions was admitted by its schema or made by its `validate`. */
+/** As in `resource()`: its functions get only what its schema admitted or its `validate` returned. */
 const erased = <Schema extends TObject, Kept>(definition: ServiceDefinition<Schema, Kept>): ServiceDefinition =>
   definition as unknown as ServiceDefinition
 

@@ -73,7 +73,7 @@ export const exportOf = (kinds: readonly Service[]): Operation =>
     reads: 'sensitive',
     owner: nodeInPath('environment', 'environmentId'),
     query: Type.Object({
-      exportSecrets: Maybe(Flag({ description: 'Taken, but secrets are never answered: neither here nor elsewhere.' })),
+      exportSecrets: Maybe(Flag({ description: 'Accepted, but has no effect: values of secrets are never returned.' })),
     }),
     status: 200,
     produces: 'application/octet-stream',

@@ -1,6 +1,6 @@
 /**
- * An environment as the files of the Terraform provider that existing configurations use. Pure. No secret's value is in
- * them: each becomes a sensitive variable that is asked for.
+ * An environment as files for the Terraform provider that existing configurations use. Pure. They contain no values of
+ * secrets: each becomes a sensitive input variable.
  */
 import type { Spec } from '../api/resource.ts'
 import { type ExportedKind, type Kind, kinds } from '../kinds.ts'
@@ -11,11 +11,11 @@ type Fields = { [name: string]: Value }
 
 export interface Exported {
   environment: Spec
-  /** Public records of the services, each with what its record does not show. */
+  /** The services' public records, each with what its record does not show. */
   services: { kind: Kind; record: Spec; advanced: Spec | null; isSkipped: boolean; stageId: string }[]
   /** Variables set at the environment and at its services. */
   variables: readonly VariableRecord[]
-  /** Stages that are not there from the start, in order. */
+  /** Stages other than the default ones, in order. */
   stages: { id: string; name: string; description: string }[]
 }
 
@@ -128,7 +128,7 @@ const terraform = (record: Spec): Fields => {
     terraform_action: (record.auto_deploy_config as Spec).terraform_action as Value,
     git_repository: git(files.git_repository),
     tfvars_files: source.tf_var_file_paths,
-    // A secret one has to be set again: the provider takes its value only here.
+    // A secret one has to be set again: the provider accepts its value only here.
     variables: source.tf_vars
       .filter(({ secret }) => secret !== true)
       .map(({ key, value }) => ({ key: key as Value, value: value as Value, is_secret: false })),
@@ -170,14 +170,14 @@ const variableFields = (row: VariableRecord, ask: Ask): Fields => {
   return { ...common, reference: value, secret_manager_access_id: row.secret_manager_access_id, ...more }
 }
 
-/** The attributes that hold the variables of one place. */
+/** The attributes with the variables of one place. */
 const variablesOf = (rows: readonly VariableRecord[], place: string, ask: Ask): Fields => {
   const mine = rows.filter((row) => row.parent_id === place)
   const groups = [...Map.groupBy(mine, attributeOf)]
   return Object.fromEntries(groups.map(([name, members]) => [name, members.map((row) => variableFields(row, ask))]))
 }
 
-const head = `# What is secret has no value here: set the variables of variables.tf before you apply.
+const head = `# Secrets have no value here: set the variables in variables.tf before you apply.
 terraform {
   required_providers {
     qovery = {

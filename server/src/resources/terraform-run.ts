@@ -1,6 +1,6 @@
 /**
- * How a terraform service runs: what its image is made from, what each action runs in it, and the files that it is
- * given. The program in the image is `slipway-module` (builds/tool-script.sh). Pure.
+ * How a terraform service runs: how its image is built, what each action runs in it, and the files it gets. The program
+ * in the image is `slipway-module` (builds/tool-script.sh). Pure.
  */
 import type { DeployableKind, Source, TaskEvent, TaskSpec, WorkloadSpec } from '../deployments/deployments.ts'
 import { buildLimitsIn } from '../facets/settings.ts'
@@ -67,7 +67,7 @@ const verbs: [TaskEvent, string][] = [
   ['MIGRATE', 'migrate'],
 ]
 
-/** A folder of the repository, without outer slashes. */
+/** A folder of the repository, without leading and trailing slashes. */
 const folderOf = ({ terraform_files_source: { git_repository: git } }: TerraformSpec): string =>
   git.root_path.replace(/^\/+|\/+$/g, '') || '.'
 
@@ -79,7 +79,7 @@ const task = (kept: TerraformSpec): TaskSpec => {
     event,
     { entrypoint: ['/bin/slipway-module'], arguments: [verb, ...rest, ...files] },
   ])
-  // A backend of the module's own has a lock of its own.
+  // A backend configured by the module has its own lock.
   const unlock = isOurs ? [['UNLOCK', { entrypoint: null, arguments: null }]] : []
   return {
     on: Object.fromEntries([...commands, ...unlock]),
@@ -90,7 +90,7 @@ const task = (kept: TerraformSpec): TaskSpec => {
   }
 }
 
-/** A list or an object stands as one; anything else is a text, which the tool makes a number or a flag of. */
+/** A list or an object stays one; anything else is text, which the tool converts to a number or a boolean. */
 const meantBy = (text: string): unknown => {
   if (!/^\s*[[{]/.test(text)) return text
   try {
@@ -126,10 +126,10 @@ const subAction: NonNullable<DeployableKind['subAction']> = (action, event) => {
   return action === 'DELETE' || action === 'UNINSTALL' ? 'TERRAFORM_DESTROY' : 'NONE'
 }
 
-/** Only clients that make blueprints can fill one in. */
+/** Only clients that create blueprints can fill it in. */
 const refusal = ({ backend }: TerraformSpec): string | null =>
   backend.blueprint === undefined
     ? null
-    : 'A blueprint backend needs a catalogue of blueprints, which this server has none of: use kubernetes or user_provided.'
+    : 'A blueprint backend needs a catalog of blueprints, which this server does not have: use `kubernetes` or `user_provided`.'
 
 export const terraformRun = { refusal, source, workload, task, files, subAction }

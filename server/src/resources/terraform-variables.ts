@@ -1,6 +1,6 @@
 /**
- * Variables of a terraform service. A secret one is sealed with the service's row, one column a key; it stands in no
- * configuration, no record and no audit row, and a change that leaves its value out keeps it.
+ * Variables of a terraform service. A secret one is sealed with the service's row, one column per key; it appears in no
+ * configuration, record or audit row, and a change that leaves out its value keeps it.
  */
 import Type from 'typebox'
 import type { Context } from '../api/operation.ts'
@@ -28,7 +28,7 @@ export const VariablesSource = () =>
 
 interface KeptVariable {
   key: string
-  /** Absent for a secret that is kept as it is. */
+  /** Absent for a secret that stays unchanged. */
   value?: string | Secret
   secret: boolean
 }
@@ -44,7 +44,7 @@ const sourceOf = (spec: Spec): Source =>
 const isKnownSecret = (before: Source, key: string): boolean =>
   before.tf_vars.some((one) => one.key === key && one.secret)
 
-/** Checks the whole and completes it. */
+/** Validates and completes the variables. */
 export const completeVariables = (body: Spec, { previous }: Change): Source => {
   const { tf_var_file_paths: paths, tf_vars: variables } = sourceOf(body)
   const before = sourceOf(previous?.spec ?? {})
@@ -62,7 +62,7 @@ export const completeVariables = (body: Spec, { previous }: Change): Source => {
 /** The column of a row's sealed values. */
 const columnOf = (key: string): string => `tf_vars.${key}`
 
-/** Seals the secrets that came with a write, and forgets those that are no longer named. */
+/** Seals the secrets of a write, and deletes those that are no longer listed. */
 export const writeSecrets = async (tx: Queryable, spec: Spec, context: Context, { id }: Change): Promise<void> => {
   const secrets = sourceOf(spec).tf_vars.filter(({ secret }) => secret)
   const sealed: Record<string, string> = {}
@@ -78,7 +78,7 @@ export const writeSecrets = async (tx: Queryable, spec: Spec, context: Context, 
   )
 }
 
-/** The secrets that are sealed with a row in their places again, for its clone. */
+/** Puts the secrets that are sealed with a row back in place, for its clone. */
 export const withSecrets = (spec: Spec, sealed: ReadonlyMap<string, Secret>): Spec => {
   const source = sourceOf(spec)
   const open = (one: KeptVariable): KeptVariable => {
@@ -88,7 +88,7 @@ export const withSecrets = (spec: Spec, sealed: ReadonlyMap<string, Secret>): Sp
   return { ...spec, [field]: { ...source, tf_vars: source.tf_vars.map(open) } }
 }
 
-/** Secret values as what no JSON shows: whatever is written of the body on the way, they are not in it. */
+/** Wraps secret values so that no JSON shows them, wherever the body is written on the way. */
 const withHiddenSecrets = (body: Spec): Spec => {
   const sent = body[field] as Partial<Source> | undefined
   if (sent?.tf_vars === undefined) return body
@@ -97,10 +97,10 @@ const withHiddenSecrets = (body: Spec): Spec => {
   return { ...body, [field]: { ...sent, tf_vars: sent.tf_vars.map(hide) } }
 }
 
-/** Of a create or an edit: hides its secret variables from its start. */
+/** Wraps a create or an edit: hides its secret variables from the start. */
 export const hideSecrets = async (context: Context, write: Write): Promise<Answered> => {
   const { organizationId } = context.principal
-  // Reads the data key now: within the transaction, sealing then needs no connection of its own.
+  // Reads the data key now, so that sealing inside the transaction needs no second connection.
   await context.parts.sealer.seal(organizationId, { table: 'node', row: organizationId, column: 'tf_vars' }, '')
   return write({ ...context, body: withHiddenSecrets(context.body) })
 }

@@ -1,4 +1,7 @@
-/** Terraform services: modules from a git repository with their variables, run by a tool of the operator's (terraform-run.ts). */
+/**
+ * Terraform services: modules from a git repository with their variables, run by the tool that the operator provides
+ * (terraform-run.ts).
+ */
 import Type from 'typebox'
 import type { Context } from '../api/operation.ts'
 import type { Change, Spec } from '../api/resource.ts'
@@ -96,10 +99,11 @@ const filesPath = ['terraform_files_source', 'git_repository']
 
 type Kept = TerraformSpec & { auto_deploy_config: { auto_deploy: boolean } } & Spec
 
-/** Only the one that is named. */
+/** Keeps only the backend that is set. */
 const completeBackend = (sent: Spec): Spec => {
   const named = Object.entries(sent).filter(([, value]) => value !== null && value !== undefined)
-  if (named.length !== 1) throw invalidField('/backend', 'must name one of kubernetes, user_provided and blueprint')
+  if (named.length !== 1)
+    throw invalidField('/backend', 'must have exactly one of `kubernetes`, `user_provided` and `blueprint`')
   return Object.fromEntries(named)
 }
 
@@ -111,11 +115,11 @@ const completeFragment = (sent: unknown): unknown => {
   return type === 'inline' ? { type, content } : { type, path: insidePath('/dockerfile_fragment/path', path!) }
 }
 
-/** They are handed on one a line. */
+/** They are passed on one per line. */
 const checkArguments = (sent: unknown): void => {
   for (const [name, list] of Object.entries((sent ?? {}) as Record<string, string[]>))
     if (list.some((word) => /[\n\r\0]/.test(word)))
-      throw invalidField(`/action_extra_arguments/${name}`, 'must be words without line breaks')
+      throw invalidField(`/action_extra_arguments/${name}`, 'must not contain line breaks')
 }
 
 const complete = (body: Spec, _context: Context, change: Change<Kept>): Kept => {
@@ -148,10 +152,10 @@ const deploys = deployable({
     action: Maybe(Nullable(OneOf(['PLAN', 'FORCE_UNLOCK', 'MIGRATE_STATE']))),
   }),
   removal: {
-    summary: 'Destroy what a terraform service has made, and delete it; the work goes on after the answer',
+    summary: 'Destroy the resources of a terraform service and delete it; continues after the response',
     query: DeleteQuery,
     keepsConfiguration: ({ resources_only: only }) => only === true,
-    // What it made stays, and is nobody's from then on.
+    // Its resources are kept and no longer managed.
     skipsEnding: ({ skipReconcile, force_terraform_action: action }) =>
       skipReconcile === true || action === 'SKIP_DESTROY',
   },

@@ -1,6 +1,6 @@
 /**
- * Webhooks: who hears of deployments. Each is answered and delivered to in the words it was registered with. Its signing
- * secret is made here and answered once, at creation.
+ * Webhooks: receivers of deployment events. Each is answered and called with the event names it was registered with.
+ * Its signing secret is generated here and answered once, at creation.
  */
 import Type from 'typebox'
 import { type Context, JsonText, nodeInPath, type Operation, operation, organizationInPath } from '../api/operation.ts'
@@ -54,7 +54,7 @@ const checkTarget = async ({ parts }: Context, url: string): Promise<void> => {
   }
 }
 
-/** An address is checked when it is set, not when something else about the webhook changes. */
+/** The URL is checked when it is set, not when something else about the webhook changes. */
 const validate = async (sent: Spec, context: Context, { previous }: Change): Promise<Spec> => {
   if (previous?.spec.target_url !== sent.target_url) await checkTarget(context, String(sent.target_url))
   return sent
@@ -75,7 +75,7 @@ const webhook = resource({
     edit: 'editOrganizationWebhook',
     remove: 'deleteOrganizationWebhook',
   },
-  // An address may itself be a secret: whoever knows a Slack webhook's can write to the channel.
+  // The URL may itself be a secret: whoever knows that of a Slack webhook can write to the channel.
   reads: 'sensitive',
   spec,
   record: { target_secret_set: Computed(Flag()) },
@@ -98,7 +98,7 @@ const create = operation({
   method: 'POST',
   path: collection,
   tag,
-  summary: 'Create a webhook; the secret that signs its deliveries is in this answer and never again',
+  summary: 'Create a webhook; the secret that signs its deliveries is only in this response',
   scope: 'Write',
   area: 'webhooks',
   owner: organizationInPath,
@@ -112,7 +112,7 @@ const create = operation({
     const [id, signing_secret] = [newId(), createSigningSecret()]
     const sealed = await sealSecrets(context, id, { signing_secret, target_secret })
     const { organizationId, tokenId } = context.principal
-    // Webhooks have no names; their rows are told apart by their ids.
+    // Webhooks have no names; the id serves as the row's name.
     const row = { id, organizationId, parentId: organizationId, name: id, spec: open, sealed, updatedBy: tokenId }
     return context.write(async (db) => {
       const text = await insertNode(db, insert, row, auditOf(context, 'CREATE', auditTarget, nowhere, open))
@@ -149,7 +149,7 @@ const listEvents = operation({
   method: 'GET',
   path: `${item}/event`,
   tag,
-  summary: 'List the last 500 attempts to deliver, the newest first; what receivers answered is for Admin only',
+  summary: 'List the last 500 delivery attempts, newest first; response bodies are shown to Admin only',
   scope: 'Read',
   area: 'webhooks',
   reads: 'sensitive',
@@ -172,7 +172,7 @@ const resend = operation({
   method: 'POST',
   path: `${item}/event/{webhookEventId}/resend`,
   tag,
-  summary: 'Deliver an event again, under the same message id',
+  summary: 'Redeliver an event with the same message id',
   scope: 'Write',
   area: 'webhooks',
   owner,
@@ -188,7 +188,7 @@ const resend = operation({
       : []
     if (row === undefined) throw notFound()
     if (!(await parts.delivery?.deliver(row.outbox_id)))
-      throw conflict('delivery_running', 'This event is being delivered.')
+      throw conflict('delivery_running', 'This event is already being delivered: try again later.')
     return { id: id.toLowerCase() }
   },
 })

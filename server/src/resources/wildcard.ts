@@ -1,6 +1,7 @@
 /**
- * Whether a name fits a pattern, whatever the case: `*` stands for any text, `?` for one character. Pure; takes time by
- * the product of the lengths at most, which a regular expression does not promise. An empty pattern fits no name.
+ * Whether a name matches a pattern, ignoring case: `*` matches any text, `?` one character. Pure; takes at most time
+ * proportional to the product of the lengths, which a regular expression does not promise. An empty pattern matches no
+ * name.
  */
 export const fitsWildcard = (pattern: string, name: string): boolean => {
   const [wanted, text] = [[...pattern.toLowerCase()], [...name.toLowerCase()]]

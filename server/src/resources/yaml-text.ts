@@ -1,4 +1,4 @@
-/** Plain values as YAML in blocks. Text is always quoted as JSON quotes it, which YAML reads the same. */
+/** Plain values as block YAML. Text is always quoted as in JSON, which YAML reads the same way. */
 const isEmpty = (value: unknown): boolean =>
   typeof value !== 'object' || value === null || Object.keys(value).length === 0
 

@@ -1,15 +1,15 @@
-/** What a cluster can be made with beside its nodes, provider by provider. Ids never change: clusters keep them. */
+/** Features of clusters, by provider. Ids never change: clusters store them. */
 export interface CatalogueFeature {
   id: string
   vendor: string
-  /** What existing clients call it; taken instead of the id. */
+  /** The name that existing clients use; accepted instead of the id. */
   word: string
   title: string
   description: string
-  /** The provider puts it on the bill. */
+  /** The provider charges for it. */
   isPaid: boolean
   documentation: string | null
-  /** Value where nothing else is chosen; null where it is not there then. */
+  /** Default value; null if the feature is off by default. */
   value: boolean | string | null
   isUpdatable: boolean
   accepted?: readonly (boolean | string)[]
@@ -28,7 +28,7 @@ const yesNo = [true, false]
 const staticIp = {
   word: 'STATIC_IP',
   title: 'Static outgoing addresses',
-  description: 'Requests of services leave the cluster from addresses that do not change.',
+  description: 'Outgoing requests of services come from addresses that do not change.',
   isPaid: true,
   value: false,
   isUpdatable: false,
@@ -37,7 +37,7 @@ const staticIp = {
 const ownNetwork = {
   word: 'EXISTING_VPC',
   title: 'Your own network',
-  description: 'The cluster is made inside a network that is there already.',
+  description: 'The cluster is created inside an existing network.',
   isPaid: false,
   value: null,
   isUpdatable: false,
@@ -45,7 +45,7 @@ const ownNetwork = {
 const natGateway = {
   word: 'NAT_GATEWAY',
   title: 'NAT gateway',
-  description: 'Size and addresses of the gateway that outgoing requests take.',
+  description: 'Size and addresses of the gateway for outgoing requests.',
   isPaid: true,
   value: null,
   isUpdatable: true,
@@ -63,7 +63,7 @@ export const features: readonly CatalogueFeature[] = [
     vendor: 'AWS',
     word: 'VPC_SUBNET',
     title: 'Address range',
-    description: 'The range of private addresses of the network that is made for the cluster.',
+    description: 'The private address range of the network that is created for the cluster.',
     isPaid: false,
     documentation: 'https://docs.aws.amazon.com/vpc/latest/userguide/vpc-cidr-blocks.html',
     value: privateRanges[0]!,
@@ -80,8 +80,8 @@ export const features: readonly CatalogueFeature[] = [
     id: '1022b17f-7183-40ab-ab3c-b593d5b73490',
     vendor: 'AWS',
     word: 'KARPENTER',
-    title: 'Nodes by demand',
-    description: 'Nodes are chosen and made as services need them, instead of groups of one instance type.',
+    title: 'Nodes on demand',
+    description: 'Nodes are chosen and created as services need them, instead of in groups of one instance type.',
     isPaid: false,
     documentation: 'https://karpenter.sh/docs/',
     value: null,

@@ -12,7 +12,7 @@ export interface InstanceType {
   ramInGb: number
   /** Gbit/s, as a number in text. */
   bandwidth: string
-  /** Up to that, or always that. */
+  /** Whether that is a peak or guaranteed. */
   guarantee: 'UP_TO' | 'GUARANTEED'
   architecture: 'AMD64' | 'ARM64'
   gpu?: Gpu
@@ -25,7 +25,7 @@ export interface Gpu {
   memory_in_mib: string
 }
 
-/** `size cpu bandwidth`; a bandwidth with a tilde is reached at times only. */
+/** `size cpu bandwidth`; a bandwidth with a tilde is a peak. */
 type Sizes = readonly string[]
 
 const burstable: Sizes = ['medium 2 ~5', 'large 2 ~5', 'xlarge 4 ~5', '2xlarge 8 ~5']
@@ -79,7 +79,7 @@ const awsFamilies: readonly [string, number, Sizes][] = [
   ['r7g', 8, seventhArm],
 ]
 
-/** Memory of burstable sizes does not follow from their processors. */
+/** The memory of burstable sizes does not follow from their CPUs. */
 const burstableMemory: Record<string, number> = { medium: 4, large: 8, xlarge: 16, '2xlarge': 32 }
 
 const t4 = { name: 'T4', manufacturer: 'NVIDIA', memory_in_mib: '16384' }
@@ -183,7 +183,7 @@ const scaleway: InstanceType[] = scalewayRows.map((row) => {
   }
 })
 
-/** Form of the name with a hash for the processors, memory per processor, `cpu bandwidth`. */
+/** Pattern of the name with # for the CPUs, memory per CPU, `cpu bandwidth`. */
 const azureSeries: readonly [string, number, Sizes][] = [
   ['Standard_D#s_v5', 4, ['2 ~12.5', '4 ~12.5', '8 ~12.5', '16 ~12.5', '32 ~16']],
   ['Standard_D#as_v5', 4, ['2 ~12.5', '4 ~12.5', '8 ~12.5', '16 ~12.5', '32 ~16']],

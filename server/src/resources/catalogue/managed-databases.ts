@@ -1,6 +1,6 @@
 /**
- * Databases that cloud providers run themselves, and what they run on, from the providers' public data sheets. A
- * selection: classes that have been on offer in nearly every region for years.
+ * Managed databases of cloud providers, and the instance classes they run on, from the providers' public data sheets. A
+ * selection: classes that have been available in nearly every region for years.
  */
 const sizes = ['large', 'xlarge', '2xlarge', '4xlarge']
 const general = (families: readonly string[]): string[] => [

@@ -1,5 +1,5 @@
 /**
- * Regions of cloud providers: the ones in which their managed Kubernetes has been on offer for years. A selection, from
+ * Regions of cloud providers: those in which their managed Kubernetes has been available for years. A selection, from
  * the providers' public lists; a region that is missing here can still be named by a cluster.
  */
 export interface Region {
