@@ -1,6 +1,6 @@
 /**
- * Advanced settings of a kind: flat, dotted keys. What is set is kept with the service, so that a change makes it out
- * of date where the engine acts on it; what is not set has its default. A PUT replaces the whole set.
+ * Advanced settings of a kind: flat, dotted keys. What is set is stored with the service, so that a change makes it out
+ * of date if the engine acts on it; everything else has its default. A PUT replaces the whole set.
  */
 import Type, { type TObject, type TProperties } from 'typebox'
 import { type Context, type Operation, operation, ownOrganization } from '../api/operation.ts'
@@ -15,13 +15,14 @@ type Values = Record<string, unknown>
 
 const field = 'advanced_settings'
 
-/** Keys that are not declared must be told of, not dropped: the whole body is taken and judged here. */
+/** Undeclared keys must be reported, not dropped: the whole body is accepted and checked here. */
 export const settingsBody = (settings: Settings): TObject =>
   Object.assign(partial(Type.Object<TProperties>(settings)), { 'x-anything': true })
 
 const judge = (settings: Settings, sent: Values): Values => {
   const unknown = Object.keys(sent).find((key) => !Object.hasOwn(settings, key))
-  if (unknown !== undefined) throw invalidField(`/${unknown.slice(0, 100)}`, 'is no advanced setting of this kind')
+  if (unknown !== undefined)
+    throw invalidField(`/${unknown.slice(0, 100)}`, 'is not an advanced setting of this service type')
   check(Type.Partial(Type.Object(settings)), sent)
   return sent
 }
@@ -48,7 +49,7 @@ const operationsOf = (self: Self, settings: Settings, noun: string): Operation[]
       method: 'GET',
       path: `/default${self.word}AdvancedSettings`,
       tag: `${self.word}s`,
-      summary: `Read the advanced settings that ${self.words} has unless told otherwise`,
+      summary: `Read the default advanced settings of ${self.words}`,
       scope: 'Read',
       area: 'resources',
       owner: ownOrganization,
@@ -60,7 +61,7 @@ const operationsOf = (self: Self, settings: Settings, noun: string): Operation[]
       ...common,
       id: `get${noun}`,
       method: 'GET',
-      summary: `Read all advanced settings of ${self.words}, those with their defaults too`,
+      summary: `Read all advanced settings of ${self.words}, including those at their defaults`,
       scope: 'Read',
       area: 'projects',
       owner: ownerOf(self),
@@ -82,7 +83,7 @@ const operationsOf = (self: Self, settings: Settings, noun: string): Operation[]
   ]
 }
 
-/** `noun`: what the ids of read and edit end with, where it is not `<Word>AdvancedSettings`. */
+/** `noun`: the suffix of the ids of read and edit, if it is not `<Word>AdvancedSettings`. */
 export const advancedSettings =
   (settings: Settings, noun?: string): Facet =>
   (self) =>

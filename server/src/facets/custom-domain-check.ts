@@ -1,4 +1,4 @@
-/** Whether a domain leads here, as far as this machine can tell: by the addresses that its name has. */
+/** Whether a domain points here, as far as this machine can tell from its addresses. */
 import { networkInterfaces } from 'node:os'
 import { OutboundFailed } from '../lib/outbound.ts'
 
@@ -21,18 +21,21 @@ const ownAddresses = (): Set<string> =>
 
 const isLoopback = (address: string): boolean => address.startsWith('127.') || address === '::1'
 
-/** Names under localhost mean the machine of whoever asks, whatever its resolver says. */
+/** Names under localhost mean the client's own machine, whatever its resolver says. */
 const isLocal = (domain: string): boolean => domain.endsWith('.localhost')
 
 const failure = (error: unknown): Pick<CheckedDomain, 'status' | 'error_details'> => {
   const cause = error instanceof OutboundFailed ? (error.cause as { code?: string } | undefined)?.code : undefined
   if (cause === 'ENOTFOUND' || cause === 'ENODATA')
-    return { status: 'DOMAIN_NOT_CONFIGURED', error_details: 'The name has no address.' }
-  return { status: 'GENERIC_FAILURE', error_details: 'No name server answered in time; try again later.' }
+    return {
+      status: 'DOMAIN_NOT_CONFIGURED',
+      error_details: 'The domain name has no address: add a DNS record for it.',
+    }
+  return { status: 'GENERIC_FAILURE', error_details: 'No name server answered in time: try again later.' }
 }
 
 const strange =
-  'The name leads to another machine. If an address translation or a load balancer stands before this one, this can be right.'
+  'The domain name points to another machine. This can be correct if this server is behind NAT or a load balancer.'
 
 const statusOf = (addresses: readonly string[], useCdn: boolean): Pick<CheckedDomain, 'status' | 'error_details'> => {
   if (useCdn) return { status: 'RESOLVES_TO_IP', error_details: null }
@@ -42,7 +45,7 @@ const statusOf = (addresses: readonly string[], useCdn: boolean): Pick<CheckedDo
   return { status: 'DOMAIN_LINKED_TO_WRONG_HOST', error_details: strange }
 }
 
-/** Answers no address that a name has: the list of what a private name server knows is not for callers. */
+/** Never returns addresses: callers must not learn what a private name server knows. */
 export const checkDomain = async (
   addressesOf: (host: string) => Promise<readonly string[]>,
   { domain, use_cdn: useCdn }: { domain: string; use_cdn: boolean },

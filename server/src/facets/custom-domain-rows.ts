@@ -1,4 +1,4 @@
-/** Custom domains as rows: which name is a domain, whose it is, and the routes that follow from it. */
+/** Custom domains as rows: which names are valid, which service has one, and the routes that follow from it. */
 import { domainToASCII } from 'node:url'
 import { conflict, invalidField } from '../lib/errors.ts'
 import { type Queryable, sqlState } from '../store/database.ts'
@@ -11,7 +11,7 @@ export interface CustomDomain {
   domain: string
   generate_certificate: boolean
   use_cdn: boolean
-  /** What a CNAME of the domain should name; null while the service has no public port. */
+  /** The target for a CNAME of the domain; null while the service has no public port. */
   validation_domain: string | null
 }
 
@@ -29,21 +29,25 @@ export const readDomains = (db: Queryable, serviceId: string, id: string | null 
 const label = /^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/
 const field = '/domain'
 
-/** The one form that a domain is kept in; throws the 400 of what no user can bring. */
+/** The normalized form of a domain; throws a 400 for names that cannot be used. */
 export const completeDomain = (sent: string): string => {
-  if (sent.includes('*')) throw invalidField(field, 'must be one host name; the local router knows no wildcards')
+  if (sent.includes('*')) throw invalidField(field, 'must be a single host name; the router does not support wildcards')
   const domain = domainToASCII(sent.trim())
   const labels = domain.split('.')
   const isName = domain.length <= 253 && labels.length > 1 && labels.every((one) => label.test(one))
-  if (!isName || /^\d+$/.test(labels.at(-1)!)) throw invalidField(field, 'must be a host name, as in www.shop.example')
-  // Such names are the platform's own: what a new service gets must never be taken.
+  if (!isName || /^\d+$/.test(labels.at(-1)!))
+    throw invalidField(field, 'must be a host name, such as www.shop.example')
+  // Such names belong to the platform: those assigned to new services must never be taken.
   if (labels.length === 2 && labels[1] === 'localhost')
-    throw invalidField(field, 'must have one label more: names right under localhost are given to services')
+    throw invalidField(
+      field,
+      'must have at least three labels: names directly under localhost are assigned to services',
+    )
   return domain
 }
 
 const orTaken = (error: unknown): never => {
-  if (sqlState(error) === '23505') throw conflict('domain_taken', 'This domain leads to a service already.')
+  if (sqlState(error) === '23505') throw conflict('domain_taken', 'This domain is already used by a service.')
   throw error
 }
 
@@ -70,7 +74,7 @@ export const updateDomain = async (tx: Queryable, id: string, wish: DomainWish):
   await tx.query(sql, [id, wish.domain, wish.generate_certificate, wish.use_cdn]).catch(orTaken)
 }
 
-/** Makes the routes of a service's custom domains lead where its default public port is; nowhere, when it has none. */
+/** Points the routes of a service's custom domains at its default public port; removes them if it has none. */
 export const routeDomains = async (tx: Queryable, serviceId: string): Promise<void> => {
   await tx.query('delete from route where service_id = $1 and custom_domain_id is not null', [serviceId])
   await tx.query(
@@ -82,7 +86,7 @@ export const routeDomains = async (tx: Queryable, serviceId: string): Promise<vo
   )
 }
 
-/** The same, and what runs is told of it at the end of the transaction. */
+/** The same, and notifies the router at the end of the transaction. */
 export const routeDomainsNow = async (tx: Queryable, serviceId: string): Promise<void> => {
   await routeDomains(tx, serviceId)
   await tx.query(`select pg_notify('slipway_routes', $1)`, [serviceId])

@@ -1,6 +1,7 @@
 /**
- * Custom domains: host names that a user brings to a service. One serves the default public port from the moment it is
- * made, without a deployment, and belongs to one service only. The router speaks HTTP: certificates are kept as a wish.
+ * Custom domains: host names that a user adds to a service. One routes to the default public port as soon as it is
+ * created, without a deployment, and belongs to one service only. The router serves HTTP: certificates are only
+ * recorded.
  */
 import Type from 'typebox'
 import { type Context, type Operation, type Owner, operation } from '../api/operation.ts'
@@ -28,7 +29,10 @@ const body = Type.Object(
   {
     domain: Text(253, { minLength: 1 }),
     generate_certificate: Maybe(
-      Flag({ default: false, description: 'Kept and answered: the router of this server speaks HTTP only.' }),
+      Flag({
+        default: false,
+        description: 'Stored and returned; has no effect, because the router of this server serves only HTTP.',
+      }),
     ),
     use_cdn: Maybe(Flag({ default: false })),
   },
@@ -61,11 +65,11 @@ const checked = Type.Object(
 const show = ({ validation_domain: target, ...kept }: CustomDomain) => ({
   ...kept,
   ...(target === null ? {} : { validation_domain: target }),
-  // The one word that the public API has.
+  // The only value in the public API.
   status: 'VALIDATION_PENDING',
 })
 
-/** The service of the path with the domain of the path, if it is the service's. */
+/** The service in the path with the domain in the path, if the domain belongs to it. */
 const ownerOfOne = (self: Self): Owner => {
   const service = ownerOf(self)
   return {
@@ -83,7 +87,7 @@ const ownerOfOne = (self: Self): Owner => {
 
 const theOne = ({ node }: Context): CustomDomain => node.rows![0] as CustomDomain
 
-/** Writes, routes, and leaves the audit row, in one transaction; answers the domain as it is then. */
+/** Writes the domain, its routes and the audit row in one transaction; returns the resulting domain. */
 const change = (
   context: Context,
   eventType: Audit['eventType'],
@@ -151,7 +155,7 @@ const ofService = (self: Self, tag: string): Operation[] => {
       method: 'POST',
       path,
       tag,
-      summary: `Bring a domain to ${words}; it serves at once`,
+      summary: `Add a custom domain to ${words}; it takes effect immediately`,
       scope: 'Write',
       area: 'projects',
       owner,
@@ -166,7 +170,7 @@ const ofService = (self: Self, tag: string): Operation[] => {
       method: 'GET',
       path: `${itemOf(self)}/checkCustomDomain`,
       tag,
-      summary: `Look up whether the custom domains of ${words} lead here`,
+      summary: `Check whether the custom domains of ${words} point to this server`,
       scope: 'Read',
       area: 'projects',
       owner,
@@ -199,7 +203,7 @@ const ofOne = (self: Self, tag: string, noun: string): Operation[] => {
       ...read,
       id: `get${noun}Status`,
       path: `${path}/status`,
-      summary: `Read how far a custom domain of ${self.words} is`,
+      summary: `Read the status of a custom domain of ${self.words}`,
       run: async (context) => show(theOne(context)),
     }),
     operation({
@@ -218,7 +222,7 @@ const ofOne = (self: Self, tag: string, noun: string): Operation[] => {
       ...common,
       id: `delete${noun}`,
       method: 'DELETE',
-      summary: `Take a custom domain from ${self.words}`,
+      summary: `Remove a custom domain from ${self.words}`,
       scope: 'Admin',
       area: 'projects',
       status: 204,
@@ -227,7 +231,7 @@ const ofOne = (self: Self, tag: string, noun: string): Operation[] => {
   ]
 }
 
-/** `noun`: what ids about one domain end with, where it is not `<Word>CustomDomain`. */
+/** `noun`: the suffix of ids about one domain, if it is not `<Word>CustomDomain`. */
 export const customDomains =
   (noun?: string): Facet =>
   (self) => {

@@ -19,32 +19,32 @@ import { AcceptedStatus, Status, StatusOfEither } from './status-schema.ts'
 export interface Removal {
   summary: string
   query: TObject
-  /** A delete that is to leave the configuration is an uninstall. */
+  /** A delete that keeps the configuration is an uninstall. */
   keepsConfiguration(query: Context['query']): boolean
-  /** What the service runs at its end is not run. */
+  /** Skips what the service runs when it is deleted. */
   skipsEnding(query: Context['query']): boolean
 }
 
 export interface DeployableOptions {
-  /** What the body of a deploy may name; default the commit. */
+  /** What the body of a deploy may contain; default the commit. */
   deployBody?: TObject
-  /** False: there is nothing to stop. */
+  /** False if there is nothing to stop. */
   stops?: boolean
   /** What a deploy and a redeploy take in their query. */
   deployQuery?: TObject
-  /** Throws the caller's error for a deploy that cannot be meant; false when there is nothing to do. */
+  /** Throws an `ApiError` for an invalid deploy; returns false if there is nothing to do. */
   mayDeploy?(context: Context): Promise<boolean>
   /** Only applications answer in the running vocabulary. */
   speaksRunning?: boolean
-  /** What a delete does where it can be asked for less than all. */
+  /** What a delete does, for kinds whose delete has options. */
   removal?: Removal
-  /** False: its status is read with those of its environment only. */
+  /** False if its status is read only with those of its environment. */
   status?: boolean
 }
 
 const typedClients = /^(CLI |Terraform provider |OpenAPI-Generator\/)/
 
-/** Whether this caller gets the exact state of 3.2 where the running vocabulary is spoken (answers 15). */
+/** Whether this caller gets the exact state where others get the running vocabulary. */
 export const wantsDeploymentState = (
   setting: ApiSettings['statusVocabulary'],
   headers: Context['headers'],
@@ -58,8 +58,8 @@ const failed = new Set(['BUILD_ERROR', 'DEPLOYMENT_ERROR', 'RESTART_ERROR'])
 const runningWords = new Set(['RUNNING', 'ERROR', 'UNAVAILABLE'])
 
 /**
- * RUNNING once deployed and its instances answer, ERROR when it failed, UNAVAILABLE while nobody can tell; otherwise
- * the exact state.
+ * RUNNING once deployed with instances that answer, ERROR if it failed, UNAVAILABLE while unknown; otherwise the exact
+ * state.
  */
 export const runningWord = (status: ServiceStatus): string => {
   const { deployment_state: state, running_state: running } = status
@@ -74,7 +74,7 @@ const readStatus = async (context: Context, db: Queryable): Promise<ServiceStatu
   return status
 }
 
-/** Asks for one service and answers its status as it is from now on, or the plan. */
+/** Requests an action for one service and returns its new status, or the plan. */
 export const act = async (context: Context, action: DeploymentAction, service: ServiceRequest) => {
   const wish = { environmentId: context.node.parentId!, action, services: [service] }
   if (isDryRun(context)) return planFor(context, wish)
@@ -122,7 +122,7 @@ const deployWith = async ({ mayDeploy }: Known, context: Context, more: Partial<
 const deploysOf = (known: Known): Operation[] => [
   operation({
     ...action(known, 'deploy', 'deploy'),
-    summary: `Deploy ${known.self.words}: the version named, else the newest that its configuration asks for`,
+    summary: `Deploy ${known.self.words}: the given version, else the newest that its configuration allows`,
     ...deploys,
     ...planned(known.deployQuery),
     body: known.deployBody ?? DeployBody,
@@ -131,7 +131,7 @@ const deploysOf = (known: Known): Operation[] => [
   }),
   operation({
     ...action(known, 'redeploy', 'redeploy'),
-    summary: `Deploy ${known.self.words} again: the present configuration at the version that is deployed`,
+    summary: `Deploy ${known.self.words} again: the current configuration with the deployed version`,
     ...deploys,
     ...planned(known.deployQuery),
     run: (context) => deployWith(known, context, { redeploy: true }),
@@ -143,7 +143,7 @@ const stopOf = (known: Known): Operation =>
     ...action(known, 'stop', 'stop'),
     ...deploys,
     ...planned(),
-    summary: `Stop ${known.self.words}; its configuration and volumes stay`,
+    summary: `Stop ${known.self.words}; its configuration and volumes are kept`,
     run: (context) => act(context, 'STOP', { id: context.node.id }),
   })
 
@@ -152,11 +152,11 @@ const restartOf = (known: Known): Operation =>
     ...action(known, 'restart-service', 'reboot'),
     ...deploys,
     ...planned(),
-    summary: `Restart the instances of ${known.self.words} as they are`,
+    summary: `Restart the instances of ${known.self.words} without other changes`,
     run: (context) => act(context, 'RESTART', { id: context.node.id }),
   })
 
-/** Whether the engine may hold anything of a service, or is about to. */
+/** Whether the engine has anything of a service, or is about to. */
 const mayRun = async ({ db, node }: Context): Promise<boolean> => {
   const rows = await db.query(
     `select 1 from service_state where service_id = $1 and (current_release_id is not null or state <> 'READY'
@@ -172,15 +172,15 @@ const uninstall = async (context: Context) =>
 const uninstallOf = (known: Known): Operation =>
   operation({
     ...action(known, 'uninstall', 'uninstall'),
-    summary: `Remove what ${known.self.words} has on its cluster, volumes included; its configuration stays`,
-    // It destroys data, so it takes what deleting takes.
+    summary: `Remove what ${known.self.words} has on its cluster, including volumes; its configuration is kept`,
+    // It destroys data, so it requires the same rights as a delete.
     scope: 'Admin',
     ...planned(),
     emptyStatus: 204,
     run: uninstall,
   })
 
-/** How the caller wants a status shown: in the running vocabulary or not. */
+/** Whether the caller wants a status in the running vocabulary. */
 const viewFor =
   ({ speaksRunning }: Known) =>
   (context: Context): View<ServiceStatus, ServiceStatus> => {
@@ -209,7 +209,10 @@ const statusOf = (known: Known): Operation =>
     },
   })
 
-/** Finds the environment by the states of its services of a kind, which name its organization; itself without them. */
+/**
+ * Finds the environment through the states of its services of a kind, which have its organization; directly if there
+ * are none.
+ */
 const statesOfKind = (kind: Kind): Owner => {
   const environment = nodeInPath('environment', 'environmentId')
   return {
@@ -231,7 +234,7 @@ const statusesOf = ({ self }: Known): Operation =>
     method: 'GET',
     path: `/environment/{environmentId}/${self.path}/status`,
     tag: `${self.word}s`,
-    summary: `Read the status of every one of its kind in an environment, as of ${self.words}`,
+    summary: `Read the status of every service of the same kind as ${self.words} in an environment`,
     scope: 'Read',
     area: 'projects',
     owner: statesOfKind(self.kind),
@@ -249,7 +252,9 @@ const removalOf = ({ self, owner, removal }: Known): Operation => {
     method: 'DELETE',
     path: itemOf(self),
     tag: `${self.word} Main Calls`,
-    summary: removal?.summary ?? `Delete ${self.words} and all it has, volumes included; continues after the response`,
+    summary:
+      removal?.summary ??
+      `Delete ${self.words} with everything it has, including volumes; continues after the response`,
     scope: 'Admin',
     area: 'projects',
     owner,

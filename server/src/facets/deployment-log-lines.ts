@@ -1,10 +1,10 @@
-/** Lines of the table `deployment_log`, as rows: which execution they are of, which service and which stage. */
+/** Lines of the table `deployment_log`, as rows with their execution, service and stage. */
 import type { Context } from '../api/operation.ts'
 import type { Kind } from '../kinds.ts'
 import type { Queryable } from '../store/database.ts'
 
 export interface LogRow {
-  /** Chunks of an environment become visible in the order of their numbers. */
+  /** The chunks of an environment become visible in numerical order. */
   chunk: string
   index: string
   at: string
@@ -39,7 +39,7 @@ const newestSql = (condition: string): string => `
 const readOne = newestSql('execution_number = $2')
 const readNewest = newestSql('$2::int is null')
 
-/** The execution that the query names, null when it names none; `undefined` when it is not one of this environment. */
+/** The execution in the query, null if it has none; `undefined` if it does not belong to this environment. */
 export const executionOf = ({ query, node }: Context): number | null | undefined => {
   const { version } = query as { version?: string }
   if (version === undefined) return null
@@ -49,7 +49,7 @@ export const executionOf = ({ query, node }: Context): number | null | undefined
   return Number.isInteger(number) && number > 0 && number < 2 ** 31 ? number : undefined
 }
 
-/** The last lines of an execution, null: of the newest one. */
+/** The last lines of an execution; null means the newest one. */
 export const readLast = (
   db: Queryable,
   environmentId: string,
@@ -60,8 +60,8 @@ export const readLast = (
 const chunksAtOnce = 100
 
 /**
- * What an environment's log is told from: one execution; else the last ones, the one that runs, and those whose releases
- * are deployed, for what jobs say by the clock stands with them.
+ * The executions in an environment's log: the given one; else the latest, the running one, and those whose releases are
+ * deployed, because output of scheduled jobs is stored with them.
  */
 const tellers = `
   select id from deployment where environment_id = $1 and execution_number = $2
@@ -77,7 +77,7 @@ const afterSql = `
     order by g.id limit ${chunksAtOnce})
   select ${lines} from l join deployment d on d.id = l.deployment_id ${joined} order by l.id, x.index`
 
-/** What was written after a chunk, in whole chunks; of all executions when none is named. */
+/** What was written after a chunk, in whole chunks; of all executions if none is given. */
 export const readAfter = (
   db: Queryable,
   environmentId: string,
@@ -85,7 +85,7 @@ export const readAfter = (
   chunk: string,
 ): Promise<LogRow[]> => db.query<LogRow>(afterSql, [environmentId, execution, chunk])
 
-/** The chunk that a log ends with by now, and whether more is being written. */
+/** The last chunk of a log so far, and whether more is being written. */
 export const readEnd = async (
   db: Queryable,
   environmentId: string,

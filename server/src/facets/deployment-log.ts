@@ -1,4 +1,4 @@
-/** What deployments say while they work: lines of the table `deployment_log`, in the two public forms. */
+/** Logs of deployments: lines of the table `deployment_log`, in the two public forms. */
 import Type from 'typebox'
 import { type Context, nodeInPath, type Operation, operation } from '../api/operation.ts'
 import { Maybe, Nullable, OneOf, Results, Text, Timestamp, Uuid } from '../api/schema.ts'
@@ -6,7 +6,7 @@ import { kindsWith, typeOf } from '../kinds.ts'
 import { executionOf, type LogRow, readLast } from './deployment-log-lines.ts'
 import { steadyId } from './steady-id.ts'
 
-/** How much of a log is read at once. */
+/** How many lines of a log are read at once. */
 export const maxLines = 5000
 const maxOldLines = 1000
 
@@ -39,13 +39,13 @@ const Line = Type.Object({
   message: Nullable(Type.Object({ safe_message: Text(), full_details: Text() })),
 })
 
-/** Of the cluster that the environment is tied to. */
+/** Of the environment's cluster. */
 export const readClusterId = async ({ db, node }: Context): Promise<string> => {
   const [row] = await db.query<{ id: string }>(`select spec ->> 'cluster_id' as id from node where id = $1`, [node.id])
   return row!.id
 }
 
-/** A line as the public API shows it. */
+/** A line in the public API. */
 export const toLine = (row: LogRow, context: Context, clusterId: string) => {
   const { node, principal } = context
   const failed = row.level === 'error'
@@ -108,7 +108,7 @@ const oldState = (state: string | null): string => {
   return known[state] ?? (state.endsWith('_QUEUED') ? 'WAITING' : 'DEPLOYMENT_IN_PROGRESS')
 }
 
-/** Kinds that lines of the older form name. */
+/** Kinds that appear in lines of the older form. */
 const named = kindsWith(({ old }) => old?.log === true)
 
 const toOldLine = (row: LogRow, { node }: Context) => ({
@@ -140,7 +140,7 @@ export const deploymentLogOperations: Operation[] = [
     ...common,
     id: 'listEnvironmentLogs',
     path: '/environment/{environmentId}/logs',
-    summary: 'Read the log of one deployment (`version` is its execution_id), else of the last one, oldest line first',
+    summary: 'Read the log of a deployment (`version` is its execution_id), by default the last one, oldest line first',
     answer: Type.Array(Line),
     async run(context) {
       const clusterId = await readClusterId(context)

@@ -1,6 +1,6 @@
 /**
- * Deployment restrictions: which changes of a repository are worth an automatic deployment. They are kept with the
- * service, and judge pushes only; a deployment that somebody asks for is never restricted.
+ * Deployment restrictions: which changes of a repository cause an automatic deployment. They are stored with the
+ * service and apply only to pushes; a requested deployment is never restricted.
  */
 import Type from 'typebox'
 import { type Context, type Operation, type Owner, operation } from '../api/operation.ts'
@@ -18,12 +18,12 @@ const body = Type.Object(
   {
     mode: OneOf(['EXCLUDE', 'MATCH'], {
       description:
-        'Kept for deployments that a push begins. This version begins none: a deployment has to be asked for.',
+        'Stored for deployments triggered by a push. This version of the server triggers none: deployments must be requested.',
     }),
     type: OneOf(['PATH']),
     value: Text(1024, {
       minLength: 1,
-      description: 'Beginning of a path inside the repository, as in "services/api/".',
+      description: 'The beginning of a path in the repository, such as "services/api/".',
     }),
   },
   { title: 'DeploymentRestrictionRequest' },
@@ -39,17 +39,17 @@ export type Restriction = Type.Static<typeof answer>
 
 const checkValue = (value: string): void => {
   if (value.startsWith('/'))
-    throw invalidField('/value', 'must not begin with a slash: paths are those of the repository')
-  if (value.includes('*')) throw invalidField('/value', 'must be the beginning of a path; wildcards are not known')
+    throw invalidField('/value', 'must not begin with a slash: paths are relative to the repository')
+  if (value.includes('*')) throw invalidField('/value', 'must be the beginning of a path; wildcards are not supported')
   if (value.trim() === '') throw invalidField('/value', 'must not be blank')
 }
 
 const refuseDuplicate = (others: readonly Restriction[], wanted: Wanted): void => {
   const same = others.some((one) => one.mode === wanted.mode && one.type === wanted.type && one.value === wanted.value)
-  if (same) throw conflict('restriction_taken', 'The service has this restriction already.')
+  if (same) throw conflict('restriction_taken', 'The service already has this restriction.')
 }
 
-/** The service of the path, if it has the restriction of the path. */
+/** The service in the path, if it has the restriction in the path. */
 const ownerOfOne = (self: Self): Owner => {
   const service = ownerOf(self)
   return {
@@ -82,7 +82,7 @@ const create = (context: Context<Wanted>) => {
   const add = (kept: Restriction[]): Restriction[] => {
     refuseDuplicate(kept, wanted)
     if (kept.length >= maxRestrictions)
-      throw conflict('too_many', `A service has at most ${maxRestrictions} restrictions.`)
+      throw conflict('too_many', `A service can have at most ${maxRestrictions} restrictions.`)
     return [...kept, made]
   }
   return change(context, 'CREATE', add, () => made)
@@ -126,7 +126,7 @@ export const deploymentRestrictions: Facet = (self): Operation[] => {
       ...collection,
       id: `get${noun}s`,
       method: 'GET',
-      summary: `List which pushes deploy ${self.words} automatically`,
+      summary: `List the deployment restrictions of ${self.words}: which pushes deploy it automatically`,
       scope: 'Read',
       area: 'projects',
       status: 200,
@@ -137,7 +137,7 @@ export const deploymentRestrictions: Facet = (self): Operation[] => {
       ...collection,
       id: `create${noun}`,
       method: 'POST',
-      summary: `Restrict which pushes deploy ${self.words} automatically`,
+      summary: `Add a deployment restriction to ${self.words}: which pushes deploy it automatically`,
       scope: 'Write',
       area: 'projects',
       body,
@@ -149,7 +149,7 @@ export const deploymentRestrictions: Facet = (self): Operation[] => {
       ...item,
       id: `edit${noun}`,
       method: 'PUT',
-      summary: `Change a restriction of ${self.words}`,
+      summary: `Change a deployment restriction of ${self.words}`,
       scope: 'Write',
       area: 'projects',
       body: Type.Partial(body),
@@ -161,7 +161,7 @@ export const deploymentRestrictions: Facet = (self): Operation[] => {
       ...item,
       id: `delete${noun}`,
       method: 'DELETE',
-      summary: `Lift a restriction of ${self.words}`,
+      summary: `Delete a deployment restriction of ${self.words}`,
       scope: 'Admin',
       area: 'projects',
       status: 204,

@@ -1,6 +1,6 @@
 /**
- * Deployment stages: the order in which the services of an environment are deployed. Every environment has four to begin
- * with; a service is in that of its kind until it is put elsewhere.
+ * Deployment stages: the order in which the services of an environment are deployed. Every environment starts with
+ * four; a service is in that of its kind until it is moved.
  */
 import Type from 'typebox'
 import { type Context, nodeInPath, type Operation, type Owner, operation } from '../api/operation.ts'
@@ -27,14 +27,17 @@ const StageBody = Type.Object(
   { title: 'DeploymentStageRequest' },
 )
 
-/** The environment whose stage the path names: by its row, or by the environment's id, which a default one is made of. */
+/**
+ * The environment of the stage in the path: found by the stage's row or, for a default stage, by the environment's id,
+ * from which its own id is derived.
+ */
 const stageInPath: Owner = {
   kind: 'deployment_stage',
   param: 'deploymentStageId',
   parentParam: null,
   async find(db, { deploymentStageId: id = '' }, { organizationId, memberships, isOperator }) {
     if (!isUuid(id)) return null
-    // No table tells whose a default stage is, so all organizations of the caller are looked through.
+    // No table has the organization of a default stage, so all organizations of the caller are searched.
     const own = [organizationId, ...memberships.map((each) => each.organizationId)]
     const [row] = await db.query<Node>(
       `select e.id, e.organization_id as "organizationId", e.kind, e.parent_id as "parentId", e.name,
@@ -49,7 +52,7 @@ const stageInPath: Owner = {
   },
 }
 
-/** One change in one transaction with its audit; `work` answers the id of the stage it is about, `show` what is answered. */
+/** One change in one transaction with its audit row; `work` returns the id of the stage, `show` the response. */
 const change = <Answer>(
   context: Context,
   verb: 'CREATE' | 'UPDATE' | 'DELETE',
@@ -116,7 +119,7 @@ const move = (where: 'before' | 'after', id: string, path: string): Operation =>
     id,
     method: 'PUT',
     path,
-    summary: `Put a deployment stage directly ${where} another one of its environment`,
+    summary: `Move a deployment stage directly ${where} another one of its environment`,
     answer: Results(StageRecord),
     run: (context) =>
       change(
@@ -137,7 +140,7 @@ const writes: Operation[] = [
     id: 'CreateEnvironmentDeploymentStage',
     method: 'POST',
     path: '/environment/{environmentId}/deploymentStage',
-    summary: 'Add a deployment stage after the others',
+    summary: 'Add a deployment stage after the last one',
     owner: nodeInPath('environment', 'environmentId'),
     body: StageBody,
     answer: StageRecord,
@@ -174,7 +177,7 @@ const writes: Operation[] = [
     id: 'DeleteDeploymentStage',
     method: 'DELETE',
     path: '/deploymentStage/{deploymentStageId}',
-    summary: 'Delete a deployment stage that holds no service',
+    summary: 'Delete a deployment stage without services',
     scope: 'Admin',
     area: 'projects',
     status: 204,
@@ -197,7 +200,7 @@ const writes: Operation[] = [
     id: 'AttachServiceToDeploymentStage',
     method: 'PUT',
     path: '/deploymentStage/{deploymentStageId}/service/{serviceId}',
-    summary: 'Put a service into a deployment stage, or have it skipped there; moving it ends the skipping',
+    summary: 'Move a service to a deployment stage, or skip it there; moving it ends the skipping',
     body: Type.Object({ is_skipped: Maybe(Flag()) }),
     bodyOptional: true,
     answer: Results(StageRecord),

@@ -1,4 +1,4 @@
-/** What can be done with a whole environment, or with services of it that the body names. */
+/** Actions on a whole environment, or on some of its services given in the body. */
 import Type, { type TObject, type TSchema } from 'typebox'
 import { type Context, nodeInPath, type Operation, operation } from '../api/operation.ts'
 import { Flag, List, Maybe, Nullable, OneOf, Text, Uuid } from '../api/schema.ts'
@@ -21,7 +21,7 @@ const common = {
   owner,
 }
 const deploys = { scope: 'Deploy' as const, cluster: 'ENV_CREATOR' as const }
-// It destroys data, so it takes what deleting takes.
+// It destroys data, so it requires the same rights as a delete.
 const destroys = { scope: 'Admin' as const }
 const accepted = { status: 202 as const, answer: AcceptedEnvironmentStatus }
 
@@ -46,7 +46,7 @@ const all =
   async (tx: Queryable): Promise<Services> =>
     (await servicesOf(tx, context.node.id)).map((id) => ({ id }))
 
-/** All services but those that are skipped in their deployment stages. */
+/** All services except those skipped in their deployment stages. */
 const allWanted =
   (context: Context, more: Partial<Services[number]> = {}) =>
   async (tx: Queryable): Promise<Services> => {
@@ -80,7 +80,7 @@ const wholeActions: Operation[] = [
     ...planned(),
     id: 'redeployEnvironment',
     path: '/environment/{environmentId}/redeploy',
-    summary: 'Deploy every service again, at the versions that are deployed',
+    summary: 'Deploy every service again with the deployed versions',
     run: (context) => act(context, 'DEPLOY', allWanted(context, { redeploy: true }), true),
   }),
   operation({
@@ -100,7 +100,8 @@ const wholeActions: Operation[] = [
     ...planned(),
     id: 'uninstallEnvironment',
     path: '/environment/{environmentId}/uninstall',
-    summary: 'Remove what every service of an environment has on its cluster, volumes included; configurations stay',
+    summary:
+      'Remove what every service of an environment has on its cluster, including volumes; configurations are kept',
     run: (context) => act(context, 'UNINSTALL', all(context), true),
   }),
   operation({
@@ -110,7 +111,7 @@ const wholeActions: Operation[] = [
     ...planned(),
     id: 'rollbackEnvironment',
     path: '/environment/{environmentId}/rollback',
-    summary: 'Run the releases again that every service had after an execution: the one named, else the last good one',
+    summary: 'Roll every service back to its release after an execution: the given one, else the last successful one',
     body: Type.Object({ execution_id: Maybe(Nullable(Text(100))) }),
     bodyOptional: true,
     run: (context) => act(context, 'DEPLOY', releasesThen(context), true),
@@ -130,7 +131,7 @@ const wholeActions: Operation[] = [
 ]
 
 const cancelWords =
-  'A cancel ends in CANCELED within 15 s with or without it. A job that runs is ended; a terraform service is asked to end, has 9 s for it, and the state that it leaves is saved.'
+  'Has no effect: a cancel always ends in CANCELED within 15 s. A running job is killed; a terraform service is asked to stop, has 9 s to do so, and the state that it leaves is saved.'
 
 const openSql = `select id, environment_id || '-' || execution_number as "executionId" from deployment
   where environment_id = $1 and state in ('QUEUED', 'RUNNING') order by state desc, seq limit 1`
@@ -141,13 +142,13 @@ const cancelAction = operation({
   ...accepted,
   id: 'cancelEnvironmentDeployment',
   path: '/environment/{environmentId}/cancelDeployment',
-  summary: 'Cancel what runs and what waits in an environment',
+  summary: 'Cancel running and queued deployments of an environment',
   body: Type.Object({ force_cancel: Maybe(Nullable(Flag({ description: cancelWords }))) }),
   bodyOptional: true,
   run: (context) =>
     context.transaction(async (tx) => {
       const { parts, node } = context
-      // Read by itself: a status may write a fingerprint, and no service's row may be held before its deployment's.
+      // Read separately: a status may write a fingerprint, and no service's row may be locked before its deployment's.
       const [open] = await tx.query<{ id: string; executionId: string }>(openSql, [node.id])
       await parts.deployments.cancel(tx, node.id)
       await noteCancel(tx, context, node.id, null)
@@ -158,9 +159,9 @@ const cancelAction = operation({
     }),
 })
 
-/** 400 unless every id is a service of the environment, of the kind that its field says. */
+/** 400 unless every id is a service of the environment and of the kind of its field. */
 const checkChosen = async (tx: Queryable, environmentId: string, chosen: readonly Chosen[]): Promise<void> => {
-  if (chosen.length === 0) throw badRequest('Validation error: no service is named.')
+  if (chosen.length === 0) throw badRequest('Validation error: name at least one service.')
   const rows = await tx.query<{ id: string; kind: Kind }>(
     'select service_id as id, kind from service_state where environment_id = $1 and service_id = any($2)',
     [environmentId, chosen.map((one) => one.service.id)],
@@ -185,7 +186,7 @@ const IdsOf = (chosen: readonly Kind[]) =>
 
 const ChosenIds = IdsOf(ownKinds)
 
-/** Only these have instances that can be restarted as they are. */
+/** Only these have instances that can be restarted. */
 const RestartedIds = IdsOf(ownKinds.filter((kind) => kinds[kind].runs === 'instances'))
 
 const chosenIds = ({ body }: Context): Chosen[] =>
@@ -197,7 +198,7 @@ const chosenIds = ({ body }: Context): Chosen[] =>
     })),
   )
 
-/** What may be asked of a service besides a commit. */
+/** What can be requested for a service besides a commit. */
 const asked: Record<Exclude<KindRow['asks'], 'nothing'>, Record<string, TSchema>> = {
   commit: {},
   image: { image_tag: MaybeImageTag() },
@@ -212,7 +213,7 @@ const Versions = (kind: OwnKind) => {
   return Maybe(Nullable(List(Type.Object(item), 500)))
 }
 
-/** In the order in which they were published. */
+/** In the order of their publication. */
 const deployed = ahead(['application', 'database'], ownKinds)
 
 const DeployAll = Type.Object(
@@ -246,7 +247,7 @@ const chosenActions: Operation[] = [
     ...planned(),
     id: 'deployAllServices',
     path: '/environment/{environmentId}/service/deploy',
-    summary: 'Deploy the services that the body names, at the versions it names',
+    summary: 'Deploy the services in the body, at the given versions',
     body: DeployAll,
     run: (context) => actOn(context, 'DEPLOY', chosenVersions(context)),
   }),
@@ -257,7 +258,7 @@ const chosenActions: Operation[] = [
     ...planned(),
     id: 'rebootServices',
     path: '/environment/{environmentId}/service/restart-service',
-    summary: 'Restart the services that the body names',
+    summary: 'Restart the services in the body',
     body: RestartedIds,
     run: (context) => actOn(context, 'RESTART', chosenIds(context)),
   }),
@@ -267,7 +268,7 @@ const chosenActions: Operation[] = [
     ...planned(),
     id: 'stopSelectedServices',
     path: '/environment/{environmentId}/service/stop',
-    summary: 'Stop the services that the body names',
+    summary: 'Stop the services in the body',
     status: 200,
     body: ChosenIds,
     run: (context) => actOn(context, 'STOP', chosenIds(context)),
@@ -278,7 +279,7 @@ const chosenActions: Operation[] = [
     ...planned(),
     id: 'uninstallSelectedServices',
     path: '/environment/{environmentId}/service/uninstall',
-    summary: 'Remove what the services that the body names have on their cluster; their configurations stay',
+    summary: 'Remove what the services in the body have on their cluster; their configurations are kept',
     status: 200,
     body: ChosenIds,
     run: (context) => actOn(context, 'UNINSTALL', chosenIds(context)),
@@ -289,7 +290,7 @@ const chosenActions: Operation[] = [
     ...planned(),
     id: 'deleteSelectedServices',
     path: '/environment/{environmentId}/service/delete',
-    summary: 'Delete the services that the body names',
+    summary: 'Delete the services in the body',
     status: 200,
     body: ChosenIds,
     run: (context) => actOn(context, 'DELETE', chosenIds(context)),

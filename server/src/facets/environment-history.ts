@@ -33,7 +33,7 @@ const subTriggers: Record<string, string> = {
 
 export const triggers = ['DEPLOY', 'DELETE', 'RESTART', 'STOP', 'UNINSTALL', 'UNKNOWN', ...Object.values(subTriggers)]
 
-/** What triggered a deployment: its action, or what that was to all of its services. */
+/** What triggered a deployment: its action, or the one that all of its services have in common. */
 export const triggerOf = (action: string, services: readonly { subAction: string | null }[]): string => {
   const words = new Set(services.map(({ subAction }) => subTriggers[subAction ?? ''] ?? action))
   return words.size === 1 ? [...words][0]! : action
@@ -110,8 +110,8 @@ const stageWords: Record<string, string> = {
 const severity = ['ONGOING', 'QUEUED', 'ERROR', 'CANCELED', 'DONE', 'SKIPPED']
 
 /**
- * The stages of a deployment that had something to do. In one that failed, what was not begun any more shows as
- * canceled and was skipped.
+ * The stages of a deployment that had something to do. In a failed one, services that were not started are shown as
+ * canceled and their stages as skipped.
  */
 export const stagesWith = <T extends { stage: number; stageName: string | null; state: string }>(
   rows: readonly T[],

@@ -1,4 +1,4 @@
-/** What an environment's state is, from its services and its last deployment; and the reads that tell it. */
+/** The state of an environment, from its services and its last deployment; and the operations that read it. */
 import type Type from 'typebox'
 import { type Context, nodeInPath, type Operation, operation } from '../api/operation.ts'
 import { Results } from '../api/schema.ts'
@@ -45,7 +45,7 @@ const readLast = async (db: Queryable, environmentId: string): Promise<{ last?: 
   return { ...(last === undefined ? {} : { last }), ...(open === undefined ? {} : { open }) }
 }
 
-/** Never final while a deployment is under way: watchers would take it for the result. */
+/** Never final while a deployment is in progress: clients that poll would take it for the result. */
 const stateNow = (services: Found, open: Last | undefined): string => {
   const state = environmentStateOf(services.map(({ status }) => status.state))
   if (open === undefined || !isFinal(state)) return state
@@ -63,7 +63,7 @@ export interface EnvironmentRead {
   services: Found
 }
 
-/** The status of an environment and those of its services, as of now. */
+/** The current status of an environment and of its services. */
 export const readEnvironment = async (
   deployments: Deployments,
   db: Queryable,
@@ -88,7 +88,7 @@ export const readEnvironment = async (
   return { environment, services }
 }
 
-/** The same with the fields of a service's status, which is what some decoders expect of an action on an environment. */
+/** The same with the fields of a service's status, which some clients expect from an action on an environment. */
 export const acceptedEnvironment = (
   { environment, services }: EnvironmentRead,
   accepted: { deploymentId: string; executionId: string; createdAt: string },
@@ -120,7 +120,7 @@ const stageStatusOf = (services: Found): string => {
   return states.includes('SUCCESS') ? 'DONE' : 'SKIPPED'
 }
 
-/** Statuses in the order of stages; a stage without services shows empty. */
+/** Statuses in the order of stages; a stage without services is empty. */
 export const withStages = ({ environment, services }: EnvironmentRead, { stages, stageOf }: Placement) => ({
   environment,
   stages: stages.map(({ id, name, description }) => {

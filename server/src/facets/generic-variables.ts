@@ -1,4 +1,4 @@
-/** The generic family: the same variables and secrets under `/variable`, their place named in the query or the body. */
+/** The generic family: the same variables and secrets under `/variable`, with their scope in the query or the body. */
 import Type from 'typebox'
 import { type Context, type Operation, type Owner, operation, ownOrganization } from '../api/operation.ts'
 import { checkRefs } from '../api/resource.ts'
@@ -18,7 +18,7 @@ import { extrasOf, importAnswer, importBody } from './variables.ts'
 const tag = 'Variable Main Calls'
 const extras = { description: Maybe(Nullable(Text(255))), enable_interpolation_in_file: Maybe(Nullable(Flag())) }
 
-/** The row of the tree that a variable is set at, as if the path had named it. */
+/** The row of the tree where a variable is set, as if the path had named it. */
 const holderOf: Owner['find'] = async (db, { variableId = '' }, { organizationId }) => {
   if (!isUuid(variableId)) return null
   const [row] = await db.query<Node>(
@@ -32,11 +32,11 @@ const holderOf: Owner['find'] = async (db, { variableId = '' }, { organizationId
 
 const variableInPath: Owner = { kind: 'variable', param: 'variableId', parentParam: null, find: holderOf }
 
-/** A place named by scope and id: the two must agree. */
+/** A place given by scope and id, which must match. */
 const namedPlace = async (context: Context, id: string, scope: string, field: string): Promise<Place> => {
   await context.demand(id)
   const place = await readPlace(context, id)
-  if (place.scope !== scope) throw invalidField(field, 'is of another scope than the one that was named')
+  if (place.scope !== scope) throw invalidField(field, 'has a different scope than the one given')
   return place
 }
 
@@ -53,7 +53,7 @@ const list = operation({
   method: 'GET',
   path: '/variable',
   tag,
-  summary: 'List variables and secrets that are visible at a place',
+  summary: 'List the variables and secrets that are visible in a scope',
   scope: 'Read',
   area: 'projects',
   reads: 'sensitive',
@@ -74,7 +74,7 @@ const list = operation({
   },
 })
 
-/** The value is a reference that this access to a secret manager is to resolve. */
+/** The value is a reference to be resolved by this secret manager access. */
 const fromSecretManager = { secret_manager_access_id: Maybe(Nullable(Ref('secret_manager_access'))) }
 
 const createBody = Type.Object({
@@ -93,7 +93,7 @@ const create = operation({
   method: 'POST',
   path: '/variable',
   tag,
-  summary: 'Set a variable or secret; one with the same key is replaced',
+  summary: 'Set a variable or secret; replaces one with the same key',
   scope: 'Write',
   area: 'projects',
   owner: ownOrganization,
@@ -119,7 +119,7 @@ const edit = operation({
   method: 'PUT',
   path: '/variable/{variableId}',
   tag,
-  summary: 'Change a variable or secret; a value left out stays',
+  summary: 'Change a variable or secret; an omitted value is kept',
   scope: 'Write',
   area: 'projects',
   owner: variableInPath,
@@ -154,7 +154,7 @@ const remove = operation({
   },
 })
 
-// What is built in has no row yet, so the place of an alias comes from the body alone.
+// A built-in variable has no row yet, so the place of its alias comes only from the body.
 const dependent = {
   method: 'POST' as const,
   tag,
@@ -170,7 +170,7 @@ const aliasBody = Type.Object({ key: Text(255), alias_scope: OneOf(scopes), alia
 const alias = operation({
   id: 'createVariableAlias',
   path: '/variable/{variableId}/alias',
-  summary: 'Give a variable or secret a further key',
+  summary: 'Create an alias of a variable or secret',
   ...dependent,
   body: aliasBody,
   async run(context) {
@@ -193,7 +193,7 @@ const overrideBody = Type.Object({
 const override = operation({
   id: 'createVariableOverride',
   path: '/variable/{variableId}/override',
-  summary: 'Give a variable or secret another value at a narrower place',
+  summary: 'Override a variable or secret in a narrower scope',
   ...dependent,
   body: overrideBody,
   async run(context) {
@@ -211,7 +211,7 @@ const importMany = operation({
   method: 'POST',
   path: '/variable/import',
   tag,
-  summary: 'Set many variables and secrets of a service at once; secrets that are set already stay',
+  summary: 'Set many variables and secrets of a service at once; existing secrets are kept',
   scope: 'Write',
   area: 'projects',
   owner: ownOrganization,

@@ -1,4 +1,4 @@
-/** What a deployment of one service was made of, as histories tell it: a commit, an image, a schedule. */
+/** The details of a service's deployment in histories: commit, image, schedule. */
 import Type, { type TSchema } from 'typebox'
 import { Maybe, Nullable, OneOf, Open, Text } from '../api/schema.ts'
 import { type Kind, kinds } from '../kinds.ts'
@@ -6,8 +6,8 @@ import { type Kind, kinds } from '../kinds.ts'
 const configured = (field: string): string => `n.spec #>> '{source,image,${field}}', n.spec ->> '${field}'`
 
 /**
- * Over the tables of a history: the release `r`, the service `n`, its part of the deployment `w`. An image is what the
- * release was pulled as; until there is one, what was asked for or is configured.
+ * Over the tables of a history: the release `r`, the service `n`, its part of the deployment `w`. An image is the one
+ * that the release pulled; without a release, the requested or configured one.
  */
 export const detailColumns = `r.workload -> 'entrypoint' as entrypoint, r.workload -> 'arguments' as arguments,
   coalesce(r.source ->> 'name', ${configured('image_name')}) as "imageName",
@@ -18,7 +18,7 @@ export interface DetailRow {
   kind: Kind
   entrypoint: string[] | null
   arguments: string[] | null
-  /** Null where nothing is made from an image. */
+  /** Null without an image. */
   imageName: string | null
   imageTag: string | null
   schedule: { cronjob?: object } | null
@@ -36,7 +36,7 @@ export const Details = <Commit extends TSchema>(commit: Commit) =>
     job_type: Maybe(OneOf(['CRON', 'LIFECYCLE'])),
   })
 
-/** Name, tag and command; empty for what is not made from an image. */
+/** Name, tag and command; empty without an image. */
 export const imageDetails = (row: DetailRow) =>
   row.imageName === null
     ? {}
@@ -56,7 +56,7 @@ const jobDetails = ({ schedule }: DetailRow) => {
 
 const eventOfAction: Record<string, string> = { STOP: 'ON_STOP', DELETE: 'ON_DELETE', UNINSTALL: 'ON_DELETE' }
 
-/** The older form names what made a job run; empty for other kinds. */
+/** The older form has what triggered a job; empty for other kinds. */
 export const oldSchedule = ({ kind, schedule, action }: DetailRow & { action: string }) => {
   if (!kinds[kind].schedule) return {}
   const cron = schedule?.cronjob as { scheduled_at?: string } | undefined
@@ -68,7 +68,7 @@ export const oldSchedule = ({ kind, schedule, action }: DetailRow & { action: st
 export const detailsOf = <Commit>(row: DetailRow, commit: Commit) => ({
   commit,
   build_pod_name: '',
-  // A job that is built has no image of its own, but its record must name one.
+  // A job built from a repository has no image, but its record requires one.
   ...(kinds[row.kind].schedule ? { image_name: '', tag: '', ...jobDetails(row) } : {}),
   ...imageDetails(row),
 })

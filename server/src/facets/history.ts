@@ -1,4 +1,7 @@
-/** What was deployed when, by whom, and how it ended, service by service: in the older and the newer form. */
+/**
+ * Deployment histories of services: what was deployed, when, by whom, and with which result, in the older and the newer
+ * form.
+ */
 import Type, { type TSchema } from 'typebox'
 import { type Context, operation } from '../api/operation.ts'
 import { Maybe, Nullable, OneOf, Open, Text, Timestamp, Uuid, Whole } from '../api/schema.ts'
@@ -166,7 +169,7 @@ export const serviceEntry = (row: ServiceRow) => ({
 
 const oldStatus: Record<string, string> = { SUCCESS: 'SUCCESS', ERROR: 'FAILED', CANCELED: 'FAILED' }
 
-/** The older form of applications knows only success and failure; what still runs has no status there. */
+/** The older form for applications has only success and failure; a running deployment has no status there. */
 const outcomeOf = (row: ServiceRow): { status?: string } => {
   const status = oldStatus[actionStatusOf(row.state)]
   return status === undefined ? {} : { status }

@@ -1,6 +1,6 @@
 /**
- * What facets keep inside a service's or a cluster's configuration, out of sight of its record: an edit keeps it, a clone
- * takes it along, and a change of it is a change of the row, with its audit row.
+ * What facets store inside the configuration of a service or cluster, not shown in its record: an edit keeps it, a
+ * clone copies it, and changing it changes the row, with an audit row.
  */
 import type { Context } from '../api/operation.ts'
 import { auditOf, placeOf, type Spec } from '../api/resource.ts'
@@ -11,10 +11,10 @@ import { lockNode, writeAudit } from '../store/tree.ts'
 
 export type InnerField = 'advanced_settings' | 'deployment_restrictions' | 'lock' | 'routes' | 'dns_provider'
 
-/** A record as it is answered. */
+/** A record in a response. */
 export const withoutInner = ({ advanced_settings: _, deployment_restrictions: __, ...record }: Spec): Spec => record
 
-/** What a row keeps in the field; `empty` when it never kept anything. */
+/** What a row has in the field; `empty` if it was never set. */
 export const readInner = async <T>(db: Queryable, id: string, field: InnerField, empty: T): Promise<T> => {
   const [row] = await db.query<{ kept: T | null }>(`select spec -> $2 as kept from node where id = $1`, [id, field])
   return row?.kept ?? empty
@@ -28,11 +28,11 @@ export interface InnerChange<T> {
   empty: T
   eventType: string
   subTarget?: string
-  /** What is to be kept from now on; throws the caller's error. */
+  /** The new content; throws an `ApiError`. */
   change(kept: T): T
 }
 
-/** Changes what the row of the path keeps, and answers `answer`. */
+/** Changes what the row in the path stores, and returns `answer`. */
 export const changeInner = <T, Answer>(context: Context, wanted: InnerChange<T>, answer: (kept: T) => Answer) =>
   context.transaction(async (tx) => {
     const { node, principal } = context

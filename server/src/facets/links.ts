@@ -1,4 +1,7 @@
-/** Where services answer the world: one link per public port, and one per custom domain. TCP and UDP have a scheme so called. */
+/**
+ * Public addresses of services: one link per public port, and one per custom domain. TCP and UDP ports have the schemes
+ * `tcp` and `udp`.
+ */
 import Type from 'typebox'
 import { type Context, nodeInPath, type Operation, type Owner, operation } from '../api/operation.ts'
 import { Flag, OneOf, Results, Text, Uuid, Whole } from '../api/schema.ts'
@@ -17,7 +20,7 @@ const Link = Type.Object({
 })
 
 interface Row {
-  /** Null for a port that is reached without one. */
+  /** Null for a port without one. */
   host: string | null
   protocol: string
   port: number

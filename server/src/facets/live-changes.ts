@@ -1,14 +1,14 @@
 /**
- * Who wants to hear that something about an environment's status changed: one LISTEN a process, handed to whoever
- * waits. The database tells it at the commit (`tell_status`), so nobody who changes a status has to think of it.
+ * Subscriptions to changes of an environment's status: one LISTEN per process, forwarded to all subscribers. A database
+ * trigger (`tell_status`) notifies at commit, so code that changes a status does not have to.
  */
 import type { Database } from '../store/database.ts'
 
-/** The environment's id; '' when notices may have been missed. */
+/** The environment's id; '' if notifications may have been missed. */
 type OnChange = (environmentId: string) => void
 
 export interface Changes {
-  /** Hears of one environment, or of all (null). Rejects while the database is away. */
+  /** Subscribes to one environment, or to all (null). Rejects while the database is unavailable. */
   subscribe(environmentId: string | null, onChange: OnChange): Promise<() => void>
 }
 

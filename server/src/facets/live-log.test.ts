@@ -76,7 +76,7 @@ test('a stream of one execution has its lines only', async () => {
   assert.deepEqual(stream.all, lines)
   const none = await hearEvents(`${url}/environment/${environmentId}/logs/stream?version=${newId()}-1`, token)
   await until(() => none.code !== 0, { what: 'the end of what is not there' })
-  assert.deepEqual(none.all, [{ message: 'There is no such execution in this environment.' }])
+  assert.deepEqual(none.all, [{ message: 'This environment has no such execution.' }])
   stream.close()
 })
 

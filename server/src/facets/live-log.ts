@@ -1,7 +1,7 @@
 /**
- * What deployments say while they work, as it comes. Lines are read from the database when something may be new: every
- * 250 ms while a deployment of the environment runs, else only when its status changes. Streams that are equally far
- * share the reads; a slow one reads on at its own pace, and misses nothing.
+ * Live logs of deployments. Lines are read from the database when there may be new ones: every 250 ms while a
+ * deployment of the environment runs, else only when its status changes. Streams at the same position share the reads;
+ * a slow one reads at its own pace and misses nothing.
  */
 import Type from 'typebox'
 import { type Context, nodeInPath, type Operation, operation } from '../api/operation.ts'
@@ -22,7 +22,7 @@ interface Follower {
   chunk: string
   send(rows: LogRow[]): Promise<void>
   busy: boolean
-  /** Something may have come since its last read began. */
+  /** There may be new lines since its last read began. */
   behind: boolean
 }
 
@@ -59,7 +59,7 @@ const createTail = (parts: Parts, { environmentId, execution }: About, over: () 
         await follower.send(rows)
       }
     } catch (error) {
-      log.warn({ err: error, environmentId }, 'a deployment log cannot be read, it is tried again')
+      log.warn({ err: error, environmentId }, 'a deployment log could not be read; retrying')
     }
     follower.busy = false
   }
@@ -72,7 +72,7 @@ const createTail = (parts: Parts, { environmentId, execution }: About, over: () 
     const { isOpen } = await readEnd(database, environmentId, execution)
     reads = new Map()
     for (const follower of followers) void push(follower)
-    // Once more after the end: the last lines may have been written beside it.
+    // Once more after the end: the last lines may have been written concurrently.
     const pause = isOpen || wasOpen ? pollMs : sweepMs
     wasOpen = isOpen
     return pause
@@ -82,7 +82,7 @@ const createTail = (parts: Parts, { environmentId, execution }: About, over: () 
     periodMs: sweepMs,
     waits: true,
     backoff: { firstMs: pollMs * 4, longestMs: pollMs * 4 },
-    failed: 'deployment logs cannot be read, it is tried again',
+    failed: 'deployment logs could not be read; retrying',
     run: look,
   })
   const close = (): void => {
@@ -121,9 +121,9 @@ interface Position {
 const isAfter = (row: Position, from: Position): boolean =>
   row.chunk !== from.chunk ? BigInt(row.chunk) > BigInt(from.chunk) : BigInt(row.index) > BigInt(from.index)
 
-const unknown = 'There is no such execution in this environment.'
+const unknown = 'This environment has no such execution.'
 
-/** Sends what there is, after the line `from` where one is given, and then what comes. */
+/** Sends existing lines, after the line `from` if given, and then new ones. */
 const followLog = async (
   context: Context,
   sink: Sink,
@@ -141,7 +141,7 @@ const followLog = async (
     from === null
       ? await readLast(parts.database, node.id, execution, maxLines)
       : await readAfter(parts.database, node.id, execution, String(BigInt(from.chunk) - 1n))
-  // What came after the first of the two reads is left to the next.
+  // Lines that came after the first of the two reads are left to the next.
   const there = rows.filter((row) => BigInt(row.chunk) <= BigInt(end) && (from === null || isAfter(row, from)))
   if (there.length > 0) await sendRows(there)
   const reached =
@@ -159,7 +159,7 @@ const begin = (
 ) =>
   followLog(context, sink, ...rest).catch((error: unknown) => {
     context.parts.log.warn({ err: error, environmentId: context.node.id }, 'a log stream ended early')
-    sink.end('The log cannot be read at the moment.')
+    sink.end('The log is temporarily unavailable: connect again.')
   })
 
 const Version = Maybe(Text(200))
@@ -170,7 +170,7 @@ const logEvents = operation({
   path: '/environment/{environmentId}/logs/stream',
   tag: 'Environment Logs',
   summary:
-    'Follow the log of one deployment (`version` is its execution_id), else of the last one and all that follow, as server-sent events',
+    'Follow the log of a deployment (`version` is its execution_id), by default of the last one and all later ones, as server-sent events',
   scope: 'Read',
   area: 'projects',
   owner: nodeInPath('environment', 'environmentId'),
@@ -178,7 +178,7 @@ const logEvents = operation({
   status: 200,
   produces: 'text/event-stream',
   async run(context) {
-    const sink = eventSink(context, 'what deployments of this environment say, oldest first')
+    const sink = eventSink(context, "log lines of this environment's deployments, oldest first")
     const [, chunk, index] = /^(\d{1,18})\.(\d{1,9})$/.exec(lastEventId(context) ?? '') ?? []
     const from = chunk === undefined ? null : { chunk, index: index! }
     const send = async (lines: { id: string; line: object }[]): Promise<void> => {
@@ -194,7 +194,8 @@ const logSocket = operation({
   method: 'GET',
   path: '/deployment/logs',
   tag: 'Websocket',
-  summary: 'Follow the log of one deployment (`version` is its execution_id), else of the last one and all that follow',
+  summary:
+    'Follow the log of a deployment (`version` is its execution_id), by default of the last one and all later ones',
   scope: 'Read',
   area: 'projects',
   owner: { ...nodeInPath('environment', 'environment'), inQuery: true },

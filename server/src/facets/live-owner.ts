@@ -1,4 +1,4 @@
-/** What a connection to the websocket API is about: its arguments stand in the query, as all clients send them. */
+/** The subject of a connection to the websocket API: clients send its arguments in the query. */
 import Type from 'typebox'
 import { nodeInPath, type Owner } from '../api/operation.ts'
 import { Maybe, Text, Uuid } from '../api/schema.ts'
@@ -6,7 +6,7 @@ import { Maybe, Text, Uuid } from '../api/schema.ts'
 const project = nodeInPath('project', 'project')
 const environment = nodeInPath('environment', 'environment')
 
-/** An environment where one is named, else the project. */
+/** The environment if one is given, else the project. */
 export const environmentOrProject: Owner = {
   ...project,
   inQuery: true,
@@ -18,7 +18,7 @@ export const environmentOrProject: Owner = {
   },
 }
 
-/** Arguments that say the same again, or what we have no use for: clients name all that they know. */
+/** Redundant or unused arguments: clients send everything they know. */
 export const Surroundings = {
   organization: Maybe(Text()),
   cluster: Maybe(Text()),

@@ -1,4 +1,4 @@
-/** The status of one service as it changes, as server-sent events: what a read of it would answer. */
+/** The live status of one service, as server-sent events: each is what a read would return. */
 import { type Context, type Operation, operation } from '../api/operation.ts'
 import type { Parts } from '../api/parts.ts'
 import type { ServiceStatus } from '../deployments/deployments.ts'
@@ -13,7 +13,7 @@ const ofService = ({ database, deployments }: Parts, environmentId: string, id: 
   read: async () => (await deployments.statuses(database, [id]))[0] ?? null,
 })
 
-/** `viewFor` says how the caller wants the status shown. */
+/** `viewFor` says in which form the caller wants the status. */
 export const liveService = (self: Self, viewFor: (context: Context) => View<ServiceStatus>): Operation =>
   operation({
     id: `stream${self.word}Status`,
@@ -29,7 +29,7 @@ export const liveService = (self: Self, viewFor: (context: Context) => View<Serv
     async run(context) {
       const { parts, node } = context
       const view = viewFor(context)
-      const sink = eventSink(context, 'the status of this service, now and whenever it changes')
+      const sink = eventSink(context, 'the status of this service, now and on every change')
       followShared(parts, `service ${node.id}`, () => ofService(parts, node.parentId!, node.id), {
         sink,
         view,

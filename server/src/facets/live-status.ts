@@ -1,6 +1,6 @@
 /**
- * The statuses of an environment, or of all environments of a project, as they change: as server-sent events and on the
- * websocket of the public API. What is sent is what the reads of `environment-status.ts` would answer.
+ * The live statuses of an environment, or of all environments of a project: as server-sent events and on the websocket
+ * of the public API. Each message is what the operations of `environment-status.ts` would return.
  */
 import Type from 'typebox'
 import { isSelective } from '../api/access.ts'
@@ -43,7 +43,7 @@ const asStages: View<Live> = { name: 'stages', show: (live) => withStages(live, 
 const followEnvironment = ({ parts, node }: Context, view: View<Live>, sink: Sink, has?: string): void =>
   followShared(parts, `environment ${node.id}`, () => ofEnvironment(parts, node.id), { sink, view, has })
 
-/** Where an environment is, for roles that see some only. */
+/** Where an environment is, for roles that can see only some. */
 export interface Placed {
   id: string
   place: Place
@@ -65,7 +65,7 @@ const readEnvironments = async (db: Queryable, projectId: string): Promise<Place
   return rows.map(({ id, mode, clusterId }) => ({ id, place: { projectId, mode, clusterId } }))
 }
 
-/** Every environment of a project with what `readOne` tells of it; only those that changed are read again. */
+/** Every environment of a project with what `readOne` returns for it; only changed ones are read again. */
 export const ofProject = <T>(
   { database }: Parts,
   projectId: string,
@@ -104,7 +104,7 @@ export const ofProject = <T>(
   }
 }
 
-/** Shows only what the caller's role may see: whose rights change is to connect again. */
+/** Shows only what the caller's role may see: when that changes, the client must connect again. */
 export const seenBy = <T>({ principal }: Context, show: (values: T[]) => unknown): View<(Placed & { value: T })[]> => {
   const values = (all: (Placed & { value: T })[]) => all.map(({ value }) => value)
   if (!isSelective(principal)) return { name: 'all', show: (all) => show(values(all)) }
@@ -120,7 +120,7 @@ const followProject = (context: Context, sink: Sink): void => {
   followShared(parts, `project ${node.id}`, () => ofProject(parts, node.id, readOne), { sink, view })
 }
 
-/** What a reader has already, from before its connection broke. */
+/** What a client already has from before its connection broke. */
 export const lastEventId = ({ headers }: Context): string | undefined => headers['last-event-id'] as string | undefined
 
 const statusEvents = operation({
@@ -135,18 +135,18 @@ const statusEvents = operation({
   status: 200,
   produces: 'text/event-stream',
   async run(context) {
-    const sink = eventSink(context, 'the statuses of this environment, now and whenever they change')
+    const sink = eventSink(context, 'the statuses of this environment, now and on every change')
     followEnvironment(context, asStatuses, sink, lastEventId(context))
   },
 })
 
-/** An execution that is over is told once, as it ended. */
+/** A finished execution is sent once, with its final state. */
 const sendPast = async (context: Context, sink: Sink): Promise<boolean> => {
   const execution = executionOf(context)
   if (execution === null) return false
   const past = execution === undefined ? null : await pastStatuses(context, execution)
   if (past === 'newest') return false
-  if (past === null) sink.end('There is no such execution in this environment.')
+  if (past === null) sink.end('This environment has no such execution.')
   else await sink.send(JSON.stringify(past))
   return true
 }
@@ -173,7 +173,7 @@ const statusSocket = operation({
     const sink = socketSink(socket)
     connect(context, sink).catch((error: unknown) => {
       context.parts.log.warn({ err: error }, 'a status stream ended early')
-      sink.end('The status cannot be read at the moment.')
+      sink.end('The status is temporarily unavailable: connect again.')
     })
   },
 })

@@ -1,4 +1,4 @@
-/** What services print: the last lines, a stream of events, and the websocket of the public API. */
+/** Logs of services: the last lines, a stream of events, and the websocket of the public API. */
 import Type from 'typebox'
 import { type Context, nodeInPath, type Owner, operation } from '../api/operation.ts'
 import type { Parts } from '../api/parts.ts'
@@ -19,7 +19,7 @@ const maxReadMs = 4000
 
 const Tail = Type.Object({ tail: Maybe(Whole(0, 1_000_000, { default: maxTail })) })
 
-/** What to call the version of a line: the commit of its revision, else the revision. */
+/** The version of a line: the commit of its revision, else the revision. */
 const readVersions = async (db: Queryable, serviceId: string): Promise<Map<string, string>> => {
   const rows = await db.query<{ revision: string; version: string }>(
     `select deployment_id as revision, coalesce(commit ->> 'git_commit_id', image) as version from release
@@ -31,10 +31,10 @@ const readVersions = async (db: Queryable, serviceId: string): Promise<Map<strin
 
 const tailOf = ({ query }: Context): number => Math.min(maxTail, Number(query.tail ?? maxTail))
 
-/** A stream passes on what it reads, so it may begin as far back as the engine goes. */
+/** A stream forwards what it reads, so it may begin with the oldest line that the engine has. */
 const streamTailOf = ({ query }: Context): number => Number(query.tail ?? maxTail)
 
-/** Where a service runs, and what it is called there. */
+/** Where a service runs, and its name there. */
 const placeOf = async ({ clusters, database }: Parts, serviceId: string) => {
   const ref = await readRef(database, serviceId)
   if (ref === null) throw notFound()
@@ -42,11 +42,16 @@ const placeOf = async ({ clusters, database }: Parts, serviceId: string) => {
   return { runtime, key: ref }
 }
 
-/** Rejects with a 503 when the engine does not answer in time: a caller must not wait for one that hangs. */
+/** Rejects with a 503 if the engine does not answer in time: a caller must not wait for one that hangs. */
 const readTail = async (runtime: Runtime, service: ServiceKey, tail: number): Promise<LogLine[]> => {
   const signal = AbortSignal.timeout(maxReadMs)
   const away = (cause: unknown) =>
-    unavailable('engine_unavailable', 'The log cannot be read at the moment: the engine does not answer.', 5, cause)
+    unavailable(
+      'engine_unavailable',
+      "The log is temporarily unavailable: the cluster's engine does not answer. Try again later.",
+      5,
+      cause,
+    )
   const read = async (): Promise<LogLine[]> => {
     const lines: LogLine[] = []
     for await (const line of runtime.logs(service, { tail, signal })) lines.push(line)
@@ -78,7 +83,7 @@ const lastLines = async (context: Context) => {
   return { results: results.slice(-tail) }
 }
 
-/** Lines from now on, over restarts and new versions, until aborted; begins with the last `tail`. */
+/** Follows lines across restarts and new versions until aborted; begins with the last `tail`. */
 async function* follow(
   runtime: Runtime,
   clock: Clock,
@@ -103,7 +108,7 @@ async function* follow(
   }
 }
 
-/** Sends lines as `show` tells them until the reader has gone. */
+/** Sends lines formatted by `show` until the reader disconnects. */
 const sendLines = async (
   { parts, node, ...context }: Context,
   sink: Sink,
@@ -118,7 +123,7 @@ const sendLines = async (
     sink.end()
   } catch (error) {
     parts.log.warn({ err: error, serviceId: node.id }, 'a log stream ended early')
-    sink.end('The log cannot be read at the moment.')
+    sink.end('The log is temporarily unavailable: connect again.')
   }
 }
 
@@ -132,7 +137,7 @@ const asEvent = (line: LogLine, version: string): object => ({
 
 const streamLines = async (context: Context) => {
   const versions = await readVersions(context.db, context.node.id)
-  await sendLines(context, eventSink(context, 'the lines of this service, oldest first'), versions, asEvent)
+  await sendLines(context, eventSink(context, 'log lines of this service, oldest first'), versions, asEvent)
 }
 
 const LogRecord = Type.Object({
@@ -177,7 +182,7 @@ export const logs: Facet = (self) => {
 const service = nodeInPath('service', 'service')
 const serviceInQuery: Owner = { ...service, inQuery: true }
 
-/** The public websocket API has one object a frame; `created_at` in milliseconds. */
+/** The public websocket API has one object per frame; `created_at` in milliseconds. */
 const asFrame =
   (name: string) =>
   (line: LogLine, version: string): object => ({
@@ -197,8 +202,8 @@ const sendFrames = async (context: Context, sink: Sink): Promise<void> => {
     const versions = await readVersions(db, node.id)
     await sendLines(context, sink, versions, asFrame(node.name))
   } catch (error) {
-    parts.log.warn({ err: error, serviceId: node.id }, 'a log stream could not begin')
-    sink.end('The log cannot be read at the moment.')
+    parts.log.warn({ err: error, serviceId: node.id }, 'a log stream could not start')
+    sink.end('The log is temporarily unavailable: connect again.')
   }
 }
 

@@ -1,4 +1,4 @@
-/** The statuses of an execution that is no longer the newest of its environment, by stage, as it ended. */
+/** The final statuses, by stage, of an execution that is no longer the newest of its environment. */
 import type { Context } from '../api/operation.ts'
 import type { ServiceStatus } from '../deployments/deployments.ts'
 import { defaultStageId } from '../deployments/stages.ts'
@@ -54,7 +54,7 @@ const readServices = (db: Queryable, deploymentId: string): Promise<ServiceRow[]
     [deploymentId],
   )
 
-/** `newest` when it is the one that is shown live, null when it is none of this environment. */
+/** `newest` if it is the one that is shown live, null if it does not belong to this environment. */
 export const pastStatuses = async (
   { parts, db, node }: Context,
   execution: number,

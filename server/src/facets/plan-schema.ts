@@ -1,4 +1,4 @@
-/** The plan of an action as it is answered, and the actions that can be asked for one. */
+/** The schema of an action's plan, and the declaration of actions that can return one. */
 import Type, { type TObject } from 'typebox'
 import { Anything, Flag, Maybe, merge, Nullable, OneOf, Text, Uuid, Whole } from '../api/schema.ts'
 import { serviceTypes } from '../kinds.ts'
@@ -16,7 +16,7 @@ const Changes = Type.Object(
     configuration: Type.Array(Type.Object({ field: Text(1024), from: Anything(), to: Anything() })),
     variables: Type.Object(
       { added: Keys(), changed: Keys(), removed: Keys() },
-      { description: 'Keys only; a value is never told.' },
+      { description: 'Keys only; values are never shown.' },
     ),
   },
   { title: 'PlannedChanges' },
@@ -41,22 +41,22 @@ export const PlanAnswer = Type.Object(
   {
     environment_id: Uuid(),
     action: OneOf(['DEPLOY', 'RESTART', 'STOP', 'UNINSTALL', 'DELETE']),
-    expected_duration_sec: Nullable(Whole(0), { description: 'From history; null where a service has none.' }),
+    expected_duration_sec: Nullable(Whole(0), { description: 'Estimated from history; null if a service has none.' }),
     downtime: Flag(),
     stages: Type.Array(Type.Object({ name: Text(), services: Type.Array(PlannedService) })),
   },
   { title: 'DeploymentPlan' },
 )
 
-const DryRun = { dry_run: Maybe(Flag({ description: 'Answer the plan of this action, and do nothing.' })) }
+const DryRun = { dry_run: Maybe(Flag({ description: 'Return the plan of this action without doing anything.' })) }
 
-/** What an action declares that answers its plan instead of being done, where its query says `dry_run`. */
+/** Declared by an action that returns its plan instead of acting if its query has `dry_run`. */
 export const planned = (query: TObject = Type.Object({})) => ({
   query: merge(query, DryRun),
   other: {
     status: 200 as const,
     answer: PlanAnswer,
-    description: 'With `dry_run`: what would happen. Nothing was done.',
+    description: 'With `dry_run`: what would happen. Nothing has been changed.',
   },
 })
 

@@ -1,4 +1,4 @@
-/** What is asked for and not finished: by service, by environment, and one request of it. */
+/** Queued and running deployment requests: by service, by environment, and individually. */
 import Type from 'typebox'
 import { nodeInPath, type Operation, type Owner, operation } from '../api/operation.ts'
 import { Maybe, OneOf, Results, Text, Uuid } from '../api/schema.ts'
@@ -40,7 +40,7 @@ const ofService = operation({
   method: 'GET',
   path: '/service/{serviceId}/deploymentQueue',
   tag: 'Deployment Queue Main Calls',
-  summary: 'List the deployment requests of a service that wait or run, oldest first',
+  summary: 'List the queued and running deployment requests of a service, oldest first',
   scope: 'Read',
   area: 'projects',
   owner: nodeInPath('service', 'serviceId'),
@@ -92,7 +92,7 @@ const ofEnvironment = operation({
   method: 'GET',
   path: '/environment/{environmentId}/deploymentQueue',
   tag: 'Deployment Queue Main Calls',
-  summary: 'List the deployment requests of an environment that wait or run, oldest first',
+  summary: 'List the queued and running deployment requests of an environment, oldest first',
   scope: 'Read',
   area: 'projects',
   owner: nodeInPath('environment', 'environmentId'),
@@ -147,7 +147,7 @@ const ofEnvironment = operation({
   },
 })
 
-/** A deployment by its request id: the row says its environment as the parent. */
+/** A deployment by its request id; its environment is the parent. */
 const deploymentOwner = (param: string, inQuery: boolean): Owner => ({
   kind: 'deployment',
   param,
@@ -171,7 +171,7 @@ const cancelOne = operation({
   method: 'POST',
   path: '/deploymentQueue/{deploymentRequestId}/cancelDeployment',
   tag: 'Deployment Queue Actions',
-  summary: 'Cancel one deployment request, waiting or running',
+  summary: 'Cancel a queued or running deployment request',
   scope: 'Deploy',
   area: 'projects',
   cluster: 'ENV_CREATOR',
@@ -190,7 +190,7 @@ const statusOfOne = operation({
   method: 'GET',
   path: '/environment/deploymentStatus',
   tag: 'Environment Main Calls',
-  summary: 'Follow one deployment request',
+  summary: 'Read a deployment request',
   scope: 'Read',
   area: 'projects',
   owner: deploymentOwner('deploymentRequestId', true),

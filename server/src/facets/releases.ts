@@ -1,4 +1,4 @@
-/** What a service was deployed as, and going back to it: the release's image, configuration and variables run again. */
+/** The releases of a service and rolling back to one: its image, configuration and variables run again. */
 import Type from 'typebox'
 import { type Operation, operation } from '../api/operation.ts'
 import { Flag, Maybe, Nullable, Text, Timestamp, Uuid } from '../api/schema.ts'
@@ -27,7 +27,7 @@ const Release = Type.Object(
   { title: 'Release' },
 )
 
-/** A commit may have been kept without a tag. */
+/** A commit may be stored without a tag. */
 type ReleaseRow = Omit<Type.Static<typeof Release>, 'commit'> & {
   commit: (Omit<Type.Static<typeof Commit>, 'tag'> & { tag?: string }) | null
 }
@@ -75,7 +75,7 @@ const rollbackOf = (self: Self): Operation =>
     method: 'POST',
     path: `${itemOf(self)}/rollback`,
     tag: `${self.word} Actions`,
-    summary: `Run an earlier release of ${self.words} again: the one named, else the newest before the present one`,
+    summary: `Roll ${self.words} back to an earlier release: the given one, else the one before the current`,
     scope: 'Deploy',
     area: 'projects',
     cluster: 'ENV_CREATOR',
@@ -92,5 +92,5 @@ const rollbackOf = (self: Self): Operation =>
     },
   })
 
-/** For kinds that leave releases. */
+/** For kinds that have releases. */
 export const releases: Facet = (self) => [listOf(self), rollbackOf(self)]

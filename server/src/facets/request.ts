@@ -1,4 +1,4 @@
-/** From a caller's wish to a deployment: what every action on services and environments shares. */
+/** From a caller's request to a deployment: shared by all actions on services and environments. */
 import Type from 'typebox'
 import { type Context, OtherAnswer } from '../api/operation.ts'
 import { auditOf } from '../api/resource.ts'
@@ -13,7 +13,7 @@ import { auditTargetOf } from '../kinds.ts'
 import type { Queryable } from '../store/database.ts'
 import { writeAudit } from '../store/tree.ts'
 
-/** A full commit id; '' is what clients send that read an empty one before. */
+/** A full commit id; clients that have read an empty one send ''. */
 export const CommitId = () =>
   Type.String({ pattern: '^([0-9a-fA-F]{40}|[0-9a-fA-F]{64})?$', maxLength: 64, description: 'A full commit id.' })
 
@@ -21,11 +21,11 @@ export const MaybeCommitId = () => Maybe(Nullable(CommitId()))
 
 const tagPattern = '(?:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}|sha256:[0-9a-f]{64})'
 
-/** A tag; or a digest, which never moves. */
+/** A tag, or a digest, which never moves. */
 export const ImageTag = () =>
   Text(128, { pattern: `^${tagPattern}$`, description: 'A tag, or a digest: `sha256:` and 64 hexadecimal digits.' })
 
-/** What a deploy may name; '' and null name none. */
+/** What a deploy may specify; '' and null mean unspecified. */
 export const MaybeImageTag = () => Maybe(Nullable(Text(128, { pattern: `^${tagPattern}?$` })))
 
 const textIn = (sent: Record<string, unknown>, field: string): string | undefined => {
@@ -33,10 +33,10 @@ const textIn = (sent: Record<string, unknown>, field: string): string | undefine
   return typeof value === 'string' && value !== '' ? value : undefined
 }
 
-/** What clients call events that are only asked for. */
+/** Names that clients use for requested events. */
 const eventOfAction: Record<string, string> = { PLAN: 'PLAN', FORCE_UNLOCK: 'UNLOCK', MIGRATE_STATE: 'MIGRATE' }
 
-/** One service of a request, by the fields of the body or query that asked for it; what is empty is not asked. */
+/** One service of a request, from the fields of its body or query; empty fields are ignored. */
 export const serviceToDeploy = (id: string, sent: Record<string, unknown>): ServiceRequest => {
   const commitId = textIn(sent, 'git_commit_id')?.toLowerCase()
   const imageTag = textIn(sent, 'image_tag')
@@ -62,7 +62,7 @@ const place = (context: Context): { projectId: string | null; environmentId: str
     ? { projectId: context.node.parentId, environmentId: context.node.id }
     : { projectId: context.node.grandparentId, environmentId: context.node.parentId }
 
-/** Asks the engine and writes the audit row, both in the caller's transaction. */
+/** Requests the deployment and writes the audit row, both in the caller's transaction. */
 export const request = async (tx: Queryable, context: Context, wish: Wish): Promise<AcceptedDeployment> => {
   const { parts, principal, node, origin, requestId } = context
   const accepted = await parts.deployments.request(tx, {
@@ -80,7 +80,7 @@ export const request = async (tx: Queryable, context: Context, wish: Wish): Prom
   return accepted
 }
 
-/** The audit row of a cancel; `deploymentId` is null for all that runs and waits in the environment. */
+/** The audit row of a cancel; `deploymentId` is null for all running and queued ones of the environment. */
 export const noteCancel = async (
   tx: Queryable,
   context: Context,
@@ -98,13 +98,13 @@ export const noteCancel = async (
   await writeAudit(tx, context.principal.organizationId, target, { ...audit, eventType: 'TRIGGER_CANCEL' })
 }
 
-/** What a wish would do; nothing is written, and nobody is asked to do anything. */
+/** What a request would do; nothing is written or done. */
 export const planFor = async ({ parts, db, principal }: Context, wish: Wish): Promise<OtherAnswer> => {
   const { organizationId } = principal
   return new OtherAnswer(await parts.deployments.plan(db, { wholeEnvironment: false, ...wish, organizationId }))
 }
 
-/** Ids of all services of an environment. */
+/** The ids of all services of an environment. */
 export const servicesOf = async (db: Queryable, environmentId: string): Promise<string[]> =>
   (
     await db.query<{ id: string }>('select service_id as id from service_state where environment_id = $1', [

@@ -1,6 +1,6 @@
 /**
- * The running axis of statuses: whether instances are up, whatever the last deployment did. Pure. The words are those of
- * the public websocket API.
+ * Running states: whether instances are up, whatever the last deployment did. Pure. The values are those of the public
+ * websocket API.
  */
 import type { Instance } from '../runtimes/runtime.ts'
 
@@ -18,15 +18,15 @@ interface Noted {
 
 const isAlive = ({ state }: Pick<Instance, 'state'>): boolean => state !== 'exited' && state !== 'missing'
 
-/** Of a service, from what was noted of it, what is being done to it, and the instances that there are. */
+/** The running state of a service, from its recorded state, the current action and its instances. */
 export const serviceStateOf = (
   { running_state, deployment_state }: Noted,
   instances: readonly Pick<Instance, 'state'>[],
 ): RunningState => {
-  // What nobody can tell at the moment has no word here.
+  // There is no value for an unknown state.
   const state = isWord(running_state) ? running_state : 'WARNING'
   if (ending.has(deployment_state)) return state === 'STOPPED' ? state : 'STOPPING'
-  // A first version is noted once it is ready.
+  // A first version is recorded once it is ready.
   return state === 'STOPPED' && instances.some(isAlive) ? 'STARTING' : state
 }
 
@@ -42,7 +42,7 @@ const ofInstance: Record<Instance['state'], RunningState> = {
 export const instanceStateOf = ({ state, exitCode }: Pick<Instance, 'state' | 'exitCode'>): RunningState =>
   state === 'exited' && exitCode !== null && exitCode !== 0 ? 'ERROR' : ofInstance[state]
 
-/** One that fails is a warning, all of them are an error; then what is on its way, then what is there. */
+/** One failure is a warning, nothing but failures an error; then what is changing, then what is running. */
 export const environmentRunningState = (services: readonly RunningState[]): RunningState => {
   if (services.length > 0 && services.every((state) => state === 'ERROR')) return 'ERROR'
   if (services.includes('ERROR')) return 'WARNING'

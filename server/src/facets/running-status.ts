@@ -1,7 +1,7 @@
 /**
- * What runs, on the websocket of the public API: the services of an environment or a project with their instances, and
- * the instances of one service. The database says what state a service is in, the engine what instances there are; while
- * the engine does not answer, the instances that were seen last are told.
+ * Running states on the websocket of the public API: the services of an environment or a project with their instances,
+ * and the instances of one service. The state of a service is in the database, its instances come from the engine;
+ * while the engine does not answer, the last known instances are sent.
  */
 import Type from 'typebox'
 import { type Context, nodeInPath, type Operation, operation } from '../api/operation.ts'
@@ -27,7 +27,7 @@ interface Release {
   version: string
 }
 
-/** What the instances of these versions are made from. */
+/** The sources of these versions. */
 const readReleases = async (db: Queryable, instances: readonly Instance[]): Promise<Map<string, Release>> => {
   if (instances.length === 0) return new Map()
   const rows = await db.query<Release & { serviceId: string }>(
@@ -42,8 +42,8 @@ const readReleases = async (db: Queryable, instances: readonly Instance[]): Prom
 const millisecondsOf = (at: string | null): number => (at === null ? 0 : Date.parse(at))
 
 const messageOf = ({ oomKilled, exitCode, state }: Instance): string => {
-  if (oomKilled) return 'It needed more memory than it may have.'
-  return state !== 'running' && exitCode !== null && exitCode !== 0 ? `It ended with exit code ${exitCode}.` : ''
+  if (oomKilled) return 'It ran out of memory: raise its memory limit.'
+  return state !== 'running' && exitCode !== null && exitCode !== 0 ? `It exited with code ${exitCode}.` : ''
 }
 
 const podOf = (instance: Instance, name: string, release: Release | undefined) => {
@@ -71,7 +71,7 @@ const podOf = (instance: Instance, name: string, release: Release | undefined) =
   }
 }
 
-/** Asks the engine, with patience that ends; remembers what it said last. */
+/** Asks the engine, with a timeout; remembers its last answer. */
 const createSight = ({ clusters, database, log }: Parts) => {
   const last = new Map<string, Instance[]>()
   const read = async (environmentId: string, serviceIds: readonly string[]): Promise<Instance[]> => {
@@ -86,7 +86,7 @@ const createSight = ({ clusters, database, log }: Parts) => {
     try {
       last.set(key, serviceIds.length === 0 ? [] : await ask(environmentId, serviceIds))
     } catch (error) {
-      log.warn({ err: error }, 'the engine does not tell what runs: streams show what was seen last')
+      log.warn({ err: error }, 'the engine does not answer: streams show its last known state')
     }
     return last.get(key) ?? []
   }
@@ -102,7 +102,7 @@ interface Known {
 
 const actions = new Set(['DEPLOY', 'RESTART', 'STOP', 'DELETE'])
 
-/** What beside state and instances the record of a kind has. */
+/** What the record of a kind has besides state and instances. */
 const ownFields = ({ kind, status }: Known): object => {
   const { action, sub_action } = status.status_details
   const triggered = { action: actions.has(action) ? action : 'DEPLOY', sub_action }
@@ -121,7 +121,7 @@ const readNames = async (db: Queryable, environmentId: string) => {
   }
 }
 
-/** An environment's services with their instances; null when it is gone. */
+/** An environment's services with their instances; null if it no longer exists. */
 const readRunning = async ({ database, deployments }: Parts, see: Sight, environmentId: string) => {
   const { names, projectId } = await readNames(database, environmentId)
   if (projectId === undefined) return null
@@ -186,7 +186,7 @@ const statusSocket = operation({
   method: 'GET',
   path: '/service/status',
   tag: 'Websocket',
-  summary: 'Follow whether services run, with their instances: those of an environment, or of a whole project',
+  summary: 'Follow the running state of services with their instances, in an environment or a whole project',
   scope: 'Read',
   area: 'projects',
   owner: environmentOrProject,
@@ -217,7 +217,7 @@ const podsSocket = operation({
   method: 'GET',
   path: '/service/pods',
   tag: 'Websocket',
-  summary: 'Follow which instances a service has, and the ports that they listen on',
+  summary: 'Follow the instances of a service and the ports they listen on',
   scope: 'Read',
   area: 'projects',
   owner: { ...nodeInPath('service', 'service'), inQuery: true },

@@ -1,18 +1,18 @@
-/** Who a facet is made for: the names that a kind's paths, operations and summaries are made of. */
+/** The kind that a facet is made for: the names used in its paths, operations and summaries. */
 import { nodeInPath, type Operation, type Owner } from '../api/operation.ts'
 import type { Kind } from '../kinds.ts'
 
 export interface Self {
   kind: Kind
-  /** First word of its paths: `argocdApp`. */
+  /** The first part of its paths: `argocdApp`. */
   path: string
-  /** The word in operation ids: `ArgoCdApp`. */
+  /** Its name in operation ids: `ArgoCdApp`. */
   word: string
   /** For summaries: `an Argo CD app`. */
   words: string
 }
 
-/** What a kind can do beside being listed, created, read and changed. */
+/** What a kind can do besides being listed, created, read and changed. */
 export type Facet = (self: Self) => Operation[]
 
 export const paramOf = ({ path }: Self): string => `${path}Id`

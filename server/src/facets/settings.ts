@@ -1,6 +1,6 @@
 /**
- * What can be tuned beside a service's configuration, kind by kind: every key with its type and default. Pure data. A
- * key that this server's engine does not act on is kept and answered, and its description says so.
+ * The advanced settings of services, by kind: every key with its type and default. Pure data. A key that has no effect
+ * on this server is stored and returned, and its description says so.
  */
 import Type, { type TSchema } from 'typebox'
 import { Flag, List, Nullable, OneOf, Text, Whole } from '../api/schema.ts'
@@ -113,7 +113,7 @@ const account = {
 
 const accountToken = { 'security.automount_service_account_token': flag(false) }
 
-/** The groups of a kind as one; what is not acted on says so. */
+/** The groups of a kind as one; keys without effect say so. */
 const settingsOf = (...groups: Settings[]): Settings => {
   const all: Settings = Object.assign({}, ...groups)
   const described = Object.entries(all).map(([key, schema]) => [
@@ -148,10 +148,10 @@ export const defaultsOf = (settings: Settings): Record<string, unknown> =>
 const setIn = (spec: object): Record<string, number | undefined> =>
   (spec as { advanced_settings?: Record<string, number | undefined> }).advanced_settings ?? {}
 
-/** How long a service's program may take to end before it is ended by force. */
+/** How long a service's program may take to exit before it is killed. */
 export const stopGraceMs = (spec: object): number => 1000 * (setIn(spec)[graceKey] ?? usualGraceSeconds)
 
-/** What a service's configuration says of its builds; what is not set is left out. */
+/** The build settings in a service's configuration; unset ones are left out. */
 export const buildLimitsIn = (spec: object): BuildLimits => {
   const {
     [buildKeys.seconds]: seconds,
@@ -165,7 +165,7 @@ export const buildLimitsIn = (spec: object): BuildLimits => {
   }
 }
 
-/** What a cron job does with a moment while its last run goes on; left out where that is the usual. */
+/** What a cron job does when it is due while its last run continues; left out if that is the default. */
 export const overlapIn = (spec: object): { overlap?: 'Allow' | 'Replace' } => {
   const { [overlapKey]: overlap } = setIn(spec) as { [overlapKey]?: 'Forbid' | 'Allow' | 'Replace' }
   return overlap === undefined || overlap === 'Forbid' ? {} : { overlap }

@@ -1,8 +1,8 @@
 /**
- * One read for as many streams as look at the same thing. It is read when something changed, at most every 100 ms, and
- * now and then in case a notice was lost; nobody looking costs nothing. Promises each stream the state that was read
- * last: a slow reader misses what came in between, never the end. A stream begins with a read that is newer than itself,
- * so that whoever has just asked for a deployment is not shown how it was before.
+ * One read for all streams of the same thing. It is read when something changed, at most every 100 ms, and from time to
+ * time in case a notification was lost; without streams it costs nothing. Promises each stream the latest state: a slow
+ * reader misses what came in between, never the end. A stream begins with a read that started after it did, so that a
+ * client that has just requested a deployment is not shown the state before.
  */
 import { createHash } from 'node:crypto'
 import type { Parts } from '../api/parts.ts'
@@ -13,16 +13,16 @@ const restMs = 100
 const retryMs = 1000
 const sweepMs = 30_000
 
-/** How something is shown; streams with the same name are shown the same. */
+/** How something is shown; streams with the same name get the same. */
 export interface View<T, Shown = unknown> {
   name: string
   show(value: T): Shown
 }
 
 export interface Shared<T> {
-  /** Null when it is no more: all streams end. `sweep`: what it holds itself may be stale. */
+  /** Null if it no longer exists: all streams end. `sweep`: what it has cached may be stale. */
   read(sweep: boolean): Promise<T | null>
-  /** Calls back at each change from then on; the answer ends that. */
+  /** Calls back on each change from now on; the returned function ends that. */
   subscribe(changed: () => void): Promise<() => void>
 }
 
@@ -40,9 +40,9 @@ interface Frame<T> {
 interface Follower<T> {
   sink: Sink
   view: View<T>
-  /** The first read that it may be shown. */
+  /** The first read that it may get. */
   from: number
-  /** Id of what it was sent last. */
+  /** The id of what it was sent last. */
   has: string | undefined
   busy: boolean
 }
@@ -56,7 +56,7 @@ const shownIn = <T>({ value, shown }: Frame<T>, view: View<T>): Shown => {
   return made
 }
 
-/** Sends the newest frame, and whatever is the newest when that is taken, until the reader has it. */
+/** Sends the newest frame, then again whatever is newest, until the reader has it. */
 const tell = async <T>(follower: Follower<T>, newest: () => Frame<T> | undefined, log: Parts['log']): Promise<void> => {
   if (follower.busy) return
   follower.busy = true
@@ -70,7 +70,7 @@ const tell = async <T>(follower: Follower<T>, newest: () => Frame<T> | undefined
     }
   } catch (error) {
     log.error({ err: error }, 'a stream ended early')
-    sink.end('The status cannot be shown at the moment.')
+    sink.end('The status is temporarily unavailable: connect again.')
   }
   follower.busy = false
 }
@@ -120,9 +120,9 @@ const createSource = <T>({ read, subscribe }: Shared<T>, parts: SourceParts, ove
     name: 'status streams',
     periodMs: sweepMs,
     waits: true,
-    // Mostly the database is away for a moment: the streams wait for it.
+    // Usually the database is briefly unavailable: the streams wait for it.
     backoff: { firstMs: retryMs, longestMs: retryMs },
-    failed: 'what streams show cannot be read, it is tried again',
+    failed: 'the data of status streams could not be read; retrying',
     run: readOnce,
   })
   return {
@@ -140,8 +140,8 @@ const createSource = <T>({ read, subscribe }: Shared<T>, parts: SourceParts, ove
 const sources = new WeakMap<Parts['database'], Map<string, Source<unknown>>>()
 
 /**
- * Sends a stream what `shared` reads until its reader has gone. Streams with the same key share the reads. `has` is the
- * id of what the reader has already, from a connection that it lost.
+ * Sends a stream what `shared` reads until its reader disconnects. Streams with the same key share the reads. `has` is
+ * the id of what the reader already has from a lost connection.
  */
 export const followShared = <T>(
   parts: SourceParts & Pick<Parts, 'database'>,

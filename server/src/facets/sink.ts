@@ -1,6 +1,6 @@
 /**
- * Where a stream goes: the reader at the other end of server-sent events or of a websocket. Promises that a reader who
- * takes nothing costs at most what is buffered here for it, and that a quiet connection is kept open.
+ * Where a stream goes: the reader of server-sent events or of a websocket. Promises that a reader that stops reading
+ * costs at most what is buffered here for it, and that an idle connection is kept open.
  */
 import type { ServerResponse } from 'node:http'
 import type { WebSocket } from 'ws'
@@ -8,15 +8,15 @@ import type { Context } from '../api/operation.ts'
 
 const heartbeatMs = 15_000
 const maxBuffered = 256 * 1024
-/** Texts that come together are written together: a write of each costs more than all else about it. */
+/** Texts that come together are written together: separate writes would cost more than everything else. */
 const gatheredLength = 64 * 1024
 
 export interface Sink {
-  /** Aborted when the reader has gone. */
+  /** Aborted when the reader disconnects. */
   gone: AbortSignal
-  /** Resolves when there is room for more. What is sent to a reader who has gone is lost. */
+  /** Resolves when there is room for more. What is sent to a disconnected reader is lost. */
   send(text: string, id?: string): Promise<void>
-  /** Nothing more comes; `problem` says why, when there should. */
+  /** Ends the stream; `problem` says why if it ends early. */
   end(problem?: string): void
 }
 
@@ -29,7 +29,7 @@ const drained = (raw: ServerResponse): Promise<void> =>
     raw.on('drain', done).on('close', done)
   })
 
-/** Takes the answer over and begins the events; `welcome` stands in a comment before them. */
+/** Takes over the response and starts the events; `welcome` is sent as a comment first. */
 export const eventSink = (context: Context, welcome: string): Sink => {
   const raw = context.hijack()
   const leaving = new AbortController()
@@ -66,7 +66,7 @@ export const eventSink = (context: Context, welcome: string): Sink => {
   }
 }
 
-/** One frame a text; clients that ping are answered by the library. */
+/** One frame per text; the library answers pings. */
 export const socketSink = (socket: WebSocket): Sink => {
   const leaving = new AbortController()
   const ping = setInterval(() => socket.ping(), heartbeatMs)

@@ -1,4 +1,4 @@
-/** Deployment stages as they are answered: one statement for all stages of an environment with their services. */
+/** Deployment stages in responses: one statement for all stages of an environment with their services. */
 import Type from 'typebox'
 import { Flag, Reference, Text, Timestamp, Uuid, Whole } from '../api/schema.ts'
 import { stagesFrom } from '../deployments/stage-rows.ts'
@@ -24,7 +24,7 @@ export const StageRecord = Type.Object(
         updated_at: Timestamp(),
         service_id: Uuid(),
         service_type: Text(),
-        is_skipped: Flag({ description: 'Deploying, stopping and restarting the whole environment leave it out.' }),
+        is_skipped: Flag({ description: 'Excluded from deploying, stopping and restarting the whole environment.' }),
       }),
     ),
   },

@@ -1,5 +1,5 @@
 /**
- * Changing the stages of an environment. The first change gives it rows of its own, with the ids that were answered
+ * Changing the stages of an environment. The first change gives it rows of its own, with the ids that were shown
  * before. Promises that every service stays in exactly one stage, and that changes of one environment take turns.
  */
 
@@ -43,7 +43,7 @@ const insertStages = async (tx: Queryable, organizationId: string, environmentId
 const isHomeless = ({ environmentId, stages }: Ordered, { kind, stageId }: Member): boolean =>
   stageId === null && !stages.some(({ id }) => id === defaultStageId(environmentId, defaultOrder(kind)))
 
-/** A service whose default stage is gone is in the last one: it stays there when another becomes the last. */
+/** A service whose default stage was deleted is in the last one, and stays there when another becomes the last. */
 const settleHomeless = async (tx: Queryable, ordered: Ordered): Promise<void> => {
   const homeless = ordered.members.filter((member) => isHomeless(ordered, member))
   if (homeless.length === 0) return
@@ -53,7 +53,7 @@ const settleHomeless = async (tx: Queryable, ordered: Ordered): Promise<void> =>
   for (const member of homeless) member.stageId = id
 }
 
-/** Locks an environment's stages and reads them, giving it rows of its own at the first time. */
+/** Locks an environment's stages and reads them, creating its rows the first time. */
 export const openStages = async (tx: Queryable, organizationId: string, environmentId: string): Promise<Ordered> => {
   const locked = await tx.query(`select 1 from node where id = $1 for no key update`, [environmentId])
   if (locked.length === 0) throw notFound()
@@ -80,7 +80,8 @@ const writeOrder = async (tx: Queryable, ids: readonly string[]): Promise<void> 
 
 const orNameTaken = async <T>(writing: Promise<T>): Promise<T> =>
   writing.catch((error: unknown) => {
-    if (sqlState(error) === '23505') throw conflict('name_taken', 'Another stage of the environment has this name.')
+    if (sqlState(error) === '23505')
+      throw conflict('name_taken', 'Another stage of this environment has the same name.')
     throw error
   })
 
@@ -91,7 +92,7 @@ export interface StageText {
 
 const maxStages = 100
 
-/** Adds a stage at the end; answers its id. */
+/** Adds a stage at the end; returns its id. */
 export const addStage = async (
   tx: Queryable,
   organizationId: string,
@@ -99,13 +100,13 @@ export const addStage = async (
   { name, description }: StageText,
 ) => {
   if (ordered.stages.length >= maxStages)
-    throw conflict('too_many_stages', `An environment has at most ${maxStages} deployment stages.`)
+    throw conflict('too_many_stages', `An environment can have at most ${maxStages} deployment stages.`)
   const stage = { id: newId(), name, description: description ?? '', order: ordered.stages.length }
   await orNameTaken(insertStages(tx, organizationId, ordered.environmentId, [stage]))
   return stage.id
 }
 
-/** Changes the texts of a stage; what is left out stays. */
+/** Changes the name and description of a stage; omitted ones are kept. */
 export const renameStage = async (tx: Queryable, stage: Stage, { name, description }: Partial<StageText>) => {
   const values = [stage.id, name ?? stage.name, description === undefined ? stage.description : (description ?? '')]
   await orNameTaken(
@@ -116,15 +117,16 @@ export const renameStage = async (tx: Queryable, stage: Stage, { name, descripti
   )
 }
 
-/** 409 while it holds a service, and for the last one. */
+/** 409 while it has services, and for the last one. */
 export const removeStage = async (tx: Queryable, ordered: Ordered, stage: Stage): Promise<void> => {
   const { environmentId, stages, members } = ordered
   const holds = members.some(
     ({ kind, stageId }) =>
       stageOf(environmentId, stages, { stageId, defaultOrder: defaultOrder(kind) }).id === stage.id,
   )
-  if (holds) throw conflict('stage_in_use', 'The stage still holds services: move them to another one first.')
-  if (stages.length === 1) throw conflict('last_stage', 'An environment keeps at least one deployment stage.')
+  if (holds) throw conflict('stage_in_use', 'The stage still has services: move them to another stage first.')
+  if (stages.length === 1)
+    throw conflict('last_stage', 'The last deployment stage of an environment cannot be deleted.')
   await tx.query('delete from deployment_stage where id = $1', [stage.id])
   await writeOrder(
     tx,
@@ -132,7 +134,7 @@ export const removeStage = async (tx: Queryable, ordered: Ordered, stage: Stage)
   )
 }
 
-/** Puts a stage beside another one. */
+/** Moves a stage next to another one. */
 export const moveStage = async (
   tx: Queryable,
   { stages }: Ordered,
@@ -149,7 +151,7 @@ export const moveStage = async (
   )
 }
 
-/** Puts a service into a stage; one that comes from another stage is no longer skipped unless this is asked for. */
+/** Moves a service to a stage; one that comes from another stage is no longer skipped unless requested. */
 export const placeService = async (
   tx: Queryable,
   ordered: Ordered,
@@ -172,11 +174,11 @@ interface Cloned {
   organizationId: string
   from: string
   to: string
-  /** Services of the clone, by those that they were cloned from. */
+  /** The clone's services, by their sources. */
   services: ReadonlyMap<string, string>
 }
 
-/** Gives a new environment the stages of another one, and its services their places and whether they are skipped. */
+/** Copies the stages of another environment to a new one, with the stage of each service and whether it is skipped. */
 export const copyStages = async (tx: Queryable, { organizationId, from, to, services }: Cloned): Promise<void> => {
   const { stages: rows } = await read(tx, from)
   const usual = new Map(defaultStages(from).map(({ id, order }) => [id, defaultStageId(to, order)]))

@@ -77,13 +77,13 @@ const fields = (stateValues: readonly string[]) => ({
   running_state: Text(),
 })
 
-/** The status of a service (specification 2.5). */
+/** The status of a service. */
 export const Status = Type.Object(fields(states), { title: 'Status' })
 
-/** The one status that may speak the running vocabulary. */
+/** The only status that can use the running vocabulary. */
 export const StatusOfEither = Type.Object(fields([...states, 'RUNNING', 'ERROR']), { title: 'ApplicationStatus' })
 
-/** A status, and what the specification's deploy answer has beside it when something is to be done. */
+/** A status, plus what the specification adds in the response of a deploy that does something. */
 export const AcceptedStatus = Type.Object(
   {
     ...fields(states),
@@ -94,7 +94,7 @@ export const AcceptedStatus = Type.Object(
   { title: 'AcceptedStatus' },
 )
 
-/** The status of an environment; actions on one answer the fields of a service's status too. */
+/** The status of an environment; actions on one also return the fields of a service's status. */
 const environmentFields = {
   id: Uuid(),
   state: OneOf(states),
@@ -127,10 +127,10 @@ export const AcceptedEnvironmentStatus = Type.Object(
 
 const Statuses = () => Type.Array(Status)
 
-/** In the order in which they were published. */
+/** In the order of their publication. */
 const listed = ahead(['application', 'container', 'job'], ownKinds)
 
-/** An entry for each list of statuses; null stands for the kind of the list that is always empty. */
+/** An entry for each list of statuses; null is the kind of the list that is always empty. */
 export const byStatusList = <T>(make: (kind: Kind | null) => T): Record<StatusList, T> => {
   const lists = listed.map((kind) => [kinds[kind].plural, make(kind)])
   return Object.fromEntries([...lists, [absent.plural, make(null)]]) as Record<StatusList, T>

@@ -1,4 +1,4 @@
-/** Many variables at once, each at the scope it names, all in one transaction. */
+/** Imports many variables at once, each in its own scope, all in one transaction. */
 import type { Context } from '../api/operation.ts'
 import { auditOf, placeOf } from '../api/resource.ts'
 import { ApiError, invalidField } from '../lib/errors.ts'
@@ -25,12 +25,13 @@ interface ImportBody {
 
 const maxItems = 1000
 
-/** What is to be set: the items sent, then those of the text. */
+/** The variables to set: the items sent, then those in the text. */
 const itemsOf = ({ vars = [], dotenv }: ImportBody, service: Place): ImportItem[] => {
   if (dotenv === undefined) return vars
   const { text, scope = service.scope, is_secret = false } = dotenv
   const read = parseDotenv(text, '/dotenv/text').map(({ key, value }) => ({ name: key, value, scope, is_secret }))
-  if (vars.length + read.length > maxItems) throw invalidField('/dotenv/text', `holds more than ${maxItems} variables`)
+  if (vars.length + read.length > maxItems)
+    throw invalidField('/dotenv/text', `must have at most ${maxItems} variables`)
   return [...vars, ...read]
 }
 
@@ -48,14 +49,13 @@ const checkItems = (vars: readonly ImportItem[], places: ReadonlyMap<string, Pla
   }
 }
 
-/** Set already and not to be replaced: secrets ever, variables unless `overwrite`. */
+/** Already set and not to be replaced: secrets always, variables unless `overwrite`. */
 const isKept = (existing: boolean | undefined, item: ImportItem, overwrite: boolean): boolean =>
   existing !== undefined && (existing || item.is_secret || !overwrite)
 
-/** Answers how many were sent and which were set. */
+/** Returns how many were sent and which were set. */
 export const importVariables = async (context: Context, service: Place, body: ImportBody) => {
-  if (body.vars === undefined && body.dotenv === undefined)
-    throw invalidField('/vars', 'is required where no dotenv is sent')
+  if (body.vars === undefined && body.dotenv === undefined) throw invalidField('/vars', 'is required without `dotenv`')
   const vars = itemsOf(body, service)
   const places = await placesOf(context, service)
   checkItems(vars, places)
@@ -68,7 +68,8 @@ export const importVariables = async (context: Context, service: Place, body: Im
     const done: ImportItem[] = []
     for (const item of vars) {
       const place = places.get(item.scope)
-      if (place === undefined) throw new ApiError(400, 'invalid_request', 'vars: a scope is not one of this service')
+      if (place === undefined)
+        throw new ApiError(400, 'invalid_request', 'vars: a scope does not belong to this service')
       if (isKept(kinds.get(`${place.id} ${item.name}`), item, body.overwrite === true)) continue
       await createVariable(tx, sealer, place, { key: item.name, value: item.value, isSecret: item.is_secret })
       done.push(item)

@@ -1,4 +1,4 @@
-/** Variables and secrets as the API shows them: the shapes of its two families over the same rows. Pure. */
+/** Variables and secrets in responses: the shapes of the API's two families for the same rows. Pure. */
 import Type from 'typebox'
 import { Flag, Maybe, Nullable, Text, Timestamp, Uuid } from '../api/schema.ts'
 import { builtInVariables } from '../variables/built-in.ts'
@@ -52,13 +52,15 @@ const common = {
   service_type: Maybe(Text()),
   owned_by: Maybe(Text()),
   secret_manager_access_id: Maybe(Nullable(Uuid())),
-  effective: Maybe(Flag({ description: 'In lists: this row is what its key stands for at the place of the list.' })),
+  effective: Maybe(
+    Flag({ description: 'In lists: whether this row is the one in effect for its key in the scope of the list.' }),
+  ),
   origin: Maybe(
     Type.Object(
       { scope: Text(), parent_id: Uuid(), parent_name: Text(), key: Key() },
       {
         title: 'VariableOrigin',
-        description: 'In lists: where the value is set; of an alias, where the one is that it follows.',
+        description: 'In lists: where the value is set; for an alias, where its target is set.',
       },
     ),
   ),
@@ -106,7 +108,7 @@ export interface Shown extends VariableRecord {
 const serviceOf = (place: Place, parentId: string): Shown['service'] =>
   place.context.services.find(({ id }) => id === parentId) ?? null
 
-/** What is built in at a place, in the form of rows. */
+/** The built-in variables of a place, as rows. */
 export const builtInRecords = (place: Place): Shown[] =>
   builtInVariables(place.context).map((one) => ({
     id: one.id,
@@ -133,7 +135,7 @@ export const withService = (place: Place, row: VariableRecord): Shown => ({
   service: serviceOf(place, row.parent_id),
 })
 
-/** What is built in is worked out anew at every read: the row that an alias refers to may be of yesterday. */
+/** Built-in variables are computed at every read: the row that an alias refers to may be outdated. */
 const refresh = (row: VariableRecord, builtIns: ReadonlyMap<string, Shown>): VariableRecord => {
   const now = row.target?.scope === 'BUILT_IN' ? builtIns.get(row.target.id) : undefined
   if (now === undefined) return row
@@ -148,7 +150,10 @@ const originOf = (place: Place, source: Shown): Origin => ({
   key: source.key,
 })
 
-/** All that is visible at a place, built-in ones first, each with whether it counts there and where its value is set. */
+/**
+ * Everything visible at a place, built-in ones first, each with whether it is in effect there and where its value is
+ * set.
+ */
 export const traceRecords = (place: Place, rows: readonly VariableRecord[]): Shown[] => {
   const builtIns = builtInRecords(place)
   const byId = new Map(builtIns.map((row) => [row.id, row]))
@@ -193,7 +198,7 @@ const showTarget = (
   ...(isSecret ? { description, enable_interpolation_in_file } : { value }),
 })
 
-/** `aliased_variable`, `overridden_secret` …: on the dependent row only. */
+/** `aliased_variable`, `overridden_secret` …: only on the dependent row. */
 const showDependence = (row: Shown, word: 'variable' | 'secret'): Record<string, unknown> => {
   if (row.target === null) return {}
   const verb = row.variable_type === 'ALIAS' ? 'aliased' : 'overridden'

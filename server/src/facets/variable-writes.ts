@@ -1,4 +1,4 @@
-/** Writes of variables as requests make them: in the request's transaction, with their audit row. */
+/** Writes of variables: in the request's transaction, with their audit row. */
 import type { Context } from '../api/operation.ts'
 import { auditOf, placeOf } from '../api/resource.ts'
 import { kindsWith, typeOf } from '../kinds.ts'
@@ -11,10 +11,10 @@ import { loadPlace, type Place } from '../variables/rows.ts'
 
 export const serviceScopes: readonly string[] = kindsWith(({ variables }) => variables !== null).map(typeOf)
 
-/** Scopes of the places that hold variables, from the widest to those of services. */
+/** Scopes of places that can have variables, from the widest to those of services. */
 export const variableScopes: readonly string[] = ['PROJECT', 'ENVIRONMENT', ...serviceScopes]
 
-/** A place that can hold variables, of the caller's organization; 404 for any other id. */
+/** A place in the caller's organization that can have variables; 404 for any other id. */
 export const readPlace = async ({ db, principal }: Context, id: string): Promise<Place> => {
   const place = isUuid(id) ? await loadPlace(db, id.toLowerCase()) : null
   if (place === null || !variableScopes.includes(place.scope) || place.organizationId !== principal.organizationId)
@@ -22,7 +22,7 @@ export const readPlace = async ({ db, principal }: Context, id: string): Promise
   return place
 }
 
-/** The row that a path names, when it is set at this very place and of this family; 404 for any other. */
+/** The row in the path, if it is set at this place and belongs to this family; 404 for any other. */
 export const readOwnRow = async (
   context: Context,
   placeId: string,
@@ -50,8 +50,8 @@ const audit = (context: Context, tx: Queryable, verb: Verb, place: Place, row: V
   )
 
 /**
- * Runs a write and shows its row. The data key is looked up before the transaction: sealing inside would want a second
- * connection while this one is held.
+ * Runs a write and returns its record. The data key is read before the transaction, because sealing inside would need a
+ * second connection.
  */
 export const writeRow = async <Shown>(
   context: Context,

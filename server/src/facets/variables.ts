@@ -1,6 +1,6 @@
 /**
- * Variables and secrets by path: the same twelve shapes (and an import for services) under every kind that can hold
- * them. Reads show all that is visible at the place; writes touch what is set at the place itself.
+ * Variables and secrets by path: the same twelve operations (and an import for services) for every kind that can have
+ * them. Reads return all that is visible at the place; writes change only what is set at the place itself.
  */
 import Type, { type TObject } from 'typebox'
 import { type Context, type Fields, nodeInPath, type Operation, operation } from '../api/operation.ts'
@@ -27,15 +27,15 @@ import {
 import { readOwnRow, readPlace, variableScopes, writeRow } from './variable-writes.ts'
 
 export interface VariableFacet {
-  /** Kind of the tree row and first part of the path: `application`. */
+  /** The kind of the tree row and first part of the path: `application`. */
   kind: Kind | 'project' | 'environment'
-  /** In operation ids: `Application`. */
+  /** Its name in operation ids: `Application`. */
   word: string
-  /** OpenAPI id of the import; only services have one. */
+  /** The OpenAPI id of the import; only services have one. */
   importId?: string
 }
 
-/** The two fields that every write of a variable takes. */
+/** The two fields that every write of a variable accepts. */
 export interface Extras {
   description?: string | null
   enable_interpolation_in_file?: boolean | null
@@ -57,7 +57,7 @@ interface Family {
   path: string
   param: string
   list: string
-  /** Operation ids are this word between verb and suffix. */
+  /** Operation ids have this word between verb and suffix. */
   noun: string
   one: string
   tag: string
@@ -155,7 +155,7 @@ const familyOperations = ({ kind }: VariableFacet, family: Family): Operation[] 
       method: 'GET',
       path: collection,
       tag,
-      summary: `List ${family.isSecret ? 'secrets' : 'variables'} that are visible here, inherited and built-in ones too`,
+      summary: `List ${family.isSecret ? 'secrets' : 'variables'} that are visible here, including inherited and built-in ones`,
       owner,
       scope: 'Read',
       area: 'projects',
@@ -168,7 +168,7 @@ const familyOperations = ({ kind }: VariableFacet, family: Family): Operation[] 
       id: `create${noun}`,
       method: 'POST',
       path: collection,
-      summary: `Set ${one}; one with the same key is replaced`,
+      summary: `Set ${one}; replaces one with the same key`,
       ...write,
       body: createBody,
       status: 201,
@@ -178,7 +178,7 @@ const familyOperations = ({ kind }: VariableFacet, family: Family): Operation[] 
       id: `edit${noun}`,
       method: 'PUT',
       path: item,
-      summary: `Change ${one}; a value left out stays`,
+      summary: `Change ${one}; an omitted value is kept`,
       ...write,
       body: editBody,
       status: 200,
@@ -200,7 +200,7 @@ const familyOperations = ({ kind }: VariableFacet, family: Family): Operation[] 
       id: `create${noun}Alias`,
       method: 'POST',
       path: `${item}/alias`,
-      summary: `Give ${one} a further key`,
+      summary: `Create an alias of ${one}`,
       ...write,
       body: aliasBody,
       status: 201,
@@ -210,7 +210,7 @@ const familyOperations = ({ kind }: VariableFacet, family: Family): Operation[] 
       id: `create${noun}Override`,
       method: 'POST',
       path: `${item}/override`,
-      summary: `Give ${one} another value here`,
+      summary: `Override ${one} here`,
       ...write,
       body: overrideBody,
       status: 201,
@@ -231,7 +231,7 @@ export const importBody = Type.Object(
           scope: Maybe(OneOf(variableScopes)),
           is_secret: Maybe(Flag({ default: false })),
         },
-        { description: 'Text of a .env file; its keys are set at the service, or at the scope named.' },
+        { description: 'The text of a .env file; its keys are set on the service, or in the given scope.' },
       ),
     ),
   },
@@ -251,7 +251,7 @@ const importOperation = ({ kind, word, importId }: VariableFacet): Operation[] =
           method: 'POST',
           path: `/${kind}/{${kind}Id}/environmentVariable/import`,
           tag: `${word} Environment Variable`,
-          summary: 'Set many variables and secrets at once; secrets that are set already stay',
+          summary: 'Set many variables and secrets at once; existing secrets are kept',
           scope: 'Write',
           area: 'projects',
           owner: nodeInPath(kind, `${kind}Id`),

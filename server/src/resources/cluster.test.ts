@@ -190,7 +190,7 @@ test('a feature is sent as an id and a value, and answered with all that the cat
   const unknown = '0b9f4d3e-7a2c-4f4e-9f0e-2d1c3b4a5f60'
   const features = [
     { id: idOf(/address range/i), value: '10.0.0.0/16' },
-    { id: idOf(/nodes by demand/i), value: karpenter },
+    { id: idOf(/nodes on demand/i), value: karpenter },
     { id: 'STATIC_IP', value: true },
     { id: unknown, value: 'x' },
   ]
