@@ -151,7 +151,7 @@ describe('a registry with a login', { skip: registryIsMissing }, () => {
     })
     const path = `/job/${id}`
     assert.equal(await act(path, 'deploy'), 'DEPLOYMENT_ERROR')
-    assert.match(await deploymentLog(slipway, place.environmentId), /ended with code 1/)
+    assert.match(await deploymentLog(slipway, place.environmentId), /exited with code 1/)
     await send('POST', `/environment/${place.environmentId}/environmentVariable`, { key: 'TOLD', value: 'word' })
     assert.equal(await act(path, 'deploy'), 'DEPLOYED')
     assert.match(await deploymentLog(slipway, place.environmentId), /migrated-word/)

@@ -92,7 +92,7 @@ test('after a bad deployment a rollback serves the old version again at once, an
   await send('POST', `${environment}/deploy`)
   assert.equal(await settle(path), 'DEPLOYED')
   assert.deepEqual(await idsOf(id), first)
-  assert.match(await deploymentLog(slipway, place.environmentId), /Nothing changed: left as it is\./)
+  assert.match(await deploymentLog(slipway, place.environmentId), /No changes; skipping\./)
 
   const two = await git.commit('rollback', page('two'), 'second')
   await send('POST', `${path}/environmentVariable`, { key: 'COLOUR', value: 'green' })

@@ -25,5 +25,5 @@ export const clusterRefusal = async (tx: Queryable, environmentId: string): Prom
     [environmentId],
   )
   if (row === undefined || isLocal(row.spec)) return null
-  return 'The cluster of this environment is one that this server cannot deploy to: it runs services on the Docker engine of its own machine. Clone the environment to the default cluster to deploy it.'
+  return 'This server cannot deploy to the cluster of this environment. Clone the environment to a cluster that is a Docker engine to deploy it.'
 }

@@ -3,10 +3,7 @@ import { DeploymentError } from '../lib/errors.ts'
 import type { Runtime } from '../runtimes/runtime.ts'
 
 const refuse = async (): Promise<never> => {
-  throw new DeploymentError(
-    'cluster_not_connected',
-    'This server has no runtime for the cluster of this service: nothing can run there.',
-  )
+  throw new DeploymentError('cluster_not_connected', 'This server cannot run anything on the cluster of this service.')
 }
 
 async function* nothing(): AsyncGenerator<never> {}

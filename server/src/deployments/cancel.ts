@@ -61,7 +61,7 @@ export const cancelDeployments = async (
     [environmentId, only ?? null],
   )
   if (waiting.length + running.length === 0)
-    throw conflict('nothing_to_cancel', 'No deployment of this environment is under way that could be canceled.')
+    throw conflict('nothing_to_cancel', 'This environment has no running or queued deployment to cancel.')
   await cancelWaiting(
     tx,
     waiting.map((row) => row.id),

@@ -58,7 +58,7 @@ export const deploy = async (run: ServiceRun): Promise<void> => {
   const made = await makeImage(run, wanted.source, readVariables)
   const variables = await readVariables()
   for (const key of variables.leftOut ?? [])
-    run.log.line('release', `${key} is left out: the access to a secret manager that it names is not there.`, 'error')
+    run.log.line('release', `${key} is skipped: its secret manager access no longer exists.`, 'error')
   await enter(run, 'working')
   const ids = { ...ownIds(run), aliases: aliasesOf(service.name, service.id) }
   const release = await step('release', { deadlineMs: minute }, () =>
@@ -83,7 +83,7 @@ export const deploy = async (run: ServiceRun): Promise<void> => {
 /** It keeps its instances and its release. */
 const leave = async (run: ServiceRun): Promise<void> => {
   run.untouched = true
-  run.log.line('compare', 'Nothing changed: left as it is.')
+  run.log.line('compare', 'No changes; skipping.')
   const task = eventTask(run)
   // An event that was forced has deployed the configuration, but not its clock.
   if (task !== null) await setClock(run, task.task)
@@ -95,7 +95,7 @@ const rollBack = async (run: ServiceRun, releaseId: string): Promise<void> => {
   await enter(run, 'working')
   const release = await step('release', { deadlineMs: minute }, async () => {
     const old = await openOwn(run, releaseId)
-    if (old === null) throw new DeploymentError('release_missing', 'The release is gone.')
+    if (old === null) throw new DeploymentError('release_missing', 'The release no longer exists.')
     await countAgain(run, old)
     return freezeAgain(run, old)
   })
@@ -218,11 +218,11 @@ const rollOut = async (run: ServiceRun, release: Release): Promise<void> => {
   const { step, service, ref } = run
   const { runtime } = run.cluster
   const opened = await openOwn(run, release.id)
-  if (opened === null) throw new Error(`release ${release.id} is gone`)
+  if (opened === null) throw new Error(`release ${release.id} no longer exists`)
   const { workload, environment } = opened
   const tell = (name: string) => (text: string) => run.log.line(name, text)
   if (mustStopFirst(workload)) {
-    run.log.line('start', 'The service has volumes: the running version stops before the new one starts.')
+    run.log.line('start', 'The service has volumes: stopping the running version before the new one starts.')
     await step('stop-first', { deadlineMs: 2 * minute + workload.stopGraceMs, remember: false }, (signal) =>
       runtime.retire(ref, workload.revision, workload.stopGraceMs, signal),
     )

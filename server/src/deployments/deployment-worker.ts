@@ -44,7 +44,7 @@ export const startDeployments = (parts: EngineParts, worker: string): Worker => 
         worker,
         all.map(({ id }) => id),
       ),
-    failed: 'a deployment is left to its next claim',
+    failed: 'a deployment was interrupted and waits for its next claim',
   })
 }
 

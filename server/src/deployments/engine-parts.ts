@@ -51,6 +51,6 @@ export interface EngineParts {
 /** What the resource of a kind handed over; none is a bug. */
 export const kindOf = (parts: Pick<EngineParts, 'kinds'>, kind: Kind): DeployableKind => {
   const found = parts.kinds.find((each) => each.kind === kind)
-  if (found === undefined) throw new Error(`no deployable kind ${kind}`)
+  if (found === undefined) throw new Error(`unknown service kind ${kind}`)
   return found
 }

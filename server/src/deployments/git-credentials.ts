@@ -27,7 +27,10 @@ export const readGitCredentials = async (
     [gitTokenId, organizationId],
   )
   if (row === undefined || row.sealed === null)
-    throw new DeploymentError('git_token_missing', 'The git token of this service was deleted: choose another one.')
+    throw new DeploymentError(
+      'git_token_missing',
+      'The git token of this service has been deleted: choose another one.',
+    )
   const token = await sealer.open(organizationId, { table: 'node', row: gitTokenId, column: 'token' }, row.sealed)
   const username = (row.type === 'BITBUCKET' ? row.workspace : null) ?? users[row.type] ?? 'git'
   return new Secret({ username, password: token.reveal() })

@@ -50,10 +50,10 @@ export const watchHealth = (parts: HealthParts, cluster: Cluster, onReturn: () =
     }
     missed += 1
     if (missed === missedMost)
-      log.warn({ cluster: cluster.key }, 'the engine does not answer: how its services run is unknown')
+      log.warn({ cluster: cluster.key }, 'the engine does not answer: the state of its services is unknown')
     if (missed >= missedMost) await markUnavailable(parts, cluster)
     return againMs
   }
-  const failed = 'what is known of a cluster could not be written down'
+  const failed = 'the health of a cluster could not be saved'
   return createLoop(parts, { name: 'cluster health', cluster: cluster.key, periodMs: everyMs, failed, run: look })
 }

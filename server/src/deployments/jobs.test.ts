@@ -95,7 +95,7 @@ test('a job that fails is run again as often as it may be, then is an error with
   const log = await logOf(id)
   assert.equal(log.filter((line) => line === 'trying with ***').length, 3)
   assert.ok(!log.some((line) => line.includes('secret-canary')))
-  assert.match(log.at(-1)!, /ended with code 3/)
+  assert.match(log.at(-1)!, /exited with code 3/)
   const status = (await statusOf(id))!
   assert.deepEqual([status.service_deployment_status, status.running_state], ['NEVER_DEPLOYED', 'ERROR'])
 })
@@ -166,7 +166,7 @@ test('a deploy of a cron job runs nothing and registers it; what is due runs onc
     { what: 'the run' },
   )
   assert.equal(done!.error, null)
-  assert.deepEqual((await logOf(id)).slice(-2), ['tick', 'The job is done.'])
+  assert.deepEqual((await logOf(id)).slice(-2), ['tick', 'Job finished.'])
   await until(async () => (await statusOf(id))!.running_state === 'COMPLETED', { what: 'the state' })
   assert.equal((await statusOf(id))!.state, 'DEPLOYED')
   await run('DELETE', id)

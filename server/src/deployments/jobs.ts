@@ -27,7 +27,7 @@ export const unlock = async (run: ServiceRun): Promise<void> => {
   run.aside = true
   await enter(run, 'executing')
   const wasLocked = await run.step('unlock', { deadlineMs: minute }, (signal) => freeState(run, signal))
-  run.log.line('unlock', wasLocked ? 'The state is free again.' : 'The state was not locked.')
+  run.log.line('unlock', wasLocked ? 'The state has been unlocked.' : 'The state is not locked.')
 }
 
 /** Leaves no release: there is nothing of it to run again. */
@@ -48,7 +48,7 @@ export const runOnce = async (
 ) => {
   const { parts, step, service } = run
   const opened = await openOwn(run, release.id)
-  if (opened === null) throw new Error(`release ${release.id} is gone`)
+  if (opened === null) throw new Error(`release ${release.id} no longer exists`)
   run.aside = asideEvents.has(event)
   const runs = task.on[event] !== undefined
   if (runs) {
@@ -88,7 +88,8 @@ export const runEnding = async (run: ServiceRun, event: 'STOP' | 'DELETE'): Prom
   const { step, service } = run
   const task = taskOf(run)
   if (task?.on[event] === undefined) return
-  if (service.requested.skipEnding === true) return run.log.line('task', 'What it has made stays, as was asked.')
+  if (service.requested.skipEnding === true)
+    return run.log.line('task', 'Skipping destroy as requested; resources are kept.')
   const releaseId = await endingRelease(run, task)
   const opened = releaseId === null ? null : await openOwn(run, releaseId)
   if (opened === null) return

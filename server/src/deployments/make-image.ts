@@ -39,7 +39,7 @@ const fetchSource = async (run: ServiceRun, { git }: GitSpec, signal: AbortSigna
   const { parts, service, claim } = run
   const source = await openGitSource(parts, claim.organizationId, git)
   const commitId = service.requested.commitId ?? (await deployedCommit(run))
-  run.log.line('source', `Reading ${commitId ?? git.branch} of the repository.`)
+  run.log.line('source', `Fetching ${commitId ?? git.branch} from the repository.`)
   const commit = await parts.builder.fetch({ ...source, ...(commitId === undefined ? {} : { commitId }) }, signal)
   run.log.line('source', `Commit ${commit.git_commit_id.slice(0, 12)}: ${commit.message.split('\n')[0]}`)
   return commit
@@ -75,7 +75,10 @@ const build = async (
       signal,
     ),
   )
-  run.log.line('image', image.skipped ? 'The image of this content is there: nothing to build.' : 'The image is built.')
+  run.log.line(
+    'image',
+    image.skipped ? 'Image already built from the same content; skipping the build.' : 'Image built.',
+  )
   return { image: image.reference, commit, source: null }
 }
 
@@ -116,7 +119,7 @@ const pullFrom = async (run: ServiceRun, source: ReleaseSource, signal: AbortSig
   const wanted = { organizationId, reference: joinTag(repository, source.tag), ...access, refresh: true }
   await run.parts.disk?.refuseImage(organizationId, signal)
   const reference = await run.cluster.runtime.pull(wanted, (text) => run.log.line('pull', text), signal)
-  run.log.line('pull', `The image is there: ${reference}`)
+  run.log.line('pull', `Image available: ${reference}`)
   return reference
 }
 

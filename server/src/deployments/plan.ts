@@ -87,46 +87,52 @@ const isUnchanged = ({ sameSetup, version, isUp }: ServiceFacts): boolean =>
 type Verdict = Pick<PlannedService, 'effect' | 'reason'>
 
 const whyVersion = ({ of, to }: Version): string => {
-  if (of === 'image') return 'Its image is another one.'
+  if (of === 'image') return 'The image has changed.'
   return to === null
-    ? 'The head of its branch cannot be read now: a new commit is assumed.'
-    : 'Its branch has a new commit.'
+    ? 'The head of the branch cannot be read at the moment; assuming a new commit.'
+    : 'The branch has a new commit.'
 }
 
 const whyDeployed = (facts: ServiceFacts): string => {
-  if (facts.isRollback) return 'An earlier release runs again, as it was.'
-  if (!facts.released) return 'It was never deployed.'
+  if (facts.isRollback) return 'Rolls back to an earlier release.'
+  if (!facts.released) return 'Not deployed yet.'
   const { version } = facts
   if (version !== null && !isSameVersion(version)) return whyVersion(version)
-  if (!facts.sameSetup) return 'Its configuration or its variables changed.'
-  if (facts.runsTask) return 'Its program runs at every deploy.'
-  if (!facts.running) return 'It is stopped.'
-  return facts.isUp ? 'Nothing changed, but it is asked for by its name.' : 'Not all of its instances are up.'
+  if (!facts.sameSetup) return 'The configuration or variables have changed.'
+  if (facts.runsTask) return 'Runs on every deployment.'
+  if (!facts.running) return 'Currently stopped.'
+  return facts.isUp ? 'No changes, but it was requested explicitly.' : 'Not all instances are running.'
 }
 
 const deployed = (facts: ServiceFacts): Verdict => {
   if (!facts.isRollback && mayBeLeftAlone(facts) && isUnchanged(facts))
-    return { effect: 'UNTOUCHED', reason: 'Nothing changed: it is left as it is.' }
+    return { effect: 'UNTOUCHED', reason: 'No changes.' }
   return { effect: facts.runsTask ? 'RUN' : facts.builds ? 'BUILD' : 'ROLL_OUT', reason: whyDeployed(facts) }
 }
 
 const ended = ({ released, running }: ServiceFacts, effect: 'STOP' | 'DELETE'): Verdict => {
-  if (running) return { effect, reason: effect === 'STOP' ? 'It runs.' : 'It runs; what it has stored goes with it.' }
-  if (effect === 'STOP' || !released) return { effect: 'UNTOUCHED', reason: 'It does not run.' }
-  return { effect, reason: 'It is stopped; what it has stored goes with it.' }
+  if (running)
+    return {
+      effect,
+      reason: effect === 'STOP' ? 'Currently running.' : 'Currently running; its stored data will be deleted.',
+    }
+  if (effect === 'STOP' || !released) return { effect: 'UNTOUCHED', reason: 'Not running.' }
+  return { effect, reason: 'Currently stopped; its stored data will be deleted.' }
 }
 
 const verdicts: Record<DeploymentAction, (facts: ServiceFacts) => Verdict> = {
   DEPLOY: deployed,
-  RESTART: () => ({ effect: 'RESTART', reason: 'Its instances start anew, as they are.' }),
+  RESTART: () => ({ effect: 'RESTART', reason: 'Restarts the instances without other changes.' }),
   STOP: (facts) => ended(facts, 'STOP'),
   UNINSTALL: (facts) => ended(facts, 'DELETE'),
   DELETE: (facts) =>
-    facts.released ? ended(facts, 'DELETE') : { effect: 'DELETE', reason: 'It is deleted; nothing of it runs.' },
+    facts.released
+      ? ended(facts, 'DELETE')
+      : { effect: 'DELETE', reason: 'Not running; only its configuration is deleted.' },
 }
 
 const verdictOf = (action: DeploymentAction, facts: ServiceFacts): Verdict => {
-  if (facts.isSkipped) return { effect: 'SKIPPED', reason: 'It is skipped in its deployment stage.' }
+  if (facts.isSkipped) return { effect: 'SKIPPED', reason: 'Skipped in its deployment stage.' }
   if (facts.refusal !== null) return { effect: 'REFUSED', reason: facts.refusal }
   return verdicts[action](facts)
 }

@@ -53,7 +53,7 @@ export const takePorts = async (run: ServiceRun, { ports }: Version): Promise<vo
   const isHeld = (one: (typeof wanted)[number]) => held.some((h) => h.protocol === one.protocol && h.port === one.port)
   for (const one of wanted)
     if (!isHeld(one))
-      log.line('switch', `The ${one.protocol} port ${one.port} belongs to another service now.`, 'error')
+      log.line('switch', `The ${one.protocol} port ${one.port} now belongs to another service.`, 'error')
 }
 
 export const leavePorts = ({ parts, service }: ServiceRun): Promise<unknown> => dropPorts(parts.database, service.id)
@@ -64,8 +64,8 @@ export const tellRoutes = ({ cluster: { ingress }, log }: ServiceRun, routes: re
     log.line(
       'switch',
       isStreamRoute(route)
-        ? `${route.protocol} traffic to ${ingress.address(route.port)} goes to the new version.`
-        : `Requests to ${ingress.url(route.host)} go to the new version.`,
+        ? `${route.protocol} traffic to ${ingress.address(route.port)} now goes to the new version.`
+        : `Requests to ${ingress.url(route.host)} now go to the new version.`,
     )
 }
 
@@ -76,5 +76,5 @@ export const drainOthers = async (run: ServiceRun, keep: string | null, signal: 
   if (others.length === 0) return
   const { remaining } = await ingress.drain(targetsOf(others), drainTimeoutMs, signal)
   if (remaining > 0)
-    run.log.line('drain', `${remaining} requests or connections to the old version were still under way after 30 s.`)
+    run.log.line('drain', `${remaining} requests or connections to the old version were still open after 30 s.`)
 }

@@ -113,7 +113,7 @@ const restore = async (
 ): Promise<Instance[]> => {
   const opened = await openRelease(parts.database, parts.sealer, releaseId!)
   if (opened === null) return []
-  parts.log.info({ serviceId }, 'instances are missing: starting them again')
+  parts.log.info({ serviceId }, 'instances are missing: restarting them')
   await holdImage(parts, cluster, opened.release, () => {}, signal)
   return cluster.runtime.apply(opened.workload, () => {}, signal)
 }
@@ -139,7 +139,7 @@ const sweepOthers = async (
   const kept = keptRevision(service)
   const others = instances.filter(({ revision }) => revision !== kept)
   if (others.length === 0 || !(await haveEnded(parts, others))) return
-  parts.log.info({ serviceId: service.serviceId }, 'instances of another version are left over: removing them')
+  parts.log.info({ serviceId: service.serviceId }, 'instances of another version are left: removing them')
   await runtime.retire(service, kept, retireGraceMs, signal)
 }
 
@@ -161,7 +161,7 @@ const makeEqual = async (
   // The router is told only what it does not know yet.
   if (areEqual(routes, found.routes)) return
   for (const { message } of await routeWhatCan(cluster.ingress, serviceId, routes))
-    parts.log.warn({ serviceId }, `${message}; it is tried again in a minute`)
+    parts.log.warn({ serviceId }, `${message}; retrying in a minute`)
 }
 
 /** What runs is read before what should run: a version that comes in between is then no orphan. */

@@ -82,7 +82,7 @@ const startReconciler = (parts: EngineParts, cluster: Cluster): Reconciler => {
     name: 'reconcile',
     workers,
     backoff,
-    failed: 'reconcile of a service failed',
+    failed: 'reconciling a service failed',
     run: reconcile,
   })
   const soon = (serviceId: string): void => queue.add(serviceId, settleMs)
@@ -90,7 +90,7 @@ const startReconciler = (parts: EngineParts, cluster: Cluster): Reconciler => {
     ...common,
     name: 'reconcile all',
     periodMs: everyMs,
-    failed: 'reconcile waits for the next turn',
+    failed: 'reconciling waits for the next turn',
     run: async (stopping) => {
       const signal = AbortSignal.any([stopping, AbortSignal.timeout(passDeadlineMs)])
       await orLeft(
@@ -104,7 +104,7 @@ const startReconciler = (parts: EngineParts, cluster: Cluster): Reconciler => {
     ...common,
     name: 'cluster events',
     periodMs: watchPauseMs,
-    failed: 'the engine tells of no events at the moment',
+    failed: 'the engine sends no events at the moment',
     run: async (signal) => {
       for await (const event of cluster.runtime.watch(signal)) soon(event.serviceId)
     },
@@ -130,7 +130,7 @@ export const startReconcilers = (parts: EngineParts): Reconciler => {
   }
   return {
     soon(serviceId) {
-      findAndAdd(serviceId).catch((error: unknown) => log.warn({ err: error, serviceId }, 'reconcile waits a minute'))
+      findAndAdd(serviceId).catch((error: unknown) => log.warn({ err: error, serviceId }, 'reconciling waits a minute'))
     },
     async stop() {
       await Promise.all([...reconcilers.values()].map((reconciler) => reconciler.stop()))

@@ -19,9 +19,9 @@ export const kindRefusal = (
   { forceEvent }: Partial<ServiceRequest>,
 ): ApiError | null => {
   if (action === 'RESTART' && task !== undefined)
-    return badRequest(`The service ${name} has no instances to restart: deploy it to run it again.`)
+    return badRequest(`Service ${name} has no instances to restart: deploy it to run it again.`)
   if (forceEvent !== undefined && task?.(spec).on[forceEvent] === undefined)
-    return badRequest(`The service ${name} does nothing at this event.`, undefined, 'event_missing')
+    return badRequest(`Service ${name} has nothing to run for this event.`, undefined, 'event_missing')
   return null
 }
 
@@ -44,8 +44,8 @@ export const stateRefusal = (
   action: DeploymentAction,
   { name, released, leaving }: Pick<Candidate, 'name' | 'released' | 'leaving'>,
 ): ApiError | null => {
-  if (leaving) return conflict('deletion_in_progress', `The service ${name} is being deleted.`)
+  if (leaving) return conflict('deletion_in_progress', `Service ${name} is being deleted.`)
   if (action === 'RESTART' && !released)
-    return conflict('not_deployed', `The service ${name} is not deployed, so it cannot be restarted.`)
+    return conflict('not_deployed', `Service ${name} is not deployed and cannot be restarted: deploy it first.`)
   return null
 }

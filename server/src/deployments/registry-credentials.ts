@@ -84,7 +84,7 @@ const openLogin = async (sealer: Sealer, organizationId: string, row: RegistryRo
   if (provider === undefined) return { url: row.url, username: null, password: null }
   throw new DeploymentError(
     'registry_login_missing',
-    `Logins of this registry are handed out by ${provider}, which this server does not ask: give the registry a user name and a password, or use one of another kind.`,
+    `Logging in to this registry requires credentials issued by ${provider}, which this server cannot request: set a user name and a password, or use a registry of another kind.`,
   )
 }
 

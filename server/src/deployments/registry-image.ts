@@ -17,7 +17,10 @@ export const repositoryOf = (url: string | null, name: string): string => {
   if (!isHub(host)) return `${host}/${name}`
   // Images that this server built have names of this form on the engine, whoever owns them.
   if (name.startsWith('slipway/'))
-    throw new DeploymentError('image_missing', `The image ${name} cannot be pulled: its name is kept for built images.`)
+    throw new DeploymentError(
+      'image_missing',
+      `The image ${name} cannot be pulled: this name is reserved for built images.`,
+    )
   return `${hub}/${name.includes('/') ? name : `library/${name}`}`
 }
 
@@ -26,7 +29,7 @@ const checkAddress = async (parts: EngineParts, url: string): Promise<void> => {
     await parts.checkAddress(new URL(url))
   } catch (error) {
     if (error instanceof OutboundRefused)
-      throw new DeploymentError('registry_refused', `The registry's address cannot be used: ${error.message}`)
+      throw new DeploymentError('registry_refused', `The address of the registry cannot be used: ${error.message}`)
     // A name without an address: whoever asks the registry says so.
   }
 }
@@ -40,7 +43,10 @@ export const openRegistry = async (
   if (registryId === null) return { repository: repositoryOf(null, name), origin: null, login: null }
   const registry = await parts.registryCredentials(organizationId, registryId)
   if (registry === null)
-    throw new DeploymentError('registry_missing', 'The container registry of this service was deleted: choose another.')
+    throw new DeploymentError(
+      'registry_missing',
+      'The container registry of this service has been deleted: choose another one.',
+    )
   await checkAddress(parts, registry.url)
   const { repository, origin } = { repository: repositoryOf(registry.url, name), origin: new URL(registry.url) }
   return { repository, origin, login: loginOf(registry) }

@@ -54,13 +54,15 @@ const isGone = async (parts: EngineParts, { organizationId, clusterId, image, so
 }
 
 const refuseUnusable = async (parts: EngineParts, row: Row): Promise<void> => {
-  if (!row.wasSuccessful) throw unusable('This release never ran successfully.')
+  if (!row.wasSuccessful) throw unusable('This release has never run successfully: choose another one.')
   const to = row.source?.tag ?? null
   const refusal =
     row.presentTag === null || to === null ? null : (kindOf(parts, row.kind).moveRefusal?.(row.presentTag, to) ?? null)
   if (refusal !== null) throw unusable(`The version of ${row.name} ${refusal}.`)
   if (await isGone(parts, row))
-    throw unusable('The image of this release was built, and is not on the engine any more.')
+    throw unusable(
+      'The image of this release was built here and no longer exists on the engine: deploy its commit again instead.',
+    )
 }
 
 /** See `Deployments.releaseFor`. */
@@ -87,7 +89,7 @@ interface Execution {
 const executionNumber = (environmentId: string, executionId: string): number => {
   const id = executionId.slice(0, 36)
   const number = Number(executionId.slice(37))
-  if (!isUuid(id) || !Number.isSafeInteger(number)) throw badRequest('execution_id: is not the id of an execution.')
+  if (!isUuid(id) || !Number.isSafeInteger(number)) throw badRequest('execution_id: is not a valid execution id.')
   if (id.toLowerCase() !== environmentId || executionId[36] !== '-') throw notFound()
   return number
 }
@@ -104,7 +106,7 @@ const findExecution = async (db: Queryable, environmentId: string, executionId?:
   )
   if (row !== undefined) return row
   if (executionId !== undefined) throw notFound()
-  throw conflict('nothing_to_roll_back', 'No earlier deployment of this environment succeeded.')
+  throw conflict('nothing_to_roll_back', 'This environment has no earlier successful deployment.')
 }
 
 /** See `Deployments.releasesOf`. Services that have what they had then, or had nothing, are left out. */
@@ -126,7 +128,10 @@ export const releasesOf = async (
     [environmentId, seq],
   )
   if (rows.length === 0)
-    throw conflict('nothing_to_roll_back', 'Every service of this environment is as that deployment left it.')
+    throw conflict(
+      'nothing_to_roll_back',
+      'Every service of this environment already has the release of that deployment.',
+    )
   for (const { id, releaseId } of rows) await releaseFor(parts, db, id, releaseId)
   return rows
 }

@@ -33,7 +33,7 @@ const asDeploymentError = (error: unknown, run: ServiceRun): DeploymentError => 
     { err: error, deploymentId: run.claim.id, serviceId: run.service.id },
     'a step failed unexpectedly',
   )
-  return new DeploymentError('unexpected', `Something unexpected went wrong; the server's log has the details.`)
+  return new DeploymentError('unexpected', `Internal error: the server's log has the details.`)
 }
 
 /** A lost lease or a shutdown: the deployment is not ours any more and nothing may be written. */
@@ -49,7 +49,7 @@ const tidy = async (run: ServiceRun, canceled: boolean): Promise<void> => {
     else if (action === 'STOP' && canceled) await orLeft(undoStop(run, signal), signal)
   } catch (error) {
     if (error instanceof LeaseLost) throw error
-    run.parts.log.warn({ err: error, serviceId: run.service.id }, 'tidying up is left to reconcile')
+    run.parts.log.warn({ err: error, serviceId: run.service.id }, 'cleanup is left to the reconciler')
   }
 }
 
@@ -67,13 +67,13 @@ const outcomeOf = async (run: ServiceRun): Promise<Outcome> => {
   const action = run.claim.action as DeploymentAction
   const succeeded: Outcome = { kind: 'succeeded', state: stateOf(action, 'done'), error: null }
   try {
-    if (run.claim.resumed) run.log.line('resume', 'The control plane was restarted: the deployment goes on.')
+    if (run.claim.resumed) run.log.line('resume', 'The control plane was restarted: resuming the deployment.')
     await actions[action](run)
     return succeeded
   } catch (error) {
     if (isNotOurs(error, run)) throw error
     if (run.committed) {
-      run.parts.log.warn({ err: error, serviceId: run.service.id }, 'tidying up is left to reconcile')
+      run.parts.log.warn({ err: error, serviceId: run.service.id }, 'cleanup is left to the reconciler')
       return succeeded
     }
     const outcome = isCancel(run) ? canceled : failed(run, asDeploymentError(error, run))
@@ -94,8 +94,8 @@ const beginRun = async (
   const step = await createSteps(parts.database, parts.clock, claim, service.id, signal, {
     begins: (name) => parts.log.debug({ ...ids, step: name }, 'step'),
     waits(name, error) {
-      parts.log.warn({ ...ids, step: name, err: error }, 'a step is tried again')
-      log.line(name, `${error.message} It is tried again.`, 'error')
+      parts.log.warn({ ...ids, step: name, err: error }, 'retrying a step')
+      log.line(name, `${error.message} Retrying.`, 'error')
     },
   })
   const committed = service.currentRevision === claim.id
@@ -192,7 +192,7 @@ const end = async (
       signal.throwIfAborted()
       parts.log.warn(
         { err: error, environmentId: claim.environmentId },
-        'the network of an uninstalled environment stays',
+        'the network of an uninstalled environment could not be removed',
       )
     })
   if (deleted && claim.wholeEnvironment) await removeEnvironment(parts, claim.environmentId, signal)

@@ -77,7 +77,7 @@ const runTries = async (
 const asPlain = (error: unknown): { code: string; message: string } =>
   error instanceof DeploymentError
     ? { code: error.code, message: error.message }
-    : { code: 'unexpected', message: `Something unexpected went wrong; the server's log has the details.` }
+    : { code: 'unexpected', message: `Internal error: the server's log has the details.` }
 
 /** What is kept of a run: when it began, the last lines, and how it ended. */
 const createTold = ({ clock }: EngineParts) => {
@@ -109,15 +109,15 @@ const execute = async (parts: EngineParts, execution: Execution): Promise<void> 
   try {
     if (opened === null || spec === undefined) throw new DeploymentError('not_deployed', 'The job is not deployed.')
     await showRunning(parts, run.serviceId, 'RUNNING')
-    told.add('The job runs: it is time.')
+    told.add('Scheduled run started.')
     await runTries(parts, await parts.clusters.of(opened.release.clusterId), opened, spec, execution, tail)
   } catch (caught) {
     signal.throwIfAborted()
     error = asPlain(caught)
     if (error.code === 'unexpected')
-      parts.log.warn({ err: caught, serviceId: run.serviceId }, 'a run by the clock ended unexpectedly')
+      parts.log.warn({ err: caught, serviceId: run.serviceId }, 'a scheduled run ended unexpectedly')
   }
-  told.add(error?.message ?? 'The job is done.', error === null ? 'info' : 'error')
+  told.add(error?.message ?? 'Job finished.', error === null ? 'info' : 'error')
   const ours = await parts.database.transaction(async (tx) => {
     if (opened !== null) await writeRunLog(tx, opened.release.deploymentId, run.serviceId, told.lines, keptRuns)
     return finishRun(tx, run, error)
@@ -132,7 +132,7 @@ export const startScheduler = (parts: EngineParts, worker: string): Worker => {
 
   /** What cannot be ended now is swept later. */
   const endReplaced = (serviceId: string, id: string): void => {
-    runs.abort(id, new Error('the run was ended: the next one takes its place'))
+    runs.abort(id, new Error('the run was stopped: the next one replaces it'))
     endTask(parts, serviceId, id, AbortSignal.timeout(patienceMs)).catch(() => {})
   }
   const claimNext = async () => {
@@ -148,7 +148,7 @@ export const startScheduler = (parts: EngineParts, worker: string): Worker => {
     const held = await prolongRuns(database, worker, ids)
     const lost = ids.filter((id) => held.get(id) !== 'here')
     return new Map(
-      lost.map((id) => [id, held.get(id) === 'elsewhere' ? new LeaseLost() : new Error('the run was ended')]),
+      lost.map((id) => [id, held.get(id) === 'elsewhere' ? new LeaseLost() : new Error('the run was stopped')]),
     )
   }
   const runs = createWorker<RunClaim>(parts, {
@@ -167,7 +167,7 @@ export const startScheduler = (parts: EngineParts, worker: string): Worker => {
         worker,
         all.map(({ id }) => id),
       ),
-    failed: 'a run is left to its next claim',
+    failed: 'a scheduled run was interrupted and waits for its next claim',
   })
   return runs
 }

@@ -79,7 +79,8 @@ const attempt = async <T>(
       signal.throwIfAborted()
       if (deadline.aborted)
         throw (
-          last ?? new DeploymentError('step_timeout', `The step ${name} did not end within ${seconds(deadlineMs)} s.`)
+          last ??
+          new DeploymentError('step_timeout', `The step ${name} did not finish within ${seconds(deadlineMs)} s.`)
         )
       const pauseMs = retryPauseMs(error, tries)
       if (pauseMs === null || clock.monotonicMs() - startedMs > maxWaitMs) throw error

@@ -17,7 +17,7 @@ export const quietly = async (
     await work()
   } catch (error) {
     signal.throwIfAborted()
-    parts.log.warn({ err: error, ...about }, 'something left over could not be removed; it is tried again in a minute')
+    parts.log.warn({ err: error, ...about }, 'a leftover could not be removed; retrying in a minute')
   }
 }
 

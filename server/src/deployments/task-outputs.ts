@@ -32,12 +32,13 @@ const parse = (text: string): Record<string, unknown> => {
 }
 
 const toOutput = ([name, entry]: [string, unknown]): Output => {
-  if (!/^[A-Za-z_][A-Za-z0-9_]{0,199}$/.test(name)) throw refuse('has a name that is not made of letters, digits and _')
-  if (typeof entry !== 'object' || entry === null || !('value' in entry)) throw refuse(`gives ${name} no value`)
+  if (!/^[A-Za-z_][A-Za-z0-9_]{0,199}$/.test(name))
+    throw refuse('has an invalid name: use letters, digits and _, not beginning with a digit')
+  if (typeof entry !== 'object' || entry === null || !('value' in entry)) throw refuse(`has no value for ${name}`)
   const { value, sensitive } = entry as { value: unknown; sensitive?: unknown }
   const text = typeof value === 'string' ? value : JSON.stringify(value)
-  if (Buffer.byteLength(text) > maxValueBytes) throw refuse(`gives ${name} more than 64 KiB`)
-  if (text.includes('\0')) throw refuse(`gives ${name} a zero byte`)
+  if (Buffer.byteLength(text) > maxValueBytes) throw refuse(`has more than 64 KiB for ${name}`)
+  if (text.includes('\0')) throw refuse(`has a zero byte in ${name}`)
   return { name, value: text, sensitive: sensitive === true }
 }
 
@@ -49,7 +50,7 @@ export const parseOutputs = (files: Readonly<Record<string, string>>): Output[] 
   if (entries.length > maxOutputs) throw refuse(`has more than ${maxOutputs} entries`)
   const outputs = entries.map(toOutput)
   if (outputs.reduce((sum, { value }) => sum + Buffer.byteLength(value), 0) > maxBytes)
-    throw refuse('holds more than 256 KiB of values')
+    throw refuse('has more than 256 KiB of values')
   return outputs
 }
 

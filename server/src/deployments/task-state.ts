@@ -63,7 +63,7 @@ const locked = async (db: Queryable, serviceId: string): Promise<DeploymentError
   const since = holder?.at === undefined ? '' : ` since ${holder.at.toISOString()}`
   return new DeploymentError(
     'state_locked',
-    `The state is locked by execution ${holder?.execution ?? 'unknown'}${since}, and what it did is not known. See what is there, then free the state by a deploy with the action FORCE_UNLOCK.`,
+    `The state is locked by execution ${holder?.execution ?? 'unknown'}${since}, and it is unknown what that run did. Check the resources, then unlock the state with a deploy with the action FORCE_UNLOCK.`,
   )
 }
 
@@ -112,7 +112,7 @@ const serialOf = (text: string): number => {
 const unknown = (): DeploymentError =>
   new DeploymentError(
     'state_unknown',
-    'The container of the run is gone, or its state file is damaged: what it did is not known. The state stays locked. See what is there, then free it by a deploy with the action FORCE_UNLOCK.',
+    'The container of the run no longer exists, or its state file is damaged: it is unknown what the run did. The state stays locked. Check the resources, then unlock it with a deploy with the action FORCE_UNLOCK.',
   )
 
 const isJson = (text: string): boolean => {
@@ -183,7 +183,7 @@ const saveAtEnd = async (
     await parts.database.transaction(write)
   } catch (error) {
     if (!(error instanceof DeploymentError) || error.next !== 'stop') throw error
-    parts.log.warn({ err: error, serviceId: held.serviceId }, 'the state of a run is not known: it stays locked')
+    parts.log.warn({ err: error, serviceId: held.serviceId }, 'the state after a run is unknown: it stays locked')
   }
 }
 

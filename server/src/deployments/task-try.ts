@@ -26,7 +26,7 @@ const withState = (task: Task, text: string | null): Task =>
 const notMigrated = (): DeploymentError =>
   new DeploymentError(
     'state_not_migrated',
-    'The state of this service is kept by this server, and its backend is another one by now: bring it there by a deploy with the action MIGRATE_STATE.',
+    'The state of this service is stored on this server, but its backend has changed: move the state with a deploy with the action MIGRATE_STATE.',
   )
 
 /** The state that the program gets; null where it needs none of us. */
@@ -38,7 +38,7 @@ const holdState = async (run: ServiceRun, { spec, event }: Try, signal: AbortSig
     if (kept !== null) throw notMigrated()
     return null
   }
-  if (kept === null) throw new DeploymentError('nothing_to_migrate', 'This server keeps no state of this service.')
+  if (kept === null) throw new DeploymentError('nothing_to_migrate', 'This server has no state of this service.')
   return takeState(run, signal)
 }
 

@@ -54,11 +54,15 @@ export const failureOf = (
   lines: string[],
 ): DeploymentError | null => {
   if (oomKilled)
-    return new DeploymentError('out_of_memory', `The job needed more than its memory limit of ${memoryMb} MB.`, {
-      lines,
-    })
+    return new DeploymentError(
+      'out_of_memory',
+      `The job exceeded its memory limit of ${memoryMb} MB: raise the limit.`,
+      {
+        lines,
+      },
+    )
   if (exitCode === 0) return null
-  return new DeploymentError('task_failed', `The job ended with code ${exitCode}.`, { lines })
+  return new DeploymentError('task_failed', `The job exited with code ${exitCode}.`, { lines })
 }
 
 /** Fails as it failed, with the lines that the log has: those of the engine hold what the program printed as it is. */
@@ -82,8 +86,8 @@ export const runTask = async (
   const releaseId = opened.release.id
   for (let attempt = 1; ; attempt += 1) {
     const tail = createTail(opened.environment.secretValues, (line) => run.log.line('task', line))
-    const again = `The job runs again: try ${attempt} of ${task.maxRestarts + 1}.`
-    run.log.line('task', attempt === 1 ? 'The job runs.' : again)
+    const again = `Restarting the job: attempt ${attempt} of ${task.maxRestarts + 1}.`
+    run.log.line('task', attempt === 1 ? 'Job started.' : again)
     const one = { task: wanted, spec: task, event, releaseId, attempt }
     const ended = step(`task-${attempt}`, { deadlineMs: task.timeoutMs + graceMs }, (signal) =>
       runTry(run, one, tail.add, signal),
@@ -93,7 +97,7 @@ export const runTask = async (
     if (attempt > task.maxRestarts) throw failure
     run.log.line('task', failure.message, 'error')
   }
-  run.log.line('task', 'The job is done.')
+  run.log.line('task', 'Job finished.')
   // All that it left is saved; what stays here is swept later.
   await cluster.runtime.endTask(wanted, run.signal).catch(() => {})
 }

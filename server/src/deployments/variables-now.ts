@@ -13,7 +13,7 @@ export const variablesNow = async (
   if (keys.length > 0)
     throw new DeploymentError(
       'secret_not_resolved',
-      `${keys.slice(0, 10).join(', ')}: the value stands in an external secret manager, and this server is connected to none. Set it as a secret instead.`,
+      `${keys.slice(0, 10).join(', ')}: the value is in an external secret manager, which this server is not connected to. Set it as a secret instead.`,
     )
   return variables
 }

@@ -161,7 +161,7 @@ test('a plan of a whole environment names exactly what a deploy then changes, wh
   }
   assert.notEqual((await plan(`${path}/deploy`)).expected_duration_sec, null)
   const lines = (await call('GET', `${path}/logs`)).body as Json[]
-  assert.ok(lines.some((line) => line.message?.safe_message === 'Nothing changed: left as it is.'))
+  assert.ok(lines.some((line) => line.message?.safe_message === 'No changes; skipping.'))
 })
 
 test('what is left alone is DEPLOYED and UP_TO_DATE, also after a deployment that failed', async () => {
@@ -204,7 +204,7 @@ test('a service that is stopped is not left alone', async () => {
   await call('POST', `/container/${id}/stop`)
   await scene.settled(environmentId)
   const { effect, reason } = plannedFor(await plan(`/environment/${environmentId}/deploy`), id)
-  assert.deepEqual([effect, reason], ['ROLL_OUT', 'It is stopped.'])
+  assert.deepEqual([effect, reason], ['ROLL_OUT', 'Currently stopped.'])
   await deploy(environmentId)
   assert.equal((await api.runtime.instancesOf(id)).length, 1)
 })

@@ -128,7 +128,7 @@ test('a reference to an access that is not there fails no deployment: its log sa
   })
   assert.equal((await env(id)).TOKEN, undefined)
   const log = JSON.stringify((await call('GET', `/environment/${environmentId}/logs`)).body)
-  assert.match(log, /TOKEN is left out: the access to a secret manager that it names is not there\./)
+  assert.match(log, /TOKEN is skipped: its secret manager access no longer exists\./)
 })
 
 test('an external secret is kept as a reference, and a deployment that needs it fails with its name', async () => {

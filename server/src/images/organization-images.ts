@@ -40,7 +40,7 @@ export const markOf = (ownerId: string): string =>
   `slipway-${createHash('sha256').update(ownerId).digest('hex').slice(0, 12)}`
 
 const missing = (image: string, why: string, cause?: unknown) =>
-  new DeploymentError('image_missing', `The image ${image} is not there${why}.`, { cause })
+  new DeploymentError('image_missing', `Image ${image} does not exist${why}.`, { cause })
 
 /** Asks until somebody knows the architecture, then never again. */
 const createArchitecture = (engine: EngineImages) => {
@@ -116,7 +116,7 @@ const createRestore =
   async (organizationId: string, reference: string, progress: Progress, signal: AbortSignal): Promise<string> => {
     const { name: repository, tag } = splitTag(reference)
     if (!repository.includes('/') || !isDigest(tag))
-      throw missing(reference, ', and its name does not say from where to pull it')
+      throw missing(reference, ', and its name has no registry to pull it from')
     const logins = await registryLogins(organizationId, splitHost(repository).host)
     let first: unknown
     for (const way of [...logins, { origin: null, login: null }])

@@ -68,7 +68,7 @@ const outOfMemory: Fault = {
     withScene({}, async (scene) => {
       const bad = running('exec tail /dev/zero')
       const { endedMs, log, application } = await replaceWith(scene, bad, { memory: 16 })
-      assert.match(log, /more than its memory limit of 16 MB.*OOMKilled/)
+      assert.match(log, /exceeded its memory limit of 16 MB.*OOMKilled/)
       const { results } = await scene.send('GET', `/application/${application.id}/deploymentHistoryV2`)
       assert.equal(results[0].status, 'DEPLOYMENT_ERROR')
       return `DEPLOYMENT_ERROR after ${whole(endedMs)} ms, the reason is OOMKilled`
@@ -87,7 +87,7 @@ const neverReady: Fault = {
       const { log, requests, application } = await replaceWith(scene, deaf('never-listens'), { healthchecks })
       const seconds = await stepSeconds(scene, `/application/${application.id}`, 'DEPLOYMENT')
       assert.ok(seconds >= 10 && seconds < 20, `waited ${seconds} s`)
-      assert.match(log, /was not ready within 10 s/)
+      assert.match(log, /did not become ready within 10 s/)
       assert.match(log, /never-listens/)
       return `DEPLOYMENT_ERROR after waiting ${seconds} s of 10 s; ${requests} requests to the old version, none failed`
     }),

@@ -50,7 +50,7 @@ const hangs: Fault = {
       assert.equal(await settle(slipway, id), 'BUILD_ERROR')
       const seconds = await stepSeconds(scene, `/application/${id}`, 'BUILD')
       assert.ok(seconds >= 10 && seconds < 20, `ended after ${seconds} s`)
-      assert.match(await deploymentLog(slipway, environmentId), /did not end within 10 s/)
+      assert.match(await deploymentLog(slipway, environmentId), /did not finish within 10 s/)
       assert.equal(await traces(mark), 0, 'the timed out build left something')
 
       await scene.send('PUT', `/application/${id}/advancedSettings`, { 'build.timeout_max_sec': 1800 })

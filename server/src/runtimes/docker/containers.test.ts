@@ -267,7 +267,7 @@ describe('containers on the real engine', () => {
       [
         'nothing behind a TCP port',
         createWorkload(shell('sleep 1000'), { ports: tcp, ...short }),
-        /^not_ready.*nothing answers/,
+        /^not_ready.*connection refused or closed/,
       ],
       ['something behind it', createWorkload(shell('nc -ll -p 9000 -e cat'), { ports: tcp }), /^ready/],
       [
@@ -285,7 +285,7 @@ describe('containers on the real engine', () => {
           ...short,
           readiness: probe({ kind: 'exec', command: ['false'] }),
         }),
-        /^not_ready.*ended with code 1/,
+        /^not_ready.*exited with code 1/,
       ],
       ['nothing to ask', createWorkload(shell('sleep 1000'), noPorts), /^ready/],
       ['nothing to ask of what ends', createWorkload(shell('sleep 0.3; exit 4'), noPorts), /^crash_loop.*code 4/],

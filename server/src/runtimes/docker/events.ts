@@ -102,7 +102,7 @@ export const createEvents = (engine: Engine, ownerId: string, clock: Clock): Eve
         remember(event)
         for (const listener of [...listeners]) listener.onEvent(event)
       }
-      throw new Error('the stream of events ended')
+      throw new Error('the event stream ended')
     } catch (error) {
       if (!abort.signal.aborted) end(engineUnavailable(error))
     }

@@ -27,9 +27,9 @@ export const localName = (organizationId: string, reference: string): string =>
   isSteady(reference) ? pulledTag(organizationId, reference) : reference
 
 const missing = (image: string, why: string) =>
-  new DeploymentError('image_missing', `The image ${image} is not there${why}.`)
+  new DeploymentError('image_missing', `Image ${image} does not exist${why}.`)
 
-const unnamed = (image: string) => missing(image, ', and its name does not say from where to pull it')
+const unnamed = (image: string) => missing(image, ', and its name has no registry to pull it from')
 
 const accessOf = ({ organizationId, reference, origin, login }: ImageRequest) => {
   const { name: repository, tag } = splitTag(reference)

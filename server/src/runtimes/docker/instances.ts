@@ -60,7 +60,10 @@ export const createInstances = (parts: InstancesParts) => {
     const detail = await containers.inspect(name)
     const { Labels } = detail.Config
     if (Labels[labels.owner] !== ownerId)
-      throw new DeploymentError('name_taken', `A container named ${name} belongs to someone else.`)
+      throw new DeploymentError(
+        'name_taken',
+        `A container named ${name} exists and does not belong to this server: remove it.`,
+      )
     // One that never started may lack its files.
     const usable = Labels[labels.config] === configHash(workload, ownerId) && detail.State.Status !== 'created'
     if (!usable) {

@@ -32,7 +32,7 @@ export const watchLiveness = async (parts: LivenessParts, signal: AbortSignal): 
   const restart = async (instance: Instance, finding: string): Promise<void> => {
     log.warn(
       { serviceId: instance.serviceId, instance: instance.name, finding },
-      'not alive: the instance is restarted',
+      'liveness probe failed: restarting the instance',
     )
     const query = { t: stopSeconds }
     await engine.call('POST', `/containers/${instance.id}/restart`, { query, deadlineMs: restartDeadlineMs })
@@ -68,7 +68,7 @@ export const watchLiveness = async (parts: LivenessParts, signal: AbortSignal): 
     const probe = parseProbe(text)
     // Of a container from before its labels were all ours: its image says this, and concerns no other.
     if (probe === null || (probe.check.kind !== 'exec' && instance.endpoints[probe.check.port] === undefined))
-      log.debug({ instance: instance.name }, 'its label for a liveness probe says none')
+      log.debug({ instance: instance.name }, 'its label has no valid liveness probe')
     else begin(instance, probe)
   }
 
@@ -78,7 +78,8 @@ export const watchLiveness = async (parts: LivenessParts, signal: AbortSignal): 
   }
 
   const stop = await events.listen((event) => {
-    if (event.kind === 'started') findNew().catch((error: unknown) => log.debug({ err: error }, 'no list of instances'))
+    if (event.kind === 'started')
+      findNew().catch((error: unknown) => log.debug({ err: error }, 'the instances could not be listed'))
     if (event.kind === 'removed') watched.get(event.instanceId)?.abort()
   })
   signal.addEventListener('abort', stop, { once: true })

@@ -59,7 +59,8 @@ export const createNetworks = (engine: Engine, ownerId: string): Networks => {
     } catch (error) {
       if (isDuplicate(error)) return
       if (!isPoolEmpty(error)) throw error
-      const message = 'No range of addresses is free for the network of this environment.'
+      const message =
+        'No address range is available for the network of this environment: remove unused Docker networks.'
       throw new DeploymentError('no_free_subnet', message, { cause: error })
     }
   }

@@ -22,7 +22,7 @@ const defaultTimeoutMs = 5000
 
 const spell = (error: NodeJS.ErrnoException): string =>
   ['ECONNREFUSED', 'ECONNRESET', 'EPIPE'].includes(error.code ?? '') || /socket hang up/.test(error.message)
-    ? 'nothing answers'
+    ? 'connection refused or closed'
     : (error.code ?? error.message)
 
 export interface HttpLook {
@@ -72,9 +72,9 @@ const lookTcp = (address: Address, port: number, timeoutMs: number, signal: Abor
       timer = setTimeout(() => end(null), settleMs)
     })
     socket.once('data', () => end(null))
-    socket.once('end', () => end('nothing answers'))
+    socket.once('end', () => end('connection refused or closed'))
     socket.once('error', (error) => end(spell(error)))
-    socket.once('close', () => end('nothing answers'))
+    socket.once('close', () => end('connection refused or closed'))
   })
 
 const lookExec = async (engine: Engine, id: string, command: string[], timeoutMs: number, signal: AbortSignal) => {
@@ -87,10 +87,10 @@ const lookExec = async (engine: Engine, id: string, command: string[], timeoutMs
     const output = await engine.stream('POST', `/exec/${Id}/start`, { body: start, signal: both })
     for await (const _ of output);
     const { ExitCode } = await engine.call<{ ExitCode: number }>('GET', `/exec/${Id}/json`, { signal: both })
-    return ExitCode === 0 ? null : `the command of the probe ended with code ${ExitCode}`
+    return ExitCode === 0 ? null : `the probe command exited with code ${ExitCode}`
   } catch (error) {
-    if (deadline.aborted) return `the command of the probe did not end within ${timeoutMs} ms`
-    if (isEngineError(error)) return 'the command of the probe could not be run'
+    if (deadline.aborted) return `the probe command did not finish within ${timeoutMs} ms`
+    if (isEngineError(error)) return 'the probe command could not be run'
     throw error
   }
 }
@@ -102,7 +102,7 @@ export const fromProbe = (engine: Engine, probe: Probe, instance: Instance): Loo
   if (check.kind === 'exec') return (signal) => lookExec(engine, instance.id, check.command, timeoutMs, signal)
   const address = instance.endpoints[check.port]
   if (address === undefined)
-    throw new DeploymentError('not_ready', `The probe asks port ${check.port}, which the service does not have.`)
+    throw new DeploymentError('not_ready', `The probe uses port ${check.port}, which the service does not have.`)
   if (check.kind === 'tcp') return (signal) => lookTcp(address, check.port, timeoutMs, signal)
   const accepts = (status: number) => status >= 200 && status < 400
   const path = check.path.startsWith('/') ? check.path : `/${check.path}`

@@ -68,7 +68,7 @@ export const createReady = ({ engine, containers, events, logs, clock }: ReadyPa
   const onEvent = async (event: ContainerEvent, candidate: Candidate, memoryMb: number): Promise<void> => {
     const { ending, failed } = candidate
     if (event.kind === 'removed')
-      failed.abort(new DeploymentError('not_ready', 'The service was removed before it was ready.'))
+      failed.abort(new DeploymentError('not_ready', 'The service was removed before it became ready.'))
     if (event.kind === 'started') candidate.upSinceMs = clock.monotonicMs()
     if (event.kind === 'oom') ending.oomKilled = true
     if (event.kind === 'died') {
@@ -95,7 +95,7 @@ export const createReady = ({ engine, containers, events, logs, clock }: ReadyPa
 
   /** For what listens nowhere. */
   const lookAtAge = async ({ upSinceMs }: Candidate): Promise<Finding> =>
-    upSinceMs !== null && clock.monotonicMs() - upSinceMs >= stayUpMs ? null : 'it did not stay up for 1 s'
+    upSinceMs !== null && clock.monotonicMs() - upSinceMs >= stayUpMs ? null : 'it did not stay running for 1 s'
 
   const waitForOne = async (workload: Workload, candidate: Candidate, deadlineMs: number, outer: AbortSignal) => {
     const signal = AbortSignal.any([outer, candidate.failed.signal])
@@ -110,8 +110,8 @@ export const createReady = ({ engine, containers, events, logs, clock }: ReadyPa
       const leftMs = deadlineMs - clock.monotonicMs()
       if (leftMs <= 0) {
         const within = `within ${seconds(workload.readyTimeoutMs)}`
-        const last = finding ?? `${successes} of ${needed} answers in a row were good`
-        throw await explain(candidate.instance, 'not_ready', `The service was not ready ${within}: ${last}.`)
+        const last = finding ?? `${successes} of ${needed} consecutive checks succeeded`
+        throw await explain(candidate.instance, 'not_ready', `The service did not become ready ${within}: ${last}.`)
       }
       await clock.sleep(Math.min(pauseMs, leftMs), signal)
       pauseMs = Math.min(pauseMs * 1.3, longestPauseMs)

@@ -13,7 +13,7 @@ const attemptOf = ({ Config }: ContainerDetail): number => Number.parseInt(Confi
 export const isGone = (error: unknown): boolean => isEngineError(error, 404)
 
 export const gone = (cause?: unknown): DeploymentError =>
-  new DeploymentError('task_gone', 'The container of the run is gone before its end.', { cause })
+  new DeploymentError('task_gone', 'The container was removed before the run finished.', { cause })
 
 export interface StartsParts {
   engine: Engine
@@ -34,7 +34,10 @@ export const createStarts = ({ engine, containers, creator, ownerId }: StartsPar
       if (isGone(error)) return null
       throw error
     }
-    throw new DeploymentError('name_taken', `A container named ${name} belongs to someone else.`)
+    throw new DeploymentError(
+      'name_taken',
+      `A container named ${name} exists and does not belong to this server: remove it.`,
+    )
   }
 
   const createOrJoin = async (task: Task, signal: AbortSignal, { joinOnly }: RunOptions): Promise<string> => {

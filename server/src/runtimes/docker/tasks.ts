@@ -97,7 +97,7 @@ export const createTasks = ({ engine, containers, creator, logs, ownerId, clock 
   const timeOut = async (task: Task, id: string, signal: AbortSignal): Promise<never> => {
     await stopContainer(engine, clock, id, timeoutGraceMs, signal)
     const lines = await logs.lastLines({ id, name: '', revision: '' }, errorLines).catch(() => [])
-    const message = `The task did not end within ${Math.round(task.timeoutMs / 1000)} s.`
+    const message = `The task did not finish within ${Math.round(task.timeoutMs / 1000)} s.`
     throw new DeploymentError('task_timeout', message, { lines })
   }
 

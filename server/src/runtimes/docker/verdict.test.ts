@@ -10,9 +10,9 @@ const cases: [string, Partial<Ending>, RegExp | null][] = [
   ['first end', {}, null],
   ['second end', { exits: 2 }, null],
   ['third end', { exits: 3, exitCode: 127 }, /crash_loop.*3 times.*exit code 127: the command was not found/],
-  ['end without restart', { restarts: false, exitCode: 0 }, /crash_loop.*exit code 0: it ended by itself/],
+  ['end without restart', { restarts: false, exitCode: 0 }, /crash_loop.*exit code 0: it exited without an error/],
   ['out of memory', { oomKilled: true, exitCode: 137 }, /out_of_memory.*64 MB/],
-  ['unknown signal', { exits: 3, exitCode: 135 }, /ended by signal 7/],
+  ['unknown signal', { exits: 3, exitCode: 135 }, /killed by signal 7/],
   ['unknown code', { exits: 3, exitCode: 42 }, /exit code 42: the program reported an error/],
 ]
 

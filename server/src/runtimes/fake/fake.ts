@@ -47,7 +47,7 @@ export interface FakeRuntime extends Runtime {
 const stepMs = 5
 
 const refuseMissing = ({ kind }: Behaviour, image: string): void => {
-  if (kind === 'refuse') throw new DeploymentError('image_missing', `The image ${image} is not there.`)
+  if (kind === 'refuse') throw new DeploymentError('image_missing', `Image ${image} does not exist.`)
 }
 
 const applyTo = async (world: World, workload: Workload, behaviour: Behaviour, signal: AbortSignal) => {
@@ -78,11 +78,12 @@ const isReady = (world: World, { seen, behaviour }: FakeInstance, memoryMb: numb
       .map(({ text }) => text)
   const fail = (code: string, message: string) => new DeploymentError(code, message, { lines: lines() })
   if (behaviour.kind === 'oom')
-    throw fail('out_of_memory', `The service needed more than its memory limit of ${memoryMb} MB (OOMKilled).`)
+    throw fail('out_of_memory', `The service exceeded its memory limit of ${memoryMb} MB (OOMKilled): raise the limit.`)
   if (behaviour.kind === 'crash')
-    throw fail('crash_loop', `The service ended 3 times instead of becoming ready (exit code ${seen.exitCode}).`)
+    throw fail('crash_loop', `The service exited 3 times instead of becoming ready (exit code ${seen.exitCode}).`)
   if (seen.state === 'running' && behaviour.kind !== 'never-ready') return true
-  if (late !== null) throw fail('not_ready', `The service was not ready within ${late}: nothing answers.`)
+  if (late !== null)
+    throw fail('not_ready', `The service did not become ready within ${late}: connection refused or closed.`)
   return false
 }
 
@@ -156,7 +157,7 @@ export const createFakeRuntime = (options: FakeRuntimeOptions): FakeRuntime => {
     capacity: async () => capacity,
     pull: async ({ reference }, progress, signal) => {
       signal.throwIfAborted()
-      progress(`Pulling the image ${reference}`)
+      progress(`Pulling image ${reference}`)
       refuseMissing(script?.({ image: reference, serviceId: '' }) ?? behaviourOf(reference), reference)
       return reference
     },

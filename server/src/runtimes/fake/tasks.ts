@@ -30,7 +30,7 @@ const play = (files: Map<string, string>, argument: string): string[] => {
 }
 
 const timeOut = (task: Task, lines: string[]): DeploymentError =>
-  new DeploymentError('task_timeout', `The task did not end within ${task.timeoutMs / 1000} s.`, { lines })
+  new DeploymentError('task_timeout', `The task did not finish within ${task.timeoutMs / 1000} s.`, { lines })
 
 export const createFakeTasks = (clock: Clock, closed: AbortSignal, decide: (task: Task) => Behaviour) => {
   const executions = new Map<string, Execution>()
@@ -60,9 +60,9 @@ export const createFakeTasks = (clock: Clock, closed: AbortSignal, decide: (task
     if (known !== undefined) return known
     const attempt = task.attempt ?? 1
     if (joinOnly === true && (made.get(task.taskId) ?? 0) < attempt)
-      throw new DeploymentError('task_gone', 'The container of the run is gone before its end.')
+      throw new DeploymentError('task_gone', 'The container was removed before the run finished.')
     if (decide(task).kind === 'refuse')
-      throw new DeploymentError('image_missing', `The image ${task.image} is not there.`)
+      throw new DeploymentError('image_missing', `Image ${task.image} does not exist.`)
     made.set(task.taskId, attempt)
     await beforeStart?.()
     const other = find(task)
