@@ -212,7 +212,7 @@ const patienceMs = 1000
 const learnCapacities = async ({ clusters, database, log }: Parts): Promise<void> => {
   const learning = clusters.all().map((cluster) =>
     learnCapacity(database, cluster).catch((error: unknown) => {
-      log.debug({ err: error, cluster: cluster.key }, 'what a cluster has is not known yet')
+      log.debug({ err: error, cluster: cluster.key }, 'the capacity of a cluster is not known yet')
     }),
   )
   const patience = new AbortController()

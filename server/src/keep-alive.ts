@@ -22,7 +22,7 @@ export const keepAlive = (parts: WorkParts, { name, ping, start }: Companion): L
         await ping()
       } catch (error) {
         if (signal.aborted) return
-        parts.log.warn({ err: error }, `${name} does not answer: starting it again`)
+        parts.log.warn({ err: error }, `${name} does not answer: restarting it`)
         await start()
       }
     },

@@ -145,7 +145,7 @@ export const rotateKeys = async (database: Database, file: string, options: Rota
   const texts: Record<string, number> = {}
   let broken = 0
   for (let pass = 0, found = 1; found > 0; pass += 1) {
-    if (pass === maxPasses) throw new Error('texts under old keys keep coming: start the rotation again')
+    if (pass === maxPasses) throw new Error('values sealed with old keys keep appearing: start the rotation again')
     const done = await resealPass(database, sealer, options.onBatch ?? (() => {}))
     broken = done.broken
     found = add(texts, done.counts)

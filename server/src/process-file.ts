@@ -26,7 +26,7 @@ export const findControlPlane = async (dataDir: string): Promise<number | null> 
 /** Takes the data directory for this process. Rejects when another one has it. */
 export const takeDataDirectory = async (dataDir: string): Promise<void> => {
   const other = await findControlPlane(dataDir)
-  if (other !== null) throw new Error(`another Slipway (process ${other}) runs on ${dataDir}`)
+  if (other !== null) throw new Error(`another Slipway (process ${other}) is running on ${dataDir}`)
   await writeFile(fileOf(dataDir), `${process.pid}\n`)
 }
 

@@ -28,7 +28,7 @@ const confirm = async (): Promise<boolean> => {
   if (process.argv.includes('--yes')) return true
   const terminal = createInterface({ input: process.stdin, output: process.stdout })
   const answer = await terminal.question(
-    `Remove everything in ${settings.dataDir} and all that it deployed? Type yes: `,
+    `Delete everything in ${settings.dataDir} and everything it deployed? Type yes: `,
   )
   terminal.close()
   return answer.trim() === 'yes'
@@ -99,8 +99,8 @@ const reset = async (): Promise<void> => {
   if (databaseUrl === undefined) await removePostgres({ dataDir, log })
   await removeGitPlace(dataDir)
   await rm(dataDir, { recursive: true, force: true })
-  process.stdout.write(`${dataDir} and all that it deployed are removed.\n`)
+  process.stdout.write(`${dataDir} and everything it deployed have been deleted.\n`)
 }
 
 if (await confirm()) await reset()
-else process.stdout.write('Nothing was removed.\n')
+else process.stdout.write('Nothing was deleted.\n')

@@ -36,16 +36,16 @@ try {
       },
     },
   )
-  if (resumed) print('This went on with a rotation that had not ended.')
-  print(`Data keys      ${organizations} new, ${dataKeysWrapped} older ones wrapped by the new master key`)
+  if (resumed) print('Resumed a rotation that had not finished.')
+  print(`Data keys      ${organizations} new, ${dataKeysWrapped} older ones wrapped with the new master key`)
   for (const [table, count] of Object.entries(texts)) print(`${table.padEnd(15)} ${count} sealed again`)
   if (broken > 0) {
-    print(`${broken} texts open with no key: they were damaged before and are left as they are.`)
+    print(`${broken} values cannot be opened with any key: they were already damaged and are left unchanged.`)
     process.exitCode = 1
   }
-  print(`The old lines of ${settings.masterKeyFile} are needed by backups only.`)
+  print(`Old keys in ${settings.masterKeyFile} are only needed to read existing backups.`)
 } catch (error) {
-  process.stderr.write(`The rotation has not ended: ${(error as Error).message}\n`)
+  process.stderr.write(`The rotation has not finished: ${(error as Error).message}\n`)
   process.exitCode = 1
 } finally {
   await database.close()

@@ -101,7 +101,8 @@ const uploadPack = (
 export const serveSample = async (api: FastifyInstance, repository: SampleRepository): Promise<void> => {
   let served = 0
   const serve = (request: FastifyRequest, reply: FastifyReply, advertise: boolean): void => {
-    if (served >= maxServed) throw unavailable('busy', 'Too many fetch the sample now: try again in a moment.')
+    if (served >= maxServed)
+      throw unavailable('busy', 'Too many clients are fetching the sample: try again in a moment.')
     served += 1
     uploadPack(repository, request, reply, advertise).finally(() => {
       served -= 1

@@ -40,7 +40,7 @@ const createSample = async (call: Call, organizationId: string, sampleUrl: strin
   const environment = await findOrCreate(call, `/project/${project.id}/environment`, demo)
   const hello = {
     name: sampleName,
-    description: 'The sample that the first start deploys',
+    description: 'The sample deployed by the first start',
     git_repository: { url: sampleUrl, branch: 'main' },
     build_mode: 'DOCKER',
     dockerfile_path: 'Dockerfile',
@@ -98,8 +98,8 @@ const makeSample = async (app: App, token: string, print: (line: string) => void
 }
 
 /**
- * Deploys the sample unless an earlier start did; answers its address, or null. A sample that cannot be deployed is said
- * and does not end the start.
+ * Deploys the sample unless an earlier start did; answers its address, or null. A sample that cannot be deployed is
+ * said and does not end the start.
  */
 export const prepareSample = async (app: App, print: (line: string) => void): Promise<string | null> => {
   const { text: token } = app.adminToken

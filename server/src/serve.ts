@@ -19,7 +19,7 @@ const onSignals = (app: App): void => {
     app.stop().then(
       () => process.exit(0),
       (error: unknown) => {
-        app.parts.log.error({ err: error }, 'the end was not clean')
+        app.parts.log.error({ err: error }, 'the server did not shut down cleanly')
         process.exit(1)
       },
     )
@@ -34,7 +34,7 @@ const print = (line: string): void => {
 /** The text itself is shown once in its life: what a program prints is kept in journals. */
 const wordsOn = ({ source, text, file, madeAt }: AdminToken): string => {
   if (source === 'made') return text!
-  if (source === 'renewed') return `a new one, for the former was revoked or lost: in ${file}`
+  if (source === 'renewed') return `in ${file} (new: the previous one was revoked or lost)`
   if (source === 'kept') return `in ${file}`
   if (source === 'given') return `as ${text === null ? 'it was ' : ''}given in SLIPWAY_ADMIN_TOKEN`
   const where = madeAt === null ? 'another server of this database' : madeAt

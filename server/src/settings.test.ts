@@ -195,8 +195,8 @@ test('no problem, warning or print of the settings repeats a secret', () => {
 test('an unknown SLIPWAY_ name is a warning with the nearest known name', () => {
   const { warnings } = parseSettings({ SLIPWAY_ROUTER_PROT: '1', SLIPWAY_SOMETHING_ELSE_ENTIRELY: '1', OTHER: '1' })
   assert.deepEqual(warnings, [
-    'SLIPWAY_ROUTER_PROT is not a setting and is ignored; did you mean SLIPWAY_ROUTER_PORT?',
-    'SLIPWAY_SOMETHING_ELSE_ENTIRELY is not a setting and is ignored.',
+    'SLIPWAY_ROUTER_PROT is not a known setting and is ignored; did you mean SLIPWAY_ROUTER_PORT?',
+    'SLIPWAY_SOMETHING_ELSE_ENTIRELY is not a known setting and is ignored.',
   ])
 })
 

@@ -140,7 +140,8 @@ const path = (value: string) => ({ value: resolve(value) })
 const host = (value: string) =>
   /^[0-9A-Za-z.:_-]+$/.test(value) ? { value } : 'an address or a host name, such as 127.0.0.1 or 0.0.0.0'
 
-const address = (value: string) => (isIP(value) === 4 ? { value } : 'the IPv4 address of a resolver, such as 9.9.9.9')
+const address = (value: string) =>
+  isIP(value) === 4 ? { value } : 'the IPv4 address of a DNS resolver, such as 9.9.9.9'
 
 const whole =
   (least: number, most: number) =>
@@ -162,7 +163,7 @@ const portList = (value: string): { value: readonly PortRange[] } | string => {
   const ranges = found.flatMap((each) => (typeof each === 'string' ? [] : [each.value]))
   return ranges.length === found.length
     ? { value: Object.freeze(ranges) }
-    : 'ports and ranges of them, such as 25,5000-5010'
+    : 'ports and port ranges, such as 25,5000-5010'
 }
 
 /** No service may take its place while it is down. */
@@ -199,7 +200,7 @@ const databaseUrl = (value: string): { value: string } | string =>
 const adminToken = (value: string): { value: Secret } | string =>
   /^[!-~]{24,512}$/.test(value)
     ? { value: new Secret(value) }
-    : 'at least 24 characters (at most 512), letters, digits and signs without spaces'
+    : 'at least 24 characters (at most 512), letters, digits and punctuation without spaces'
 
 const allowList = (value: string): { value: readonly string[] } | string => {
   const entries = parts(value)
@@ -231,7 +232,7 @@ const schedule = (value: string): { value: readonly number[] } | string => {
   const fits = seconds.length > 0 && seconds.length <= 50 && seconds.every((each) => each <= 7 * 24 * hour)
   return fits
     ? { value: Object.freeze(seconds) }
-    : 'up to 50 pauses in seconds, separated by commas, such as 0,5,300 (none over 7 days)'
+    : 'up to 50 delays in seconds, separated by commas, such as 0,5,300 (at most 7 days each)'
 }
 
 const dockerHost = (value: string): { value: string } | string =>
@@ -246,7 +247,7 @@ const issuer = (value: string): { value: string } | string => {
   const isSafe = url?.protocol === 'https:' || (url?.protocol === 'http:' && isLocal)
   return isSafe && url?.username === '' && url.search === '' && url.hash === ''
     ? { value }
-    : 'the https address of an OIDC issuer, exactly as its tokens name it (http on this machine only)'
+    : 'the https address of an OIDC issuer, exactly as in its tokens (http only on this machine)'
 }
 
 const imageNames = (value: string): { value: readonly string[] } | string => {
@@ -275,7 +276,7 @@ const readOidc = (read: ReturnType<typeof createReader>['read'], problems: strin
   if (found === undefined) return undefined
   const audience = [...new Set(clientId === undefined ? named : [...named, clientId])]
   if (audience.length === 0)
-    problems.push('SLIPWAY_OIDC_AUDIENCE or SLIPWAY_OIDC_CLIENT_ID must be set beside SLIPWAY_OIDC_ISSUER.')
+    problems.push('SLIPWAY_OIDC_AUDIENCE or SLIPWAY_OIDC_CLIENT_ID must be set together with SLIPWAY_OIDC_ISSUER.')
   return Object.freeze({ issuer: found, audience, adminEmails, clientId, clientSecret })
 }
 
@@ -315,7 +316,7 @@ const warnOfUnknown = (env: Environment, known: ReadonlySet<string>): string[] =
     .map((name) => {
       const [nearest = ''] = [...known].sort((a, b) => distance(name, a) - distance(name, b))
       const hint = distance(name, nearest) <= 6 ? `; did you mean ${nearest}?` : '.'
-      return `${name} is not a setting and is ignored${hint}`
+      return `${name} is not a known setting and is ignored${hint}`
     })
 
 /** Throws `SettingsError` with every problem. Names that begin with SLIPWAY_ and mean nothing become warnings. */

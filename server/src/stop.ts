@@ -1,4 +1,7 @@
-/** `npm stop`: ends the control plane, the router and the embedded database of this data directory. Deployed services stay. */
+/**
+ * `npm stop`: ends the control plane, the router and the embedded database of this data directory. Deployed services
+ * stay.
+ */
 import { createLog } from './lib/log.ts'
 import { endControlPlane } from './process-file.ts'
 import { createRouter } from './router/client.ts'
@@ -12,4 +15,4 @@ await endControlPlane(settings.dataDir)
 const { dataDir, routerHost: host, routerPort: port } = settings
 await createRouter({ dataDir, host, port, log }).stop()
 if (settings.databaseUrl === undefined) await stopPostgres({ dataDir, log })
-process.stdout.write('Slipway is stopped. What it deployed keeps running; npm start takes it over again.\n')
+process.stdout.write('Slipway has stopped. Everything it deployed keeps running; npm start resumes managing it.\n')

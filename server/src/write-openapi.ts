@@ -17,7 +17,7 @@ const text = `${write(describe(operations), 3)}\n`
 if (process.argv.includes('--check')) {
   const committed = await readFile(file, 'utf8').catch(() => '')
   if (committed !== text) {
-    process.stderr.write('openapi.json is not what the operations say: run server/src/write-openapi.ts\n')
+    process.stderr.write('openapi.json does not match the operations: run server/src/write-openapi.ts\n')
     process.exit(1)
   }
 } else {

@@ -163,7 +163,7 @@ test('a shop goes on over every change of its registry’s password, of every le
     await publishPrices(registry, { 'index.html': `tea: 3, coffee: ${password.length}` })
     if (at === 0) {
       assert.equal(await act(shop.environmentId, 'deploy'), 'DEPLOYMENT_ERROR')
-      assert.match(await deploymentLog(slipway, shop.environmentId), /shop\/prices:1 .*does not admit this login/)
+      assert.match(await deploymentLog(slipway, shop.environmentId), /shop\/prices:1 .*rejected this login/)
       assert.equal(await page('keys'), shows(2, 8), 'what was there serves')
     }
     await send('PUT', `${path}/${id}`, { name, kind, url, config: { username, password } })

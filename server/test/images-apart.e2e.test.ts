@@ -1,6 +1,6 @@
 /**
- * What one organization may have of another's images on a real engine: nothing. And what a registry of a tenant can make
- * this machine ask: nobody that the policy for outgoing requests refuses.
+ * What one organization may have of another's images on a real engine: nothing. And what a registry of a tenant can
+ * make this machine ask: nobody that the policy for outgoing requests refuses.
  */
 import assert from 'node:assert/strict'
 import { after, before, describe, test } from 'node:test'
@@ -140,7 +140,7 @@ describe('a registry with logins', { skip: registryIsMissing }, () => {
       assert.equal(await settled(`/container/${id}`), 'DEPLOYED', `${logins[at]!.password.length} characters`)
     const wrong = await addRegistry(a, registry.url, { ...login, password: 'wrong-canary' })
     const denied = await deployNew(a, wrong, 'team/private')
-    assert.match(denied, /^DEPLOYMENT_ERROR .*team\/private:1 .*does not admit this login/)
+    assert.match(denied, /^DEPLOYMENT_ERROR .*team\/private:1 .*rejected this login/)
     assert.ok(!denied.includes('canary'))
     const right = await addRegistry(a, registry.url, login)
     assert.match(await deployNew(a, right, 'team/absent'), /^DEPLOYMENT_ERROR .*team\/absent:1 .*no such image/)

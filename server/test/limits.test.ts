@@ -83,7 +83,7 @@ const serviceCount = async ({ id }: Tenant): Promise<number> => (await readServi
 test('one service more than allowed is refused, whatever its kind, and another organization is not affected', async () => {
   const tenant = await newTenant()
   for (let each = 0; each < limits.services; each += 1) made(await tenant.make('application', small()))
-  const sentence = /^The limit is 6 services in an organization, this would make 7\. .*SLIPWAY_LIMIT_SERVICES\.$/
+  const sentence = /^The limit is 6 services in an organization; this would bring it to 7\. .*SLIPWAY_LIMIT_SERVICES\.$/
   isRefused(await tenant.make('application', small()), sentence)
   isRefused(await tenant.make('database', databaseBody('db', { cpu: 100, memory: 100 })), sentence)
   isRefused(await tenant.make('job', lifecycleBody({ name: 'job', cpu: 100, memory: 100 })), sentence)
@@ -108,7 +108,7 @@ test('a clone of an environment counts all its services, and leaves nothing behi
   const tenant = await newTenant()
   for (let each = 0; each < 4; each += 1) made(await tenant.make('application', small()))
   const clone = () => tenant.call('POST', `/environment/${tenant.environmentId}/clone`, { name: 'copy' })
-  isRefused(await clone(), /^The limit is 6 services in an organization, this would make 8\./)
+  isRefused(await clone(), /^The limit is 6 services in an organization; this would bring it to 8\./)
   const environments = await tenant.call('GET', `/project/${tenant.projectId}/environment`)
   assert.deepEqual(
     environments.body.results.map(({ name }: Json) => name),
@@ -130,9 +130,9 @@ test('memory and processor count for every instance that may be, also of one tha
   const tenant = await newTenant()
   const { id } = made(await tenant.make('application', small({ memory: 1024, cpu: 500, max_running_instances: 4 })))
   const edit = (body: object) => tenant.call('PUT', `/application/${id}`, body)
-  isRefused(await edit({ max_running_instances: 5 }), /MB of memory .* would make 5120\./)
-  isRefused(await edit({ memory: 1025 }), /would make 4100\./)
-  isRefused(await tenant.make('application', small({ memory: 6 })), /would make 4102\./)
+  isRefused(await edit({ max_running_instances: 5 }), /MB of memory .* would bring it to 5120\./)
+  isRefused(await edit({ memory: 1025 }), /would bring it to 4100\./)
+  isRefused(await tenant.make('application', small({ memory: 6 })), /would bring it to 4102\./)
   made(await edit({ memory: 512 }))
   isRefused(await edit({ cpu: 1501 }), /^The limit is 6000 millicores .*make 6004\. .*SLIPWAY_LIMIT_CPU_MILLICORES/)
   isRefused(
@@ -140,9 +140,9 @@ test('memory and processor count for every instance that may be, also of one tha
       made(answer)
       return edit({ memory: 1024 })
     }),
-    /would make 4608\./,
+    /would bring it to 4608\./,
   )
-  isRefused(await tenant.make('job', lifecycleBody({ name: 'j', memory: 1800, cpu: 100 })), /would make 4360\./)
+  isRefused(await tenant.make('job', lifecycleBody({ name: 'j', memory: 1800, cpu: 100 })), /would bring it to 4360\./)
 })
 
 test('volumes count by number and size, those of databases too', async () => {
@@ -152,11 +152,11 @@ test('volumes count by number and size, those of databases too', async () => {
   const { id } = made(await tenant.make('application', small({ storage: storage(4, 4) })))
   isRefused(
     await tenant.make('application', small({ storage: storage(4) })),
-    /^The limit is 3 volumes in an organization, this would make 4\. .*SLIPWAY_LIMIT_VOLUMES\.$/,
+    /^The limit is 3 volumes in an organization; this would bring it to 4\. .*SLIPWAY_LIMIT_VOLUMES\.$/,
   )
   isRefused(
     await tenant.call('PUT', `/application/${id}`, { storage: storage(4, 47) }),
-    /^The limit is 100 GB in all volumes of an organization, this would make 101\. .*SLIPWAY_LIMIT_VOLUME_GB\.$/,
+    /^The limit is 100 GB in all volumes of an organization; this would bring it to 101\. .*SLIPWAY_LIMIT_VOLUME_GB\.$/,
   )
   made(await tenant.call('PUT', `/application/${id}`, { storage: storage(4, 46) }))
 })
@@ -193,7 +193,7 @@ test('who has more than a lowered limit may change what takes no more, and make 
   const { id } = made(await tenant.make('application', small({ memory: 4096 })))
   await api.database.query(`update node set spec = spec || '{"memory": 5000}' where id = $1`, [id])
   made(await tenant.call('PUT', `/application/${id}`, { description: 'as it was' }))
-  isRefused(await tenant.call('PUT', `/application/${id}`, { memory: 5001 }), /would make 5001/)
+  isRefused(await tenant.call('PUT', `/application/${id}`, { memory: 5001 }), /would bring it to 5001/)
   made(await tenant.call('PUT', `/application/${id}`, { memory: 4500 }))
 })
 
@@ -211,7 +211,7 @@ test('so many deployments wait and no more; a canceled one makes room, and anoth
   const refused = answers.findIndex(({ status }) => status !== 202)
   isRefused(
     answers[refused]!,
-    /^The limit is 3 waiting deployments in an organization, this would make 4\. .*SLIPWAY_LIMIT_QUEUED\.$/,
+    /^The limit is 3 queued deployments in an organization; this would bring it to 4\. .*SLIPWAY_LIMIT_QUEUED\.$/,
   )
   // What equals a waiting one joins it, and takes no place.
   assert.equal((await deploy(ids[(refused + 1) % 4]!)).status, 202)
@@ -244,7 +244,7 @@ test('a deploy is refused while the images of its organization take too much, an
   await until(refused, { what: 'the engine to be asked', timeoutMs: 5000 })
   isRefused(
     await deploy(tenant, ours),
-    /^The limit is 10 GB of images in an organization, it has 12\.3\. .*SLIPWAY_LIMIT_DISK_GB\.$/,
+    /^The limit is 10 GB of images in an organization; it now has 12\.3\. .*SLIPWAY_LIMIT_DISK_GB\.$/,
   )
   await settled(tenant, 'DEPLOYED')
   made(await deploy(tenant, ours, 'redeploy'))
@@ -269,7 +269,7 @@ test('a deployment that began before its organization had too much ends before i
       (await tenant.call('GET', path)).body.results.find(({ error }: Json) => error !== null && error !== undefined),
     { what: 'the end', timeoutMs: 10_000 },
   )
-  assert.deepEqual([entry.error.code, entry.error.message.includes('it has 11.')], ['limit_reached', true])
+  assert.deepEqual([entry.error.code, entry.error.message.includes('it now has 11.')], ['limit_reached', true])
   images.length = 0
 })
 
@@ -322,7 +322,7 @@ test('what is deployed counts until less is deployed, and a rollback to more fin
 
   const refused = await act('rollback')
   assert.deepEqual(
-    [refused.error.code, refused.error.message.includes('this would make 4200')],
+    [refused.error.code, refused.error.message.includes('this would bring it to 4200')],
     ['limit_reached', true],
   )
   assert.equal(await use(), 1300)

@@ -1,7 +1,7 @@
 /**
- * What a hostile repository does to the server that builds from it: nothing but one sentence in its own deployment's log.
- * The builder runs in this process, so this process' event loop is the one that must stay free. The engine is a stub that
- * takes contexts: none of this may depend on what an engine would have said.
+ * What a hostile repository does to the server that builds from it: nothing but one sentence in its own deployment's
+ * log. The builder runs in this process, so this process' event loop is the one that must stay free. The engine is a
+ * stub that takes contexts: none of this may depend on what an engine would have said.
  */
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
@@ -191,7 +191,7 @@ test('a commit message of 150 MB is a sentence, with little memory and with much
   const body = Buffer.concat([Buffer.from(head), Buffer.alloc(150 * 2 ** 20, '0')])
   const id = await server.git(name, ['hash-object', '-t', 'commit', '-w', '--stdin'], body)
   await server.git(name, ['update-ref', 'refs/heads/main', id])
-  await sentence(deploy(builder, name), /^Commit [0-9a-f]{12} is 150\.\d MB large by itself/)
+  await sentence(deploy(builder, name), /^Commit [0-9a-f]{12} is 150\.\d MB large/)
   await sentence(deploy(open({ gitMemoryMb: 128 }), name), /memory .*\(SLIPWAY_GIT_MEMORY_MB\)/)
 })
 
@@ -240,7 +240,7 @@ test('folders in folders without an end, and links to paths without an end, are 
   await sentence(deploy(builder, name), /^The path "d+\.\.\." has more than 4096 bytes/)
   const target = await server.git(name, ['hash-object', '-w', '--stdin'], Buffer.alloc(2 ** 20, 'x'))
   await commitTree(name, await server.git(name, ['mktree'], `${own}120000 blob ${target}\tlink\n`))
-  await sentence(deploy(builder, name), /^The link "link" leads to a path of more than 4096 bytes/)
+  await sentence(deploy(builder, name), /^The link "link" points to a path of more than 4096 bytes/)
 })
 
 test('a Dockerfile of 15 MB, and a .dockerignore of 1 MB, are sentences', async () => {
@@ -276,7 +276,7 @@ test('names that git refuses, and two of one name, are sentences', async () => {
   for (const [bytes, pattern] of [
     [Buffer.concat([entry('..'), own]), /^The repository has a file "\.\.", a name that git does not allow/],
     [Buffer.concat([entry('.GIT'), own]), /^The repository has a file "\.GIT"/],
-    [Buffer.concat([own, entry('twice'), entry('twice')]), /two files of the name "twice"/],
+    [Buffer.concat([own, entry('twice'), entry('twice')]), /two files with the name "twice"/],
     [Buffer.concat([entry('../up'), own]), /"\.\.\/up"/],
   ] as const) {
     const tree = await server.git(name, ['hash-object', '--literally', '-t', 'tree', '-w', '--stdin'], bytes)

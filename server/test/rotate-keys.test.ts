@@ -139,7 +139,7 @@ test('a rotation under readers and writers, killed halfway and started again, fa
     assert.equal(killed.code, null, killed.text)
     const whole = await runProgram(api)
     assert.equal(whole.code, 0, whole.text)
-    assert.match(whole.text, /had not ended[\s\S]*variable +\d+ sealed again/)
+    assert.match(whole.text, /had not finished[\s\S]*variable +\d+ sealed again/)
   } finally {
     running = false
     await readers
@@ -156,7 +156,7 @@ test('a rotation under readers and writers, killed halfway and started again, fa
   await writeFile(keyFileOf(api), `${after[0]}\n`)
   await opens(await deafReplica(api))
   await writeFile(keyFileOf(api), keys)
-  await assert.rejects(deafReplica(api), /does not hold the key/)
+  await assert.rejects(deafReplica(api), /does not have the key/)
 })
 
 /** Dies, for whoever uses it, when it has run so many statements. */
@@ -231,7 +231,7 @@ test('a second rotation seals all again; nothing is begun with a key file that d
     `select origin, actor_type from event where triggered_by = 'rotate-keys' and sub_target_type = 'SECRET'`,
   )
   assert.deepEqual(told, Array(3).fill({ origin: 'QOVERY_INTERNAL', actor_type: 'OPERATOR' }))
-  await assert.rejects(rotateKeys(database, `${file}.kept`), /does not hold the key/)
+  await assert.rejects(rotateKeys(database, `${file}.kept`), /does not have the key/)
   await assert.rejects(rotateKeys(database, `${file}.missing`), /is missing/)
 })
 

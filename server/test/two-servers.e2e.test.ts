@@ -81,7 +81,7 @@ test('two servers on one database share one admin token; revoked on one it opens
 
   // Its maker makes another, says where it is and not what it is.
   await owner.start()
-  await until(() => /a new one, for the former was revoked/.test(owner.output()), { what: 'the owner to greet' })
+  await until(() => /new: the previous one was revoked/.test(owner.output()), { what: 'the owner to greet' })
   const renewed = readFileSync(fileOf(owner), 'utf8').trim()
   assert.ok(!owner.output().includes(renewed))
   for (const server of planes) {

@@ -1,6 +1,6 @@
 /**
- * The images a Dockerfile starts from. Promises that an organization gets only what its registries give it now, with its
- * own logins, or what it built itself: what else the engine holds is nobody's. The one exception needs no registry:
+ * The images a Dockerfile starts from. Promises that an organization gets only what its registries give it now, with
+ * its own logins, or what it built itself: what else the engine holds is nobody's. The one exception needs no registry:
  * `busybox:1` is made from the machine's own where it cannot be pulled, so that the sample works without a way out.
  */
 import { findImage } from '../images/engine-images.ts'
@@ -33,7 +33,7 @@ export interface Wanted {
 }
 
 const refuse = (name: string, why: string): DeploymentError =>
-  new DeploymentError('build_refused', `The base image ${name.slice(0, 300)} is refused: ${why}`)
+  new DeploymentError('build_refused', `Base image ${name.slice(0, 300)} is refused: ${why}`)
 
 const imageId = /^(?:sha256:)?([0-9a-f]{64})$/
 
@@ -49,8 +49,8 @@ export const readImageName = (name: string): { host: string; repository: string;
   const inside = hasHost ? rest.join('/') : plain
   const isTag = tag.includes(':') ? /^sha256:[0-9a-f]{64}$/.test(tag) : /^\w[\w.-]{0,127}$/.test(tag)
   if (!fits || !isTag || !/^[a-z0-9][a-z0-9._/-]*$/.test(inside) || inside.includes('//'))
-    throw new DeploymentError('build_failed', `The build failed: ${name.slice(0, 300)} is no name of an image.`)
-  if (plain.startsWith('slipway/')) throw refuse(name, "names that begin with slipway/ are Slipway's own.")
+    throw new DeploymentError('build_failed', `The build failed: ${name.slice(0, 300)} is not a valid image name.`)
+  if (plain.startsWith('slipway/')) throw refuse(name, 'names that begin with slipway/ are reserved for Slipway.')
   const isOfficial = host === publicRegistry && !inside.includes('/')
   return { host, repository: `${host}/${isOfficial ? 'library/' : ''}${inside}`, tag }
 }
@@ -64,7 +64,7 @@ export const createBaseImages = ({ engine, images, store, registryLogins, busybo
   const fail = (name: string, cause: Error) =>
     cause instanceof DeploymentError && cause.next !== 'stop'
       ? cause
-      : new DeploymentError('build_failed', `The base image ${name} cannot be had: ${cause.message.slice(0, 400)}`, {
+      : new DeploymentError('build_failed', `Base image ${name} is not available: ${cause.message.slice(0, 400)}`, {
           cause,
         })
 
@@ -74,7 +74,7 @@ export const createBaseImages = ({ engine, images, store, registryLogins, busybo
     if (hex === undefined) return null
     const id = `sha256:${hex}`
     if ((await store.owns(organizationId, id)) && (await findImage(engine, id, signal)) !== null) return id
-    throw refuse(name, 'this organization has built no image of this id.')
+    throw refuse(name, 'this organization has not built an image with this id.')
   }
 
   /** With each login of the organization's own for that registry, and then without one. */
@@ -100,7 +100,7 @@ export const createBaseImages = ({ engine, images, store, registryLogins, busybo
     } catch (error) {
       if (signal.aborted || !(error instanceof DeploymentError) || error.code === 'build_refused') throw error
       if (!isBusybox(readImageName(wanted.name))) throw fail(wanted.name, error)
-      onText(`${wanted.name} cannot be pulled: this machine's own busybox is taken.\n`)
+      onText(`${wanted.name} cannot be pulled: using the busybox of this machine instead.\n`)
       return ownBusybox().catch((cause: Error) => Promise.reject(fail(wanted.name, cause)))
     }
   }

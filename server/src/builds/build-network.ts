@@ -1,7 +1,7 @@
 /**
- * The network of one build: a bridge of its own, and in it a holder, whose network the steps share. The holder alone has
- * NET_ADMIN: it makes the routes to what a build may not reach lead nowhere, before any step runs, and no step can undo
- * it. That holds wherever the engine is. When it cannot be done, the build fails.
+ * The network of one build: a bridge of its own, and in it a holder, whose network the steps share. The holder alone
+ * has NET_ADMIN: it makes the routes to what a build may not reach lead nowhere, before any step runs, and no step can
+ * undo it. That holds wherever the engine is. When it cannot be done, the build fails.
  */
 import { readFile } from 'node:fs/promises'
 import { networkInterfaces } from 'node:os'
@@ -84,7 +84,7 @@ const look = async ({ engine, isLocal, allowed }: BuildNetworkParts, name: strin
   const mine = networks.find(({ Name }) => Name === name)
   const [subnet] = mine === undefined ? [] : subnetsOf(mine)
   const gateway = parseNetwork(mine?.IPAM.Config?.[0]?.Gateway?.split('/')[0] ?? '')
-  if (subnet === undefined || gateway === null) throw new Error('the network of the build has no subnet')
+  if (subnet === undefined || gateway === null) throw new Error('the build network has no subnet')
   const taken = bridges.flatMap(subnetsOf)
   const isEngines = (each: Network) => [...taken, subnet].some(({ base, bits }) => widen(each, bits).base === base)
   const routes = blockedRoutes({
@@ -104,10 +104,10 @@ const script = `six=/proc/sys/net/ipv6/conf/eth0/disable_ipv6
 [ ! -e $six ] || [ "$(cat $six)" = 1 ] || { echo IPv6 is on; exit 1; }
 for route in "$@"; do ip route add blackhole "$route" || exit 1; done; echo "${ready}"; exec sleep 1000000`
 const deaf =
-  'The resolver of this machine is a link-local address, which builds do not reach: names will not be found until SLIPWAY_BUILD_DNS is set to another one.\n'
+  'The DNS resolver of this machine is a link-local address, which builds cannot reach: set SLIPWAY_BUILD_DNS to another resolver, or builds cannot resolve names.\n'
 
 const failed = (why: string, cause?: unknown): DeploymentError =>
-  new DeploymentError('build_failed', `The build failed: its network could not be closed off: ${why}.`, { cause })
+  new DeploymentError('build_failed', `The build failed: its network could not be isolated: ${why}.`, { cause })
 
 export const createBuildNetwork = (
   parts: BuildNetworkParts,
@@ -139,7 +139,7 @@ export const createBuildNetwork = (
       told += text
       if (told.includes(ready)) return Id
     }
-    throw failed(told.trim().slice(-200) || 'the container that holds it ended')
+    throw failed(told.trim().slice(-200) || 'the container of the network exited')
   }
 
   const make = async (): Promise<string> => {

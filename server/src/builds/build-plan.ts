@@ -52,7 +52,7 @@ const targetOf = ({ stages }: Dockerfile, target: string | null): number => {
   const named = stages.findIndex(({ name }) => name === target.toLowerCase())
   const index = named === -1 && /^\d{1,4}$/.test(target) ? Number(target) : named
   if (stages[index] !== undefined) return index
-  throw new DeploymentError('build_failed', 'The build failed: the Dockerfile has no stage of the name that is built.')
+  throw new DeploymentError('build_failed', 'The build failed: the Dockerfile has no stage with the requested name.')
 }
 
 const copyOrigin = (copy: CopyInstruction, index: number, names: Map<string, number>): Origin => {
@@ -60,7 +60,7 @@ const copyOrigin = (copy: CopyInstruction, index: number, names: Map<string, num
   const named = names.get(from.toLowerCase())
   if (named !== undefined) return { from: 'stage', index: named }
   if (!/^\d{1,4}$/.test(from)) return { from: 'image', name: from }
-  if (Number(from) >= index) throw unreadable(copy.line, 'COPY --from names a stage that does not come before it.')
+  if (Number(from) >= index) throw unreadable(copy.line, 'COPY --from refers to a stage that does not come before it.')
   return { from: 'stage', index: Number(from) }
 }
 

@@ -22,7 +22,7 @@ const maxNameBytes = 64 * 2 ** 20
 const show = (path: string): string => JSON.stringify(path.length > 80 ? `${path.slice(0, 77)}...` : path)
 
 const pathTooLong = (path: string) =>
-  refusePreparation(`The path ${show(path)} has more than ${maxPathBytes} bytes, which no system takes.`)
+  refusePreparation(`The path ${show(path)} has more than ${maxPathBytes} bytes, which is too long for any system.`)
 
 interface Listed {
   mode: string
@@ -71,7 +71,7 @@ const checkListed = (listed: Listed): void => {
   if (/(^|\/)(?:\.{0,2}|\.git)(\/|$)/i.test(path))
     throw refusePreparation(`The repository has a file ${show(path)}, a name that git does not allow.`)
   if (isLink(listed) && size > maxPathBytes)
-    throw refusePreparation(`The link ${show(path)} leads to a path of more than ${maxPathBytes} bytes.`)
+    throw refusePreparation(`The link ${show(path)} points to a path of more than ${maxPathBytes} bytes.`)
 }
 
 const createCount = (limits: PreparationLimits) => {
@@ -123,7 +123,7 @@ export const scanContext = async (
     if (isIgnored(path) && !always.has(path)) continue
     count.keep(listed)
     const key = keyOf(path)
-    if (kept.has(key)) throw refusePreparation(`The repository has two files of the name ${show(path)}.`)
+    if (kept.has(key)) throw refusePreparation(`The repository has two files with the name ${show(path)}.`)
     kept.add(key)
     nameBytes += key.length
     if (nameBytes > maxNameBytes) throw contextTooMany(limits)

@@ -45,7 +45,7 @@ export const createDiskReserve = ({ engine, isLocal, reserveMb, free = freeMb }:
     if (left === null || left >= reserveMb) return
     throw new DeploymentError(
       'build_failed',
-      `The build was ended: the disk of the engine has less than ${reserveMb} MB left (SLIPWAY_DISK_RESERVE_MB).`,
+      `The build was stopped: the engine's disk has less than ${reserveMb} MB left (SLIPWAY_DISK_RESERVE_MB).`,
     )
   }
 

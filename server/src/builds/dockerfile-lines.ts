@@ -42,11 +42,11 @@ const readDirectives = (lines: string[]): Escape => {
     if (found === null) return sign
     const { name, value } = found
     const known = name === 'syntax' || name === 'escape'
-    if (!known) throw refused(index + 1, `the directive "${name.slice(0, 40)}" is not known here.`)
-    if (seen.has(name)) throw refused(index + 1, `the directive ${name} stands there twice.`)
+    if (!known) throw refused(index + 1, `the directive "${name.slice(0, 40)}" is not supported.`)
+    if (seen.has(name)) throw refused(index + 1, `the directive ${name} is repeated.`)
     seen.add(name)
     if (name === 'syntax' && !/^(docker\.io\/)?docker\/dockerfile:1[a-z0-9.-]{0,40}$/.test(value))
-      throw refused(index + 1, 'only syntax=docker/dockerfile:1 is built here.')
+      throw refused(index + 1, 'only syntax=docker/dockerfile:1 is supported.')
     if (name === 'syntax') continue
     if (value !== '\\' && value !== '`') throw refused(index + 1, String.raw`escape must be \ or a backtick.`)
     sign = value
@@ -60,7 +60,7 @@ const goesOn = (trimmed: string, sign: Escape): boolean => trimmed.endsWith(sign
 const refuseControls = (text: string, line: number): void => {
   for (let at = 0; at < text.length; at += 1) {
     const code = text.charCodeAt(at)
-    if (code < 32 && code !== 9) throw unreadable(line, 'it holds a control character.')
+    if (code < 32 && code !== 9) throw unreadable(line, 'it contains a control character.')
   }
 }
 

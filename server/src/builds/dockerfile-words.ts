@@ -72,7 +72,7 @@ const createReader = (text: string, sign: Escape, find: (name: string) => string
     }
     const colon = text[at] === ':' ? ':' : ''
     const sign = text[at + colon.length]
-    if (sign !== '-' && sign !== '+') throw new BadWord(`\${${name}…} has an operator that is not known here`)
+    if (sign !== '-' && sign !== '+') throw new BadWord(`\${${name}…} has an unsupported operator`)
     at += colon.length + 1
     const other = read('}', depth + 1)
     if (text[at] !== '}') throw new BadWord(`\${${name}…} is not closed`)
@@ -119,7 +119,7 @@ const createReader = (text: string, sign: Escape, find: (name: string) => string
   }
 
   const read = (stop: string, depth: number): string => {
-    if (depth > maxDepth) throw new BadWord('it is nested too deep')
+    if (depth > maxDepth) throw new BadWord('it is nested too deeply')
     const parts: string[] = []
     while (at < text.length && text[at] !== stop) {
       const char = text[at]!

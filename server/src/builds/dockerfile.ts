@@ -1,6 +1,6 @@
 /**
- * Reads a Dockerfile strictly: what the classic builder's instructions are, and nothing else. The engine never sees this
- * text; it gets instructions that we write from what is read here. Pure. Rejects with `build_failed` what is no
+ * Reads a Dockerfile strictly: what the classic builder's instructions are, and nothing else. The engine never sees
+ * this text; it gets instructions that we write from what is read here. Pure. Rejects with `build_failed` what is no
  * Dockerfile, and with `build_refused` what would reach further than a build may.
  */
 import { type Escape, joinLines, refused, unreadable } from './dockerfile-lines.ts'
@@ -68,7 +68,7 @@ const others = new Set(
 /** The engine reads no longer lines. */
 const maxLine = 60_000
 const maxStages = 200
-const needsBuildKit = 'needs BuildKit, and builds here are made without it.'
+const needsBuildKit = 'requires BuildKit, which is not used here.'
 
 /** What begins a here-document for builders that know them. */
 const beginsHereDocument = (word: string): boolean => /^\d{0,9}<<-?["']?[A-Za-z_]/.test(word)
@@ -82,7 +82,7 @@ const readFlags = (rest: string, { line }: Common): { flags: Map<string, string>
     const flag = end === -1 ? left : left.slice(0, end)
     const found = /^--([a-z]{1,40})(?:=([A-Za-z0-9._/:@${}+,=-]{0,500}))?$/.exec(flag)
     if (found === null) throw unreadable(line, `the flag ${flag.slice(0, 40)} cannot be read.`)
-    if (flags.size > 5 || flags.has(found[1]!)) throw unreadable(line, `the flag --${found[1]} stands there twice.`)
+    if (flags.size > 5 || flags.has(found[1]!)) throw unreadable(line, `the flag --${found[1]} is repeated.`)
     flags.set(found[1]!, found[2] ?? '')
     left = end === -1 ? '' : left.slice(end).trim()
   }
@@ -112,7 +112,7 @@ const readWords = (text: string, line: number): string[] | null => {
     return null
   }
   if (!Array.isArray(parsed) || parsed.length === 0 || !parsed.every((word) => typeof word === 'string'))
-    throw unreadable(line, 'the exec form of RUN takes a list of strings.')
+    throw unreadable(line, 'the exec form of RUN must be a list of strings.')
   return parsed
 }
 
@@ -124,7 +124,7 @@ const refuseAdd = (rest: string, { line }: Common): void => {
   if (words.length > 1 && words.slice(0, -1).every((source) => literal.test(source))) return
   throw refused(
     line,
-    'ADD takes plain paths of the repository only (letters, digits and . _ / * ? -), never an address or a variable: fetch it in a RUN step, which has the network of the build, or use COPY.',
+    'ADD accepts only plain paths in the repository (letters, digits and . _ / * ? -), not URLs or variables: download in a RUN step, which has network access, or use COPY.',
   )
 }
 
@@ -136,7 +136,7 @@ const readCopy = (word: 'COPY' | 'ADD', text: string, common: Common): CopyInstr
   if (word === 'ADD') refuseAdd(rest, common)
   const from = flags.get('from') ?? null
   if (from !== null && !/^[A-Za-z0-9._/:@-]+$/.test(from))
-    throw refused(common.line, 'COPY --from takes the name of a stage or an image as it stands, without variables.')
+    throw refused(common.line, 'COPY --from accepts only the literal name of a stage or an image, without variables.')
   return { ...common, kind: 'copy', word, from, chown: flags.get('chown') ?? null, rest }
 }
 
@@ -146,7 +146,7 @@ const readArg = (rest: string, common: Common, sign: Escape): ArgInstruction => 
     const equals = plain.indexOf('=')
     const name = equals === -1 ? plain : plain.slice(0, equals)
     if (!/^[A-Za-z_][A-Za-z0-9_]*$/.test(name))
-      throw unreadable(common.line, 'the name of an ARG has letters, digits and underscores only.')
+      throw unreadable(common.line, 'the name of an ARG can have only letters, digits and underscores.')
     return [name, equals === -1 ? null : plain.slice(equals + 1)]
   })
   if (args.length === 0) throw unreadable(common.line, 'ARG has no name.')
@@ -193,10 +193,7 @@ const readTrigger = (text: string, common: Common, sign: Escape): Instruction =>
     throw unreadable(common.line, `ONBUILD ${word} is not allowed.`)
   const found = readInstruction({ ...common, text }, sign)
   if (found.kind === 'copy' && found.from !== null)
-    throw refused(
-      common.line,
-      'ONBUILD COPY --from is refused: it would read an image that this Dockerfile does not name.',
-    )
+    throw refused(common.line, 'ONBUILD COPY --from is refused: it would read an image that is not in this Dockerfile.')
   return found
 }
 
@@ -205,7 +202,7 @@ export const readTriggers = (triggers: readonly string[], { step, line }: Common
   triggers.map((trigger) => {
     const { sign, lines } = joinLines(`FROM scratch\n${trigger}`)
     if (trigger.includes('\n') || trigger.includes('\r') || lines.length !== 2)
-      throw unreadable(line, 'the trigger is not one line.')
+      throw unreadable(line, 'the trigger must be a single line.')
     return readTrigger(lines[1]!.text, { step, line, text: lines[1]!.text }, sign)
   })
 
@@ -217,10 +214,13 @@ const readFrom = (rest: string, common: Common, sign: Escape): Stage => {
   const [base = '', as, name] = splitWords(words, sign)
   const count = splitWords(words, sign).length
   if (count !== 1 && !(count === 3 && as!.toLowerCase() === 'as'))
-    throw unreadable(common.line, 'FROM takes an image, and AS with a name after it.')
+    throw unreadable(common.line, 'FROM must have an image, optionally followed by AS and a name.')
   const own = name?.toLowerCase() ?? null
   if (own !== null && (!stageName.test(own) || own === 'scratch'))
-    throw unreadable(common.line, 'the name of a stage begins with a letter, and has letters, digits and . _ - only.')
+    throw unreadable(
+      common.line,
+      'the name of a stage must begin with a letter and have only letters, digits and . _ -',
+    )
   return { ...common, name: own, base, platform: flags.get('platform') ?? null, instructions: [] }
 }
 
@@ -231,7 +231,7 @@ const addLine = (file: Dockerfile, common: Common): void => {
     refuseOpen(common, file.sign)
     const next = readFrom(rest, common, file.sign)
     if (next.name !== null && file.stages.some(({ name }) => name === next.name))
-      throw unreadable(common.line, `two stages are called ${next.name}.`)
+      throw unreadable(common.line, `two stages have the name ${next.name}.`)
     if (file.stages.length === maxStages) throw unreadable(common.line, `it has more than ${maxStages} stages.`)
     file.stages.push(next)
     return
@@ -239,7 +239,7 @@ const addLine = (file: Dockerfile, common: Common): void => {
   const read = readInstruction(common, file.sign)
   if (stage !== undefined) stage.instructions.push(read)
   else if (read.kind === 'arg') file.globals.push(read)
-  else throw unreadable(common.line, 'only ARG may stand in front of the first FROM.')
+  else throw unreadable(common.line, 'only ARG is allowed before the first FROM.')
 }
 
 export const parseDockerfile = (text: string): Dockerfile => {
@@ -253,11 +253,11 @@ export const parseDockerfile = (text: string): Dockerfile => {
 /** Instructions for a stage that somebody else begins: each on one line. */
 export const readFragment = (text: string): string[] => {
   const { sign, lines } = joinLines(text)
-  if (sign !== '\\') throw refused(1, 'a fragment has no directives.')
+  if (sign !== '\\') throw refused(1, 'a fragment cannot have directives.')
   return lines.map(({ text: joined, line }) => {
     const [word] = splitKeyword(joined)
     if (word === 'FROM' || word === 'ONBUILD')
-      throw refused(line, `${word} is not for a fragment: it begins an image of its own.`)
+      throw refused(line, `${word} is not allowed in a fragment: it would start a new image.`)
     const common = { step: 1, line, text: joined }
     refuseOpen(common, sign)
     return readInstruction(common, sign).text

@@ -1,7 +1,7 @@
 /**
  * The builder of `--fake`: commits are really fetched and their Dockerfile is really read, but nothing is built. The
- * image is the Dockerfile's last base image where that is one of the fake runtime's (`FROM fake/never-ready`), so that a
- * repository says how its instances behave.
+ * image is the Dockerfile's last base image where that is one of the fake runtime's (`FROM fake/never-ready`), so that
+ * a repository says how its instances behave.
  */
 import type { Clock } from '../lib/clock.ts'
 import type { Log } from '../lib/log.ts'
@@ -30,7 +30,7 @@ export const createFakeBuilder = (parts: { dataDir: string; network: GitNetwork;
     const contentKey = keyOf(request)
     const skipped = built.has(contentKey)
     built.set(contentKey, reference)
-    if (!skipped) onLog(`The fake builder takes ${reference} for commit ${commitId}.\n`)
+    if (!skipped) onLog(`The fake builder uses ${reference} for commit ${commitId}.\n`)
     return { reference, imageId: reference, contentKey, skipped }
   }
   return {

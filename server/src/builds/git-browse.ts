@@ -62,7 +62,7 @@ export const createBrowser = ({ git, remote, timeoutMs, fetch, mirrorOf, locked 
       const args = ['--git-dir', mirrorOf(source), 'ls-tree', '-d', '-z', '--name-only', '--end-of-options']
       args.push(`${head}:${folder}`)
       const { code, stdout } = await git.run(args, limits)
-      if (code !== 0) throw refMissing('The repository has no such folder.')
+      if (code !== 0) throw refMissing('The folder does not exist in the repository.')
       return stdout.split('\0').filter((name) => name !== '')
     },
   }

@@ -1,7 +1,7 @@
 /**
- * The builder over git mirrors and the Docker engine (see builder.ts for what it promises). Refuses to know deployments.
- * When the process dies here: the engine ends a piece whose client is gone, mirrors are freed of locks when next used,
- * and steps, holders and networks of the killed build are removed at the next start.
+ * The builder over git mirrors and the Docker engine (see builder.ts for what it promises). Refuses to know
+ * deployments. When the process dies here: the engine ends a piece whose client is gone, mirrors are freed of locks
+ * when next used, and steps, holders and networks of the killed build are removed at the next start.
  */
 import { join } from 'node:path'
 import type { Readable } from 'node:stream'
@@ -68,7 +68,7 @@ const limitTime = (timeoutMs: number, outer: AbortSignal[]) => {
   const control = new AbortController()
   const seconds = Math.ceil(timeoutMs / 1000)
   const timer = setTimeout(
-    () => control.abort(new DeploymentError('build_timeout', `The build did not end within ${seconds} s.`)),
+    () => control.abort(new DeploymentError('build_timeout', `The build did not finish within ${seconds} s.`)),
     timeoutMs,
   )
   return {
@@ -186,7 +186,7 @@ const createWork = (ours: ReturnType<typeof createBuildParts>, preparation: Prep
 }
 
 const waitingText = (running: number): string =>
-  `Waiting for a free place to build: ${running} ${running === 1 ? 'build runs' : 'builds run'}.\n`
+  `Waiting for a build slot: ${running} ${running === 1 ? 'build is running' : 'builds are running'}.\n`
 
 export const createBuilder = (parts: BuilderParts): Builder => {
   const { log } = parts
@@ -199,7 +199,7 @@ export const createBuilder = (parts: BuilderParts): Builder => {
   const plan = createPlanner(sources.preparation, ours.tools.reference)
   const running = new Set<Promise<unknown>>()
   const swept = ours.containers.sweep().catch((error: unknown) => {
-    log.warn({ err: error }, 'what an ended build left on the engine could not be removed')
+    log.warn({ err: error }, 'leftovers of a finished build could not be removed from the engine')
   })
 
   const track = <T>(work: Promise<T>): Promise<T> => {
@@ -210,7 +210,7 @@ export const createBuilder = (parts: BuilderParts): Builder => {
 
   const later = (removal: Promise<void>): void => {
     track(removal).catch((error: unknown) => {
-      log.warn({ err: error }, 'what a build made on its way could not be removed')
+      log.warn({ err: error }, 'intermediate results of a build could not be removed')
     })
   }
 

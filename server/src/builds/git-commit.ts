@@ -58,7 +58,7 @@ export const parseCommit = (id: string, bytes: Buffer): Commit => {
 /** One that is too large to be read, where others stand beside it. */
 export const unreadCommit = (id: string): Commit => ({
   git_commit_id: id,
-  message: 'This commit is too large to be shown.',
+  message: 'This commit is too large to show.',
   author_name: '',
   created_at: '1970-01-01T00:00:00Z',
   tag: '',

@@ -15,21 +15,22 @@ const denied = (message: string): DeploymentError => new DeploymentError('git_de
 /** What git says when it meets its limit of memory: of its own, of its threads, of its libraries. */
 const outOfMemory =
   /out of memory|cannot allocate memory|unable to create (?:threaded|thread)|mmap failed|malloc failed/i
-const tooMuchMemory = 'git needs more memory for this repository than it may have (SLIPWAY_GIT_MEMORY_MB).'
+const tooMuchMemory = 'git needs more memory for this repository than SLIPWAY_GIT_MEMORY_MB allows.'
 
 type Explain = (host: string) => DeploymentError
 
 export const redirected: Explain = (host) =>
-  refused(`${host} sends us to another address, and redirects are not followed: use the final address.`)
+  refused(`${host} redirects to another address, and redirects are not followed: use the final address.`)
 
 const forbidden: Explain = (host) =>
-  denied(`${host} does not let us read this repository: check the git token of the service.`)
+  denied(`${host} denied access to this repository: check the git token of the service.`)
 
-const notThere: Explain = (host) => denied(`${host} has no such repository, or does not show it with this git token.`)
+const notThere: Explain = (host) =>
+  denied(`${host} has no such repository, or it is not accessible with this git token.`)
 
-const unknownName: Explain = (host) => unreachable(`The name ${host} could not be resolved.`)
+const unknownName: Explain = (host) => unreachable(`The host name ${host} could not be resolved.`)
 
-const noConnection: Explain = (host) => unreachable(`${host} could not be connected to.`)
+const noConnection: Explain = (host) => unreachable(`Could not connect to ${host}.`)
 
 const badCertificate: Explain = (host) => refused(`The certificate of ${host} could not be verified.`)
 
@@ -42,7 +43,7 @@ type Meaning = [pattern: RegExp, error: Explain]
 
 const meanings: Meaning[] = [
   [outOfMemory, () => refused(tooMuchMemory)],
-  [/died of signal 25|File too large/i, () => refused('A pack of the repository is larger than may be kept.')],
+  [/died of signal 25|File too large/i, () => refused('The repository has a pack that is too large.')],
   [/returned error: 30\d|unable to update url base from redirection|redirect/i, redirected],
   [
     /Authentication failed|could not read (Username|Password)|returned error: 40[13]|terminal prompts disabled/i,
@@ -52,11 +53,8 @@ const meanings: Meaning[] = [
   [/Could not resolve host/i, unknownName],
   [/Connection refused|Failed to connect|No route to host|Connection timed out|Couldn't connect/i, noConnection],
   [/SSL|certificate/i, badCertificate],
-  [
-    /transport '.*' not allowed|protocol '.*' is not supported/i,
-    () => refused('Only https addresses are used for git.'),
-  ],
-  [/No space left on device/i, () => unreachable('There is no space left for the copy of the repository.')],
+  [/transport '.*' not allowed|protocol '.*' is not supported/i, () => refused('Only https URLs are allowed for git.')],
+  [/No space left on device/i, () => unreachable('Not enough disk space to clone the repository.')],
 ]
 
 /** `stderr` of a git program that talked to `host` and failed. */
@@ -75,7 +73,8 @@ export const explainRefusal = (host: string, status: number, words = ''): Deploy
 
 /** Why our own client did not get an answer. */
 export const explainOutbound = (error: unknown, host: string): unknown => {
-  if (error instanceof OutboundRefused) return refused(`${host} may not be reached: ${error.message}.`, error)
+  if (error instanceof OutboundRefused)
+    return refused(`Connections to ${host} are not allowed: ${error.message}.`, error)
   if (!(error instanceof OutboundFailed)) return error
   if (error.code === 'unresolved') return unknownName(host)
   if (error.code !== 'connection') return unreachable(`${host} cannot be reached: ${error.message}.`, error)

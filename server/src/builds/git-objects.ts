@@ -1,6 +1,6 @@
 /**
- * Objects of a mirror by `git cat-file`. Promises that no content is read before its size is known and allowed, and that
- * only ids and paths below an id are ever asked for. Answers are found by their length, never by what they hold.
+ * Objects of a mirror by `git cat-file`. Promises that no content is read before its size is known and allowed, and
+ * that only ids and paths below an id are ever asked for. Answers are found by their length, never by what they hold.
  */
 import type { Readable } from 'node:stream'
 import { isCommitId } from './git-names.ts'
@@ -10,7 +10,9 @@ import type { Git } from './git-process.ts'
 export type Found = { kind: 'missing' | 'outside' } | { kind: string; id: string; size: number }
 
 export interface Objects {
-  /** All at once; a name is an id, `<id>^{tree}` or `<id>:<path>`. Links in a path are followed inside the repository. */
+  /**
+   * All at once; a name is an id, `<id>^{tree}` or `<id>:<path>`. Links in a path are followed inside the repository.
+   */
   look(names: readonly string[]): Promise<Found[]>
   /** The object of an id that `look` answered; its size is known from there. */
   read(found: { id: string; size: number }): Promise<Buffer>
@@ -34,7 +36,7 @@ const createTaker = (stream: Readable) => {
         held = held.subarray(end + 1)
         return text
       }
-      if (held.length > 65_536) throw new Error('git cat-file answered a line without an end')
+      if (held.length > 65_536) throw new Error('git cat-file returned an unterminated line')
       await grow()
     }
   }
@@ -55,7 +57,7 @@ const createTaker = (stream: Readable) => {
 const checkName = (name: string): string => {
   // biome-ignore lint/suspicious/noControlCharactersInRegex: git reads one name a line
   const match = /^([0-9a-f]+)(?:\^\{tree\}|:[^\u0000-\u001f]*)?$/.exec(name)
-  if (match === null || !isCommitId(match[1]!)) throw new Error('git was to be asked for what is no id')
+  if (match === null || !isCommitId(match[1]!)) throw new Error('not a valid object id for git')
   return name
 }
 
@@ -87,7 +89,8 @@ export const openObjects = (git: Git, mirror: string, timeoutMs: number): Object
     async read({ id, size }) {
       input.write(`contents ${checkName(id)}\n`)
       const answer = await readFound()
-      if (!('size' in answer) || answer.size !== size || answer.id !== id) throw new Error('git changed its mind')
+      if (!('size' in answer) || answer.size !== size || answer.id !== id)
+        throw new Error('git returned a different object')
       const content = await taker.bytes(size)
       await taker.bytes(1)
       return content

@@ -96,7 +96,7 @@ const makePlace = async (dataDir: string, log: Log): Promise<GitPlace> => {
   const user = await ensureSystemUser('slipway-git')
   const prlimit = await findPrlimit()
   if (prlimit === null)
-    log.warn('prlimit is not on this machine: git runs without limits of memory and processes (package util-linux)')
+    log.warn('prlimit is not installed: git runs without limits on memory and processes (package util-linux)')
   const folder = await settle(dataDir, user)
   const others = user.uid === undefined ? 0o700 : 0o711
   await chmod(folder, others)

@@ -1,7 +1,7 @@
 /**
- * Runs git: with an environment of our own (no configuration of the machine, no prompts, no hooks, no other transports),
- * as a user of its own, and under limits. What it reads was made by strangers, and it is not ours: a git that a
- * repository has taken over, or made to eat memory, has nothing to take and is ended.
+ * Runs git: with an environment of our own (no configuration of the machine, no prompts, no hooks, no other
+ * transports), as a user of its own, and under limits. What it reads was made by strangers, and it is not ours: a git
+ * that a repository has taken over, or made to eat memory, has nothing to take and is ended.
  */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { PassThrough, type Readable, type Writable } from 'node:stream'
@@ -137,7 +137,7 @@ const attach = (child: ChildProcess, setup: GitSetup, timeoutMs: number): GitTal
   let isOver = false
   let said = ''
   const timer = setTimeout(
-    () => output.destroy(new GitFailed(`git did not end within ${Math.ceil(timeoutMs / 1000)} s`, 'timeout')),
+    () => output.destroy(new GitFailed(`git did not finish within ${Math.ceil(timeoutMs / 1000)} s`, 'timeout')),
     timeoutMs,
   )
   child.stdout!.pipe(output, { end: false })

@@ -63,7 +63,7 @@ const fails = async (open: OpenUrl, code: string, message: RegExp): Promise<void
   })
 }
 
-test('what is not an answer of git, or a refusal, is a sentence', async () => {
+test('what is not a valid response of a git server, or a refusal, is a sentence', async () => {
   const said =
     (...chunks: string[]) =>
     async () =>

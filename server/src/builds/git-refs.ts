@@ -1,7 +1,7 @@
 /**
- * Which branches and tags a repository has, asked in git's own protocol by our own client: version 2, which answers only
- * what was asked for, or the list of all where a host speaks no newer one. No process is started, and what the host says
- * reaches no program. An answer is read as it comes, and only what was asked for is kept of it.
+ * Which branches and tags a repository has, asked in git's own protocol by our own client: version 2, which answers
+ * only what was asked for, or the list of all where a host speaks no newer one. No process is started, and what the
+ * host says reaches no program. An answer is read as it comes, and only what was asked for is kept of it.
  * https://git-scm.com/docs/protocol-v2, https://git-scm.com/docs/http-protocol
  */
 import { OutboundFailed, type OutboundStream, type StreamRequest } from '../lib/outbound.ts'
@@ -55,7 +55,7 @@ class NotGit extends Error {
   readonly words: string
 
   constructor(words = '') {
-    super('not an answer of git')
+    super('not a valid response of a git server')
     this.words = words
   }
 }
@@ -79,7 +79,9 @@ const command = (names: readonly string[], format: string): Buffer =>
 const isAsked = (names: readonly string[], ref: string): boolean =>
   names.some((name) => (name.endsWith('/') ? ref.startsWith(name) : ref === name))
 
-/** `<id> <name>`, then the capabilities (old) or `peeled:<id>` (new); an old host lists what a tag names as `<name>^{}`. */
+/**
+ * `<id> <name>`, then the capabilities (old) or `peeled:<id>` (new); an old host lists what a tag names as `<name>^{}`.
+ */
 const keep = (refs: Refs, names: readonly string[], line: string): void => {
   const [, id = '', name = '', more = ''] = /^([0-9a-f]+) ([^ \0]+)(.*)$/s.exec(line) ?? []
   const ref = name.replace(/\^\{\}$/, '')
@@ -174,7 +176,7 @@ export const createRefs = (open: OpenUrl) => {
   const explain = (error: unknown, host: string): unknown => {
     if (error instanceof NotGit) return error.words === '' ? notGit(host) : explainRefusal(host, 200, error.words)
     if (error instanceof OutboundFailed && error.code === 'too_large')
-      return refused('The repository has more branches and tags than are read (16 MB of their names).', error)
+      return refused('The repository has too many branches and tags: at most 16 MB of names are read.', error)
     return explainOutbound(error, host)
   }
 

@@ -16,7 +16,10 @@ import type { Git, GitConfig } from './git-process.ts'
 import { createRefs, type Refs } from './git-refs.ts'
 import { clearLeftovers, mirrorSize } from './mirror-folder.ts'
 
-/** `check` names the one address that git may connect to; `open` connects by itself. Both reject what may not be reached. */
+/**
+ * `check` names the one address that git may connect to; `open` connects by itself. Both reject what may not be
+ * reached.
+ */
 export type GitNetwork = Pick<Outbound, 'check' | 'open'>
 
 export interface GitLimits {
@@ -39,9 +42,10 @@ export const hash = (text: string): string => createHash('sha256').update(text).
 
 /** Rejects what git must not be given. */
 export const validate = ({ url, branch, commitId }: GitSource): void => {
-  if (!isValidGitUrl(url)) throw refused('The address of the repository is not a plain https address.')
-  if (!isValidBranch(branch)) throw refused('The name of the branch is not one that git allows.')
-  if (commitId !== undefined && !isCommitId(commitId)) throw refused('The commit id is not 40 or 64 hex digits.')
+  if (!isValidGitUrl(url)) throw refused('The URL of the repository is not a plain https URL.')
+  if (!isValidBranch(branch)) throw refused('The branch name is not valid in git.')
+  if (commitId !== undefined && !isCommitId(commitId))
+    throw refused('The commit id must be 40 or 64 hexadecimal digits.')
 }
 
 /** Of the credentials, for their own repository's address only: null where there are none. */
@@ -50,7 +54,7 @@ const authorization = (source: GitSource, address: string): string | null => {
   if (known === undefined) return null
   const url = new URL(source.url)
   if (url.protocol === 'http:' && !isNearAddress(address, url))
-    throw refused('A git token is not sent over plain http: use the https address of the repository.')
+    throw refused('A git token cannot be sent over plain http: use the https URL of the repository.')
   return `Basic ${Buffer.from(`${known.username}:${known.password}`).toString('base64')}`
 }
 

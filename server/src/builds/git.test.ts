@@ -233,7 +233,7 @@ test('the address policy is asked before git, and git connects to the checked ad
   await rejects(
     guarded.fetch({ organizationId, url: server.url('app'), branch: 'main' }, never),
     'git_refused',
-    /may not be reached/,
+    /are not allowed/,
   )
   assert.deepEqual(server.requests, [])
   // The name has no address anywhere: only the pin can lead to the server.

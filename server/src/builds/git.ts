@@ -45,7 +45,7 @@ const readMs = 30_000
 
 const tooLarge = (commitId: string, bytes: number): DeploymentError =>
   refused(
-    `Commit ${commitId.slice(0, 12)} is ${(bytes / 2 ** 20).toFixed(1)} MB large by itself, and more than 1 MB is not read: shorten its message.`,
+    `Commit ${commitId.slice(0, 12)} is ${(bytes / 2 ** 20).toFixed(1)} MB large, and at most 1 MB is read: shorten its message.`,
   )
 
 const nameOf = ({ organizationId, url, credentials }: GitSource): string => {
@@ -56,7 +56,7 @@ const nameOf = ({ organizationId, url, credentials }: GitSource): string => {
 
 /** A commit of a mirror; null when it is not in there, or the mirror is none. */
 const readKnown = async (git: Git, mirror: string, commitId: string): Promise<Commit | null> => {
-  if (!isCommitId(commitId)) throw refused('The commit id is not 40 or 64 hex digits.')
+  if (!isCommitId(commitId)) throw refused('The commit id must be 40 or 64 hexadecimal digits.')
   try {
     return await withObjects(git, mirror, readMs, async (objects) => {
       const [found] = await objects.look([commitId])
@@ -118,7 +118,7 @@ export const createMirrors = (parts: MirrorParts): Mirrors => {
       const result = await fetchWithRepair(source, mirror, commitId, signal)
       const commit = result.code === 0 ? await readCommit(mirror, commitId) : null
       if (commit !== null) {
-        await tidy(mirror).catch((error: unknown) => log.warn({ err: error }, 'a git mirror could not be tidied'))
+        await tidy(mirror).catch((error: unknown) => log.warn({ err: error }, 'a git mirror could not be cleaned up'))
         return commit
       }
       if (result.code === 0 || isNotHandedOut(result.stderr))

@@ -196,7 +196,7 @@ const parseRule = (line: string): Rule | null => {
   const text = line.trim()
   if (text === '' || line.startsWith('#')) return null
   if (text.length > maxRuleLength)
-    throw refused(`A rule of .dockerignore has ${text.length} characters, and at most ${maxRuleLength} are read.`)
+    throw refused(`A rule in .dockerignore has ${text.length} characters: at most ${maxRuleLength} are allowed.`)
   const keep = text.startsWith('!')
   const pattern = cleanPattern(keep ? text.slice(1).trim() : text)
   return pattern === '' ? null : { keep, matches: compile(collapse(readTokens(pattern))) }
@@ -213,13 +213,13 @@ export const parseIgnoreFile = (text: string, comparisons = usualComparisons): (
     .map(parseRule)
     .filter((rule) => rule !== null)
   if (rules.length > maxRules)
-    throw refused(`The .dockerignore has ${rules.length} rules, and at most ${maxRules} are read.`)
+    throw refused(`.dockerignore has ${rules.length} rules: at most ${maxRules} are allowed.`)
   let left = comparisons
   const spend = (made: number): void => {
     left -= made
     if (left < 0)
       throw refused(
-        `The rules of .dockerignore take more than ${comparisons} comparisons for the paths of this repository: use fewer and simpler ones.`,
+        `The rules in .dockerignore need more than ${comparisons} comparisons for the paths of this repository: use fewer and simpler rules.`,
       )
   }
   return (path) => {

@@ -1,4 +1,6 @@
-/** Keeps mirrors in order: freed of what a killed git left before their first use, mended when broken, tidied when full. */
+/**
+ * Keeps mirrors in order: freed of what a killed git left before their first use, mended when broken, tidied when full.
+ */
 import type { GitSource } from './builder.ts'
 import type { MirrorParts } from './git.ts'
 import { isBroken, isLocked } from './git-errors.ts'
@@ -23,7 +25,7 @@ export const createUpkeep = (
       await clock.sleep(1000, signal)
       await clearLeftovers(git, mirror, new Date(Date.now() + 60_000))
     } else if (isBroken(first.stderr)) {
-      log.warn({ mirror }, 'a broken git mirror is made anew')
+      log.warn({ mirror }, 'recreating a broken git mirror')
       await git.remove([mirror])
     } else return first
     await ensureMirror(git, mirror, template)

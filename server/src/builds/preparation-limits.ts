@@ -38,28 +38,28 @@ const size = (bytes: number): string => {
 
 export const dockerfileTooLarge = (path: string, bytes: number, { dockerfileBytes }: PreparationLimits) =>
   refusePreparation(
-    `The Dockerfile ${path} has ${size(bytes)}, and at most ${size(dockerfileBytes)} are read (SLIPWAY_DOCKERFILE_MAX_KB).`,
+    `The Dockerfile ${path} has ${size(bytes)}: at most ${size(dockerfileBytes)} are allowed (SLIPWAY_DOCKERFILE_MAX_KB).`,
   )
 
 export const ignoreFileTooLarge = (bytes: number, { ignoreFileBytes }: PreparationLimits) =>
   refusePreparation(
-    `The .dockerignore has ${size(bytes)}, and at most ${size(ignoreFileBytes)} are read (SLIPWAY_DOCKERIGNORE_MAX_KB).`,
+    `.dockerignore has ${size(bytes)}: at most ${size(ignoreFileBytes)} are allowed (SLIPWAY_DOCKERIGNORE_MAX_KB).`,
   )
 
 export const contextTooLarge = ({ contextBytes }: PreparationLimits) =>
   refusePreparation(
-    `The files of the build have more than ${size(contextBytes)} (SLIPWAY_CONTEXT_MAX_MB): leave some out by .dockerignore.`,
+    `The files of the build have more than ${size(contextBytes)} (SLIPWAY_CONTEXT_MAX_MB): exclude some with .dockerignore.`,
   )
 
 export const contextTooMany = ({ contextEntries }: PreparationLimits) =>
   refusePreparation(
-    `The build has more than ${contextEntries} files and folders (SLIPWAY_CONTEXT_MAX_ENTRIES): leave some out by .dockerignore.`,
+    `The build has more than ${contextEntries} files and folders (SLIPWAY_CONTEXT_MAX_ENTRIES): exclude some with .dockerignore.`,
   )
 
 export const folderTooLarge = ({ contextBytes, contextEntries }: PreparationLimits) =>
   refusePreparation(
     `The folder of the build has more than ${size(ignoredTimes * contextBytes)} or ${ignoredTimes * contextEntries} files, ` +
-      `those that .dockerignore leaves out among them: ${ignoredTimes} times SLIPWAY_CONTEXT_MAX_MB and SLIPWAY_CONTEXT_MAX_ENTRIES.`,
+      `including those that .dockerignore excludes: ${ignoredTimes} times SLIPWAY_CONTEXT_MAX_MB and SLIPWAY_CONTEXT_MAX_ENTRIES.`,
   )
 
 export const readTooSlow = ({ readMs }: PreparationLimits) =>
@@ -69,10 +69,8 @@ export const readTooSlow = ({ readMs }: PreparationLimits) =>
 
 export const contextTooSlow = ({ contextMs }: PreparationLimits) =>
   refusePreparation(
-    `The files of the build could not be handed over within ${Math.ceil(contextMs / 1000)} s (SLIPWAY_CONTEXT_SECONDS).`,
+    `The files of the build could not be transferred within ${Math.ceil(contextMs / 1000)} s (SLIPWAY_CONTEXT_SECONDS).`,
   )
 
 export const readTooMuch = () =>
-  refusePreparation(
-    'Reading the repository for the build took more memory than it may: make its files fewer or smaller.',
-  )
+  refusePreparation('Reading the repository for the build exceeded its memory limit: use fewer or smaller files.')

@@ -48,7 +48,7 @@ export const resolvePath = (...paths: string[]): string | null => {
 }
 
 const outside = (what: string, path: string): DeploymentError =>
-  new DeploymentError('path_outside', `The ${what} ${path} leaves the repository.`)
+  new DeploymentError('path_outside', `The ${what} ${path} is outside the repository.`)
 
 const missing = (message: string): DeploymentError => new DeploymentError('dockerfile_missing', message)
 
@@ -68,7 +68,7 @@ const readCommitDate = async (objects: Objects, found: Found, commitId: string):
   if (!('size' in found) || found.kind !== 'commit')
     throw new DeploymentError('git_ref_missing', `Commit ${commitId.slice(0, 12)} was not fetched.`)
   if (found.size > maxCommitBytes)
-    throw refusePreparation(`Commit ${commitId.slice(0, 12)} has a message of more than 1 MB, which is not read.`)
+    throw refusePreparation(`Commit ${commitId.slice(0, 12)} has a message of more than 1 MB: shorten it.`)
   return committedAt(await objects.read(found))
 }
 

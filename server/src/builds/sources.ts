@@ -46,10 +46,12 @@ const open = async (parts: SourceParts) => {
 
 export const createSources = (parts: SourceParts): Sources => {
   const opened = open(parts)
-  opened.catch((error: unknown) => parts.log.error({ err: error }, 'git cannot be made ready: nothing can be built'))
+  opened.catch((error: unknown) =>
+    parts.log.error({ err: error }, 'git could not be set up: builds and repositories are unavailable'),
+  )
   const ready = () =>
     opened.catch((error: unknown) => {
-      throw new DeploymentError('git_unreachable', 'git is not ready on this server: its log says why.', {
+      throw new DeploymentError('git_unreachable', "git could not be set up on this server: see the server's log.", {
         cause: error,
       })
     })

@@ -107,7 +107,7 @@ const mentions = (lines: PendingLine[], name: string): boolean => lines.some(({ 
 const originId = (scene: BuildScene, origin: Origin): string | null => {
   if (origin.from === 'scratch') return null
   const id = origin.from === 'stage' ? scene.stages.get(origin.index) : scene.bases.get(origin.name)
-  if (id === undefined) throw new Error('a stage or base image is not there')
+  if (id === undefined) throw new Error('a stage or base image does not exist')
   return id
 }
 
@@ -243,7 +243,7 @@ const refusePlatform = ({ platform }: PlannedStage, { Os, Architecture, Variant 
   if (platform === null || names.includes(platform)) return
   throw new DeploymentError(
     'build_failed',
-    `The build failed: a base image is for ${Os}/${Architecture}, not for the platform that FROM names.`,
+    `The build failed: a base image is for ${Os}/${Architecture}, not for the platform in FROM.`,
   )
 }
 
@@ -256,7 +256,7 @@ const triggersOf = (planned: PlannedStage, { Config }: ImageDetail): Instruction
     const shown = triggers.map((each) => each.slice(0, 80)).join('; ')
     throw new DeploymentError(
       error.code,
-      `The base image ${planned.stage.base} has ONBUILD triggers that are not carried out here (${shown}): ${error.message}`,
+      `Base image ${planned.stage.base} has ONBUILD triggers that are not supported here (${shown}): ${error.message}`,
     )
   }
 }

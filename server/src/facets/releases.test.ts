@@ -125,7 +125,7 @@ test('a release of another service is 404, one that never ran well or has lost i
   t.mock.method(api.runtime, 'lookUp', async () => null)
   const gone = await call('POST', `${path}/rollback`, { release_id: first!.id })
   assert.deepEqual([gone.status, gone.body.code], [409, 'release_not_usable'])
-  assert.match(gone.body.message, /not on the engine/)
+  assert.match(gone.body.message, /no longer exists on the engine/)
 })
 
 test('what a restart or a deploy of the same has left is no way back: the version before is', async () => {

@@ -70,7 +70,7 @@ const refusal = async (access: ImageAccess, work: Promise<unknown>): Promise<str
     (caught: unknown) => explain(access, caught),
   )
   assert.ok(error instanceof DeploymentError, String(error))
-  assert.ok(error.message.startsWith(`The image ${access.repository}`), error.message)
+  assert.ok(error.message.startsWith(`Image ${access.repository}`), error.message)
   return `${error.code} ${error.message}`
 }
 
@@ -290,7 +290,7 @@ test('who is denied, who asks for what is not there, and who asks nobody get thr
     await published(registry)
     const wrong = accessOf(registry, { login: login('bot:wrong-canary') })
     const denied = await refusal(wrong, ask(wrong))
-    assert.match(denied, /^image_denied .*does not admit this login/)
+    assert.match(denied, /^image_denied .*rejected this login/)
     assert.ok(!denied.includes('canary'))
     const absent = accessOf(registry, { tag: '2', login: login('bot:pass') })
     assert.match(await refusal(absent, ask(absent)), /^image_missing .*:2 .*has no such image/)
@@ -321,7 +321,7 @@ test('a name that could lead elsewhere than to a manifest is not asked for', asy
   const names = ['team/../../token', 'team/app/../..', 'Team/app', 'team//app', 'team/app?x', 'team/app#', '', '/team']
   for (const name of names) {
     const access = accessOf(registry, { repository: `${registry.host}/${name}` })
-    assert.match(await refusal(access, ask(access)), /^image_missing .*not a valid name/, name)
+    assert.match(await refusal(access, ask(access)), /^image_missing .*not a valid image name/, name)
   }
   for (const tag of ['../x', 'a/b', '', 'sha256:short', 'a b', '.']) {
     const access = accessOf(registry, { tag })

@@ -1,4 +1,6 @@
-/** Asks a registry what the name of an image means now, and opens its blobs: our own client, the organization's login. */
+/**
+ * Asks a registry what the name of an image means now, and opens its blobs: our own client, the organization's login.
+ */
 import { DeploymentError } from '../lib/errors.ts'
 import { joinTag } from '../lib/image-name.ts'
 import { type Outbound, OutboundFailed, OutboundRefused } from '../lib/outbound.ts'
@@ -50,16 +52,16 @@ export const splitHost = (repository: string): { host: string; name: string } =>
 }
 
 const refusal = (access: Pick<ImageAccess, 'repository' | 'tag'>, code: string, why: string, cause?: unknown) =>
-  new DeploymentError(code, `The image ${nameOf(access)} cannot be pulled: ${why}.`, { cause })
+  new DeploymentError(code, `Image ${nameOf(access)} cannot be pulled: ${why}.`, { cause })
 
 const deniedTo = (access: ImageAccess, error: RegistryError): DeploymentError => {
   // A denial of ours says what to do.
   if (/plain http/.test(error.message)) return refusal(access, 'image_denied', error.message.replace(/\.$/, ''), error)
-  if (access.login !== null) return refusal(access, 'image_denied', 'its registry does not admit this login', error)
+  if (access.login !== null) return refusal(access, 'image_denied', 'its registry rejected this login', error)
   // The public registry answers so for names that it does not have.
   return isHub(splitHost(access.repository).host)
     ? refusal(access, 'image_missing', 'its registry has no such image, or it is private', error)
-    : refusal(access, 'image_denied', 'its registry asks for a login', error)
+    : refusal(access, 'image_denied', 'its registry requires a login', error)
 }
 
 const reasonOf = ({ message }: OutboundRefused): string => message.replace(/^this address cannot be used: /, '')
@@ -68,7 +70,7 @@ const reasonOf = ({ message }: OutboundRefused): string => message.replace(/^thi
 export const explain = (access: ImageAccess, error: unknown): unknown => {
   if (error instanceof ImageRefused) return refusal(access, error.code, error.message, error)
   if (error instanceof OutboundRefused)
-    return refusal(access, 'registry_refused', `an address of its registry is refused (${reasonOf(error)})`, error)
+    return refusal(access, 'registry_refused', `an address of its registry is not allowed (${reasonOf(error)})`, error)
   if (error instanceof OutboundFailed)
     return refusal(access, 'image_unreachable', `its registry does not answer (${error.message})`, error)
   if (!(error instanceof RegistryError)) return error
@@ -83,7 +85,7 @@ const originOf = (access: ImageAccess): URL => {
   const { host, name } = splitHost(access.repository)
   const origin = access.origin ?? URL.parse(`https://${host}`)
   if (host === '' || origin === null || !namePattern.test(name) || !tagPattern.test(access.tag))
-    throw refusal(access, 'image_missing', 'it is not a valid name of an image')
+    throw refusal(access, 'image_missing', 'it is not a valid image name')
   return origin
 }
 
@@ -97,7 +99,7 @@ const fetchManifest = async (session: RegistrySession, name: string, tag: string
   const digest = digestOf(bytes)
   const told = answer.headers['docker-content-digest']
   if ((isDigest(tag) && tag !== digest) || (isDigest(told) && told !== digest))
-    throw new ImageRefused('image_refused', 'what its registry sent is not what its digest says')
+    throw new ImageRefused('image_refused', 'the content from its registry does not match its digest')
   return { digest, mediaType: typeOf(answer), bytes }
 }
 

@@ -35,7 +35,7 @@ export const engineFailed = (access: ImageAccess, error: unknown) => {
     access.repository,
   )
   const said = text.slice(0, 200).replace(/[\s.:]+$/, '')
-  const message = `The image ${nameOf(access)} cannot be pulled: ${said}.`
+  const message = `Image ${nameOf(access)} cannot be pulled: ${said}.`
   return new DeploymentError('image_unreachable', message, { cause: error })
 }
 

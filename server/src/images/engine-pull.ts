@@ -21,7 +21,7 @@ export const createEnginePull = (engine: EngineImages, pullThrough: PullThrough,
     try {
       await pull()
       const found = await engine.find(pulled)
-      if (found === null) throw new Error('it was pulled and is gone')
+      if (found === null) throw new Error('it was pulled and then removed')
       await engine.tag(found.Id, name)
       return found.Id
     } finally {
@@ -66,7 +66,7 @@ export const createEnginePull = (engine: EngineImages, pullThrough: PullThrough,
     if (told.kind === 'basic')
       throw new ImageRefused(
         'registry_refused',
-        'its registry asks for the password itself, which an engine that cannot reach this server does not get',
+        'its registry requires the password, which is not given to an engine that cannot reach this server',
       )
     // Without one the engine would follow the registry to wherever it says that tokens are.
     const headers = registryAuth({ registrytoken: told.kind === 'token' ? told.token : 'none' })

@@ -37,7 +37,7 @@ test('what is no manifest of an image of a container is refused', () => {
     [
       'a chart',
       manifest({ config: { ...config, mediaType: 'application/vnd.cncf.helm' }, layers: [] }),
-      /not an image/,
+      /not a container image/,
     ],
     ['a layer from elsewhere', manifest({ config, layers: [{ ...layer, urls: ['http://10.0.0.1/'] }] }), /elsewhere/],
     ['a path as a digest', manifest({ config, layers: [{ ...layer, digest: '../../etc' }] }), /not valid/],

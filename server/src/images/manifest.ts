@@ -83,7 +83,7 @@ const recordOf = (value: unknown): Record<string, unknown> =>
 const descriptorOf = (value: unknown): Descriptor => {
   const { digest, size, urls } = recordOf(value)
   // An engine would fetch it from there by itself.
-  if (Array.isArray(urls) && urls.length > 0) refuse('one of its layers is elsewhere than in its registry')
+  if (Array.isArray(urls) && urls.length > 0) refuse('one of its layers is not in its registry')
   if (!isDigest(digest) || !Number.isSafeInteger(size) || (size as number) < 0) refuse('its manifest is not valid')
   return { digest: digest as string, size: size as number }
 }
@@ -106,7 +106,7 @@ const parseIndex = ({ manifests, layers }: Record<string, unknown>): Parsed => {
 
 const parseImage = ({ manifests, layers, config }: Record<string, unknown>): Parsed => {
   if (!Array.isArray(layers) || manifests !== undefined) return refuse('its manifest is not valid')
-  if (!configs.includes(textOf(recordOf(config).mediaType))) refuse('it is not an image of a container')
+  if (!configs.includes(textOf(recordOf(config).mediaType))) refuse('it is not a container image')
   return { kind: 'image', config: descriptorOf(config), layers: layers.map(descriptorOf) }
 }
 
@@ -116,7 +116,7 @@ export const parseManifest = ({ bytes, mediaType }: Manifest): Parsed => {
   if (indexes.includes(mediaType)) return parseIndex(fields)
   return manifests.includes(mediaType)
     ? parseImage(fields)
-    : refuse('its manifest is of a kind that engines do not take')
+    : refuse('its manifest has a type that engines do not support')
 }
 
 /** The engine's own and the plainest first. */
@@ -149,6 +149,6 @@ export const blobsOf = ({ config, layers }: Parsed & { kind: 'image' }, maxMb: n
   }
   const bytes = [...blobs.values()].reduce((sum, size) => sum + size, 0)
   if (bytes > maxMb * 2 ** 20)
-    refuse(`it has ${Math.ceil(bytes / 2 ** 20)} MB, which is more than SLIPWAY_IMAGE_MAX_MB allows (${maxMb})`)
+    refuse(`it has ${Math.ceil(bytes / 2 ** 20)} MB, more than SLIPWAY_IMAGE_MAX_MB allows (${maxMb})`)
   return blobs
 }

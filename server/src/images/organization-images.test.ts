@@ -91,7 +91,7 @@ test('what is pulled has the name of its organization on the engine and no other
   const told: string[] = []
   const held = await images.pull(access, (text) => told.push(text), signal())
   assert.equal(held.reference, `${registry.host}/team/app@${image.digest}`)
-  assert.deepEqual(told, [`Pulling the image ${registry.host}/team/app:1`])
+  assert.deepEqual(told, [`Pulling image ${registry.host}/team/app:1`])
   const { organizationId } = access
   assert.deepEqual(await namesOf(held.imageId), [pulledTag(organizationId, held.reference)])
   assert.equal(await images.held(organizationId, held.reference, signal()), held.imageId)
@@ -198,7 +198,7 @@ test('passwords of every length from 8 to 20 buy a token, and a wrong one is nam
     const access = accessOf(registry, { login: loginOf(username, password) })
     assert.ok((await images.pull(access, ignore, signal())).imageId, `${password.length} characters`)
     const wrong = { ...access, login: loginOf(username, `${password}!`) }
-    assert.match(await refusal(images.pull(wrong, ignore, signal())), /^image_denied .*does not admit this login/)
+    assert.match(await refusal(images.pull(wrong, ignore, signal())), /^image_denied .*rejected this login/)
   }
 })
 
@@ -245,7 +245,7 @@ describe('images that the operator put on the engine', () => {
     const told: string[] = []
     const held = await images.pull(access, (text) => told.push(text), signal())
     assert.deepEqual(held, { imageId, reference: imageId })
-    assert.match(told.join('\n'), /The engine holds one of this name, which is used/)
+    assert.match(told.join('\n'), /Using the image with this name/)
   })
 
   test('under a name that is not listed, or of another registry, it is nobody’s', async () => {

@@ -87,7 +87,7 @@ const createPull = (parts: Parts) => {
     const reference = `${repository}@${asked.digest}`
     const there = await keeping.held(organizationId, reference, signal)
     if (there !== null) return keeping.keep(organizationId, { imageId: there, reference })
-    progress(`Pulling the image ${nameOf(access)}`)
+    progress(`Pulling image ${nameOf(access)}`)
     const name = pulledTag(organizationId, reference)
     return { imageId: await pulls.join(name, signal, (own) => pullNow(access, asked, name, own)), reference }
   }
@@ -105,7 +105,7 @@ const createStandIn =
     const name = mayStandIn(error) ? standInName(access, engineImages) : null
     const found = name === null ? null : await engine.find(name, signal)
     if (found === null) throw error
-    progress(`${(error as Error).message} The engine holds one of this name, which is used.`)
+    progress(`${(error as Error).message} Using the image with this name that the engine already has.`)
     const reference = steadyReference(nameOf(access), found)
     return keeping.keep(access.organizationId, { imageId: found.Id, reference })
   }

@@ -49,7 +49,7 @@ export const createPossession = () => {
       const open = [...asked.blobs.keys()].filter((digest) => !known.has(keyOf(organizationId, digest)))
       await forEachParallel(atOnce, open, async (digest) => {
         if ((await readDigest(asked, digest, signal)) !== digest)
-          throw new ImageRefused('image_refused', 'its registry does not have all that its manifest names')
+          throw new ImageRefused('image_refused', 'its registry does not have all parts of its manifest')
         note(organizationId, [digest])
       })
     },

@@ -100,7 +100,7 @@ const startOf = ({ status, headers }: OutboundStream, from: number): number => {
   refuseStatus(status)
   if (status !== 206) return 0
   if (!(headers['content-range'] ?? '').startsWith(`bytes ${from}-`))
-    throw wrong('another part of a layer than was asked for')
+    throw wrong('a different part of a layer than requested')
   return from
 }
 
@@ -111,18 +111,18 @@ const exactly = (bytes: number, onEnd: (digest: string) => void) =>
     let left = bytes
     for await (const chunk of source) {
       left -= chunk.length
-      if (left < 0) throw wrong('more than its manifest tells')
+      if (left < 0) throw wrong('more than its manifest says')
       hash.update(chunk)
       if (left === 0) onEnd(`sha256:${hash.digest('hex')}`)
       yield chunk
     }
-    if (left > 0) throw wrong('less than its manifest tells')
+    if (left > 0) throw wrong('less than its manifest says')
   }
 
 const streamBlob = async (open: Open, digest: string, asked: number, response: ServerResponse): Promise<void> => {
   const size = open.blobs.get(digest)!
   const left = new AbortController()
-  response.once('close', () => left.abort(new Error('the engine is gone')))
+  response.once('close', () => left.abort(new Error('the engine disconnected')))
   const signal = AbortSignal.any([left.signal, open.control.signal])
   try {
     const upstream = await open.open(digest, asked, signal)

@@ -32,7 +32,7 @@ export const createSharedWork = <T>() => {
         one.waiting -= 1
         if (one.waiting === 0) {
           if (running.get(key) === one) running.delete(key)
-          one.control.abort(new Error('nobody waits for it any more'))
+          one.control.abort(new Error('nobody is waiting for it anymore'))
         }
       }
     },

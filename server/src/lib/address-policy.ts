@@ -50,7 +50,9 @@ const groups6 = (text: string): bigint => {
 
 const mappedBase = 0xffffn
 
-/** An address in any spelling, zone left out, `::ffff:1.2.3.4` taken as the IPv4 address it is; undefined for a name. */
+/**
+ * An address in any spelling, zone left out, `::ffff:1.2.3.4` taken as the IPv4 address it is; undefined for a name.
+ */
 export const parseAddress = (text: string): Address | undefined => {
   const bare = text.replace(/^\[(.*)\]$/, '$1').replace(/%.*$/, '')
   if (isIPv4(bare)) return { family: 4, value: parse4(bare) }
@@ -133,7 +135,9 @@ export const classify = (address: Address): { kind: AddressClass; label: string 
   return { kind: 'public', label: 'a public address' }
 }
 
-/** Canonical spelling of a host: an address spelled out, a name in lower case and ASCII. Undefined when it is neither. */
+/**
+ * Canonical spelling of a host: an address spelled out, a name in lower case and ASCII. Undefined when it is neither.
+ */
 export const canonicalHost = (text: string): string | undefined => {
   const literal = parseAddress(text)
   if (literal !== undefined) return spell(literal)
@@ -154,7 +158,9 @@ export const splitHostPort = (text: string): { host: string; port: number | null
   return host === undefined || host === '' || port === 0 || (port ?? 1) > 65535 ? undefined : { host, port }
 }
 
-/** Parses the entries of SLIPWAY_OUTBOUND_ALLOW: `private`, `loopback`, a network, a host, host:port. Throws on others. */
+/**
+ * Parses the entries of SLIPWAY_OUTBOUND_ALLOW: `private`, `loopback`, a network, a host, host:port. Throws on others.
+ */
 export const parseAllowList = (entries: readonly string[]): AllowList => {
   const list = {
     classes: new Set<string>(),
@@ -191,20 +197,20 @@ const isWidened = (kind: AddressClass, address: Address, target: Target, allow: 
   isListed(target.host, target.port, allow) ||
   allow.networks.some((network) => isWithin(network, address))
 
-const remedy = 'the operator can list it in SLIPWAY_OUTBOUND_ALLOW'
+const remedy = 'the operator can allow it in SLIPWAY_OUTBOUND_ALLOW'
 
 /** What is refused where its network is allowed: parts of this server, and containers of whoever on its engine. */
 export type Kept = 'own' | 'container' | null
-const keptWords = { own: "is one of this server's own parts", container: 'leads to a container of this machine' }
+const keptWords = { own: 'is a part of this server', container: 'points to a container on this machine' }
 
 /** Why this address may not be connected to for this target, as a clause for a message; null when it may. */
 export const refuseAddress = (address: Address, target: Target, allow: AllowList, kept: Kept = null): string | null => {
   const { kind, label } = classify(address)
   if (kept !== null && !isExactlyListed(address, target.port, allow)) return `it ${keptWords[kept]}; ${remedy}`
   if (kind === 'guarded' && !isExactlyListed(address, target.port, allow))
-    return `it leads to ${label}; ${remedy} as that exact address`
+    return `it points to ${label}; ${remedy} as that exact address`
   if ((kind === 'private' || kind === 'loopback') && !isWidened(kind, address, target, allow))
-    return `it leads to ${label}; ${remedy}, or the class "${kind}"`
+    return `it points to ${label}; ${remedy}, or the class "${kind}"`
   return null
 }
 
@@ -214,7 +220,7 @@ const guardedPorts = new Set([22, 25, 2375, 2376, 5432, 6379])
 export const refusePort = ({ host, port }: Target, allow: AllowList, address?: Address): string | null => {
   if (!guardedPorts.has(port) || allow.hostPorts.has(`${host} ${port}`)) return null
   if (address !== undefined && allow.hostPorts.has(`${spell(address)} ${port}`)) return null
-  return `port ${port} is not for web traffic; ${remedy} as host:port`
+  return `port ${port} is not a web port; ${remedy} as host:port`
 }
 
 /** Why the text is no URL to call, whatever its host leads to; else the URL. */
@@ -224,9 +230,9 @@ export const parseUrl = (text: string): URL | string => {
   const url = new URL(text)
   if (url.protocol !== 'http:' && url.protocol !== 'https:') return 'it must begin with http:// or https://'
   if (url.username !== '' || url.password !== '' || /^[a-z]+:[/\\]*[^/\\?#]*@/i.test(text))
-    return 'it must not hold a user name or password'
+    return 'it must not contain a user name or password'
   if (url.hostname.endsWith('.')) return 'its host must not end with a dot'
-  if (url.port === '0') return 'port 0 cannot be called'
+  if (url.port === '0') return 'port 0 cannot be used'
   return url
 }
 

@@ -32,7 +32,7 @@ export interface ExecOptions {
 
 export class ExecTimeout extends Error {
   constructor(file: string, timeoutMs: number) {
-    super(`${file} did not end within ${Math.round(timeoutMs / 1000)} s`)
+    super(`${file} did not finish within ${Math.round(timeoutMs / 1000)} s`)
     this.name = 'ExecTimeout'
   }
 }
@@ -64,7 +64,9 @@ const collect = (
   return () => text
 }
 
-/** Ends a child that leads a process group of its own, and everything it started. Not for one whose `close` was seen. */
+/**
+ * Ends a child that leads a process group of its own, and everything it started. Not for one whose `close` was seen.
+ */
 export const killGroup = (child: ChildProcess): void => {
   if (child.pid === undefined) return
   try {
@@ -75,8 +77,8 @@ export const killGroup = (child: ChildProcess): void => {
 }
 
 /**
- * Runs a program without a shell and waits for its end. A code other than 0 is a result, not an error; rejects when
- * the program cannot be started, is aborted (with the signal's reason), passes `timeoutMs` (`ExecTimeout`) or prints more
+ * Runs a program without a shell and waits for its end. A code other than 0 is a result, not an error; rejects when the
+ * program cannot be started, is aborted (with the signal's reason), passes `timeoutMs` (`ExecTimeout`) or prints more
  * than is taken (`ExecOverflow`).
  */
 export const exec = (file: string, args: readonly string[], options: ExecOptions): Promise<ExecResult> => {

@@ -1,6 +1,6 @@
-/** The reason of an abort after which somebody else goes on with the same work: what runs is left running. */
+/** The reason of an abort after which handed over to another process with the same work: what runs is left running. */
 export class Handover extends Error {
-  constructor(message = 'somebody else goes on') {
+  constructor(message = 'handed over to another process') {
     super(message)
     this.name = 'Handover'
   }

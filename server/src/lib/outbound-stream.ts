@@ -44,7 +44,7 @@ async function* measured(
       waitedMs += performance.now() - since
       total += chunk.length
       fresh += chunk.length
-      if (total > maxBytes) throw new OutboundFailed('too_large', 'more was sent than was told')
+      if (total > maxBytes) throw new OutboundFailed('too_large', 'more was sent than announced')
       if (fresh >= leastBytes) fresh = waitedMs = 0
       if (waitedMs > silenceMs) throw new OutboundFailed('timeout', 'the sender is too slow')
       yield chunk

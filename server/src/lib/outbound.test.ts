@@ -243,7 +243,7 @@ test("a container of this machine is nobody's to call, though private networks a
     'http://hook.test/',
     'http://[::ffff:10.200.3.7]/',
   ])
-    await assert.rejects(open('private').check(new URL(url)), /leads to a container of this machine/, url)
+    await assert.rejects(open('private').check(new URL(url)), /points to a container on this machine/, url)
   for (const url of ['http://10.0.0.9/', 'http://10.9.0.7/', 'http://10.200.4.7/'])
     assert.equal((await open('private').check(new URL(url))).family, 4, url)
   assert.equal((await open('10.200.3.7:8080').check(new URL('http://10.200.3.7:8080/'))).address, '10.200.3.7')

@@ -1,7 +1,8 @@
 /**
- * The one way out: requests that users cause (webhooks, git hosts, registries, OIDC) go through here. A name is resolved
- * once, every address it has must pass, and the connection goes to the checked address, so nothing can be swapped in
- * between. No redirects, no proxies, caps on time and bytes. Keeps no state but connections to checked addresses.
+ * The one way out: requests that users cause (webhooks, git hosts, registries, OIDC) go through here. A name is
+ * resolved once, every address it has must pass, and the connection goes to the checked address, so nothing can be
+ * swapped in between. No redirects, no proxies, caps on time and bytes. Keeps no state but connections to checked
+ * addresses.
  */
 import { lookup } from 'node:dns/promises'
 import { buildConnector, Client } from 'undici'
@@ -169,7 +170,7 @@ const checkTarget = async (policy: Policy, text: string): Promise<URL> => {
 const addressesOf = async (policy: Policy, host: string): Promise<string[]> => {
   const signal = AbortSignal.timeout(lookUpTimeoutMs)
   const found = await untilAborted(resolveAll(policy, canonicalHost(host) ?? host), signal).catch((error: unknown) => {
-    throw signal.aborted ? new OutboundFailed('timeout', 'no address for the host name in time') : error
+    throw signal.aborted ? new OutboundFailed('timeout', 'the host name was not resolved in time') : error
   })
   return found.map(spell)
 }
@@ -184,7 +185,7 @@ const pinned = (pin: CheckedAddress, url: URL, connectTimeoutMs: number, ca?: st
       const remote = parseAddress(socket.remoteAddress ?? '')
       if (remote !== undefined && spell(remote) === pin.address) return callback(null, socket)
       socket.destroy()
-      callback(new OutboundRefused('the connection ended at another address than the one that was checked'), null)
+      callback(new OutboundRefused('the connection reached a different address than the one checked'), null)
     })
   }
 }
@@ -309,7 +310,7 @@ const open = async (policy: Policy, request: StreamRequest): Promise<OutboundStr
     return await openStream(client, { ...request, url }, request, explain)
   } catch (error) {
     if (signal?.aborted) throw new OutboundFailed('aborted', 'the request was aborted', signal.reason)
-    throw looking.aborted ? new OutboundFailed('timeout', 'no address for the host name in time') : explain(error)
+    throw looking.aborted ? new OutboundFailed('timeout', 'the host name was not resolved in time') : explain(error)
   }
 }
 

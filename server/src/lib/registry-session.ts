@@ -1,7 +1,8 @@
 /**
- * One conversation with a registry of images (distribution API, version 2): requests that answer its challenge. Promises
- * that a password goes to the registry and to the token service that it names, over https or within this machine's
- * network only; that a token goes to nobody but the registry; and that every hop passes the policy for outgoing requests.
+ * One conversation with a registry of images (distribution API, version 2): requests that answer its challenge.
+ * Promises that a password goes to the registry and to the token service that it names, over https or within this
+ * machine's network only; that a token goes to nobody but the registry; and that every hop passes the policy for
+ * outgoing requests.
  */
 import { isNear } from './near.ts'
 import type { Outbound } from './outbound.ts'
@@ -22,7 +23,10 @@ export class RegistryError extends Error {
 }
 
 export interface RegistrySession {
-  /** Any status is a result but redirects, which are followed; a 401 is answered once. Destroy the body unless it is read. */
+  /**
+   * Any status is a result but redirects, which are followed; a 401 is answered once. Destroy the body unless it is
+   * read.
+   */
   open(method: 'GET' | 'HEAD', path: string, options: AskOptions): Promise<OutboundStream>
   /** What the engine of another machine needs to ask by itself: a token, or null where none is asked for. */
   token(path: string): Promise<{ kind: 'basic' | 'none' } | { kind: 'token'; token: string }>
@@ -58,7 +62,8 @@ export const readAll = async ({ body }: OutboundStream): Promise<Buffer> => {
   return Buffer.concat(chunks)
 }
 
-const notARegistry = () => new RegistryError('failed', 'The registry did not answer as a registry.')
+const notARegistry = () =>
+  new RegistryError('failed', 'The response is not that of a container registry: check its URL.')
 
 export const parseObject = (text: string): Record<string, unknown> => {
   try {
@@ -69,9 +74,10 @@ export const parseObject = (text: string): Record<string, unknown> => {
 }
 
 export const refuseStatus = (status: number): void => {
-  if (status === 401 || status === 403) throw new RegistryError('denied', 'The registry does not admit this login.')
-  if (status === 404) throw new RegistryError('missing', 'The registry has no such image.')
-  if (status === 405 || status === 400) throw new RegistryError('unsupported', 'The registry does not tell this.')
+  if (status === 401 || status === 403) throw new RegistryError('denied', 'The registry rejected this login.')
+  if (status === 404) throw new RegistryError('missing', 'The image does not exist in the registry.')
+  if (status === 405 || status === 400)
+    throw new RegistryError('unsupported', 'The registry does not provide this information.')
   if (status !== 200 && status !== 206)
     throw new RegistryError('failed', `The registry answered with status ${status}.`)
 }
@@ -81,7 +87,7 @@ const tokenOf = (text: string): string => {
   const answer = parseObject(text)
   const found = ['token', 'access_token'].map((name) => (Object.hasOwn(answer, name) ? answer[name] : undefined))
   const token = found.find((each) => typeof each === 'string' && /^[\x21-\x7e]{1,65536}$/.test(each))
-  if (typeof token !== 'string') throw new RegistryError('failed', 'The token service of the registry gave no token.')
+  if (typeof token !== 'string') throw new RegistryError('failed', "The registry's token service returned no token.")
   return token
 }
 
@@ -100,7 +106,7 @@ export const createRegistrySession = (
   const basic = async (to: URL): Promise<string | null> => {
     if (login === null) return null
     if (to.protocol === 'http:' && (origin.protocol === 'https:' || !(await isNear(outbound, to))))
-      throw new RegistryError('denied', 'A password is not sent over plain http: use an https address.')
+      throw new RegistryError('denied', 'A password cannot be sent over plain http: use an https URL.')
     const { username, password } = login.reveal()
     return `Basic ${Buffer.from(`${username}:${password}`).toString('base64')}`
   }
@@ -109,7 +115,7 @@ export const createRegistrySession = (
   const targetOf = (from: URL, { headers }: OutboundStream): URL => {
     const target = URL.parse(headers.location ?? '', from.href)
     if (target === null || (from.protocol === 'https:' && target.protocol !== 'https:'))
-      throw new RegistryError('failed', 'The registry leads to an address that cannot be used.')
+      throw new RegistryError('failed', 'The registry redirects to an address that is not allowed.')
     return target
   }
 
@@ -128,7 +134,7 @@ export const createRegistrySession = (
       const answer = await outbound.open({ method, url: target, headers, maxBytes, signal: signalOf(options.signal) })
       if (!redirects.has(answer.status)) return { answer, challenge: challengeOf(target, answer) }
       answer.body.destroy()
-      if (hops === maxRedirects) throw new RegistryError('failed', 'The registry leads in a circle.')
+      if (hops === maxRedirects) throw new RegistryError('failed', 'The registry redirects in a loop.')
       target = targetOf(target, answer)
     }
   }
@@ -136,7 +142,7 @@ export const createRegistrySession = (
   const fetchToken = async (challenge: string): Promise<string> => {
     const { realm = '', service, scope } = parseChallenge(challenge)
     const at = URL.parse(realm)
-    if (at === null) throw new RegistryError('failed', 'The registry names no token service.')
+    if (at === null) throw new RegistryError('failed', 'The registry does not name a token service.')
     if (service !== undefined) at.searchParams.set('service', service)
     if (scope !== undefined) at.searchParams.set('scope', scope)
     const own = await basic(at)
@@ -158,7 +164,7 @@ export const createRegistrySession = (
 
   const at = (path: string): URL => {
     const url = new URL(path, origin)
-    if (url.origin !== origin.origin) throw new RegistryError('failed', 'The registry leads to another host.')
+    if (url.origin !== origin.origin) throw new RegistryError('failed', 'The registry redirects to another host.')
     return url
   }
 

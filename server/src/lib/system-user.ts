@@ -52,5 +52,5 @@ export const ensureSystemUser = async (name: string): Promise<SystemUser> => {
     const made = await find(name)
     if (made !== null) return made
   }
-  throw new Error(`the user ${name} cannot be made: ${said.slice(0, 300)}`)
+  throw new Error(`the user ${name} cannot be created: ${said.slice(0, 300)}`)
 }

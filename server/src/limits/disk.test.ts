@@ -58,7 +58,7 @@ test('too much is refused with limit, value and setting; what is known is known 
   }
   const disk = diskOf({ images, diskGb: 2 })
   disk.refuseDeploy(ours)
-  const sentence = /^The limit is 2 GB of images in an organization, it has 2\.5\. .*SLIPWAY_LIMIT_DISK_GB\.$/
+  const sentence = /^The limit is 2 GB of images in an organization; it now has 2\.5\. .*SLIPWAY_LIMIT_DISK_GB\.$/
   await assert.rejects(
     disk.refuseImage(ours, never),
     (error) => error instanceof DeploymentError && error.code === 'limit_reached' && sentence.test(error.message),

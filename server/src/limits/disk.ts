@@ -62,7 +62,7 @@ const createUse = ({ images, clock, log }: DiskParts) => {
     try {
       known = images === null ? null : imageUse(await images(AbortSignal.timeout(listTimeoutMs)))
     } catch (error) {
-      log.debug({ err: error }, 'the engine does not say what its images take')
+      log.debug({ err: error }, 'the engine does not report the size of its images')
     }
     const nowMs = clock.monotonicMs()
     goodUntilMs = nowMs + Math.max(leastAgeMs, ageFactor * (nowMs - beganMs))
@@ -111,13 +111,13 @@ const watchFree = (parts: DiskParts): Loop => {
     for (const { place, freeBytes, isLow } of await readFree(parts)) {
       const figures = { place, freeMb: Math.floor(freeBytes / 2 ** 20), reserveMb: parts.reserveMb }
       if (isLow && !low.has(place))
-        parts.log.error(figures, 'the disk is nearly full: less is left than SLIPWAY_DISK_RESERVE_MB')
-      if (!isLow && low.has(place)) parts.log.info(figures, 'there is room on the disk again')
+        parts.log.error(figures, 'the disk is nearly full: less than SLIPWAY_DISK_RESERVE_MB is free')
+      if (!isLow && low.has(place)) parts.log.info(figures, 'the disk has enough free space again')
       if (isLow) low.add(place)
       else low.delete(place)
     }
   }
-  return createLoop(parts, { name: 'free disk', periodMs: lookMs, failed: 'the disk is not seen', run: look })
+  return createLoop(parts, { name: 'free disk', periodMs: lookMs, failed: 'the free disk space is unknown', run: look })
 }
 
 export const createDisk = (parts: DiskParts): Disk => {

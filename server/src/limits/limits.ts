@@ -54,9 +54,9 @@ const words: Readonly<Record<keyof Limits, readonly [what: string, way: string]>
   memoryMb: ['MB of memory for all instances of an organization', 'Lower memory or max_running_instances'],
   cpuMillicores: ['millicores for all instances of an organization', 'Lower cpu or max_running_instances'],
   volumes: ['volumes in an organization', 'Delete some'],
-  volumeGb: ['GB in all volumes of an organization', 'Ask for less storage'],
-  queued: ['waiting deployments in an organization', 'Cancel some'],
-  diskGb: ['GB of images in an organization', 'Delete what is not needed'],
+  volumeGb: ['GB in all volumes of an organization', 'Request less storage'],
+  queued: ['queued deployments in an organization', 'Cancel some'],
+  diskGb: ['GB of images in an organization', 'Delete unused services'],
   streams: ['open streams in an organization', 'Close some'],
   streamsPerToken: ['open streams of one token or account', 'Close some'],
 }
@@ -64,8 +64,8 @@ const words: Readonly<Record<keyof Limits, readonly [what: string, way: string]>
 /** `wanted` is what there would be; of the disk, what there is. */
 export const limitSentence = (limit: keyof Limits, most: number, wanted: number): string => {
   const [what, way] = words[limit]
-  const verb = limit === 'diskGb' ? 'it has' : 'this would make'
-  return `The limit is ${most} ${what}, ${verb} ${wanted}. ${way}, or have the operator raise ${limitSettings[limit]}.`
+  const verb = limit === 'diskGb' ? 'it now has' : 'this would bring it to'
+  return `The limit is ${most} ${what}; ${verb} ${wanted}. ${way}, or ask the operator to raise ${limitSettings[limit]}.`
 }
 
 export const limitCode = 'limit_reached'

@@ -84,10 +84,10 @@ export const createRouter = (options: RouterOptions): ProcessRouter => {
       if (!isWanted) return
       try {
         const health = await ensure()
-        log.info({ pid: health.pid }, 'the router runs again')
+        log.info({ pid: health.pid }, 'the router is running again')
         return
       } catch (error) {
-        log.warn({ err: error }, 'the router cannot be started again')
+        log.warn({ err: error }, 'the router could not be restarted')
       }
     }
   }
@@ -104,7 +104,7 @@ export const createRouter = (options: RouterOptions): ProcessRouter => {
     }
     if (running?.pid === pid) running = undefined
     if (!isWanted || said.includes('stopping')) return
-    log.warn({ pid }, 'the router ended unexpectedly')
+    log.warn({ pid }, 'the router exited unexpectedly')
     await restart()
   }
 
@@ -122,7 +122,7 @@ export const createRouter = (options: RouterOptions): ProcessRouter => {
     async start() {
       isWanted = true
       const { pid } = await ensure()
-      log.debug({ pid, host, port: running?.port }, 'the router serves')
+      log.debug({ pid, host, port: running?.port }, 'the router is ready')
     },
     async setService(serviceId, routes) {
       await ask('PUT', `/services/${encodeURIComponent(serviceId)}/routes`, { body: routes })

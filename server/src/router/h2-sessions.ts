@@ -55,7 +55,7 @@ const greeted = (session: ClientHttp2Session): Promise<void> => {
   const { promise, resolve, reject } = Promise.withResolvers<void>()
   const timer = setTimeout(() => session.destroy(new Error('no HTTP/2 connection in time')), connectTimeoutMs)
   session.once('error', reject)
-  session.once('close', () => reject(new Error('closed before it spoke HTTP/2')))
+  session.once('close', () => reject(new Error('closed before the HTTP/2 handshake')))
   session.once('remoteSettings', () => resolve())
   return promise.finally(() => clearTimeout(timer))
 }

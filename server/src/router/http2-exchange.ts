@@ -139,7 +139,7 @@ class StreamExchange {
       client.respond(streamHeadersForClient(headers), endStream ? { endStream } : { waitForTrailers: true })
     } catch (error) {
       // A status that HTTP/2 does not know.
-      this.traffic.report(`${this.request.host}: an answer cannot be passed on: ${(error as Error).message}`)
+      this.traffic.report(`${this.request.host}: a response cannot be forwarded: ${(error as Error).message}`)
       return client.close(NGHTTP2_INTERNAL_ERROR)
     }
     if (!endStream) return void far.pipe(client)

@@ -85,7 +85,9 @@ const paths = pathsOf(dataDir)
 await mkdir(paths.folder, { recursive: true, mode: 0o700 })
 await chmod(paths.folder, 0o700)
 const place = takesOver ? waitForLock : takeLock
-const lock = (await place(await realpath(paths.folder))) ?? leave(exitCodes.alreadyRunning, 'another router runs here')
+const lock =
+  (await place(await realpath(paths.folder))) ??
+  leave(exitCodes.alreadyRunning, 'another router is already running here')
 
 const upstreams = createUpstreams()
 const onBroken = (error: unknown): void => say(`the table on disk cannot be read, starting empty: ${String(error)}`)
@@ -131,7 +133,7 @@ const finish = async (): Promise<void> => {
 let ending: { released: Promise<void>; finished: Promise<void> } | undefined
 const stop = () => {
   if (ending !== undefined) return ending
-  say('stops accepting')
+  say('no longer accepting connections')
   ports.close()
   const released = front.close().then(() => {
     control.close()

@@ -19,14 +19,14 @@ interface Words {
 }
 
 const words: Record<PageName, Words> = {
-  unknown: { status: 404, message: (host) => `No service answers at ${host}.` },
+  unknown: { status: 404, message: (host) => `There is no service at ${host}.` },
   stopped: { status: 503, message: (host) => `The service at ${host} is stopped.`, retryAfterSeconds: 30 },
   starting: { status: 503, message: (host) => `The service at ${host} is starting.`, retryAfterSeconds: 2 },
   unreachable: { status: 502, message: (host) => `The service at ${host} cannot be reached.` },
   silent: { status: 504, message: (host) => `The service at ${host} did not answer in time.` },
   malformed: { status: 400, message: () => 'The request is malformed.' },
   method: { status: 405, message: () => 'This method is not allowed here.' },
-  protocol: { status: 505, message: (host) => `The service at ${host} does not speak this version of HTTP.` },
+  protocol: { status: 505, message: (host) => `The service at ${host} does not support this version of HTTP.` },
   coding: { status: 501, message: () => 'This transfer coding is not supported.' },
 }
 

@@ -23,7 +23,7 @@ const retryMs = 1_000
 
 const reasons: Record<string, string> = {
   EADDRINUSE: 'it is in use on this machine',
-  EACCES: 'that needs a right which the router does not have',
+  EACCES: 'the router does not have the required privilege',
 }
 
 const refusal = ({ port, protocol }: StreamRoute, error: unknown): PortUnavailable => {

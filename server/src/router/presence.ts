@@ -1,7 +1,7 @@
 /**
- * Whether anything is at the address of a target at all. A program that does not listen refuses a connection at once; of
- * a container that has ended, nothing says so: each connection to its address would wait for seconds, and with it the
- * request. So we knock there ourselves, and while it stays silent no request is sent.
+ * Whether anything is at the address of a target at all. A program that does not listen refuses a connection at once;
+ * of a container that has ended, nothing says so: each connection to its address would wait for seconds, and with it
+ * the request. So we knock there ourselves, and while it stays silent no request is sent.
  */
 import { connect } from 'node:net'
 import type { Target } from './router.ts'
@@ -58,4 +58,4 @@ export const checkPresence = (upstream: Upstream): void => {
   setTimeout(() => void begin(), waitMs).unref()
 }
 
-export const absence = (): Error => new Error('nothing is there')
+export const absence = (): Error => new Error('nothing is listening')

@@ -93,7 +93,7 @@ test('unknown, stopped and starting hosts get a page that says so, escaped, for 
   const unknown = await ask(port, { host: '<b>x</b>', headers: html })
   assert.equal(unknown.status, 404)
   assert.match(unknown.headers['content-type'] ?? '', /text\/html/)
-  assert.match(unknown.body, /No service answers at &lt;b&gt;x&lt;\/b&gt;\./)
+  assert.match(unknown.body, /There is no service at &lt;b&gt;x&lt;\/b&gt;\./)
   assert.ok(!unknown.body.includes('<b>'))
   for (const host of ['stopped.localhost', 'starting.localhost', 'empty.localhost']) {
     const answer = await ask(port, { host })

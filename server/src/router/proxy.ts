@@ -16,7 +16,7 @@ const resets: ReadonlySet<unknown> = new Set(['UND_ERR_SOCKET', 'ECONNRESET', 'E
 const silences: ReadonlySet<unknown> = new Set(['UND_ERR_HEADERS_TIMEOUT', 'UND_ERR_BODY_TIMEOUT'])
 const refusals: ReadonlySet<unknown> = new Set(['UND_ERR_INVALID_ARG', 'UND_ERR_NOT_SUPPORTED'])
 
-const clientGone = new Error('the client went away')
+const clientGone = new Error('the client disconnected')
 
 export const sendPage = (req: IncomingMessage, res: ServerResponse, name: PageName, host: string): void => {
   const { status, headers, body } = renderPage(name, host, req.headers.accept)

@@ -40,7 +40,7 @@ const checkRoute = (value: unknown): AnyRoute => {
   if (isStream && (!isPort(port) || host !== undefined)) fail('its port is not a port number')
   if (!isStream && (typeof host !== 'string' || !hostName.test(host))) fail('its host is not a lower-case host name')
   if (!isStream && protocol !== 'HTTP' && protocol !== 'GRPC') fail('its protocol must be HTTP, GRPC, TCP or UDP')
-  if (typeof serviceId !== 'string' || serviceId === '') fail('it names no service')
+  if (typeof serviceId !== 'string' || serviceId === '') fail('it has no service')
   if (!states.includes(state)) fail('its state must be up, stopped or starting')
   if (!Array.isArray(targets) || !targets.every(isTarget)) fail('a target needs a host and a port')
   const place = isStream ? { port } : { host }

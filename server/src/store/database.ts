@@ -55,7 +55,9 @@ const isLost = (error: unknown): boolean => {
 }
 
 const translate = (error: unknown): unknown =>
-  isLost(error) ? unavailable('database_unavailable', 'The database does not answer at the moment.', 2, error) : error
+  isLost(error)
+    ? unavailable('database_unavailable', 'The database is temporarily unavailable: try again.', 2, error)
+    : error
 
 const run = async <Row extends object>(
   client: pg.Pool | pg.PoolClient,
@@ -105,7 +107,7 @@ const createListener = (config: pg.ClientConfig, log: Log) => {
     retry = setTimeout(() => {
       retry = undefined
       open().catch((error: unknown) => {
-        log.warn({ err: error }, 'no connection for notices yet')
+        log.warn({ err: error }, 'no connection for notifications yet')
         reopen(Math.min(pauseMs * 2, 4000))
       })
     }, pauseMs)
@@ -188,7 +190,7 @@ export const connect = (connectionString: string, log: Log, options: { max?: num
         run(pool, 'select 1'),
         new Promise((_, reject) =>
           timeout.addEventListener('abort', () =>
-            reject(unavailable('database_unavailable', 'The database does not answer at the moment.')),
+            reject(unavailable('database_unavailable', 'The database is temporarily unavailable: try again.')),
           ),
         ),
       ])

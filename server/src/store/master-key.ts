@@ -17,8 +17,7 @@ const keyId = (key: Buffer): string =>
 
 const parseLine = (line: string, file: string): MasterKey => {
   const key = /^[A-Za-z0-9+/_-]{43}=?$/.test(line) ? Buffer.from(line, 'base64') : Buffer.alloc(0)
-  if (key.length !== 32)
-    throw new Error(`the master key file ${file} holds a line that is not a base64 key of 32 bytes`)
+  if (key.length !== 32) throw new Error(`the master key file ${file} has a line that is not a base64 key of 32 bytes`)
   return { id: keyId(key), key }
 }
 
@@ -34,7 +33,7 @@ export const readMasterKeys = async (file: string): Promise<MasterKey[] | null> 
   }
   const lines = text.split('\n').map((line) => line.replace(/#.*$/, '').trim())
   const keys = lines.filter((line) => line !== '').map((line) => parseLine(line, file))
-  if (keys.length === 0) throw new Error(`the master key file ${file} holds no key`)
+  if (keys.length === 0) throw new Error(`the master key file ${file} has no key`)
   return keys
 }
 

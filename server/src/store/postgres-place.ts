@@ -54,7 +54,9 @@ const shortName = (text: string): string =>
 export const removeFormerSocketDir = (data: string): Promise<void> =>
   rmdir(shortName(dirname(data))).catch(() => undefined)
 
-/** In the data directory, or where that path is too long for a socket, in /tmp under a name made from it and its owner. */
+/**
+ * In the data directory, or where that path is too long for a socket, in /tmp under a name made from it and its owner.
+ */
 const placeSocket = async (folder: string, user: DatabaseUser): Promise<string> => {
   const near = join(folder, 'run')
   const owner = user.uid ?? process.getuid?.() ?? 0
@@ -67,14 +69,14 @@ const placeSocket = async (folder: string, user: DatabaseUser): Promise<string> 
   const { uid, mode } = lstatSync(socketDir)
   const isKnown = uid === owner || uid === 0 || (uid === formerUid() && socketDir === near)
   const isOurs = lstatSync(socketDir).isDirectory() && isKnown && (mode & 0o077) === 0
-  if (!isOurs) throw new Error(`${socketDir} belongs to somebody else; remove it or choose another SLIPWAY_DATA_DIR`)
+  if (!isOurs) throw new Error(`${socketDir} belongs to another user: remove it or choose another SLIPWAY_DATA_DIR`)
   if (user.uid !== undefined && uid !== user.uid) await lchown(socketDir, user.uid, user.gid!)
   return socketDir
 }
 
 /**
- * A server only runs as the owner of its data: whoever that is, when root starts what another user made. Data of `nobody`,
- * which other programs run as, were made by an earlier version and are handed over.
+ * A server only runs as the owner of its data: whoever that is, when root starts what another user made. Data of
+ * `nobody`, which other programs run as, were made by an earlier version and are handed over.
  */
 const ownerOf = (data: string): DatabaseUser | undefined => {
   if (process.getuid?.() !== 0) return undefined

@@ -1,6 +1,6 @@
 /**
- * The process of a PostgreSQL server, as its lock file and the system tell of it. Knows no connection; ends only what is
- * the server of the data directory that it is asked about.
+ * The process of a PostgreSQL server, as its lock file and the system tell of it. Knows no connection; ends only what
+ * is the server of the data directory that it is asked about.
  */
 import { existsSync, readFileSync } from 'node:fs'
 import { readFile } from 'node:fs/promises'
@@ -67,7 +67,7 @@ export const stopAt = async (place: Place, log: Log): Promise<void> => {
   while (isRunning(pid)) {
     if (!hurried && performance.now() > patience) {
       hurried = true
-      log.warn({ pid }, 'PostgreSQL takes long to end; it is ended at once and will recover at its next start')
+      log.warn({ pid }, 'PostgreSQL takes too long to stop: killing it; it will recover at its next start')
       process.kill(pid, 'SIGQUIT')
     }
     await pause(pollMs)

@@ -257,7 +257,7 @@ test('data of a version that no server here can read are refused by a sentence a
   await stop()
   const version = join(dataOf(dataDir), 'PG_VERSION')
   await writeFile(version, '9\n')
-  await assert.rejects(startPostgres({ dataDir, log }), /of PostgreSQL 9, and no server of that version/)
+  await assert.rejects(startPostgres({ dataDir, log }), /belongs to PostgreSQL 9, which is not installed/)
   assert.equal(existsSync(join(dataOf(dataDir), 'base')), true)
 })
 
@@ -267,6 +267,6 @@ test('a socket folder that somebody else made is refused', { skip: !isRoot }, as
   await stop()
   const socketDir = new URL(connectionString).searchParams.get('host')!
   chmodSync(socketDir, 0o777)
-  await assert.rejects(startPostgres({ dataDir, log }), /belongs to somebody else/)
+  await assert.rejects(startPostgres({ dataDir, log }), /belongs to another user/)
   chmodSync(socketDir, 0o700)
 })

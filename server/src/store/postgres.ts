@@ -1,8 +1,8 @@
 /**
  * The embedded PostgreSQL server: promises a server on a unix socket for a data directory, never two on one, that asks
- * everybody for the password and listens on no TCP port. Refuses to know tables and pools. The server is a process of its
- * own: when we die here it keeps running, and the next start adopts it; what a killed server left behind is cleared by
- * PostgreSQL's own recovery. No data directory is ever deleted except by `removePostgres`.
+ * everybody for the password and listens on no TCP port. Refuses to know tables and pools. The server is a process of
+ * its own: when we die here it keeps running, and the next start adopts it; what a killed server left behind is cleared
+ * by PostgreSQL's own recovery. No data directory is ever deleted except by `removePostgres`.
  */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
@@ -62,7 +62,7 @@ const probe = async (place: Place): Promise<'ready' | 'busy' | 'away' | 'locked'
   try {
     await client.connect()
     const { rows } = await client.query('select current_setting($1) as folder', ['data_directory'])
-    if (rows[0].folder !== place.data) throw new Error(`another database answers in ${place.socketDir}`)
+    if (rows[0].folder !== place.data) throw new Error(`another database is running in ${place.socketDir}`)
     return 'ready'
   } catch (error) {
     const { code, message } = error as { code?: string; message: string }
@@ -175,7 +175,7 @@ export const startPostgres = async (options: PostgresOptions): Promise<Postgres>
   const { dataDir, log } = options
   const place = await locate(dataDir)
   const adopted = await bringUp(place, options)
-  log.debug({ socketDir: place.socketDir, adopted }, 'PostgreSQL answers')
+  log.debug({ socketDir: place.socketDir, adopted }, 'PostgreSQL is ready')
   return { connectionString: connectionStringOf(place), adopted, stop: () => stopAt(place, log) }
 }
 

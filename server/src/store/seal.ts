@@ -1,7 +1,7 @@
 /**
- * Secrets at rest. Each value is sealed with AES-256-GCM under its organization's data key, which is itself sealed under
- * a master key from a file. A sealed text is bound to its organization and place: moved to another row, it does not
- * open. Refuses to start over data whose master key is not there. Nothing is half done when the process dies here.
+ * Secrets at rest. Each value is sealed with AES-256-GCM under its organization's data key, which is itself sealed
+ * under a master key from a file. A sealed text is bound to its organization and place: moved to another row, it does
+ * not open. Refuses to start over data whose master key is not there. Nothing is half done when the process dies here.
  */
 import { createCipheriv, createDecipheriv, randomBytes } from 'node:crypto'
 import { newId } from '../lib/ids.ts'
@@ -82,7 +82,7 @@ const createMasterKeys = (file: string, loaded: readonly MasterKey[]): MasterKey
       // A rotation adds a key to the file while we run.
       if (known(id) === undefined) keys = (await readMasterKeys(file)) ?? keys
       const found = known(id)
-      if (found === undefined) throw new Error('a data key is sealed under a master key that is not in the key file')
+      if (found === undefined) throw new Error('a data key is sealed with a master key that is not in the key file')
       return found
     },
   }
@@ -104,14 +104,14 @@ const loadMasterKeys = async (database: Database, file: string): Promise<MasterK
   if (keys === null) {
     if (used.length > 0)
       throw new Error(
-        `the master key file ${file} is missing, but the database holds secrets sealed with it: restore it`,
+        `the master key file ${file} is missing, but the database has secrets sealed with it: restore the file`,
       )
     await createMasterKey(file)
     keys = await readMasterKeys(file)
   }
   const missing = used.filter(({ master_key_id }) => !keys?.some(({ id }) => id === master_key_id))
   if (keys === null || missing.length > 0)
-    throw new Error(`the master key file ${file} does not hold the key that sealed this database's secrets: restore it`)
+    throw new Error(`the master key file ${file} does not have the key that sealed this database's secrets: restore it`)
   return keys
 }
 
@@ -150,7 +150,7 @@ const createKeyring = (database: Database, keys: MasterKeys) => {
     // Of two first writers one inserts; both then read the same row.
     await create(organizationId)
     const made = await readCurrent(organizationId)
-    if (made === undefined) throw new Error('the data key of an organization was retired while it was made')
+    if (made === undefined) throw new Error('the data key of an organization was retired while it was created')
     return made
   }
   const loadById = async (organizationId: string, id: string): Promise<DataKey> => {
@@ -158,7 +158,7 @@ const createKeyring = (database: Database, keys: MasterKeys) => {
       `select id, organization_id, master_key_id, wrapped from data_key where id = $1 and organization_id = $2`,
       [id, organizationId],
     )
-    if (row === undefined) throw new Error('the data key of a sealed value is gone')
+    if (row === undefined) throw new Error('the data key of a sealed value no longer exists')
     return unwrap(keys, row)
   }
   return {
@@ -223,12 +223,13 @@ export const createSealer = async (options: { database: Database; masterKeyFile:
 
   const open = async (organizationId: string, place: SealedPlace, sealed: string): Promise<Secret<string>> => {
     const [version, , dataKeyId = '', ...parts] = sealed.split('.')
-    if (version !== 'v1' || parts.length !== 3) throw new Error(`a sealed value of ${place.table} has no known form`)
+    if (version !== 'v1' || parts.length !== 3)
+      throw new Error(`a sealed value of ${place.table} has an unknown format`)
     const { key } = await keyring.byId(organizationId, dataKeyId)
     try {
       return new Secret(decrypt(key, valueAad(organizationId, place), parts).toString('utf8'))
     } catch (cause) {
-      throw new Error(`a sealed value of ${place.table} does not open: it was changed or moved`, { cause })
+      throw new Error(`a sealed value of ${place.table} cannot be opened: it was changed or moved`, { cause })
     }
   }
   return {

@@ -41,7 +41,10 @@ interface ExistingRow {
 }
 
 const mixed = () =>
-  conflict('variable_kind', 'This key is set here already, as a variable where a secret was sent or the reverse.')
+  conflict(
+    'variable_kind',
+    'This key is already set here as a variable instead of a secret, or the reverse: delete it first.',
+  )
 
 const existingAt = async (db: Queryable, parentId: string, key: string): Promise<ExistingRow | undefined> => {
   const [row] = await db.query<ExistingRow>(`select id, is_secret from variable where parent_id = $1 and key = $2`, [
@@ -101,7 +104,9 @@ const typeOf = (mountPath: string | null, isExternal: boolean): string => {
   return mountPath === null ? 'VALUE' : 'FILE'
 }
 
-/** Creates or replaces a variable or secret; with a mount path it is a file. 400 on bad input, 409 variable ↔ secret. */
+/**
+ * Creates or replaces a variable or secret; with a mount path it is a file. 400 on bad input, 409 variable ↔ secret.
+ */
 export const createVariable = async (
   db: Queryable,
   sealer: Sealer,
@@ -141,11 +146,15 @@ const isExternal = ({ variable_type: type }: VariableRecord): boolean => type.en
 const checkEdit = (row: VariableRecord, edit: VariableEdit): void => {
   if (row.variable_type === 'BUILT_IN') throw badRequest('A built-in variable cannot be changed.')
   if (row.variable_type === 'OVERRIDE' && edit.key !== row.key)
-    throw invalidField('/key', 'an override keeps the key of what it overrides')
+    throw invalidField('/key', 'cannot be changed for an override')
   const isNewValue = edit.value !== undefined && edit.value !== null && edit.value !== '' && edit.value !== row.value
-  if (row.variable_type === 'ALIAS' && isNewValue) throw invalidField('/value', 'an alias has the value of its target')
+  if (row.variable_type === 'ALIAS' && isNewValue)
+    throw invalidField('/value', 'cannot be set for an alias, which has the value of its target')
   if (typeof edit.secretManagerAccessId === 'string' && !isExternal(row))
-    throw invalidField('/secret_manager_access_id', 'is for external secrets: create this one anew as such')
+    throw invalidField(
+      '/secret_manager_access_id',
+      'is only for external secrets: delete this variable and create an external secret',
+    )
   if (edit.key !== row.key) checkKey(edit.key)
   if (typeof edit.value === 'string') checkValue(edit.value)
   checkDescription(edit.description)
@@ -172,7 +181,7 @@ export const editVariable = async (
     const written = await db.query(editSql, [...values, ...more, edit.secretManagerAccessId ?? null])
     if (written.length === 0) throw notFound()
   } catch (error) {
-    if (sqlState(error) === '23505') throw conflict('key_taken', 'Another variable has this key here.')
+    if (sqlState(error) === '23505') throw conflict('key_taken', 'Another variable here already has this key.')
     throw error
   }
   // Overrides keep the key of what they override, so they take the new one.
@@ -191,7 +200,7 @@ const renameOverrides = async (db: Queryable, targetId: string, key: string): Pr
     )
   } catch (error) {
     if (sqlState(error) !== '23505') throw error
-    throw conflict('key_taken', 'Another variable has this key where this one is overridden.')
+    throw conflict('key_taken', 'Another variable already has this key where this one is overridden.')
   }
 }
 
@@ -215,7 +224,10 @@ const keepBuiltIn = async (db: Queryable, place: Place, one: BuiltInVariable): P
   )
 }
 
-/** The row that an alias or override at `place` is to refer to: visible there, else 404, or 400 where no family is given. */
+/**
+ * The row that an alias or override at `place` is to refer to: visible there, else 404, or 400 where no family is
+ * given.
+ */
 const findTarget = async (
   db: Queryable,
   place: Place,
@@ -230,7 +242,9 @@ const findTarget = async (
   if (place.parents.includes(target.parent_id)) return target
   // A family names its target in the path, below the place: what is not seen from there is not there.
   if (isSecret !== undefined) throw notFound()
-  throw badRequest('The target is set in a narrower or another place; aliases and overrides go from wide to narrow.')
+  throw badRequest(
+    'The target is in a narrower or unrelated scope: aliases and overrides must be in the same or a narrower scope.',
+  )
 }
 
 export interface NewAlias {
@@ -284,8 +298,9 @@ export const createOverride = async (
   checkValue(wanted.value)
   checkDescription(wanted.description)
   const target = await findTarget(db, place, targetId, wanted.isSecret)
-  if (target.variable_type === 'BUILT_IN') throw badRequest('A built-in variable cannot be overridden; make an alias.')
-  if (target.parent_id === place.id) throw badRequest('An override belongs in a narrower place than its target.')
+  if (target.variable_type === 'BUILT_IN')
+    throw badRequest('A built-in variable cannot be overridden: create an alias instead.')
+  if (target.parent_id === place.id) throw badRequest('An override must be in a narrower scope than its target.')
   return put(db, sealer, place, {
     key: target.key,
     value: wanted.value,

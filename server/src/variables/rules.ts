@@ -9,7 +9,7 @@ export const maxDescriptionLength = 255
 export const checkKey = (key: string, field = '/key'): void => {
   if (key.length === 0 || key.length > maxKeyLength)
     throw invalidField(field, `must have 1 to ${maxKeyLength} characters`)
-  if (!/^[A-Za-z0-9_]+$/.test(key)) throw invalidField(field, 'may hold letters, digits and underscores only')
+  if (!/^[A-Za-z0-9_]+$/.test(key)) throw invalidField(field, 'must have only letters, digits and underscores')
   if (/^(\d|__)/.test(key)) throw invalidField(field, 'must not begin with a digit or two underscores')
   const prefix = reservedPrefixes.find((reserved) => key.toUpperCase().startsWith(reserved))
   if (prefix !== undefined) throw invalidField(field, `the prefix ${prefix} is reserved for built-in variables`)
@@ -18,13 +18,13 @@ export const checkKey = (key: string, field = '/key'): void => {
 export const checkValue = (value: string, field = '/value'): void => {
   if (Buffer.byteLength(value) > maxValueBytes)
     throw invalidField(field, `must not be longer than ${maxValueBytes} bytes`)
-  if (value.includes('\0')) throw invalidField(field, 'must not hold a NUL character')
+  if (value.includes('\0')) throw invalidField(field, 'must not contain a NUL character')
 }
 
 export const checkDescription = (description: string | null | undefined): void => {
   if ((description?.length ?? 0) > maxDescriptionLength)
     throw invalidField('/description', `must not be longer than ${maxDescriptionLength} characters`)
-  if (description?.includes('\0')) throw invalidField('/description', 'must not hold a NUL character')
+  if (description?.includes('\0')) throw invalidField('/description', 'must not contain a NUL character')
 }
 
 /** A file's place in the container: absolute, normal, and not a folder. */
@@ -33,7 +33,7 @@ export const checkMountPath = (path: string | null | undefined): void => {
   const parts = path.split('/').slice(1)
   const isNormal = parts.every((part) => part !== '' && part !== '.' && part !== '..')
   if (!path.startsWith('/') || !isNormal || path.length > 1024)
-    throw invalidField('/mount_path', 'must be an absolute path of a file, without "." and ".." parts')
+    throw invalidField('/mount_path', 'must be the absolute path of a file, without `.` and `..`')
   // biome-ignore lint/suspicious/noControlCharactersInRegex: control characters are what is refused
-  if (/[\u0000-\u001f\u007f]/.test(path)) throw invalidField('/mount_path', 'must not hold control characters')
+  if (/[\u0000-\u001f\u007f]/.test(path)) throw invalidField('/mount_path', 'must not contain control characters')
 }

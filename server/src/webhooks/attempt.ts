@@ -21,7 +21,7 @@ const words: Record<string, string> = {
   DEPLOYMENT_SUCCEEDED: 'succeeded',
   DEPLOYMENT_FAILURE: 'failed',
   DEPLOYMENT_FAILED: 'failed',
-  DEPLOYMENT_CANCELLED: 'was cancelled',
+  DEPLOYMENT_CANCELLED: 'was canceled',
 }
 
 // `&`, `<` and `>` are Slack's control characters.

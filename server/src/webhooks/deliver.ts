@@ -57,7 +57,7 @@ export const createDelivery = (parts: DeliveryParts): Delivery => {
     if (claimed.spec.enabled === false) return settle({ claimed, result: null, settlement: { state: 'DISCARDED' } })
     const attempt = await attemptDelivery(parts, claimed, signal)
     const settlement = settlementOf(attempt, claimed.attempt, schedule, clock.now(), Math.random())
-    if (attempt.result.status === 410) await disableWebhook(database, claimed, 'receiver answered 410')
+    if (attempt.result.status === 410) await disableWebhook(database, claimed, 'the receiver answered 410')
     await settle({ claimed, result: attempt.result, settlement })
   }
   const claim = async (rows: number) => {
@@ -80,14 +80,14 @@ export const createDelivery = (parts: DeliveryParts): Delivery => {
       run: send,
       release: releaseAll,
       // Its lease ends by itself and the event is tried again.
-      failed: 'a webhook delivery was not settled',
+      failed: 'the result of a webhook delivery could not be saved',
     })
   const startSweep = () =>
     createLoop(parts, {
       name: 'webhook history',
       periodMs: sweepMs,
       waits: true,
-      failed: 'old deliveries stay',
+      failed: 'old deliveries could not be deleted',
       run: () => sweep(database),
     })
   const resend = (outboxId: string): Promise<boolean> => requeue(database, outboxId)

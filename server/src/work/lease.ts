@@ -1,7 +1,7 @@
 /**
- * Leases on the rows of a table: what `deployment` and `task_run` have in common. Promises that a row is one worker's at
- * a time, and that a worker which lost it can write nothing more: every claim raises the row's fence. When the process
- * dies, the lease runs out and another worker claims the row. Knows nothing of what is done with it.
+ * Leases on the rows of a table: what `deployment` and `task_run` have in common. Promises that a row is one worker's
+ * at a time, and that a worker which lost it can write nothing more: every claim raises the row's fence. When the
+ * process dies, the lease runs out and another worker claims the row. Knows nothing of what is done with it.
  */
 import { Handover } from '../lib/handover.ts'
 import type { Database, Queryable } from '../store/database.ts'
@@ -16,7 +16,7 @@ export interface Leased {
 /** The lease is gone: it is another worker's now. Whoever gets this writes nothing and stops. */
 export class LeaseLost extends Handover {
   constructor() {
-    super('the lease is lost')
+    super('the lease was lost')
     this.name = 'LeaseLost'
   }
 }

@@ -43,9 +43,9 @@ const wrongKeys = (right: string): Key[] => [
   {
     what: 'another',
     text: `${randomBytes(32).toString('base64')}\n`,
-    says: /^Slipway cannot start: the master key file .*master does not hold the key .*restore it$/,
+    says: /^Slipway cannot start: the master key file .*master does not have the key .*restore it$/,
   },
-  { what: 'empty', text: '', says: /^Slipway cannot start: the master key file .*master holds no key$/ },
+  { what: 'empty', text: '', says: /^Slipway cannot start: the master key file .*master has no key$/ },
   { what: 'cut', text: right.slice(0, 20), says: /^Slipway cannot start: the master key file .*not a base64 key/ },
 ]
 

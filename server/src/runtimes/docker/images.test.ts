@@ -148,7 +148,7 @@ describe('pulling from a registry with a login', { skip: registryIsMissing }, ()
     assert.equal(error.code, 'image_missing')
     assert.match(error.message, /team\/denied:2.*has no such image/)
     assert.equal(sentences.add(error.message).size, 3)
-    assert.ok([...sentences].some((each) => each.includes('does not admit this login')))
+    assert.ok([...sentences].some((each) => each.includes('rejected this login')))
   })
 
   test('a tag that moved is followed when it is asked for, and only then', async () => {
