@@ -120,7 +120,7 @@ test('a release of another service is 404, one that never ran well or has lost i
   for (const query of ['', '?dry_run=true']) {
     const answer = await call('POST', `${path}/rollback${query}`, { release_id: failed!.id })
     assert.deepEqual([answer.status, answer.body.code], [409, 'release_not_usable'])
-    assert.match(answer.body.message, /never ran/)
+    assert.match(answer.body.message, /never run/)
   }
   t.mock.method(api.runtime, 'lookUp', async () => null)
   const gone = await call('POST', `${path}/rollback`, { release_id: first!.id })
