@@ -208,7 +208,7 @@ const refused = ({ status, body }: Answer): string[] =>
   status === 400
     ? (body.details ?? [])
         .filter(({ message }: { message: string }) =>
-          /^(must|is required|has a form|is not valid|not found)/.test(message),
+          /^(must|is required|does not have the required format|is not valid|not found)/.test(message),
         )
         .map(({ field }: { field: string }) => field)
     : []

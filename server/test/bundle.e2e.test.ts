@@ -46,7 +46,7 @@ test('the bundle starts, builds the sample from git, shows its pages, names sour
   assert.match(second.stderr, /at takeDataDirectory \(\/.*\/server\/src\/process-file\.ts:\d+:\d+\)/)
 
   await slipway.kill('SIGTERM')
-  assert.doesNotMatch(slipway.output(), /not clean/)
+  assert.doesNotMatch(slipway.output(), /did not shut down cleanly/)
 })
 
 test('a build of the bundle that is killed at any instant leaves none or a whole one', async () => {

@@ -256,7 +256,7 @@ test('a Dockerfile of 15 MB, and a .dockerignore of 1 MB, are sentences', async 
 test('rules of .dockerignore that were made to explode are a sentence, and nobody waits for them', async () => {
   const path = 'a'.repeat(100)
   const one = await newRepository({ '.dockerignore': `${'**'.repeat(4000)}Z`, [path]: '' })
-  await sentence(deploy(builder, one), /^A rule of \.dockerignore has 8001 characters/)
+  await sentence(deploy(builder, one), /^A rule in \.dockerignore has 8001 characters/)
   const many = `${'a?'.repeat(200)}*\n`
   const files = Object.fromEntries(
     Array.from({ length: 400 }, (_, index) => [`${'a'.repeat(200)}/${'a'.repeat(200)}${index}`, '']),

@@ -260,7 +260,7 @@ test('a host that refuses connections, or answers with an error, is unreachable'
   } finally {
     await new Promise((resolve) => nonsense.close(resolve))
   }
-  await rejects((await open()).fetch(source, never), 'git_unreachable', /connected/)
+  await rejects((await open()).fetch(source, never), 'git_unreachable', /Could not connect/)
 })
 
 test('locks and half packs of a killed git are removed, and a broken mirror is made anew', async () => {

@@ -215,7 +215,7 @@ test('redirects are followed five times and no more, and never from https to htt
   assert.equal((await ask(accessOf(registry))).digest, image.digest)
   hops = 6
   const access = accessOf(registry)
-  assert.match(await refusal(access, ask(access)), /^image_unreachable .*circle/)
+  assert.match(await refusal(access, ask(access)), /^image_unreachable .*loop/)
 
   const targets: string[] = []
   const secure: Outbound = {

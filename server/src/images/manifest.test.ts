@@ -33,7 +33,7 @@ test('what is no manifest of an image of a container is refused', () => {
     ['another type than it says', manifest({ mediaType: index, config, layers: [] }), /not valid/],
     ['an image and an index at once', manifest({ config, layers: [], manifests: [] }), /not valid/],
     ['an index and an image at once', manifest({ manifests: [], layers: [] }, index), /not valid/],
-    ['the first version', manifest({ fsLayers: [] }, 'application/vnd.docker.distribution.manifest.v1+json'), /kind/],
+    ['the first version', manifest({ fsLayers: [] }, 'application/vnd.docker.distribution.manifest.v1+json'), /type/],
     [
       'a chart',
       manifest({ config: { ...config, mediaType: 'application/vnd.cncf.helm' }, layers: [] }),
