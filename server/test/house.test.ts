@@ -1,16 +1,24 @@
 /** The rules of the house (ARCHITECTURE.md), each shown to fail by a small bad example before it is held against us. */
 import assert from 'node:assert/strict'
-import { readdirSync } from 'node:fs'
+import { readdirSync, readFileSync } from 'node:fs'
 import { join, posix } from 'node:path'
 import test from 'node:test'
-import { codeOnly, functionSizes, importsOf, readSources, type SourceFile, withoutComments } from './source-code.ts'
+import {
+  codeOnly,
+  functionSizes,
+  importsOf,
+  readSources,
+  type SourceFile,
+  stringsOf,
+  withoutComments,
+} from './source-code.ts'
 
 const root = new URL('../../', import.meta.url).pathname
 const sources = readSources(root, ['server/src', 'server/test'])
 
 /** Also what tests share beside the code they test: `test-….ts` and the conformance suite. */
 const isTest = ({ path }: SourceFile): boolean =>
-  path.startsWith('server/test/') || /(\.test\.ts|\/test-[^/]+\.ts|\/conformance\.ts)$/.test(path)
+  path.startsWith('server/test/') || /(\.test\.ts|\/test-[^/]+\.ts|\/(?:task-)?conformance\.ts)$/.test(path)
 
 const isProgram = ({ path }: SourceFile): boolean => path.startsWith('server/src/') && !isTest({ path, text: '' })
 
@@ -236,6 +244,69 @@ hold(
     good: [bad('server/src/x.test.ts', "await until(() => done, { what: 'it' })")],
   },
 )
+
+/** What reads as translated, and what a native would write. Few, so that a hit is nearly always right. */
+const phrases: [RegExp, string][] = [
+  [/(?<!\bthere )\b(?:is|are|was|were) no (?!longer\b|more\b)/i, 'is not a …'],
+  [/\bthere twice\b|\btwice here\b/i, 'is a duplicate'],
+  [/\b(?:is|are) not there\b/i, 'does not exist'],
+  [/\bstands? (?:in|at|here|there)\b|\bas (?:it|they) stands?\b/i, 'is in'],
+  [/\bholds? no\b/i, 'has no'],
+  [/, for (?:it|there|they) (?:is|are|has|have|needs?|runs?)\b/i, 'because'],
+  [/\bfrom the [a-z]+(?: [a-z]+)? on\b/i, 'starting with'],
+  [/\bis tried again\b/i, 'retrying'],
+  [/\bby its name\b/i, 'by name'],
+  [/\bnobody['’]s\b/i, 'belongs to nobody'],
+  [/\b(?:tells?|told) of\b/i, 'lists, reports'],
+  [/\bcannot be had\b/i, 'is not available'],
+  [/\bnot admit\b/i, 'rejects'],
+  [
+    /\b(?:cancell(?:ed|ing)|honour|neighbour|behaviour|catalogue|[a-z]+(?:ali|roni)s(?:e|ed|ing)\b)/i,
+    'American spelling',
+  ],
+]
+
+const strangeIn = (path: string, text: string): string[] =>
+  phrases.flatMap(([pattern, better]) => {
+    const found = text.match(pattern)
+    return found === null ? [] : [`${path}: "${found[0].trim()}" (${better}) in: ${text.slice(0, 120)}`]
+  })
+
+hold(
+  'what users read is plain English',
+  (file) =>
+    isProgram(file)
+      ? stringsOf(file.text)
+          .filter((found) => found.includes(' '))
+          .flatMap((found) => strangeIn(file.path, found))
+      : [],
+  {
+    bad: [
+      bad('server/src/x.ts', "throw invalidField('/branch', 'is no valid branch name')"),
+      bad('server/src/x.ts', 'const text = `The key ${key} stands in the file.`'),
+      bad('server/src/x.ts', "const summary = 'Change a role; holds from the next request on'"),
+      bad('server/src/x.ts', "log.info('the run was cancelled')"),
+    ],
+    good: [
+      bad('server/src/x.ts', "throw invalidField('/cluster', 'is required because there is no default cluster')"),
+      bad('server/src/x.ts', "// It stands in the file, for it is no secret.\nconst text = 'It is no longer used.'"),
+    ],
+  },
+)
+
+test('what users read in the guides is plain English', () => {
+  const pages = ['README.md', 'CONTRIBUTING.md', 'CHANGELOG.md', 'ARCHITECTURE.md']
+  const guides = readdirSync(join(root, 'docs/guides')).map((name) => `docs/guides/${name}`)
+  const lines = (text: string): string[] => text.split('\n')
+  assert.notDeepEqual(
+    lines('Fine.\nIt is no valid name.').flatMap((line) => strangeIn('x.md', line)),
+    [],
+  )
+  const found = [...pages, ...guides].flatMap((path) =>
+    lines(readFileSync(join(root, path), 'utf8')).flatMap((line) => strangeIn(path, line)),
+  )
+  assert.deepEqual(found, [])
+})
 
 test('migrations are numbered in sequence', () => {
   const misnumbered = (names: string[]): string[] =>

@@ -36,6 +36,12 @@ export const codeOnly = (text: string): string => text.replace(flat, blank).repl
 export const withoutComments = (text: string): string =>
   text.replace(flat, (found) => (/^\/[/*]/.test(found) ? blank(found) : found))
 
+const anyToken = new RegExp(`${template.source}|${flat.source}`, 'g')
+
+/** The string literals and templates of a source, with their quotes. */
+export const stringsOf = (text: string): string[] =>
+  [...text.matchAll(anyToken)].map(([found]) => found).filter((found) => /^['"`]/.test(found))
+
 export interface Import {
   from: string
   isTypeOnly: boolean
