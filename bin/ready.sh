@@ -34,7 +34,7 @@ install_packages() {
     return
   fi
   tail -n 5 "$setup_log" >&2
-  fail "The packages $* cannot be installed; the whole output is in $setup_log."
+  fail "The packages $* cannot be installed; the full output is in $setup_log."
 }
 
 ready_git() {
@@ -62,10 +62,10 @@ ready_modules() {
   # Not `npm ci`: it refuses a lock that lacks optional packages of platforms which the registry did not serve.
   if ! (cd "$root" && npm install --no-save --no-audit --no-fund >"$setup_log" 2>&1); then
     tail -n 10 "$setup_log" >&2
-    fail "npm install failed; the whole output is in $setup_log."
+    fail "npm install failed; the full output is in $setup_log."
   fi
   close_setup_log
-  [ -x "$node" ] || fail 'npm install left out the package node: allow its install script (npm config get ignore-scripts) and start again.'
+  [ -x "$node" ] || fail 'npm install skipped the package node: allow its install script (npm config get ignore-scripts) and start again.'
   printf '%s' "$lock" >"$stamp"
 }
 
@@ -81,7 +81,7 @@ ready_server() {
   if [ ! -e "$bundle/main.mjs" ]; then
     say 'Bundling the server ...'
     if ! "$node" "$root/bin/bundle.ts" "$bundle" >&2; then
-      say 'The bundle cannot be made: the server runs from its sources and takes more memory.'
+      say 'The bundle could not be built: the server runs from its sources and uses more memory.'
       return
     fi
   fi

@@ -9,7 +9,7 @@ import { type SealedKind, type SealedText, sealedKinds } from './sealed-texts.ts
 import type { Database, Queryable } from './store/database.ts'
 import { addMasterKey, readMasterKeys } from './store/master-key.ts'
 import { firstOrganizationSql, writeOwnAudit } from './store/own-audit.ts'
-import { createSealer, type Sealer } from './store/seal.ts'
+import { createSealer, DamagedValue, type Sealer } from './store/seal.ts'
 
 export interface Rotation {
   /** False: the first key of the file, whoever put it there, is the new one. */
@@ -101,8 +101,8 @@ const resealPass = async (database: Database, sealer: Sealer, onBatch: (count: n
 const resealBatch = async (database: Database, sealer: Sealer, kind: SealedKind, batch: readonly SealedText[]) => {
   let broken = 0
   for (const { organizationId, place, sealed, key } of batch) {
-    const opened = await sealer.open(organizationId, place, sealed).catch((error: Error) => {
-      if (!isDamage(error)) throw error
+    const opened = await sealer.open(organizationId, place, sealed).catch((error: unknown) => {
+      if (!(error instanceof DamagedValue)) throw error
       broken += 1
       return null
     })
@@ -112,8 +112,6 @@ const resealBatch = async (database: Database, sealer: Sealer, kind: SealedKind,
   }
   return broken
 }
-
-const isDamage = ({ message }: Error): boolean => /does not open|has no known form/.test(message)
 
 const add = (sum: Record<string, number>, more: Record<string, number>): number => {
   for (const [table, count] of Object.entries(more)) sum[table] = (sum[table] ?? 0) + count

@@ -42,7 +42,7 @@ test('the bundle starts, builds the sample from git, shows its pages, names sour
   const second = await exec(process.execPath, server, {
     env: { ...env, SLIPWAY_DATA_DIR: slipway.dataDir, SLIPWAY_LOG_LEVEL: 'debug', SLIPWAY_ADMIN_TOKEN: adminToken },
   })
-  assert.match(second.stderr, /another Slipway .* runs on/)
+  assert.match(second.stderr, /another Slipway .* is running on/)
   assert.match(second.stderr, /at takeDataDirectory \(\/.*\/server\/src\/process-file\.ts:\d+:\d+\)/)
 
   await slipway.kill('SIGTERM')

@@ -123,7 +123,7 @@ test('a clone of a service counts like a new one', async () => {
   const clone = (name: string) =>
     tenant.call('POST', `/application/${id}/clone`, { name, environment_id: tenant.environmentId })
   made(await clone('second'))
-  isRefused(await clone('third'), /^The limit is 4096 MB of memory .*make 6144\. .*SLIPWAY_LIMIT_MEMORY_MB/)
+  isRefused(await clone('third'), /^The limit is 4096 MB of memory .*bring it to 6144\. .*SLIPWAY_LIMIT_MEMORY_MB/)
 })
 
 test('memory and processor count for every instance that may be, also of one that is changed', async () => {
@@ -134,7 +134,10 @@ test('memory and processor count for every instance that may be, also of one tha
   isRefused(await edit({ memory: 1025 }), /would bring it to 4100\./)
   isRefused(await tenant.make('application', small({ memory: 6 })), /would bring it to 4102\./)
   made(await edit({ memory: 512 }))
-  isRefused(await edit({ cpu: 1501 }), /^The limit is 6000 millicores .*make 6004\. .*SLIPWAY_LIMIT_CPU_MILLICORES/)
+  isRefused(
+    await edit({ cpu: 1501 }),
+    /^The limit is 6000 millicores .*bring it to 6004\. .*SLIPWAY_LIMIT_CPU_MILLICORES/,
+  )
   isRefused(
     await tenant.make('terraform', terraformBody('m')).then((answer) => {
       made(answer)
@@ -315,7 +318,7 @@ test('what is deployed counts until less is deployed, and a rollback to more fin
   made(await tenant.call('PUT', path, { memory: 100 }))
   // It still runs with what it was deployed with.
   assert.equal(await use(), 3000)
-  isRefused(await tenant.make('application', small({ memory: 1200 })), /make 4200/)
+  isRefused(await tenant.make('application', small({ memory: 1200 })), /bring it to 4200/)
   await act('deploy')
   assert.equal(await use(), 100)
   const other = made(await tenant.make('application', small({ memory: 1200 })))

@@ -26,7 +26,7 @@ test('an installer’s output follows no link that somebody planted, and stays o
   assert.equal(readdirSync(folder).length, before + 1)
   const failed = await install(1)
   assert.equal(failed.code, 1)
-  const log = /the whole output is in (\S+)\.$/.exec(failed.stderr.trim())?.[1]
+  const log = /the full output is in (\S+)\.$/.exec(failed.stderr.trim())?.[1]
   assert.equal(readFileSync(log!, 'utf8').trim(), 'installing')
   assert.equal(readFileSync(victim, 'utf8'), 'untouched')
 })

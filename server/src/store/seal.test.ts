@@ -39,7 +39,7 @@ test('what was sealed opens in its place and nowhere else', async () => {
   await assert.rejects(sealer.open(organization, place(newId()), sealed), wrong)
   await assert.rejects(sealer.open(organization, { ...place(row), column: 'other' }, sealed), wrong)
   await assert.rejects(sealer.open(organization, { ...place(row), table: 'node' }, sealed), wrong)
-  await assert.rejects(sealer.open(other, place(row), sealed), /gone/)
+  await assert.rejects(sealer.open(other, place(row), sealed), /no longer exists/)
   const parts = sealed.split('.')
   for (const at of [3, 4, 5]) {
     const first = parts[at]!.startsWith('A') ? 'B' : 'A'

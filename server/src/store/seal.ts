@@ -211,6 +211,9 @@ const rewrapAll = async (database: Database, keys: MasterKeys): Promise<number> 
   return rows.length
 }
 
+/** A sealed value that no key can open; anything else that `open` rejects with is about keys or the database. */
+export class DamagedValue extends Error {}
+
 /**
  * Reads the master keys, making the file (mode 0600) where the database holds no data key yet. Rejects with one clear
  * line when the file is missing, unreadable or not the one that sealed this database.
@@ -224,12 +227,12 @@ export const createSealer = async (options: { database: Database; masterKeyFile:
   const open = async (organizationId: string, place: SealedPlace, sealed: string): Promise<Secret<string>> => {
     const [version, , dataKeyId = '', ...parts] = sealed.split('.')
     if (version !== 'v1' || parts.length !== 3)
-      throw new Error(`a sealed value of ${place.table} has an unknown format`)
+      throw new DamagedValue(`a sealed value of ${place.table} has an unknown format`)
     const { key } = await keyring.byId(organizationId, dataKeyId)
     try {
       return new Secret(decrypt(key, valueAad(organizationId, place), parts).toString('utf8'))
     } catch (cause) {
-      throw new Error(`a sealed value of ${place.table} cannot be opened: it was changed or moved`, { cause })
+      throw new DamagedValue(`a sealed value of ${place.table} cannot be opened: it was changed or moved`, { cause })
     }
   }
   return {

@@ -54,7 +54,7 @@ const crashes: Fault = {
       const { endedMs, log, requests } = await replaceWith(scene, running('echo last-words; exit 1'))
       assert.ok(endedMs <= 60_000, `ended after ${whole(endedMs)} ms`)
       assert.match(log, /last-words/)
-      const times = /ended (\d+) times/.exec(log)?.[1]
+      const times = /exited (\d+) times/.exec(log)?.[1]
       assert.ok(Number(times) > 1, log)
       return `DEPLOYMENT_ERROR after ${whole(endedMs)} ms and ${times} ends; ${requests} requests to the old version, none failed`
     }),

@@ -38,7 +38,7 @@ const wrongKeys = (right: string): Key[] => [
   {
     what: 'missing',
     text: null,
-    says: /^Slipway cannot start: the master key file .*master is missing, .*restore it$/,
+    says: /^Slipway cannot start: the master key file .*master is missing, .*restore the file$/,
   },
   {
     what: 'another',
