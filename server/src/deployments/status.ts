@@ -8,7 +8,7 @@ import { instantSql, toTimestamp } from '../store/long-list.ts'
 import { timestampSql } from '../store/tree.ts'
 import type { Deployments, ServiceStatus, TaskEvent } from './deployments.ts'
 import { type EngineParts, kindOf } from './engine-parts.ts'
-import { isFinal } from './states.ts'
+import { isFinal, openStates } from './states.ts'
 import { withOwnFiles } from './variables-now.ts'
 import { fingerprint, noVariables, wantedOf } from './workload.ts'
 
@@ -46,7 +46,7 @@ const readByIds = `
   open as (select w.service_id, count(*)::int as n
     from last l join deployment d on d.environment_id = l.environment_id
       join deployment_service w on w.deployment_id = d.id
-    where d.state in ('QUEUED', 'RUNNING') group by w.service_id)
+    where d.state in ${openStates} group by w.service_id)
   select ${stateColumns}, coalesce(m.deployment_id = last.id, false) as "isPart", coalesce(open.n, 0) as requests,
     ${timestampSql('m.last_deployment_at')} as "lastAt"
   from mine m left join last on last.environment_id = m.environment_id left join open on open.service_id = m.service_id`
