@@ -35,7 +35,7 @@ import { connect, type Database, migrate } from './store/database.ts'
 import { readFingerprintKey, readOwnerId, saveOutsideHost } from './store/installation.ts'
 import { startPostgres } from './store/postgres.ts'
 import { createSealer, type Sealer } from './store/seal.ts'
-import { loadEffectiveVariables } from './variables/rows.ts'
+import { loadAllVariables } from './variables/rows.ts'
 import { watchDisk } from './watched-disk.ts'
 import { createDelivery } from './webhooks/deliver.ts'
 import { createEnqueue } from './webhooks/outbox.ts'
@@ -181,7 +181,7 @@ const createParts = async (ground: Ground, { runtime, builder }: Machine, disk: 
     builder,
     enqueue: createEnqueue(),
     kinds: deployableKinds,
-    variables: (serviceId, db = database) => loadEffectiveVariables(db, sealer, serviceId),
+    variables: (serviceIds, db = database) => loadAllVariables(db, sealer, serviceIds),
     gitCredentials: (organizationId, id) => readGitCredentials(database, sealer, organizationId, id),
     registryCredentials: (organizationId, id) => readRegistryCredentials(database, sealer, organizationId, id),
     checkAddress: (url) => ground.outbound.check(url),

@@ -31,7 +31,7 @@ import type { AnyRoute, Router } from '../src/router/router.ts'
 import { createFakeRuntime, type FakeRuntime } from '../src/runtimes/fake/fake.ts'
 import { readFingerprintKey } from '../src/store/installation.ts'
 import { createSealer } from '../src/store/seal.ts'
-import { loadEffectiveVariables } from '../src/variables/rows.ts'
+import { loadAllVariables } from '../src/variables/rows.ts'
 import { createEnqueue } from '../src/webhooks/outbox.ts'
 import { createWorkRegistry } from '../src/work/registry.ts'
 import { type TestDatabase, testDatabase } from './database.ts'
@@ -133,7 +133,7 @@ const createParts = async (database: TestDatabase, dataDir: string, { settings =
     builder,
     enqueue: createEnqueue(),
     kinds: deployableKinds,
-    variables: (serviceId, db = database) => loadEffectiveVariables(db, sealer, serviceId),
+    variables: (serviceIds, db = database) => loadAllVariables(db, sealer, serviceIds),
     gitCredentials: (organizationId, id) => readGitCredentials(database, sealer, organizationId, id),
     registryCredentials: (organizationId, id) => readRegistryCredentials(database, sealer, organizationId, id),
     checkAddress: async () => undefined,

@@ -85,7 +85,7 @@ const newCredentials = (id: string, type: string): Spec => {
 /** The port of this machine that a public database is reached at; undefined for a private one. */
 const outsidePortOf = (ports: readonly Port[] | undefined): number | undefined => ports?.find(isOutside)?.external_port
 
-/** What the neighbours of a database are told of it (variables/rows.ts). */
+/** What the neighbours of a database are told of it (variables/places.ts). */
 const toldOf = (id: string, type: string, ports: readonly Port[]): Spec => {
   const { scheme, port, login, database: name } = databaseTypes[type]!
   const outside = outsidePortOf(ports)

@@ -8,8 +8,8 @@ import { isUuid, newId } from '../lib/ids.ts'
 import { type Queryable, sqlState } from '../store/database.ts'
 import type { Sealer } from '../store/seal.ts'
 import { type BuiltInVariable, builtInVariables } from './built-in.ts'
+import type { Place, PlaceInContext } from './places.ts'
 import { findVariable, type VariableRecord } from './records.ts'
-import type { Place } from './rows.ts'
 import { checkDescription, checkKey, checkMountPath, checkValue } from './rules.ts'
 
 export interface NewVariable {
@@ -218,7 +218,7 @@ const keepBuiltIn = async (db: Queryable, place: Place, one: BuiltInVariable): P
 /** The row that an alias or override at `place` is to refer to: visible there, else 404, or 400 where no family is given. */
 const findTarget = async (
   db: Queryable,
-  place: Place,
+  place: PlaceInContext,
   id: string,
   isSecret: boolean | undefined,
 ): Promise<VariableRecord> => {
@@ -245,7 +245,7 @@ export interface NewAlias {
 export const createAlias = async (
   db: Queryable,
   sealer: Sealer,
-  place: Place,
+  place: PlaceInContext,
   targetId: string,
   wanted: NewAlias,
 ): Promise<VariableRecord> => {
@@ -277,7 +277,7 @@ export interface NewOverride {
 export const createOverride = async (
   db: Queryable,
   sealer: Sealer,
-  place: Place,
+  place: PlaceInContext,
   targetId: string,
   wanted: NewOverride,
 ): Promise<VariableRecord> => {
