@@ -12,6 +12,7 @@ import { createClusters } from './clusters/clusters.ts'
 import { createEngine, type Engine } from './deployments/engine.ts'
 import { readGitCredentials } from './deployments/git-credentials.ts'
 import { readRegistryCredentials, readRegistryLogins } from './deployments/registry-credentials.ts'
+import { createStreams } from './facets/live-changes.ts'
 import type { OrganizationImages, RegistryLogins } from './images/images.ts'
 import { createOrganizationImages, markOf } from './images/organization-images.ts'
 import { type PullThrough, startPullThrough } from './images/pull-through.ts'
@@ -202,7 +203,17 @@ const createParts = async (ground: Ground, { runtime, builder }: Machine, disk: 
     work,
     scheduleSeconds: settings.webhookSchedule,
   })
-  const parts: Parts = { ...ground, clusters, builder, disk, deployments: engine, delivery, clock: systemClock }
+  const streams = createStreams(database)
+  const parts: Parts = {
+    ...ground,
+    clusters,
+    builder,
+    disk,
+    streams,
+    deployments: engine,
+    delivery,
+    clock: systemClock,
+  }
   return { parts, engine, delivery }
 }
 

@@ -18,6 +18,7 @@ import { createClusters } from '../src/clusters/clusters.ts'
 import { createEngine, type Engine } from '../src/deployments/engine.ts'
 import { readGitCredentials } from '../src/deployments/git-credentials.ts'
 import { readRegistryCredentials } from '../src/deployments/registry-credentials.ts'
+import { createStreams } from '../src/facets/live-changes.ts'
 import { systemClock } from '../src/lib/clock.ts'
 import { DeploymentError } from '../src/lib/errors.ts'
 import { newId } from '../src/lib/ids.ts'
@@ -155,6 +156,7 @@ const createParts = async (database: TestDatabase, dataDir: string, { settings =
     clusters,
     router,
     disk,
+    streams: createStreams(database),
     // Tests reach nothing but loopback, whatever they ask for.
     outbound: createOutbound({ allow: ['loopback'], resolve: resolveLocal }),
     work,
