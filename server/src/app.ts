@@ -12,6 +12,7 @@ import { createClusters } from './clusters/clusters.ts'
 import { createEngine, type Engine } from './deployments/engine.ts'
 import { readGitCredentials } from './deployments/git-credentials.ts'
 import { readRegistryCredentials, readRegistryLogins } from './deployments/registry-credentials.ts'
+import { createStreams } from './facets/live-changes.ts'
 import type { OrganizationImages, RegistryLogins } from './images/images.ts'
 import { createOrganizationImages, markOf } from './images/organization-images.ts'
 import { type PullThrough, startPullThrough } from './images/pull-through.ts'
@@ -35,7 +36,7 @@ import { connect, type Database, migrate } from './store/database.ts'
 import { readFingerprintKey, readOwnerId, saveOutsideHost } from './store/installation.ts'
 import { startPostgres } from './store/postgres.ts'
 import { createSealer, type Sealer } from './store/seal.ts'
-import { loadEffectiveVariables } from './variables/rows.ts'
+import { loadAllVariables } from './variables/rows.ts'
 import { watchDisk } from './watched-disk.ts'
 import { createDelivery } from './webhooks/deliver.ts'
 import { createEnqueue } from './webhooks/outbox.ts'
@@ -181,7 +182,7 @@ const createParts = async (ground: Ground, { runtime, builder }: Machine, disk: 
     builder,
     enqueue: createEnqueue(),
     kinds: deployableKinds,
-    variables: (serviceId, db = database) => loadEffectiveVariables(db, sealer, serviceId),
+    variables: (serviceIds, db = database) => loadAllVariables(db, sealer, serviceIds),
     gitCredentials: (organizationId, id) => readGitCredentials(database, sealer, organizationId, id),
     registryCredentials: (organizationId, id) => readRegistryCredentials(database, sealer, organizationId, id),
     checkAddress: (url) => ground.outbound.check(url),
@@ -202,7 +203,17 @@ const createParts = async (ground: Ground, { runtime, builder }: Machine, disk: 
     work,
     scheduleSeconds: settings.webhookSchedule,
   })
-  const parts: Parts = { ...ground, clusters, builder, disk, deployments: engine, delivery, clock: systemClock }
+  const streams = createStreams(database)
+  const parts: Parts = {
+    ...ground,
+    clusters,
+    builder,
+    disk,
+    streams,
+    deployments: engine,
+    delivery,
+    clock: systemClock,
+  }
   return { parts, engine, delivery }
 }
 

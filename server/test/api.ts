@@ -18,6 +18,7 @@ import { createClusters } from '../src/clusters/clusters.ts'
 import { createEngine, type Engine } from '../src/deployments/engine.ts'
 import { readGitCredentials } from '../src/deployments/git-credentials.ts'
 import { readRegistryCredentials } from '../src/deployments/registry-credentials.ts'
+import { createStreams } from '../src/facets/live-changes.ts'
 import { systemClock } from '../src/lib/clock.ts'
 import { DeploymentError } from '../src/lib/errors.ts'
 import { newId } from '../src/lib/ids.ts'
@@ -31,7 +32,7 @@ import type { AnyRoute, Router } from '../src/router/router.ts'
 import { createFakeRuntime, type FakeRuntime } from '../src/runtimes/fake/fake.ts'
 import { readFingerprintKey } from '../src/store/installation.ts'
 import { createSealer } from '../src/store/seal.ts'
-import { loadEffectiveVariables } from '../src/variables/rows.ts'
+import { loadAllVariables } from '../src/variables/rows.ts'
 import { createEnqueue } from '../src/webhooks/outbox.ts'
 import { createWorkRegistry } from '../src/work/registry.ts'
 import { type TestDatabase, testDatabase } from './database.ts'
@@ -133,7 +134,7 @@ const createParts = async (database: TestDatabase, dataDir: string, { settings =
     builder,
     enqueue: createEnqueue(),
     kinds: deployableKinds,
-    variables: (serviceId, db = database) => loadEffectiveVariables(db, sealer, serviceId),
+    variables: (serviceIds, db = database) => loadAllVariables(db, sealer, serviceIds),
     gitCredentials: (organizationId, id) => readGitCredentials(database, sealer, organizationId, id),
     registryCredentials: (organizationId, id) => readRegistryCredentials(database, sealer, organizationId, id),
     checkAddress: async () => undefined,
@@ -155,6 +156,7 @@ const createParts = async (database: TestDatabase, dataDir: string, { settings =
     clusters,
     router,
     disk,
+    streams: createStreams(database),
     // Tests reach nothing but loopback, whatever they ask for.
     outbound: createOutbound({ allow: ['loopback'], resolve: resolveLocal }),
     work,

@@ -242,6 +242,14 @@ export interface TestEngine {
 /** The same over restarts. */
 const fingerprintKey = randomBytes(32)
 
+/** What every service sees. */
+const variables = {
+  env: { PLAIN: 'value', TOKEN: 'secret-canary' },
+  files: [],
+  secretValues: ['secret-canary'],
+  origins: { PLAIN: { scope: 'APPLICATION' }, TOKEN: { scope: 'APPLICATION' } },
+}
+
 /** What an engine over a world works with. */
 export const partsOf = (world: World, its: Power, more: Partial<EngineParts> = {}): EngineParts => {
   const database = switchedDatabase(world.database, its)
@@ -253,12 +261,7 @@ export const partsOf = (world: World, its: Power, more: Partial<EngineParts> = {
     builder: switched(createBuilder(world), its),
     enqueue: async (_tx, event) => void world.events.push({ ...event, at: performance.now() }),
     kinds,
-    variables: async () => ({
-      env: { PLAIN: 'value', TOKEN: 'secret-canary' },
-      files: [],
-      secretValues: ['secret-canary'],
-      origins: { PLAIN: { scope: 'APPLICATION' }, TOKEN: { scope: 'APPLICATION' } },
-    }),
+    variables: async (serviceIds) => new Map(serviceIds.map((id) => [id, variables])),
     gitCredentials: async () => undefined,
     registryCredentials: async () => ({ url: 'https://docker.io', username: null, password: null }),
     checkAddress: async () => undefined,

@@ -1,7 +1,7 @@
 /** What an operation's run is given, typed by the schemas of the operation. */
-import type { ServerResponse } from 'node:http'
 import type { Database, Queryable } from '../store/database.ts'
 import type { Node } from '../store/tree.ts'
+import type { Answerer } from './answerer.ts'
 import type { Parts } from './parts.ts'
 import type { Place } from './permissions.ts'
 import type { Principal } from './principal.ts'
@@ -10,7 +10,7 @@ import type { Principal } from './principal.ts'
 export type Fields = Record<string, unknown>
 
 /** What a run is given; an operation's schemas say which fields its body, its query and its path have. */
-export interface Context<Body = Fields, Query = Fields, Params = Record<string, string>> {
+export interface Context<Body = Fields, Query = Fields, Params = Record<string, string>> extends Answerer {
   parts: Parts
   db: Database
   principal: Principal
@@ -27,7 +27,6 @@ export interface Context<Body = Fields, Query = Fields, Params = Record<string, 
   origin: string
   /** How the caller reached us, or reached the trusted proxy it came through. */
   scheme: 'http:' | 'https:'
-  setHeader(name: string, value: string): void
   /**
    * Runs a change in one transaction. What `work` resolves to is the operation's answer: it is stored, in the same
    * transaction, under the request's Idempotency-Key.
@@ -40,6 +39,4 @@ export interface Context<Body = Fields, Query = Fields, Params = Record<string, 
    * is in another of the caller's organizations, that becomes the organization of the request.
    */
   demand(where: string | Place): Promise<void>
-  /** For streams: the handler takes over the raw response. */
-  hijack(): ServerResponse
 }

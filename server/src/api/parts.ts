@@ -13,6 +13,7 @@ import type { Database } from '../store/database.ts'
 import type { Sealer } from '../store/seal.ts'
 import type { WorkRegistry } from '../work/registry.ts'
 import type { OidcSettings } from './oidc.ts'
+import type { Streams } from './streams.ts'
 
 /** The settings that the API reads. */
 export interface ApiSettings {
@@ -58,6 +59,7 @@ export interface Parts {
   /** Sends what waits in the outbox; absent if nothing is delivered. */
   delivery?: { deliver(outboxId: string): Promise<unknown> } | undefined
   settings: ApiSettings
+  streams: Streams
   /** Background work reports here. */
   work: WorkRegistry
   clock: Clock

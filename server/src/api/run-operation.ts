@@ -7,6 +7,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import { ApiError, notFound } from '../lib/errors.ts'
 import type { Queryable } from '../store/database.ts'
 import { authorize, demandOf, type Found, findRow, isSelective, onlyVisible } from './access.ts'
+import { type Answerer, answerWith } from './answerer.ts'
 import {
   claimKey,
   hashBody,
@@ -75,7 +76,7 @@ export const contextOf = (
   parts: Parts,
   operation: Operation,
   request: FastifyRequest,
-  reply: FastifyReply,
+  answerer: Answerer,
   admitted: Admitted,
   key: KeyedRequest | null = null,
   body: Record<string, unknown> = {},
@@ -92,14 +93,8 @@ export const contextOf = (
     userAgent: request.headers['user-agent']?.slice(0, 255) ?? null,
     origin: originOf(admitted.principal),
     scheme: request.protocol === 'https' ? 'https:' : 'http:',
-    setHeader: (name, value) => void reply.header(name, value),
+    ...answerer,
     ...transactions(parts, operation, key),
-    hijack: () => {
-      const headers = reply.getHeaders()
-      reply.hijack()
-      for (const [name, value] of Object.entries(headers)) if (value !== undefined) reply.raw.setHeader(name, value)
-      return reply.raw
-    },
   }
   return Object.assign(context, { demand: demandOf(parts.database, operation, context) })
 }
@@ -159,7 +154,7 @@ export const runOperation = async (
   const key = keyOf(operation, request, admitted, body)
   if (key !== null) await prepareSealer(parts.sealer, key)
   try {
-    const context = contextOf(parts, operation, request, reply, admitted, key, body)
+    const context = contextOf(parts, operation, request, answerWith(reply), admitted, key, body)
     const answered = await operation.run!(context)
     const isOther = answered instanceof OtherAnswer
     const answer = isOther ? answered.value : answered

@@ -16,6 +16,7 @@ import { usualLimits } from '../limits/limits.ts'
 import { createLoop } from '../work/loop.ts'
 import { checkAccept } from './accept.ts'
 import { sendError, toApiError } from './answer-error.ts'
+import { answerOnSocket } from './answerer.ts'
 import { type Authenticator, createAuthenticator, tokenInHeader } from './auth.ts'
 import { type Brake, createBrake } from './brake.ts'
 import { drainOnClose } from './drain.ts'
@@ -46,8 +47,12 @@ interface Gate {
   metrics: Metrics
 }
 
-/** Fields that this server attaches to a request. */
-const admittedOf = new WeakMap<FastifyRequest, Admitted>()
+declare module 'fastify' {
+  interface FastifyRequest {
+    /** What the gate has found out of a request to an operation; null until it is let through. */
+    admitted: Admitted | null
+  }
+}
 
 const requestId = (raw: IncomingMessage): string => {
   const sent = raw.headers['x-request-id']
@@ -128,7 +133,7 @@ const addOperation = (app: FastifyInstance, gate: Gate, operation: Operation): v
     config: { operation: operation.id },
     onRequest: async (request, reply) => {
       const principal = await authenticate(gate, request, reply)
-      admittedOf.set(request, await admit(parts, operation, principal, request))
+      request.admitted = await admit(parts, operation, principal, request)
       refuseUnreadable(request, operation)
       if (produced !== null) checkAccept(request.headers.accept, produced)
       if (isStream(operation)) countStream(gate, request, reply)
@@ -139,7 +144,7 @@ const addOperation = (app: FastifyInstance, gate: Gate, operation: Operation): v
     handler: async (request, reply) => {
       if (isSocket) throw new ApiError(400, 'upgrade_required', 'This path accepts only websocket connections.')
       if (operation.produces !== undefined) watch(gate, operation, request, reply.raw, () => reply.raw.destroy())
-      await runOperation(parts, operation, request, reply, admittedOf.get(request)!)
+      await runOperation(parts, operation, request, reply, request.admitted!)
       return reply
     },
     ...(isSocket ? { wsHandler: socketHandler(gate, operation) } : {}),
@@ -153,7 +158,7 @@ const isStream = ({ produces }: Operation): boolean => produces === 'text/event-
  * open.
  */
 const countStream = ({ streams }: Gate, request: FastifyRequest, reply: FastifyReply): void => {
-  const leave = streams.admit(admittedOf.get(request)!.principal)
+  const leave = streams.admit(request.admitted!.principal)
   if (request.ws) request.raw.socket.once('close', leave)
   else reply.raw.once('close', leave)
 }
@@ -163,7 +168,7 @@ const watch = (gate: Gate, operation: Operation, request: FastifyRequest, stream
   const { authenticator, parts, streams } = gate
   // A stream shows what the caller was allowed to see when it began.
   const rightsOf = ({ principal }: Admitted): string => JSON.stringify(principal.role?.grants ?? null)
-  const rights = rightsOf(admittedOf.get(request)!)
+  const rights = rightsOf(request.admitted!)
   const check = async () => {
     const found = await admit(parts, operation, await authenticator.authenticate(tokenOf(request), request.ip), request)
     if (rightsOf(found) !== rights) throw forbidden('Permissions have changed: connect again.')
@@ -174,10 +179,8 @@ const watch = (gate: Gate, operation: Operation, request: FastifyRequest, stream
 const socketHandler = (gate: Gate, operation: Operation) => (socket: WebSocket, request: FastifyRequest) => {
   const { parts } = gate
   watch(gate, operation, request, socket, () => socket.close(1008, 'You are no longer allowed to read this.'))
-  // A socket is answered by the messages sent on it: it needs nothing that a context does with a reply.
-  const reply = { header: () => {}, getHeaders: () => ({}), hijack: () => {} } as unknown as FastifyReply
   try {
-    operation.socket!(contextOf(parts, operation, request, reply, admittedOf.get(request)!), socket)
+    operation.socket!(contextOf(parts, operation, request, answerOnSocket, request.admitted!), socket)
   } catch (error) {
     socket.close(1008, toApiError(error, parts.log, request.id).message.slice(0, 120))
   }
@@ -314,6 +317,7 @@ const createInstance = (gate: Gate, operations: readonly Operation[]): FastifyIn
     frameworkErrors: (error, request, reply) =>
       void answerUnreadable(gate, error, request as FastifyRequest, reply as FastifyReply),
   })
+  app.decorateRequest('admitted', null)
   app.addHook('onRequest', async (request, reply) => {
     reply.headers(commonHeaders(request.id))
   })

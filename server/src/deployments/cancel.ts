@@ -2,7 +2,8 @@
 import type { Kind } from '../kinds.ts'
 import { conflict } from '../lib/errors.ts'
 import type { Queryable } from '../store/database.ts'
-import { lockEnvironment, type RequestParts, showNext, tell } from './request.ts'
+import type { RequestParts } from './request.ts'
+import { lockEnvironment, showNext, tell } from './service-state.ts'
 
 interface WaitingService {
   deploymentId: string

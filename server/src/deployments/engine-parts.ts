@@ -22,8 +22,8 @@ export interface EngineParts {
   builder: Builder
   enqueue: EnqueueDeploymentEvent
   kinds: readonly DeployableKind[]
-  /** Everything a service sees, resolved, as of now; read by `db`, where the caller is in a transaction. */
-  variables(serviceId: string, db?: Queryable): Promise<EffectiveVariables>
+  /** Everything that each service sees, resolved, as of now; read by `db`, where the caller is in a transaction. */
+  variables(serviceIds: readonly string[], db?: Queryable): Promise<ReadonlyMap<string, EffectiveVariables>>
   /** User and password of a git token; a 4xx-free `DeploymentError` when it is gone. */
   gitCredentials(organizationId: string, gitTokenId: string): Promise<GitSource['credentials']>
   /** Address and login of a container registry; null when it was deleted. */

@@ -18,39 +18,87 @@ export interface Changes {
 
 export type Setup = WorkloadSpec & { task?: TaskSpec; from?: Source }
 
-/** Names that the API gives to what a workload is made of, where they are not simply the same. */
-const words: Record<string, string> = {
-  cpuMillicores: 'cpu',
-  memoryMb: 'memory',
-  instances: 'min_running_instances',
-  volumes: 'storage',
-  mountPath: 'mount_point',
-  sizeGb: 'size',
-  task: 'schedule',
-  START: 'on_start',
-  STOP: 'on_stop',
-  DELETE: 'on_delete',
-  CRON: 'cronjob',
-  cron: 'cronjob',
-  expression: 'scheduled_at',
-  timeZone: 'timezone',
-  maxRestarts: 'max_nb_restart',
-  git: 'git_repository',
-  gitTokenId: 'git_token_id',
-  targetStage: 'docker_target_build_stage',
-  name: 'image_name',
-}
+/** Names of fields at any depth. */
+type NamesIn<T> = T extends readonly (infer Item)[]
+  ? NamesIn<Item>
+  : T extends object
+    ? { [Name in keyof T & string]-?: Name | NamesIn<NonNullable<T[Name]>> }[keyof T & string]
+    : never
 
-/** Fields that stand deeper in the API than in a workload. */
-const deeper: Record<string, readonly string[]> = {
+/** Every field that a configuration may have; what is not shown is left out by `flat`. */
+type FieldName = Exclude<NamesIn<Setup>, 'from' | 'readyTimeoutMs'>
+
+/**
+ * Where the API has what a workload is made of, from the top or from the field around it. A field that the engine learns
+ * does not compile before it has its words here.
+ */
+const words: Readonly<Record<FieldName, readonly string[]>> = {
+  // What runs.
+  entrypoint: ['entrypoint'],
+  arguments: ['arguments'],
+  cpuMillicores: ['cpu'],
+  memoryMb: ['memory'],
+  instances: ['min_running_instances'],
+  stopGraceMs: ['stop_grace_ms'],
+  ports: ['ports'],
+  internalPort: ['internal_port'],
+  externalPort: ['external_port'],
+  publiclyAccessible: ['publicly_accessible'],
+  protocol: ['protocol'],
+  volumes: ['storage'],
+  id: ['id'],
+  mountPath: ['mount_point'],
+  sizeGb: ['size'],
+  // How it is looked at.
   readiness: ['healthchecks', 'readiness_probe'],
   liveness: ['healthchecks', 'liveness_probe'],
-  rootPath: ['git_repository', 'root_path'],
+  check: ['check'],
+  kind: ['kind'],
+  port: ['port'],
+  path: ['path'],
+  scheme: ['scheme'],
+  command: ['command'],
+  initialDelaySeconds: ['initial_delay_seconds'],
+  periodSeconds: ['period_seconds'],
+  timeoutSeconds: ['timeout_seconds'],
+  successThreshold: ['success_threshold'],
+  failureThreshold: ['failure_threshold'],
+  // When a task runs.
+  task: ['schedule'],
   on: [],
+  START: ['on_start'],
+  STOP: ['on_stop'],
+  DELETE: ['on_delete'],
+  CRON: ['cronjob'],
+  PLAN: ['plan'],
+  UNLOCK: ['unlock'],
+  MIGRATE: ['migrate'],
+  cron: ['cronjob'],
+  expression: ['scheduled_at'],
+  timeZone: ['timezone'],
+  overlap: ['overlap'],
+  maxRestarts: ['max_nb_restart'],
+  timeoutMs: ['timeout_ms'],
+  state: ['state'],
+  // What its image is made from.
+  git: ['git_repository'],
+  url: ['url'],
+  branch: ['branch'],
+  gitTokenId: ['git_token_id'],
+  rootPath: ['git_repository', 'root_path'],
+  dockerfilePath: ['dockerfile_path'],
+  targetStage: ['docker_target_build_stage'],
+  limits: ['limits'],
+  tool: ['tool'],
+  fragment: ['fragment'],
+  text: ['text'],
+  registryId: ['registry_id'],
+  name: ['image_name'],
+  tag: ['tag'],
 }
 
-const snake = (name: string): string => name.replaceAll(/(?<=[a-z])[A-Z]/g, (letter) => `_${letter}`).toLowerCase()
-const wordsFor = (name: string): readonly string[] => deeper[name] ?? [words[name] ?? snake(name)]
+/** Releases of earlier versions may have fields that are no more. */
+const wordsFor = (name: string): readonly string[] => (Object.hasOwn(words, name) ? words[name as FieldName] : [name])
 
 const isRecord = (value: unknown): value is Record<string, unknown> =>
   typeof value === 'object' && value !== null && !Array.isArray(value)

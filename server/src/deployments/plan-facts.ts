@@ -18,7 +18,7 @@ import { noChanges, type Plan, planOf, type ServiceFacts, type Version } from '.
 import { configurationChanges, type Move, setupOf, variableChanges } from './plan-changes.ts'
 import { deployRefusal, kindRefusal, stateRefusal } from './refusals.ts'
 import { type OpenedRelease, openRelease } from './releases.ts'
-import { deployingActions, leavingSql } from './request.ts'
+import { deployingActions, leavingSql } from './service-state.ts'
 import { readPlacement } from './stage-rows.ts'
 import { defaultOrder } from './stages.ts'
 import { stateOf } from './states.ts'

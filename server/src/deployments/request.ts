@@ -3,14 +3,14 @@
  * transaction, so that an accepted request is never lost and is readable before its answer is sent.
  */
 import { clusterRefusal } from '../clusters/local.ts'
-import { type Kind, typeOf } from '../kinds.ts'
-import { badRequest, conflict } from '../lib/errors.ts'
+import type { Kind } from '../kinds.ts'
+import { badRequest } from '../lib/errors.ts'
 import { newId } from '../lib/ids.ts'
 import type { Disk } from '../limits/disk.ts'
 import type { Limits } from '../limits/limits.ts'
 import { refuseLongQueue } from '../limits/queue-room.ts'
 import type { Queryable } from '../store/database.ts'
-import type { DeploymentEventKind, EnqueueDeploymentEvent } from '../webhooks/webhooks.ts'
+import type { EnqueueDeploymentEvent } from '../webhooks/webhooks.ts'
 import type {
   AcceptedDeployment,
   DeployableKind,
@@ -19,9 +19,10 @@ import type {
   ServiceRequest,
 } from './deployments.ts'
 import { deployRefusal, kindRefusal, stateRefusal } from './refusals.ts'
+import { deployingActions, leavingSql, lockEnvironment, refuseWhileDeleting, showState, tell } from './service-state.ts'
 import { readPlacement } from './stage-rows.ts'
 import { defaultOrder } from './stages.ts'
-import { actionStatusOf, isFinal, stateOf } from './states.ts'
+import { isFinal, openStates, stateOf } from './states.ts'
 import { canonical } from './workload.ts'
 
 interface ServiceRow {
@@ -36,11 +37,6 @@ interface ServiceRow {
   spec: Record<string, unknown>
 }
 
-interface EnvironmentRow {
-  projectId: string
-  mode: string
-}
-
 export type KindFacts = Pick<DeployableKind, 'refusal' | 'task' | 'source' | 'subAction'>
 
 export interface RequestParts {
@@ -51,26 +47,11 @@ export interface RequestParts {
   disk?: Pick<Disk, 'refuseDeploy'> | undefined
 }
 
-/** Locks the environment, so that requests for it take turns. */
-export const lockEnvironment = async (tx: Queryable, id: string): Promise<EnvironmentRow> => {
-  const [row] = await tx.query<EnvironmentRow>(
-    `select parent_id as "projectId", coalesce(spec ->> 'mode', 'DEVELOPMENT') as mode
-     from node where id = $1 and kind = 'environment' for no key update`,
-    [id],
-  )
-  if (row === undefined) throw conflict('environment_gone', 'The environment has been deleted in the meantime.')
-  return row
-}
-
-/** SQL for whether a delete of the service of `s` waits or runs, be something else shown of it meanwhile. */
-export const leavingSql = `exists (select from deployment_service w join deployment d on d.id = w.deployment_id
-  where w.service_id = s.service_id and w.action = 'DELETE' and d.state in ('QUEUED', 'RUNNING'))`
-
 const readServices = (tx: Queryable, ids: readonly string[]): Promise<ServiceRow[]> =>
   tx.query<ServiceRow>(
     `select s.service_id as id, s.kind, n.name, n.spec, s.state, s.action, s.current_release_id is not null as released,
        (select count(*)::int from deployment_service w join deployment d on d.id = w.deployment_id
-        where w.service_id = s.service_id and d.state in ('QUEUED', 'RUNNING')) as queued,
+        where w.service_id = s.service_id and d.state in ${openStates}) as queued,
        ${leavingSql} as leaving
      from service_state s join node n on n.id = s.service_id
      where s.service_id = any($1) order by n.created_at, n.id for no key update of s`,
@@ -209,77 +190,6 @@ const insertServices = async (
   }
 }
 
-/** Makes `state` the readable state of a service. */
-export const showState = async (
-  tx: Queryable,
-  serviceId: string,
-  action: string,
-  state: string,
-  deployment: { deploymentId: string; executionId: string },
-): Promise<void> => {
-  // What was uninstalled is as if nothing had ever been asked of it.
-  const shown = state === 'READY' ? 'UNKNOWN' : action
-  await tx.query(
-    `update service_state set state = $2, action = $3, action_status = $4, deployment_id = $5, execution_id = $6,
-       forced_event = (select requested ->> 'forceEvent' from deployment_service
-         where deployment_id = $5 and service_id = $1),
-       updated_at = clock_timestamp() where service_id = $1`,
-    [serviceId, state, shown, actionStatusOf(state), deployment.deploymentId, deployment.executionId],
-  )
-}
-
-/** Shows the next request that waits for a service; false when none does. */
-export const showNext = async (tx: Queryable, serviceId: string): Promise<boolean> => {
-  const [next] = await tx.query<{ id: string; executionId: string; action: DeploymentAction }>(
-    `select d.id, d.environment_id || '-' || d.execution_number as "executionId", d.action
-     from deployment_service w join deployment d on d.id = w.deployment_id
-     where w.service_id = $1 and d.state = 'QUEUED' order by d.seq limit 1`,
-    [serviceId],
-  )
-  if (next === undefined) return false
-  const deployment = { deploymentId: next.id, executionId: next.executionId }
-  await showState(tx, serviceId, next.action, stateOf(next.action, 'queued'), deployment)
-  return true
-}
-
-/** Actions that deploy a version; stops and deletes do not: webhooks are not told and the date does not change. */
-export const deployingActions: ReadonlySet<string> = new Set(['DEPLOY', 'RESTART'])
-
-/** Tells webhooks about one service of a deployment. */
-export const tell = async (
-  tx: Queryable,
-  parts: Pick<RequestParts, 'enqueue'>,
-  kind: DeploymentEventKind,
-  about: {
-    organizationId: string
-    projectId: string
-    mode: string
-    environmentId: string
-    deploymentId: string
-    executionId: string
-    action: string
-    service: { id: string; kind: Kind; name: string }
-    state: string
-    reason: string | null
-  },
-): Promise<void> => {
-  if (!deployingActions.has(about.action)) return
-  await parts.enqueue(tx, {
-    kind,
-    organizationId: about.organizationId,
-    projectId: about.projectId,
-    environmentId: about.environmentId,
-    environmentMode: about.mode,
-    serviceId: about.service.id,
-    serviceType: typeOf(about.service.kind),
-    serviceName: about.service.name,
-    deploymentId: about.deploymentId,
-    executionId: about.executionId,
-    state: about.state,
-    reason: about.reason,
-  })
-}
-
 /** Something never deployed needs no engine to be deleted: its rows are all there is. */
 const deleteAtOnce = async (
   tx: Queryable,
@@ -292,7 +202,7 @@ const deleteAtOnce = async (
   if ((await tx.query('select 1 from task_state where id = any($1) limit 1', [ids])).length > 0) return false
   if (request.wholeEnvironment) {
     const [busy] = await tx.query(
-      `select 1 from deployment where environment_id = $1 and state in ('QUEUED', 'RUNNING')
+      `select 1 from deployment where environment_id = $1 and state in ${openStates}
        union all select 1 from deployment where environment_id = $1 and started_at is not null limit 1`,
       [request.environmentId],
     )
@@ -302,15 +212,6 @@ const deleteAtOnce = async (
   }
   await tx.query('delete from node where id = any($1)', [ids])
   return true
-}
-
-export const refuseWhileDeleting = async (tx: Queryable, environmentId: string): Promise<void> => {
-  const [row] = await tx.query(
-    `select 1 from deployment where environment_id = $1 and whole_environment and action = 'DELETE'
-       and state in ('QUEUED', 'RUNNING')`,
-    [environmentId],
-  )
-  if (row !== undefined) throw conflict('deletion_in_progress', 'The environment is being deleted.')
 }
 
 /** See `Deployments.request`. */

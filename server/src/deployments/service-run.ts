@@ -11,7 +11,7 @@ import { type Claim, withClaim } from '../work/queue.ts'
 import type { DeploymentAction, ServiceRequest } from './deployments.ts'
 import type { EngineParts } from './engine-parts.ts'
 import type { DeploymentLog } from './log.ts'
-import { deployingActions, showNext, showState, tell } from './request.ts'
+import { deployingActions, showNext, showState, tell } from './service-state.ts'
 import { type Phase, stateOf } from './states.ts'
 import type { Step } from './steps.ts'
 

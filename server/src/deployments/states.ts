@@ -76,6 +76,9 @@ export const actionStatusOf = (state: string): string => {
   return isFinal(state) ? 'SUCCESS' : 'ONGOING'
 }
 
+/** SQL for the states of a deployment that is not over: it waits, or runs. */
+export const openStates = `('QUEUED', 'RUNNING')`
+
 const severity = ['BUILDING', 'DEPLOYING', 'RESTARTING', 'STOPPING', 'DELETING', 'CANCELING']
 const pending = ['DEPLOYMENT_QUEUED', 'RESTART_QUEUED', 'STOP_QUEUED', 'DELETE_QUEUED']
 const errors = ['BUILD_ERROR', 'DEPLOYMENT_ERROR', 'RESTART_ERROR', 'STOP_ERROR', 'DELETE_ERROR']

@@ -1,6 +1,6 @@
 /**
  * Reading statuses: one statement over the pointer table `service_state`. Whether a service is out of date is computed
- * once after each change of what it depends on, and kept.
+ * once after each change of what it depends on, and kept (freshness.ts).
  */
 import type { Kind } from '../kinds.ts'
 import type { Queryable } from '../store/database.ts'
@@ -8,9 +8,8 @@ import { instantSql, toTimestamp } from '../store/long-list.ts'
 import { timestampSql } from '../store/tree.ts'
 import type { Deployments, ServiceStatus, TaskEvent } from './deployments.ts'
 import { type EngineParts, kindOf } from './engine-parts.ts'
-import { isFinal } from './states.ts'
-import { withOwnFiles } from './variables-now.ts'
-import { fingerprint, noVariables, wantedOf } from './workload.ts'
+import { renewWantedHashes } from './freshness.ts'
+import { isFinal, openStates } from './states.ts'
 
 /** A service's row of `service_state`, and what the environment's deployments say of it. */
 export interface StateRow {
@@ -46,7 +45,7 @@ const readByIds = `
   open as (select w.service_id, count(*)::int as n
     from last l join deployment d on d.environment_id = l.environment_id
       join deployment_service w on w.deployment_id = d.id
-    where d.state in ('QUEUED', 'RUNNING') group by w.service_id)
+    where d.state in ${openStates} group by w.service_id)
   select ${stateColumns}, coalesce(m.deployment_id = last.id, false) as "isPart", coalesce(open.n, 0) as requests,
     ${timestampSql('m.last_deployment_at')} as "lastAt"
   from mine m left join last on last.environment_id = m.environment_id left join open on open.service_id = m.service_id`
@@ -150,37 +149,15 @@ export const readSteps = async (
   }
 }
 
-/** Computes what a deployment would use now, unless it changed again meanwhile. */
-const renewWantedHash = async (parts: EngineParts, db: Queryable, row: StateRow): Promise<void> => {
-  const [found] = await db.query<{ spec: Record<string, unknown>; organizationId: string; version: number }>(
-    `select n.spec, n.organization_id as "organizationId", s.wanted_version as version from service_state s join node n on n.id = s.service_id
-     where s.service_id = $1`,
-    [row.id],
-  )
-  if (found === undefined) return
-  const kind = kindOf(parts, row.kind)
-  const service = { id: row.id, spec: found.spec }
-  const variables =
-    kind.environment === undefined
-      ? await withOwnFiles(parts, kind, found.organizationId, service, await parts.variables(row.id, db))
-      : noVariables
-  const wanted = wantedOf(kind, found.spec)
-  row.wantedHash = fingerprint(parts.fingerprintKey, wanted.source, wanted.spec, variables)
-  // Kept for the next reader. One who only reads waits for nobody who writes: that would hold a connection each.
-  await db.query(
-    `update service_state set wanted_hash = $2 where service_id = (
-       select service_id from service_state where service_id = $1 and wanted_version = $3
-       for no key update skip locked)`,
-    [row.id, row.wantedHash, found.version],
-  )
-}
-
 type Statuses = Pick<Deployments, 'statuses' | 'environmentStatuses' | 'statusesOf'>
 
 export const createStatuses = (parts: EngineParts): Statuses => {
-  const renew = async (db: Queryable, rows: readonly StateRow[]): Promise<void> => {
-    for (const row of rows) if (row.released && row.wantedHash === null) await renewWantedHash(parts, db, row)
-  }
+  const renew = (db: Queryable, rows: readonly StateRow[]): Promise<void> =>
+    renewWantedHashes(
+      parts,
+      db,
+      rows.filter((row) => row.released && row.wantedHash === null),
+    )
   return {
     async statuses(db, serviceIds) {
       const all = await db.query<StateRow>(readByIds, [serviceIds])

@@ -3,6 +3,7 @@ import type { Cluster } from '../clusters/clusters.ts'
 import { isUuid } from '../lib/ids.ts'
 import type { Owned, ServiceKey, TaskKey } from '../runtimes/runtime.ts'
 import type { EngineParts } from './engine-parts.ts'
+import { openStates } from './states.ts'
 import { isTaskId, ownerOfTask } from './task-ids.ts'
 import { endTaskOf } from './task-state.ts'
 
@@ -71,7 +72,7 @@ export const sweepTasks = async (
   )
   if (tasks.length === 0) return
   const open = await parts.database.query<{ id: string }>(
-    `select id from deployment where id::text = any($1) and state in ('QUEUED', 'RUNNING')
+    `select id from deployment where id::text = any($1) and state in ${openStates}
      union all select id from task_run where id::text = any($1) and state = 'RUNNING'`,
     [tasks.map(({ taskId }) => ownerOfTask(taskId))],
   )

@@ -8,7 +8,7 @@ export const variablesNow = async (
   parts: Pick<EngineParts, 'variables'>,
   serviceId: string,
 ): Promise<EffectiveVariables> => {
-  const variables = await parts.variables(serviceId)
+  const variables = (await parts.variables([serviceId])).get(serviceId)!
   const keys = variables.unresolved ?? []
   if (keys.length > 0)
     throw new DeploymentError(
@@ -18,32 +18,46 @@ export const variablesNow = async (
   return variables
 }
 
-/** The sealed fields of a service's own row, opened. */
-const openSealed = async (
-  { database, sealer }: Pick<EngineParts, 'database' | 'sealer'>,
+type SealedFields = Readonly<Record<string, string>>
+
+const openFields = async (
+  { sealer }: Pick<EngineParts, 'sealer'>,
   organizationId: string,
   serviceId: string,
+  sealed: SealedFields,
 ): Promise<Record<string, string>> => {
-  const [row] = await database.query<{ sealed: Record<string, string> }>('select sealed from node where id = $1', [
-    serviceId,
-  ])
   const open = async ([column, text]: [string, string]) => {
     const opened = await sealer.open(organizationId, { table: 'node', row: serviceId, column }, text)
     return [column, opened.reveal()] as const
   }
-  return Object.fromEntries(await Promise.all(Object.entries(row?.sealed ?? {}).map(open)))
+  return Object.fromEntries(await Promise.all(Object.entries(sealed).map(open)))
 }
 
-/** Variables with the files that a kind makes of the row beside them. */
+/** The sealed fields of a service's own row, opened. */
+const openSealed = async (
+  parts: Pick<EngineParts, 'database' | 'sealer'>,
+  organizationId: string,
+  serviceId: string,
+): Promise<Record<string, string>> => {
+  const [row] = await parts.database.query<{ sealed: SealedFields }>('select sealed from node where id = $1', [
+    serviceId,
+  ])
+  return openFields(parts, organizationId, serviceId, row?.sealed ?? {})
+}
+
+/** Variables with the files that a kind makes of the row beside them; `sealed` where the row was read already. */
 export const withOwnFiles = async (
   parts: Pick<EngineParts, 'database' | 'sealer'>,
   kind: DeployableKind,
   organizationId: string,
-  service: { id: string; spec: Record<string, unknown> },
+  service: { id: string; spec: Record<string, unknown>; sealed?: SealedFields },
   variables: EffectiveVariables,
 ): Promise<EffectiveVariables> => {
   if (kind.files === undefined) return variables
-  const secrets = await openSealed(parts, organizationId, service.id)
+  const secrets =
+    service.sealed === undefined
+      ? await openSealed(parts, organizationId, service.id)
+      : await openFields(parts, organizationId, service.id, service.sealed)
   return {
     ...variables,
     files: [...variables.files, ...kind.files(service.spec, secrets)],

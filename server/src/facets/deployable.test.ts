@@ -36,8 +36,11 @@ test('a deploy answers the queued state at once, in the form of the specificatio
   assert.equal(body.execution_id, `${environmentId}-1`)
   assert.match(body.created_at, /Z$/)
   await reaches(id, 'RUNNING')
-  const followed = await call('GET', `/environment/deploymentStatus?deploymentRequestId=${body.deployment_request_id}`)
-  assert.deepEqual([followed.body.environment_id, followed.body.status], [environmentId, 'DEPLOYED'])
+  // The service is up a moment before its deployment is over.
+  const follow = async () =>
+    (await call('GET', `/environment/deploymentStatus?deploymentRequestId=${body.deployment_request_id}`)).body
+  await until(async () => (await follow()).status === 'DEPLOYED', { what: 'the end of the deployment' })
+  assert.equal((await follow()).environment_id, environmentId)
 })
 
 test('an action takes no body, an empty one, null and {}', async () => {

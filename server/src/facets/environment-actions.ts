@@ -3,6 +3,7 @@ import Type, { type TObject, type TSchema } from 'typebox'
 import { type Context, nodeInPath, type Operation, operation } from '../api/operation.ts'
 import { Flag, List, Maybe, Nullable, OneOf, Text, Uuid } from '../api/schema.ts'
 import type { DeploymentAction, DeploymentRequest } from '../deployments/deployments.ts'
+import { openStates } from '../deployments/states.ts'
 import { ahead, type Kind, type KindRow, kinds, type OwnKind, ownKinds } from '../kinds.ts'
 import { badRequest, invalidField } from '../lib/errors.ts'
 import type { Queryable } from '../store/database.ts'
@@ -134,7 +135,7 @@ const cancelWords =
   'Has no effect: a cancel always ends in CANCELED within 15 s. A running job is killed; a terraform service is asked to stop, has 9 s to do so, and the state that it leaves is saved.'
 
 const openSql = `select id, environment_id || '-' || execution_number as "executionId" from deployment
-  where environment_id = $1 and state in ('QUEUED', 'RUNNING') order by state desc, seq limit 1`
+  where environment_id = $1 and state in ${openStates} order by state desc, seq limit 1`
 
 const cancelAction = operation({
   ...common,

@@ -5,7 +5,7 @@ import { Results } from '../api/schema.ts'
 import type { DeploymentAction, Deployments, ServiceStatus } from '../deployments/deployments.ts'
 import { type Placement, readPlacement } from '../deployments/stage-rows.ts'
 import { defaultOrder } from '../deployments/stages.ts'
-import { actionStatusOf, environmentStateOf, isFinal, stateOf } from '../deployments/states.ts'
+import { actionStatusOf, environmentStateOf, isFinal, openStates, stateOf } from '../deployments/states.ts'
 import { publicAction } from '../deployments/status.ts'
 import type { Kind } from '../kinds.ts'
 import type { Queryable } from '../store/database.ts'
@@ -36,7 +36,7 @@ const readLast = async (db: Queryable, environmentId: string): Promise<{ last?: 
     `(select 'last' as wanted, ${lastColumns} from deployment d where d.environment_id = $1
         order by d.created_at desc, d.id desc limit 1)
      union all
-     (select 'open', ${lastColumns} from deployment d where d.environment_id = $1 and d.state in ('QUEUED', 'RUNNING')
+     (select 'open', ${lastColumns} from deployment d where d.environment_id = $1 and d.state in ${openStates}
         order by d.state desc, d.seq limit 1)`,
     [environmentId],
   )

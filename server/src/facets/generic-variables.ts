@@ -8,11 +8,11 @@ import { isUuid } from '../lib/ids.ts'
 import type { Queryable } from '../store/database.ts'
 import type { Node } from '../store/tree.ts'
 import { createAlias, createOverride, createVariable, deleteVariable, editVariable } from '../variables/change.ts'
+import type { Place, PlaceInContext } from '../variables/places.ts'
 import { findVariable, listVisible, type VariableRecord } from '../variables/records.ts'
-import type { Place } from '../variables/rows.ts'
 import { importVariables } from './variable-import.ts'
 import { editBody, genericAnswer, showGeneric, traceRecords, Value, withService } from './variable-records.ts'
-import { readPlace, variableScopes as scopes, serviceScopes, writeRow } from './variable-writes.ts'
+import { readPlace, readPlaceInContext, variableScopes as scopes, serviceScopes, writeRow } from './variable-writes.ts'
 import { extrasOf, importAnswer, importBody } from './variables.ts'
 
 const tag = 'Variable Main Calls'
@@ -32,13 +32,23 @@ const holderOf: Owner['find'] = async (db, { variableId = '' }, { organizationId
 
 const variableInPath: Owner = { kind: 'variable', param: 'variableId', parentParam: null, find: holderOf }
 
-/** A place given by scope and id, which must match. */
-const namedPlace = async (context: Context, id: string, scope: string, field: string): Promise<Place> => {
+/** A place named by scope and id: the two must agree. */
+const named = async <Found extends Place>(
+  context: Context,
+  [id, scope, field]: [id: string, scope: string, field: string],
+  read: (context: Context, id: string) => Promise<Found>,
+): Promise<Found> => {
   await context.demand(id)
-  const place = await readPlace(context, id)
+  const place = await read(context, id)
   if (place.scope !== scope) throw invalidField(field, 'has a different scope than the one given')
   return place
 }
+
+const namedPlace = (context: Context, ...name: [string, string, string]): Promise<Place> =>
+  named(context, name, readPlace)
+
+const namedInContext = (context: Context, ...name: [string, string, string]): Promise<PlaceInContext> =>
+  named(context, name, readPlaceInContext)
 
 const show = (place: Place) => (row: VariableRecord) => showGeneric(withService(place, row))
 
@@ -66,8 +76,8 @@ const list = operation({
     const wantsBuiltIn = scope === 'BUILT_IN'
     if (wantsBuiltIn) await context.demand(parent_id)
     const place = wantsBuiltIn
-      ? await readPlace(context, parent_id)
-      : await namedPlace(context, parent_id, scope, '/scope')
+      ? await readPlaceInContext(context, parent_id)
+      : await namedInContext(context, parent_id, scope, '/scope')
     const all = traceRecords(place, await listVisible(context.db, place.parents))
     const wanted = all.filter((row) => row.is_secret === (is_secret ?? row.is_secret))
     return { results: wanted.filter((row) => !wantsBuiltIn || row.scope === 'BUILT_IN').map(showGeneric) }
@@ -175,7 +185,7 @@ const alias = operation({
   body: aliasBody,
   async run(context) {
     const { body } = context
-    const place = await namedPlace(context, body.alias_parent_id, body.alias_scope, '/alias_scope')
+    const place = await namedInContext(context, body.alias_parent_id, body.alias_scope, '/alias_scope')
     const id = context.params.variableId.toLowerCase()
     const wanted = { key: body.key, ...extrasOf(body) }
     const work = (tx: Queryable) => createAlias(tx, context.parts.sealer, place, id, wanted)
@@ -198,7 +208,7 @@ const override = operation({
   body: overrideBody,
   async run(context) {
     const { body } = context
-    const place = await namedPlace(context, body.override_parent_id, body.override_scope, '/override_scope')
+    const place = await namedInContext(context, body.override_parent_id, body.override_scope, '/override_scope')
     const id = context.params.variableId.toLowerCase()
     const wanted = { value: body.value, ...extrasOf(body) }
     const work = (tx: Queryable) => createOverride(tx, context.parts.sealer, place, id, wanted)

@@ -1,20 +1,14 @@
 /**
- * Subscriptions to changes of an environment's status: one LISTEN per process, forwarded to all subscribers. A database
- * trigger (`tell_status`) notifies at commit, so code that changes a status does not have to.
+ * What streams of one process share. First, subscriptions to changes of an environment's status: one LISTEN, forwarded
+ * to all subscribers. A database trigger (`tell_status`) notifies at commit, so code that changes a status does not have
+ * to.
  */
+import type { Changes, OnChange, Streams } from '../api/streams.ts'
 import type { Database } from '../store/database.ts'
-
-/** The environment's id; '' if notifications may have been missed. */
-type OnChange = (environmentId: string) => void
-
-export interface Changes {
-  /** Subscribes to one environment, or to all (null). Rejects while the database is unavailable. */
-  subscribe(environmentId: string | null, onChange: OnChange): Promise<() => void>
-}
 
 const everything = '*'
 
-const createChanges = (database: Database): Changes => {
+const createChanges = (database: Pick<Database, 'listen'>): Changes => {
   const waiting = new Map<string, Set<OnChange>>()
   let listening: Promise<unknown> | undefined
   const tell = (key: string, environmentId: string): void => {
@@ -49,11 +43,18 @@ const createChanges = (database: Database): Changes => {
   }
 }
 
-const known = new WeakMap<Database, Changes>()
-
-/** Those of this database. */
-export const changesOf = (database: Database): Changes => {
-  const found = known.get(database) ?? createChanges(database)
-  known.set(database, found)
-  return found
+export const createStreams = (database: Pick<Database, 'listen'>): Streams => {
+  const shared = new Map<string, object>()
+  return {
+    changes: createChanges(database),
+    share: <T extends object>(key: string, make: (over: () => void) => T): T => {
+      const found = shared.get(key)
+      if (found !== undefined) return found as T
+      const made = make(() => {
+        if (shared.get(key) === made) shared.delete(key)
+      })
+      shared.set(key, made)
+      return made
+    },
+  }
 }

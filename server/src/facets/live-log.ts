@@ -10,7 +10,6 @@ import { Maybe, Text, Uuid } from '../api/schema.ts'
 import { createLoop } from '../work/loop.ts'
 import { maxLines, readClusterId, toLine } from './deployment-log.ts'
 import { executionOf, type LogRow, readAfter, readEnd, readLast } from './deployment-log-lines.ts'
-import { changesOf } from './live-changes.ts'
 import { Surroundings } from './live-owner.ts'
 import { lastEventId } from './live-status.ts'
 import { eventSink, type Sink, socketSink } from './sink.ts'
@@ -33,7 +32,7 @@ interface Tail {
 type About = { environmentId: string; execution: number | null }
 
 const createTail = (parts: Parts, { environmentId, execution }: About, over: () => void): Tail => {
-  const { database, log } = parts
+  const { database, log, streams } = parts
   const followers = new Set<Follower>()
   let reads = new Map<string, Promise<LogRow[]>>()
   let wasOpen = true
@@ -64,7 +63,7 @@ const createTail = (parts: Parts, { environmentId, execution }: About, over: () 
     follower.busy = false
   }
   const look = async (): Promise<number | undefined> => {
-    ending ??= await changesOf(database).subscribe(environmentId, () => loop.wake())
+    ending ??= await streams.changes.subscribe(environmentId, () => loop.wake())
     if (isOver) {
       ending()
       return undefined
@@ -102,16 +101,8 @@ const createTail = (parts: Parts, { environmentId, execution }: About, over: () 
   }
 }
 
-const tails = new WeakMap<Parts['database'], Map<string, Tail>>()
-
-const tailOf = (parts: Parts, about: About): Tail => {
-  const all = tails.get(parts.database) ?? new Map<string, Tail>()
-  tails.set(parts.database, all)
-  const key = `${about.environmentId} ${about.execution ?? ''}`
-  const tail = all.get(key) ?? createTail(parts, about, () => all.delete(key))
-  all.set(key, tail)
-  return tail
-}
+const tailOf = (parts: Parts, about: About): Tail =>
+  parts.streams.share(`log ${about.environmentId} ${about.execution ?? ''}`, (over) => createTail(parts, about, over))
 
 interface Position {
   chunk: string

@@ -2,14 +2,17 @@
 import { type Context, type Operation, operation } from '../api/operation.ts'
 import type { Parts } from '../api/parts.ts'
 import type { ServiceStatus } from '../deployments/deployments.ts'
-import { changesOf } from './live-changes.ts'
 import { lastEventId } from './live-status.ts'
 import { itemOf, ownerOf, type Self } from './self.ts'
 import { followShared, type Shared, type View } from './shared-read.ts'
 import { eventSink } from './sink.ts'
 
-const ofService = ({ database, deployments }: Parts, environmentId: string, id: string): Shared<ServiceStatus> => ({
-  subscribe: (changed) => changesOf(database).subscribe(environmentId, changed),
+const ofService = (
+  { database, deployments, streams }: Parts,
+  environmentId: string,
+  id: string,
+): Shared<ServiceStatus> => ({
+  subscribe: (changed) => streams.changes.subscribe(environmentId, changed),
   read: async () => (await deployments.statuses(database, [id]))[0] ?? null,
 })
 

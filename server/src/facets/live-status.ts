@@ -12,7 +12,6 @@ import { type Placement, readPlacement } from '../deployments/stage-rows.ts'
 import type { Queryable } from '../store/database.ts'
 import { executionOf } from './deployment-log-lines.ts'
 import { type EnvironmentRead, groupByType, readEnvironment, withStages } from './environment-status.ts'
-import { changesOf } from './live-changes.ts'
 import { EnvironmentOrProject, environmentOrProject } from './live-owner.ts'
 import { pastStatuses } from './past-statuses.ts'
 import { followShared, type Shared, type View } from './shared-read.ts'
@@ -25,8 +24,8 @@ interface Live extends EnvironmentRead {
 const isThere = async (db: Queryable, id: string): Promise<boolean> =>
   (await db.query('select 1 from node where id = $1', [id])).length > 0
 
-const ofEnvironment = ({ database, deployments }: Parts, id: string): Shared<Live> => ({
-  subscribe: (changed) => changesOf(database).subscribe(id, changed),
+const ofEnvironment = ({ database, deployments, streams }: Parts, id: string): Shared<Live> => ({
+  subscribe: (changed) => streams.changes.subscribe(id, changed),
   async read() {
     const live = { ...(await readEnvironment(deployments, database, id)), placement: await readPlacement(database, id) }
     return (await isThere(database, id)) ? live : null
@@ -67,7 +66,7 @@ const readEnvironments = async (db: Queryable, projectId: string): Promise<Place
 
 /** Every environment of a project with what `readOne` returns for it; only changed ones are read again. */
 export const ofProject = <T>(
-  { database }: Parts,
+  { database, streams }: Parts,
   projectId: string,
   readOne: (environmentId: string) => Promise<T>,
 ): Shared<(Placed & { value: T })[]> => {
@@ -82,7 +81,7 @@ export const ofProject = <T>(
   }
   return {
     subscribe: (tell) =>
-      changesOf(database).subscribe(null, (id) => {
+      streams.changes.subscribe(null, (id) => {
         if (strangers.has(id)) return
         if (id === '') all = true
         else changed.add(id)

@@ -2,7 +2,7 @@
 import Type from 'typebox'
 import { nodeInPath, type Operation, type Owner, operation } from '../api/operation.ts'
 import { Maybe, OneOf, Results, Text, Uuid } from '../api/schema.ts'
-import { actionStatusOf } from '../deployments/states.ts'
+import { actionStatusOf, openStates } from '../deployments/states.ts'
 import { publicAction } from '../deployments/status.ts'
 import { type Kind, serviceTypes, typeOf } from '../kinds.ts'
 import { isUuid } from '../lib/ids.ts'
@@ -62,7 +62,7 @@ const ofService = operation({
     const rows = await db.query<Row>(
       `select ${columns} from deployment d join deployment_service w on w.deployment_id = d.id
          join node n on n.id = w.service_id
-       where d.environment_id = $1 and d.state in ('QUEUED', 'RUNNING') and w.service_id = $2 order by d.seq`,
+       where d.environment_id = $1 and d.state in ${openStates} and w.service_id = $2 order by d.seq`,
       [node.parentId, node.id],
     )
     return {
@@ -121,7 +121,7 @@ const ofEnvironment = operation({
     const rows = await db.query<Row>(
       `select ${columns} from deployment d left join deployment_service w on w.deployment_id = d.id
          left join node n on n.id = w.service_id
-       where d.environment_id = $1 and d.state in ('QUEUED', 'RUNNING') order by d.seq, w.stage, w.created_at`,
+       where d.environment_id = $1 and d.state in ${openStates} order by d.seq, w.stage, w.created_at`,
       [node.id],
     )
     const requests = [...Map.groupBy(rows, (row) => row.deploymentId)]

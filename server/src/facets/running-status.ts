@@ -12,7 +12,6 @@ import { absent, allKinds, type Kind, kinds } from '../kinds.ts'
 import { untilAborted } from '../lib/waiting.ts'
 import type { Instance } from '../runtimes/runtime.ts'
 import type { Queryable } from '../store/database.ts'
-import { changesOf } from './live-changes.ts'
 import { EnvironmentOrProject, environmentOrProject, ofService } from './live-owner.ts'
 import { ofProject, seenBy } from './live-status.ts'
 import { environmentRunningState, instanceStateOf, type RunningState, serviceStateOf } from './running-states.ts'
@@ -158,7 +157,7 @@ type Running = NonNullable<Awaited<ReturnType<typeof readRunning>>>
 const ofEnvironment = (parts: Parts, id: string): Shared<Running> => {
   const see = createSight(parts)
   return {
-    subscribe: (changed) => changesOf(parts.database).subscribe(id, changed),
+    subscribe: (changed) => parts.streams.changes.subscribe(id, changed),
     read: () => readRunning(parts, see, id),
   }
 }
@@ -199,7 +198,7 @@ const statusSocket = operation({
 const podsOf = (parts: Parts, environmentId: string, serviceId: string): Shared<Instance[]> => {
   const see = createSight(parts)
   return {
-    subscribe: (changed) => changesOf(parts.database).subscribe(environmentId, changed),
+    subscribe: (changed) => parts.streams.changes.subscribe(environmentId, changed),
     async read() {
       const rows = await parts.database.query('select 1 from service_state where service_id = $1', [serviceId])
       return rows.length === 0 ? null : see(environmentId, serviceId, [serviceId])

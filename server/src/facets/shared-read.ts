@@ -137,28 +137,17 @@ const createSource = <T>({ read, subscribe }: Shared<T>, parts: SourceParts, ove
   }
 }
 
-const sources = new WeakMap<Parts['database'], Map<string, Source<unknown>>>()
-
 /**
  * Sends a stream what `shared` reads until its reader disconnects. Streams with the same key share the reads. `has` is
  * the id of what the reader already has from a lost connection.
  */
 export const followShared = <T>(
-  parts: SourceParts & Pick<Parts, 'database'>,
+  parts: SourceParts & Pick<Parts, 'streams'>,
   key: string,
   shared: () => Shared<T>,
   stream: { sink: Sink; view: View<T>; has?: string | undefined },
 ): void => {
   if (stream.sink.gone.aborted) return
-  const all = sources.get(parts.database) ?? new Map<string, Source<unknown>>()
-  sources.set(parts.database, all)
-  let source = all.get(key) as Source<T> | undefined
-  if (source === undefined) {
-    const made: Source<T> = createSource(shared(), parts, () => {
-      if (all.get(key) === made) all.delete(key)
-    })
-    source = made
-    all.set(key, made as Source<unknown>)
-  }
+  const source = parts.streams.share(key, (over): Source<T> => createSource(shared(), parts, over))
   source.follow(stream.sink, stream.view, stream.has)
 }

@@ -2,9 +2,9 @@
 import Type from 'typebox'
 import { Flag, Maybe, Nullable, Text, Timestamp, Uuid } from '../api/schema.ts'
 import { builtInVariables } from '../variables/built-in.ts'
+import type { Place, PlaceInContext } from '../variables/places.ts'
 import type { VariableRecord, VariableTarget } from '../variables/records.ts'
 import { traceVariables } from '../variables/resolve.ts'
-import type { Place } from '../variables/rows.ts'
 import { maxValueBytes } from '../variables/rules.ts'
 
 const Key = () => Text(255)
@@ -105,11 +105,8 @@ export interface Shown extends VariableRecord {
   traced?: { effective: boolean; origin: Origin }
 }
 
-const serviceOf = (place: Place, parentId: string): Shown['service'] =>
-  place.context.services.find(({ id }) => id === parentId) ?? null
-
 /** The built-in variables of a place, as rows. */
-export const builtInRecords = (place: Place): Shown[] =>
+const builtInRecords = (place: PlaceInContext): Shown[] =>
   builtInVariables(place.context).map((one) => ({
     id: one.id,
     created_at: place.createdAt,
@@ -132,7 +129,7 @@ export const builtInRecords = (place: Place): Shown[] =>
 
 export const withService = (place: Place, row: VariableRecord): Shown => ({
   ...row,
-  service: serviceOf(place, row.parent_id),
+  service: row.parent_id === place.service?.id ? place.service : null,
 })
 
 /** Built-in variables are computed at every read: the row that an alias refers to may be outdated. */
@@ -150,11 +147,8 @@ const originOf = (place: Place, source: Shown): Origin => ({
   key: source.key,
 })
 
-/**
- * Everything visible at a place, built-in ones first, each with whether it is in effect there and where its value is
- * set.
- */
-export const traceRecords = (place: Place, rows: readonly VariableRecord[]): Shown[] => {
+/** All that is visible at a place, built-in ones first, each with whether it counts there and where its value is set. */
+export const traceRecords = (place: PlaceInContext, rows: readonly VariableRecord[]): Shown[] => {
   const builtIns = builtInRecords(place)
   const byId = new Map(builtIns.map((row) => [row.id, row]))
   const all = [...builtIns, ...rows.map((row) => withService(place, refresh(row, byId)))]

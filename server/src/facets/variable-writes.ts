@@ -6,21 +6,28 @@ import { notFound } from '../lib/errors.ts'
 import { isUuid } from '../lib/ids.ts'
 import type { Queryable } from '../store/database.ts'
 import { writeAudit } from '../store/tree.ts'
+import { loadPlace, loadPlaceInContext, type Place } from '../variables/places.ts'
 import { findVariable, type VariableRecord } from '../variables/records.ts'
-import { loadPlace, type Place } from '../variables/rows.ts'
 
 export const serviceScopes: readonly string[] = kindsWith(({ variables }) => variables !== null).map(typeOf)
 
 /** Scopes of places that can have variables, from the widest to those of services. */
 export const variableScopes: readonly string[] = ['PROJECT', 'ENVIRONMENT', ...serviceScopes]
 
-/** A place in the caller's organization that can have variables; 404 for any other id. */
-export const readPlace = async ({ db, principal }: Context, id: string): Promise<Place> => {
-  const place = isUuid(id) ? await loadPlace(db, id.toLowerCase()) : null
-  if (place === null || !variableScopes.includes(place.scope) || place.organizationId !== principal.organizationId)
-    throw notFound()
-  return place
-}
+const readBy =
+  <Found extends Place>(load: (db: Queryable, id: string) => Promise<Found | null>) =>
+  async ({ db, principal }: Context, id: string): Promise<Found> => {
+    const place = isUuid(id) ? await load(db, id.toLowerCase()) : null
+    if (place === null || !variableScopes.includes(place.scope) || place.organizationId !== principal.organizationId)
+      throw notFound()
+    return place
+  }
+
+/** A place that can hold variables, of the caller's organization; 404 for any other id. */
+export const readPlace = readBy(loadPlace)
+
+/** The same with what is built in there. */
+export const readPlaceInContext = readBy(loadPlaceInContext)
 
 /** The row in the path, if it is set at this place and belongs to this family; 404 for any other. */
 export const readOwnRow = async (

@@ -8,8 +8,8 @@ import { Flag, List, Maybe, OneOf, Results, Text } from '../api/schema.ts'
 import type { Kind } from '../kinds.ts'
 import type { Queryable } from '../store/database.ts'
 import { createAlias, createOverride, createVariable, deleteVariable, editVariable } from '../variables/change.ts'
+import type { PlaceInContext } from '../variables/places.ts'
 import { listVisible, type VariableRecord } from '../variables/records.ts'
-import type { Place } from '../variables/rows.ts'
 import { importVariables } from './variable-import.ts'
 import {
   aliasBody,
@@ -24,7 +24,7 @@ import {
   variableAnswer,
   withService,
 } from './variable-records.ts'
-import { readOwnRow, readPlace, variableScopes, writeRow } from './variable-writes.ts'
+import { readOwnRow, readPlace, readPlaceInContext, variableScopes, writeRow } from './variable-writes.ts'
 
 export interface VariableFacet {
   /** The kind of the tree row and first part of the path: `application`. */
@@ -48,7 +48,7 @@ export const extrasOf = ({ description, enable_interpolation_in_file }: Extras) 
 
 type MakeDependent<Body extends Fields> = (
   context: Context<Body>,
-  here: Place,
+  here: PlaceInContext,
   id: string,
 ) => (tx: Queryable) => Promise<VariableRecord>
 
@@ -92,10 +92,11 @@ const secretFamily = ({ word }: VariableFacet): Family => ({
 const handlersOf = (family: Family) => {
   const { isSecret, param } = family
   const place = (context: Context) => readPlace(context, context.node.id)
+  const inContext = (context: Context) => readPlaceInContext(context, context.node.id)
   const own = (context: Context) => readOwnRow(context, context.node.id, context.params[param]!, isSecret)
 
   const list = async (context: Context) => {
-    const here = await place(context)
+    const here = await inContext(context)
     const all = traceRecords(here, await listVisible(context.db, here.parents))
     return { results: all.filter((row) => row.is_secret === isSecret).map(family.show) }
   }
@@ -126,7 +127,7 @@ const handlersOf = (family: Family) => {
   const depend =
     <Body extends Fields>(make: MakeDependent<Body>) =>
     async (context: Context<Body>) => {
-      const here = await place(context)
+      const here = await inContext(context)
       const id = context.params[param]!.toLowerCase()
       return writeRow(context, here, 'CREATE', make(context, here, id), (row) => family.show(withService(here, row)))
     }

@@ -6,7 +6,8 @@ import Type from 'typebox'
 import { type Context, type Operation, operation, organizationInPath } from '../api/operation.ts'
 import { auditOf } from '../api/resource.ts'
 import { partial } from '../api/schema.ts'
-import { leavingSql } from '../deployments/request.ts'
+import { leavingSql } from '../deployments/service-state.ts'
+import { openStates } from '../deployments/states.ts'
 import { ImageTag, request } from '../facets/request.ts'
 import type { Facet } from '../facets/self.ts'
 import { Status } from '../facets/status-schema.ts'
@@ -40,7 +41,7 @@ const followersSql = (kind: Kind, path: ImagePath): string =>
    where n.organization_id = $1 and n.kind = '${kind}' and n.spec ->> 'auto_deploy' = 'true'
      and n.spec #>> ${at(path, 'image_name')} = $2 and n.spec #>> ${at(path, 'tag')} <> $3
      and s.action <> 'DELETE' and not ${leavingSql} and not exists (select from deployment d where d.environment_id = e.id
-       and d.whole_environment and d.action = 'DELETE' and d.state in ('QUEUED', 'RUNNING'))
+       and d.whole_environment and d.action = 'DELETE' and d.state in ${openStates})
    order by e.id, n.created_at, n.id for no key update of e, n`
 
 const retagSql = (path: ImagePath): string =>

@@ -7,7 +7,7 @@ import { type Context, nodeInPath, type Operation, operation } from '../api/oper
 import type { Mode } from '../api/permissions.ts'
 import { auditOf, checkRefs, type Spec, translateWrite } from '../api/resource-writes.ts'
 import { Flag, Maybe, Name, OneOf, Ref } from '../api/schema.ts'
-import { refuseWhileDeleting } from '../deployments/request.ts'
+import { refuseWhileDeleting } from '../deployments/service-state.ts'
 import { itemOf, ownerOf } from '../facets/self.ts'
 import { copyStages } from '../facets/stage-writes.ts'
 import { isOwn, type Kind } from '../kinds.ts'

@@ -5,6 +5,7 @@
 import type { Context } from '../api/operation.ts'
 import { type Change, type Spec, sealAll, translateWrite } from '../api/resource-writes.ts'
 import { secretPaths } from '../api/schema.ts'
+import { openStates } from '../deployments/states.ts'
 import type { Kind } from '../kinds.ts'
 import { conflict } from '../lib/errors.ts'
 import { newId } from '../lib/ids.ts'
@@ -33,7 +34,7 @@ export const holdSources = async (tx: Queryable, ids: readonly string[]): Promis
   )
   const leaving = await tx.query(
     `select 1 from deployment_service w join deployment d on d.id = w.deployment_id
-     where w.service_id = any($1) and w.action = 'DELETE' and d.state in ('QUEUED', 'RUNNING') limit 1`,
+     where w.service_id = any($1) and w.action = 'DELETE' and d.state in ${openStates} limit 1`,
     [ids],
   )
   if (leaving.length > 0) throw conflict('deletion_in_progress', 'A service in this clone is being deleted.')

@@ -85,7 +85,7 @@ const newCredentials = (id: string, type: string): Spec => {
 /** The published port of a public database; undefined for a private one. */
 const outsidePortOf = (ports: readonly Port[] | undefined): number | undefined => ports?.find(isOutside)?.external_port
 
-/** What other services of the environment learn about a database (variables/rows.ts). */
+/** What other services of the environment learn about a database (variables/places.ts). */
 const toldOf = (id: string, type: string, ports: readonly Port[]): Spec => {
   const { scheme, port, login, database: name } = databaseTypes[type]!
   const outside = outsidePortOf(ports)

@@ -8,6 +8,7 @@ import type { Parts } from '../api/parts.ts'
 import { builtInRoles } from '../api/permissions.ts'
 import { auditOf, resource } from '../api/resource.ts'
 import { Computed, List, Maybe, Name, Nullable, OneOf, Text, Uuid, Whole } from '../api/schema.ts'
+import { openStates } from '../deployments/states.ts'
 import { conflict, forbidden, notFound } from '../lib/errors.ts'
 import { newId } from '../lib/ids.ts'
 import type { Queryable } from '../store/database.ts'
@@ -218,7 +219,7 @@ const refuseToDelete = async (tx: Queryable, id: string): Promise<void> => {
        exists (select 1 from api_token where organization_id = $1 and is_operator and revoked_at is null) as operator,
        exists (select 1 from service_state where organization_id = $1
          and (current_release_id is not null or state not in ('READY', 'CANCELED')))
-       or exists (select 1 from deployment where organization_id = $1 and state in ('QUEUED', 'RUNNING')) as used`,
+       or exists (select 1 from deployment where organization_id = $1 and state in ${openStates}) as used`,
     [id],
   )
   if (row?.used === true)

@@ -2,6 +2,7 @@
 import Type from 'typebox'
 import { resource } from '../api/resource.ts'
 import { Computed, Maybe, Name, Reference, Text, Whole } from '../api/schema.ts'
+import { openStates } from '../deployments/states.ts'
 import { conflict } from '../lib/errors.ts'
 import type { Queryable } from '../store/database.ts'
 
@@ -11,7 +12,7 @@ const isBusy = async (tx: Queryable, projectId: string): Promise<boolean> => {
     `select 1 from node e where e.parent_id = $1 and e.kind = 'environment' and (
        exists (select 1 from service_state s where s.environment_id = e.id
          and (s.current_release_id is not null or s.state not in ('READY', 'CANCELED')))
-       or exists (select 1 from deployment d where d.environment_id = e.id and d.state in ('QUEUED', 'RUNNING')))
+       or exists (select 1 from deployment d where d.environment_id = e.id and d.state in ${openStates}))
      limit 1`,
     [projectId],
   )

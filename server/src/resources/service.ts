@@ -21,7 +21,7 @@ import {
 } from '../api/schema.ts'
 import { serviceCapacitySql } from '../clusters/capacity.ts'
 import type { DeployableKind } from '../deployments/deployments.ts'
-import { refuseWhileDeleting } from '../deployments/request.ts'
+import { refuseWhileDeleting } from '../deployments/service-state.ts'
 import { withoutInner } from '../facets/inner-configuration.ts'
 import { type Facet, itemOf, paramOf, type Self } from '../facets/self.ts'
 import { type Kind, kinds, serviceTypes, typeOf } from '../kinds.ts'

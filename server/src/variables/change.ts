@@ -8,8 +8,8 @@ import { isUuid, newId } from '../lib/ids.ts'
 import { type Queryable, sqlState } from '../store/database.ts'
 import type { Sealer } from '../store/seal.ts'
 import { type BuiltInVariable, builtInVariables } from './built-in.ts'
+import type { Place, PlaceInContext } from './places.ts'
 import { findVariable, type VariableRecord } from './records.ts'
-import type { Place } from './rows.ts'
 import { checkDescription, checkKey, checkMountPath, checkValue } from './rules.ts'
 
 export interface NewVariable {
@@ -230,7 +230,7 @@ const keepBuiltIn = async (db: Queryable, place: Place, one: BuiltInVariable): P
  */
 const findTarget = async (
   db: Queryable,
-  place: Place,
+  place: PlaceInContext,
   id: string,
   isSecret: boolean | undefined,
 ): Promise<VariableRecord> => {
@@ -259,7 +259,7 @@ export interface NewAlias {
 export const createAlias = async (
   db: Queryable,
   sealer: Sealer,
-  place: Place,
+  place: PlaceInContext,
   targetId: string,
   wanted: NewAlias,
 ): Promise<VariableRecord> => {
@@ -291,7 +291,7 @@ export interface NewOverride {
 export const createOverride = async (
   db: Queryable,
   sealer: Sealer,
-  place: Place,
+  place: PlaceInContext,
   targetId: string,
   wanted: NewOverride,
 ): Promise<VariableRecord> => {

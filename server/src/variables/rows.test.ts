@@ -10,8 +10,9 @@ import { newId } from '../lib/ids.ts'
 import type { Database } from '../store/database.ts'
 import { createSealer } from '../store/seal.ts'
 import { createAlias, createOverride, createVariable, deleteVariable, editVariable } from './change.ts'
+import { loadPlaceInContext, type Place } from './places.ts'
 import { findVariable, listVisible } from './records.ts'
-import { loadEffectiveVariables, loadPlace, type Place } from './rows.ts'
+import { loadEffectiveVariables } from './rows.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'slipway-variables-'))
 const db: Database = await testDatabase()
@@ -42,7 +43,7 @@ const tree = async () => {
   const project = await insert('project', organization, organization)
   const environment = await insert('environment', project, organization, { mode: 'STAGING' })
   const application = await insert('application', environment, organization)
-  const place = async (id: string) => (await loadPlace(db, id))!
+  const place = async (id: string) => (await loadPlaceInContext(db, id))!
   return {
     organization,
     project: await place(project),
@@ -180,7 +181,7 @@ test('editing keeps what is left out and refuses a taken key', async () => {
 test('what is built in can be aliased, not overridden, and the alias dies with the service it is about', async () => {
   const { environment, application, organization } = await tree()
   const database = await insert('database', environment.id, organization, { type: 'POSTGRESQL' })
-  const place = (await loadPlace(db, application.id))!
+  const place = (await loadPlaceInContext(db, application.id))!
   const { builtInVariables } = await import('./built-in.ts')
   const host = builtInVariables(place.context).find(({ key }) => /^QOVERY_POSTGRESQL_Z.*_HOST_INTERNAL$/.test(key))!
   await createAlias(db, sealer, place, host.id, { key: 'DATABASE_HOST' })

@@ -1,0 +1,219 @@
+/**
+ * What a place of the tree is: where it belongs, and what the services beside it tell their neighbours. One statement
+ * for as many places as are asked for; what services tell is read once for each environment.
+ */
+import { isKind, type Kind, kinds, kindsWith, typeOf } from '../kinds.ts'
+import type { Queryable } from '../store/database.ts'
+import { outsideHostSql } from '../store/installation.ts'
+import { timestampSql } from '../store/tree.ts'
+import type { BuiltInContext, BuiltInService } from './built-in.ts'
+
+/** Where a place stands in the tree. `parents` holds its own id last, before it the wider ones. */
+export interface Place {
+  organizationId: string
+  scope: string
+  id: string
+  parents: string[]
+  /** RFC 3339; stands for the age of what is built in. */
+  createdAt: string
+  /** Itself, when it is a service. */
+  service: { id: string; name: string; type: string } | null
+  /** Names of the rows in `parents`, by id. */
+  names: Record<string, string>
+}
+
+/** A place with what is built in there; values of secrets are left out. */
+export interface PlaceInContext extends Place {
+  context: BuiltInContext
+}
+
+/** A service as its neighbours see it; secrets are sealed. */
+export interface ServiceRow {
+  id: string
+  name: string
+  kind: Kind
+  type: string | null
+  host: string | null
+  outside: OutsidePort[] | null
+  built_in: Told | null
+  sealed: Record<string, string> | null
+  outputs: OutputRow[] | null
+}
+
+/** What a run left for the neighbours of its service; a secret one sealed. */
+export interface OutputRow {
+  id: string
+  name: string
+  value: string | null
+  sealed: string | null
+}
+
+/** A public port that is reached at a port of this machine. */
+interface OutsidePort {
+  inside: number
+  outside: number
+  protocol: string
+}
+
+/**
+ * What a service tells its neighbours beside its hosts: as it is, or sealed in this field of its row, with what stands
+ * before and after that. `{outside}` stands for the name by which people reach this machine.
+ */
+type Told = Record<string, { value?: string; sealed?: string; before?: string; after?: string }>
+
+export interface PlaceRow {
+  id: string
+  organization_id: string
+  created_at: string
+  kind: string
+  name: string
+  is_service: boolean
+  project_id: string
+  project_name: string | null
+  environment_id: string | null
+  environment_name: string | null
+  environment_mode: string | null
+}
+
+/** Services of an environment, by its id. */
+export type Siblings = Record<string, ServiceRow[]>
+
+// Places are projects, environments or services; what is above them is found by walking up at most twice.
+export const placeSql = `
+  here as (
+    select n.id, n.organization_id, n.kind, coalesce(n.name, '') as name, ${timestampSql('n.created_at')} as created_at,
+      n.name_scope = 'service' as is_service, n.parent_id,
+      case when n.kind = 'environment' then n.id when n.name_scope = 'service' then n.parent_id end as environment_id
+    from node n where n.id = any($1::uuid[])
+  ), place as (
+    select here.*, e.name as environment_name, e.spec ->> 'mode' as environment_mode,
+      coalesce(e.parent_id, here.id) as project_id, p.name as project_name
+    from here left join node e on e.id = here.environment_id left join node p on p.id = coalesce(e.parent_id, here.id)
+  )`
+
+export const siblingsSql = `
+  sibling as (
+    select s.parent_id as environment_id, json_agg(json_build_object('id', s.id, 'name', s.name, 'kind', s.kind,
+      'type', s.spec ->> 'type',
+      'host', (select min(r.host) from route r where r.service_id = s.id and r.is_default), 'built_in', s.spec -> 'built_in',
+      'outside', (select json_agg(json_build_object('inside', p -> 'internal_port', 'outside', p -> 'external_port',
+          'protocol', p -> 'protocol') order by at)
+        from jsonb_array_elements(s.spec -> 'ports') with ordinality as ports (p, at)
+        where p -> 'publicly_accessible' = 'true' and p ->> 'protocol' in ('TCP', 'UDP')),
+      'sealed', case when s.spec ? 'built_in' then s.sealed end,
+      'outputs', (select json_agg(json_build_object('id', o.id, 'name', o.name, 'value', o.value, 'sealed', o.sealed)
+        order by o.name) from service_output o where o.service_id = s.id)) order by s.created_at, s.id) as services
+    from node s where s.parent_id = any(array(select distinct environment_id from place)) and s.name_scope = 'service'
+      and s.kind <> all('{${kindsWith(({ builtIns }) => builtIns === 'none')}}')
+    group by s.parent_id
+  )`
+
+export const placesColumn = `(select coalesce(json_agg(place), '[]') from place) as places`
+
+export const siblingsColumns = `
+  (select coalesce(json_object_agg(environment_id, services), '{}') from sibling) as siblings,
+  ${outsideHostSql} as outside_host`
+
+/** The alias that every service has on its environment's network whatever its name is (deployments/workload.ts). */
+const internalHost = (serviceId: string): string => `service-${serviceId}`
+
+const toldBy = ({ built_in: told }: ServiceRow, outsideHost: string, opened: Record<string, string>) => {
+  const fill = (text = ''): string => text.replaceAll('{outside}', outsideHost)
+  return Object.fromEntries(
+    Object.entries(told ?? {}).map(([name, { value, sealed, before, after }]) => [
+      name,
+      sealed === undefined
+        ? { value: fill(value) }
+        : { value: fill(before) + (opened[sealed] ?? '') + fill(after), isSecret: true },
+    ]),
+  )
+}
+
+/** Where each public TCP and UDP port is reached; PORT_EXTERNAL is the first one's. */
+const outsideOf = ({ outside }: ServiceRow): BuiltInService['more'] =>
+  Object.fromEntries(
+    (outside ?? []).flatMap(({ inside, outside: port, protocol }, index) => {
+      const fact = { value: String(port) }
+      return [...(index === 0 ? [['PORT_EXTERNAL', fact]] : []), [`PORT_${inside}_${protocol}_EXTERNAL`, fact]]
+    }),
+  )
+
+const outputsOf = ({ outputs }: ServiceRow, opened: Record<string, string>): BuiltInService['outputs'] =>
+  Object.fromEntries(
+    (outputs ?? []).map(({ id, name, value, sealed }) => [
+      name,
+      { value: value ?? opened[id] ?? '', isSecret: sealed !== null },
+    ]),
+  )
+
+/** What its neighbours see of a service; `opened` has its secrets, by their field or their output's id. */
+export const toService = (
+  row: ServiceRow,
+  outsideHost: string,
+  opened: Record<string, string> = {},
+): BuiltInService => ({
+  id: row.id,
+  name: row.name,
+  type: typeOf(row.kind),
+  ...(kinds[row.kind].builtIns === 'type' && row.type !== null ? { keyType: row.type } : {}),
+  internalHost: internalHost(row.id),
+  externalHost: row.host ?? (row.outside === null ? null : outsideHost),
+  more: { ...toldBy(row, outsideHost, opened), ...outsideOf(row) },
+  outputs: outputsOf(row, opened),
+})
+
+const tellsOfItself = (row: PlaceRow): row is PlaceRow & { kind: Kind } =>
+  row.is_service && isKind(row.kind) && kinds[row.kind].builtIns !== 'none'
+
+const toPlace = (row: PlaceRow): Place => ({
+  organizationId: row.organization_id,
+  scope: row.kind.toUpperCase(),
+  id: row.id,
+  parents: parentsOf(row),
+  createdAt: row.created_at,
+  service: tellsOfItself(row) ? { id: row.id, name: row.name, type: typeOf(row.kind) } : null,
+  names: {
+    [row.project_id]: row.project_name ?? '',
+    ...(row.environment_id === null ? {} : { [row.environment_id]: row.environment_name ?? '' }),
+    [row.id]: row.name,
+  },
+})
+
+/** Ids of the places whose variables are seen at this one, itself last. */
+export const parentsOf = (row: PlaceRow): string[] => [
+  ...new Set([row.project_id, row.environment_id, row.id].filter((id) => id !== null)),
+]
+
+/** What built-in variables are made of at a place. */
+export const toContext = (row: PlaceRow, services: readonly BuiltInService[]): BuiltInContext => ({
+  organizationId: row.organization_id,
+  projectId: row.project_id,
+  environment:
+    row.environment_id === null
+      ? null
+      : { id: row.environment_id, name: row.environment_name ?? '', mode: row.environment_mode ?? '' },
+  services,
+  serviceId: row.is_service ? row.id : null,
+})
+
+/** The place of a tree row that can hold variables; null when there is no such row. */
+export const loadPlace = async (db: Queryable, id: string): Promise<Place | null> => {
+  const [row] = await db.query<PlaceRow>(`with ${placeSql} select place.* from place`, [[id]])
+  return row === undefined ? null : toPlace(row)
+}
+
+/** The same with what is built in there, which takes a look at every service of the environment. */
+export const loadPlaceInContext = async (db: Queryable, id: string): Promise<PlaceInContext | null> => {
+  const [found] = await db.query<{ places: PlaceRow[]; siblings: Siblings; outside_host: string }>(
+    `with ${placeSql}, ${siblingsSql} select ${placesColumn}, ${siblingsColumns}`,
+    [[id]],
+  )
+  const row = found?.places[0]
+  if (found === undefined || row === undefined) return null
+  const services = found.siblings[row.environment_id ?? ''] ?? []
+  const context = toContext(
+    row,
+    services.map((service) => toService(service, found.outside_host)),
+  )
+  return { ...toPlace(row), context }
+}
