@@ -1,5 +1,6 @@
 /** Puts the parts together: the one place where anything is wired. */
 import { mkdir } from 'node:fs/promises'
+import { hostname } from 'node:os'
 import { join } from 'node:path'
 import { type AdminToken, ensureAdminToken } from './api/admin-token.ts'
 import type { Parts } from './api/parts.ts'
@@ -91,7 +92,8 @@ const layGround = async (settings: Settings): Promise<Ground> => {
   const sealer = await createSealer({ database, masterKeyFile: settings.masterKeyFile })
   const ownerId = await readOwnerId(database)
   await saveOutsideHost(database, router.address(port).slice(0, -`:${port}`.length))
-  const pullThrough = await startPullThrough(markOf(ownerId))
+  // Another server of this installation has a mark of its own: its pulls under way are not ours to sweep.
+  const pullThrough = await startPullThrough(markOf(`${ownerId} ${hostname()} ${dataDir}`))
   const own = [...ownAddresses(settings), pullThrough.address]
   const outbound = createOutbound({ allow: [...settings.outboundAllow], own })
   // The operator chose the issuer, wherever it is; what users name does not get there through it.
