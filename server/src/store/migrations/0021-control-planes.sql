@@ -16,3 +16,15 @@ create table reconcile_share (
   fence bigint not null
 );
 create index reconcile_share_environment on reconcile_share (environment_id);
+
+-- The servers on this database, as long as each renews its lease.
+create table server (
+  id text primary key,
+  lease_until timestamptz not null
+);
+
+-- What the routers of all servers are told, where there may be several. A service without a row was never routed so.
+create table routing (
+  service_id uuid primary key references node (id) on delete cascade,
+  routes jsonb not null
+);
