@@ -1,5 +1,6 @@
 /** Puts the parts together: the one place where anything is wired. */
 import { mkdir } from 'node:fs/promises'
+import { hostname } from 'node:os'
 import { join } from 'node:path'
 import { type AdminToken, ensureAdminToken } from './api/admin-token.ts'
 import type { Parts } from './api/parts.ts'
@@ -9,6 +10,8 @@ import { createFakeBuilder } from './builds/fake-builder.ts'
 import { createBuilder } from './builds/git-builder.ts'
 import { learnCapacity } from './clusters/capacity.ts'
 import { createClusters } from './clusters/clusters.ts'
+import { createServers, type ServersParts } from './clusters/servers.ts'
+import { createSharedRouter, type SharedRouter } from './clusters/shared-router.ts'
 import { createEngine, type Engine } from './deployments/engine.ts'
 import { readGitCredentials } from './deployments/git-credentials.ts'
 import { readRegistryCredentials, readRegistryLogins } from './deployments/registry-credentials.ts'
@@ -82,23 +85,40 @@ interface Ground {
   issuerOutbound: Outbound
   pullThrough: PullThrough
   router: Router
+  /** The same, where other servers may share its routes. */
+  shared: SharedRouter | null
+}
+
+/** Where the database is somebody else's, other servers may work on it, and requests may come to any of them. */
+const shareRouter = (own: Router, ground: Omit<ServersParts, 'clock'>, { databaseUrl }: Settings) => {
+  if (databaseUrl === undefined) return null
+  const { database, log, work } = ground
+  const parts = { database, log, work, clock: systemClock }
+  return createSharedRouter({ ...parts, own, servers: createServers(parts) })
 }
 
 const layGround = async (settings: Settings): Promise<Ground> => {
   const log = createLog(settings.logLevel)
   const { dataDir, routerHost: host, routerPort: port } = settings
-  const router = createRouter({ dataDir, host, port, log })
-  const [database] = await Promise.all([openDatabase(settings, log), router.start()])
+  const work = createWorkRegistry(systemClock)
+  const own = createRouter({ dataDir, host, port, log })
+  const [database] = await Promise.all([openDatabase(settings, log), own.start()])
+  const shared = shareRouter(own, { database, log, work }, settings)
+  await shared?.follow()
+  const router = shared ?? own
   const sealer = await createSealer({ database, masterKeyFile: settings.masterKeyFile })
   const ownerId = await readOwnerId(database)
   await saveOutsideHost(database, router.address(port).slice(0, -`:${port}`.length))
-  const pullThrough = await startPullThrough(markOf(ownerId))
-  const own = [...ownAddresses(settings), pullThrough.address]
-  const outbound = createOutbound({ allow: [...settings.outboundAllow], own })
+  // Another server of this installation has a mark of its own: its pulls under way are not ours to sweep.
+  const pullThrough = await startPullThrough(markOf(`${ownerId} ${hostname()} ${dataDir}`))
+  const addresses = [...ownAddresses(settings), pullThrough.address]
+  const outbound = createOutbound({ allow: [...settings.outboundAllow], own: addresses })
   // The operator chose the issuer, wherever it is; what users name does not get there through it.
-  const issuerOutbound = createOutbound({ allow: [...settings.outboundAllow, ...issuerPlace(settings)], own })
-  const work = createWorkRegistry(systemClock)
-  return { settings, log, work, database, sealer, ownerId, router, outbound, issuerOutbound, pullThrough }
+  const issuerOutbound = createOutbound({
+    allow: [...settings.outboundAllow, ...issuerPlace(settings)],
+    own: addresses,
+  })
+  return { settings, log, work, database, sealer, ownerId, router, shared, outbound, issuerOutbound, pullThrough }
 }
 
 /** `host:port` of our own database and engine, where they are reached over TCP: nothing is ever sent there. */
@@ -266,6 +286,7 @@ export const startApp = async (settings: Settings, options: { fake: boolean }): 
       await ground.pullThrough.close()
       await disk.close()
       await databaseKeeper?.stop()
+      await ground.shared?.leave()
       await ground.database.close()
       await leaveDataDirectory(settings.dataDir)
     },

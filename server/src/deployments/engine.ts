@@ -4,6 +4,7 @@
  */
 import { randomBytes } from 'node:crypto'
 import { hostname } from 'node:os'
+import { clusterLeases } from '../clusters/hold.ts'
 import type { Kind } from '../kinds.ts'
 import { usualLimits } from '../limits/limits.ts'
 import { expireLeases } from '../work/lease.ts'
@@ -53,8 +54,9 @@ export const createEngine = (given: EngineParts): Engine => {
       if (parts.alone) {
         await expireLeases(database, deploymentLeases)
         await expireLeases(database, runLeases)
+        await expireLeases(database, clusterLeases)
       }
-      const reconciler = startReconcilers(parts)
+      const reconciler = await startReconcilers(parts, worker)
       const scheduler = startScheduler(parts, worker)
       const deployments = startDeployments(parts, worker)
       ends.push(reconciler.stop, scheduler.stop, deployments.stop)

@@ -4,7 +4,7 @@ import { after, test } from 'node:test'
 import { testDatabase } from '../../test/database.ts'
 import { addService, ask, createTestEngine, createWorld, partsOf, type World } from '../../test/engine.ts'
 import { settled } from '../../test/engine-story.ts'
-import { createFakeClock } from '../../test/fake-clock.ts'
+import { createFakeClock, type FakeClock } from '../../test/fake-clock.ts'
 import { until } from '../../test/until.ts'
 import type { Cluster, Clusters } from '../clusters/clusters.ts'
 import type { Router } from '../router/router.ts'
@@ -85,6 +85,16 @@ const createTraffic = () => {
   return { counted, database: over, isCalm: () => underWay === 0 }
 }
 
+/** In steps, each when nothing is under way: no lease runs out while its renewal is on its way to a real database. */
+const advanceCalmly = async (clock: FakeClock, { isCalm }: { isCalm(): boolean }, ms: number): Promise<void> => {
+  const calm = () => until(() => clock.rest().then(isCalm), { timeoutMs: 30_000, what: 'what the clock waits for' })
+  for (let left = ms; left > 0; left -= 100) {
+    await calm()
+    await clock.advance(100)
+  }
+  await calm()
+}
+
 const kill = (world: World, ids: readonly string[]): Promise<unknown> =>
   Promise.all(
     ids.map((serviceId) => world.runtime.retire({ ...world.ids, serviceId }, null, 0, AbortSignal.timeout(10_000))),
@@ -131,14 +141,8 @@ test('a hundred services that die at once are back within 10 s, while another cl
   })
   const runtimes: [Runtime, Runtime] = [{ ...near.runtime, apply }, silence]
   const parts = { ...partsOf(near, power), clock, database: traffic.database, clusters: clusters(runtimes) }
-  const advance = async (ms: number): Promise<void> => {
-    for (let left = ms; left > 0; left -= 100) {
-      await until(() => clock.rest().then(traffic.isCalm), { timeoutMs: 30_000, what: 'what the clock waits for' })
-      await clock.advance(100)
-    }
-    await until(() => clock.rest().then(traffic.isCalm), { timeoutMs: 30_000, what: 'what the clock waits for' })
-  }
-  const reconcilers = startReconcilers(parts)
+  const advance = (ms: number): Promise<void> => advanceCalmly(clock, traffic, ms)
+  const reconcilers = await startReconcilers(parts, 'a server')
   t.after(async () => {
     const stopped = reconcilers.stop()
     await clock.advance(5000)
@@ -196,12 +200,9 @@ test('half an answer of an engine sweeps nothing, a whole one only what no row o
     database: traffic.database,
     clusters: clusters([runtime, far.runtime]),
   }
-  const reconcilers = startReconcilers(parts)
+  const reconcilers = await startReconcilers(parts, 'a server')
   t.after(() => reconcilers.stop())
-  const minute = async (): Promise<void> => {
-    await clock.advance(61_000)
-    await until(() => clock.rest().then(traffic.isCalm), { what: 'the end of the pass' })
-  }
+  const minute = (): Promise<void> => advanceCalmly(clock, traffic, 61_000)
   await minute()
   assert.deepEqual(ended, [])
   half = false

@@ -7,6 +7,7 @@
  * the cluster's engine has told all that it has.
  */
 import type { Cluster } from '../clusters/clusters.ts'
+import { type ClusterHold, holdClusters, sharing } from '../clusters/hold.ts'
 import { readRef } from '../clusters/refs.ts'
 import { createKeyedQueue } from '../work/keyed-queue.ts'
 import { createLoop } from '../work/loop.ts'
@@ -68,13 +69,15 @@ const lookAtAll = async (
 }
 
 /** Begins at once, in the background: a start does not wait for the engine. */
-const startReconciler = (parts: EngineParts, cluster: Cluster): Reconciler => {
+const startReconciler = (parts: EngineParts, hold: ClusterHold): Reconciler => {
+  const { cluster } = hold
   const common = { cluster: cluster.key }
   const sweepImages = createImageSweep(parts, cluster)
 
   const reconcile = async (serviceId: string, stopping: AbortSignal): Promise<number | undefined> => {
     const signal = AbortSignal.any([stopping, AbortSignal.timeout(serviceDeadlineMs)])
-    const isDone = await orLeft(reconcileService(parts, cluster, serviceId, signal), signal)
+    const work = () => reconcileService(parts, cluster, serviceId, signal)
+    const isDone = await orLeft(sharing(parts.database, hold, serviceId, work), signal)
     return isDone ? undefined : busyPauseMs
   }
   const queue = createKeyedQueue(parts, {
@@ -118,10 +121,15 @@ const startReconciler = (parts: EngineParts, cluster: Cluster): Reconciler => {
   }
 }
 
-/** One for each cluster that this server has a runtime for. */
-export const startReconcilers = (parts: EngineParts): Reconciler => {
+/** One for each cluster that this server holds. */
+export const startReconcilers = async (parts: EngineParts, worker: string): Promise<Reconciler> => {
   const { clusters, database, log } = parts
-  const reconcilers = new Map(clusters.all().map((cluster) => [cluster.key, startReconciler(parts, cluster)]))
+  const reconcilers = new Map<string, Reconciler>()
+  const holding = await holdClusters(parts, worker, (hold) => {
+    const reconciler = startReconciler(parts, hold)
+    reconcilers.set(hold.id, reconciler)
+    return reconciler
+  })
   const findAndAdd = async (serviceId: string): Promise<void> => {
     const ref = await readRef(database, serviceId)
     if (ref === null) return
@@ -129,11 +137,10 @@ export const startReconcilers = (parts: EngineParts): Reconciler => {
     reconcilers.get(key)?.soon(serviceId)
   }
   return {
+    // Every server hears of it, and the one that holds the cluster acts.
     soon(serviceId) {
       findAndAdd(serviceId).catch((error: unknown) => log.warn({ err: error, serviceId }, 'reconciling waits a minute'))
     },
-    async stop() {
-      await Promise.all([...reconcilers.values()].map((reconciler) => reconciler.stop()))
-    },
+    stop: holding.stop,
   }
 }

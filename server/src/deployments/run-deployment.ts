@@ -2,6 +2,7 @@
  * One claimed deployment from its first stage to its final state. Stages follow one another, services of a stage go
  * side by side; the first failure stops what has not started. May begin again at any point: what is finished is skipped.
  */
+import { awaitShares } from '../clusters/hold.ts'
 import { readClusterId } from '../clusters/refs.ts'
 import { DeploymentError } from '../lib/errors.ts'
 import { forEachParallel } from '../lib/parallel.ts'
@@ -141,6 +142,10 @@ const endingOf = (services: readonly ServiceRow[], outcomes: readonly Outcome[])
 export const runDeployment = async (parts: EngineParts, claim: Claim, signal: AbortSignal): Promise<void> => {
   const release = await parts.environmentLock.acquire(claim.environmentId)
   try {
+    // Whoever reconciles may be another server.
+    await awaitShares(parts, claim.environmentId, () => {
+      if (!isCancel({ signal })) signal.throwIfAborted()
+    })
     await runStages(parts, claim, signal)
   } finally {
     release()

@@ -1,7 +1,7 @@
 /**
- * Leases on the rows of a table: what `deployment` and `task_run` have in common. Promises that a row is one worker's
- * at a time, and that a worker which lost it can write nothing more: every claim raises the row's fence. When the
- * process dies, the lease runs out and another worker claims the row. Knows nothing of what is done with it.
+ * Leases on the rows of a table: what `deployment`, `task_run` and `cluster_work` have in common. Promises that a row is
+ * one worker's at a time, and that a worker which lost it can write nothing more: every claim raises the row's fence. When
+ * the process dies, the lease runs out and another worker claims the row. Knows nothing of what is done with it.
  */
 import { Handover } from '../lib/handover.ts'
 import type { Database, Queryable } from '../store/database.ts'
@@ -24,24 +24,28 @@ export class LeaseLost extends Handover {
 /** `lease_until` of a lease that begins now; the length is the statement's parameter of that number. */
 export const leaseEnd = (parameter: number): string => `clock_timestamp() + $${parameter} * interval '1 millisecond'`
 
-/** A table whose rows are worked on under leases: `state`, `worker`, `fence`, `lease_until`. */
+/** A table whose rows are worked on under leases: `worker`, `fence`, `lease_until`. */
 export interface LeaseTable<C extends Leased> {
-  name: 'deployment' | 'task_run'
+  name: 'deployment' | 'task_run' | 'cluster_work'
+  /** Which rows are under way, in SQL. Absent: those whose `state` is RUNNING. */
+  open?: string
   /** How a row becomes a claim, in SQL. */
   columns: string
   /** What `columns` gives; a type only. */
   claim?: C
 }
 
+const running = `state = 'RUNNING'`
+
 /** Claims one row whose worker is gone; null when there is none. */
 export const takeOver = async <C extends Leased>(
   database: Database,
-  { name, columns }: LeaseTable<C>,
+  { name, columns, open = running }: LeaseTable<C>,
   worker: string,
 ): Promise<C | null> => {
   const [row] = await database.query<C>(
     `update ${name} set worker = $1, fence = fence + 1, lease_until = ${leaseEnd(2)}
-     where id = (select id from ${name} where state = 'RUNNING' and lease_until < clock_timestamp()
+     where id = (select id from ${name} where ${open} and lease_until < clock_timestamp()
        order by lease_until limit 1 for update skip locked)
      returning ${columns}`,
     [worker, leaseMs],
@@ -52,12 +56,12 @@ export const takeOver = async <C extends Leased>(
 /** Prolongs the leases of these; answers those still ours. */
 export const renewLeases = <C extends Leased>(
   database: Database,
-  { name, columns }: LeaseTable<C>,
+  { name, columns, open = running }: LeaseTable<C>,
   worker: string,
   ids: readonly string[],
 ): Promise<C[]> =>
   database.query<C>(
-    `update ${name} set lease_until = ${leaseEnd(3)} where worker = $1 and id = any($2) and state = 'RUNNING'
+    `update ${name} set lease_until = ${leaseEnd(3)} where worker = $1 and id = any($2) and ${open}
      returning ${columns}`,
     [worker, ids, leaseMs],
   )
@@ -65,33 +69,36 @@ export const renewLeases = <C extends Leased>(
 /** Gives back those of `worker`, for anybody to claim. */
 export const releaseLeases = async <C extends Leased>(
   database: Database,
-  { name }: LeaseTable<C>,
+  { name, open = running }: LeaseTable<C>,
   worker: string,
   ids: readonly string[],
 ): Promise<void> => {
-  await database.query(
-    `update ${name} set lease_until = '-infinity' where worker = $1 and id = any($2) and state = 'RUNNING'`,
-    [worker, ids],
-  )
+  await database.query(`update ${name} set lease_until = '-infinity' where worker = $1 and id = any($2) and ${open}`, [
+    worker,
+    ids,
+  ])
 }
 
 /** Ends every lease now. Only for a start at which no other worker can be alive. */
-export const expireLeases = async <C extends Leased>(database: Database, { name }: LeaseTable<C>): Promise<void> => {
-  await database.query(`update ${name} set lease_until = '-infinity' where state = 'RUNNING'`)
+export const expireLeases = async <C extends Leased>(
+  database: Database,
+  { name, open = running }: LeaseTable<C>,
+): Promise<void> => {
+  await database.query(`update ${name} set lease_until = '-infinity' where ${open}`)
 }
 
 /** Runs `work` in a transaction that holds the row: rejects with `LeaseLost` when the fence has moved on. */
 export const holdLease = <T, C extends Leased>(
   database: Database,
-  { name }: LeaseTable<C>,
+  { name, open = running }: LeaseTable<C>,
   claim: Leased,
   work: (tx: Queryable) => Promise<T>,
 ): Promise<T> =>
   database.transaction(async (tx) => {
-    const [row] = await tx.query(
-      `select 1 from ${name} where id = $1 and fence = $2 and state = 'RUNNING' for no key update`,
-      [claim.id, claim.fence],
-    )
+    const [row] = await tx.query(`select 1 from ${name} where id = $1 and fence = $2 and ${open} for no key update`, [
+      claim.id,
+      claim.fence,
+    ])
     if (row === undefined) throw new LeaseLost()
     return work(tx)
   })

@@ -1,0 +1,172 @@
+/**
+ * Who looks after a cluster. Several servers may work on one database; what is done for a cluster beside deployments
+ * (reconcile, health, events, liveness, capacity, sweeps) is done by one of them, its holder.
+ *
+ * Promises: a cluster has one holder at a time; what a holder began is ended before its lease can have run out; and while
+ * the holder puts a service right, no deployment begins on its environment, whichever server has claimed it.
+ * When the process dies: its leases run out, and another server holds its clusters within 30 s; after an orderly stop at once.
+ */
+import type { Clock } from '../lib/clock.ts'
+import { Handover } from '../lib/handover.ts'
+import { untilAborted } from '../lib/waiting.ts'
+import type { Database } from '../store/database.ts'
+import {
+  type Leased,
+  LeaseLost,
+  type LeaseTable,
+  leaseEnd,
+  leaseMs,
+  releaseLeases,
+  renewLeases,
+} from '../work/lease.ts'
+import type { WorkParts } from '../work/loop.ts'
+import { createWorker } from '../work/worker.ts'
+import type { Cluster, Clusters } from './clusters.ts'
+
+/** A cluster that this server may look after as long as its fence holds. */
+export interface ClusterHold extends Leased {
+  cluster: Cluster
+}
+
+export interface Holding {
+  /** Looks now for clusters that nobody holds. */
+  wake(): void
+  /** Ends what is done for them, and lets another server have them. */
+  stop(): Promise<void>
+}
+
+export interface HoldingParts extends WorkParts {
+  database: Database
+  clusters: Clusters
+}
+
+const heartbeatMs = 4000
+const lookMs = 3000
+const channel = 'slipway_cluster'
+
+/** The id of a row is the key of its cluster. */
+export const clusterLeases: LeaseTable<Leased> = { name: 'cluster_work', columns: 'id, fence', open: 'true' }
+
+// A cluster has no row before its first holder.
+const claimSql = `insert into cluster_work as c (id, worker, lease_until)
+  select key, $1, ${leaseEnd(2)} from unnest($3::text[]) key order by key
+  on conflict (id) do update set worker = excluded.worker, fence = c.fence + 1, lease_until = excluded.lease_until
+    where c.lease_until < clock_timestamp()
+  returning id, fence`
+
+/** Looks after every cluster that this server has a runtime for and no other server holds, as long as it holds it. */
+export const holdClusters = async (
+  parts: HoldingParts,
+  worker: string,
+  lookAfter: (hold: ClusterHold) => { stop(): Promise<void> },
+): Promise<Holding> => {
+  const { database, clusters } = parts
+  const held = new Map<string, Cluster>()
+  const byKey = (): Map<string, Cluster> => new Map(clusters.all().map((cluster) => [cluster.key, cluster]))
+
+  const claim = async () => {
+    const free = [...byKey()].filter(([key]) => !held.has(key))
+    if (free.length === 0) return { claimed: [], more: false }
+    const all = new Map(free)
+    const rows = await database.query<Leased>(claimSql, [worker, leaseMs, [...all.keys()]])
+    return { claimed: rows.map((row): ClusterHold => ({ ...row, cluster: all.get(row.id)! })), more: false }
+  }
+  const run = async (hold: ClusterHold, signal: AbortSignal): Promise<void> => {
+    held.set(hold.id, hold.cluster)
+    const part = lookAfter(hold)
+    try {
+      await untilAborted(new Promise<never>(() => {}), signal)
+    } finally {
+      await part.stop()
+      held.delete(hold.id)
+    }
+  }
+  /** One that is no more, or is reached in another way now, is let go; the next claim takes it as it is then. */
+  const reasonToEnd = (id: string, ours: ReadonlySet<string>, now: ReadonlyMap<string, Cluster>): Error | null => {
+    if (!ours.has(id)) return new LeaseLost()
+    return now.get(id) === held.get(id) ? null : new Handover('the cluster is another one now')
+  }
+  const renew = async (ids: readonly string[]): Promise<Map<string, Error>> => {
+    const ours = new Set((await renewLeases(database, clusterLeases, worker, ids)).map(({ id }) => id))
+    const now = byKey()
+    return new Map(
+      ids.flatMap((id): [string, Error][] => {
+        const reason = reasonToEnd(id, ours, now)
+        return reason === null ? [] : [[id, reason]]
+      }),
+    )
+  }
+  const holding = createWorker<ClusterHold>(parts, {
+    name: 'clusters',
+    concurrency: Number.POSITIVE_INFINITY,
+    periodMs: lookMs,
+    idOf: ({ id }) => id,
+    about: ({ id }) => ({ cluster: id }),
+    claim,
+    run: (hold, { signal }) => run(hold, signal),
+    renew: { everyMs: heartbeatMs, leaseMs, renew },
+    async release(all) {
+      await releaseLeases(
+        database,
+        clusterLeases,
+        worker,
+        all.map(({ id }) => id),
+      )
+      await database.query(`select pg_notify('${channel}', '')`)
+    },
+    failed: 'a cluster is left to whoever holds it next',
+  })
+  const leave = await database.listen(channel, holding.wake)
+  return {
+    wake: holding.wake,
+    async stop() {
+      leave()
+      await holding.stop()
+    },
+  }
+}
+
+/**
+ * Holds off deployments of an environment while `work` puts a service of it right. They ask only after they are claimed,
+ * and `work` asks whether one is claimed only after this is written: one of the two sees the other.
+ */
+export const sharing = async <T>(
+  database: Database,
+  { id, fence }: ClusterHold,
+  serviceId: string,
+  work: () => Promise<T>,
+): Promise<T> => {
+  await database.query(
+    `insert into reconcile_share (service_id, environment_id, cluster, fence)
+     select service_id, environment_id, $2, $3 from service_state where service_id = $1
+     on conflict (service_id) do update set cluster = excluded.cluster, fence = excluded.fence`,
+    [serviceId, id, fence],
+  )
+  try {
+    return await work()
+  } finally {
+    const own = 'service_id = $1 and cluster = $2 and fence = $3'
+    // What stays is nobody's once the cluster has another holder, and is written over by the next turn of this service.
+    await database.query(`delete from reconcile_share where ${own}`, [serviceId, id, fence]).catch(() => {})
+  }
+}
+
+const pauseMs = 50
+
+/** Resolves when no service of the environment is being put right by a holder; rejects when `check` throws meanwhile. */
+export const awaitShares = async (
+  { database, clock }: { database: Database; clock: Clock },
+  environmentId: string,
+  check: () => void,
+): Promise<void> => {
+  for (;;) {
+    const [found] = await database.query(
+      `select from reconcile_share s join cluster_work c on c.id = s.cluster and c.fence = s.fence
+       where s.environment_id = $1 and c.lease_until > clock_timestamp() limit 1`,
+      [environmentId],
+    )
+    if (found === undefined) return
+    await clock.sleep(pauseMs)
+    check()
+  }
+}

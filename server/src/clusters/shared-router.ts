@@ -1,0 +1,151 @@
+/**
+ * One table of routes for the routers of several servers on one database: whoever changes it tells the others, so that a
+ * request may come to any of them.
+ *
+ * Promises: when `setService` resolves, the routers of all servers that are there have the routes; a router that missed
+ * something has it within a minute; `drain` waits for what is under way through any of them.
+ * When the process dies: its router goes on with the table that it has; the next start brings that up to date first.
+ */
+import { createKeyedLock, withLock } from '../lib/keyed-lock.ts'
+import { type AnyRoute, isStreamRoute, PortUnavailable, type Router, type Target } from '../router/router.ts'
+import { createLoop, type Loop } from '../work/loop.ts'
+import type { Question, Servers, ServersParts } from './servers.ts'
+
+export interface SharedRouter extends Router {
+  /** Brings our own router up to date, and keeps it so. */
+  follow(): Promise<void>
+  /** The router goes on; nothing is told to it any more. */
+  leave(): Promise<void>
+}
+
+export interface SharedRouterParts extends ServersParts {
+  own: Router
+  servers: Servers
+}
+
+const everyMs = 60_000
+/** For a router to be told, on another machine. */
+const toldMs = 5000
+const drainSlackMs = 2000
+/** As many as fit into a notice. */
+const targetsAtOnce = 100
+
+const never = new AbortController().signal
+
+const comparable = (routes: readonly AnyRoute[]): string =>
+  JSON.stringify(
+    routes
+      .map((route) => {
+        const targets = route.targets.map(({ host, port }) => `${host}:${port}`)
+        return JSON.stringify([route.protocol, isStreamRoute(route) ? route.port : route.host, route.state, targets])
+      })
+      .sort(),
+  )
+
+interface Told {
+  id: string
+  /** Null: the service was never routed. */
+  routes: AnyRoute[] | null
+}
+
+const toldSql = `select n.id, t.routes from node n left join routing t on t.service_id = n.id`
+
+// Of a service that is gone there is nothing to keep.
+const writeSql = `insert into routing (service_id, routes) select id, $2 from node where id::text = $1
+  on conflict (service_id) do update set routes = excluded.routes`
+
+export const createSharedRouter = (parts: SharedRouterParts): SharedRouter => {
+  const { own, servers, database, log } = parts
+  /** By service: what is told by us and what we hear of others do not cross. */
+  const turns = createKeyedLock()
+  let looking: Loop | undefined
+
+  /** All of them but those whose port cannot be had here, which wait for the next look. */
+  const setWhatCan = async (serviceId: string, routes: readonly AnyRoute[]): Promise<void> => {
+    for (let rest = [...routes]; ; ) {
+      try {
+        return await own.setService(serviceId, rest)
+      } catch (error) {
+        if (!(error instanceof PortUnavailable)) throw error
+        const left = rest.filter((route) => !isStreamRoute(route) || route.port !== error.port)
+        if (left.length === rest.length) throw error
+        log.warn({ serviceId }, `${error.message}; it is tried again in a minute`)
+        rest = left
+      }
+    }
+  }
+  const learn = (serviceId: string): Promise<void> =>
+    withLock(turns, serviceId, never, async () => {
+      const [found] = await database.query<Told>(`${toldSql} where n.id::text = $1`, [serviceId])
+      if (found === undefined) await own.setService(serviceId, [])
+      else if (found.routes !== null) await setWhatCan(serviceId, found.routes)
+    })
+  const learnAll = async (): Promise<void> => {
+    const has = Map.groupBy(await own.routes(), ({ serviceId }) => serviceId)
+    const told = await database.query<Told>(`${toldSql} where t.service_id is not null or n.id::text = any($1)`, [
+      [...has.keys()],
+    ])
+    const known = new Map(told.map(({ id, routes }) => [id, routes]))
+    for (const serviceId of new Set([...known.keys(), ...has.keys()])) {
+      const wanted = known.get(serviceId)
+      const isRight = wanted === null || comparable(wanted ?? []) === comparable(has.get(serviceId) ?? [])
+      if (!isRight) await learn(serviceId)
+    }
+  }
+  const answer = async ({ service, targets, timeoutMs }: Question): Promise<number> => {
+    if (service !== undefined) {
+      await learn(String(service))
+      return 0
+    }
+    return (await own.drain(targets as Target[], Number(timeoutMs), never)).remaining
+  }
+  const drainOthers = async (targets: readonly Target[], timeoutMs: number, signal: AbortSignal): Promise<number> => {
+    const others = await servers.others()
+    const asked: Promise<number[]>[] = []
+    for (let first = 0; first < targets.length; first += targetsAtOnce) {
+      const question = { targets: targets.slice(first, first + targetsAtOnce), timeoutMs }
+      asked.push(servers.ask(others, question, timeoutMs + drainSlackMs, signal))
+    }
+    return (await Promise.all(asked)).flat().reduce((sum, each) => sum + each, 0)
+  }
+
+  return {
+    ...own,
+    async setService(serviceId, routes) {
+      await withLock(turns, serviceId, never, async () => {
+        await own.setService(serviceId, routes)
+        await database.query(writeSql, [serviceId, JSON.stringify(routes)])
+      })
+      await servers.ask(await servers.others(), { service: serviceId }, toldMs)
+    },
+    async routes() {
+      const rows = await database.query<{ routes: AnyRoute[] }>('select routes from routing')
+      return rows.flatMap(({ routes }) => routes)
+    },
+    async drain(targets, timeoutMs, signal) {
+      const [here, elsewhere] = await Promise.all([
+        own.drain(targets, timeoutMs, signal),
+        drainOthers(targets, timeoutMs, signal),
+      ])
+      return { remaining: here.remaining + elsewhere }
+    },
+    async follow() {
+      await servers.start(answer, () => looking?.wake())
+      looking = createLoop(parts, {
+        name: 'routes of all servers',
+        periodMs: everyMs,
+        waits: true,
+        failed: 'the router may lack what other servers route',
+        run: learnAll,
+      })
+      await learnAll().catch((error: unknown) => {
+        log.warn({ err: error }, 'the router is brought up to date later')
+        looking?.wake(1000)
+      })
+    },
+    async leave() {
+      await looking?.stop()
+      await servers.stop()
+    },
+  }
+}
