@@ -17,6 +17,7 @@ import { createOrganizationImages, markOf } from './images/organization-images.t
 import { type PullThrough, startPullThrough } from './images/pull-through.ts'
 import { keepAlive } from './keep-alive.ts'
 import { systemClock } from './lib/clock.ts'
+import { defaultConnection } from './lib/engine-connection.ts'
 import { createKeyedLock } from './lib/keyed-lock.ts'
 import { createLog, type Log } from './lib/log.ts'
 import { createOutbound, type Outbound } from './lib/outbound.ts'
@@ -131,7 +132,7 @@ const registryLoginsOf =
 const createImages = (ground: Ground): OrganizationImages => {
   const { settings, outbound, pullThrough } = ground
   return createOrganizationImages({
-    dockerHost: settings.dockerHost,
+    connection: defaultConnection(settings.dockerHost),
     outbound,
     pullThrough,
     registryLogins: registryLoginsOf(ground),
@@ -143,7 +144,7 @@ const createImages = (ground: Ground): OrganizationImages => {
 
 const createMachine = (ground: Ground, fake: boolean, sampleUrl: string): Machine => {
   const { settings, log, database, ownerId } = ground
-  const common = { ownerId, log, clock: systemClock, dockerHost: settings.dockerHost }
+  const common = { ownerId, log, clock: systemClock, connection: defaultConnection(settings.dockerHost) }
   const sources = { dataDir: settings.dataDir, network: reachSample(ground.outbound, sampleUrl) }
   if (fake)
     return {
