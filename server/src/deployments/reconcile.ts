@@ -118,22 +118,50 @@ const startReconciler = (parts: EngineParts, cluster: Cluster): Reconciler => {
   }
 }
 
+/** How soon a cluster that came or went is noticed. */
+const followMs = 2000
+
+interface Followed {
+  cluster: Cluster
+  reconciler: Reconciler
+}
+
+/** A reconciler for each cluster that is connected now; a cluster that is another object is begun anew. */
+const follow = async (parts: EngineParts, followed: Map<string, Followed>): Promise<void> => {
+  const now = new Map(parts.clusters.all().map((cluster) => [cluster.key, cluster]))
+  for (const [key, { cluster, reconciler }] of followed)
+    if (now.get(key) !== cluster) {
+      followed.delete(key)
+      await reconciler.stop()
+    }
+  for (const [key, cluster] of now)
+    if (!followed.has(key)) followed.set(key, { cluster, reconciler: startReconciler(parts, cluster) })
+}
+
 /** One for each cluster that this server has a runtime for. */
 export const startReconcilers = (parts: EngineParts): Reconciler => {
   const { clusters, database, log } = parts
-  const reconcilers = new Map(clusters.all().map((cluster) => [cluster.key, startReconciler(parts, cluster)]))
+  const reconcilers = new Map<string, Followed>()
+  const failed = 'a cluster that came or went is noticed later'
+  const following = createLoop(parts, {
+    name: 'clusters',
+    periodMs: followMs,
+    failed,
+    run: () => follow(parts, reconcilers),
+  })
   const findAndAdd = async (serviceId: string): Promise<void> => {
     const ref = await readRef(database, serviceId)
     if (ref === null) return
     const { key } = await clusters.of(ref.clusterId)
-    reconcilers.get(key)?.soon(serviceId)
+    reconcilers.get(key)?.reconciler.soon(serviceId)
   }
   return {
     soon(serviceId) {
       findAndAdd(serviceId).catch((error: unknown) => log.warn({ err: error, serviceId }, 'reconcile waits a minute'))
     },
     async stop() {
-      await Promise.all([...reconcilers.values()].map((reconciler) => reconciler.stop()))
+      await following.stop()
+      await Promise.all([...reconcilers.values()].map(({ reconciler }) => reconciler.stop()))
     },
   }
 }
