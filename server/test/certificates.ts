@@ -1,5 +1,5 @@
 /** A certificate authority of the test's own, and what it signs, made by openssl. */
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { exec } from '../src/lib/exec.ts'
@@ -16,6 +16,10 @@ export interface CertificateAuthority {
   sign(name?: string, options?: { notAfter?: string }): Promise<Certificate>
   close(): void
 }
+
+const isInstalled = (process.env.PATH ?? '').split(':').some((folder) => existsSync(join(folder, 'openssl')))
+
+export const opensslIsMissing: string | false = isInstalled ? false : 'openssl is not installed'
 
 const openssl = async (...args: string[]): Promise<void> => {
   const { code, stderr } = await exec('openssl', args, { env: { PATH: process.env.PATH ?? '' } })

@@ -3,6 +3,7 @@
  * when something tells of a change, and every few seconds, so that every server follows what another one wrote.
  */
 import type { Clock } from '../lib/clock.ts'
+import type { EngineConnection } from '../lib/engine-connection.ts'
 import type { Runtime } from '../runtimes/runtime.ts'
 import type { Database } from '../store/database.ts'
 import type { Sealer } from '../store/seal.ts'
@@ -28,9 +29,14 @@ export interface Connected {
 interface Entry {
   version: string
   cluster: Cluster
+  connection: EngineConnection
+  /** When its engine is to be asked again who it is. */
+  asksAtMs: number
 }
 
 const everyMs = 10_000
+/** An engine is updated now and then. */
+const askEveryMs = 10 * 60_000
 /** Whoever still works with a connection that was replaced may end that. */
 const closeAfterMs = 15_000
 
@@ -63,7 +69,7 @@ export const createConnected = (
     const serviceAddress = spec.engine_service_address ?? null
     const runtime = engines.open({ clusterId, organizationId, connection, serviceAddress })
     letGo(clusterId)
-    entries.set(clusterId, { version: row.version, cluster: make(clusterId, runtime) })
+    entries.set(clusterId, { version: row.version, cluster: make(clusterId, runtime), connection, asksAtMs: 0 })
     log.info({ cluster: clusterId }, 'connected to the engine of a cluster')
   }
   const read = async (clusterId: string | null): Promise<void> => {
@@ -75,6 +81,17 @@ export const createConnected = (
         log.warn({ err: error, cluster: row.clusterId }, 'the credentials of a cluster cannot be used')
       })
   }
+  const learnVersion = async ([clusterId, entry]: [string, Entry]): Promise<void> => {
+    if (clock.monotonicMs() < entry.asksAtMs) return
+    entry.asksAtMs = clock.monotonicMs() + askEveryMs
+    const { version } = await engines.identify(entry.connection, stopping.signal)
+    await database.query(
+      `update cluster_engine set version = $2, read_at = clock_timestamp() where cluster_id = $1 and version <> $2`,
+      [clusterId, version],
+    )
+  }
+  /** One that does not answer is asked again as late: its health says so meanwhile. */
+  const learnVersions = () => Promise.allSettled([...entries].map(learnVersion))
   let last: Promise<void> = Promise.resolve()
   /** One at a time, so that nobody connects twice. */
   const refresh = (clusterId: string | null): Promise<void> => {
@@ -97,7 +114,10 @@ export const createConnected = (
         periodMs: everyMs,
         waits: true,
         failed: 'clusters are connected as they were',
-        run: () => refresh(null),
+        run: async () => {
+          await refresh(null)
+          await learnVersions()
+        },
       })
       ends.push(() => loop.stop())
       ends.push(await database.listen('slipway_cluster', () => loop.wake()))

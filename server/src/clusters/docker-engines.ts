@@ -14,6 +14,9 @@ export interface DockerEnginesOptions {
 
 const deadlineMs = 5000
 
+/** Whatever an engine of somebody else says. */
+const word = (value: unknown): string => String(value ?? '').slice(0, 100)
+
 const identify = async (connection: EngineConnection, signal: AbortSignal): Promise<EngineFacts> => {
   const engine = createEngine(connection)
   try {
@@ -23,11 +26,11 @@ const identify = async (connection: EngineConnection, signal: AbortSignal): Prom
       engine.call<{ ID: string }>('GET', '/info', options),
     ])
     return {
-      id: String(info.ID),
-      version: String(version.Version),
-      apiVersion: String(version.ApiVersion),
-      os: String(version.Os),
-      architecture: String(version.Arch),
+      id: word(info.ID),
+      version: word(version.Version),
+      apiVersion: word(version.ApiVersion),
+      os: word(version.Os),
+      architecture: word(version.Arch),
     }
   } finally {
     await engine.close()

@@ -10,7 +10,7 @@ import type { Secret } from '../lib/secret.ts'
 import type { Runtime } from '../runtimes/runtime.ts'
 import type { Queryable } from '../store/database.ts'
 import type { Sealer } from '../store/seal.ts'
-import { isLocalSql } from './local.ts'
+import { namesEngineSql } from './local.ts'
 
 /** Who an engine is, as it says itself. */
 export interface EngineFacts {
@@ -103,16 +103,6 @@ export const connectionOf = (spec: EngineSpec, secrets: EngineSecrets, pin: Pin)
   return { ...ssh, key: secrets.engine_ssh_key! }
 }
 
-/** SQL: whether a cluster's row names credentials of its own organization with an engine, those being `k`. */
-const engineJoin = `node k on c.kind = 'cluster' and not ${isLocalSql('c')}
-  and c.spec ->> 'cloud_provider' = 'ON_PREMISE' and c.spec ->> 'kubernetes' = 'SELF_MANAGED'
-  and k.id = (c.spec #>> '{cloud_provider_credentials,credentials,id}')::uuid
-  and k.kind = 'onpremise_credentials' and k.organization_id = c.organization_id and k.spec ? 'engine_url'`
-
-/** SQL: whether the cluster of a row is a Docker engine of another machine. */
-export const isEngineSql = (row: string): string =>
-  `exists (select from node c join ${engineJoin} where c.id = ${row}.id)`
-
 export interface EngineRow {
   clusterId: string
   organizationId: string
@@ -129,7 +119,7 @@ const columns = `c.id as "clusterId", c.organization_id as "organizationId", k.i
 /** The clusters that are an engine, or one of them. */
 export const readEngineRows = (db: Queryable, clusterId: string | null = null): Promise<EngineRow[]> =>
   db.query<EngineRow>(
-    `select ${columns} from node c join ${engineJoin} where $1::uuid is null or c.id = $1 order by c.created_at`,
+    `select ${columns} from node c join node k on ${namesEngineSql('c')} where $1::uuid is null or c.id = $1 order by c.created_at`,
     [clusterId],
   )
 

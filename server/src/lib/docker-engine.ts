@@ -139,8 +139,23 @@ const request = (pool: Pool, method: Method, path: string, options: CallOptions,
   })
 }
 
+/** More than any list of an engine; engines of other machines are not ours to trust. */
+const longestAnswer = 64 << 20
+const longestError = 64 << 10
+
+const readText = async (body: Readable, longest: number): Promise<string> => {
+  const chunks: Buffer[] = []
+  let size = 0
+  for await (const chunk of body as AsyncIterable<Buffer>) {
+    size += chunk.length
+    if (size > longest) throw new Error('the answer is too long')
+    chunks.push(chunk)
+  }
+  return Buffer.concat(chunks).toString()
+}
+
 const refuse = async (answer: Dispatcher.ResponseData): Promise<never> => {
-  throw new EngineError(answer.statusCode, messageOf(await answer.body.text()))
+  throw new EngineError(answer.statusCode, messageOf(await readText(answer.body, longestError)))
 }
 
 /** Without a version in the path the engine answers in its own, so that old and new engines both serve. */
@@ -170,7 +185,7 @@ export const createEngine = (connection: EngineConnection = defaultConnection())
       guarded(options, async (signal) => {
         const answer = await request(pool, method, path, options, signal)
         if (answer.statusCode >= 400) await refuse(answer)
-        const text = await answer.body.text()
+        const text = await readText(answer.body, longestAnswer)
         const json = String(answer.headers['content-type'] ?? '').includes('json')
         return (json && text !== '' ? JSON.parse(text) : undefined) as T
       }),

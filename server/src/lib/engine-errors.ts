@@ -41,6 +41,14 @@ function* chain(error: unknown): Generator<Error & { code?: unknown }> {
   for (let each = error; each instanceof Error; each = each.cause) yield each
 }
 
+/** Whether the machine was reached and did not let us in, or is not the one it was. */
+export const isRefusedLogin = (error: unknown): boolean =>
+  [...chain(error)].some(
+    (each) =>
+      (each instanceof SshError && ['host-key', 'login', 'key'].includes(each.problem)) ||
+      /^(CERT_|ERR_TLS_CERT|ERR_SSL_.*ALERT)|SELF_SIGNED|UNABLE_TO_/.test(String(each.code)),
+  )
+
 export const explainEngine = (error: unknown): string => {
   for (const each of chain(error)) {
     if (each instanceof SshError) return ssh(each)

@@ -34,7 +34,10 @@ declare module 'ssh2' {
 
   const ssh2: {
     Client: typeof Client
-    utils: { parseKey(text: string): ParsedKey | Error | (ParsedKey | Error)[] }
+    utils: {
+      parseKey(text: string): ParsedKey | Error | (ParsedKey | Error)[]
+      generateKeyPairSync(type: 'ed25519'): { private: string; public: string }
+    }
   }
   export default ssh2
 }

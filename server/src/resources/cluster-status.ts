@@ -1,15 +1,16 @@
 /**
- * The status of clusters, and what changes it. The local one answers or it does not, and nothing is ever deployed to it;
- * for the others this server has no runtime, and says what is missing when it is asked to act on them.
+ * The status of clusters, and what changes it. A Docker engine, the local one or another, answers or it does not, and
+ * nothing is ever deployed to it; for the others this server has no runtime, and says what is missing when it is asked
+ * to act on them.
  */
 import Type from 'typebox'
 import { type Context, type Operation, operation, organizationInPath } from '../api/operation.ts'
 import type { Spec } from '../api/resource.ts'
 import { Flag, List, Maybe, Nullable, OneOf, Open, Results, Text, Timestamp, Uuid, Whole } from '../api/schema.ts'
 import type { Cluster } from '../clusters/clusters.ts'
-import { isLocal } from '../clusters/local.ts'
+import { explainEngine, isRefusedLogin } from '../lib/engine-errors.ts'
 import { type ApiError, badRequest, conflict } from '../lib/errors.ts'
-import { clusterInOrganization, clusterInPath, lockIn, readCluster, refuseLocked } from './cluster-rows.ts'
+import { clusterInOrganization, clusterInPath, isDocker, lockIn, readCluster, refuseLocked } from './cluster-rows.ts'
 import { clusterStates } from './cluster-schema.ts'
 
 export const Lock = Type.Object(
@@ -33,6 +34,7 @@ const Status = Type.Object(
     cluster_lock: Nullable(Lock),
     last_deployment_date: Nullable(Timestamp()),
     reason: OneOf(['UNSPECIFIED', 'MAINTENANCE']),
+    error_message: Maybe(Text(500, { description: 'Why the engine of the cluster cannot be used now.' })),
   },
   { title: 'ClusterStatus' },
 )
@@ -42,13 +44,21 @@ interface Row {
   spec: Spec
 }
 
-const stateOf = ({ isConnected, runtime }: Cluster): Promise<string> | string =>
-  isConnected
-    ? runtime.ping().then(
-        () => 'DEPLOYED',
-        () => 'DEPLOYMENT_ERROR',
-      )
-    : 'READY'
+interface State {
+  status: string
+  error_message?: string
+}
+
+const stateOf = async ({ isConnected, runtime }: Cluster): Promise<State> => {
+  if (!isConnected) return { status: 'READY' }
+  try {
+    await runtime.ping()
+    return { status: 'DEPLOYED' }
+  } catch (error) {
+    const status = isRefusedLogin(error) ? 'INVALID_CREDENTIALS' : 'DEPLOYMENT_ERROR'
+    return { status, error_message: explainEngine(error) }
+  }
+}
 
 const statusesOf = (context: Context, rows: readonly Row[]) => Promise.all(rows.map((row) => readStatus(context, row)))
 
@@ -57,7 +67,7 @@ const readStatus = async ({ parts }: Context, { id, spec }: Row) => {
   const cluster = await parts.clusters.of(id)
   return {
     cluster_id: id,
-    status: await stateOf(cluster),
+    ...(await stateOf(cluster)),
     is_deployed: cluster.isConnected,
     next_k8s_available_version: null,
     last_execution_id: null,
@@ -72,25 +82,22 @@ const statusOf = (context: Context, spec: Spec) => readStatus(context, { id: con
 const noRuntime = ({ kubernetes }: Spec): ApiError =>
   badRequest(
     kubernetes === 'SELF_MANAGED'
-      ? 'Services run on the Docker engine of this machine: to deploy to this cluster, this server would need a runtime for Kubernetes, which this version does not have.'
+      ? 'Services run on Docker engines: to deploy to this cluster, give it the credentials of one, for this version has no runtime for Kubernetes.'
       : 'To make this cluster at its provider, this server would need a runtime for Kubernetes and the means to order machines, which this version does not have.',
   )
 
 /** The status of the local cluster, on which there is nothing to do; 409 under a lock, 400 for any other. */
 const nothingToDo = async (context: Context) => {
   const spec = await readCluster(context, context.db)
-  if (!isLocal(spec)) throw noRuntime(spec)
+  if (!(await isDocker(context, context.db))) throw noRuntime(spec)
   refuseLocked(spec, context.parts.clock.now())
   return statusOf(context, spec)
 }
 
 const stop = async (context: Context) => {
-  const spec = await readCluster(context, context.db)
-  if (!isLocal(spec)) throw badRequest('This cluster was never deployed: there is nothing to stop.')
-  throw conflict(
-    'local_cluster',
-    'The local cluster is the engine that services run on: stop its environments instead.',
-  )
+  if (!(await isDocker(context, context.db)))
+    throw badRequest('This cluster was never deployed: there is nothing to stop.')
+  throw conflict('local_cluster', 'This cluster is the engine that services run on: stop its environments instead.')
 }
 
 const path = '/organization/{organizationId}/cluster/{clusterId}'
@@ -157,7 +164,7 @@ const actions: Operation[] = [
     ...act,
     id: 'deployCluster',
     path: `${path}/deploy`,
-    summary: 'Deploy a cluster; on the local one there is nothing to do',
+    summary: 'Deploy a cluster; on a Docker engine there is nothing to do',
     scope: 'Deploy',
     area: 'clusters',
     cluster: 'ADMIN',
@@ -170,7 +177,7 @@ const actions: Operation[] = [
     ...act,
     id: 'upgradeCluster',
     path: '/cluster/{clusterId}/upgrade',
-    summary: 'Move a cluster to the next version of Kubernetes; the local one has none',
+    summary: 'Move a cluster to the next version of Kubernetes; a Docker engine has none',
     scope: 'Write',
     area: 'clusters',
     cluster: 'ADMIN',
@@ -182,7 +189,7 @@ const actions: Operation[] = [
     ...act,
     id: 'StopCluster',
     path: `${path}/stop`,
-    summary: 'Stop a cluster; refused for the local one, which services run on',
+    summary: 'Stop a cluster; refused for a Docker engine that services run on',
     scope: 'Deploy',
     area: 'clusters',
     cluster: 'ADMIN',
