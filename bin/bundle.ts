@@ -100,7 +100,7 @@ const bundle = (): Promise<unknown> =>
     format: 'esm',
     platform: 'node',
     target: 'node24',
-    external: ['@scalar/fastify-api-reference'],
+    external: ['@scalar/fastify-api-reference', 'ssh2'],
     banner: { js: banner },
     plugins: [placed, required],
     sourcemap: 'linked',

@@ -10,6 +10,8 @@ import { createFakeBuilder } from './builds/fake-builder.ts'
 import { createBuilder } from './builds/git-builder.ts'
 import { learnCapacity } from './clusters/capacity.ts'
 import { createClusters } from './clusters/clusters.ts'
+import { createDockerEngines } from './clusters/docker-engines.ts'
+import type { Engines } from './clusters/engines.ts'
 import { createServers, type ServersParts } from './clusters/servers.ts'
 import { createSharedRouter, type SharedRouter } from './clusters/shared-router.ts'
 import { createEngine, type Engine } from './deployments/engine.ts'
@@ -21,6 +23,7 @@ import { createOrganizationImages, markOf } from './images/organization-images.t
 import { type PullThrough, startPullThrough } from './images/pull-through.ts'
 import { keepAlive } from './keep-alive.ts'
 import { systemClock } from './lib/clock.ts'
+import { defaultConnection, type EngineConnection } from './lib/engine-connection.ts'
 import { createKeyedLock } from './lib/keyed-lock.ts'
 import { createLog, type Log } from './lib/log.ts'
 import { createOutbound, type Outbound } from './lib/outbound.ts'
@@ -140,6 +143,7 @@ const issuerPlace = ({ oidc }: Settings): string[] => {
 
 interface Machine {
   runtime: Runtime
+  engines: Engines
   builder: Builder
   closeImages(): Promise<void>
 }
@@ -149,10 +153,10 @@ const registryLoginsOf =
   (organizationId, host) =>
     readRegistryLogins(database, sealer, organizationId, host)
 
-const createImages = (ground: Ground): OrganizationImages => {
+const createImages = (ground: Ground, connection: EngineConnection): OrganizationImages => {
   const { settings, outbound, pullThrough } = ground
   return createOrganizationImages({
-    dockerHost: settings.dockerHost,
+    connection,
     outbound,
     pullThrough,
     registryLogins: registryLoginsOf(ground),
@@ -162,19 +166,43 @@ const createImages = (ground: Ground): OrganizationImages => {
   })
 }
 
+/** Engines of other machines, which are found and connected while the server runs. */
+const createEngines = (ground: Ground, own: EngineConnection | null): Engines => {
+  const { settings, ownerId, log, outbound } = ground
+  return createDockerEngines({
+    own,
+    pin: (host, port) => outbound.checkMachine(host, port),
+    sockets: settings.engineSockets,
+    open({ connection }) {
+      const images = createImages(ground, connection)
+      const runtime = createDockerRuntime({ ownerId, log, clock: systemClock, connection, images })
+      return {
+        ...runtime,
+        async close() {
+          await images.close()
+          await runtime.close()
+        },
+      }
+    },
+  })
+}
+
 const createMachine = (ground: Ground, fake: boolean, sampleUrl: string): Machine => {
   const { settings, log, database, ownerId } = ground
-  const common = { ownerId, log, clock: systemClock, dockerHost: settings.dockerHost }
+  const connection = defaultConnection(settings.dockerHost)
+  const common = { ownerId, log, clock: systemClock, connection }
   const sources = { dataDir: settings.dataDir, network: reachSample(ground.outbound, sampleUrl) }
   if (fake)
     return {
       runtime: createFakeRuntime({ ownerId, clock: systemClock, persistFolder: join(settings.dataDir, 'fake') }),
+      engines: createEngines(ground, null),
       builder: createFakeBuilder({ ...common, ...sources }),
       closeImages: async () => {},
     }
-  const images = createImages(ground)
+  const images = createImages(ground, connection)
   return {
     runtime: createDockerRuntime({ ...common, images }),
+    engines: createEngines(ground, connection),
     closeImages: images.close,
     builder: createBuilder({
       ...common,
@@ -193,9 +221,11 @@ const createMachine = (ground: Ground, fake: boolean, sampleUrl: string): Machin
   }
 }
 
-const createParts = async (ground: Ground, { runtime, builder }: Machine, disk: Disk) => {
+const createParts = async (ground: Ground, { runtime, builder, engines }: Machine, disk: Disk) => {
   const { settings, database, sealer, log, work, router } = ground
-  const clusters = createClusters({ database, runtime, router })
+  const others = { database, sealer, engines, log, work, clock: systemClock }
+  const clusters = createClusters({ database, runtime, router, others })
+  await clusters.start()
   const engine: Engine = createEngine({
     ...ground,
     clusters,

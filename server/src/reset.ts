@@ -11,6 +11,7 @@ import { removeGitPlace } from './builds/git-place.ts'
 import { createEngineImages } from './images/engine-images.ts'
 import { systemClock } from './lib/clock.ts'
 import { createEngine, type Engine } from './lib/docker-engine.ts'
+import { defaultConnection } from './lib/engine-connection.ts'
 import { createLog } from './lib/log.ts'
 import { endControlPlane } from './process-file.ts'
 import { createRouter } from './router/client.ts'
@@ -86,10 +87,11 @@ const readOwner = async (): Promise<Owner | null> => {
 const reset = async (): Promise<void> => {
   const { dataDir, routerHost: host, routerPort: port, databaseUrl, dockerHost } = settings
   await endControlPlane(dataDir)
+  const connection = defaultConnection(dockerHost)
   const owner = await readOwner()
   if (owner !== null && !process.argv.includes('--fake')) {
-    await removeDeployed(createDockerRuntime({ ownerId: owner.id, dockerHost, log, clock: systemClock }))
-    const engine = createEngine(dockerHost)
+    await removeDeployed(createDockerRuntime({ ownerId: owner.id, connection, log, clock: systemClock }))
+    const engine = createEngine(connection)
     await createBuildContainers(engine, join(dataDir, 'builds'), systemClock).sweep()
     await removeBuiltImages(engine, owner.contentKeys, owner.stepIds)
     await removePulledImages(engine, owner.organizationIds)

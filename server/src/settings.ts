@@ -57,6 +57,8 @@ export interface Settings {
   engineImages: readonly string[]
   /** As docker's own tools read it; undefined is the local socket. */
   dockerHost: string | undefined
+  /** Sockets of engines on this machine that a cluster may name. */
+  engineSockets: readonly string[]
   logLevel: LogLevel
   /** Seconds before each attempt to deliver an event, counted from the attempt before. */
   webhookSchedule: readonly number[]
@@ -240,6 +242,13 @@ const dockerHost = (value: string): { value: string } | string =>
     ? { value }
     : 'an address such as unix:///var/run/docker.sock or tcp://host:2376'
 
+const socketPaths = (value: string): { value: readonly string[] } | string => {
+  const found = parts(value)
+  return found.every((each) => /^\/[\w./-]+$/.test(each) && !each.includes('..'))
+    ? { value: Object.freeze(found) }
+    : 'paths of sockets such as /run/second-engine/docker.sock, separated by commas'
+}
+
 /** Tokens name their issuer letter by letter, so it stays as it was written. */
 const issuer = (value: string): { value: string } | string => {
   const url = URL.parse(value)
@@ -356,6 +365,7 @@ export const parseSettings = (env: Environment): { settings: Settings; warnings:
     }),
     imageMaxMb: read('SLIPWAY_IMAGE_MAX_MB', 10_240, whole(1, 1_000_000)),
     engineImages: read<readonly string[]>('SLIPWAY_ENGINE_IMAGES', officialImages, imageNames),
+    engineSockets: read<readonly string[]>('SLIPWAY_ENGINE_SOCKETS', Object.freeze([]), socketPaths),
     dockerHost: read<string | undefined>('DOCKER_HOST', undefined, dockerHost),
     logLevel: read('SLIPWAY_LOG_LEVEL', 'info', oneOf(logLevels)),
     webhookSchedule: read<readonly number[]>('SLIPWAY_WEBHOOK_SCHEDULE', Object.freeze(defaultSchedule), schedule),

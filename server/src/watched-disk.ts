@@ -1,6 +1,7 @@
 /** The disks of this installation, watched: the data directory's, and the engine's where that is on this machine. */
 import { systemClock } from './lib/clock.ts'
 import { createEngine } from './lib/docker-engine.ts'
+import { defaultConnection } from './lib/engine-connection.ts'
 import { createDisk, type Disk, type DiskParts } from './limits/disk.ts'
 import type { Settings } from './settings.ts'
 import type { WorkParts } from './work/loop.ts'
@@ -12,8 +13,9 @@ export const watchDisk = (
 ): Disk => {
   const common = { diskGb: limits.diskGb, reserveMb: diskReserveMb, clock: systemClock, log, work }
   if (fake) return createDisk({ ...common, images: null, folders: async () => ({ data }) })
-  const engine = createEngine(dockerHost)
-  const isLocal = (dockerHost ?? process.env.DOCKER_HOST ?? 'unix://').startsWith('unix://')
+  const connection = defaultConnection(dockerHost)
+  const engine = createEngine(connection)
+  const isLocal = connection.kind === 'local'
   let root: string | undefined
   const folders: DiskParts['folders'] = async () => {
     if (isLocal && root === undefined)

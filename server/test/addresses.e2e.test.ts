@@ -7,6 +7,7 @@ import { type TestContext, test } from 'node:test'
 import { pack } from 'tar-stream'
 import { Agent, request } from 'undici'
 import { createEngine, type Engine } from '../src/lib/docker-engine.ts'
+import { defaultConnection } from '../src/lib/engine-connection.ts'
 import { newId } from '../src/lib/ids.ts'
 import { createLog } from '../src/lib/log.ts'
 import type { ProcessRouter } from '../src/router/client.ts'
@@ -45,9 +46,9 @@ interface Scene {
 }
 
 const open = async (t: TestContext, dockerHost?: string): Promise<Scene> => {
-  const engine = createEngine(dockerHost)
-  const given = dockerHost === undefined ? {} : { dockerHost }
-  const runtime = createDockerRuntime({ ...given, ownerId: `addresses-test-${newId()}`, log: createLog('silent') })
+  const connection = defaultConnection(dockerHost)
+  const engine = createEngine(connection)
+  const runtime = createDockerRuntime({ connection, ownerId: `addresses-test-${newId()}`, log: createLog('silent') })
   t.after(async () => {
     await clean(runtime)
     await runtime.close()

@@ -15,6 +15,7 @@ import { createApi } from '../src/api/server.ts'
 import type { Builder } from '../src/builds/builder.ts'
 import { learnCapacity } from '../src/clusters/capacity.ts'
 import { createClusters } from '../src/clusters/clusters.ts'
+import type { Engines } from '../src/clusters/engines.ts'
 import { createEngine, type Engine } from '../src/deployments/engine.ts'
 import { readGitCredentials } from '../src/deployments/git-credentials.ts'
 import { readRegistryCredentials } from '../src/deployments/registry-credentials.ts'
@@ -116,7 +117,11 @@ const resolveLocal = async (host: string): Promise<{ address: string }[]> => {
 
 const testPorts = { port: 8080, routerPort: 8000, portRange: { first: 30_000, last: 32_767 }, extraPorts: [] }
 
-const createParts = async (database: TestDatabase, dataDir: string, { settings = {}, disk }: TestApiOptions) => {
+const createParts = async (
+  database: TestDatabase,
+  dataDir: string,
+  { settings = {}, disk, engines }: TestApiOptions,
+) => {
   const log = createLog(process.env.TEST_LOG ?? 'silent')
   const sealer = await createSealer({ database, masterKeyFile: join(dataDir, 'master') })
   const runtime = createFakeRuntime({ ownerId: newId() })
@@ -124,7 +129,9 @@ const createParts = async (database: TestDatabase, dataDir: string, { settings =
   const builder = createBuilder(source)
   const router = createRouter()
   const work = createWorkRegistry(systemClock)
-  const clusters = createClusters({ database, runtime, router })
+  const others = engines && { database, sealer, engines, log, work, clock: systemClock }
+  const clusters = createClusters({ database, runtime, router, ...(others === undefined ? {} : { others }) })
+  await clusters.start()
   // What the engine has is known from the first request on, also where no engine looks after it.
   await Promise.all(clusters.all().map((cluster) => learnCapacity(database, cluster)))
   const engine = createEngine({
@@ -191,6 +198,8 @@ export interface TestApiOptions {
   /** Leave what is deployed waiting in its queue. */
   idle?: boolean
   disk?: Disk
+  /** Of other machines; without, every cluster but the default one is only described. */
+  engines?: Engines
 }
 
 /** Starts an API of its own over a fresh database. */
@@ -211,7 +220,7 @@ export const startApi = async (options: TestApiOptions = {}): Promise<TestApi> =
   after(async () => {
     await app.close()
     await engine.stop()
-    await runtime.close()
+    await parts.clusters.close()
     await database.close()
     await rm(dataDir, { recursive: true, force: true })
   })

@@ -3,6 +3,7 @@ import type { RegistryLogins } from '../src/images/images.ts'
 import { createOrganizationImages, markOf } from '../src/images/organization-images.ts'
 import { startPullThrough } from '../src/images/pull-through.ts'
 import { systemClock } from '../src/lib/clock.ts'
+import { defaultConnection } from '../src/lib/engine-connection.ts'
 import { newId } from '../src/lib/ids.ts'
 import { createOutbound, type Outbound, type Resolve } from '../src/lib/outbound.ts'
 
@@ -21,7 +22,7 @@ export const startImages = async (options: TestImagesOptions = {}) => {
   const { resolve, dockerHost } = options
   const own = [pullThrough.address]
   const images = createOrganizationImages({
-    dockerHost,
+    connection: defaultConnection(dockerHost),
     outbound: options.outbound ?? createOutbound({ allow: options.allow ?? ['loopback'], own, resolve }),
     pullThrough,
     registryLogins: options.registryLogins ?? (async () => []),

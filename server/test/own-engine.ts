@@ -10,6 +10,7 @@ import { existsSync, mkdtempSync, openSync, readFileSync, rmSync, writeFileSync 
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createEngine, type Engine } from '../src/lib/docker-engine.ts'
+import { defaultConnection } from '../src/lib/engine-connection.ts'
 import { exec } from '../src/lib/exec.ts'
 import { engine as shared } from './docker.ts'
 import { until } from './until.ts'
@@ -63,7 +64,7 @@ export const startOwnEngine = async (): Promise<OwnEngine> => {
   const bridge = await addBridge()
   const host = `unix://${join(folder, 'socket')}`
   writeFileSync(join(folder, 'daemon.json'), '{}')
-  const engine = createEngine(host)
+  const engine = createEngine(defaultConnection(host))
   const log = join(folder, 'log')
   let child: ChildProcess
   const start = async (): Promise<void> => {

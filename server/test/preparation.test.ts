@@ -64,7 +64,7 @@ const open = (more: Partial<Parameters<typeof createBuilder>[0]> = {}): Builder 
   const builder = createBuilder({
     dataDir: newFolder(),
     database: undefined as never,
-    dockerHost: `tcp://127.0.0.1:${(engine.address() as AddressInfo).port}`,
+    connection: { kind: 'tcp', host: '127.0.0.1', port: (engine.address() as AddressInfo).port, tls: null },
     network: createOutbound({ allow: ['loopback'] }),
     log: createLog('silent'),
     clock: systemClock,

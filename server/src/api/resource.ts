@@ -30,6 +30,7 @@ import {
 import { merge, partial, Results, Timestamp, Uuid, withoutSecrets } from './schema.ts'
 
 export {
+  type Along,
   type Answered,
   auditOf,
   type Change,

@@ -7,7 +7,8 @@ import { join } from 'node:path'
 import type { Readable } from 'node:stream'
 import { findImage } from '../images/engine-images.ts'
 import type { Clock } from '../lib/clock.ts'
-import { createEngine, isLocalEngine } from '../lib/docker-engine.ts'
+import { createEngine } from '../lib/docker-engine.ts'
+import { defaultConnection, type EngineConnection, isLocalEngine } from '../lib/engine-connection.ts'
 import { DeploymentError } from '../lib/errors.ts'
 import { createKeyedLock, withLock } from '../lib/keyed-lock.ts'
 import type { Log } from '../lib/log.ts'
@@ -34,7 +35,7 @@ import { createTools, type ToolPaths } from './tools.ts'
 export interface BuilderParts extends Pick<BaseImageParts, 'images' | 'registryLogins' | 'busyboxPath'> {
   dataDir: string
   database: Queryable
-  dockerHost?: string
+  connection?: EngineConnection
   network: GitNetwork
   log: Log
   clock: Clock
@@ -103,13 +104,14 @@ type Found = [name: string, id: string | null][]
 
 const createBuildParts = (parts: BuilderParts) => {
   const { dataDir, clock } = parts
-  const engine = createEngine(parts.dockerHost)
+  const connection = parts.connection ?? defaultConnection()
+  const engine = createEngine(connection)
   const store = parts.store ?? createImageStore(parts.database)
   const bases = createBaseImages({ ...parts, engine, store })
   const tools = createTools(engine, parts.tools ?? {}, (key, reference) =>
     store.save(null, key, { reference, imageId: reference }),
   )
-  const isLocal = isLocalEngine(parts.dockerHost)
+  const isLocal = isLocalEngine(connection)
   const containers = createBuildContainers(engine, join(dataDir, 'builds'), clock)
   const disk = createDiskReserve({ engine, isLocal, reserveMb: parts.diskReserveMb ?? 0 })
   const network = { isLocal, holderImage: bases.operators, allowed: parts.allowed ?? [], dns: parts.dns }

@@ -1,9 +1,9 @@
 /**
  * Where services run. A cluster is a runtime, what leads requests to it, and what it has for services; whoever acts on
- * a service asks for the cluster of its reference first.
+ * a service asks for the cluster of its reference first. Clusters come and go while the server runs.
  *
  * Promises: `of` answers for every cluster that there is. Of one without a runtime nothing runs: it says so to whoever
- * wants to start something there.
+ * wants to start something there. A cluster that is reached in another way than before is another object.
  * Refuses to know: deployments and kinds.
  * When the process dies: nothing is lost; which cluster has which runtime follows from its row.
  */
@@ -11,6 +11,8 @@ import type { Router } from '../router/router.ts'
 import type { Capacity, Runtime, ServiceKey } from '../runtimes/runtime.ts'
 import type { Queryable } from '../store/database.ts'
 import { readCapacity } from './capacity.ts'
+import { type ConnectedParts, createConnected } from './connected.ts'
+import type { Engines } from './engines.ts'
 import { isLocal, localKey } from './local.ts'
 import { noRuntime } from './no-runtime.ts'
 
@@ -33,8 +35,12 @@ export interface Cluster {
 
 export interface Clusters {
   of(clusterId: string): Promise<Cluster>
-  /** Every one that this server has a runtime for, once. */
+  /** Every one that this server has a runtime for now, once. */
   all(): readonly Cluster[]
+  /** What this server does with engines of other machines; null where every cluster is this machine's. */
+  readonly engines: Engines | null
+  /** Connects to the engines of other machines, and follows their clusters from then on. */
+  start(): Promise<void>
   close(): Promise<void>
 }
 
@@ -43,9 +49,11 @@ export interface ClustersParts {
   /** The engine of this machine. */
   runtime: Runtime
   router: Router
+  /** Without, only the engine of this machine is ever connected. */
+  others?: ConnectedParts
 }
 
-export const createClusters = ({ database, runtime, router }: ClustersParts): Clusters => {
+export const createClusters = ({ database, runtime, router, others }: ClustersParts): Clusters => {
   const make = (key: string, its: Runtime | null): Cluster => ({
     key,
     isConnected: its !== null,
@@ -54,6 +62,7 @@ export const createClusters = ({ database, runtime, router }: ClustersParts): Cl
     capacity: () => readCapacity(database, key),
   })
   const local = make(localKey, runtime)
+  const connected = others === undefined ? null : createConnected(others, make)
   /** Ids of rows that stand for this machine, which they do for their life. */
   const locals = new Set<string>()
 
@@ -63,11 +72,15 @@ export const createClusters = ({ database, runtime, router }: ClustersParts): Cl
       const [row] = await database.query<{ spec: object }>(`select spec from node where id = $1 and kind = 'cluster'`, [
         clusterId,
       ])
-      if (row === undefined || !isLocal(row.spec)) return make(clusterId, null)
+      if (row === undefined || !isLocal(row.spec)) return (await connected?.find(clusterId)) ?? make(clusterId, null)
       locals.add(clusterId)
       return local
     },
-    all: () => [local],
-    close: () => runtime.close(),
+    all: () => [local, ...(connected?.all() ?? [])],
+    engines: others?.engines ?? null,
+    start: async () => connected?.start(),
+    async close() {
+      await Promise.all([runtime.close(), connected?.close()])
+    },
   }
 }

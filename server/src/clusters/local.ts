@@ -1,6 +1,6 @@
 /**
- * Which clusters this server has a runtime for: the default ones, one of each organization, which all stand for the
- * engine of its own machine. This is the one place that knows.
+ * Which clusters this server has a runtime for: the default ones, one of each organization, which are all the engine of
+ * its own machine; and those whose credentials name a Docker engine. This is the one place that knows.
  */
 import type { Queryable } from '../store/database.ts'
 
@@ -17,13 +17,22 @@ export const isLocalSql = (row: string): string => `coalesce((${row}.spec ->> 'i
 export const keySql = (row: string): string =>
   `case when ${isLocalSql(row)} then '${localKey}' else ${row}.id::text end`
 
+/** SQL: whether `k` is the credentials of a cluster's row, and names the Docker engine that the cluster is. */
+export const namesEngineSql = (row: string): string => `${row}.kind = 'cluster' and not ${isLocalSql(row)}
+  and ${row}.spec ->> 'cloud_provider' = 'ON_PREMISE' and ${row}.spec ->> 'kubernetes' = 'SELF_MANAGED'
+  and k.id = (${row}.spec #>> '{cloud_provider_credentials,credentials,id}')::uuid
+  and k.kind = 'onpremise_credentials' and k.organization_id = ${row}.organization_id and k.spec ? 'engine_url'`
+
+/** SQL: whether a cluster's row is a Docker engine that credentials name. */
+export const isEngineSql = (row: string): string => `exists (select from node k where ${namesEngineSql(row)})`
+
 /** Why nothing can be deployed to the cluster of an environment; null when it can. */
 export const clusterRefusal = async (tx: Queryable, environmentId: string): Promise<string | null> => {
-  const [row] = await tx.query<{ spec: object }>(
-    `select c.spec from node e join node c on c.id = (e.spec ->> 'cluster_id')::uuid and c.kind = 'cluster'
+  const [row] = await tx.query<{ isConnected: boolean }>(
+    `select ${isLocalSql('d')} or ${isEngineSql('d')} as "isConnected" from node e join node d on d.id = (e.spec ->> 'cluster_id')::uuid and d.kind = 'cluster'
      where e.id = $1`,
     [environmentId],
   )
-  if (row === undefined || isLocal(row.spec)) return null
-  return 'This server cannot deploy to the cluster of this environment. Clone the environment to a cluster that is a Docker engine to deploy it.'
+  if (row === undefined || row.isConnected) return null
+  return 'This server cannot deploy to the cluster of this environment, because it is not a Docker engine. Give the cluster credentials that name a Docker engine, or clone the environment to the default cluster.'
 }

@@ -69,7 +69,7 @@ export const createSharedRouter = (parts: SharedRouterParts): SharedRouter => {
         if (!(error instanceof PortUnavailable)) throw error
         const left = rest.filter((route) => !isStreamRoute(route) || route.port !== error.port)
         if (left.length === rest.length) throw error
-        log.warn({ serviceId }, `${error.message}; it is tried again in a minute`)
+        log.warn({ serviceId }, `${error.message}; retrying in a minute`)
         rest = left
       }
     }

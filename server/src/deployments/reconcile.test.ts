@@ -33,6 +33,8 @@ const createScene = async () => {
     return {
       of: async (id) => both.find(({ key }) => key === id)!,
       all: () => (all ? both : []),
+      engines: null,
+      start: async () => {},
       close: async () => {},
     }
   }

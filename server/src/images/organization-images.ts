@@ -1,7 +1,8 @@
 /** See images.ts: the registry is asked, the engine pulls through us, and the image gets its organization's name. */
 import { createHash } from 'node:crypto'
 import type { Clock } from '../lib/clock.ts'
-import { createEngine, isLocalEngine } from '../lib/docker-engine.ts'
+import { createEngine } from '../lib/docker-engine.ts'
+import { type EngineConnection, isLocalEngine } from '../lib/engine-connection.ts'
 import { DeploymentError } from '../lib/errors.ts'
 import { splitTag } from '../lib/image-name.ts'
 import type { Outbound } from '../lib/outbound.ts'
@@ -18,8 +19,7 @@ import { createSharedWork } from './shared-work.ts'
 import { pulledTag } from './tags.ts'
 
 export interface OrganizationImagesParts {
-  /** As docker's own tools read it; undefined is the local socket. */
-  dockerHost?: string
+  connection: EngineConnection
   outbound: Outbound
   pullThrough: PullThrough
   registryLogins: RegistryLogins
@@ -59,7 +59,7 @@ type Parts = OrganizationImagesParts & { engine: EngineImages; keeping: Keeping 
 /** From a registry only. */
 const createPull = (parts: Parts) => {
   const { outbound, clock, maxMb, engine, keeping, pullThrough } = parts
-  const enginePull = createEnginePull(engine, pullThrough, isLocalEngine(parts.dockerHost))
+  const enginePull = createEnginePull(engine, pullThrough, isLocalEngine(parts.connection))
   const readArchitecture = createArchitecture(engine)
   const asking = createAsking(clock)
   const pulls = createSharedWork<string>()
@@ -136,8 +136,8 @@ const sweepPulls = async (engine: EngineImages, { mark, address }: PullThrough):
 }
 
 export const createOrganizationImages = (parts: OrganizationImagesParts): OrganizationImages => {
-  const connection = createEngine(parts.dockerHost)
-  const engine = createEngineImages(connection)
+  const client = createEngine(parts.connection)
+  const engine = createEngineImages(client)
   const keeping = createKeeping(engine, parts.clock)
   const all = { ...parts, engine, keeping }
   const registry = createPull(all)
@@ -171,7 +171,7 @@ export const createOrganizationImages = (parts: OrganizationImagesParts): Organi
     sweep,
     async close() {
       await Promise.all([registry.close(), restores.close(), swept])
-      await connection.close()
+      await client.close()
     },
   }
 }

@@ -1,9 +1,18 @@
-/** The Engine API over its socket: one call, one stream, every one with a deadline, and errors a caller can tell apart. */
-import { readFileSync } from 'node:fs'
-import { join } from 'node:path'
+/**
+ * The Engine API over a local socket, TCP or SSH: one call, one stream, every one with a deadline, and errors a caller
+ * can tell apart.
+ */
+import { isIP, type Socket } from 'node:net'
 import type { Readable } from 'node:stream'
-import { type Dispatcher, Pool } from 'undici'
+import { buildConnector, type Dispatcher, Pool } from 'undici'
+import {
+  defaultConnection,
+  type EngineConnection,
+  type SshConnection,
+  type TcpConnection,
+} from './engine-connection.ts'
 import { DeploymentError } from './errors.ts'
+import { createSshTunnel } from './ssh-tunnel.ts'
 
 /** The engine answered with an error status; `message` is what it said. */
 export class EngineError extends Error {
@@ -38,6 +47,7 @@ export interface Engine {
 }
 
 const defaultDeadlineMs = 30_000
+const connectMs = 5000
 
 /** True for an answer of the engine with one of these statuses. */
 export const isEngineError = (error: unknown, ...statuses: number[]): error is EngineError =>
@@ -56,24 +66,44 @@ export const ignoreGone = async (work: Promise<unknown>): Promise<void> => {
 export const engineUnavailable = (cause: unknown): DeploymentError =>
   new DeploymentError('engine_unavailable', 'The Docker engine does not answer.', { next: 'wait', cause })
 
-/** Whether the engine may be this machine's: a socket of it, or an address of its loopback. */
-export const isLocalEngine = (dockerHost: string | undefined): boolean => {
-  const host = dockerHost || process.env.DOCKER_HOST || 'unix://'
-  if (host.startsWith('unix://')) return true
-  const url = URL.parse(host.replace(/^tcp:/, 'http:'))
-  return url?.protocol !== 'ssh:' && /^(localhost|127\.\d+\.\d+\.\d+|\[::1\])$/.test(url?.hostname ?? '')
+const limits = { connections: null, headersTimeout: 0, bodyTimeout: 0, keepAliveTimeout: 10_000 }
+
+interface Transport {
+  pool: Pool
+  close(): void
 }
 
-const poolOf = (dockerHost: string): Pool => {
-  const limits = { connections: null, headersTimeout: 0, bodyTimeout: 0, keepAliveTimeout: 10_000 }
-  if (dockerHost.startsWith('unix://'))
-    return new Pool('http://engine', { ...limits, connect: { socketPath: dockerHost.slice('unix://'.length) } })
-  const folder = process.env.DOCKER_CERT_PATH
-  const secure = dockerHost.startsWith('https://') || process.env.DOCKER_TLS_VERIFY === '1'
-  const origin = dockerHost.replace(/^(tcp|https?):/, secure ? 'https:' : 'http:')
-  if (!secure || folder === undefined) return new Pool(origin, limits)
-  const [ca, cert, key] = ['ca.pem', 'cert.pem', 'key.pem'].map((name) => readFileSync(join(folder, name)))
-  return new Pool(origin, { ...limits, connect: { ca, cert, key } })
+/** Connects to the pinned address; name and certificate stay those of the host. */
+const openTcp = ({ host, port, tls, pin }: TcpConnection): Transport => {
+  const { ca, cert, key } = tls ?? {}
+  const connector = buildConnector({ ca, cert, key: key?.reveal(), allowH2: false, timeout: connectMs })
+  const connect: buildConnector.connector = (options, callback) => {
+    if (pin === undefined) return connector(options, callback)
+    const servername = isIP(options.hostname.replace(/^\[|\]$/g, '')) === 0 ? options.hostname : undefined
+    pin(host, port).then(
+      ({ address }) => connector({ ...options, hostname: address, servername }, callback),
+      (error: Error) => callback(error, null),
+    )
+  }
+  return { pool: new Pool(`${tls === null ? 'http' : 'https'}://${host}:${port}`, { ...limits, connect }), close() {} }
+}
+
+const openSsh = (connection: SshConnection): Transport => {
+  const tunnel = createSshTunnel(connection)
+  const connect: buildConnector.connector = (_options, callback) => {
+    tunnel.open().then(
+      // undici asks of a socket what every Duplex has.
+      (stream) => callback(null, stream as Socket),
+      (error: Error) => callback(error, null),
+    )
+  }
+  return { pool: new Pool('http://engine', { ...limits, connect }), close: tunnel.close }
+}
+
+const open = (connection: EngineConnection): Transport => {
+  if (connection.kind === 'tcp') return openTcp(connection)
+  if (connection.kind === 'ssh') return openSsh(connection)
+  return { pool: new Pool('http://engine', { ...limits, connect: { socketPath: connection.socketPath } }), close() {} }
 }
 
 const messageOf = (text: string): string => {
@@ -109,13 +139,28 @@ const request = (pool: Pool, method: Method, path: string, options: CallOptions,
   })
 }
 
+/** More than any list of an engine; engines of other machines are not ours to trust. */
+const longestAnswer = 64 << 20
+const longestError = 64 << 10
+
+const readText = async (body: Readable, longest: number): Promise<string> => {
+  const chunks: Buffer[] = []
+  let size = 0
+  for await (const chunk of body as AsyncIterable<Buffer>) {
+    size += chunk.length
+    if (size > longest) throw new Error('the answer is too long')
+    chunks.push(chunk)
+  }
+  return Buffer.concat(chunks).toString()
+}
+
 const refuse = async (answer: Dispatcher.ResponseData): Promise<never> => {
-  throw new EngineError(answer.statusCode, messageOf(await answer.body.text()))
+  throw new EngineError(answer.statusCode, messageOf(await readText(answer.body, longestError)))
 }
 
 /** Without a version in the path the engine answers in its own, so that old and new engines both serve. */
-export const createEngine = (dockerHost?: string): Engine => {
-  const pool = poolOf(dockerHost || process.env.DOCKER_HOST || 'unix:///var/run/docker.sock')
+export const createEngine = (connection: EngineConnection = defaultConnection()): Engine => {
+  const { pool, close } = open(connection)
 
   const guarded = async <T>(options: CallOptions, work: (signal: AbortSignal, arrived: () => void) => Promise<T>) => {
     options.signal?.throwIfAborted()
@@ -140,7 +185,7 @@ export const createEngine = (dockerHost?: string): Engine => {
       guarded(options, async (signal) => {
         const answer = await request(pool, method, path, options, signal)
         if (answer.statusCode >= 400) await refuse(answer)
-        const text = await answer.body.text()
+        const text = await readText(answer.body, longestAnswer)
         const json = String(answer.headers['content-type'] ?? '').includes('json')
         return (json && text !== '' ? JSON.parse(text) : undefined) as T
       }),
@@ -150,6 +195,9 @@ export const createEngine = (dockerHost?: string): Engine => {
         if (answer.statusCode >= 400) await refuse(answer)
         return answer.body
       }),
-    close: () => pool.destroy(),
+    async close() {
+      await pool.destroy()
+      close()
+    },
   }
 }

@@ -81,6 +81,8 @@ export interface Outbound {
   checkSyntax(url: string): URL
   /** For creation time: as `checkSyntax` and `check`, but a name that has no address yet passes. */
   checkTarget(url: string): Promise<URL>
+  /** As `check`, for what is no web server: an engine or an SSH server, which may be at a port of theirs. */
+  checkMachine(host: string, port: number): Promise<CheckedAddress>
   /** Every address that a name has now, whether or not the policy lets anything connect to it. Rejects as `check`. */
   addressesOf(host: string): Promise<string[]>
   /** Any status is a result, 3xx too. Rejects with `OutboundRefused` or `OutboundFailed`. */
@@ -131,12 +133,15 @@ const refuse = (reason: string | null): void => {
 const keptOf = ({ isContainer }: Policy, own: ReadonlySet<string>, address: Address): Kept =>
   own.has(spell(address)) ? 'own' : isContainer(address) ? 'container' : null
 
-const checkPlace = async (policy: Policy, target: Target): Promise<CheckedAddress> => {
+/** Of SSH and of Docker engines. */
+const machinePorts = new Set([22, 2375, 2376])
+
+const checkPlace = async (policy: Policy, target: Target, isMachine = false): Promise<CheckedAddress> => {
   const addresses = await resolveAll(policy, target.host)
   const own = await ownAddresses(policy, target.port)
   for (const address of addresses) {
     refuse(refuseAddress(address, target, policy.allow, keptOf(policy, own, address)))
-    refuse(refusePort(target, policy.allow, address))
+    if (!isMachine || !machinePorts.has(target.port)) refuse(refusePort(target, policy.allow, address))
   }
   const first = addresses[0]!
   return { address: spell(first), family: first.family }
@@ -332,6 +337,7 @@ export const createOutbound = (options: {
   return {
     check: async (url) => checkPlace(policy, targetOf(checkSyntax(policy, url.href))),
     checkSyntax: (url) => checkSyntax(policy, url),
+    checkMachine: (host, port) => checkPlace(policy, { host: canonicalHost(host) ?? host, port }, true),
     checkTarget: (url) => checkTarget(policy, url),
     addressesOf: (host) => addressesOf(policy, host),
     request: (wanted) => request(policy, wanted),

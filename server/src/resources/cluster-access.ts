@@ -4,10 +4,9 @@
  */
 import { type Context, type Operation, operation } from '../api/operation.ts'
 import { auditOf, placeOf, type Spec } from '../api/resource.ts'
-import { isLocal } from '../clusters/local.ts'
 import { ApiError, badRequest, notFound } from '../lib/errors.ts'
 import { writeAudit } from '../store/tree.ts'
-import { clusterInOrganization, readCluster } from './cluster-rows.ts'
+import { clusterInOrganization, isDocker, readCluster } from './cluster-rows.ts'
 import { toYaml } from './yaml-text.ts'
 
 const path = '/organization/{organizationId}/cluster/{clusterId}'
@@ -49,8 +48,7 @@ const update = `update node set sealed = sealed || jsonb_build_object('${column}
 const replaceKubeconfig = async (context: Context): Promise<void> => {
   const { node, parts, principal } = context
   const text = String(context.body.text)
-  if (isLocal(await readCluster(context, context.db)))
-    throw badRequest('The local cluster is a Docker engine, which has no kubeconfig.')
+  if (await isDocker(context, context.db)) throw badRequest('This cluster is a Docker engine, which has no kubeconfig.')
   checkKubeconfig(text)
   const sealed = await parts.sealer.seal(principal.organizationId, placeIn(node.id), text)
   await context.transaction(async (tx) => {
@@ -82,7 +80,8 @@ const nginxValues = (nginx: Spec): Spec => ({
 /** The chart values that follow from a cluster's parameters, and the cluster's identity. */
 const helmValues = async (context: Context): Promise<string> => {
   const spec = await readCluster(context, context.db)
-  if (isLocal(spec)) throw badRequest('The local cluster is a Docker engine: nothing can be installed in it with Helm.')
+  if (await isDocker(context, context.db))
+    throw badRequest('This cluster is a Docker engine: nothing can be installed in it with Helm.')
   const charts = (spec.infrastructure_charts_parameters ?? {}) as Record<string, Spec | undefined>
   const { nginx_parameters: nginx, cert_manager_parameters: certificates, metal_lb_parameters: balancer } = charts
   return toYaml({

@@ -6,11 +6,10 @@ import Type, { type TObject } from 'typebox'
 import { type Context, type Operation, operation } from '../api/operation.ts'
 import type { Spec } from '../api/resource.ts'
 import { Flag, Maybe, Nullable, OneOf, Secret, Text } from '../api/schema.ts'
-import { isLocal } from '../clusters/local.ts'
 import { changeInner, type InnerChange, readInner } from '../facets/inner-configuration.ts'
 import { badRequest } from '../lib/errors.ts'
 import type { Queryable } from '../store/database.ts'
-import { clusterInPath, readCluster } from './cluster-rows.ts'
+import { clusterInPath, isDocker } from './cluster-rows.ts'
 import { FormsOf, openForms, readFormBy } from './forms.ts'
 
 const path = '/cluster/{clusterId}/dnsProvider'
@@ -62,9 +61,9 @@ const update = `update node set sealed = case when $2::text is null then sealed 
 
 const replace = async (context: Context<Type.Static<typeof Request>>) => {
   const sent = readFormBy('provider', forms, context.body.dns_provider, '/dns_provider')
-  if (isLocal(await readCluster(context, context.db)))
+  if (await isDocker(context, context.db))
     throw badRequest(
-      'The local cluster does not manage DNS: point the names at this machine and add them as custom domains.',
+      'A Docker engine does not manage DNS: point the names at this server and add them as custom domains.',
     )
   const sealed = await seal(context, keyOf(sent))
   const transaction = <T>(work: (tx: Queryable) => Promise<T>): Promise<T> =>

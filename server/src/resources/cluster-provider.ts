@@ -8,6 +8,7 @@ import { badRequest, forbidden, invalidField, notFound } from '../lib/errors.ts'
 import { isUuid } from '../lib/ids.ts'
 import type { Queryable } from '../store/database.ts'
 import { lockNode, writeAudit } from '../store/tree.ts'
+import { prepareEngine } from './cluster-engine.ts'
 import { clusterInOrganization } from './cluster-rows.ts'
 import { ProviderInfo } from './cluster-schema.ts'
 
@@ -114,12 +115,19 @@ const update = `update node set spec = jsonb_set(spec, '{cloud_provider_credenti
 
 const specify = async (context: Context) => {
   const { node, principal } = context
+  const [kept] = await context.db.query<{ id: string; spec: Spec }>('select id, spec from node where id = $1', [
+    node.id,
+  ])
+  if (kept === undefined) throw notFound()
+  const sent = { ...kept.spec, cloud_provider_credentials: context.body }
+  const engine = await prepareEngine(context, sent, kept)
   return context.transaction(async (tx) => {
     const before = await lockNode(tx, node.id)
     if (before === null) throw notFound()
     const spec = { ...before.spec, cloud_provider_credentials: context.body }
     const info = await completeInfo(tx, principal, spec, before.spec)
     await tx.query(update, [node.id, JSON.stringify(info), principal.tokenId])
+    await engine?.claim(tx, node.id)
     const target = { target: 'CLUSTER', subTarget: 'CLUSTER_CREDENTIALS' }
     const nowhere = { projectId: null, environmentId: null }
     await writeAudit(tx, principal.organizationId, node, auditOf(context, 'UPDATE', target, nowhere, info))

@@ -5,11 +5,10 @@
 import Type from 'typebox'
 import { type Context, JsonText, type Operation, operation } from '../api/operation.ts'
 import { List, OneOf, Results, Text, Uuid } from '../api/schema.ts'
-import { isLocal } from '../clusters/local.ts'
 import { changeInner, type InnerChange } from '../facets/inner-configuration.ts'
 import { ownKinds, typeOf } from '../kinds.ts'
 import { badRequest } from '../lib/errors.ts'
-import { clusterInOrganization, clusterInPath, readCluster } from './cluster-rows.ts'
+import { clusterInOrganization, clusterInPath, isDocker, readCluster } from './cluster-rows.ts'
 
 const path = '/organization/{organizationId}/cluster/{clusterId}/routingTable'
 const Route = Type.Object({ destination: Text(), target: Text(), description: Text(2048) })
@@ -24,15 +23,15 @@ const hostsSql = `select '{"results":' || coalesce(json_agg(json_build_object('d
 
 const readRoutes = async (context: Context) => {
   const spec = await readCluster(context, context.db)
-  if (!isLocal(spec)) return { results: (spec.routes ?? []) as KeptRoute[] }
+  if (!(await isDocker(context, context.db))) return { results: (spec.routes ?? []) as KeptRoute[] }
   const [row] = await context.db.query<{ text: string }>(hostsSql, [context.node.id])
   return new JsonText(row!.text)
 }
 
 const replaceRoutes = async (context: Context<{ routes: KeptRoute[] }>) => {
-  if (isLocal(await readCluster(context, context.db)))
+  if (await isDocker(context, context.db))
     throw badRequest(
-      'The routes of the local cluster follow from the ports and domains of its services and cannot be set.',
+      'The routes of a Docker engine follow from the ports and domains of its services and cannot be set.',
     )
   const wanted: InnerChange<KeptRoute[]> = {
     field: 'routes',

@@ -1,6 +1,7 @@
 /** What several files about clusters read from a cluster's row. Knows nothing of responses. */
 import { type Context, nodeInPath } from '../api/operation.ts'
 import type { Spec } from '../api/resource.ts'
+import { isEngineSql, isLocalSql } from '../clusters/local.ts'
 import { conflict, notFound } from '../lib/errors.ts'
 import type { Queryable } from '../store/database.ts'
 
@@ -12,6 +13,15 @@ export const readCluster = async ({ node }: Context, db: Queryable): Promise<Spe
   const [row] = await db.query<{ spec: Spec }>(`select spec from node where id = $1 and kind = 'cluster'`, [node.id])
   if (row === undefined) throw notFound()
   return row.spec
+}
+
+const dockerSql = `select ${isLocalSql('n')} or ${isEngineSql('n')} as "isDocker" from node n where n.id = $1`
+
+/** Whether the cluster of the path is a Docker engine that services run on: this machine's, or one that credentials name. */
+export const isDocker = async ({ node }: Context, db: Queryable): Promise<boolean> => {
+  const [row] = await db.query<{ isDocker: boolean }>(dockerSql, [node.id])
+  if (row === undefined) throw notFound()
+  return row.isDocker
 }
 
 export interface Lock {

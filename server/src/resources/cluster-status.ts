@@ -1,15 +1,15 @@
 /**
- * The status of clusters, and the actions on them. The local one answers or does not, and is never itself deployed;
- * this server has no runtime for the others and refuses actions on them with the reason.
+ * The status of clusters, and the actions on them. A Docker engine, local or remote, answers or does not, and is never
+ * itself deployed; this server has no runtime for other clusters and refuses actions on them with the reason.
  */
 import Type from 'typebox'
 import { type Context, type Operation, operation, organizationInPath } from '../api/operation.ts'
 import type { Spec } from '../api/resource.ts'
 import { Flag, List, Maybe, Nullable, OneOf, Open, Results, Text, Timestamp, Uuid, Whole } from '../api/schema.ts'
 import type { Cluster } from '../clusters/clusters.ts'
-import { isLocal } from '../clusters/local.ts'
+import { explainEngine, isRefusedLogin } from '../lib/engine-errors.ts'
 import { type ApiError, badRequest, conflict } from '../lib/errors.ts'
-import { clusterInOrganization, clusterInPath, lockIn, readCluster, refuseLocked } from './cluster-rows.ts'
+import { clusterInOrganization, clusterInPath, isDocker, lockIn, readCluster, refuseLocked } from './cluster-rows.ts'
 import { clusterStates } from './cluster-schema.ts'
 
 export const Lock = Type.Object(
@@ -33,6 +33,7 @@ const Status = Type.Object(
     cluster_lock: Nullable(Lock),
     last_deployment_date: Nullable(Timestamp()),
     reason: OneOf(['UNSPECIFIED', 'MAINTENANCE']),
+    error_message: Maybe(Text(500, { description: 'Why the engine of the cluster cannot be used now.' })),
   },
   { title: 'ClusterStatus' },
 )
@@ -42,13 +43,21 @@ interface Row {
   spec: Spec
 }
 
-const stateOf = ({ isConnected, runtime }: Cluster): Promise<string> | string =>
-  isConnected
-    ? runtime.ping().then(
-        () => 'DEPLOYED',
-        () => 'DEPLOYMENT_ERROR',
-      )
-    : 'READY'
+interface State {
+  status: string
+  error_message?: string
+}
+
+const stateOf = async ({ isConnected, runtime }: Cluster): Promise<State> => {
+  if (!isConnected) return { status: 'READY' }
+  try {
+    await runtime.ping()
+    return { status: 'DEPLOYED' }
+  } catch (error) {
+    const status = isRefusedLogin(error) ? 'INVALID_CREDENTIALS' : 'DEPLOYMENT_ERROR'
+    return { status, error_message: explainEngine(error) }
+  }
+}
 
 const statusesOf = (context: Context, rows: readonly Row[]) => Promise.all(rows.map((row) => readStatus(context, row)))
 
@@ -57,7 +66,7 @@ const readStatus = async ({ parts }: Context, { id, spec }: Row) => {
   const cluster = await parts.clusters.of(id)
   return {
     cluster_id: id,
-    status: await stateOf(cluster),
+    ...(await stateOf(cluster)),
     is_deployed: cluster.isConnected,
     next_k8s_available_version: null,
     last_execution_id: null,
@@ -72,24 +81,24 @@ const statusOf = (context: Context, spec: Spec) => readStatus(context, { id: con
 const noRuntime = ({ kubernetes }: Spec): ApiError =>
   badRequest(
     kubernetes === 'SELF_MANAGED'
-      ? 'This version of the server has no runtime for Kubernetes and cannot deploy to this cluster: use a cluster that is a Docker engine.'
+      ? 'This version of the server has no runtime for Kubernetes and cannot deploy to this cluster: give it the credentials of a Docker engine, or use a cluster that is one.'
       : 'This version of the server cannot create clusters at a cloud provider or deploy to Kubernetes: use a cluster that is a Docker engine.',
   )
 
 /** The status of the local cluster, which needs no action; 409 if it is locked, 400 for any other cluster. */
 const nothingToDo = async (context: Context) => {
   const spec = await readCluster(context, context.db)
-  if (!isLocal(spec)) throw noRuntime(spec)
+  if (!(await isDocker(context, context.db))) throw noRuntime(spec)
   refuseLocked(spec, context.parts.clock.now())
   return statusOf(context, spec)
 }
 
 const stop = async (context: Context) => {
-  const spec = await readCluster(context, context.db)
-  if (!isLocal(spec)) throw badRequest('This cluster has never been deployed: there is nothing to stop.')
+  if (!(await isDocker(context, context.db)))
+    throw badRequest('This cluster has never been deployed: there is nothing to stop.')
   throw conflict(
     'local_cluster',
-    'The local cluster is the engine that services run on and cannot be stopped: stop its environments instead.',
+    'This cluster is a Docker engine that services run on and cannot be stopped: stop its environments instead.',
   )
 }
 
@@ -157,7 +166,7 @@ const actions: Operation[] = [
     ...act,
     id: 'deployCluster',
     path: `${path}/deploy`,
-    summary: 'Deploy a cluster; does nothing for the local one',
+    summary: 'Deploy a cluster; does nothing for a Docker engine',
     scope: 'Deploy',
     area: 'clusters',
     cluster: 'ADMIN',
@@ -170,7 +179,7 @@ const actions: Operation[] = [
     ...act,
     id: 'upgradeCluster',
     path: '/cluster/{clusterId}/upgrade',
-    summary: 'Upgrade a cluster to the next version of Kubernetes; does nothing for the local one',
+    summary: 'Upgrade a cluster to the next version of Kubernetes; does nothing for a Docker engine',
     scope: 'Write',
     area: 'clusters',
     cluster: 'ADMIN',
@@ -182,7 +191,7 @@ const actions: Operation[] = [
     ...act,
     id: 'StopCluster',
     path: `${path}/stop`,
-    summary: 'Stop a cluster; refused for the local one, because services run on it',
+    summary: 'Stop a cluster; refused for a Docker engine, because services run on it',
     scope: 'Deploy',
     area: 'clusters',
     cluster: 'ADMIN',

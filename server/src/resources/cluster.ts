@@ -1,18 +1,20 @@
 /**
- * Clusters: where environments run. The local Docker engine is the default one. Others are only recorded, because this
- * server has no runtime for them: they are READY, never DEPLOYED, and refuse deployments with the reason.
+ * Clusters: where environments run. The local Docker engine is the default one; a cluster whose credentials name another
+ * engine is that engine. Others are only recorded, because this server has no runtime for them: they are READY, never
+ * DEPLOYED, and refuse deployments with the reason.
  */
 import Type from 'typebox'
 import type { Context, Operation } from '../api/operation.ts'
-import { type Change, resource, type Spec } from '../api/resource.ts'
+import { type Along, type Change, resource, type Spec } from '../api/resource.ts'
 import { Flag, Maybe, OneOf } from '../api/schema.ts'
 import { capacitySql } from '../clusters/capacity.ts'
-import { isLocal, isLocalSql } from '../clusters/local.ts'
+import { isEngineSql, isLocal, isLocalSql } from '../clusters/local.ts'
 import { conflict, invalidField } from '../lib/errors.ts'
 import type { Queryable } from '../store/database.ts'
 import { clusterAccessOperations } from './cluster-access.ts'
 import { clusterAdvancedSettingsOperations } from './cluster-advanced-settings.ts'
 import { clusterDnsOperations } from './cluster-dns.ts'
+import { withEngine } from './cluster-engine.ts'
 import { readFeatures, viewClusterFeature } from './cluster-features.ts'
 import { clusterLockOperations } from './cluster-lock.ts'
 import { clusterProviderOperations, completeInfo, infoSql } from './cluster-provider.ts'
@@ -52,7 +54,8 @@ const inner = ['advanced_settings', 'lock', 'routes', 'dns_provider']
 
 const view = ({ capacity, ...kept }: Spec): Spec => {
   const shown = Object.entries(kept).filter(([name, value]) => !inner.includes(name) && value !== null)
-  const here = isLocal(kept) ? { ...(capacity as object | null), estimated_cloud_provider_cost: 0 } : {}
+  const isKnown = isLocal(kept) || capacity !== null
+  const here = isKnown ? { ...(capacity as object | null), estimated_cloud_provider_cost: 0 } : {}
   const features = ((kept.features ?? []) as Spec[]).map((one) => viewClusterFeature(kept.cloud_provider, one))
   return { ...Object.fromEntries(shown), ...here, features }
 }
@@ -69,6 +72,16 @@ const refuseNeeded = async (tx: Queryable, context: Context): Promise<undefined>
   await refuseUsedAccesses(tx, context.node.id, [])
   return undefined
 }
+
+const isConnected = `${isLocalSql('n')} or ${isEngineSql('n')}`
+
+const inTurn =
+  (...alongs: (Along | undefined)[]): Along =>
+  async (tx, record) => {
+    let shown = record
+    for (const along of alongs) shown = (await along?.(tx, shown)) ?? shown
+    return shown
+  }
 
 // Nothing was created at a provider, so the delete modes have nothing to keep or remove.
 const removeQuery = Type.Object({
@@ -99,8 +112,9 @@ const cluster = resource({
   record: clusterRecord,
   columns: {
     organization: `json_build_object('id', n.organization_id)`,
-    status: `case when ${isLocalSql('n')} then 'DEPLOYED' else 'READY' end`,
-    deployment_status: `case when ${isLocalSql('n')} then 'UP_TO_DATE' else 'NEVER_DEPLOYED' end`,
+    status: `case when ${isConnected} then 'DEPLOYED' else 'READY' end`,
+    deployment_status: `case when ${isConnected} then 'UP_TO_DATE' else 'NEVER_DEPLOYED' end`,
+    version: '(select u.version from cluster_engine u where u.cluster_id = n.id)',
     has_access: 'true',
     is_default: isLocalSql('n'),
     capacity: capacitySql('n'),
@@ -110,7 +124,8 @@ const cluster = resource({
   },
   view,
   validate,
-  around: writeAccesses,
+  around: (context, write) =>
+    withEngine(context, (its, claimed) => writeAccesses(its, (inner, along) => write(inner, inTurn(along, claimed)))),
   removeQuery,
   onDelete: refuseNeeded,
   audit: { target: 'CLUSTER' },

@@ -8,6 +8,7 @@ import { type Change, resource, type Spec } from '../api/resource.ts'
 import { Maybe, Name, OneOf, Results, Secret, secretPaths, Text, Uuid, Whole } from '../api/schema.ts'
 import { invalidField } from '../lib/errors.ts'
 import { recordSql } from '../store/tree.ts'
+import { checkedEngine, engineFields, engineFormOf, engineForms } from './engine-credentials.ts'
 import { refuseInUse, usersOfN } from './references.ts'
 
 /** One way to authenticate with a provider. */
@@ -19,7 +20,7 @@ interface Form {
   /** Required fields. */
   needs: readonly string[]
   /** Optional fields, with their defaults. */
-  may?: Record<string, (spec: Spec) => unknown>
+  may?: Readonly<Record<string, (spec: Spec) => unknown>>
 }
 
 interface Provider {
@@ -31,7 +32,11 @@ interface Provider {
   /** The field that selects the form, if requests have one. */
   choose?: string
   forms: readonly Form[]
-  /** Other names for a form. */
+  /** Chooses by what is to be kept, where no field does. */
+  formOf?(spec: Spec): Form
+  /** Does what a create or edit needs before it begins. */
+  around?: typeof checkedEngine
+  /** Other words for a choice. */
   alias?: Record<string, string>
   fields: Record<string, TSchema>
 }
@@ -130,8 +135,10 @@ const providers: readonly Provider[] = [
     path: 'onPremise',
     word: 'OnPremise',
     vendor: 'ON_PREMISE',
-    forms: [{ objectType: 'OTHER', needs: [] }],
-    fields: {},
+    forms: engineForms,
+    formOf: engineFormOf,
+    around: checkedEngine,
+    fields: engineFields,
   },
 ]
 
@@ -158,7 +165,7 @@ const formOf = ({ choose, forms, alias }: Provider, sent: Spec, previous: Change
 const complete =
   (provider: Provider) =>
   (body: Spec, context: Context, { previous }: Change): Spec => {
-    const form = formOf(provider, context.body, previous)
+    const form = provider.formOf?.(body) ?? formOf(provider, context.body, previous)
     const missing = form.needs.find((name) => !isGiven(context.body[name] ?? body[name] ?? previous?.sealed[name]))
     if (missing !== undefined) throw invalidField(`/${missing}`, 'is required for this kind of credentials')
     const needed = form.needs.flatMap((name) => (body[name] === undefined ? [] : [[name, body[name]]]))
@@ -208,6 +215,7 @@ const operationsOf = (provider: Provider): Operation[] => {
     record: recordOf(provider),
     columns: {},
     validate: complete(provider),
+    ...(provider.around === undefined ? {} : { around: provider.around }),
     audit: { target: 'ORGANIZATION', subTarget: 'CLOUD_PROVIDER_CREDENTIALS' },
     onDelete: refuseInUse('credentials_in_use', 'A cluster still uses these credentials: change or delete it first.'),
   })

@@ -1,5 +1,5 @@
 /**
- * Services as containers of one Docker engine, on this machine or at `DOCKER_HOST`.
+ * Services as containers of one Docker engine, on this machine or another.
  *
  * Promises: every container, network and volume is named and labelled by our ids and this data directory's owner mark;
  * nothing else is touched. No container is privileged or sees the engine's socket, the host's network or its files.
@@ -11,6 +11,7 @@
 import type { OrganizationImages } from '../../images/images.ts'
 import { type Clock, systemClock } from '../../lib/clock.ts'
 import { createEngine, type Engine, ignoreGone, isEngineError } from '../../lib/docker-engine.ts'
+import type { EngineConnection } from '../../lib/engine-connection.ts'
 import { DeploymentError } from '../../lib/errors.ts'
 import type { Log } from '../../lib/log.ts'
 import type { Capacity, Runtime } from '../runtime.ts'
@@ -30,8 +31,8 @@ import { createReady } from './ready.ts'
 import { createTasks } from './tasks.ts'
 
 export interface DockerRuntimeOptions {
-  /** `unix:///path` or `tcp://host:port`; default `DOCKER_HOST`, then the local socket. */
-  dockerHost?: string
+  /** Default: the engine of this machine. */
+  connection?: EngineConnection
   /** Mark of this data directory, on everything we make. */
   ownerId: string
   /** Without, nothing is pulled: for one that only ends what is there. */
@@ -88,13 +89,13 @@ const removeNetwork = async (networks: Networks, environmentId: string, signal: 
 }
 
 export const createDockerRuntime = ({
-  dockerHost,
+  connection,
   ownerId,
   images: organizationImages,
   log,
   clock = systemClock,
 }: DockerRuntimeOptions): Runtime => {
-  const engine = createEngine(dockerHost)
+  const engine = createEngine(connection)
   const events = createEvents(engine, ownerId, clock)
   const containers = createContainers(engine, ownerId, events)
   const networks = createNetworks(engine, ownerId)

@@ -35,7 +35,11 @@ const startProxy = async (name: string, silent = false) => {
     return new Promise<void>((resolve) => server.close(() => resolve()))
   }
   const ownerId = `engine-test-${newId()}`
-  const runtime = createDockerRuntime({ dockerHost: `unix://${path}`, ownerId, log: createLog('silent') })
+  const runtime = createDockerRuntime({
+    connection: { kind: 'local', socketPath: path },
+    ownerId,
+    log: createLog('silent'),
+  })
   return { runtime, calls, cut }
 }
 

@@ -1,0 +1,46 @@
+/** Docker engines of other machines as runtimes of clusters. */
+import { createEngine } from '../lib/docker-engine.ts'
+import type { EngineConnection, Pin } from '../lib/engine-connection.ts'
+import type { Runtime } from '../runtimes/runtime.ts'
+import type { EngineFacts, Engines, EngineTarget } from './engines.ts'
+
+export interface DockerEnginesOptions {
+  /** The engine of the default cluster; null where that is no Docker engine. */
+  own: EngineConnection | null
+  pin: Pin
+  sockets: readonly string[]
+  open(target: EngineTarget): Runtime
+}
+
+const deadlineMs = 5000
+
+/** Whatever an engine of somebody else says. */
+const word = (value: unknown): string => String(value ?? '').slice(0, 100)
+
+const identify = async (connection: EngineConnection, signal: AbortSignal): Promise<EngineFacts> => {
+  const engine = createEngine(connection)
+  try {
+    const options = { deadlineMs, signal }
+    const [version, info] = await Promise.all([
+      engine.call<{ Version: string; ApiVersion: string; Os: string; Arch: string }>('GET', '/version', options),
+      engine.call<{ ID: string }>('GET', '/info', options),
+    ])
+    return {
+      id: word(info.ID),
+      version: word(version.Version),
+      apiVersion: word(version.ApiVersion),
+      os: word(version.Os),
+      architecture: word(version.Arch),
+    }
+  } finally {
+    await engine.close()
+  }
+}
+
+export const createDockerEngines = ({ own, pin, sockets, open }: DockerEnginesOptions): Engines => ({
+  identify,
+  ownId: async (signal) => (own === null ? null : (await identify(own, signal)).id),
+  open,
+  pin,
+  sockets,
+})
