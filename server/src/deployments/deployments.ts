@@ -68,7 +68,7 @@ export type TaskAside = 'PLAN' | 'UNLOCK' | 'MIGRATE'
 /** A program that ends; null: what the image says. */
 export type TaskCommand = Pick<Workload, 'entrypoint' | 'arguments'>
 
-/** What a service does that has no instances: programs that run to their end. */
+/** Programs that run to their end: all that a service runs, or beside its instances. */
 export interface TaskSpec {
   /** The command of each event; what is left out is not run. */
   on: Partial<Record<TaskEvent, TaskCommand>>
@@ -83,7 +83,15 @@ export interface TaskSpec {
    * now, where MIGRATE brings it to. Absent: they are on their own.
    */
   state?: 'HERE' | 'ELSEWHERE'
+  /** It sees the volumes of its service, which may be in use. */
+  withVolumes?: boolean
 }
+
+/** By their names. At most one of them answers an event other than CRON. */
+export type Tasks = Readonly<Record<string, TaskSpec>>
+
+/** The name of a task that is all that its service runs. */
+export const mainTask = 'main'
 
 /** What a resource kind hands to the engine, made of what it keeps. All functions are pure. */
 export interface DeployableKind<Kept = Record<string, unknown>> {
@@ -91,10 +99,13 @@ export interface DeployableKind<Kept = Record<string, unknown>> {
   /** One sentence that says what a deploy would need; absent for kinds that this server can deploy. */
   refusal?(spec: Kept): string | null
   source(spec: Kept): Source
-  /** What stays up; of services that run tasks, what each of them may use: such a workload has 0 instances. */
+  /** What stays up, and what each task may use; of services that run tasks alone it has 0 instances. */
   workload(spec: Kept): WorkloadSpec
-  /** Absent for kinds whose services stay up. */
-  task?(spec: Kept): TaskSpec
+  /**
+   * Named programs that run to their end. With 0 instances they are all that there is: a deploy, a stop and a delete run
+   * what they say. Beside instances they run by the clock or by a forced event.
+   */
+  tasks?(spec: Kept): Tasks
   /** Why what was deployed at one tag cannot go on at another with the data it has; absent where it always can. */
   moveRefusal?(from: string, to: string): string | null
   /**

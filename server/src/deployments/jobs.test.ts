@@ -211,7 +211,7 @@ test('a cron job that asks for it begins its next run beside the last one, or in
   const [first] = await runsOf(instead)
   assert.deepEqual(await begun(instead, 2), ['CANCELED', 'RUNNING'])
   const left = () =>
-    runtime.readTask({ ...world.ids, serviceId: instead, taskId: first!.id }, {}, AbortSignal.timeout(1000))
+    runtime.stopTask({ ...world.ids, serviceId: instead, taskId: first!.id, outputs: [] }, 0, AbortSignal.timeout(1000))
   await until(async () => (await left()) === null, { what: 'the end of the first one' })
   assert.equal((await statusOf(instead))!.running_state, 'RUNNING')
   await run('DELETE', instead)

@@ -1,5 +1,5 @@
 /** What two versions of a service differ in, in the words of the API. Pure. Values of variables never come out of here. */
-import type { Source, TaskSpec, WorkloadSpec } from './deployments.ts'
+import { mainTask, type Source, type Tasks, type WorkloadSpec } from './deployments.ts'
 import type { EffectiveVariables, FrozenWorkload } from './workload.ts'
 
 export interface Move {
@@ -16,7 +16,7 @@ export interface Changes {
   variables: { added: string[]; changed: string[]; removed: string[] }
 }
 
-export type Setup = WorkloadSpec & { task?: TaskSpec; from?: Source }
+export type Setup = WorkloadSpec & { tasks?: Tasks; from?: Source }
 
 /** Names that the API gives to what a workload is made of, where they are not simply the same. */
 const words: Record<string, string> = {
@@ -26,7 +26,7 @@ const words: Record<string, string> = {
   volumes: 'storage',
   mountPath: 'mount_point',
   sizeGb: 'size',
-  task: 'schedule',
+  tasks: 'schedule',
   START: 'on_start',
   STOP: 'on_stop',
   DELETE: 'on_delete',
@@ -47,6 +47,7 @@ const deeper: Record<string, readonly string[]> = {
   liveness: ['healthchecks', 'liveness_probe'],
   rootPath: ['git_repository', 'root_path'],
   on: [],
+  [mainTask]: [],
 }
 
 const snake = (name: string): string => name.replaceAll(/(?<=[a-z])[A-Z]/g, (letter) => `_${letter}`).toLowerCase()

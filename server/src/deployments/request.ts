@@ -41,7 +41,7 @@ interface EnvironmentRow {
   mode: string
 }
 
-export type KindFacts = Pick<DeployableKind, 'refusal' | 'task' | 'source' | 'subAction'>
+export type KindFacts = Pick<DeployableKind, 'refusal' | 'tasks' | 'workload' | 'source' | 'subAction'>
 
 export interface RequestParts {
   kindOf(kind: Kind): KindFacts

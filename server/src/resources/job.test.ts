@@ -176,12 +176,12 @@ test('a new tag is deployed to the jobs that follow the image', async () => {
 test('the engine is told the source of a job, its commands, when they run and what they may use', async () => {
   const kept = async ({ body }: { body: Json }): Promise<Record<string, unknown>> =>
     (await api.database.query<Json>('select spec from node where id = $1', [body.id]))[0].spec
-  const { source, workload, task } = job.deployable
+  const { source, workload, tasks } = job.deployable
   const cron = await kept(await createCron({ max_nb_restart: 2, max_duration_seconds: 60, port: 80, memory: 64 }))
   assert.deepEqual(source(cron), { from: 'image', registryId, name: 'fake/task', tag: '1.0' })
   const { instances, memoryMb, ports } = workload(cron)
   assert.deepEqual([instances, memoryMb, ports[0]?.internalPort], [0, 64, 80])
-  assert.deepEqual(task!(cron), {
+  assert.deepEqual(tasks!(cron).main, {
     on: { CRON: { entrypoint: null, arguments: null } },
     cron: { expression: '0 3 * * *', timeZone: 'Etc/UTC' },
     maxRestarts: 2,
@@ -189,7 +189,7 @@ test('the engine is told the source of a job, its commands, when they run and wh
   })
   const schedule = { on_start: { entrypoint: 'sh -c', arguments: ['a b'] }, on_delete: {} }
   const lifecycle = await kept(await createLifecycle({ schedule, max_duration_seconds: 0 }))
-  assert.deepEqual(task!(lifecycle), {
+  assert.deepEqual(tasks!(lifecycle).main, {
     on: { START: { entrypoint: ['sh', '-c'], arguments: ['a b'] }, DELETE: { entrypoint: null, arguments: null } },
     cron: null,
     maxRestarts: 0,

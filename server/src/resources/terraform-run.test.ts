@@ -24,14 +24,14 @@ const contents = (spec: TerraformSpec, secrets: Record<string, string> = {}): Re
   Object.fromEntries(terraformRun.files(spec, secrets).map(({ path, content }) => [path, content]))
 
 test('each action is one word for the program in the image; what a user wrote is an argument of its own', () => {
-  const { on, state, timeoutMs } = terraformRun.task(kept())
+  const { on, state, timeoutMs } = terraformRun.tasks(kept()).main!
   assert.deepEqual(on.START, {
     entrypoint: ['/bin/slipway-module'],
     arguments: ['apply', 'tofu', 'live/one', 'here', 'a b.tfvars'],
   })
   assert.equal(on.DELETE!.arguments![0], 'destroy')
   assert.deepEqual([state, timeoutMs, on.STOP], ['HERE', 60_000, undefined])
-  const elsewhere = terraformRun.task(kept({ backend: { user_provided: {} } }))
+  const elsewhere = terraformRun.tasks(kept({ backend: { user_provided: {} } })).main!
   assert.deepEqual([elsewhere.state, elsewhere.on.UNLOCK], ['ELSEWHERE', undefined])
 })
 
@@ -44,7 +44,7 @@ test('variables stand in a file, secrets among them, and in no argument; lists a
   const spec = kept({ terraform_variables_source: { tf_vars } })
   const written = contents(spec, { 'tf_vars.password': 'hush' })['/slipway-input/variables.tfvars.json']!
   assert.deepEqual(JSON.parse(written), { list: ['a'], odd: '[not a list', password: 'hush' })
-  assert.ok(!JSON.stringify([terraformRun.task(spec), terraformRun.source(spec)]).includes('hush'))
+  assert.ok(!JSON.stringify([terraformRun.tasks(spec), terraformRun.source(spec)]).includes('hush'))
 })
 
 test('extra arguments are handed on one a line, for the actions that have them', () => {

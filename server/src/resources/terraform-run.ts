@@ -2,7 +2,14 @@
  * How a terraform service runs: what its image is made from, what each action runs in it, and the files that it is
  * given. The program in the image is `slipway-module` (builds/tool-script.sh). Pure.
  */
-import type { DeployableKind, Source, TaskEvent, TaskSpec, WorkloadSpec } from '../deployments/deployments.ts'
+import {
+  type DeployableKind,
+  mainTask,
+  type Source,
+  type TaskEvent,
+  type TaskSpec,
+  type WorkloadSpec,
+} from '../deployments/deployments.ts'
 import { buildLimitsIn } from '../facets/settings.ts'
 import type { GitRepositorySpec } from './git-source.ts'
 
@@ -132,4 +139,6 @@ const refusal = ({ backend }: TerraformSpec): string | null =>
     ? null
     : 'A blueprint backend needs a catalogue of blueprints, which this server has none of: use kubernetes or user_provided.'
 
-export const terraformRun = { refusal, source, workload, task, files, subAction }
+const tasks = (kept: TerraformSpec) => ({ [mainTask]: task(kept) })
+
+export const terraformRun = { refusal, source, workload, tasks, files, subAction }
