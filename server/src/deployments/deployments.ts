@@ -130,6 +130,8 @@ export interface ServiceRequest {
   redeploy?: boolean
   /** Run a job as if this had happened; 400 `event_missing` for a service that does nothing then. */
   forceEvent?: TaskEvent
+  /** Of several tasks that answer the forced event, the one of this name. */
+  task?: string
   /** Of a delete or an uninstall: what the service runs at its end is not run. */
   skipEnding?: boolean
   /** Run this release of the service again, with its image, configuration and variables. */

@@ -32,10 +32,10 @@ export const keepsState = (run: ServiceRun): boolean =>
 
 /** What a deploy runs of the tasks of a service: those beside instances only when their event is forced. */
 export const eventTask = (run: ServiceRun): { event: TaskEvent; task: Wanted | null } => {
-  const { forceEvent } = run.service.requested
+  const { forceEvent, task } = run.service.requested
   const event = forceEvent ?? 'START'
   const isAsked = forceEvent !== undefined || runsAlone(run)
-  return { event, task: isAsked ? taskFor(tasksOf(run), event) : null }
+  return { event, task: isAsked ? taskFor(tasksOf(run), event, task) : null }
 }
 
 /** Events that look or repair: the service runs what it ran before, however they end, and there is no release of them. */

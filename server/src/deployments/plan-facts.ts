@@ -166,7 +166,7 @@ const settingOfDeploy = async (
   return {
     refusal: null,
     stopsFirst: mustStopFirst(spec),
-    runsTask: taskFor(spec.tasks, requested.forceEvent ?? 'START') !== null,
+    runsTask: taskFor(spec.tasks, requested.forceEvent ?? 'START', requested.task) !== null,
     sameSetup: fingerprint(parts.fingerprintKey, source, spec, variables) === row.deployedHash,
     version,
     isUp: current !== null && isUp(current.release, seen),

@@ -18,12 +18,12 @@ export const kindRefusal = (
   action: DeploymentAction,
   kind: Pick<DeployableKind, 'source' | 'workload' | 'tasks'>,
   { name, spec }: Candidate,
-  { forceEvent }: Partial<ServiceRequest>,
+  { forceEvent, task }: Partial<ServiceRequest>,
 ): ApiError | null => {
   const wanted = wantedOf(kind, spec).spec
   if (action === 'RESTART' && isAlone(wanted))
     return badRequest(`The service ${name} has no instances to restart: deploy it to run it again.`)
-  if (forceEvent !== undefined && taskFor(wanted.tasks, forceEvent) === null)
+  if (forceEvent !== undefined && taskFor(wanted.tasks, forceEvent, task) === null)
     return badRequest(`The service ${name} does nothing at this event.`, undefined, 'event_missing')
   return null
 }

@@ -15,9 +15,11 @@ export interface Wanted {
   event: TaskEvent
 }
 
-/** The task that an event runs; null when none does. */
-export const taskFor = (tasks: Tasks | undefined, event: TaskEvent): Wanted | null => {
-  const found = Object.entries(tasks ?? {}).find(([, { on }]) => on[event] !== undefined)
+/** The task that an event runs, of several the one of this name; null when none does. */
+export const taskFor = (tasks: Tasks | undefined, event: TaskEvent, name?: string): Wanted | null => {
+  const found = Object.entries(tasks ?? {}).find(
+    ([own, { on }]) => on[event] !== undefined && (name === undefined || own === name),
+  )
   return found === undefined ? null : { name: found[0], spec: found[1], event }
 }
 

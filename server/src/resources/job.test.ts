@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { headCommit, type Json, newPlace, startApi } from '../../test/api.ts'
-import { newRegistry } from '../../test/cases/container.ts'
+import { containerBody, newRegistry } from '../../test/cases/container.ts'
 import { cronBody, lifecycleBody } from '../../test/cases/job.ts'
 import { until } from '../../test/until.ts'
 import { job } from './job.ts'
@@ -171,6 +171,30 @@ test('a new tag is deployed to the jobs that follow the image', async () => {
   assert.deepEqual([status, body.results.map(({ id }: Json) => id)], [202, [follower.id]])
   const tagOf = async ({ id }: Json) => (await call('GET', `/job/${id}`)).body.source.image.tag
   assert.deepEqual([await tagOf(follower), await tagOf(fixed)], ['2.0', '1.0'])
+})
+
+test('what a run by the clock puts out is a variable of the services beside, as after a deploy', async () => {
+  const { environmentId } = await newPlace(api)
+  const path = `/environment/${environmentId}`
+  const told = 'write /slipway-output/slipway-output.json {"URL":{"value":"http://x"}}'
+  const cronjob = { scheduled_at: '0 0 1 1 *', arguments: [told] }
+  const made = await call('POST', `${path}/job`, { name: 'work', ...cronBody(registryId, { schedule: { cronjob } }) })
+  assert.equal(made.status, 201, JSON.stringify(made.body))
+  const { id } = made.body
+  const other = await call('POST', `${path}/container`, { ...containerBody(registryId), name: 'beside' })
+  assert.equal(other.status, 201, JSON.stringify(other.body))
+  assert.equal((await call('POST', `/job/${id}/deploy`, {})).status, 202)
+  await until(async () => (await call('GET', `/job/${id}/status`)).body.state === 'DEPLOYED', { what: 'the deploy' })
+  await api.database.query('update schedule set next_at = now() where service_id = $1', [id])
+  await api.database.query(`select pg_notify('slipway_schedule', '')`)
+  const found = await until(
+    async () => {
+      const { results } = (await call('GET', `/container/${other.body.id}/environmentVariable`)).body
+      return results.find(({ key }: Json) => key === `SLIPWAY_OUTPUT_JOB_Z${id.slice(0, 8).toUpperCase()}_URL`)
+    },
+    { what: 'the variable' },
+  )
+  assert.deepEqual([found.value, found.scope, found.service_id], ['http://x', 'BUILT_IN', id])
 })
 
 test('the engine is told the source of a job, its commands, when they run and what they may use', async () => {
