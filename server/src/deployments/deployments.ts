@@ -18,7 +18,7 @@ export interface BuildSpec {
   rootPath: string
   dockerfilePath: string
   targetStage: string | null
-  /** Made around a tool of this server, by this text instead of a Dockerfile of the repository. */
+  /** Made around a tool instead of by a Dockerfile of the repository. */
   tool?: ToolBuild
   /** What its owner set; absent where nothing is. */
   limits?: BuildLimits
@@ -42,6 +42,10 @@ export type Source =
       name: string
       tag: string
     }
+
+/** Whether a build needs a tool of this server's operator, for no image has it. */
+export const needsOwnTool = <S extends Pick<BuildSpec, 'tool'>>(source: S): source is S & { tool: ToolBuild } =>
+  source.tool !== undefined && source.tool.image === undefined
 
 /** The part of a workload that a service's own configuration decides. */
 export type WorkloadSpec = Pick<

@@ -1,6 +1,6 @@
 /** Why an action cannot be done with a service, told before it is begun; a plan tells the same. Pure. */
 import { type ApiError, badRequest, conflict } from '../lib/errors.ts'
-import type { DeployableKind, DeploymentAction, ServiceRequest } from './deployments.ts'
+import { type DeployableKind, type DeploymentAction, needsOwnTool, type ServiceRequest } from './deployments.ts'
 import { isAlone, taskFor } from './tasks.ts'
 import { wantedOf } from './workload.ts'
 
@@ -39,7 +39,7 @@ export const deployRefusal = async (
   // What is freed runs nothing, and an older release has its image.
   if (refusal !== null || forceEvent === 'UNLOCK' || releaseId !== undefined) return refusal
   const source = kind.source(spec)
-  return source.from === 'git' && source.tool !== undefined ? missingTool(source.tool.name) : null
+  return source.from === 'git' && needsOwnTool(source) ? missingTool(source.tool.name) : null
 }
 
 /** What its present state does not allow; null when nothing is against it. */

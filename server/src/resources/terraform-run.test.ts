@@ -15,6 +15,7 @@ const kept = (more: Partial<TerraformSpec> = {}): TerraformSpec => ({
   terraform_variables_source: { tf_var_file_paths: ['a b.tfvars'], tf_vars: [] },
   backend: { kubernetes: {} },
   engine: 'OPEN_TOFU',
+  provider_version: { explicit_version: '1.9.0' },
   timeout_sec: 60,
   job_resources: { cpu_milli: 500, ram_mib: 512 },
   ...more,
@@ -50,4 +51,18 @@ test('variables stand in a file, secrets among them, and in no argument; lists a
 test('extra arguments are handed on one a line, for the actions that have them', () => {
   const spec = kept({ action_extra_arguments: { plan: ['-parallelism=2', '-target=x y'], other: ['z'] } })
   assert.deepEqual(contents(spec), { '/slipway-input/arguments.plan': '-parallelism=2\n-target=x y\n' })
+})
+
+test('the tool comes from the image that is named, at the version of the service unless the image has one', () => {
+  const toolIn = (image: string, version = '1.9.0') => {
+    const advanced = { advanced_settings: { 'build.engine_image': image } }
+    const source = terraformRun.source({ ...kept({ provider_version: { explicit_version: version } }), ...advanced })
+    return source.from === 'git' ? source.tool : undefined
+  }
+  const none = terraformRun.source(kept())
+  assert.deepEqual(none.from === 'git' && none.tool, { name: 'tofu', fragment: null })
+  assert.deepEqual(toolIn(''), { name: 'tofu', fragment: null })
+  assert.equal(toolIn('registry.example:5000/tools/tofu')?.image, 'registry.example:5000/tools/tofu:1.9.0')
+  assert.equal(toolIn('hashicorp/terraform:1.5')?.image, 'hashicorp/terraform:1.5')
+  assert.equal(toolIn('hashicorp/terraform', '')?.image, 'hashicorp/terraform')
 })

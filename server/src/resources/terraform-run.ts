@@ -10,7 +10,7 @@ import {
   type TaskSpec,
   type WorkloadSpec,
 } from '../deployments/deployments.ts'
-import { buildLimitsIn } from '../facets/settings.ts'
+import { buildLimitsIn, toolImageIn } from '../facets/settings.ts'
 import type { GitRepositorySpec } from './git-source.ts'
 
 export type TerraformSpec = {
@@ -21,6 +21,7 @@ export type TerraformSpec = {
   }
   backend: { kubernetes?: object; user_provided?: object; blueprint?: object }
   engine: 'TERRAFORM' | 'OPEN_TOFU'
+  provider_version: { explicit_version: string }
   timeout_sec: number
   job_resources: { cpu_milli: number; ram_mib: number }
   action_extra_arguments?: Record<string, string[]>
@@ -45,7 +46,11 @@ const source = (kept: TerraformSpec): Source => {
     rootPath: git.root_path,
     dockerfilePath: '',
     targetStage: null,
-    tool: { name: toolOf(kept), fragment: fragmentOf(kept) },
+    tool: {
+      name: toolOf(kept),
+      ...toolImageIn(kept, kept.provider_version.explicit_version),
+      fragment: fragmentOf(kept),
+    },
     ...(Object.keys(limits).length === 0 ? {} : { limits }),
   }
 }
