@@ -1,4 +1,7 @@
-/** Terraform services: modules from a git repository with their variables, run by a tool of the operator's (terraform-run.ts). */
+/**
+ * Terraform services: modules from a git repository with their variables, run by a tool of an image or of the operator's
+ * (terraform-run.ts).
+ */
 import Type from 'typebox'
 import type { Context } from '../api/operation.ts'
 import type { Change, Spec } from '../api/resource.ts'

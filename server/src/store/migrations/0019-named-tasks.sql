@@ -12,3 +12,7 @@ create unique index task_run_alone on task_run (service_id, name) where state = 
 
 update release set workload = workload - 'task' || jsonb_build_object('tasks', jsonb_build_object('main', workload -> 'task'))
 where workload ? 'task';
+-- The same in deployments under way, which go on from what their steps have answered.
+update deployment_step set result = jsonb_set(result #- '{workload,task}', '{workload,tasks}',
+  jsonb_build_object('main', result #> '{workload,task}'))
+where name = 'release' and result -> 'workload' ? 'task';
