@@ -5,7 +5,13 @@
 import { randomBytes } from 'node:crypto'
 import type { Builder, Commit } from '../src/builds/builder.ts'
 import { createClusters } from '../src/clusters/clusters.ts'
-import type { DeployableKind, DeploymentRequest, TaskSpec, WorkloadSpec } from '../src/deployments/deployments.ts'
+import {
+  type DeployableKind,
+  type DeploymentRequest,
+  mainTask,
+  type TaskSpec,
+  type WorkloadSpec,
+} from '../src/deployments/deployments.ts'
 import { createEngine, type Engine } from '../src/deployments/engine.ts'
 import type { EngineParts } from '../src/deployments/engine-parts.ts'
 import type { Kind } from '../src/kinds.ts'
@@ -155,6 +161,7 @@ const taskIn = ({
   maxRestarts = 0,
   timeoutMs = 5000,
   state,
+  withVolumes,
   overlap = 'Forbid',
 }: Record<string, unknown>): TaskSpec => ({
   on: Object.fromEntries(
@@ -167,6 +174,7 @@ const taskIn = ({
   maxRestarts: Number(maxRestarts),
   timeoutMs: Number(timeoutMs),
   ...(state === undefined ? {} : { state: state as 'HERE' | 'ELSEWHERE' }),
+  ...(withVolumes === true ? { withVolumes } : {}),
 })
 
 /** What real kinds would be of these abilities; of their own files the engine knows nothing. */
@@ -181,9 +189,19 @@ const kinds: DeployableKind[] = [
     kind: 'job',
     source: pulled,
     workload: () => ({ ...running({}), instances: 0, ports: [] }),
-    task: taskIn,
+    tasks: (spec) => ({ [mainTask]: taskIn(spec) }),
   },
-  { ...common, kind: 'database', source: pulled, environment: (_, secrets) => ({ WORD: secrets.password ?? '' }) },
+  {
+    ...common,
+    kind: 'database',
+    source: pulled,
+    environment: (_, secrets) => ({ WORD: secrets.password ?? '' }),
+    // Each by its name, beside what stays up.
+    tasks: ({ tasks = {} }) =>
+      Object.fromEntries(
+        Object.entries(tasks as Record<string, Record<string, unknown>>).map(([name, spec]) => [name, taskIn(spec)]),
+      ),
+  },
   { ...common, kind: 'helm', refusal: () => 'It needs what is not here.' },
 ]
 

@@ -1,9 +1,9 @@
 /** Services made from images on a real engine: a registry with a login, a database whose data must last, jobs. */
 import assert from 'node:assert/strict'
 import { after, before, describe, test } from 'node:test'
-import { pack } from 'tar-stream'
 import { ensureBusybox } from './busybox-image.ts'
 import { containersOf, engine, inspectContainer, networksOf } from './docker.ts'
+import { buildImage } from './program-image.ts'
 import { login, type Registry, registryIsMissing, startRegistry, untag } from './registry.ts'
 import { type Json, prepareSlipway, type Slipway } from './slipway.ts'
 import { createPlace, deploymentLog, hostOf, isSettled, type Place, visit } from './story.ts'
@@ -56,23 +56,6 @@ const run = async (container: string, command: string): Promise<string> => {
   let text = ''
   for await (const chunk of output) text += chunk
   return text.trim()
-}
-
-/** Builds an image of busybox and these files in its folder of programs. */
-const buildImage = async (tag: string, programs: Record<string, string>, command: string): Promise<void> => {
-  const archive = pack()
-  archive.entry(
-    { name: 'Dockerfile' },
-    `FROM busybox:1\nCOPY programs /usr/local/bin\nENV PATH=/usr/local/bin:/bin\n${command}\n`,
-  )
-  for (const [name, text] of Object.entries({ nothing: '', ...programs }))
-    archive.entry({ name: `programs/${name}`, mode: 0o755 }, text)
-  archive.finalize()
-  const query = { t: tag, rm: true, forcerm: true }
-  const output = await engine.stream('POST', '/build', { query, body: archive, deadlineMs: 60_000 })
-  let text = ''
-  for await (const chunk of output) text += chunk
-  assert.ok(!text.includes('errorDetail'), text)
 }
 
 describe('a registry with a login', { skip: registryIsMissing }, () => {

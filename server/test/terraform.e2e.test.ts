@@ -5,13 +5,16 @@
  */
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
+import { readFileSync } from 'node:fs'
 import { buffer } from 'node:stream/consumers'
-import { after, before, test } from 'node:test'
+import { after, before, describe, test } from 'node:test'
 import { findTool } from '../src/builds/tools.ts'
 import { ensureBusybox } from './busybox-image.ts'
 import { containersOf, engine } from './docker.ts'
 import { type GitServer, startGitServer } from './git-server.ts'
 import { withDatabase } from './leftovers.ts'
+import { buildImage } from './program-image.ts'
+import { login, type Registry, registryIsMissing, startRegistry, untag } from './registry.ts'
 import { type Json, prepareSlipway, type Slipway } from './slipway.ts'
 import {
   createApplication,
@@ -178,6 +181,15 @@ const stateRow = (id: string) =>
     return row ?? null
   })
 
+const releasesOf = (id: string): Promise<number> =>
+  withDatabase(slipway.dataDir, async (database) => {
+    const [row] = await database.query<{ count: number }>(
+      'select count(*)::int as count from release where service_id = $1',
+      [id],
+    )
+    return row!.count
+  })
+
 const words = (word: string) => ({
   terraform_variables_source: {
     tf_var_file_paths: [],
@@ -200,7 +212,7 @@ test('a module is planned, applied, changed and destroyed; an application uses w
   const [entry] = (await send('GET', `/environment/${place.environmentId}/deploymentHistoryV2`)).results
   assert.equal(entry.trigger_action, 'DEPLOY_DRY_RUN')
   assert.equal(entry.stages[0].services[0].status_details.sub_action, 'TERRAFORM_PLAN_ONLY')
-  assert.equal((await stateRow(id))?.sealed ?? null, null)
+  assert.deepEqual([await stateRow(id), await releasesOf(id)], [null, 0])
 
   const applied = await run(id)
   assert.deepEqual(
@@ -228,7 +240,9 @@ test('a module is planned, applied, changed and destroyed; an application uses w
 
   await send('PUT', `/terraform/${id}`, words('second'))
   assert.equal((await statusOf(id))!.service_deployment_status, 'OUT_OF_DATE')
+  const before = [await stateRow(id), await releasesOf(id)]
   assert.equal((await run(id, { action: 'PLAN' })).state, 'DEPLOYED')
+  assert.deepEqual([await stateRow(id), await releasesOf(id)], before)
   assert.match(await log(), /Plan: 0 to add, 1 to change, 0 to destroy\./)
   assert.equal((await run(id)).state, 'DEPLOYED')
   assert.match(await log(), /0 added, 1 changed, 0 destroyed/)
@@ -313,4 +327,38 @@ test('without its tool a deploy is refused in one sentence, and the record is ke
     /is not installed on this server: install `(tofu|terraform)` or set SLIPWAY_(TOFU|TERRAFORM)\./,
   )
   await send('DELETE', `/terraform/${id}`, undefined, 204)
+})
+
+describe('a tool from an image', { skip: registryIsMissing }, () => {
+  const other = tool === 'OPEN_TOFU' ? 'TERRAFORM' : 'OPEN_TOFU'
+  let registry: Registry
+
+  before(async () => {
+    registry = await startRegistry()
+    const name = other === 'OPEN_TOFU' ? 'tofu' : 'terraform'
+    await buildImage('terraform-e2e:1', { [name]: readFileSync(standIn, 'utf8') }, '')
+    await registry.publish('terraform-e2e:1', 'tools/engine', '1.4.7')
+  })
+  after(async () => {
+    await registry.close()
+    await untag('terraform-e2e:1')
+  })
+
+  test('the tool comes from the image that a service names, pulled with the logins of its organization alone', async () => {
+    const id = await createModule('imaged', { 'main.tf': main }, { ...words('imaged'), engine: other })
+    await send('PUT', `/terraform/${id}/advancedSettings`, { 'build.engine_image': `${registry.host}/tools/engine` })
+    assert.equal((await run(id)).state, 'BUILD_ERROR')
+    assert.match(await log(), /The base image .*tools\/engine:1\.4\.7 cannot be had/)
+    await send('POST', `/organization/${place.organizationId}/containerRegistry`, {
+      name: 'tools',
+      kind: 'GENERIC_CR',
+      description: '',
+      url: registry.url,
+      config: login,
+    })
+    assert.equal((await run(id)).state, 'DEPLOYED', await log())
+    assert.match(await log(), /1 added, 0 changed, 0 destroyed/)
+    await send('DELETE', `/terraform/${id}`, undefined, 204)
+    assert.equal((await ended(id)).state, 'DELETED', await log())
+  })
 })

@@ -25,10 +25,12 @@ export interface Commit {
   tag: string
 }
 
-/** An image that is made around a program of this server's operator, without a Dockerfile of the repository. */
+/** An image that is made around a program, without a Dockerfile of the repository. */
 export interface ToolBuild {
   /** `tofu` or `terraform`. */
   name: string
+  /** An image that has the program, and a shell; absent: the program of this server's operator is taken. */
+  image?: string
   /** Instructions of the user's own before the repository is copied: their text, or a file relative to the root path. */
   fragment: { text: string } | { path: string } | null
 }
@@ -93,7 +95,7 @@ export interface Builder extends Browser {
   build(request: BuildRequest, onLog: (text: string) => void, signal: AbortSignal): Promise<BuiltImage>
   /** The image of a commit that was built before and is still there; null when it would have to be built. */
   built(request: BuildRequest, signal: AbortSignal): Promise<string | null>
-  /** One sentence that says what a build around this tool needs; null when the tool is there. */
+  /** One sentence that says what a build around the operator's tool of this name needs; null when it is there. */
   missingTool(name: string): Promise<string | null>
   close(): Promise<void>
 }

@@ -18,7 +18,7 @@ import { type BaseImageParts, createBaseImages } from './base-image.ts'
 import { createBuildContainers } from './build-containers.ts'
 import { type BuildLog, createBuildLog } from './build-log.ts'
 import { baseNames, planStages, type StagePlan } from './build-plan.ts'
-import type { Builder, BuildRequest, BuiltImage } from './builder.ts'
+import type { Builder, BuildRequest, BuiltImage, ToolBuild } from './builder.ts'
 import { tagImage } from './built-images.ts'
 import { contentKey } from './context.ts'
 import { createDiskReserve } from './disk-reserve.ts'
@@ -60,7 +60,7 @@ interface Plan {
   tree: SourceTree
   stages: StagePlan
   baseNames: string[]
-  /** Name of the image around the tool that this is a build for. */
+  /** Name of our image around the tool, or the script, that this is a build for. */
   toolImage: string | null
 }
 
@@ -79,10 +79,10 @@ const limitTime = (timeoutMs: number, outer: AbortSignal[]) => {
 }
 
 /** Reads what a build would do from the mirror. */
-const createPlanner = (preparation: Preparation, toolImage: (name: string) => Promise<string>) => {
+const createPlanner = (preparation: Preparation, toolImage: (tool: ToolBuild) => Promise<string>) => {
   return async (request: BuildRequest, signal: AbortSignal): Promise<Plan> => {
     const { tree, dockerfile } = await preparation.read(request, signal)
-    const image = request.tool === undefined ? null : await toolImage(request.tool.name)
+    const image = request.tool === undefined ? null : await toolImage(request.tool)
     const own: Record<string, string> = image === null ? {} : { SLIPWAY_TOOL: image }
     const buildArgs = pickBuildArgs(dockerfile, { ...request.variables.reveal(), ...own })
     const stages = planStages(dockerfile, buildArgs, request.targetStage)

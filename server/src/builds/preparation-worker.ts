@@ -56,7 +56,7 @@ const read = async ({ mirror, commitId, rootPath, dockerfilePath, tool, limits }
   const tree =
     tool === undefined
       ? await readSourceTree(reading, rootPath, dockerfilePath)
-      : await readTreeFor(reading, path, (found) => toolDockerfile(found ?? text))
+      : await readTreeFor(reading, path, (found) => toolDockerfile(found ?? text, tool.image))
   return { tree, dockerfile: parseDockerfile(tree.dockerfile.toString('utf8')) }
 }
 

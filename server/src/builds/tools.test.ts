@@ -15,6 +15,21 @@ test('a fragment stands between the tool and the module, and takes nothing of wh
   }
 })
 
+test('a tool of an image gets our script and nothing else of ours', () => {
+  const { stages } = parseDockerfile(toolDockerfile('RUN true', 'tools/tofu:1'))
+  assert.deepEqual(
+    stages.map(({ base, name }) => [base, name]),
+    [
+      ['$' + '{SLIPWAY_TOOL}', 'slipway'],
+      ['tools/tofu:1', null],
+    ],
+  )
+  assert.deepEqual(
+    stages[1]!.instructions.map(({ text }) => text),
+    ['RUN true', 'USER 0', 'COPY --from=slipway /bin/slipway-module /bin/slipway-module', 'COPY . /module'],
+  )
+})
+
 test('a fragment that begins an image of its own is refused, however it is written', () => {
   for (const fragment of ['FROM x', 'fr\\\nom x', 'ENV A=1 \\\n\n\nB=2\nFROM x', 'ONBUILD RUN x', '# escape=`\nRUN x'])
     assert.throws(

@@ -1,6 +1,7 @@
 /**
  * Programs of the operator's that builds are made around: OpenTofu and Terraform. Promises to find them where a setting
- * or PATH says, and to know each by its content, so that an image around one is made once.
+ * or PATH says, and to know each by its content, so that an image around one is made once. For a build whose image
+ * brings the program, the same holds our script alone.
  */
 import { createHash } from 'node:crypto'
 import { readFile, stat } from 'node:fs/promises'
@@ -9,6 +10,7 @@ import { pack } from 'tar-stream'
 import { findImage, finish } from '../images/engine-images.ts'
 import type { Engine } from '../lib/docker-engine.ts'
 import { DeploymentError } from '../lib/errors.ts'
+import type { ToolBuild } from './builder.ts'
 
 /** Where each tool is, as set; without a path it is looked for on PATH. */
 export type ToolPaths = Readonly<Record<string, string | undefined>>
@@ -17,6 +19,9 @@ const described: Record<string, { word: string; setting: string }> = {
   tofu: { word: 'OpenTofu', setting: 'SLIPWAY_TOFU' },
   terraform: { word: 'Terraform', setting: 'SLIPWAY_TERRAFORM' },
 }
+
+/** In place of a tool's name: an image without one. */
+const scriptAlone = 'script'
 
 /** What the operator is to do. */
 export const missingSentence = (name: string): string => {
@@ -49,10 +54,10 @@ const readIfThere = (path: string): Promise<Buffer> =>
     throw error
   })
 
-const contextOf = (base: string, name: string, binary: Buffer, own: Buffer, trusted: Buffer) => {
+const contextOf = (base: string, name: string, binary: Buffer | null, own: Buffer, trusted: Buffer) => {
   const archive = pack()
   archive.entry({ name: 'Dockerfile' }, recipe(base))
-  archive.entry({ name: `root/bin/${name}`, mode: 0o755 }, binary)
+  if (binary !== null) archive.entry({ name: `root/bin/${name}`, mode: 0o755 }, binary)
   archive.entry({ name: 'root/bin/slipway-module', mode: 0o755 }, own)
   archive.entry({ name: 'root/etc/ssl/certs/ca-certificates.crt', mode: 0o644 }, trusted)
   archive.finalize()
@@ -66,23 +71,29 @@ export const createTools = (
 ) => {
   const known = new Map<string, string>()
 
-  const read = async (path: string) =>
-    [await readFile(path), await readFile(script), await readIfThere(certificates)] as const
+  const read = async (path: string | null) =>
+    [path === null ? null : await readFile(path), await readFile(script), await readIfThere(certificates)] as const
 
-  const demand = async (name: string): Promise<string> => {
+  const demand = async (name: string): Promise<string | null> => {
+    if (name === scriptAlone) return null
     const path = await findTool(name, paths)
     if (path === null) throw new DeploymentError('tool_missing', missingSentence(name))
     return path
   }
 
-  /** A key of the content: a program of 100 MB is read again only when it has changed. */
-  const keyOf = async (name: string, path: string): Promise<string> => {
+  /** A program of 100 MB is read again only when it has changed. */
+  const markOf = async (path: string): Promise<string> => {
     const { size, mtimeMs, ino } = await stat(path)
-    const mark = `${path} ${size} ${mtimeMs} ${ino}`
+    return `${path} ${size} ${mtimeMs} ${ino}`
+  }
+
+  /** A key of the content. */
+  const keyOf = async (name: string, path: string | null): Promise<string> => {
+    const mark = path === null ? name : await markOf(path)
     const before = known.get(mark)
     if (before !== undefined) return before
     const hash = createHash('sha256').update(recipe('busybox')).update(name)
-    for (const part of await read(path)) hash.update(createHash('sha256').update(part).digest())
+    for (const part of await read(path)) if (part !== null) hash.update(createHash('sha256').update(part).digest())
     const key = hash.digest('hex')
     known.set(mark, key)
     return key
@@ -93,12 +104,15 @@ export const createTools = (
   return {
     missing: async (name: string): Promise<string | null> =>
       (await findTool(name, paths)) === null ? missingSentence(name) : null,
-    /** The name of the image around a tool as it is now; rejects with `tool_missing`. */
-    reference: async (name: string): Promise<string> => nameOf(name, await keyOf(name, await demand(name))),
+    /** The name of the image around a tool as it is now, of the script where the tool is elsewhere; rejects with `tool_missing`. */
+    async reference({ name, image }: Pick<ToolBuild, 'name' | 'image'>): Promise<string> {
+      const what = image === undefined ? name : scriptAlone
+      return nameOf(what, await keyOf(what, await demand(what)))
+    },
     /** Id of the image of this name, made where the engine does not have it; null when it is not one of a tool as it is now. */
     async ensure(image: string, base: () => Promise<string>): Promise<string | null> {
       const name = /^slipway\/tool-(\w+):/.exec(image)?.[1]
-      if (name === undefined || described[name] === undefined) return null
+      if (name === undefined || (name !== scriptAlone && described[name] === undefined)) return null
       const held = await findImage(engine, image)
       if (held !== null) return held
       const path = await demand(name)

@@ -7,18 +7,22 @@ import { createMasker } from '../builds/log-mask.ts'
 import { DeploymentError } from '../lib/errors.ts'
 import type { Instance, Workload } from '../runtimes/runtime.ts'
 import { withClaim } from '../work/queue.ts'
-import { setSchedule } from '../work/schedule.ts'
 import { isCancel } from './canceled.ts'
-import type { DeploymentAction, TaskSpec } from './deployments.ts'
+import type { DeploymentAction } from './deployments.ts'
 import { kindOf } from './engine-parts.ts'
 import {
+  asideEvents,
   endOwnTask,
   endRuns,
   eventTask,
   forgetRuns,
   pullDeadlineMs,
+  runAside,
+  runBeside,
   runEnding,
   runOnce,
+  runsAlone,
+  setClocks,
   showRunning,
   unlock,
 } from './jobs.ts'
@@ -38,10 +42,10 @@ import { countAgain, freezeAgain, hold, makeCurrent, openOwn } from './release-r
 import { currentRelease, freezeRelease, type Release } from './releases.ts'
 import { forgetRoutes } from './routes.ts'
 import { enter, type ServiceRun } from './service-run.ts'
-import { taskOf } from './tasks.ts'
+import { isAlone, taskFor } from './tasks.ts'
 import { isUntouched } from './untouched.ts'
 import { environmentNow } from './variables-now.ts'
-import { aliasesOf, fingerprint, freezeWorkload, mustStopFirst, wantedOf } from './workload.ts'
+import { aliasesOf, fingerprint, freezeWorkload, mustStopFirst, thawWorkload, wantedOf } from './workload.ts'
 
 const minute = 60_000
 
@@ -50,9 +54,10 @@ export const deploy = async (run: ServiceRun): Promise<void> => {
   const { parts, service, step, claim } = run
   if (service.requested.releaseId !== undefined) return rollBack(run, service.requested.releaseId)
   const kind = kindOf(parts, service.kind)
-  const task = eventTask(run)
-  if (task?.event === 'UNLOCK') return unlock(run)
+  const { event, task } = eventTask(run)
+  if (event === 'UNLOCK') return unlock(run)
   const wanted = wantedOf(kind, service.spec)
+  if (task !== null && !isAlone(wanted.spec)) return runBeside(run, task)
   if (await isUntouched(run, wanted)) return leave(run)
   const readVariables = () => environmentNow(parts, kind, claim.organizationId, service)
   const made = await makeImage(run, wanted.source, readVariables)
@@ -61,6 +66,9 @@ export const deploy = async (run: ServiceRun): Promise<void> => {
     run.log.line('release', `${key} is skipped: its secret manager access no longer exists.`, 'error')
   await enter(run, 'working')
   const ids = { ...ownIds(run), aliases: aliasesOf(service.name, service.id) }
+  const frozen = freezeWorkload(ids, wanted.spec, wanted.source)
+  if (task !== null && asideEvents.has(event))
+    return runAside(run, { workload: thawWorkload(frozen, made.image, variables), environment: variables }, task)
   const release = await step('release', { deadlineMs: minute }, () =>
     freezeRelease(
       parts.database,
@@ -70,23 +78,22 @@ export const deploy = async (run: ServiceRun): Promise<void> => {
         serviceId: service.id,
         deploymentId: claim.id,
         ...made,
-        workload: freezeWorkload(ids, wanted.spec, wanted.source),
+        workload: frozen,
         hash: fingerprint(parts.fingerprintKey, wanted.source, wanted.spec, variables),
       },
       variables,
     ),
   )
-  if (task === null) await rollOut(run, release)
-  else await runOnce(run, release, task)
+  if (isAlone(frozen)) await runOnce(run, release, task)
+  else await rollOut(run, release)
 }
 
 /** It keeps its instances and its release. */
 const leave = async (run: ServiceRun): Promise<void> => {
   run.untouched = true
   run.log.line('compare', 'No changes; skipping.')
-  const task = eventTask(run)
   // An event that was forced has deployed the configuration, but not its clock.
-  if (task !== null) await setClock(run, task.task)
+  await setClocks(run)
 }
 
 /** An older release once more: no source and no image are made, so that it serves again within moments. */
@@ -100,9 +107,9 @@ const rollBack = async (run: ServiceRun, releaseId: string): Promise<void> => {
     return freezeAgain(run, old)
   })
   await step('pull', { deadlineMs: pullDeadlineMs }, (signal) => hold(run, release, signal))
-  const { task } = release.workload
-  if (task === undefined) await rollOut(run, release)
-  else await runOnce(run, release, { task, event: 'START' })
+  const { workload } = release
+  if (isAlone(workload)) await runOnce(run, release, taskFor(workload.tasks, 'START'))
+  else await rollOut(run, release)
 }
 
 /** The same release in new instances. */
@@ -189,7 +196,7 @@ export const undoStop = async (run: ServiceRun, signal: AbortSignal): Promise<vo
   if (run.service.desired !== 'RUNNING') return
   await desire(run, 'RUNNING')
   await undo(run, signal)
-  await showRunning(run, taskOf(run) === null ? 'RUNNING' : 'STOPPED')
+  await showRunning(run, runsAlone(run) ? 'STOPPED' : 'RUNNING')
 }
 
 const ownIds = ({ claim, service }: ServiceRun) => ({
@@ -262,9 +269,6 @@ const tidyUp = async (run: ServiceRun, workload: Workload): Promise<void> => {
   const signal = AbortSignal.timeout(2 * minute + workload.stopGraceMs)
   await cluster.runtime.retire(ref, workload.revision, workload.stopGraceMs, signal)
 }
-
-const setClock = ({ parts, claim, service }: ServiceRun, { cron }: TaskSpec): Promise<void> =>
-  withClaim(parts.database, claim, (tx) => setSchedule(tx, service.id, cron, parts.clock.now()))
 
 const desire = (run: ServiceRun, desired: 'RUNNING' | 'STOPPED' | 'NONE'): Promise<unknown> =>
   withClaim(run.parts.database, run.claim, (tx) =>

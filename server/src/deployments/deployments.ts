@@ -18,7 +18,7 @@ export interface BuildSpec {
   rootPath: string
   dockerfilePath: string
   targetStage: string | null
-  /** Made around a tool of this server, by this text instead of a Dockerfile of the repository. */
+  /** Made around a tool instead of by a Dockerfile of the repository. */
   tool?: ToolBuild
   /** What its owner set; absent where nothing is. */
   limits?: BuildLimits
@@ -42,6 +42,10 @@ export type Source =
       name: string
       tag: string
     }
+
+/** Whether a build needs a tool of this server's operator, for no image has it. */
+export const needsOwnTool = <S extends Pick<BuildSpec, 'tool'>>(source: S): source is S & { tool: ToolBuild } =>
+  source.tool !== undefined && source.tool.image === undefined
 
 /** The part of a workload that a service's own configuration decides. */
 export type WorkloadSpec = Pick<
@@ -68,7 +72,7 @@ export type TaskAside = 'PLAN' | 'UNLOCK' | 'MIGRATE'
 /** A program that ends; null: what the image says. */
 export type TaskCommand = Pick<Workload, 'entrypoint' | 'arguments'>
 
-/** What a service does that has no instances: programs that run to their end. */
+/** Programs that run to their end: all that a service runs, or beside its instances. */
 export interface TaskSpec {
   /** The command of each event; what is left out is not run. */
   on: Partial<Record<TaskEvent, TaskCommand>>
@@ -83,7 +87,15 @@ export interface TaskSpec {
    * now, where MIGRATE brings it to. Absent: they are on their own.
    */
   state?: 'HERE' | 'ELSEWHERE'
+  /** It sees the volumes of its service, which may be in use. */
+  withVolumes?: boolean
 }
+
+/** By their names. At most one of them answers an event other than CRON. */
+export type Tasks = Readonly<Record<string, TaskSpec>>
+
+/** The name of a task that is all that its service runs. */
+export const mainTask = 'main'
 
 /** What a resource kind hands to the engine, made of what it keeps. All functions are pure. */
 export interface DeployableKind<Kept = Record<string, unknown>> {
@@ -91,10 +103,13 @@ export interface DeployableKind<Kept = Record<string, unknown>> {
   /** One sentence that says what a deploy would need; absent for kinds that this server can deploy. */
   refusal?(spec: Kept): string | null
   source(spec: Kept): Source
-  /** What stays up; of services that run tasks, what each of them may use: such a workload has 0 instances. */
+  /** What stays up, and what each task may use; of services that run tasks alone it has 0 instances. */
   workload(spec: Kept): WorkloadSpec
-  /** Absent for kinds whose services stay up. */
-  task?(spec: Kept): TaskSpec
+  /**
+   * Named programs that run to their end. With 0 instances they are all that there is: a deploy, a stop and a delete run
+   * what they say. Beside instances they run by the clock or by a forced event.
+   */
+  tasks?(spec: Kept): Tasks
   /** Why what was deployed at one tag cannot go on at another with the data it has; absent where it always can. */
   moveRefusal?(from: string, to: string): string | null
   /**
@@ -119,6 +134,8 @@ export interface ServiceRequest {
   redeploy?: boolean
   /** Run a job as if this had happened; 400 `event_missing` for a service that does nothing then. */
   forceEvent?: TaskEvent
+  /** Of several tasks that answer the forced event, the one of this name. */
+  task?: string
   /** Of a delete or an uninstall: what the service runs at its end is not run. */
   skipEnding?: boolean
   /** Run this release of the service again, with its image, configuration and variables. */

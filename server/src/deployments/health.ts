@@ -8,6 +8,7 @@ import type { Cluster } from '../clusters/clusters.ts'
 import { keySql } from '../clusters/local.ts'
 import { createLoop, type Loop } from '../work/loop.ts'
 import type { EngineParts } from './engine-parts.ts'
+import { isAloneSql } from './tasks.ts'
 
 const everyMs = 5000
 /** After an answer that was missed. */
@@ -23,7 +24,7 @@ const markUnavailable = ({ database }: HealthParts, { key }: Cluster): Promise<u
   database.query(
     `update service_state s set running_state = 'UNAVAILABLE' from release r, node c
      where r.id = s.current_release_id and s.desired = 'RUNNING' and s.running_state <> 'UNAVAILABLE'
-       and not r.workload ? 'task' and c.id = s.cluster_id and ${keySql('c')} = $1`,
+       and not ${isAloneSql('r.workload')} and c.id = s.cluster_id and ${keySql('c')} = $1`,
     [key],
   )
 

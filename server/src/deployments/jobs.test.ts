@@ -211,7 +211,7 @@ test('a cron job that asks for it begins its next run beside the last one, or in
   const [first] = await runsOf(instead)
   assert.deepEqual(await begun(instead, 2), ['CANCELED', 'RUNNING'])
   const left = () =>
-    runtime.readTask({ ...world.ids, serviceId: instead, taskId: first!.id }, {}, AbortSignal.timeout(1000))
+    runtime.stopTask({ ...world.ids, serviceId: instead, taskId: first!.id, outputs: [] }, 0, AbortSignal.timeout(1000))
   await until(async () => (await left()) === null, { what: 'the end of the first one' })
   assert.equal((await statusOf(instead))!.running_state, 'RUNNING')
   await run('DELETE', instead)
@@ -244,6 +244,75 @@ test('a stop ends the run under way and no other begins; a forced run leaves the
   assert.ok(parseCron(String(changed!.expression)) !== null && changed!.expression === '0 0 1 1 *')
   await run('DELETE', id)
   assert.deepEqual(await runsOf(id), [])
+})
+
+const tell = (value: object) => `write /slipway-output/slipway-output.json ${JSON.stringify(value)}`
+
+test('a run by the clock is as one of a deploy: tried again, with what it hands on and what it puts out kept', async () => {
+  const leave = (text: string) => `write /slipway-output/state.json ${text}`
+  const words = ['show /slipway-input/state.json', leave('{"serial":2}'), tell({ A: { value: 'by the clock' } })]
+  const spec = { state: 'HERE', image: 'fake/crash', tag: '3', maxRestarts: 1, cron: '* * * * *' }
+  const on = { START: [leave('{"serial":1}')], CRON: words }
+  const id = await addService(world, { ...spec, on: { CRON: words } }, 'job')
+  assert.equal(await run('DEPLOY', id), 'DEPLOYED')
+  const ended = async (count: number) => {
+    await makeDue(id, '1 second')
+    const rows = await until(
+      async () => {
+        const all = await runsOf(id)
+        return all.length === count && all.every(({ state }) => state !== 'RUNNING') ? all : null
+      },
+      { what: `run ${count}` },
+    )
+    return rows.at(-1)!
+  }
+  const outputs = () => database.query('select name, value from service_output where service_id = $1', [id])
+  assert.equal((await ended(1)).error?.code, 'task_failed')
+  assert.equal((await logOf(id)).filter((line) => /runs again: try 2 of 2/.test(line)).length, 1)
+  assert.deepEqual(await outputs(), [])
+  await setSpec(id, { ...spec, image: 'fake/serve', on })
+  assert.equal(await run('DEPLOY', id), 'DEPLOYED')
+  assert.equal((await ended(2)).state, 'SUCCEEDED')
+  assert.ok((await logOf(id)).includes('{"serial":1}'))
+  assert.deepEqual(await outputs(), [{ name: 'A', value: 'by the clock' }])
+  const [state] = await database.query('select serial::int, held_by from task_state where id = $1', [id])
+  assert.deepEqual(state, { serial: 2, held_by: null })
+  await run('DELETE', id)
+})
+
+test('named tasks run beside what stays up: each by its own clock, or when it is forced', async () => {
+  const daily = '0 0 1 1 *'
+  const backup = { on: { CRON: ['dumped'] }, cron: daily, withVolumes: true }
+  const prune = { on: { CRON: ['pruned'] }, cron: daily }
+  const id = await addService(world, { volume: true, tasks: { backup, prune } }, 'database')
+  assert.equal(await run('DEPLOY', id), 'DEPLOYED')
+  const clocks = async () => {
+    const rows = await database.query('select name from schedule where service_id = $1 order by name', [id])
+    return rows.map(({ name }) => name)
+  }
+  assert.deepEqual(await clocks(), ['backup', 'prune'])
+  const releases = () => database.query('select id from release where service_id = $1', [id])
+  const before = [await releases(), (await runtime.instancesOf(id)).map(({ name }) => name)]
+  const tasks: Task[] = []
+  const { run: runTask } = runtime
+  runtime.run = (task, ...more) => {
+    tasks.push(task)
+    return runTask(task, ...more)
+  }
+  await database.query(`update schedule set next_at = now() where service_id = $1 and name = 'backup'`, [id])
+  await database.query(`select pg_notify('slipway_schedule', '')`)
+  await until(async () => (await runsOf(id))[0]?.state === 'SUCCEEDED', { what: 'the backup' })
+  const [volume] = tasks[0]!.volumes
+  assert.deepEqual([tasks.length, volume?.mountPath, tasks[0]!.arguments], [1, '/data', ['dumped']])
+  assert.equal(await run('DEPLOY', id, { forceEvent: 'CRON', task: 'backup' }), 'DEPLOYED')
+  assert.deepEqual([tasks.length, tasks[1]!.arguments], [2, ['dumped']])
+  runtime.run = runTask
+  assert.equal((await statusOf(id))!.running_state, 'RUNNING')
+  assert.deepEqual([await releases(), (await runtime.instancesOf(id)).map(({ name }) => name)], before)
+  await setSpec(id, { volume: true, tasks: { prune } })
+  assert.equal(await run('DEPLOY', id), 'DEPLOYED')
+  assert.deepEqual(await clocks(), ['prune'])
+  await run('DELETE', id)
 })
 
 test('a run goes on when the control plane goes: it is handed over, not ended, and the next process joins it', async () => {

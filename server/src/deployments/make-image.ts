@@ -5,7 +5,7 @@ import { DeploymentError } from '../lib/errors.ts'
 import { joinTag } from '../lib/image-name.ts'
 import { Secret } from '../lib/secret.ts'
 import type { Progress } from '../runtimes/runtime.ts'
-import type { Source } from './deployments.ts'
+import { needsOwnTool, type Source } from './deployments.ts'
 import type { EngineParts } from './engine-parts.ts'
 import { openGitSource } from './git-source.ts'
 import { staysAt } from './next-version.ts'
@@ -21,8 +21,8 @@ const usualLimits = { timeoutMs: 30 * minute, cpuMillicores: 2000, memoryMb: 204
 type GitSpec = Extract<Source, { from: 'git' }>
 
 /** It was there when the deployment was asked for, or the request would have been refused. */
-const refuseMissingTool = async ({ parts }: ServiceRun, { tool }: GitSpec): Promise<void> => {
-  const missing = tool === undefined ? null : await parts.builder.missingTool(tool.name)
+const refuseMissingTool = async ({ parts }: ServiceRun, source: GitSpec): Promise<void> => {
+  const missing = needsOwnTool(source) ? await parts.builder.missingTool(source.tool.name) : null
   if (missing !== null) throw new DeploymentError('tool_missing', missing)
 }
 

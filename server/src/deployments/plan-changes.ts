@@ -1,5 +1,5 @@
 /** What two versions of a service differ in, in the words of the API. Pure. Values of variables never come out of here. */
-import type { Source, TaskSpec, WorkloadSpec } from './deployments.ts'
+import { mainTask, type Source, type TaskSpec, type Tasks, type WorkloadSpec } from './deployments.ts'
 import type { EffectiveVariables, FrozenWorkload } from './workload.ts'
 
 export interface Move {
@@ -16,7 +16,7 @@ export interface Changes {
   variables: { added: string[]; changed: string[]; removed: string[] }
 }
 
-export type Setup = WorkloadSpec & { task?: TaskSpec; from?: Source }
+export type Setup = WorkloadSpec & { tasks?: Tasks; from?: Source }
 
 /** Names of fields at any depth. */
 type NamesIn<T> = T extends readonly (infer Item)[]
@@ -26,7 +26,7 @@ type NamesIn<T> = T extends readonly (infer Item)[]
     : never
 
 /** Every field that a configuration may have; what is not shown is left out by `flat`. */
-type FieldName = Exclude<NamesIn<Setup>, 'from' | 'readyTimeoutMs'>
+type FieldName = Exclude<NamesIn<Omit<Setup, 'tasks'> & { tasks?: TaskSpec }>, 'from' | 'readyTimeoutMs'>
 
 /**
  * Where the API has what a workload is made of, from the top or from the field around it. A field that the engine learns
@@ -64,7 +64,7 @@ const words: Readonly<Record<FieldName, readonly string[]>> = {
   successThreshold: ['success_threshold'],
   failureThreshold: ['failure_threshold'],
   // When a task runs.
-  task: ['schedule'],
+  tasks: ['schedule'],
   on: [],
   START: ['on_start'],
   STOP: ['on_stop'],
@@ -80,6 +80,7 @@ const words: Readonly<Record<FieldName, readonly string[]>> = {
   maxRestarts: ['max_nb_restart'],
   timeoutMs: ['timeout_ms'],
   state: ['state'],
+  withVolumes: ['with_volumes'],
   // What its image is made from.
   git: ['git_repository'],
   url: ['url'],
@@ -90,6 +91,7 @@ const words: Readonly<Record<FieldName, readonly string[]>> = {
   targetStage: ['docker_target_build_stage'],
   limits: ['limits'],
   tool: ['tool'],
+  image: ['build.engine_image'],
   fragment: ['fragment'],
   text: ['text'],
   registryId: ['registry_id'],
@@ -97,8 +99,11 @@ const words: Readonly<Record<FieldName, readonly string[]>> = {
   tag: ['tag'],
 }
 
-/** Releases of earlier versions may have fields that are no more. */
-const wordsFor = (name: string): readonly string[] => (Object.hasOwn(words, name) ? words[name as FieldName] : [name])
+/** Names of tasks are their services' own, and releases of earlier versions may have fields that no longer exist. */
+const wordsFor = (name: string): readonly string[] => {
+  if (name === mainTask) return []
+  return Object.hasOwn(words, name) ? words[name as FieldName] : [name]
+}
 
 const isRecord = (value: unknown): value is Record<string, unknown> =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
@@ -108,7 +113,13 @@ const isSame = (a: unknown, b: unknown): boolean => JSON.stringify(a ?? null) ==
 const inWords = (value: unknown): unknown => {
   if (Array.isArray(value)) return value.map(inWords)
   if (!isRecord(value)) return value ?? null
-  return Object.fromEntries(Object.entries(value).map(([name, inner]) => [wordsFor(name).join('/'), inWords(inner)]))
+  return Object.fromEntries(
+    Object.entries(value).flatMap(([name, inner]) => {
+      const own = wordsFor(name)
+      const shown = inWords(inner)
+      return own.length === 0 && isRecord(shown) ? Object.entries(shown) : [[own.join('/'), shown]]
+    }),
+  )
 }
 
 const escaped = (word: string): string => word.replaceAll('~', '~0').replaceAll('/', '~1')
@@ -126,7 +137,7 @@ const differences = (from: unknown, to: unknown, path: readonly string[]): Chang
 }
 
 /** A source's fields stand at the top of a configuration; which of the two it is shows in them. */
-// How long readiness may take is said by its probe.
+// The probe says how long readiness may take.
 const flat = ({ from, readyTimeoutMs: _, ...rest }: Setup, withSource: boolean): Record<string, unknown> => {
   if (from === undefined || !withSource) return { ...rest }
   const { from: __, ...source } = from

@@ -22,6 +22,7 @@ import { deployingActions, leavingSql } from './service-state.ts'
 import { readPlacement } from './stage-rows.ts'
 import { defaultOrder } from './stages.ts'
 import { stateOf } from './states.ts'
+import { taskFor } from './tasks.ts'
 import { isUp } from './untouched.ts'
 import { environmentNow } from './variables-now.ts'
 import { type EffectiveVariables, fingerprint, mustStopFirst, wantedOf } from './workload.ts'
@@ -112,7 +113,7 @@ const settingOfRollback = (current: OpenedRelease | null, target: OpenedRelease)
     configuration: current === null ? [] : configurationChanges(setupOf(current.release.workload), setupOf(workload)),
     variables: variableChanges(current?.environment ?? nobody, target.environment),
   }
-  const runsTask = workload.task?.on.START !== undefined
+  const runsTask = taskFor(workload.tasks, 'START') !== null
   return { ...nothingNew, stopsFirst: mustStopFirst(workload), runsTask, sameSetup: false, changes }
 }
 
@@ -165,7 +166,7 @@ const settingOfDeploy = async (
   return {
     refusal: null,
     stopsFirst: mustStopFirst(spec),
-    runsTask: spec.task?.on[requested.forceEvent ?? 'START'] !== undefined,
+    runsTask: taskFor(spec.tasks, requested.forceEvent ?? 'START', requested.task) !== null,
     sameSetup: fingerprint(parts.fingerprintKey, source, spec, variables) === row.deployedHash,
     version,
     isUp: current !== null && isUp(current.release, seen),

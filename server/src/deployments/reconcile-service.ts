@@ -11,6 +11,7 @@ import type { EngineParts } from './engine-parts.ts'
 import { holdImage } from './make-image.ts'
 import { openRelease } from './releases.ts'
 import { type Outlets, readOutlets, routesFor, routeWhatCan } from './routes.ts'
+import { isAloneSql } from './tasks.ts'
 
 export interface DesiredService {
   serviceId: string
@@ -24,7 +25,7 @@ export interface DesiredService {
   /** A deployment works on its environment. */
   busy: boolean
   runningState: string
-  /** Runs tasks: it has no instances, and whoever runs them shows how it is. */
+  /** Tasks are all that it runs: it has no instances, and whoever runs them shows how it is. */
   hasTask: boolean
 }
 
@@ -42,7 +43,7 @@ const desiredSql = `select s.service_id as "serviceId", s.environment_id as "env
     s.current_release_id as "releaseId", r.deployment_id as revision,
     coalesce((r.workload ->> 'instances')::int, 0) as instances,
     coalesce(r.workload -> 'ports', '[]') as ports, s.running_state as "runningState",
-    coalesce(r.workload ? 'task', false) as "hasTask",
+    coalesce(${isAloneSql('r.workload')}, false) as "hasTask",
     exists (select from deployment d where d.environment_id = s.environment_id and d.state = 'RUNNING') as busy
   from service_state s left join release r on r.id = s.current_release_id`
 

@@ -1,6 +1,8 @@
 /** Why an action cannot be done with a service, told before it is begun; a plan tells the same. Pure. */
 import { type ApiError, badRequest, conflict } from '../lib/errors.ts'
-import type { DeployableKind, DeploymentAction, ServiceRequest } from './deployments.ts'
+import { type DeployableKind, type DeploymentAction, needsOwnTool, type ServiceRequest } from './deployments.ts'
+import { isAlone, taskFor } from './tasks.ts'
+import { wantedOf } from './workload.ts'
 
 export interface Candidate {
   name: string
@@ -14,13 +16,14 @@ export interface Candidate {
 /** What its kind cannot do; null when nothing is against it. */
 export const kindRefusal = (
   action: DeploymentAction,
-  { task }: Pick<DeployableKind, 'task'>,
+  kind: Pick<DeployableKind, 'source' | 'workload' | 'tasks'>,
   { name, spec }: Candidate,
-  { forceEvent }: Partial<ServiceRequest>,
+  { forceEvent, task }: Partial<ServiceRequest>,
 ): ApiError | null => {
-  if (action === 'RESTART' && task !== undefined)
+  const wanted = wantedOf(kind, spec).spec
+  if (action === 'RESTART' && isAlone(wanted))
     return badRequest(`Service ${name} has no instances to restart: deploy it to run it again.`)
-  if (forceEvent !== undefined && task?.(spec).on[forceEvent] === undefined)
+  if (forceEvent !== undefined && taskFor(wanted.tasks, forceEvent, task) === null)
     return badRequest(`Service ${name} has nothing to run for this event.`, undefined, 'event_missing')
   return null
 }
@@ -36,7 +39,7 @@ export const deployRefusal = async (
   // What is freed runs nothing, and an older release has its image.
   if (refusal !== null || forceEvent === 'UNLOCK' || releaseId !== undefined) return refusal
   const source = kind.source(spec)
-  return source.from === 'git' && source.tool !== undefined ? missingTool(source.tool.name) : null
+  return source.from === 'git' && needsOwnTool(source) ? missingTool(source.tool.name) : null
 }
 
 /** What its present state does not allow; null when nothing is against it. */

@@ -1,11 +1,12 @@
 /** What a deployment does with releases: opening them, holding their images, and making one the current one. */
 import { usualLimits } from '../limits/limits.ts'
 import { countRelease } from '../limits/service-room.ts'
-import type { Queryable } from '../store/database.ts'
 import { withClaim } from '../work/queue.ts'
+import { setSchedules } from '../work/schedule.ts'
 import { holdImage } from './make-image.ts'
 import { freezeRelease, type OpenedRelease, openRelease, type Release } from './releases.ts'
 import type { ServiceRun } from './service-run.ts'
+import { clocksOf } from './tasks.ts'
 import { aliasesOf } from './workload.ts'
 
 export const openOwn = (run: ServiceRun, releaseId: string): Promise<OpenedRelease | null> =>
@@ -29,13 +30,11 @@ export const freezeAgain = (run: ServiceRun, { release, environment }: OpenedRel
   return freezeRelease(parts.database, parts.sealer, { ...copy, deploymentId: claim.id, workload }, environment)
 }
 
-/** From here on a release is what its service runs; a cancel comes too late. `also` goes with it or not at all. */
-export const makeCurrent = async (
-  run: ServiceRun,
-  release: Release,
-  running: string,
-  also: (tx: Queryable) => Promise<void> = async () => {},
-): Promise<void> => {
+/**
+ * From here on a release is what its service runs, by its clock too; a cancel comes too late. A forced event leaves the
+ * clock alone.
+ */
+export const makeCurrent = async (run: ServiceRun, release: Release, running: string): Promise<void> => {
   const { parts, service, claim } = run
   run.signal.throwIfAborted()
   run.committed = true
@@ -45,6 +44,8 @@ export const makeCurrent = async (
          running_state = $4 where service_id = $1`,
       [service.id, release.id, release.hash, running],
     )
-    await also(tx)
+    const { tasks } = release.workload
+    if (tasks !== undefined && service.requested.forceEvent === undefined)
+      await setSchedules(tx, service.id, clocksOf(tasks), parts.clock.now())
   })
 }

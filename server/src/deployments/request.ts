@@ -37,7 +37,7 @@ interface ServiceRow {
   spec: Record<string, unknown>
 }
 
-export type KindFacts = Pick<DeployableKind, 'refusal' | 'task' | 'source' | 'subAction'>
+export type KindFacts = Pick<DeployableKind, 'refusal' | 'tasks' | 'workload' | 'source' | 'subAction'>
 
 export interface RequestParts {
   kindOf(kind: Kind): KindFacts

@@ -12,13 +12,13 @@ import { isCancel } from './canceled.ts'
 import { actions, undo, undoStop } from './deploy.ts'
 import type { DeploymentAction } from './deployments.ts'
 import type { EngineParts } from './engine-parts.ts'
+import { keepsState } from './jobs.ts'
 import { createDeploymentLog } from './log.ts'
 import { conclude, type Outcome, readServices, type ServiceRow, type ServiceRun } from './service-run.ts'
 import { inStages } from './stages.ts'
 import { stateOf } from './states.ts'
 import { createSteps, orLeft } from './steps.ts'
 import { stopGraceMs } from './task-state.ts'
-import { taskOf } from './tasks.ts'
 
 /** Services of one stage worked on at once. */
 const parallel = 8
@@ -42,7 +42,7 @@ const isNotOurs = (error: unknown, { signal }: ServiceRun): boolean =>
   error instanceof LeaseLost || (signal.aborted && !isCancel({ signal }))
 
 const tidy = async (run: ServiceRun, canceled: boolean): Promise<void> => {
-  const cancelTimeoutMs = taskOf(run)?.state === undefined ? cancelUndoTimeoutMs : cancelTaskTimeoutMs
+  const cancelTimeoutMs = keepsState(run) ? cancelTaskTimeoutMs : cancelUndoTimeoutMs
   const signal = AbortSignal.timeout(canceled ? cancelTimeoutMs : undoTimeoutMs)
   const action = run.claim.action as DeploymentAction
   try {

@@ -2,25 +2,26 @@
  * Runs by the clock: begins what is due, and writes down how it ended. A run goes on while the control plane is away:
  * the next process joins it. A stop or a delete of its service ends it.
  */
-import type { Cluster } from '../clusters/clusters.ts'
+import type { ServiceRef } from '../clusters/clusters.ts'
 import { readRef } from '../clusters/refs.ts'
 import { DeploymentError } from '../lib/errors.ts'
 import { storable } from '../lib/storable.ts'
-import { LeaseLost, leaseMs, releaseLeases } from '../work/lease.ts'
+import { holdLease, LeaseLost, leaseMs, releaseLeases } from '../work/lease.ts'
 import { claimRun, finishRun, keptRuns, nextDue, prolongRuns, type RunClaim, runLeases } from '../work/schedule.ts'
 import { createWorker, type Held, type Worker } from '../work/worker.ts'
-import type { TaskSpec } from './deployments.ts'
 import type { EngineParts } from './engine-parts.ts'
+import { pullDeadlineMs } from './jobs.ts'
 import { type DeploymentLogLine, writeRunLog } from './log.ts'
 import { holdImage } from './make-image.ts'
 import { type OpenedRelease, openRelease } from './releases.ts'
-import { outputFolders } from './task-files.ts'
-import { createTail, failureOf, toTask } from './tasks.ts'
+import { attempt } from './steps.ts'
+import { runTask, type TaskClaim } from './task-run.ts'
+import { endTaskOf } from './task-state.ts'
+import { isAlone } from './tasks.ts'
 
 const longestSleepMs = 10_000
 const heartbeatMs = 4000
 const patienceMs = 2 * 60_000
-const pauseMs = 2000
 const keptLines = 100
 /** Runs worked on at once. */
 const parallel = 16
@@ -33,46 +34,33 @@ const showRunning = async (parts: EngineParts, serviceId: string, state: string)
   )
 }
 
-/** Waits while the engine is away, for a while. */
-const patiently = async <T>(parts: EngineParts, work: () => Promise<T>, signal: AbortSignal): Promise<T> => {
-  const startedMs = parts.clock.monotonicMs()
-  for (;;)
-    try {
-      return await work()
-    } catch (error) {
-      signal.throwIfAborted()
-      const waits = error instanceof DeploymentError && error.next !== 'stop'
-      if (!waits || parts.clock.monotonicMs() - startedMs > patienceMs) throw error
-      await parts.clock.sleep(pauseMs, signal)
-    }
-}
-
 /** Its check rejects when the run was ended or is somebody else's by now. */
 interface Execution extends Held {
   run: RunClaim
 }
 
-const runTries = async (
+const claimOf = async (
   parts: EngineParts,
-  cluster: Cluster,
-  opened: OpenedRelease,
-  spec: TaskSpec,
   { run, check, signal }: Execution,
-  tail: ReturnType<typeof createTail>,
-): Promise<void> => {
-  const task = toTask(opened, spec, 'CRON', run.id)
-  const runOnce = async (attempt: number) => {
-    await check()
-    return cluster.runtime.run({ ...task, folders: outputFolders, attempt }, tail.add, signal)
-  }
-  await patiently(parts, () => holdImage(parts, cluster, opened.release, () => {}, signal), signal)
-  for (let tries = 1; ; tries += 1) {
-    const result = await patiently(parts, () => runOnce(tries), signal)
-    const failure = failureOf(result, task.memoryMb, tail.lines)
-    if (failure === null) return
-    if (tries > spec.maxRestarts) throw failure
-  }
-}
+  ref: ServiceRef,
+  tell: TaskClaim['tell'],
+): Promise<TaskClaim> => ({
+  ...{ parts, ref, tell },
+  cluster: await parts.clusters.of(ref.clusterId),
+  organizationId: run.organizationId,
+  id: run.id,
+  taskId: run.id,
+  started: 'Scheduled run started.',
+  // Nothing is remembered: whoever goes on with the run joins its execution.
+  step: (name, { deadlineMs }, work) => {
+    const checked = async (inner: AbortSignal) => {
+      await check()
+      return work(inner)
+    }
+    return attempt(name, deadlineMs, checked, signal, parts.clock, () => {})
+  },
+  write: (work) => holdLease(parts.database, runLeases, run, work),
+})
 
 const asPlain = (error: unknown): { code: string; message: string } =>
   error instanceof DeploymentError
@@ -94,37 +82,51 @@ const createTold = ({ clock }: EngineParts) => {
 /** Nothing, when the service is gone: all of it is swept then. */
 const endTask = async (parts: EngineParts, serviceId: string, taskId: string, signal: AbortSignal): Promise<void> => {
   const ref = await readRef(parts.database, serviceId)
-  if (ref === null) return
-  const { runtime } = await parts.clusters.of(ref.clusterId)
-  await runtime.endTask({ ...ref, taskId }, signal)
+  if (ref !== null) await endTaskOf(parts, await parts.clusters.of(ref.clusterId), { ...ref, taskId }, signal)
+}
+
+const runDue = async (
+  parts: EngineParts,
+  execution: Execution,
+  opened: OpenedRelease | null,
+  tell: TaskClaim['tell'],
+): Promise<void> => {
+  const { serviceId, name } = execution.run
+  const spec = opened?.release.workload.tasks?.[name]
+  const ref = await readRef(parts.database, serviceId)
+  if (opened === null || spec === undefined || ref === null)
+    throw new DeploymentError('not_deployed', 'The job is not deployed.')
+  if (isAlone(opened.release.workload)) await showRunning(parts, serviceId, 'RUNNING')
+  const claim = await claimOf(parts, execution, ref, tell)
+  await claim.step('pull', { deadlineMs: pullDeadlineMs }, (signal) =>
+    holdImage(parts, claim.cluster, opened.release, () => {}, signal),
+  )
+  await runTask(claim, { ...opened, releaseId: opened.release.id }, { name, spec, event: 'CRON' })
 }
 
 const execute = async (parts: EngineParts, execution: Execution): Promise<void> => {
   const { run, signal } = execution
   const opened = await openRelease(parts.database, parts.sealer, run.releaseId)
-  const spec = opened?.release.workload.task
   const told = createTold(parts)
-  const tail = createTail(opened?.environment.secretValues ?? [], told.add)
   let error: ReturnType<typeof asPlain> | null = null
   try {
-    if (opened === null || spec === undefined) throw new DeploymentError('not_deployed', 'The job is not deployed.')
-    await showRunning(parts, run.serviceId, 'RUNNING')
-    told.add('Scheduled run started.')
-    await runTries(parts, await parts.clusters.of(opened.release.clusterId), opened, spec, execution, tail)
+    await runDue(parts, execution, opened, told.add)
   } catch (caught) {
     signal.throwIfAborted()
+    if (caught instanceof LeaseLost) throw caught
     error = asPlain(caught)
     if (error.code === 'unexpected')
-      parts.log.warn({ err: caught, serviceId: run.serviceId }, 'a scheduled run ended unexpectedly')
+      parts.log.warn({ err: caught, serviceId: run.serviceId }, 'a run by the clock ended unexpectedly')
+    told.add(error.message, 'error')
   }
-  told.add(error?.message ?? 'Job finished.', error === null ? 'info' : 'error')
   const ours = await parts.database.transaction(async (tx) => {
     if (opened !== null) await writeRunLog(tx, opened.release.deploymentId, run.serviceId, told.lines, keptRuns)
     return finishRun(tx, run, error)
   })
   // What stays here is swept later.
   await endTask(parts, run.serviceId, run.id, signal).catch(() => {})
-  if (ours) await showRunning(parts, run.serviceId, error === null ? 'COMPLETED' : 'ERROR')
+  if (ours && opened !== null && isAlone(opened.release.workload))
+    await showRunning(parts, run.serviceId, error === null ? 'COMPLETED' : 'ERROR')
 }
 
 export const startScheduler = (parts: EngineParts, worker: string): Worker => {

@@ -59,7 +59,7 @@ export const orLeft = <T>(work: Promise<T>, signal: AbortSignal): Promise<T> => 
 }
 
 /** Runs `work` until it succeeds, fails for good, or passes the deadline. */
-const attempt = async <T>(
+export const attempt = async <T>(
   name: string,
   deadlineMs: number,
   work: (signal: AbortSignal) => Promise<T>,

@@ -3,9 +3,8 @@ import type { Cluster } from '../clusters/clusters.ts'
 import { isUuid } from '../lib/ids.ts'
 import type { Owned, ServiceKey, TaskKey } from '../runtimes/runtime.ts'
 import type { EngineParts } from './engine-parts.ts'
-import { openStates } from './states.ts'
 import { isTaskId, ownerOfTask } from './task-ids.ts'
-import { endTaskOf } from './task-state.ts'
+import { endTaskOf, openOwners } from './task-state.ts'
 
 /** What cannot be swept away must not keep anything else from it. */
 export const quietly = async (
@@ -71,12 +70,8 @@ export const sweepTasks = async (
     taskId === undefined ? [] : [{ taskId, serviceId, environmentId }],
   )
   if (tasks.length === 0) return
-  const open = await parts.database.query<{ id: string }>(
-    `select id from deployment where id::text = any($1) and state in ${openStates}
-     union all select id from task_run where id::text = any($1) and state = 'RUNNING'`,
-    [tasks.map(({ taskId }) => ownerOfTask(taskId))],
-  )
-  const alive = new Set(open.map(({ id }) => id))
+  const owners = tasks.map(({ taskId }) => ownerOfTask(taskId))
+  const alive = await openOwners(parts.database, owners)
   for (const task of tasks)
     if (!alive.has(ownerOfTask(task.taskId)))
       await quietly(parts, { serviceId: task.serviceId }, signal, () =>

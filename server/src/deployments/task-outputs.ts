@@ -43,8 +43,8 @@ const toOutput = ([name, entry]: [string, unknown]): Output => {
 }
 
 /** Pure. Null when no file was left. Rejects a file that cannot be meant. */
-export const parseOutputs = (files: Readonly<Record<string, string>>): Output[] | null => {
-  const text = outputFiles.map((path) => files[path]).find((each) => each !== undefined)
+export const parseOutputs = (textAt: (path: string) => string | undefined): Output[] | null => {
+  const text = outputFiles.map(textAt).find((each) => each !== undefined)
   if (text === undefined) return null
   const entries = Object.entries(parse(text))
   if (entries.length > maxOutputs) throw refuse(`has more than ${maxOutputs} entries`)
@@ -68,13 +68,14 @@ export const sealOutputs = (sealer: Sealer, organizationId: string, outputs: rea
 
 export type OutputRow = Awaited<ReturnType<typeof sealOutputs>>[number]
 
-/** In place of what the service told before. */
+/** In place of what the service told before. Runs that end at once take turns, so that the last one's are all there is. */
 export const writeOutputs = async (
   tx: Queryable,
   organizationId: string,
   serviceId: string,
   rows: readonly OutputRow[],
 ): Promise<void> => {
+  await tx.query(`select pg_advisory_xact_lock(hashtextextended('service_output ' || $1, 0))`, [serviceId])
   await tx.query('delete from service_output where service_id = $1', [serviceId])
   await tx.query(
     `insert into service_output (id, organization_id, service_id, name, value, sealed)

@@ -4,13 +4,12 @@
  */
 import type { Cluster } from '../clusters/clusters.ts'
 import { DeploymentError } from '../lib/errors.ts'
-import type { TaskKey } from '../runtimes/runtime.ts'
-import type { Database, Queryable } from '../store/database.ts'
-import { withClaim } from '../work/queue.ts'
+import type { TaskKey, TaskOutputs } from '../runtimes/runtime.ts'
+import type { Queryable } from '../store/database.ts'
 import type { EngineParts } from './engine-parts.ts'
-import type { ServiceRun } from './service-run.ts'
-import { leftState, stateBytes } from './task-files.ts'
+import { leftState, stateOutputs, textOf } from './task-files.ts'
 import { ownerOfTask, taskIdOf } from './task-ids.ts'
+import type { TaskClaim } from './task-run.ts'
 
 type Parts = Pick<EngineParts, 'database' | 'sealer' | 'log'>
 
@@ -20,8 +19,7 @@ export const stopGraceMs = 9000
 export interface Holding {
   /** Null before the first run. */
   text: string | null
-  releaseId: string | null
-  /** The last try of this deployment whose program has started. */
+  /** The last attempt of this claim whose program may have begun. */
   begun: number | null
 }
 
@@ -41,15 +39,15 @@ export const findState = async (db: Queryable, serviceId: string): Promise<Row |
   return row ?? null
 }
 
-const take = (run: ServiceRun): Promise<Row | null> =>
-  withClaim(run.parts.database, run.claim, async (tx) => {
+const take = ({ write, ref, organizationId, id }: TaskClaim): Promise<Row | null> =>
+  write(async (tx) => {
     const [row] = await tx.query<Row>(
       `insert into task_state as t (id, organization_id, held_by, locked_at) values ($1, $2, $3, clock_timestamp())
        on conflict (id) do update set held_by = excluded.held_by, locked_at = coalesce(
          case when t.held_by = excluded.held_by then t.locked_at end, excluded.locked_at)
        where t.held_by is null or t.held_by = excluded.held_by
        returning ${columns}`,
-      [run.service.id, run.claim.organizationId, run.claim.id],
+      [ref.serviceId, organizationId, id],
     )
     return row ?? null
   })
@@ -67,38 +65,54 @@ const locked = async (db: Queryable, serviceId: string): Promise<DeploymentError
   )
 }
 
-const isOpen = async (db: Queryable, deploymentId: string): Promise<boolean> =>
-  (await db.query(`select 1 from deployment where id = $1 and state in ('QUEUED', 'RUNNING')`, [deploymentId])).length >
-  0
-
-/** The state for this deployment's run; the same deployment may ask again. Rejects while another one has it. */
-export const takeState = async (run: ServiceRun, signal: AbortSignal): Promise<Holding> => {
-  const { parts, service, claim } = run
-  let row = await take(run)
-  if (row === null) {
-    await endHolder(run, signal)
-    row = await take(run)
-  }
-  if (row === null) throw await locked(parts.database, service.id)
-  const { sealed, releaseId, begun } = row
-  if (sealed === null) return { text: null, releaseId, begun }
-  const text = await parts.sealer.open(claim.organizationId, place(service.id), sealed)
-  return { text: text.reveal(), releaseId, begun }
+/** Of these deployments and runs by the clock, those that go on. */
+export const openOwners = async (db: Queryable, ids: readonly string[]): Promise<Set<string>> => {
+  const open = await db.query<{ id: string }>(
+    `select id from deployment where id::text = any($1) and state in ('QUEUED', 'RUNNING')
+     union all select id from task_run where id::text = any($1) and state = 'RUNNING'`,
+    [ids],
+  )
+  return new Set(open.map(({ id }) => id))
 }
 
 /** What ended without its end being written down, as when a cancel and a crash meet: its container still tells. */
-const endHolder = async ({ parts, cluster, ref }: ServiceRun, signal: AbortSignal): Promise<void> => {
+const endHolder = async ({ parts, cluster, ref }: TaskClaim, signal: AbortSignal): Promise<void> => {
   const held = (await findState(parts.database, ref.serviceId))?.heldBy ?? null
-  if (held !== null && !(await isOpen(parts.database, held)))
-    await endTaskOf(parts, cluster, { ...ref, taskId: taskIdOf(held, ref.serviceId) }, signal)
+  if (held === null || (await openOwners(parts.database, [held])).has(held)) return
+  const isRun = (await parts.database.query('select 1 from task_run where id = $1', [held])).length > 0
+  const taskId = isRun ? held : taskIdOf(held, ref.serviceId)
+  await endTaskOf(parts, cluster, { ...ref, taskId }, signal)
 }
 
-/** Written before a program starts: from now on only its container knows the truth. */
-export const markBegun = (run: ServiceRun, releaseId: string, attempt: number): Promise<unknown> =>
-  withClaim(run.parts.database, run.claim, (tx) =>
-    tx.query('update task_state set begun = $3, release_id = $4 where id = $1 and held_by = $2', [
-      run.service.id,
-      run.claim.id,
+const openState = async ({ parts, organizationId, ref }: TaskClaim, { sealed }: Row): Promise<string | null> =>
+  sealed === null ? null : (await parts.sealer.open(organizationId, place(ref.serviceId), sealed)).reveal()
+
+/** The state for this claim's run; the same claim may ask again. Rejects while another one has it. */
+export const takeState = async (claim: TaskClaim, signal: AbortSignal): Promise<Holding> => {
+  let row = await take(claim)
+  if (row === null) {
+    await endHolder(claim, signal)
+    row = await take(claim)
+  }
+  if (row === null) throw await locked(claim.parts.database, claim.ref.serviceId)
+  return { text: await openState(claim, row), begun: row.begun }
+}
+
+/** The state as it is, for one that only looks; rejects while a run has it. */
+export const lookAtState = async (claim: TaskClaim, signal: AbortSignal): Promise<string | null> => {
+  await endHolder(claim, signal)
+  const row = await findState(claim.parts.database, claim.ref.serviceId)
+  if (row === null) return null
+  if (row.heldBy !== null) throw await locked(claim.parts.database, claim.ref.serviceId)
+  return openState(claim, row)
+}
+
+/** Written before a program can begin: from now on only its container knows the truth. */
+export const markBegun = (claim: TaskClaim, releaseId: string | null, attempt: number): Promise<unknown> =>
+  claim.write((tx) =>
+    tx.query(`update task_state set begun = $3, release_id = coalesce($4, release_id) where id = $1 and held_by = $2`, [
+      claim.ref.serviceId,
+      claim.id,
       attempt,
       releaseId,
     ]),
@@ -109,7 +123,7 @@ const serialOf = (text: string): number => {
   return typeof serial === 'number' && Number.isSafeInteger(serial) ? serial : 0
 }
 
-const unknown = (): DeploymentError =>
+export const stateUnknown = (): DeploymentError =>
   new DeploymentError(
     'state_unknown',
     'The container of the run no longer exists, or its state file is damaged: it is unknown what the run did. The state stays locked. Check the resources, then unlock it with a deploy with the action FORCE_UNLOCK.',
@@ -124,16 +138,18 @@ const isJson = (text: string): boolean => {
   }
 }
 
-/** A write of the state that a run left, and its release; made outside of the transaction that does it. */
-export const stateWrite = async (
-  { sealer }: Parts,
-  { organizationId, serviceId, heldBy }: { organizationId: string; serviceId: string; heldBy: string },
-  files: Readonly<Record<string, string>>,
-): Promise<(tx: Queryable) => Promise<void>> => {
-  const text = files[leftState]
-  if (text !== undefined && !isJson(text)) throw unknown()
+interface Holder {
+  organizationId: string
+  serviceId: string
+  heldBy: string
+}
+
+/** A write of the state that a run left; made outside of the transaction that does it. */
+const stateWrite = async ({ sealer }: Parts, { organizationId, serviceId, heldBy }: Holder, outputs: TaskOutputs) => {
+  const text = textOf(outputs, leftState)
+  if (text !== undefined && !isJson(text)) throw stateUnknown()
   const sealed = text === undefined ? null : await sealer.seal(organizationId, place(serviceId), text)
-  return async (tx) => {
+  return async (tx: Queryable): Promise<void> => {
     await tx.query(
       `update task_state set sealed = coalesce($3, sealed), serial = coalesce($4, serial), held_by = null,
          locked_at = null, begun = null, updated_at = clock_timestamp() where id = $1 and held_by = $2`,
@@ -142,16 +158,14 @@ export const stateWrite = async (
   }
 }
 
-/** The state that an execution left. `state_unknown` when it had begun and its container is gone. */
-export const readState = async (
-  { runtime }: Cluster,
-  task: TaskKey,
-  begun: boolean,
-  signal: AbortSignal,
-): Promise<Record<string, string>> => {
-  const files = await runtime.readTask(task, stateBytes, signal)
-  if (files === null && begun) throw unknown()
-  return files ?? {}
+/** Saves the state that a run left, whatever its end was, and frees it; one that has moved elsewhere goes. */
+export const saveState = async (claim: TaskClaim, outputs: TaskOutputs, hasMoved: boolean): Promise<void> => {
+  const { parts, organizationId, ref, id } = claim
+  const write = await stateWrite(parts, { organizationId, serviceId: ref.serviceId, heldBy: id }, outputs)
+  await claim.write(async (tx) => {
+    await write(tx)
+    if (hasMoved) await tx.query('delete from task_state where id = $1', [ref.serviceId])
+  })
 }
 
 /**
@@ -170,17 +184,17 @@ export const endTaskOf = async (parts: Parts, cluster: Cluster, task: TaskKey, s
 
 const saveAtEnd = async (
   parts: Parts,
-  cluster: Cluster,
+  { runtime }: Cluster,
   task: TaskKey,
-  held: { organizationId: string; serviceId: string; heldBy: string; begun: number | null },
+  held: Holder & { begun: number | null },
   signal: AbortSignal,
 ): Promise<void> => {
   try {
-    const begun = held.begun !== null
-    if (begun) await cluster.runtime.stopTask(task, stopGraceMs, signal)
-    const files = await readState(cluster, task, begun, signal)
-    const write = await stateWrite(parts, held, files)
-    await parts.database.transaction(write)
+    // Without an attempt that may have begun, nothing was left.
+    const stopped = { ...task, outputs: stateOutputs }
+    const outputs = held.begun === null ? {} : await runtime.stopTask(stopped, stopGraceMs, signal)
+    if (outputs === null) throw stateUnknown()
+    await parts.database.transaction(await stateWrite(parts, held, outputs))
   } catch (error) {
     if (!(error instanceof DeploymentError) || error.next !== 'stop') throw error
     parts.log.warn({ err: error, serviceId: held.serviceId }, 'the state after a run is unknown: it stays locked')
@@ -188,22 +202,21 @@ const saveAtEnd = async (
 }
 
 /** Frees a state, whoever has it; what its last run left is saved first, if anything of that is there. */
-export const freeState = async (run: ServiceRun, signal: AbortSignal): Promise<boolean> => {
-  const { parts, service, claim } = run
-  await endHolder(run, signal)
-  return withClaim(parts.database, claim, async (tx) => {
+export const freeState = async (claim: TaskClaim, signal: AbortSignal): Promise<boolean> => {
+  await endHolder(claim, signal)
+  return claim.write(async (tx) => {
     const rows = await tx.query(
       `update task_state set held_by = null, locked_at = null, begun = null where id = $1 and held_by is not null
        returning id`,
-      [service.id],
+      [claim.ref.serviceId],
     )
     return rows.length > 0
   })
 }
 
 /** The end of a service: nothing of what its runs left stays. */
-export const forgetLeft = (database: Database, { claim, service }: ServiceRun): Promise<unknown> =>
-  withClaim(database, claim, async (tx) => {
-    await tx.query('delete from service_output where service_id = $1', [service.id])
-    await tx.query('delete from task_state where id = $1', [service.id])
+export const forgetLeft = ({ write, ref }: TaskClaim): Promise<unknown> =>
+  write(async (tx) => {
+    await tx.query('delete from service_output where service_id = $1', [ref.serviceId])
+    await tx.query('delete from task_state where id = $1', [ref.serviceId])
   })

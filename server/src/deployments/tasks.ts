@@ -1,35 +1,51 @@
-/**
- * Services that run to their end: one event's program, as often as its restarts allow. A killed process joins the
- * execution that is under way; one that has ended is not run again unless the process died before it was written down.
- */
+/** The tasks of a service: which one an event runs, what a runtime is told of it, and what its end means. Pure. */
 import { createMasker } from '../builds/log-mask.ts'
 import { DeploymentError } from '../lib/errors.ts'
-import type { Task } from '../runtimes/runtime.ts'
-import type { TaskEvent, TaskSpec } from './deployments.ts'
-import { kindOf } from './engine-parts.ts'
-import type { OpenedRelease } from './releases.ts'
-import type { ServiceRun } from './service-run.ts'
-import { taskIdOf } from './task-ids.ts'
-import { runTry } from './task-try.ts'
+import type { Task, TaskEnd, Workload } from '../runtimes/runtime.ts'
+import type { When } from '../work/schedule.ts'
+import type { TaskEvent, TaskSpec, Tasks, WorkloadSpec } from './deployments.ts'
+import { outputsOf } from './task-files.ts'
 
-const graceMs = 10 * 60_000
 const keptLines = 50
 
-/** What a service runs, as it is configured now; null for one that stays up. */
-export const taskOf = ({ parts, service }: ServiceRun): TaskSpec | null =>
-  kindOf(parts, service.kind).task?.(service.spec) ?? null
+/** One task at one event. */
+export interface Wanted {
+  name: string
+  spec: TaskSpec
+  event: TaskEvent
+}
+
+/** The task that an event runs, of several the one of this name; null when none does. */
+export const taskFor = (tasks: Tasks | undefined, event: TaskEvent, name?: string): Wanted | null => {
+  const found = Object.entries(tasks ?? {}).find(
+    ([own, { on }]) => on[event] !== undefined && (name === undefined || own === name),
+  )
+  return found === undefined ? null : { name: found[0], spec: found[1], event }
+}
+
+/** Whether tasks are all that a service runs. */
+export const isAlone = ({ instances, tasks }: Pick<WorkloadSpec, 'instances'> & { tasks?: Tasks }): boolean =>
+  instances === 0 && tasks !== undefined
+
+/** The same of a release's workload, in SQL. */
+export const isAloneSql = (workload: string): string =>
+  `(${workload} ? 'tasks' and coalesce((${workload} ->> 'instances')::int, 0) = 0)`
+
+/** When each task runs by the clock. */
+export const clocksOf = (tasks: Tasks | undefined): Record<string, When> =>
+  Object.fromEntries(Object.entries(tasks ?? {}).flatMap(([name, { cron }]) => (cron === null ? [] : [[name, cron]])))
 
 /** A release's image and environment with one command. */
-export const toTask = (
-  { workload }: OpenedRelease,
-  { on, timeoutMs }: TaskSpec,
-  event: TaskEvent,
-  taskId: string,
-): Task => {
+export const toTask = (workload: Workload, { spec, event }: Wanted, taskId: string): Task => {
   const { organizationId, environmentId, serviceId, image, env, files, cpuMillicores, memoryMb } = workload
-  const command = on[event] ?? { entrypoint: null, arguments: null }
-  const ids = { organizationId, environmentId, serviceId, taskId }
-  return { ...ids, ...command, image, env, files, cpuMillicores, memoryMb, timeoutMs }
+  const command = spec.on[event] ?? { entrypoint: null, arguments: null }
+  return {
+    ...{ organizationId, environmentId, serviceId, taskId },
+    ...command,
+    ...{ image, env, files, cpuMillicores, memoryMb, timeoutMs: spec.timeoutMs },
+    volumes: spec.withVolumes === true ? workload.volumes : [],
+    outputs: outputsOf(spec),
+  }
 }
 
 /** The last lines of a program's output, without the secrets in it; each goes to `tell` too. */
@@ -49,7 +65,7 @@ export const createTail = (secrets: readonly string[], tell: (line: string) => v
 
 /** Null for an end as it should be. */
 export const failureOf = (
-  { exitCode, oomKilled }: { exitCode: number; oomKilled: boolean },
+  { exitCode, oomKilled }: Pick<TaskEnd, 'exitCode' | 'oomKilled'>,
   memoryMb: number,
   lines: string[],
 ): DeploymentError | null => {
@@ -63,41 +79,4 @@ export const failureOf = (
     )
   if (exitCode === 0) return null
   return new DeploymentError('task_failed', `The job exited with code ${exitCode}.`, { lines })
-}
-
-/** Fails as it failed, with the lines that the log has: those of the engine hold what the program printed as it is. */
-const withLines =
-  (lines: readonly string[]) =>
-  (error: unknown): never => {
-    if (!(error instanceof DeploymentError) || error.lines.length === 0) throw error
-    throw new DeploymentError(error.code, error.message, { next: error.next, lines: [...lines], cause: error })
-  }
-
-/** Runs what a service does at an event, and fails as it does; nothing for an event without a command. */
-export const runTask = async (
-  run: ServiceRun,
-  opened: OpenedRelease,
-  task: TaskSpec,
-  event: TaskEvent,
-): Promise<void> => {
-  const { cluster, step, claim, service } = run
-  if (task.on[event] === undefined) return
-  const wanted = toTask(opened, task, event, taskIdOf(claim.id, service.id))
-  const releaseId = opened.release.id
-  for (let attempt = 1; ; attempt += 1) {
-    const tail = createTail(opened.environment.secretValues, (line) => run.log.line('task', line))
-    const again = `Restarting the job: attempt ${attempt} of ${task.maxRestarts + 1}.`
-    run.log.line('task', attempt === 1 ? 'Job started.' : again)
-    const one = { task: wanted, spec: task, event, releaseId, attempt }
-    const ended = step(`task-${attempt}`, { deadlineMs: task.timeoutMs + graceMs }, (signal) =>
-      runTry(run, one, tail.add, signal),
-    )
-    const failure = failureOf(await ended.catch(withLines(tail.lines)), wanted.memoryMb, tail.lines)
-    if (failure === null) break
-    if (attempt > task.maxRestarts) throw failure
-    run.log.line('task', failure.message, 'error')
-  }
-  run.log.line('task', 'Job finished.')
-  // All that it left is saved; what stays here is swept later.
-  await cluster.runtime.endTask(wanted, run.signal).catch(() => {})
 }

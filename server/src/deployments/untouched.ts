@@ -32,11 +32,10 @@ const wouldChangeNothing = async (
 /** Decided once in a deployment. Costs nothing where a deploy rolls out whatever has changed. */
 export const isUntouched = async (run: ServiceRun, wanted: ReturnType<typeof wantedOf>): Promise<boolean> => {
   const { service, claim, step } = run
-  const task = eventTask(run)
   const may = mayBeLeftAlone({
     wholeEnvironment: claim.wholeEnvironment,
     stopsFirst: mustStopFirst(wanted.spec),
-    runsTask: task !== null && task.task.on[task.event] !== undefined,
+    runsTask: eventTask(run).task !== null,
     released: service.currentReleaseId !== null,
     running: service.desired === 'RUNNING',
   })

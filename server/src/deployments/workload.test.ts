@@ -1,8 +1,9 @@
 import assert from 'node:assert/strict'
+import { createHmac } from 'node:crypto'
 import { test } from 'node:test'
-import type { Source, WorkloadSpec } from './deployments.ts'
+import { mainTask, type Source, type TaskSpec, type WorkloadSpec } from './deployments.ts'
 import { inStages } from './stages.ts'
-import { aliasesOf, dnsLabel, fingerprint } from './workload.ts'
+import { aliasesOf, canonical, dnsLabel, fingerprint } from './workload.ts'
 
 const build: Extract<Source, { from: 'git' }> = {
   from: 'git',
@@ -41,6 +42,18 @@ test('a fingerprint tells equal from different, whatever the order of keys', () 
     fingerprint(Buffer.alloc(32, 2), build, spec, variables({ A: '1', B: '2' })),
   ]
   assert.equal(new Set([base, ...different]).size, 5)
+})
+
+test('a task alone counts as it did before tasks had names: an update of ours makes nothing out of date', () => {
+  const task: TaskSpec = { on: {}, cron: null, maxRestarts: 0, timeoutMs: 1000 }
+  const text = canonical({ source: build, spec: { ...spec, task }, env: {}, files: [] })
+  const before = createHmac('sha256', key).update(text).digest('hex')
+  assert.equal(fingerprint(key, build, { ...spec, tasks: { [mainTask]: task } }, variables({})), before)
+  assert.equal(
+    fingerprint(key, build, { ...spec, tasks: {} }, variables({})),
+    fingerprint(key, build, spec, variables({})),
+  )
+  assert.notEqual(fingerprint(key, build, { ...spec, tasks: { backup: task } }, variables({})), before)
 })
 
 test('a built-in variable that nothing refers to does not make a service out of date', () => {

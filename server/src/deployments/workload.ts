@@ -5,7 +5,7 @@
 import { createHmac } from 'node:crypto'
 import { Secret } from '../lib/secret.ts'
 import type { Workload } from '../runtimes/runtime.ts'
-import type { DeployableKind, Source, TaskSpec, WorkloadSpec } from './deployments.ts'
+import { type DeployableKind, mainTask, type Source, type Tasks, type WorkloadSpec } from './deployments.ts'
 
 /** The part of a resolved environment that a deployment needs. */
 export interface EffectiveVariables {
@@ -22,20 +22,22 @@ export interface EffectiveVariables {
 
 /** What a release keeps in the open; the environment is sealed beside it. */
 export type FrozenWorkload = Omit<Workload, 'env' | 'files' | 'image'> & {
-  /** What it runs to an end, where it has no instances. */
-  task?: TaskSpec
+  /** What it runs to an end. */
+  tasks?: Tasks
   /** What its image was to be made from; releases of earlier versions do not tell. */
   from?: Source
 }
 
+type Wanted = WorkloadSpec & { tasks?: Tasks }
+
 export const freezeWorkload = (
   ids: Pick<Workload, 'organizationId' | 'projectId' | 'environmentId' | 'serviceId' | 'revision' | 'aliases'>,
-  spec: WorkloadSpec & { task?: TaskSpec },
+  spec: Wanted,
   from: Source,
 ): FrozenWorkload => ({ ...ids, ...spec, from })
 
 export const thawWorkload = (
-  { task: _, from: __, ...frozen }: FrozenWorkload,
+  { tasks: _, from: __, ...frozen }: FrozenWorkload,
   image: string,
   secrets: Pick<EffectiveVariables, 'env' | 'files'>,
 ): Workload => ({ ...frozen, image, env: new Secret(secrets.env), files: new Secret(secrets.files) })
@@ -48,6 +50,16 @@ export const canonical = (value: unknown): string =>
       : inner,
   )
 
+/** As it has always been written down, so that an update of ours makes nothing out of date. */
+const counted = ({ tasks = {}, ...rest }: Wanted): object => {
+  const { [mainTask]: task, ...named } = tasks
+  return {
+    ...rest,
+    ...(task === undefined ? {} : { task }),
+    ...(Object.keys(named).length === 0 ? {} : { tasks: named }),
+  }
+}
+
 /**
  * Fingerprint of what a deployment uses: source asked for, configuration and variables. Built-in variables count only
  * where one of the user's refers to them: a new sibling's host name alone makes nothing out of date. Keyed, because
@@ -56,11 +68,11 @@ export const canonical = (value: unknown): string =>
 export const fingerprint = (
   key: Buffer,
   source: Source,
-  spec: WorkloadSpec & { task?: TaskSpec },
+  spec: Wanted,
   variables: Pick<EffectiveVariables, 'env' | 'files' | 'origins'>,
 ): string => {
   const env = Object.entries(variables.env).filter(([name]) => variables.origins[name]?.scope !== 'BUILT_IN')
-  const text = canonical({ source, spec, env: Object.fromEntries(env), files: variables.files })
+  const text = canonical({ source, spec: counted(spec), env: Object.fromEntries(env), files: variables.files })
   return createHmac('sha256', key).update(text).digest('hex')
 }
 
@@ -82,11 +94,11 @@ export const mustStopFirst = (workload: Pick<Workload, 'volumes'>): boolean => w
 
 /** All that a kind makes of a configuration. */
 export const wantedOf = (
-  kind: DeployableKind,
+  kind: Pick<DeployableKind, 'source' | 'workload' | 'tasks'>,
   spec: Record<string, unknown>,
-): { source: Source; spec: WorkloadSpec & { task?: TaskSpec } } => ({
+): { source: Source; spec: Wanted } => ({
   source: kind.source(spec),
-  spec: { ...kind.workload(spec), ...(kind.task === undefined ? {} : { task: kind.task(spec) }) },
+  spec: { ...kind.workload(spec), ...(kind.tasks === undefined ? {} : { tasks: kind.tasks(spec) }) },
 })
 
 /** For kinds whose services see no variables. */

@@ -5,6 +5,7 @@
 import Type, { type TSchema } from 'typebox'
 import { Flag, List, Nullable, OneOf, Text, Whole } from '../api/schema.ts'
 import type { BuildLimits } from '../deployments/deployments.ts'
+import { joinTag, splitTag } from '../lib/image-name.ts'
 
 export type Settings = Record<string, TSchema>
 
@@ -31,10 +32,12 @@ const buildKeys = {
   gigabytes: 'build.ram_max_in_gib',
 } as const
 
+const toolImageKey = 'build.engine_image'
+
 const overlapKey = 'cronjob.concurrency_policy'
 
 /** The keys that the engine acts on. */
-export const honoured: ReadonlySet<string> = new Set([graceKey, overlapKey, ...Object.values(buildKeys)])
+export const honoured: ReadonlySet<string> = new Set([graceKey, overlapKey, toolImageKey, ...Object.values(buildKeys)])
 
 const grace = { [graceKey]: Whole(0, 3600, { default: usualGraceSeconds }) }
 
@@ -140,6 +143,12 @@ export const helmSettings = settingsOf(domains, ingress, requestBuffering)
 
 export const terraformSettings = settingsOf(grace, placement, build, account, {
   'build.ephemeral_storage_in_gib': Whole(0, 65_536, { default: 4 }),
+  [toolImageKey]: Text(512, {
+    default: '',
+    pattern: '^(|[A-Za-z0-9][A-Za-z0-9._:/@-]*)$',
+    description:
+      'An image that has the engine and a shell, pulled with the logins of the registries of the organization; its tag is the explicit version unless it names one. Empty: the program that is installed on this server.',
+  }),
 })
 
 export const defaultsOf = (settings: Settings): Record<string, unknown> =>
@@ -165,7 +174,14 @@ export const buildLimitsIn = (spec: object): BuildLimits => {
   }
 }
 
-/** What a cron job does when it is due while its last run continues; left out if that is the default. */
+/** The image that an infrastructure tool is taken from, at this version unless it names one; absent: none is named. */
+export const toolImageIn = (spec: object, version: string): { image?: string } => {
+  const { [toolImageKey]: image = '' } = setIn(spec) as { [toolImageKey]?: string }
+  if (image === '') return {}
+  return { image: splitTag(image).name === image && version !== '' ? joinTag(image, version) : image }
+}
+
+/** What a cron job does with a moment while its last run goes on; left out where that is the usual. */
 export const overlapIn = (spec: object): { overlap?: 'Allow' | 'Replace' } => {
   const { [overlapKey]: overlap } = setIn(spec) as { [overlapKey]?: 'Forbid' | 'Allow' | 'Replace' }
   return overlap === undefined || overlap === 'Forbid' ? {} : { overlap }

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { headCommit, type Json, newPlace, startApi } from '../../test/api.ts'
-import { newRegistry } from '../../test/cases/container.ts'
+import { containerBody, newRegistry } from '../../test/cases/container.ts'
 import { cronBody, lifecycleBody } from '../../test/cases/job.ts'
 import { until } from '../../test/until.ts'
 import { job } from './job.ts'
@@ -173,15 +173,39 @@ test('a new tag is deployed to the jobs that follow the image', async () => {
   assert.deepEqual([await tagOf(follower), await tagOf(fixed)], ['2.0', '1.0'])
 })
 
+test('what a run by the clock puts out is a variable of the services beside, as after a deploy', async () => {
+  const { environmentId } = await newPlace(api)
+  const path = `/environment/${environmentId}`
+  const told = 'write /slipway-output/slipway-output.json {"URL":{"value":"http://x"}}'
+  const cronjob = { scheduled_at: '0 0 1 1 *', arguments: [told] }
+  const made = await call('POST', `${path}/job`, { name: 'work', ...cronBody(registryId, { schedule: { cronjob } }) })
+  assert.equal(made.status, 201, JSON.stringify(made.body))
+  const { id } = made.body
+  const other = await call('POST', `${path}/container`, { ...containerBody(registryId), name: 'beside' })
+  assert.equal(other.status, 201, JSON.stringify(other.body))
+  assert.equal((await call('POST', `/job/${id}/deploy`, {})).status, 202)
+  await until(async () => (await call('GET', `/job/${id}/status`)).body.state === 'DEPLOYED', { what: 'the deploy' })
+  await api.database.query('update schedule set next_at = now() where service_id = $1', [id])
+  await api.database.query(`select pg_notify('slipway_schedule', '')`)
+  const found = await until(
+    async () => {
+      const { results } = (await call('GET', `/container/${other.body.id}/environmentVariable`)).body
+      return results.find(({ key }: Json) => key === `SLIPWAY_OUTPUT_JOB_Z${id.slice(0, 8).toUpperCase()}_URL`)
+    },
+    { what: 'the variable' },
+  )
+  assert.deepEqual([found.value, found.scope, found.service_id], ['http://x', 'BUILT_IN', id])
+})
+
 test('the engine is told the source of a job, its commands, when they run and what they may use', async () => {
   const kept = async ({ body }: { body: Json }): Promise<Record<string, unknown>> =>
     (await api.database.query<Json>('select spec from node where id = $1', [body.id]))[0].spec
-  const { source, workload, task } = job.deployable
+  const { source, workload, tasks } = job.deployable
   const cron = await kept(await createCron({ max_nb_restart: 2, max_duration_seconds: 60, port: 80, memory: 64 }))
   assert.deepEqual(source(cron), { from: 'image', registryId, name: 'fake/task', tag: '1.0' })
   const { instances, memoryMb, ports } = workload(cron)
   assert.deepEqual([instances, memoryMb, ports[0]?.internalPort], [0, 64, 80])
-  assert.deepEqual(task!(cron), {
+  assert.deepEqual(tasks!(cron).main, {
     on: { CRON: { entrypoint: null, arguments: null } },
     cron: { expression: '0 3 * * *', timeZone: 'Etc/UTC' },
     maxRestarts: 2,
@@ -189,7 +213,7 @@ test('the engine is told the source of a job, its commands, when they run and wh
   })
   const schedule = { on_start: { entrypoint: 'sh -c', arguments: ['a b'] }, on_delete: {} }
   const lifecycle = await kept(await createLifecycle({ schedule, max_duration_seconds: 0 }))
-  assert.deepEqual(task!(lifecycle), {
+  assert.deepEqual(tasks!(lifecycle).main, {
     on: { START: { entrypoint: ['sh', '-c'], arguments: ['a b'] }, DELETE: { entrypoint: null, arguments: null } },
     cron: null,
     maxRestarts: 0,

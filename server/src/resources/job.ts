@@ -6,7 +6,7 @@ import Type from 'typebox'
 import type { Context } from '../api/operation.ts'
 import type { Change, Spec } from '../api/resource.ts'
 import { Computed, Flag, Maybe, Nullable, OneOf, Text, Whole } from '../api/schema.ts'
-import type { WorkloadSpec } from '../deployments/deployments.ts'
+import { mainTask, type WorkloadSpec } from '../deployments/deployments.ts'
 import { advancedSettings } from '../facets/advanced-settings.ts'
 import { deployable } from '../facets/deployable.ts'
 import { deploymentRestrictions } from '../facets/deployment-restriction.ts'
@@ -179,11 +179,12 @@ export const job = service({
       return image === undefined ? gitSourceOf(docker!, buildLimitsIn(kept)) : imageSourceOf(image)
     },
     workload: workloadOfJob,
-    task(kept) {
+    tasks(kept) {
       const { schedule, max_nb_restart: maxRestarts, max_duration_seconds: seconds } = kept
       const { on, cron } = tasksOf(schedule)
       const clock = cron === null ? null : { ...cron, ...overlapIn(kept) }
-      return { on, cron: clock, maxRestarts, timeoutMs: 1000 * (seconds === 0 ? longestSeconds : seconds) }
+      const timeoutMs = 1000 * (seconds === 0 ? longestSeconds : seconds)
+      return { [mainTask]: { on, cron: clock, maxRestarts, timeoutMs } }
     },
   },
 })

@@ -2,8 +2,15 @@
  * How a terraform service runs: how its image is built, what each action runs in it, and the files it gets. The program
  * in the image is `slipway-module` (builds/tool-script.sh). Pure.
  */
-import type { DeployableKind, Source, TaskEvent, TaskSpec, WorkloadSpec } from '../deployments/deployments.ts'
-import { buildLimitsIn } from '../facets/settings.ts'
+import {
+  type DeployableKind,
+  mainTask,
+  type Source,
+  type TaskEvent,
+  type TaskSpec,
+  type WorkloadSpec,
+} from '../deployments/deployments.ts'
+import { buildLimitsIn, toolImageIn } from '../facets/settings.ts'
 import type { GitRepositorySpec } from './git-source.ts'
 
 export type TerraformSpec = {
@@ -14,6 +21,7 @@ export type TerraformSpec = {
   }
   backend: { kubernetes?: object; user_provided?: object; blueprint?: object }
   engine: 'TERRAFORM' | 'OPEN_TOFU'
+  provider_version: { explicit_version: string }
   timeout_sec: number
   job_resources: { cpu_milli: number; ram_mib: number }
   action_extra_arguments?: Record<string, string[]>
@@ -38,7 +46,11 @@ const source = (kept: TerraformSpec): Source => {
     rootPath: git.root_path,
     dockerfilePath: '',
     targetStage: null,
-    tool: { name: toolOf(kept), fragment: fragmentOf(kept) },
+    tool: {
+      name: toolOf(kept),
+      ...toolImageIn(kept, kept.provider_version.explicit_version),
+      fragment: fragmentOf(kept),
+    },
     ...(Object.keys(limits).length === 0 ? {} : { limits }),
   }
 }
@@ -132,4 +144,6 @@ const refusal = ({ backend }: TerraformSpec): string | null =>
     ? null
     : 'A blueprint backend needs a catalog of blueprints, which this server does not have: use `kubernetes` or `user_provided`.'
 
-export const terraformRun = { refusal, source, workload, task, files, subAction }
+const tasks = (kept: TerraformSpec) => ({ [mainTask]: task(kept) })
+
+export const terraformRun = { refusal, source, workload, tasks, files, subAction }

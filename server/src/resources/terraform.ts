@@ -1,5 +1,5 @@
 /**
- * Terraform services: modules from a git repository with their variables, run by the tool that the operator provides
+ * Terraform services: modules from a git repository with their variables, run by a tool of an image or of the operator's
  * (terraform-run.ts).
  */
 import Type from 'typebox'

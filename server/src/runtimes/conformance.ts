@@ -6,12 +6,12 @@
 import assert from 'node:assert/strict'
 import { after, before, describe, test } from 'node:test'
 import { answersDatagrams } from '../../test/datagrams.ts'
+import { conformTasks } from '../../test/task-conformance.ts'
 import { until as untilTrue } from '../../test/until.ts'
 import { DeploymentError } from '../lib/errors.ts'
 import { newId } from '../lib/ids.ts'
 import { Secret } from '../lib/secret.ts'
 import type { LogLine, Runtime, RuntimeEvent, Task, Workload } from './runtime.ts'
-import { conformTasks } from './task-conformance.ts'
 
 export type Program = Pick<Workload, 'image' | 'entrypoint' | 'arguments'>
 
@@ -34,7 +34,9 @@ export interface Subject {
     endlessTask: Program
     /** As a task: tells what is in `/in/given`, writes `left` to `/out/left.txt`, and ends with code 0. */
     writer: Program
-    /** As a task: writes `begun` to `/out/left.txt`, and does not end within a minute unless it gets a SIGINT. */
+    /** As a task: writes `left` to `/out/left.txt`, and ends with code 3. */
+    badWriter: Program
+    /** As a task: writes `begun` to `/out/left.txt`, then a line, and does not end within a minute unless it is asked to. */
     endlessWriter: Program
   }
   images: {
@@ -78,6 +80,8 @@ export const createTask = (program: Program, over: Partial<Task> = {}): Task => 
   ...program,
   env: new Secret({}),
   files: new Secret([]),
+  volumes: [],
+  outputs: [],
   cpuMillicores: 200,
   memoryMb: 64,
   timeoutMs: 30_000,

@@ -2,6 +2,7 @@
  * Where services run. A runtime is given a desired state (a `Workload`) and makes it true; every call is idempotent
  * and may be repeated after a crash at any instant. It knows ids and labels, never the product's kinds or database.
  */
+import type { DeploymentError } from '../lib/errors.ts'
 import type { Secret } from '../lib/secret.ts'
 
 /** A service inside its cluster: a pod is found by both, a container by the second. */
@@ -124,7 +125,31 @@ export interface LogOptions {
   signal?: AbortSignal
 }
 
-/** Something that runs to completion: a job, a migration. */
+/** Takes the bytes of one file and resolves when they are safe. After a crash it is handed the same file again. */
+export type OutputPlace = (bytes: AsyncIterable<Uint8Array>, signal: AbortSignal) => Promise<void>
+
+/** A file that is wanted of an execution. */
+export interface TaskOutput {
+  /** Absolute. Its folder is made before the start, and whoever the program runs as may write to it. */
+  path: string
+  maxBytes: number
+  /** Where its bytes go once the program has ended with code 0, within that time; absent: it is a small text. */
+  stream?: { to: OutputPlace; deadlineMs: number }
+}
+
+/** What became of each output, by its path: its text, or how much was handed over, or why not. What was not written is left out. */
+export type TaskOutputs = Readonly<Record<string, { text: string } | { bytes: number } | { error: DeploymentError }>>
+
+/** How an execution ended, and what it left. */
+export interface TaskEnd {
+  exitCode: number
+  oomKilled: boolean
+  /** It took longer than it may and was stopped. */
+  timedOut: boolean
+  outputs: TaskOutputs
+}
+
+/** Something that runs to completion: a job, a migration, a backup. */
 export interface Task {
   organizationId: string
   environmentId: string
@@ -137,20 +162,22 @@ export interface Task {
   env: Secret<Record<string, string>>
   /** As of a workload. */
   files: Workload['files']
+  /** Those of its service that it sees. */
+  volumes: Workload['volumes']
+  outputs: readonly TaskOutput[]
   cpuMillicores: number
   memoryMb: number
   timeoutMs: number
-  /** Folders that are made before the start, and that whoever the program runs as may write to. */
-  folders?: readonly string[]
-  /** Of several tries with one id: a later one takes the place of an earlier one. Default 1. */
+  /** Of several attempts with one id: a later one takes the place of an earlier one. Default 1. */
   attempt?: number
 }
 
-export interface RunOptions {
-  /** Called when all is ready for the program to start; not for one that has started before. */
-  beforeStart?(): Promise<void>
-  /** Only joins: rejects with `task_gone` when there is no execution of this id. */
-  joinOnly?: boolean
+/** Of a program that must not begin twice, even when its execution is lost. */
+export interface Once {
+  /** It was marked before: an execution that is not there any more is not begun again. */
+  marked: boolean
+  /** Kept before the program can begin; called again while it has not begun. */
+  mark(): Promise<void>
 }
 
 /** An image of a registry, for an organization: what others pulled is not there for it. */
@@ -240,27 +267,17 @@ export interface Runtime {
   /** Lines of a service's present instances, all revisions, merged by time when `tail` or `since` is given. */
   logs(service: ServiceKey, options: LogOptions): AsyncIterable<LogLine>
   /**
-   * Runs a task to its end. Its execution stays until `endTask`, so that whoever asks with the same id goes on with it
-   * or reads how it ended. An abort only ends the wait. Past its time it is stopped as by `stopTask`, and `run` rejects
-   * with `task_timeout`.
+   * Runs a task to its end and collects its outputs. Its execution stays until `endTask`, so that whoever asks with the
+   * same id goes on with it or gets the same end again. An abort only ends the wait. Past its time it is stopped as by
+   * `stopTask`. Rejects with `task_gone` for an execution that was lost before its outputs were collected, or that may
+   * have begun once and is lost (`once`); and as the place of an output rejects.
    */
-  run(
-    task: Task,
-    onLine: (line: string) => void,
-    signal: AbortSignal,
-    options?: RunOptions,
-  ): Promise<{ exitCode: number; oomKilled: boolean }>
-  /** Ends the program of an execution: SIGINT, then SIGKILL after `graceMs`. What it left can be read. */
-  stopTask(task: TaskKey, graceMs: number, signal: AbortSignal): Promise<void>
+  run(task: Task, onLine: (line: string) => void, signal: AbortSignal, once?: Once): Promise<TaskEnd>
   /**
-   * The texts of files in an execution, by their absolute paths; what is missing is left out. Null when there is no
-   * execution. Rejects with `file_too_large` for one that is larger than the bytes it may have.
+   * Ends the program of an execution, asked first and forced after `graceMs`, and collects the texts that it left. Null
+   * when there is no execution.
    */
-  readTask(
-    task: TaskKey,
-    maxBytes: Readonly<Record<string, number>>,
-    signal: AbortSignal,
-  ): Promise<Record<string, string> | null>
+  stopTask(task: TaskKey & Pick<Task, 'outputs'>, graceMs: number, signal: AbortSignal): Promise<TaskOutputs | null>
   /** Ends and removes an execution that nobody waits for any more; succeeds when there is none. */
   endTask(task: TaskKey, signal: AbortSignal): Promise<void>
   /**

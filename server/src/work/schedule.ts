@@ -1,6 +1,6 @@
 /**
- * What is due by the clock, over the tables `schedule` and `task_run`. Promises one run of a service at a time unless it
- * asks for more, that two workers never begin the same one, and after a time away at most one run, and none that is long past. When the
+ * What is due by the clock, over the tables `schedule` and `task_run`. A service may have several tasks, each under a
+ * name. Promises one run of a task at a time unless it asks for more, that two workers never begin the same one, and after a time away at most one run, and none that is long past. When the
  * process dies, the lease of its run ends and another worker goes on with it.
  */
 import { parseCron } from '../lib/cron.ts'
@@ -21,12 +21,14 @@ export interface When {
 export interface RunClaim extends Leased {
   organizationId: string
   serviceId: string
+  /** Of the task. */
+  name: string
   releaseId: string
 }
 
 /** A run that could not begin within this time of its moment is left out. */
 const graceMs = 10 * 60_000
-/** Finished runs that are kept of each service. */
+/** Finished runs that are kept of each task. */
 export const keptRuns = 20
 
 const after = ({ expression, timeZone }: When, now: Date): Date | null => {
@@ -35,48 +37,55 @@ const after = ({ expression, timeZone }: When, now: Date): Date | null => {
 }
 
 /**
- * From now on a service's task runs by this clock, null by none. What has not changed keeps its next moment. Moments of a
- * stopped service are left out.
+ * From now on the tasks of a service run by these clocks, and no other of its tasks does. What has not changed keeps its
+ * next moment. Moments of a stopped service are left out.
  */
-export const setSchedule = async (tx: Queryable, serviceId: string, when: When | null, now: Date): Promise<void> => {
-  if (when === null) {
-    await tx.query('delete from schedule where service_id = $1', [serviceId])
-    return
-  }
-  await tx.query(
-    `insert into schedule (service_id, expression, time_zone, next_at, overlap) values ($1, $2, $3, $4, $5)
-     on conflict (service_id) do update set expression = excluded.expression, time_zone = excluded.time_zone,
-       overlap = excluded.overlap,
-       next_at = case when (schedule.expression, schedule.time_zone) = (excluded.expression, excluded.time_zone)
-         then schedule.next_at else excluded.next_at end`,
-    [serviceId, when.expression, when.timeZone, after(when, now), when.overlap ?? 'Forbid'],
-  )
+export const setSchedules = async (
+  tx: Queryable,
+  serviceId: string,
+  clocks: Readonly<Record<string, When>>,
+  now: Date,
+): Promise<void> => {
+  await tx.query('delete from schedule where service_id = $1 and name <> all($2)', [serviceId, Object.keys(clocks)])
+  for (const [name, when] of Object.entries(clocks))
+    await tx.query(
+      `insert into schedule (service_id, name, expression, time_zone, next_at, overlap) values ($1, $2, $3, $4, $5, $6)
+       on conflict (service_id, name) do update set expression = excluded.expression, time_zone = excluded.time_zone,
+         overlap = excluded.overlap,
+         next_at = case when (schedule.expression, schedule.time_zone) = (excluded.expression, excluded.time_zone)
+           then schedule.next_at else excluded.next_at end`,
+      [serviceId, name, when.expression, when.timeZone, after(when, now), when.overlap ?? 'Forbid'],
+    )
   await tx.query(`select pg_notify('slipway_schedule', '')`)
 }
 
-/** Ends the open run of a service on paper; answers its id, for its execution to be ended too. */
-export const cancelRuns = async (tx: Queryable, serviceId: string): Promise<string[]> => {
+/**
+ * Ends the open runs of a service on paper, or those of one of its tasks; answers their ids, for their executions to be
+ * ended too.
+ */
+export const cancelRuns = async (tx: Queryable, serviceId: string, name?: string): Promise<string[]> => {
   const rows = await tx.query<{ id: string }>(
     `update task_run set state = 'CANCELED', finished_at = clock_timestamp() where service_id = $1 and state = 'RUNNING'
+       and name = coalesce($2, name)
      returning id`,
-    [serviceId],
+    [serviceId, name],
   )
   return rows.map(({ id }) => id)
 }
 
-const columns = `id, organization_id as "organizationId", service_id as "serviceId", release_id as "releaseId", fence`
+const columns = `id, organization_id as "organizationId", service_id as "serviceId", name, release_id as "releaseId",
+  fence`
 
 export const runLeases: LeaseTable<RunClaim> = { name: 'task_run', columns }
 
-const dueSql = `select service_id as "serviceId", expression, time_zone as "timeZone", next_at as "nextAt",
-    overlap
+const dueSql = `select service_id as "serviceId", name, expression, time_zone as "timeZone", next_at as "nextAt", overlap
   from schedule where next_at <= $1 order by next_at limit 1 for update skip locked`
 
 // Without a release there is nothing to run; while the last run goes on, the next one is left out.
-const begin = `insert into task_run (id, organization_id, service_id, release_id, due_at, worker, lease_until, alone)
-  select $1, s.organization_id, s.service_id, s.current_release_id, $3, $4, ${leaseEnd(5)}, $6
+const begin = `insert into task_run (id, organization_id, service_id, name, release_id, due_at, worker, lease_until, alone)
+  select $1, s.organization_id, s.service_id, $7, s.current_release_id, $3, $4, ${leaseEnd(5)}, $6
   from service_state s where s.service_id = $2 and s.current_release_id is not null and s.desired = 'RUNNING'
-  on conflict (service_id) where state = 'RUNNING' and alone do nothing
+  on conflict (service_id, name) where state = 'RUNNING' and alone do nothing
   returning ${columns}`
 
 /** A run that begins, and those that it took the place of: their executions are to be ended. */
@@ -88,13 +97,18 @@ export interface Begun {
 /** Moves one due schedule on and begins its run, unless it is too late or the last one goes on. Null: nothing is due. */
 const takeDue = (database: Database, worker: string, now: Date): Promise<Begun | 'left out' | null> =>
   database.transaction(async (tx) => {
-    const [due] = await tx.query<Required<When> & { serviceId: string; nextAt: Date }>(dueSql, [now])
+    const [due] = await tx.query<Required<When> & { serviceId: string; name: string; nextAt: Date }>(dueSql, [now])
     if (due === undefined) return null
-    await tx.query('update schedule set next_at = $2 where service_id = $1', [due.serviceId, after(due, now)])
+    const { serviceId, name } = due
+    await tx.query('update schedule set next_at = $3 where service_id = $1 and name = $2', [
+      serviceId,
+      name,
+      after(due, now),
+    ])
     if (now.getTime() - due.nextAt.getTime() > graceMs) return 'left out'
-    const replaced = due.overlap === 'Replace' ? await cancelRuns(tx, due.serviceId) : []
+    const replaced = due.overlap === 'Replace' ? await cancelRuns(tx, serviceId, name) : []
     const alone = due.overlap !== 'Allow'
-    const [run] = await tx.query<RunClaim>(begin, [newId(), due.serviceId, due.nextAt, worker, leaseMs, alone])
+    const [run] = await tx.query<RunClaim>(begin, [newId(), serviceId, due.nextAt, worker, leaseMs, alone, name])
     return run === undefined ? 'left out' : { run, replaced }
   })
 
@@ -140,9 +154,9 @@ export const finishRun = async (
     [run.id, run.fence, error === null ? 'SUCCEEDED' : 'FAILED', error === null ? null : JSON.stringify(error)],
   )
   await tx.query(
-    `delete from task_run where service_id = $1 and state <> 'RUNNING' and id not in (
-       select id from task_run where service_id = $1 order by started_at desc limit $2)`,
-    [run.serviceId, keptRuns],
+    `delete from task_run where service_id = $1 and name = $3 and state <> 'RUNNING' and id not in (
+       select id from task_run where service_id = $1 and name = $3 order by started_at desc limit $2)`,
+    [run.serviceId, keptRuns, run.name],
   )
   return rows.length > 0
 }

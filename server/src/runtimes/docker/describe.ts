@@ -120,7 +120,10 @@ const network = (environmentId: string, aliases: string[], address?: string) => 
   },
 })
 
-const mounts = (workload: Workload, ownerId: string) =>
+const mounts = (
+  workload: Pick<Workload, 'organizationId' | 'environmentId' | 'serviceId' | 'volumes'>,
+  ownerId: string,
+) =>
   workload.volumes.map((volume) => ({
     Type: 'volume',
     Source: volumeName(volume.id),
@@ -185,6 +188,11 @@ export const describeTask = (task: Task, ownerId: string): ContainerBody => ({
     [labels.attempt]: String(task.attempt ?? 1),
   },
   ExposedPorts: {},
-  HostConfig: { ...limits(task), RestartPolicy: { Name: 'no' }, NetworkMode: networkName(task.environmentId) },
+  HostConfig: {
+    ...limits(task),
+    RestartPolicy: { Name: 'no' },
+    Mounts: mounts(task, ownerId),
+    NetworkMode: networkName(task.environmentId),
+  },
   NetworkingConfig: network(task.environmentId, []),
 })

@@ -41,7 +41,8 @@ describe('docker runtime', () => {
       task: shell('cat /proc/sys/kernel/random/uuid; echo one; sleep 0.3; echo two; exit 3'),
       endlessTask: shell('echo begun; exec sleep 1000'),
       writer: shell('cat /in/given; printf left > /out/left.txt'),
-      endlessWriter: shell('printf begun > /out/left.txt; exec sleep 1000'),
+      badWriter: shell('printf left > /out/left.txt; exit 3'),
+      endlessWriter: shell('printf begun > /out/left.txt; echo begun; exec sleep 1000'),
     },
     images: { held: 'docker.io/library/slipway-test-conformance:1', missing: 'localhost:1/no/such:1' },
   })

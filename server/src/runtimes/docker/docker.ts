@@ -164,7 +164,6 @@ export const createDockerRuntime = ({
     logs: logs.ofService,
     run: tasks.run,
     stopTask: tasks.stop,
-    readTask: tasks.read,
     endTask: tasks.end,
     owned,
     close: async () => {

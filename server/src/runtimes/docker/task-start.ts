@@ -1,14 +1,21 @@
 /** Containers of tasks: made, started, or found again by their name, also after a crash of ours. */
+import { dirname } from 'node:path/posix'
 import { type Engine, isEngineError } from '../../lib/docker-engine.ts'
 import { DeploymentError } from '../../lib/errors.ts'
 import { Handover } from '../../lib/handover.ts'
-import type { RunOptions, Task } from '../runtime.ts'
+import type { Once, Task } from '../runtime.ts'
 import type { ContainerDetail, Containers } from './containers.ts'
 import { type Creator, isNameTaken } from './create.ts'
 import { describeTask, labels, taskName } from './describe.ts'
 import { removeContainer } from './endings.ts'
 
 const attemptOf = ({ Config }: ContainerDetail): number => Number.parseInt(Config.Labels[labels.attempt] ?? '', 10) || 1
+
+/** Folders to write outputs to. Those inside a volume are the service's own: nothing of them is changed. */
+const foldersOf = ({ outputs, volumes }: Task): string[] => {
+  const isOwn = (path: string) => !volumes.some(({ mountPath }) => path.startsWith(mountPath.replace(/\/*$/, '/')))
+  return [...new Set(outputs.flatMap(({ path }) => (isOwn(path) ? [dirname(path)] : [])))]
+}
 
 export const isGone = (error: unknown): boolean => isEngineError(error, 404)
 
@@ -40,11 +47,11 @@ export const createStarts = ({ engine, containers, creator, ownerId }: StartsPar
     )
   }
 
-  const createOrJoin = async (task: Task, signal: AbortSignal, { joinOnly }: RunOptions): Promise<string> => {
+  const createOrJoin = async (task: Task, signal: AbortSignal, once?: Once): Promise<string> => {
     const name = taskName(task.taskId)
     const context = { environmentId: task.environmentId, progress: () => {}, signal }
     const make = () => creator.create(name, describeTask(task, ownerId), context)
-    if (joinOnly === true) {
+    if (once?.marked === true) {
       const found = await find(name)
       if (found === null) throw gone()
       return found.Id
@@ -58,16 +65,16 @@ export const createStarts = ({ engine, containers, creator, ownerId }: StartsPar
     })
   }
 
-  const start = async (id: string, task: Task, signal: AbortSignal, { beforeStart }: RunOptions): Promise<void> => {
-    await creator.writeFiles(id, task.files, task.folders)
+  const start = async (id: string, task: Task, signal: AbortSignal, once?: Once): Promise<void> => {
+    await creator.writeFiles(id, task.files, foldersOf(task))
     signal.throwIfAborted()
-    await beforeStart?.()
+    await once?.mark()
     signal.throwIfAborted()
     await creator.start(id, task.environmentId)
   }
 
-  const startOrJoin = async (task: Task, signal: AbortSignal, options: RunOptions): Promise<string> => {
-    const id = await createOrJoin(task, signal, options)
+  const startOrJoin = async (task: Task, signal: AbortSignal, once?: Once): Promise<string> => {
+    const id = await createOrJoin(task, signal, once)
     const { State } = await containers.inspect(id)
     // One that never started may lack its files.
     if (State.Status !== 'created') return id
@@ -76,7 +83,7 @@ export const createStarts = ({ engine, containers, creator, ownerId }: StartsPar
       await remove(id)
       throw signal.reason
     }
-    await start(id, task, signal, options)
+    await start(id, task, signal, once)
     return id
   }
 

@@ -3,12 +3,13 @@ import type { Clock } from '../../lib/clock.ts'
 import type { Engine } from '../../lib/docker-engine.ts'
 import { DeploymentError } from '../../lib/errors.ts'
 import { untilAborted } from '../../lib/waiting.ts'
-import type { RunOptions, Task, TaskKey } from '../runtime.ts'
+import { collectOutputs } from '../collect.ts'
+import type { Once, Runtime, Task, TaskEnd, TaskKey, TaskOutputs } from '../runtime.ts'
 import { type ContainerRow, type Containers, toInstance } from './containers.ts'
 import type { Creator } from './create.ts'
 import { labels, taskName } from './describe.ts'
 import type { Logs } from './logs.ts'
-import { readFileOf } from './task-files.ts'
+import { openFileOf } from './task-files.ts'
 import { createStarts, gone, isGone } from './task-start.ts'
 import { stopContainer } from './task-stop.ts'
 
@@ -21,10 +22,7 @@ export interface TasksParts {
   clock: Clock
 }
 
-export interface TaskResult {
-  exitCode: number
-  oomKilled: boolean
-}
+type TaskResult = Pick<TaskEnd, 'exitCode' | 'oomKilled'>
 
 /** One container, shared by all who asked for its task at once. */
 interface Execution {
@@ -32,7 +30,6 @@ interface Execution {
   result: Promise<TaskResult>
 }
 
-const errorLines = 50
 /** For what is stopped because its time is over. */
 const timeoutGraceMs = 10_000
 
@@ -50,8 +47,8 @@ export const createTasks = ({ engine, containers, creator, logs, ownerId, clock 
     }
   }
 
-  const begin = async (task: Task, signal: AbortSignal, options: RunOptions): Promise<Execution> => {
-    const id = await startOrJoin(task, signal, options)
+  const begin = async (task: Task, signal: AbortSignal, once?: Once): Promise<Execution> => {
+    const id = await startOrJoin(task, signal, once)
     const result = waitForEnd(id)
     const forget = () => void executions.delete(keyOf(task))
     result.then(forget, forget)
@@ -60,9 +57,9 @@ export const createTasks = ({ engine, containers, creator, logs, ownerId, clock 
 
   const keyOf = ({ taskId, attempt = 1 }: Task): string => `${taskId} ${attempt}`
 
-  const join = (task: Task, signal: AbortSignal, options: RunOptions): Promise<Execution> => {
+  const join = (task: Task, signal: AbortSignal, once?: Once): Promise<Execution> => {
     const key = keyOf(task)
-    const begun = executions.get(key) ?? begin(task, signal, options)
+    const begun = executions.get(key) ?? begin(task, signal, once)
     executions.set(key, begun)
     begun.catch(() => executions.delete(key))
     return begun
@@ -94,34 +91,32 @@ export const createTasks = ({ engine, containers, creator, logs, ownerId, clock 
     await clock.sleep(Math.max(0, Math.min(task.timeoutMs, task.timeoutMs - ageMs)), signal)
   }
 
-  const timeOut = async (task: Task, id: string, signal: AbortSignal): Promise<never> => {
-    await stopContainer(engine, clock, id, timeoutGraceMs, signal)
-    const lines = await logs.lastLines({ id, name: '', revision: '' }, errorLines).catch(() => [])
-    const message = `The task did not finish within ${Math.round(task.timeoutMs / 1000)} s.`
-    throw new DeploymentError('task_timeout', message, { lines })
+  /** Files of a container that is lost are not missing: nobody can know them. */
+  const collect = async (id: string, { outputs }: Pick<Task, 'outputs'>, isGood: boolean, signal: AbortSignal) => {
+    const found = await collectOutputs(outputs, isGood, (path) => openFileOf(engine, id, path, signal), signal)
+    if (Object.keys(found).length < outputs.length)
+      await containers.inspect(id, signal).catch((error: unknown) => {
+        throw isGone(error) ? gone(error) : error
+      })
+    return found
   }
 
-  const run = async (
-    task: Task,
-    onLine: (line: string) => void,
-    signal: AbortSignal,
-    options: RunOptions = {},
-  ): Promise<TaskResult> => {
+  const run: Runtime['run'] = async (task, onLine, signal, once) => {
     signal.throwIfAborted()
     const done = new AbortController()
     try {
-      const { id, result } = await untilAborted(join(task, signal, options), signal)
+      const { id, result } = await untilAborted(join(task, signal, once), signal)
       const source = { id, name: taskName(task.taskId), revision: task.taskId }
       const work = Promise.all([result, tell(source, result, onLine)])
-      const both = AbortSignal.any([signal, done.signal])
-      let isLate = false
-      const late = sleepUntilLate(task, id, both).then(() => {
-        isLate = true
+      const either = AbortSignal.any([signal, done.signal])
+      let timedOut = false
+      const stopped = sleepUntilLate(task, id, either).then(() => {
+        timedOut = true
+        return stopContainer(engine, clock, id, timeoutGraceMs, either)
       })
-      const deadline = late.then(() => timeOut(task, id, both))
-      deadline.catch(() => {})
-      const inTime = work.then(([ended]) => (isLate ? deadline : ended))
-      return await untilAborted(Promise.race([inTime, deadline]), signal)
+      const [ended] = await untilAborted(Promise.race([work, stopped.then(() => work)]), signal)
+      const isGood = ended.exitCode === 0 && !timedOut
+      return { ...ended, timedOut, outputs: await collect(id, task, isGood, signal) }
     } finally {
       done.abort()
     }
@@ -134,17 +129,14 @@ export const createTasks = ({ engine, containers, creator, logs, ownerId, clock 
 
   return {
     run,
-    stop: async ({ taskId }: TaskKey, graceMs: number, signal: AbortSignal): Promise<void> => {
-      for (const { Id, State } of await rowsOf(taskId, signal))
-        if (State === 'running') await stopContainer(engine, clock, Id, graceMs, signal)
-    },
-    read: async ({ taskId }: TaskKey, maxBytes: Readonly<Record<string, number>>, signal: AbortSignal) => {
-      const [row] = await rowsOf(taskId, signal)
+    stop: async (task: TaskKey & Pick<Task, 'outputs'>, graceMs: number, signal: AbortSignal) => {
+      const [row] = await rowsOf(task.taskId, signal)
       if (row === undefined) return null
-      const read = async ([path, most]: [string, number]) =>
-        [path, await readFileOf(engine, row.Id, path, most, signal)] as const
-      const found = await Promise.all(Object.entries(maxBytes).map(read))
-      return Object.fromEntries(found.filter((pair): pair is [string, string] => pair[1] !== null))
+      if (row.State === 'running') await stopContainer(engine, clock, row.Id, graceMs, signal)
+      return collect(row.Id, task, false, signal).catch((error: unknown): TaskOutputs | null => {
+        if (error instanceof DeploymentError && error.code === 'task_gone') return null
+        throw error
+      })
     },
     /** What is not ours stays. */
     end: async ({ taskId }: TaskKey, signal: AbortSignal): Promise<void> => {

@@ -6,48 +6,87 @@ import type { Clock } from '../../lib/clock.ts'
 import { DeploymentError } from '../../lib/errors.ts'
 import { newId } from '../../lib/ids.ts'
 import { untilAborted } from '../../lib/waiting.ts'
-import type { RunOptions, Runtime, Task, TaskKey } from '../runtime.ts'
+import { collectOutputs } from '../collect.ts'
+import type { Once, Runtime, Task, TaskEnd, TaskKey } from '../runtime.ts'
 import type { Behaviour } from './script.ts'
 
-interface Ended {
-  output: string[]
-  exitCode: number
-  oomKilled: boolean
-}
+type Ended = Omit<TaskEnd, 'outputs'>
 
 interface Execution {
   attempt: number
-  files: Map<string, string>
+  /** What it tells. */
+  lines: string[]
+  files: Files
   stop: AbortController
   result: Promise<Ended>
 }
 
-const play = (files: Map<string, string>, argument: string): string[] => {
+/** Texts by path; what is written below a volume is the volume's. */
+type Files = Pick<Map<string, string>, 'get' | 'set'>
+
+const createVolumes = () => {
+  const kept = new Map<string, string>()
+  return (task: Task): Files => {
+    const own = new Map<string, string>()
+    const place = (path: string): [Map<string, string>, string] => {
+      const volume = task.volumes.find(({ mountPath }) => path.startsWith(`${mountPath}/`))
+      return volume === undefined ? [own, path] : [kept, volume.id + path.slice(volume.mountPath.length)]
+    }
+    const files: Files = {
+      get(path) {
+        const [map, key] = place(path)
+        return map.get(key)
+      },
+      set(path, text) {
+        const [map, key] = place(path)
+        return map.set(key, text)
+      },
+    }
+    for (const { path, content } of task.files.reveal()) files.set(path, content)
+    return files
+  }
+}
+
+const play = (files: Files, argument: string): string[] => {
   const [, word, path, text] = /^(write|show) (\/\S+)(?: ([\s\S]*))?$/.exec(argument) ?? []
   if (word === 'show') return (files.get(path!) ?? 'nothing').split('\n')
   if (word === 'write') files.set(path!, text ?? '')
   return [argument]
 }
 
-const timeOut = (task: Task, lines: string[]): DeploymentError =>
-  new DeploymentError('task_timeout', `The task did not finish within ${task.timeoutMs / 1000} s.`, { lines })
+const collect = (files: Files, { outputs }: Pick<Task, 'outputs'>, isGood: boolean, signal: AbortSignal) => {
+  const open = async (path: string) => {
+    const text = files.get(path)
+    if (text === undefined) return null
+    const bytes = Buffer.from(text)
+    const chunks = (async function* () {
+      yield bytes
+    })()
+    return { size: bytes.length, bytes: chunks, close: () => {} }
+  }
+  return collectOutputs(outputs, isGood, open, signal)
+}
+
+const gone = (): DeploymentError =>
+  new DeploymentError('task_gone', 'The container was removed before the run finished.')
 
 export const createFakeTasks = (clock: Clock, closed: AbortSignal, decide: (task: Task) => Behaviour) => {
   const executions = new Map<string, Execution>()
+  const filesOf = createVolumes()
   /** The last try whose container was made: it is there before its program starts, as on an engine. */
   const made = new Map<string, number>()
 
-  const live = async (task: Task, files: Map<string, string>, stop: AbortSignal): Promise<Ended> => {
+  const live = async (task: Task, stop: AbortSignal): Promise<Ended> => {
     const behaviour = decide(task)
-    const output = [`execution ${newId()}`, ...(task.arguments ?? []).flatMap((each) => play(files, each))]
     if (behaviour.kind === 'slow') {
       const wait = clock.sleep(Math.min(behaviour.ms, task.timeoutMs), AbortSignal.any([closed, stop]))
       await wait.catch(() => closed.throwIfAborted())
-      if (stop.aborted) return { output, exitCode: 130, oomKilled: false }
-      if (behaviour.ms > task.timeoutMs) throw timeOut(task, output)
+      const timedOut = behaviour.ms > task.timeoutMs && !stop.aborted
+      if (timedOut || stop.aborted) return { exitCode: 130, oomKilled: false, timedOut }
     }
     const oomKilled = behaviour.kind === 'oom'
-    return { output, exitCode: oomKilled ? 137 : behaviour.kind === 'crash' ? behaviour.exitCode : 0, oomKilled }
+    const exitCode = oomKilled ? 137 : behaviour.kind === 'crash' ? behaviour.exitCode : 0
+    return { exitCode, oomKilled, timedOut: false }
   }
 
   const find = (task: Task): Execution | undefined => {
@@ -55,54 +94,47 @@ export const createFakeTasks = (clock: Clock, closed: AbortSignal, decide: (task
     return known !== undefined && known.attempt >= (task.attempt ?? 1) ? known : undefined
   }
 
-  const begin = async (task: Task, { beforeStart, joinOnly }: RunOptions): Promise<Execution> => {
+  const begin = async (task: Task, once?: Once): Promise<Execution> => {
     const known = find(task)
     if (known !== undefined) return known
     const attempt = task.attempt ?? 1
-    if (joinOnly === true && (made.get(task.taskId) ?? 0) < attempt)
-      throw new DeploymentError('task_gone', 'The container was removed before the run finished.')
+    if (once?.marked === true && (made.get(task.taskId) ?? 0) < attempt) throw gone()
     if (decide(task).kind === 'refuse')
       throw new DeploymentError('image_missing', `Image ${task.image} does not exist.`)
     made.set(task.taskId, attempt)
-    await beforeStart?.()
+    await once?.mark()
     const other = find(task)
     if (other !== undefined) return other
-    const files = new Map(task.files.reveal().map(({ path, content }) => [path, content]))
+    const files = filesOf(task)
     const stop = new AbortController()
-    const execution = { attempt, files, stop, result: live(task, files, stop.signal) }
+    const lines = [`execution ${newId()}`, ...(task.arguments ?? []).flatMap((each) => play(files, each))]
+    const execution = { attempt, lines, files, stop, result: live(task, stop.signal) }
     execution.result.catch(() => {})
     executions.set(task.taskId, execution)
     return execution
   }
 
-  const run: Runtime['run'] = async (task, onLine, signal, options = {}) => {
+  const run: Runtime['run'] = async (task, onLine, signal, once) => {
     signal.throwIfAborted()
-    const { result } = await untilAborted(begin(task, options), signal)
-    const { output, ...ended } = await untilAborted(result, signal)
-    for (const line of output) onLine(line)
-    return ended
+    const { result, lines, files } = await untilAborted(begin(task, once), signal)
+    for (const line of lines) onLine(line)
+    const ended = await untilAborted(result, signal)
+    if (find(task) === undefined) throw gone()
+    const isGood = ended.exitCode === 0 && !ended.timedOut
+    return { ...ended, outputs: await collect(files, task, isGood, signal) }
   }
 
-  const readTask: Runtime['readTask'] = async ({ taskId }, maxBytes) => {
-    const execution = executions.get(taskId)
+  const stopTask: Runtime['stopTask'] = async (task, _graceMs, signal) => {
+    const execution = executions.get(task.taskId)
     if (execution === undefined) return null
-    const found = Object.entries(maxBytes).flatMap(([path, most]) => {
-      const text = execution.files.get(path)
-      if (text !== undefined && Buffer.byteLength(text) > most)
-        throw new DeploymentError('file_too_large', `The file ${path} is larger than ${Math.floor(most / 1024)} KiB.`)
-      return text === undefined ? [] : [[path, text]]
-    })
-    return Object.fromEntries(found) as Record<string, string>
+    execution.stop.abort()
+    await execution.result.catch(() => {})
+    return collect(execution.files, task, false, signal)
   }
 
   return {
     run,
-    readTask,
-    stopTask: async ({ taskId }: TaskKey): Promise<void> => {
-      const execution = executions.get(taskId)
-      execution?.stop.abort()
-      await execution?.result.catch(() => {})
-    },
+    stopTask,
     endTask: async ({ taskId }: TaskKey): Promise<void> => {
       const execution = executions.get(taskId)
       execution?.stop.abort()
