@@ -1,11 +1,14 @@
-/** The Engine API over its socket: one call, one stream, every one with a deadline, and errors a caller can tell apart. */
+/**
+ * The Docker Engine API over its socket: calls and streams, each with a deadline, and errors that callers can tell
+ * apart.
+ */
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Readable } from 'node:stream'
 import { type Dispatcher, Pool } from 'undici'
 import { DeploymentError } from './errors.ts'
 
-/** The engine answered with an error status; `message` is what it said. */
+/** The engine answered with an error status; `message` is its own. */
 export class EngineError extends Error {
   readonly status: number
 
@@ -32,7 +35,7 @@ export interface CallOptions {
 export interface Engine {
   /** The parsed JSON answer (undefined when empty). Rejects with `EngineError` or `engine_unavailable`. */
   call<T = void>(method: Method, path: string, options?: CallOptions): Promise<T>
-  /** The answer's bytes as they come, without a deadline after the headers. */
+  /** The response's bytes as they come, without a deadline after the headers. */
   stream(method: Method, path: string, options?: CallOptions): Promise<Readable>
   close(): Promise<void>
 }
@@ -43,7 +46,7 @@ const defaultDeadlineMs = 30_000
 export const isEngineError = (error: unknown, ...statuses: number[]): error is EngineError =>
   error instanceof EngineError && (statuses.length === 0 || statuses.includes(error.status))
 
-/** Awaits a removal: what is gone already, or is being removed, is fine. */
+/** Awaits a removal; succeeds if the object no longer exists or is being removed. */
 export const ignoreGone = async (work: Promise<unknown>): Promise<void> => {
   try {
     await work
@@ -56,7 +59,7 @@ export const ignoreGone = async (work: Promise<unknown>): Promise<void> => {
 export const engineUnavailable = (cause: unknown): DeploymentError =>
   new DeploymentError('engine_unavailable', 'The Docker engine does not answer.', { next: 'wait', cause })
 
-/** Whether the engine may be this machine's: a socket of it, or an address of its loopback. */
+/** Whether the engine may be on this machine: a local socket or a loopback address. */
 export const isLocalEngine = (dockerHost: string | undefined): boolean => {
   const host = dockerHost || process.env.DOCKER_HOST || 'unix://'
   if (host.startsWith('unix://')) return true
@@ -113,7 +116,7 @@ const refuse = async (answer: Dispatcher.ResponseData): Promise<never> => {
   throw new EngineError(answer.statusCode, messageOf(await answer.body.text()))
 }
 
-/** Without a version in the path the engine answers in its own, so that old and new engines both serve. */
+/** Without a version in the path the engine uses its own, so that both old and new engines work. */
 export const createEngine = (dockerHost?: string): Engine => {
   const pool = poolOf(dockerHost || process.env.DOCKER_HOST || 'unix:///var/run/docker.sock')
 

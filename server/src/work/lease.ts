@@ -1,7 +1,7 @@
 /**
- * Leases on the rows of a table: what `deployment` and `task_run` have in common. Promises that a row is one worker's
- * at a time, and that a worker which lost it can write nothing more: every claim raises the row's fence. When the
- * process dies, the lease runs out and another worker claims the row. Knows nothing of what is done with it.
+ * Leases on the rows of a table: what `deployment` and `task_run` have in common. Promises that a row belongs to one
+ * worker at a time, and that a worker which lost it can write nothing more: every claim raises the row's fence. When
+ * the process dies, the lease runs out and another worker claims the row. Does not know what the work is.
  */
 import { Handover } from '../lib/handover.ts'
 import type { Database, Queryable } from '../store/database.ts'
@@ -13,7 +13,7 @@ export interface Leased {
   fence: string
 }
 
-/** The lease is gone: it is another worker's now. Whoever gets this writes nothing and stops. */
+/** The lease was lost to another worker. Whoever gets this must stop and write nothing. */
 export class LeaseLost extends Handover {
   constructor() {
     super('the lease was lost')
@@ -29,11 +29,11 @@ export interface LeaseTable<C extends Leased> {
   name: 'deployment' | 'task_run'
   /** How a row becomes a claim, in SQL. */
   columns: string
-  /** What `columns` gives; a type only. */
+  /** The type of `columns`. */
   claim?: C
 }
 
-/** Claims one row whose worker is gone; null when there is none. */
+/** Claims one row whose worker has died; null if there is none. */
 export const takeOver = async <C extends Leased>(
   database: Database,
   { name, columns }: LeaseTable<C>,
@@ -49,7 +49,7 @@ export const takeOver = async <C extends Leased>(
   return row ?? null
 }
 
-/** Prolongs the leases of these; answers those still ours. */
+/** Renews these leases; returns those still ours. */
 export const renewLeases = <C extends Leased>(
   database: Database,
   { name, columns }: LeaseTable<C>,
@@ -62,7 +62,7 @@ export const renewLeases = <C extends Leased>(
     [worker, ids, leaseMs],
   )
 
-/** Gives back those of `worker`, for anybody to claim. */
+/** Releases those of `worker`, for anybody to claim. */
 export const releaseLeases = async <C extends Leased>(
   database: Database,
   { name }: LeaseTable<C>,
@@ -75,7 +75,7 @@ export const releaseLeases = async <C extends Leased>(
   )
 }
 
-/** Ends every lease now. Only for a start at which no other worker can be alive. */
+/** Ends every lease now. Only for a start when no other worker can be alive. */
 export const expireLeases = async <C extends Leased>(database: Database, { name }: LeaseTable<C>): Promise<void> => {
   await database.query(`update ${name} set lease_until = '-infinity' where state = 'RUNNING'`)
 }
