@@ -1,6 +1,6 @@
 /**
- * Reading what a place of the tree is, and what a service's environment is. One statement each, however many variables
- * there are. Promises that a secret's value leaves only inside the result of `loadEffectiveVariables`.
+ * Reads a place of the tree, and a service's environment. One statement each, however many variables there are.
+ * Promises that a secret's value is only ever in the result of `loadEffectiveVariables`.
  */
 import { type Kind, kinds, kindsWith, typeOf } from '../kinds.ts'
 import type { Queryable } from '../store/database.ts'
@@ -10,13 +10,13 @@ import { timestampSql } from '../store/tree.ts'
 import { type BuiltInContext, type BuiltInService, type BuiltInVariable, builtInVariables } from './built-in.ts'
 import { type ResolvedVariables, resolveVariables, type VisibleVariable } from './resolve.ts'
 
-/** Where a place stands in the tree. `parents` holds its own id last, before it the wider ones. */
+/** Where a place is in the tree. `parents` has the wider ids first and its own last. */
 export interface Place {
   organizationId: string
   scope: string
   id: string
   parents: string[]
-  /** RFC 3339; stands for the age of what is built in. */
+  /** RFC 3339; used as the creation time of built-in variables. */
   createdAt: string
   context: BuiltInContext
   /** Names of the rows in `parents`, by id. */
@@ -35,7 +35,7 @@ interface ServiceRow {
   outputs: OutputRow[] | null
 }
 
-/** What a run left for the neighbours of its service; a secret one sealed. */
+/** An output of a run for the other services; sealed if secret. */
 interface OutputRow {
   id: string
   name: string
@@ -43,7 +43,7 @@ interface OutputRow {
   sealed: string | null
 }
 
-/** A public port that is reached at a port of this machine. */
+/** A public port that is published on a port of this machine. */
 interface OutsidePort {
   inside: number
   outside: number
@@ -51,8 +51,8 @@ interface OutsidePort {
 }
 
 /**
- * What a service tells its neighbours beside its hosts: as it is, or sealed in this field of its row, with what stands
- * before and after that. `{outside}` stands for the name by which people reach this machine.
+ * What a service provides to others besides its hosts: plain, or sealed in this field of its row, with a prefix and a
+ * suffix. `{outside}` is replaced by the public name of this machine.
  */
 type Told = Record<string, { value?: string; sealed?: string; before?: string; after?: string }>
 
@@ -71,7 +71,7 @@ interface PlaceRow {
   services: ServiceRow[] | null
 }
 
-// `here` is a project, an environment or a service; the places above it are found by walking up at most twice.
+// `here` is a project, an environment or a service; its parents are found by walking up at most twice.
 const placeSql = `
   with here as (
     select n.id, n.organization_id, n.kind, coalesce(n.name, '') as name, ${timestampSql('n.created_at')} as created_at,
@@ -114,7 +114,7 @@ const toldBy = ({ built_in: told }: ServiceRow, outsideHost: string, opened: Rec
   )
 }
 
-/** Where each public TCP and UDP port is reached; PORT_EXTERNAL is the first one's. */
+/** Where each public TCP and UDP port is published; PORT_EXTERNAL is the first one. */
 const outsideOf = ({ outside }: ServiceRow): BuiltInService['more'] =>
   Object.fromEntries(
     (outside ?? []).flatMap(({ inside, outside: port, protocol }, index) => {
@@ -168,7 +168,7 @@ const toPlace = (id: string, row: PlaceRow): Place => {
   }
 }
 
-/** The place of a tree row that can hold variables; null when there is no such row. */
+/** The place of a tree row that can have variables; null if there is no such row. */
 export const loadPlace = async (db: Queryable, id: string): Promise<Place | null> => {
   const [row] = await db.query<PlaceRow>(`${placeSql} select ${placeColumns} from place, siblings`, [id])
   return row === undefined ? null : toPlace(id, row)
@@ -176,7 +176,7 @@ export const loadPlace = async (db: Queryable, id: string): Promise<Place | null
 
 interface StoredVariable extends VisibleVariable {
   sealed: string | null
-  /** It refers to an access to a secret manager that the organization does not have. */
+  /** It refers to a secret manager access that the organization does not have. */
   dangling: boolean
 }
 
@@ -213,7 +213,7 @@ const openRow = async (
   return { ...row, value: opened.reveal() }
 }
 
-/** A neighbour with the secrets that it tells, opened. */
+/** Another service with the secrets that it provides, opened. */
 const openService = async (
   sealer: Sealer,
   { organization_id: organizationId, outside_host: outsideHost }: PlaceRow,
@@ -239,7 +239,7 @@ interface Loaded {
   dangling: string[]
 }
 
-/** Every row that a service sees, secrets opened: the input of `resolveVariables`. Keep it in memory only. */
+/** Every row that a service sees, with secrets opened: the input of `resolveVariables`. Keep it only in memory. */
 const loadForService = async (db: Queryable, sealer: Sealer, serviceId: string): Promise<Loaded> => {
   const [row] = await db.query<PlaceRow & { variables: StoredVariable[] }>(loadSql, [serviceId])
   if (row === undefined) return { rows: [], dangling: [] }
@@ -252,7 +252,7 @@ const loadForService = async (db: Queryable, sealer: Sealer, serviceId: string):
   return { rows: [...builtIn, ...own], dangling: dangling.map(({ key }) => key) }
 }
 
-/** What a deployment uses, and keys that it goes without. */
+/** What a deployment uses, and the keys that it lacks. */
 export interface LoadedVariables extends ResolvedVariables {
   leftOut: string[]
 }
