@@ -1,4 +1,4 @@
-/** What a build around a tool of the operator's is made by. Pure: it is read in a thread of its own. */
+/** The Dockerfile of a build around a tool. Pure: it is used in a separate thread. */
 import { readFragment } from './dockerfile.ts'
 
 /** The Dockerfile of an image around a tool. The user's own instructions may not begin another image. */

@@ -1,6 +1,6 @@
 /**
- * Programs of the operator's that builds are made around: OpenTofu and Terraform. Promises to find them where a setting
- * or PATH says, and to know each by its content, so that an image around one is made once.
+ * Programs of the operator for builds around a tool: OpenTofu and Terraform. Finds them through a setting or PATH, and
+ * identifies each by its content, so that an image around one is built once.
  */
 import { createHash } from 'node:crypto'
 import { readFile, stat } from 'node:fs/promises'
@@ -95,7 +95,10 @@ export const createTools = (
       (await findTool(name, paths)) === null ? missingSentence(name) : null,
     /** The name of the image around a tool as it is now; rejects with `tool_missing`. */
     reference: async (name: string): Promise<string> => nameOf(name, await keyOf(name, await demand(name))),
-    /** Id of the image of this name, made where the engine does not have it; null when it is not one of a tool as it is now. */
+    /**
+     * Id of the image of this name, made where the engine does not have it; null when it is not one of a tool as it is
+     * now.
+     */
     async ensure(image: string, base: () => Promise<string>): Promise<string | null> {
       const name = /^slipway\/tool-(\w+):/.exec(image)?.[1]
       if (name === undefined || described[name] === undefined) return null
