@@ -1,6 +1,6 @@
 /**
- * bin/bundle.ts <folder>: makes the server of this checkout, its router and its thread into few files with all packages
- * but the reader of the API's description, which is loaded when somebody looks. The folder appears whole or not at all.
+ * bin/bundle.ts <folder>: bundles the server of this checkout, its router and its thread into a few files with all
+ * packages except the API documentation page, which is loaded on first use. The folder appears complete or not at all.
  */
 import {
   closeSync,
@@ -33,12 +33,12 @@ const programs: Record<string, string> = {
 
 const isProgram = (path: string): boolean => Object.values(programs).some((program) => join(sources, program) === path)
 
-/** On the line that is there, so that lines stay what they are. */
+/** On the existing line, so that line numbers do not change. */
 const withTraces = `import { nameSourcesOfUncaught } from '${join(sources, 'lib/traces.ts')}'; nameSourcesOfUncaught(); `
 
 /**
- * Files that a source names beside itself are found from the bundle: a program is the bundled one, all else stays
- * where it is. Relative, for a checkout may be moved.
+ * Files that a source refers to next to itself are found from the bundle: programs are the bundled ones, everything
+ * else stays where it is. Relative, because a checkout may be moved.
  */
 const fitPlaces = (path: string, text: string): string => {
   const here = dirname(path)
@@ -106,7 +106,7 @@ const bundle = (): Promise<unknown> =>
     sourcemap: 'linked',
     sourcesContent: false,
     // V8 keeps the text of what it runs, twice as large where one character is not ASCII: no spaces and no comments.
-    // The licences of packages stay in node_modules, for a bundle goes nowhere else.
+    // The licenses of packages stay in node_modules, because a bundle is never distributed.
     minifyWhitespace: true,
     minifySyntax: true,
     // Node shows the line of an error that nobody catches.
@@ -118,7 +118,10 @@ const bundle = (): Promise<unknown> =>
 const kept = 4
 const hourMs = 3_600_000
 
-/** All but the newest go, for one of those may be running; so do halves that killed builds left, and what V8 compiled. */
+/**
+ * Deletes all but the newest ones, of which one may be running, and also partial ones of killed builds and V8's compile
+ * caches.
+ */
 const removeOld = (): void => {
   const home = dirname(place)
   const all = readdirSync(home).map((name) => ({
@@ -132,7 +135,7 @@ const removeOld = (): void => {
   for (const { path } of [...whole.slice(kept), ...halves, ...compiled]) rmSync(path, { recursive: true, force: true })
 }
 
-/** A machine that loses its power must not find the folder without what is in it. */
+/** After a power failure the folder must not exist without its contents. */
 const writeThrough = (path: string): void => {
   const file = openSync(path, 'r')
   fsyncSync(file)
@@ -146,7 +149,7 @@ try {
   renameSync(half, place)
   removeOld()
 } catch (error) {
-  // Another start may have made the same one at the same time.
+  // Another start may have created the same one at the same time.
   if (!existsSync(join(place, 'main.mjs'))) throw error
 } finally {
   rmSync(half, { recursive: true, force: true })

@@ -1,10 +1,10 @@
-/** Ends with code 0 when the engine of DOCKER_HOST or the local socket answers a ping within two seconds. */
+/** Exits with code 0 if the engine of DOCKER_HOST or the local socket answers a ping within two seconds. */
 import { get } from 'node:http'
 
 const address = new URL(process.env.DOCKER_HOST || 'unix:///var/run/docker.sock')
 const isSecured = address.protocol === 'ssh:' || address.protocol === 'https:' || process.env.DOCKER_TLS_VERIFY
 
-// One behind keys is for the server to ask: it holds them.
+// An engine behind keys is left to the server, which has them.
 if (isSecured) process.exit(0)
 
 const place =

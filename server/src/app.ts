@@ -1,4 +1,4 @@
-/** Puts the parts together: the one place where anything is wired. */
+/** Wires the parts: the only place that does. */
 import { mkdir } from 'node:fs/promises'
 import { hostname } from 'node:os'
 import { join } from 'node:path'
@@ -69,7 +69,7 @@ const openDatabase = async (settings: Settings, log: Log): Promise<Database> => 
 
 const pingTimeoutMs = 2000
 
-/** Our own PostgreSQL is started again when it dies; another's is another's to look after. */
+/** Our own PostgreSQL is restarted when it dies; an external one is not ours to manage. */
 const keepDatabase = ({ settings: { databaseUrl, dataDir }, database, log, work }: Ground): Loop | null => {
   if (databaseUrl !== undefined) return null
   const ping = () => database.ping(pingTimeoutMs)
@@ -112,11 +112,11 @@ const layGround = async (settings: Settings): Promise<Ground> => {
   const sealer = await createSealer({ database, masterKeyFile: settings.masterKeyFile })
   const ownerId = await readOwnerId(database)
   await saveOutsideHost(database, router.address(port).slice(0, -`:${port}`.length))
-  // Another server of this installation has a mark of its own: its pulls under way are not ours to sweep.
+  // Each server of an installation has its own mark: the pulls of another one must not be swept here.
   const pullThrough = await startPullThrough(markOf(`${ownerId} ${hostname()} ${dataDir}`))
   const addresses = [...ownAddresses(settings), pullThrough.address]
   const outbound = createOutbound({ allow: [...settings.outboundAllow], own: addresses })
-  // The operator chose the issuer, wherever it is; what users name does not get there through it.
+  // The operator chose the issuer, so it may be anywhere; users cannot reach its network through this.
   const issuerOutbound = createOutbound({
     allow: [...settings.outboundAllow, ...issuerPlace(settings)],
     own: addresses,
@@ -124,7 +124,9 @@ const layGround = async (settings: Settings): Promise<Ground> => {
   return { settings, log, work, database, sealer, ownerId, router, shared, outbound, issuerOutbound, pullThrough }
 }
 
-/** `host:port` of our own database and engine, where they are reached over TCP: nothing is ever sent there. */
+/**
+ * `host:port` of our own database and engine, if they are reached over TCP: requests caused by users never go there.
+ */
 const ownAddresses = ({ databaseUrl, dockerHost }: Settings): string[] =>
   [
     { text: databaseUrl, port: 5432 },
@@ -269,7 +271,7 @@ const createParts = async (ground: Ground, { runtime, builder, engines }: Machin
 
 const patienceMs = 1000
 
-/** What the engine has is known to the first request, unless the engine takes its time. */
+/** The engine's capacity is known before the first request, unless the engine is slow. */
 const learnCapacities = async ({ clusters, database, log }: Parts): Promise<void> => {
   const learning = clusters.all().map((cluster) =>
     learnCapacity(database, cluster).catch((error: unknown) => {

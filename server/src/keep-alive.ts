@@ -1,9 +1,9 @@
-/** Looks after a process beside us: when it does not answer it is started again, as long as we run. */
+/** Monitors a companion process: if it does not answer it is restarted, as long as we run. */
 import { createLoop, type Loop, type WorkParts } from './work/loop.ts'
 
 export interface Companion {
   name: string
-  /** Rejects when it does not answer. */
+  /** Rejects if it does not answer. */
   ping(): Promise<unknown>
   /** Starts it unless it runs; adopts it otherwise. */
   start(): Promise<unknown>

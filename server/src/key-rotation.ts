@@ -1,8 +1,8 @@
 /**
- * New keys for everything sealed: a new master key before the others in the file, a new data key for every
- * organization, every sealed text sealed again. Promises that each text opens at any instant, for every replica that
- * reads this key file, and that a rotation which was killed goes on where it stopped when it is started again. Old data
- * keys stay, wrapped by the new master key: a text that was under way to the database still opens.
+ * Rotates keys: a new master key at the top of the file, a new data key for every organization, and every sealed text
+ * sealed again. Promises that every text can be opened at any time, by every replica that reads this key file, and that
+ * a rotation that was killed resumes where it stopped. Old data keys are kept, wrapped with the new master key, so that
+ * a text that was just being written can still be opened.
  */
 
 import { type SealedKind, type SealedText, sealedKinds } from './sealed-texts.ts'
@@ -23,7 +23,7 @@ export interface Rotated {
   dataKeysWrapped: number
   /** Texts sealed again, by table. */
   texts: Record<string, number>
-  /** Texts that no key opens: damaged before, and left as they are. */
+  /** Texts that no key can open: they were already damaged and are left unchanged. */
   broken: number
   resumed: boolean
 }
@@ -50,7 +50,10 @@ const firstKey = async (file: string): Promise<string> => {
 const isUsed = async (database: Database, masterKeyId: string): Promise<boolean> =>
   (await database.query('select 1 from data_key where master_key_id = $1 limit 1', [masterKeyId])).length > 0
 
-/** Says which rotation is under way, or begins one: the key first, so that whoever needs it finds it in the file. */
+/**
+ * Returns the rotation in progress, or begins one: the key comes first, so that it is in the file before anybody needs
+ * it.
+ */
 const begin = async (
   database: Database,
   file: string,
@@ -77,7 +80,10 @@ const renewDataKeys = async (database: Database, sealer: Sealer, startedAt: stri
   return old.length
 }
 
-/** Seals again what a retired data key sealed; answers how many texts that were, by table, and how many do not open. */
+/**
+ * Seals again what a retired data key sealed; returns how many texts that were, by table, and how many cannot be
+ * opened.
+ */
 const resealPass = async (database: Database, sealer: Sealer, onBatch: (count: number) => void) => {
   const retired = await database.query<{ id: string }>('select id from data_key where retired_at is not null')
   const ids = retired.map(({ id }) => id)
@@ -97,7 +103,7 @@ const resealPass = async (database: Database, sealer: Sealer, onBatch: (count: n
   return { counts, broken }
 }
 
-/** Answers how many texts of the batch do not open. */
+/** Returns how many texts of the batch cannot be opened. */
 const resealBatch = async (database: Database, sealer: Sealer, kind: SealedKind, batch: readonly SealedText[]) => {
   let broken = 0
   for (const { organizationId, place, sealed, key } of batch) {
@@ -106,7 +112,7 @@ const resealBatch = async (database: Database, sealer: Sealer, kind: SealedKind,
       broken += 1
       return null
     })
-    // Writes only over the text that was read: whoever changed it meanwhile has the last word.
+    // Overwrites only the text that was read: a concurrent change takes precedence.
     if (opened !== null)
       await kind.write(database, key, await sealer.seal(organizationId, place, opened.reveal()), sealed)
   }
@@ -132,9 +138,9 @@ const note = async (tx: Queryable, change: object): Promise<void> => {
   })
 }
 
-/** Rotates everything. Rejects when texts under old keys keep coming, which a later start takes up. */
+/** Rotates everything. Rejects if texts sealed with old keys keep appearing; a later start resumes. */
 export const rotateKeys = async (database: Database, file: string, options: Rotation = {}): Promise<Rotated> => {
-  // Refuses a file that does not hold the keys of this database, before anything is changed.
+  // Refuses a file without the keys of this database, before anything is changed.
   await createSealer({ database, masterKeyFile: file })
   const { at, resumed } = await begin(database, file, options.newMasterKey ?? true)
   const sealer = await createSealer({ database, masterKeyFile: file })

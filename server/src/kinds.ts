@@ -1,39 +1,42 @@
 /**
- * The kinds of services, a row each: all that is said of a kind outside of its own file. Lists, statuses, histories,
- * queues, stages, the words of the audit log and the families of variables follow from it. Data only; refuses to know
- * how anything is done. For a new row the compiler names the words that it lacks, then the file (docs/decisions/0017).
+ * The kinds of services, one row each: everything about a kind outside its own file. Lists, statuses, histories,
+ * queues, stages, audit words and variable families follow from it. Data only: it does not know how anything is done.
+ * For a new row the compiler reports missing fields, then the missing file (docs/decisions/0017).
  */
 
 export interface KindRow {
   /** Default deployment stage: 0 databases, 1 jobs, 2 containers and charts, 3 applications. */
   stage: 0 | 1 | 2 | 3
-  /** Instances stay up and can be restarted, tasks run to their end; nothing: no engine of this server can run it. */
+  /** Instances stay up and can be restarted, tasks run to completion; nothing: this server cannot run it. */
   runs: 'instances' | 'tasks' | 'nothing'
-  /** Found in a cluster by the Argo CD there, not made here: it is not in the lists of this server's own services. */
+  /** Discovered by the Argo CD in a cluster, not created here: it is not in the lists of this server's own services. */
   discovered: boolean
-  /** Name of the list of its statuses, and of its list in a deploy of several services. */
+  /** The name of the list of its statuses, and of its list in a deploy of several services. */
   plural: string
-  /** The same in the stream of what runs. */
+  /** The same in the stream of running states. */
   runningPlural: string
   /** What its record in that stream has besides state and instances. */
   runningFields: 'certificates' | 'triggered action' | 'none'
-  /** What a deploy of several services may ask for. */
+  /** What a deploy of several services can specify. */
   asks: 'commit' | 'image' | 'chart' | 'terraform action' | 'nothing'
-  /** Null: it has no variables of its own. With the operation id of their import: it has paths for them besides `/variable`. */
+  /**
+   * Null: it has no variables of its own. With the operation id of their import: it has paths for them besides
+   * `/variable`.
+   */
   variables: { importId: string | null } | null
-  /** What the variables that its neighbours see of it are named after: its kind, or the `type` in its configuration. */
+  /** What its variables for other services are named after: its kind, or the `type` in its configuration. */
   builtIns: 'kind' | 'type' | 'none'
-  /** It has a job's `schedule`, which makes it CRON or LIFECYCLE where lists tell those two apart. */
+  /** It has a job's `schedule`, which makes it CRON or LIFECYCLE where lists distinguish them. */
   schedule: boolean
   /** Target in the audit log. */
   audit: string
   /** Its resource in the Terraform provider of existing clients; null where there is none. */
   provider: string | null
-  /** How it appears in older forms of answers; null for kinds that came after them. */
+  /** How it appears in older forms of responses; null for newer kinds. */
   old: {
-    /** What its id is called, where that is not `service_id` or `id`. */
+    /** The name of its id, if not `service_id` or `id`. */
     id: string | null
-    /** Histories tell success or failure only, not the state. */
+    /** Histories have only success or failure, not the state. */
     outcome: boolean
     /** Lines of the log name it; for other kinds they name the environment. */
     log: boolean
@@ -155,12 +158,12 @@ export type Kind = keyof typeof table
 
 export const kinds: Readonly<Record<Kind, KindRow>> = table
 
-/** The type in answers and events: `APPLICATION`. Not a word of the table, because SQL makes it too: `upper(kind)`. */
+/** The type in answers and events: `APPLICATION`. Not in the table, because SQL computes it too: `upper(kind)`. */
 export type ServiceType = Uppercase<Kind>
 
 type With<Words> = { [K in Kind]: (typeof table)[K] extends Words ? K : never }[Kind]
 
-/** What is made here, not found in a cluster. */
+/** Kinds created here, not discovered in a cluster. */
 export type OwnKind = With<{ discovered: false }>
 
 export type ExportedKind = With<{ provider: string }>
@@ -180,7 +183,7 @@ export const isOwn = (kind: Kind): kind is OwnKind => !kinds[kind].discovered
 
 export const ownKinds = allKinds.filter(isOwn)
 
-/** These first, then the others: for lists that were published in another order than the table's. */
+/** These first, then the others: for lists that were published in a different order. */
 export const ahead = <K extends Kind>(first: readonly NoInfer<K>[], all: readonly K[]): K[] => [
   ...new Set([...first, ...all]),
 ]
@@ -191,13 +194,13 @@ export const typeOf = (kind: Kind): ServiceType => kind.toUpperCase() as Service
 
 export const kindOfType = (type: ServiceType): Kind => type.toLowerCase() as Kind
 
-/** In the order in which they were published. */
+/** In the order of their publication. */
 export const serviceTypes: readonly ServiceType[] = ahead(['application', 'database'], allKinds).map(typeOf)
 
 /** The audit log's target for a row of the tree, whether it is a service or not. */
 export const auditTargetOf = (kind: string): string => (isKind(kind) ? kinds[kind].audit : kind.toUpperCase())
 
-/** The id of a service as the oldest forms of answers and events name it; nothing for younger kinds. */
+/** The id of a service in the oldest forms of responses and events; nothing for newer kinds. */
 export const oldIdOf = (kind: Kind, id: string): Record<string, string> => {
   const name = kinds[kind].old?.id ?? null
   return name === null ? {} : { [name]: id }

@@ -1,4 +1,7 @@
-/** The process id of the control plane of a data directory, so that `npm stop` ends it and a second start refuses. */
+/**
+ * The process id of the control plane of a data directory, so that `npm stop` can stop it and a second start is
+ * refused.
+ */
 import { readFile, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
@@ -14,7 +17,9 @@ const isAlive = (pid: number): boolean => {
   }
 }
 
-/** Pid of the control plane that runs on this data directory, or null. A reused pid is told by its command line. */
+/**
+ * The pid of the control plane running on this data directory, or null. A reused pid is recognized by its command line.
+ */
 export const findControlPlane = async (dataDir: string): Promise<number | null> => {
   const text = await readFile(fileOf(dataDir), 'utf8').catch(() => '')
   const pid = Number.parseInt(text, 10)
@@ -23,7 +28,7 @@ export const findControlPlane = async (dataDir: string): Promise<number | null> 
   return /\bmain\.(ts|mjs)\b/.test(command) ? pid : null
 }
 
-/** Takes the data directory for this process. Rejects when another one has it. */
+/** Claims the data directory for this process. Rejects if another one has it. */
 export const takeDataDirectory = async (dataDir: string): Promise<void> => {
   const other = await findControlPlane(dataDir)
   if (other !== null) throw new Error(`another Slipway (process ${other}) is running on ${dataDir}`)
@@ -34,7 +39,7 @@ export const leaveDataDirectory = (dataDir: string): Promise<void> => rm(fileOf(
 
 const endTimeoutMs = 25_000
 
-/** Ends the control plane of a data directory and waits for its end; SIGKILL after 25 s. */
+/** Stops the control plane of a data directory and waits until it has exited; SIGKILL after 25 s. */
 export const endControlPlane = async (dataDir: string): Promise<void> => {
   const pid = await findControlPlane(dataDir)
   if (pid === null) return

@@ -1,5 +1,5 @@
 /**
- * `npm run reset`: removes everything that this data directory owns: containers, networks, volumes and images on the
+ * `npm run reset`: deletes everything that this data directory owns: containers, networks, volumes and images on the
  * engine, the router, the database, the keys. Asks first, unless called with `--yes`.
  */
 import { rm } from 'node:fs/promises'
@@ -57,7 +57,7 @@ interface Owner {
   /** Of the images that were built. */
   contentKeys: string[]
   organizationIds: string[]
-  /** What their steps left. */
+  /** Leftovers of their steps. */
   stepIds: string[]
 }
 

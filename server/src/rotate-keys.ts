@@ -1,7 +1,7 @@
 /**
- * `npm run rotate-keys`: a new master key, new data keys, and everything sealed again, while the server runs. Killed or
- * interrupted, it goes on when it is started again. With `--keep-master` the first key of the file is taken as it is:
- * for several machines, whose files the operator changes before.
+ * `npm run rotate-keys`: a new master key, new data keys, and everything sealed again, while the server is running. If
+ * killed or interrupted, it resumes when started again. With `--keep-master` the first key of the file is used: for
+ * several machines, whose files the operator has already changed.
  */
 import { rotateKeys } from './key-rotation.ts'
 import { createLog } from './lib/log.ts'
@@ -13,7 +13,7 @@ const print = (line: string): void => {
   process.stdout.write(`${line}\n`)
 }
 
-/** The database of these settings, and how to leave it: a server that was not running is ended again. */
+/** Opens the database of these settings, and how to close it: a server that was not running is stopped again. */
 const openDatabase = async ({ databaseUrl, dataDir }: ReturnType<typeof readSettings>) => {
   const log = createLog('error')
   if (databaseUrl !== undefined) return { database: connect(databaseUrl, log, { max: 4 }), leave: async () => {} }

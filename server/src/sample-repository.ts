@@ -1,6 +1,6 @@
 /**
- * The sample application as a git repository of our own, read-only, at `/samples/hello.git` of the API's address: the
- * first deployment works where nothing else can be reached. Made anew at each start from `examples/hello`.
+ * The sample application as a read-only git repository, at `/samples/hello.git` of the API's address: the first
+ * deployment works without any network access. Recreated at each start from `examples/hello`.
  */
 import { cp, mkdtemp, rename, rm } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -18,7 +18,7 @@ import { createOutbound, type Outbound } from './lib/outbound.ts'
 const source = new URL('../../examples/hello/', import.meta.url).pathname
 export const samplePath = '/samples/hello.git'
 
-/** The way to git hosts: the one address of our own that needs no permission is the sample's, and nothing beside it. */
+/** Access to git hosts: the only address of our own that needs no permission is the sample's. */
 export const reachSample = (outbound: Outbound, sampleUrl: string): GitNetwork => {
   const { origin, host } = new URL(sampleUrl)
   const own = createOutbound({ allow: [host] })
@@ -50,7 +50,7 @@ const git = async (folder: string, args: readonly string[]): Promise<void> => {
 
 export interface SampleRepository {
   path: string
-  /** Serves it: whoever asks is a stranger. */
+  /** Serves it: clients are not authenticated. */
   git: Git
 }
 
@@ -71,7 +71,7 @@ export const createSampleRepository = async (dataDir: string, log: Log): Promise
   return { path: bare, git: createGit(place) }
 }
 
-/** At a time: nobody needs a token for them. */
+/** Concurrent clients: they need no token. */
 const maxServed = 16
 
 /** Streams the answer of `git upload-pack`, the program that serves fetches and nothing else. */
@@ -97,7 +97,7 @@ const uploadPack = (
   return pipeline(output, raw).catch(() => raw.destroy())
 }
 
-/** Serves the sample's repository; needs no token, for it is public text. */
+/** Serves the sample's repository; needs no token, because it is public. */
 export const serveSample = async (api: FastifyInstance, repository: SampleRepository): Promise<void> => {
   let served = 0
   const serve = (request: FastifyRequest, reply: FastifyReply, advertise: boolean): void => {

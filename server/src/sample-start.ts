@@ -1,6 +1,6 @@
 /**
- * The sample application of a first start, made through the public API like anything a user makes. Every part looks
- * first whether it is there, so a start that was killed is simply repeated.
+ * The sample application of a first start, created through the public API like anything a user creates. Every part
+ * first checks whether it exists, so a start that was killed is simply repeated.
  */
 import type { App } from './app.ts'
 
@@ -9,7 +9,7 @@ const sampleName = 'hello'
 
 type Call = <Answer = Record<string, unknown>>(method: string, path: string, body?: unknown) => Promise<Answer>
 
-/** The sample is made through the public API, like anything a user makes. */
+/** The sample is created through the public API, like anything a user creates. */
 const callApi =
   (url: string, token: string): Call =>
   async (method, path, body) => {
@@ -28,7 +28,7 @@ const callApi =
 
 type Named = { id: string; name: string }
 
-/** What a start that was killed has made already is taken as it is. */
+/** What a killed start has already created is reused. */
 const findOrCreate = async (call: Call, collection: string, body: { name: string }): Promise<Named> => {
   const { results } = await call<{ results: Named[] }>('GET', collection)
   return results.find((each) => each.name === body.name) ?? (await call<Named>('POST', collection, body))
@@ -98,12 +98,12 @@ const makeSample = async (app: App, token: string, print: (line: string) => void
 }
 
 /**
- * Deploys the sample unless an earlier start did; answers its address, or null. A sample that cannot be deployed is
- * said and does not end the start.
+ * Deploys the sample unless an earlier start did; returns its address, or null. If the sample cannot be deployed, the
+ * start says so and continues.
  */
 export const prepareSample = async (app: App, print: (line: string) => void): Promise<string | null> => {
   const { text: token } = app.adminToken
-  // Without the token it is another server's to make.
+  // Without the token, another server creates it.
   if (app.parts.settings.sample && token !== null && !(await wasSampleMade(app)))
     await makeSample(app, token, print).catch((error: unknown) => {
       print(`The sample could not be deployed: ${(error as Error).message}`)

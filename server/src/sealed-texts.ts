@@ -1,6 +1,6 @@
 /**
- * Every place where a sealed text is kept, so that all can be sealed again. A table that begins to hold sealed texts
- * must be added here: a test compares this list with the places that the sources name.
+ * Every place where sealed texts are stored, so that all can be sealed again. A new table with sealed texts must be
+ * added here: a test compares this list with the sources.
  */
 import { placeOfAnswer } from './api/idempotency.ts'
 import type { Queryable } from './store/database.ts'

@@ -1,6 +1,6 @@
 /**
- * The control plane in the foreground. SIGINT and SIGTERM end it cleanly; what is deployed, the
- * router and the embedded database keep running.
+ * The control plane in the foreground. SIGINT and SIGTERM stop it cleanly; deployed services, the router and the
+ * embedded database keep running.
  */
 import type { AdminToken } from './api/admin-token.ts'
 import { type App, startApp } from './app.ts'
@@ -31,7 +31,7 @@ const print = (line: string): void => {
   process.stdout.write(`${line}\n`)
 }
 
-/** The text itself is shown once in its life: what a program prints is kept in journals. */
+/** The token itself is shown only once: printed output ends up in journals. */
 const wordsOn = ({ source, text, file, madeAt }: AdminToken): string => {
   if (source === 'made') return text!
   if (source === 'renewed') return `in ${file} (new: the previous one was revoked or lost)`
@@ -47,7 +47,7 @@ const greet = (app: App, sampleUrl: string | null): void => {
   if (sampleUrl !== null) print(`Sample         ${sampleUrl}`)
 }
 
-/** Starts, prints what a user needs to know, and returns; the process goes on until a signal ends it. */
+/** Starts, prints what a user needs to know, and returns; the process runs until a signal stops it. */
 export const serve = async (): Promise<void> => {
   const settings = readSettings()
   try {

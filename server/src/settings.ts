@@ -1,6 +1,6 @@
 /**
- * The environment as typed settings. Pure but for `readSettings`: promises every problem at once, each as one sentence
- * that names the variable, and never repeats the value of a secret. Refuses to know what the settings are used for.
+ * The environment as typed settings. Pure except for `readSettings`: reports all problems at once, each as one sentence
+ * that names the variable, and never repeats the value of a secret. Does not know what the settings are used for.
  */
 import { isIP } from 'node:net'
 import { availableParallelism } from 'node:os'
@@ -17,52 +17,52 @@ export interface Settings {
   routerPort: number
   /** Ports of this machine for the TCP and UDP ports of services, both ends included. */
   portRange: PortRange
-  /** Further ports of this machine that a service may name, privileged ones only where they are listed. */
+  /** Further ports of this machine that a service can request; privileged ones only if listed. */
   extraPorts: readonly PortRange[]
   /** Of a database on this machine that we reach over TCP. */
   databasePort: number | undefined
   /** Absolute. */
   dataDir: string
-  /** Undefined: we start a server ourselves. May hold a password. */
+  /** If undefined, we start a server ourselves. May contain a password. */
   databaseUrl: string | undefined
-  /** Undefined: one is made at the first start. */
+  /** If undefined, one is generated at the first start. */
   adminToken: Secret | undefined
   /** Whether the first start deploys the sample. */
   sample: boolean
-  /** File of master keys, absolute, one key a line: the first seals, all open. */
+  /** The file of master keys, absolute, one key per line: the first seals, all can open. */
   masterKeyFile: string
   outboundAllow: readonly string[]
-  /** Requests a minute and token; 0 is no limit. */
+  /** Requests per minute per token; 0 disables the limit. */
   rateLimit: number
-  /** Proxies before us, as addresses or networks: what they say of a request's sender is believed. */
+  /** Proxies in front of us, as addresses or networks: their forwarding headers are trusted. */
   trustedProxies: readonly string[]
-  /** What one organization may have; 0 is no limit. */
+  /** Limits of one organization; 0 disables a limit. */
   limits: Limits
-  /** Megabytes that are to be left on the disks of the engine and of the data directory; 0 is no reserve. */
+  /** Megabytes to keep free on the disks of the engine and of the data directory; 0 disables the reserve. */
   diskReserveMb: number
   statusVocabulary: 'auto' | 'running' | 'deployment'
   buildConcurrency: number
-  /** A resolver for builds in place of the engine's own; undefined: what the engine takes. */
+  /** A DNS resolver for builds; if undefined, the engine's own. */
   buildDns: string | undefined
   deployConcurrency: number
-  /** What reading a repository for a build, and handing its files over, may take. */
+  /** Limits for reading a repository for a build and sending its files. */
   preparation: PreparationLimits
   /** Of one git process. */
   gitMemoryMb: number
-  /** Programs that terraform services run, each where it is set; undefined: looked for on PATH. */
+  /** Programs that terraform services run, by path; if undefined, found on PATH. */
   tools: { tofu: string | undefined; terraform: string | undefined }
-  /** What an image of a registry may have at most. */
+  /** The maximum size of an image from a registry. */
   imageMaxMb: number
-  /** Names of images that may stand in for the public registry's, where the operator put them on the engine; or `*`. */
+  /** Names of images that may replace the public registry's, if the operator loaded them into the engine; or `*`. */
   engineImages: readonly string[]
-  /** As docker's own tools read it; undefined is the local socket. */
+  /** As Docker's own tools read it; undefined means the local socket. */
   dockerHost: string | undefined
   /** Sockets of engines on this machine that a cluster may name. */
   engineSockets: readonly string[]
   logLevel: LogLevel
   /** Seconds before each attempt to deliver an event, counted from the attempt before. */
   webhookSchedule: readonly number[]
-  /** Whose JWTs are accepted; undefined: none are. */
+  /** Whose JWTs are accepted; if undefined, none are. */
   oidc: Oidc | undefined
 }
 
@@ -86,7 +86,7 @@ export type LogLevel = (typeof logLevels)[number]
 
 const vocabularies = ['auto', 'running', 'deployment'] as const
 
-/** Below what Linux takes for outgoing connections, above what the engine publishes containers at. */
+/** Below the range Linux uses for outgoing connections, above the ports where the engine publishes containers. */
 const usualRange: PortRange = Object.freeze({ first: 30_000, last: 32_767 })
 
 const minute = 60
@@ -104,7 +104,9 @@ export class SettingsError extends Error {
   }
 }
 
-/** Well-known ones of the public registry: whoever puts one of these names on an engine means that image. */
+/**
+ * Well-known ones of the public registry: anyone who gives an image on an engine one of these names means that image.
+ */
 const officialImages: readonly string[] = Object.freeze(
   [
     ['busybox', 'alpine', 'debian', 'ubuntu', 'fedora', 'rockylinux', 'almalinux', 'amazonlinux', 'buildpack-deps'],
@@ -118,11 +120,11 @@ const officialImages: readonly string[] = Object.freeze(
 
 type Environment = Readonly<Record<string, string | undefined>>
 
-/** Reads variables one by one; collects the problems and the names that were asked for. */
+/** Reads variables one by one; collects the problems and the names that were read. */
 const createReader = (env: Environment) => {
   const names = new Set<string>()
   const problems: string[] = []
-  /** The default where the variable is absent or empty, or where `parse` says (by a string) what it must be. */
+  /** The default if the variable is absent or empty, or if `parse` returns a string that says what it must be. */
   const read = <T>(name: string, fallback: T, parse: (text: string) => { value: T } | string): T => {
     names.add(name)
     const text = env[name]?.trim() ?? ''
@@ -168,7 +170,7 @@ const portList = (value: string): { value: readonly PortRange[] } | string => {
     : 'ports and port ranges, such as 25,5000-5010'
 }
 
-/** No service may take its place while it is down. */
+/** No service may take its port while it is down. */
 const localPortOf = (url: string | undefined): number | undefined => {
   const place = url === undefined ? null : URL.parse(url)
   const isHere = /^(localhost|127(\.\d+){3}|\[::1\])$/.test(place?.hostname ?? '')
@@ -273,7 +275,7 @@ const emails = (value: string): { value: readonly string[] } | string => {
     : 'e-mail addresses, separated by commas'
 }
 
-/** Absent without an issuer; then the other variables say nothing. */
+/** Absent without an issuer; then the other variables are ignored. */
 const readOidc = (read: ReturnType<typeof createReader>['read'], problems: string[]): Oidc | undefined => {
   const found = read<string | undefined>('SLIPWAY_OIDC_ISSUER', undefined, issuer)
   const clientId = read<string | undefined>('SLIPWAY_OIDC_CLIENT_ID', undefined, text)
@@ -328,7 +330,7 @@ const warnOfUnknown = (env: Environment, known: ReadonlySet<string>): string[] =
       return `${name} is not a known setting and is ignored${hint}`
     })
 
-/** Throws `SettingsError` with every problem. Names that begin with SLIPWAY_ and mean nothing become warnings. */
+/** Throws `SettingsError` with every problem. Unknown names that begin with SLIPWAY_ become warnings. */
 export const parseSettings = (env: Environment): { settings: Settings; warnings: string[] } => {
   const { names, problems, read } = createReader(env)
   const cores = availableParallelism()
@@ -377,7 +379,7 @@ export const parseSettings = (env: Environment): { settings: Settings; warnings:
   return { settings: Object.freeze(settings), warnings: warnOfUnknown(env, names) }
 }
 
-/** The settings of this process. Says what is wrong with them on standard error and ends it with code 2. */
+/** The settings of this process. Prints what is wrong with them on standard error and exits with code 2. */
 export const readSettings = (): Settings => {
   try {
     const { settings, warnings } = parseSettings(process.env)

@@ -1,6 +1,6 @@
 /**
- * `npm stop`: ends the control plane, the router and the embedded database of this data directory. Deployed services
- * stay.
+ * `npm stop`: stops the control plane, the router and the embedded database of this data directory. Deployed services
+ * keep running.
  */
 import { createLog } from './lib/log.ts'
 import { endControlPlane } from './process-file.ts'

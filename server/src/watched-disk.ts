@@ -1,4 +1,4 @@
-/** The disks of this installation, watched: the data directory's, and the engine's where that is on this machine. */
+/** Monitors the disks of this installation: the data directory's, and the engine's if it is on this machine. */
 import { systemClock } from './lib/clock.ts'
 import { createEngine } from './lib/docker-engine.ts'
 import { defaultConnection } from './lib/engine-connection.ts'

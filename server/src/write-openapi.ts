@@ -1,11 +1,11 @@
-/** Writes openapi.json; with `--check` only says whether it is what the operations say now. */
+/** Writes openapi.json; with `--check` it only reports whether the file is up to date. */
 import { readFile, writeFile } from 'node:fs/promises'
 import { describe } from './api/openapi.ts'
 import { operations } from './resources/index.ts'
 
 const file = new URL('../../openapi.json', import.meta.url)
 
-/** A line for each path and each schema: small, and a diff still shows what changed. */
+/** One line per path and schema: small, and a diff still shows what changed. */
 const write = (value: unknown, depth: number): string => {
   if (depth === 0 || value === null || typeof value !== 'object' || Array.isArray(value)) return JSON.stringify(value)
   const fields = Object.entries(value).map(([name, inner]) => `${JSON.stringify(name)}: ${write(inner, depth - 1)}`)

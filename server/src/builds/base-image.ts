@@ -1,7 +1,8 @@
 /**
- * The images a Dockerfile starts from. Promises that an organization gets only what its registries give it now, with
- * its own logins, or what it built itself: what else the engine holds is nobody's. The one exception needs no registry:
- * `busybox:1` is made from the machine's own where it cannot be pulled, so that the sample works without a way out.
+ * The base images of Dockerfiles. Promises that an organization gets only what its registries give it now, with its own
+ * logins, or what it built itself; other images on the engine are not used. One exception needs no registry:
+ * `busybox:1` is made from the machine's own busybox if it cannot be pulled, so that the sample works without network
+ * access.
  */
 import { findImage } from '../images/engine-images.ts'
 import type { OrganizationImages, RegistryLogins } from '../images/images.ts'
@@ -11,7 +12,7 @@ import { splitTag } from '../lib/image-name.ts'
 import type { ImageStore } from './image-store.ts'
 import { createOwnBusybox } from './own-busybox.ts'
 
-/** What every image around a tool starts from. */
+/** The base of every image around a tool. */
 export const usualBase = 'busybox:1'
 const busyboxTags = new Set(['1', 'latest'])
 const publicRegistry = 'docker.io'
@@ -26,7 +27,7 @@ export interface BaseImageParts {
   busyboxPath?: string
 }
 
-/** Who asks for which image. */
+/** Which organization asks for which image. */
 export interface Wanted {
   organizationId: string
   name: string
@@ -41,7 +42,7 @@ const imageId = /^(?:sha256:)?([0-9a-f]{64})$/
 export const readImageName = (name: string): { host: string; repository: string; tag: string } => {
   const fits = /^[a-zA-Z0-9][a-zA-Z0-9._:/@-]{0,500}$/.test(name)
   const { name: path, tag } = splitTag(name)
-  // A name may have a tag and a digest: the digest says more.
+  // A name may have a tag and a digest: the digest takes precedence.
   const plain = name.includes('@') ? splitTag(path).name : path
   const [first = '', ...rest] = plain.split('/')
   const hasHost = rest.length > 0 && (first === 'localhost' || /[.:]/.test(first))
@@ -68,7 +69,7 @@ export const createBaseImages = ({ engine, images, store, registryLogins, busybo
           cause,
         })
 
-  /** What the organization built itself, named by its id. */
+  /** An image that the organization built itself, by its id. */
   const findOwn = async ({ organizationId, name }: Wanted, signal: AbortSignal): Promise<string | null> => {
     const hex = imageId.exec(name)?.[1]
     if (hex === undefined) return null
@@ -77,7 +78,7 @@ export const createBaseImages = ({ engine, images, store, registryLogins, busybo
     throw refuse(name, 'this organization has not built an image with this id.')
   }
 
-  /** With each login of the organization's own for that registry, and then without one. */
+  /** Tries each of the organization's logins for that registry, then none. */
   const pull = async ({ organizationId, name }: Wanted, onText: (text: string) => void, signal: AbortSignal) => {
     const { host, repository, tag } = readImageName(name)
     const known = await registryLogins(organizationId, host)
@@ -106,14 +107,14 @@ export const createBaseImages = ({ engine, images, store, registryLogins, busybo
   }
 
   return {
-    /** What the name meant when it was last pulled; null where that is not known or gone. Asks no registry. */
+    /** What the name referred to when it was last pulled; null if unknown or no longer there. Asks no registry. */
     async find({ organizationId, name }: Wanted, signal: AbortSignal): Promise<string | null> {
       if (imageId.test(name)) return findOwn({ organizationId, name }, signal)
       readImageName(name)
       const known = await store.findBase(organizationId, name)
       return known === null ? null : findImage(engine, known, signal)
     },
-    /** Id of the image that the name means now; rejects with `build_failed` or `build_refused`. */
+    /** The id of the image that the name refers to now; rejects with `build_failed` or `build_refused`. */
     async ensure(wanted: Wanted, onText: (text: string) => void, signal: AbortSignal): Promise<string> {
       const own = await findOwn(wanted, signal)
       if (own !== null) return own
@@ -121,7 +122,7 @@ export const createBaseImages = ({ engine, images, store, registryLogins, busybo
       await store.saveBase(wanted.organizationId, wanted.name, id)
       return id
     },
-    /** A busybox of the operator's own; what the engine holds by that name where the machine has none. */
+    /** The operator's own busybox; the engine's image of that name if the machine has none. */
     async operators(signal: AbortSignal): Promise<string> {
       try {
         return await ownBusybox()

@@ -1,6 +1,6 @@
 /**
- * Where a build may not send anything: this machine itself by any of its addresses, what the engine gives to its
- * networks now or later, and link-local addresses, where clouds tell secrets. Pure: networks of IPv4 as numbers.
+ * Where a build must not send anything: all addresses of this machine, what the engine uses for its networks now or
+ * later, and link-local addresses, where clouds serve secrets. Pure: IPv4 networks as numbers.
  */
 
 export interface Network {
@@ -8,7 +8,7 @@ export interface Network {
   bits: number
 }
 
-/** What the engine takes the subnets of new networks from: pieces of `bits` in `pool`. */
+/** The pools from which the engine takes the subnets of new networks: pieces of `bits` in `pool`. */
 export interface Pool {
   pool: Network
   bits: number
@@ -36,7 +36,7 @@ export const widen = ({ base, bits }: Network, to: number): Network => {
 const holds = (outer: Network, inner: Network): boolean =>
   outer.bits <= inner.bits && widen(inner, outer.bits).base === outer.base
 
-/** What is left of a network without others. */
+/** What remains of a network without some others. */
 export const subtract = (network: Network, others: readonly Network[]): Network[] => {
   const touching = others.filter((other) => holds(other, network) || holds(network, other))
   if (touching.length === 0) return [network]
@@ -46,13 +46,13 @@ export const subtract = (network: Network, others: readonly Network[]): Network[
   return [network.base, network.base + half].flatMap((base) => subtract({ base, bits }, touching))
 }
 
-/** Of the engine where nothing else was set. */
+/** The engine's defaults. */
 export const usualPools: Pool[] = [
   ...Array.from({ length: 15 }, (_, index) => ({ pool: parseNetwork(`172.${17 + index}.0.0/16`)!, bits: 16 })),
   { pool: parseNetwork('192.168.0.0/16')!, bits: 20 },
 ]
 
-/** What Slipway gives to the networks of environments (runtimes/docker/subnets.ts), now or later. */
+/** The range for networks of environments (runtimes/docker/subnets.ts). */
 const environments: Pool = { pool: parseNetwork('10.192.0.0/10')!, bits: 22 }
 
 const always = ['169.254.0.0/16', '100.100.100.200/32', '168.63.129.16/32'].map((text) => parseNetwork(text)!)
@@ -74,7 +74,7 @@ export interface Surroundings {
 
 export const blockedRoutes = (around: Surroundings): string[] => {
   const { own, gateway, pools, networks, addresses, neighbours, allowed } = around
-  // The engine gives no network a subnet that meets one of the machine's: those stay reachable.
+  // The engine never uses a subnet that overlaps one of the machine's: those stay reachable.
   const spared = (bits: number) => [...neighbours.map((each) => widen(each, bits)), ...allowed, own]
   const ranges = [
     ...[...pools, environments].flatMap(({ pool, bits }) => subtract(pool, spared(bits))),

@@ -1,6 +1,7 @@
 /**
- * What a build makes on the engine on its way: containers and a network. This sees to their end, also after a kill -9 of
- * ours: their names stand in a file per build before they are made. No labels, for those would pass to the image.
+ * The containers and network that a build creates on the engine. Ensures their removal, even after our process is
+ * killed: their names are written to a file per build before they are created. Labels are not used, because the image
+ * would inherit them.
  */
 import { appendFileSync, mkdirSync } from 'node:fs'
 import { readdir, readFile, rm } from 'node:fs/promises'
@@ -15,12 +16,12 @@ const containerId = /^[0-9a-f]{12,64}$/
 const ownName = /^slipway-build-[0-9a-f-]{36}$/
 
 export interface BuildLeftovers {
-  /** A name for a container or network that is about to be made. */
+  /** A name for a container or network that is about to be created. */
   name(kind: 'container' | 'network'): string
-  /** A container that the engine made by itself, and removes so. */
+  /** A container that the engine created and removes by itself. */
   add(id: string): void
   removeContainer(name: string): Promise<void>
-  /** Returns when all is gone. */
+  /** Returns when everything has been removed. */
   end(): Promise<void>
 }
 
@@ -79,7 +80,7 @@ export const createBuildContainers = (engine: Engine, folder: string, clock: Clo
         },
       }
     },
-    /** Removes what builds of a killed process left. */
+    /** Removes leftovers of builds of a killed process. */
     async sweep(): Promise<void> {
       for (const name of await readdir(folder)) {
         const lines = (await readFile(join(folder, name), 'utf8')).split('\n').map((line) => line.split(' '))

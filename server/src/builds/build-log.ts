@@ -1,4 +1,6 @@
-/** The text of a build on its way to the deployment's log: scrubbed, capped, and its last lines kept for the error. */
+/**
+ * The output of a build on its way to the deployment's log: scrubbed, capped, with the last lines kept for the error.
+ */
 import { createMasker } from './log-mask.ts'
 
 const maxChars = 2 * 2 ** 20
@@ -9,7 +11,7 @@ const maxLine = 500
 export interface BuildLog {
   write(text: string): void
   end(): void
-  /** The last lines so far, also of what the cap left out. */
+  /** The last lines so far, including those beyond the cap. */
   lastLines(): string[]
   /** A single text, scrubbed. */
   scrub(text: string): string

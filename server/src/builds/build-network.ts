@@ -1,7 +1,7 @@
 /**
- * The network of one build: a bridge of its own, and in it a holder, whose network the steps share. The holder alone
- * has NET_ADMIN: it makes the routes to what a build may not reach lead nowhere, before any step runs, and no step can
- * undo it. That holds wherever the engine is. When it cannot be done, the build fails.
+ * The network of one build: its own bridge, and in it a holder container, whose network the steps share. Only the
+ * holder has NET_ADMIN: before any step runs it blackholes the routes to what a build must not reach, and no step can
+ * undo that. This works wherever the engine is. If it fails, the build fails.
  */
 import { readFile } from 'node:fs/promises'
 import { networkInterfaces } from 'node:os'
@@ -15,20 +15,20 @@ export interface BuildNetworkParts {
   engine: Engine
   /** Whether the engine runs on this machine. */
   isLocal: boolean
-  /** Id of an image with a busybox, to hold the network. */
+  /** The id of an image with busybox, for the holder. */
   holderImage(signal: AbortSignal): Promise<string>
-  /** Networks that the operator lets tenants reach. */
+  /** Networks that the operator allows tenants to reach. */
   allowed: readonly string[]
-  /** A resolver in place of the machine's. */
+  /** A DNS resolver instead of the machine's. */
   dns: string | undefined
 }
 
 export interface BuildNetwork {
-  /** Begins to make it, where that was not done. */
+  /** Starts to create it, if not yet done. */
   begin(): void
   /** `NetworkMode` of a step, once the network is safe. */
   mode(): Promise<string>
-  /** Returns when nothing of it is made any more. */
+  /** Returns when nothing more of it will be created. */
   settled(): Promise<void>
 }
 
@@ -144,10 +144,10 @@ export const createBuildNetwork = (
 
   const make = async (): Promise<string> => {
     const name = made.name('network')
-    // Without IPv6, whatever the engine's default: every route that there is, is one of those that are closed.
+    // Without IPv6, whatever the engine's default, so that the blocked routes are complete.
     const body = { Name: name, Driver: 'bridge', EnableIPv6: false, CheckDuplicate: true }
     try {
-      // Not ended by the signal: the engine would go on, and make it after it was removed.
+      // Not aborted by the signal: the engine would continue, and create it after it was removed.
       await engine.call('POST', '/networks/create', { body })
       const { routes, isDeaf } = await look(parts, name, signal)
       if (isDeaf && dns === undefined) onText(deaf)

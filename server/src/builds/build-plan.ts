@@ -1,4 +1,4 @@
-/** Which stages a build needs, and what each begins with and copies from. Pure. */
+/** Which stages a build needs, and what each starts and copies from. Pure. */
 import { DeploymentError } from '../lib/errors.ts'
 import type { ArgInstruction, CopyInstruction, Dockerfile, Stage } from './dockerfile.ts'
 import { valueIn } from './dockerfile.ts'

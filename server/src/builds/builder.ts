@@ -5,17 +5,17 @@
 import type { Secret } from '../lib/secret.ts'
 
 export interface GitSource {
-  /** Whose copy of the repository it is: no organization is served from what another one fetched. */
+  /** Whose copy of the repository it is: organizations never share what they fetched. */
   organizationId: string
   url: string
   branch: string
-  /** Full commit id (40 or 64 hex); without it, the branch's head. */
+  /** The full commit id (40 or 64 hex digits); default the branch's head. */
   commitId?: string
   /** Sent as HTTP basic authentication by `GIT_CONFIG_*` environment, never in argv. */
   credentials?: Secret<{ username: string; password: string }>
 }
 
-/** A commit as the public API tells it. */
+/** A commit in the public API. */
 export interface Commit {
   git_commit_id: string
   message: string
@@ -25,18 +25,18 @@ export interface Commit {
   tag: string
 }
 
-/** An image that is made around a program, without a Dockerfile of the repository. */
+/** An image built around a program, without a Dockerfile in the repository. */
 export interface ToolBuild {
   /** `tofu` or `terraform`. */
   name: string
-  /** An image that has the program, and a shell; absent: the program of this server's operator is taken. */
+  /** An image that has the program and a shell; without it, the program of the operator is used. */
   image?: string
   /** Instructions of the user's own before the repository is copied: their text, or a file relative to the root path. */
   fragment: { text: string } | { path: string } | null
 }
 
 export interface BuildRequest {
-  /** Whose build it is: what it may start from and find again is this organization's. */
+  /** Whose build it is: its base images and cached results belong to this organization. */
   organizationId: string
   /** Where the image is to be. */
   clusterId: string
@@ -65,17 +65,19 @@ export interface BuiltImage {
   reference: string
   imageId: string
   contentKey: string
-  /** True when an image with this content key was there already: no builder was called. */
+  /** True if an image with this content key already existed: nothing was built. */
   skipped: boolean
 }
 
-/** Looking around in a repository. All reject as `fetch` does. */
+/** Browsing a repository. All reject like `fetch`. */
 export interface Browser {
   /** Names of its branches; the source's own branch does not matter. */
   branches(source: GitSource, signal: AbortSignal): Promise<string[]>
   /** Commits of the branch, or from the source's commit back, the newest first. */
   commits(source: GitSource, count: number, signal: AbortSignal): Promise<Commit[]>
-  /** Names of the folders in a folder (`''` for the top) at the branch's head; `git_ref_missing` without that folder. */
+  /**
+   * Names of the folders in a folder (`''` for the top) at the branch's head; `git_ref_missing` without that folder.
+   */
   folders(source: GitSource, folder: string, signal: AbortSignal): Promise<string[]>
 }
 
@@ -85,17 +87,17 @@ export interface Builder extends Browser {
    * `DeploymentError`: `git_unreachable`, `git_denied`, `git_ref_missing`, `git_refused`.
    */
   fetch(source: GitSource, signal: AbortSignal): Promise<Commit>
-  /** The branch's head without fetching objects; null when it cannot be read within `timeoutMs`. */
+  /** The branch's head without fetching objects; null if it cannot be read within `timeoutMs`. */
   head(source: GitSource, timeoutMs: number): Promise<string | null>
   /**
-   * The image of a fetched commit. `onLog` gets text as it comes, scrubbed and capped. Rejects with a
+   * The image of a fetched commit. `onLog` gets the output as it comes, scrubbed and capped. Rejects with a
    * `DeploymentError`: `dockerfile_missing`, `path_outside`, `build_refused`, `build_failed`, `build_timeout`,
    * `build_canceled`.
    */
   build(request: BuildRequest, onLog: (text: string) => void, signal: AbortSignal): Promise<BuiltImage>
-  /** The image of a commit that was built before and is still there; null when it would have to be built. */
+  /** The existing image of a commit; null if it would have to be built. */
   built(request: BuildRequest, signal: AbortSignal): Promise<string | null>
-  /** One sentence that says what a build around the operator's tool of this name needs; null when it is there. */
+  /** One sentence that says what a build around this tool of the operator needs; null if it is installed. */
   missingTool(name: string): Promise<string | null>
   close(): Promise<void>
 }

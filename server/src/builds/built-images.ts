@@ -1,6 +1,6 @@
 /**
- * The images that this installation has built, told by their tags, which name the organization. Not by labels: each
- * would be a step more in every build, and would pass to whatever a person makes from the image.
+ * The images that this installation has built, identified by their tags, which contain the organization. Not by labels:
+ * each would be another step in every build, and images derived from it would inherit them.
  */
 import { type Engine, isEngineError } from '../lib/docker-engine.ts'
 
@@ -27,8 +27,8 @@ const remove = (engine: Engine, name: string): Promise<void> =>
   })
 
 /**
- * Removes the tags of this content, and with them the images that nobody else has tagged or runs; then what steps of
- * builds have left without a name.
+ * Removes the tags of this content, and with them the images that nobody else has tagged or runs; then unnamed
+ * leftovers of build steps.
  */
 export const removeBuiltImages = async (
   engine: Engine,
@@ -40,6 +40,6 @@ export const removeBuiltImages = async (
   const images = await engine.call<{ RepoTags: string[] | null }[]>('GET', '/images/json', { query })
   const tags = images.flatMap(({ RepoTags }) => RepoTags ?? [])
   for (const tag of tags.filter((each) => ours.has(each.slice(each.lastIndexOf(':') + 1)))) await remove(engine, tag)
-  // An image goes only after those that were made from it.
+  // An image can be removed only after those derived from it.
   for (const id of [...stepIds].reverse()) await remove(engine, id)
 }

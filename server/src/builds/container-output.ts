@@ -1,11 +1,11 @@
-/** The output of a container that is about to start, both streams as one text, kept nowhere by the engine. */
+/** The output of a container that is about to start, both streams as one text, not stored by the engine. */
 import { StringDecoder } from 'node:string_decoder'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { Engine } from '../lib/docker-engine.ts'
 
 const headerBytes = 8
 
-/** Takes the frames of an attached container apart, whatever pieces they come in. */
+/** Splits the stream of an attached container into frames, whatever chunks they come in. */
 export const createFrames = () => {
   const decoders = [new StringDecoder('utf8'), new StringDecoder('utf8')]
   const header = Buffer.alloc(headerBytes)
@@ -33,7 +33,7 @@ export const createFrames = () => {
   }
 }
 
-/** Starts the container once its output is heard; ends with it, or when the reader leaves. */
+/** Starts the container once its output is attached; ends with it, or when the reader leaves. */
 export async function* readOutput(engine: Engine, id: string, signal: AbortSignal): AsyncGenerator<string> {
   const query = { stream: true, stdout: true, stderr: true }
   const stream = await engine.stream('POST', `/containers/${id}/attach`, { query, signal })

@@ -1,6 +1,6 @@
 /**
- * Looks through the files of a context before any of them is read. Promises the names of what belongs in it, or the
- * sentence of the limit that it passes; what it holds meanwhile is bounded by those limits.
+ * Lists the files of a context before any of them is read. Promises the names of what belongs in it, or an error for
+ * the limit that it exceeds; its own memory is bounded by those limits.
  */
 import { createHash } from 'node:crypto'
 import type { Git } from './git-process.ts'
@@ -64,7 +64,7 @@ async function* listTree(git: Git, { mirror, treeId }: SourceTree, timeoutMs: nu
 
 const isLink = ({ mode }: Listed): boolean => mode === '120000'
 
-/** What git itself refuses to check out: a tree can hold any name, and someone made this one by hand. */
+/** Names that git itself refuses to check out: a tree can contain any name if it was crafted by hand. */
 const checkListed = (listed: Listed): void => {
   const { path, size } = listed
   if (Buffer.byteLength(path) > maxPathBytes) throw pathTooLong(path)
@@ -105,7 +105,7 @@ export interface Names {
   has(path: string): boolean
 }
 
-/** Names of what belongs in the context: all but what .dockerignore leaves out, and `always`. */
+/** The names of what belongs in the context: everything except what .dockerignore excludes, plus `always`. */
 export const scanContext = async (
   git: Git,
   tree: SourceTree,

@@ -1,6 +1,6 @@
 /**
- * The build context: a tar of a commit's folder straight from the mirror, never checked out and without .git. Links stay
- * links: they only ever resolve inside the build's container.
+ * The build context: a tar of a commit's folder straight from the mirror, never checked out and without .git. Links
+ * stay links: they only ever resolve inside the build's container.
  */
 import { createHash } from 'node:crypto'
 import { once } from 'node:events'
@@ -14,7 +14,7 @@ import { ignoreFileWith } from './own-dockerfile.ts'
 import type { PreparationLimits } from './preparation-limits.ts'
 import type { SourceTree } from './source-tree.ts'
 
-/** Part of every content key: another way to build makes other images. */
+/** Part of every content key: a different way to build makes different images. */
 const recipe = 'slipway-build-2'
 
 export interface KeyParts {
@@ -53,7 +53,7 @@ const addEntry = async (target: Pack, header: Entry, body: Readable): Promise<vo
   body.resume()
 }
 
-/** A Dockerfile of ours under a name in the context, whatever the tree has there. */
+/** Our own Dockerfile under a name in the context, whatever the tree has there. */
 export interface OwnDockerfile {
   name: string
   text: string

@@ -1,4 +1,4 @@
-/** Ends what fills the engine's disk before everything else on it stops. */
+/** Stops what fills the engine's disk before everything else on it fails. */
 import { statfs } from 'node:fs/promises'
 import type { Engine } from '../lib/docker-engine.ts'
 import { DeploymentError } from '../lib/errors.ts'

@@ -30,9 +30,9 @@ const directiveOf = (line: string): { name: string; value: string } | null => {
 }
 
 /**
- * Builders disagree about directives: which are known, and whether an unknown one ends their list. So only those are
- * taken that mean one thing to all: `# syntax=docker/dockerfile:1…`, which asks for what is built anyway, and then an
- * `# escape=`. What only looks like one further down is a comment.
+ * Builders disagree about directives: which exist, and whether an unknown one ends the list. So only those that mean
+ * the same to all are accepted: `# syntax=docker/dockerfile:1…`, which asks for what is built anyway, and then an `#
+ * escape=`. What only looks like one further down is a comment.
  */
 const readDirectives = (lines: string[]): Escape => {
   let sign: Escape = '\\'

@@ -1,7 +1,7 @@
 /**
- * Reads a Dockerfile strictly: what the classic builder's instructions are, and nothing else. The engine never sees
- * this text; it gets instructions that we write from what is read here. Pure. Rejects with `build_failed` what is no
- * Dockerfile, and with `build_refused` what would reach further than a build may.
+ * Parses a Dockerfile strictly: the classic builder's instructions, and nothing else. The engine never sees this text;
+ * it gets instructions that we write from the result. Pure. Rejects with `build_failed` if it is not a Dockerfile, and
+ * with `build_refused` if it would reach further than a build may.
  */
 import { type Escape, joinLines, refused, unreadable } from './dockerfile-lines.ts'
 import { BadWord, expandWord, plainWords, splitWords } from './dockerfile-words.ts'

@@ -1,7 +1,7 @@
 /**
- * The builder of `--fake`: commits are really fetched and their Dockerfile is really read, but nothing is built. The
- * image is the Dockerfile's last base image where that is one of the fake runtime's (`FROM fake/never-ready`), so that
- * a repository says how its instances behave.
+ * The builder of `--fake`: commits are fetched and their Dockerfile is read, but nothing is built. The image is the
+ * Dockerfile's last base image if that is one of the fake runtime's (`FROM fake/never-ready`), so that a repository
+ * determines how its instances behave.
  */
 import type { Clock } from '../lib/clock.ts'
 import type { Log } from '../lib/log.ts'

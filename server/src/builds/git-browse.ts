@@ -1,4 +1,4 @@
-/** Looking around in a repository (see `Browser`), over the mirrors of git.ts. */
+/** Browsing a repository (see `Browser`), using the mirrors of git.ts. */
 import type { Browser, Commit, GitSource } from './builder.ts'
 import { maxCommitBytes, parseCommit, unreadCommit } from './git-commit.ts'
 import { explainGit, refMissing } from './git-errors.ts'

@@ -1,7 +1,7 @@
 /**
- * The builder over git mirrors and the Docker engine (see builder.ts for what it promises). Refuses to know
- * deployments. When the process dies here: the engine ends a piece whose client is gone, mirrors are freed of locks
- * when next used, and steps, holders and networks of the killed build are removed at the next start.
+ * The builder with git mirrors and the Docker engine (see builder.ts for what it promises). Knows no deployments. If
+ * the process dies: the engine stops a piece whose client is gone, locks in mirrors are removed when next used, and
+ * steps, holders and networks of the killed build are removed at the next start.
  */
 import { join } from 'node:path'
 import type { Readable } from 'node:stream'
@@ -90,7 +90,7 @@ const createPlanner = (preparation: Preparation, toolImage: (tool: ToolBuild) =>
   }
 }
 
-/** What was never fetched, or cannot be built, was never built. */
+/** A commit that was never fetched, or cannot be built, was never built. */
 const nullIfRefused = async <T>(work: () => Promise<T>): Promise<T | null> => {
   try {
     return await work()
@@ -118,7 +118,7 @@ const createBuildParts = (parts: BuilderParts) => {
   return { engine, store, bases, tools, containers, disk, ...network }
 }
 
-/** Builds what is not there, each content once. */
+/** Builds what does not exist yet, each content once. */
 const createWork = (ours: ReturnType<typeof createBuildParts>, preparation: Preparation) => {
   const { engine, store, bases, tools } = ours
   const perKey = createKeyedLock()
@@ -195,7 +195,7 @@ export const createBuilder = (parts: BuilderParts): Builder => {
   const ours = createBuildParts(parts)
   const sources = createSources(parts)
   const work = createWork(ours, sources.preparation)
-  // One place stays for others: no organization fills the machine.
+  // One slot is kept for others: no organization can fill the machine.
   const withPlace = createSemaphore(parts.concurrency, Math.max(1, parts.concurrency - 1))
   const closing = new AbortController()
   const plan = createPlanner(sources.preparation, ours.tools.reference)

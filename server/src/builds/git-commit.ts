@@ -1,4 +1,4 @@
-/** Commits as git keeps them. Pure. What a commit says of itself is its author's choice, all but its id. */
+/** Commits as git stores them. Pure. Everything in a commit, except its id, is its author's choice. */
 import { storable } from '../lib/storable.ts'
 import type { Commit } from './builder.ts'
 

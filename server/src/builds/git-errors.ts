@@ -1,4 +1,4 @@
-/** What git or its host said, as a deployment's error. Pure: the sentences are ours, so they hold no credentials. */
+/** Errors of git or its host, as deployment errors. Pure: the sentences are ours, so they contain no credentials. */
 import { DeploymentError } from '../lib/errors.ts'
 import { OutboundFailed, OutboundRefused } from '../lib/outbound.ts'
 

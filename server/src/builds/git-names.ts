@@ -1,11 +1,14 @@
-/** Which addresses and branch names git is given. Pure: what passes here cannot be an option or another transport. */
+/** Which URLs and branch names are passed to git. Pure: what passes here cannot be an option or another transport. */
 
 const maxUrlLength = 2048
 const maxBranchLength = 255
 // biome-ignore lint/suspicious/noControlCharactersInRegex: control characters are what it looks for
 const unprintable = /[\u0000-\u0020\u007f\u0080-\u009f\u2028\u2029]/
 
-/** `https://` and `http://` addresses without user name, query or fragment; whether their host may be reached is not asked. */
+/**
+ * `https://` and `http://` addresses without user name, query or fragment; whether their host may be reached is not
+ * checked here.
+ */
 export const isValidGitUrl = (text: string): boolean => {
   if (text.length > maxUrlLength || unprintable.test(text) || text.includes('\\')) return false
   // Hosts in plain letters only: git must not read one differently from us, who check and pin its address.

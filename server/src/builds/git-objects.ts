@@ -1,6 +1,7 @@
 /**
- * Objects of a mirror by `git cat-file`. Promises that no content is read before its size is known and allowed, and
- * that only ids and paths below an id are ever asked for. Answers are found by their length, never by what they hold.
+ * Reads objects of a mirror with `git cat-file`. Promises that no content is read before its size is known and allowed,
+ * and that only ids and paths below an id are ever requested. Responses are delimited by their length, never by their
+ * content.
  */
 import type { Readable } from 'node:stream'
 import { isCommitId } from './git-names.ts'

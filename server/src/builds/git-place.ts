@@ -1,7 +1,7 @@
 /**
- * What git works with: a user of its own, limits, and folders that this user can reach. Promises that nothing which ran
- * as that user can make root write, or change an owner, anywhere: the folder that holds the others is root's, and what
- * lies in the mirrors is only ever listed and removed. All of it can be had again, so none is kept over a doubt.
+ * What git works with: a separate user, limits, and folders that this user can reach. Promises that nothing that ran as
+ * that user can make root write, or change an owner, anywhere: the parent folder belongs to root, and the contents of
+ * mirrors are only ever listed and removed. All of it can be recreated, so nothing doubtful is kept.
  */
 import { lstatSync } from 'node:fs'
 import { access, chmod, chown, constants, mkdir, readdir, readFile, readlink, writeFile } from 'node:fs/promises'
@@ -129,7 +129,7 @@ export const openGitPlace = (dataDir: string, log: Log): Promise<GitPlace> => {
   return place
 }
 
-/** Removes everything of git for good, also where it is kept outside the data directory. */
+/** Permanently removes everything of git, also outside the data directory. */
 export const removeGitPlace = async (dataDir: string): Promise<void> => {
   opened.delete(resolve(dataDir))
   const link = join(resolve(dataDir), name)

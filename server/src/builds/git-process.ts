@@ -1,7 +1,7 @@
 /**
- * Runs git: with an environment of our own (no configuration of the machine, no prompts, no hooks, no other
- * transports), as a user of its own, and under limits. What it reads was made by strangers, and it is not ours: a git
- * that a repository has taken over, or made to eat memory, has nothing to take and is ended.
+ * Runs git: with our own environment (no configuration of the machine, no prompts, no hooks, no other transports), as a
+ * separate user, and under limits. Its input was made by strangers: a git process that a repository has taken over, or
+ * made to use up memory, has nothing to steal and is killed.
  */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { PassThrough, type Readable, type Writable } from 'node:stream'

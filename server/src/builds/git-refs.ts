@@ -1,7 +1,7 @@
 /**
- * Which branches and tags a repository has, asked in git's own protocol by our own client: version 2, which answers
- * only what was asked for, or the list of all where a host speaks no newer one. No process is started, and what the
- * host says reaches no program. An answer is read as it comes, and only what was asked for is kept of it.
+ * Lists the branches and tags of a repository with our own client of git's protocol: version 2, which returns only what
+ * was requested, or the full list if a host is older. No process is started, and the host's response reaches no
+ * program. The response is streamed, and only what was requested is kept.
  * https://git-scm.com/docs/protocol-v2, https://git-scm.com/docs/http-protocol
  */
 import { OutboundFailed, type OutboundStream, type StreamRequest } from '../lib/outbound.ts'

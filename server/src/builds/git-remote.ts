@@ -1,6 +1,6 @@
 /**
- * The conversation with a git host: which addresses and names are spoken to, with which credentials, and for how long
- * and how much. What it fetches goes into a mirror that git.ts looks after.
+ * Access to git hosts: which URLs and names are allowed, with which credentials, and with which limits on time and
+ * size. What it fetches goes into a mirror managed by git.ts.
  */
 import { createHash } from 'node:crypto'
 import { readdir } from 'node:fs/promises'

@@ -1,7 +1,7 @@
 /**
- * Bare mirrors of git repositories, one for each organization, address and credentials. Promises that a commit it names
- * is there with all its files, that git talks only to the address that was checked, and that nobody is served what the
- * host would not show him now. A killed fetch leaves locks and half packs, which the next use of that mirror removes.
+ * Bare mirrors of git repositories, one per organization, URL and credentials. Promises that a returned commit is
+ * complete with all its files, that git connects only to the checked address, and that nobody gets what the host would
+ * not show them now. A killed fetch leaves locks and partial packs, which the next use of that mirror removes.
  */
 import { join } from 'node:path'
 import type { Clock } from '../lib/clock.ts'

@@ -1,7 +1,7 @@
 /**
- * The rules of .dockerignore. Pure. Patterns are run as small automata, never as regular expressions: they come from
- * repositories, and no pattern takes longer than its length times the path's. What a file of rules may have, and how
- * many comparisons all of them together may make, is limited.
+ * The rules of .dockerignore. Pure. Patterns run as small automata, never as regular expressions: they come from
+ * repositories, and no pattern takes longer than its length times the path's. The size of the file and the total number
+ * of comparisons are limited.
  */
 import { DeploymentError } from '../lib/errors.ts'
 

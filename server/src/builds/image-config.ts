@@ -1,4 +1,4 @@
-/** What an image says of the containers made from it, as the engine tells and takes it. Pure. */
+/** The configuration of an image for its containers, in the engine's format. Pure. */
 
 export interface ImageConfig {
   User?: string

@@ -1,6 +1,6 @@
 /**
  * What each organization has built: images by their content (table `image`), steps (`build_step`), the base images that
- * it was given last (`base_image`), and the secret that keeps its layers in the engine's cache apart (`build_secret`).
+ * it last got (`base_image`), and the secret that keeps its layers in the engine's cache apart (`build_secret`).
  */
 import type { Queryable } from '../store/database.ts'
 

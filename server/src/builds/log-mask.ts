@@ -1,4 +1,4 @@
-/** Takes known secret values out of text that comes in pieces, however the pieces cut them. Pure. */
+/** Removes known secret values from text that comes in chunks, even if a chunk boundary splits them. Pure. */
 
 const shortest = 6
 const mask = '***'

@@ -1,5 +1,6 @@
 /**
- * Keeps mirrors in order: freed of what a killed git left before their first use, mended when broken, tidied when full.
+ * Maintains mirrors: cleaned of what a killed git left before their first use, repaired when broken, repacked when
+ * full.
  */
 import type { GitSource } from './builder.ts'
 import type { MirrorParts } from './git.ts'

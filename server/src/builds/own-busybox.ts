@@ -1,6 +1,6 @@
 /**
- * An image of this machine's own static busybox: it stands in for `busybox:1` where no registry answers, is what tools
- * of the operator are put on, and holds the networks of builds.
+ * An image of this machine's own static busybox: it replaces `busybox:1` if no registry answers, is the base for tools
+ * of the operator, and holds the networks of builds.
  */
 import { createHash } from 'node:crypto'
 import { readFile } from 'node:fs/promises'

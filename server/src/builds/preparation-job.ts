@@ -1,4 +1,4 @@
-/** What the server and its preparation workers say to each other. */
+/** The messages between the server and its preparation workers. */
 import { DeploymentError, type NextMove } from '../lib/errors.ts'
 import { nameSources } from '../lib/traces.ts'
 import type { ToolBuild } from './builder.ts'
@@ -36,7 +36,10 @@ export interface ContextJob {
 
 export type Job = ReadJob | ContextJob
 
-/** `credit`: so many more chunks may be sent. `cancel`: what runs is to end; `idle` answers that too. `turn` numbers jobs. */
+/**
+ * `credit`: so many more chunks may be sent. `cancel`: what runs is to end; `idle` answers that too. `turn` numbers
+ * jobs.
+ */
 export type ToWorker =
   | { kind: 'job'; turn: number; job: Job }
   | { kind: 'credit'; chunks: number }
@@ -77,7 +80,9 @@ const notFetched = new DeploymentError('git_ref_missing', 'The commit was not fe
 /** Where our copies are is nobody's business. */
 const withoutPaths = (text: string): string => text.replace(/'?\/\S*/g, '…')
 
-/** A git that fails over a repository is the repository's fault: what git knows of it was checked when it was fetched. */
+/**
+ * A git that fails over a repository is the repository's fault: what git knows of it was checked when it was fetched.
+ */
 const explain = (error: unknown): unknown => {
   if (!(error instanceof GitFailed)) return error
   if (/not a git repository/i.test(error.stderr)) return notFetched

@@ -1,4 +1,4 @@
-/** What one preparation of a build may take. Pure. Each sentence names the limit, the value and the setting. */
+/** The limits of preparing a build. Pure. Each message names the limit, the value and the setting. */
 import { DeploymentError } from '../lib/errors.ts'
 
 export interface PreparationLimits {

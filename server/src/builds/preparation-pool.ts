@@ -1,6 +1,6 @@
 /**
- * The threads that prepare builds. Promises each job a thread of its own, organizations in turn, one of them never all
- * threads, and a warm thread for the usual build. Refuses to know what a job is.
+ * The threads that prepare builds. Promises each job its own thread, fair turns between organizations, of which none
+ * gets all threads, and a warm thread for the usual build. Does not know what a job is.
  */
 import { Worker } from 'node:worker_threads'
 import type { Clock } from '../lib/clock.ts'
@@ -86,7 +86,9 @@ export const createPool = (git: WorkerSetup['git'], size: number, clock: Clock) 
     return thread
   }
 
-  /** Whoever holds the fewest threads is next, and among those who waits longest; the last thread is for somebody else. */
+  /**
+   * Whoever holds the fewest threads is next, and among those who waits longest; the last thread is for somebody else.
+   */
   const takeNext = (): Waiting | undefined => {
     const most = Math.max(1, size - 1)
     let best: Waiting | undefined

@@ -1,7 +1,7 @@
 /**
- * Reads what a build needs of a repository and makes its context, in threads of their own: whatever a repository holds,
- * the server's own thread goes on. Promises an answer or one sentence within the limits of time, memory and size.
- * Refuses to know engines and images. When the process dies here, nothing is left but what git ends by itself.
+ * Reads what a build needs from a repository and makes its context, in separate threads: whatever a repository
+ * contains, the server's own thread is not blocked. Promises a result or one sentence within the limits of time, memory
+ * and size. Knows no engines or images. If the process dies, nothing is left except what git finishes by itself.
  */
 import { basename } from 'node:path'
 import { Readable } from 'node:stream'

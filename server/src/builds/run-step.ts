@@ -1,6 +1,6 @@
 /**
- * One RUN of a Dockerfile: a container of ours, with limits and few capabilities, and an image of what it leaves.
- * Refuses to know Dockerfiles. What it makes is in the build's list of leftovers before it is made.
+ * One RUN of a Dockerfile: our own container, with limits and few capabilities, and an image of the result. Knows no
+ * Dockerfiles. What it creates is in the build's cleanup list before it is created.
  */
 import { type Engine, EngineError } from '../lib/docker-engine.ts'
 import type { BuildLeftovers } from './build-containers.ts'
@@ -46,8 +46,8 @@ const hostConfig = ({ networkMode, limits }: Step) => {
 }
 
 /**
- * A container has its image's labels, and by those that begin with slipway. Slipway knows its own: what a Dockerfile says
- * there is emptied. The image keeps its parent's, so nothing of this gets into it.
+ * A container has its image's labels, and by those that begin with slipway. Slipway knows its own: what a Dockerfile
+ * says there is emptied. The image keeps its parent's, so nothing of this gets into it.
  */
 const labelsOf = ({ Config }: ImageDetail): Record<string, string> =>
   Object.fromEntries(
@@ -98,7 +98,7 @@ export const runStep = async (
 ): Promise<string> => {
   const name = made.name('container')
   try {
-    // Not ended by the signal: the engine would go on, and make it after it was removed.
+    // Not aborted by the signal: the engine would continue, and create it after it was removed.
     const options = { query: { name }, body: bodyOf(step) }
     const { Id } = await engine.call<{ Id: string }>('POST', '/containers/create', options)
     signal.throwIfAborted()

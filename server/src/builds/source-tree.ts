@@ -1,4 +1,4 @@
-/** What a build needs to know of a commit, read from its mirror; links are followed inside the repository only. */
+/** What a build needs to know about a commit, read from its mirror; links are followed only inside the repository. */
 import { createHash } from 'node:crypto'
 import { DeploymentError } from '../lib/errors.ts'
 import { committedAt, maxCommitBytes } from './git-commit.ts'

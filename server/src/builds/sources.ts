@@ -1,6 +1,6 @@
 /**
- * Everything of a builder that touches repositories: mirrors, and the preparation of builds from them. Made ready in
- * the background; whoever asks first waits. Refuses to know engines and images.
+ * The part of a builder that touches repositories: mirrors, and the preparation of builds from them. Initialized in the
+ * background; the first callers wait. Knows no engines or images.
  */
 import type { Clock } from '../lib/clock.ts'
 import { DeploymentError } from '../lib/errors.ts'

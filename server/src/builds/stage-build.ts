@@ -1,7 +1,7 @@
 /**
- * One stage of a Dockerfile, from its base to its image. It is cut at each RUN: what lies between goes to the engine as
- * a Dockerfile of ours, in which the base and every COPY --from are ids; a RUN is a container of ours. Each piece tells
- * the engine again what the pieces before it said and an image does not hold.
+ * Builds one stage of a Dockerfile, from its base to its image. It is split at each RUN: what is in between goes to the
+ * engine as our own Dockerfile, in which the base and every COPY --from are ids; a RUN is our own container. Each piece
+ * repeats for the engine what earlier pieces declared and an image does not store.
  */
 import { createHash } from 'node:crypto'
 import type { Readable } from 'node:stream'

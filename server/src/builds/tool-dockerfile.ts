@@ -1,4 +1,4 @@
-/** What a build around a tool, of the operator's or of an image, is made by. Pure: it is read in a thread of its own. */
+/** The Dockerfile of a build around a tool of the operator or of an image. Pure: it is used in a separate thread. */
 import { readFragment } from './dockerfile.ts'
 
 /**

@@ -1,7 +1,7 @@
 /**
- * Programs of the operator's that builds are made around: OpenTofu and Terraform. Promises to find them where a setting
- * or PATH says, and to know each by its content, so that an image around one is made once. For a build whose image
- * brings the program, the same holds our script alone.
+ * Programs of the operator for builds around a tool: OpenTofu and Terraform. Finds them through a setting or PATH, and
+ * identifies each by its content, so that an image around one is built once. If a build's image contains the program,
+ * the image made here contains our script alone.
  */
 import { createHash } from 'node:crypto'
 import { readFile, stat } from 'node:fs/promises'

@@ -1,5 +1,6 @@
 /**
- * Asks a registry what the name of an image means now, and opens its blobs: our own client, the organization's login.
+ * Asks a registry what an image name refers to now, and opens its blobs, with our own client and the organization's
+ * login.
  */
 import { DeploymentError } from '../lib/errors.ts'
 import { joinTag } from '../lib/image-name.ts'

@@ -1,4 +1,4 @@
-/** How often a registry is asked, and how soon again: what fails becomes one sentence about the image. */
+/** How often a registry is asked and retried; a failure becomes one sentence about the image. */
 import type { Clock } from '../lib/clock.ts'
 import { DeploymentError } from '../lib/errors.ts'
 import { OutboundFailed } from '../lib/outbound.ts'

@@ -1,6 +1,6 @@
 /**
- * Images that the operator put on the engine, which stand in for the public registry where none answers: only under the
- * names that SLIPWAY_ENGINE_IMAGES lists. Under any other name what is on the engine may be somebody's.
+ * Images that the operator loaded into the engine, used if the public registry does not answer: only under the names
+ * listed in SLIPWAY_ENGINE_IMAGES. An image with any other name may belong to somebody.
  */
 import { DeploymentError } from '../lib/errors.ts'
 

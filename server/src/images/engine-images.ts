@@ -1,4 +1,4 @@
-/** What the engine is told about images: to pull one from where we say, and how it is called from then on. */
+/** The engine's API for images: pulling one from our address, and naming it. */
 import type { Readable } from 'node:stream'
 import { type Engine, isEngineError } from '../lib/docker-engine.ts'
 import { splitTag } from '../lib/image-name.ts'
@@ -92,7 +92,9 @@ export const createEngineImages = (engine: Engine) => {
       const { name: repo, tag } = splitTag(name)
       await engine.call('POST', `${pathOf(image)}/tag`, { query: { repo, tag } })
     },
-    /** Takes a name from an image; one that something runs from keeps it. `prune`: the image goes with its last name. */
+    /**
+     * Takes a name from an image; one that something runs from keeps it. `prune`: the image goes with its last name.
+     */
     async untag(name: string, prune: boolean): Promise<void> {
       try {
         await engine.call('DELETE', pathOf(name), { query: { noprune: !prune }, deadlineMs: 60_000 })

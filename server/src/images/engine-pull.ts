@@ -1,7 +1,7 @@
 /**
- * How the engine gets an image: through our own registry on loopback, without a credential and from no address of its
- * own choice. An engine that cannot reach our loopback (on another machine, in a virtual one) asks the registry itself,
- * with a token that is good for this image only; it never gets a password, so a registry that wants one is refused.
+ * How the engine gets an image: through our own registry on loopback, without a credential and from no other address.
+ * An engine that cannot reach our loopback (on another machine, in a virtual one) asks the registry itself, with a
+ * token that is valid only for this image; it never gets a password, so a registry that requires one is refused.
  */
 import type { AskedImage } from './ask-registry.ts'
 import { type EngineImages, registryAuth } from './engine-images.ts'

@@ -1,11 +1,11 @@
 /**
- * Images of registries, held by the engine for one organization each.
+ * Images of registries, kept on the engine per organization.
  *
  * Promises: a registry is asked with the organization's own login before anything of it is used, by our own client and
- * under the policy for outgoing requests; the engine sees no credential and chooses no address. What is pulled carries
- * a name of its organization on the engine, and no other.
- * Refuses to know: services, releases and the database.
- * When the process dies here: a pull ends with it; the name it had for that time goes at the next start.
+ * under the policy for outgoing requests; the engine sees no credential and chooses no address. What is pulled has a
+ * name of its organization on the engine, and no other.
+ * Does not know: services, releases and the database.
+ * If the process dies: a pull ends with it; its temporary name is removed at the next start.
  */
 import type { Secret } from '../lib/secret.ts'
 
@@ -49,7 +49,10 @@ export interface OrganizationImages {
    * where the public registry does not answer or does not know the name, and `progress` says so.
    */
   pull(access: ImageAccess, progress: (text: string) => void, signal: AbortSignal): Promise<HeldImage>
-  /** The engine's id of what this organization pulled under this steady reference; null when it did not. Asks no registry. */
+  /**
+   * The engine's id of what this organization pulled under this steady reference; null when it did not. Asks no
+   * registry.
+   */
   held(organizationId: string, reference: string, signal: AbortSignal): Promise<string | null>
   /**
    * Pulls by its digest what the engine lost, with whatever login the organization has for that host. One attempt for

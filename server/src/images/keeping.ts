@@ -1,4 +1,4 @@
-/** What the engine holds for an organization, told by the names that images have there. */
+/** What the engine has for an organization, identified by the names of images there. */
 import type { Clock } from '../lib/clock.ts'
 import type { EngineImages } from './engine-images.ts'
 import type { HeldImage, OrganizationImages } from './images.ts'

@@ -39,7 +39,11 @@ test('what is no manifest of an image of a container is refused', () => {
       manifest({ config: { ...config, mediaType: 'application/vnd.cncf.helm' }, layers: [] }),
       /not a container image/,
     ],
-    ['a layer from elsewhere', manifest({ config, layers: [{ ...layer, urls: ['http://10.0.0.1/'] }] }), /elsewhere/],
+    [
+      'a layer from elsewhere',
+      manifest({ config, layers: [{ ...layer, urls: ['http://10.0.0.1/'] }] }),
+      /not in its registry/,
+    ],
     ['a path as a digest', manifest({ config, layers: [{ ...layer, digest: '../../etc' }] }), /not valid/],
     ['another hash', manifest({ config, layers: [{ ...layer, digest: `sha512:${'a'.repeat(128)}` }] }), /not valid/],
     ['a negative size', manifest({ config, layers: [{ ...layer, size: -1 }] }), /not valid/],

@@ -1,4 +1,4 @@
-/** Manifests of images: which one fits an engine, and the blobs that it names. Pure: bytes in, a verdict out. */
+/** Image manifests: which one fits an engine, and its blobs. Pure: bytes in, a verdict out. */
 import { createHash } from 'node:crypto'
 import { parsePlainJson } from './plain-json.ts'
 

@@ -1,4 +1,4 @@
-/** See images.ts: the registry is asked, the engine pulls through us, and the image gets its organization's name. */
+/** See images.ts: the registry is asked, the engine pulls through us, and the image gets a name of its organization. */
 import { createHash } from 'node:crypto'
 import type { Clock } from '../lib/clock.ts'
 import { createEngine } from '../lib/docker-engine.ts'

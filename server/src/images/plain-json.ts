@@ -1,6 +1,6 @@
 /**
- * JSON that every reader takes for the same. What we judge here the engine reads again with a parser of its own, which
- * does not mind the case of names and has its own way with a name that comes twice: such texts are refused. Pure.
+ * JSON that every parser reads in the same way. What we check here the engine parses again with its own parser, which
+ * ignores the case of names and treats duplicate names differently: such texts are refused. Pure.
  */
 
 /** Every name that stands before a colon; strings and names alike end where their quotes do. */

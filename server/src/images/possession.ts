@@ -1,8 +1,8 @@
 /**
- * Whether an organization may have what a manifest names. An engine takes a layer that it holds already for fetched,
- * whoever brought it: a manifest that names the digest of another organization's layer, or of its whole image, would
- * get it without its registry having a byte of it. So what the engine did not fetch is read from the registry by us,
- * once for each organization, and counts only when its bytes have that digest.
+ * Whether an organization may have what a manifest lists. An engine considers a layer that it already has as fetched,
+ * whoever fetched it: a manifest with the digest of another organization's layer, or of its whole image, would get it
+ * without its registry having a byte of it. So we read what the engine did not fetch from the registry, once per
+ * organization, and accept it only if its bytes have that digest.
  */
 import { createHash } from 'node:crypto'
 import { forEachParallel } from '../lib/parallel.ts'

@@ -1,7 +1,7 @@
 /**
  * A registry on loopback that the engine pulls from. Promises to answer only for tickets: a name of 128 random bits for
- * one pull, dead when the pull ends; for each the manifest that we fetched, and the blobs that it names, fetched by our
- * own client as the engine reads them. Keeps no bytes. Refuses to know registries, logins and organizations.
+ * one pull, invalid when the pull ends; for each it serves the manifest that we fetched, and its blobs, fetched by our
+ * own client as the engine reads them. Stores no bytes. Knows no registries, logins or organizations.
  */
 import { createHash, randomBytes } from 'node:crypto'
 import { once } from 'node:events'

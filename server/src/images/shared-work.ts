@@ -1,4 +1,4 @@
-/** Work that several wait for and that is done once. It ends when nobody waits any more. */
+/** Work that is shared by several waiters and done once. It is aborted when nobody waits any longer. */
 import { untilAborted } from '../lib/waiting.ts'
 
 interface Running<T> {

@@ -1,4 +1,4 @@
-/** Names that pulled images have on the engine: they tell whose an image is, and nothing of where it came from. */
+/** Names of pulled images on the engine: they contain the organization of an image, but not its origin. */
 import { createHash } from 'node:crypto'
 
 export const tagPrefix = (organizationId: string): string => `slipway/${organizationId.toLowerCase()}/pulled`

@@ -1,6 +1,6 @@
 /**
  * Which addresses the server may connect to on a user's behalf. Pure: text and numbers in, a verdict out; names are
- * resolved elsewhere. The operator widens it with SLIPWAY_OUTBOUND_ALLOW, an organization never can.
+ * resolved elsewhere. Only the operator can widen it, with SLIPWAY_OUTBOUND_ALLOW.
  */
 import { isIPv4, isIPv6 } from 'node:net'
 
@@ -15,7 +15,7 @@ export interface Network {
   prefix: number
 }
 
-/** SLIPWAY_OUTBOUND_ALLOW, parsed. `hosts` and `hostPorts` hold names and addresses in their canonical spelling. */
+/** SLIPWAY_OUTBOUND_ALLOW, parsed. `hosts` and `hostPorts` contain names and addresses in canonical spelling. */
 export interface AllowList {
   classes: ReadonlySet<string>
   networks: readonly Network[]
@@ -29,7 +29,7 @@ export interface Target {
   port: number
 }
 
-/** `guarded`: refused unless that very address is listed. */
+/** `guarded`: refused unless that exact address is listed. */
 type AddressClass = 'public' | 'private' | 'loopback' | 'guarded'
 
 const parse4 = (text: string): bigint => text.split('.').reduce((value, part) => (value << 8n) | BigInt(part), 0n)
@@ -51,7 +51,8 @@ const groups6 = (text: string): bigint => {
 const mappedBase = 0xffffn
 
 /**
- * An address in any spelling, zone left out, `::ffff:1.2.3.4` taken as the IPv4 address it is; undefined for a name.
+ * Parses an address in any spelling; the zone is dropped, `::ffff:1.2.3.4` is treated as the IPv4 address; undefined
+ * for a name.
  */
 export const parseAddress = (text: string): Address | undefined => {
   const bare = text.replace(/^\[(.*)\]$/, '$1').replace(/%.*$/, '')
@@ -83,7 +84,7 @@ export const isWithin = ({ family, base, prefix }: Network, address: Address): b
   return base >> shift === address.value >> shift
 }
 
-// First match decides. RFC 6890 and its registry, plus the addresses where clouds answer with a machine's credentials.
+// First match wins. RFC 6890 and its registry, plus the addresses where clouds serve a machine's credentials.
 const ranges: [string, AddressClass, string][] = [
   ['100.100.100.200/32', 'guarded', 'a cloud metadata address'],
   ['168.63.129.16/32', 'guarded', 'a cloud metadata address'],
@@ -119,7 +120,7 @@ const nat64 = parseNetwork('64:ff9b::/96')!
 const sixToFour = parseNetwork('2002::/16')!
 const global6 = parseNetwork('2000::/3')!
 
-/** The IPv4 address that a translating network would really connect to. */
+/** The IPv4 address that a translating (NAT64 and similar) network would actually connect to. */
 const embedded = (address: Address): Address | undefined => {
   if (isWithin(nat64, address)) return { family: 4, value: address.value & 0xffffffffn }
   if (isWithin(sixToFour, address)) return { family: 4, value: (address.value >> 80n) & 0xffffffffn }
@@ -186,7 +187,7 @@ export const parseAllowList = (entries: readonly string[]): AllowList => {
 const isListed = (host: string, port: number, allow: AllowList): boolean =>
   allow.hosts.has(host) || allow.hostPorts.has(`${host} ${port}`)
 
-/** That very address is listed: alone, with this port, or as a network of one. */
+/** Whether that exact address is listed: alone, with this port, or as a network of one address. */
 const isExactlyListed = (address: Address, port: number, allow: AllowList): boolean =>
   isListed(spell(address), port, allow) ||
   allow.networks.some((net) => net.prefix === (net.family === 4 ? 32 : 128) && isWithin(net, address))
@@ -199,7 +200,7 @@ const isWidened = (kind: AddressClass, address: Address, target: Target, allow: 
 
 const remedy = 'the operator can allow it in SLIPWAY_OUTBOUND_ALLOW'
 
-/** What is refused where its network is allowed: parts of this server, and containers of whoever on its engine. */
+/** Targets that are refused even if their network is allowed: parts of this server, and containers on its engine. */
 export type Kept = 'own' | 'container' | null
 const keptWords = { own: 'is a part of this server', container: 'points to a container on this machine' }
 
@@ -216,14 +217,14 @@ export const refuseAddress = (address: Address, target: Target, allow: AllowList
 
 const guardedPorts = new Set([22, 25, 2375, 2376, 5432, 6379])
 
-/** Why this port may not be used; null when it may. `address` is the address that the target's host stands for. */
+/** Why this port may not be used; null when it may. `address` is the address of the target's host. */
 export const refusePort = ({ host, port }: Target, allow: AllowList, address?: Address): string | null => {
   if (!guardedPorts.has(port) || allow.hostPorts.has(`${host} ${port}`)) return null
   if (address !== undefined && allow.hostPorts.has(`${spell(address)} ${port}`)) return null
   return `port ${port} is not a web port; ${remedy} as host:port`
 }
 
-/** Why the text is no URL to call, whatever its host leads to; else the URL. */
+/** The URL, or why the text is not a URL that may be called, whatever its host resolves to. */
 export const parseUrl = (text: string): URL | string => {
   if (text.length > 2048) return 'it is longer than 2048 characters'
   if (!URL.canParse(text)) return 'it is not an absolute URL'

@@ -1,11 +1,11 @@
-/** An alarm that is only ever brought forward. It keeps no process alive. */
+/** An alarm that can only be moved forward. It does not keep the process alive. */
 import type { Clock } from './clock.ts'
 
-/** The longest that a timer can wait; one that is set to more rings then. */
+/** The longest that a timer can wait; a longer one rings then. */
 const longestMs = 2 ** 31 - 1
 
 export interface Alarm {
-  /** Rings in `inMs`, unless it is to ring sooner already. */
+  /** Rings in `inMs`, unless it will ring sooner anyway. */
   set(inMs: number): void
   clear(): void
 }

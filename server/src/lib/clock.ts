@@ -5,7 +5,10 @@ export interface Clock {
   now(): Date
   /** Milliseconds on a clock that never jumps; only differences mean something. */
   monotonicMs(): number
-  /** Resolves after `ms`; rejects with the signal's reason when aborted. With `ref: false` it keeps no process alive. */
+  /**
+   * Resolves after `ms`; rejects with the signal's reason when aborted. With `ref: false` it does not keep the process
+   * alive.
+   */
   sleep(ms: number, signal?: AbortSignal, options?: { ref?: boolean }): Promise<void>
 }
 

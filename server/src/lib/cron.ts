@@ -1,6 +1,6 @@
 /** Cron expressions of five fields: minute, hour, day of the month, month, day of the week. Pure. */
 
-/** The numbers that each field admits. */
+/** The range of each field. */
 export interface Cron {
   minutes: ReadonlySet<number>
   hours: ReadonlySet<number>
@@ -8,7 +8,7 @@ export interface Cron {
   months: ReadonlySet<number>
   /** 0 is Sunday. */
   weekdays: ReadonlySet<number>
-  /** A day must fit both fields unless both are restricted: then one of them is enough. */
+  /** A day must match both fields unless both are restricted: then one of them is enough. */
   eitherDay: boolean
 }
 
@@ -45,13 +45,13 @@ const numberOf = (text: string, { from, names }: Field): number => {
   return /^\d{1,2}$/.test(text) ? Number(text) : Number.NaN
 }
 
-/** Numbers of one part of a list: a star, a number or a range, each perhaps with a step; null when it is none. */
+/** The numbers of one part of a list: a star, a number or a range, each optionally with a step; null if invalid. */
 const readPart = (text: string, field: Field): number[] | null => {
   const [, range = '', step] = /^([^/]+)(?:\/(\d{1,2}))?$/.exec(text) ?? []
   const [low = '', high, more] = range.split('-')
   const isStar = range === '*' || range === '?'
   const first = isStar ? field.from : numberOf(low, field)
-  // A number with a step goes on to the end: `5/15`.
+  // A number with a step continues to the end: `5/15`.
   const last = isStar || (high === undefined && step !== undefined) ? field.to : numberOf(high ?? low, field)
   const every = step === undefined ? 1 : Number(step)
   if (more !== undefined || !(first >= field.from && last <= field.to && first <= last && every > 0)) return null
@@ -65,7 +65,7 @@ const readField = (text: string, field: Field): Set<number> | null => {
 
 const isOpen = (text: string): boolean => text.startsWith('*') || text.startsWith('?')
 
-/** Reads an expression; null when it is none. */
+/** Parses an expression; null if it is invalid. */
 export const parseCron = (text: string): Cron | null => {
   const words = (shortcuts[text.trim().toLowerCase()] ?? text).trim().split(/\s+/)
   const sets = words.map((word, index) => (index < fields.length ? readField(word, fields[index]!) : null))
@@ -76,7 +76,7 @@ export const parseCron = (text: string): Cron | null => {
   return { minutes: minutes!, hours: hours!, days: days!, months: months!, weekdays: week, eitherDay }
 }
 
-/** Whether a name is one of the time zone database. */
+/** Whether a name is in the time zone database. */
 export const isTimeZone = (name: string): boolean => {
   try {
     return /^[A-Za-z]/.test(name) && new Intl.DateTimeFormat('en', { timeZone: name }) !== null

@@ -14,7 +14,7 @@ import {
 import { DeploymentError } from './errors.ts'
 import { createSshTunnel } from './ssh-tunnel.ts'
 
-/** The engine answered with an error status; `message` is what it said. */
+/** The engine answered with an error status; `message` is its own. */
 export class EngineError extends Error {
   readonly status: number
 
@@ -41,7 +41,7 @@ export interface CallOptions {
 export interface Engine {
   /** The parsed JSON answer (undefined when empty). Rejects with `EngineError` or `engine_unavailable`. */
   call<T = void>(method: Method, path: string, options?: CallOptions): Promise<T>
-  /** The answer's bytes as they come, without a deadline after the headers. */
+  /** The response's bytes as they come, without a deadline after the headers. */
   stream(method: Method, path: string, options?: CallOptions): Promise<Readable>
   close(): Promise<void>
 }
@@ -53,7 +53,7 @@ const connectMs = 5000
 export const isEngineError = (error: unknown, ...statuses: number[]): error is EngineError =>
   error instanceof EngineError && (statuses.length === 0 || statuses.includes(error.status))
 
-/** Awaits a removal: what is gone already, or is being removed, is fine. */
+/** Awaits a removal; succeeds if the object no longer exists or is being removed. */
 export const ignoreGone = async (work: Promise<unknown>): Promise<void> => {
   try {
     await work

@@ -1,6 +1,6 @@
 /**
- * What a registry of images tells: which images and tags it has (the conversation itself: registry-session.ts). Promises
- * that answers are read up to a cap and pages never lead to another host.
+ * Reading from an image registry: which images and tags it has (the protocol is in registry-session.ts). Promises that
+ * responses are read up to a limit and pages never lead to another host.
  */
 import type { Outbound, OutboundResponse } from './outbound.ts'
 import { createRegistrySession, isHub, parseObject, RegistryError, readAll, refuseStatus } from './registry-session.ts'
@@ -9,7 +9,7 @@ import { Secret } from './secret.ts'
 export { RegistryError }
 
 export interface RegistryAccess {
-  /** `https://registry.example.org`; what follows the host is not used. */
+  /** `https://registry.example.org`; the path is ignored. */
   url: string
   username: string | null
   password: Secret<string> | null
@@ -18,9 +18,9 @@ export interface RegistryAccess {
 export interface RegistryClient {
   /** Tags of a repository, at most 1000. */
   tags(image: string): Promise<string[]>
-  /** Whether a tag is there. */
+  /** Whether a tag exists. */
   hasTag(image: string, tag: string): Promise<boolean>
-  /** Names of its repositories, at most 1000; many public registries do not tell. */
+  /** Names of its repositories, at most 1000; many public registries do not list them. */
   images(): Promise<string[]>
 }
 
@@ -40,7 +40,7 @@ const stringsOf = (value: unknown): string[] =>
 const nextPath = ({ headers }: Pick<OutboundResponse, 'headers'>): string | null =>
   /<([^>]+)>\s*;\s*rel="?next"?/.exec(headers.link ?? '')?.[1] ?? null
 
-/** `signal` ends whatever is asked of it. */
+/** `signal` aborts all requests. */
 export const createRegistryClient = (
   outbound: Outbound,
   { url: text, username, password }: RegistryAccess,

@@ -1,18 +1,18 @@
 /**
- * The bridges of Docker engines on this machine. What users name must not lead to a container through us: the host
- * reaches every container of every organization, on ports that are nobody else's.
+ * The bridges of Docker engines on this machine. What users specify must not reach a container through us: the host can
+ * reach every container of every organization, on ports that nobody else can.
  */
 import { networkInterfaces } from 'node:os'
 import { type Address, isWithin, parseNetwork } from './address-policy.ts'
 
 /** As engines name them: `docker0`, and `br-` with the beginning of the network's id. */
 const isBridge = (name: string): boolean => /^(docker\d*|br-[0-9a-f]{12})$/.test(name)
-/** Asking the kernel costs more than all else that is looked at, and a delivery a millisecond asks. */
+/** Asking the kernel costs more than everything else here, and there may be a delivery every millisecond. */
 const keptMs = 1000
 
 export type Interfaces = () => Record<string, { cidr: string | null }[] | undefined>
 
-/** Answers whether an address belongs to a bridge of an engine. */
+/** Returns whether an address belongs to a bridge of an engine. */
 export const createEngineBridges = (interfaces: Interfaces = networkInterfaces) => {
   let networks: NonNullable<ReturnType<typeof parseNetwork>>[] = []
   let readAt = Number.NEGATIVE_INFINITY

@@ -1,6 +1,7 @@
 /**
- * The three kinds of error: the caller's (`ApiError`, answered with its status), a deployment's (`DeploymentError`,
- * recorded with the deployment and shown to its user), and ours (anything else: logged, answered as an opaque 500).
+ * The three kinds of errors: the caller's (`ApiError`, answered with its status), a deployment's (`DeploymentError`,
+ * recorded with the deployment and shown to its user), and our own (anything else: logged, answered with an opaque
+ * 500).
  */
 import { storable } from './storable.ts'
 
@@ -30,7 +31,7 @@ const reasons: Record<number, string> = {
 /** The reason phrase of an HTTP status, the `error` field of every error body. */
 export const reasonPhrase = (status: number): string => reasons[status] ?? 'Error'
 
-/** An error that is the caller's to mend. `message` is English, at most 500 characters, and never holds a sent value. */
+/** An error that the caller can fix. `message` is English, at most 500 characters, and never contains a sent value. */
 export class ApiError extends Error {
   readonly status: number
   readonly code: string
@@ -65,11 +66,11 @@ export const conflict = (code: string, message: string): ApiError => new ApiErro
 
 export const forbidden = (message: string): ApiError => new ApiError(403, 'forbidden', message)
 
-/** 503: safe to send again after `retryAfterSeconds`. */
+/** 503: safe to retry after `retryAfterSeconds`. */
 export const unavailable = (code: string, message: string, retryAfterSeconds = 2, cause?: unknown): ApiError =>
   new ApiError(503, code, message, { headers: { 'retry-after': String(retryAfterSeconds) }, cause })
 
-/** What to do after a deployment's error: `retry` the step at once, `wait` and try again, or `stop`: it is final. */
+/** What to do after a deployment's error: `retry` the step at once, `wait` and retry, or `stop` because it is final. */
 export type NextMove = 'retry' | 'wait' | 'stop'
 
 /**

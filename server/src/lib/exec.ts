@@ -1,6 +1,6 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 
-/** How one program ended. Of what it said on standard error the last lines remain: those say why. */
+/** How a program exited. Only the last lines of its standard error are kept: they say why. */
 export interface ExecResult {
   code: number
   stdout: string
@@ -8,8 +8,8 @@ export interface ExecResult {
 }
 
 /**
- * What becomes of standard output past the cap. `fail`: the child is killed and `ExecOverflow` thrown, for output that
- * is parsed. `front` and `end`: this much of it is kept, for output that people read.
+ * What happens to standard output beyond the cap. `fail`: the child is killed and `ExecOverflow` thrown, for output
+ * that is parsed. `front` and `end`: that part of it is kept, for output that people read.
  */
 export type Overflow = 'fail' | 'front' | 'end'
 
@@ -65,7 +65,7 @@ const collect = (
 }
 
 /**
- * Ends a child that leads a process group of its own, and everything it started. Not for one whose `close` was seen.
+ * Kills a child that leads its own process group, and everything it started. Not for one whose `close` event has fired.
  */
 export const killGroup = (child: ChildProcess): void => {
   if (child.pid === undefined) return
@@ -77,9 +77,9 @@ export const killGroup = (child: ChildProcess): void => {
 }
 
 /**
- * Runs a program without a shell and waits for its end. A code other than 0 is a result, not an error; rejects when the
- * program cannot be started, is aborted (with the signal's reason), passes `timeoutMs` (`ExecTimeout`) or prints more
- * than is taken (`ExecOverflow`).
+ * Runs a program without a shell and waits until it exits. A code other than 0 is a result, not an error; rejects when
+ * the program cannot be started, is aborted (with the signal's reason), exceeds `timeoutMs` (`ExecTimeout`) or prints
+ * too much (`ExecOverflow`).
  */
 export const exec = (file: string, args: readonly string[], options: ExecOptions): Promise<ExecResult> => {
   options.signal?.throwIfAborted()

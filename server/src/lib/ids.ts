@@ -1,8 +1,8 @@
 import { randomUUID } from 'node:crypto'
 
 /**
- * A random UUID (version 4). Not a time-ordered one: the first eight digits name a service in its neighbours' variable
- * names, and services made within a minute of each other would share them.
+ * A random UUID (version 4). Not a time-ordered one: the first eight digits identify a service in other services'
+ * variable names, and services created within a minute of each other would share them.
  */
 export const newId = (): string => randomUUID()
 

@@ -1,4 +1,4 @@
-/** Connections that have served and may serve again, by where they lead. Promises that an unused one is closed within seconds. */
+/** Idle connections for reuse, by destination. Promises that an unused one is closed within seconds. */
 import type { Client } from 'undici'
 
 const idleMs = 4000
@@ -10,9 +10,9 @@ interface Kept {
 }
 
 export interface KeptConnections {
-  /** One that leads there and that nobody uses; it is the caller's from now on. */
+  /** An idle connection to a destination; it belongs to the caller from now on. */
   take(place: string): Client | undefined
-  /** For the next one who goes there. */
+  /** Returns a connection for the next request. */
   give(place: string, client: Client): void
 }
 

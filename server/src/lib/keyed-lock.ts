@@ -2,11 +2,11 @@
 import { untilAborted } from './waiting.ts'
 
 export interface KeyedLock {
-  /** Waits its turn; the answer releases. */
+  /** Waits its turn; call the returned function to release. */
   acquire(key: string): Promise<() => void>
-  /** Beside others that share the key; null when somebody holds or awaits it alone. */
+  /** Shares the key with others; null if somebody holds it, or waits for it, exclusively. */
   tryShare(key: string): (() => void) | null
-  /** Resolves when those that asked until now have released. */
+  /** Resolves when all that have asked so far have released. */
   settled(key: string): Promise<void>
 }
 
@@ -32,7 +32,7 @@ export const createKeyedLock = (): KeyedLock => {
   }
   const shareOf = (key: string): Share | null => {
     const share = shares.get(key)
-    // Whoever awaits the key is not kept waiting by those that come after.
+    // Those that come later do not delay those already waiting.
     if (share !== undefined) return tails.get(key) === share.tail ? share : null
     if (tails.has(key)) return null
     const made = { ...take(key), holders: 0 }
@@ -60,7 +60,7 @@ export const createKeyedLock = (): KeyedLock => {
   }
 }
 
-/** Holds `key` while `work` runs; who gives up waiting leaves the queue to the others. */
+/** Holds `key` while `work` runs; an abort while waiting leaves the queue. */
 export const withLock = async <T>(
   lock: KeyedLock,
   key: string,

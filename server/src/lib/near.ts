@@ -4,12 +4,12 @@ import type { Outbound } from './outbound.ts'
 
 const nothingAllowed = parseAllowList([])
 
-/** True for what outgoing requests reach by permission only. `checked` is the address that the URL's host has. */
+/** True for what outgoing requests may reach only if allowed. `checked` is the address of the URL's host. */
 export const isNearAddress = (checked: string, url: URL): boolean => {
   const address = parseAddress(checked)
   return address !== undefined && refuseAddress(address, targetOf(url), nothingAllowed) !== null
 }
 
-/** The same of the address that is looked up; rejects as `check` does. */
+/** The same for an address that is looked up first; rejects like `check`. */
 export const isNear = async (outbound: Outbound, url: URL): Promise<boolean> =>
   isNearAddress((await outbound.check(url)).address, url)

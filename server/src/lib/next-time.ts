@@ -1,4 +1,4 @@
-/** When a cron expression is due next, by the clocks of a time zone. Pure. */
+/** When a cron expression is next due in a time zone. Pure. */
 import type { Cron } from './cron.ts'
 
 const minuteMs = 60_000
@@ -37,7 +37,7 @@ const fitsDay = ({ months, days, weekdays, eitherDay }: Cron, { month, day, week
   return eitherDay ? byDay || byWeekday : byDay && byWeekday
 }
 
-/** How far the next moment is at least that could fit. Never over the end of a day that a change of clocks shortens. */
+/** The least distance to the next time that could match. Never past the end of a day shortened by a clock change. */
 const stepMs = (cron: Cron, local: LocalTime): number => {
   const toNextHour = (60 - local.minute) * minuteMs
   if (!fitsDay(cron, local)) return toNextHour + Math.max(0, 21 - local.hour) * hourMs
@@ -45,8 +45,8 @@ const stepMs = (cron: Cron, local: LocalTime): number => {
 }
 
 /**
- * The first whole minute after `after` that fits; null when there is none in five years. A time that the clocks leave
- * out does not come that day, one that they show twice comes twice.
+ * The first whole minute after `after` that matches; null if there is none in five years. A time skipped by a clock
+ * change is skipped that day, one that occurs twice matches twice.
  */
 export const nextTime = (cron: Cron, timeZone: string, after: Date): Date | null => {
   const read = createClock(timeZone)

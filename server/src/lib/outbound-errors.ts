@@ -1,6 +1,6 @@
-/** The two ways in which an outgoing request comes to nothing. */
+/** The two ways in which an outgoing request fails. */
 
-/** The policy forbids it. The message may be shown to the caller: it names the setting and no sent value. */
+/** The policy forbids it. The message may be shown to the caller: it names the setting and contains no sent value. */
 export class OutboundRefused extends Error {
   constructor(reason: string) {
     super(`this address cannot be used: ${reason}`)
@@ -8,7 +8,7 @@ export class OutboundRefused extends Error {
   }
 }
 
-/** It was tried and did not work. `code` is `unresolved`, `timeout`, `connection`, `too_large` or `aborted`. */
+/** It was tried and failed. `code` is `unresolved`, `timeout`, `connection`, `too_large` or `aborted`. */
 export class OutboundFailed extends Error {
   readonly code: string
 

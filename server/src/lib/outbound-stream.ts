@@ -1,15 +1,15 @@
 /**
- * A long answer, read as it comes. Promises that no more than `maxBytes` are handed on, and that a sender who falls
- * silent or drips ends it: only the time in which we wait for the sender counts, never the time a slow reader takes.
+ * A long response, read as it arrives. Promises that no more than `maxBytes` are passed on, and that a sender that
+ * stalls or trickles ends it: only the time spent waiting for the sender counts, never that of a slow reader.
  */
 import { Readable } from 'node:stream'
 import type { Client } from 'undici'
 import { OutboundFailed } from './outbound-errors.ts'
 
 export interface StreamLimits {
-  /** The stream fails when more than this comes. */
+  /** The stream fails if more than this arrives. */
   maxBytes: number
-  /** How long the sender may be waited for until `leastBytes` have come. Default 30000. */
+  /** How long to wait for the sender until `leastBytes` have arrived. Default 30000. */
   silenceMs?: number
   /** Default 512 Ki. */
   leastBytes?: number
@@ -19,7 +19,7 @@ export interface OutboundStream {
   status: number
   /** Lower-case names; several values of one name are joined by `, `. */
   headers: Record<string, string>
-  /** Destroy it when it is not read to its end. */
+  /** Destroy it unless it is read to its end. */
   body: Readable
 }
 

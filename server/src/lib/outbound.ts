@@ -1,7 +1,7 @@
 /**
- * The one way out: requests that users cause (webhooks, git hosts, registries, OIDC) go through here. A name is
- * resolved once, every address it has must pass, and the connection goes to the checked address, so nothing can be
- * swapped in between. No redirects, no proxies, caps on time and bytes. Keeps no state but connections to checked
+ * All outgoing requests that users cause (webhooks, git hosts, registries, OIDC) go through here. A name is resolved
+ * once, all of its addresses must be allowed, and the connection goes to the checked address, so nothing can be swapped
+ * in between. No redirects, no proxies, limits on time and bytes. Keeps no state except connections to checked
  * addresses.
  */
 import { lookup } from 'node:dns/promises'
@@ -41,16 +41,16 @@ export interface OutboundRequest {
   body?: string | Buffer
   /** For the name, the connection and TLS together. Default 5000. */
   connectTimeoutMs?: number
-  /** From the first look at the name to the last byte. Default 15000. */
+  /** From the name lookup to the last byte. Default 15000. */
   totalTimeoutMs?: number
-  /** What is read at most; the rest is dropped and the connection closed. Default 64 Ki. */
+  /** Maximum bytes to read; the rest is dropped and the connection closed. Default 64 Ki. */
   maxResponseBytes?: number
   signal?: AbortSignal
   /** Further trusted certificate authorities, PEM. */
   ca?: string
   /**
    * Keeps the connection a few seconds for the next request to the same origin and checked address. A request is sent
-   * again when a kept connection breaks before it is answered: only for what may arrive twice.
+   * again if a reused connection breaks before the response: only for requests that may arrive twice.
    */
   keepAlive?: boolean
 }
@@ -63,13 +63,13 @@ export interface OutboundResponse {
   truncated: boolean
 }
 
-/** What may be long: there is no deadline for all of it, only for silence. */
+/** For long responses: no overall deadline, only one for silence. */
 export interface StreamRequest extends StreamLimits {
   method: string
   url: string | URL
   headers?: Record<string, string>
   body?: Buffer
-  /** As of a request. */
+  /** As for a request. */
   connectTimeoutMs?: number
   signal?: AbortSignal
 }
@@ -77,9 +77,9 @@ export interface StreamRequest extends StreamLimits {
 export interface Outbound {
   /** The address to connect to. Rejects with `OutboundRefused`, or `OutboundFailed` (`unresolved`). */
   check(url: URL): Promise<CheckedAddress>
-  /** Syntax, and the address where the host is one: throws `OutboundRefused`. Looks up no name. */
+  /** Checks the syntax, and the address if the host is one: throws `OutboundRefused`. Resolves no names. */
   checkSyntax(url: string): URL
-  /** For creation time: as `checkSyntax` and `check`, but a name that has no address yet passes. */
+  /** For creation: like `checkSyntax` and `check`, but a name without an address passes. */
   checkTarget(url: string): Promise<URL>
   /** As `check`, for what is no web server: an engine or an SSH server, which may be at a port of theirs. */
   checkMachine(host: string, port: number): Promise<CheckedAddress>
@@ -87,7 +87,7 @@ export interface Outbound {
   addressesOf(host: string): Promise<string[]>
   /** Any status is a result, 3xx too. Rejects with `OutboundRefused` or `OutboundFailed`. */
   request(request: OutboundRequest): Promise<OutboundResponse>
-  /** The same checks; the body is read as it comes, and fails with `OutboundFailed`. Ends with its signal. */
+  /** The same checks; the body is streamed, and fails with `OutboundFailed`. Aborted by its signal. */
   open(request: StreamRequest): Promise<OutboundStream>
 }
 
@@ -119,7 +119,7 @@ const resolveAll = async (policy: Policy, host: string): Promise<Address[]> => {
   return addresses
 }
 
-/** The addresses of this server's own parts that this target's port could mean. */
+/** The addresses of parts of this server that the target's port could mean. */
 const ownAddresses = async (policy: Policy, port: number): Promise<Set<string>> => {
   const near = policy.own.filter((part) => part.port === null || part.port === port)
   const all = await Promise.all(near.map(({ host }) => resolveAll(policy, host).catch(() => [])))
@@ -165,7 +165,7 @@ const checkTarget = async (policy: Policy, text: string): Promise<URL> => {
   try {
     await checkPlace(policy, target)
   } catch (error) {
-    // An instance without a resolver must be configurable; the check before each request decides.
+    // An installation without a resolver must be configurable; the check before each request decides.
     if (!(error instanceof OutboundFailed)) throw error
     refuse(refusePort(target, policy.allow))
   }
@@ -180,7 +180,7 @@ const addressesOf = async (policy: Policy, host: string): Promise<string[]> => {
   return found.map(spell)
 }
 
-/** Connects to the pinned address whatever undici asks for; name and certificate stay those of the URL. */
+/** Connects to the pinned address whatever undici requests; the name and certificate are those of the URL. */
 const pinned = (pin: CheckedAddress, url: URL, connectTimeoutMs: number, ca?: string): buildConnector.connector => {
   const connect = buildConnector({ timeout: connectTimeoutMs, allowH2: false, ...(ca === undefined ? {} : { ca }) })
   const name = parseAddress(url.hostname) === undefined && url.protocol === 'https:' ? url.hostname : undefined
@@ -216,7 +216,7 @@ const openClient = (request: OutboundRequest, url: URL, pin: CheckedAddress): Cl
   })
 }
 
-/** Asks and reads; gives the client to `keep` when it may serve again, else ends it. */
+/** Sends and reads; gives the client to `keep` if it can be reused, else closes it. */
 const exchange = async (
   request: OutboundRequest,
   url: URL,
@@ -321,7 +321,7 @@ const open = async (policy: Policy, request: StreamRequest): Promise<OutboundStr
 
 /**
  * `allow`: the entries of SLIPWAY_OUTBOUND_ALLOW. `own`: `host:port` or `host` of this server's own parts (database,
- * engine API), refused even where their network is allowed. Throws on an entry that cannot be read.
+ * engine API), refused even if their network is allowed. Throws on an invalid entry.
  */
 export const createOutbound = (options: {
   allow: readonly string[]

@@ -1,6 +1,6 @@
 /**
- * Folders below the data directory that belong to another user than ours. Where that user cannot reach the data
- * directory (a checkout in root's home), the folder is in /var/lib/slipway and a link stands in its place.
+ * Folders below the data directory that belong to another user. If that user cannot reach the data directory (a
+ * checkout in root's home), the folder is in /var/lib/slipway and a link points to it.
  */
 import { randomBytes } from 'node:crypto'
 import { lstatSync, readlinkSync, realpathSync, statSync } from 'node:fs'
@@ -8,10 +8,10 @@ import { chmod, mkdir, rmdir, symlink } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import type { SystemUser } from './system-user.ts'
 
-/** Where things go that another user must reach although the data directory or the checkout is out of its reach. */
+/** Where things go that another user must reach although it cannot reach the data directory or the checkout. */
 export const sharedFolder = '/var/lib/slipway'
 
-/** Whether the user may pass through every folder of `path`. Only asked for another user than ours. */
+/** Whether the user can traverse every folder of `path`. Only checked for a user other than ours. */
 export const canReach = (path: string, { uid, gid }: SystemUser): boolean => {
   for (let folder = path; ; folder = dirname(folder)) {
     const { mode, uid: owner, gid: group } = statSync(folder)
@@ -26,8 +26,8 @@ export const ignoreExisting = (error: NodeJS.ErrnoException): void => {
 }
 
 /**
- * The real path of `<dataDir>/<name>`, made where it is missing: there, or linked from there to
- * `/var/lib/slipway/<elsewhere>-<random>`. New folders are ours alone (0700); whose they become is the caller's to say.
+ * The real path of `<dataDir>/<name>`, created if missing: there, or linked from there to
+ * `/var/lib/slipway/<elsewhere>-<random>`. New folders are ours only (0700); the caller may change their owner.
  */
 export const placeFolder = async (
   dataDir: string,

@@ -1,8 +1,7 @@
 /**
- * One conversation with a registry of images (distribution API, version 2): requests that answer its challenge.
- * Promises that a password goes to the registry and to the token service that it names, over https or within this
- * machine's network only; that a token goes to nobody but the registry; and that every hop passes the policy for
- * outgoing requests.
+ * A session with an image registry (distribution API, version 2): requests that answer its challenge. Promises that a
+ * password goes only to the registry and the token service it names, and only over https or within this machine's
+ * network; that a token goes only to the registry; and that every hop passes the policy for outgoing requests.
  */
 import { isNear } from './near.ts'
 import type { Outbound } from './outbound.ts'
@@ -11,7 +10,7 @@ import type { Secret } from './secret.ts'
 
 export type RegistryLogin = Secret<{ username: string; password: string }>
 
-/** The registry said no, or something that is no answer. `code` is `denied`, `missing`, `unsupported` or `failed`. */
+/** The registry refused, or its response is invalid. `code` is `denied`, `missing`, `unsupported` or `failed`. */
 export class RegistryError extends Error {
   readonly code: 'denied' | 'missing' | 'unsupported' | 'failed'
 
@@ -24,11 +23,11 @@ export class RegistryError extends Error {
 
 export interface RegistrySession {
   /**
-   * Any status is a result but redirects, which are followed; a 401 is answered once. Destroy the body unless it is
+   * Any status is a result, except redirects, which are followed; a 401 is answered once. Destroy the body unless it is
    * read.
    */
   open(method: 'GET' | 'HEAD', path: string, options: AskOptions): Promise<OutboundStream>
-  /** What the engine of another machine needs to ask by itself: a token, or null where none is asked for. */
+  /** What the engine of another machine needs for its own requests: a token, or null if none is required. */
   token(path: string): Promise<{ kind: 'basic' | 'none' } | { kind: 'token'; token: string }>
 }
 
@@ -49,7 +48,7 @@ const redirects = new Set([301, 302, 303, 307, 308])
 
 export const isHub = (host: string): boolean => /^((index|hub|registry-1|www)\.)?docker\.(io|com)$/.test(host)
 
-/** Where the API is: one public registry has it elsewhere than its name says. */
+/** The address of the API: one public registry has it at a different host. */
 export const apiOrigin = (url: URL): URL => new URL(isHub(url.hostname) ? 'https://registry-1.docker.io' : url.origin)
 
 /** `realm="…",service="…"` of a challenge. */
@@ -82,7 +81,7 @@ export const refuseStatus = (status: number): void => {
     throw new RegistryError('failed', `The registry answered with status ${status}.`)
 }
 
-/** Only these two names, letter by letter: what else an address answers that is no token service goes nowhere. */
+/** Only these two fields: anything else that an address returns is ignored. */
 const tokenOf = (text: string): string => {
   const answer = parseObject(text)
   const found = ['token', 'access_token'].map((name) => (Object.hasOwn(answer, name) ? answer[name] : undefined))
@@ -111,7 +110,7 @@ export const createRegistrySession = (
     return `Basic ${Buffer.from(`${username}:${password}`).toString('base64')}`
   }
 
-  /** The target of a redirect. From https it leads to https only. */
+  /** The target of a redirect. From https it may only lead to https. */
   const targetOf = (from: URL, { headers }: OutboundStream): URL => {
     const target = URL.parse(headers.location ?? '', from.href)
     if (target === null || (from.protocol === 'https:' && target.protocol !== 'https:'))
@@ -119,11 +118,11 @@ export const createRegistrySession = (
     return target
   }
 
-  /** Null where nothing is asked for, or somebody else than the registry asks. */
+  /** Null if no credential is requested, or not by the registry. */
   const challengeOf = (target: URL, { status, headers }: OutboundStream): string | null =>
     status === 401 && target.origin === origin.origin ? (headers['www-authenticate'] ?? '') : null
 
-  /** Whoever a redirect leads to gets no credential, unless it is the registry itself. */
+  /** The target of a redirect gets no credential, unless it is the registry itself. */
   const follow = async (method: string, first: URL, options: AskOptions): Promise<Followed> => {
     let target = first
     let sends = authorization !== null
@@ -158,7 +157,7 @@ export const createRegistrySession = (
     return tokenOf(body)
   }
 
-  /** What the registry's challenge asks for: the login itself, or a token that another service makes of it. */
+  /** What the registry's challenge requires: the login itself, or a token issued for it by another service. */
   const authorize = async (challenge: string): Promise<string | null> =>
     /^bearer /i.test(challenge) ? `Bearer ${await fetchToken(challenge)}` : basic(origin)
 

@@ -1,8 +1,8 @@
 import { inspect } from 'node:util'
 
 /**
- * A value that serialises to nothing: JSON leaves it out, strings and `inspect` show `[secret]`. Only the code that
- * hands it to its destination calls `reveal`.
+ * A value that never serializes: JSON omits it, strings and `inspect` show `[secret]`. Only the code that passes it to
+ * its destination calls `reveal`.
  */
 export class Secret<T = string> {
   readonly #value: T

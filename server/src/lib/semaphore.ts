@@ -1,4 +1,4 @@
-/** So many works at a time, in turns between those who ask. */
+/** Limits concurrency, with fair turns between those who wait. */
 import { untilAborted } from './waiting.ts'
 
 interface Waiter {
@@ -7,21 +7,21 @@ interface Waiter {
 }
 
 interface Asked {
-  /** Who gives up waiting leaves the queue to the others. */
+  /** An abort while waiting leaves the queue. */
   signal?: AbortSignal | undefined
-  /** Is told how many run when there is no place at once. */
+  /** Called with the number of running works if there is no free place. */
   onWait?: ((running: number) => void) | undefined
 }
 
 /**
- * Lets `places` run at a time, `each` of them by one. Who waits is served round robin by `who`. Where `each` is less,
- * nobody holds the last place beside others of their own: one that comes while another floods the queue finds a place at
- * once, or waits for one end at most.
+ * Lets `places` run at a time, at most `each` of them per `who`. Waiters are served round robin by `who`. If `each` is
+ * less than `places`, nobody takes the last place in addition to others of their own: a newcomer, while another floods
+ * the queue, gets a place at once or after at most one work ends.
  */
 export const createSemaphore = (places: number, each = places) => {
   const held = new Map<string, number>()
   const waiting = new Map<string, Waiter[]>()
-  /** When each that holds or awaits a place was last let in, counted in turns. */
+  /** When each that has or waits for a place was last let in, counted in turns. */
   const served = new Map<string, number>()
   let taken = 0
   let turns = 0
@@ -73,7 +73,7 @@ export const createSemaphore = (places: number, each = places) => {
     try {
       await (signal === undefined ? promise : untilAborted(promise, signal))
     } catch (error) {
-      // It may have been let in at the very moment.
+      // It may have been let in at that very moment.
       if (!leaveLine(waiter)) leave(who)
       throw error
     }

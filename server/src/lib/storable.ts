@@ -1,2 +1,2 @@
-/** Text that came from a program or a stranger, as the database can hold it: no NUL, no half of a surrogate pair. */
+/** Text from a program or a stranger, as the database can store it: no NUL, no lone surrogates. */
 export const storable = (text: string): string => text.replaceAll('\0', '').toWellFormed()

@@ -1,11 +1,11 @@
 /**
- * Users of the machine that programs of ours run as, so that neither root nor a user that other programs share is at
- * stake. Made when first needed; only root can, and for anybody else there is nothing to change to.
+ * System users that our programs run as, so that neither root nor a user shared with other programs is at risk. Created
+ * when first needed; only root can do that, and without root everything runs as the current user.
  */
 import { readFile } from 'node:fs/promises'
 import { exec } from './exec.ts'
 
-/** What a child is started with. Empty when we are not root: it then runs as we do. */
+/** The options for a child process. Empty if we are not root: it then runs as we do. */
 export interface SystemUser {
   uid?: number
   gid?: number
@@ -22,7 +22,7 @@ const find = async (name: string): Promise<SystemUser | null> => {
   return null
 }
 
-/** The two programs that distributions have for it. */
+/** The two programs that distributions provide for this. */
 const ways = (name: string): [file: string, args: string[]][] => [
   [
     'useradd',
@@ -40,7 +40,7 @@ const ways = (name: string): [file: string, args: string[]][] => [
   ['adduser', ['-S', '-D', '-H', '-h', '/nonexistent', '-s', '/sbin/nologin', name]],
 ]
 
-/** Rejects when we are root and the user can neither be found nor made. Racing calls end with the same user. */
+/** Rejects if we are root and the user can neither be found nor created. Concurrent calls get the same user. */
 export const ensureSystemUser = async (name: string): Promise<SystemUser> => {
   if (process.getuid?.() !== 0) return {}
   const known = await find(name)

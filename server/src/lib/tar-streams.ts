@@ -1,6 +1,6 @@
 /**
- * The streams of tar-stream as those of Node. They behave alike (`pipe`, `pipeline`, events); only their types are of
- * another library, which is what the casts here pass over.
+ * The streams of tar-stream as Node streams. They behave alike (`pipe`, `pipeline`, events), but their types are from
+ * another library, hence the casts.
  */
 import type { Readable, Writable } from 'node:stream'
 import type { Pack } from 'tar-stream'

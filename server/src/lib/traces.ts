@@ -1,6 +1,6 @@
 /**
- * Stack traces of the bundle (bin/bundle.ts) that name the sources. Node's own --enable-source-maps costs 66 MB and half
- * of the start: here a map is read when a trace is printed. A trace of the sources themselves stays as it is.
+ * Stack traces of the bundle (bin/bundle.ts) that point to the sources. Node's own --enable-source-maps costs 66 MB and
+ * half of the start: here a map is read only when a trace is printed. A trace of the sources themselves is unchanged.
  */
 import { readFileSync } from 'node:fs'
 import { dirname, resolve } from 'node:path'

@@ -1,4 +1,4 @@
-/** Waiting that can be given up. What is no longer waited for goes on to its own end, unheard. */
+/** Waiting that can be aborted. The work itself continues, and its result is ignored. */
 import type { Clock } from './clock.ts'
 
 /** Rejects with the signal's reason as soon as it fires. */

@@ -1,8 +1,8 @@
 /**
- * Room on the disk. Images are counted per organization: a deployment that would build or pull more is refused when it
- * is asked for, and again before it does. What is free on the disks of the engine and of the data directory is told to
- * /metrics and, when it is less than the reserve, to the log. Volumes are not measured: engines do not hold them to a
- * size. When the engine cannot say what its images take, nobody is refused for it.
+ * Disk space. Images are counted per organization: a deployment that would build or pull more is refused when it is
+ * requested, and again before it does. Free space on the disks of the engine and of the data directory is reported in
+ * /metrics and, if it is less than the reserve, in the log. Volumes are not measured: engines do not enforce a size. If
+ * the engine cannot say how large its images are, nobody is refused.
  */
 import { statfs } from 'node:fs/promises'
 import { DeploymentError } from '../lib/errors.ts'
@@ -13,11 +13,11 @@ import { limitCode, limitReached, limitSentence } from './limits.ts'
 
 const gb = 1e9
 const leastAgeMs = 5000
-/** Of an engine with so many images that listing them takes long, the list is kept the longer. */
+/** If an engine has so many images that listing them takes long, the list is cached longer. */
 const ageFactor = 20
 const listTimeoutMs = 20_000
 const lookMs = 60_000
-/** How long a reader of figures waits for an engine. */
+/** How long a reader of metrics waits for an engine. */
 const patienceMs = 2000
 
 /** A disk that must not run full. */
@@ -28,20 +28,20 @@ export interface FreeSpace {
 }
 
 export interface Disk {
-  /** Throws the 409 of an organization that is known to have too much; asks nobody, so that no request waits. */
+  /** Throws a 409 for an organization known to be above its limit; uses cached data, so that no request waits. */
   refuseDeploy(organizationId: string): void
-  /** Rejects with the `DeploymentError` of an organization that has too much now. */
+  /** Rejects with a `DeploymentError` for an organization that is above its limit now. */
   refuseImage(organizationId: string, signal: AbortSignal): Promise<void>
-  /** Null when the engine does not say. */
+  /** Null if the engine does not say. */
   usedGb(organizationId: string): Promise<number | null>
   free(): Promise<FreeSpace[]>
-  /** What `SLIPWAY_DISK_RESERVE_MB` asks to be left. */
+  /** The space to keep free (`SLIPWAY_DISK_RESERVE_MB`). */
   reserveBytes: number
   close(): Promise<void>
 }
 
 export interface DiskParts extends WorkParts {
-  /** All images of the engine; null where there is no engine. */
+  /** All images of the engine; null without an engine. */
   images: ((signal: AbortSignal) => Promise<ListedImage[]>) | null
   /** Folders on the disks to be watched. */
   folders(): Promise<Partial<Record<FreeSpace['place'], string>>>
@@ -52,7 +52,7 @@ export interface DiskParts extends WorkParts {
 
 type Use = ReadonlyMap<string, number>
 
-/** What the images take, as of some seconds ago; one question to the engine at a time. */
+/** The size of the images, some seconds old; one request to the engine at a time. */
 const createUse = ({ images, clock, log }: DiskParts) => {
   let known: Use | null = null
   let goodUntilMs = 0
@@ -77,7 +77,7 @@ const createUse = ({ images, clock, log }: DiskParts) => {
   }
   return {
     read,
-    /** What is known; looks again for the next who asks. */
+    /** The cached value; refreshes it for the next caller. */
     known(): Use | null {
       if (images !== null) void read()
       return known
@@ -104,7 +104,7 @@ const readFree = async ({ folders, reserveMb }: DiskParts): Promise<FreeSpace[]>
   )
 }
 
-/** Says once when a disk has become nearly full, and once when it is no longer. */
+/** Logs once when a disk becomes nearly full, and once when it no longer is. */
 const watchFree = (parts: DiskParts): Loop => {
   const low = new Set<string>()
   const look = async (): Promise<void> => {

@@ -1,23 +1,23 @@
 /**
- * Bytes that the images of each organization take on the engine. Their tags say whose they are:
- * `slipway/<organization>/…`. Layers that several of an organization's builds have in common count once; the engine
- * tells them by the images that each was made from.
+ * The size of each organization's images on the engine. Their tags say whose they are: `slipway/<organization>/…`.
+ * Layers shared by several builds of an organization count once; they are found through the parent images that the
+ * engine reports.
  */
 
 /** An image as the engine lists it. */
 export interface ListedImage {
   Id: string
-  /** Empty for one that was pulled, or whose parent is gone. */
+  /** Empty for one that was pulled, or whose parent no longer exists. */
   ParentId: string
   RepoTags: string[] | null
-  /** With all it is made from. */
+  /** Including everything it is made from. */
   Size: number
 }
 
 const ownerOf = (tag: string): string | undefined =>
   /^slipway\/([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\//.exec(tag)?.[1]
 
-/** Counts an image and what it was made from, as far as `counted` does not have it yet. */
+/** Counts an image and its ancestors, except those already in `counted`. */
 const addImage = (images: ReadonlyMap<string, ListedImage>, start: ListedImage, counted: Set<string>): number => {
   let bytes = 0
   let at: ListedImage | undefined = start

@@ -1,6 +1,6 @@
 /**
- * How much one organization may have: set by the operator for all of them, so that none takes what the others need.
- * Promises one error for every limit, which names the limit, its value and its setting. Refuses to know who asks.
+ * Limits per organization, set by the operator, so that none uses up what others need. Promises one error for every
+ * limit, which names the limit, its value and its setting. Does not know the caller.
  */
 import { ApiError } from '../lib/errors.ts'
 import type { Queryable } from '../store/database.ts'
@@ -8,14 +8,14 @@ import type { Queryable } from '../store/database.ts'
 /** 0 is no limit. */
 export interface Limits {
   services: number
-  /** Memory and processor of all the instances that its services may have. */
+  /** Memory and CPU of all instances that its services may have. */
   memoryMb: number
   cpuMillicores: number
   volumes: number
   volumeGb: number
-  /** Deployments that wait. */
+  /** Queued deployments. */
   queued: number
-  /** Images that were built or pulled for it. */
+  /** Images built or pulled for it. */
   diskGb: number
   /** Open at once, of the whole organization and of one token or account. */
   streams: number
@@ -48,7 +48,7 @@ export const limitSettings: Readonly<Record<keyof Limits, string>> = Object.free
 
 export const limitNames = Object.keys(limitSettings) as (keyof Limits)[]
 
-/** What a limit is of, and what helps beside a higher one. */
+/** What a limit is about, and what helps besides raising it. */
 const words: Readonly<Record<keyof Limits, readonly [what: string, way: string]>> = {
   services: ['services in an organization', 'Delete some'],
   memoryMb: ['MB of memory for all instances of an organization', 'Lower memory or max_running_instances'],
@@ -61,7 +61,7 @@ const words: Readonly<Record<keyof Limits, readonly [what: string, way: string]>
   streamsPerToken: ['open streams of one token or account', 'Close some'],
 }
 
-/** `wanted` is what there would be; of the disk, what there is. */
+/** `wanted` is the resulting usage; for the disk, the current one. */
 export const limitSentence = (limit: keyof Limits, most: number, wanted: number): string => {
   const [what, way] = words[limit]
   const verb = limit === 'diskGb' ? 'it now has' : 'this would bring it to'
@@ -74,9 +74,8 @@ export const limitReached = (limit: keyof Limits, most: number, wanted: number):
   new ApiError(409, limitCode, limitSentence(limit, most, wanted))
 
 /**
- * Lets the changes of an organization that one limit is about take turns until the transaction's end: of two that want
- * the last place, the second sees the first. To be taken last in a transaction, so that nobody waits for it who is
- * waited for.
+ * Serializes the changes of an organization that a limit is about until the end of the transaction: of two that want
+ * the last place, the second sees the first. Take it last in a transaction, to avoid deadlocks.
  */
 export const takeTurns = async (tx: Queryable, organizationId: string, about: 'services' | 'queue'): Promise<void> => {
   await tx.query('select pg_advisory_xact_lock(hashtextextended($1, 0))', [`limit ${about} ${organizationId}`])

@@ -1,8 +1,10 @@
-/** Room in the queue: how many deployments of one organization may wait. What runs is limited by the workers. */
+/**
+ * Room in the queue: how many deployments of one organization may be queued. Running ones are limited by the workers.
+ */
 import type { Queryable } from '../store/database.ts'
 import { type Limits, limitReached, takeTurns } from './limits.ts'
 
-/** Counts no further than is asked. */
+/** Counts only as far as necessary. */
 const countSql = `select count(*)::int as queued from (
   select from deployment where organization_id = $1 and state = 'QUEUED' limit $2) waiting`
 
@@ -11,7 +13,7 @@ export const readQueued = async (db: Queryable, organizationId: string, most = 1
   return row!.queued
 }
 
-/** Throws the 409 of a queue that is too long now. To be asked last in the transaction that wrote the deployment. */
+/** Throws a 409 if the queue is too long now. Call it last in the transaction that wrote the deployment. */
 export const refuseLongQueue = async (
   tx: Queryable,
   { queued: most }: Pick<Limits, 'queued'>,

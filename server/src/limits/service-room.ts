@@ -1,6 +1,6 @@
 /**
- * Room for services: their number, memory, processor and volumes, summed over an organization. What each takes, by its
- * configuration or by what is deployed of it, stands in `service_size`, which triggers keep.
+ * Room for services: their number, memory, CPU and volumes, summed over an organization. The size of each, as
+ * configured or as deployed, is in `service_size`, which triggers maintain.
  */
 import { DeploymentError } from '../lib/errors.ts'
 import type { Queryable } from '../store/database.ts'
@@ -15,7 +15,7 @@ const sums = `count(*)::int as services, coalesce(sum(memory_mb), 0)::float8 as 
   coalesce(sum(cpu_millicores), 0)::float8 as "cpuMillicores", coalesce(sum(volumes), 0)::float8 as volumes,
   coalesce(sum(volume_gb), 0)::float8 as "volumeGb"`
 
-/** What all services of an organization take. */
+/** The total size of all services of an organization. */
 export const readServiceUse = async (db: Queryable, organizationId: string): Promise<ServiceUse> => {
   const [row] = await db.query<ServiceUse>(`select ${sums} from service_size where organization_id = $1`, [
     organizationId,
@@ -41,8 +41,8 @@ const readGrowth = async (
 }
 
 /**
- * Throws the 409 of a limit that a change has passed. To be asked last in the transaction that wrote the services. What
- * takes no more than before is let through, also where there is too much already.
+ * Throws a 409 for a limit that a change has exceeded. Call it last in the transaction that wrote the services. A
+ * change that needs no more than before is allowed, even above the limit.
  */
 export const refuseTooMuch = async (
   tx: Queryable,
@@ -69,8 +69,8 @@ const raiseSql = `update service_size z set memory_mb = greatest(z.memory_mb, r.
   returning 1`
 
 /**
- * Counts an older release that is to run again, which may take more than the service does now. Throws the
- * `DeploymentError` of a limit that it would pass. It counts until `measure` tells anew.
+ * Counts an older release that will run again, which may need more than the service does now. Throws a
+ * `DeploymentError` for a limit that it would exceed. It counts until the next `measure`.
  */
 export const countRelease = async (
   tx: Queryable,

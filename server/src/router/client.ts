@@ -1,4 +1,4 @@
-/** The control plane's side of the router: starts, adopts, restarts and asks it. */
+/** The control plane's client of the router: starts, adopts, restarts and calls it. */
 import { readFile, rm } from 'node:fs/promises'
 import { setTimeout as pause } from 'node:timers/promises'
 import type { Log } from '../lib/log.ts'
@@ -15,11 +15,11 @@ export interface RouterOptions {
   log: Pick<Log, 'debug' | 'info' | 'warn'>
   /** The Node program that runs the router. Default: the one that runs us. */
   nodePath?: string
-  /** Addresses and networks of proxies whose X-Forwarded headers are believed. */
+  /** Addresses and networks of proxies whose X-Forwarded headers are trusted. */
   trustedProxies?: readonly string[]
 }
 
-/** What tests and figures want to know beside what the control plane needs. */
+/** What tests and benchmarks need in addition. */
 export interface ProcessRouter extends Router {
   health(): Promise<Health | null>
   counts(): Promise<Counts>

@@ -1,4 +1,4 @@
-/** Calls of the control API, without any idea of when the router must be started. */
+/** Calls of the control API; does not know when the router must be started. */
 import { type ClientRequest, type IncomingMessage, request } from 'node:http'
 import type { Health } from './protocol.ts'
 import { PortUnavailable } from './router.ts'

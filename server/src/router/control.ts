@@ -111,7 +111,7 @@ export const createControl = (parts: ControlParts): Control => {
   })
   return {
     async listen(path) {
-      // Whoever left it is dead: its lock is ours.
+      // Its creator is dead: we have its lock.
       await rm(path, { force: true })
       server.listen(path)
       await once(server, 'listening')

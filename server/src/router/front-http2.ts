@@ -1,4 +1,4 @@
-/** The HTTP/2 half of the listening side: connections that began with the preface, their limits and their end. */
+/** The HTTP/2 half of the listener: connections that began with the preface, their limits and shutdown. */
 import { createServer, type Http2Server, type ServerHttp2Session } from 'node:http2'
 import type { Socket } from 'node:net'
 import { forwardStream } from './http2-exchange.ts'

@@ -1,4 +1,4 @@
-/** The listening side: limits on what clients may send, and the end of it all. */
+/** The listener: limits on what clients may send, and shutdown. */
 import { once } from 'node:events'
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import type { AddressInfo, Socket } from 'node:net'

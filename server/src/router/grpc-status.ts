@@ -1,4 +1,4 @@
-/** What the router says itself to a gRPC client: an answer of headers only, with a status the client understands. */
+/** The router's own responses to a gRPC client: headers only, with a status the client understands. */
 import type { IncomingHttpHeaders, OutgoingHttpHeaders } from 'node:http2'
 import { type PageName, renderPage } from './pages.ts'
 

@@ -1,4 +1,4 @@
-/** HTTP/2 connections to one target: as many as its limit of streams asks for, each left alone once it goes away. */
+/** HTTP/2 connections to one target: as many as its stream limit requires, each left alone once it goes away. */
 import {
   type ClientHttp2Session,
   type ClientHttp2Stream,
@@ -12,8 +12,8 @@ import { connectTimeoutMs } from './traffic.ts'
 
 export interface Sessions {
   /**
-   * Opens a stream, over a new connection where the others are full. Rejects when there is no HTTP/2 connection to
-   * be had: the target has seen nothing of the request then.
+   * Opens a stream, over a new connection if the others are full. Rejects if no HTTP/2 connection is available: the
+   * target has then seen nothing of the request.
    */
   open(headers: OutgoingHttpHeaders, endStream: boolean): Promise<ClientHttp2Stream>
   /** Streams under way end by themselves; a later `open` connects anew. */
@@ -25,7 +25,7 @@ const mostSessions = 64
 const mostStreams = 200
 /**
  * Resets of one connection. Targets break one off that resets too much (Node after 1,000 at once), which would hit
- * every stream on it, for what the clients of all of them have cancelled together.
+ * every stream on it, for what the clients of all of them have canceled together.
  */
 const mostResets = 400
 const aliveProbeMs = 30_000

@@ -1,4 +1,4 @@
-/** What is taken from and added to headers on their way through. All lists are flat: name, value, name, value. */
+/** What is removed from and added to forwarded headers. All lists are flat: name, value, name, value. */
 import type { IncomingMessage } from 'node:http'
 import { BlockList, isIP } from 'node:net'
 
@@ -19,8 +19,9 @@ const replaced = new Set(['expect', 'trailer', 'http2-settings', 'forwarded', 'x
 const plainName = /^[a-z0-9-]+$/
 
 /**
- * Whether a request's header is for us, or said anew by us. CGI and its heirs make one variable of all names that differ
- * only in what is neither letter nor digit (`X_Forwarded_For`): what a client says under such a name would stand for ours.
+ * Whether a request's header is for us, or said anew by us. CGI and its heirs make one variable of all names that
+ * differ only in what is neither letter nor digit (`X_Forwarded_For`): what a client says under such a name would stand
+ * for ours.
  */
 export const isSaidByUs = (name: string): boolean => {
   const plain = plainName.test(name) ? name : name.replaceAll(/[^a-z0-9]/g, '-')
@@ -30,7 +31,10 @@ export const isSaidByUs = (name: string): boolean => {
 const noNames: ReadonlySet<string> = new Set()
 const keepAlive = /^(keep-alive|close|upgrade)$/i
 
-/** Names that a Connection header declares to be for the next hop only. Host and length are never: the message needs them. */
+/**
+ * Names that a Connection header declares to be for the next hop only. Host and length are never: the message needs
+ * them.
+ */
 const namesIn = (connection: string | undefined): ReadonlySet<string> => {
   if (connection === undefined || keepAlive.test(connection)) return noNames
   const names = new Set(connection.split(',').map((name) => name.trim().toLowerCase()))
@@ -41,7 +45,7 @@ const namesIn = (connection: string | undefined): ReadonlySet<string> => {
 
 export type IsTrusted = (address: string) => boolean
 
-/** Addresses and networks (`10.0.0.0/8`) of proxies in front of us, whose X-Forwarded headers are believed. */
+/** Addresses and networks (`10.0.0.0/8`) of proxies in front of us, whose X-Forwarded headers are trusted. */
 export const trustProxies = (list: readonly string[]): IsTrusted => {
   if (list.length === 0) return () => false
   const trusted = new BlockList()
@@ -84,7 +88,7 @@ export const headersForTarget = (req: IncomingMessage, isTrusted: IsTrusted): st
 
 const textOf = (value: Buffer | string): string => (typeof value === 'string' ? value : value.toString('latin1'))
 
-/** The headers of an answer for the client; `raw` as they were received, `connection` that header of them. */
+/** The headers of a response for the client; `raw` as they were received, `connection` that header of them. */
 export const headersForClient = (raw: readonly (Buffer | string)[], connection: string | undefined): string[] => {
   const listed = namesIn(connection)
   const headers: string[] = []

@@ -1,4 +1,4 @@
-/** One HTTP/2 stream of a client and the one to a target that it is joined to, both ways until both have ended. */
+/** One HTTP/2 stream of a client joined to one of a target, in both directions until both have ended. */
 import {
   type ClientHttp2Session,
   type ClientHttp2Stream,
@@ -30,7 +30,7 @@ const pairsOf = (flat: readonly string[]): OutgoingHttpHeaders => {
   return headers
 }
 
-/** Answers in the client's own words: a gRPC status, or a page. */
+/** Responds in the client's own terms: a gRPC status, or a page. */
 export const sendStreamPage = (
   stream: ServerHttp2Stream,
   headers: IncomingHttpHeaders,

@@ -1,4 +1,4 @@
-/** What is taken from and added to the headers of an HTTP/2 stream on their way through. */
+/** What is removed from and added to the headers of a forwarded HTTP/2 stream. */
 import type { IncomingHttpHeaders, OutgoingHttpHeaders } from 'node:http2'
 import { type IsTrusted, isSaidByUs } from './headers.ts'
 import { normalizeHost } from './table.ts'
@@ -30,7 +30,7 @@ export interface StreamRequest {
   path: string
 }
 
-/** Where the request of a stream wants to go; null when two servers could read that differently. */
+/** The destination of a stream's request; null if two servers could read it differently. */
 export const readStreamRequest = (headers: IncomingHttpHeaders): StreamRequest | null => {
   const authority = headers[':authority'] ?? headers.host
   const { ':method': method, ':path': path } = headers

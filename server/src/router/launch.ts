@@ -1,4 +1,4 @@
-/** Makes sure that exactly one router of the wanted kind runs on a data directory. */
+/** Ensures that exactly one router of the current version runs on a data directory. */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdir, open, readFile, rename, stat } from 'node:fs/promises'
@@ -49,7 +49,7 @@ const argumentsFor = ({ dataDir, host, port, trustedProxies }: Wanted, takesOver
   ...['--trusted-proxies', trustedProxies.join(',')],
 ]
 
-/** A session of its own, no inherited environment: the control plane's secrets are none of its business. */
+/** Its own session, no inherited environment: it must not see the control plane's secrets. */
 const spawnDetached = async (wanted: Wanted, takesOver: boolean) => {
   const log = await openLog(wanted)
   const { paths, nodePath } = wanted
@@ -67,7 +67,7 @@ const spawnDetached = async (wanted: Wanted, takesOver: boolean) => {
 const said = (child: ChildProcess, word: string): Promise<[string]> =>
   new Promise((resolve) => child.on('message', (message) => message === word && resolve([word])))
 
-/** The one that runs gives up its place to a process that waits for it; false when another one has it already. */
+/** The running one yields to a process that waits for it; false if another one already has its place. */
 const makeRoom = async (wanted: Wanted): Promise<boolean> => {
   const health = await askHealth(wanted.paths.controlSocket)
   if (health === null) return true
@@ -76,7 +76,7 @@ const makeRoom = async (wanted: Wanted): Promise<boolean> => {
   return true
 }
 
-/** True when it serves; false when another one was faster. One that takes over is loaded before the other is stopped. */
+/** True if it serves; false if another one was faster. One that takes over is loaded before the other is stopped. */
 const launch = async (wanted: Wanted, takesOver: boolean): Promise<boolean> => {
   const child = await spawnDetached(wanted, takesOver)
   const ended = once(child, 'exit') as Promise<[number | null]>
@@ -118,9 +118,9 @@ const checkPath = ({ paths }: Wanted): void => {
 }
 
 /**
- * Adopts the router that runs, or starts one. One that listens elsewhere or is of another version gives up its port to
- * one that is loaded already, and finishes its requests while the new one serves; in between, for a few milliseconds,
- * connections are refused. Rejects with one sentence.
+ * Adopts the running router, or starts one. One that listens elsewhere or has another version yields its port to one
+ * that is already loaded, and finishes its requests while the new one serves; in between, connections are refused for a
+ * few milliseconds. Rejects with one sentence.
  */
 export const ensureRunning = async (wanted: Wanted): Promise<Health> => {
   checkPath(wanted)

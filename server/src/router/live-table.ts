@@ -1,4 +1,6 @@
-/** The table in force. A change is on disk, and its ports accept, before it is in force; it is in force in one tick. */
+/**
+ * The active table. A change is on disk, and its ports accept connections, before it becomes active, in a single tick.
+ */
 import type { Ports } from './ports.ts'
 import { type AnyRoute, isStreamRoute, type Route, type StreamRoute } from './router.ts'
 import { buildTable } from './table.ts'

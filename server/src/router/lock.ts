@@ -11,7 +11,7 @@ export interface Lock {
 const busy = 5
 
 /**
- * Takes the place of the one router of a folder; null when another process has it. SQLite locks a file of that folder,
+ * Claims the place of the only router of a folder; null if another process has it. SQLite locks a file in that folder,
  * which no other user can open: the kernel frees the lock with the process, so it cannot go stale, and nobody else on
  * this machine can take it first.
  */

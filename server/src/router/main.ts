@@ -1,12 +1,11 @@
 /**
- * The traffic switch: a process of its own that brings requests, connections and datagrams to the instances that
- * serve them.
+ * The router: a separate process that forwards requests, connections and datagrams to the instances that serve them.
  *
  * Promises: a change of the table is seen whole and by the next request; no request fails because of it; the table is
  * on disk before a change is confirmed; the control plane may come and go.
- * Refuses to know: services, deployments, containers, the database. A route is a host name, or a port, and addresses.
- * When the process dies: requests under way are lost, the table is not; the next start serves it at once. A control
- * plane that runs starts it again by itself.
+ * Does not know: services, deployments, containers, the database. A route is a host name, or a port, and addresses.
+ * If the process dies: requests in progress are lost, the table is not; the next start serves it at once. A running
+ * control plane restarts it automatically.
  */
 import { chmod, mkdir, readFile, realpath, rm, writeFile } from 'node:fs/promises'
 import type { Socket } from 'node:net'
@@ -151,7 +150,7 @@ const control = createControl({
   stop,
 })
 process.on('SIGTERM', stop).on('SIGINT', stop)
-// One connection's accident must not end all others; what is broken by it is that connection.
+// A failure of one connection must not end all others.
 process.on('uncaughtException', (error) => {
   counts.internalErrors++
   report(`internal error: ${error.stack}`)

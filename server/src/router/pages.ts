@@ -1,4 +1,4 @@
-/** What the router says itself: plain sentences, nothing about the inside. HTML for browsers, JSON for programs. */
+/** The router's own pages: plain sentences without internals. HTML for browsers, JSON for programs. */
 import { STATUS_CODES } from 'node:http'
 
 export type PageName =

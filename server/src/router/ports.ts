@@ -1,4 +1,4 @@
-/** The ports of stream routes: opened before a change is in force, closed when no route needs them any more. */
+/** The ports of stream routes: opened before a change becomes active, closed when no route needs them any longer. */
 import { PortUnavailable, type StreamRoute } from './router.ts'
 
 export interface OpenPort {
@@ -13,7 +13,7 @@ export interface Ports {
   retain(routes: readonly StreamRoute[]): void
   /** Tries the ports that are needed and not open once, now. Never rejects. */
   openMissing(): Promise<void>
-  /** Closes all, for ever. */
+  /** Closes all permanently. */
   close(): void
 }
 

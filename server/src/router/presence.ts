@@ -1,7 +1,7 @@
 /**
- * Whether anything is at the address of a target at all. A program that does not listen refuses a connection at once;
- * of a container that has ended, nothing says so: each connection to its address would wait for seconds, and with it
- * the request. So we knock there ourselves, and while it stays silent no request is sent.
+ * Whether anything exists at the address of a target. A program that does not listen refuses a connection at once; for
+ * a container that has exited, nothing does: each connection to its address would wait for seconds, and with it the
+ * request. So we probe the address ourselves, and send no requests while it stays silent.
  */
 import { connect } from 'node:net'
 import type { Target } from './router.ts'

@@ -1,8 +1,10 @@
-/** What the router process and its clients agree on: places in the data directory, exit codes, shapes of answers. */
+/** What the router process and its clients agree on: paths in the data directory, exit codes, shapes of responses. */
 import { join, resolve } from 'node:path'
 
-/** Raised when control API or table file change. A client replaces a router of another version; `POST /stop` and the
- * shape of `GET /health` must stay as they are for ever, since they are how it does that. */
+/**
+ * Raised when control API or table file change. A client replaces a router of another version; `POST /stop` and the
+ * shape of `GET /health` must never change, because they are how it does that.
+ */
 export const PROTOCOL_VERSION = 2
 
 export interface Health {
@@ -16,7 +18,7 @@ export interface Health {
 export interface Counts {
   /** Over HTTP/1.1 and HTTP/2. */
   requests: number
-  /** Answers of 5xx that the router itself gave, and answers it had to break off. */
+  /** 5xx responses of the router itself, and responses it had to abort. */
   failures: number
   retries: number
   inFlight: number

@@ -1,4 +1,4 @@
-/** One plain request, from its arrival to the last byte of its answer, over at most four attempts. */
+/** One plain request, from its arrival to the last byte of its response, with at most four attempts. */
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Dispatcher } from 'undici'
 import { headersForClient, headersForTarget } from './headers.ts'

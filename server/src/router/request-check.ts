@@ -1,4 +1,4 @@
-/** Refuses requests that two servers could read differently. What the parser refuses already never gets here. */
+/** Refuses requests that two servers could read differently. What the parser already refuses never gets here. */
 import type { IncomingMessage } from 'node:http'
 import type { PageName } from './pages.ts'
 import { normalizeHost } from './table.ts'
@@ -18,7 +18,7 @@ const pathOfAbsolute = (url: string, hostHeader: string): string | null => {
   return rest.startsWith('/') ? rest : `/${rest}`
 }
 
-/** Where the request wants to go, or the page that refuses it. */
+/** The destination of the request, or the page that refuses it. */
 export const readRequest = (req: IncomingMessage): { host: string; path: string } | PageName => {
   const { headers } = req
   if (headers.host === undefined || countHosts(req.rawHeaders) !== 1) return 'malformed'

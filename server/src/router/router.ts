@@ -1,6 +1,6 @@
 /**
- * The traffic switch of the single machine, as the control plane sees it. The router is a process of its own that
- * outlives us; it keeps its table on disk. Every call is idempotent.
+ * The router, as the control plane sees it: a separate process that outlives us and keeps its table on disk. Every call
+ * is idempotent.
  */
 export interface Target {
   host: string
@@ -35,7 +35,7 @@ export type AnyRoute = Route | StreamRoute
 export const isStreamRoute = (route: AnyRoute): route is StreamRoute =>
   route.protocol === 'TCP' || route.protocol === 'UDP'
 
-/** The router cannot listen on a port; the message names it and is fit for the caller's eyes. */
+/** The router cannot listen on a port; the message names it and may be shown to the caller. */
 export class PortUnavailable extends Error {
   readonly port: number
 
@@ -46,7 +46,7 @@ export class PortUnavailable extends Error {
 }
 
 export interface Router {
-  /** Starts the process unless one of this data directory answers; adopts it otherwise. */
+  /** Starts the process unless one of this data directory is running, which is then adopted. */
   start(): Promise<void>
   /**
    * Replaces the routes of one service at once: a request sees all old ones or all new ones. [] removes them. When it
@@ -66,6 +66,6 @@ export interface Router {
   url(host: string): string
   /** Address for people of a stream route's port: `<host>:<port>`. */
   address(port: number): string
-  /** Ends the process (only `npm stop` and tests do). */
+  /** Stops the process (only `npm stop` and tests do). */
   stop(): Promise<void>
 }

@@ -1,4 +1,4 @@
-/** Tells HTTP/2 from HTTP/1.1 by a connection's first bytes, on the one port that both share. */
+/** Distinguishes HTTP/2 from HTTP/1.1 by a connection's first bytes, on the port that both share. */
 import type { Server } from 'node:http'
 import type { Socket } from 'node:net'
 

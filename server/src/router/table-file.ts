@@ -1,4 +1,4 @@
-/** The table on disk. A crash leaves either the old file or the new one, whole. */
+/** The table on disk. A crash leaves either the old file or the new one, complete. */
 import { open, readFile, rename } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import type { AnyRoute } from './router.ts'
@@ -27,8 +27,8 @@ export const saveRoutes = async (path: string, routes: readonly AnyRoute[]): Pro
 }
 
 /**
- * [] when there is no file. One that cannot be understood is set aside as `<path>.broken`, and `onBroken` is told:
- * an empty table that the control plane fills again is better than a router that does not start.
+ * [] if there is no file. An invalid one is moved to `<path>.broken`, and `onBroken` is called: an empty table that the
+ * control plane fills again is better than a router that does not start.
  */
 export const loadRoutes = async (path: string, onBroken: (error: unknown) => void): Promise<AnyRoute[]> => {
   try {

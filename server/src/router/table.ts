@@ -7,7 +7,7 @@ export interface Table {
   byPort: Record<StreamRoute['protocol'], ReadonlyMap<number, StreamRoute>>
 }
 
-/** A route that cannot be served; the message names the host or port and is fit for the caller's eyes. */
+/** A route that cannot be served; the message names the host or port and may be shown to the caller. */
 export class InvalidRoute extends Error {}
 
 /** The host of a Host header or `:authority`: lower case, without port and without the root's trailing dot. */
@@ -27,7 +27,7 @@ const isTarget = (value: unknown): value is Target => {
 
 const isPort = (port: unknown): boolean => Number.isInteger(port) && Number(port) > 0 && Number(port) < 65_536
 
-/** How a route is called in sentences. */
+/** The name of a route in messages. */
 const nameOf = ({ host, port }: { host?: unknown; port?: unknown }): string => JSON.stringify(host ?? port ?? null)
 
 const checkRoute = (value: unknown): AnyRoute => {
@@ -62,7 +62,10 @@ const byPort = (routes: readonly AnyRoute[], protocol: StreamRoute['protocol']):
       .map((route) => [route.port, route]),
   )
 
-/** Of two routes with one host or port the later serves: one that moves between services is never without one. */
+/**
+ * Of two routes with the same host or port the later one is used: one that moves between services is never without a
+ * route.
+ */
 export const buildTable = (routes: readonly AnyRoute[]): Table => ({
   routes,
   byHost: new Map(routes.filter((route) => !isStreamRoute(route)).map((route) => [(route as Route).host, route])),

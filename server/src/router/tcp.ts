@@ -1,4 +1,4 @@
-/** TCP routes: a connection from a client is joined to one to a target and stays with it until either of them ends. */
+/** TCP routes: a client's connection is joined to one to a target and stays with it until either of them ends. */
 import { once } from 'node:events'
 import { connect, createServer, type Socket } from 'node:net'
 import { join } from './join.ts'

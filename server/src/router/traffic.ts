@@ -1,4 +1,4 @@
-/** What every part that moves traffic shares. */
+/** Shared by all parts that forward traffic. */
 import type { IsTrusted } from './headers.ts'
 import type { Entry, LiveTable } from './live-table.ts'
 import type { PageName } from './pages.ts'

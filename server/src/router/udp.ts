@@ -1,6 +1,6 @@
 /**
- * UDP routes: what one client address sends goes to one target, whose answers go back to it. Such a flow ends when it
- * is silent for a while, and moves to another target when its own is not routed to any more.
+ * UDP routes: what one client address sends goes to one target, whose responses go back to it. Such a flow ends after
+ * some silence, and moves to another target when its own is no longer routed to.
  */
 import { createSocket, type Socket } from 'node:dgram'
 import { once } from 'node:events'

@@ -1,4 +1,4 @@
-/** Websockets and other upgrades: the handshake is HTTP, the rest a tunnel of bytes that belongs to its two ends. */
+/** Websockets and other upgrades: the handshake is HTTP, the rest a byte tunnel between its two ends. */
 import { type ClientRequest, type IncomingMessage, request } from 'node:http'
 import type { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'

@@ -1,4 +1,4 @@
-/** Every target that is routed to or still answers: its connections, and how many requests are under way to it. */
+/** Every target that is routed to or still in use: its connections, and its number of requests in progress. */
 import { createRequire } from 'node:module'
 import type { Pool as PoolType } from 'undici'
 import { createSessions, type Sessions } from './h2-sessions.ts'
@@ -57,8 +57,8 @@ const openPool = (key: string): PoolType =>
     headersTimeout: silenceMs,
     bodyTimeout: silenceMs,
     maxHeaderSize: 65_536,
-    // Shorter than what programs use when they do not say: a socket closed by its program as we write to it loses
-    // the request if it may not be repeated.
+    // Shorter than what programs use when they do not say: a socket closed by its program as we write to it loses the
+    // request if it may not be repeated.
     keepAliveTimeout: 1_500,
     keepAliveMaxTimeout: 60_000,
     keepAliveTimeoutThreshold: 1_000,

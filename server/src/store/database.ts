@@ -1,6 +1,6 @@
 /**
- * The one way to PostgreSQL: prepared statements by text, transactions, NOTIFY. Refuses to know any table. When the
- * database goes away, callers get a 503 `ApiError` with Retry-After; the pool reconnects by itself.
+ * All access to PostgreSQL: prepared statements by text, transactions, NOTIFY. Knows no tables. When the database is
+ * unavailable, callers get a 503 `ApiError` with Retry-After; the pool reconnects by itself.
  */
 import { createHash } from 'node:crypto'
 import { readdirSync, readFileSync } from 'node:fs'
@@ -19,11 +19,14 @@ export interface Queryable {
 
 export interface Database extends Queryable {
   /**
-   * Runs `work` in one transaction; commits when it resolves, rolls back when it rejects. A deadlock is no error of
-   * anybody's: its victim runs again, so `work` does nothing but through `tx`.
+   * Runs `work` in one transaction; commits when it resolves, rolls back when it rejects. The victim of a deadlock is
+   * run again, so `work` must act only through `tx`.
    */
   transaction<T>(work: (tx: Queryable) => Promise<T>): Promise<T>
-  /** Calls back for each NOTIFY on `channel`, and once with '' after each reconnect, when notices may be missing. */
+  /**
+   * Calls back for each NOTIFY on `channel`, and once with '' after each reconnect, when notifications may have been
+   * lost.
+   */
   listen(channel: string, onNotify: (payload: string) => void): Promise<() => void>
   /** Rejects unless the database answers within `timeoutMs`. */
   ping(timeoutMs: number): Promise<void>
@@ -43,7 +46,7 @@ const statementName = (text: string): string => {
 
 const lostConnection = /^(08|57P0|53)|^(ECONN|ENOENT|EPIPE|ETIMEDOUT)/
 
-/** True for errors that say the database is away, not that the statement is wrong. */
+/** True for errors that mean that the database is unavailable, not that the statement is wrong. */
 const isLost = (error: unknown): boolean => {
   const { code, message } = error as { code?: string; message?: string }
   return (
@@ -80,7 +83,7 @@ export const sqlState = (error: unknown): string => {
 
 type Listeners = Map<string, Set<(payload: string) => void>>
 
-/** Holds one connection for LISTEN and opens it again, with growing pauses, when it is lost. */
+/** Keeps one connection for LISTEN and reopens it, with increasing pauses, when it is lost. */
 const createListener = (config: pg.ClientConfig, log: Log) => {
   const listeners: Listeners = new Map()
   let client: pg.Client | undefined

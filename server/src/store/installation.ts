@@ -1,10 +1,10 @@
-/** Facts of this installation that every replica shares, made by whoever asks first. */
+/** Facts of this installation that all replicas share, created on first use. */
 import { randomBytes } from 'node:crypto'
 import { newId } from '../lib/ids.ts'
 import type { Database } from './database.ts'
 import type { Sealer } from './seal.ts'
 
-/** Stands for the installation where an organization is asked for. */
+/** Represents the installation where an organization is required. */
 export const installationId = '00000000-0000-0000-0000-000000000000'
 
 const fact = async (database: Database, name: string, make: () => Promise<string> | string): Promise<string> => {
@@ -30,7 +30,7 @@ export const saveOutsideHost = async (database: Database, host: string): Promise
   )
 }
 
-/** The mark on everything this installation makes on an engine. */
+/** The label value on everything this installation creates on an engine. */
 export const readOwnerId = (database: Database): Promise<string> => fact(database, 'owner', newId)
 
 /** 32 random bytes, sealed at rest: the key of deployment fingerprints. */

@@ -1,13 +1,13 @@
 /**
- * Lists that grow long: parent and rows in one statement of plain columns, made JSON text here, which is less than half
- * the price of making it in SQL. Each has a version, which can be asked for without the list, and which changes with
- * every change of a row of the list or of one that its records quote.
+ * Long lists: parent and rows in one statement of plain columns, turned into JSON text here, which costs less than half
+ * of doing so in SQL. Each list has a version, which can be read without the list, and which changes with every row of
+ * the list or referenced by it.
  */
 import { hash } from 'node:crypto'
 import type { Queryable } from './database.ts'
 import type { RecordSql } from './tree.ts'
 
-/** A row of a list; what `columns` selects stands beside. */
+/** A row of a list, plus what `columns` selects. */
 export interface ListRow {
   id: string
   name: string
@@ -66,7 +66,7 @@ const recordOf = (form: ListForm, row: Row): string =>
 /** The list of a parent's rows of one kind. */
 export const longList = (kind: string, parentKind: string, form: ListForm): LongList => {
   const sql = listSql(kind, parentKind, form)
-  // Another release may make other records of the same rows.
+  // Another version of Slipway may make different records from the same rows.
   const shape = hash('sha1', sql + form.write.toString(), 'base64url').slice(0, 8)
   const rowsHash = `(select bit_xor(${hashSql('e')}) from node e where e.parent_id = n.id and e.kind = '${kind}')`
   const version = `'${shape}.' || coalesce(${rowsHash}, 0) || '.' || coalesce(${quotedSql(form.quotes)}::text, 'null')`

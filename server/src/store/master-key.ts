@@ -1,13 +1,14 @@
 /**
  * The file with the master keys: one base64 key of 32 bytes a line, `#` begins a comment. The first key encrypts, all
- * decrypt. A new file is linked into place whole, so a process that dies here leaves either no key or a complete one.
+ * decrypt. A new file is linked into place when complete, so a process that dies here leaves either no key or a
+ * complete one.
  */
 import { createHash, randomBytes } from 'node:crypto'
 import { link, mkdir, open, readFile, rename, rm } from 'node:fs/promises'
 import { dirname } from 'node:path'
 
 export interface MasterKey {
-  /** Made from the key itself, so that a record says which key it needs. */
+  /** Derived from the key itself, so that a record says which key it needs. */
   id: string
   key: Buffer
 }
@@ -37,7 +38,7 @@ export const readMasterKeys = async (file: string): Promise<MasterKey[] | null> 
   return keys
 }
 
-/** A file of its own beside `file`, on the disk before `place` puts it where it belongs. */
+/** Writes a draft next to `file`, synced to disk before `place` moves it to its final path. */
 const writeDraft = async (file: string, text: string, place: (draft: string) => Promise<void>): Promise<void> => {
   const draft = `${file}.${process.pid}.${randomBytes(4).toString('hex')}`
   const handle = await open(draft, 'wx', 0o600)
@@ -63,7 +64,7 @@ export const createMasterKey = async (file: string): Promise<void> => {
   }
 }
 
-/** Puts a new key before those of the file: from then on it encrypts, and all decrypt. */
+/** Adds a new key at the top of the file: it then encrypts, and all can decrypt. */
 export const addMasterKey = async (file: string): Promise<void> => {
   const kept = await readFile(file, 'utf8')
   await writeDraft(file, newLine() + kept, (draft) => rename(draft, file))

@@ -1,4 +1,6 @@
-/** Audit rows of what no request did: the operator by the environment or a program, or the server by itself. */
+/**
+ * Audit rows for what no request did: by the operator, through the environment or a program, or by the server itself.
+ */
 import { newId } from '../lib/ids.ts'
 import type { Queryable } from './database.ts'
 import { writeAudit } from './tree.ts'
@@ -33,5 +35,5 @@ export const writeOwnAudit = (db: Queryable, organizationId: string, audit: OwnA
   })
 }
 
-/** The organization that the operator's own doings are noted in. */
+/** The organization whose audit log records the operator's actions. */
 export const firstOrganizationSql = `select id from node where kind = 'organization' order by created_at, id limit 1`

@@ -1,7 +1,7 @@
 /**
- * Who gets into the embedded PostgreSQL: whoever knows the password in the data directory's `postgres-password`, which
- * only we can read. A server made before there was one is brought here once; each step looks first whether it is done, and
- * the last one (`pg_hba.conf`) says that all are, so that one who is killed in between is simply repeated.
+ * Access to the embedded PostgreSQL requires the password in the data directory's `postgres-password`, which only we
+ * can read. An older server without one is migrated once; each step first checks whether it is done, and the last one
+ * (`pg_hba.conf`) marks all as done, so a migration that is killed is simply repeated.
  */
 import { createHash, createHmac, pbkdf2Sync, randomBytes } from 'node:crypto'
 import { lstatSync } from 'node:fs'
@@ -23,7 +23,7 @@ const readRules = async (file: string): Promise<string | null> => {
   }
 }
 
-/** What PostgreSQL keeps of a password: so the password itself stands in no statement and no log. */
+/** What PostgreSQL stores of a password, so that the password itself appears in no statement and no log. */
 const verifierOf = (password: string): string => {
   const salt = randomBytes(16)
   const salted = pbkdf2Sync(password, salt, 4096, 32, 'sha256')
@@ -35,7 +35,7 @@ const verifierOf = (password: string): string => {
 const rules = '# Written by Slipway: everybody needs the password.\nlocal all all scram-sha-256\n'
 const rulesOf = (data: string): string => join(data, 'pg_hba.conf')
 
-/** Whether somebody could get in without the password, or the data belong to the user that they once did. */
+/** Whether access is possible without the password, or the data still belongs to the former user. */
 export const isOpen = async ({ data, user }: Place): Promise<boolean> => {
   const found = lstatSync(data, { throwIfNoEntry: false })
   if (found === undefined) return false
@@ -45,8 +45,9 @@ export const isOpen = async ({ data, user }: Place): Promise<boolean> => {
 export const writeRules = (data: string, user: DatabaseUser): Promise<void> => replaceFile(rulesOf(data), rules, user)
 
 /**
- * Hands over a folder with all that was `nobody`'s in it. Each folder before what is in it: from then on its former owner
- * can put nothing there. Links are handed over themselves, what belongs to anybody else is left.
+ * Changes the owner of a folder and of everything in it that belonged to `nobody`. Each folder comes before its
+ * contents, so that its former owner can no longer put anything there. Links themselves change owner; files of other
+ * users are left alone.
  */
 const handOver = async (path: string, { uid, gid }: Required<DatabaseUser>): Promise<void> => {
   const found = await lstat(path)
@@ -72,7 +73,7 @@ const runAlone = async (bin: string, { data, user }: Place, statement: string): 
   }
 }
 
-/** Ends the server, and makes it one that asks for the password; its data stay. To be called under the start lock. */
+/** Stops the server and makes it require the password; the data is kept. Call it under the start lock. */
 export const close = async (bin: string, place: Place, log: Log): Promise<void> => {
   const { data, socketDir, user } = place
   await stopAt(place, log)

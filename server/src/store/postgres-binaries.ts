@@ -1,6 +1,6 @@
 /**
- * Finds PostgreSQL server binaries that the database's user can really run: those of the npm package, copied to where
- * that user can read them if need be, else the system's. Refuses to know any data directory.
+ * Finds PostgreSQL server binaries that the database's user can actually run: those of the npm package, copied if
+ * necessary to where that user can read them, else the system's. Knows no data directory.
  */
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { chmod, cp, mkdir, rename, rm, symlink } from 'node:fs/promises'
@@ -14,10 +14,10 @@ export type DatabaseUser = SystemUser
 
 export const postgresEnv = { LC_ALL: 'C', PATH: '/usr/bin:/bin', TZ: 'UTC' }
 
-/** PostgreSQL refuses to run as root: it has a user of its own then. Empty when it runs as we do. */
+/** PostgreSQL refuses to run as root: it then has its own user. Empty if it runs as we do. */
 export const databaseUser = (): Promise<DatabaseUser> => ensureSystemUser('slipway-postgres')
 
-/** Of `nobody`, as whom it ran in earlier versions; -1 where there is no such user. */
+/** The uid of `nobody`, used by earlier versions; -1 if there is no such user. */
 export const formerUid = (): number => {
   if (process.getuid?.() !== 0) return -1
   const line = readFileSync('/etc/passwd', 'utf8')
@@ -37,7 +37,7 @@ const packagedNative = (): string | undefined => {
   }
 }
 
-/** The package carries its links as a list; installing without scripts leaves them unmade. */
+/** The package has its links as a list; installing without scripts does not create them. */
 const makeLinks = async (native: string): Promise<void> => {
   const list = join(native, 'pg-symlinks.json')
   if (!existsSync(list)) return
@@ -102,7 +102,7 @@ async function* runnable(places: string[], user: DatabaseUser): AsyncGenerator<B
   }
 }
 
-/** The folder with `initdb` and `postgres`; of version `wanted` when a data directory of that version is there. */
+/** The folder with `initdb` and `postgres`; of version `wanted` if a data directory of that version exists. */
 export const findBinaries = async (user: DatabaseUser, wanted: number | undefined): Promise<string> => {
   for await (const { bin, major } of runnableBinaries(user)) if (wanted === undefined || wanted === major) return bin
   throw new Error(

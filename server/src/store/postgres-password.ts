@@ -1,6 +1,6 @@
 /**
- * The password of the embedded PostgreSQL, in a file of the data directory that only we can read. Whole or absent, whenever
- * a process dies.
+ * The password of the embedded PostgreSQL, in a file of the data directory that only we can read. Complete or absent,
+ * whenever a process dies.
  */
 import { randomBytes } from 'node:crypto'
 import { link, open, readFile, rm } from 'node:fs/promises'
@@ -17,7 +17,9 @@ const readIfThere = async (file: string): Promise<string | null> => {
   }
 }
 
-/** The password of the data directory, made when there is none: whole or absent, and of processes that race the first. */
+/**
+ * The password of the data directory, created if there is none: complete or absent; of racing processes the first wins.
+ */
 export const ensurePassword = async (dataDir: string): Promise<string> => {
   const file = passwordFile(dataDir)
   for (;;) {

@@ -1,7 +1,7 @@
 /**
- * Where the embedded PostgreSQL of a data directory lives: folders, socket and owner, made so that both we and the
- * user that PostgreSQL runs as can reach them. Refuses to know whether a server runs. Every step looks first whether it
- * is done, so a start that was killed is simply repeated.
+ * Where the embedded PostgreSQL of a data directory lives: folders, socket and owner, created so that both we and
+ * PostgreSQL's user can reach them. Does not know whether a server runs. Every step first checks whether it is done, so
+ * a start that was killed is simply repeated.
  */
 import { createHash, randomBytes } from 'node:crypto'
 import { lstatSync, realpathSync, statSync } from 'node:fs'
@@ -17,29 +17,29 @@ export interface Place {
   socketDir: string
   logFile: string
   user: DatabaseUser
-  /** Of the one role there is. */
+  /** Of the only role. */
   password: string
 }
 
 export const socketName = '.s.PGSQL.5432'
-/** sun_path holds 108 bytes with its closing zero, on BSD and macOS 104. */
+/** sun_path has 108 bytes including the terminating zero, on BSD and macOS 104. */
 const longestSocketDir = 103 - socketName.length - 1
 
-/** Opens our own folder to the database's user alone, for passing through. */
+/** Lets only the database's user traverse our own folder. */
 const letThrough = async (dataDir: string, user: DatabaseUser): Promise<void> => {
   if (canReach(dataDir, user) || !canReach(dirname(dataDir), user)) return
   await chown(dataDir, -1, user.gid!)
   await chmod(dataDir, (statSync(dataDir).mode & 0o777) | 0o010)
 }
 
-/** The folder that holds everything of the server: `<dataDir>/postgres`, or what stands there as a link. */
+/** The folder with everything of the server: `<dataDir>/postgres`, or the target if that is a link. */
 const settle = async (dataDir: string, user: DatabaseUser): Promise<string> => {
   const folder = await placeFolder(dataDir, 'postgres', 'database', user)
   if (user.uid !== undefined) await chown(folder, user.uid, user.gid!)
   return folder
 }
 
-/** Puts a file of the database's in the place of the one there, whole or not at all; a link there is replaced, too. */
+/** Replaces a file of the database atomically; also replaces a link. */
 export const replaceFile = async (file: string, text: string, { uid, gid }: DatabaseUser): Promise<void> => {
   const draft = `${file}.${randomBytes(4).toString('hex')}`
   await writeFile(draft, text, { flag: 'wx', mode: 0o600 })
@@ -50,12 +50,12 @@ export const replaceFile = async (file: string, text: string, { uid, gid }: Data
 const shortName = (text: string): string =>
   `/tmp/slipway-${createHash('sha256').update(text).digest('hex').slice(0, 16)}`
 
-/** What an earlier version has left in /tmp; nothing where it needed none. */
+/** What an earlier version left in /tmp, if anything. */
 export const removeFormerSocketDir = (data: string): Promise<void> =>
   rmdir(shortName(dirname(data))).catch(() => undefined)
 
 /**
- * In the data directory, or where that path is too long for a socket, in /tmp under a name made from it and its owner.
+ * In the data directory or, if that path is too long for a socket, in /tmp under a name derived from it and its owner.
  */
 const placeSocket = async (folder: string, user: DatabaseUser): Promise<string> => {
   const near = join(folder, 'run')
@@ -65,7 +65,7 @@ const placeSocket = async (folder: string, user: DatabaseUser): Promise<string> 
     () => (user.uid === undefined ? undefined : lchown(socketDir, user.uid, user.gid!)),
     ignoreExisting,
   )
-  // Anyone may have put something under that name in /tmp.
+  // Anyone may have created something with that name in /tmp.
   const { uid, mode } = lstatSync(socketDir)
   const isKnown = uid === owner || uid === 0 || (uid === formerUid() && socketDir === near)
   const isOurs = lstatSync(socketDir).isDirectory() && isKnown && (mode & 0o077) === 0
@@ -75,8 +75,8 @@ const placeSocket = async (folder: string, user: DatabaseUser): Promise<string> 
 }
 
 /**
- * A server only runs as the owner of its data: whoever that is, when root starts what another user made. Data of
- * `nobody`, which other programs run as, were made by an earlier version and are handed over.
+ * A server can run only as the owner of its data, whoever that is if root starts what another user created. Data of
+ * `nobody`, which other programs run as too, comes from an earlier version and changes owner.
  */
 const ownerOf = (data: string): DatabaseUser | undefined => {
   if (process.getuid?.() !== 0) return undefined
@@ -84,7 +84,7 @@ const ownerOf = (data: string): DatabaseUser | undefined => {
   return uid === 0 || uid === formerUid() ? undefined : { uid, gid }
 }
 
-/** Makes all of it that is missing. Rejects when the socket's folder is somebody else's. */
+/** Creates what is missing. Rejects if the socket's folder belongs to another user. */
 export const locate = async (dataDir: string): Promise<Place> => {
   const user = ownerOf(join(dataDir, 'postgres', 'data')) ?? (await databaseUser())
   await mkdir(dataDir, { recursive: true, mode: 0o700 })
@@ -100,6 +100,6 @@ export const locate = async (dataDir: string): Promise<Place> => {
   }
 }
 
-/** For the `pg` client: user slipway, database postgres, through the socket. It holds the password. */
+/** For the `pg` client: user slipway, database postgres, through the socket. Contains the password. */
 export const connectionStringOf = ({ socketDir, password }: Place): string =>
   `postgresql://slipway:${password}@localhost/postgres?host=${encodeURIComponent(socketDir)}`

@@ -1,6 +1,6 @@
 /**
- * The process of a PostgreSQL server, as its lock file and the system tell of it. Knows no connection; ends only what
- * is the server of the data directory that it is asked about.
+ * The process of a PostgreSQL server, according to its lock file and the system. Knows no connections; kills only the
+ * server of the given data directory.
  */
 import { existsSync, readFileSync } from 'node:fs'
 import { readFile } from 'node:fs/promises'
@@ -23,7 +23,7 @@ const readPid = (file: string): number | undefined => {
 
 const hasProc = existsSync('/proc/self/stat')
 
-/** False for a process that is gone or a zombie. */
+/** False for a process that has exited or is a zombie. */
 const isRunning = (pid: number): boolean => {
   if (!hasProc) return isAlive(pid)
   try {
@@ -33,7 +33,7 @@ const isRunning = (pid: number): boolean => {
   }
 }
 
-/** Whether the process runs and is the server of `data`, not a stranger with a number that was used again. */
+/** Whether the process runs and is the server of `data`, not another one with a reused pid. */
 const isServer = (pid: number, data: string): boolean => {
   if (!hasProc || !isRunning(pid)) return isRunning(pid)
   try {
@@ -44,9 +44,9 @@ const isServer = (pid: number, data: string): boolean => {
 }
 
 /**
- * PostgreSQL trusts any living process with the number in its lock file. Where that is a zombie or a stranger, the
- * number is replaced by an impossible one: the rest of the file stays, so that PostgreSQL still makes sure itself
- * that no child of the old server holds the shared memory.
+ * PostgreSQL trusts any living process with the pid in its lock file. If that is a zombie or another program, the pid
+ * is replaced by an impossible one: the rest of the file is kept, so that PostgreSQL itself still checks that no child
+ * of the old server holds the shared memory.
  */
 export const clearStaleLocks = async ({ data, socketDir, user }: Place): Promise<void> => {
   const files = [join(data, 'postmaster.pid'), join(socketDir, `${socketName}.lock`)]
@@ -57,7 +57,7 @@ export const clearStaleLocks = async ({ data, socketDir, user }: Place): Promise
   }
 }
 
-/** Ends the server of this data directory if one runs; whoever started it. */
+/** Stops the server of this data directory if one is running, whoever started it. */
 export const stopAt = async (place: Place, log: Log): Promise<void> => {
   const pid = readPid(join(place.data, 'postmaster.pid'))
   if (pid === undefined || !isServer(pid, place.data)) return

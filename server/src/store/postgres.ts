@@ -1,8 +1,8 @@
 /**
- * The embedded PostgreSQL server: promises a server on a unix socket for a data directory, never two on one, that asks
- * everybody for the password and listens on no TCP port. Refuses to know tables and pools. The server is a process of
- * its own: when we die here it keeps running, and the next start adopts it; what a killed server left behind is cleared
- * by PostgreSQL's own recovery. No data directory is ever deleted except by `removePostgres`.
+ * The embedded PostgreSQL server: promises exactly one server on a unix socket for a data directory, which requires a
+ * password and listens on no TCP port. Knows no tables or pools. The server is a separate process: if we die it keeps
+ * running, and the next start adopts it; PostgreSQL's own recovery cleans up after a killed server. No data directory
+ * is ever deleted except by `removePostgres`.
  */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
@@ -31,7 +31,7 @@ export interface Postgres {
   connectionString: string
   /** True when a server of this data directory was already running. */
   adopted: boolean
-  /** Ends the server: open transactions are rolled back, connections closed. */
+  /** Stops the server: open transactions are rolled back, connections closed. */
   stop(): Promise<void>
 }
 
@@ -55,7 +55,7 @@ const careless = { fsync: 'off', synchronous_commit: 'off', full_page_writes: 'o
 
 const wrongPassword = '28P01'
 
-/** `busy`: a server is there and starts or stops; `away`: none answers; `locked`: it has another password than we. */
+/** `busy`: a server is starting or stopping; `away`: none answers; `locked`: it has a different password. */
 const probe = async (place: Place): Promise<'ready' | 'busy' | 'away' | 'locked'> => {
   const client = new pg.Client({ connectionString: connectionStringOf(place), connectionTimeoutMillis: 5000 })
   client.on('error', () => {})
@@ -75,7 +75,7 @@ const probe = async (place: Place): Promise<'ready' | 'busy' | 'away' | 'locked'
   }
 }
 
-/** Makes the data directory beside its place and moves it there, so that it is whole or absent. */
+/** Creates the data directory next to its place and moves it there, so that it is complete or absent. */
 const initialise = async (bin: string, { data, user, password }: Place, durable: boolean): Promise<void> => {
   const half = `${data}.${randomBytes(4).toString('hex')}`
   const secret = join(dirname(data), 'initial-password')
@@ -99,11 +99,11 @@ const launch = async (bin: string, place: Place, durable: boolean): Promise<Chil
   if ((lstatSync(logFile, { throwIfNoEntry: false })?.size ?? 0) > longestLog) await rename(logFile, `${logFile}.1`)
   const chosen = { ...settings, ...(durable ? {} : careless), unix_socket_directories: socketDir }
   const flags = Object.entries(chosen).flatMap(([name, value]) => ['-c', `${name}=${value}`])
-  // The folder is the database's: a link in it must not lead us elsewhere.
+  // The folder belongs to the database's user: we must not follow a link in it.
   const { O_WRONLY, O_APPEND, O_CREAT, O_NOFOLLOW } = constants
   const logFd = openSync(logFile, O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW, 0o600)
   try {
-    // A session of its own: Ctrl-C in our terminal is not for the database.
+    // Its own session: Ctrl-C in our terminal must not reach the database.
     const stdio: ['ignore', number, number] = ['ignore', logFd, logFd]
     const child = spawn(join(bin, 'postgres'), ['-D', data, ...flags], {
       stdio,
@@ -126,7 +126,7 @@ const hasEnded = (child: ChildProcess): boolean =>
 const lastLines = (file: string): string =>
   existsSync(file) ? readFileSync(file, 'utf8').trim().split('\n').slice(-5).join('\n') : ''
 
-/** Waits for an answer of the server, until the deadline or, when it is our child, its end. */
+/** Waits until the server answers, up to the deadline or, if it is our child, until it exits. */
 const awaitReady = async (place: Place, deadline: number, child?: ChildProcess): Promise<boolean> => {
   while (performance.now() < deadline) {
     const state = await probe(place)
@@ -147,7 +147,10 @@ const launchOnce = async (place: Place, deadline: number, { durable = true, log 
   return awaitReady(place, deadline, await launch(bin, place, durable))
 }
 
-/** A start fails for a moment while children of a killed server still end; more often than this it is no accident. */
+/**
+ * A start fails briefly while children of a killed server are still exiting; after this many attempts it is a real
+ * failure.
+ */
 const mostLaunches = 25
 
 const needsUs: readonly string[] = ['away', 'locked']
@@ -170,7 +173,7 @@ const bringUp = async (place: Place, options: PostgresOptions): Promise<boolean>
   }
 }
 
-/** Starts the server of this data directory, or adopts the one that runs. Rejects with a sentence for the operator. */
+/** Starts the server of this data directory, or adopts the running one. Rejects with a message for the operator. */
 export const startPostgres = async (options: PostgresOptions): Promise<Postgres> => {
   const { dataDir, log } = options
   const place = await locate(dataDir)
@@ -179,12 +182,12 @@ export const startPostgres = async (options: PostgresOptions): Promise<Postgres>
   return { connectionString: connectionStringOf(place), adopted, stop: () => stopAt(place, log) }
 }
 
-/** Ends the server of this data directory if one runs; whoever started it. */
+/** Stops the server of this data directory if one is running, whoever started it. */
 export const stopPostgres = async ({ dataDir, log }: { dataDir: string; log: Log }): Promise<void> => {
   if (existsSync(join(dataDir, 'postgres'))) await stopAt(await locate(dataDir), log)
 }
 
-/** Ends the server and deletes its data for good, also where they are kept outside the data directory. */
+/** Stops the server and deletes its data permanently, also if it is outside the data directory. */
 export const removePostgres = async ({ dataDir, log }: { dataDir: string; log: Log }): Promise<void> => {
   const home = join(dataDir, 'postgres')
   if (!existsSync(home)) return

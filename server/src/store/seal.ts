@@ -1,7 +1,8 @@
 /**
  * Secrets at rest. Each value is sealed with AES-256-GCM under its organization's data key, which is itself sealed
- * under a master key from a file. A sealed text is bound to its organization and place: moved to another row, it does
- * not open. Refuses to start over data whose master key is not there. Nothing is half done when the process dies here.
+ * under a master key from a file. A sealed text is bound to its organization and place: moved to another row, it cannot
+ * be opened. Refuses to start with data whose master key is missing. Nothing is left half done if the process dies
+ * here.
  */
 import { createCipheriv, createDecipheriv, randomBytes } from 'node:crypto'
 import { newId } from '../lib/ids.ts'
@@ -9,7 +10,7 @@ import { Secret } from '../lib/secret.ts'
 import type { Database, Queryable } from './database.ts'
 import { createMasterKey, type MasterKey, readMasterKeys } from './master-key.ts'
 
-/** Where a sealed text is kept; it opens nowhere else. */
+/** Where a sealed text is stored; it can be opened nowhere else. */
 export interface SealedPlace {
   table: string
   row: string
@@ -19,18 +20,18 @@ export interface SealedPlace {
 export interface Sealer {
   /** `v1.<master key>.<data key>.<nonce>.<ciphertext>.<tag>`. Runs outside transactions: seal before you begin one. */
   seal(organizationId: string, place: SealedPlace, plaintext: string): Promise<string>
-  /** Rejects when the text was changed, belongs elsewhere, or its keys are gone. */
+  /** Rejects if the text was changed or belongs elsewhere, or its keys no longer exist. */
   open(organizationId: string, place: SealedPlace, sealed: string): Promise<Secret<string>>
-  /** Seals every data key again under the first master key; answers how many were. The other keys may go then. */
+  /** Seals every data key again with the first master key; returns how many. The other keys may then be removed. */
   rewrap(): Promise<number>
   /** New values of this organization get a new data key, on every replica; old ones stay readable. */
   rotateDataKey(organizationId: string): Promise<void>
 }
 
-/** Tells every replica that data keys have changed; empty payload. */
+/** Notifies every replica that data keys have changed; empty payload. */
 const channel = 'slipway_data_key'
 
-/** The master keys as this process knows them: read again when a data key needs one that is not among them. */
+/** The master keys known to this process: read again when a data key needs another one. */
 interface MasterKeys {
   first(): MasterKey
   find(id: string): Promise<MasterKey>
@@ -97,7 +98,7 @@ const unwrap = async (keys: MasterKeys, row: DataKeyRow): Promise<DataKey> => {
 const wrap = (master: MasterKey, organizationId: string, dataKeyId: string, key: Buffer): string =>
   encrypt(master.key, keyAad(organizationId, dataKeyId), key).join('.')
 
-/** Keys that fit the data. Throws one line when they do not; makes a file only where nothing is sealed yet. */
+/** The keys that fit the data. Throws a one-line error if they do not; creates a file only if nothing is sealed yet. */
 const loadMasterKeys = async (database: Database, file: string): Promise<MasterKey[]> => {
   const used = await database.query<{ master_key_id: string }>('select distinct master_key_id from data_key')
   let keys = await readMasterKeys(file)
@@ -177,7 +178,7 @@ const createKeyring = (database: Database, keys: MasterKeys) => {
       })
       current.delete(organizationId)
     },
-    /** Takes the new keys in the place of the known ones when they are read: nobody who seals waits for that. */
+    /** Replaces the known keys once the new ones are read: sealing does not wait for that. */
     refresh: async () => {
       for (const organizationId of [...current.keys()]) {
         const fresh = await loadCurrent(organizationId).catch(() => null)
@@ -215,8 +216,8 @@ const rewrapAll = async (database: Database, keys: MasterKeys): Promise<number> 
 export class DamagedValue extends Error {}
 
 /**
- * Reads the master keys, making the file (mode 0600) where the database holds no data key yet. Rejects with one clear
- * line when the file is missing, unreadable or not the one that sealed this database.
+ * Reads the master keys, creating the file (mode 0600) if the database has no data key yet. Rejects with a clear
+ * one-line error if the file is missing, unreadable or not the one that sealed this database.
  */
 export const createSealer = async (options: { database: Database; masterKeyFile: string }): Promise<Sealer> => {
   const { database } = options

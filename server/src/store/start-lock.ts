@@ -1,7 +1,7 @@
 /**
- * Who may start the database of a data directory: one process at a time, and a dead one never stands in the way. Each
- * puts a file of its own name into the data directory, which only we can write to, then looks who else is there; two that
- * come at once both step back and come again. What PostgreSQL itself locks holds beside this.
+ * A lock for starting the database of a data directory: one process at a time, and a dead one never blocks it. Each
+ * creates a file with its own name in the data directory, which only we can write to, then checks for others; two that
+ * come at once both back off and retry. PostgreSQL's own locks apply in addition.
  */
 import { readFileSync } from 'node:fs'
 import { readdir, rm, writeFile } from 'node:fs/promises'
@@ -9,7 +9,7 @@ import { join } from 'node:path'
 
 const prefix = 'postgres-start.'
 
-/** Tells a process from a later one with the same number; empty where the system does not say. */
+/** Distinguishes a process from a later one with the same pid; empty if the system does not say. */
 const startTimeOf = (pid: number): string | null => {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, 'utf8')
@@ -22,7 +22,7 @@ const startTimeOf = (pid: number): string | null => {
 
 const hasProc = startTimeOf(process.pid) !== null
 
-/** Whether a process of that number runs, whoever it is. */
+/** Whether a process with that pid is running. */
 export const isAlive = (pid: number): boolean => {
   try {
     process.kill(pid, 0)
@@ -40,14 +40,14 @@ const nameOf = (pid: number): string | null => {
 
 const pidIn = (name: string): number => Number(/^\d+/.exec(name.slice(prefix.length))?.[0])
 
-/** Answers how to let go, or undefined while another process has it. */
+/** Returns a function that releases the lock, or undefined while another process has it. */
 export const takeStartLock = async (folder: string): Promise<(() => Promise<void>) | undefined> => {
   const own = nameOf(process.pid)!
   const release = (): Promise<void> => rm(join(folder, own), { force: true })
   try {
     await writeFile(join(folder, own), '', { flag: 'wx', mode: 0o600 })
   } catch (error) {
-    // Another part of this very process has it.
+    // Another part of this process has it.
     if ((error as NodeJS.ErrnoException).code === 'EEXIST') return undefined
     throw error
   }

@@ -1,10 +1,11 @@
 /**
- * The tree of everything managed, as rows of `node`. Promises names unique in their parent and reads that always name
- * the organization. Refuses to know what a kind means: a record is made by SQL expressions that its resource gives.
+ * The tree of all managed resources, as rows of `node`. Promises that names are unique in their parent and that reads
+ * always include the organization. Does not know what a kind means: its resource provides the SQL expressions for
+ * records.
  */
 import type { Queryable } from './database.ts'
 
-/** A row, without its configuration: enough to know whose it is and where it hangs. */
+/** A row, without its configuration: enough to know its organization and its parents. */
 export interface Node {
   id: string
   organizationId: string
@@ -14,7 +15,7 @@ export interface Node {
   name: string
   /** Text of the public record, when it was asked for. */
   record?: string
-  /** What changes whenever the answer made of it does, when it was asked for. */
+  /** A version that changes whenever the answer made from the row does, if it was requested. */
   version?: string
   /** Rows that were read with it. */
   rows?: readonly object[]
@@ -34,7 +35,7 @@ const stamps = { created_at: timestampSql('n.created_at'), updated_at: timestamp
 
 /**
  * SQL for the public record of a row `n`, as text: the fields of its configuration, then id, name, timestamps and
- * `columns` (field → SQL), which win.
+ * `columns` (field → SQL), which take precedence.
  */
 export const recordSql = (columns: Record<string, string>, joins = ''): RecordSql => {
   const fields: Record<string, string> = { id: 'n.id', name: 'n.name', ...stamps, ...columns }
@@ -43,8 +44,8 @@ export const recordSql = (columns: Record<string, string>, joins = ''): RecordSq
 }
 
 /**
- * The same by joining text, which is a third of the price of building objects in SQL: only `columns` are answered,
- * and each is SQL for JSON text that is never null.
+ * The same by joining text, which costs a third of building objects in SQL: only `columns` are answered, and each is
+ * SQL for JSON text that is never null.
  */
 export const textRecordSql = (columns: Record<string, string>, joins = ''): RecordSql => {
   const fields = Object.entries(columns).map(([field, sql]) => ` || ',"${field}":' || ${sql}`)
@@ -99,7 +100,7 @@ export interface Audit {
   actorType: 'API_TOKEN' | 'USER' | 'OPERATOR' | 'SYSTEM'
   /** Of the token or account. */
   actorId: string | null
-  /** What the caller says of its program. */
+  /** What the caller's program calls itself. */
   userAgent: string | null
   requestId: string
 }
@@ -123,7 +124,7 @@ const auditValues = (audit: Audit): unknown[] => [
   audit.actorId,
 ]
 
-/** The audit row beside a statement whose changed rows are called `n`; its values stand from `$first` on. */
+/** The audit row for a statement whose changed rows are called `n`; its values begin at `$first`. */
 const auditOf = (first: number): string => {
   const $ = (offset: number): string => `$${first + offset}`
   return `${auditInsert} select ${$(0)}, n.organization_id, ${$(1)}, ${$(2)}, ${$(3)}, n.id, n.name, ${$(4)}::uuid,
@@ -197,11 +198,11 @@ export const updateNode = async (
 
 const deleteSql = `with n as (delete from node where id = $1 returning *), audit as (${auditOf(2)}) select id from n`
 
-/** Removes a row and all below it; false when it is gone already. */
+/** Deletes a row and everything below it; false if it no longer exists. */
 export const deleteNode = async (db: Queryable, id: string, audit: Audit): Promise<boolean> =>
   (await db.query(deleteSql, [id, ...auditValues(audit)])).length > 0
 
-/** An audit row about something that is no tree row, or about an action on one. */
+/** An audit row about something outside the tree, or about an action on a row. */
 export const writeAudit = async (
   db: Queryable,
   organizationId: string,

@@ -1,19 +1,19 @@
 /**
- * The variables that the platform itself sets: where a service is and how to reach its neighbours. Pure. Each is set
- * under our prefix and under the one that existing clients look up. Nothing here changes from one deployment to the
- * next: it would make every service look out of date for ever.
+ * The variables that the platform itself sets: where a service is and how to reach the others of its environment. Pure.
+ * Each is set with our prefix and with the one that existing clients look up. Nothing here may change from one
+ * deployment to the next: every service would then always look out of date.
  */
 import { createHash } from 'node:crypto'
 
 export interface BuiltInVariable {
-  /** Made from parent and key, so that it is the same in every answer and can be aliased. */
+  /** Derived from parent and key, so that it is the same in every response and can be aliased. */
   id: string
   /** The tree row it belongs to: project, environment or service. */
   parentId: string
   key: string
   value: string
   isSecret: boolean
-  /** The service it tells about, when it is one. */
+  /** The service it is about, if any. */
   service: { id: string; name: string; type: string } | null
 }
 
@@ -22,15 +22,15 @@ export interface BuiltInService {
   name: string
   /** APPLICATION, CONTAINER, DATABASE … */
   type: string
-  /** Middle part of its keys where it is not the type: POSTGRESQL, REDIS … for databases. */
+  /** The middle part of its keys, if it is not the type: POSTGRESQL, REDIS … for databases. */
   keyType?: string
   /** DNS name on the environment's network. */
   internalHost: string
   /** Public host name; null when no port is public. */
   externalHost: string | null
-  /** What its last run left for its neighbours, by name. */
+  /** The outputs of its last run, by name. */
   outputs?: Record<string, { value: string; isSecret: boolean }>
-  /** Further facts under this service's prefix: `{ PORT: { value: '5432' } }`. */
+  /** Further variables with this service's prefix: `{ PORT: { value: '5432' } }`. */
   more?: Record<string, { value: string; isSecret?: boolean }>
 }
 
@@ -39,7 +39,7 @@ export interface BuiltInContext {
   projectId: string
   /** Null in a list for a project. */
   environment: { id: string; name: string; mode: string } | null
-  /** All services of the environment, the asking one too. */
+  /** All services of the environment, including the asking one. */
   services: readonly BuiltInService[]
   /** The asking service; null in a list for an environment. */
   serviceId: string | null
@@ -66,7 +66,9 @@ const both = (
     return { id: builtInId(parentId, key), parentId, key, value, isSecret, service }
   })
 
-/** `APPLICATION_Z1A2B3C4D`: how a service is called in its neighbours' keys. Ids are random, so eight digits do. */
+/**
+ * `APPLICATION_Z1A2B3C4D`: how a service is called in the keys of others. Ids are random, so eight digits are enough.
+ */
 export const servicePrefix = ({ id, type, keyType }: Pick<BuiltInService, 'id' | 'type' | 'keyType'>): string =>
   `${(keyType ?? type).toUpperCase()}_Z${id.slice(0, 8).toUpperCase()}`
 
@@ -112,6 +114,6 @@ export const builtInVariables = (context: BuiltInContext): BuiltInVariable[] => 
         ]),
     ...(self === undefined ? [] : aboutSelf(self)),
   ]
-  // Should two services ever share eight digits, the key keeps the first: the other is still reached by its host name.
+  // If two services ever share eight digits, the first gets the key: the other can still be reached by its host name.
   return [...new Map(all.toReversed().map((one) => [one.key, one])).values()].toReversed()
 }

@@ -1,7 +1,7 @@
 /**
- * Changing variables and secrets. Promises one row per key and place, never a variable that turns into a secret, and
- * that what depends on a deleted row goes with it. Secrets are sealed before their transaction begins; a process that
- * dies here leaves either the old row or the new one.
+ * Changing variables and secrets. Promises one row per key and place, that a variable never turns into a secret, and
+ * that what depends on a deleted row is deleted with it. Secrets are sealed before their transaction begins; a process
+ * that dies here leaves either the old row or the new one.
  */
 import { badRequest, conflict, invalidField, notFound } from '../lib/errors.ts'
 import { isUuid, newId } from '../lib/ids.ts'
@@ -19,7 +19,7 @@ export interface NewVariable {
   mountPath?: string | null | undefined
   description?: string | null | undefined
   interpolateInFile?: boolean | null | undefined
-  /** The value is a reference that this secret manager is to resolve. */
+  /** The value is a reference to be resolved by this secret manager. */
   secretManagerAccessId?: string | null | undefined
 }
 
@@ -68,9 +68,9 @@ const upsertSql = `
 const sealAt = (sealer: Sealer, organizationId: string, id: string, value: string): Promise<string> =>
   sealer.seal(organizationId, { table: 'variable', row: id, column: 'value' }, value)
 
-/** Sets a key at a place, replacing what it was there; the replaced row keeps its id, so that its aliases stay. */
+/** Sets a key at a place, replacing an existing one; the replaced row keeps its id, so that its aliases are kept. */
 const put = async (db: Queryable, sealer: Sealer, place: Place, row: RowToWrite): Promise<VariableRecord> => {
-  // A race with another writer of the same key changes the id that the seal is bound to: look again.
+  // A race with another writer of the same key changes the id that the seal is bound to: retry.
   for (let attempt = 0; attempt < 3; attempt++) {
     const existing = await existingAt(db, place.id, row.key)
     if (existing !== undefined && existing.is_secret !== row.isSecret) throw mixed()
@@ -133,7 +133,7 @@ export const createVariable = async (
 
 export interface VariableEdit {
   key: string
-  /** Left out or null: the value stays. */
+  /** If omitted or null, the value is kept. */
   value?: string | null | undefined
   description?: string | null | undefined
   interpolateInFile?: boolean | null | undefined
@@ -165,7 +165,7 @@ const editSql = `update variable set key = $2, value = coalesce($3, value), seal
   enable_interpolation_in_file = case when $7 then $8 else enable_interpolation_in_file end,
   secret_manager_access_id = coalesce($9, secret_manager_access_id), updated_at = clock_timestamp() where id = $1 returning id`
 
-/** Changes a row. What is left out stays. 409 when the new key is taken at its place. */
+/** Changes a row. Omitted fields are kept. 409 if the new key is taken at its place. */
 export const editVariable = async (
   db: Queryable,
   sealer: Sealer,
@@ -184,7 +184,7 @@ export const editVariable = async (
     if (sqlState(error) === '23505') throw conflict('key_taken', 'Another variable here already has this key.')
     throw error
   }
-  // Overrides keep the key of what they override, so they take the new one.
+  // Overrides have the key of what they override, so they get the new one.
   if (edit.key !== row.key) await renameOverrides(db, row.id, edit.key)
   return (await findVariable(db, row.organization_id, row.id)) ?? Promise.reject(notFound())
 }
@@ -212,8 +212,8 @@ export const deleteVariable = async (db: Queryable, row: VariableRecord): Promis
 }
 
 /**
- * A row for a built-in variable, so that an alias can refer to it. It never counts itself: what is built in is always
- * worked out anew, and a row whose service is gone means nothing.
+ * A row for a built-in variable, so that an alias can refer to it. The row itself is never in effect: built-in
+ * variables are always computed, and a row whose service no longer exists means nothing.
  */
 const keepBuiltIn = async (db: Queryable, place: Place, one: BuiltInVariable): Promise<void> => {
   await db.query(
@@ -224,10 +224,7 @@ const keepBuiltIn = async (db: Queryable, place: Place, one: BuiltInVariable): P
   )
 }
 
-/**
- * The row that an alias or override at `place` is to refer to: visible there, else 404, or 400 where no family is
- * given.
- */
+/** The target row of an alias or override at `place`: it must be visible there, else 404, or 400 without a family. */
 const findTarget = async (
   db: Queryable,
   place: PlaceInContext,
@@ -240,7 +237,7 @@ const findTarget = async (
   const target = await findVariable(db, place.organizationId, id)
   if (target === null || target.is_secret !== (isSecret ?? target.is_secret)) throw notFound()
   if (place.parents.includes(target.parent_id)) return target
-  // A family names its target in the path, below the place: what is not seen from there is not there.
+  // A family has its target in the path, below the place: what is not visible there does not exist.
   if (isSecret !== undefined) throw notFound()
   throw badRequest(
     'The target is in a narrower or unrelated scope: aliases and overrides must be in the same or a narrower scope.',
@@ -255,7 +252,7 @@ export interface NewAlias {
   interpolateInFile?: boolean | null | undefined
 }
 
-/** A further key for a variable visible at `place`; follows its value. 400 for an alias of an alias. */
+/** Creates an alias of a variable visible at `place`; it follows its value. 400 for an alias of an alias. */
 export const createAlias = async (
   db: Queryable,
   sealer: Sealer,
@@ -287,7 +284,7 @@ export interface NewOverride {
   interpolateInFile?: boolean | null | undefined
 }
 
-/** Another value for the same key at a narrower place. 400 at the target's own place and for built-in variables. */
+/** Overrides the value of a key at a narrower place. 400 at the target's own place and for built-in variables. */
 export const createOverride = async (
   db: Queryable,
   sealer: Sealer,

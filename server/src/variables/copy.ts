@@ -1,7 +1,7 @@
 /**
- * Variables of places that are being cloned. Promises that an alias or override inside the clone refers to the clone's
- * own row, that secrets are sealed anew for the rows that hold them, and that no value crosses into a place that could
- * not see it: an alias whose target is not in sight of the clone is left out.
+ * Copies variables for clones. Promises that an alias or override inside the clone refers to the clone's own row, that
+ * secrets are sealed again for their new rows, and that no value reaches a place that could not see it: an alias whose
+ * target is not visible to the clone is left out.
  */
 import { newId } from '../lib/ids.ts'
 import type { Queryable } from '../store/database.ts'
@@ -47,7 +47,7 @@ const readRows = (db: Queryable, places: Iterable<string>): Promise<Row[]> =>
     [...places],
   ])
 
-/** Targets that stand outside of what is copied. */
+/** Targets outside of what is copied. */
 const readOutside = (db: Queryable, rows: readonly Row[]): Promise<Row[]> => {
   const own = new Set(rows.map(({ id }) => id))
   const ids = rows.flatMap(({ target_id: id }) => (id === null || own.has(id) ? [] : [id]))
@@ -107,7 +107,7 @@ const targetOf = (known: Known, row: Row, place: string): string | null => {
   return alike?.id ?? null
 }
 
-/** An override without a target is a value of its own. */
+/** An override without a target is a plain value. */
 const typeOf = (row: Row, targetId: string | null): string => {
   if (row.variable_type !== 'OVERRIDE' || targetId !== null) return row.variable_type
   return row.mount_path === null ? 'VALUE' : 'FILE'

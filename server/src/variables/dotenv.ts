@@ -17,7 +17,7 @@ const entry =
   /[ \t]*(?:export[ \t]+)?([^\s=#]+)[ \t]*=[ \t]*(?:(?:"((?:[^"\\]|\\[\s\S])*)"|'([^']*)'|`([^`]*)`)[ \t]*(?:#[^\n]*)?|([^\n]*))(?:\n|$)/y
 const skipped = /[ \t]*(?:#[^\n]*)?(?:\n|$)/y
 
-/** A comment begins at a number sign with a blank before it. */
+/** A comment begins at a number sign after a space. */
 const withoutComment = (rest: string): string => {
   const at = rest.startsWith('#') ? 0 : rest.search(/\s#/)
   return (at < 0 ? rest : rest.slice(0, at)).trimEnd()
@@ -25,7 +25,7 @@ const withoutComment = (rest: string): string => {
 
 const lineAt = (text: string, index: number): number => text.slice(0, index).split('\n').length
 
-/** Entries in their order; of a key that stands twice the last one counts. 400 that names the line it cannot read. */
+/** Entries in order; of a duplicate key the last one counts. Throws a 400 that names the invalid line. */
 export const parseDotenv = (source: string, field = '/dotenv'): DotenvEntry[] => {
   const text = source.replace(/^\uFEFF/, '').replaceAll('\r\n', '\n')
   const entries = new Map<string, string>()

@@ -1,4 +1,4 @@
-/** Variables as answers show them. One statement, however many there are; no secret's value is ever read here. */
+/** Variables in responses. One statement, however many there are; values of secrets are never read here. */
 import type { Queryable } from '../store/database.ts'
 import { instantSql, toTimestamp } from '../store/long-list.ts'
 
@@ -14,7 +14,7 @@ export interface VariableTarget {
   enable_interpolation_in_file: boolean | null
 }
 
-/** A row as answers need it; `value` is null for secrets, and an alias shows its target's. */
+/** A row as responses need it; `value` is null for secrets, and an alias shows its target's. */
 export interface VariableRecord {
   id: string
   created_at: string

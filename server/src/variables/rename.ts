@@ -1,4 +1,7 @@
-/** References in texts to rows that have been copied: their ids, and the eight digits in their neighbours' keys. Pure. */
+/**
+ * Rewrites references in texts to rows that have been copied: their ids, and the eight digits in other services' keys.
+ * Pure.
+ */
 
 const reference = /[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|(?<=_Z)[0-9A-F]{8}(?=_)/g
 
@@ -6,14 +9,14 @@ const digitsOf = (id: string): string => id.slice(0, 8).toUpperCase()
 
 export type Rename = (text: string) => string
 
-/** Puts the ids of the copies, by the ids of what was copied, where the old ones stand. */
+/** Replaces the ids of what was copied with the ids of the copies. */
 export const renamer = (copies: ReadonlyMap<string, string>): Rename => {
   const digits = [...copies].map(([from, to]) => [digitsOf(from), digitsOf(to)] as const)
   const known = new Map<string, string>([...copies, ...digits])
   return (text) => text.replace(reference, (written) => known.get(written) ?? written)
 }
 
-/** The digits of the service that a built-in key tells about, null when it tells about none. */
+/** The digits of the service in a built-in key; null if it has none. */
 export const neighbourOf = (key: string): string | null => /_Z([0-9A-F]{8})_/.exec(key)?.[1] ?? null
 
 export const isNeighbour = (digits: string, serviceIds: Iterable<string>): boolean =>

@@ -1,12 +1,12 @@
 /**
- * What a service's environment is, given everything that is set in the places it can see. Pure and total: it never
- * throws, whatever the rows say, and the same rows in any order give the same answer.
+ * Resolves a service's environment from everything set in the places it can see. Pure and total: it never throws,
+ * whatever the rows contain, and the same rows in any order give the same result.
  */
 
 /** From the widest to the narrowest: BUILT_IN, PROJECT, ENVIRONMENT, then the service's own (APPLICATION …). */
 export type VariableScope = string
 
-/** What decides which row wins, and where its value comes from. */
+/** What decides which row is in effect, and where its value comes from. */
 export interface TraceableVariable {
   id: string
   key: string
@@ -34,11 +34,11 @@ export interface ResolvedVariables {
   secretValues: string[]
   /** Where each key of `env` comes from. */
   origins: Record<string, { scope: VariableScope; variableId: string }>
-  /** Keys whose values stand in an external secret manager: what is here is only the reference. */
+  /** Keys whose values are in an external secret manager: only the reference is here. */
   unresolved: string[]
 }
 
-/** What a key stands for once scopes and aliases are settled. */
+/** What a key means once scopes and aliases are resolved. */
 interface Effective {
   key: string
   row: VisibleVariable
@@ -74,7 +74,10 @@ const viewOf = <T extends TraceableVariable>(rows: readonly T[]): View<T> => ({
   winners: pickNarrowest(rows),
 })
 
-/** The row whose value this one has: an alias follows what its target's key stands for here. Undefined when dangling. */
+/**
+ * The row whose value this one has: an alias follows the row in effect for its target's key here. Undefined if
+ * dangling.
+ */
 const follow = <T extends TraceableVariable>(start: T, view: View<T>): T | undefined => {
   if (start.variableType !== 'ALIAS') return start
   let row: T | undefined = start
@@ -89,13 +92,13 @@ const follow = <T extends TraceableVariable>(start: T, view: View<T>): T | undef
   return row
 }
 
-/** Of each row: whether it is the one that its key stands for here, and the row that has its value. */
+/** For each row: whether it is in effect for its key here, and the row that has its value. */
 export const traceVariables = <T extends TraceableVariable>(rows: readonly T[]) => {
   const view = viewOf(rows)
   return rows.map((row) => ({ row, isEffective: view.winners.get(row.key) === row, source: follow(row, view) ?? row }))
 }
 
-/** An override of a file stays that file with another content. */
+/** An override of a file is the same file with other content. */
 const inherited = <T>(
   row: VisibleVariable,
   view: View<VisibleVariable>,
@@ -128,10 +131,10 @@ const settle = (row: VisibleVariable, view: View<VisibleVariable>): Effective | 
 
 const reference = /\{\{\s*([A-Za-z_][A-Za-z0-9_]*)\s*\}\}/g
 
-// The kernel takes about 2 MiB of environment; past this, references stay as written instead of filling memory.
+// The kernel accepts about 2 MiB of environment; beyond that, references stay as written instead of filling memory.
 const growthLimit = 4 << 20
 
-/** Replaces references by `values`; one without a value stays as written. `left` counts the characters yet to give. */
+/** Replaces references by `values`; one without a value stays as written. `left` is the remaining character budget. */
 const interpolate = (text: string, values: ReadonlyMap<string, string>, left: { characters: number }): string =>
   text.replace(reference, (written, key: string) => {
     const value = values.get(key)
@@ -149,8 +152,8 @@ const referencesOf = (text: string, own: string): string[] => {
 const envText = ({ mountPath, text }: Effective): string => mountPath ?? text
 
 /**
- * Values in an order in which every reference is settled before it is used. What leads back to itself never settles: it
- * keeps its references as written, and so does a reference to it.
+ * Resolves values in an order in which every reference is resolved before it is used. A cyclic reference never
+ * resolves: it stays as written, and so does a reference to it.
  */
 const interpolateAll = (all: readonly Effective[], left: { characters: number }): Map<string, string> => {
   const values = new Map<string, string>()
@@ -200,7 +203,7 @@ const collectSecrets = (
   return [...new Set(texts)].filter((text) => text !== '').sort()
 }
 
-/** Settles scopes, aliases, overrides, files and interpolation, in this order. */
+/** Resolves scopes, aliases, overrides, files and interpolation, in this order. */
 export const resolveVariables = (rows: readonly VisibleVariable[]): ResolvedVariables => {
   const view = viewOf(rows)
   const all = [...view.winners.values()]

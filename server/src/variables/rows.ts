@@ -25,7 +25,7 @@ interface StoredVariable extends VisibleVariable {
   parentId: string
   organizationId: string
   sealed: string | null
-  /** It refers to an access to a secret manager that the organization does not have. */
+  /** It refers to a secret manager access that the organization does not have. */
   dangling: boolean
 }
 
@@ -77,7 +77,7 @@ const openRow = async (
   return { parentId, dangling, row: { ...row, value: opened.reveal() } }
 }
 
-/** A neighbour with the secrets that it tells, opened. */
+/** Another service with the secrets that it provides, opened. */
 const openService = async (
   sealer: Sealer,
   organizationId: string,
@@ -108,7 +108,7 @@ const openSiblings = async (sealer: Sealer, { places, siblings, outside_host }: 
   return new Map(await Promise.all(Object.entries(siblings).map(open)))
 }
 
-/** What a deployment uses, and keys that it goes without. */
+/** What a deployment uses, and the keys that it lacks. */
 export interface LoadedVariables extends ResolvedVariables {
   leftOut: string[]
 }

@@ -27,7 +27,7 @@ export const checkDescription = (description: string | null | undefined): void =
   if (description?.includes('\0')) throw invalidField('/description', 'must not contain a NUL character')
 }
 
-/** A file's place in the container: absolute, normal, and not a folder. */
+/** The path of a file in the container: absolute, normalized, and not a folder. */
 export const checkMountPath = (path: string | null | undefined): void => {
   if (path === null || path === undefined) return
   const parts = path.split('/').slice(1)

@@ -1,4 +1,4 @@
-/** One delivery to one receiver: what is sent, and what its answer means. */
+/** One delivery to one receiver: what is sent, and how the response is interpreted. */
 
 import type { Clock } from '../lib/clock.ts'
 import { type Outbound, OutboundFailed, OutboundRefused } from '../lib/outbound.ts'
@@ -12,7 +12,7 @@ export interface AttemptParts {
   clock: Clock
 }
 
-/** An attempt that was cut off because this process ends; it does not count. */
+/** An attempt that was aborted because this process stops; it does not count. */
 export const isAborted = (error: unknown): boolean => error instanceof OutboundFailed && error.code === 'aborted'
 
 const words: Record<string, string> = {
@@ -66,7 +66,7 @@ export interface Attempt {
   retryAfter: string | null
 }
 
-/** Sends once. Rejects only when aborted; every other end is a result. */
+/** Sends once. Rejects only when aborted; every other outcome is a result. */
 export const attemptDelivery = async (
   parts: AttemptParts,
   claimed: ClaimedDelivery,
@@ -75,7 +75,7 @@ export const attemptDelivery = async (
   const started = parts.clock.monotonicMs()
   const targetUrl = claimed.spec.target_url ?? ''
   const { headers, body } = await compose(parts, claimed)
-  // The body is JSON as it stands.
+  // The body is already JSON.
   const request = `{"headers":${JSON.stringify(headers)},"body":${body}}`
   const base = { targetUrl, request }
   try {
@@ -96,14 +96,14 @@ export const attemptDelivery = async (
 
 const longestWaitSeconds = 86_400
 
-/** Seconds that a receiver asks to be left alone: a number or a date; at most a day. */
+/** Seconds until a receiver accepts a retry: from a number or a date; at most a day. */
 export const retryAfterSeconds = (value: string | null, now: Date): number => {
   if (value === null) return 0
   const seconds = /^\d+$/.test(value) ? Number(value) : (Date.parse(value) - now.getTime()) / 1000
   return Number.isFinite(seconds) ? Math.min(Math.max(seconds, 0), longestWaitSeconds) : 0
 }
 
-/** What becomes of an event after its attempt. `random` is in [0, 1). */
+/** What happens to an event after its attempt. `random` is in [0, 1). */
 export const settlementOf = (
   { result, retryAfter }: Attempt,
   attempt: number,

@@ -1,7 +1,7 @@
 /**
- * Sends what waits in the outbox, at least once, the same message id on every attempt. A process that dies here leaves
- * leased rows; whoever lives takes them over when the lease ends. One dead receiver holds up nobody else: attempts run
- * side by side, a few to each receiver.
+ * Sends what waits in the outbox, at least once, with the same message id on every attempt. A process that dies here
+ * leaves leased rows; another one takes them over when the lease ends. A dead receiver does not hold up others:
+ * attempts run in parallel, a few per receiver.
  */
 import { randomUUID } from 'node:crypto'
 import type { Outbound } from '../lib/outbound.ts'
@@ -18,20 +18,20 @@ export interface DeliveryParts extends WorkParts {
   database: Database
   sealer: Sealer
   outbound: Outbound
-  /** When to try: seconds before the first attempt, then after each failed one. ±20 % is added. */
+  /** Delays in seconds: before the first attempt, then after each failed one. ±20 % is added. */
   scheduleSeconds?: readonly number[]
-  /** How long a row may stay with a worker that does not answer. Must be longer than an attempt (15 s). */
+  /** How long a row is leased to a worker. Must be longer than an attempt (15 s). */
   leaseSeconds?: number
   perWebhook?: number
 }
 
 export interface Delivery {
   start(): Promise<void>
-  /** Attempts under way are cut off and given back; resolves when none is left. */
+  /** Aborts and releases attempts in progress; resolves when none is left. */
   stop(): Promise<void>
-  /** Sends an event again; false when it is unknown or just being sent. */
+  /** Sends an event again; false if it is unknown or being sent. */
   resend(outboxId: string): Promise<boolean>
-  /** The same, by the name that the API knows. */
+  /** The same, by its name in the API. */
   deliver(outboxId: string): Promise<boolean>
   /** Queues a test event; the id of its outbox row, null for an unknown webhook. */
   sendTest(webhookId: string): Promise<string | null>
@@ -62,7 +62,7 @@ export const createDelivery = (parts: DeliveryParts): Delivery => {
   }
   const claim = async (rows: number) => {
     const { claimed, nextDueMs } = await claimDue(database, worker, { leaseSeconds, perWebhook, rows })
-    // What is due and was not taken waits for a place: the end of an attempt wakes the worker.
+    // What is due but was not claimed waits for a free slot: the end of an attempt wakes the worker.
     const shortestMs = claimed.length > 0 ? 25 : 250
     return { claimed, more: false, nextMs: Math.max(nextDueMs ?? longestPauseMs, shortestMs) }
   }
@@ -79,7 +79,7 @@ export const createDelivery = (parts: DeliveryParts): Delivery => {
       claim,
       run: send,
       release: releaseAll,
-      // Its lease ends by itself and the event is tried again.
+      // Its lease ends by itself and the event is retried.
       failed: 'the result of a webhook delivery could not be saved',
     })
   const startSweep = () =>

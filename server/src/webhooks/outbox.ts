@@ -1,6 +1,6 @@
 /**
- * Writing down what receivers are to hear. One statement in the transaction of the change: committed together or not at
- * all. Refuses to know how anything is sent.
+ * Records what receivers will be told. One statement in the transaction of the change: committed together or not at
+ * all. Does not know how anything is sent.
  */
 import { kindOfType, oldIdOf } from '../kinds.ts'
 import type { DeploymentEvent, DeploymentEventKind, EnqueueDeploymentEvent } from './webhooks.ts'
@@ -8,7 +8,7 @@ import type { DeploymentEvent, DeploymentEventKind, EnqueueDeploymentEvent } fro
 /** Woken at commit. */
 export const outboxChannel = 'slipway_outbox'
 
-/** How receivers may call an event: the public API's word, then the specification's. */
+/** The names of an event: the public API's, then the specification's. */
 export const spellings: Record<DeploymentEventKind, string[]> = {
   DEPLOYMENT_STARTED: ['DEPLOYMENT_STARTED'],
   DEPLOYMENT_SUCCESSFUL: ['DEPLOYMENT_SUCCESSFUL', 'DEPLOYMENT_SUCCEEDED'],
@@ -16,7 +16,7 @@ export const spellings: Record<DeploymentEventKind, string[]> = {
   DEPLOYMENT_CANCELLED: ['DEPLOYMENT_CANCELLED'],
 }
 
-/** Every word that a webhook may register for. */
+/** Every event name that a webhook can register for. */
 export const webhookEvents: string[] = Object.values(spellings).flat()
 
 const payloadOf = (event: DeploymentEvent): Record<string, unknown> => ({
@@ -36,7 +36,7 @@ const payloadOf = (event: DeploymentEvent): Record<string, unknown> => ({
 
 const list = (field: string): string => `coalesce(nullif(n.spec -> '${field}', 'null'), '[]')`
 
-// A filter's `*` is LIKE's `%`; what LIKE would read as a pattern is taken literally.
+// A filter's `*` is LIKE's `%`; LIKE's own wildcards are escaped.
 const pattern = String.raw`replace(regexp_replace(f, '([\\%_])', '\\\1', 'g'), '*', '%')`
 
 const enqueueSql = `

@@ -1,12 +1,12 @@
 /**
  * The outbox as a queue. Promises order per receiver and service, at most `perWebhook` deliveries to one receiver at a
- * time over all replicas, and that a row whose worker died is taken over when its lease ends. Whoever lost a row's lease
- * cannot settle it: the number of the attempt is the fence.
+ * time across all replicas, and that a row whose worker died is taken over when its lease ends. A worker that lost a
+ * row's lease cannot settle it: the number of the attempt is the fence.
  */
 import type { Database, Queryable } from '../store/database.ts'
 import { outboxChannel } from './outbox.ts'
 
-/** A row that this worker holds. */
+/** A row claimed by this worker. */
 export interface ClaimedDelivery {
   id: string
   organizationId: string
@@ -19,7 +19,7 @@ export interface ClaimedDelivery {
   sealed: Record<string, string>
 }
 
-/** What came of an attempt; `status` is 0 where nothing was answered. */
+/** The result of an attempt; `status` is 0 without a response. */
 export interface AttemptResult {
   targetUrl: string
   /** JSON. */
@@ -30,7 +30,7 @@ export interface AttemptResult {
   durationMs: number
 }
 
-/** What becomes of the row: done, or again in so many seconds. */
+/** What happens to the row: done, or retry in so many seconds. */
 export type Settlement = { state: 'DELIVERED' | 'FAILED' | 'DISCARDED' } | { state: 'PENDING'; afterSeconds: number }
 
 // Only the oldest waiting event of a service goes to a receiver: the next one waits until it is settled.
@@ -64,7 +64,7 @@ const claimSql = `
   returning o.id, o.organization_id as "organizationId", o.webhook_id as "webhookId", o.event_type as "eventType", o.body,
     o.attempts as attempt, n.spec, n.sealed`
 
-// Counted from the claim's own moment: what becomes due between the two must not fall through.
+// Measured from the time of the claim, so that nothing that becomes due in between is missed.
 const nextDueSql = `
   with recursive ${receivers}
   select (extract(epoch from min(least(
@@ -97,15 +97,16 @@ export const claimDue = (database: Database, worker: string, limits: ClaimLimits
     return { claimed, nextDueMs: next?.wait ?? null }
   })
 
-/** An attempt that has ended, and what it means for its row. */
+/** A finished attempt, and what it means for its row. */
 export interface Settled {
   claimed: ClaimedDelivery
-  /** null: nothing was tried, and nothing is logged. */
+  /** Null if nothing was tried; then nothing is logged. */
   result: AttemptResult | null
   settlement: Settlement
 }
 
-// The log is selected from the row: a webhook deleted meanwhile has taken its outbox along, and there is nothing to log to.
+// The log is selected from the row: if the webhook was deleted meanwhile, its outbox is deleted too, and nothing is
+// logged.
 const settleSql = `
   with given as (
     select * from unnest($2::uuid[], $3::integer[], $4::text[], $5::float8[], $6::text[], $7::text[], $8::integer[],
@@ -140,7 +141,7 @@ export const settle = async (db: Queryable, worker: string, all: readonly Settle
   ])
 }
 
-/** Gives a row back untried: this process is ending. */
+/** Releases a row without an attempt, because this process is stopping. */
 export const release = async (db: Queryable, worker: string, { id, attempt }: ClaimedDelivery): Promise<void> => {
   await db.query(
     `update outbox set attempts = attempts - 1, worker = null, lease_until = null
@@ -163,12 +164,15 @@ const disableSql = `
     'SYSTEM'
   from disabled`
 
-/** Switches a webhook off, drops what waits for it, and leaves an audit row that says why. */
+/** Disables a webhook, drops its pending events, and writes an audit row that says why. */
 export const disableWebhook = async (db: Queryable, { webhookId, id }: ClaimedDelivery, why: string): Promise<void> => {
   await db.query(disableSql, [webhookId, id, why])
 }
 
-/** Sends an event again, from the first attempt on, under the same message id. False when it is unknown or under way. */
+/**
+ * Sends an event again, starting with the first attempt, with the same message id. False if it is unknown or in
+ * progress.
+ */
 export const requeue = async (db: Queryable, outboxId: string): Promise<boolean> => {
   const rows = await db.query(
     `with again as (
@@ -194,7 +198,7 @@ export const enqueueTest = async (db: Queryable, webhookId: string): Promise<str
   return row?.id ?? null
 }
 
-/** Forgets what ended more than 30 days ago. */
+/** Deletes what ended more than 30 days ago. */
 export const sweep = async (db: Queryable): Promise<void> => {
   await db.query(`delete from delivery where created_at < clock_timestamp() - interval '30 days'`)
   await db.query(`delete from outbox where state <> 'PENDING' and finished_at < clock_timestamp() - interval '30 days'`)

@@ -1,6 +1,6 @@
 /**
- * Settles attempts that end at nearly the same time with one statement: the next batch gathers while the last one is
- * written. Promises that one attempt that cannot be settled spoils no other.
+ * Settles attempts that end at nearly the same time with one statement: the next batch collects while the last one is
+ * written. Promises that one attempt that cannot be settled does not affect others.
  */
 import type { Database } from '../store/database.ts'
 import { type Settled, settle } from './queue.ts'

@@ -1,6 +1,6 @@
 /**
- * Telling receivers what happened. An event is written in the transaction of the change it tells about and delivered
- * at least once, signed, in order per receiver and service. Refuses to know how deployments work.
+ * Notifies receivers of events. An event is written in the transaction of the change it is about and delivered at least
+ * once, signed, in order per receiver and service. Does not know how deployments work.
  */
 import type { ServiceType } from '../kinds.ts'
 import type { Queryable } from '../store/database.ts'

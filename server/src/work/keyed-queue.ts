@@ -1,37 +1,36 @@
 /**
  * A queue of keys in memory. Promises that a key is never worked on twice at once, however often it is added; that one
- * which is added while it is worked on runs once more afterwards; and that one which failed comes again after a backoff
- * of its own, which holds up no other. It is gone with the process: who fills it finds at the next start what is to be
- * done.
+ * added while it is worked on runs once more afterwards; and that a failed one is retried after its own backoff, which
+ * does not delay others. It is lost with the process: whoever fills it must find pending work again at the next start.
  */
 import { createAlarm } from '../lib/alarm.ts'
 import { type Backoff, backoffMs, type WorkParts } from './loop.ts'
 
 export interface KeyedQueueOptions {
-  /** As `/metrics` shows it. */
+  /** As shown by `/metrics`. */
   name: string
   cluster?: string | undefined
   /** Keys worked on at once. */
   workers: number
   backoff: Backoff
-  /** What the log says of a key that failed. */
+  /** The log message for a key that failed. */
   failed: string
   /**
-   * Works on one key. The answer, where there is one, is when it is due again, in ms: it did not fail, but is not done.
-   * The signal fires at `stop`.
+   * Works on one key. A returned number is when it is due again, in ms: it did not fail, but is not done. The signal
+   * fires at `stop`.
    */
   run(key: string, signal: AbortSignal): Promise<number | undefined> | Promise<void>
 }
 
 export interface KeyedQueue {
   /**
-   * A key is due, at once or in `inMs`. One that is due sooner already stays so; one that waits for its backoff is
-   * brought forward: something happened to it.
+   * Makes a key due, at once or in `inMs`. One that is due sooner stays so; one that waits for its backoff is moved
+   * forward, because something happened to it.
    */
   add(key: string, inMs?: number): void
-  /** Resolves when no key is due or worked on; those that become due later are not waited for. */
+  /** Resolves when no key is due or being worked on; does not wait for those that become due later. */
   settled(): Promise<void>
-  /** Drops what waits, and resolves when what is worked on has ended. */
+  /** Drops waiting keys, and resolves when work in progress has ended. */
   stop(): Promise<void>
 }
 
@@ -50,7 +49,7 @@ export const createKeyedQueue = ({ clock, log, work }: WorkParts, options: Keyed
   let settling = Promise.withResolvers<void>()
   const report = work.enter(name, { cluster, waiting: () => due.size + again.size + later.size })
 
-  /** Gives the pause until a key comes again; undefined when it is done. */
+  /** The pause until a key is due again; undefined if it is done. */
   const runOnce = async (key: string): Promise<number | undefined> => {
     const end = report.begin()
     try {
@@ -98,14 +97,14 @@ export const createKeyedQueue = ({ clock, log, work }: WorkParts, options: Keyed
     if (active.has(key)) again.add(key)
     else {
       due.add(key)
-      // Notices that come together find the key due, not worked on.
+      // Notifications that come together find the key due, not in progress.
       queueMicrotask(pump)
     }
   }
   const alarm = createAlarm(clock, () => {
     const nowMs = clock.monotonicMs()
     let nextMs = Number.POSITIVE_INFINITY
-    // A timer may ring a moment early.
+    // A timer may fire slightly early.
     for (const [key, atMs] of [...later]) {
       if (atMs - nowMs < 1) add(key)
       else nextMs = Math.min(nextMs, atMs - nowMs)

@@ -1,6 +1,6 @@
 /**
- * Leases on the rows of a table: what `deployment`, `task_run` and `cluster_work` have in common. Promises that a row is
- * one worker's at a time, and that a worker which lost it can write nothing more: every claim raises the row's fence. When
+ * Leases on the rows of a table: what `deployment`, `task_run` and `cluster_work` have in common. Promises that a row belongs
+ * to one worker at a time, and that a worker which lost it can write nothing more: every claim raises the row's fence. When
  * the process dies, the lease runs out and another worker claims the row. Knows nothing of what is done with it.
  */
 import { Handover } from '../lib/handover.ts'
@@ -13,7 +13,7 @@ export interface Leased {
   fence: string
 }
 
-/** The lease is gone: it is another worker's now. Whoever gets this writes nothing and stops. */
+/** The lease was lost to another worker. Whoever gets this must stop and write nothing. */
 export class LeaseLost extends Handover {
   constructor() {
     super('the lease was lost')
@@ -31,13 +31,13 @@ export interface LeaseTable<C extends Leased> {
   open?: string
   /** How a row becomes a claim, in SQL. */
   columns: string
-  /** What `columns` gives; a type only. */
+  /** The type of `columns`. */
   claim?: C
 }
 
 const running = `state = 'RUNNING'`
 
-/** Claims one row whose worker is gone; null when there is none. */
+/** Claims one row whose worker has died; null if there is none. */
 export const takeOver = async <C extends Leased>(
   database: Database,
   { name, columns, open = running }: LeaseTable<C>,
@@ -53,7 +53,7 @@ export const takeOver = async <C extends Leased>(
   return row ?? null
 }
 
-/** Prolongs the leases of these; answers those still ours. */
+/** Renews these leases; returns those still ours. */
 export const renewLeases = <C extends Leased>(
   database: Database,
   { name, columns, open = running }: LeaseTable<C>,
@@ -66,7 +66,7 @@ export const renewLeases = <C extends Leased>(
     [worker, ids, leaseMs],
   )
 
-/** Gives back those of `worker`, for anybody to claim. */
+/** Releases those of `worker`, for anybody to claim. */
 export const releaseLeases = async <C extends Leased>(
   database: Database,
   { name, open = running }: LeaseTable<C>,
@@ -79,7 +79,7 @@ export const releaseLeases = async <C extends Leased>(
   ])
 }
 
-/** Ends every lease now. Only for a start at which no other worker can be alive. */
+/** Ends every lease now. Only for a start when no other worker can be alive. */
 export const expireLeases = async <C extends Leased>(
   database: Database,
   { name, open = running }: LeaseTable<C>,

@@ -1,7 +1,7 @@
 /**
- * The one loop of background work: a turn whenever it is woken or its period is over, never two at once. A turn that
- * fails is logged and comes again after a backoff. When the process dies nothing is left of it: a turn reads from the
- * database or the engine what is to be done.
+ * The loop for background work: a turn whenever it is woken or its period is over, never two at once. A failed turn is
+ * logged and retried after a backoff. Nothing is lost if the process dies: a turn reads pending work from the database
+ * or the engine.
  */
 import { createAlarm } from '../lib/alarm.ts'
 import type { Clock } from '../lib/clock.ts'
@@ -24,25 +24,25 @@ export const backoffMs = ({ firstMs, longestMs }: Backoff, failures: number): nu
   Math.min(firstMs * 2 ** Math.min(failures - 1, 30), longestMs)
 
 export interface LoopOptions {
-  /** As `/metrics` shows it. */
+  /** As shown by `/metrics`. */
   name: string
   cluster?: string | undefined
   /** The longest pause between two turns. */
   periodMs: number
-  /** Whether the first turn waits for the first wake or period; else it begins at once. */
+  /** Whether the first turn waits for a wake or the period; else it begins at once. */
   waits?: boolean
-  /** Without, a turn that failed comes again after the period. */
+  /** Without it, a failed turn is retried after the period. */
   backoff?: Backoff
-  /** What the log says of a turn that failed. */
+  /** The log message for a failed turn. */
   failed: string
-  /** One turn; the answer, where there is one, is the pause until the next. The signal fires at `stop`. */
+  /** One turn; a returned number is the pause until the next. The signal fires at `stop`. */
   run(signal: AbortSignal): Promise<number | undefined> | Promise<void>
 }
 
 export interface Loop {
-  /** The next turn begins at once, or in `inMs` at the latest; after the one under way. */
+  /** The next turn begins at once, or in `inMs` at the latest; after the current one. */
   wake(inMs?: number): void
-  /** Resolves when the turn under way has ended; there is none after it. */
+  /** Resolves when the current turn has ended; no other follows. */
   stop(): Promise<void>
 }
 
@@ -72,7 +72,7 @@ export const createLoop = ({ clock, log, work }: WorkParts, options: LoopOptions
     }
   }
   const turns = async (): Promise<void> => {
-    // Whoever makes a loop may need it in its first turn.
+    // The creator of a loop may need it in its first turn.
     await Promise.resolve()
     let pauseMs = 0
     while (!signal.aborted) {

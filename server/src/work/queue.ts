@@ -1,13 +1,13 @@
 /**
  * Deployments as a queue: which one is next, and how one ends, over the table `deployment` and its leases (lease.ts).
- * Promises that one environment has one running deployment, over all replicas. Knows nothing of what a deployment does.
- * When the process dies, the lease runs out and another worker claims with a higher fence.
+ * Promises that an environment has at most one running deployment, across all replicas. Does not know what a deployment
+ * does. When the process dies, the lease runs out and another worker claims with a higher fence.
  */
 import type { Database, Queryable } from '../store/database.ts'
 import { sqlState } from '../store/database.ts'
 import { holdLease, type Leased, type LeaseTable, leaseEnd, leaseMs, takeOver } from './lease.ts'
 
-/** A deployment that this worker may work on as long as its fence holds. */
+/** A deployment that this worker may work on as long as its fence is valid. */
 export interface Claim extends Leased {
   organizationId: string
   environmentId: string
@@ -49,7 +49,7 @@ const takeNext = `with busy as (
   returning ${columns}`
 
 /**
- * Claims one deployment for `worker`: first one whose worker is gone, then the next in the queue; null when idle.
+ * Claims one deployment for `worker`: first one whose worker has died, then the next in the queue; null when idle.
  * `served`: organizations this worker claimed for, the last one last.
  */
 export const claim = async (

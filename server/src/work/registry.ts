@@ -1,34 +1,34 @@
 /**
- * What this process does in the background, by name: how often it ran, when last, and what went wrong last. `/metrics`
- * shows it. Several works may have one name; they are counted together.
+ * The background work of this process, by name: how often it ran, when last, and the last error. `/metrics` shows it.
+ * Several works may share a name; they are counted together.
  */
 import type { Clock } from '../lib/clock.ts'
 
 export interface WorkFigures {
   name: string
-  /** Where the same work is done for every cluster. */
+  /** For work that is done per cluster. */
   cluster?: string | undefined
   runs: number
   failures: number
-  /** Under way now. */
+  /** In progress now. */
   active: number
-  /** Asked for, and not begun. */
+  /** Requested but not started. */
   waiting: number
   /** When the last run ended. */
   lastRunAt: Date | null
   lastError: { at: Date; code: string } | null
 }
 
-/** What one work tells of itself. */
+/** How a work reports. */
 export interface WorkReport {
-  /** A run begins; the answer is to be called at its end, with the error of one that failed. */
+  /** A run begins; call the returned function when it ends, with the error if it failed. */
   begin(): (error?: unknown) => void
-  /** The work is no more. Its figures stay, but those of a cluster go with the last work that is done for it. */
+  /** The work has ended. Its figures are kept, but those of a cluster are removed with its last work. */
   leave(): void
 }
 
 export interface WorkRegistry {
-  /** `waiting`: how much is asked for and not begun. */
+  /** `waiting`: how much is requested but not started. */
   enter(name: string, options?: { cluster?: string | undefined; waiting?: () => number }): WorkReport
   read(): WorkFigures[]
 }
@@ -38,7 +38,7 @@ interface Entry {
   waiting: Set<() => number>
 }
 
-/** A short word for an error: its code, else its class. Its message may name what `/metrics` must not show. */
+/** A short name for an error: its code, else its class. Its message may contain what `/metrics` must not show. */
 export const errorCode = (error: unknown): string => {
   const { code, name } = (error ?? {}) as { code?: unknown; name?: unknown }
   const word = [code, name].find((each) => typeof each === 'string' && /^\w{1,60}$/.test(each))

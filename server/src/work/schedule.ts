@@ -1,7 +1,7 @@
 /**
- * What is due by the clock, over the tables `schedule` and `task_run`. A service may have several tasks, each under a
- * name. Promises one run of a task at a time unless it asks for more, that two workers never begin the same one, and after a time away at most one run, and none that is long past. When the
- * process dies, the lease of its run ends and another worker goes on with it.
+ * Scheduled runs, over the tables `schedule` and `task_run`; a service can have several named tasks. Promises one run of
+ * a task at a time unless it allows more, that two workers never start the same one, and after downtime at most one run,
+ * and none that is long past. If the process dies, the lease of its run ends and another worker continues it.
  */
 import { parseCron } from '../lib/cron.ts'
 import { newId } from '../lib/ids.ts'
@@ -13,7 +13,10 @@ export interface When {
   /** Five fields, as lib/cron.ts reads them. */
   expression: string
   timeZone: string
-  /** What becomes of a moment while the last run goes on: it is left out (the default), begins beside it, or ends it. */
+  /**
+   * What happens when a run is due while the last one continues: it is skipped (the default), runs concurrently, or
+   * replaces it.
+   */
   overlap?: 'Forbid' | 'Allow' | 'Replace'
 }
 
@@ -26,7 +29,7 @@ export interface RunClaim extends Leased {
   releaseId: string
 }
 
-/** A run that could not begin within this time of its moment is left out. */
+/** A run that could not start within this time after it was due is skipped. */
 const graceMs = 10 * 60_000
 /** Finished runs that are kept of each task. */
 export const keptRuns = 20
@@ -37,8 +40,8 @@ const after = ({ expression, timeZone }: When, now: Date): Date | null => {
 }
 
 /**
- * From now on the tasks of a service run by these clocks, and no other of its tasks does. What has not changed keeps its
- * next moment. Moments of a stopped service are left out.
+ * Sets the schedules of all tasks of a service. An unchanged schedule keeps its next time. Runs of a stopped service are
+ * skipped.
  */
 export const setSchedules = async (
   tx: Queryable,
@@ -60,8 +63,8 @@ export const setSchedules = async (
 }
 
 /**
- * Ends the open runs of a service on paper, or those of one of its tasks; answers their ids, for their executions to be
- * ended too.
+ * Ends the open runs of a service, or of one of its tasks, in the database; returns their ids, so that their executions
+ * can be ended too.
  */
 export const cancelRuns = async (tx: Queryable, serviceId: string, name?: string): Promise<string[]> => {
   const rows = await tx.query<{ id: string }>(
@@ -81,20 +84,23 @@ export const runLeases: LeaseTable<RunClaim> = { name: 'task_run', columns }
 const dueSql = `select service_id as "serviceId", name, expression, time_zone as "timeZone", next_at as "nextAt", overlap
   from schedule where next_at <= $1 order by next_at limit 1 for update skip locked`
 
-// Without a release there is nothing to run; while the last run goes on, the next one is left out.
+// Without a release there is nothing to run; while the last run continues, the next one is skipped.
 const begin = `insert into task_run (id, organization_id, service_id, name, release_id, due_at, worker, lease_until, alone)
   select $1, s.organization_id, s.service_id, $7, s.current_release_id, $3, $4, ${leaseEnd(5)}, $6
   from service_state s where s.service_id = $2 and s.current_release_id is not null and s.desired = 'RUNNING'
   on conflict (service_id, name) where state = 'RUNNING' and alone do nothing
   returning ${columns}`
 
-/** A run that begins, and those that it took the place of: their executions are to be ended. */
+/** A new run, and those that it replaces, whose executions must be ended. */
 export interface Begun {
   run: RunClaim
   replaced: string[]
 }
 
-/** Moves one due schedule on and begins its run, unless it is too late or the last one goes on. Null: nothing is due. */
+/**
+ * Advances one due schedule and starts its run, unless it is too late or the last one continues. Null if nothing is
+ * due.
+ */
 const takeDue = (database: Database, worker: string, now: Date): Promise<Begun | 'left out' | null> =>
   database.transaction(async (tx) => {
     const [due] = await tx.query<Required<When> & { serviceId: string; name: string; nextAt: Date }>(dueSql, [now])
@@ -112,7 +118,7 @@ const takeDue = (database: Database, worker: string, now: Date): Promise<Begun |
     return run === undefined ? 'left out' : { run, replaced }
   })
 
-/** Claims one run: first one whose worker is gone, then what is due; null when there is nothing. */
+/** Claims one run: first one whose worker has died, then what is due; null if there is nothing. */
 export const claimRun = async (database: Database, worker: string, now: Date): Promise<Begun | null> => {
   const abandoned = await takeOver(database, runLeases, worker)
   if (abandoned !== null) return { run: abandoned, replaced: [] }
@@ -122,7 +128,7 @@ export const claimRun = async (database: Database, worker: string, now: Date): P
   }
 }
 
-/** Prolongs the leases of these runs; answers those that go on, and whether here. */
+/** Renews the leases of these runs; returns those that continue, and whether here. */
 export const prolongRuns = async (
   database: Database,
   worker: string,
@@ -142,7 +148,7 @@ export const prolongRuns = async (
   ])
 }
 
-/** Writes down how a run ended; false when it was not ours any more. Older runs than the kept ones go. */
+/** Records how a run ended; false if it was no longer ours. Older runs are deleted. */
 export const finishRun = async (
   tx: Queryable,
   run: RunClaim,
@@ -161,7 +167,7 @@ export const finishRun = async (
   return rows.length > 0
 }
 
-/** When the next schedule is due; null: none is. */
+/** When the next schedule is due; null if there is none. */
 export const nextDue = async (database: Database): Promise<Date | null> => {
   const [row] = await database.query<{ at: Date | null }>('select min(next_at) as at from schedule')
   return row?.at ?? null

@@ -1,8 +1,8 @@
 /**
- * The one worker: claims work, does so many pieces of it at once, keeps their leases, and ends what it lost. Promises
- * that work which ended here without a result is given back, and that nothing goes on under a lease that may have run
- * out. What is next, and how many of one key may run at once, is the queue's to say (its claim is one statement, so that
- * it holds over all replicas). When the process dies, the leases run out.
+ * The worker for background work: claims work, does several pieces at once, renews their leases, and ends what it lost.
+ * Promises that work which ended here without a result is released, and that nothing continues under a lease that may
+ * have expired. The queue decides what is next and how many of one key may run at once (its claim is one statement, so
+ * that this is true across all replicas). If the process dies, the leases expire.
  */
 import { createAlarm } from '../lib/alarm.ts'
 import { Handover } from '../lib/handover.ts'
@@ -12,7 +12,7 @@ import { createLoop, type WorkParts } from './loop.ts'
 
 export interface Claimed<C> {
   claimed: readonly C[]
-  /** Whether to ask again at once, as long as there is room. */
+  /** Whether to ask again at once, as long as there is capacity. */
   more: boolean
   /** When to ask again if nothing wakes the worker before; the period without. */
   nextMs?: number | undefined
@@ -25,33 +25,33 @@ export interface Held {
 }
 
 export interface WorkQueue<C> {
-  /** As `/metrics` shows it. */
+  /** As shown by `/metrics`. */
   name: string
   /** Pieces of work at once. */
   concurrency: number
-  /** The longest pause between two looks for work. */
+  /** The longest pause between two checks for work. */
   periodMs: number
   idOf(claimed: C): string
   /** For the log. */
   about(claimed: C): object
   /** Takes what is next, at most `room`. */
   claim(room: number): Promise<Claimed<C>>
-  /** Does the work, result included. Rejects when it has none: it is given back. */
+  /** Does the work and stores its result. Rejects without one: the work is released. */
   run(claimed: C, held: Held): Promise<void>
-  /** Prolongs the leases of these; answers which are to end here, and why. Absent: none takes as long as its lease. */
+  /** Renews these leases; returns which must end here, and why. Absent if no work takes as long as its lease. */
   renew?: { everyMs: number; leaseMs: number; renew(ids: readonly string[]): Promise<ReadonlyMap<string, Error>> }
-  /** Gives these back, for anybody to claim. */
+  /** Releases these, for anybody to claim. */
   release(claimed: readonly C[]): Promise<void>
-  /** What the log says of work without a result. */
+  /** The log message for work without a result. */
   failed: string
 }
 
 export interface Worker {
-  /** Looks for work now. */
+  /** Checks for work now. */
   wake(): void
   /** Ends a piece of work if it is done here. */
   abort(id: string, reason: Error): void
-  /** What is under way ends at its next border and is given back. */
+  /** Work in progress ends at its next step and is released. */
   stop(): Promise<void>
 }
 
@@ -67,7 +67,7 @@ export const createWorker = <C>(parts: WorkParts, queue: WorkQueue<C>): Worker =
   const { clock, log } = parts
   const { name, periodMs, renew } = queue
   const active = new Map<string, Active<C>>()
-  /** Ended here without a result: given back, so that nobody waits for their leases to run out. */
+  /** Ended here without a result: released, so that nobody waits for their leases to expire. */
   const left = new Map<string, C>()
   const report = parts.work.enter(name)
   let stopping = false
@@ -128,7 +128,7 @@ export const createWorker = <C>(parts: WorkParts, queue: WorkQueue<C>): Worker =
   const renewThese = async (ids: readonly string[]): Promise<void> => {
     for (const [id, reason] of ids.length === 0 ? [] : ((await renew?.renew(ids)) ?? [])) abort(id, reason)
   }
-  // Nothing irreversible may happen without the lease, so work ends before it can have run out.
+  // Nothing irreversible may happen without the lease, so work ends before it can have expired.
   const runOut = createAlarm(clock, () => {
     abortAll(new LeaseLost())
     watchFrom(clock.monotonicMs())
