@@ -29,6 +29,7 @@ export const noRuntime: Runtime = {
   removeEnvironment: done,
   observe: async () => [],
   watch: nothing,
+  keepAlive: done,
   logs: nothing,
   run: refuse,
   stopTask: done,

@@ -109,11 +109,18 @@ const startReconciler = (parts: EngineParts, cluster: Cluster): Reconciler => {
       for await (const event of cluster.runtime.watch(signal)) soon(event.serviceId)
     },
   })
+  const liveness = createLoop(parts, {
+    ...common,
+    name: 'liveness',
+    periodMs: watchPauseMs,
+    failed: 'liveness probes wait for the engine',
+    run: (signal) => cluster.runtime.keepAlive(signal),
+  })
   const health = watchHealth(parts, cluster, () => all.wake())
   return {
     soon,
     async stop() {
-      await Promise.all([events.stop(), health.stop(), all.stop(), queue.stop()])
+      await Promise.all([events.stop(), liveness.stop(), health.stop(), all.stop(), queue.stop()])
     },
   }
 }

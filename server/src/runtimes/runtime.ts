@@ -237,6 +237,11 @@ export interface Runtime {
   observe(services?: readonly ServiceKey[]): Promise<Instance[]>
   /** What happens to our instances, until aborted; ends with an error when the engine goes away. */
   watch(signal: AbortSignal): AsyncIterable<RuntimeEvent>
+  /**
+   * Restarts the instances whose liveness probe fails, until aborted; rejects when the engine goes away. One caller at
+   * a time: two would restart an instance twice.
+   */
+  keepAlive(signal: AbortSignal): Promise<void>
   /** Lines of a service's present instances, all revisions, merged by time when `tail` or `since` is given. */
   logs(service: ServiceKey, options: LogOptions): AsyncIterable<LogLine>
   /**

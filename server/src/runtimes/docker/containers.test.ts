@@ -352,6 +352,7 @@ describe('containers on the real engine', () => {
       for await (const event of runtime.watch(ends.signal)) if (event.kind === 'died') died.push(event.serviceId)
     })().catch(() => {})
     const failing = createWorkload(sick, { liveness: { ...liveness, initialDelaySeconds: 0 } })
+    const keeping = runtime.keepAlive(ends.signal)
     const healthy = createWorkload(shell('touch /tmp/alive; exec httpd -f -p 8080'), {
       liveness: { ...liveness, initialDelaySeconds: 0 },
     })
@@ -360,6 +361,6 @@ describe('containers on the real engine', () => {
     await until('the restart', () => (died.includes(failing.serviceId) ? true : null))
     assert.equal(died.includes(healthy.serviceId), false)
     ends.abort()
-    await watching
+    await Promise.all([watching, keeping])
   })
 })

@@ -21,7 +21,7 @@ import { labelOf, labels } from './describe.ts'
 import { createEvents, watchEvents } from './events.ts'
 import { createImages } from './images.ts'
 import { createInstances } from './instances.ts'
-import { watchLiveness } from './liveness.ts'
+import { keepAlive } from './liveness.ts'
 import { createLogs } from './logs.ts'
 import { createNetworks, type Networks } from './network.ts'
 import { createPlaces } from './places.ts'
@@ -154,12 +154,8 @@ export const createDockerRuntime = ({
     },
     removeEnvironment: (environmentId, signal) => removeNetwork(networks, environmentId, signal),
     observe,
-    watch: (signal) => {
-      watchLiveness({ engine, containers, events, clock, log }, signal).catch((error: unknown) => {
-        if (!signal.aborted) log.warn({ err: error }, 'liveness probes wait for the engine')
-      })
-      return watchEvents(events, signal)
-    },
+    watch: (signal) => watchEvents(events, signal),
+    keepAlive: (signal) => keepAlive({ engine, containers, events, clock, log }, signal),
     logs: logs.ofService,
     run: tasks.run,
     stopTask: tasks.stop,

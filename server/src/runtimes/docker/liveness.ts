@@ -5,10 +5,11 @@
 import type { Clock } from '../../lib/clock.ts'
 import type { Engine } from '../../lib/docker-engine.ts'
 import type { Log } from '../../lib/log.ts'
+import { untilAborted } from '../../lib/waiting.ts'
 import type { Instance, Probe } from '../runtime.ts'
 import { type ContainerRow, type Containers, toInstance } from './containers.ts'
 import { labelOf, labels } from './describe.ts'
-import type { Events } from './events.ts'
+import type { ContainerEvent, Events } from './events.ts'
 import { parseProbe } from './parse-probe.ts'
 import { fromProbe, type Look } from './probe.ts'
 
@@ -24,9 +25,11 @@ const stopSeconds = 10
 const shortestPauseMs = 1000
 const restartDeadlineMs = 60_000
 
-/** Looks at instances until `signal` is aborted. */
-export const watchLiveness = async (parts: LivenessParts, signal: AbortSignal): Promise<void> => {
+/** See `Runtime.keepAlive`. */
+export const keepAlive = async (parts: LivenessParts, stopping: AbortSignal): Promise<void> => {
   const { engine, containers, events, clock, log } = parts
+  const over = new AbortController()
+  const signal = AbortSignal.any([stopping, over.signal])
   const watched = new Map<string, AbortController>()
 
   const restart = async (instance: Instance, finding: string): Promise<void> => {
@@ -77,10 +80,20 @@ export const watchLiveness = async (parts: LivenessParts, signal: AbortSignal): 
     for (const row of await containers.list({}, { signal })) beginRow(row)
   }
 
-  const stop = await events.listen((event) => {
+  const { promise: lost, reject } = Promise.withResolvers<never>()
+  lost.catch(() => {})
+  const onEvent = (event: ContainerEvent): void => {
     if (event.kind === 'started') findNew().catch((error: unknown) => log.debug({ err: error }, 'no list of instances'))
     if (event.kind === 'removed') watched.get(event.instanceId)?.abort()
-  })
-  signal.addEventListener('abort', stop, { once: true })
-  await findNew()
+  }
+  const leave = await events.listen(onEvent, reject)
+  try {
+    await findNew()
+    await untilAborted(lost, signal)
+  } catch (error) {
+    if (!stopping.aborted) throw error
+  } finally {
+    over.abort(new Error('liveness is looked after no longer'))
+    leave()
+  }
 }

@@ -6,7 +6,7 @@
  * Refuses to know: images, but for the script that an image's name tells (script.ts).
  * When the process dies: the endpoints go with it; with `persistFolder` the next process listens on the same ports.
  */
-import { on } from 'node:events'
+import { on, once } from 'node:events'
 import { type Clock, systemClock } from '../../lib/clock.ts'
 import { DeploymentError } from '../../lib/errors.ts'
 import type {
@@ -189,6 +189,10 @@ export const createFakeRuntime = (options: FakeRuntimeOptions): FakeRuntime => {
     },
     observe: (services) => see(services?.map(({ serviceId }) => serviceId)),
     watch: (signal) => tellEvents(on(news, 'event', { signal }) as AsyncIterable<[RuntimeEvent]>, signal),
+    // What it runs has no probe that could fail.
+    keepAlive: async (signal) => {
+      if (!signal.aborted) await once(signal, 'abort')
+    },
     logs: ({ serviceId }, wanted) => {
       const { follow, signal } = wanted
       const live = follow ? (on(news, 'line', { signal }) as AsyncIterable<[string, LogLine]>) : nothing()
