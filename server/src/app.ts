@@ -144,16 +144,22 @@ const createImages = (ground: Ground): OrganizationImages => {
 const createMachine = (ground: Ground, fake: boolean, sampleUrl: string): Machine => {
   const { settings, log, database, ownerId } = ground
   const common = { ownerId, log, clock: systemClock, dockerHost: settings.dockerHost }
+  const { router } = ground
   const sources = { dataDir: settings.dataDir, network: reachSample(ground.outbound, sampleUrl) }
   if (fake)
     return {
-      runtime: createFakeRuntime({ ownerId, clock: systemClock, persistFolder: join(settings.dataDir, 'fake') }),
+      runtime: createFakeRuntime({
+        ownerId,
+        clock: systemClock,
+        persistFolder: join(settings.dataDir, 'fake'),
+        router,
+      }),
       builder: createFakeBuilder({ ...common, ...sources }),
       closeImages: async () => {},
     }
   const images = createImages(ground)
   return {
-    runtime: createDockerRuntime({ ...common, images }),
+    runtime: createDockerRuntime({ ...common, images, router }),
     closeImages: images.close,
     builder: createBuilder({
       ...common,
@@ -173,8 +179,8 @@ const createMachine = (ground: Ground, fake: boolean, sampleUrl: string): Machin
 }
 
 const createParts = async (ground: Ground, { runtime, builder }: Machine, disk: Disk) => {
-  const { settings, database, sealer, log, work, router } = ground
-  const clusters = createClusters({ database, runtime, router })
+  const { settings, database, sealer, log, work } = ground
+  const clusters = createClusters({ database, runtime })
   const engine: Engine = createEngine({
     ...ground,
     clusters,

@@ -53,6 +53,7 @@ export interface TestApi {
   parts: Parts
   database: TestDatabase
   runtime: FakeRuntime
+  router: Router
   engine: Engine
   app: FastifyInstance
   organizationId: string
@@ -118,12 +119,12 @@ const testPorts = { port: 8080, routerPort: 8000, portRange: { first: 30_000, la
 const createParts = async (database: TestDatabase, dataDir: string, { settings = {}, disk }: TestApiOptions) => {
   const log = createLog(process.env.TEST_LOG ?? 'silent')
   const sealer = await createSealer({ database, masterKeyFile: join(dataDir, 'master') })
-  const runtime = createFakeRuntime({ ownerId: newId() })
+  const router = createRouter()
+  const runtime = createFakeRuntime({ ownerId: newId(), router })
   const source = { head: headCommit, image: 'fake/serve' as string | DeploymentError }
   const builder = createBuilder(source)
-  const router = createRouter()
   const work = createWorkRegistry(systemClock)
-  const clusters = createClusters({ database, runtime, router })
+  const clusters = createClusters({ database, runtime })
   // What the engine has is known from the first request on, also where no engine looks after it.
   await Promise.all(clusters.all().map((cluster) => learnCapacity(database, cluster)))
   const engine = createEngine({
@@ -153,7 +154,6 @@ const createParts = async (database: TestDatabase, dataDir: string, { settings =
     deployments: engine,
     builder,
     clusters,
-    router,
     disk,
     // Tests reach nothing but loopback, whatever they ask for.
     outbound: createOutbound({ allow: ['loopback'], resolve: resolveLocal }),
@@ -162,7 +162,7 @@ const createParts = async (database: TestDatabase, dataDir: string, { settings =
     clock: systemClock,
     log,
   }
-  return { parts, engine, runtime, source }
+  return { parts, engine, runtime, router, source }
 }
 
 /** Sends requests with one token; bodies that are strings go as they are. */
@@ -195,7 +195,7 @@ export interface TestApiOptions {
 export const startApi = async (options: TestApiOptions = {}): Promise<TestApi> => {
   const database = await testDatabase()
   const dataDir = mkdtempSync(join(tmpdir(), 'slipway-api-'))
-  const { parts, engine, runtime, source } = await createParts(database, dataDir, options)
+  const { parts, engine, runtime, router, source } = await createParts(database, dataDir, options)
   const organizationId = await createFirstOrganization(parts)
   const [cluster] = await database.query<{ id: string }>(`select id from node where kind = 'cluster'`)
   const newToken = async (scopes: readonly Scope[], owner = organizationId): Promise<string> => {
@@ -220,6 +220,7 @@ export const startApi = async (options: TestApiOptions = {}): Promise<TestApi> =
     parts,
     database,
     runtime,
+    router,
     engine,
     app,
     organizationId,

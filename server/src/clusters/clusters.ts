@@ -1,5 +1,5 @@
 /**
- * Where services run. A cluster is a runtime, what leads requests to it, and what it has for services; whoever acts on
+ * Where services run. A cluster is a runtime, with its ingress and images, and what it has for services; whoever acts on
  * a service asks for the cluster of its reference first.
  *
  * Promises: `of` answers for every cluster that there is. Of one without a runtime nothing runs: it says so to whoever
@@ -7,7 +7,8 @@
  * Refuses to know: deployments and kinds.
  * When the process dies: nothing is lost; which cluster has which runtime follows from its row.
  */
-import type { Router } from '../router/router.ts'
+import type { Images } from '../runtimes/images.ts'
+import type { Ingress } from '../runtimes/ingress.ts'
 import type { Capacity, Runtime, ServiceKey } from '../runtimes/runtime.ts'
 import type { Queryable } from '../store/database.ts'
 import { readCapacity } from './capacity.ts'
@@ -26,7 +27,9 @@ export interface Cluster {
   /** Whether this server has a runtime for it. */
   readonly isConnected: boolean
   readonly runtime: Runtime
-  readonly ingress: Router
+  /** The runtime's. */
+  readonly ingress: Ingress
+  readonly images: Images
   /** What it has for services, as its engine said last; null until it first said. */
   capacity(): Promise<Capacity | null>
 }
@@ -42,18 +45,18 @@ export interface ClustersParts {
   database: Queryable
   /** The engine of this machine. */
   runtime: Runtime
-  router: Router
 }
 
-export const createClusters = ({ database, runtime, router }: ClustersParts): Clusters => {
-  const make = (key: string, its: Runtime | null): Cluster => ({
+export const createClusters = ({ database, runtime }: ClustersParts): Clusters => {
+  const make = (key: string, isConnected: boolean, its: Runtime): Cluster => ({
     key,
-    isConnected: its !== null,
-    runtime: its ?? noRuntime,
-    ingress: router,
+    isConnected,
+    runtime: its,
+    ingress: its.ingress,
+    images: its.images,
     capacity: () => readCapacity(database, key),
   })
-  const local = make(localKey, runtime)
+  const local = make(localKey, true, runtime)
   /** Ids of rows that stand for this machine, which they do for their life. */
   const locals = new Set<string>()
 
@@ -63,7 +66,7 @@ export const createClusters = ({ database, runtime, router }: ClustersParts): Cl
       const [row] = await database.query<{ spec: object }>(`select spec from node where id = $1 and kind = 'cluster'`, [
         clusterId,
       ])
-      if (row === undefined || !isLocal(row.spec)) return make(clusterId, null)
+      if (row === undefined || !isLocal(row.spec)) return make(clusterId, false, noRuntime)
       locals.add(clusterId)
       return local
     },

@@ -24,7 +24,7 @@ import { defaultOrder } from './stages.ts'
 import { stateOf } from './states.ts'
 import { isUp } from './untouched.ts'
 import { environmentNow } from './variables-now.ts'
-import { type EffectiveVariables, fingerprint, mustStopFirst, wantedOf } from './workload.ts'
+import { type EffectiveVariables, fingerprint, wantedOf } from './workload.ts'
 
 const parallel = 8
 const deadlineMs = 30_000
@@ -104,7 +104,7 @@ const imageMove = (from: OpenedRelease, to: OpenedRelease): Move | null => {
 
 const nobody: Pick<EffectiveVariables, 'env' | 'files'> = { env: {}, files: [] }
 
-const settingOfRollback = (current: OpenedRelease | null, target: OpenedRelease): Setting => {
+const settingOfRollback = ({ cluster, current }: Subject, target: OpenedRelease): Setting => {
   const { workload } = target.release
   const changes = {
     image: current === null ? move(null, nameOf(target)) : imageMove(current, target),
@@ -113,7 +113,7 @@ const settingOfRollback = (current: OpenedRelease | null, target: OpenedRelease)
     variables: variableChanges(current?.environment ?? nobody, target.environment),
   }
   const runsTask = workload.task?.on.START !== undefined
-  return { ...nothingNew, stopsFirst: mustStopFirst(workload), runsTask, sameSetup: false, changes }
+  return { ...nothingNew, stopsFirst: cluster.runtime.stopsFirst(workload), runsTask, sameSetup: false, changes }
 }
 
 /** Reference of the image that a commit was built to before; null where it would be built. */
@@ -164,7 +164,7 @@ const settingOfDeploy = async (
   const before = current === null ? null : setupOf(current.release.workload)
   return {
     refusal: null,
-    stopsFirst: mustStopFirst(spec),
+    stopsFirst: cluster.runtime.stopsFirst(spec),
     runsTask: spec.task?.on[requested.forceEvent ?? 'START'] !== undefined,
     sameSetup: fingerprint(parts.fingerprintKey, source, spec, variables) === row.deployedHash,
     version,
@@ -190,10 +190,13 @@ const settingOf = async (
   if (requested.releaseId !== undefined) {
     const target = await openRelease(parts.database, parts.sealer, requested.releaseId)
     if (target === null) throw notFound()
-    return settingOfRollback(current, target)
+    return settingOfRollback(subject, target)
   }
   if (action !== 'DEPLOY')
-    return { ...nothingNew, stopsFirst: current !== null && mustStopFirst(current.release.workload) }
+    return {
+      ...nothingNew,
+      stopsFirst: current !== null && subject.cluster.runtime.stopsFirst(current.release.workload),
+    }
   try {
     return await settingOfDeploy(parts, organizationId, subject, seen, signal)
   } catch (error) {

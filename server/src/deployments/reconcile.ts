@@ -51,7 +51,7 @@ const lookAtAll = async (
   // What runs is read before what should run: a service or a version that comes in between is then unknown to the
   // first reading, never an orphan of the second.
   const owned = await cluster.runtime.owned()
-  const routes = groupBy(await cluster.ingress.routes())
+  const published = await cluster.ingress.look()
   const services = await readDesired(parts, cluster)
   const [hosts, outside] = await Promise.all([
     readHostsOf(parts.database, cluster.key).then(groupBy),
@@ -61,10 +61,10 @@ const lookAtAll = async (
   for (const service of services) {
     const of = <T>(groups: Map<string, T[]>): T[] => groups.get(service.serviceId) ?? []
     const outlets = { hosts: of(hosts), outside: of(outside) }
-    if (differs(service, { instances: of(instances), outlets, routes: of(routes) })) found(service.serviceId)
+    if (differs(service, { instances: of(instances), outlets, published })) found(service.serviceId)
   }
   await quietly(parts, {}, signal, () => sweepTasks(parts, cluster, owned, signal))
-  await sweepUnknown(parts, cluster, owned, [...routes.keys()], signal)
+  await sweepUnknown(parts, cluster, owned, published.services, signal)
 }
 
 /** Begins at once, in the background: a start does not wait for the engine. */
