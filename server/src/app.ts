@@ -170,14 +170,14 @@ const createImages = (ground: Ground, connection: EngineConnection): Organizatio
 
 /** Engines of other machines, which are found and connected while the server runs. */
 const createEngines = (ground: Ground, own: EngineConnection | null): Engines => {
-  const { settings, ownerId, log, outbound } = ground
+  const { settings, ownerId, log, outbound, router } = ground
   return createDockerEngines({
     own,
     pin: (host, port) => outbound.checkMachine(host, port),
     sockets: settings.engineSockets,
     open({ connection }) {
       const images = createImages(ground, connection)
-      const runtime = createDockerRuntime({ ownerId, log, clock: systemClock, connection, images })
+      const runtime = createDockerRuntime({ ownerId, log, clock: systemClock, connection, images, router })
       return {
         ...runtime,
         async close() {
@@ -193,17 +193,23 @@ const createMachine = (ground: Ground, fake: boolean, sampleUrl: string): Machin
   const { settings, log, database, ownerId } = ground
   const connection = defaultConnection(settings.dockerHost)
   const common = { ownerId, log, clock: systemClock, connection }
+  const { router } = ground
   const sources = { dataDir: settings.dataDir, network: reachSample(ground.outbound, sampleUrl) }
   if (fake)
     return {
-      runtime: createFakeRuntime({ ownerId, clock: systemClock, persistFolder: join(settings.dataDir, 'fake') }),
+      runtime: createFakeRuntime({
+        ownerId,
+        clock: systemClock,
+        persistFolder: join(settings.dataDir, 'fake'),
+        router,
+      }),
       engines: createEngines(ground, null),
       builder: createFakeBuilder({ ...common, ...sources }),
       closeImages: async () => {},
     }
   const images = createImages(ground, connection)
   return {
-    runtime: createDockerRuntime({ ...common, images }),
+    runtime: createDockerRuntime({ ...common, images, router }),
     engines: createEngines(ground, connection),
     closeImages: images.close,
     builder: createBuilder({
@@ -224,9 +230,9 @@ const createMachine = (ground: Ground, fake: boolean, sampleUrl: string): Machin
 }
 
 const createParts = async (ground: Ground, { runtime, builder, engines }: Machine, disk: Disk) => {
-  const { settings, database, sealer, log, work, router } = ground
+  const { settings, database, sealer, log, work } = ground
   const others = { database, sealer, engines, log, work, clock: systemClock }
-  const clusters = createClusters({ database, runtime, router, others })
+  const clusters = createClusters({ database, runtime, others })
   await clusters.start()
   const engine: Engine = createEngine({
     ...ground,

@@ -39,10 +39,8 @@ const removeDeployed = async (runtime: Runtime): Promise<void> => {
   const signal = AbortSignal.timeout(120_000)
   const owned = await runtime.owned()
   const services = new Map([...owned.instances, ...owned.volumes].map((each) => [each.serviceId, each]))
-  for (const service of services.values()) {
-    await runtime.retire(service, null, 2000, signal)
-    await runtime.removeService(service, signal)
-  }
+  for (const service of services.values())
+    await runtime.converge(service, { state: 'absent', graceMs: 2000 }, null, signal)
   for (const environmentId of owned.environments) await runtime.removeEnvironment(environmentId, signal)
   await runtime.close()
 }

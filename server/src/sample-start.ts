@@ -69,13 +69,14 @@ const waitForSample = async (app: App, call: Call, applicationId: string): Promi
 }
 
 const findSample = async (app: App): Promise<string | null> => {
-  const [row] = await app.parts.database.query<{ host: string }>(
-    `select r.host from node n join node e on e.id = n.parent_id join node p on p.id = e.parent_id
+  const { database, clusters } = app.parts
+  const [row] = await database.query<{ host: string; clusterId: string }>(
+    `select r.host, e.spec ->> 'cluster_id' as "clusterId" from node n join node e on e.id = n.parent_id join node p on p.id = e.parent_id
        join route r on r.service_id = n.id and r.is_default
      where n.kind = 'application' and n.name = $1 and p.name = 'Sample' and p.kind = 'project' limit 1`,
     [sampleName],
   )
-  return row === undefined ? null : app.parts.router.url(row.host)
+  return row === undefined ? null : (await clusters.of(row.clusterId)).ingress.url(row.host)
 }
 
 const wasSampleMade = async (app: App): Promise<boolean> => {

@@ -12,10 +12,11 @@ import { newId } from '../src/lib/ids.ts'
 import { createLog } from '../src/lib/log.ts'
 import type { ProcessRouter } from '../src/router/client.ts'
 import { startProcess } from '../src/router/test-parts.ts'
-import { clean, createTask, createWorkload, deploy, ignore, signal } from '../src/runtimes/conformance.ts'
+import type { PlacedInstance } from '../src/runtimes/blue-green/instances.ts'
+import { clean, createTask, createWorkload, ignore, signal, start } from '../src/runtimes/conformance.ts'
 import { containerName, networkName } from '../src/runtimes/docker/describe.ts'
-import { createDockerRuntime } from '../src/runtimes/docker/docker.ts'
-import type { Instance, Runtime, Workload } from '../src/runtimes/runtime.ts'
+import { createDockerRuntime, type DockerRuntime } from '../src/runtimes/docker/docker.ts'
+import type { Workload } from '../src/runtimes/runtime.ts'
 import { ensureBusybox } from './busybox-image.ts'
 import { ownEngineIsMissing, startOwnEngine } from './own-engine.ts'
 import { until } from './until.ts'
@@ -40,7 +41,7 @@ interface Load {
 
 interface Scene {
   engine: Engine
-  runtime: Runtime
+  runtime: DockerRuntime
   router: ProcessRouter
   port: number
 }
@@ -59,7 +60,7 @@ const open = async (t: TestContext, dockerHost?: string): Promise<Scene> => {
 
 const hostOf = ({ serviceId }: Workload): string => `${serviceId}.localhost`
 
-const lead = ({ router }: Scene, workload: Workload, instances: Instance[]): Promise<void> => {
+const lead = ({ router }: Scene, workload: Workload, instances: PlacedInstance[]): Promise<void> => {
   const targets = instances.map(({ endpoints }) => endpoints[8080]!)
   const { serviceId } = workload
   return router.setService(serviceId, [{ host: hostOf(workload), serviceId, protocol: 'HTTP', state: 'up', targets }])
@@ -127,9 +128,10 @@ test('beside a service that ends again and again, a healthy one loses no request
     { environmentId: well.environmentId },
     'httpd -p 8080 -h /w; sleep 0.4; [ -e /stay ] && exec sleep 1000; exit 1',
   )
-  for (const workload of [well, ill]) await lead(scene, workload, await scene.runtime.apply(workload, ignore, signal()))
-  await scene.runtime.ready(well, ignore, signal())
-  const [instance] = await scene.runtime.observe([ill])
+  for (const workload of [well, ill])
+    await lead(scene, workload, await scene.runtime.instances.apply(workload, ignore, signal()))
+  await scene.runtime.instances.ready(well, ignore, signal())
+  const [instance] = await scene.runtime.instances.see([ill])
   const { host } = instance!.endpoints[8080]!
   const loads = [startLoad(scene, well), startLoad(scene, ill)]
   const restarts = async () =>
@@ -157,11 +159,11 @@ test('of two instances one that is killed, three times over, costs no more than 
   await ensureBusybox()
   const scene = await open(t)
   const workload = server({ instances: 2 })
-  const instances = await deploy(scene.runtime, workload)
+  const instances = await start(scene.runtime, workload)
   await lead(scene, workload, instances)
   const before = instances.map(({ endpoints }) => endpoints[8080]!.host)
   const { load, stop } = startLoad(scene, workload)
-  const [first, second] = instances as [Instance, Instance]
+  const [first, second] = instances as [PlacedInstance, PlacedInstance]
   await run(scene, first.id, 'sh', '-c', 'kill -9 $(pidof httpd)')
   await until(
     async () =>
@@ -208,9 +210,9 @@ test('after a restart of the engine under load, every service answers at the add
   t.after(() => own.close())
   const environments = [newId(), newId()]
   const services = environments.flatMap((environmentId) => [1, 2, 3].map(() => server({ environmentId })))
-  const before = new Map<string, Instance>()
+  const before = new Map<string, PlacedInstance>()
   for (const workload of services) {
-    const [instance] = await deploy(scene.runtime, workload)
+    const [instance] = await start(scene.runtime, workload)
     before.set(workload.serviceId, instance!)
     await lead(scene, workload, [instance!])
   }
@@ -228,7 +230,7 @@ test('after a restart of the engine under load, every service answers at the add
     const { id, endpoints } = before.get(service.serviceId)!
     const { host } = endpoints[8080]!
     assert.equal(await addressOf(scene, id), host)
-    assert.deepEqual((await scene.runtime.observe([service]))[0]!.endpoints, endpoints)
+    assert.deepEqual((await scene.runtime.instances.see([service]))[0]!.endpoints, endpoints)
     subnets.add(host.split('.').slice(0, 2).join('.') + (Number(host.split('.')[2]) >> 2))
   }
   assert.equal(subnets.size, environments.length)
@@ -275,21 +277,21 @@ test('a service from before is reached at its published port until it is redeplo
   })
   const old = server()
   await makeOld(scene, ownerId, old, 29_871)
-  const [instance] = await runtime.observe([old])
+  const [instance] = await runtime.instances.see([old])
   assert.deepEqual(instance!.endpoints, { 8080: { host: '127.0.0.1', port: 29_871 } })
   await lead(scene, old, [instance!])
   await answersItself(scene, old)
   // Its neighbours on that network are published as it is.
   const next = { ...old, revision: newId() }
-  const [published] = await deploy(runtime, next)
+  const [published] = await start(runtime, next)
   assert.equal(published!.endpoints[8080]!.host, '127.0.0.1')
   assert.notEqual(published!.endpoints[8080]!.port, 29_871)
   await lead(scene, next, [published!])
-  await runtime.retire(old, next.revision, 0, signal())
+  await runtime.instances.retire(old, next.revision, 0, signal())
   assert.equal(await ask(scene, next), old.serviceId)
-  await runtime.retire(old, null, 0, signal())
+  await runtime.instances.retire(old, null, 0, signal())
   const later = createDockerRuntime({ ownerId, log: createLog('silent') })
-  const [direct] = await deploy(later, { ...old, revision: newId() })
+  const [direct] = await start(later, { ...old, revision: newId() })
   assert.match(direct!.endpoints[8080]!.host, /^10\./)
   await lead(scene, old, [direct!])
   assert.equal(await ask(scene, old), old.serviceId)

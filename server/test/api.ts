@@ -55,6 +55,7 @@ export interface TestApi {
   parts: Parts
   database: TestDatabase
   runtime: FakeRuntime
+  router: Router
   engine: Engine
   app: FastifyInstance
   organizationId: string
@@ -124,13 +125,13 @@ const createParts = async (
 ) => {
   const log = createLog(process.env.TEST_LOG ?? 'silent')
   const sealer = await createSealer({ database, masterKeyFile: join(dataDir, 'master') })
-  const runtime = createFakeRuntime({ ownerId: newId() })
+  const router = createRouter()
+  const runtime = createFakeRuntime({ ownerId: newId(), router })
   const source = { head: headCommit, image: 'fake/serve' as string | DeploymentError }
   const builder = createBuilder(source)
-  const router = createRouter()
   const work = createWorkRegistry(systemClock)
   const others = engines && { database, sealer, engines, log, work, clock: systemClock }
-  const clusters = createClusters({ database, runtime, router, ...(others === undefined ? {} : { others }) })
+  const clusters = createClusters({ database, runtime, ...(others === undefined ? {} : { others }) })
   await clusters.start()
   // What the engine has is known from the first request on, also where no engine looks after it.
   await Promise.all(clusters.all().map((cluster) => learnCapacity(database, cluster)))
@@ -161,7 +162,6 @@ const createParts = async (
     deployments: engine,
     builder,
     clusters,
-    router,
     disk,
     streams: createStreams(database),
     // Tests reach nothing but loopback, whatever they ask for.
@@ -171,7 +171,7 @@ const createParts = async (
     clock: systemClock,
     log,
   }
-  return { parts, engine, runtime, source }
+  return { parts, engine, runtime, router, source }
 }
 
 /** Sends requests with one token; bodies that are strings go as they are. */
@@ -206,7 +206,7 @@ export interface TestApiOptions {
 export const startApi = async (options: TestApiOptions = {}): Promise<TestApi> => {
   const database = await testDatabase()
   const dataDir = mkdtempSync(join(tmpdir(), 'slipway-api-'))
-  const { parts, engine, runtime, source } = await createParts(database, dataDir, options)
+  const { parts, engine, runtime, router, source } = await createParts(database, dataDir, options)
   const organizationId = await createFirstOrganization(parts)
   const [cluster] = await database.query<{ id: string }>(`select id from node where kind = 'cluster'`)
   const newToken = async (scopes: readonly Scope[], owner = organizationId): Promise<string> => {
@@ -231,6 +231,7 @@ export const startApi = async (options: TestApiOptions = {}): Promise<TestApi> =
     parts,
     database,
     runtime,
+    router,
     engine,
     app,
     organizationId,

@@ -22,7 +22,9 @@ import { createKeyedLock } from '../src/lib/keyed-lock.ts'
 import { createLog } from '../src/lib/log.ts'
 import { Secret } from '../src/lib/secret.ts'
 import type { AnyRoute, Router } from '../src/router/router.ts'
+import { createBlueGreen } from '../src/runtimes/blue-green/blue-green.ts'
 import { createFakeRuntime, type FakeRuntime } from '../src/runtimes/fake/fake.ts'
+import type { Runtime } from '../src/runtimes/runtime.ts'
 import type { Database, Queryable } from '../src/store/database.ts'
 import type { DeploymentEvent } from '../src/webhooks/webhooks.ts'
 import { createWorkRegistry } from '../src/work/registry.ts'
@@ -52,12 +54,14 @@ const through = async <T>(power: Power, call: () => Promise<T>): Promise<T> => {
   return power.off ? forever : result
 }
 
+const unswitched: ReadonlySet<string> = new Set(['watch', 'keepAlive', 'url', 'address', 'close'])
+
 /** Every method of `part` goes through the power switch. */
 const switched = <T extends object>(part: T, power: Power): T =>
   new Proxy(part, {
     get(target, name, receiver) {
       const value: unknown = Reflect.get(target, name, receiver)
-      if (typeof value !== 'function' || name === 'watch' || name === 'url' || name === 'close') return value
+      if (typeof value !== 'function' || unswitched.has(String(name))) return value
       return (...values: unknown[]) => through(power, async () => Reflect.apply(value, target, values))
     },
   })
@@ -99,8 +103,12 @@ export const createWorld = async (database: Database): Promise<World> => {
   await node(clusterId, 'cluster', ids.organizationId, { is_default: true })
   await node(ids.projectId, 'project', ids.organizationId)
   await node(ids.environmentId, 'environment', ids.projectId, { cluster_id: clusterId })
-  const runtime = createFakeRuntime({ ownerId: newId() })
-  return { database, runtime, clusterId, routes: new Map(), builds: [], images: new Map(), head: 'c1', events: [], ids }
+  const rest = { database, clusterId, routes: new Map(), builds: [], images: new Map(), head: 'c1', events: [], ids }
+  const world: World = {
+    ...rest,
+    runtime: createFakeRuntime({ ownerId: newId(), router: createRouter(() => world.routes) }),
+  }
+  return world
 }
 
 export const addService = async (
@@ -235,10 +243,10 @@ const createBuilder = (world: World): Builder => ({
   close: async () => {},
 })
 
-const createRouter = (world: World): Router => ({
+const createRouter = (table: () => World['routes']): Router => ({
   start: async () => {},
-  setService: async (serviceId, routes) => void world.routes.set(serviceId, routes),
-  routes: async () => [...world.routes.values()].flat(),
+  setService: async (serviceId, routes) => void table().set(serviceId, routes),
+  routes: async () => [...table().values()].flat(),
   drain: async () => ({ remaining: 0 }),
   url: (host) => `http://${host}`,
   address: (port) => `localhost:${port}`,
@@ -268,14 +276,25 @@ const variables = {
   origins: { PLAIN: { scope: 'APPLICATION' }, TOKEN: { scope: 'APPLICATION' } },
 }
 
+/** A control plane's own view of the runtime: each call to an instance or a route is one that the power can fail at. */
+const runtimeOf = (world: World, power: Power): Runtime => {
+  const { runtime } = world
+  const router = switched(
+    createRouter(() => world.routes),
+    power,
+  )
+  const images = switched(runtime.images, power)
+  const own = { images, ...createBlueGreen({ instances: switched(runtime.instances, power), router }) }
+  return new Proxy(switched(runtime, power), { get: (rest, name) => Reflect.get(name in own ? own : rest, name) })
+}
+
 /** What an engine over a world works with. */
 export const partsOf = (world: World, its: Power, more: Partial<EngineParts> = {}): EngineParts => {
   const database = switchedDatabase(world.database, its)
-  const [runtime, router] = [switched(world.runtime, its), switched(createRouter(world), its)]
   return {
     database,
     sealer,
-    clusters: createClusters({ database, runtime, router }),
+    clusters: createClusters({ database, runtime: runtimeOf(world, its) }),
     builder: switched(createBuilder(world), its),
     enqueue: async (_tx, event) => void world.events.push({ ...event, at: performance.now() }),
     kinds,

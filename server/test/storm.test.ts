@@ -36,8 +36,8 @@ const impatient = {
 const world: World = {
   async find(_, serviceId) {
     const owned = await api.runtime.owned()
-    const routes = (await api.parts.router.routes()).filter((route) => route.targets.length > 0)
-    const instances = owned.instances.filter((one) => one.serviceId === serviceId)
+    const routes = (await api.router.routes()).filter((route) => route.targets.length > 0)
+    const instances = await api.runtime.instancesOf(serviceId)
     const ports = instances.flatMap(({ endpoints }) => Object.values(endpoints).map(({ port }) => port))
     const isRouted = routes.some(({ targets }) => targets.some(({ port }) => ports.includes(port)))
     return {

@@ -102,7 +102,7 @@ export const conformTasks = (runtime: () => Runtime, programs: Subject['programs
       const second = { ...first, taskId: newId(), files: new Secret([]) }
       await runtime().run(second, (line) => lines.push(line), signal())
       assert.ok(lines.includes('given'), JSON.stringify(lines))
-      await runtime().removeService(second, signal())
+      await runtime().converge(second, { state: 'absent', graceMs: 0 }, null, signal())
     })
 
     test('a later attempt takes the place of an earlier one, and one that is lost is not begun again', async () => {

@@ -8,7 +8,6 @@ import type { Outbound } from '../lib/outbound.ts'
 import type { Secret } from '../lib/secret.ts'
 import type { Disk } from '../limits/disk.ts'
 import type { Limits } from '../limits/limits.ts'
-import type { Router } from '../router/router.ts'
 import type { Database } from '../store/database.ts'
 import type { Sealer } from '../store/seal.ts'
 import type { WorkRegistry } from '../work/registry.ts'
@@ -50,7 +49,6 @@ export interface Parts {
   deployments: Deployments
   builder: Builder
   clusters: Clusters
-  router: Router
   outbound: Outbound
   /** The same, plus the address of the OIDC issuer. */
   issuerOutbound?: Outbound | undefined

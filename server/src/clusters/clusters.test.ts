@@ -2,9 +2,8 @@ import assert from 'node:assert/strict'
 import { after, test } from 'node:test'
 import { testDatabase } from '../../test/database.ts'
 import { newId } from '../lib/ids.ts'
-import type { Router } from '../router/router.ts'
 import { createFakeRuntime } from '../runtimes/fake/fake.ts'
-import type { Task, Workload } from '../runtimes/runtime.ts'
+import type { Desired, Task } from '../runtimes/runtime.ts'
 import { migrate } from '../store/database.ts'
 import { learnCapacity, readCapacityFor } from './capacity.ts'
 import { createClusters } from './clusters.ts'
@@ -15,7 +14,7 @@ const runtime = createFakeRuntime({
   capacity: { cpuMillicores: 3000, memoryMb: 700, architecture: 'ARM64' },
 })
 after(() => runtime.close())
-const clusters = createClusters({ database, runtime, router: {} as Router })
+const clusters = createClusters({ database, runtime })
 
 const add = async (
   kind: string,
@@ -43,6 +42,8 @@ const newEnvironment = async (organizationId: string, clusterId: string | null):
 }
 
 const signal = AbortSignal.timeout(10_000)
+const ids = { environmentId: newId(), serviceId: newId() }
+const running = { state: 'running' } as Desired
 const code = (work: Promise<unknown>) =>
   work.then(
     () => 'done',
@@ -57,7 +58,8 @@ test('the default clusters of all organizations are this machine; on another one
   const other = await clusters.of(await add('cluster', one.id, { kubernetes: 'MANAGED' }))
   assert.deepEqual([other.isConnected, await other.capacity()], [false, null])
   assert.notEqual(other.key, local.key)
-  assert.equal(await code(other.runtime.apply({} as Workload, () => {}, signal)), 'cluster_not_connected')
+  assert.equal(await code(other.runtime.converge(ids, running, null, signal)), 'cluster_not_connected')
+  assert.equal(await code(other.runtime.converge(ids, { state: 'absent', graceMs: 0 }, null, signal)), 'done')
   assert.equal(await code(other.runtime.run({} as Task, () => {}, signal)), 'cluster_not_connected')
   assert.deepEqual(await other.runtime.observe(), [])
   assert.equal(await code(other.runtime.removeEnvironment(newId(), signal)), 'done')

@@ -1,5 +1,5 @@
 /**
- * Where services run. A cluster is a runtime, what leads requests to it, and what it has for services; whoever acts on
+ * Where services run. A cluster is a runtime, with its ingress and images, and what it has for services; whoever acts on
  * a service asks for the cluster of its reference first. Clusters come and go while the server runs.
  *
  * Promises: `of` answers for every cluster that there is. Of one without a runtime nothing runs: it says so to whoever
@@ -7,7 +7,8 @@
  * Refuses to know: deployments and kinds.
  * When the process dies: nothing is lost; which cluster has which runtime follows from its row.
  */
-import type { Router } from '../router/router.ts'
+import type { Images } from '../runtimes/images.ts'
+import type { Ingress } from '../runtimes/ingress.ts'
 import type { Capacity, Runtime, ServiceKey } from '../runtimes/runtime.ts'
 import type { Queryable } from '../store/database.ts'
 import { readCapacity } from './capacity.ts'
@@ -28,7 +29,9 @@ export interface Cluster {
   /** Whether this server has a runtime for it. */
   readonly isConnected: boolean
   readonly runtime: Runtime
-  readonly ingress: Router
+  /** The runtime's. */
+  readonly ingress: Ingress
+  readonly images: Images
   /** What it has for services, as its engine said last; null until it first said. */
   capacity(): Promise<Capacity | null>
 }
@@ -48,21 +51,21 @@ export interface ClustersParts {
   database: Queryable
   /** The engine of this machine. */
   runtime: Runtime
-  router: Router
-  /** Without, only the engine of this machine is ever connected. */
+  /** Without it, only the engine of this machine is ever connected. */
   others?: ConnectedParts
 }
 
-export const createClusters = ({ database, runtime, router, others }: ClustersParts): Clusters => {
-  const make = (key: string, its: Runtime | null): Cluster => ({
+export const createClusters = ({ database, runtime, others }: ClustersParts): Clusters => {
+  const make = (key: string, isConnected: boolean, its: Runtime): Cluster => ({
     key,
-    isConnected: its !== null,
-    runtime: its ?? noRuntime,
-    ingress: router,
+    isConnected,
+    runtime: its,
+    ingress: its.ingress,
+    images: its.images,
     capacity: () => readCapacity(database, key),
   })
-  const local = make(localKey, runtime)
-  const connected = others === undefined ? null : createConnected(others, make)
+  const local = make(localKey, true, runtime)
+  const connected = others === undefined ? null : createConnected(others, (key, its) => make(key, true, its))
   /** Ids of rows that stand for this machine, which they do for their life. */
   const locals = new Set<string>()
 
@@ -72,7 +75,8 @@ export const createClusters = ({ database, runtime, router, others }: ClustersPa
       const [row] = await database.query<{ spec: object }>(`select spec from node where id = $1 and kind = 'cluster'`, [
         clusterId,
       ])
-      if (row === undefined || !isLocal(row.spec)) return (await connected?.find(clusterId)) ?? make(clusterId, null)
+      if (row === undefined || !isLocal(row.spec))
+        return (await connected?.find(clusterId)) ?? make(clusterId, false, noRuntime)
       locals.add(clusterId)
       return local
     },

@@ -8,7 +8,6 @@ import { until } from '../../test/until.ts'
 import { systemClock } from '../lib/clock.ts'
 import { newId } from '../lib/ids.ts'
 import { createLog } from '../lib/log.ts'
-import type { Router } from '../router/router.ts'
 import { createFakeRuntime } from '../runtimes/fake/fake.ts'
 import { createSealer } from '../store/seal.ts'
 import { createWorkRegistry } from '../work/registry.ts'
@@ -27,7 +26,6 @@ const startServer = async () => {
   const clusters = createClusters({
     database,
     runtime,
-    router: {} as Router,
     others: {
       database,
       sealer,

@@ -1,5 +1,7 @@
 /** Of a cluster that this server has no runtime for: nothing runs there, and nothing can be started there. */
 import { DeploymentError } from '../lib/errors.ts'
+import type { Images } from '../runtimes/images.ts'
+import type { Ingress } from '../runtimes/ingress.ts'
 import type { Runtime } from '../runtimes/runtime.ts'
 
 const refuse = async (): Promise<never> => {
@@ -9,23 +11,36 @@ const refuse = async (): Promise<never> => {
 async function* nothing(): AsyncGenerator<never> {}
 const done = async (): Promise<void> => {}
 
+const ingress: Ingress = {
+  publish: async () => [],
+  unpublish: done,
+  look: async () => ({ services: [], isAs: () => true }),
+  url: (host) => `http://${host}`,
+  address: (port) => `localhost:${port}`,
+}
+
+const images: Images = {
+  resolve: async () => null,
+  isHeld: async () => false,
+  hold: refuse,
+  owners: async () => [],
+  drop: done,
+  sweep: done,
+}
+
 export const noRuntime: Runtime = {
-  name: 'none',
-  can: new Set(),
+  abilities: new Set(),
+  ingress,
+  images,
   ping: refuse,
   capacity: refuse,
-  pull: refuse,
-  lookUp: async () => null,
-  imageOwners: async () => [],
-  dropImages: done,
-  sweepImages: done,
-  apply: refuse,
-  ready: refuse,
-  retire: done,
-  removeService: done,
+  stopsFirst: () => false,
+  // What is to end has no instance there, and what is to run cannot.
+  converge: async (_service, { state }) => (state === 'running' ? refuse() : { instances: [], refused: [] }),
   removeEnvironment: done,
   observe: async () => [],
   watch: nothing,
+  keepAlive: done,
   logs: nothing,
   run: refuse,
   stopTask: async () => null,

@@ -109,7 +109,9 @@ test('what a failing program printed is kept without the secrets in it', async (
   const id = await addService(world, {})
   const engine = await start(world)
   const lines = ['connecting with secret-canary', Buffer.from('secret-canary').toString('base64')]
-  t.mock.method(world.runtime, 'ready', () => Promise.reject(new DeploymentError('crashed', 'It ended.', { lines })))
+  t.mock.method(world.runtime.instances, 'ready', () =>
+    Promise.reject(new DeploymentError('crashed', 'It ended.', { lines })),
+  )
   await ask(engine, world, 'DEPLOY', [{ id }])
   assert.equal(await settled(engine, world, id), 'DEPLOYMENT_ERROR')
   const [kept] = await world.database.query<{ log: string; error: { lines: string[] } }>(
@@ -224,7 +226,7 @@ test('what was removed or left over behind our back is put right', async () => {
   const engine = await start(world)
   const { deploymentId } = await ask(engine, world, 'DEPLOY', [{ id }])
   await settled(engine, world, id)
-  await world.runtime.retire({ ...world.ids, serviceId: id }, null, 0, AbortSignal.timeout(5000))
+  await world.runtime.instances.retire({ ...world.ids, serviceId: id }, null, 0, AbortSignal.timeout(5000))
   await until(async () => (await revisions(world, id)).length === 1, { timeoutMs: 10_000, what: 'a new instance' })
   assert.deepEqual(await revisions(world, id), [deploymentId])
 })

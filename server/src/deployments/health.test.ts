@@ -6,7 +6,6 @@ import { createFakeClock } from '../../test/fake-clock.ts'
 import { until } from '../../test/until.ts'
 import { createClusters } from '../clusters/clusters.ts'
 import { createLog } from '../lib/log.ts'
-import type { Router } from '../router/router.ts'
 import { createWorkRegistry } from '../work/registry.ts'
 import { watchHealth } from './health.ts'
 
@@ -23,7 +22,7 @@ test('while the engine is away what runs is UNAVAILABLE but deployed, jobs are l
   const clock = createFakeClock()
   const { database } = world
   const ping = () => (away ? Promise.reject(new Error('away')) : Promise.resolve())
-  const clusters = createClusters({ database, runtime: { ...world.runtime, ping }, router: {} as Router })
+  const clusters = createClusters({ database, runtime: { ...world.runtime, ping } })
   const parts = { database, work: createWorkRegistry(clock), log: createLog('silent'), clock }
   const health = watchHealth(parts, await clusters.of(world.clusterId), () => {
     returns += 1

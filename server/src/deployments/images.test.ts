@@ -7,7 +7,7 @@ import { until } from '../../test/until.ts'
 import { ApiError, DeploymentError } from '../lib/errors.ts'
 import { newId } from '../lib/ids.ts'
 import { OutboundRefused } from '../lib/outbound.ts'
-import type { ImageRequest } from '../runtimes/runtime.ts'
+import type { ImageRequest } from '../runtimes/images.ts'
 import type { DeploymentRequest } from './deployments.ts'
 import type { RegistryCredentials } from './registry-credentials.ts'
 import { repositoryOf } from './registry-image.ts'
@@ -91,8 +91,8 @@ test('a deploy of an image pulls it and builds nothing; a tag that the deploy na
 
 test('a public image that the organization has deployed will do for all its services; a redeploy stays at the one that runs, until the configuration names another', async (t) => {
   const digest = 'docker.io/fake/serve@sha256:1'
-  const asked: ImageRequest[] = []
-  t.mock.method(world.runtime, 'pull', async (image: ImageRequest) => {
+  const asked: (ImageRequest & { refresh: boolean })[] = []
+  t.mock.method(world.runtime.images, 'hold', async (image: ImageRequest & { refresh: boolean }) => {
     asked.push(image)
     return digest
   })
@@ -141,7 +141,7 @@ test('a registry is asked at each deploy; one that was deleted stops the next, a
   let registry: RegistryCredentials | null = { url: 'https://registry.example', username: null, password: null }
   const engine = createTestEngine(own, {}, { registryCredentials: async () => registry })
   await engine.engine.start()
-  const { mock: pull } = t.mock.method(own.runtime, 'pull')
+  const { mock: pull } = t.mock.method(own.runtime.images, 'hold')
   const id = await addService(own, { registryId: newId() }, 'container')
   await ask(engine, own, 'DEPLOY', [{ id }])
   assert.equal(await settled(engine, own, id), 'DEPLOYED')
@@ -188,8 +188,8 @@ test('a kind with an environment of its own gets that and no variable; its passw
     sealed,
   ])
   const applied: Record<string, string>[] = []
-  const { apply } = world.runtime
-  t.mock.method(world.runtime, 'apply', (...values: Parameters<typeof apply>) => {
+  const { apply } = world.runtime.instances
+  t.mock.method(world.runtime.instances, 'apply', (...values: Parameters<typeof apply>) => {
     applied.push(values[0].env.reveal())
     return apply(...values)
   })

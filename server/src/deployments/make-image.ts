@@ -93,7 +93,7 @@ const deployedImage = async (
   const release = await currentRelease(parts.database, service.id)
   if (release === null || !staysAt(release, wanted, service.requested)) return null
   if (redeploy === true) return release
-  return (await isHeld(cluster, release, signal)) ? release : null
+  return (await cluster.images.isHeld(release.organizationId, release.image, signal)) ? release : null
 }
 
 const pull = async (run: ServiceRun, wanted: ImageSource): Promise<MadeImage> => {
@@ -118,7 +118,7 @@ const pullFrom = async (run: ServiceRun, source: ReleaseSource, signal: AbortSig
   const { repository, ...access } = await openRegistry(run.parts, organizationId, source)
   const wanted = { organizationId, reference: joinTag(repository, source.tag), ...access, refresh: true }
   await run.parts.disk?.refuseImage(organizationId, signal)
-  const reference = await run.cluster.runtime.pull(wanted, (text) => run.log.line('pull', text), signal)
+  const reference = await run.cluster.images.hold(wanted, (text) => run.log.line('pull', text), signal)
   run.log.line('pull', `Image available: ${reference}`)
   return reference
 }
@@ -136,7 +136,7 @@ const knownPublicImage = async (
   const { organizationId } = claim
   const image = await publicImageOf(parts.database, organizationId, { name, tag })
   if (image === null) return null
-  return (await isHeld(cluster, { organizationId, image }, signal)) ? image : null
+  return (await cluster.images.isHeld(organizationId, image, signal)) ? image : null
 }
 
 /** None for a registry that was deleted, or cannot be logged in to: the engine may well hold the image. */
@@ -152,14 +152,6 @@ const accessFor = async (parts: EngineParts, { organizationId }: Release, source
 
 const noLogin = { origin: null, login: null }
 
-/** Whether the cluster holds a release's image for its organization. */
-const isHeld = async (
-  { runtime }: Cluster,
-  { organizationId, image }: Pick<Release, 'organizationId' | 'image'>,
-  signal: AbortSignal,
-): Promise<boolean> =>
-  (await runtime.lookUp({ organizationId, reference: image, ...noLogin, refresh: false }, signal)) !== null
-
 /** Makes sure that the cluster still holds a release's image; one that was built can only be there. */
 export const holdImage = async (
   parts: EngineParts,
@@ -168,11 +160,11 @@ export const holdImage = async (
   progress: Progress,
   signal: AbortSignal,
 ): Promise<void> => {
-  // Nothing is looked up or logged in to for an image that is there.
-  if (release.source === null || (await isHeld(cluster, release, signal))) return
-  const access = await accessFor(parts, release, release.source)
   const { organizationId, image: reference } = release
-  await cluster.runtime.pull({ organizationId, reference, ...access, refresh: false }, progress, signal)
+  // Nothing is looked up or logged in to for an image that is there.
+  if (release.source === null || (await cluster.images.isHeld(organizationId, reference, signal))) return
+  const access = await accessFor(parts, release, release.source)
+  await cluster.images.hold({ organizationId, reference, ...access, refresh: false }, progress, signal)
 }
 
 export const makeImage = (

@@ -34,7 +34,7 @@ export const commitOf = (release: Release | null): string | null =>
 /** What a registry calls the tag now: `from` when nobody says, null when it refuses the login. */
 const readDigest = async (
   parts: EngineParts,
-  { runtime }: Cluster,
+  { images }: Cluster,
   organizationId: string,
   source: ImageSource,
   from: string | null,
@@ -43,7 +43,7 @@ const readDigest = async (
   try {
     const { repository, ...access } = await openRegistry(parts, organizationId, source)
     const reference = joinTag(repository, source.tag)
-    return (await runtime.lookUp({ organizationId, reference, ...access, refresh: true }, signal)) ?? from
+    return (await images.resolve({ organizationId, reference, ...access }, signal)) ?? from
   } catch (error) {
     if (!(error instanceof DeploymentError)) throw error
     // The deployment, which pulls, says why.

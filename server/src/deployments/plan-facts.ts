@@ -25,7 +25,7 @@ import { stateOf } from './states.ts'
 import { taskFor } from './tasks.ts'
 import { isUp } from './untouched.ts'
 import { environmentNow } from './variables-now.ts'
-import { type EffectiveVariables, fingerprint, mustStopFirst, wantedOf } from './workload.ts'
+import { type EffectiveVariables, fingerprint, wantedOf } from './workload.ts'
 
 const parallel = 8
 const deadlineMs = 30_000
@@ -105,7 +105,7 @@ const imageMove = (from: OpenedRelease, to: OpenedRelease): Move | null => {
 
 const nobody: Pick<EffectiveVariables, 'env' | 'files'> = { env: {}, files: [] }
 
-const settingOfRollback = (current: OpenedRelease | null, target: OpenedRelease): Setting => {
+const settingOfRollback = ({ cluster, current }: Subject, target: OpenedRelease): Setting => {
   const { workload } = target.release
   const changes = {
     image: current === null ? move(null, nameOf(target)) : imageMove(current, target),
@@ -114,7 +114,7 @@ const settingOfRollback = (current: OpenedRelease | null, target: OpenedRelease)
     variables: variableChanges(current?.environment ?? nobody, target.environment),
   }
   const runsTask = taskFor(workload.tasks, 'START') !== null
-  return { ...nothingNew, stopsFirst: mustStopFirst(workload), runsTask, sameSetup: false, changes }
+  return { ...nothingNew, stopsFirst: cluster.runtime.stopsFirst(workload), runsTask, sameSetup: false, changes }
 }
 
 /** Reference of the image that a commit was built to before; null where it would be built. */
@@ -165,7 +165,7 @@ const settingOfDeploy = async (
   const before = current === null ? null : setupOf(current.release.workload)
   return {
     refusal: null,
-    stopsFirst: mustStopFirst(spec),
+    stopsFirst: cluster.runtime.stopsFirst(spec),
     runsTask: taskFor(spec.tasks, requested.forceEvent ?? 'START', requested.task) !== null,
     sameSetup: fingerprint(parts.fingerprintKey, source, spec, variables) === row.deployedHash,
     version,
@@ -191,10 +191,13 @@ const settingOf = async (
   if (requested.releaseId !== undefined) {
     const target = await openRelease(parts.database, parts.sealer, requested.releaseId)
     if (target === null) throw notFound()
-    return settingOfRollback(current, target)
+    return settingOfRollback(subject, target)
   }
   if (action !== 'DEPLOY')
-    return { ...nothingNew, stopsFirst: current !== null && mustStopFirst(current.release.workload) }
+    return {
+      ...nothingNew,
+      stopsFirst: current !== null && subject.cluster.runtime.stopsFirst(current.release.workload),
+    }
   try {
     return await settingOfDeploy(parts, organizationId, subject, seen, signal)
   } catch (error) {

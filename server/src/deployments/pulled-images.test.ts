@@ -6,7 +6,6 @@ import { until } from '../../test/until.ts'
 import { createClusters } from '../clusters/clusters.ts'
 import { systemClock } from '../lib/clock.ts'
 import { newId } from '../lib/ids.ts'
-import type { Router } from '../router/router.ts'
 import { createImageSweep } from './pulled-images.ts'
 
 const world = await createWorld(await testDatabase())
@@ -31,7 +30,7 @@ const deploy = async (tag: string): Promise<string> => {
 
 test('the images that only a deleted service had are dropped with it', async (t) => {
   const dropped: unknown[] = []
-  t.mock.method(world.runtime, 'dropImages', async (...[of, references]: [string, readonly string[]]) => {
+  t.mock.method(world.runtime.images, 'drop', async (...[of, references]: [string, readonly string[]]) => {
     dropped.push([of, [...references]])
   })
   const first = await deploy('1.0')
@@ -57,16 +56,16 @@ test('a sweep keeps what releases name, takes all of an organization that is gon
   const swept: unknown[] = []
   const elsewhere = newId()
   let nowMs = 0
-  t.mock.method(world.runtime, 'imageOwners', async () => [organizationId, gone.ids.organizationId, elsewhere])
+  t.mock.method(world.runtime.images, 'owners', async () => [organizationId, gone.ids.organizationId, elsewhere])
   t.mock.method(
-    world.runtime,
-    'sweepImages',
+    world.runtime.images,
+    'sweep',
     async (...[of, needed, unusedMs]: [string, readonly string[], number]) => {
       swept.push([of, [...needed], unusedMs > 0])
     },
   )
   const clock = { ...systemClock, monotonicMs: () => nowMs }
-  const clusters = createClusters({ database: world.database, runtime: world.runtime, router: {} as Router })
+  const clusters = createClusters({ database: world.database, runtime: world.runtime })
   const sweep = createImageSweep({ database: world.database, clock }, await clusters.of(world.clusterId))
   const signal = AbortSignal.timeout(10_000)
   await sweep(signal)

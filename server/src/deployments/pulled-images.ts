@@ -16,23 +16,23 @@ export const dropImagesOf = async (
   const images = await pulledImagesOf(parts.database, organizationId, cluster.key)
   const others = new Set([...images].flatMap(([id, references]) => (id === serviceId ? [] : [...references])))
   const own = [...(images.get(serviceId) ?? [])].filter((reference) => !others.has(reference))
-  await cluster.runtime.dropImages(organizationId, own, signal)
+  await cluster.images.drop(organizationId, own, signal)
 }
 
 /** Once an hour, whatever no release names; of an organization that is gone, everything. */
-export const createImageSweep = (parts: Pick<EngineParts, 'database' | 'clock'>, { key, runtime }: Cluster) => {
+export const createImageSweep = (parts: Pick<EngineParts, 'database' | 'clock'>, { key, images: held }: Cluster) => {
   const known = new Set<string>()
   let dueMs = Number.NEGATIVE_INFINITY
 
   const sweepOf = async (organizationId: string, isThere: boolean, signal: AbortSignal): Promise<void> => {
     const images = isThere ? await pulledImagesOf(parts.database, organizationId, key) : new Map<string, Set<string>>()
     const needed = [...images.values()].flatMap((each) => [...each])
-    await runtime.sweepImages(organizationId, needed, isThere ? unusedMs : 0, signal)
+    await held.sweep(organizationId, needed, isThere ? unusedMs : 0, signal)
   }
 
   return async (signal: AbortSignal): Promise<void> => {
     if (parts.clock.monotonicMs() < dueMs) return
-    const owners = await runtime.imageOwners()
+    const owners = await held.owners()
     const rows = await parts.database.query<{ id: string }>(
       `select id from node where kind = 'organization' and id::text = any($1)`,
       [owners],

@@ -2,15 +2,14 @@
  * One service as it should be beside what there is of it: whether they differ, and making them equal. Leaves alone
  * whatever a deployment works on.
  */
-import { isDeepStrictEqual } from 'node:util'
 import type { Cluster } from '../clusters/clusters.ts'
 import { keySql } from '../clusters/local.ts'
-import { type AnyRoute, isStreamRoute } from '../router/router.ts'
-import type { Instance, ServiceKey, Workload } from '../runtimes/runtime.ts'
+import type { Publication, Published } from '../runtimes/ingress.ts'
+import type { Desired, Instance, ServiceKey, Workload } from '../runtimes/runtime.ts'
 import type { EngineParts } from './engine-parts.ts'
 import { holdImage } from './make-image.ts'
 import { openRelease } from './releases.ts'
-import { type Outlets, readOutlets, routesFor, routeWhatCan } from './routes.ts'
+import { exposureFor, type Outlets, readExposure, readOutlets } from './routes.ts'
 import { isAloneSql } from './tasks.ts'
 
 export interface DesiredService {
@@ -32,9 +31,9 @@ export interface DesiredService {
 /** What there is of a service. */
 export interface FoundService {
   instances: readonly Instance[]
+  /** By its rows. */
   outlets: Outlets
-  /** As the router has them. */
-  routes: readonly AnyRoute[]
+  published: Published
 }
 
 const retireGraceMs = 10_000
@@ -76,19 +75,11 @@ const isMissing = ({ desired, releaseId, instances }: DesiredService, current: r
 const showsOther = (service: DesiredService, state: string): boolean =>
   service.runningState !== state && !(service.hasTask && service.desired === 'RUNNING')
 
-const desiredRoutes = (service: DesiredService, outlets: Outlets, current: readonly Instance[]): AnyRoute[] =>
-  routesFor(outlets, service.ports, service.desired === 'RUNNING' ? 'up' : 'stopped', current)
-
-const comparable = (route: AnyRoute): string =>
-  JSON.stringify([
-    route.protocol,
-    isStreamRoute(route) ? route.port : route.host,
-    route.state,
-    route.targets.map((target) => `${target.host}:${target.port}`),
-  ])
-
-const areEqual = (some: readonly AnyRoute[], others: readonly AnyRoute[]): boolean =>
-  isDeepStrictEqual(some.map(comparable).sort(), others.map(comparable).sort())
+const publicationOf = (service: DesiredService, outlets: Outlets): Publication => ({
+  service,
+  revision: keptRevision(service),
+  exposure: exposureFor(outlets, service.desired === 'RUNNING' ? service.ports : []),
+})
 
 const isNothing = ({ desired }: DesiredService, { instances }: FoundService): boolean =>
   desired === 'NONE' && instances.length === 0
@@ -101,22 +92,8 @@ export const differs = (service: DesiredService, found: FoundService): boolean =
     isMissing(service, current) ||
     current.length < found.instances.length ||
     showsOther(service, runningStateOf(service, current)) ||
-    !areEqual(desiredRoutes(service, found.outlets, current), found.routes)
+    !found.published.isAs(publicationOf(service, found.outlets))
   )
-}
-
-/** Starts what is missing of the current release; the engine's own restart policy looks after what only crashed. */
-const restore = async (
-  parts: EngineParts,
-  cluster: Cluster,
-  { serviceId, releaseId }: DesiredService,
-  signal: AbortSignal,
-): Promise<Instance[]> => {
-  const opened = await openRelease(parts.database, parts.sealer, releaseId!)
-  if (opened === null) return []
-  parts.log.info({ serviceId }, 'instances are missing: restarting them')
-  await holdImage(parts, cluster, opened.release, () => {}, signal)
-  return cluster.runtime.apply(opened.workload, () => {}, signal)
 }
 
 /** True when the deployments of all these revisions have ended: only these may be swept. */
@@ -129,47 +106,72 @@ const haveEnded = async ({ database }: EngineParts, instances: readonly Instance
   return open.length === 0
 }
 
-/** Instances of versions that are neither current nor being deployed. */
-const sweepOthers = async (
+/** As its release says; null when it is gone. */
+const openDesired = async (
   parts: EngineParts,
-  { runtime }: Cluster,
-  service: DesiredService,
-  instances: readonly Instance[],
+  cluster: Cluster,
+  { serviceId, releaseId, desired, ports }: DesiredService,
+  isMissing: boolean,
   signal: AbortSignal,
-): Promise<void> => {
-  const kept = keptRevision(service)
-  const others = instances.filter(({ revision }) => revision !== kept)
-  if (others.length === 0 || !(await haveEnded(parts, others))) return
-  parts.log.info({ serviceId: service.serviceId }, 'instances of another version are left: removing them')
-  await runtime.retire(service, kept, retireGraceMs, signal)
+): Promise<Desired | null> => {
+  const exposure = () => readExposure(parts.database, serviceId, desired === 'RUNNING' ? ports : [])
+  if (desired !== 'RUNNING') return { state: 'stopped', exposure, graceMs: retireGraceMs }
+  const opened = releaseId === null ? null : await openRelease(parts.database, parts.sealer, releaseId)
+  if (opened === null) return null
+  if (isMissing) await holdImage(parts, cluster, opened.release, () => {}, signal)
+  return { state: 'running', workload: opened.workload, exposure }
 }
 
+/** False when a deployment that is to go on has left instances, beside which nothing can be started for now. */
 const makeEqual = async (
   parts: EngineParts,
   cluster: Cluster,
   service: DesiredService,
   found: FoundService,
   signal: AbortSignal,
+): Promise<boolean> => {
+  const { serviceId } = service
+  const { log } = parts
+  const current = currentOf(service, found.instances)
+  const others = found.instances.filter((instance) => !current.includes(instance))
+  const mayEnd = others.length === 0 || (await haveEnded(parts, others))
+  const isLess = isMissing(service, current)
+  if (isLess && !mayEnd) return false
+  const isMore = others.length > 0 && mayEnd
+  if (isLess) log.info({ serviceId }, 'instances are missing: starting them again')
+  if (isMore) log.info({ serviceId }, 'instances of another version are left over: removing them')
+  const desired = isLess || isMore ? await openDesired(parts, cluster, service, isLess, signal) : null
+  if (desired !== null) {
+    const { instances, refused } = await cluster.runtime.converge(service, desired, null, signal)
+    await show(parts, service, instances, refused)
+    return true
+  }
+  const publication = publicationOf(service, found.outlets)
+  // Nobody is told what is so already.
+  const refused = found.published.isAs(publication) ? [] : await cluster.ingress.publish(publication)
+  await show(parts, service, current, refused)
+  return true
+}
+
+/** How it runs now, and what cannot be published of it. */
+const show = async (
+  { database, log }: EngineParts,
+  service: DesiredService,
+  current: readonly Instance[],
+  refused: readonly string[],
 ): Promise<void> => {
   const { serviceId } = service
-  let current = currentOf(service, found.instances)
-  if (isMissing(service, current)) current = await restore(parts, cluster, service, signal)
-  await sweepOthers(parts, cluster, service, found.instances, signal)
   const state = runningStateOf(service, current)
   if (showsOther(service, state))
-    await parts.database.query('update service_state set running_state = $2 where service_id = $1', [serviceId, state])
-  const routes = desiredRoutes(service, found.outlets, current)
-  // The router is told only what it does not know yet.
-  if (areEqual(routes, found.routes)) return
-  for (const { message } of await routeWhatCan(cluster.ingress, serviceId, routes))
-    parts.log.warn({ serviceId }, `${message}; retrying in a minute`)
+    await database.query('update service_state set running_state = $2 where service_id = $1', [serviceId, state])
+  for (const message of refused) log.warn({ serviceId }, `${message}; retrying in a minute`)
 }
 
 /** What runs is read before what should run: a version that comes in between is then no orphan. */
 const find = async ({ database }: EngineParts, cluster: Cluster, key: ServiceKey): Promise<FoundService> => {
   const instances = await cluster.runtime.observe([key])
-  const [routes, outlets] = await Promise.all([cluster.ingress.routes(), readOutlets(database, key.serviceId)])
-  return { instances, outlets, routes: routes.filter(({ serviceId }) => serviceId === key.serviceId) }
+  const [published, outlets] = await Promise.all([cluster.ingress.look([key]), readOutlets(database, key.serviceId)])
+  return { instances, outlets, published }
 }
 
 /** Makes what runs of a service equal to what should run. False when a deployment works on its environment. */
@@ -189,8 +191,7 @@ export const reconcileService = async (
     if (service === undefined || isNothing(service, found)) return true
     if (service.busy) return false
     signal.throwIfAborted()
-    await makeEqual(parts, cluster, service, found, signal)
-    return true
+    return await makeEqual(parts, cluster, service, found, signal)
   } finally {
     release()
   }

@@ -7,7 +7,6 @@ import { settled } from '../../test/engine-story.ts'
 import { createFakeClock, type FakeClock } from '../../test/fake-clock.ts'
 import { until } from '../../test/until.ts'
 import type { Cluster, Clusters } from '../clusters/clusters.ts'
-import type { Router } from '../router/router.ts'
 import type { Runtime } from '../runtimes/runtime.ts'
 import type { Database } from '../store/database.ts'
 import { startReconcilers } from './reconcile.ts'
@@ -15,11 +14,12 @@ import { startReconcilers } from './reconcile.ts'
 const power = { off: false, callsLeft: null, lateCut: false }
 const database = await testDatabase()
 
-const clusterOf = (key: string, runtime: Runtime, ingress: Router): Cluster => ({
+const clusterOf = (key: string, runtime: Runtime): Cluster => ({
   key,
   isConnected: true,
   runtime,
-  ingress,
+  ingress: runtime.ingress,
+  images: runtime.images,
   capacity: async () => null,
 })
 
@@ -27,9 +27,8 @@ const clusterOf = (key: string, runtime: Runtime, ingress: Router): Cluster => (
 const createScene = async () => {
   const [near, far] = [await createWorld(database), await createWorld(database)]
   far.routes = near.routes
-  const router = partsOf(near, power).clusters.all()[0]!.ingress
   const clusters = (runtimes: [Runtime, Runtime], all = true): Clusters => {
-    const both = [clusterOf(near.clusterId, runtimes[0], router), clusterOf(far.clusterId, runtimes[1], router)]
+    const both = [clusterOf(near.clusterId, runtimes[0]), clusterOf(far.clusterId, runtimes[1])]
     return {
       of: async (id) => both.find(({ key }) => key === id)!,
       all: () => (all ? both : []),
@@ -99,7 +98,9 @@ const advanceCalmly = async (clock: FakeClock, { isCalm }: { isCalm(): boolean }
 
 const kill = (world: World, ids: readonly string[]): Promise<unknown> =>
   Promise.all(
-    ids.map((serviceId) => world.runtime.retire({ ...world.ids, serviceId }, null, 0, AbortSignal.timeout(10_000))),
+    ids.map((serviceId) =>
+      world.runtime.instances.retire({ ...world.ids, serviceId }, null, 0, AbortSignal.timeout(10_000)),
+    ),
   )
 
 const startMs = 1000
@@ -121,12 +122,12 @@ test('a hundred services that die at once are back within 10 s, while another cl
   const traffic = createTraffic()
   const back = new Map<string, number>()
   let startedAtMs = 0
-  const apply: Runtime['apply'] = async (workload, progress, signal) => {
+  const converge: Runtime['converge'] = async (service, desired, rollout, signal) => {
     await clock.sleep(startMs, signal)
-    const instances = await traffic.counted(() => near.runtime.apply(workload, progress, signal))
-    assert.ok(!back.has(workload.serviceId), 'each is started once')
-    back.set(workload.serviceId, clock.monotonicMs() - startedAtMs)
-    return instances
+    const converged = await traffic.counted(() => near.runtime.converge(service, desired, rollout, signal))
+    assert.ok(!back.has(service.serviceId), 'each is started once')
+    back.set(service.serviceId, clock.monotonicMs() - startedAtMs)
+    return converged
   }
   let silent = false
   let touched = 0
@@ -136,12 +137,12 @@ test('a hundred services that die at once are back within 10 s, while another cl
       if (!silent || name === 'watch') return Reflect.get(target, name, receiver)
       if (name === 'ping') return () => late(3000)
       return () => {
-        if (['retire', 'removeService', 'removeEnvironment', 'apply'].includes(String(name))) touched += 1
+        if (['converge', 'removeEnvironment'].includes(String(name))) touched += 1
         return late(deadlineMs)
       }
     },
   })
-  const runtimes: [Runtime, Runtime] = [{ ...near.runtime, apply }, silence]
+  const runtimes: [Runtime, Runtime] = [{ ...near.runtime, converge }, silence]
   const parts = { ...partsOf(near, power), clock, database: traffic.database, clusters: clusters(runtimes) }
   const advance = (ms: number): Promise<void> => advanceCalmly(clock, traffic, ms)
   const reconcilers = await startReconcilers(parts, 'a server')
@@ -194,7 +195,10 @@ test('half an answer of an engine sweeps nothing, a whole one only what no row o
       ]
       return { ...owned, instances: [...owned.instances, ...others] }
     },
-    retire: async ({ serviceId }) => void ended.push(serviceId),
+    async converge({ serviceId }) {
+      ended.push(serviceId)
+      return { instances: [], refused: [] }
+    },
   }
   const parts = {
     ...partsOf(near, power),

@@ -52,7 +52,7 @@ const lookAtAll = async (
   // What runs is read before what should run: a service or a version that comes in between is then unknown to the
   // first reading, never an orphan of the second.
   const owned = await cluster.runtime.owned()
-  const routes = groupBy(await cluster.ingress.routes())
+  const published = await cluster.ingress.look()
   const services = await readDesired(parts, cluster)
   const [hosts, outside] = await Promise.all([
     readHostsOf(parts.database, cluster.key).then(groupBy),
@@ -62,10 +62,10 @@ const lookAtAll = async (
   for (const service of services) {
     const of = <T>(groups: Map<string, T[]>): T[] => groups.get(service.serviceId) ?? []
     const outlets = { hosts: of(hosts), outside: of(outside) }
-    if (differs(service, { instances: of(instances), outlets, routes: of(routes) })) found(service.serviceId)
+    if (differs(service, { instances: of(instances), outlets, published })) found(service.serviceId)
   }
   await quietly(parts, {}, signal, () => sweepTasks(parts, cluster, owned, signal))
-  await sweepUnknown(parts, cluster, owned, [...routes.keys()], signal)
+  await sweepUnknown(parts, cluster, owned, published.services, signal)
 }
 
 /** Begins at once, in the background: a start does not wait for the engine. */
@@ -112,11 +112,18 @@ const startReconciler = (parts: EngineParts, hold: ClusterHold): Reconciler => {
       for await (const event of cluster.runtime.watch(signal)) soon(event.serviceId)
     },
   })
+  const liveness = createLoop(parts, {
+    ...common,
+    name: 'liveness',
+    periodMs: watchPauseMs,
+    failed: 'liveness probes wait for the engine',
+    run: (signal) => cluster.runtime.keepAlive(signal),
+  })
   const health = watchHealth(parts, cluster, () => all.wake())
   return {
     soon,
     async stop() {
-      await Promise.all([events.stop(), health.stop(), all.stop(), queue.stop()])
+      await Promise.all([events.stop(), liveness.stop(), health.stop(), all.stop(), queue.stop()])
     },
   }
 }

@@ -2,7 +2,7 @@
 import { DeploymentError } from '../lib/errors.ts'
 import { OutboundRefused } from '../lib/outbound.ts'
 import { isHub } from '../lib/registry-session.ts'
-import type { ImageRequest } from '../runtimes/runtime.ts'
+import type { ImageRequest } from '../runtimes/images.ts'
 import type { Source } from './deployments.ts'
 import type { EngineParts } from './engine-parts.ts'
 import { loginOf } from './registry-credentials.ts'

@@ -48,9 +48,8 @@ const unusable = (why: string) => conflict('release_not_usable', why)
 const isGone = async (parts: EngineParts, { organizationId, clusterId, image, source }: Row): Promise<boolean> => {
   if (source !== null) return false
   const signal = AbortSignal.timeout(lookUpDeadlineMs)
-  const wanted = { organizationId, reference: image, origin: null, login: null, refresh: false }
-  const { runtime } = await parts.clusters.of(clusterId)
-  return (await runtime.lookUp(wanted, signal).catch(() => image)) === null
+  const { images } = await parts.clusters.of(clusterId)
+  return !(await images.isHeld(organizationId, image, signal).catch(() => true))
 }
 
 const refuseUnusable = async (parts: EngineParts, row: Row): Promise<void> => {

@@ -30,11 +30,10 @@ const createParts = (bad: string) => {
   const cluster = {
     runtime: {
       endTask: ({ taskId }: TaskKey) => doing(`task ${taskId}`),
-      retire: ({ serviceId }: ServiceKey) => doing(`service ${serviceId}`),
-      removeService: () => Promise.resolve(),
+      converge: ({ serviceId }: ServiceKey) => doing(`service ${serviceId}`),
       removeEnvironment: (id: string) => doing(`environment ${id}`),
     },
-    ingress: { setService: (id: string) => doing(`route ${id}`) },
+    ingress: { unpublish: (id: string) => doing(`route ${id}`) },
   }
   return { parts: parts as unknown as EngineParts, cluster: cluster as unknown as Cluster, done }
 }

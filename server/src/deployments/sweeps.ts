@@ -6,6 +6,8 @@ import type { EngineParts } from './engine-parts.ts'
 import { isTaskId, ownerOfTask } from './task-ids.ts'
 import { endTaskOf, openOwners } from './task-state.ts'
 
+const absent = { state: 'absent', graceMs: 10_000 } as const
+
 /** What cannot be swept away must not keep anything else from it. */
 export const quietly = async (
   parts: EngineParts,
@@ -37,22 +39,19 @@ export const sweepUnknown = async (
   parts: EngineParts,
   { runtime, ingress }: Cluster,
   owned: Owned,
-  routed: readonly string[],
+  published: readonly string[],
   signal: AbortSignal,
 ): Promise<void> => {
   const services = new Map<string, ServiceKey>()
   for (const { serviceId, environmentId } of [...owned.volumes, ...owned.instances])
     services.set(serviceId, { serviceId, environmentId })
-  const known = await existing(parts, 'service', [...services.keys(), ...routed])
+  const known = await existing(parts, 'service', [...services.keys(), ...published])
   for (const [serviceId, key] of services) {
     if (known.has(serviceId)) continue
-    await quietly(parts, { serviceId }, signal, async () => {
-      await runtime.retire(key, null, 10_000, signal)
-      await runtime.removeService(key, signal)
-    })
+    await quietly(parts, { serviceId }, signal, () => runtime.converge(key, absent, null, signal))
   }
-  for (const serviceId of routed)
-    if (!known.has(serviceId)) await quietly(parts, { serviceId }, signal, () => ingress.setService(serviceId, []))
+  for (const serviceId of published)
+    if (!known.has(serviceId)) await quietly(parts, { serviceId }, signal, () => ingress.unpublish(serviceId))
   const alive = await existing(parts, 'environment', owned.environments)
   for (const environmentId of owned.environments)
     if (!alive.has(environmentId))

@@ -7,7 +7,7 @@ import { isSameVersion, mayBeLeftAlone } from './plan.ts'
 import { currentRelease, type Release } from './releases.ts'
 import type { ServiceRun } from './service-run.ts'
 import { environmentNow } from './variables-now.ts'
-import { fingerprint, mustStopFirst, type wantedOf } from './workload.ts'
+import { fingerprint, type wantedOf } from './workload.ts'
 
 const deadlineMs = 120_000
 
@@ -34,7 +34,7 @@ export const isUntouched = async (run: ServiceRun, wanted: ReturnType<typeof wan
   const { service, claim, step } = run
   const may = mayBeLeftAlone({
     wholeEnvironment: claim.wholeEnvironment,
-    stopsFirst: mustStopFirst(wanted.spec),
+    stopsFirst: run.cluster.runtime.stopsFirst(wanted.spec),
     runsTask: eventTask(run).task !== null,
     released: service.currentReleaseId !== null,
     running: service.desired === 'RUNNING',

@@ -89,9 +89,6 @@ export const dnsLabel = (name: string): string =>
 export const aliasesOf = (name: string, serviceId: string): string[] =>
   [dnsLabel(name), `service-${serviceId}`].filter((alias) => alias !== '')
 
-/** Two versions side by side would share a volume's files: such services stop the old one first. */
-export const mustStopFirst = (workload: Pick<Workload, 'volumes'>): boolean => workload.volumes.length > 0
-
 /** All that a kind makes of a configuration. */
 export const wantedOf = (
   kind: Pick<DeployableKind, 'source' | 'workload' | 'tasks'>,

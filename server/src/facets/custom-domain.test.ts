@@ -33,7 +33,7 @@ const deploy = async ({ id, environment }: Json): Promise<void> => {
 }
 
 const routeTo = async (host: string) =>
-  (await api.parts.router.routes()).find((route) => 'host' in route && route.host === host)
+  (await api.router.routes()).find((route) => 'host' in route && route.host === host)
 
 test('a domain is made, read in every way, changed and taken away', async () => {
   const { id } = await application()

@@ -176,7 +176,7 @@ test('a stop that is canceled leaves the service running, and saying so', async 
   const { id } = await newApplication(api, environmentId)
   await send('POST', `/application/${id}/deploy`)
   await rests(environmentId)
-  const { mock: drain } = t.mock.method(api.parts.router, 'drain', () => new Promise<never>(() => {}))
+  const { mock: drain } = t.mock.method(api.router, 'drain', () => new Promise<never>(() => {}))
   await send('POST', `/application/${id}/stop`)
   await until(() => drain.callCount() > 0, { what: 'the stop to wait for requests under way' })
   await send('POST', `/environment/${environmentId}/cancelDeployment`)

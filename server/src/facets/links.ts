@@ -3,9 +3,11 @@
  * `tcp` and `udp`.
  */
 import Type from 'typebox'
-import { type Context, nodeInPath, type Operation, type Owner, operation } from '../api/operation.ts'
+import { nodeInPath, type Operation, type Owner, operation } from '../api/operation.ts'
 import { Flag, OneOf, Results, Text, Uuid, Whole } from '../api/schema.ts'
+import { readClusterId } from '../clusters/refs.ts'
 import { type Kind, serviceTypes, typeOf } from '../kinds.ts'
+import type { Ingress } from '../runtimes/ingress.ts'
 import { type Facet, itemOf, ownerOf } from './self.ts'
 
 const Link = Type.Object({
@@ -49,13 +51,13 @@ const readSql = (ofRoute: string, ofNode: string): string =>
 const ofService = readSql('r.service_id = $1', 'n.id = $1')
 const ofEnvironment = readSql('r.environment_id = $1 and n.parent_id = $1', 'n.parent_id = $1')
 
-const urlOf = ({ parts: { router } }: Context, { host, protocol, externalPort }: Row): string =>
-  host === null ? `${protocol.toLowerCase()}://${router.address(externalPort!)}` : router.url(host)
+const urlOf = ({ address, url }: Ingress, { host, protocol, externalPort }: Row): string =>
+  host === null ? `${protocol.toLowerCase()}://${address(externalPort!)}` : url(host)
 
-const toLink = (context: Context, row: Row) => ({
+const toLink = (ingress: Ingress, row: Row) => ({
   service_id: row.serviceId,
   service_type: typeOf(row.kind),
-  url: urlOf(context, row),
+  url: urlOf(ingress, row),
   internal_port: row.port,
   external_port: row.externalPort ?? row.port,
   is_qovery_domain: row.isPlatform,
@@ -76,8 +78,12 @@ const links = (id: string, path: string, tag: string, summary: string, owner: Ow
     status: 200,
     answer: Results(Link),
     async run(context) {
-      const rows = await context.db.query<Row>(sql, [context.node.id])
-      return { results: rows.map((row) => toLink(context, row)) }
+      const { db, node, parts } = context
+      const rows = await db.query<Row>(sql, [node.id])
+      const clusterId = await readClusterId(db, node.kind === 'environment' ? node.id : node.parentId!)
+      if (clusterId === null) return { results: [] }
+      const { ingress } = await parts.clusters.of(clusterId)
+      return { results: rows.map((row) => toLink(ingress, row)) }
     },
   })
 

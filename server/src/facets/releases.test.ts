@@ -122,7 +122,7 @@ test('a release of another service is 404, one that never ran well or has lost i
     assert.deepEqual([answer.status, answer.body.code], [409, 'release_not_usable'])
     assert.match(answer.body.message, /never run/)
   }
-  t.mock.method(api.runtime, 'lookUp', async () => null)
+  t.mock.method(api.runtime.images, 'isHeld', async () => false)
   const gone = await call('POST', `${path}/rollback`, { release_id: first!.id })
   assert.deepEqual([gone.status, gone.body.code], [409, 'release_not_usable'])
   assert.match(gone.body.message, /no longer exists on the engine/)
@@ -182,7 +182,7 @@ test('a version from before a port was changed is reached at the port it has', a
   const { id } = await newContainer(scene, environmentId, port(3000))
   const path = `/container/${id}`
   const reached = async (): Promise<number[]> => {
-    const routes = (await api.parts.router.routes()).filter(({ serviceId }) => serviceId === id)
+    const routes = (await api.router.routes()).filter(({ serviceId }) => serviceId === id)
     return routes.flatMap(({ targets }) => targets.map((target) => target.port))
   }
   const listening = async () =>

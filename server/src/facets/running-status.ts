@@ -207,7 +207,7 @@ const podsOf = (parts: Parts, environmentId: string, serviceId: string): Shared<
 }
 
 const asPods = (instances: Instance[]) => ({
-  pods: instances.map(({ name, endpoints }) => ({ name, ports: Object.keys(endpoints).map(Number) })),
+  pods: instances.map(({ name, ports }) => ({ name, ports })),
 })
 
 /** `/service/pods`. */

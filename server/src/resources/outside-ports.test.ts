@@ -36,7 +36,7 @@ const held = (id: string): Promise<{ protocol: string; port: number }[]> =>
   api.database.query('select protocol, port from outside_port where service_id = $1 order by protocol, port', [id])
 
 const streams = async (id: string): Promise<StreamRoute[]> =>
-  (await api.parts.router.routes()).filter((route) => isStreamRoute(route)).filter((route) => route.serviceId === id)
+  (await api.router.routes()).filter((route) => isStreamRoute(route)).filter((route) => route.serviceId === id)
 
 const settle = async (path: string, action: string, state: string): Promise<void> => {
   await send('POST', `${path}/${action}`, {}, 202)
@@ -184,9 +184,9 @@ test('a port that the router cannot open fails the deployment with a sentence, a
   const one = await application([port(80, 'HTTP')])
   const path = `/application/${one.id}`
   await settle(path, 'deploy', 'DEPLOYED')
-  const before = (await api.parts.router.routes()).filter((route) => route.serviceId === one.id)
-  const { setService } = api.parts.router
-  api.parts.router.setService = async (serviceId, routes) => {
+  const before = (await api.router.routes()).filter((route) => route.serviceId === one.id)
+  const { setService } = api.router
+  api.router.setService = async (serviceId, routes) => {
     if (routes.some((route) => isStreamRoute(route) && route.port === 29_300))
       throw new PortUnavailable('the router cannot open the TCP port 29300: it is in use on this machine', 29_300)
     return setService(serviceId, routes)
@@ -197,12 +197,12 @@ test('a port that the router cannot open fails the deployment with a sentence, a
   assert.match(log, /The router cannot open the TCP port 29300: it is in use on this machine\./)
   await until(
     async () => {
-      const now = (await api.parts.router.routes()).filter((route) => route.serviceId === one.id)
+      const now = (await api.router.routes()).filter((route) => route.serviceId === one.id)
       return JSON.stringify(now) === JSON.stringify(before)
     },
     { what: 'the routes as they were' },
   )
-  api.parts.router.setService = setService
+  api.router.setService = setService
   await settle(path, 'redeploy', 'DEPLOYED')
   assert.equal((await streams(one.id)).length, 1)
 })
@@ -272,7 +272,7 @@ test('GRPC ports are routed as such, also behind a custom domain', async () => {
   const path = `/application/${one.id}`
   await send('POST', `${path}/customDomain`, { domain: 'grpc.shop.example', generate_certificate: false }, 201)
   await settle(path, 'deploy', 'DEPLOYED')
-  const routes = (await api.parts.router.routes()).filter((route) => route.serviceId === one.id)
+  const routes = (await api.router.routes()).filter((route) => route.serviceId === one.id)
   const spoken = routes.map((route) => [isStreamRoute(route) ? '' : route.host.split('.')[0], route.protocol])
   assert.ok(spoken.some(([host, protocol]) => host === 'grpc' && protocol === 'GRPC'))
   assert.ok(spoken.some(([host, protocol]) => host!.startsWith('p80-') && protocol === 'HTTP'))

@@ -1,24 +1,33 @@
 /**
  * What every runtime guarantees, as tests: the same cases on each of them. `conform` registers them; a runtime brings
- * programs that behave as told, in whatever way it can run them.
+ * programs that behave as told, in whatever way it can run them, and is asked from outside, at what its ingress publishes.
  */
 
 import assert from 'node:assert/strict'
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
-import { answersDatagrams } from '../../test/datagrams.ts'
+import { conformRollouts } from '../../test/rollout-conformance.ts'
 import { conformTasks } from '../../test/task-conformance.ts'
 import { until as untilTrue } from '../../test/until.ts'
 import { DeploymentError } from '../lib/errors.ts'
 import { newId } from '../lib/ids.ts'
+import { createLog } from '../lib/log.ts'
 import { Secret } from '../lib/secret.ts'
-import type { LogLine, Runtime, RuntimeEvent, Task, Workload } from './runtime.ts'
+import { createRouter } from '../router/client.ts'
+import type { Router } from '../router/router.ts'
+import type { Instances } from './blue-green/instances.ts'
+import type { Exposure } from './ingress.ts'
+import type { Desired, LogLine, Rollout, RolloutStep, Runtime, RuntimeEvent, Task, Workload } from './runtime.ts'
 
 export type Program = Pick<Workload, 'image' | 'entrypoint' | 'arguments'>
 
 export interface Subject {
-  create(ownerId: string): Runtime
+  /** `router`: for one that leads requests itself. */
+  create(ownerId: string, router: Router): Runtime
   programs: {
-    /** Answers HTTP on port 8080. */
+    /** Answers HTTP on port 8080, at / with what contains its variable PAGE, or its revision. */
     serve: Program
     /** The same, and answers every datagram on its port 8080 too. */
     serveBoth: Program
@@ -92,10 +101,38 @@ export const createTask = (program: Program, over: Partial<Task> = {}): Task => 
 export const until = <T>(what: string, check: () => Promise<T | null> | T | null) =>
   untilTrue(check, { timeoutMs: 10_000, what })
 
-/** Applies and waits until ready. */
-export const deploy = async (runtime: Runtime, workload: Workload) => {
-  await runtime.apply(workload, ignore, signal())
-  return runtime.ready(workload, ignore, signal())
+export const nowhere: Exposure = { hosts: [], ports: [] }
+
+export const runningAs = (workload: Workload, exposure: Exposure = nowhere): Desired => ({
+  state: 'running',
+  workload,
+  exposure: async () => exposure,
+})
+
+/** The steps of a rollout as they come; `at` is called before one is done, and may end it. */
+export const createRollout = (at: (step: RolloutStep | 'serving') => Promise<void> | void = ignore) => {
+  const steps: string[] = []
+  const told: string[] = []
+  const rollout: Rollout = {
+    async step(name, _deadlineMs, work) {
+      steps.push(name)
+      await at(name)
+      await work(signal())
+    },
+    tell: (_, text) => told.push(text),
+    serving: async () => at('serving'),
+  }
+  return { rollout, steps, told }
+}
+
+/** Rolls a version out, and answers its instances. */
+export const deploy = async (runtime: Runtime, workload: Workload, exposure = nowhere) =>
+  (await runtime.converge(workload, runningAs(workload, exposure), createRollout().rollout, signal())).instances
+
+/** Starts a version beside whatever runs, where a runtime is made of single instances, and waits until it is ready. */
+export const start = async ({ instances }: { instances: Instances }, workload: Workload) => {
+  await instances.apply(workload, ignore, signal())
+  return instances.ready(workload, ignore, signal())
 }
 
 export const rejection = async (work: Promise<unknown>): Promise<unknown> =>
@@ -110,20 +147,16 @@ export const deploymentError = async (work: Promise<unknown>): Promise<Deploymen
   return error
 }
 
+export const absent: Desired = { state: 'absent', graceMs: 0 }
+
 /** Removes all that the runtime's owner has. */
 export const clean = async (runtime: Runtime): Promise<void> => {
   const owned = await runtime.owned()
   for (const service of [...owned.instances, ...owned.volumes]) {
-    await runtime.retire(service, null, 0, signal())
-    await runtime.removeService(service, signal())
+    await runtime.converge(service, absent, null, signal())
   }
   for (const environmentId of owned.environments) await runtime.removeEnvironment(environmentId, signal())
   assert.deepEqual(await runtime.owned(), { instances: [], environments: [], volumes: [] })
-}
-
-const answers = async ({ host, port }: { host: string; port: number }): Promise<boolean> => {
-  const { status } = await fetch(`http://${host}:${port}/`)
-  return status > 0
 }
 
 const collect = async (lines: AsyncIterable<LogLine>, enough: (line: LogLine) => boolean): Promise<LogLine[]> => {
@@ -138,212 +171,27 @@ const collect = async (lines: AsyncIterable<LogLine>, enough: (line: LogLine) =>
 const numberOf = (line: LogLine): number => Number(/line (\d+)$/.exec(line.text)?.[1] ?? 0)
 const range = (first: number, last: number): number[] => Array.from({ length: last - first + 1 }, (_, i) => first + i)
 
-const nobody = { organizationId: newId(), origin: null, login: null }
-
 export const conform = ({ create, programs, images }: Subject): void => {
   let runtime: Runtime
-  before(() => {
-    runtime = create(`conformance-${newId()}`)
+  let router: Router
+  let dataDir: string
+  before(async () => {
+    dataDir = await mkdtemp(join(tmpdir(), 'conformance-'))
+    router = createRouter({ dataDir, host: '127.0.0.1', port: 0, log: createLog('silent') })
+    await router.start()
+    runtime = create(`conformance-${newId()}`, router)
   })
   after(async () => {
     await clean(runtime)
     await runtime.close()
+    await router.stop()
+    await rm(dataDir, { recursive: true })
   })
 
-  describe('pull', () => {
-    test('an image that is held is there at once, twice and more, by a reference that runs', async () => {
-      const image = { ...nobody, reference: images.held, refresh: false }
-      const reference = await runtime.pull(image, ignore, signal())
-      assert.equal(await runtime.pull(image, ignore, signal()), reference)
-      assert.equal(await runtime.pull({ ...image, reference }, ignore, signal()), reference)
-      await deploy(runtime, createWorkload({ ...programs.serve, image: reference }))
-    })
+  const converge = (workload: Workload, desired: Desired, rollout: Rollout | null = createRollout().rollout) =>
+    runtime.converge(workload, desired, rollout, signal())
 
-    test('an image that is nowhere is refused by its name', async () => {
-      const image = { ...nobody, reference: images.missing, refresh: true }
-      const error = await deploymentError(runtime.pull(image, ignore, signal()))
-      assert.match(error.code, /^image_/)
-      assert.ok(error.message.includes(images.missing), error.message)
-    })
-
-    test('an aborted pull rejects with the reason', async () => {
-      const reason = new Error('canceled by the user')
-      const image = { ...nobody, reference: images.held, refresh: true }
-      assert.equal(await rejection(runtime.pull(image, ignore, AbortSignal.abort(reason))), reason)
-    })
-  })
-
-  describe('apply and ready', () => {
-    test('apply starts as many instances as asked, and again changes nothing', async () => {
-      const workload = createWorkload(programs.serve, { instances: 3 })
-      const first = await runtime.apply(workload, ignore, signal())
-      assert.deepEqual(
-        first.map(({ index }) => index),
-        [0, 1, 2],
-      )
-      const second = await runtime.apply(workload, ignore, signal())
-      const ids = (instances: { id: string }[]) => instances.map(({ id }) => id)
-      assert.deepEqual(ids(second), ids(first))
-      assert.deepEqual(ids(await runtime.observe([workload])).sort(), ids(first).sort())
-    })
-
-    test('fewer instances of the same revision end those that are too many', async () => {
-      const workload = createWorkload(programs.serve, { instances: 2 })
-      await runtime.apply(workload, ignore, signal())
-      await runtime.apply({ ...workload, instances: 1 }, ignore, signal())
-      const left = await runtime.observe([workload])
-      assert.deepEqual(
-        left.map(({ index }) => index),
-        [0],
-      )
-    })
-
-    test('when ready resolves, every endpoint answers', async () => {
-      const workload = createWorkload(programs.serve, { instances: 2 })
-      const instances = await deploy(runtime, workload)
-      assert.equal(instances.length, 2)
-      assert.notDeepEqual(instances[0]!.endpoints[8080], instances[1]!.endpoints[8080])
-      for (const { endpoints, state } of instances) {
-        assert.equal(state, 'running')
-        assert.ok(await answers(endpoints[8080]!))
-      }
-    })
-
-    test('a port that is open over TCP and UDP both is reached over both at its one address', async () => {
-      const ports = (['TCP', 'UDP'] as const).map((protocol) => ({
-        internalPort: 8080,
-        protocol,
-        publiclyAccessible: true,
-        externalPort: 30_000,
-      }))
-      const [instance] = await deploy(runtime, createWorkload(programs.serveBoth, { ports, memoryMb: 128 }))
-      const address = instance!.endpoints[8080]!
-      assert.ok(await answers(address))
-      assert.ok(await answersDatagrams(address))
-    })
-
-    test('a service that never answers is refused at its deadline, with its last log lines', async () => {
-      const workload = createWorkload(programs.neverReady, { readyTimeoutMs: 700 })
-      await runtime.apply(workload, ignore, signal())
-      const begun = performance.now()
-      const error = await deploymentError(runtime.ready(workload, ignore, signal()))
-      const tookMs = performance.now() - begun
-      assert.equal(error.code, 'not_ready')
-      assert.ok(error.lines.length > 0)
-      assert.ok(tookMs >= 650 && tookMs < 3000, `took ${tookMs} ms`)
-    })
-
-    test('a service that keeps ending is a crash loop, told with its exit code and log, long before the deadline', async () => {
-      const workload = createWorkload(programs.crash)
-      await runtime.apply(workload, ignore, signal())
-      const error = await deploymentError(runtime.ready(workload, ignore, signal()))
-      assert.equal(error.code, 'crash_loop')
-      assert.match(error.message, /code 3/)
-      assert.ok(error.lines.length > 0)
-    })
-
-    test('an aborted apply rejects with the reason and leaves nothing that retire does not remove', async () => {
-      for (const delayMs of [0, 30, 120, 200]) {
-        const workload = createWorkload(programs.serve, { instances: 2 })
-        const controller = new AbortController()
-        const reason = new Error('canceled by the user')
-        const work = runtime.apply(workload, ignore, controller.signal)
-        setTimeout(() => controller.abort(reason), delayMs)
-        await work.catch((error) => assert.equal(error, reason))
-        await runtime.retire(workload, null, 0, signal())
-        assert.deepEqual(await runtime.observe([workload]), [])
-      }
-    })
-
-    test('an aborted ready rejects promptly with the reason', async () => {
-      const workload = createWorkload(programs.neverReady)
-      await runtime.apply(workload, ignore, signal())
-      const controller = new AbortController()
-      const reason = new Error('canceled by the user')
-      const begun = performance.now()
-      setTimeout(() => controller.abort(reason), 100)
-      assert.equal(await rejection(runtime.ready(workload, ignore, controller.signal)), reason)
-      assert.ok(performance.now() - begun < 1000)
-    })
-  })
-
-  describe('retire and remove', () => {
-    test('a new revision runs beside the old one until retire keeps only the given one', async () => {
-      const old = createWorkload(programs.serve)
-      const [oldInstance] = await deploy(runtime, old)
-      const next = { ...old, revision: newId() }
-      const [nextInstance] = await deploy(runtime, next)
-      assert.ok(await answers(oldInstance!.endpoints[8080]!))
-      await runtime.retire(old, next.revision, 2000, signal())
-      const left = await runtime.observe([old])
-      assert.deepEqual(
-        left.map(({ id }) => id),
-        [nextInstance!.id],
-      )
-      assert.ok(await answers(nextInstance!.endpoints[8080]!))
-      // The address of what is gone may refuse, or say nothing.
-      const { host, port } = oldInstance!.endpoints[8080]!
-      await assert.rejects(fetch(`http://${host}:${port}/`, { signal: AbortSignal.timeout(2000) }))
-    })
-
-    test('retire of what is gone, and retire twice at once, succeed', async () => {
-      const workload = createWorkload(programs.serve)
-      await runtime.retire(workload, null, 2000, signal())
-      await deploy(runtime, workload)
-      const retire = () => runtime.retire(workload, null, 2000, signal())
-      await Promise.all([retire(), retire()])
-      await retire()
-      assert.deepEqual(await runtime.observe([workload]), [])
-    })
-
-    test('volumes outlive retire and end with their service', async () => {
-      const volume = { id: newId(), mountPath: '/data', sizeGb: 1 }
-      const workload = createWorkload(programs.serve, { volumes: [volume] })
-      await deploy(runtime, workload)
-      await runtime.retire(workload, null, 2000, signal())
-      const mine = async () =>
-        (await runtime.owned()).volumes.filter(({ serviceId }) => serviceId === workload.serviceId)
-      assert.deepEqual(await mine(), [
-        { id: volume.id, environmentId: workload.environmentId, serviceId: workload.serviceId },
-      ])
-      await runtime.removeService(workload, signal())
-      assert.deepEqual(await mine(), [])
-      await runtime.removeService(workload, signal())
-    })
-
-    test('an environment is owned while it has a network, and gone after its removal', async () => {
-      const workload = createWorkload(programs.serve)
-      await deploy(runtime, workload)
-      assert.ok((await runtime.owned()).environments.includes(workload.environmentId))
-      await runtime.retire(workload, null, 2000, signal())
-      await runtime.removeEnvironment(workload.environmentId, signal())
-      assert.ok(!(await runtime.owned()).environments.includes(workload.environmentId))
-      await runtime.removeEnvironment(workload.environmentId, signal())
-      await deploy(runtime, { ...workload, revision: newId() })
-    })
-
-    test('two owners side by side do not see or end what the other has', async () => {
-      const other = create(`conformance-${newId()}`)
-      try {
-        const mine = createWorkload(programs.serve)
-        const theirs = createWorkload(programs.serve)
-        await Promise.all([deploy(runtime, mine), deploy(other, theirs)])
-        const seen = await other.owned()
-        assert.deepEqual(
-          seen.instances.map(({ serviceId }) => serviceId),
-          [theirs.serviceId],
-        )
-        assert.deepEqual(seen.environments, [theirs.environmentId])
-        await other.retire(mine, null, 0, signal())
-        await other.removeService(mine, signal())
-        assert.equal((await runtime.observe([mine])).length, 1)
-        assert.deepEqual(await runtime.observe([theirs]), [])
-      } finally {
-        await clean(other)
-        await other.close()
-      }
-    })
-  })
+  conformRollouts({ runtime: () => runtime, create: (ownerId) => create(ownerId, router), programs, images })
 
   describe('observe, watch and logs', () => {
     test('observe tells ids, state and times of the asked services only', async () => {
@@ -368,7 +216,7 @@ export const conform = ({ create, programs, images }: Subject): void => {
           if (event.serviceId === workload.serviceId) events.push(event)
       })()
       const [instance] = await deploy(runtime, workload)
-      await runtime.retire(workload, null, 2000, signal())
+      await converge(workload, { state: 'stopped', exposure: async () => nowhere, graceMs: 2000 })
       const has = (kind: RuntimeEvent['kind']) => events.find((event) => event.kind === kind) ?? null
       const started = await until('started', () => has('started'))
       await until('died', () => has('died'))
@@ -418,7 +266,7 @@ export const conform = ({ create, programs, images }: Subject): void => {
       const seen = new Map<string, number[]>()
       let applied: Promise<unknown> | undefined
       for await (const line of runtime.logs(workload, { tail: 4, follow: true, signal: signal() })) {
-        applied ??= runtime.apply(next, ignore, signal())
+        applied ??= deploy(runtime, next)
         seen.set(line.instance, [...(seen.get(line.instance) ?? []), numberOf(line)])
         if (line.revision === next.revision && numberOf(line) === 10) break
       }
@@ -432,11 +280,13 @@ export const conform = ({ create, programs, images }: Subject): void => {
 
     test('following the last lines does not replay older ones of an instance that is silent since', async () => {
       const silent = createWorkload(programs.neverReady)
-      await runtime.apply(silent, ignore, signal())
+      await converge(silent, runningAs(silent), null)
       const logs = (options = {}) => runtime.logs(silent, options)
       await collect(logs({ follow: true }), () => true)
       const talking = { ...silent, ...programs.talk, revision: newId() }
-      await deploy(runtime, talking)
+      const { rollout } = createRollout((step) => (step === 'drain' ? Promise.reject(new Error('kill')) : undefined))
+      await rejection(converge(talking, runningAs(talking), rollout))
+      assert.equal((await runtime.observe([silent])).length, 2)
       await collect(logs({ follow: true }), (line) => numberOf(line) === 5)
       const lines = await collect(logs({ tail: 2, follow: true }), (line) => numberOf(line) >= 25)
       assert.deepEqual(new Set(lines.map(({ revision }) => revision)), new Set([talking.revision]))

@@ -1,9 +1,11 @@
 /**
- * Where services run. A runtime is given a desired state (a `Workload`) and makes it true; every call is idempotent
+ * Where services run. A runtime is given the state that a service is to have and makes it true; every call is idempotent
  * and may be repeated after a crash at any instant. It knows ids and labels, never the product's kinds or database.
  */
 import type { DeploymentError } from '../lib/errors.ts'
 import type { Secret } from '../lib/secret.ts'
+import type { Images } from './images.ts'
+import type { Exposure, Ingress } from './ingress.ts'
 
 /** A service inside its cluster: a pod is found by both, a container by the second. */
 export interface ServiceKey {
@@ -23,7 +25,7 @@ export interface WorkloadPort {
   internalPort: number
   protocol: PortProtocol
   publiclyAccessible: boolean
-  /** Of a public TCP or UDP port: the one of this machine that the router opens for it. Says nothing to a runtime. */
+  /** Of a public TCP or UDP port: the one of the cluster's ingress. What is opened is said by an `Exposure`. */
   externalPort?: number
 }
 
@@ -91,11 +93,8 @@ export interface Instance {
   restarts: number
   /** RFC 3339, null before the first start. */
   startedAt: string | null
-  /**
-   * Where this machine reaches each port: internal port → address. Where a program listens on one port over TCP and
-   * UDP both, both are reached at the one address.
-   */
-  endpoints: Record<number, { host: string; port: number }>
+  /** Ports that it is to listen on. */
+  ports: readonly number[]
   /** Of a task's execution, which only `owned` tells: the task's id. */
   taskId?: string
 }
@@ -180,19 +179,6 @@ export interface Once {
   mark(): Promise<void>
 }
 
-/** An image of a registry, for an organization: what others pulled is not there for it. */
-export interface ImageRequest {
-  organizationId: string
-  /** With its host: `docker.io/library/postgres:16`, or with a digest after `@`. */
-  reference: string
-  /** Where its registry answers; null: https of the name's host. */
-  origin: URL | null
-  /** Login of the registry; opened only to be sent there. */
-  login: Secret<{ username: string; password: string }> | null
-  /** Ask the registry even when the engine holds the image. Without, `reference` is one that a release names. */
-  refresh: boolean
-}
-
 /** One sentence a user may read, in the order things happen. */
 export type Progress = (text: string) => void
 
@@ -204,8 +190,8 @@ export interface Capacity {
   architecture: 'AMD64' | 'ARM64'
 }
 
-/** What a runtime has; asked before it is relied on. */
-export type Ability = 'volumes' | 'tcp-routes' | 'udp-routes' | 'helm' | 'argocd'
+/** What not every runtime has: a service that needs it is refused. */
+export type Ability = 'volumes' | 'tcp-ports' | 'udp-ports'
 
 /** What a runtime holds of ours. */
 export interface Owned {
@@ -214,56 +200,74 @@ export interface Owned {
   volumes: ({ id: string } & ServiceKey)[]
 }
 
+/** What a service is to be. */
+export type Desired =
+  /** `exposure` is asked when it is published: names may come and go while a version starts. */
+  | { state: 'running'; workload: Workload; exposure(): Promise<Exposure> }
+  /** Nothing of it runs; its volumes stay, and its hosts say that it is stopped. */
+  | { state: 'stopped'; exposure(): Promise<Exposure>; graceMs: number }
+  /** Nothing of it is left, its volumes included. */
+  | { state: 'absent'; graceMs: number }
+
+export type RolloutStep = 'stop-first' | 'start' | 'ready' | 'switch' | 'drain' | 'retire'
+
+/** The way to a desired state as people are shown it: whoever asked for it writes down its steps. */
+export interface Rollout {
+  /**
+   * Does one part of the way, within its deadline: again where something is away for a moment. An abort only shortens
+   * `drain` once the new version serves, and does not touch `retire` then.
+   */
+  step(name: RolloutStep, deadlineMs: number, work: (signal: AbortSignal) => Promise<void>): Promise<void>
+  /** One sentence a user may read. */
+  tell(name: RolloutStep, text: string): void
+  /** The moment between: requests go to the new version, the old one has not ended. A failure of it is one of `switch`. */
+  serving(): Promise<void>
+}
+
+/** What there is of a service once it is as desired. */
+export interface Converged {
+  /** Of the desired revision. */
+  instances: readonly Instance[]
+  /** What cannot be published, in sentences. */
+  refused: readonly string[]
+}
+
 export interface Runtime {
-  readonly name: 'docker' | 'kubernetes' | 'fake' | 'none'
-  readonly can: ReadonlySet<Ability>
+  readonly abilities: ReadonlySet<Ability>
+  readonly ingress: Ingress
+  readonly images: Images
   /** Rejects unless the engine answers within 3 s. */
   ping(): Promise<void>
   /** What there is for services, as the engine says now. */
   capacity(): Promise<Capacity>
+  /** Whether the running version of such a service ends before a new one starts. */
+  stopsFirst(workload: Pick<Workload, 'volumes'>): boolean
   /**
-   * Makes the engine hold an image for its organization, and resolves to a reference that never moves: by digest, where
-   * there is one. What the operator put on the engine may stand in for the public registry, and `progress` says so.
-   * Rejects with a `DeploymentError` that names the image: `image_missing`, `image_denied`, `image_unreachable`,
-   * `image_refused`, `registry_refused`; at the latest 30 s after the registry was last heard.
+   * Makes a service as desired from whatever there is of it, and ends what does not belong to that.
+   *
+   * With a rollout, a new version is started beside the old one (unless `stopsFirst`) and waited for until every
+   * instance is ready, by our own probe from outside (with no probe configured: any HTTP answer on an HTTP port, an
+   * accepted connection on a TCP port, or staying up). Then requests go to it, `serving` is called, and the old version
+   * ends when it has answered what it was asked. Until then a failure leaves the old one serving, unless it had to
+   * stop, and what is left of the new one goes with the next `converge` to what was desired before. Rejects with a
+   * `DeploymentError` that names the cause; `lines` are the last log lines of a version that is not ready:
+   * `crash_loop`, `out_of_memory`, `not_ready`; or `port_unavailable`.
+   *
+   * Without one, the version is that which serves already: what is missing starts, nobody waits until it is ready, and
+   * what cannot be published is told in the answer.
    */
-  pull(image: ImageRequest, progress: Progress, signal: AbortSignal): Promise<string>
-  /**
-   * The reference that `pull` would resolve to, without pulling. With `refresh` null for what its registry does not tell
-   * of within 5 s, and `image_denied` when it refuses the login; without, null for what the engine does not hold for this
-   * organization.
-   */
-  lookUp(image: ImageRequest, signal: AbortSignal): Promise<string | null>
-  /** Ids of the organizations that the engine holds pulled images for, those of other installations too. */
-  imageOwners(): Promise<string[]>
-  /** The organization needs these no more: they go, unless something runs from them. */
-  dropImages(organizationId: string, references: readonly string[], signal: AbortSignal): Promise<void>
-  /** What the organization pulled, does not need and has not used for so long goes. */
-  sweepImages(organizationId: string, needed: readonly string[], unusedMs: number, signal: AbortSignal): Promise<void>
-  /**
-   * Makes the instances of this revision exist and be started, beside those of other revisions. Does not wait for
-   * them to be ready. Rejects with a `DeploymentError` that names the cause.
-   */
-  apply(workload: Workload, progress: Progress, signal: AbortSignal): Promise<Instance[]>
-  /**
-   * Waits until every instance of this revision is ready, by our own probe from outside (with no probe configured:
-   * any HTTP answer on an HTTP port, an accepted connection on a TCP port, or staying up). Rejects with a
-   * `DeploymentError` whose `lines` are the last log lines: `crash_loop`, `out_of_memory`, `not_ready`.
-   */
-  ready(workload: Workload, progress: Progress, signal: AbortSignal): Promise<Instance[]>
-  /**
-   * Ends and removes the instances of a service, except those of the revision `keep` (null: all of them). SIGTERM,
-   * then SIGKILL after `graceMs`. Volumes stay.
-   */
-  retire(service: ServiceKey, keep: string | null, graceMs: number, signal: AbortSignal): Promise<void>
-  /** Removes everything of a service, its volumes included. */
-  removeService(service: ServiceKey, signal: AbortSignal): Promise<void>
+  converge(service: ServiceKey, desired: Desired, rollout: Rollout | null, signal: AbortSignal): Promise<Converged>
   /** Removes what the environment itself has (its network), once no instance is left in it. */
   removeEnvironment(environmentId: string, signal: AbortSignal): Promise<void>
   /** The instances of these services, or of all: one call to the engine however many they are. */
   observe(services?: readonly ServiceKey[]): Promise<Instance[]>
   /** What happens to our instances, until aborted; ends with an error when the engine goes away. */
   watch(signal: AbortSignal): AsyncIterable<RuntimeEvent>
+  /**
+   * Restarts the instances whose liveness probe fails, until aborted; rejects when the engine goes away. One caller at
+   * a time: two would restart an instance twice.
+   */
+  keepAlive(signal: AbortSignal): Promise<void>
   /** Lines of a service's present instances, all revisions, merged by time when `tail` or `since` is given. */
   logs(service: ServiceKey, options: LogOptions): AsyncIterable<LogLine>
   /**

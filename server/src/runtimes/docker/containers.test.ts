@@ -11,15 +11,15 @@ import {
   clean,
   createTask,
   createWorkload,
-  deploy,
   deploymentError,
   ignore,
   type Program,
   signal,
+  start,
   until,
 } from '../conformance.ts'
-import type { Probe, Runtime, Workload } from '../runtime.ts'
-import { createDockerRuntime } from './docker.ts'
+import type { Probe, Workload } from '../runtime.ts'
+import { createDockerRuntime, type DockerRuntime } from './docker.ts'
 
 const image = 'busybox:1'
 const shell = (script: string): Program => ({ image, entrypoint: ['sh', '-c'], arguments: [script] })
@@ -45,7 +45,7 @@ const probe = (check: Probe['check'], over: Partial<Probe> = {}): Probe => ({
 })
 
 describe('containers on the real engine', () => {
-  let runtime: Runtime
+  let runtime: DockerRuntime
   let images: TestImages
   let engine: Engine
   before(async () => {
@@ -68,8 +68,8 @@ describe('containers on the real engine', () => {
     return lines
   }
   const readiness = async (workload: Workload): Promise<string> => {
-    await runtime.apply(workload, ignore, signal())
-    return runtime.ready(workload, ignore, signal()).then(
+    await runtime.instances.apply(workload, ignore, signal())
+    return runtime.instances.ready(workload, ignore, signal()).then(
       () => 'ready',
       (error) => `${error.code}: ${error.message}`,
     )
@@ -77,7 +77,7 @@ describe('containers on the real engine', () => {
 
   test('limits are set, and no container is privileged or reaches the host', async () => {
     const volumes = [{ id: newId(), mountPath: '/data', sizeGb: 1 }]
-    const [instance] = await deploy(runtime, createWorkload(httpd, { cpuMillicores: 250, memoryMb: 48, volumes }))
+    const [instance] = await start(runtime, createWorkload(httpd, { cpuMillicores: 250, memoryMb: 48, volumes }))
     const { HostConfig, Mounts } = await inspect(instance!.id)
     assert.partialDeepStrictEqual(HostConfig, {
       NanoCpus: 250_000_000,
@@ -102,15 +102,15 @@ describe('containers on the real engine', () => {
   })
 
   test('more processors than the host has give all that it has', async () => {
-    const [instance] = await deploy(runtime, createWorkload(httpd, { cpuMillicores: 64_000 }))
+    const [instance] = await start(runtime, createWorkload(httpd, { cpuMillicores: 64_000 }))
     const { NCPU } = await engine.call<{ NCPU: number }>('GET', '/info')
     assert.equal((await inspect(instance!.id)).HostConfig.NanoCpus, NCPU * 1e9)
   })
 
   test('a service that needs more memory than its limit is told so, with the limit', async () => {
     const workload = createWorkload(shell('echo filling; tail /dev/zero'), { memoryMb: 16, ...noPorts })
-    await runtime.apply(workload, ignore, signal())
-    const error = await deploymentError(runtime.ready(workload, ignore, signal()))
+    await runtime.instances.apply(workload, ignore, signal())
+    const error = await deploymentError(runtime.instances.ready(workload, ignore, signal()))
     assert.equal(error.code, 'out_of_memory')
     assert.match(error.message, /16 MB/)
     assert.deepEqual(error.lines.includes('filling'), true)
@@ -123,7 +123,7 @@ describe('containers on the real engine', () => {
 
   test('an alias resolves and answers on its own environment; another can neither resolve nor reach it', async () => {
     const workload = createWorkload(httpd, { aliases: ['shop', 'service-1'] })
-    await deploy(runtime, workload)
+    await start(runtime, workload)
     const get = (host: string) => `printf "GET / HTTP/1.0\\r\\n\\r\\n" | nc -w 2 ${host} 8080 2>&1`
     const near = await output(
       shell(`nslookup service-1; A=$(nslookup shop | awk '/^Address: /{print $2; exit}'); ${get('$A')}; echo $A`),
@@ -139,7 +139,7 @@ describe('containers on the real engine', () => {
     const word = `word-${newId()}`
     const program = shell('echo "got $WORD"; httpd -f -p 8080')
     const workload = createWorkload(program, { env: new Secret({ WORD: word }) })
-    const [instance] = await deploy(runtime, workload)
+    const [instance] = await start(runtime, workload)
     const { Config, Path, Args } = await inspect(instance!.id)
     assert.ok(Config.Env.includes(`WORD=${word}`))
     assert.ok(!JSON.stringify([Config.Labels, Config.Entrypoint, Config.Cmd, Path, Args]).includes(word))
@@ -152,7 +152,7 @@ describe('containers on the real engine', () => {
     const program = shell('cat /etc/app/word.txt; stat -c "%a %U" /etc/app/word.txt; httpd -f -p 8080')
     const files = new Secret([{ path: '/etc/app/word.txt', content: 'hunter2\n' }])
     const workload = createWorkload(program, { files })
-    await deploy(runtime, workload)
+    await start(runtime, workload)
     const texts: string[] = []
     for await (const { text } of runtime.logs(workload, { tail: 10 })) texts.push(text)
     assert.deepEqual(texts, ['hunter2', '400 root'])
@@ -160,9 +160,9 @@ describe('containers on the real engine', () => {
 
   test('an endpoint keeps its address when the engine starts the container again', async () => {
     const workload = createWorkload(httpd)
-    const [instance] = await deploy(runtime, workload)
+    const [instance] = await start(runtime, workload)
     await engine.call('POST', `/containers/${instance!.id}/restart`, { query: { t: 1 } })
-    const [again] = await runtime.ready(workload, ignore, signal())
+    const [again] = await runtime.instances.ready(workload, ignore, signal())
     assert.deepEqual(again!.endpoints, instance!.endpoints)
     assert.match(again!.endpoints[8080]!.host, /^10\./)
     assert.equal(again!.endpoints[8080]!.port, 8080)
@@ -173,7 +173,7 @@ describe('containers on the real engine', () => {
       { internalPort: 9000, protocol: 'TCP', publiclyAccessible: false },
       { internalPort: 9000, protocol: 'UDP', publiclyAccessible: true, externalPort: 30_001 },
     ]
-    const [instance] = await deploy(runtime, createWorkload(shell('nc -ll -p 9000 -e cat'), { ports }))
+    const [instance] = await start(runtime, createWorkload(shell('nc -ll -p 9000 -e cat'), { ports }))
     const { NetworkSettings } = await engine.call<{ NetworkSettings: { Ports: Record<string, unknown> } }>(
       'GET',
       `/containers/${instance!.id}/json`,
@@ -183,31 +183,31 @@ describe('containers on the real engine', () => {
 
   test('one that ended, was changed, or never started is put right by apply', async () => {
     const workload = createWorkload(httpd)
-    const [instance] = await deploy(runtime, workload)
+    const [instance] = await start(runtime, workload)
     await engine.call('POST', `/containers/${instance!.id}/kill`)
     await until('it is down', async () => (await runtime.observe([workload]))[0]!.state === 'exited' || null)
-    const [revived] = await deploy(runtime, workload)
+    const [revived] = await start(runtime, workload)
     assert.equal(revived!.id, instance!.id)
 
     const changed = { ...workload, memoryMb: 32 }
-    const [replaced] = await deploy(runtime, changed)
+    const [replaced] = await start(runtime, changed)
     assert.notEqual(replaced!.id, instance!.id)
 
     const { Config, HostConfig } = await inspect(replaced!.id)
-    await runtime.retire(workload, null, 0, signal())
+    await runtime.instances.retire(workload, null, 0, signal())
     const body = { ...Config, HostConfig }
     await engine.call('POST', '/containers/create', { query: { name: replaced!.name }, body })
-    const [made] = await deploy(runtime, changed)
+    const [made] = await start(runtime, changed)
     assert.equal(made!.state, 'running')
   })
 
   test('a program that ignores SIGTERM ends when the grace is over, and one that heeds it at once', async () => {
     const deaf = createWorkload(shell('trap "" TERM; echo deaf; while :; do sleep 0.1; done'), noPorts)
     const polite = createWorkload(httpd)
-    await Promise.all([deploy(runtime, deaf), deploy(runtime, polite)])
+    await Promise.all([start(runtime, deaf), start(runtime, polite)])
     const timed = async (service: Workload) => {
       const begun = performance.now()
-      await runtime.retire(service, null, 1500, signal())
+      await runtime.instances.retire(service, null, 1500, signal())
       return performance.now() - begun
     }
     const deafMs = await timed(deaf)
@@ -218,7 +218,7 @@ describe('containers on the real engine', () => {
 
   test('an image that is not there is named; nothing is pulled for a name without a registry', async () => {
     for (const missing of ['no-such-image:1', 'sha256:'.padEnd(71, '0'), 'localhost:1/no/such:1']) {
-      const work = runtime.apply(createWorkload({ ...httpd, image: missing }), ignore, signal())
+      const work = runtime.instances.apply(createWorkload({ ...httpd, image: missing }), ignore, signal())
       const error = await deploymentError(work)
       assert.equal(error.code, 'image_missing')
       assert.ok(error.message.includes(missing), error.message)
@@ -232,19 +232,19 @@ describe('containers on the real engine', () => {
     const { port } = silent.address() as { port: number }
     const workload = createWorkload({ ...httpd, image: `127.0.0.1:${port}/app@sha256:${'a'.repeat(64)}` })
     const controller = new AbortController()
-    const work = runtime.apply(workload, ignore, controller.signal)
+    const work = runtime.instances.apply(workload, ignore, controller.signal)
     await Promise.race([asked, work])
     const begun = performance.now()
     controller.abort(new Error('canceled by the user'))
     await assert.rejects(work, /canceled by the user/)
-    await runtime.retire(workload, null, 0, signal())
+    await runtime.instances.retire(workload, null, 0, signal())
     assert.ok(performance.now() - begun < 2000)
     silent.close()
   })
 
   test('a command that is not there is told as the reason', async () => {
     const program = { image, entrypoint: ['/no/such/program'], arguments: null }
-    const error = await deploymentError(deploy(runtime, createWorkload(program)))
+    const error = await deploymentError(start(runtime, createWorkload(program)))
     assert.match(`${error.code} ${error.message}`, /crash_loop.*the command was not found/)
     assert.match(error.lines.join(), /no.such.program/)
   })
@@ -298,25 +298,25 @@ describe('containers on the real engine', () => {
 
   test('a network that was removed behind our back is made again', async () => {
     const workload = createWorkload(httpd)
-    await deploy(runtime, workload)
-    await runtime.retire(workload, null, 0, signal())
+    await start(runtime, workload)
+    await runtime.instances.retire(workload, null, 0, signal())
     await engine.call('DELETE', `/networks/slipway-${workload.environmentId}`)
-    const [instance] = await deploy(runtime, workload)
+    const [instance] = await start(runtime, workload)
     assert.equal(instance!.state, 'running')
   })
 
   test('files of an image that runs as another user are readable by that user', async () => {
-    const [root] = await deploy(runtime, createWorkload(httpd))
+    const [root] = await start(runtime, createWorkload(httpd))
     const query = { container: root!.id, repo: `slipway-test-${newId()}`, tag: '1' }
     const { Id } = await engine.call<{ Id: string }>('POST', '/commit', { query, body: { User: 'nobody' } })
     try {
       const program = { ...shell('cat /etc/word.txt; id -un; exec httpd -f -p 8080'), image: Id }
       const workload = createWorkload(program, { files: new Secret([{ path: '/etc/word.txt', content: 'hunter2\n' }]) })
-      await deploy(runtime, workload)
+      await start(runtime, workload)
       const texts: string[] = []
       for await (const { text } of runtime.logs(workload, {})) texts.push(text)
       assert.deepEqual(texts, ['hunter2', 'nobody'])
-      await runtime.retire(workload, null, 0, signal())
+      await runtime.instances.retire(workload, null, 0, signal())
     } finally {
       await engine.call('DELETE', `/images/${Id}`)
     }
@@ -326,7 +326,7 @@ describe('containers on the real engine', () => {
     const many = 60_000
     const script = `head -c 50000 /dev/zero | tr "\\0" x; echo; printf "\\377\\n"; seq 1 ${many}; echo last; exec httpd -f -p 8080`
     const workload = createWorkload(shell(script), { cpuMillicores: 2000 })
-    await deploy(runtime, workload)
+    await start(runtime, workload)
     const lines: string[] = []
     for await (const { text } of runtime.logs(workload, { follow: true, signal: signal() })) {
       lines.push(text)
@@ -352,14 +352,15 @@ describe('containers on the real engine', () => {
       for await (const event of runtime.watch(ends.signal)) if (event.kind === 'died') died.push(event.serviceId)
     })().catch(() => {})
     const failing = createWorkload(sick, { liveness: { ...liveness, initialDelaySeconds: 0 } })
+    const keeping = runtime.keepAlive(ends.signal)
     const healthy = createWorkload(shell('touch /tmp/alive; exec httpd -f -p 8080'), {
       liveness: { ...liveness, initialDelaySeconds: 0 },
     })
-    await deploy(runtime, healthy)
-    await deploy(runtime, failing)
+    await start(runtime, healthy)
+    await start(runtime, failing)
     await until('the restart', () => (died.includes(failing.serviceId) ? true : null))
     assert.equal(died.includes(healthy.serviceId), false)
     ends.abort()
-    await watching
+    await Promise.all([watching, keeping])
   })
 })

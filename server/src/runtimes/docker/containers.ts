@@ -1,7 +1,8 @@
 /** What the engine says about our containers, in our words. */
 
 import { type Engine, isEngineError } from '../../lib/docker-engine.ts'
-import type { Instance, InstanceState } from '../runtime.ts'
+import type { PlacedInstance } from '../blue-green/instances.ts'
+import type { InstanceState } from '../runtime.ts'
 import { labelOf, labels, parsePlace, taskIdIn } from './describe.ts'
 import type { Events } from './events.ts'
 
@@ -33,7 +34,7 @@ export interface Containers {
   /** One call. `labelled` narrows by further labels; tasks are left out unless asked for. */
   list(labelled?: Record<string, string>, options?: { tasks?: boolean; signal?: AbortSignal }): Promise<ContainerRow[]>
   /** The instances of these rows; only those that do not run cost a call each. */
-  describe(rows: ContainerRow[]): Promise<Instance[]>
+  describe(rows: ContainerRow[]): Promise<PlacedInstance[]>
   inspect(id: string, signal?: AbortSignal): Promise<ContainerDetail>
 }
 
@@ -48,7 +49,7 @@ const states: Record<string, InstanceState> = {
 }
 
 /** Made before instances had addresses of their own, or where they cannot be reached at these: published here. */
-const endpointsOf = (text: string | undefined): Instance['endpoints'] => {
+const endpointsOf = (text: string | undefined): PlacedInstance['endpoints'] => {
   const place = parsePlace(text)
   return 'address' in place
     ? Object.fromEntries(place.ports.map((port) => [port, { host: place.address, port }]))
@@ -61,8 +62,10 @@ const taskOf = (row: Pick<ContainerRow, 'Names' | 'Labels'>): string | undefined
 
 const indexOf = (text: string | undefined): number => (/^\d{1,9}$/.test(text ?? '') ? Number(text) : 0)
 
-export const toInstance = (row: Pick<ContainerRow, 'Id' | 'Names' | 'State' | 'Labels'>): Instance => {
+export const toInstance = (row: Pick<ContainerRow, 'Id' | 'Names' | 'State' | 'Labels'>): PlacedInstance => {
   const taskId = taskOf(row)
+  // Tasks have none; those made before every label was ours may say otherwise.
+  const endpoints = taskId === undefined ? endpointsOf(labelOf(row.Labels, labels.ports)) : {}
   return {
     id: row.Id,
     name: nameOf(row),
@@ -76,13 +79,13 @@ export const toInstance = (row: Pick<ContainerRow, 'Id' | 'Names' | 'State' | 'L
     oomKilled: false,
     restarts: 0,
     startedAt: null,
-    // Tasks have none; those made before every label was ours may say otherwise.
-    endpoints: taskId === undefined ? endpointsOf(labelOf(row.Labels, labels.ports)) : {},
+    ports: Object.keys(endpoints).map(Number),
+    endpoints,
     ...(taskId === undefined ? {} : { taskId }),
   }
 }
 
-const withDetail = (instance: Instance, { State, RestartCount }: ContainerDetail): Instance => ({
+const withDetail = (instance: PlacedInstance, { State, RestartCount }: ContainerDetail): PlacedInstance => ({
   ...instance,
   state: states[State.Status] ?? instance.state,
   exitCode: ['running', 'created'].includes(State.Status) ? null : State.ExitCode,
@@ -95,7 +98,7 @@ export const createContainers = (engine: Engine, ownerId: string, events: Events
   const inspect: Containers['inspect'] = (id, signal) =>
     engine.call<ContainerDetail>('GET', `/containers/${id}/json`, { signal })
 
-  const describeOne = async (row: ContainerRow): Promise<Instance> => {
+  const describeOne = async (row: ContainerRow): Promise<PlacedInstance> => {
     const instance = toInstance(row)
     const seen = events.seen(row.Id)
     // The engine tells of an end before it cleans up, and lists the container as running until it has.

@@ -5,7 +5,7 @@ import { DeploymentError } from '../../lib/errors.ts'
 import type { Progress, Workload } from '../runtime.ts'
 import type { Containers } from './containers.ts'
 import { type ContainerBody, labels } from './describe.ts'
-import { type Images, isImageMissing, localName } from './images.ts'
+import { type EngineImages, isImageMissing, localName } from './images.ts'
 import type { Networks } from './network.ts'
 
 const isNetworkMissing = (error: unknown): boolean =>
@@ -61,7 +61,7 @@ export interface Creator {
 export const createCreator = (
   engine: Engine,
   networks: Networks,
-  images: Images,
+  images: Pick<EngineImages, 'restore'>,
   inspect: Containers['inspect'],
 ): Creator => {
   let processors: Promise<number> | undefined

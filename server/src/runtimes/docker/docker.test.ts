@@ -29,9 +29,10 @@ describe('docker runtime', () => {
     await engine.close()
   })
   conform({
-    create: (ownerId) => createDockerRuntime({ ownerId, images: handed(() => images), log: createLog('silent') }),
+    create: (ownerId, router) =>
+      createDockerRuntime({ ownerId, router, images: handed(() => images), log: createLog('silent') }),
     programs: {
-      serve: { image: 'busybox:1', entrypoint: null, arguments: ['httpd', '-f', '-p', '8080'] },
+      serve: shell('mkdir -p /w; echo "$PAGE" > /w/index.html; exec httpd -f -p 8080 -h /w'),
       serveBoth: { image: nodeImage, entrypoint: ['/bin/node', '-e'], arguments: [echo] },
       neverReady: shell('echo waiting; exec sleep 1000'),
       crash: shell('echo about to fail >&2; exit 3'),

@@ -3,9 +3,9 @@
  *
  * Promises: every container, network and volume is named and labelled by our ids and this data directory's owner mark;
  * nothing else is touched. No container is privileged or sees the engine's socket, the host's network or its files.
- * Refuses to know: deployments, kinds, routes and the database.
+ * Refuses to know: deployments, kinds and the database. Which version requests go to is blue-green/'s.
  * When the process dies: containers go on running and the engine restarts them. Whatever was half done is found by its
- * name: the next `apply` or `run` adopts or replaces it, `retire` and `removeService` remove it.
+ * name: the next `converge` or `run` adopts, replaces or removes it.
  */
 
 import type { OrganizationImages } from '../../images/images.ts'
@@ -14,6 +14,8 @@ import { createEngine, type Engine, ignoreGone, isEngineError } from '../../lib/
 import type { EngineConnection } from '../../lib/engine-connection.ts'
 import { DeploymentError } from '../../lib/errors.ts'
 import type { Log } from '../../lib/log.ts'
+import { type BlueGreenParts, createBlueGreen, noRouter } from '../blue-green/blue-green.ts'
+import type { Instances } from '../blue-green/instances.ts'
 import type { Capacity, Runtime } from '../runtime.ts'
 import { createAddresses } from './addresses.ts'
 import { createContainers } from './containers.ts'
@@ -22,7 +24,7 @@ import { labelOf, labels } from './describe.ts'
 import { createEvents, watchEvents } from './events.ts'
 import { createImages } from './images.ts'
 import { createInstances } from './instances.ts'
-import { watchLiveness } from './liveness.ts'
+import { keepAlive } from './liveness.ts'
 import { createLogs } from './logs.ts'
 import { createNetworks, type Networks } from './network.ts'
 import { createPlaces } from './places.ts'
@@ -37,8 +39,15 @@ export interface DockerRuntimeOptions {
   ownerId: string
   /** Without, nothing is pulled: for one that only ends what is there. */
   images?: OrganizationImages
+  /** Leads requests to what runs. Without, nothing is published. */
+  router?: BlueGreenParts['router']
   log: Log
   clock?: Clock
+}
+
+export interface DockerRuntime extends Runtime {
+  /** What it makes its rollouts of. */
+  readonly instances: Instances
 }
 
 interface VolumeRow {
@@ -92,9 +101,10 @@ export const createDockerRuntime = ({
   connection,
   ownerId,
   images: organizationImages,
+  router = noRouter,
   log,
   clock = systemClock,
-}: DockerRuntimeOptions): Runtime => {
+}: DockerRuntimeOptions): DockerRuntime => {
   const engine = createEngine(connection)
   const events = createEvents(engine, ownerId, clock)
   const containers = createContainers(engine, ownerId, events)
@@ -106,15 +116,27 @@ export const createDockerRuntime = ({
   const tasks = createTasks({ engine, containers, creator, logs, ownerId, clock })
   const addresses = createAddresses(clock)
   const places = createPlaces({ containers, networks, addresses, ports: createPorts() })
-  const instances = createInstances({ engine, containers, creator, places, ownerId, clock })
+  const made = createInstances({ engine, containers, creator, places, ownerId, clock })
 
-  const observe: Runtime['observe'] = async (services) => {
+  const see: Instances['see'] = async (services) => {
     const ids = services && new Set(services.map(({ serviceId }) => serviceId))
     const only: Record<string, string> = services?.length === 1 ? { [labels.service]: services[0]!.serviceId } : {}
     const rows = await containers.list(only)
     return containers.describe(
       ids === undefined ? rows : rows.filter((row) => ids.has(row.Labels[labels.service] ?? '')),
     )
+  }
+
+  const instances: Instances = {
+    apply: made.apply,
+    ready: createReady({ engine, containers, events, logs, clock }),
+    retire: made.retire,
+    remove: async ({ serviceId }, signal) => {
+      await made.endAll(serviceId, removalGraceMs, signal)
+      await volumes.removeOf(serviceId)
+      log.debug({ serviceId }, 'service removed from the engine')
+    },
+    see,
   }
 
   const owned: Runtime['owned'] = async () => {
@@ -136,31 +158,16 @@ export const createDockerRuntime = ({
   }
 
   return {
-    name: 'docker',
-    can: new Set(['volumes', 'tcp-routes', 'udp-routes'] as const),
+    ...createBlueGreen({ instances, router }),
+    abilities: new Set(['volumes', 'tcp-ports', 'udp-ports'] as const),
+    images,
+    instances,
     ping: () => engine.call('GET', '/_ping', { deadlineMs: pingDeadlineMs }),
     capacity: () => readCapacity(engine),
-    pull: images.pull,
-    lookUp: images.lookUp,
-    imageOwners: images.owners,
-    dropImages: images.drop,
-    sweepImages: images.sweep,
-    apply: instances.apply,
-    ready: createReady({ engine, containers, events, logs, clock }),
-    retire: instances.retire,
-    removeService: async ({ serviceId }, signal) => {
-      await instances.endAll(serviceId, removalGraceMs, signal)
-      await volumes.removeOf(serviceId)
-      log.debug({ serviceId }, 'service removed from the engine')
-    },
     removeEnvironment: (environmentId, signal) => removeNetwork(networks, environmentId, signal),
-    observe,
-    watch: (signal) => {
-      watchLiveness({ engine, containers, events, clock, log }, signal).catch((error: unknown) => {
-        if (!signal.aborted) log.warn({ err: error }, 'liveness probes wait for the engine')
-      })
-      return watchEvents(events, signal)
-    },
+    observe: see,
+    watch: (signal) => watchEvents(events, signal),
+    keepAlive: (signal) => keepAlive({ engine, containers, events, clock, log }, signal),
     logs: logs.ofService,
     run: tasks.run,
     stopTask: tasks.stop,

@@ -52,12 +52,12 @@ describe('the engine is far, silent or gone', () => {
     const { runtime, calls, cut } = await startProxy('counting')
     try {
       const first = createWorkload(httpd)
-      await runtime.apply(first, ignore, signal())
+      await runtime.instances.apply(first, ignore, signal())
       const next = { ...first, revision: newId() }
       calls.length = 0
-      const [instance] = await runtime.apply(next, ignore, signal())
+      const [instance] = await runtime.instances.apply(next, ignore, signal())
       assert.deepEqual(calls.splice(0), ['POST /containers/create', `POST /containers/${instance!.id}/start`])
-      await runtime.ready(next, ignore, signal())
+      await runtime.instances.ready(next, ignore, signal())
       assert.deepEqual(calls.splice(0).toSorted(), ['GET /containers/json', 'GET /events'])
       assert.equal((await runtime.observe()).length, 2)
       assert.deepEqual(calls.splice(0), ['GET /containers/json'])
@@ -90,7 +90,7 @@ describe('the engine is far, silent or gone', () => {
     await cut()
     assert.equal((await watching).code, 'engine_unavailable')
     assert.equal((await following).code, 'engine_unavailable')
-    const error = await deploymentError(runtime.apply(createWorkload(httpd), ignore, signal()))
+    const error = await deploymentError(runtime.instances.apply(createWorkload(httpd), ignore, signal()))
     assert.deepEqual([error.code, error.next], ['engine_unavailable', 'wait'])
     await runtime.close()
   })

@@ -10,9 +10,9 @@ import { pulledTag } from '../../images/tags.ts'
 import { newId } from '../../lib/ids.ts'
 import { createLog } from '../../lib/log.ts'
 import { Secret } from '../../lib/secret.ts'
-import { clean, createWorkload, deploy, deploymentError, ignore, signal } from '../conformance.ts'
-import type { ImageRequest, Runtime } from '../runtime.ts'
-import { createDockerRuntime } from './docker.ts'
+import { clean, createWorkload, deploymentError, ignore, signal, start } from '../conformance.ts'
+import type { Images } from '../images.ts'
+import { createDockerRuntime, type DockerRuntime } from './docker.ts'
 import { localName } from './images.ts'
 
 /** An image unlike any other. */
@@ -60,11 +60,12 @@ describe('pulling from a registry with a login', { skip: registryIsMissing }, ()
   const organizationId = newId()
   let registry: Registry
   let images: TestImages
-  let runtime: Runtime
+  let runtime: DockerRuntime
   const told: string[] = []
   const made: string[] = []
 
-  const request = (name: string, more: Partial<ImageRequest> = {}): ImageRequest => ({
+  type Held = Parameters<Images['hold']>[0]
+  const request = (name: string, more: Partial<Held> = {}): Held => ({
     organizationId,
     reference: `${registry.host}/${name}`,
     origin: new URL(registry.url),
@@ -72,7 +73,7 @@ describe('pulling from a registry with a login', { skip: registryIsMissing }, ()
     refresh: true,
     ...more,
   })
-  const pull = (image: ImageRequest) => runtime.pull(image, (text) => told.push(text), signal())
+  const pull = (image: Held) => runtime.images.hold(image, (text) => told.push(text), signal())
   const publish = async (name: string, tag: string): Promise<void> => {
     const image = await newImage()
     made.push(image)
@@ -98,17 +99,18 @@ describe('pulling from a registry with a login', { skip: registryIsMissing }, ()
 
   test('what a tag is by now is told without pulling it, and nothing where its registry does not tell', async () => {
     await publish('team/told', '1')
-    const look = (image: ImageRequest) => runtime.lookUp(image, signal())
+    const look = (image: Held) => runtime.images.resolve(image, signal())
+    const isHeld = (reference: string, of = organizationId) => runtime.images.isHeld(of, reference, signal())
     const image = request('team/told:1')
-    assert.equal(await look({ ...image, refresh: false }), null)
+    assert.equal(await isHeld(image.reference), false)
     const told = await look(image)
     assert.match(told ?? '', /\/team\/told@sha256:[0-9a-f]{64}$/)
-    assert.equal(await look({ ...image, reference: told!, refresh: false }), null, 'nothing was pulled')
+    assert.equal(await isHeld(told!), false, 'nothing was pulled')
     assert.equal(await pull(image), told)
     await publish('team/told', '1')
     assert.notEqual(await look(image), told)
-    assert.equal(await look({ ...image, reference: told!, refresh: false }), told)
-    assert.equal(await look({ ...image, organizationId: newId(), reference: told!, refresh: false }), null)
+    assert.equal(await isHeld(told!), true)
+    assert.equal(await isHeld(told!, newId()), false)
     assert.equal(await look(request('team/absent:1')), null)
     const host = `127.0.0.1:${await freePort()}`
     assert.equal(await look({ ...image, reference: `${host}/team/told:1`, origin: new URL(`http://${host}`) }), null)
@@ -119,8 +121,8 @@ describe('pulling from a registry with a login', { skip: registryIsMissing }, ()
     const reference = await pull(request('team/app:1'))
     assert.match(reference, new RegExp(`^${registry.host}/team/app@sha256:[0-9a-f]{64}$`))
     const workload = createWorkload({ image: reference, entrypoint: null, arguments: null }, { organizationId })
-    await deploy(runtime, workload)
-    await runtime.retire(workload, null, 0, signal())
+    await start(runtime, workload)
+    await runtime.instances.retire(workload, null, 0, signal())
     assert.equal(JSON.stringify(told).includes(login.password), false)
   })
 
@@ -180,8 +182,8 @@ describe('pulling from a registry with a login', { skip: registryIsMissing }, ()
     await publish('team/ended', '1')
     const controller = new AbortController()
     const image = request('team/ended:1')
-    const work = runtime.pull(image, () => controller.abort(new Error('canceled')), controller.signal)
+    const work = runtime.images.hold(image, () => controller.abort(new Error('canceled')), controller.signal)
     await assert.rejects(work, /canceled/)
-    await runtime.pull(image, ignore, signal())
+    await runtime.images.hold(image, ignore, signal())
   })
 })

@@ -9,7 +9,8 @@ import { pulledTag } from '../../images/tags.ts'
 import { type Engine, isEngineError } from '../../lib/docker-engine.ts'
 import { DeploymentError } from '../../lib/errors.ts'
 import { joinTag, splitTag } from '../../lib/image-name.ts'
-import type { ImageRequest, Progress, Runtime } from '../runtime.ts'
+import type { ImageRequest, Images } from '../images.ts'
+import type { Progress } from '../runtime.ts'
 
 const lookUpDeadlineMs = 5000
 
@@ -36,10 +37,15 @@ const accessOf = ({ organizationId, reference, origin, login }: ImageRequest) =>
   return { organizationId, repository, tag, origin, login }
 }
 
+export interface EngineImages extends Images {
+  /** For an image that went away: one attempt for all who wait. Rejects with `image_missing`. */
+  restore(organizationId: string, reference: string, progress: Progress, signal: AbortSignal): Promise<void>
+}
+
 /** `images`: none for a runtime that only ends what is there. */
-export const createImages = (engine: Engine, images: OrganizationImages | undefined) => {
+export const createImages = (engine: Engine, images: OrganizationImages | undefined): EngineImages => {
   /** Whether the engine holds what a release of this organization names. */
-  const isHeld = async (organizationId: string, reference: string, signal: AbortSignal): Promise<boolean> => {
+  const isHeld: Images['isHeld'] = async (organizationId, reference, signal) => {
     if (isId(reference)) return (await findImage(engine, reference, signal)) !== null
     if (images === undefined || !isSteady(reference)) return false
     const held = await images.held(organizationId, reference, signal)
@@ -48,7 +54,7 @@ export const createImages = (engine: Engine, images: OrganizationImages | undefi
   }
 
   /** What its registry calls the image now; null when it does not say. A login that it refuses is an error. */
-  const askDigest = async (image: ImageRequest, signal: AbortSignal): Promise<string | null> => {
+  const askDigest: Images['resolve'] = async (image, signal) => {
     const limited = AbortSignal.any([signal, AbortSignal.timeout(lookUpDeadlineMs)])
     try {
       const told = await images?.resolve(accessOf(image), limited)
@@ -61,7 +67,7 @@ export const createImages = (engine: Engine, images: OrganizationImages | undefi
     }
   }
 
-  const pull: Runtime['pull'] = async (image, progress, signal) => {
+  const hold: Images['hold'] = async (image, progress, signal) => {
     const { organizationId, reference, refresh } = image
     if (!refresh && (await isHeld(organizationId, reference, signal))) return reference
     if (isId(reference) || images === undefined) throw unnamed(reference)
@@ -69,32 +75,16 @@ export const createImages = (engine: Engine, images: OrganizationImages | undefi
   }
 
   return {
-    pull,
-    lookUp: async (image: ImageRequest, signal: AbortSignal): Promise<string | null> => {
-      if (image.refresh) return askDigest(image, signal)
-      return (await isHeld(image.organizationId, image.reference, signal)) ? image.reference : null
-    },
-    /** For an image that went away: one attempt for all who wait. Rejects with `image_missing`. */
-    restore: async (
-      organizationId: string,
-      reference: string,
-      progress: Progress,
-      signal: AbortSignal,
-    ): Promise<void> => {
+    hold,
+    isHeld,
+    resolve: askDigest,
+    restore: async (organizationId, reference, progress, signal) => {
       if (images === undefined || !isSteady(reference)) throw unnamed(reference)
       if (await isHeld(organizationId, reference, signal)) return
       await images.restore(organizationId, reference, progress, signal)
     },
-    owners: async (): Promise<string[]> => (await images?.owners()) ?? [],
-    drop: async (organizationId: string, references: readonly string[], signal: AbortSignal): Promise<void> =>
-      images?.drop(organizationId, references, signal),
-    sweep: async (
-      organizationId: string,
-      needed: readonly string[],
-      unusedMs: number,
-      signal: AbortSignal,
-    ): Promise<void> => images?.sweep(organizationId, needed, unusedMs, signal),
+    owners: async () => (await images?.owners()) ?? [],
+    drop: async (organizationId, references, signal) => images?.drop(organizationId, references, signal),
+    sweep: async (organizationId, needed, unusedMs, signal) => images?.sweep(organizationId, needed, unusedMs, signal),
   }
 }
-
-export type Images = ReturnType<typeof createImages>

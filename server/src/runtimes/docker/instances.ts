@@ -5,7 +5,8 @@ import { DeploymentError } from '../../lib/errors.ts'
 import { createKeyedLock, withLock } from '../../lib/keyed-lock.ts'
 import { createSemaphore } from '../../lib/semaphore.ts'
 import { untilAborted } from '../../lib/waiting.ts'
-import type { Instance, Progress, ServiceKey, Workload } from '../runtime.ts'
+import type { PlacedInstance } from '../blue-green/instances.ts'
+import type { Progress, ServiceKey, Workload } from '../runtime.ts'
 import { type Containers, toInstance } from './containers.ts'
 import { type CreateContext, type Creator, isNameTaken, isPlaceTaken } from './create.ts'
 import { configHash, containerName, describeInstance, labels } from './describe.ts'
@@ -33,7 +34,7 @@ export const createInstances = (parts: InstancesParts) => {
   // One service at a time: a second `apply` finds what the first made, and `retire` sees what an aborted one began.
   const perService = createKeyedLock()
 
-  const make = async (workload: Workload, index: number, context: ApplyContext): Promise<Instance> => {
+  const make = async (workload: Workload, index: number, context: ApplyContext): Promise<PlacedInstance> => {
     const { environmentId } = workload
     const name = containerName(workload.serviceId, workload.revision, index)
     for (let tries = 1; ; tries += 1) {
@@ -55,7 +56,7 @@ export const createInstances = (parts: InstancesParts) => {
   }
 
   /** A container of that name, when it was made from the same configuration; anything else of ours gives way. */
-  const adopt = async (workload: Workload, index: number): Promise<Instance | null> => {
+  const adopt = async (workload: Workload, index: number): Promise<PlacedInstance | null> => {
     const name = containerName(workload.serviceId, workload.revision, index)
     const detail = await containers.inspect(name)
     const { Labels } = detail.Config
@@ -97,7 +98,7 @@ export const createInstances = (parts: InstancesParts) => {
     await Promise.all(surplus.map(({ id, name }) => remove(id, name)))
   }
 
-  const makeAll = async (workload: Workload, progress: Progress, signal: AbortSignal): Promise<Instance[]> => {
+  const makeAll = async (workload: Workload, progress: Progress, signal: AbortSignal): Promise<PlacedInstance[]> => {
     let adopted = workload.instances === 0
     const works = Array.from({ length: workload.instances }, (_, index) =>
       startInTurn(
@@ -117,7 +118,7 @@ export const createInstances = (parts: InstancesParts) => {
   }
 
   return {
-    apply: (workload: Workload, progress: Progress, signal: AbortSignal): Promise<Instance[]> => {
+    apply: (workload: Workload, progress: Progress, signal: AbortSignal): Promise<PlacedInstance[]> => {
       signal.throwIfAborted()
       const work = withLock(perService, workload.serviceId, signal, () => makeAll(workload, progress, signal))
       return untilAborted(work, signal)

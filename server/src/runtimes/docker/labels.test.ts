@@ -5,10 +5,10 @@ import { ensureBusybox } from '../../../test/busybox-image.ts'
 import { createEngine, type Engine } from '../../lib/docker-engine.ts'
 import { newId } from '../../lib/ids.ts'
 import { createLog } from '../../lib/log.ts'
-import { clean, createTask, createWorkload, deploy, ignore, signal, until } from '../conformance.ts'
-import type { Probe, Runtime, Workload } from '../runtime.ts'
+import { clean, createTask, createWorkload, ignore, signal, start, until } from '../conformance.ts'
+import type { Probe, Workload } from '../runtime.ts'
 import { containerName, networkName } from './describe.ts'
-import { createDockerRuntime } from './docker.ts'
+import { createDockerRuntime, type DockerRuntime } from './docker.ts'
 import { parseProbe } from './parse-probe.ts'
 
 const httpd = { image: 'busybox:1', entrypoint: null, arguments: ['httpd', '-f', '-p', '8080'] }
@@ -45,7 +45,7 @@ test('a label is a probe when all of it is', () => {
 describe('labels of images and of old containers', () => {
   const ownerId = `labels-test-${newId()}`
   let engine: Engine
-  let runtime: Runtime
+  let runtime: DockerRuntime
   let image = ''
   before(async () => {
     await ensureBusybox()
@@ -68,7 +68,7 @@ describe('labels of images and of old containers', () => {
 
   test('what an image says under our names is overwritten, on instances and on tasks; other labels are its own', async () => {
     const workload = createWorkload({ ...httpd, image })
-    const [instance] = await deploy(runtime, workload)
+    const [instance] = await start(runtime, workload)
     const labels = await labelsOf(instance!.id)
     assert.equal(labels['slipway.unknown'], 'kept')
     for (const name of ['task', 'liveness', 'attempt', 'volume']) assert.equal(labels[`slipway.${name}`], '', name)
@@ -76,7 +76,7 @@ describe('labels of images and of old containers', () => {
     const task = createTask({ image, entrypoint: null, arguments: ['true'] })
     assert.equal((await runtime.run(task, ignore, signal())).exitCode, 0)
     const { instances } = await runtime.owned()
-    assert.deepEqual(instances.find(({ taskId }) => taskId === task.taskId)?.endpoints, {})
+    assert.deepEqual(instances.find(({ taskId }) => taskId === task.taskId)?.ports, [])
     assert.equal((await runtime.observe([workload])).length, 1)
   })
 
@@ -102,7 +102,7 @@ describe('labels of images and of old containers', () => {
 
   test('a container with bad labels stops no probe, no choice of a port and no list, and is no task', async () => {
     const victim = createWorkload(httpd, { liveness: failing })
-    await deploy(runtime, victim)
+    await start(runtime, victim)
     const { environmentId } = victim
     for (const liveness of badProbes)
       await makeOld(createWorkload(httpd, { environmentId }), { ...evilLabels, 'slipway.liveness': liveness })
@@ -112,6 +112,7 @@ describe('labels of images and of old containers', () => {
     const later = createDockerRuntime({ ownerId, log: createLog('silent') })
     const stop = new AbortController()
     const events = later.watch(stop.signal)
+    const keeping = later.keepAlive(stop.signal)
     try {
       let died = 0
       for await (const { serviceId, kind } of events) {
@@ -119,10 +120,11 @@ describe('labels of images and of old containers', () => {
         if (died === 2) break
       }
       assert.equal((await later.observe([old])).length, 1)
-      const [next] = await deploy(later, createWorkload(httpd, { environmentId }))
+      const [next] = await start(later, createWorkload(httpd, { environmentId }))
       assert.ok(next!.endpoints[8080])
     } finally {
       stop.abort()
+      await keeping
       await later.close()
     }
   })
@@ -134,7 +136,7 @@ describe('labels of images and of old containers', () => {
     })
     const later = createDockerRuntime({ ownerId, log: createLog('silent') })
     try {
-      await until('it runs', async () => (await deploy(later, createWorkload(httpd)))[0] ?? null)
+      await until('it runs', async () => (await start(later, createWorkload(httpd)))[0] ?? null)
     } finally {
       await later.close()
       await engine.call('DELETE', `/containers/${Id}`)

@@ -5,10 +5,12 @@
 import type { Clock } from '../../lib/clock.ts'
 import type { Engine } from '../../lib/docker-engine.ts'
 import type { Log } from '../../lib/log.ts'
-import type { Instance, Probe } from '../runtime.ts'
+import { untilAborted } from '../../lib/waiting.ts'
+import type { PlacedInstance } from '../blue-green/instances.ts'
+import type { Probe } from '../runtime.ts'
 import { type ContainerRow, type Containers, toInstance } from './containers.ts'
 import { labelOf, labels } from './describe.ts'
-import type { Events } from './events.ts'
+import type { ContainerEvent, Events } from './events.ts'
 import { parseProbe } from './parse-probe.ts'
 import { fromProbe, type Look } from './probe.ts'
 
@@ -24,12 +26,14 @@ const stopSeconds = 10
 const shortestPauseMs = 1000
 const restartDeadlineMs = 60_000
 
-/** Looks at instances until `signal` is aborted. */
-export const watchLiveness = async (parts: LivenessParts, signal: AbortSignal): Promise<void> => {
+/** See `Runtime.keepAlive`. */
+export const keepAlive = async (parts: LivenessParts, stopping: AbortSignal): Promise<void> => {
   const { engine, containers, events, clock, log } = parts
+  const over = new AbortController()
+  const signal = AbortSignal.any([stopping, over.signal])
   const watched = new Map<string, AbortController>()
 
-  const restart = async (instance: Instance, finding: string): Promise<void> => {
+  const restart = async (instance: PlacedInstance, finding: string): Promise<void> => {
     log.warn(
       { serviceId: instance.serviceId, instance: instance.name, finding },
       'liveness probe failed: restarting the instance',
@@ -38,7 +42,7 @@ export const watchLiveness = async (parts: LivenessParts, signal: AbortSignal): 
     await engine.call('POST', `/containers/${instance.id}/restart`, { query, deadlineMs: restartDeadlineMs })
   }
 
-  const attend = async (instance: Instance, probe: Probe, look: Look, ended: AbortSignal): Promise<void> => {
+  const attend = async (instance: PlacedInstance, probe: Probe, look: Look, ended: AbortSignal): Promise<void> => {
     for (;;) {
       await clock.sleep(probe.initialDelaySeconds * 1000, ended)
       for (let failures = 0; failures < Math.max(1, probe.failureThreshold); ) {
@@ -50,7 +54,7 @@ export const watchLiveness = async (parts: LivenessParts, signal: AbortSignal): 
     }
   }
 
-  const begin = (instance: Instance, probe: Probe): void => {
+  const begin = (instance: PlacedInstance, probe: Probe): void => {
     const controller = new AbortController()
     watched.set(instance.id, controller)
     const ended = AbortSignal.any([signal, controller.signal])
@@ -77,11 +81,21 @@ export const watchLiveness = async (parts: LivenessParts, signal: AbortSignal): 
     for (const row of await containers.list({}, { signal })) beginRow(row)
   }
 
-  const stop = await events.listen((event) => {
+  const { promise: lost, reject } = Promise.withResolvers<never>()
+  lost.catch(() => {})
+  const onEvent = (event: ContainerEvent): void => {
     if (event.kind === 'started')
       findNew().catch((error: unknown) => log.debug({ err: error }, 'the instances could not be listed'))
     if (event.kind === 'removed') watched.get(event.instanceId)?.abort()
-  })
-  signal.addEventListener('abort', stop, { once: true })
-  await findNew()
+  }
+  const leave = await events.listen(onEvent, reject)
+  try {
+    await findNew()
+    await untilAborted(lost, signal)
+  } catch (error) {
+    if (!stopping.aborted) throw error
+  } finally {
+    over.abort(new Error('liveness is looked after no longer'))
+    leave()
+  }
 }

@@ -3,14 +3,23 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
-import { conform, createWorkload, deploy, deploymentError, ignore, type Program, signal } from '../conformance.ts'
+import {
+  conform,
+  createWorkload,
+  deploy,
+  deploymentError,
+  ignore,
+  type Program,
+  signal,
+  start,
+} from '../conformance.ts'
 import { createFakeRuntime } from './fake.ts'
 
 const program = (image: string, ...words: string[]): Program => ({ image, entrypoint: null, arguments: words })
 
 describe('fake runtime', { concurrency: true }, () => {
   conform({
-    create: (ownerId) => createFakeRuntime({ ownerId }),
+    create: (ownerId, router) => createFakeRuntime({ ownerId, router }),
     programs: {
       serve: program('any'),
       serveBoth: program('any'),
@@ -30,7 +39,7 @@ describe('fake runtime', { concurrency: true }, () => {
 test('an endpoint of the fake says which service, revision and index it is', async () => {
   const runtime = createFakeRuntime({ ownerId: 'endpoints' })
   const workload = createWorkload(program('any'), { instances: 2 })
-  for (const { index, endpoints } of await deploy(runtime, workload)) {
+  for (const { index, endpoints } of await start(runtime, workload)) {
     const answer = await fetch(`http://127.0.0.1:${endpoints[8080]!.port}/path`, { method: 'POST', body: 'x' })
     assert.deepEqual(await answer.json(), { service: workload.serviceId, revision: workload.revision, index })
   }
@@ -71,10 +80,10 @@ test('with a folder, the next process serves the same instances on the same port
   try {
     const first = createFakeRuntime({ ownerId: 'kept', persistFolder })
     const workload = createWorkload(program('any'), { volumes: [{ id: 'v', mountPath: '/v', sizeGb: 1 }] })
-    const [before] = await deploy(first, workload)
+    const [before] = await start(first, workload)
     await first.close()
     const second = createFakeRuntime({ ownerId: 'kept', persistFolder })
-    const [after] = await second.ready(workload, ignore, signal())
+    const [after] = await second.instances.ready(workload, ignore, signal())
     assert.deepEqual([after!.id, after!.endpoints], [before!.id, before!.endpoints])
     assert.equal((await fetch(`http://127.0.0.1:${after!.endpoints[8080]!.port}/`)).status, 200)
     const owned = await second.owned()

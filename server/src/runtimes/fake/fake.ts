@@ -6,20 +6,13 @@
  * Refuses to know: images, but for the script that an image's name tells (script.ts).
  * When the process dies: the endpoints go with it; with `persistFolder` the next process listens on the same ports.
  */
-import { on } from 'node:events'
+import { on, once } from 'node:events'
 import { type Clock, systemClock } from '../../lib/clock.ts'
 import { DeploymentError } from '../../lib/errors.ts'
-import type {
-  Capacity,
-  Instance,
-  LogLine,
-  LogOptions,
-  Progress,
-  Runtime,
-  RuntimeEvent,
-  Task,
-  Workload,
-} from '../runtime.ts'
+import { type BlueGreenParts, createBlueGreen, noRouter } from '../blue-green/blue-green.ts'
+import type { Instances, PlacedInstance } from '../blue-green/instances.ts'
+import type { Images } from '../images.ts'
+import type { Capacity, LogLine, LogOptions, Progress, Runtime, RuntimeEvent, Task, Workload } from '../runtime.ts'
 import { type Behaviour, behaviourOf, type Script } from './script.ts'
 import { createFakeTasks } from './tasks.ts'
 import { createWorld, type FakeInstance, type World } from './world.ts'
@@ -33,13 +26,17 @@ export interface FakeRuntimeOptions {
   script?: Script
   /** What its imagined machines have. */
   capacity?: Capacity
+  /** Leads requests to what runs. Without, nothing is published. */
+  router?: BlueGreenParts['router']
 }
 
 const usualCapacity: Capacity = { cpuMillicores: 16_000, memoryMb: 65_536, architecture: 'AMD64' }
 
 export interface FakeRuntime extends Runtime {
+  /** What it makes its rollouts of. */
+  readonly instances: Instances
   /** The instances of a service, for whoever knows no more of it than its id. */
-  instancesOf(serviceId: string): Promise<Instance[]>
+  instancesOf(serviceId: string): Promise<PlacedInstance[]>
   /** Appends a line to the log of every instance of a service. */
   append(serviceId: string, text: string, stream?: LogLine['stream']): void
 }
@@ -131,43 +128,30 @@ async function* tellLines(
 
 async function* nothing(): AsyncGenerator<never> {}
 
-export const createFakeRuntime = (options: FakeRuntimeOptions): FakeRuntime => {
-  const { ownerId, clock = systemClock, persistFolder, script, capacity = usualCapacity } = options
-  const world = createWorld(ownerId, clock, persistFolder)
-  const { state, restored, news, save } = world
-  const decide = (of: Workload | Task): Behaviour => script?.(of) ?? behaviourOf(of.image)
+const createImages = (decide: (image: string) => Behaviour): Images => ({
+  async hold({ reference }, progress, signal) {
+    signal.throwIfAborted()
+    progress(`Pulling the image ${reference}`)
+    refuseMissing(decide(reference), reference)
+    return reference
+  },
+  resolve: async ({ reference }) => (decide(reference).kind === 'refuse' ? null : reference),
+  isHeld: async (_organizationId, reference) => decide(reference).kind !== 'refuse',
+  owners: async () => [],
+  drop: async () => {},
+  sweep: async () => {},
+})
 
-  const retire: Runtime['retire'] = async ({ serviceId }, keep, _graceMs, signal) => {
+const createInstances = (world: World, clock: Clock, decide: (of: Workload) => Behaviour): Instances => {
+  const { state, restored, save } = world
+  const retire: Instances['retire'] = async ({ serviceId }, keep, _graceMs, signal) => {
     await restored
     signal.throwIfAborted()
     for (const instance of world.of(serviceId)) if (instance.seen.revision !== keep) world.remove(instance)
     save()
   }
-
-  const see = async (serviceIds?: readonly string[]): Promise<Instance[]> => {
-    await restored
-    const seen = state.instances.map((instance) => instance.seen)
-    return structuredClone(serviceIds === undefined ? seen : seen.filter((each) => serviceIds.includes(each.serviceId)))
-  }
-
   return {
-    name: 'fake',
-    can: new Set(['volumes', 'tcp-routes', 'udp-routes'] as const),
-    ping: () => restored,
-    capacity: async () => capacity,
-    pull: async ({ reference }, progress, signal) => {
-      signal.throwIfAborted()
-      progress(`Pulling image ${reference}`)
-      refuseMissing(script?.({ image: reference, serviceId: '' }) ?? behaviourOf(reference), reference)
-      return reference
-    },
-    lookUp: async ({ reference }) => {
-      const { kind } = script?.({ image: reference, serviceId: '' }) ?? behaviourOf(reference)
-      return kind === 'refuse' ? null : reference
-    },
-    imageOwners: async () => [],
-    dropImages: async () => {},
-    sweepImages: async () => {},
+    retire,
     apply: async (workload, _progress, signal) => {
       await restored
       signal.throwIfAborted()
@@ -177,19 +161,45 @@ export const createFakeRuntime = (options: FakeRuntimeOptions): FakeRuntime => {
       await restored
       return structuredClone(await waitReady(world, clock, workload, progress, signal))
     },
-    retire,
-    removeService: async (service, signal) => {
+    remove: async (service, signal) => {
       await retire(service, null, 0, signal)
       state.volumes = state.volumes.filter((volume) => volume.serviceId !== service.serviceId)
       save()
     },
+    see: async (services) => {
+      await restored
+      const ids = services?.map(({ serviceId }) => serviceId)
+      const seen = state.instances.map((instance) => instance.seen)
+      return structuredClone(ids === undefined ? seen : seen.filter((each) => ids.includes(each.serviceId)))
+    },
+  }
+}
+
+export const createFakeRuntime = (options: FakeRuntimeOptions): FakeRuntime => {
+  const { ownerId, clock = systemClock, persistFolder, script, capacity = usualCapacity, router = noRouter } = options
+  const world = createWorld(ownerId, clock, persistFolder)
+  const { state, restored, news, save } = world
+  const decide = (of: Pick<Workload | Task, 'image' | 'serviceId'>): Behaviour => script?.(of) ?? behaviourOf(of.image)
+  const instances = createInstances(world, clock, decide)
+
+  return {
+    ...createBlueGreen({ instances, router }),
+    abilities: new Set(['volumes', 'tcp-ports', 'udp-ports'] as const),
+    images: createImages((image) => decide({ image, serviceId: '' })),
+    instances,
+    ping: () => restored,
+    capacity: async () => capacity,
     removeEnvironment: async (environmentId) => {
       await restored
       state.environments = state.environments.filter((each) => each !== environmentId)
       save()
     },
-    observe: (services) => see(services?.map(({ serviceId }) => serviceId)),
+    observe: instances.see,
     watch: (signal) => tellEvents(on(news, 'event', { signal }) as AsyncIterable<[RuntimeEvent]>, signal),
+    // What it runs has no probe that could fail.
+    keepAlive: async (signal) => {
+      if (!signal.aborted) await once(signal, 'abort')
+    },
     logs: ({ serviceId }, wanted) => {
       const { follow, signal } = wanted
       const live = follow ? (on(news, 'line', { signal }) as AsyncIterable<[string, LogLine]>) : nothing()
@@ -202,7 +212,7 @@ export const createFakeRuntime = (options: FakeRuntimeOptions): FakeRuntime => {
       return structuredClone({ instances: instances.map(({ seen }) => seen), environments, volumes })
     },
     close: world.close,
-    instancesOf: (serviceId) => see([serviceId]),
+    instancesOf: (serviceId) => instances.see([{ environmentId: '', serviceId }]),
     append: (serviceId, text, stream) => {
       for (const { seen } of world.of(serviceId)) world.log(seen, text, stream)
     },

@@ -12,7 +12,7 @@ export type Behaviour =
   /** Answers after this time. */
   | { kind: 'slow'; ms: number }
   | { kind: 'oom' }
-  /** `pull`, `apply` and `run` reject: the image is not there. */
+  /** `hold`, `converge` and `run` reject: the image is not there. */
   | { kind: 'refuse' }
   /** Serves and logs `line 1` to `line 5` at once, then up to `line 200`, one every 20 ms. */
   | { kind: 'talk' }

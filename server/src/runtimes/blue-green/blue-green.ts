@@ -1,0 +1,70 @@
+/**
+ * Rollouts for runtimes that start and end single instances, with the router that leads requests to them: a new version
+ * starts beside the old one, requests are switched to it at once, and the old one ends when it has answered.
+ *
+ * Promises: requests are led to one version that is ready or to none, at every instant; the pointer of whoever deploys
+ * is moved after the requests, never before.
+ * Refuses to know: what an instance is, and how it is reached from elsewhere.
+ * When the process dies: nothing is lost. The instances and the table of the router say how far it came, and the next
+ * `converge` goes on from there.
+ */
+import type { Router } from '../../router/router.ts'
+import type { Ingress, Published } from '../ingress.ts'
+import type { Runtime, ServiceKey } from '../runtime.ts'
+import { createConverge, stopsFirst } from './converge.ts'
+import type { Instances } from './instances.ts'
+import { areEqual, routesFor, routeWhatCan } from './routes.ts'
+
+export interface BlueGreenParts {
+  instances: Instances
+  router: Pick<Router, 'setService' | 'routes' | 'drain' | 'url' | 'address'>
+}
+
+/** Where nothing is published: for what only ends what is there. */
+export const noRouter: BlueGreenParts['router'] = {
+  setService: async () => {},
+  routes: async () => [],
+  drain: async () => ({ remaining: 0 }),
+  url: (host) => `http://${host}`,
+  address: (port) => `localhost:${port}`,
+}
+
+const createIngress = ({ instances, router }: BlueGreenParts): Ingress => {
+  const look = async (services?: readonly ServiceKey[]): Promise<Published> => {
+    const [seen, all] = await Promise.all([instances.see(services), router.routes()])
+    const ids = services && new Set(services.map(({ serviceId }) => serviceId))
+    const routes = Map.groupBy(
+      all.filter(({ serviceId }) => ids === undefined || ids.has(serviceId)),
+      ({ serviceId }) => serviceId,
+    )
+    const found = Map.groupBy(seen, ({ serviceId }) => serviceId)
+    return {
+      services: [...routes.keys()],
+      isAs({ service: { serviceId }, revision, exposure }) {
+        const current = (found.get(serviceId) ?? []).filter((instance) => instance.revision === revision)
+        const wanted = routesFor(serviceId, exposure, revision === null ? 'stopped' : 'up', current)
+        return areEqual(wanted, routes.get(serviceId) ?? [])
+      },
+    }
+  }
+  return {
+    look,
+    async publish({ service, revision, exposure }) {
+      const seen = revision === null ? [] : await instances.see([service])
+      const current = seen.filter((instance) => instance.revision === revision)
+      const routes = routesFor(service.serviceId, exposure, revision === null ? 'stopped' : 'up', current)
+      const refused = await routeWhatCan(router, service.serviceId, routes)
+      return refused.map(({ message }) => message)
+    },
+    unpublish: (serviceId) => router.setService(serviceId, []),
+    url: (host) => router.url(host),
+    address: (port) => router.address(port),
+  }
+}
+
+/** What such a runtime answers of a `Runtime`. */
+export const createBlueGreen = (parts: BlueGreenParts): Pick<Runtime, 'converge' | 'stopsFirst' | 'ingress'> => ({
+  converge: createConverge(parts),
+  stopsFirst,
+  ingress: createIngress(parts),
+})

@@ -1,0 +1,123 @@
+/** From what there is of a service to what it is to be, in order. See `Runtime.converge`. */
+import type { Converged, Desired, InstanceState, Rollout, Runtime, ServiceKey, Workload } from '../runtime.ts'
+import type { BlueGreenParts } from './blue-green.ts'
+import type { PlacedInstance } from './instances.ts'
+import { routesFor, routeWhatCan } from './routes.ts'
+import { createTraffic, drainTimeoutMs } from './traffic.ts'
+
+type Running = Extract<Desired, { state: 'running' }>
+type Stopped = Extract<Desired, { state: 'stopped' }>
+
+const minute = 60_000
+const startDeadlineMs = 5 * minute
+
+/** Two versions side by side would share a volume's files: such services stop the old one first. */
+export const stopsFirst = ({ volumes }: Pick<Workload, 'volumes'>): boolean => volumes.length > 0
+
+const down: ReadonlySet<InstanceState> = new Set(['missing', 'exited', 'created'])
+
+const nothing: Converged = { instances: [], refused: [] }
+
+/** For when nobody watches: each step is done, once. */
+const unwatched = (signal: AbortSignal): Rollout => ({
+  step: (_name, _deadlineMs, work) => work(signal),
+  tell: () => {},
+  serving: async () => {},
+})
+
+export const createConverge = ({ instances, router }: BlueGreenParts): Runtime['converge'] => {
+  const { lead, tellLed, drain } = createTraffic(router)
+
+  /** Starts the new version where it may start, and says to wait where nothing of the service runs. */
+  const startNew = async ({ workload, exposure }: Running, rollout: Rollout): Promise<PlacedInstance[]> => {
+    const { serviceId, revision, stopGraceMs } = workload
+    let seen: PlacedInstance[] | undefined
+    let others: PlacedInstance[] = []
+    const look = async (): Promise<void> => {
+      seen ??= await instances.see([workload])
+      others = seen.filter((instance) => instance.revision !== revision)
+    }
+    if (stopsFirst(workload)) {
+      rollout.tell('start', 'The service has volumes: the running version stops before the new one starts.')
+      await rollout.step('stop-first', 2 * minute + stopGraceMs, async (signal) => {
+        await look()
+        await instances.retire(workload, revision, stopGraceMs, signal)
+        others = []
+      })
+    }
+    await rollout.step('start', startDeadlineMs, async (signal) => {
+      if (seen === undefined) await look()
+      if (seen!.length === 0) await lead(serviceId, routesFor(serviceId, await exposure(), 'starting', []))
+      await instances.apply(workload, (text) => rollout.tell('start', text), signal)
+    })
+    return others
+  }
+
+  const rollOut = async (desired: Running, rollout: Rollout): Promise<Converged> => {
+    const { workload, exposure } = desired
+    const { serviceId, revision, readyTimeoutMs, stopGraceMs } = workload
+    const others = await startNew(desired, rollout)
+    let current: PlacedInstance[] = []
+    await rollout.step('ready', readyTimeoutMs + minute, async (signal) => {
+      current = await instances.ready(workload, (text) => rollout.tell('ready', text), signal)
+    })
+    await rollout.step('switch', minute, async () => {
+      const routes = routesFor(serviceId, await exposure(), 'up', current)
+      await lead(serviceId, routes)
+      await rollout.serving()
+      tellLed(routes, rollout)
+    })
+    await rollout.step('drain', drainTimeoutMs + minute, (signal) => drain(others, rollout, signal))
+    await rollout.step('retire', 2 * minute + stopGraceMs, (signal) =>
+      instances.retire(workload, revision, stopGraceMs, signal),
+    )
+    return { instances: current, refused: [] }
+  }
+
+  /** The version that serves already: what is missing of it starts; the engine looks after what only crashed. */
+  const restore = async ({ workload, exposure }: Running, signal: AbortSignal): Promise<Converged> => {
+    const { serviceId, revision, stopGraceMs } = workload
+    const seen = await instances.see([workload])
+    const others = seen.filter((instance) => instance.revision !== revision)
+    let current = seen.filter((instance) => instance.revision === revision)
+    const up = current.filter(({ state }) => !down.has(state))
+    if (up.length < workload.instances || current.length > workload.instances) {
+      if (stopsFirst(workload)) await instances.retire(workload, revision, stopGraceMs, signal)
+      current = await instances.apply(workload, () => {}, signal)
+    }
+    const routes = routesFor(serviceId, await exposure(), 'up', current)
+    const refused = await routeWhatCan(router, serviceId, routes)
+    await drain(others, unwatched(signal), signal)
+    await instances.retire(workload, revision, stopGraceMs, signal)
+    return { instances: current, refused: refused.map(({ message }) => message) }
+  }
+
+  const stop = async (service: ServiceKey, { exposure, graceMs }: Stopped, rollout: Rollout): Promise<Converged> => {
+    const { serviceId } = service
+    await rollout.step('switch', minute, async () =>
+      router.setService(serviceId, routesFor(serviceId, await exposure(), 'stopped', [])),
+    )
+    await rollout.step('drain', drainTimeoutMs + minute, async (signal) =>
+      drain(await instances.see([service]), rollout, signal),
+    )
+    await rollout.step('retire', 2 * minute + graceMs, (signal) => instances.retire(service, null, graceMs, signal))
+    return nothing
+  }
+
+  const remove = async (service: ServiceKey, graceMs: number, rollout: Rollout): Promise<Converged> => {
+    await rollout.step('switch', minute, () => router.setService(service.serviceId, []))
+    await rollout.step('retire', 2 * minute + graceMs, async (signal) => {
+      await instances.retire(service, null, graceMs, signal)
+      await instances.remove(service, signal)
+    })
+    return nothing
+  }
+
+  return async (service, desired, rollout, signal) => {
+    signal.throwIfAborted()
+    if (desired.state === 'running') return rollout === null ? restore(desired, signal) : rollOut(desired, rollout)
+    const steps = rollout ?? unwatched(signal)
+    if (desired.state === 'absent') return remove(service, desired.graceMs, steps)
+    return stop(service, desired, steps)
+  }
+}

@@ -1,0 +1,52 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { type AnyRoute, isStreamRoute, PortUnavailable, type Router } from '../../router/router.ts'
+import type { Exposure } from '../ingress.ts'
+import type { PlacedInstance } from './instances.ts'
+import { areEqual, routesFor, routeWhatCan } from './routes.ts'
+
+const serviceId = 'a'
+const address = (port: number) => ({ host: '127.0.0.1', port })
+const instance = { endpoints: { 80: address(15_000), 53: address(15_001) } } as unknown as PlacedInstance
+const exposure: Exposure = {
+  hosts: [{ host: 'a.localhost', internalPort: 80, protocol: 'HTTP' }],
+  ports: [
+    { protocol: 'TCP', externalPort: 30_000, internalPort: 53 },
+    { protocol: 'UDP', externalPort: 30_001, internalPort: 53 },
+  ],
+}
+
+const places = (routes: readonly AnyRoute[]) =>
+  routes.map((route) => `${route.protocol} ${isStreamRoute(route) ? route.port : route.host}`)
+
+test('each name and port leads to the port it names on every instance; the ports of a stopped service are closed', () => {
+  const routes = routesFor(serviceId, exposure, 'up', [instance])
+  assert.deepEqual(places(routes), ['HTTP a.localhost', 'TCP 30000', 'UDP 30001'])
+  assert.deepEqual(
+    routes.map(({ targets }) => targets),
+    [[address(15_000)], [address(15_001)], [address(15_001)]],
+  )
+  assert.deepEqual(places(routesFor(serviceId, exposure, 'stopped', [])), ['HTTP a.localhost'])
+  assert.ok(areEqual(routes, routes.toReversed()))
+  assert.ok(!areEqual(routes, routesFor(serviceId, exposure, 'up', [])))
+})
+
+test('ports that cannot be had are left out and told; any other error goes on', async () => {
+  const routes = routesFor(serviceId, exposure, 'up', [instance])
+  let routed: AnyRoute[] = []
+  const setService: Router['setService'] = async (_, all) => {
+    const bad = all.find((route) => isStreamRoute(route))
+    if (bad !== undefined && isStreamRoute(bad)) throw new PortUnavailable(`no ${bad.port}`, bad.port)
+    routed = all
+  }
+  const refused = await routeWhatCan({ setService } as Router, serviceId, routes)
+  assert.deepEqual(
+    refused.map(({ port }) => port),
+    [30_000, 30_001],
+  )
+  assert.deepEqual(places(routed), ['HTTP a.localhost'])
+  const broken = { setService: () => Promise.reject(new Error('the router is not running')) } as unknown as Router
+  await assert.rejects(routeWhatCan(broken, serviceId, routes), /not running/)
+  const stubborn = { setService: () => Promise.reject(new PortUnavailable('no', 1)) } as unknown as Router
+  await assert.rejects(routeWhatCan(stubborn, serviceId, routes), PortUnavailable)
+})

@@ -1,0 +1,36 @@
+/** What a rollout asks of the router, in the words that a deployment's readers see. */
+import { DeploymentError } from '../../lib/errors.ts'
+import { type AnyRoute, isStreamRoute, PortUnavailable, type Router } from '../../router/router.ts'
+import type { Rollout } from '../runtime.ts'
+import type { PlacedInstance } from './instances.ts'
+import { targetsOf } from './routes.ts'
+
+export const drainTimeoutMs = 30_000
+
+export const createTraffic = (router: Pick<Router, 'setService' | 'drain' | 'url' | 'address'>) => ({
+  /** Leads it there at once; when a port cannot be had, nothing changes. */
+  async lead(serviceId: string, routes: AnyRoute[]): Promise<void> {
+    await router.setService(serviceId, routes).catch((error: unknown) => {
+      if (!(error instanceof PortUnavailable)) throw error
+      const sentence = `${error.message[0]!.toUpperCase()}${error.message.slice(1)}.`
+      throw new DeploymentError('port_unavailable', sentence, { cause: error })
+    })
+  },
+  /** One line for each address that leads to the new version now. */
+  tellLed(routes: readonly AnyRoute[], { tell }: Rollout): void {
+    for (const route of routes)
+      tell(
+        'switch',
+        isStreamRoute(route)
+          ? `${route.protocol} traffic to ${router.address(route.port)} goes to the new version.`
+          : `Requests to ${router.url(route.host)} go to the new version.`,
+      )
+  },
+  /** Waits for what is under way to instances that end next. */
+  async drain(ending: readonly PlacedInstance[], { tell }: Rollout, signal: AbortSignal): Promise<void> {
+    if (ending.length === 0) return
+    const { remaining } = await router.drain(targetsOf(ending), drainTimeoutMs, signal)
+    if (remaining > 0)
+      tell('drain', `${remaining} requests or connections to the old version were still under way after 30 s.`)
+  },
+})

@@ -1,0 +1,58 @@
+/**
+ * How the world reaches services of a cluster. What leads there (routes to instances, a gateway's objects) is the
+ * runtime's own matter.
+ */
+import type { ServiceKey } from './runtime.ts'
+
+/** A host name, and the port of the program that it leads to. */
+export interface ExposedHost {
+  /** Lower case, without a port. */
+  host: string
+  internalPort: number
+  protocol: 'HTTP' | 'GRPC'
+}
+
+/** A port of the cluster's ingress, and the port of the program that it leads to. */
+export interface ExposedPort {
+  externalPort: number
+  internalPort: number
+  protocol: 'TCP' | 'UDP'
+}
+
+/** By which names and ports the world reaches a service. */
+export interface Exposure {
+  hosts: readonly ExposedHost[]
+  /** Of a stopped service they are closed, whereas its hosts say that it is stopped. */
+  ports: readonly ExposedPort[]
+}
+
+/** A service as the world is to find it. */
+export interface Publication {
+  service: ServiceKey
+  /** Whose instances answer; null: the service is stopped. */
+  revision: string | null
+  exposure: Exposure
+}
+
+/** What is published at one moment. */
+export interface Published {
+  /** Ids of the services that anything is published of. */
+  services: readonly string[]
+  isAs(publication: Publication): boolean
+}
+
+export interface Ingress {
+  /**
+   * Publishes this, and nothing else, of a service whose instances run or not. Answers in sentences what cannot be had:
+   * a port that something else holds must not keep the rest.
+   */
+  publish(publication: Publication): Promise<readonly string[]>
+  /** Of a service that may be known by its id alone. */
+  unpublish(serviceId: string): Promise<void>
+  /** What is published of these services, or of all: one look however many they are. */
+  look(services?: readonly ServiceKey[]): Promise<Published>
+  /** Address for people of a host name: `http://<host>:<port>`. */
+  url(host: string): string
+  /** Address for people of an outside port: `<host>:<port>`. */
+  address(port: number): string
+}
