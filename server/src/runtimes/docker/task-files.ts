@@ -1,4 +1,4 @@
-/** Reading what an execution left: single files of a container, running or ended, never more of them than asked for. */
+/** Reads files of an execution: single files of a container, running or stopped, never larger than allowed. */
 import type { Readable } from 'node:stream'
 import { buffer } from 'node:stream/consumers'
 import { extract } from 'tar-stream'

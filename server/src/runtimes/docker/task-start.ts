@@ -1,4 +1,4 @@
-/** Containers of tasks: made, started, or found again by their name, also after a crash of ours. */
+/** Containers of tasks: created, started, or found again by their name, also after we crashed. */
 import { type Engine, isEngineError } from '../../lib/docker-engine.ts'
 import { DeploymentError } from '../../lib/errors.ts'
 import { Handover } from '../../lib/handover.ts'
