@@ -314,7 +314,10 @@ test('what the engine lost is pulled again by its digest with whatever login of 
   const imageId = await restoring.restore(own, reference, ignore, signal())
   assert.equal(await restoring.held(own, reference, signal()), imageId)
   assert.match(await refusal(restoring.restore(newOrganization(), reference, ignore, signal())), /^image_missing/)
-  assert.match(await refusal(restoring.restore(own, imageId, ignore, signal())), /^image_missing .*no registry to pull it from/)
+  assert.match(
+    await refusal(restoring.restore(own, imageId, ignore, signal())),
+    /^image_missing .*no registry to pull it from/,
+  )
   assert.deepEqual(asked, [registry.host, registry.host])
 })
 
