@@ -10,7 +10,7 @@ import { findImage, finish } from '../images/engine-images.ts'
 import type { Engine } from '../lib/docker-engine.ts'
 import { DeploymentError } from '../lib/errors.ts'
 
-/** Where each tool is, as set; without a path it is looked for on PATH. */
+/** The configured path of each tool; default: found on PATH. */
 export type ToolPaths = Readonly<Record<string, string | undefined>>
 
 const described: Record<string, { word: string; setting: string }> = {
@@ -18,7 +18,7 @@ const described: Record<string, { word: string; setting: string }> = {
   terraform: { word: 'Terraform', setting: 'SLIPWAY_TERRAFORM' },
 }
 
-/** What the operator is to do. */
+/** What the operator must do. */
 export const missingSentence = (name: string): string => {
   const { word, setting } = described[name] ?? { word: name, setting: 'its setting' }
   return `${word} is not installed on this server: install \`${name}\` or set ${setting}.`
@@ -34,7 +34,7 @@ const isProgram = async (path: string): Promise<boolean> => {
   return found?.isFile() === true && (found.mode & 0o111) !== 0
 }
 
-/** The program's own path; null when there is none. */
+/** The program's path; null if it is not found. */
 export const findTool = async (name: string, paths: ToolPaths): Promise<string | null> => {
   const set = paths[name]
   const folders = (process.env.PATH ?? '').split(delimiter).filter(isAbsolute)
@@ -96,8 +96,8 @@ export const createTools = (
     /** The name of the image around a tool as it is now; rejects with `tool_missing`. */
     reference: async (name: string): Promise<string> => nameOf(name, await keyOf(name, await demand(name))),
     /**
-     * Id of the image of this name, made where the engine does not have it; null when it is not one of a tool as it is
-     * now.
+     * The id of the image with this name, built if the engine does not have it; null if it is not that of a current
+     * tool.
      */
     async ensure(image: string, base: () => Promise<string>): Promise<string | null> {
       const name = /^slipway\/tool-(\w+):/.exec(image)?.[1]
