@@ -58,7 +58,7 @@ async function* readMessages(stream: Readable): AsyncGenerator<Told[]> {
   if (open.trim() !== '') yield [JSON.parse(open) as Told]
 }
 
-/** A long command stands at the beginning, how it ended at the end. */
+/** A long command is at the beginning, its result at the end. */
 const shorten = (text: string): string => (text.length > 300 ? `${text.slice(0, 150)} … ${text.slice(-140)}` : text)
 
 export const buildFailure = (log: BuildLog, message: string, cause?: unknown): DeploymentError => {

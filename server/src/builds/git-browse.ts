@@ -10,7 +10,7 @@ import { type createRemote, findTag, validate } from './git-remote.ts'
 export interface BrowserParts {
   git: Git
   remote: ReturnType<typeof createRemote>
-  /** For a look at the names of branches and tags. */
+  /** For listing branches and tags. */
   timeoutMs: number
   fetch(source: GitSource, signal: AbortSignal): Promise<Commit>
   mirrorOf(source: GitSource): string
@@ -36,7 +36,7 @@ export const createBrowser = ({ git, remote, timeoutMs, fetch, mirrorOf, locked 
     })
   }
 
-  /** Mirrors hold single commits until somebody asks for what was before them. */
+  /** Mirrors contain single commits until somebody asks for their history. */
   const deepen = async (source: GitSource, mirror: string, commitId: string, count: number, signal: AbortSignal) => {
     const known = await readHistory(mirror, commitId, count)
     if (known.length >= count || !(await remote.isShallow(mirror))) return known

@@ -39,15 +39,15 @@ export interface BuilderParts extends Pick<BaseImageParts, 'images' | 'registryL
   network: GitNetwork
   log: Log
   clock: Clock
-  /** Builds at a time. */
+  /** How many builds run at once. */
   concurrency: number
-  /** What reading a repository and handing its files over may take. */
+  /** Limits for reading a repository and sending its files. */
   preparation?: Partial<PreparationLimits>
   gitMemoryMb?: number
   /** See `BuildNetworkParts`. */
   allowed?: readonly string[]
   dns?: string
-  /** Of the engine's disk, for others than builds. */
+  /** Of the engine's disk, for everything but builds. */
   diskReserveMb?: number
   /** For tests. */
   store?: ImageStore
@@ -55,16 +55,16 @@ export interface BuilderParts extends Pick<BaseImageParts, 'images' | 'registryL
   tools?: ToolPaths
 }
 
-/** What a build does, known before anything is built. */
+/** The plan of a build, known before anything is built. */
 interface Plan {
   tree: SourceTree
   stages: StagePlan
   baseNames: string[]
-  /** Name of our image around the tool, or the script, that this is a build for. */
+  /** The name of the image around the tool, or the script, that this build is for. */
   toolImage: string | null
 }
 
-/** `withTimeout` aborts with `build_timeout`; its `signal` carries the reason, which `dispose` takes back. */
+/** `withTimeout` aborts with `build_timeout`; its `signal` has the reason; `dispose` cancels it. */
 const limitTime = (timeoutMs: number, outer: AbortSignal[]) => {
   const control = new AbortController()
   const seconds = Math.ceil(timeoutMs / 1000)
@@ -78,7 +78,7 @@ const limitTime = (timeoutMs: number, outer: AbortSignal[]) => {
   }
 }
 
-/** Reads what a build would do from the mirror. */
+/** Reads the plan of a build from the mirror. */
 const createPlanner = (preparation: Preparation, toolImage: (tool: ToolBuild) => Promise<string>) => {
   return async (request: BuildRequest, signal: AbortSignal): Promise<Plan> => {
     const { tree, dockerfile } = await preparation.read(request, signal)
@@ -132,7 +132,7 @@ const createWork = (ours: ReturnType<typeof createBuildParts>, preparation: Prep
     return { ...stored, contentKey: key, skipped: true }
   }
 
-  /** The content with the base images as they were when they were last pulled: nothing new is read of them. */
+  /** The content with the base images as last pulled, without asking their registries. */
   const findPlanned = async (plan: Plan, request: BuildRequest, signal: AbortSignal): Promise<BuiltImage | null> => {
     const { organizationId } = request
     const find = async (name: string): Promise<[string, string | null]> =>

@@ -2,7 +2,7 @@
 import { storable } from '../lib/storable.ts'
 import type { Commit } from './builder.ts'
 
-/** A commit is text of a person's; one that is larger is not read. */
+/** A commit is written by a person; a larger one is not read. */
 export const maxCommitBytes = 2 ** 20
 const maxMessage = 4096
 const maxAuthor = 1024
@@ -15,12 +15,12 @@ const decode = (bytes: Buffer, encoding: string | undefined): string => {
   }
 }
 
-/** Without control characters, which a terminal that shows them would obey. */
+/** Without control characters, which a terminal would interpret. */
 const clean = (text: string): string =>
   // biome-ignore lint/suspicious/noControlCharactersInRegex: control characters are what it removes
   storable(text.replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f]/g, ''))
 
-/** The first line of the head that begins with this word, without it. */
+/** The rest of the first header line that begins with this word. */
 const field = (head: string, word: string): string =>
   head
     .split('\n')
@@ -29,7 +29,7 @@ const field = (head: string, word: string): string =>
 
 const secondsOf = (person: string): number => {
   const seconds = Number(/> ?(-?\d{1,12}) [-+]\d{4}$/.exec(person)?.[1] ?? 0)
-  // What PostgreSQL and four-digit years can hold.
+  // The range of PostgreSQL and of four-digit years.
   return Math.min(Math.max(seconds, 0), 253_402_300_799)
 }
 
@@ -39,7 +39,7 @@ export const committedAt = (bytes: Buffer): Date => {
   return new Date(secondsOf(field(head, 'committer')) * 1000)
 }
 
-/** `id` is the one that was asked for: no commit is asked for its own. */
+/** `id` is the requested one: a commit does not contain its own. */
 export const parseCommit = (id: string, bytes: Buffer): Commit => {
   const end = bytes.indexOf('\n\n')
   const headBytes = bytes.subarray(0, end === -1 ? bytes.length : end)
@@ -55,7 +55,7 @@ export const parseCommit = (id: string, bytes: Buffer): Commit => {
   }
 }
 
-/** One that is too large to be read, where others stand beside it. */
+/** A placeholder for one that is too large to read, in a list of others. */
 export const unreadCommit = (id: string): Commit => ({
   git_commit_id: id,
   message: 'This commit is too large to show.',

@@ -12,7 +12,7 @@ export const unreachable = (message: string, cause?: unknown): DeploymentError =
 
 const denied = (message: string): DeploymentError => new DeploymentError('git_denied', message)
 
-/** What git says when it meets its limit of memory: of its own, of its threads, of its libraries. */
+/** What git says at its memory limit: its own messages, those of its threads and libraries. */
 const outOfMemory =
   /out of memory|cannot allocate memory|unable to create (?:threaded|thread)|mmap failed|malloc failed/i
 const tooMuchMemory = 'git needs more memory for this repository than SLIPWAY_GIT_MEMORY_MB allows.'
@@ -57,13 +57,13 @@ const meanings: Meaning[] = [
   [/No space left on device/i, () => unreachable('Not enough disk space to clone the repository.')],
 ]
 
-/** `stderr` of a git program that talked to `host` and failed. */
+/** `stderr` of a git program that failed while connected to `host`. */
 export const explainGit = (stderr: string, host: string): DeploymentError => {
   const meaning = meanings.find(([pattern]) => pattern.test(stderr))
   return (meaning?.[1] ?? notGit)(host)
 }
 
-/** The status with which a git host refused to list its references, or the words with which it did. */
+/** The status, or the message, with which a git host refused to list its references. */
 export const explainRefusal = (host: string, status: number, words = ''): DeploymentError => {
   if (status >= 300 && status < 400) return redirected(host)
   if (status === 401 || status === 403) return forbidden(host)
@@ -71,7 +71,7 @@ export const explainRefusal = (host: string, status: number, words = ''): Deploy
   return notGit(host)
 }
 
-/** Why our own client did not get an answer. */
+/** Why our own client got no response. */
 export const explainOutbound = (error: unknown, host: string): unknown => {
   if (error instanceof OutboundRefused)
     return refused(`Connections to ${host} are not allowed: ${error.message}.`, error)
@@ -81,17 +81,17 @@ export const explainOutbound = (error: unknown, host: string): unknown => {
   return /CERT|SELF_SIGNED|UNABLE_TO_|SSL|TLS/.test(error.message) ? badCertificate(host) : noConnection(host)
 }
 
-/** What a git that read a mirror ended with, where a limit explains it; null where none does. */
+/** The error of a git process that read a mirror, if a limit explains it, else null. */
 export const explainLimits = (stderr: string): DeploymentError | null =>
   outOfMemory.test(stderr) ? refused(tooMuchMemory) : null
 
-/** The server does not hand out a commit by its id: its branch must be fetched instead. */
+/** The server does not serve a commit by its id: its branch must be fetched instead. */
 export const isNotHandedOut = (stderr: string): boolean =>
   /not our ref|unadvertised object|no such remote ref|couldn't find remote ref|not allow request/i.test(stderr)
 
 export const isLocked = (stderr: string): boolean => /\.lock': File exists/.test(stderr)
 
-/** The mirror itself is at fault; a new one will do. */
+/** The mirror itself is broken; a new one will work. */
 export const isBroken = (stderr: string): boolean =>
   /not a git repository|corrupt|bad object|loose object|unable to read (tree|sha1)|invalid pack|shallow file has changed/i.test(
     stderr,

@@ -11,7 +11,7 @@ const unprintable = /[\u0000-\u0020\u007f\u0080-\u009f\u2028\u2029]/
  */
 export const isValidGitUrl = (text: string): boolean => {
   if (text.length > maxUrlLength || unprintable.test(text) || text.includes('\\')) return false
-  // Hosts in plain letters only: git must not read one differently from us, who check and pin its address.
+  // Hosts only in plain letters: git must not parse one differently from us, because we check and pin its address.
   if (!/^https?:\/\/[0-9A-Za-z[][0-9A-Za-z.\-_:[\]]*(\/[^@?#]*)?$/.test(text) || !URL.canParse(text)) return false
   const url = new URL(text)
   return url.pathname.length > 1 && url.port !== '0' && !url.hostname.endsWith('.')

@@ -7,7 +7,7 @@ import type { Readable } from 'node:stream'
 import { isCommitId } from './git-names.ts'
 import type { Git } from './git-process.ts'
 
-/** `outside`: a link that leads out of the repository, to nothing or in circles. */
+/** `outside`: a link that leads out of the repository, nowhere or in a loop. */
 export type Found = { kind: 'missing' | 'outside' } | { kind: string; id: string; size: number }
 
 export interface Objects {
@@ -15,12 +15,12 @@ export interface Objects {
    * All at once; a name is an id, `<id>^{tree}` or `<id>:<path>`. Links in a path are followed inside the repository.
    */
   look(names: readonly string[]): Promise<Found[]>
-  /** The object of an id that `look` answered; its size is known from there. */
+  /** The object with an id that `look` returned, along with its size. */
   read(found: { id: string; size: number }): Promise<Buffer>
   close(): void
 }
 
-/** Takes lines and counted bytes from a stream. */
+/** Reads lines and counted bytes from a stream. */
 const createTaker = (stream: Readable) => {
   let held: Buffer = Buffer.alloc(0)
   const chunks = stream[Symbol.asyncIterator]() as AsyncIterator<Buffer>
@@ -66,7 +66,7 @@ export const openObjects = (git: Git, mirror: string, timeoutMs: number): Object
   const { input, output } = git.talk(['--git-dir', mirror, 'cat-file', '--batch-command', '--follow-symlinks'], {
     timeoutMs,
   })
-  // Whoever waits for an answer hears of it; between two questions nobody does.
+  // A pending request gets the error; between requests nobody does.
   output.on('error', () => {})
   const taker = createTaker(output)
 
@@ -103,7 +103,7 @@ export const openObjects = (git: Git, mirror: string, timeoutMs: number): Object
   }
 }
 
-/** Opens the objects for `work` alone. */
+/** Opens the objects for `work` only. */
 export const withObjects = async <T>(
   git: Git,
   mirror: string,

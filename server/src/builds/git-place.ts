@@ -12,28 +12,28 @@ import { ensureSystemUser, type SystemUser } from '../lib/system-user.ts'
 import { removeTrees } from './git-process.ts'
 
 export interface GitPlace {
-  /** Empty when we are not root: git then runs as we do. */
+  /** Empty if we are not root: git then runs as we do. */
   user: SystemUser
-  /** Path of util-linux' prlimit; null where this machine has none. */
+  /** The path of util-linux' prlimit; null if it is not installed. */
   prlimit: string | null
   /** An empty folder. */
   home: string
-  /** What a new repository begins with. */
+  /** The template of a new repository. */
   template: string
-  /** The user's own. */
+  /** Owned by the user. */
   mirrors: string
-  /** Ours, and readable for the user. */
+  /** Owned by us, and readable for the user. */
   samples: string
 }
 
 const name = 'git'
-/** Where earlier versions had them; what root's git made there is not used again. */
+/** Where earlier versions had them; what git created there as root is not used again. */
 const formerNames = ['mirrors', 'git-home', 'samples']
-/** Beside the folders of a place in /var/lib: the link that leads there. */
+/** Next to the folders of a place in /var/lib: the link that points there. */
 const ownerFile = 'link'
 const monthMs = 30 * 24 * 3_600_000
 
-/** Strongest of all attributes: archives hold what a checkout would. */
+/** Overrides all other attributes: archives contain what a checkout would. */
 const attributes = '* -export-ignore -export-subst\n'
 
 const findPrlimit = async (): Promise<string | null> => {
@@ -50,19 +50,19 @@ const findPrlimit = async (): Promise<string | null> => {
   return null
 }
 
-/** Removes places in /var/lib that no data directory leads to any more. */
+/** Removes places in /var/lib that no data directory links to any longer. */
 const sweepPlaces = async (): Promise<void> => {
   for (const entry of await readdir(sharedFolder).catch(() => [])) {
     if (!entry.startsWith(`${name}-`)) continue
     const place = join(sharedFolder, entry)
     const link = await readFile(join(place, ownerFile), 'utf8').catch(() => null)
-    // Without the file it is being made this moment.
+    // Without the file it is just being created.
     if (link === null || (await readlink(link).catch(() => null)) === place) continue
     await removeTrees([place])
   }
 }
 
-/** Removes what nobody has fetched into for a month. */
+/** Removes mirrors not fetched into for a month. */
 const sweepMirrors = async ({ mirrors, user }: GitPlace): Promise<void> => {
   for (const entry of await readdir(mirrors)) {
     const path = join(mirrors, entry)
@@ -75,7 +75,7 @@ const settle = async (dataDir: string, user: SystemUser): Promise<string> => {
   const root = resolve(dataDir)
   await mkdir(root, { recursive: true, mode: 0o700 })
   const folder = await placeFolder(root, name, name, user)
-  // One that was made when the data directory could be reached, or by another user, is made anew.
+  // One that was created when the data directory could be reached, or by another user, is recreated.
   if (user.uid !== undefined && (lstatSync(folder).uid !== 0 || !canReach(dirname(folder), user))) {
     await removeGitPlace(dataDir)
     return placeFolder(root, name, name, user)
@@ -83,7 +83,7 @@ const settle = async (dataDir: string, user: SystemUser): Promise<string> => {
   return folder
 }
 
-/** Makes a folder in `place`, which only we can write to: nothing of another's can stand under its name. */
+/** Creates a folder in `place`, which only we can write to: nobody else can create anything with its name. */
 const makeFolder = async (place: string, entry: string, mode: number, user: SystemUser): Promise<string> => {
   const path = join(place, entry)
   await mkdir(path, { recursive: true })
@@ -121,7 +121,7 @@ const makePlace = async (dataDir: string, log: Log): Promise<GitPlace> => {
 
 const opened = new Map<string, Promise<GitPlace>>()
 
-/** Makes all of it that is missing, once a process. Rejects when we are root and the user cannot be made. */
+/** Creates what is missing, once per process. Rejects if we are root and the user cannot be created. */
 export const openGitPlace = (dataDir: string, log: Log): Promise<GitPlace> => {
   const path = resolve(dataDir)
   const place = opened.get(path) ?? makePlace(path, log)

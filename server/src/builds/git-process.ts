@@ -11,8 +11,8 @@ import type { SystemUser } from '../lib/system-user.ts'
 export type GitConfig = readonly (readonly [key: string, value: string])[]
 
 /**
- * `fetch.unpackLimit`: packs are moved into place whole, so a killed fetch never leaves a commit without its files.
- * The sizes keep what git holds of packs at once below its limit of memory.
+ * `fetch.unpackLimit`: packs are moved into place complete, so a killed fetch never leaves a commit without its files.
+ * The sizes keep git's use of packs below its memory limit.
  */
 const always: GitConfig = [
   ['core.hooksPath', '/dev/null'],
@@ -60,7 +60,7 @@ const environment = (home: string, config: GitConfig): Record<string, string> =>
 export interface GitSetup {
   /** An empty folder that exists. */
   home: string
-  /** Without one, git runs as we do. */
+  /** Without it, git runs as we do. */
   user?: SystemUser
   /** Path of util-linux' prlimit; without it there are no limits. */
   prlimit?: string | null
@@ -68,14 +68,17 @@ export interface GitSetup {
   memoryMb?: number
   /** Of one file, a pack for instance. */
   maxFileBytes?: number
-  /** Is told the process group of each child that `open` starts; what it answers is called when that has ended. */
+  /**
+   * Called with the process group of each child that `open` starts; the returned function is called when that has
+   * ended.
+   */
   onChild?: (group: number) => () => void
 }
 
 export const usualGitMemoryMb = 1024
 const usualTimeoutMs = 60_000
 const maxFiles = 512
-/** Of the user, over all that run as it. */
+/** For the user, across all its processes. */
 const maxProcesses = 1024
 
 export type RunOptions = Pick<ExecOptions, 'signal' | 'timeoutMs' | 'maxOutput' | 'overflow'> & { config?: GitConfig }
@@ -83,28 +86,28 @@ export type RunOptions = Pick<ExecOptions, 'signal' | 'timeoutMs' | 'maxOutput' 
 export interface TalkOptions {
   timeoutMs?: number
   config?: GitConfig
-  /** Beside what every git gets. */
+  /** In addition to what every git gets. */
   env?: Record<string, string>
 }
 
-/** A git that is spoken with line by line. */
+/** A git process with a line-based dialog. */
 export interface GitTalk {
   input: Writable
-  /** Fails with `GitFailed` when git does; ending it ends git. */
+  /** Fails with `GitFailed` when git does; destroying it kills git. */
   output: Readable
 }
 
 export interface Git {
-  /** Runs to the end; a code other than 0 is a result. */
+  /** Runs to completion; a code other than 0 is a result. */
   run(args: readonly string[], options?: RunOptions): Promise<ExecResult>
-  /** The bytes of its standard output; the stream fails with `GitFailed` when git does, and ending it ends git. */
+  /** The bytes of its standard output; the stream fails with `GitFailed` when git does, and destroying it kills git. */
   open(args: readonly string[], options?: { timeoutMs?: number }): Readable
   talk(args: readonly string[], options?: TalkOptions): GitTalk
-  /** Removes what git made, as git's user: root must not follow where a folder was swapped for a link. */
+  /** Removes what git created, as git's user: root must not follow a folder that was swapped for a link. */
   remove(paths: readonly string[]): Promise<void>
 }
 
-/** Git ended badly. `stderr` is its last words. */
+/** Git failed. `stderr` is its last output. */
 export class GitFailed extends Error {
   readonly stderr: string
 
@@ -115,7 +118,9 @@ export class GitFailed extends Error {
   }
 }
 
-/** The program and its arguments. Limits of processes count those of all of a user, so only of git's own. */
+/**
+ * The program and its arguments. A process limit counts all processes of a user, so it is set only for git's own user.
+ */
 const commandOf = (setup: GitSetup, args: readonly string[], timeoutMs: number): [file: string, args: string[]] => {
   const { prlimit, user, memoryMb = usualGitMemoryMb, maxFileBytes = 6 * 2 ** 30 } = setup
   if (prlimit === undefined || prlimit === null) return ['git', [...args]]
@@ -130,7 +135,7 @@ const commandOf = (setup: GitSetup, args: readonly string[], timeoutMs: number):
   return [prlimit, [...limits, '--', 'git', ...args]]
 }
 
-/** Its output ends only when git has ended well: half an archive must not pass for a whole one. */
+/** Its output ends only after git has succeeded: a partial archive must not pass for a complete one. */
 const attach = (child: ChildProcess, setup: GitSetup, timeoutMs: number): GitTalk => {
   const output = new PassThrough()
   const ended = child.pid === undefined ? undefined : setup.onChild?.(child.pid)
@@ -159,7 +164,7 @@ const attach = (child: ChildProcess, setup: GitSetup, timeoutMs: number): GitTal
   return { input: child.stdin!, output }
 }
 
-/** By the program, which goes by open folders and not by names, as nobody else. */
+/** By the program, which uses open folders instead of names. */
 export const removeTrees = async (paths: readonly string[], user: SystemUser = {}): Promise<void> => {
   if (paths.length === 0) return
   const env = { PATH: process.env.PATH ?? '/usr/bin:/bin', LC_ALL: 'C' }

@@ -8,28 +8,28 @@ import { OutboundFailed, type OutboundStream, type StreamRequest } from '../lib/
 import { explainOutbound, explainRefusal, notGit, refused, tooSlow } from './git-errors.ts'
 import { isCommitId } from './git-names.ts'
 
-/** As `Outbound.open`. */
+/** Like `Outbound.open`. */
 export type OpenUrl = (request: StreamRequest) => Promise<OutboundStream>
 
 export interface RefsRequest {
   url: string
   headers: Record<string, string>
-  /** A whole name, or all that begin with one that ends in `/`. */
+  /** A full name, or a prefix that ends in `/`. */
   names: readonly string[]
   timeoutMs: number
   signal: AbortSignal
 }
 
-/** Name → commit id; an annotated tag counts as the commit that it names. */
+/** Name → commit id; an annotated tag counts as its commit. */
 export type Refs = Map<string, string>
 
 const maxBytes = 1 << 24
 const maxKnown = 1000
 
-/** null: a line that only divides, as `0000`. */
+/** Null for a separator such as `0000`. */
 type Line = string | null
 
-/** The lines of each chunk. Fails on a length that git does not write. */
+/** The lines of each chunk. Fails on an invalid length. */
 async function* linesOf(body: AsyncIterable<Buffer>): AsyncGenerator<Line[]> {
   let rest: Buffer = Buffer.alloc(0)
   for await (const chunk of body) {
@@ -50,7 +50,7 @@ async function* linesOf(body: AsyncIterable<Buffer>): AsyncGenerator<Line[]> {
   if (rest.length > 0) throw new NotGit()
 }
 
-/** Not an answer of git's protocol, or a refusal in it, which `words` tells. */
+/** Not a response of git's protocol, or a refusal in it, with the message `words`. */
 class NotGit extends Error {
   readonly words: string
 
@@ -62,7 +62,7 @@ class NotGit extends Error {
 
 const frame = (text: string): string => (text.length + 4).toString(16).padStart(4, '0') + text
 
-/** `format`: of the ids, where the host named one other than SHA-1. */
+/** `format`: the format of the ids, if not SHA-1. */
 const command = (names: readonly string[], format: string): Buffer =>
   Buffer.from(
     [
@@ -95,7 +95,7 @@ const readRefs = async (stream: OutboundStream, names: readonly string[]): Promi
   return refs
 }
 
-/** What a host tells of itself: the format of its ids where it speaks version 2, else all its references. */
+/** What a host advertises: the format of its ids in version 2, else all its references. */
 type Greeting = { format: string } | { refs: Refs }
 
 const readGreeting = async (stream: OutboundStream, names: readonly string[]): Promise<Greeting> => {
@@ -120,7 +120,7 @@ const isOf = ({ status, headers }: OutboundStream, kind: 'advertisement' | 'resu
   status === 200 && headers['content-type']?.split(';')[0]?.trim() === `application/x-git-upload-pack-${kind}`
 
 export const createRefs = (open: OpenUrl) => {
-  /** Of repositories whose host spoke version 2: they are asked at once the next time. */
+  /** Repositories whose host uses version 2: it is used at once the next time. */
   const formats = new Map<string, string>()
 
   const learn = (url: string, format: string): void => {
@@ -140,7 +140,7 @@ export const createRefs = (open: OpenUrl) => {
       headers: { ...request.headers, ...more.headers, 'git-protocol': 'version=2', 'user-agent': 'git/2 slipway' },
     })
 
-  /** null when the host answers otherwise than one that speaks version 2. */
+  /** Null if the response is not that of version 2. */
   const askNew = async (request: RefsRequest, format: string): Promise<Refs | null> => {
     const headers = {
       'content-type': 'application/x-git-upload-pack-request',

@@ -17,17 +17,17 @@ import { createRefs, type Refs } from './git-refs.ts'
 import { clearLeftovers, mirrorSize } from './mirror-folder.ts'
 
 /**
- * `check` names the one address that git may connect to; `open` connects by itself. Both reject what may not be
+ * `check` returns the only address that git may connect to; `open` connects by itself. Both reject what may not be
  * reached.
  */
 export type GitNetwork = Pick<Outbound, 'check' | 'open'>
 
 export interface GitLimits {
   lsRemoteMs: number
-  /** For asking whether a repository is still there of which the commit is. */
+  /** For checking whether the commit's repository still exists. */
   askAgainMs: number
   fetchMs: number
-  /** Of one mirror. */
+  /** Of a single mirror. */
   maxBytes: number
 }
 
@@ -40,7 +40,7 @@ export const usualLimits: GitLimits = {
 
 export const hash = (text: string): string => createHash('sha256').update(text).digest('hex')
 
-/** Rejects what git must not be given. */
+/** Rejects what must not be passed to git. */
 export const validate = ({ url, branch, commitId }: GitSource): void => {
   if (!isValidGitUrl(url)) throw refused('The URL of the repository is not a plain https URL.')
   if (!isValidBranch(branch)) throw refused('The branch name is not valid in git.')
@@ -48,7 +48,7 @@ export const validate = ({ url, branch, commitId }: GitSource): void => {
     throw refused('The commit id must be 40 or 64 hexadecimal digits.')
 }
 
-/** Of the credentials, for their own repository's address only: null where there are none. */
+/** The credentials, only for their own repository's URL; null if there are none. */
 const authorization = (source: GitSource, address: string): string | null => {
   const known = source.credentials?.reveal()
   if (known === undefined) return null
@@ -58,7 +58,7 @@ const authorization = (source: GitSource, address: string): string | null => {
   return `Basic ${Buffer.from(`${known.username}:${known.password}`).toString('base64')}`
 }
 
-/** What git must know for one conversation: the checked address, and the credentials for this address only. */
+/** What git needs for one connection: the checked address, and the credentials for this URL only. */
 const connectionConfig = (source: GitSource, address: string): GitConfig => {
   const url = new URL(source.url)
   const config: [string, string][] = []
@@ -70,7 +70,7 @@ const connectionConfig = (source: GitSource, address: string): GitConfig => {
   return config
 }
 
-/** The tag of a commit, '' where it has none. */
+/** The tag of a commit; '' if it has none. */
 export const findTag = (refs: Refs, commitId: string): string => {
   for (const [ref, id] of refs)
     if (id === commitId && ref.startsWith('refs/tags/')) return ref.slice('refs/tags/'.length)
@@ -89,7 +89,7 @@ export const createRemote = (git: Git, network: GitNetwork, limits: GitLimits) =
     }
   }
 
-  /** Runs git against the network; only the caller's own abort passes as it is. */
+  /** Runs git against the network; only the caller's own abort is passed on unchanged. */
   const talk = async (source: GitSource, args: string[], timeoutMs: number, config: GitConfig, signal: AbortSignal) => {
     try {
       return await git.run(args, { config, signal, timeoutMs })
@@ -118,7 +118,7 @@ export const createRemote = (git: Git, network: GitNetwork, limits: GitLimits) =
     return [...refs.keys()].map((ref) => ref.replace(/^refs\/heads\//, ''))
   }
 
-  /** Ends a fetch whose mirror grows too large. */
+  /** Aborts a fetch whose mirror grows too large. */
   const watchSize = (mirror: string, tooLarge: AbortController) => {
     const timer = setInterval(async () => {
       if ((await mirrorSize(mirror)) <= limits.maxBytes) return
@@ -147,7 +147,7 @@ export const createRemote = (git: Git, network: GitNetwork, limits: GitLimits) =
 
   const refOf = (source: GitSource): string => `refs/slipway/${hash(source.commitId ?? source.branch).slice(0, 32)}`
 
-  /** Its own ref each, by hash: branches `a` and `a/b` can follow one another. */
+  /** A separate ref for each, by hash: branches `a` and `a/b` can replace one another. */
   const fetchCommit = async (
     source: GitSource,
     mirror: string,

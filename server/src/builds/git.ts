@@ -21,9 +21,9 @@ import { createUpkeep } from './mirror-upkeep.ts'
 
 export interface MirrorParts {
   git: Git
-  /** Git's user owns it. */
+  /** Owned by git's user. */
   folder: string
-  /** What a new mirror begins with. */
+  /** The template of a new mirror. */
   template: string
   network: GitNetwork
   log: Log
@@ -34,9 +34,9 @@ export interface MirrorParts {
 export interface Mirrors extends Browser {
   fetch(source: GitSource, signal: AbortSignal): Promise<Commit>
   head(source: GitSource, timeoutMs: number): Promise<string | null>
-  /** Path of this source's mirror, whether it is there or not. */
+  /** The path of this source's mirror, whether it exists or not. */
   mirrorOf(source: GitSource): string
-  /** The same when it holds the commit; rejects with `git_ref_missing` when it does not. */
+  /** The same if it has the commit; else rejects with `git_ref_missing`. */
   find(source: GitSource, commitId: string): Promise<string>
   close(): Promise<void>
 }
@@ -54,7 +54,7 @@ const nameOf = ({ organizationId, url, credentials }: GitSource): string => {
   return `${hash(organizationId).slice(0, 32)}-${hash(url)}-${reader}`
 }
 
-/** A commit of a mirror; null when it is not in there, or the mirror is none. */
+/** A commit of a mirror; null if it is missing or the mirror is invalid. */
 const readKnown = async (git: Git, mirror: string, commitId: string): Promise<Commit | null> => {
   if (!isCommitId(commitId)) throw refused('The commit id must be 40 or 64 hexadecimal digits.')
   try {
@@ -68,12 +68,12 @@ const readKnown = async (git: Git, mirror: string, commitId: string): Promise<Co
     if (!(error instanceof GitFailed)) throw error
     const limited = explainLimits(error.stderr)
     if (limited !== null) throw limited
-    // A mirror that is not there, or broken: it is made anew when it is fetched into.
+    // A mirror that is missing or broken: it is recreated by the next fetch.
     return null
   }
 }
 
-/** The texts set last; '' forgets one. */
+/** The latest values; '' deletes one. */
 const createMemory = () => {
   const texts = new Map<string, string>()
   return {
@@ -104,7 +104,7 @@ export const createMirrors = (parts: MirrorParts): Mirrors => {
     return commit === null ? null : { ...commit, tag: tagOf(mirror, commitId) }
   }
 
-  /** The head of a branch as it was seen last, read while the host is asked whether it still is. */
+  /** The last known head of a branch, read while the host is asked for the current one. */
   const readLastHead = async (mirror: string, branch: string): Promise<Commit | null> => {
     const last = heads.get(`${mirror} ${branch}`)
     return last === undefined ? null : readCommit(mirror, last).catch(() => null)
@@ -133,8 +133,8 @@ export const createMirrors = (parts: MirrorParts): Mirrors => {
   }
 
   /**
-   * A commit that was fetched before is served again only to who may still read the repository. Where the host does not
-   * answer at all, that it once let the same organization read it with the same credentials has to do.
+   * A commit that was fetched before is served again only to those who may still read the repository. If the host does
+   * not answer at all, it is enough that it once let the same organization read it with the same credentials.
    */
   const askAgain = async (source: GitSource, known: Commit, mirror: string, signal: AbortSignal): Promise<Commit> => {
     try {
@@ -156,7 +156,7 @@ export const createMirrors = (parts: MirrorParts): Mirrors => {
     const tag = learnTag(mirror, refs, commitId)
     if (source.commitId === undefined) heads.set(`${mirror} ${source.branch}`, commitId)
     if (last?.git_commit_id === commitId) return { ...last, tag }
-    // One that was named has been looked for already.
+    // A given commit has already been looked for.
     const there = source.commitId === undefined ? await readCommit(mirror, commitId) : null
     return there ?? bring(source, mirror, commitId, signal)
   }

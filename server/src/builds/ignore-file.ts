@@ -18,12 +18,12 @@ interface Rule {
   matches: Match
 }
 
-/** Whether a pattern matches the path or one of the folders that hold it. `spend` is told of each comparison. */
+/** Whether a pattern matches the path or one of its parent folders. `spend` is called for each comparison. */
 type Match = (path: Int32Array, spend: (comparisons: number) => void) => boolean
 
 export const maxRules = 1000
 export const maxRuleLength = 1024
-/** Ten seconds of work at most; a hundred rules for ten thousand files take a tenth of it. */
+/** At most ten seconds of work; a hundred rules for ten thousand files take a tenth of that. */
 export const usualComparisons = 250_000_000
 
 const refused = (sentence: string): DeploymentError => new DeploymentError('build_refused', sentence)
@@ -69,15 +69,15 @@ const readTokens = (text: string): Token[] => {
 const isLoop = (token: Token | undefined): boolean =>
   token !== undefined && (token.kind === 'some' || token.kind === 'any' || token.kind === 'folders')
 
-/** One loop that does what two in a row do; null where they do not say the same as one. */
+/** One loop equivalent to two in a row; null if there is none. */
 const joinLoops = (first: Token, second: Token): Token | null => {
   if (first.kind === 'any' || second.kind === 'any') return { kind: 'any' }
   if (first.kind === second.kind) return first
-  // Any number of folders and then the rest of a name is anything at all.
+  // Any number of folders and then the rest of a name means anything at all.
   return first.kind === 'folders' ? { kind: 'any' } : null
 }
 
-/** Runs of stars as one or two of them: the same paths match, and nothing is entered more than three deep. */
+/** Collapses runs of stars to one or two: the same paths match, and recursion is at most three deep. */
 const collapse = (tokens: Token[]): Token[] => {
   const kept: Token[] = []
   for (let token of tokens) {
@@ -92,7 +92,7 @@ const collapse = (tokens: Token[]): Token[] => {
   return kept
 }
 
-/** Tokens as numbers, which a path is compared with a hundred million times. */
+/** Tokens as numbers, because they are compared a hundred million times. */
 interface Program {
   /** One of `kinds`, by state. */
   kind: Uint8Array
@@ -122,7 +122,7 @@ const accepts = ({ kind, char, tokens }: Program, state: number, code: number): 
   return kind[state] === kinds.set && code !== slash && isInSet(tokens[state]!, code)
 }
 
-/** The states that a pattern is in at one place of a path, each once. */
+/** The states of a pattern at one position of a path, each once. */
 const createStates = (count: number) => ({
   list: new Int32Array(count),
   seenAt: new Int32Array(count).fill(-1),
@@ -131,7 +131,7 @@ const createStates = (count: number) => ({
 
 type States = ReturnType<typeof createStates>
 
-/** Adds `state` and those reached from it without a character; `at` tells one place of the path from another. */
+/** Adds `state` and those reached from it without a character; `at` identifies the position in the path. */
 const enter = (states: States, { kind }: Program, state: number, at: number): void => {
   for (let next = state; states.seenAt[next] !== at; next += 1) {
     states.seenAt[next] = at
@@ -148,7 +148,7 @@ const step = (from: States, to: States, program: Program, code: number, at: numb
     const kind = program.kind[state]
     if (kind === kinds.any || (kind === kinds.some && code !== slash)) enter(to, program, state, at)
     else if (kind === kinds.folders) {
-      // Inside a folder's name only the loop goes on; after its slash the rest may begin.
+      // Inside a folder's name only the loop continues; after its slash the rest may begin.
       if (code === slash) enter(to, program, state, at)
       else if (to.seenAt[state] !== at) {
         to.seenAt[state] = at
@@ -203,7 +203,7 @@ const parseRule = (line: string): Rule | null => {
 }
 
 /**
- * Answers whether a path (without a slash at either end) is left out of the build context. Throws `build_refused` for
+ * Returns whether a path (without a slash at either end) is excluded from the build context. Throws `build_refused` for
  * rules that are too many or too long, and once all paths together needed more than `comparisons`.
  */
 export const parseIgnoreFile = (text: string, comparisons = usualComparisons): ((path: string) => boolean) => {

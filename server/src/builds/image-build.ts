@@ -23,9 +23,9 @@ export interface ImageBuildParts extends BuildNetworkParts {
 export interface ImageBuild {
   organizationId: string
   plan: StagePlan
-  /** Ids of the base images by their names. */
+  /** The ids of the base images by name. */
   bases: ReadonlyMap<string, string>
-  /** The files of the build with a Dockerfile of ours. */
+  /** The files of the build with our own Dockerfile. */
   context(dockerfile: { name: string; text: string }, signal: AbortSignal): Promise<{ tar: Readable }>
   limits: StepLimits
   deadlineMs: number
@@ -39,8 +39,8 @@ const alone = (text: string): Readable => {
 }
 
 /**
- * Answers the image's id. Rejects with `build_failed`, or the signal's reason once nothing of the build runs any more.
- * `later` is given what may go on after the answer: the removal of what was made on the way.
+ * Returns the image's id. Rejects with `build_failed`, or the signal's reason once nothing of the build is running.
+ * `later` gets what may continue afterwards: the removal of intermediate results.
  */
 export const buildImage = async (
   parts: ImageBuildParts,
@@ -56,7 +56,7 @@ export const buildImage = async (
   const both = AbortSignal.any([signal, control.signal])
   const network = createBuildNetwork(parts, made, log.write, both)
   const end = async (reason: unknown): Promise<void> => {
-    // A network that nobody waited for ends with the build.
+    // A network that was never needed ends with the build.
     control.abort(reason)
     await network.settled()
     await made.end()

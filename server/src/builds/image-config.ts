@@ -34,7 +34,7 @@ export const envOf = ({ Config }: ImageDetail): Map<string, string> =>
     }),
   )
 
-/** The command of a step as words. */
+/** The command of a step, in words. */
 export const stepWords = (argv: string[] | null, command: string, { Config }: ImageDetail): string[] => {
   if (argv !== null) return argv
   const shell = Config?.Shell ?? []

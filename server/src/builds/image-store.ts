@@ -9,7 +9,7 @@ export interface StoredImage {
   imageId: string
 }
 
-/** Whose a built image is, and where. */
+/** Which organization a built image belongs to, and where it is. */
 export interface ImageOwner {
   organizationId: string
   clusterId: string
@@ -17,17 +17,17 @@ export interface ImageOwner {
 
 export interface ImageStore {
   find(owner: ImageOwner, contentKey: string): Promise<StoredImage | null>
-  /** Replaces what was known of the key. Without an owner: the operator's own, which nobody finds. */
+  /** Replaces the entry of the key. Without an owner it is the operator's, which no organization finds. */
   save(owner: ImageOwner | null, contentKey: string, image: StoredImage): Promise<void>
   /** Whether the organization built an image of this id. */
   owns(organizationId: string, imageId: string): Promise<boolean>
-  /** Image that a step left; `stepKey` names the organization. */
+  /** The image that a step produced; `stepKey` includes the organization. */
   findStep(stepKey: string): Promise<string | null>
   saveStep(organizationId: string, stepKey: string, imageId: string): Promise<void>
-  /** What a base image's name meant to the organization when it last pulled it. */
+  /** What a base image's name referred to when the organization last pulled it. */
   findBase(organizationId: string, name: string): Promise<string | null>
   saveBase(organizationId: string, name: string, imageId: string): Promise<void>
-  /** Known to nobody but this database, and to the organization itself. */
+  /** Known only to this database and to the organization itself. */
   cacheSecret(organizationId: string): Promise<string>
 }
 

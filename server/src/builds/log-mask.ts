@@ -30,7 +30,7 @@ const formsOf = (value: string): string[] => {
 const escapeRegExp = (text: string): string => text.replace(/[\\^$.*+?()[\]{}|]/g, '\\$&')
 
 export interface Masker {
-  /** Text that can be shown by now; the start of a possible secret is held back. */
+  /** The text that can be shown so far; the start of a possible secret is held back. */
   write(text: string): string
   /** What was held back. */
   end(): string
@@ -46,7 +46,7 @@ const heldLength = (text: string, needles: readonly string[], firsts: ReadonlySe
   return 0
 }
 
-/** Values shorter than 6 characters are left: masking them would eat ordinary text. */
+/** Values shorter than 6 characters are not masked: that would affect ordinary text. */
 export const createMasker = (secrets: readonly string[]): Masker => {
   const all = secrets.filter((value) => value.length >= shortest).flatMap(formsOf)
   const needles = [...new Set(all)].filter((needle) => needle.length >= shortest).sort((a, b) => b.length - a.length)

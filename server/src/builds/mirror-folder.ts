@@ -13,7 +13,7 @@ const isFolder = (path: string): Promise<boolean> =>
     () => false,
   )
 
-/** Makes the bare repository `path` unless it is there. */
+/** Creates the bare repository `path` unless it exists. */
 export const ensureMirror = async (git: Git, path: string, template: string): Promise<void> => {
   if (await isFolder(path)) return
   const fresh = `${path}.new-${randomBytes(6).toString('hex')}`
@@ -27,13 +27,13 @@ export const ensureMirror = async (git: Git, path: string, template: string): Pr
   }
 }
 
-/** Notes that it is in use: what nobody fetches into goes after a month. */
+/** Marks it as used: unused mirrors are removed after a month. */
 export const noteUse = (path: string): Promise<void> => {
   const now = new Date()
   return lutimes(path, now, now)
 }
 
-/** Removes locks and half packs last touched before `before`. Only for who is alone in the mirror. */
+/** Removes locks and half packs last touched before `before`. Only with exclusive access to the mirror. */
 export const clearLeftovers = async (git: Git, path: string, before: Date): Promise<void> => {
   const entries = await readdir(path, { recursive: true }).catch(() => [])
   const leftovers = entries.filter((entry) => entry.endsWith('.lock') || /(^|\/)tmp_[^/]*$/.test(entry))

@@ -31,15 +31,15 @@ const busyboxContext = async (binary: string, content: Buffer): Promise<Readable
   return readableOf(archive)
 }
 
-/** Makes the image, and gives it a name. Racing calls end with the same name. */
+/** Creates the image and names it. Concurrent calls get the same name. */
 export const buildBusybox = async (engine: Engine, tag: string, binary = '/bin/busybox'): Promise<void> => {
-  // Another's layers are not taken for these.
+  // Layers of others are not used for these.
   const query = { version: 1, t: tag, rm: 1, forcerm: 1, nocache: 1 }
   const body = await busyboxContext(binary, await readFile(binary))
   await finish(await engine.stream('POST', '/build', { query, body, deadlineMs: 60_000 }))
 }
 
-/** Makes the image once for each content of the program; answers its id. Rejects where the machine has no busybox. */
+/** Creates the image once for each content of the program; returns its id. Rejects if the machine has no busybox. */
 export const createOwnBusybox = (engine: Engine, binary = '/bin/busybox') => {
   let making: Promise<string> | null = null
 

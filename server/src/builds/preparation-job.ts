@@ -11,7 +11,7 @@ import type { SourceTree } from './source-tree.ts'
 
 export interface WorkerSetup {
   git: Omit<GitSetup, 'onChild'>
-  /** Process groups of its children, 0 where there is none: they are ended when the worker is. */
+  /** The process groups of its children, 0 for none: they are killed together with the worker. */
   groups: Int32Array<SharedArrayBuffer>
 }
 
@@ -37,8 +37,8 @@ export interface ContextJob {
 export type Job = ReadJob | ContextJob
 
 /**
- * `credit`: so many more chunks may be sent. `cancel`: what runs is to end; `idle` answers that too. `turn` numbers
- * jobs.
+ * `credit`: how many more chunks may be sent. `cancel`: the job must end; it is also answered by `idle`. `turn` numbers
+ * the jobs.
  */
 export type ToWorker =
   | { kind: 'job'; turn: number; job: Job }
@@ -50,7 +50,7 @@ export interface Prepared {
   dockerfile: Dockerfile
 }
 
-/** An error as it crosses to the server; `code` is null for one that is ours. */
+/** An error as sent to the server; `code` is null for an internal one. */
 export interface PlainError {
   code: string | null
   message: string
@@ -58,7 +58,7 @@ export interface PlainError {
   lines: string[]
 }
 
-/** A job ends in `read`, `end` or `failed`; then comes `idle`, once nothing of it runs any more. */
+/** A job ends in `read`, `end` or `failed`; then comes `idle`, once nothing of it is running. */
 export type FromWorker =
   | { kind: 'read'; prepared: Prepared }
   | { kind: 'opened' }
@@ -74,14 +74,14 @@ const firstLine = (text: string): string =>
     .replace(/\p{Cc}/gu, '')
     .slice(0, 200)
 
-/** There is no mirror: nothing was ever fetched into one for this organization and these credentials. */
+/** There is no mirror: nothing was ever fetched for this organization with these credentials. */
 const notFetched = new DeploymentError('git_ref_missing', 'The commit was not fetched.')
 
-/** Where our copies are is nobody's business. */
+/** The location of our copies is not revealed. */
 const withoutPaths = (text: string): string => text.replace(/'?\/\S*/g, '…')
 
 /**
- * A git that fails over a repository is the repository's fault: what git knows of it was checked when it was fetched.
+ * If git fails to read a repository, the repository is at fault: what git knows of it was checked when it was fetched.
  */
 const explain = (error: unknown): unknown => {
   if (!(error instanceof GitFailed)) return error

@@ -2,15 +2,15 @@
 import { DeploymentError } from '../lib/errors.ts'
 
 export interface PreparationLimits {
-  /** Of all files of a context together, unpacked. */
+  /** The total size of a context's files, unpacked. */
   contextBytes: number
   /** Files, links and folders of a context. */
   contextEntries: number
   dockerfileBytes: number
   ignoreFileBytes: number
-  /** For reading a commit, and again for looking through its files before a context is made of them. */
+  /** For reading a commit, and again for listing its files before making a context. */
   readMs: number
-  /** For handing a context over. */
+  /** For sending a context. */
   contextMs: number
 }
 
@@ -23,7 +23,7 @@ export const usualPreparation: PreparationLimits = Object.freeze({
   contextMs: 600_000,
 })
 
-/** Paths and targets of links: more than this no system takes. */
+/** Paths and targets of links: no system accepts more. */
 export const maxPathBytes = 4096
 
 /** Unpacked, files that .dockerignore leaves out may have so many times what a context may: they are read too. */

@@ -7,14 +7,14 @@ import type { Clock } from '../lib/clock.ts'
 import { untilAborted } from '../lib/waiting.ts'
 import { type FromWorker, type Job, maxGroups, type ToWorker, type WorkerSetup } from './preparation-job.ts'
 
-/** A thread while it works for somebody. */
+/** A thread that is leased for a job. */
 export interface Lease {
   run(job: Job): void
-  /** So many more chunks may come. */
+  /** Allows so many more chunks. */
   grant(chunks: number): void
-  /** Null when the thread died: it took more memory than it may, or was ended. */
+  /** Null if the thread died: it exceeded its memory limit, or was killed. */
   onMessage(listener: (message: FromWorker | null) => void): void
-  /** Ends what runs; the thread is free for others once it has. */
+  /** Cancels the job; the thread is free for others once it has ended. */
   release(): void
 }
 
@@ -23,15 +23,15 @@ interface Thread {
   groups: Int32Array<SharedArrayBuffer>
   listener: (message: FromWorker | null) => void
   isBusy: boolean
-  /** `turn` is null when the thread has died. */
+  /** `turn` is null if the thread has died. */
   onIdle: (turn: number | null) => void
 }
 
 const program = new URL('./preparation-worker.ts', import.meta.url)
 const heapMb = 256
-/** A thread that does not end a canceled job by then is ended itself. */
+/** A thread that does not end a canceled job by then is killed. */
 const patienceMs = 20_000
-/** Idle threads that are kept. */
+/** How many idle threads are kept. */
 const spares = 2
 
 const endGroups = (groups: Int32Array): void => {
@@ -40,7 +40,7 @@ const endGroups = (groups: Int32Array): void => {
       try {
         process.kill(-group, 'SIGKILL')
       } catch {
-        // It has ended by itself.
+        // It has already exited.
       }
 }
 
@@ -87,7 +87,8 @@ export const createPool = (git: WorkerSetup['git'], size: number, clock: Clock) 
   }
 
   /**
-   * Whoever holds the fewest threads is next, and among those who waits longest; the last thread is for somebody else.
+   * The organization with the fewest threads is next, and among those the one waiting longest; the last thread is
+   * reserved for another one.
    */
   const takeNext = (): Waiting | undefined => {
     const most = Math.max(1, size - 1)
@@ -168,7 +169,7 @@ export const createPool = (git: WorkerSetup['git'], size: number, clock: Clock) 
   dispatch()
 
   return {
-    /** Waits its turn. `owner` is whom the turns are counted for. */
+    /** Waits its turn. Turns are counted per `owner`. */
     async lease(owner: string, signal: AbortSignal): Promise<Lease> {
       signal.throwIfAborted()
       if (isClosed) throw new Error('the server is stopping')

@@ -27,7 +27,7 @@ const endGroup = (group: number): void => {
   try {
     process.kill(-group, 'SIGKILL')
   } catch {
-    // It has ended by itself.
+    // It has already exited.
   }
 }
 
@@ -52,7 +52,7 @@ const read = async ({ mirror, commitId, rootPath, dockerfilePath, tool, limits }
   const fragment = tool?.fragment ?? null
   const path = fragment !== null && 'path' in fragment ? `${rootPath}/${fragment.path}` : null
   const text = fragment !== null && 'text' in fragment ? fragment.text : null
-  // A tool takes the whole repository, for modules refer to others beside their own folder.
+  // A tool gets the whole repository, because modules refer to others outside their own folder.
   const tree =
     tool === undefined
       ? await readSourceTree(reading, rootPath, dockerfilePath)
@@ -108,7 +108,7 @@ const work = async (job: Job): Promise<void> => {
   } catch (error) {
     tell({ kind: 'failed', error: toPlain(error) })
   }
-  // Whoever is next starts with nothing of this left.
+  // The next job must start without anything left of this one.
   if (running.size > 0)
     await new Promise<void>((resolve) => {
       onQuiet = resolve

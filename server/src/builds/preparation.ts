@@ -36,7 +36,7 @@ export interface Wanted {
 }
 
 export interface Preparation {
-  /** What a build of this commit works with. Rejects with `dockerfile_missing`, `path_outside`, `build_refused`. */
+  /** What a build of this commit needs. Rejects with `dockerfile_missing`, `path_outside`, `build_refused`. */
   read(what: Wanted, signal: AbortSignal): Promise<PreparedSource>
   /**
    * The context as a tar, with our own Dockerfile text under its name in it. Rejects with `build_refused` when it is
@@ -57,20 +57,20 @@ export interface PreparationParts {
 
 const maxKnown = 500
 const mostKept = 65_536
-/** Chunks under way to us. */
+/** Chunks in flight. */
 const ahead = 8
 
-/** Mirrors are named after whose they are. */
+/** Mirrors are named after their owners. */
 const ownerOf = (mirror: string): string => basename(mirror).split('-')[0]!
 
-/** Calls back once, unless it is put off for good. */
+/** Calls back once, unless canceled. */
 const after = (clock: Clock, ms: number, work: () => void): (() => void) => {
   const off = new AbortController()
   clock.sleep(ms, off.signal).then(work, () => {})
   return () => off.abort()
 }
 
-/** Waits for the first word of a job; whatever else comes first is its failure. */
+/** Waits for the first message of a job; anything else is its failure. */
 const firstWord = async (lease: Lease, job: Job, limits: PreparationLimits, clock: Clock, signal: AbortSignal) => {
   const { promise, resolve, reject } = Promise.withResolvers<Exclude<FromWorker, { kind: 'failed' }>>()
   lease.onMessage((message) => {
@@ -87,7 +87,7 @@ const firstWord = async (lease: Lease, job: Job, limits: PreparationLimits, cloc
   }
 }
 
-/** The rest of a job's words as a stream. The lease goes with it. */
+/** The remaining messages of a job as a stream, which owns the lease. */
 const streamOf = (lease: Lease, limits: PreparationLimits, clock: Clock): Readable => {
   let owed = ahead
   const tar = new Readable({
@@ -141,7 +141,7 @@ export const createPreparation = (parts: PreparationParts): Preparation => {
     async read(what, signal) {
       const mirror = parts.mirrorOf(what.source)
       const name = JSON.stringify([mirror, what.commitId, what.rootPath, what.dockerfilePath, what.tool])
-      // A commit never changes: what was read of it once stays true.
+      // A commit never changes: what was read of it stays valid.
       const before = known.get(name)
       if (before !== undefined) return before
       const { tree, dockerfile } = await readNow(mirror, what, signal)

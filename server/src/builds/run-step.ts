@@ -24,10 +24,10 @@ export interface Step {
   limits: StepLimits
 }
 
-/** The step's command ended with another code than 0, or could not be started. */
+/** The step's command exited with a code other than 0, or could not be started. */
 export class StepFailed extends Error {}
 
-/** As the engine tells a command that it does not end well. */
+/** The engine's message for a failed command. */
 const showWords = (words: string[]): string => words.join(' ')
 
 const hostConfig = ({ networkMode, limits }: Step) => {
@@ -46,8 +46,8 @@ const hostConfig = ({ networkMode, limits }: Step) => {
 }
 
 /**
- * A container has its image's labels, and by those that begin with slipway. Slipway knows its own: what a Dockerfile
- * says there is emptied. The image keeps its parent's, so nothing of this gets into it.
+ * A container inherits its image's labels, and Slipway identifies its own containers by labels that begin with
+ * slipway.: those from a Dockerfile are emptied. The image keeps its parent's, so this does not affect it.
  */
 const labelsOf = ({ Config }: ImageDetail): Record<string, string> =>
   Object.fromEntries(
@@ -68,7 +68,7 @@ export const bodyOf = (step: Step) => {
   }
 }
 
-/** An image of what the container has become, configured as its parent; answers its id. */
+/** Commits the container as an image, configured like its parent; returns its id. */
 export const commit = async (
   engine: Engine,
   container: string,
@@ -88,7 +88,7 @@ const commentOf = ({ words, args }: Step): string =>
     ...words,
   ].join(' ')
 
-/** Answers the id of the image after the step. Rejects with `StepFailed`. */
+/** Returns the id of the image after the step. Rejects with `StepFailed`. */
 export const runStep = async (
   engine: Engine,
   made: BuildLeftovers,
@@ -118,7 +118,7 @@ export const runStep = async (
   }
 }
 
-/** The same image without its ONBUILD triggers, which are ours to carry out. */
+/** The same image without its ONBUILD triggers, which we run ourselves. */
 export const withoutTriggers = async (
   engine: Engine,
   made: BuildLeftovers,

@@ -16,17 +16,17 @@ export interface SourceTree {
   /** Id of the tree at the root path. */
   treeId: string
   committedAt: Date
-  /** Path of the Dockerfile in that tree; null when it lies beside or above it. */
+  /** The path of the Dockerfile in that tree; null if it is outside. */
   dockerfilePath: string | null
-  /** Whether that path is a file as it stands there, without links. */
+  /** Whether that path is a file directly, without links. */
   isPlain: boolean
   dockerfile: Buffer
   dockerfileId: string
-  /** Text of .dockerignore, '' without one. */
+  /** The text of .dockerignore; '' without one. */
   ignoreFile: string
 }
 
-/** What is read from, and how much of it. */
+/** What to read from, and the limits. */
 export interface Reading {
   git: Git
   mirror: string
@@ -34,7 +34,7 @@ export interface Reading {
   limits: PreparationLimits
 }
 
-/** A path from the repository's top without `.`, `..` and outer slashes; null when it leaves the repository. */
+/** A path from the repository's root without `.`, `..` and outer slashes; null if it leaves the repository. */
 export const resolvePath = (...paths: string[]): string | null => {
   const parts: string[] = []
   for (const part of paths.flatMap((path) => path.split('/'))) {
@@ -63,7 +63,7 @@ const readTexts = async (objects: Objects, found: Found, most: number, tooLarge:
   return objects.read(found)
 }
 
-/** When the commit was made; rejects when it is not in the mirror. */
+/** The time of the commit; rejects if it is not in the mirror. */
 const readCommitDate = async (objects: Objects, found: Found, commitId: string): Promise<Date> => {
   if (!('size' in found) || found.kind !== 'commit')
     throw new DeploymentError('git_ref_missing', `Commit ${commitId.slice(0, 12)} was not fetched.`)
@@ -78,7 +78,7 @@ const demand = (found: Found, kind: string, what: string, path: string): Item =>
   return found
 }
 
-/** What a build around a tool reads: the whole repository, and a file of it that `make` is given the text of. */
+/** What a build around a tool reads: the whole repository, and one file, whose text `make` gets. */
 export const readTreeFor = (
   { git, mirror, commitId, limits }: Reading,
   path: string | null,
@@ -107,7 +107,7 @@ export const readTreeFor = (
   })
 }
 
-/** True when the path in the tree is a file as it stands, without links. */
+/** True if the path in the tree is a file directly, without links. */
 const isPlainFile = async (git: Git, mirror: string, treeId: string, path: string): Promise<boolean> => {
   const args = ['--git-dir', mirror, '--literal-pathspecs', 'ls-tree', '-z', '--end-of-options', treeId, '--', path]
   const [first] = await git.open(args).take(1).toArray()

@@ -18,10 +18,10 @@ export interface SourceParts {
   log: Log
   clock: Clock
   gitLimits?: Partial<GitLimits>
-  /** Of one git. */
+  /** Of one git process. */
   gitMemoryMb?: number
   preparation?: Partial<PreparationLimits>
-  /** Builds at a time. */
+  /** How many builds run at once. */
   concurrency: number
 }
 
@@ -37,7 +37,7 @@ const open = async (parts: SourceParts) => {
     git: setup,
     mirrorOf: mirrors.mirrorOf,
     limits: parts.preparation,
-    // As many contexts as builds are handed over at once; two more can always be read.
+    // As many contexts as builds are sent at once; two more can always be read.
     threads: parts.concurrency + 2,
     clock: parts.clock,
   })

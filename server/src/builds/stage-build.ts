@@ -32,25 +32,25 @@ export interface BuildScene {
   limits: StepLimits
   deadlineMs: number
   plan: StagePlan
-  /** Ids of the base images by their names. */
+  /** The ids of the base images by name. */
   bases: ReadonlyMap<string, string>
   /** Ids of the stages that are built, by their index. */
   stages: Map<number, string>
   /** The build's context with a Dockerfile of ours in it; without `needsFiles`, that one alone. */
   context(text: string, needsFiles: boolean): Promise<{ tar: Readable; dockerfile: string }>
-  /** Runs a step under the eyes of whoever may end it. */
+  /** Runs a step, monitored by what may abort it. */
   watch<T>(work: (signal: AbortSignal) => Promise<T>): Promise<T>
 }
 
 const shortId = (id: string): string => id.replace('sha256:', '').slice(0, 12)
 
-/** As an id and nothing else: 64 hex digits are never pulled, and never another's name. */
+/** Only as an id: 64 hex digits are never pulled, and are never the name of another image. */
 const bareId = (id: string): string => id.replace('sha256:', '')
 
 export const inspectImage = (engine: Engine, id: string, signal: AbortSignal): Promise<ImageDetail> =>
   engine.call<ImageDetail>('GET', `/images/${id}/json`, { signal })
 
-/** Null for what the engine has lost. */
+/** Null if the engine no longer has it. */
 const isHeld = async ({ engine, signal }: BuildScene, id: string | null): Promise<string | null> => {
   if (id === null) return null
   try {
@@ -61,7 +61,7 @@ const isHeld = async ({ engine, signal }: BuildScene, id: string | null): Promis
   }
 }
 
-/** The result of `make`, which is done once for the same organization, parent and words. */
+/** The result of `make`, which runs once for the same organization, parent and instructions. */
 const once = async (scene: BuildScene, parent: string, what: unknown, make: () => Promise<string>): Promise<string> => {
   const { store, organizationId, log } = scene
   const key = createHash('sha256')
@@ -83,17 +83,17 @@ interface PendingLine extends PieceLine {
 }
 
 interface StageState {
-  /** Null: nothing yet. */
+  /** Null if there is nothing yet. */
   image: string | null
-  /** False for an image that other organizations may have, too. */
+  /** False for an image that other organizations may have too. */
   isOwn: boolean
   /** Values of the ARGs in scope. */
   args: Map<string, string>
   pending: PendingLine[]
-  /** What the log says next, after what is pending. */
+  /** The next log line, after the pending ones. */
   notes: string[]
   triggers: PendingLine[]
-  /** A piece before this one set the command. */
+  /** An earlier piece set the command. */
   hasCommand: boolean
   maintainer: string | null
 }
@@ -101,7 +101,7 @@ interface StageState {
 const tell = ({ plan }: BuildScene, { step, text }: { step: number; text: string }): string =>
   `Step ${step}/${plan.file.steps} : ${text}`
 
-/** Whether the text may speak of a name. */
+/** Whether the text may refer to a name. */
 const mentions = (lines: PendingLine[], name: string): boolean => lines.some(({ text }) => text.includes(name))
 
 const originId = (scene: BuildScene, origin: Origin): string | null => {
@@ -111,7 +111,7 @@ const originId = (scene: BuildScene, origin: Origin): string | null => {
   return id
 }
 
-/** What an image does not hold of the pieces before this one. */
+/** What earlier pieces declared that an image does not store. */
 const repeated = async (scene: BuildScene, state: StageState): Promise<string[]> => {
   const { pending, hasCommand, maintainer, image } = state
   const words = pending.map(({ word }) => word)
@@ -119,7 +119,7 @@ const repeated = async (scene: BuildScene, state: StageState): Promise<string[]>
   const command = words.indexOf('CMD')
   const lines = maintainer === null || words.includes('MAINTAINER') ? [] : [maintainer]
   if (!hasCommand || entry === -1 || (command !== -1 && command < entry)) return lines
-  // An ENTRYPOINT takes the base's command away, but not one that the stage set itself.
+  // An ENTRYPOINT resets the base's command, but not one that the stage set itself.
   const { Config } = await inspectImage(scene.engine, image!, scene.signal)
   return [...lines, `CMD ${JSON.stringify(Config?.Cmd ?? [])}`]
 }
@@ -137,7 +137,7 @@ const tellNotes = ({ log }: BuildScene, state: StageState): void => {
   state.notes = []
 }
 
-/** Adds to what goes to the engine; the log tells of it after what was noted before. */
+/** Adds to what goes to the engine; it is logged after earlier entries. */
 const push = (state: StageState, line: PendingLine): void => {
   state.pending.push({ ...line, told: `${state.notes.join('')}${line.told}` })
   state.notes = []
@@ -161,7 +161,7 @@ const flush = async (scene: BuildScene, state: StageState, isNeeded = false): Pr
   const text = `${head}${lines.map((line) => line.text).join('\n')}\n`
   const needsFiles = pending.some((line) => line.needsFiles)
   const hasSteps = plan.stages.some(({ stage }) => stage.instructions.some(({ kind }) => kind === 'run'))
-  // A few lines of COPY can fill a disk, too.
+  // A few lines of COPY can fill a disk too.
   state.image = await scene.watch(async (watched) => {
     const piece = {
       ...(await scene.context(text, needsFiles)),
@@ -176,7 +176,7 @@ const flush = async (scene: BuildScene, state: StageState, isNeeded = false): Pr
   tellNotes(scene, state)
 }
 
-/** Its value is known before anything of it is built: what it speaks of must be, too. */
+/** Its value is needed before anything of it is built: so are the variables it refers to. */
 const addArg = async (scene: BuildScene, state: StageState, at: ArgInstruction): Promise<void> => {
   state.notes.push(`${tell(scene, at)}\n`)
   for (const arg of at.args) {
@@ -233,7 +233,7 @@ const add = async (scene: BuildScene, planned: PlannedStage, state: StageState, 
     return
   }
   const line = { word: each.word, text: `${each.word} ${each.rest}`, told: tell(scene, each), needsFiles: false }
-  // A trigger is for who builds from this stage's image: the pieces of the stage itself are none of those.
+  // A trigger is for builds from this stage's image: pieces of the stage itself do not run it.
   if (each.kind === 'onbuild') state.triggers.push(line)
   else push(state, line)
 }
@@ -261,7 +261,7 @@ const triggersOf = (planned: PlannedStage, { Config }: ImageDetail): Instruction
   }
 }
 
-/** The stage as its base leaves it: triggers of the base are carried out as instructions of the stage. */
+/** The stage after its base: triggers of the base run as instructions of the stage. */
 const begin = async (scene: BuildScene, planned: PlannedStage, state: StageState): Promise<Instruction[]> => {
   const { engine, made, log, signal } = scene
   log.write(`${tell(scene, planned.stage)}\n`)
@@ -278,12 +278,12 @@ const begin = async (scene: BuildScene, planned: PlannedStage, state: StageState
     state.image = await once(scene, base.Id, 'without triggers', () => withoutTriggers(engine, made, base, signal))
     state.isOwn = true
   }
-  // The engine gives every image that it builds a PATH.
+  // The engine sets PATH in every image that it builds.
   if (!envOf(base).has('PATH')) await flush(scene, state, true)
   return triggers
 }
 
-/** Builds the stage; answers the id of its image. */
+/** Builds the stage; returns the id of its image. */
 export const buildStage = async (scene: BuildScene, planned: PlannedStage): Promise<string> => {
   const { base, stage } = planned
   const state: StageState = {

@@ -12,7 +12,7 @@ import type { Engine } from '../lib/docker-engine.ts'
 import { DeploymentError } from '../lib/errors.ts'
 import type { ToolBuild } from './builder.ts'
 
-/** Where each tool is, as set; without a path it is looked for on PATH. */
+/** The configured path of each tool; default: found on PATH. */
 export type ToolPaths = Readonly<Record<string, string | undefined>>
 
 const described: Record<string, { word: string; setting: string }> = {
@@ -39,7 +39,7 @@ const isProgram = async (path: string): Promise<boolean> => {
   return found?.isFile() === true && (found.mode & 0o111) !== 0
 }
 
-/** The program's own path; null when there is none. */
+/** The program's path; null if it is not found. */
 export const findTool = async (name: string, paths: ToolPaths): Promise<string | null> => {
   const set = paths[name]
   const folders = (process.env.PATH ?? '').split(delimiter).filter(isAbsolute)

@@ -1,4 +1,7 @@
-/** What clusters have for services, as their engines said last: kept in the database, for an engine may be away. */
+/**
+ * The capacity of clusters, as last reported by their engines: stored in the database, because an engine may be
+ * unavailable.
+ */
 import type { Capacity } from '../runtimes/runtime.ts'
 import type { Queryable } from '../store/database.ts'
 import type { Cluster } from './clusters.ts'
@@ -32,7 +35,7 @@ export const serviceCapacitySql = (row: string): string =>
   `(select ${shown} from node ce join node cc on cc.id = (ce.spec ->> 'cluster_id')::uuid
     join cluster_capacity k on k.cluster = ${keySql('cc')} where ce.id = ${row}.parent_id)`
 
-/** Asks the cluster's engine what there is, and keeps it. Rejects when it does not answer. */
+/** Asks the cluster's engine for its capacity, and stores it. Rejects if it does not answer. */
 export const learnCapacity = async (db: Queryable, { key, runtime }: Cluster): Promise<void> => {
   const { cpuMillicores, memoryMb, architecture } = await runtime.capacity()
   await db.query(

@@ -1,4 +1,4 @@
-/** Of a cluster that this server has no runtime for: nothing runs there, and nothing can be started there. */
+/** The runtime of a cluster that this server cannot use: nothing runs there, and nothing can be started there. */
 import { DeploymentError } from '../lib/errors.ts'
 import type { Images } from '../runtimes/images.ts'
 import type { Ingress } from '../runtimes/ingress.ts'

@@ -1,8 +1,8 @@
-/** Where services are, read from their rows. */
+/** The clusters of services, read from their rows. */
 import type { Queryable } from '../store/database.ts'
 import type { ServiceRef } from './clusters.ts'
 
-/** Null when the service is gone. */
+/** Null if the service no longer exists. */
 export const readRef = async (db: Queryable, serviceId: string): Promise<ServiceRef | null> => {
   const [row] = await db.query<ServiceRef>(
     `select cluster_id as "clusterId", environment_id as "environmentId", service_id as "serviceId"
@@ -12,7 +12,7 @@ export const readRef = async (db: Queryable, serviceId: string): Promise<Service
   return row ?? null
 }
 
-/** The cluster of an environment; null when the environment is gone. */
+/** The cluster of an environment; null if the environment no longer exists. */
 export const readClusterId = async (db: Queryable, environmentId: string): Promise<string | null> => {
   const [row] = await db.query<{ id: string | null }>(`select spec ->> 'cluster_id' as id from node where id = $1`, [
     environmentId,

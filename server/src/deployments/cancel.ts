@@ -1,4 +1,4 @@
-/** Taking requests back: what waits ends at once, what runs is told to end. */
+/** Cancels requests: queued ones end at once, running ones are asked to end. */
 import type { Kind } from '../kinds.ts'
 import { conflict } from '../lib/errors.ts'
 import type { Queryable } from '../store/database.ts'
@@ -15,7 +15,7 @@ interface WaitingService {
   name: string
 }
 
-/** Ends what still waits in the queue; none of its services was touched. */
+/** Ends a queued deployment; none of its services was touched. */
 const cancelWaiting = async (tx: Queryable, ids: readonly string[], parts: RequestParts): Promise<void> => {
   const services = await tx.query<WaitingService & { environmentId: string; projectId: string; mode: string }>(
     `update deployment_service w set state = 'CANCELED', finished_at = clock_timestamp()
@@ -42,7 +42,7 @@ const cancelWaiting = async (tx: Queryable, ids: readonly string[], parts: Reque
   }
 }
 
-/** See `Deployments.cancel`. A running deployment is told to end; waiting ones end here. */
+/** See `Deployments.cancel`. A running deployment is asked to end; queued ones end here. */
 export const cancelDeployments = async (
   tx: Queryable,
   environmentId: string,

@@ -1,4 +1,4 @@
-/** The caller asked to end; anything else that aborts a run means that it is no longer ours. */
+/** The abort reason of a cancel; any other reason means that the run is no longer ours. */
 export class Canceled extends Error {
   constructor() {
     super('canceled')

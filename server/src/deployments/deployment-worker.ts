@@ -1,4 +1,7 @@
-/** What the worker (work/worker.ts) does with deployments: which is next, how its lease is kept, and that a cancel ends it. */
+/**
+ * What the worker (work/worker.ts) does with deployments: which is next, how its lease is renewed, and that a cancel
+ * ends it.
+ */
 import { LeaseLost, leaseMs, releaseLeases, renewLeases } from '../work/lease.ts'
 import { type Claim, claim, deploymentLeases } from '../work/queue.ts'
 import { createWorker, type Worker } from '../work/worker.ts'
@@ -11,7 +14,7 @@ const heartbeatMs = 4000
 
 export const startDeployments = (parts: EngineParts, worker: string): Worker => {
   const { database } = parts
-  /** Organizations in the order of their last claim: nobody's thousand deployments keep another's waiting. */
+  /** Organizations in the order of their last claim: a thousand deployments of one never delay those of another. */
   const served = new Set<string>()
 
   const claimNext = async () => {
@@ -48,5 +51,5 @@ export const startDeployments = (parts: EngineParts, worker: string): Worker => 
   })
 }
 
-/** What was to be canceled before it was claimed. */
+/** A deployment canceled before it was claimed. */
 const canceledBefore = AbortSignal.abort(new Canceled())

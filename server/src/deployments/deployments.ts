@@ -1,6 +1,6 @@
 /**
- * How a change reaches a runtime, as the layers above see it. Names no kind: a resource hands over a
- * `DeployableKind`. Whatever instant the process dies at, the next one goes on from the last finished step.
+ * How a change reaches a runtime, as the layers above see it. Knows no kinds: a resource provides a `DeployableKind`.
+ * Whenever the process dies, the next one resumes after the last finished step.
  */
 import type { GitSource, ToolBuild } from '../builds/builder.ts'
 import type { Kind } from '../kinds.ts'
@@ -12,7 +12,7 @@ import type { StateRow } from './status.ts'
 
 export type DeploymentAction = 'DEPLOY' | 'RESTART' | 'STOP' | 'UNINSTALL' | 'DELETE'
 
-/** What a service's image is made from. */
+/** What a service's image is built from. */
 export interface BuildSpec {
   git: Pick<GitSource, 'url' | 'branch'> & { gitTokenId: string | null }
   rootPath: string
@@ -20,11 +20,11 @@ export interface BuildSpec {
   targetStage: string | null
   /** Made around a tool instead of by a Dockerfile of the repository. */
   tool?: ToolBuild
-  /** What its owner set; absent where nothing is. */
+  /** The owner's settings; absent if there are none. */
   limits?: BuildLimits
 }
 
-/** What one build may take; what is left out is the engine's to say. */
+/** Limits of one build; omitted ones are the engine's. */
 export interface BuildLimits {
   timeoutMs?: number
   cpuMillicores?: number
@@ -43,11 +43,11 @@ export type Source =
       tag: string
     }
 
-/** Whether a build needs a tool of this server's operator, for no image has it. */
+/** Whether a build needs a tool installed by this server's operator, because no image provides it. */
 export const needsOwnTool = <S extends Pick<BuildSpec, 'tool'>>(source: S): source is S & { tool: ToolBuild } =>
   source.tool !== undefined && source.tool.image === undefined
 
-/** The part of a workload that a service's own configuration decides. */
+/** The part of a workload that a service's own configuration determines. */
 export type WorkloadSpec = Pick<
   Workload,
   | 'entrypoint'
@@ -63,18 +63,18 @@ export type WorkloadSpec = Pick<
   | 'stopGraceMs'
 >
 
-/** What makes a task run: its environment's deploy, stop or delete, or the clock. */
+/** What triggers a task: its environment's deploy, stop or delete, or its schedule. */
 export type TaskEvent = 'START' | 'STOP' | 'DELETE' | 'CRON' | TaskAside
 
-/** What is run or done only when it is asked for: a look ahead, freeing a state, bringing a state to where it is kept. */
+/** What runs only on request: a plan, unlocking a state, migrating a state. */
 export type TaskAside = 'PLAN' | 'UNLOCK' | 'MIGRATE'
 
-/** A program that ends; null: what the image says. */
+/** A program that exits; null for the image's own. */
 export type TaskCommand = Pick<Workload, 'entrypoint' | 'arguments'>
 
-/** Programs that run to their end: all that a service runs, or beside its instances. */
+/** A program that runs to completion: all that a service runs, or besides its instances. */
 export interface TaskSpec {
-  /** The command of each event; what is left out is not run. */
+  /** The command of each event; nothing runs for omitted ones. */
   on: Partial<Record<TaskEvent, TaskCommand>>
   /** When CRON happens: five fields, and a name of the time zone database; and beside what (work/schedule.ts). */
   cron: When | null
@@ -94,10 +94,10 @@ export interface TaskSpec {
 /** By their names. At most one of them answers an event other than CRON. */
 export type Tasks = Readonly<Record<string, TaskSpec>>
 
-/** The name of a task that is all that its service runs. */
+/** The name of the task of a service that runs nothing else. */
 export const mainTask = 'main'
 
-/** What a resource kind hands to the engine, made of what it keeps. All functions are pure. */
+/** What a kind of resource gives the engine, made from its configuration. All functions are pure. */
 export interface DeployableKind<Kept = Record<string, unknown>> {
   kind: Kind
   /** One sentence that says what a deploy would need; absent for kinds that this server can deploy. */
@@ -119,18 +119,18 @@ export interface DeployableKind<Kept = Record<string, unknown>> {
   environment?(spec: Kept, secrets: Readonly<Record<string, string>>): Record<string, string>
   /** Files beside those of the variables, made of the row and its own sealed fields. */
   files?(spec: Kept, secrets: Readonly<Record<string, string>>): { path: string; content: string }[]
-  /** What status records call an action of its services; absent: NONE. */
+  /** The name of an action of its services in status records; default NONE. */
   subAction?(action: string, event: TaskEvent | null): string
 }
 
-/** What is asked of one service. */
+/** A request for one service. */
 export interface ServiceRequest {
   id: string
-  /** Full commit id; absent: the head of the branch. */
+  /** The full commit id; default the head of the branch. */
   commitId?: string
-  /** Tag of the image; absent: the one of the configuration. */
+  /** The tag of the image; default the configured one. */
   imageTag?: string
-  /** Stay at the version that is deployed. */
+  /** Keep the deployed version. */
   redeploy?: boolean
   /** Run a job as if this had happened; 400 `event_missing` for a service that does nothing then. */
   forceEvent?: TaskEvent
@@ -195,7 +195,7 @@ export interface Deployments {
    * environment is left out instead, unless nothing else is left).
    */
   request(tx: Queryable, request: DeploymentRequest): Promise<AcceptedDeployment>
-  /** What `request` would do, without doing it; the same 404 and 409 for a release that cannot be run again. */
+  /** What `request` would do, without doing it; with the same 404 and 409 for a release that cannot be run again. */
   plan(db: Queryable, request: PlannedRequest): Promise<Plan>
   /**
    * The release that a rollback of a service runs: the one named (404 unless it is the service's own), else the newest
@@ -207,7 +207,9 @@ export interface Deployments {
    * an execution that is not its own, 409 `nothing_to_roll_back`.
    */
   releasesOf(db: Queryable, environmentId: string, executionId?: string): Promise<ServiceRequest[]>
-  /** Cancels what runs or waits in an environment, or one of them only. 409 when there is nothing to cancel. */
+  /**
+   * Cancels running and queued deployments of an environment, or only one of them. 409 if there is nothing to cancel.
+   */
   cancel(tx: Queryable, environmentId: string, deploymentId?: string): Promise<void>
   /**
    * Statuses in the order of the ids asked for; ids without a status are left out. One statement, however many they

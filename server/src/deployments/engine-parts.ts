@@ -22,33 +22,33 @@ export interface EngineParts {
   builder: Builder
   enqueue: EnqueueDeploymentEvent
   kinds: readonly DeployableKind[]
-  /** Everything that each service sees, resolved, as of now; read by `db`, where the caller is in a transaction. */
+  /** Everything each service sees now, resolved; read through `db` if the caller is in a transaction. */
   variables(serviceIds: readonly string[], db?: Queryable): Promise<ReadonlyMap<string, EffectiveVariables>>
-  /** User and password of a git token; a 4xx-free `DeploymentError` when it is gone. */
+  /** The user and password of a git token; rejects with a `DeploymentError` if it no longer exists. */
   gitCredentials(organizationId: string, gitTokenId: string): Promise<GitSource['credentials']>
-  /** Address and login of a container registry; null when it was deleted. */
+  /** The address and login of a container registry; null if it was deleted. */
   registryCredentials(organizationId: string, registryId: string): Promise<RegistryCredentials | null>
   /** Rejects with `OutboundRefused` for an address that nothing may be fetched from. */
   checkAddress(url: URL): Promise<unknown>
-  /** What one organization may have; the usual without. */
+  /** What one organization may have; defaults apply without it. */
   limits?: Limits | undefined
-  /** Whether there is room for images; without, there always is. */
+  /** Whether there is room for images; without it there always is. */
   disk?: Pick<Disk, 'refuseDeploy' | 'refuseImage'> | undefined
-  /** Key of the fingerprints, 32 bytes, the same on every replica and over restarts. */
+  /** The key of the fingerprints, 32 bytes, the same on every replica and across restarts. */
   fingerprintKey: Buffer
-  /** Environments somebody works on in this process: a deployment, or reconcile. */
+  /** Environments being worked on in this process, by a deployment or the reconciler. */
   environmentLock: KeyedLock
-  /** Deployments worked on at once. */
+  /** How many deployments run at once. */
   concurrency: number
   /** True when no other control plane can work on this database: leases of a dead process end at once. */
   alone: boolean
-  /** What is done in the background tells here how it goes. */
+  /** Background work reports here. */
   work: WorkRegistry
   clock: Clock
   log: Log
 }
 
-/** What the resource of a kind handed over; none is a bug. */
+/** What the resource of a kind provided; it is a bug if there is none. */
 export const kindOf = (parts: Pick<EngineParts, 'kinds'>, kind: Kind): DeployableKind => {
   const found = parts.kinds.find((each) => each.kind === kind)
   if (found === undefined) throw new Error(`unknown service kind ${kind}`)

@@ -1,11 +1,11 @@
-/** The user and password that a git token stands for. */
+/** The user and password for a git token. */
 import type { GitSource } from '../builds/builder.ts'
 import { DeploymentError } from '../lib/errors.ts'
 import { Secret } from '../lib/secret.ts'
 import type { Database } from '../store/database.ts'
 import type { Sealer } from '../store/seal.ts'
 
-// What each kind of host expects as the user beside a token.
+// What each kind of host expects as the user for a token.
 const users: Record<string, string> = { GITHUB: 'x-access-token', GITLAB: 'oauth2', BITBUCKET: 'x-token-auth' }
 
 interface TokenRow {

@@ -1,4 +1,4 @@
-/** A service's repository as a builder takes it: whose it is, and with which credentials it is read. */
+/** A service's repository for a builder: whose it is, and with which credentials it is read. */
 import type { GitSource } from '../builds/builder.ts'
 import type { BuildSpec } from './deployments.ts'
 import type { EngineParts } from './engine-parts.ts'

@@ -1,7 +1,7 @@
 /**
- * Whether a cluster's engine answers. While it does not, how its services run cannot be read, and they say so
- * (UNAVAILABLE) instead of what was true before; nothing else about them changes, and nothing about those of other
- * clusters. When it answers again, whoever asked is told.
+ * Whether a cluster's engine answers. While it does not, the state of its services is unknown, and they show that
+ * (UNAVAILABLE) instead of their last state; nothing else about them changes, and nothing about those of other
+ * clusters. When it answers again, subscribers are notified.
  */
 import { learnCapacity } from '../clusters/capacity.ts'
 import type { Cluster } from '../clusters/clusters.ts'
@@ -13,9 +13,9 @@ import { isAloneSql } from './tasks.ts'
 const everyMs = 5000
 /** After an answer that was missed. */
 const againMs = 1000
-/** Answers missed in a row: one alone is a busy machine. */
+/** Consecutive missed answers: a single one may be a busy machine. */
 const missedMost = 2
-/** Machines get more memory, but seldom. */
+/** Machines get more memory, but rarely. */
 const capacityEveryMs = 10 * 60_000
 
 type HealthParts = Pick<EngineParts, 'database' | 'clock' | 'log' | 'work'>

@@ -1,6 +1,6 @@
 /**
- * What a deployment tells its user, in chunks: one row per flush, never one a line. At most `flushMs` of lines are lost
- * when the process dies; a resumed deployment says that it goes on.
+ * The log of a deployment, in chunks: one row per flush, never one per line. At most `flushMs` of lines are lost when
+ * the process dies; a resumed deployment says that it resumes.
  */
 import type { Clock } from '../lib/clock.ts'
 import type { Log } from '../lib/log.ts'
@@ -17,7 +17,7 @@ export interface DeploymentLogLine {
 /** The log of one service in one deployment (`serviceId` null: of the deployment itself). */
 export interface DeploymentLog {
   line(step: string, text: string, level?: 'info' | 'error'): void
-  /** Raw output of a program: split into lines, the last unfinished one waits for its end. */
+  /** Raw output of a program: split into lines; the last, incomplete one waits for the rest. */
   output(step: string, text: string): void
   flush(): Promise<void>
 }
@@ -32,7 +32,10 @@ interface Chunk {
   lines: DeploymentLogLine[]
 }
 
-/** Writers of one environment take turns, so that its chunks become visible in the order of their ids: readers go on by id. */
+/**
+ * Writers of one environment take turns, so that its chunks become visible in the order of their ids: readers go on by
+ * id.
+ */
 const insert = `insert into deployment_log (deployment_id, service_id, step, lines)
   select $1, $2, c ->> 'step', c -> 'lines'
   from (select pg_advisory_xact_lock(hashtextextended('deployment_log ' || environment_id, 0))
@@ -40,8 +43,8 @@ const insert = `insert into deployment_log (deployment_id, service_id, step, lin
     cross join json_array_elements($3::json) c`
 
 /**
- * What a run by the clock told, in the log of the deployment that its service is from. Only the last `kept` runs stay: a
- * job may run every minute for years.
+ * The log of a scheduled run, stored with the deployment of its service. Only the last `kept` runs are kept: a job may
+ * run every minute for years.
  */
 export const writeRunLog = async (
   tx: Queryable,

@@ -1,4 +1,4 @@
-/** The image of a deployment: built from a commit, or pulled from a registry. What it came from is kept with it. */
+/** The image of a deployment: built from a commit, or pulled from a registry. Its source is stored with it. */
 import type { Commit } from '../builds/builder.ts'
 import type { Cluster } from '../clusters/clusters.ts'
 import { DeploymentError } from '../lib/errors.ts'
@@ -20,7 +20,7 @@ const usualLimits = { timeoutMs: 30 * minute, cpuMillicores: 2000, memoryMb: 204
 
 type GitSpec = Extract<Source, { from: 'git' }>
 
-/** It was there when the deployment was asked for, or the request would have been refused. */
+/** It existed when the deployment was requested, or the request would have been refused. */
 const refuseMissingTool = async ({ parts }: ServiceRun, source: GitSpec): Promise<void> => {
   const missing = needsOwnTool(source) ? await parts.builder.missingTool(source.tool.name) : null
   if (missing !== null) throw new DeploymentError('tool_missing', missing)
@@ -28,7 +28,7 @@ const refuseMissingTool = async ({ parts }: ServiceRun, source: GitSpec): Promis
 
 export type MadeImage = Pick<Release, 'image' | 'commit' | 'source'>
 
-/** A redeploy stays at the commit that is deployed. */
+/** A redeploy keeps the deployed commit. */
 const deployedCommit = async ({ parts, service }: ServiceRun): Promise<string | undefined> => {
   if (service.requested.redeploy !== true) return undefined
   const release = await currentRelease(parts.database, service.id)
@@ -45,7 +45,7 @@ const fetchSource = async (run: ServiceRun, { git }: GitSpec, signal: AbortSigna
   return commit
 }
 
-/** `readVariables` is asked once the commit is there, so that a build sees the newest ones. */
+/** `readVariables` is called once the commit is available, so that a build sees the newest ones. */
 const build = async (
   run: ServiceRun,
   source: GitSpec,
@@ -82,7 +82,7 @@ const build = async (
   return { image: image.reference, commit, source: null }
 }
 
-/** A redeploy, and an unchanged tag of a public image, stay at the image that is deployed (`staysAt`). */
+/** A redeploy, and an unchanged tag of a public image, keep the deployed image (`staysAt`). */
 const deployedImage = async (
   { parts, cluster, service }: ServiceRun,
   wanted: ImageSource,
@@ -124,8 +124,8 @@ const pullFrom = async (run: ServiceRun, source: ReleaseSource, signal: AbortSig
 }
 
 /**
- * A public image that the organization has pulled will do: a database must not change under its data by a tag that
- * moved, and nobody need be asked.
+ * A public image that the organization has already pulled is used: a database must not change under its data because a
+ * tag moved, and no registry needs to be asked.
  */
 const knownPublicImage = async (
   { parts, cluster, claim }: ServiceRun,
@@ -139,7 +139,7 @@ const knownPublicImage = async (
   return (await cluster.images.isHeld(organizationId, image, signal)) ? image : null
 }
 
-/** None for a registry that was deleted, or cannot be logged in to: the engine may well hold the image. */
+/** None for a registry that was deleted or cannot be logged in to: the engine may still have the image. */
 const accessFor = async (parts: EngineParts, { organizationId }: Release, source: ReleaseSource) => {
   try {
     const { origin, login } = await openRegistry(parts, organizationId, source)
@@ -152,7 +152,7 @@ const accessFor = async (parts: EngineParts, { organizationId }: Release, source
 
 const noLogin = { origin: null, login: null }
 
-/** Makes sure that the cluster still holds a release's image; one that was built can only be there. */
+/** Ensures that the cluster still has a release's image; a built one cannot be recreated. */
 export const holdImage = async (
   parts: EngineParts,
   cluster: Cluster,

@@ -1,6 +1,7 @@
 /**
- * Which version a deploy would bring, told without fetching, pulling or building anything: the commit at the head of a
- * branch, or what a registry calls a tag now. A deployment asks it to leave alone what would not change, a plan to say so.
+ * Which version a deploy would bring, without fetching, pulling or building anything: the commit at the head of a
+ * branch, or what a registry calls a tag now. A deployment asks it to leave alone what would not change, a plan to say
+ * so.
  */
 import type { Commit } from '../builds/builder.ts'
 import type { Cluster } from '../clusters/clusters.ts'
@@ -22,7 +23,7 @@ const readHead = async (parts: EngineParts, organizationId: string, { git }: Git
   try {
     return await parts.builder.head(await openGitSource(parts, organizationId, git), headTimeoutMs)
   } catch (error) {
-    // A token that was deleted: the deployment says so.
+    // The token was deleted: the deployment will say so.
     if (error instanceof DeploymentError) return null
     throw error
   }
@@ -31,7 +32,7 @@ const readHead = async (parts: EngineParts, organizationId: string, { git }: Git
 export const commitOf = (release: Release | null): string | null =>
   (release?.commit as Commit | null | undefined)?.git_commit_id ?? null
 
-/** What a registry calls the tag now: `from` when nobody says, null when it refuses the login. */
+/** The registry's current digest of the tag: `from` if unknown, null if it refuses the login. */
 const readDigest = async (
   parts: EngineParts,
   { images }: Cluster,
@@ -86,8 +87,8 @@ const nextImage = async (
 }
 
 /**
- * A commit that is asked for by its id is told of only while its host lets this organization read the repository: an
- * id says nothing about who may see what it stands for.
+ * A commit requested by its id is shown only while its host lets this organization read the repository: an id does not
+ * prove access.
  */
 const readableCommit = async (
   parts: EngineParts,

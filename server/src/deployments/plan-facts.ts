@@ -1,6 +1,6 @@
 /**
- * Reads what a plan is made of: what runs and how it was made, and what a deploy would make now. Writes nothing and
- * fetches nothing but the head of a branch and the digest of a tag.
+ * Reads the facts for a plan: what runs and from what, and what a deploy would produce now. Writes nothing, and fetches
+ * only the head of a branch and the digest of a tag.
  */
 import type { Cluster } from '../clusters/clusters.ts'
 import { clusterRefusal } from '../clusters/local.ts'
@@ -230,7 +230,7 @@ export const planDeployment = async (parts: EngineParts, db: Queryable, request:
   const placement = await readPlacement(db, environmentId)
   const noCluster = deployingActions.has(action) ? await clusterRefusal(db, environmentId) : null
   const asked = new Map(request.services.map(({ id, ...requested }) => [id, requested]))
-  // Whatever does not answer must not hold up the caller.
+  // What does not answer must not delay the caller.
   const signal = AbortSignal.timeout(deadlineMs)
   const cluster = rows.length === 0 ? null : await parts.clusters.of(rows[0]!.clusterId)
   const keys = rows.map(({ id }) => ({ environmentId, serviceId: id }))

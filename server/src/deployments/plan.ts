@@ -1,6 +1,6 @@
 /**
- * What a deployment would do, before it does it. Pure: the facts are read elsewhere (plan-facts.ts), and what decides
- * whether a service is left alone is asked by the deployment itself too, so that the plan names what then changes.
+ * What a deployment would do, before it does it. Pure: the facts are read elsewhere (plan-facts.ts), and the deployment
+ * uses the same function to decide whether a service is skipped, so that the plan shows what will change.
  */
 import type { ServiceType } from '../kinds.ts'
 import type { DeploymentAction } from './deployments.ts'
@@ -11,7 +11,10 @@ import { inStages } from './stages.ts'
 export type Version =
   /** Null: nothing is deployed; the head of the branch cannot be read. */
   | { of: 'commit'; from: string | null; to: string | null }
-  /** References that never move, and what they are called. `to` is null for an image that is not known before it is pulled. */
+  /**
+   * References that never move, and what they are called. `to` is null for an image that is not known before it is
+   * pulled.
+   */
   | { of: 'image'; from: string | null; to: string | null; fromName: string | null; toName: string | null }
 
 export type Effect = 'BUILD' | 'ROLL_OUT' | 'RESTART' | 'RUN' | 'STOP' | 'DELETE' | 'UNTOUCHED' | 'SKIPPED' | 'REFUSED'
@@ -72,8 +75,8 @@ export const noChanges: Changes = {
 }
 
 /**
- * Whether a deploy leaves a service alone when nothing of it has changed: in a deploy of the whole environment, or where
- * a rollout would interrupt it.
+ * Whether a deploy leaves a service alone when nothing of it has changed: in a deploy of the whole environment, or
+ * where a rollout would interrupt it.
  */
 export const mayBeLeftAlone = (
   facts: Pick<ServiceFacts, 'wholeEnvironment' | 'stopsFirst' | 'runsTask' | 'released' | 'running'>,

@@ -1,10 +1,10 @@
-/** Which pulled images an organization needs on a cluster: those that a release of a service names. The rest goes. */
+/** Which pulled images an organization needs on a cluster: those of releases of its services. The rest is removed. */
 import type { Cluster } from '../clusters/clusters.ts'
 import type { EngineParts } from './engine-parts.ts'
 import { pulledImagesOf } from './releases.ts'
 import type { ServiceRun } from './service-run.ts'
 
-/** A build may wait this long for its turn with a base image that no release names. */
+/** A build may wait this long for its turn with a base image that no release uses. */
 const unusedMs = 24 * 60 * 60_000
 const everyMs = 60 * 60_000
 
@@ -19,7 +19,7 @@ export const dropImagesOf = async (
   await cluster.images.drop(organizationId, own, signal)
 }
 
-/** Once an hour, whatever no release names; of an organization that is gone, everything. */
+/** Once an hour: images that no release uses, and everything of deleted organizations. */
 export const createImageSweep = (parts: Pick<EngineParts, 'database' | 'clock'>, { key, images: held }: Cluster) => {
   const known = new Set<string>()
   let dueMs = Number.NEGATIVE_INFINITY
@@ -38,7 +38,7 @@ export const createImageSweep = (parts: Pick<EngineParts, 'database' | 'clock'>,
       [owners],
     )
     const there = new Set(rows.map(({ id }) => id))
-    // One that was never ours is another installation's on the same engine.
+    // An unknown one belongs to another installation on the same engine.
     for (const id of owners) if (there.has(id) || known.has(id)) await sweepOf(id, there.has(id), signal)
     for (const id of there) known.add(id)
     dueMs = parts.clock.monotonicMs() + everyMs

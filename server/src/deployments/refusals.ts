@@ -1,4 +1,4 @@
-/** Why an action cannot be done with a service, told before it is begun; a plan tells the same. Pure. */
+/** Why an action is not possible for a service, checked before it starts; a plan shows the same. Pure. */
 import { type ApiError, badRequest, conflict } from '../lib/errors.ts'
 import { type DeployableKind, type DeploymentAction, needsOwnTool, type ServiceRequest } from './deployments.ts'
 import { isAlone, taskFor } from './tasks.ts'
@@ -9,11 +9,11 @@ export interface Candidate {
   spec: Record<string, unknown>
   /** It has a current release. */
   released: boolean
-  /** A deployment that deletes it waits or runs. */
+  /** A deployment that deletes it is queued or running. */
   leaving: boolean
 }
 
-/** What its kind cannot do; null when nothing is against it. */
+/** What its kind cannot do; null if nothing prevents the action. */
 export const kindRefusal = (
   action: DeploymentAction,
   kind: Pick<DeployableKind, 'source' | 'workload' | 'tasks'>,
@@ -42,7 +42,7 @@ export const deployRefusal = async (
   return source.from === 'git' && needsOwnTool(source) ? missingTool(source.tool.name) : null
 }
 
-/** What its present state does not allow; null when nothing is against it. */
+/** What its current state does not allow; null if nothing prevents the action. */
 export const stateRefusal = (
   action: DeploymentAction,
   { name, released, leaving }: Pick<Candidate, 'name' | 'released' | 'leaving'>,

@@ -1,4 +1,4 @@
-/** The address of a container registry, and the user and password that its configuration stands for. */
+/** The address of a container registry, and the user and password from its configuration. */
 
 import type { ImageAccess, RegistryLogin } from '../images/images.ts'
 import { DeploymentError } from '../lib/errors.ts'
@@ -9,7 +9,7 @@ import type { Sealer } from '../store/seal.ts'
 
 export interface RegistryCredentials {
   url: string
-  /** Both null where images are pulled without a login. */
+  /** Both null if images are pulled without a login. */
   username: string | null
   password: Secret<string> | null
 }
@@ -43,7 +43,7 @@ const ways: Record<string, Way> = {
 
 const usual: Way = { secret: 'password', username: ({ username }) => String(username ?? '') }
 
-/** Logins that only a cloud provider's own service hands out, for some hours each. */
+/** Logins that only a cloud provider's own service issues, for some hours each. */
 const needsProvider: Record<string, string> = {
   ECR: 'AWS',
   AZURE_CR: 'Azure',

@@ -1,4 +1,4 @@
-/** From a service's image, as its configuration names it, to a reference with its registry's host, and the login. */
+/** From a service's configured image to a reference with its registry's host, and the login. */
 import { DeploymentError } from '../lib/errors.ts'
 import { OutboundRefused } from '../lib/outbound.ts'
 import { isHub } from '../lib/registry-session.ts'
@@ -11,7 +11,7 @@ export type ImageSource = Extract<Source, { from: 'image' }>
 
 const hub = 'docker.io'
 
-/** The repository of an image with its registry's host, as engines write it; `url` null stands for the public one. */
+/** The repository of an image with its registry's host, as engines write it; `url` null means the public one. */
 export const repositoryOf = (url: string | null, name: string): string => {
   const host = url === null ? hub : new URL(url).host
   if (!isHub(host)) return `${host}/${name}`
@@ -30,7 +30,7 @@ const checkAddress = async (parts: EngineParts, url: string): Promise<void> => {
   } catch (error) {
     if (error instanceof OutboundRefused)
       throw new DeploymentError('registry_refused', `The address of the registry cannot be used: ${error.message}`)
-    // A name without an address: whoever asks the registry says so.
+    // A name without an address: the request to the registry will report that.
   }
 }
 

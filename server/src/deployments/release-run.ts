@@ -1,4 +1,4 @@
-/** What a deployment does with releases: opening them, holding their images, and making one the current one. */
+/** What a deployment does with releases: opening them, keeping their images, and making one current. */
 import { usualLimits } from '../limits/limits.ts'
 import { countRelease } from '../limits/service-room.ts'
 import { withClaim } from '../work/queue.ts'
@@ -15,7 +15,7 @@ export const openOwn = (run: ServiceRun, releaseId: string): Promise<OpenedRelea
 export const hold = (run: ServiceRun, release: Release, signal: AbortSignal): Promise<void> =>
   holdImage(run.parts, run.cluster, release, (text) => run.log.line('pull', text), signal)
 
-/** An older release may take more than the service does now: there must be room for it. */
+/** An older release may need more than the service does now: there must be room for it. */
 export const countAgain = ({ parts, claim, service }: ServiceRun, { release }: OpenedRelease): Promise<void> => {
   const { database, limits = usualLimits } = parts
   return database.transaction((tx) => countRelease(tx, limits, claim.organizationId, service.id, release.workload))
@@ -25,14 +25,14 @@ export const countAgain = ({ parts, claim, service }: ServiceRun, { release }: O
 export const freezeAgain = (run: ServiceRun, { release, environment }: OpenedRelease): Promise<Release> => {
   const { parts, service, claim } = run
   const { id: _, ...copy } = release
-  // Neighbours reach the service by the name it has now.
+  // Other services reach the service by its current name.
   const workload = { ...copy.workload, revision: claim.id, aliases: aliasesOf(service.name, service.id) }
   return freezeRelease(parts.database, parts.sealer, { ...copy, deploymentId: claim.id, workload }, environment)
 }
 
 /**
- * From here on a release is what its service runs, by its clock too; a cancel comes too late. A forced event leaves the
- * clock alone.
+ * From now on the service runs this release, on its schedule too; a cancel comes too late. A forced event leaves the
+ * schedule alone.
  */
 export const makeCurrent = async (run: ServiceRun, release: Release, running: string): Promise<void> => {
   const { parts, service, claim } = run

@@ -1,6 +1,6 @@
 /**
  * Releases: what one deployment runs, frozen. Immutable once written; the image, the configuration and the sealed
- * environment stand together, so that the same can be started again at any time without asking anyone.
+ * environment are stored together, so that the same can be started again at any time.
  */
 import { keySql } from '../clusters/local.ts'
 import { newId } from '../lib/ids.ts'

@@ -1,6 +1,6 @@
 /**
- * Taking a request: writes the deployment, the new states of its services and the STARTED events in the caller's
- * transaction, so that an accepted request is never lost and is readable before its answer is sent.
+ * Accepts a request: writes the deployment, the new states of its services and the STARTED events in the caller's
+ * transaction, so that an accepted request is never lost and is readable before the response is sent.
  */
 import { clusterRefusal } from '../clusters/local.ts'
 import type { Kind } from '../kinds.ts'

@@ -1,4 +1,4 @@
-/** Which release a rollback runs, and why one cannot be run again. */
+/** Which release a rollback runs, and why one cannot run again. */
 import type { Kind } from '../kinds.ts'
 import { badRequest, conflict, notFound } from '../lib/errors.ts'
 import { isUuid } from '../lib/ids.ts'

@@ -1,4 +1,4 @@
-/** Builds only where there is room for another image: what is built already needs none. */
+/** Builds only if there is room for another image: one that already exists needs none. */
 import type { Builder } from '../builds/builder.ts'
 import type { Disk } from '../limits/disk.ts'
 

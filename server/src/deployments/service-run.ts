@@ -1,6 +1,6 @@
 /**
- * One service in one claimed deployment: what the narrating functions of deploy.ts are told and may write. Every write
- * holds the claim, so that a worker which lost its lease changes nothing.
+ * One service in one claimed deployment: what the functions of deploy.ts get and may write. Every write checks the
+ * claim, so that a worker that lost its lease changes nothing.
  */
 import type { Cluster, ServiceRef } from '../clusters/clusters.ts'
 import type { Kind } from '../kinds.ts'

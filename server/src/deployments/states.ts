@@ -1,6 +1,6 @@
 /**
- * The one table of states: which public state a service shows in each phase of each action. Pure.
- * Source of the names: specification 3.2; of the transitions: what existing clients wait for.
+ * The one table of states: which public state a service shows in each phase of each action. Pure. The names come from
+ * specification 3.2; the transitions from what existing clients wait for.
  */
 import type { DeploymentAction } from './deployments.ts'
 
@@ -34,7 +34,7 @@ const table: Record<DeploymentAction, Record<Phase, string>> = {
     buildFailed: 'STOP_ERROR',
     failed: 'STOP_ERROR',
   },
-  // What runs goes, the record stays: as if it had never been deployed.
+  // What runs is removed, the record is kept: as if it had never been deployed.
   UNINSTALL: {
     queued: 'DELETE_QUEUED',
     building: 'DELETING',
@@ -62,7 +62,7 @@ const finals = new Set(['READY', 'CANCELED', 'DELETED'])
 for (const states of Object.values(table))
   for (const phase of ['done', 'buildFailed', 'failed'] as const) finals.add(states[phase])
 
-/** True when nothing is going on: a watcher may take this state as the result. */
+/** True if nothing is in progress: a client may take this state as the result. */
 export const isFinal = (state: string): boolean => finals.has(state)
 
 const statuses: Record<string, string> = { READY: 'NEVER', CANCELED: 'CANCELED', CANCELING: 'CANCELING' }
@@ -84,10 +84,10 @@ const pending = ['DEPLOYMENT_QUEUED', 'RESTART_QUEUED', 'STOP_QUEUED', 'DELETE_Q
 const errors = ['BUILD_ERROR', 'DEPLOYMENT_ERROR', 'RESTART_ERROR', 'STOP_ERROR', 'DELETE_ERROR']
 const settled = ['CANCELED', 'DEPLOYED', 'RESTARTED', 'STOPPED', 'READY']
 
-/** Jobs have a state that environments do not have: clients that wait for one give up at words they do not know. */
+/** Jobs have a state that environments do not have: clients give up on an unknown state of an environment. */
 const forEnvironment = (state: string): string => (state === 'EXECUTING' ? 'DEPLOYING' : state)
 
-/** The state of an environment from those of its services: what is going on wins, then what waits, then errors. */
+/** The state of an environment from those of its services: work in progress first, then queued work, then errors. */
 export const environmentStateOf = (all: readonly string[]): string => {
   const states = all.map(forEnvironment)
   for (const state of [...severity, ...pending, ...errors]) if (states.includes(state)) return state

@@ -1,6 +1,6 @@
 /**
- * Reading statuses: one statement over the pointer table `service_state`. Whether a service is out of date is computed
- * once after each change of what it depends on, and kept (freshness.ts).
+ * Reads statuses: one statement over the table `service_state`. Whether a service is out of date is computed once after
+ * each change of what it depends on, and stored (freshness.ts).
  */
 import type { Kind } from '../kinds.ts'
 import type { Queryable } from '../store/database.ts'

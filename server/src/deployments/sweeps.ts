@@ -1,4 +1,4 @@
-/** Removes what runs and belongs to nothing any more. One thing that cannot be removed keeps none of the others. */
+/** Removes what runs without belonging to anything. If one thing cannot be removed, the others still are. */
 import type { Cluster } from '../clusters/clusters.ts'
 import { isUuid } from '../lib/ids.ts'
 import type { Owned, ServiceKey, TaskKey } from '../runtimes/runtime.ts'
@@ -8,7 +8,7 @@ import { endTaskOf, openOwners } from './task-state.ts'
 
 const absent = { state: 'absent', graceMs: 10_000 } as const
 
-/** What cannot be swept away must not keep anything else from it. */
+/** What cannot be removed must not keep anything else from being removed. */
 export const quietly = async (
   parts: EngineParts,
   about: object,

@@ -1,4 +1,4 @@
-/** Whether a deploy of a service would change nothing, so that it is left as it is. The plan decides by the same words. */
+/** Whether a deploy of a service would change nothing, so that it is skipped. The plan uses the same function. */
 import type { Instance } from '../runtimes/runtime.ts'
 import { kindOf } from './engine-parts.ts'
 import { eventTask } from './jobs.ts'

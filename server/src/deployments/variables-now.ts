@@ -3,7 +3,7 @@ import type { DeployableKind } from './deployments.ts'
 import type { EngineParts } from './engine-parts.ts'
 import type { EffectiveVariables } from './workload.ts'
 
-/** Everything that a service sees, as of now. Rejects where a value stands in a secret manager: none is connected. */
+/** Everything that a service sees, as of now. Rejects if a value is in a secret manager, because none is connected. */
 export const variablesNow = async (
   parts: Pick<EngineParts, 'variables'>,
   serviceId: string,

@@ -1,6 +1,6 @@
 /**
- * From a service's configuration and resolved variables to what should run, and to the fingerprint that tells whether
- * that has changed. Pure, but for the key of the fingerprint.
+ * From a service's configuration and resolved variables to what should run, and to the fingerprint that shows whether
+ * that has changed. Pure, except for the key of the fingerprint.
  */
 import { createHmac } from 'node:crypto'
 import { Secret } from '../lib/secret.ts'

@@ -27,18 +27,18 @@ import {
   parseManifest,
 } from './manifest.ts'
 
-/** Parsed on the loop that serves everybody: real ones have a few kilobytes. */
+/** Parsed on the main thread: real ones have a few kilobytes. */
 const maxManifestBytes = 1 << 20
 const namePattern = /^[a-z0-9]+(?:(?:\.|_{1,2}|-+)[a-z0-9]+)*(?:\/[a-z0-9]+(?:(?:\.|_{1,2}|-+)[a-z0-9]+)*)*$/
 const tagPattern = /^(?:\w[\w.-]{0,127}|sha256:[0-9a-f]{64})$/
 
 export interface AskedImage {
-  /** What the registry calls the tag: of an index, where the name has several platforms. */
+  /** The registry's digest of the tag: that of an index if the name has several platforms. */
   digest: string
   /** The one for the engine. */
   manifest: Manifest
   blobs: Blobs
-  /** The bytes of a blob of this image, from the byte `from` on where the registry can. */
+  /** The bytes of a blob of this image, starting at `from` if the registry supports that. */
   open(digest: string, from: number, signal: AbortSignal): Promise<OutboundStream>
   /** See `RegistrySession.token`. */
   token(): ReturnType<RegistrySession['token']>
@@ -56,10 +56,10 @@ const refusal = (access: Pick<ImageAccess, 'repository' | 'tag'>, code: string, 
   new DeploymentError(code, `Image ${nameOf(access)} cannot be pulled: ${why}.`, { cause })
 
 const deniedTo = (access: ImageAccess, error: RegistryError): DeploymentError => {
-  // A denial of ours says what to do.
+  // Our own refusals say what to do.
   if (/plain http/.test(error.message)) return refusal(access, 'image_denied', error.message.replace(/\.$/, ''), error)
   if (access.login !== null) return refusal(access, 'image_denied', 'its registry rejected this login', error)
-  // The public registry answers so for names that it does not have.
+  // The public registry responds this way for names that it does not have.
   return isHub(splitHost(access.repository).host)
     ? refusal(access, 'image_missing', 'its registry has no such image, or it is private', error)
     : refusal(access, 'image_denied', 'its registry requires a login', error)
@@ -67,7 +67,7 @@ const deniedTo = (access: ImageAccess, error: RegistryError): DeploymentError =>
 
 const reasonOf = ({ message }: OutboundRefused): string => message.replace(/^this address cannot be used: /, '')
 
-/** What went wrong with a registry as one sentence that names the image. */
+/** A failure of a registry as one sentence that names the image. */
 export const explain = (access: ImageAccess, error: unknown): unknown => {
   if (error instanceof ImageRefused) return refusal(access, error.code, error.message, error)
   if (error instanceof OutboundRefused)
@@ -81,7 +81,7 @@ export const explain = (access: ImageAccess, error: unknown): unknown => {
     : refusal(access, 'image_unreachable', `its registry cannot be used (${error.message.replace(/\.$/, '')})`, error)
 }
 
-/** Throws for a name that could lead elsewhere than to a manifest. */
+/** Throws for a name that could lead to anything but a manifest. */
 const originOf = (access: ImageAccess): URL => {
   const { host, name } = splitHost(access.repository)
   const origin = access.origin ?? URL.parse(`https://${host}`)
@@ -104,7 +104,7 @@ const fetchManifest = async (session: RegistrySession, name: string, tag: string
   return { digest, mediaType: typeOf(answer), bytes }
 }
 
-/** Only the digest: what the platform of an engine makes of it is not asked. */
+/** Only the digest, regardless of the engine's platform. */
 export const askDigest = async (outbound: Outbound, access: ImageAccess, signal: AbortSignal): Promise<string> => {
   const session = createRegistrySession(outbound, { url: originOf(access), login: access.login }, signal)
   return (await fetchManifest(session, splitHost(access.repository).name, access.tag)).digest
@@ -126,7 +126,7 @@ export const askRegistry = async (
   const parsed = parseManifest(manifest)
   if (parsed.kind !== 'image') throw new ImageRefused('image_refused', 'its manifest is not valid')
   const blobs = blobsOf(parsed, platform.maxMb)
-  // Others may wait for the same pull: it goes on when whoever asked first does not.
+  // Others may wait for the same pull: it continues even if the first one does not.
   const fetching = createRegistrySession(outbound, place)
   return {
     digest: named.digest,

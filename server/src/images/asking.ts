@@ -10,12 +10,12 @@ const unreachableMs = 10_000
 export const pauseMs = 500
 export const maxTries = 3
 
-/** Remembers for a moment that the public registry does not answer, so that a burst of deploys asks it once. */
+/** Caches briefly that the public registry does not answer, so that a burst of deploys asks it once. */
 const createReach = (clock: Clock) => {
   let untilMs = Number.NEGATIVE_INFINITY
   let last: OutboundFailed | undefined
   return {
-    /** Throws what went wrong a moment ago. */
+    /** Throws the cached failure. */
     check: ({ repository }: ImageAccess): void => {
       if (last !== undefined && isHub(splitHost(repository).host) && clock.monotonicMs() < untilMs) throw last
     },
@@ -27,9 +27,9 @@ const createReach = (clock: Clock) => {
   }
 }
 
-/** The engine's own words for a pull that we offered. */
+/** The engine's own message for a pull from us. */
 export const engineFailed = (access: ImageAccess, error: unknown) => {
-  // The name of the moment, which says nothing to a reader.
+  // The temporary name, which means nothing to a reader.
   const text = (error as Error).message.replaceAll(
     /127\.0\.0\.1:\d+\/slipway-[0-9a-f]+\/[0-9a-f]{32}/g,
     access.repository,
@@ -41,7 +41,7 @@ export const engineFailed = (access: ImageAccess, error: unknown) => {
 
 export const createAsking = (clock: Clock) => {
   const reach = createReach(clock)
-  /** Several tries for what may pass at once; a registry that is silent has had its time. */
+  /** Retries transient failures; a registry that stays silent has already had its time. */
   return async <T>(access: ImageAccess, tries: number, signal: AbortSignal, ask: () => Promise<T>): Promise<T> => {
     for (let tried = 1; ; tried += 1)
       try {

@@ -6,7 +6,7 @@ import { DeploymentError } from '../lib/errors.ts'
 
 const publicPrefix = 'docker.io/library/'
 
-/** `redis:7` of `docker.io/library/redis:7`, when it is among these; null for what may not stand in. */
+/** `redis:7` of `docker.io/library/redis:7`, if it is among these, else null. */
 export const standInName = (
   { repository, tag }: { repository: string; tag: string },
   allowed: readonly string[],

@@ -11,7 +11,7 @@ export interface ImageDetail {
   Id: string
   /** `name@sha256:…` for each name that it was pulled by. */
   RepoDigests: string[] | null
-  /** The repositories that it came from, as newer engines tell. */
+  /** The repositories that it came from, if the engine is new enough to say. */
   Identity?: { Pull?: { Repository: string }[] | null } | null
   Metadata?: { LastTagTime?: string }
 }
@@ -21,7 +21,9 @@ interface ImageRow {
   RepoDigests: string[] | null
 }
 
-/** Reads an answer of JSON lines to its end: the engine answers 200 first and tells a failure in its last line. */
+/**
+ * Reads a response of JSON lines to its end: the engine responds with 200 first and reports a failure in its last line.
+ */
 export const finish = async (stream: Readable): Promise<void> => {
   let last = ''
   for await (const chunk of stream.setEncoding('utf8')) last = (last + chunk).slice(-65_536)
@@ -33,7 +35,7 @@ export const finish = async (stream: Readable): Promise<void> => {
 
 const pathOf = (image: string): string => `/images/${image.split('/').map(encodeURIComponent).join('/')}`
 
-/** An image on the engine, null when it is not there. */
+/** An image on the engine; null if it does not exist. */
 export const readImage = async (engine: Engine, image: string, signal?: AbortSignal): Promise<ImageDetail | null> => {
   try {
     return await engine.call<ImageDetail>('GET', `${pathOf(image)}/json`, { signal })
@@ -47,7 +49,7 @@ export const readImage = async (engine: Engine, image: string, signal?: AbortSig
 export const findImage = async (engine: Engine, image: string, signal?: AbortSignal): Promise<string | null> =>
   (await readImage(engine, image, signal))?.Id ?? null
 
-/** The engine leaves out what its default registry makes of itself. */
+/** The engine omits the default registry's host and path. */
 const familiar = (name: string): string => name.replace(/^docker\.io\/(library\/)?/, '')
 
 /**
@@ -64,7 +66,7 @@ export const steadyReference = (reference: string, detail: Omit<ImageDetail, 'Me
   return isKnown ? `${name}@${digest}` : Id
 }
 
-/** Engines read this header in padded base64 only: without, two of three lengths are no login. */
+/** Engines accept this header only in padded base64: without padding, two of three lengths would not work. */
 export const registryAuth = (content: object): Record<string, string> => ({
   'x-registry-auth': Buffer.from(JSON.stringify(content)).toString('base64').replaceAll('+', '-').replaceAll('/', '_'),
 })
@@ -93,7 +95,7 @@ export const createEngineImages = (engine: Engine) => {
       await engine.call('POST', `${pathOf(image)}/tag`, { query: { repo, tag } })
     },
     /**
-     * Takes a name from an image; one that something runs from keeps it. `prune`: the image goes with its last name.
+     * Removes a name from an image, unless something runs from it. `prune`: the image is removed with its last name.
      */
     async untag(name: string, prune: boolean): Promise<void> {
       try {
@@ -102,7 +104,7 @@ export const createEngineImages = (engine: Engine) => {
         if (!isEngineError(error, 404, 409)) throw error
       }
     },
-    /** Names of what an organization pulled. */
+    /** The names of what an organization pulled. */
     async tagsOf(organizationId: string): Promise<string[]> {
       const prefix = tagPrefix(organizationId)
       const rows = await list({ reference: [prefix] })
@@ -112,7 +114,7 @@ export const createEngineImages = (engine: Engine) => {
       const tags = (await list({ reference: ['slipway/*/pulled'] })).flatMap(({ RepoTags }) => RepoTags ?? [])
       return [...new Set(tags.map((tag) => ownerOf(tag)).filter((id) => id !== null))]
     },
-    /** Names of pulls that bear this mark. */
+    /** The names of pulls with this mark. */
     async pullsOf(mark: string): Promise<string[]> {
       const names = (await list({})).flatMap(({ RepoDigests }) => RepoDigests ?? [])
       return names.filter((name) => name.split('/')[1] === mark && isDigest(splitTag(name).tag))

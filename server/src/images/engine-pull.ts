@@ -16,7 +16,7 @@ class OutOfReach extends Error {}
 export const createEnginePull = (engine: EngineImages, pullThrough: PullThrough, isLocal: boolean) => {
   const possession = createPossession()
 
-  /** Names what was pulled as its organization's, and takes the name that it was pulled by. */
+  /** Gives what was pulled the name of its organization, and removes its temporary name. */
   const take = async (pulled: string, name: string, pull: () => Promise<void>): Promise<string> => {
     try {
       await pull()
@@ -68,15 +68,15 @@ export const createEnginePull = (engine: EngineImages, pullThrough: PullThrough,
         'registry_refused',
         'its registry requires the password, which is not given to an engine that cannot reach this server',
       )
-    // Without one the engine would follow the registry to wherever it says that tokens are.
+    // Without one the engine would follow the registry to any token service.
     const headers = registryAuth({ registrytoken: told.kind === 'token' ? told.token : 'none' })
     const { digest } = asked.manifest
-    // What it fetches by itself is not seen here.
+    // What it fetches by itself is not visible here.
     await possession.prove(organizationId, asked, signal)
     return take(`${repository}@${digest}`, name, () => engine.pull(repository, digest, signal, headers))
   }
 
-  /** Answers the engine's id of what is called `name` from then on. */
+  /** Returns the engine's id of what now has the name `name`. */
   return async (access: ImageAccess, asked: AskedImage, name: string, signal: AbortSignal): Promise<string> => {
     if (!isLocal) return direct(access, asked, name, signal)
     try {

@@ -15,7 +15,7 @@ export interface ImageAccess {
   repository: string
   /** A tag, or `sha256:…`. */
   tag: string
-  /** Where its registry answers: whether by http or https is not told by the name. Null: https of the name's host. */
+  /** The address of its registry, since the name does not say http or https. Null: https of the name's host. */
   origin: URL | null
   login: Secret<{ username: string; password: string }> | null
 }
@@ -27,36 +27,36 @@ export interface HeldImage {
   reference: string
 }
 
-/** A registry that an organization has a login for, or reaches without. */
+/** A registry that an organization has a login for, or uses without one. */
 export interface RegistryLogin {
   origin: URL
   login: ImageAccess['login']
 }
 
-/** The organization's own registries that answer for the host of an image's name. */
+/** The organization's own registries for the host of an image's name. */
 export type RegistryLogins = (organizationId: string, host: string) => Promise<RegistryLogin[]>
 
 export interface OrganizationImages {
   /**
-   * Asks the registry with this login what the name means now; nothing is pulled. Rejects as `pull`, and with
-   * `image_unreachable` for a registry that does not answer.
+   * Asks the registry with this login what the name refers to now; pulls nothing. Rejects like `pull`, and with
+   * `image_unreachable` if the registry does not answer.
    */
   resolve(access: ImageAccess, signal: AbortSignal): Promise<{ digest: string }>
   /**
-   * Asks the registry (always), then makes the engine hold it for this organization. Rejects with a `DeploymentError`:
-   * `image_denied`, `image_missing`, `image_unreachable`, `image_refused` (too large, or not what it says it is) or
-   * `registry_refused` (by the policy for outgoing requests). An image that the operator put on the engine stands in
-   * where the public registry does not answer or does not know the name, and `progress` says so.
+   * Asks the registry (always), then ensures that the engine has the image for this organization. Rejects with a
+   * `DeploymentError`: `image_denied`, `image_missing`, `image_unreachable`, `image_refused` (too large, or not what
+   * its digest says) or `registry_refused` (by the policy for outgoing requests). An image that the operator loaded
+   * into the engine is used if the public registry does not answer or does not know the name, and `progress` says so.
    */
   pull(access: ImageAccess, progress: (text: string) => void, signal: AbortSignal): Promise<HeldImage>
   /**
-   * The engine's id of what this organization pulled under this steady reference; null when it did not. Asks no
+   * The engine's id of what this organization pulled with this immutable reference; null if it did not. Asks no
    * registry.
    */
   held(organizationId: string, reference: string, signal: AbortSignal): Promise<string | null>
   /**
-   * Pulls by its digest what the engine lost, with whatever login the organization has for that host. One attempt for
-   * all who wait. Rejects with `image_missing`.
+   * Pulls by digest what the engine lost, with any login of the organization for that host. One attempt for all
+   * waiters. Rejects with `image_missing`.
    */
   restore(
     organizationId: string,
@@ -65,15 +65,15 @@ export interface OrganizationImages {
     signal: AbortSignal,
   ): Promise<string>
   /**
-   * Takes what the engine holds under this reference itself for the organization's: for what was pulled before images
-   * had organizations. Only for references that one of its own releases names. Null when the engine has no such image.
+   * Assigns what the engine has under this reference to the organization: for what was pulled before images had
+   * organizations. Only for references of its own releases. Null if the engine has no such image.
    */
   adopt(organizationId: string, reference: string, signal: AbortSignal): Promise<string | null>
-  /** Ids of the organizations that the engine holds something for. */
+  /** The ids of the organizations that the engine has something for. */
   owners(): Promise<string[]>
-  /** Takes the names of what an organization no longer needs; what something runs from stays on the engine. */
+  /** Removes the names of what an organization no longer needs; images in use stay on the engine. */
   drop(organizationId: string, references: readonly string[], signal: AbortSignal): Promise<void>
-  /** The same for all that it pulled but what it needs, where it has not been used for so long. */
+  /** The same for everything that it pulled, does not need, and has not used for so long. */
   sweep(organizationId: string, needed: readonly string[], unusedMs: number, signal: AbortSignal): Promise<void>
   close(): Promise<void>
 }

@@ -8,7 +8,7 @@ export const createKeeping = (engine: EngineImages, clock: Clock) => {
   const held: OrganizationImages['held'] = async (organizationId, reference, signal) =>
     (await engine.find(pulledTag(organizationId, reference), signal))?.Id ?? null
 
-  /** Names it once more where it has its name already, so that it counts as used today. */
+  /** Names it again even if it already has the name, so that it counts as used today. */
   const keep = async (organizationId: string, image: HeldImage): Promise<HeldImage> => {
     await engine.tag(image.imageId, pulledTag(organizationId, image.reference))
     return image

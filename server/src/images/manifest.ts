@@ -3,13 +3,15 @@ import { createHash } from 'node:crypto'
 import { parsePlainJson } from './plain-json.ts'
 
 export interface Manifest {
-  /** `sha256:…` of these bytes, by our own count. */
+  /** `sha256:…` of these bytes, computed by us. */
   digest: string
   mediaType: string
   bytes: Buffer
 }
 
-/** Why this image is not used: the end of a sentence that begins with its name. `code` as of a `DeploymentError`. */
+/**
+ * Why this image is not used: the end of a sentence that begins with its name. `code` is that of a `DeploymentError`.
+ */
 export class ImageRefused extends Error {
   readonly code: string
 
@@ -44,7 +46,7 @@ const configs = ['application/vnd.oci.image.config.v1+json', 'application/vnd.do
 
 export const acceptedTypes = [...indexes, ...manifests].join(', ')
 
-/** What an engine reads of a manifest. */
+/** The parts of a manifest that an engine reads. */
 const readNames = [
   'schemaVersion',
   'mediaType',
@@ -82,7 +84,7 @@ const recordOf = (value: unknown): Record<string, unknown> =>
 
 const descriptorOf = (value: unknown): Descriptor => {
   const { digest, size, urls } = recordOf(value)
-  // An engine would fetch it from there by itself.
+  // An engine would fetch it from that address by itself.
   if (Array.isArray(urls) && urls.length > 0) refuse('one of its layers is not in its registry')
   if (!isDigest(digest) || !Number.isSafeInteger(size) || (size as number) < 0) refuse('its manifest is not valid')
   return { digest: digest as string, size: size as number }
@@ -96,7 +98,7 @@ const platformOf = (value: unknown): Platform => {
 }
 
 const parseIndex = ({ manifests, layers }: Record<string, unknown>): Parsed => {
-  // What one reader takes for an index and another for an image is neither.
+  // What one reader sees as an index and another as an image is refused.
   if (!Array.isArray(manifests) || layers !== undefined) return refuse('its manifest is not valid')
   return {
     kind: 'index',
@@ -125,7 +127,7 @@ const variantRank: Record<string, readonly string[]> = {
   arm: ['v7', 'v6', 'v5', ''],
 }
 
-/** Of an index: the digest of the image for this architecture. */
+/** The digest of the image for this architecture in an index. */
 export const choosePlatform = (parsed: Parsed & { kind: 'index' }, architecture: string): string => {
   const fitting = parsed.manifests.filter(
     ({ platform }) => platform.os === 'linux' && platform.architecture === architecture,
@@ -138,7 +140,7 @@ export const choosePlatform = (parsed: Parsed & { kind: 'index' }, architecture:
   return best.digest
 }
 
-/** What is fetched for an image; refused when it is more than anybody may fetch. */
+/** What is fetched for an image; refused if it is too large. */
 export const blobsOf = ({ config, layers }: Parsed & { kind: 'image' }, maxMb: number): Blobs => {
   if (layers.length > maxLayers) refuse(`it has more than ${maxLayers} layers`)
   if (config.size > maxConfigBytes) refuse(`its configuration is larger than ${maxConfigBytes >> 20} MB`)

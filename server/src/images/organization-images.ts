@@ -23,7 +23,7 @@ export interface OrganizationImagesParts {
   outbound: Outbound
   pullThrough: PullThrough
   registryLogins: RegistryLogins
-  /** Names that may stand in, from SLIPWAY_ENGINE_IMAGES. */
+  /** Names from SLIPWAY_ENGINE_IMAGES. */
   engineImages: readonly string[]
   maxMb: number
   clock: Clock
@@ -74,7 +74,7 @@ const createPull = (parts: Parts) => {
         if (signal.aborted) throw engineFailed(access, new Error('it took longer than an hour'))
         const explained = explain(access, error)
         if (explained instanceof DeploymentError) throw explained
-        // The engine's own trouble: it shares what it fetches between pulls, and another one may just have ended.
+        // A problem of the engine: it shares downloads between pulls, and another one may just have ended.
         if (tries === maxTries) throw engineFailed(access, explained)
         await clock.sleep(pauseMs * tries, signal)
       }
@@ -98,7 +98,7 @@ const createPull = (parts: Parts) => {
   return { pull, resolve, close: pulls.close }
 }
 
-/** What the operator put on the engine, where the registry itself is of no help. */
+/** What the operator loaded into the engine, if the registry itself fails. */
 const createStandIn =
   ({ engine, keeping, engineImages }: Parts) =>
   async (access: ImageAccess, error: unknown, progress: Progress, signal: AbortSignal): Promise<HeldImage> => {
@@ -130,7 +130,7 @@ const createRestore =
     throw missing(reference, ` and could not be pulled: ${(first as Error).message.replace(/\.$/, '')}`, first)
   }
 
-/** Names that pulls of a killed process left: theirs are where nobody answers any more. */
+/** Temporary names left by pulls of a killed process: nothing answers at their address. */
 const sweepPulls = async (engine: EngineImages, { mark, address }: PullThrough): Promise<void> => {
   for (const name of await engine.pullsOf(mark)) if (!name.startsWith(`${address}/`)) await engine.untag(name, true)
 }
@@ -143,7 +143,7 @@ export const createOrganizationImages = (parts: OrganizationImagesParts): Organi
   const registry = createPull(all)
   const standIn = createStandIn(all)
   const restores = createSharedWork<string>()
-  // An engine that is away holds nobody up; the next start sweeps.
+  // An unavailable engine must not delay the start; the next one cleans up.
   const swept = sweepPulls(engine, parts.pullThrough).catch(() => {})
 
   const pull: Pull = async (access, progress, signal) => {

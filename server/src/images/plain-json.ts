@@ -3,14 +3,14 @@
  * ignores the case of names and treats duplicate names differently: such texts are refused. Pure.
  */
 
-/** Every name that stands before a colon; strings and names alike end where their quotes do. */
+/** Every name before a colon; strings and names end at their closing quote. */
 const countNames = (text: string): number => {
   let count = 0
   for (const [, colon] of text.matchAll(/"[^"\\]*(?:\\.[^"\\]*)*"\s*(:?)/g)) if (colon === ':') count += 1
   return count
 }
 
-/** Names in a parsed value, and those of them that another reader could take for another name. */
+/** The names in a parsed value, and those that another parser could read differently. */
 const readNames = (value: unknown, known: ReadonlyMap<string, string>): { count: number; strange: boolean } => {
   let count = 0
   let strange = false
@@ -22,7 +22,7 @@ const readNames = (value: unknown, known: ReadonlyMap<string, string>): { count:
       for (const name of Object.keys(each)) {
         count += 1
         const meant = known.get(name.toLowerCase())
-        // Outside of ASCII are letters that fold to others.
+        // Some letters outside ASCII fold to ASCII ones.
         strange ||= !/^[ -~]*$/.test(name) || (meant !== undefined && meant !== name)
       }
     for (const inner of Object.values(each)) open.push(inner)
@@ -30,7 +30,7 @@ const readNames = (value: unknown, known: ReadonlyMap<string, string>): { count:
   return { count, strange }
 }
 
-/** The value of a text; null for what is no JSON, or could be read in two ways as regards `names`. */
+/** Parses a text; null if it is not JSON, or `names` in it could be read in two ways. */
 export const parsePlainJson = (text: string, names: readonly string[]): unknown => {
   let value: unknown
   try {

@@ -9,7 +9,7 @@ import { forEachParallel } from '../lib/parallel.ts'
 import type { AskedImage } from './ask-registry.ts'
 import { ImageRefused } from './manifest.ts'
 
-/** A process asks again for what it has forgotten. */
+/** A forgotten entry is simply checked again. */
 const maxKnown = 100_000
 const atOnce = 4
 
@@ -42,7 +42,7 @@ export const createPossession = () => {
   }
 
   return {
-    /** The organization's registry sent these, and the engine found them to be what their digests say. */
+    /** Records that the organization's registry sent these, and the engine verified their digests. */
     note,
     /** Rejects with `ImageRefused` for a blob that the registry does not have. */
     async prove(organizationId: string, asked: AskedImage, signal: AbortSignal): Promise<void> {

@@ -20,13 +20,13 @@ export interface Offer {
 }
 
 export interface Ticket {
-  /** `127.0.0.1:port/…`: what the engine is told to pull. */
+  /** `127.0.0.1:port/…`: the address that the engine pulls. */
   repository: string
-  /** Fires with what went wrong upstream, when the engine need not try again. */
+  /** Fires with the upstream failure if the engine need not retry. */
   failed: AbortSignal
   /** Whether anybody has asked for it. */
   wasAsked(): boolean
-  /** The blobs that the engine was given whole, and that are what their digests say. */
+  /** The blobs that the engine got completely and whose digests match. */
   served: ReadonlySet<string>
   end(): void
 }
@@ -34,7 +34,7 @@ export interface Ticket {
 export interface PullThrough {
   /** `127.0.0.1:port` */
   address: string
-  /** In the names of its pulls on the engine, to find those of a process that died. */
+  /** Part of the temporary names on the engine, to find those of a process that died. */
   mark: string
   offer(offer: Offer): Ticket
   close(): Promise<void>
@@ -44,14 +44,14 @@ interface Open extends Offer {
   control: AbortController
   asked: boolean
   served: Set<string>
-  /** Blobs under way. */
+  /** Blobs in progress. */
   streams: number
   failures: number
 }
 
-/** More than any engine fetches at a time. */
+/** More than any engine fetches at once. */
 const maxStreams = 32
-/** The engine tries again by itself, at growing pauses. */
+/** The engine retries by itself, with increasing pauses. */
 const maxFailures = 3
 
 const refuse = (response: ServerResponse, status: number, code: string): void => {
@@ -62,7 +62,7 @@ const refuse = (response: ServerResponse, status: number, code: string): void =>
 
 const notHere = (response: ServerResponse, code = 'BLOB_UNKNOWN'): void => refuse(response, 404, code)
 
-/** The first byte that is wanted: 0 for all of it, null for what is no range of ours or lies behind the end. */
+/** The first requested byte: 0 for everything, null for an unsupported range or one beyond the end. */
 export const rangeStart = (header: string | undefined, size: number): number | null => {
   if (header === undefined) return 0
   const [, first, last] = /^bytes=(\d{1,15})-(\d{1,15})?$/.exec(header) ?? []
@@ -95,7 +95,7 @@ const headBlob = (response: ServerResponse, digest: string, size: number, from: 
 
 const wrong = (what: string) => new ImageRefused('image_refused', `its registry sent ${what}`)
 
-/** Where the answer begins: a registry may send all of it though less was asked for. */
+/** Where the response begins: a registry may send everything though less was requested. */
 const startOf = ({ status, headers }: OutboundStream, from: number): number => {
   refuseStatus(status)
   if (status !== 206) return 0
@@ -104,7 +104,7 @@ const startOf = ({ status, headers }: OutboundStream, from: number): number => {
   return from
 }
 
-/** Exactly so many bytes, or an error; `onEnd` is told the digest of them. */
+/** Exactly so many bytes, or an error; `onEnd` gets their digest. */
 const exactly = (bytes: number, onEnd: (digest: string) => void) =>
   async function* (source: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
     const hash = createHash('sha256')
@@ -140,13 +140,13 @@ const streamBlob = async (open: Open, digest: string, asked: number, response: S
   }
 }
 
-/** An engine that left is no fault of the registry. */
+/** It is not the registry's fault if the engine disconnects. */
 const isEndOfEngine = (error: unknown): boolean => {
   const { name, code } = error as { name?: string; code?: string }
   return name === 'AbortError' || code === 'ERR_STREAM_PREMATURE_CLOSE' || code === 'aborted'
 }
 
-/** What another try may mend gets one; the rest ends the pull with its reason. */
+/** Transient failures are retried; others end the pull with their reason. */
 const fail = (open: Open, error: unknown): void => {
   const passing =
     (error instanceof OutboundFailed && error.code === 'connection') ||
@@ -171,7 +171,7 @@ const answerBlob = (open: Open, request: IncomingMessage, digest: string, respon
   })
 }
 
-/** Nothing but these three is asked of it; whatever else a path may hold is unknown. */
+/** Only these three kinds of requests exist; any other path is unknown. */
 const pathPattern = /^\/v2\/([0-9a-z-]+\/[0-9a-f]{32})\/(manifests|blobs)\/(sha256:[0-9a-f]{64})$/
 
 const answer = (offers: ReadonlyMap<string, Open>, request: IncomingMessage, response: ServerResponse): unknown => {

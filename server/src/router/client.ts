@@ -10,7 +10,7 @@ import type { AnyRoute, Router } from './router.ts'
 export interface RouterOptions {
   dataDir: string
   host: string
-  /** 0: any free one, known after `start`. */
+  /** 0 means any free one, known after `start`. */
   port: number
   log: Pick<Log, 'debug' | 'info' | 'warn'>
   /** The Node program that runs the router. Default: the one that runs us. */
@@ -39,7 +39,7 @@ const isAlive = async (pid: number): Promise<boolean> => {
   } catch {
     return false
   }
-  // Ended, but not yet collected: after its starter's end that is up to the machine's first process, at its leisure.
+  // Exited, but not yet reaped: once its parent has exited, the init process does that when it gets to it.
   const state = await readFile(`/proc/${pid}/stat`, 'utf8').catch(() => '')
   return !state.includes(') Z ')
 }
@@ -92,7 +92,9 @@ export const createRouter = (options: RouterOptions): ProcessRouter => {
     }
   }
 
-  /** An open call that ends with the process: its death is known at once, and told from an end that was meant. */
+  /**
+   * An open call that ends with the process: its death is detected at once, and distinguished from an intended stop.
+   */
   const watch = async ({ pid }: Health): Promise<void> => {
     let said = ''
     try {
@@ -100,7 +102,7 @@ export const createRouter = (options: RouterOptions): ProcessRouter => {
       answer.socket.unref()
       for await (const chunk of answer.setEncoding('utf8')) said += chunk
     } catch {
-      // It ended without a word.
+      // It ended without a message.
     }
     if (running?.pid === pid) running = undefined
     if (!isWanted || said.includes('stopping')) return

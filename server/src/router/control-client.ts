@@ -22,7 +22,7 @@ const absent: ReadonlySet<unknown> = new Set([
   'EPIPE',
 ])
 
-/** Resolves with the answer's head. Rejects with `RouterAbsent`, the signal's reason, or what went wrong. */
+/** Resolves with the response head. Rejects with `RouterAbsent`, the signal's reason, or the error. */
 export const openCall = (
   socketPath: string,
   method: string,
@@ -48,7 +48,7 @@ const textOf = async (answer: IncomingMessage): Promise<string> => {
   return text
 }
 
-/** The whole answer. Rejects as `openCall` does, and with the router's sentence when it refuses. */
+/** The complete response. Rejects like `openCall`, and with the router's message if it refuses. */
 export const call = async <Answer>(
   socketPath: string,
   method: string,
@@ -62,7 +62,7 @@ export const call = async <Answer>(
   throw port === undefined ? new Error(message) : new PortUnavailable(message, port)
 }
 
-/** Null when no router runs. */
+/** Null if no router is running. */
 export const askHealth = async (socketPath: string): Promise<Health | null> => {
   try {
     return await call<Health>(socketPath, 'GET', '/health', { timeoutMs: 5_000 })
@@ -73,8 +73,8 @@ export const askHealth = async (socketPath: string): Promise<Health | null> => {
 }
 
 /**
- * Asks it to stop. Resolves when its port is free; the answer `finished` resolves when its last request is done or
- * its time for that is over.
+ * Asks it to stop. Resolves when its port is free; the returned `finished` resolves when its last request is done or
+ * has timed out.
  */
 export const askStop = async (socketPath: string): Promise<{ finished: Promise<void> }> => {
   const answer = await openCall(socketPath, 'POST', '/stop', { timeoutMs: 30_000 })

@@ -19,7 +19,7 @@ export interface ControlParts {
 
 export interface Control {
   listen(path: string): Promise<void>
-  /** No new calls; tells those who watch that the end is meant. Calls under way go on. */
+  /** No new calls; tells watchers that the stop is intended. Calls in progress continue. */
   close(): void
 }
 

@@ -6,14 +6,14 @@ import type { Traffic } from './traffic.ts'
 
 export interface Http2Limits {
   headerBytes: number
-  /** For the client's first word after the preface. */
+  /** For the client's first frame after the preface. */
   headersTimeoutMs: number
   /** With a stream open, and nothing sent either way. */
   silenceMs: number
-  /** Without any stream. Bytes that make no whole header do not count. */
+  /** Without any stream. Bytes of an incomplete header do not count. */
   idleMs: number
   streams: number
-  /** Streams that a client may open and reset: so many at once, and so many more each second. */
+  /** How many streams a client may open and reset: a burst, and a rate per second. */
   resetBurst: number
   resetsPerSecond: number
 }
@@ -21,7 +21,7 @@ export interface Http2Limits {
 export interface Http2Front {
   /** Takes a connection whose first bytes were put back. */
   accept(socket: Socket): void
-  /** Clients are told to open no more streams here. Those that were on their way are served. */
+  /** Tells clients to open no more streams here. Those already on their way are served. */
   close(): void
   end(): void
 }
@@ -33,7 +33,7 @@ const goodbyeMs = 1_000
 /** Of the protocol: "no stream is refused yet". */
 const highestStream = 2 ** 31 - 1
 
-/** Windows stay at the protocol's 64 KB: so much of each stream is held for a side that does not read. */
+/** Windows stay at the protocol's 64 KB: that much of each stream is buffered for a side that does not read. */
 const createHttp2Server = (limits: Http2Limits): Http2Server =>
   createServer({
     maxSessionMemory: megabytesPerSession,
@@ -61,7 +61,7 @@ const watchSilence = (session: ServerHttp2Session, limits: Http2Limits): void =>
   })
 }
 
-/** In two steps: streams that the client opens before it hears of the first are served too. */
+/** In two steps, so that streams that the client opens before it receives the first are served too. */
 const sayGoodbye = (session: ServerHttp2Session): void => {
   if (session.destroyed || session.closed) return
   const close = (): void => {
@@ -85,9 +85,9 @@ export const createHttp2Front = (traffic: Traffic, limits: Http2Limits, onLeave:
     if (traffic.stopping) sayGoodbye(session)
   })
   server.on('stream', (stream, headers) => {
-    // Also of one that is over: frames behind its first may have ended its session, which it is told of later.
+    // Also for one that has ended: later frames may have ended its session, which is reported later.
     stream.on('error', () => {})
-    // Reset by its client before we heard of it; nothing will say again that it is over.
+    // Reset by its client before we saw it; no other event will say that it has ended.
     if (stream.destroyed) return
     traffic.counts.requests++
     traffic.counts.inFlight++

@@ -10,11 +10,11 @@ import type { Traffic } from './traffic.ts'
 import { forwardUpgrade, refuseConnect } from './upgrade.ts'
 
 export interface Front {
-  /** Resolves with the port. Rejects as `listen` does. */
+  /** Resolves with the port. Rejects like `listen`. */
   listen(host: string, port: number): Promise<number>
   /** Resolves when no new connection is accepted and the port is free. */
   close(): Promise<void>
-  /** After `close`: resolves when no request is under way, or after `graceMs`; then every connection is ended. */
+  /** After `close`: resolves when no request is in progress, or after `graceMs`; then every connection is closed. */
   finish(graceMs: number): Promise<void>
 }
 
@@ -23,7 +23,7 @@ export type Limits = Http2Limits
 export const defaultLimits: Limits = {
   headerBytes: 32_768,
   headersTimeoutMs: 15_000,
-  /** A client that neither sends nor takes anything for so long, in the middle of a request. */
+  /** How long a client may neither send nor receive anything in the middle of a request. */
   silenceMs: 660_000,
   idleMs: 75_000,
   streams: 250,
@@ -43,7 +43,7 @@ const createHttpServer = (limits: Limits): Server => {
     shouldUpgradeCallback: ({ headers }) => !/^h2c?$/i.test(headers.upgrade ?? ''),
   })
   server.timeout = limits.silenceMs
-  // Bounded by size. By count, Node would drop the rest without a word.
+  // Limited by size. With a limit on the count, Node would silently drop the rest.
   server.maxHeadersCount = 0
   return server
 }
@@ -91,7 +91,7 @@ export const createFront = (traffic: Traffic, limits = defaultLimits): Front => 
     },
     close() {
       traffic.stopping = true
-      // Not its callback: that waits for every connection. The port is free as soon as this returns.
+      // Not its callback, which waits for every connection. The port is free as soon as this returns.
       server.close()
       server.closeIdleConnections()
       sniffing.end()

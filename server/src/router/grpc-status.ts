@@ -4,7 +4,7 @@ import { type PageName, renderPage } from './pages.ts'
 
 const unavailable = 14
 
-/** As gRPC clients read the HTTP statuses of our pages. */
+/** How gRPC clients interpret the HTTP statuses of our pages. */
 const statuses: Partial<Record<PageName, number>> = { unknown: 12, method: 12, protocol: 12, malformed: 13 }
 
 export const isGrpc = (headers: IncomingHttpHeaders): boolean =>

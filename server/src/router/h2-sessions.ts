@@ -16,12 +16,14 @@ export interface Sessions {
    * target has then seen nothing of the request.
    */
   open(headers: OutgoingHttpHeaders, endStream: boolean): Promise<ClientHttp2Stream>
-  /** Streams under way end by themselves; a later `open` connects anew. */
+  /** Streams in progress end by themselves; a later `open` connects again. */
   close(): void
 }
 
 const mostSessions = 64
-/** What one connection carries at most, however much the target allows: they share its buffers and its fate. */
+/**
+ * The maximum number of streams per connection, however many the target allows: they share its buffers and its fate.
+ */
 const mostStreams = 200
 /**
  * Resets of one connection. Targets break one off that resets too much (Node after 1,000 at once), which would hit
@@ -36,7 +38,7 @@ interface Lease {
   streams: number
   resets: number
   ready: Promise<void>
-  /** How many streams the target takes; before it has said so, what it said last. */
+  /** How many streams the target accepts; until it has said so, its previous value. */
   limit: number
 }
 
@@ -50,7 +52,7 @@ const openSession = ({ host, port }: Target): ClientHttp2Session => {
   })
 }
 
-/** Resolves with the first word of the other side, which a program that speaks no HTTP/2 never says. */
+/** Resolves with the first frame of the other side, which a program without HTTP/2 never sends. */
 const greeted = (session: ClientHttp2Session): Promise<void> => {
   const { promise, resolve, reject } = Promise.withResolvers<void>()
   const timer = setTimeout(() => session.destroy(new Error('no HTTP/2 connection in time')), connectTimeoutMs)
@@ -81,7 +83,7 @@ export const createSessions = (target: Target): Sessions => {
     return lease
   }
 
-  /** When all are full and there are enough of them, the stream waits its turn on the least busy. */
+  /** If all are full and there are enough of them, the stream waits on the least busy one. */
   const choose = (): Lease => {
     const usable = [...leases].filter(isUsable)
     const free = usable.find(({ streams, limit }) => streams < limit)
@@ -97,7 +99,7 @@ export const createSessions = (target: Target): Sessions => {
     lease.session.close()
   }
 
-  /** Undefined when so many came with it that this connection turned out to be full. */
+  /** Undefined if this connection has meanwhile become full. */
   const openOn = async (lease: Lease, headers: OutgoingHttpHeaders, endStream: boolean) => {
     lease.streams++
     try {
@@ -121,7 +123,7 @@ export const createSessions = (target: Target): Sessions => {
     try {
       return (await openOn(lease, headers, endStream)) ?? open(headers, endStream)
     } catch (error) {
-      // One that stood and went away in this moment says nothing about the target.
+      // A connection that was established and then lost says nothing about the target.
       if (!stood || isUsable(lease)) throw error
       return (await openOn(add(), headers, endStream)) ?? open(headers, endStream)
     }

@@ -13,15 +13,14 @@ const hopByHop = new Set([
   'upgrade',
 ])
 
-/** Of the request only: said anew by us, or not passed on (trailers of requests are not). */
+/** Only for requests: set by us, or not passed on (trailers of requests are not). */
 const replaced = new Set(['expect', 'trailer', 'http2-settings', 'forwarded', 'x-real-ip'])
 
 const plainName = /^[a-z0-9-]+$/
 
 /**
- * Whether a request's header is for us, or said anew by us. CGI and its heirs make one variable of all names that
- * differ only in what is neither letter nor digit (`X_Forwarded_For`): what a client says under such a name would stand
- * for ours.
+ * Whether a request's header is for us, or set by us. CGI and its successors map all names that differ only in
+ * characters other than letters and digits (`X_Forwarded_For`) to one variable: a client could override ours that way.
  */
 export const isSaidByUs = (name: string): boolean => {
   const plain = plainName.test(name) ? name : name.replaceAll(/[^a-z0-9]/g, '-')

@@ -48,8 +48,8 @@ export const sendStreamPage = (
 }
 
 /**
- * Tells a client that still sends that nobody needs it any more. What was answered goes out first. A stream is not
- * over before all that came is read, so somebody must.
+ * Tells a client that is still sending to stop. The response goes out first. A stream does not end until everything
+ * received is read, so we read it.
  */
 const closeUnread = (stream: ServerHttp2Stream): void => {
   stream.resume()
@@ -80,7 +80,7 @@ class StreamExchange {
   private leave(): void {
     const { far, client } = this
     far?.close(client.rstCode === NGHTTP2_NO_ERROR ? NGHTTP2_CANCEL : client.rstCode)
-    // One whose target has ended it, with bytes from us still unsent, is closed and yet never over by itself.
+    // If the target has ended it while bytes from us are still unsent, it is closed but never ends by itself.
     setImmediate(() => far?.destroy())
   }
 
@@ -104,7 +104,7 @@ class StreamExchange {
       this.carry(upstream, await upstream.sessions.open(passed, client.endAfterHeaders))
     } catch (error) {
       traffic.upstreams.end(upstream)
-      // Headers that may be received and not be sent.
+      // Headers that may be received but not sent.
       if (error instanceof TypeError) return this.answer('malformed')
       suspect(upstream)
       this.repeat(upstream, error as Error)
@@ -138,7 +138,7 @@ class StreamExchange {
     try {
       client.respond(streamHeadersForClient(headers), endStream ? { endStream } : { waitForTrailers: true })
     } catch (error) {
-      // A status that HTTP/2 does not know.
+      // A status that does not exist in HTTP/2.
       this.traffic.report(`${this.request.host}: a response cannot be forwarded: ${(error as Error).message}`)
       return client.close(NGHTTP2_INTERNAL_ERROR)
     }
@@ -167,7 +167,7 @@ class StreamExchange {
     this.breakOff(upstream)
   }
 
-  /** The connection to the target broke: a gRPC client can be told, another one sees the stream end in an error. */
+  /** The connection to the target broke: a gRPC client gets a status, others see the stream end with an error. */
   private breakOff(upstream: Upstream) {
     const { client } = this
     this.fail(upstream, 'its connection broke')
@@ -207,7 +207,7 @@ export const forwardStream = (traffic: Traffic, stream: ServerHttp2Stream, heade
   const request = readStreamRequest(headers)
   if (request === null) return sendStreamPage(stream, headers, 'malformed', '')
   if (request.method === 'CONNECT') return sendStreamPage(stream, headers, 'method', '')
-  // Whether to send the body is between the client and the target; without a word of ours it would wait.
+  // Whether to send the body is between the client and the target; without this the client would wait.
   if (headers.expect === '100-continue') stream.additionalHeaders({ ':status': 100 })
   new StreamExchange(traffic, stream, headers, request).attempt()
 }

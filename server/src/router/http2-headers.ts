@@ -3,7 +3,7 @@ import type { IncomingHttpHeaders, OutgoingHttpHeaders } from 'node:http2'
 import { type IsTrusted, isSaidByUs } from './headers.ts'
 import { normalizeHost } from './table.ts'
 
-/** Belongs to one connection, or is said anew by us. */
+/** Belongs to one connection, or is set by us. */
 const dropped = new Set([
   'host',
   'connection',
@@ -50,7 +50,7 @@ export const streamHeadersForTarget = (
 ): OutgoingHttpHeaders => {
   const passed: OutgoingHttpHeaders = { ':method': method, ':scheme': 'http', ':authority': authority, ':path': path }
   for (const [name, value] of Object.entries(headers)) if (isPassed(name) && !isSaidByUs(name)) passed[name] = value
-  // Without it gRPC servers assume a proxy that loses trailers.
+  // Without it gRPC servers assume a proxy that drops trailers.
   if (headers.te === 'trailers') passed.te = 'trailers'
   const peer = plainAddress(address)
   const said = isTrusted(peer) ? headers : undefined

@@ -20,10 +20,10 @@ export interface Wanted {
 const deadlineMs = 30_000
 const lookAgainMs = 20
 const maxLogBytes = 1 << 20
-/** What the kernels take for a unix socket's path, the smaller of Linux and macOS, without the closing zero. */
+/** The maximum length of a unix socket's path, the smaller of Linux and macOS, without the terminating zero. */
 const maxSocketPathBytes = 103
 
-/** Buffers pass through and die young: a small nursery keeps the process small at the same speed. */
+/** Buffers are short-lived: a small young generation keeps the process small at the same speed. */
 const nodeFlags = ['--max-semi-space-size=8']
 
 const program = fileURLToPath(new URL('./main.ts', import.meta.url))
@@ -63,7 +63,7 @@ const spawnDetached = async (wanted: Wanted, takesOver: boolean) => {
   return child
 }
 
-/** Resolves when the process says this; what it says before it is asked for is not lost. */
+/** Resolves when the process sends this message; earlier messages are not lost. */
 const said = (child: ChildProcess, word: string): Promise<[string]> =>
   new Promise((resolve) => child.on('message', (message) => message === word && resolve([word])))
 

@@ -18,8 +18,8 @@ export interface LiveTable {
   findPort(protocol: StreamRoute['protocol'], port: number): Entry<StreamRoute> | undefined
   routes(): readonly AnyRoute[]
   /**
-   * Rejects, with nothing changed, when `edit` throws, a port of a route that is new cannot be had, or the table
-   * cannot be saved. A route is new unless `edit` gives back the very value.
+   * Rejects, with nothing changed, if `edit` throws, a port of a new route is not available, or the table cannot be
+   * saved. A route is new unless `edit` returns the identical value.
    */
   change(edit: (routes: readonly AnyRoute[]) => readonly AnyRoute[]): Promise<void>
 }
@@ -30,7 +30,7 @@ interface Change {
   reject(error: unknown): void
 }
 
-/** New streams only: what is in the table already and has no port yet is tried again by `ports` itself. */
+/** Only new streams: `ports` itself retries those in the table that have no port yet. */
 const newStreams = (before: readonly AnyRoute[], after: readonly AnyRoute[]): StreamRoute[] => {
   const known = new Set(before)
   return after.filter((route) => isStreamRoute(route)).filter((route) => !known.has(route))
@@ -77,7 +77,7 @@ export const createLiveTable = (
     return { next, applied }
   }
 
-  // Changes that arrive while the disk is busy share the next write.
+  // Changes that arrive during a write share the next one.
   const saveWaiting = async (): Promise<void> => {
     saving = true
     while (waiting.length > 0) {

@@ -27,7 +27,7 @@ export const takeLock = (folder: string): Lock | null => {
   }
 }
 
-/** Whether a router of an earlier version, whose lock was a name in Linux's abstract namespace, has let go of it. */
+/** Whether a router of an earlier version, whose lock was a name in Linux's abstract namespace, has released it. */
 export const hasFormerLeft = async (folder: string): Promise<boolean> => {
   if (process.platform !== 'linux') return true
   const name = createServer((socket) => socket.destroy())

@@ -33,7 +33,7 @@ const say = (message: string): void => {
   process.stdout.write(`${new Date().toISOString()} ${message}\n`)
 }
 
-/** The log has no cap while the process runs, so lines that clients can cause are bounded. */
+/** The log has no size limit while the process runs, so lines that clients can cause are rate-limited. */
 const limitLines = (): ((message: string) => void) => {
   let second = 0
   let lines = 0
@@ -66,7 +66,7 @@ const leave = (code: number, message: string): never => {
   process.exit(code)
 }
 
-/** Loaded, and ready to serve the moment that the one before lets go. */
+/** Loaded, and ready to serve as soon as the previous one releases its port. */
 const waitForLock = async (folder: string): Promise<Lock | null> => {
   process.send?.('waiting')
   const deadline = performance.now() + takeOverMs
@@ -125,7 +125,7 @@ const finish = async (): Promise<void> => {
   const owner = await readFile(paths.pid, 'utf8').catch(() => '')
   if (owner.trim() === String(process.pid)) await rm(paths.pid, { force: true })
   say('ended')
-  // Lets the answer of the call that asked for this go out first.
+  // Lets the response to the call that requested this go out first.
   setImmediate(() => process.exit(0))
 }
 

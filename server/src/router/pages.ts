@@ -64,7 +64,7 @@ export const renderPage = (name: PageName, host: string, accept: string | undefi
   return { status, headers: headers.flat(), body }
 }
 
-/** A status line and headers as bytes, for sockets that no HTTP server looks after any more. */
+/** A status line and headers as bytes, for sockets no longer managed by an HTTP server. */
 export const rawHead = (status: number, message: string, headers: readonly string[]): string => {
   let head = `HTTP/1.1 ${status} ${message}\r\n`
   for (let index = 0; index < headers.length; index += 2) head += `${headers[index]}: ${headers[index + 1]}\r\n`

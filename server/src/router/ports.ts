@@ -2,16 +2,16 @@
 import { PortUnavailable, type StreamRoute } from './router.ts'
 
 export interface OpenPort {
-  /** Accepts nothing more and frees the port. What runs over it goes on. */
+  /** Stops accepting and frees the port. Open connections continue. */
   close(): void
 }
 
 export interface Ports {
-  /** Listens where these routes need it and it does not yet. Rejects with `PortUnavailable`, and with none opened. */
+  /** Opens the missing ports of these routes. Rejects with `PortUnavailable`, and then opens none. */
   open(routes: readonly StreamRoute[]): Promise<void>
-  /** Closes the ports that none of these needs. Those that are needed and not open are tried again each second. */
+  /** Closes the ports that none of these needs. Needed ports that are not open are retried every second. */
   retain(routes: readonly StreamRoute[]): void
-  /** Tries the ports that are needed and not open once, now. Never rejects. */
+  /** Retries needed ports that are not open once, now. Never rejects. */
   openMissing(): Promise<void>
   /** Closes all permanently. */
   close(): void
@@ -44,7 +44,7 @@ export const createPorts = (
   let isClosed = false
   let turn: Promise<unknown> = Promise.resolve()
 
-  /** One at a time, so that nobody opens what another one is about to open. */
+  /** One at a time, so that no two calls open the same port. */
   const inTurn = <Result>(work: () => Promise<Result>): Promise<Result> => {
     const result = turn.then(work)
     turn = result.catch(() => {})

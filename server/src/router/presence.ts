@@ -9,15 +9,15 @@ import type { Upstream } from './upstreams.ts'
 
 const knockMs = 200
 const pauseMs = 100
-/** A machine that is busy may miss one. */
+/** A busy machine may miss one. */
 const silentKnocks = 2
-/** Programs that end each connection after its answer are not asked after every one. */
+/** Programs that close each connection after its response are not probed after every one. */
 const leastGapMs = 250
 
-/** Over loopback whoever is not there refuses. */
+/** Over loopback, an absent program refuses connections. */
 const isOwn = ({ host }: Target): boolean => host.startsWith('127.') || host === '::1' || host === 'localhost'
 
-/** True: it took the connection or refused it, so it is there. */
+/** True if it accepted or refused the connection, so something exists there. */
 const knock = ({ host, port }: Target): Promise<boolean> =>
   new Promise((resolve) => {
     const socket = connect({ host, port }).unref()
@@ -26,7 +26,7 @@ const knock = ({ host, port }: Target): Promise<boolean> =>
       socket.destroy()
       resolve(isThere)
     }
-    // What came while we were busy is read before it counts as late.
+    // What arrived while we were busy is read before it counts as late.
     const timer = setTimeout(() => setImmediate(end, false), knockMs).unref()
     socket.once('connect', () => end(true))
     socket.once('error', ({ code }: NodeJS.ErrnoException) => end(code === 'ECONNREFUSED' || code === 'ECONNRESET'))
@@ -39,13 +39,13 @@ const isOfUse = (upstream: Upstream): boolean => upstream.routed || upstream.inF
 const watch = async (upstream: Upstream): Promise<void> => {
   const since = performance.now()
   for (let silent = 0; isOfUse(upstream) && !(await knock(upstream.target)); await rest()) {
-    // One whose queue is full is silent too, and yet it answers others.
+    // One whose queue is full is silent too, but still answers others.
     if (++silent >= silentKnocks && upstream.heardAt < since) upstream.isAbsent = true
   }
   upstream.isAbsent = false
 }
 
-/** Something went wrong with it: from now on until it is there, `isAbsent` tells that it is not. */
+/** Reports a failure: until the target is seen again, `isAbsent` is true. */
 export const checkPresence = (upstream: Upstream): void => {
   if (upstream.isChecked || isOwn(upstream.target)) return
   upstream.isChecked = true

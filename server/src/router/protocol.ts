@@ -27,7 +27,7 @@ export interface Counts {
   connections: { total: number; open: number }
   /** UDP flows. */
   flows: { total: number; open: number }
-  /** Exceptions nobody caught. The process goes on; each is in the log. */
+  /** Uncaught exceptions. The process continues; each is in the log. */
   internalErrors: number
   rssBytes: number
 }

@@ -20,7 +20,7 @@ const clientGone = new Error('the client disconnected')
 
 export const sendPage = (req: IncomingMessage, res: ServerResponse, name: PageName, host: string): void => {
   const { status, headers, body } = renderPage(name, host, req.headers.accept)
-  // A body that nobody reads would stand before the next request of the connection.
+  // An unread body would block the next request of the connection.
   if (!req.complete) headers.push('connection', 'close')
   res.writeHead(status, headers)
   res.end(req.method === 'HEAD' ? undefined : body)
@@ -35,7 +35,7 @@ interface Incoming {
   expectsContinue: boolean
 }
 
-/** Also the handler that the target's connection calls. */
+/** Also the handler called by the target's connection. */
 class Exchange implements Dispatcher.DispatchHandler {
   private readonly traffic: Traffic
   private readonly incoming: Incoming
@@ -95,7 +95,7 @@ class Exchange implements Dispatcher.DispatchHandler {
     const passed = headersForClient(raw, headers.connection as string | undefined)
     if (this.traffic.stopping) passed.push('connection', 'close')
     res.writeHead(status, printable(message), passed)
-    // A body that follows at once goes out with the head; one that does not must not hold the head back.
+    // A body that follows at once is sent with the head; a later one must not delay the head.
     setImmediate(flushHead, res)
   }
 
@@ -104,7 +104,7 @@ class Exchange implements Dispatcher.DispatchHandler {
     try {
       this.incoming.res.writeEarlyHints({ link: link as string | string[] })
     } catch {
-      // Hints are optional, and Node refuses links of an unusual form.
+      // Hints are optional, and Node rejects unusual links.
     }
   }
 
@@ -138,9 +138,9 @@ class Exchange implements Dispatcher.DispatchHandler {
 
   private mayRepeat(controller: Controller | undefined, error: Error): boolean {
     if (this.attempts > attemptPausesMs.length || this.bodyTaken || refusals.has(codeOf(error))) return false
-    // No controller: no connection stood, so the target saw nothing.
+    // No controller: there was no connection, so the target saw nothing.
     if (controller === undefined) return true
-    // Once only: a request that makes its program crash must not be carried to all the others.
+    // Only once: a request that crashes its program must not be forwarded to all the others.
     if (this.wasReset || !resets.has(codeOf(error))) return false
     this.wasReset = true
     return idempotent.has(this.incoming.req.method ?? '')
@@ -193,7 +193,7 @@ const flushHead = (res: ServerResponse): void => {
   if (!res.writableEnded && !res.destroyed) res.flushHeaders()
 }
 
-/** A reason phrase that can be written again; '' for one that cannot. */
+/** A reason phrase that can be sent; '' for one that cannot. */
 const printable = (message: string | undefined): string =>
   /^[\t\x20-\x7e]*$/.test(message ?? '') ? (message ?? '') : ''
 

@@ -2,8 +2,8 @@ import type { IncomingMessage } from 'node:http'
 import { Readable } from 'node:stream'
 
 /**
- * The body of a request for one attempt. Nothing is taken from the client before the target's connection stands and
- * asks for it; `onTaken` is called then. Ending this stream leaves the request itself whole for the next attempt.
+ * The body of a request for one attempt. Nothing is read from the client before the target's connection is established
+ * and asks for it; then `onTaken` is called. Ending this stream keeps the request itself intact for the next attempt.
  */
 export const bodyForAttempt = (req: IncomingMessage, onTaken: () => void): Readable => {
   let taken = false

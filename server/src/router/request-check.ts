@@ -10,7 +10,7 @@ const countHosts = (rawHeaders: readonly string[]): number => {
   return count
 }
 
-/** `GET http://a.test/x`: its host must be the Host header's, and the rest becomes the path. */
+/** `GET http://a.test/x`: its host must equal the Host header, and the rest becomes the path. */
 const pathOfAbsolute = (url: string, hostHeader: string): string | null => {
   const match = /^https?:\/\/([^/?#]*)(.*)$/i.exec(url)
   if (match === null || match[1]!.toLowerCase() !== hostHeader.toLowerCase()) return null

@@ -49,22 +49,22 @@ export interface Router {
   /** Starts the process unless one of this data directory is running, which is then adopted. */
   start(): Promise<void>
   /**
-   * Replaces the routes of one service at once: a request sees all old ones or all new ones. [] removes them. When it
-   * resolves, the ports of its stream routes accept. Rejects with `PortUnavailable`, and with nothing changed, when
-   * one of them cannot be had.
+   * Replaces the routes of one service atomically: a request sees all old ones or all new ones. [] removes them. When
+   * it resolves, the ports of its stream routes accept connections. Rejects with `PortUnavailable`, and with nothing
+   * changed, if one of them is not available.
    */
   setService(serviceId: string, routes: AnyRoute[]): Promise<void>
   routes(): Promise<AnyRoute[]>
   /**
-   * Resolves when no request, gRPC stream or TCP connection is under way to any of these targets, or after
-   * `timeoutMs`, with what is left. TCP connections that are left then are ended, unless their target is still
-   * routed to: they belong to programs that never end them. Websockets and other upgraded connections are neither
-   * waited for nor ended, UDP knows no connections.
+   * Resolves when no request, gRPC stream or TCP connection to any of these targets is open, or after `timeoutMs`, with
+   * how many are left. TCP connections that are left then are closed, unless their target is still routed to: their
+   * programs never close them. Websockets and other upgraded connections are neither waited for nor closed; UDP has no
+   * connections.
    */
   drain(targets: Target[], timeoutMs: number, signal: AbortSignal): Promise<{ remaining: number }>
-  /** Address for people: `http://<host>:<port>`. */
+  /** The public address: `http://<host>:<port>`. */
   url(host: string): string
-  /** Address for people of a stream route's port: `<host>:<port>`. */
+  /** The public address of a stream route's port: `<host>:<port>`. */
   address(port: number): string
   /** Stops the process (only `npm stop` and tests do). */
   stop(): Promise<void>

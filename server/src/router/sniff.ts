@@ -7,7 +7,7 @@ const preface = Buffer.from('PRI')
 
 const isStart = (bytes: Buffer): boolean => preface.subarray(0, bytes.length).equals(bytes)
 
-/** All connections that have not said enough yet, with when they came. */
+/** All connections that have not sent enough yet, with their time of arrival. */
 const watchSilent = (timeoutMs: number) => {
   const silent = new Map<Socket, number>()
   const sweep = (): void => {
@@ -23,8 +23,8 @@ const watchSilent = (timeoutMs: number) => {
 }
 
 /**
- * Puts itself between the server's socket and its parser. A connection is the server's, or `onHttp2`'s, as soon as its
- * first bytes tell which; one that says nothing at all is closed after `timeoutMs`, or by `end`.
+ * Inserts itself between the server's socket and its parser. A connection goes to the server, or to `onHttp2`, as soon
+ * as its first bytes decide; one that sends nothing is closed after `timeoutMs`, or by `end`.
  */
 export const sniff = (server: Server, timeoutMs: number, onHttp2: (socket: Socket) => void): { end(): void } => {
   const [onHttp1] = server.listeners('connection') as ((socket: Socket) => void)[]
@@ -48,7 +48,7 @@ export const sniff = (server: Server, timeoutMs: number, onHttp2: (socket: Socke
         onHttp2(socket)
       } else {
         onHttp1!.call(server, socket)
-        // The parser reads what comes from now on by itself. Putting this back would cost a turn of the event loop.
+        // The parser reads what comes next by itself. Unshifting this would cost a turn of the event loop.
         socket.emit('data', held)
       }
     }

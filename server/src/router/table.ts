@@ -48,7 +48,7 @@ const checkRoute = (value: unknown): AnyRoute => {
   return { ...place, serviceId, protocol, state, targets: own } as AnyRoute
 }
 
-/** Checks what came from outside. Throws `InvalidRoute`. */
+/** Validates external input. Throws `InvalidRoute`. */
 export const checkRoutes = (value: unknown): AnyRoute[] => {
   if (!Array.isArray(value)) throw new InvalidRoute('routes must be an array')
   return value.map(checkRoute)
@@ -72,7 +72,7 @@ export const buildTable = (routes: readonly AnyRoute[]): Table => ({
   byPort: { TCP: byPort(routes, 'TCP'), UDP: byPort(routes, 'UDP') },
 })
 
-/** The routes with those of one service replaced. Throws `InvalidRoute` when one of them is another service's. */
+/** Replaces the routes of one service. Throws `InvalidRoute` if one of them belongs to another service. */
 export const replaceService = (
   routes: readonly AnyRoute[],
   serviceId: string,

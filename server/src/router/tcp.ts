@@ -9,7 +9,7 @@ import { pick, suspect, type Upstream } from './upstreams.ts'
 
 /** Each takes two file descriptors. */
 const mostConnections = 4_000
-/** Some programs send a question, close their side, and wait long for the answer. */
+/** Some programs send a request, close their side, and wait long for the response. */
 const halfClosedMs = 600_000
 
 interface Arrival {
@@ -20,7 +20,7 @@ interface Arrival {
   attempts: number
 }
 
-/** A connection that does not end by itself ends with a reset: no program takes that for the end of the data. */
+/** A connection that does not end by itself is reset: no program takes that for the end of the data. */
 const reset = (socket: Socket): void => void socket.resetAndDestroy()
 
 const openFar = (upstream: Upstream): Socket => {
@@ -76,7 +76,7 @@ const attempt = (arrival: Arrival) => {
   })
 }
 
-/** `clients` holds what is open, for the end of it all. */
+/** `clients` has the open ones, for shutdown. */
 export const openTcpPort = async (
   traffic: Traffic,
   clients: Set<Socket>,
@@ -84,7 +84,7 @@ export const openTcpPort = async (
   port: number,
 ): Promise<OpenPort> => {
   const { connections } = traffic.counts
-  // What a client sends waits in the kernel until a target is there to take it.
+  // What a client sends waits in the kernel until there is a target.
   const server = createServer({ allowHalfOpen: true, pauseOnConnect: true }, (client) => {
     client.on('error', () => client.destroy())
     if (findServingPort(traffic, 'TCP', port) === undefined) return reset(client)

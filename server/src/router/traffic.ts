@@ -27,7 +27,7 @@ export const newCounts = (): Traffic['counts'] => ({
   internalErrors: 0,
 })
 
-/** The entry that serves this host now, or the page that says why none does. */
+/** The active entry for this host, or the page that says why there is none. */
 export const findServing = (traffic: Traffic, host: string, protocol: Route['protocol']): Entry | PageName => {
   const entry = traffic.table.find(host)
   if (entry === undefined) return 'unknown'
@@ -36,7 +36,7 @@ export const findServing = (traffic: Traffic, host: string, protocol: Route['pro
   return entry.route.state === 'starting' || entry.upstreams.length === 0 ? 'starting' : entry
 }
 
-/** The entry that serves this port now; undefined when none does. */
+/** The active entry for this port; undefined if there is none. */
 export const findServingPort = (
   traffic: Traffic,
   protocol: StreamRoute['protocol'],
@@ -46,8 +46,8 @@ export const findServingPort = (
   return entry?.route.state === 'up' && entry.upstreams.length > 0 ? entry : undefined
 }
 
-/** Waits before the second, third and fourth attempt at targets that were all tried already. */
+/** Delays before the second, third and fourth attempt at targets that have all been tried. */
 export const attemptPausesMs = [20, 80, 250] as const
 
-/** For a connection to a target to stand. */
+/** For establishing a connection to a target. */
 export const connectTimeoutMs = 3_000

@@ -12,15 +12,15 @@ import { pick, suspect, type Upstream } from './upstreams.ts'
 
 export interface FlowLimits {
   idleMs: number
-  /** How long answers of a target that lost its flow are still passed on. */
+  /** How long responses of a target that lost its flow are still forwarded. */
   lateMs: number
-  /** Flows of one port. Of more, the one that was silent longest gives way: addresses can be forged. */
+  /** Flows of one port. Beyond that, the one that was silent longest is dropped: addresses can be forged. */
   most: number
 }
 
 export const defaultFlowLimits: FlowLimits = { idleMs: 60_000, lateMs: 5_000, most: 1_000 }
 
-/** Of a target that says nothing for so long, it is asked whether anything is there at all. */
+/** After this much silence a target is probed for whether it exists at all. */
 const quietMs = 2_000
 
 /** Datagrams of one flow that may wait for its socket. */
@@ -31,14 +31,14 @@ interface Flow {
   socket: Socket
   /** Until the socket is connected. */
   waiting: Buffer[] | null
-  /** Monotonic: when its target was last heard, or asked for. */
+  /** Monotonic: when its target was last heard or probed. */
   heardAt: number
   timer: NodeJS.Timeout
 }
 
 const familyOf = (host: string): 'udp4' | 'udp6' => (isIPv6(host) ? 'udp6' : 'udp4')
 
-/** Errors come as events of the socket; a datagram that is lost is nobody's error. */
+/** Errors come as events of the socket; a lost datagram is not an error. */
 const ignore = (): void => {}
 
 const send = (flow: Flow, bytes: Buffer): void => {
@@ -95,7 +95,7 @@ export const openUdpPort = async (
     if (flows.get(key) === flow) flows.delete(key)
   }
 
-  /** It takes nothing more from its client; what its target still answers is passed on for a moment. */
+  /** Accepts nothing more from its client; late responses of its target are forwarded for a moment. */
   const retire = (key: string, flow: Flow): void => {
     forget(key, flow)
     clearTimeout(flow.timer)
@@ -107,10 +107,10 @@ export const openUdpPort = async (
     const known = flows.get(key)
     const entry = findServingPort(traffic, 'UDP', port)
     const isServed = known !== undefined && entry?.upstreams.includes(known.upstream) === true
-    // Where nothing is any more, another takes over, if there is one.
+    // If the target no longer exists, another one takes over, if any.
     const hasOther = known?.upstream.isAbsent === true && entry?.upstreams.some(({ isAbsent }) => !isAbsent) === true
     if (isServed && !hasOther) {
-      // Last in the order, which is the order of silence.
+      // Last in the order, which is by time of silence.
       flows.delete(key)
       flows.set(key, known)
       known.timer.refresh()
@@ -158,6 +158,6 @@ const closeQuietly = (socket: Socket): void => {
   try {
     socket.close()
   } catch {
-    // Closed already.
+    // Already closed.
   }
 }

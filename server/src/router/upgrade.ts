@@ -36,7 +36,7 @@ const passSwitch = (answer: IncomingMessage, client: Socket): void => {
   client.write(rawHead(101, 'Switching Protocols', headers), 'latin1')
 }
 
-/** The target answered, but did not switch: its answer is passed on and the connection ends with it. */
+/** The target responded, but did not switch: its response is forwarded and the connection ends with it. */
 const passRefusal = (answer: IncomingMessage, client: Socket): void => {
   const headers = headersForClient(answer.rawHeaders, answer.headers.connection)
   client.write(

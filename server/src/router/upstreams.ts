@@ -5,7 +5,7 @@ import { createSessions, type Sessions } from './h2-sessions.ts'
 import { checkPresence } from './presence.ts'
 import type { Target } from './router.ts'
 
-// The package's own entry loads fetch, websockets and caches too: 12 MB more in a process that should be small.
+// The package's main entry also loads fetch, websockets and caches: 12 MB more in a process that should be small.
 const Pool = createRequire(import.meta.url)('undici/lib/dispatcher/pool.js') as typeof PoolType
 
 export interface Upstream {
@@ -16,15 +16,15 @@ export interface Upstream {
   readonly sessions: Sessions
   inFlight: number
   upgrades: number
-  /** Ends of the TCP connections to it; they count as requests under way. */
+  /** Closes the TCP connections to it; they count as requests in progress. */
   readonly connections: Set<() => void>
   /** Monotonic milliseconds until which others are preferred, since a connection to it failed; 0: it is fine. */
   suspectUntil: number
-  /** Nothing at all is at its address: whoever would send a request there fails at once. */
+  /** Nothing exists at its address: requests to it fail at once. */
   isAbsent: boolean
   isChecked: boolean
   checkedAt: number
-  /** Monotonic: when it last answered, or took a connection. */
+  /** Monotonic: when it last responded, or accepted a connection. */
   heardAt: number
   routed: boolean
   readonly whenIdle: Set<() => void>
@@ -32,19 +32,19 @@ export interface Upstream {
 
 export interface Upstreams {
   of(target: Target): Upstream
-  /** A request to it begins; it counts until `end`. */
+  /** A request to it begins and counts until `end`. */
   begin(upstream: Upstream): void
   end(upstream: Upstream): void
-  /** Targets not named any more lose their connections as soon as nothing is under way to them. */
+  /** Targets no longer used lose their connections as soon as no request is in progress. */
   retain(targets: Iterable<Target>): void
-  /** Ends the TCP connections to those of these targets that are not routed to any more. */
+  /** Closes the TCP connections to those of these targets that are no longer routed to. */
   endConnections(targets: readonly Target[]): void
-  /** How many requests are under way to these targets after waiting until there are none, or for the signal. */
+  /** How many requests to these targets are in progress, after waiting until there are none, or for the signal. */
   drain(targets: readonly Target[], signal: AbortSignal): Promise<number>
 }
 
 const silenceMs = 600_000
-/** Long enough for the kernel to ask a second time, after a second, where a program's queue was full. */
+/** Long enough for the kernel to retry once, after a second, if a program's queue was full. */
 const poolConnectTimeoutMs = 1_500
 const suspicionMs = 1_000
 
@@ -82,7 +82,7 @@ const createUpstream = (target: Target): Upstream => {
     routed: true,
     whenIdle: new Set(),
   }
-  // A container that ends closes its connections: that it is gone is then known before the next request.
+  // A container that exits closes its connections: we then know before the next request.
   upstream.pool.on('disconnect', () => checkPresence(upstream))
   return upstream
 }
@@ -146,13 +146,13 @@ export const createUpstreams = (): Upstreams => {
   }
 }
 
-/** The targets of a host, and where the round stands. */
+/** The targets of a host, and the position of the round robin. */
 export interface Choice {
   readonly upstreams: readonly Upstream[]
   next: number
 }
 
-/** The least busy one, in turn among equals; one that just refused a connection only when there is no other. */
+/** The least busy one, round robin among equals; one that just refused a connection only if there is no other. */
 export const pick = (choice: Choice, tried: ReadonlySet<Upstream> | null): Upstream | undefined => {
   const { upstreams } = choice
   const first = choice.next++ % (upstreams.length || 1)

@@ -1,4 +1,4 @@
-/** What this machine itself says of networks: which it has, and whether a bridge of the engine stands here. */
+/** What this machine knows about networks: which it has, and whether a bridge of the engine is here. */
 import { access, readFile } from 'node:fs/promises'
 import { createServer } from 'node:net'
 import { networkInterfaces } from 'node:os'

@@ -1,4 +1,4 @@
-/** What the engine says about our containers, in our words. */
+/** What the engine says about our containers, in our own types. */
 
 import { type Engine, isEngineError } from '../../lib/docker-engine.ts'
 import type { PlacedInstance } from '../blue-green/instances.ts'

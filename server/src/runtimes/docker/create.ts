@@ -1,4 +1,4 @@
-/** From a body to a container that exists: with its network, its image, its files, and a host that can hold it. */
+/** From a request body to an existing container: with its network, image and files, within the limits of the host. */
 import { pack } from 'tar-stream'
 import { type Engine, isEngineError } from '../../lib/docker-engine.ts'
 import { DeploymentError } from '../../lib/errors.ts'

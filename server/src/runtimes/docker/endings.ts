@@ -1,4 +1,7 @@
-/** The end of containers: asked first, forced after their grace, and gone with what belongs to them alone. */
+/**
+ * Stops and removes containers: SIGTERM first, killed after their grace period, and removed with what belongs only to
+ * them.
+ */
 import type { Clock } from '../../lib/clock.ts'
 import { type Engine, ignoreGone } from '../../lib/docker-engine.ts'
 import { untilAborted, waitAtMost } from '../../lib/waiting.ts'

@@ -1,6 +1,6 @@
 /**
- * Images of a workload: what a release names stands on the engine under its organization's own name (server/src/images),
- * and what was built here under the engine's id. No other name on the engine means anything.
+ * Images of a workload: a release's image is on the engine under a name of its organization (server/src/images), or, if
+ * built here, under the engine's id. No other name on the engine is used.
  */
 
 import { findImage } from '../../images/engine-images.ts'

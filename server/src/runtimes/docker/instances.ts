@@ -1,4 +1,4 @@
-/** A revision's containers: made and started beside the older ones, and ended. */
+/** The containers of a revision: created and started next to the older ones, and stopped. */
 import type { Clock } from '../../lib/clock.ts'
 import type { Engine } from '../../lib/docker-engine.ts'
 import { DeploymentError } from '../../lib/errors.ts'

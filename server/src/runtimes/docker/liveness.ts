@@ -1,6 +1,6 @@
 /**
- * Restarts instances whose liveness probe fails. The probe stands in a label of the container, so that whoever watches
- * the engine knows it; while nobody does (the control plane is down), only the engine's own restart policy acts.
+ * Restarts instances whose liveness probe fails. The probe is in a label of the container, so that whoever watches the
+ * engine knows it; while nobody does (the control plane is down), only the engine's own restart policy acts.
  */
 import type { Clock } from '../../lib/clock.ts'
 import type { Engine } from '../../lib/docker-engine.ts'

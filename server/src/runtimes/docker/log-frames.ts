@@ -2,7 +2,7 @@
 import type { Readable } from 'node:stream'
 import type { LogLine } from '../runtime.ts'
 
-/** Longer lines are cut, so that a program without line breaks cannot take our memory. */
+/** Longer lines are cut, so that a program without line breaks cannot use up our memory. */
 export const maxLineBytes = 64 * 1024
 
 const headerBytes = 8

@@ -1,6 +1,6 @@
 /**
- * Leaves out what the engine tells twice: it begins a rotated file again at its first line when it is followed at the
- * moment of rotation. The lines of one stream of one container are stamped in order, so what goes back is a repeat.
+ * Drops lines that the engine sends twice: it starts a rotated file again at its first line if it is followed at the
+ * moment of rotation. The lines of one stream of a container have increasing timestamps, so an older one is a repeat.
  */
 import type { LogLine } from '../runtime.ts'
 

@@ -1,6 +1,6 @@
 /**
- * One bridge network per environment, made when first needed, at addresses that we choose. Of one that this machine
- * reaches, we give the addresses away; of another (an engine elsewhere, or a network from before we chose) the engine
+ * One bridge network per environment, created when first needed, with addresses that we choose. If this machine can
+ * reach it, we assign the addresses; otherwise (an engine elsewhere, or a network of an earlier version) the engine
  * does, and publishes ports for us.
  */
 import { type Engine, ignoreGone, isEngineError } from '../../lib/docker-engine.ts'

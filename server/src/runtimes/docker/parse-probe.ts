@@ -1,4 +1,4 @@
-/** The label of a liveness probe, read as what anybody may have written. Pure. */
+/** Parses the label of a liveness probe, which anybody may have written. Pure. */
 import type { Probe } from '../runtime.ts'
 
 type Fields = Record<string, unknown>

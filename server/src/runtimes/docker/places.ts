@@ -1,4 +1,4 @@
-/** Where instances are reached: which address or which ports each has, from before its start until it is gone. */
+/** Where instances are reached: which address or which ports each has, from before its start until its removal. */
 import type { WorkloadPort } from '../runtime.ts'
 import type { Addresses } from './addresses.ts'
 import { type ContainerRow, type Containers, toInstance } from './containers.ts'

@@ -1,6 +1,6 @@
 /**
- * Ports of 127.0.0.1 for containers that cannot be reached at addresses of their own: chosen by us, so that they survive
- * a restart by the engine. Those of other data directories are told by trying them.
+ * Ports of 127.0.0.1 for containers that cannot be reached at their own addresses: chosen by us, so that they survive a
+ * restart by the engine. Those of other data directories are found by trying.
  */
 import { createSocket } from 'node:dgram'
 import { createServer } from 'node:net'

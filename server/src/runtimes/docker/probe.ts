@@ -1,4 +1,4 @@
-/** One look at an instance from outside: null when it is ready, else the finding as the end of a sentence. */
+/** One probe of an instance from outside: null if it is ready, else the finding as the end of a sentence. */
 import { request as requestHttp } from 'node:http'
 import { request as requestHttps } from 'node:https'
 import { connect } from 'node:net'

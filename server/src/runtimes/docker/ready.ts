@@ -1,4 +1,7 @@
-/** Waits until a revision's instances are ready, and says why they are not. Endings come as events, never by polling. */
+/**
+ * Waits until a revision's instances are ready, and says why if they are not. Exits are seen as events, never by
+ * polling.
+ */
 import type { Clock } from '../../lib/clock.ts'
 import { type Engine, isEngineError } from '../../lib/docker-engine.ts'
 import { DeploymentError } from '../../lib/errors.ts'

@@ -1,4 +1,4 @@
-/** Which addresses the network of an environment has, and who gives them away: we, or the engine. Pure. */
+/** Which addresses the network of an environment has, and who assigns them: we, or the engine. Pure. */
 import { createHash } from 'node:crypto'
 
 interface Range {
@@ -78,7 +78,9 @@ export const subnetOf = (configs: readonly IpamConfig[] | null | undefined): Sub
 
 const hexWord = (hex: string): number[] => (hex.match(/../g) ?? []).map((pair) => Number.parseInt(pair, 16)).reverse()
 
-/** Networks that the kernel's table of routes (`/proc/net/route`) leads to; those of whole continents are passed over. */
+/**
+ * Networks that the kernel's table of routes (`/proc/net/route`) leads to; those of whole continents are passed over.
+ */
 export const parseRoutes = (table: string): string[] =>
   table.split('\n').flatMap((line) => {
     const [, destination = '', , , , , , mask = ''] = line.split('\t')

@@ -1,4 +1,4 @@
-/** Ending a program that runs in a container, in a way that leaves the container to be read. */
+/** Stops a program in a container, and keeps the container so that it can be read. */
 import type { Clock } from '../../lib/clock.ts'
 import { type Engine, ignoreGone, isEngineError } from '../../lib/docker-engine.ts'
 import { untilAborted, waitAtMost } from '../../lib/waiting.ts'

@@ -1,4 +1,4 @@
-/** Programs that run to their end. The same task id joins the execution that is, also after a crash of ours. */
+/** Programs that run to completion. The same task id joins the existing execution, also after we crashed. */
 import type { Clock } from '../../lib/clock.ts'
 import type { Engine } from '../../lib/docker-engine.ts'
 import { DeploymentError } from '../../lib/errors.ts'
