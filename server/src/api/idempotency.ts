@@ -5,6 +5,7 @@
 import { createHash } from 'node:crypto'
 import { badRequest, conflict } from '../lib/errors.ts'
 import type { Queryable } from '../store/database.ts'
+import { tryIdempotencyLock } from '../store/locks.ts'
 import type { Sealer } from '../store/seal.ts'
 
 export interface KeyedRequest {
@@ -31,11 +32,6 @@ export class Replay extends Error {
 export const openReplay = async (sealer: Sealer, request: KeyedRequest, replay: Replay): Promise<string> =>
   (await sealer.open(request.organizationId, placeOfAnswer(request), replay.sealed)).reveal()
 
-/** Loads the organization's data key, which must not happen inside a transaction. */
-export const prepareSealer = async (sealer: Sealer, request: KeyedRequest): Promise<void> => {
-  await sealer.seal(request.organizationId, placeOfAnswer(request), '')
-}
-
 /** The key of a request, checked; null without the header. */
 export const readKey = (header: string | string[] | undefined): string | null => {
   if (header === undefined) return null
@@ -57,11 +53,8 @@ const address = ({ organizationId, method, path, key }: KeyedRequest): string[] 
 
 /** Takes the key for this transaction. Throws `Replay`, or 409 while its twin runs or for another body. */
 export const claimKey = async (tx: Queryable, request: KeyedRequest): Promise<void> => {
-  const [lock] = await tx.query<{ taken: boolean }>(
-    `select pg_try_advisory_xact_lock(hashtextextended($1, 7301914202)) as taken`,
-    [JSON.stringify(address(request))],
-  )
-  if (!lock!.taken) throw conflict('idempotency_in_progress', 'A request with this Idempotency-Key is still under way.')
+  if (!(await tryIdempotencyLock(tx, JSON.stringify(address(request)))))
+    throw conflict('idempotency_in_progress', 'A request with this Idempotency-Key is still under way.')
   const [row] = await tx.query<{ status: number; body: string; hash: string; old: boolean }>(
     `select status, body, body_hash as hash, created_at < clock_timestamp() - interval '24 hours' as old
      from idempotency_key where organization_id = $1 and method = $2 and path = $3 and key = $4`,

@@ -72,7 +72,7 @@ export interface GitSetup {
   onChild?: (group: number) => () => void
 }
 
-export const usualGitMemoryMb = 1024
+const usualGitMemoryMb = 1024
 const usualTimeoutMs = 60_000
 const maxFiles = 512
 /** Of the user, over all that run as it. */

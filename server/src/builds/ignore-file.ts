@@ -21,10 +21,10 @@ interface Rule {
 /** Whether a pattern matches the path or one of the folders that hold it. `spend` is told of each comparison. */
 type Match = (path: Int32Array, spend: (comparisons: number) => void) => boolean
 
-export const maxRules = 1000
-export const maxRuleLength = 1024
+const maxRules = 1000
+const maxRuleLength = 1024
 /** Ten seconds of work at most; a hundred rules for ten thousand files take a tenth of it. */
-export const usualComparisons = 250_000_000
+const usualComparisons = 250_000_000
 
 const refused = (sentence: string): DeploymentError => new DeploymentError('build_refused', sentence)
 

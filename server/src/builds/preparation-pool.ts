@@ -189,5 +189,3 @@ export const createPool = (git: WorkerSetup['git'], size: number, clock: Clock) 
     },
   }
 }
-
-export type Pool = ReturnType<typeof createPool>

@@ -69,7 +69,7 @@ export const bodyOf = (step: Step) => {
 }
 
 /** An image of what the container has become, configured as its parent; answers its id. */
-export const commit = async (
+const commit = async (
   engine: Engine,
   container: string,
   parent: ImageDetail,

@@ -45,10 +45,7 @@ export interface DeployableOptions {
 const typedClients = /^(CLI |Terraform provider |OpenAPI-Generator\/)/
 
 /** Whether this caller gets the exact state of 3.2 where the running vocabulary is spoken (answers 15). */
-export const wantsDeploymentState = (
-  setting: ApiSettings['statusVocabulary'],
-  headers: Context['headers'],
-): boolean => {
+const wantsDeploymentState = (setting: ApiSettings['statusVocabulary'], headers: Context['headers']): boolean => {
   if (setting !== 'auto') return setting === 'deployment'
   return headers['x-state-vocabulary'] === 'deployment' || typedClients.test(String(headers['user-agent'] ?? ''))
 }
@@ -58,7 +55,7 @@ const failed = new Set(['BUILD_ERROR', 'DEPLOYMENT_ERROR', 'RESTART_ERROR'])
 const runningWords = new Set(['RUNNING', 'ERROR', 'UNAVAILABLE'])
 
 /** RUNNING once deployed and its instances answer, ERROR when it failed, UNAVAILABLE while nobody can tell; otherwise the exact state. */
-export const runningWord = (status: ServiceStatus): string => {
+const runningWord = (status: ServiceStatus): string => {
   const { deployment_state: state, running_state: running } = status
   if (failed.has(state)) return 'ERROR'
   if (state !== 'DEPLOYED' && state !== 'RESTARTED') return state

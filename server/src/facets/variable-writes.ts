@@ -57,8 +57,7 @@ const audit = (context: Context, tx: Queryable, verb: Verb, place: Place, row: V
   )
 
 /**
- * Runs a write and shows its row. The data key is looked up before the transaction: sealing inside would want a second
- * connection while this one is held.
+ * Runs a write and shows its row.
  */
 export const writeRow = async <Shown>(
   context: Context,
@@ -67,8 +66,7 @@ export const writeRow = async <Shown>(
   work: (tx: Queryable) => Promise<VariableRecord>,
   show: (row: VariableRecord) => Shown,
 ): Promise<Shown> => {
-  const nowhere = { table: 'variable', row: place.id, column: 'none' }
-  await context.parts.sealer.seal(place.organizationId, nowhere, '')
+  await context.parts.sealer.prepare(place.organizationId)
   return context.transaction(async (tx) => {
     const row = await work(tx)
     await audit(context, tx, verb, place, row)

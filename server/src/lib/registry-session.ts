@@ -46,7 +46,7 @@ const redirects = new Set([301, 302, 303, 307, 308])
 export const isHub = (host: string): boolean => /^((index|hub|registry-1|www)\.)?docker\.(io|com)$/.test(host)
 
 /** Where the API is: one public registry has it elsewhere than its name says. */
-export const apiOrigin = (url: URL): URL => new URL(isHub(url.hostname) ? 'https://registry-1.docker.io' : url.origin)
+const apiOrigin = (url: URL): URL => new URL(isHub(url.hostname) ? 'https://registry-1.docker.io' : url.origin)
 
 /** `realm="…",service="…"` of a challenge. */
 const parseChallenge = (header: string): Record<string, string> =>

@@ -12,6 +12,7 @@ import { openStates } from '../deployments/states.ts'
 import { conflict, forbidden, notFound } from '../lib/errors.ts'
 import { newId } from '../lib/ids.ts'
 import type { Queryable } from '../store/database.ts'
+import { takeLock } from '../store/locks.ts'
 import {
   type Audit,
   deleteNode,
@@ -170,9 +171,6 @@ const found = async (tx: Queryable, id: string, name: string, spec: object, foun
   return text
 }
 
-/** Whoever makes or removes an organization goes alone. */
-const goAlone = (tx: Queryable) => tx.query('select pg_advisory_xact_lock(7301914203)')
-
 const createOrganization = operation({
   id: 'createOrganization',
   method: 'POST',
@@ -194,7 +192,7 @@ const createOrganization = operation({
     // What is planned and paid is the operator's own affair: it is accepted, and nothing follows from it.
     const { name, plan: _, ...rest } = body
     return context.transaction(async (tx) => {
-      await goAlone(tx)
+      await takeLock(tx, 'organizations')
       const taken = await tx.query(`select 1 from node where kind = 'organization' and lower(name) = lower($1)`, [name])
       if (taken.length > 0)
         throw conflict('name_taken', 'This name is taken: names are unique here, whatever their case.')
@@ -244,7 +242,7 @@ const deleteOrganization = operation({
   run: (context) =>
     context.transaction(async (tx) => {
       const { id } = context.node
-      await goAlone(tx)
+      await takeLock(tx, 'organizations')
       // Environments are locked, so that no deployment begins between the look and the end.
       await tx.query(`select 1 from node where organization_id = $1 and kind = 'environment' order by id for update`, [
         id,
@@ -269,7 +267,7 @@ export const organizationOperations: Operation[] = [
 /** The organization and its default cluster, made unless they are there; answers the organization's id. */
 export const createFirstOrganization = (parts: Parts): Promise<string> =>
   parts.database.transaction(async (tx) => {
-    await goAlone(tx)
+    await takeLock(tx, 'organizations')
     const [first] = await tx.query<{ id: string }>(
       `select id from node where kind = 'organization' order by created_at, id limit 1`,
     )

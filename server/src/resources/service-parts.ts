@@ -88,7 +88,7 @@ export const workloadPorts = (ports: readonly Port[]): WorkloadPort[] =>
     ...(isOutside(port) ? { externalPort: port.external_port } : {}),
   }))
 
-export const minStorageGb = 4
+const minStorageGb = 4
 
 export const plannedSize = 'GB, as planned: it counts for the limits; no engine holds the volume to it.'
 

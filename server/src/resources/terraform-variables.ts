@@ -99,9 +99,7 @@ const withHiddenSecrets = (body: Spec): Spec => {
 
 /** Of a create or an edit: hides its secret variables from its start. */
 export const hideSecrets = async (context: Context, write: Write): Promise<Answered> => {
-  const { organizationId } = context.principal
-  // Reads the data key now: within the transaction, sealing then needs no connection of its own.
-  await context.parts.sealer.seal(organizationId, { table: 'node', row: organizationId, column: 'tf_vars' }, '')
+  await context.parts.sealer.prepare(context.principal.organizationId)
   return write({ ...context, body: withHiddenSecrets(context.body) })
 }
 

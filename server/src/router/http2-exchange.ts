@@ -31,7 +31,7 @@ const pairsOf = (flat: readonly string[]): OutgoingHttpHeaders => {
 }
 
 /** Answers in the client's own words: a gRPC status, or a page. */
-export const sendStreamPage = (
+const sendStreamPage = (
   stream: ServerHttp2Stream,
   headers: IncomingHttpHeaders,
   name: PageName,

@@ -18,7 +18,7 @@ export interface FlowLimits {
   most: number
 }
 
-export const defaultFlowLimits: FlowLimits = { idleMs: 60_000, lateMs: 5_000, most: 1_000 }
+const defaultFlowLimits: FlowLimits = { idleMs: 60_000, lateMs: 5_000, most: 1_000 }
 
 /** Of a target that says nothing for so long, it is asked whether anything is there at all. */
 const quietMs = 2_000

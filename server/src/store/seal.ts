@@ -17,8 +17,13 @@ export interface SealedPlace {
 }
 
 export interface Sealer {
-  /** `v1.<master key>.<data key>.<nonce>.<ciphertext>.<tag>`. Runs outside transactions: seal before you begin one. */
+  /** `v1.<master key>.<data key>.<nonce>.<ciphertext>.<tag>`. Outside transactions, unless `prepare` went before. */
   seal(organizationId: string, place: SealedPlace, plaintext: string): Promise<string>
+  /**
+   * Reads the organization's data key, or makes it: what is sealed then within a transaction wants no second connection
+   * while that one is held.
+   */
+  prepare(organizationId: string): Promise<void>
   /** Rejects when the text was changed, belongs elsewhere, or its keys are gone. */
   open(organizationId: string, place: SealedPlace, sealed: string): Promise<Secret<string>>
   /** Seals every data key again under the first master key; answers how many were. The other keys may go then. */
@@ -233,6 +238,9 @@ export const createSealer = async (options: { database: Database; masterKeyFile:
   }
   return {
     open,
+    async prepare(organizationId) {
+      await keyring.current(organizationId)
+    },
     async seal(organizationId, place, plaintext) {
       const dataKey = await keyring.current(organizationId)
       dataKey.uses++

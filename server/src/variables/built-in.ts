@@ -3,7 +3,7 @@
  * under our prefix and under the one that existing clients look up. Nothing here changes from one deployment to the
  * next: it would make every service look out of date for ever.
  */
-import { createHash } from 'node:crypto'
+import { idOf } from '../lib/ids.ts'
 
 export interface BuiltInVariable {
   /** Made from parent and key, so that it is the same in every answer and can be aliased. */
@@ -47,12 +47,7 @@ export interface BuiltInContext {
 
 export const reservedPrefixes = ['SLIPWAY_', 'QOVERY_'] as const
 
-export const builtInId = (parentId: string, key: string): string => {
-  const bytes = createHash('sha256').update(`built-in ${parentId} ${key}`).digest().subarray(0, 16)
-  bytes[6] = 0x80 | (bytes[6]! & 0x0f)
-  bytes[8] = 0x80 | (bytes[8]! & 0x3f)
-  return bytes.toString('hex').replace(/^(.{8})(.{4})(.{4})(.{4})(.{12})$/, '$1-$2-$3-$4-$5')
-}
+export const builtInId = (parentId: string, key: string): string => idOf('built-in', parentId, key)
 
 const both = (
   parentId: string,
@@ -67,7 +62,7 @@ const both = (
   })
 
 /** `APPLICATION_Z1A2B3C4D`: how a service is called in its neighbours' keys. Ids are random, so eight digits do. */
-export const servicePrefix = ({ id, type, keyType }: Pick<BuiltInService, 'id' | 'type' | 'keyType'>): string =>
+const servicePrefix = ({ id, type, keyType }: Pick<BuiltInService, 'id' | 'type' | 'keyType'>): string =>
   `${(keyType ?? type).toUpperCase()}_Z${id.slice(0, 8).toUpperCase()}`
 
 const aboutNeighbour = (environmentId: string, service: BuiltInService): BuiltInVariable[] => {
