@@ -5,7 +5,7 @@
 import { createHash } from 'node:crypto'
 import { badRequest, conflict } from '../lib/errors.ts'
 import type { Queryable } from '../store/database.ts'
-import { tryIdempotencyLock } from '../store/locks.ts'
+import { idempotencyLockSql } from '../store/locks.ts'
 import type { Sealer } from '../store/seal.ts'
 
 export interface KeyedRequest {
@@ -53,8 +53,8 @@ const address = ({ organizationId, method, path, key }: KeyedRequest): string[] 
 
 /** Takes the key for this transaction. Throws `Replay`, or 409 while its twin runs or for another body. */
 export const claimKey = async (tx: Queryable, request: KeyedRequest): Promise<void> => {
-  if (!(await tryIdempotencyLock(tx, JSON.stringify(address(request)))))
-    throw conflict('idempotency_in_progress', 'A request with this Idempotency-Key is still under way.')
+  const [lock] = await tx.query<{ taken: boolean }>(idempotencyLockSql, [JSON.stringify(address(request))])
+  if (!lock!.taken) throw conflict('idempotency_in_progress', 'A request with this Idempotency-Key is still under way.')
   const [row] = await tx.query<{ status: number; body: string; hash: string; old: boolean }>(
     `select status, body, body_hash as hash, created_at < clock_timestamp() - interval '24 hours' as old
      from idempotency_key where organization_id = $1 and method = $2 and path = $3 and key = $4`,

@@ -4,7 +4,7 @@
  */
 import { ApiError } from '../lib/errors.ts'
 import type { Queryable } from '../store/database.ts'
-import { takeTextLock } from '../store/locks.ts'
+import { textLockSql } from '../store/locks.ts'
 
 /** 0 is no limit. */
 export interface Limits {
@@ -80,5 +80,5 @@ export const limitReached = (limit: keyof Limits, most: number, wanted: number):
  * waited for.
  */
 export const takeTurns = async (tx: Queryable, organizationId: string, about: 'services' | 'queue'): Promise<void> => {
-  await takeTextLock(tx, `limit ${about} ${organizationId}`)
+  await tx.query(textLockSql, [`limit ${about} ${organizationId}`])
 }

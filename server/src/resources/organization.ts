@@ -12,7 +12,7 @@ import { openStates } from '../deployments/states.ts'
 import { conflict, forbidden, notFound } from '../lib/errors.ts'
 import { newId } from '../lib/ids.ts'
 import type { Queryable } from '../store/database.ts'
-import { takeLock } from '../store/locks.ts'
+import { lockSql } from '../store/locks.ts'
 import {
   type Audit,
   deleteNode,
@@ -192,7 +192,7 @@ const createOrganization = operation({
     // What is planned and paid is the operator's own affair: it is accepted, and nothing follows from it.
     const { name, plan: _, ...rest } = body
     return context.transaction(async (tx) => {
-      await takeLock(tx, 'organizations')
+      await tx.query(lockSql('organizations'))
       const taken = await tx.query(`select 1 from node where kind = 'organization' and lower(name) = lower($1)`, [name])
       if (taken.length > 0)
         throw conflict('name_taken', 'This name is taken: names are unique here, whatever their case.')
@@ -242,7 +242,7 @@ const deleteOrganization = operation({
   run: (context) =>
     context.transaction(async (tx) => {
       const { id } = context.node
-      await takeLock(tx, 'organizations')
+      await tx.query(lockSql('organizations'))
       // Environments are locked, so that no deployment begins between the look and the end.
       await tx.query(`select 1 from node where organization_id = $1 and kind = 'environment' order by id for update`, [
         id,
@@ -267,7 +267,7 @@ export const organizationOperations: Operation[] = [
 /** The organization and its default cluster, made unless they are there; answers the organization's id. */
 export const createFirstOrganization = (parts: Parts): Promise<string> =>
   parts.database.transaction(async (tx) => {
-    await takeLock(tx, 'organizations')
+    await tx.query(lockSql('organizations'))
     const [first] = await tx.query<{ id: string }>(
       `select id from node where kind = 'organization' order by created_at, id limit 1`,
     )

@@ -4,7 +4,7 @@
  * cannot settle it: the number of the attempt is the fence.
  */
 import type { Database, Queryable } from '../store/database.ts'
-import { takeLock } from '../store/locks.ts'
+import { lockSql } from '../store/locks.ts'
 import { outboxChannel } from './outbox.ts'
 
 /** A row that this worker holds. */
@@ -91,7 +91,7 @@ export interface Claim {
 /** Takes what is due. Claims take turns, so that two replicas together stay within `perWebhook`. */
 export const claimDue = (database: Database, worker: string, limits: ClaimLimits): Promise<Claim> =>
   database.transaction(async (tx) => {
-    await takeLock(tx, 'webhooks')
+    await tx.query(lockSql('webhooks'))
     const values = [worker, limits.leaseSeconds, limits.perWebhook, limits.rows]
     const claimed = limits.rows > 0 ? await tx.query<ClaimedDelivery>(claimSql, values) : []
     const [next] = await tx.query<{ wait: number | null }>(nextDueSql)
