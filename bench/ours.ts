@@ -16,8 +16,10 @@ import { startBenchPostgres } from './postgres.ts'
 import type { Templates } from './seed.ts'
 import { makeSubject, once, type Subject } from './subject.ts'
 
-interface Another {
+/** Another server that the bench started, with what it is made of. */
+export interface Another {
   pids: number[]
+  /** Processes of the tree that are counted by themselves. */
   routerPids: number[]
   /** Root of the PostgreSQL that is its alone. */
   postgresPid: number

@@ -2,16 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { Bench } from '../bench.ts'
 import type { Figure, Side } from '../figure.ts'
 import { cpuMicros, proportionalMb } from '../measure.ts'
-
-interface Another {
-  pids: number[]
-  /** Processes of the tree that are counted by themselves. */
-  routerPids: number[]
-  /** Root of its PostgreSQL. */
-  postgresPid: number
-  readyMs: number
-  stop(): Promise<void>
-}
+import type { Another } from '../ours.ts'
 
 const settleMs = 1000
 const idleMs = 10_000

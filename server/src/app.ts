@@ -45,7 +45,7 @@ import { createSealer, type Sealer } from './store/seal.ts'
 import { loadAllVariables } from './variables/rows.ts'
 import { watchDisk } from './watched-disk.ts'
 import { createDelivery } from './webhooks/deliver.ts'
-import { createEnqueue } from './webhooks/outbox.ts'
+import { enqueueDeploymentEvent } from './webhooks/outbox.ts'
 import type { Loop } from './work/loop.ts'
 import { createWorkRegistry, type WorkRegistry } from './work/registry.ts'
 
@@ -238,7 +238,7 @@ const createParts = async (ground: Ground, { runtime, builder, engines }: Machin
     ...ground,
     clusters,
     builder,
-    enqueue: createEnqueue(),
+    enqueue: enqueueDeploymentEvent,
     kinds: deployableKinds,
     variables: (serviceIds, db = database) => loadAllVariables(db, sealer, serviceIds),
     gitCredentials: (organizationId, id) => readGitCredentials(database, sealer, organizationId, id),

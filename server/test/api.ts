@@ -34,7 +34,7 @@ import { createFakeRuntime, type FakeRuntime } from '../src/runtimes/fake/fake.t
 import { readFingerprintKey } from '../src/store/installation.ts'
 import { createSealer } from '../src/store/seal.ts'
 import { loadAllVariables } from '../src/variables/rows.ts'
-import { createEnqueue } from '../src/webhooks/outbox.ts'
+import { enqueueDeploymentEvent } from '../src/webhooks/outbox.ts'
 import { createWorkRegistry } from '../src/work/registry.ts'
 import { type TestDatabase, testDatabase } from './database.ts'
 
@@ -140,7 +140,7 @@ const createParts = async (
     sealer,
     clusters,
     builder,
-    enqueue: createEnqueue(),
+    enqueue: enqueueDeploymentEvent,
     kinds: deployableKinds,
     variables: (serviceIds, db = database) => loadAllVariables(db, sealer, serviceIds),
     gitCredentials: (organizationId, id) => readGitCredentials(database, sealer, organizationId, id),

@@ -54,10 +54,25 @@ test('when PostgreSQL is killed, requests are answered 503 with Retry-After unti
   assert.equal(await settle(slipway, applicationId, 60_000), 'DEPLOYED')
 })
 
-test('when the router is killed, it is back within seconds with the routes it had', async () => {
-  process.kill(pidIn('router', 'router.pid'), 'SIGKILL')
-  await until(async () => (await visit(slipway, hostOf(place, 'web')).catch(() => null))?.status === 200, {
+test('when the router is killed, another is up within seconds with the routes it had, and takes new ones', async () => {
+  const [web, nobody] = [hostOf(place, 'web'), hostOf(place, 'nobody')]
+  const answers = async () => [await visit(slipway, web), await visit(slipway, nobody)]
+  const [before, pid] = [await answers(), pidIn('router', 'router.pid')]
+  assert.deepEqual(
+    before.map(({ status }) => status),
+    [200, 404],
+  )
+  process.kill(pid, 'SIGKILL')
+  await until(async () => (await visit(slipway, web).catch(() => null))?.status === 200, {
     timeoutMs: 10_000,
     what: 'the router to serve again',
   })
+  assert.notEqual(pidIn('router', 'router.pid'), pid)
+  assert.deepEqual(await answers(), before)
+  assert.equal((await slipway.api('POST', `/application/${applicationId}/stop`)).status, 202)
+  assert.equal(await settle(slipway, applicationId), 'STOPPED')
+  await until(async () => (await visit(slipway, web)).status === 503, { what: 'the route of what was stopped' })
+  await deploy(slipway, applicationId)
+  assert.equal(await settle(slipway, applicationId), 'DEPLOYED')
+  await until(async () => (await visit(slipway, web)).status === 200, { what: 'the route of what was deployed' })
 })

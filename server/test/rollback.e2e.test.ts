@@ -1,31 +1,16 @@
 /** Plans, untouched services and rollbacks on a real engine: what a plan names is what then changes, and nothing is built. */
 import assert from 'node:assert/strict'
-import { after, before, test } from 'node:test'
+import { test } from 'node:test'
 import { pack } from 'tar-stream'
 import { deaf, page } from './apps.ts'
-import { ensureBusybox } from './busybox-image.ts'
 import { containersOf, engine } from './docker.ts'
-import { type GitServer, startGitServer } from './git-server.ts'
 import { login, registryIsMissing, startRegistry, untag } from './registry.ts'
-import { type Json, prepareSlipway, type Slipway } from './slipway.ts'
+import type { Json } from './slipway.ts'
 import { createApplication, createPlace, deploymentLog, hostOf, isSettled, visit } from './story.ts'
 import { until } from './until.ts'
+import { withSlipway } from './with-slipway.ts'
 
-let slipway: Slipway
-let git: GitServer
-
-before(async () => {
-  await ensureBusybox()
-  git = await startGitServer()
-  slipway = await prepareSlipway()
-  await slipway.start()
-})
-
-after(async () => {
-  await slipway?.remove()
-  await git?.close()
-  await engine.close()
-})
+const { slipway, git } = await withSlipway()
 
 const send = async (method: string, path: string, body?: unknown): Promise<Json> => {
   const answer = await slipway.api(method, path, body)

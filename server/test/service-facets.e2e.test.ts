@@ -1,29 +1,12 @@
 /** What advanced settings and custom domains do on a real engine, behind the real router. */
 import assert from 'node:assert/strict'
-import { after, before, test } from 'node:test'
+import { test } from 'node:test'
 import { page } from './apps.ts'
-import { ensureBusybox } from './busybox-image.ts'
-import { engine } from './docker.ts'
-import { type GitServer, startGitServer } from './git-server.ts'
-import { prepareSlipway, type Slipway } from './slipway.ts'
 import { createApplication, createPlace, deploy, hostOf, settle, visit } from './story.ts'
 import { until } from './until.ts'
+import { withSlipway } from './with-slipway.ts'
 
-let slipway: Slipway
-let git: GitServer
-
-before(async () => {
-  await ensureBusybox()
-  git = await startGitServer()
-  slipway = await prepareSlipway()
-  await slipway.start()
-})
-
-after(async () => {
-  await slipway?.remove()
-  await git?.close()
-  await engine.close()
-})
+const { slipway, git } = await withSlipway()
 
 test('a domain serves a running service within moments, and no longer once it is taken away', async () => {
   await git.createRepository('domain')

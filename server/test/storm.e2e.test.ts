@@ -1,31 +1,15 @@
 /** A storm over a whole Slipway on a real engine. STORM_SEED repeats one. */
 import assert from 'node:assert/strict'
-import { after, before, test } from 'node:test'
+import { test } from 'node:test'
 import { deaf, page } from './apps.ts'
-import { ensureBusybox } from './busybox-image.ts'
 import { containersOf, engine, networksOf, volumesOf } from './docker.ts'
-import { type GitServer, startGitServer } from './git-server.ts'
-import { prepareSlipway, type Slipway } from './slipway.ts'
 import { rage, type StormPlan, type StormService, stormSeed } from './storm.ts'
 import { assertHistories, assertTrue, type World } from './storm-calm.ts'
 import { createPlace, hostOf, type Place, visit } from './story.ts'
 import { until } from './until.ts'
+import { withSlipway } from './with-slipway.ts'
 
-let slipway: Slipway
-let git: GitServer
-
-before(async () => {
-  await ensureBusybox()
-  git = await startGitServer()
-  slipway = await prepareSlipway()
-  await slipway.start()
-})
-
-after(async () => {
-  await slipway?.remove()
-  await git?.close()
-  await engine.close()
-})
+const { slipway, git } = await withSlipway()
 
 const command = (line: string): Record<string, string> => ({
   Dockerfile: `FROM busybox:1\nCMD ["sh", "-c", "${line}"]\n`,

@@ -7,6 +7,7 @@
 import { rm } from 'node:fs/promises'
 import { hostname } from 'node:os'
 import type { Queryable } from '../store/database.ts'
+import { lockSql } from '../store/locks.ts'
 import { writeOwnAudit } from '../store/own-audit.ts'
 import { readServerId, readTokenFile, tokenFileOf, writeTokenFile } from './admin-token-file.ts'
 import { createToken, hashOf, newTokenText } from './auth.ts'
@@ -102,7 +103,7 @@ const put = async (tx: Queryable, organizationId: string, name: string, text: st
 /** Servers that start at the same time take turns. */
 const alone = <T>({ database }: Parts, work: (tx: Queryable) => Promise<T>): Promise<T> =>
   database.transaction(async (tx) => {
-    await tx.query('select pg_advisory_xact_lock(7301914204)')
+    await tx.query(lockSql('adminToken'))
     return work(tx)
   })
 

@@ -5,6 +5,7 @@
 import { createHash } from 'node:crypto'
 import { badRequest, conflict } from '../lib/errors.ts'
 import type { Queryable } from '../store/database.ts'
+import { idempotencyLockSql } from '../store/locks.ts'
 import type { Sealer } from '../store/seal.ts'
 
 export interface KeyedRequest {
@@ -31,11 +32,6 @@ export class Replay extends Error {
 export const openReplay = async (sealer: Sealer, request: KeyedRequest, replay: Replay): Promise<string> =>
   (await sealer.open(request.organizationId, placeOfAnswer(request), replay.sealed)).reveal()
 
-/** Loads the organization's data key, which must not happen inside a transaction. */
-export const prepareSealer = async (sealer: Sealer, request: KeyedRequest): Promise<void> => {
-  await sealer.seal(request.organizationId, placeOfAnswer(request), '')
-}
-
 /** The key of a request, checked; null without the header. */
 export const readKey = (header: string | string[] | undefined): string | null => {
   if (header === undefined) return null
@@ -59,10 +55,7 @@ const address = ({ organizationId, method, path, key }: KeyedRequest): string[] 
  * Claims the key in this transaction. Throws `Replay`, or a 409 while the first request runs or if the body differs.
  */
 export const claimKey = async (tx: Queryable, request: KeyedRequest): Promise<void> => {
-  const [lock] = await tx.query<{ taken: boolean }>(
-    `select pg_try_advisory_xact_lock(hashtextextended($1, 7301914202)) as taken`,
-    [JSON.stringify(address(request))],
-  )
+  const [lock] = await tx.query<{ taken: boolean }>(idempotencyLockSql, [JSON.stringify(address(request))])
   if (!lock!.taken)
     throw conflict('idempotency_in_progress', 'A request with this Idempotency-Key is still in progress.')
   const [row] = await tx.query<{ status: number; body: string; hash: string; old: boolean }>(

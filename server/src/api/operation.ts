@@ -100,7 +100,7 @@ export class OtherAnswer {
 export const etagOf = (version: string): string => `W/"${version}"`
 
 /** Answers that are plain text: `run` resolves to a string. */
-export const textTypes = ['application/x-yaml', 'text/plain'] as const
+const textTypes = ['application/x-yaml', 'text/plain'] as const
 export type TextType = (typeof textTypes)[number]
 
 export const isTextType = (type: string | undefined): type is TextType =>

@@ -8,16 +8,7 @@ import { ApiError, notFound } from '../lib/errors.ts'
 import type { Queryable } from '../store/database.ts'
 import { authorize, demandOf, type Found, findRow, isSelective, onlyVisible } from './access.ts'
 import { type Answerer, answerWith } from './answerer.ts'
-import {
-  claimKey,
-  hashBody,
-  type KeyedRequest,
-  keepAnswer,
-  openReplay,
-  prepareSealer,
-  Replay,
-  readKey,
-} from './idempotency.ts'
+import { claimKey, hashBody, type KeyedRequest, keepAnswer, openReplay, Replay, readKey } from './idempotency.ts'
 import { type Context, etagOf, isTextType, JsonText, type Operation, OtherAnswer, type Principal } from './operation.ts'
 import type { Parts } from './parts.ts'
 import { readBody, readQuery } from './validate.ts'
@@ -152,7 +143,7 @@ export const runOperation = async (
 ): Promise<void> => {
   const body = bodyOf(operation, request.body)
   const key = keyOf(operation, request, admitted, body)
-  if (key !== null) await prepareSealer(parts.sealer, key)
+  if (key !== null) await parts.sealer.prepare(key.organizationId)
   try {
     const context = contextOf(parts, operation, request, answerWith(reply), admitted, key, body)
     const answered = await operation.run!(context)

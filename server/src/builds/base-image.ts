@@ -13,7 +13,7 @@ import type { ImageStore } from './image-store.ts'
 import { createOwnBusybox } from './own-busybox.ts'
 
 /** The base of every image around a tool. */
-export const usualBase = 'busybox:1'
+const usualBase = 'busybox:1'
 const busyboxTags = new Set(['1', 'latest'])
 const publicRegistry = 'docker.io'
 
@@ -39,7 +39,7 @@ const refuse = (name: string, why: string): DeploymentError =>
 const imageId = /^(?:sha256:)?([0-9a-f]{64})$/
 
 /** Host, path and tag or digest of an image's name, with what the public registry lets be left out. */
-export const readImageName = (name: string): { host: string; repository: string; tag: string } => {
+const readImageName = (name: string): { host: string; repository: string; tag: string } => {
   const fits = /^[a-zA-Z0-9][a-zA-Z0-9._:/@-]{0,500}$/.test(name)
   const { name: path, tag } = splitTag(name)
   // A name may have a tag and a digest: the digest takes precedence.
@@ -134,5 +134,3 @@ export const createBaseImages = ({ engine, images, store, registryLogins, busybo
     },
   }
 }
-
-export type BaseImages = ReturnType<typeof createBaseImages>

@@ -6,7 +6,7 @@ import { type Engine, isEngineError } from '../lib/docker-engine.ts'
 
 const tagOf = (contentKey: string): string => contentKey.slice(0, 16)
 
-export const imageRepository = (organizationId: string, serviceId: string): string =>
+const imageRepository = (organizationId: string, serviceId: string): string =>
   `slipway/${organizationId.toLowerCase()}/${serviceId.toLowerCase()}`
 
 /** Gives an image the name of a service's content. */

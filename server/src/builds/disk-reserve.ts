@@ -11,7 +11,7 @@ export interface DiskReserve {
 }
 
 /** Megabytes that are free for others than root; null where the folder is not on this machine. */
-export const freeMb = async (folder: string): Promise<number | null> => {
+const freeMb = async (folder: string): Promise<number | null> => {
   try {
     const { bavail, bsize } = await statfs(folder)
     return Math.floor((bavail * bsize) / 2 ** 20)

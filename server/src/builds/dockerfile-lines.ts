@@ -12,7 +12,7 @@ export interface JoinedLine {
   line: number
 }
 
-export const maxChars = 256 * 1024
+const maxChars = 256 * 1024
 
 export const unreadable = (line: number, why: string): DeploymentError =>
   new DeploymentError('build_failed', `The Dockerfile cannot be built: line ${line}: ${why}`)

@@ -7,7 +7,7 @@ export const refMissing = (message: string): DeploymentError => new DeploymentEr
 export const refused = (message: string, cause?: unknown): DeploymentError =>
   new DeploymentError('git_refused', message, { cause })
 
-export const unreachable = (message: string, cause?: unknown): DeploymentError =>
+const unreachable = (message: string, cause?: unknown): DeploymentError =>
   new DeploymentError('git_unreachable', message, { next: 'retry', cause })
 
 const denied = (message: string): DeploymentError => new DeploymentError('git_denied', message)
@@ -19,7 +19,7 @@ const tooMuchMemory = 'git needs more memory for this repository than SLIPWAY_GI
 
 type Explain = (host: string) => DeploymentError
 
-export const redirected: Explain = (host) =>
+const redirected: Explain = (host) =>
   refused(`${host} redirects to another address, and redirects are not followed: use the final address.`)
 
 const forbidden: Explain = (host) =>

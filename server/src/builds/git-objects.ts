@@ -62,7 +62,7 @@ const checkName = (name: string): string => {
   return name
 }
 
-export const openObjects = (git: Git, mirror: string, timeoutMs: number): Objects => {
+const openObjects = (git: Git, mirror: string, timeoutMs: number): Objects => {
   const { input, output } = git.talk(['--git-dir', mirror, 'cat-file', '--batch-command', '--follow-symlinks'], {
     timeoutMs,
   })

@@ -75,7 +75,7 @@ export interface GitSetup {
   onChild?: (group: number) => () => void
 }
 
-export const usualGitMemoryMb = 1024
+const usualGitMemoryMb = 1024
 const usualTimeoutMs = 60_000
 const maxFiles = 512
 /** For the user, across all its processes. */

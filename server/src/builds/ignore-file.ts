@@ -21,10 +21,10 @@ interface Rule {
 /** Whether a pattern matches the path or one of its parent folders. `spend` is called for each comparison. */
 type Match = (path: Int32Array, spend: (comparisons: number) => void) => boolean
 
-export const maxRules = 1000
-export const maxRuleLength = 1024
+const maxRules = 1000
+const maxRuleLength = 1024
 /** At most ten seconds of work; a hundred rules for ten thousand files take a tenth of that. */
-export const usualComparisons = 250_000_000
+const usualComparisons = 250_000_000
 
 const refused = (sentence: string): DeploymentError => new DeploymentError('build_refused', sentence)
 

@@ -192,5 +192,3 @@ export const createPool = (git: WorkerSetup['git'], size: number, clock: Clock) 
     },
   }
 }
-
-export type Pool = ReturnType<typeof createPool>

@@ -69,7 +69,7 @@ export const bodyOf = (step: Step) => {
 }
 
 /** Commits the container as an image, configured like its parent; returns its id. */
-export const commit = async (
+const commit = async (
   engine: Engine,
   container: string,
   parent: ImageDetail,

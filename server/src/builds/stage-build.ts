@@ -47,7 +47,7 @@ const shortId = (id: string): string => id.replace('sha256:', '').slice(0, 12)
 /** Only as an id: 64 hex digits are never pulled, and are never the name of another image. */
 const bareId = (id: string): string => id.replace('sha256:', '')
 
-export const inspectImage = (engine: Engine, id: string, signal: AbortSignal): Promise<ImageDetail> =>
+const inspectImage = (engine: Engine, id: string, signal: AbortSignal): Promise<ImageDetail> =>
   engine.call<ImageDetail>('GET', `/images/${id}/json`, { signal })
 
 /** Null if the engine no longer has it. */

@@ -24,7 +24,7 @@ const described: Record<string, { word: string; setting: string }> = {
 const scriptAlone = 'script'
 
 /** What the operator is to do. */
-export const missingSentence = (name: string): string => {
+const missingSentence = (name: string): string => {
   const { word, setting } = described[name] ?? { word: name, setting: 'its setting' }
   return `${word} is not installed on this server: install \`${name}\` or set ${setting}.`
 }
@@ -126,5 +126,3 @@ export const createTools = (
     },
   }
 }
-
-export type Tools = ReturnType<typeof createTools>

@@ -7,8 +7,6 @@ import type { Kind } from '../kinds.ts'
 import type { Workload } from '../runtimes/runtime.ts'
 import type { Queryable } from '../store/database.ts'
 import type { When } from '../work/schedule.ts'
-import type { Plan } from './plan.ts'
-import type { StateRow } from './status.ts'
 
 export type DeploymentAction = 'DEPLOY' | 'RESTART' | 'STOP' | 'UNINSTALL' | 'DELETE'
 
@@ -185,6 +183,63 @@ export interface ServiceStatus {
   }
   deployment_state: string
   running_state: string
+}
+
+export interface Move {
+  from: string | null
+  to: string | null
+}
+
+export interface Changes {
+  image: Move | null
+  commit: Move | null
+  /** `field` is a JSON pointer. */
+  configuration: { field: string; from: unknown; to: unknown }[]
+  /** By their keys. */
+  variables: { added: string[]; changed: string[]; removed: string[] }
+}
+
+export type Effect = 'BUILD' | 'ROLL_OUT' | 'RESTART' | 'RUN' | 'STOP' | 'DELETE' | 'UNTOUCHED' | 'SKIPPED' | 'REFUSED'
+
+export interface PlannedService {
+  id: string
+  name: string
+  service_type: string
+  effect: Effect
+  builds: boolean
+  downtime: boolean
+  reason: string
+  expected_duration_sec: number | null
+  changes: Changes
+}
+
+export interface Plan {
+  environment_id: string
+  action: DeploymentAction
+  expected_duration_sec: number | null
+  downtime: boolean
+  stages: { name: string; services: PlannedService[] }[]
+}
+
+/** A service's row of `service_state`, and what the environment's deployments say of it. */
+export interface StateRow {
+  id: string
+  kind: Kind
+  state: string
+  action: string
+  actionStatus: string
+  runningState: string
+  deploymentId: string | null
+  executionId: string | null
+  isPart: boolean
+  /** Open deployments that the service is part of; absent: none. */
+  requests?: number
+  released: boolean
+  deployedHash: string | null
+  wantedHash: string | null
+  lastAt: string | null
+  /** What the last deployment was asked to run instead of the usual. */
+  forcedEvent: TaskEvent | null
 }
 
 export interface Deployments {

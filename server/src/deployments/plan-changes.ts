@@ -1,28 +1,16 @@
 /** What two versions of a service differ in, in the words of the API. Pure. Values of variables never come out of here. */
-import { mainTask, type Source, type TaskSpec, type Tasks, type WorkloadSpec } from './deployments.ts'
+import { type Changes, mainTask, type Source, type TaskSpec, type Tasks, type WorkloadSpec } from './deployments.ts'
 import type { EffectiveVariables, FrozenWorkload } from './workload.ts'
-
-export interface Move {
-  from: string | null
-  to: string | null
-}
-
-export interface Changes {
-  image: Move | null
-  commit: Move | null
-  /** `field` is a JSON pointer. */
-  configuration: { field: string; from: unknown; to: unknown }[]
-  /** By their keys. */
-  variables: { added: string[]; changed: string[]; removed: string[] }
-}
 
 export type Setup = WorkloadSpec & { tasks?: Tasks; from?: Source }
 
-/** Names of fields at any depth. */
+/** Names of fields at any depth; what has names of its own making (a record) is passed through. */
 type NamesIn<T> = T extends readonly (infer Item)[]
   ? NamesIn<Item>
   : T extends object
-    ? { [Name in keyof T & string]-?: Name | NamesIn<NonNullable<T[Name]>> }[keyof T & string]
+    ? string extends keyof T
+      ? NamesIn<T[keyof T]>
+      : { [Name in keyof T & string]-?: Name | NamesIn<NonNullable<T[Name]>> }[keyof T & string]
     : never
 
 /** Every field that a configuration may have; what is not shown is left out by `flat`. */

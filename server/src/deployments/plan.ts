@@ -3,8 +3,7 @@
  * uses the same function to decide whether a service is skipped, so that the plan shows what will change.
  */
 import type { ServiceType } from '../kinds.ts'
-import type { DeploymentAction } from './deployments.ts'
-import type { Changes } from './plan-changes.ts'
+import type { Changes, DeploymentAction, Effect, Plan, PlannedService } from './deployments.ts'
 import { inStages } from './stages.ts'
 
 /** A version that is deployed (`from`), and the one that would be (`to`). */
@@ -16,8 +15,6 @@ export type Version =
    * pulled.
    */
   | { of: 'image'; from: string | null; to: string | null; fromName: string | null; toName: string | null }
-
-export type Effect = 'BUILD' | 'ROLL_OUT' | 'RESTART' | 'RUN' | 'STOP' | 'DELETE' | 'UNTOUCHED' | 'SKIPPED' | 'REFUSED'
 
 export interface ServiceFacts {
   id: string
@@ -45,26 +42,6 @@ export interface ServiceFacts {
   changes: Changes
   /** What the same action took before; null when it never ended well. */
   usualSeconds: number | null
-}
-
-export interface PlannedService {
-  id: string
-  name: string
-  service_type: string
-  effect: Effect
-  builds: boolean
-  downtime: boolean
-  reason: string
-  expected_duration_sec: number | null
-  changes: Changes
-}
-
-export interface Plan {
-  environment_id: string
-  action: DeploymentAction
-  expected_duration_sec: number | null
-  downtime: boolean
-  stages: { name: string; services: PlannedService[] }[]
 }
 
 export const noChanges: Changes = {

@@ -6,31 +6,10 @@ import type { Kind } from '../kinds.ts'
 import type { Queryable } from '../store/database.ts'
 import { instantSql, toTimestamp } from '../store/long-list.ts'
 import { timestampSql } from '../store/tree.ts'
-import type { Deployments, ServiceStatus, TaskEvent } from './deployments.ts'
+import type { Deployments, ServiceStatus, StateRow } from './deployments.ts'
 import { type EngineParts, kindOf } from './engine-parts.ts'
 import { renewWantedHashes } from './freshness.ts'
 import { isFinal, openStates } from './states.ts'
-
-/** A service's row of `service_state`, and what the environment's deployments say of it. */
-export interface StateRow {
-  id: string
-  kind: Kind
-  state: string
-  action: string
-  actionStatus: string
-  runningState: string
-  deploymentId: string | null
-  executionId: string | null
-  isPart: boolean
-  /** Open deployments that the service is part of; absent: none. */
-  requests?: number
-  released: boolean
-  deployedHash: string | null
-  wantedHash: string | null
-  lastAt: string | null
-  /** What the last deployment was asked to run instead of the usual. */
-  forcedEvent: TaskEvent | null
-}
 
 const stateColumns = `m.service_id as id, m.kind, m.state, m.action, m.action_status as "actionStatus",
     m.running_state as "runningState", m.deployment_id as "deploymentId", m.execution_id as "executionId",

@@ -4,10 +4,7 @@ import type { EngineParts } from './engine-parts.ts'
 import type { EffectiveVariables } from './workload.ts'
 
 /** Everything that a service sees, as of now. Rejects if a value is in a secret manager, because none is connected. */
-export const variablesNow = async (
-  parts: Pick<EngineParts, 'variables'>,
-  serviceId: string,
-): Promise<EffectiveVariables> => {
+const variablesNow = async (parts: Pick<EngineParts, 'variables'>, serviceId: string): Promise<EffectiveVariables> => {
   const variables = (await parts.variables([serviceId])).get(serviceId)!
   const keys = variables.unresolved ?? []
   if (keys.length > 0)

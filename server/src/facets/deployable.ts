@@ -3,8 +3,8 @@ import Type, { type TObject } from 'typebox'
 import { type Context, nodeInPath, type Operation, OtherAnswer, type Owner, operation } from '../api/operation.ts'
 import type { ApiSettings } from '../api/parts.ts'
 import { merge, Results } from '../api/schema.ts'
-import type { DeploymentAction, ServiceRequest, ServiceStatus } from '../deployments/deployments.ts'
-import { readStates, type StateRow } from '../deployments/status.ts'
+import type { DeploymentAction, ServiceRequest, ServiceStatus, StateRow } from '../deployments/deployments.ts'
+import { readStates } from '../deployments/status.ts'
 import { isKind, type Kind, kinds, oldIdOf } from '../kinds.ts'
 import { notFound } from '../lib/errors.ts'
 import { isUuid } from '../lib/ids.ts'
@@ -45,10 +45,7 @@ export interface DeployableOptions {
 const typedClients = /^(CLI |Terraform provider |OpenAPI-Generator\/)/
 
 /** Whether this caller gets the exact state where others get the running vocabulary. */
-export const wantsDeploymentState = (
-  setting: ApiSettings['statusVocabulary'],
-  headers: Context['headers'],
-): boolean => {
+const wantsDeploymentState = (setting: ApiSettings['statusVocabulary'], headers: Context['headers']): boolean => {
   if (setting !== 'auto') return setting === 'deployment'
   return headers['x-state-vocabulary'] === 'deployment' || typedClients.test(String(headers['user-agent'] ?? ''))
 }
@@ -61,7 +58,7 @@ const runningWords = new Set(['RUNNING', 'ERROR', 'UNAVAILABLE'])
  * RUNNING once deployed with instances that answer, ERROR if it failed, UNAVAILABLE while unknown; otherwise the exact
  * state.
  */
-export const runningWord = (status: ServiceStatus): string => {
+const runningWord = (status: ServiceStatus): string => {
   const { deployment_state: state, running_state: running } = status
   if (failed.has(state)) return 'ERROR'
   if (state !== 'DEPLOYED' && state !== 'RESTARTED') return state

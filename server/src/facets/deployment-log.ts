@@ -3,8 +3,8 @@ import Type from 'typebox'
 import { type Context, nodeInPath, type Operation, operation } from '../api/operation.ts'
 import { Maybe, Nullable, OneOf, Results, Text, Timestamp, Uuid } from '../api/schema.ts'
 import { kindsWith, typeOf } from '../kinds.ts'
+import { idOf } from '../lib/ids.ts'
 import { executionOf, type LogRow, readLast } from './deployment-log-lines.ts'
-import { steadyId } from './steady-id.ts'
 
 /** How many lines of a log are read at once. */
 export const maxLines = 5000
@@ -112,7 +112,7 @@ const oldState = (state: string | null): string => {
 const named = kindsWith(({ old }) => old?.log === true)
 
 const toOldLine = (row: LogRow, { node }: Context) => ({
-  id: steadyId('log', row.chunk, row.index),
+  id: idOf('log', row.chunk, row.index),
   created_at: row.at,
   scope: {
     type: row.kind !== null && named.includes(row.kind) ? typeOf(row.kind) : 'ENVIRONMENT',

@@ -6,7 +6,7 @@ import Type from 'typebox'
 import { type Context, nodeInPath, type Operation, type Owner, operation } from '../api/operation.ts'
 import { auditOf, placeOf } from '../api/resource.ts'
 import { Flag, Maybe, Name, Nullable, Results, Text } from '../api/schema.ts'
-import { environmentsOfStage } from '../deployments/stages.ts'
+import { environmentsOfStage, type Stage } from '../deployments/stages.ts'
 import { isUuid } from '../lib/ids.ts'
 import type { Queryable } from '../store/database.ts'
 import { type Node, writeAudit } from '../store/tree.ts'
@@ -69,6 +69,24 @@ const change = <Answer>(
     return show(tx, node.id, id)
   })
 
+/** A change of the stage that the path names. */
+const changeOne = <Answer>(
+  context: Context,
+  verb: 'UPDATE' | 'DELETE',
+  work: (tx: Queryable, ordered: Ordered, stage: Stage) => Promise<unknown>,
+  show: Parameters<typeof change<Answer>>[3],
+): Promise<Answer> =>
+  change(
+    context,
+    verb,
+    async (tx, ordered) => {
+      const stage = pickStage(ordered, context.params.deploymentStageId!)
+      await work(tx, ordered, stage)
+      return stage.id
+    },
+    show,
+  )
+
 const showAll = async (tx: Queryable, environmentId: string) => ({ results: await readStages(tx, environmentId) })
 
 const read = {
@@ -122,14 +140,10 @@ const move = (where: 'before' | 'after', id: string, path: string): Operation =>
     summary: `Move a deployment stage directly ${where} another one of its environment`,
     answer: Results(StageRecord),
     run: (context) =>
-      change(
+      changeOne(
         context,
         'UPDATE',
-        async (tx, ordered) => {
-          const stage = pickStage(ordered, context.params.deploymentStageId!)
-          await moveStage(tx, ordered, stage, pickStage(ordered, context.params.stageId!), where)
-          return stage.id
-        },
+        (tx, ordered, stage) => moveStage(tx, ordered, stage, pickStage(ordered, context.params.stageId!), where),
         showAll,
       ),
   })
@@ -161,16 +175,7 @@ const writes: Operation[] = [
     body: Type.Object({ name: Maybe(Name()), description: Maybe(Nullable(Text(2048))) }),
     answer: StageRecord,
     run: (context) =>
-      change(
-        context,
-        'UPDATE',
-        async (tx, ordered) => {
-          const stage = pickStage(ordered, context.params.deploymentStageId!)
-          await renameStage(tx, stage, context.body)
-          return stage.id
-        },
-        readStage,
-      ),
+      changeOne(context, 'UPDATE', (tx, _ordered, stage) => renameStage(tx, stage, context.body), readStage),
   }),
   operation({
     ...write,
@@ -181,17 +186,7 @@ const writes: Operation[] = [
     scope: 'Admin',
     area: 'projects',
     status: 204,
-    run: (context) =>
-      change(
-        context,
-        'DELETE',
-        async (tx, ordered) => {
-          const stage = pickStage(ordered, context.params.deploymentStageId!)
-          await removeStage(tx, ordered, stage)
-          return stage.id
-        },
-        () => undefined,
-      ),
+    run: (context) => changeOne(context, 'DELETE', removeStage, () => undefined),
   }),
   move('after', 'MoveAfterDeploymentStage', '/deploymentStage/{deploymentStageId}/moveAfter/{stageId}'),
   move('before', 'MoveBeforeDeploymentStage', '/deploymentStage/{deploymentStageId}/moveBefore/{stageId}'),
@@ -205,14 +200,10 @@ const writes: Operation[] = [
     bodyOptional: true,
     answer: Results(StageRecord),
     run: (context) =>
-      change(
+      changeOne(
         context,
         'UPDATE',
-        async (tx, ordered) => {
-          const stage = pickStage(ordered, context.params.deploymentStageId!)
-          await placeService(tx, ordered, stage, context.params.serviceId, context.body.is_skipped)
-          return stage.id
-        },
+        (tx, ordered, stage) => placeService(tx, ordered, stage, context.params.serviceId, context.body.is_skipped),
         showAll,
       ),
   }),

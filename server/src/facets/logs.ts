@@ -6,12 +6,12 @@ import { Maybe, Results, Text, Timestamp, Uuid, Whole } from '../api/schema.ts'
 import { readRef } from '../clusters/refs.ts'
 import type { Clock } from '../lib/clock.ts'
 import { DeploymentError, notFound, unavailable } from '../lib/errors.ts'
+import { idOf } from '../lib/ids.ts'
 import { untilAborted } from '../lib/waiting.ts'
 import type { LogLine, Runtime, ServiceKey } from '../runtimes/runtime.ts'
 import type { Queryable } from '../store/database.ts'
 import { type Facet, itemOf, ownerOf } from './self.ts'
 import { eventSink, type Sink, socketSink } from './sink.ts'
-import { steadyId } from './steady-id.ts'
 
 const maxTail = 1000
 const retryMs = 1000
@@ -74,7 +74,7 @@ const lastLines = async (context: Context) => {
   const { runtime, key } = await placeOf(parts, node.id)
   const lines = await readTail(runtime, key, tail)
   const results = lines.map((line, index) => ({
-    id: steadyId(line.instance, line.at, line.text, String(index)),
+    id: idOf(line.instance, line.at, line.text, String(index)),
     created_at: line.at,
     message: line.text,
     pod_name: line.instance,

@@ -37,7 +37,7 @@ const PlannedService = Type.Object(
   { title: 'PlannedService' },
 )
 
-export const PlanAnswer = Type.Object(
+const PlanAnswer = Type.Object(
   {
     environment_id: Uuid(),
     action: OneOf(['DEPLOY', 'RESTART', 'STOP', 'UNINSTALL', 'DELETE']),

@@ -5,6 +5,7 @@ import { Maybe, OneOf, Results, Text, Uuid } from '../api/schema.ts'
 import { actionStatusOf, openStates } from '../deployments/states.ts'
 import { publicAction } from '../deployments/status.ts'
 import { type Kind, serviceTypes, typeOf } from '../kinds.ts'
+import { notFound } from '../lib/errors.ts'
 import { isUuid } from '../lib/ids.ts'
 import type { Node } from '../store/tree.ts'
 import { stagesWith, stateOfDeployment, triggerOf, triggers } from './environment-history.ts'
@@ -158,7 +159,7 @@ const deploymentOwner = (param: string, inQuery: boolean): Owner => ({
     if (typeof id !== 'string' || !isUuid(id)) return null
     const [row] = await db.query<Node>(
       `select d.id, d.organization_id as "organizationId", 'deployment' as kind, d.environment_id as "parentId",
-         null as "grandparentId", d.action || ' ' || d.state as name
+         null as "grandparentId", d.environment_id || '-' || d.execution_number as name
        from deployment d where d.id = $1 and d.organization_id = $2`,
       [id, organizationId],
     )
@@ -197,12 +198,16 @@ const statusOfOne = operation({
   query: Type.Object({ deploymentRequestId: Uuid() }),
   status: 200,
   answer: Type.Object({ deployment_request_id: Uuid(), environment_id: Uuid(), status: OneOf(states) }),
-  async run({ node }) {
-    const [action, state] = node.name.split(' ') as [string, string]
+  async run({ db, node }) {
+    const [row] = await db.query<{ action: string; state: string }>(
+      'select action, state from deployment where id = $1',
+      [node.id],
+    )
+    if (row === undefined) throw notFound()
     return {
       deployment_request_id: node.id,
       environment_id: node.parentId!,
-      status: stateOfDeployment(action, state),
+      status: stateOfDeployment(row.action, row.state),
     }
   },
 })

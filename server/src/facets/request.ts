@@ -14,7 +14,7 @@ import type { Queryable } from '../store/database.ts'
 import { writeAudit } from '../store/tree.ts'
 
 /** A full commit id; clients that have read an empty one send ''. */
-export const CommitId = () =>
+const CommitId = () =>
   Type.String({ pattern: '^([0-9a-fA-F]{40}|[0-9a-fA-F]{64})?$', maxLength: 64, description: 'A full commit id.' })
 
 export const MaybeCommitId = () => Maybe(Nullable(CommitId()))

@@ -4,7 +4,7 @@
  */
 import type { Instance } from '../runtimes/runtime.ts'
 
-export const runningStates = ['STARTING', 'RUNNING', 'ERROR', 'STOPPING', 'STOPPED', 'COMPLETED', 'WARNING'] as const
+const runningStates = ['STARTING', 'RUNNING', 'ERROR', 'STOPPING', 'STOPPED', 'COMPLETED', 'WARNING'] as const
 export type RunningState = (typeof runningStates)[number]
 
 const ending = new Set(['STOPPING', 'DELETING'])

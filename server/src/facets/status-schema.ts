@@ -35,7 +35,7 @@ export const states = [
   'WAITING_STOPPING',
 ] as const
 
-export const deploymentStatuses = ['NEVER_DEPLOYED', 'OUT_OF_DATE', 'UP_TO_DATE']
+const deploymentStatuses = ['NEVER_DEPLOYED', 'OUT_OF_DATE', 'UP_TO_DATE']
 export const origins = ['API', 'CLI', 'CONSOLE', 'GIT', 'QOVERY_INTERNAL', 'SKILL', 'TERRAFORM_PROVIDER']
 
 export const StatusDetails = Type.Object(

@@ -61,7 +61,7 @@ export const importVariables = async (context: Context, service: Place, body: Im
   checkItems(vars, places)
   for (const scope of new Set(vars.map((item) => item.scope))) await context.demand(places.get(scope)!.id)
   const { sealer } = context.parts
-  await sealer.seal(service.organizationId, { table: 'variable', row: service.id, column: 'none' }, '')
+  await sealer.prepare(service.organizationId)
   return context.transaction(async (tx) => {
     const rows = await listVisible(tx, service.parents)
     const kinds = new Map(rows.map((row) => [`${row.parent_id} ${row.key}`, row.is_secret]))

@@ -4,9 +4,9 @@ import { type Json, newApplication, newPlace, startApi } from '../../test/api.ts
 import { newContainer } from '../../test/cases/container.ts'
 import { databaseBody } from '../../test/cases/database.ts'
 import { terraformBody } from '../../test/cases/terraform.ts'
+import { loadEffectiveVariables } from '../../test/effective-variables.ts'
 import { until } from '../../test/until.ts'
 import { newId } from '../lib/ids.ts'
-import { loadEffectiveVariables } from '../variables/rows.ts'
 
 const api = await startApi()
 const { call } = api

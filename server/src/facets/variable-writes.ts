@@ -57,8 +57,7 @@ const audit = (context: Context, tx: Queryable, verb: Verb, place: Place, row: V
   )
 
 /**
- * Runs a write and returns its record. The data key is read before the transaction, because sealing inside would need a
- * second connection.
+ * Runs a write and returns its record.
  */
 export const writeRow = async <Shown>(
   context: Context,
@@ -67,8 +66,7 @@ export const writeRow = async <Shown>(
   work: (tx: Queryable) => Promise<VariableRecord>,
   show: (row: VariableRecord) => Shown,
 ): Promise<Shown> => {
-  const nowhere = { table: 'variable', row: place.id, column: 'none' }
-  await context.parts.sealer.seal(place.organizationId, nowhere, '')
+  await context.parts.sealer.prepare(place.organizationId)
   return context.transaction(async (tx) => {
     const row = await work(tx)
     await audit(context, tx, verb, place, row)

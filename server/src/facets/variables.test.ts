@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { type Json, newApplication, newPlace, startApi } from '../../test/api.ts'
-import { loadEffectiveVariables } from '../variables/rows.ts'
+import { loadEffectiveVariables } from '../../test/effective-variables.ts'
 
 const kinds = ['project', 'environment', 'application']
 const api = await startApi({ idle: true })

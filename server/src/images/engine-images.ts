@@ -36,7 +36,7 @@ export const finish = async (stream: Readable): Promise<void> => {
 const pathOf = (image: string): string => `/images/${image.split('/').map(encodeURIComponent).join('/')}`
 
 /** An image on the engine; null if it does not exist. */
-export const readImage = async (engine: Engine, image: string, signal?: AbortSignal): Promise<ImageDetail | null> => {
+const readImage = async (engine: Engine, image: string, signal?: AbortSignal): Promise<ImageDetail | null> => {
   try {
     return await engine.call<ImageDetail>('GET', `${pathOf(image)}/json`, { signal })
   } catch (error) {

@@ -55,5 +55,3 @@ export const createPossession = () => {
     },
   }
 }
-
-export type Possession = ReturnType<typeof createPossession>

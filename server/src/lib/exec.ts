@@ -37,7 +37,7 @@ export class ExecTimeout extends Error {
   }
 }
 
-export class ExecOverflow extends Error {
+class ExecOverflow extends Error {
   constructor(file: string, cap: number) {
     super(`${file} printed more than ${cap} characters`)
     this.name = 'ExecOverflow'

@@ -49,7 +49,7 @@ const redirects = new Set([301, 302, 303, 307, 308])
 export const isHub = (host: string): boolean => /^((index|hub|registry-1|www)\.)?docker\.(io|com)$/.test(host)
 
 /** The address of the API: one public registry has it at a different host. */
-export const apiOrigin = (url: URL): URL => new URL(isHub(url.hostname) ? 'https://registry-1.docker.io' : url.origin)
+const apiOrigin = (url: URL): URL => new URL(isHub(url.hostname) ? 'https://registry-1.docker.io' : url.origin)
 
 /** `realm="…",service="…"` of a challenge. */
 const parseChallenge = (header: string): Record<string, string> =>

@@ -4,6 +4,7 @@
  */
 import { ApiError } from '../lib/errors.ts'
 import type { Queryable } from '../store/database.ts'
+import { textLockSql } from '../store/locks.ts'
 
 /** 0 is no limit. */
 export interface Limits {
@@ -78,5 +79,5 @@ export const limitReached = (limit: keyof Limits, most: number, wanted: number):
  * the last place, the second sees the first. Take it last in a transaction, to avoid deadlocks.
  */
 export const takeTurns = async (tx: Queryable, organizationId: string, about: 'services' | 'queue'): Promise<void> => {
-  await tx.query('select pg_advisory_xact_lock(hashtextextended($1, 0))', [`limit ${about} ${organizationId}`])
+  await tx.query(textLockSql, [`limit ${about} ${organizationId}`])
 }

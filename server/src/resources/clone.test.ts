@@ -5,8 +5,8 @@ import { containerBody, newRegistry } from '../../test/cases/container.ts'
 import { databaseBody } from '../../test/cases/database.ts'
 import { ruleBody } from '../../test/cases/deployment-rule.ts'
 import { terraformBody } from '../../test/cases/terraform.ts'
+import { loadEffectiveVariables } from '../../test/effective-variables.ts'
 import { newId } from '../lib/ids.ts'
-import { loadEffectiveVariables } from '../variables/rows.ts'
 
 const api = await startApi({ idle: true })
 const { call } = api

@@ -4,7 +4,7 @@
  */
 import Type from 'typebox'
 import { type Context, nodeInPath, type Operation, operation } from '../api/operation.ts'
-import type { Mode } from '../api/permissions.ts'
+import { type Mode, modes } from '../api/permissions.ts'
 import { auditOf, checkRefs, type Spec, translateWrite } from '../api/resource-writes.ts'
 import { Flag, Maybe, Name, OneOf, Ref } from '../api/schema.ts'
 import { refuseWhileDeleting } from '../deployments/service-state.ts'
@@ -22,7 +22,6 @@ import { renamer } from '../variables/rename.ts'
 import { type Copy, finishCopy, holdSources, insertCopy, prepareCopy, type Source } from './copy-service.ts'
 import { readRules } from './deployment-rule.ts'
 import { environment } from './environment.ts'
-import { environmentModes } from './environment-modes.ts'
 import { type KeptRule, keptRuleOf } from './environment-rule.ts'
 import type { Service } from './service.ts'
 import { fitsWildcard } from './wildcard.ts'
@@ -37,7 +36,7 @@ const warmKeys = async ({ db, parts, principal, node }: Context, serviceIds: rea
   for (const { id, sealed } of rows)
     for (const [column, text] of Object.entries(sealed))
       await parts.sealer.open(organizationId, place('node', id, column), text)
-  await parts.sealer.seal(organizationId, place('variable', node.id, 'none'), '')
+  await parts.sealer.prepare(organizationId)
 }
 
 /** Locks an environment; 409 if it is deleted or being deleted. */
@@ -160,7 +159,7 @@ const EnvironmentBody = Type.Object(
   {
     name: Name(),
     cluster_id: Maybe(Ref('cluster')),
-    mode: Maybe(OneOf(environmentModes)),
+    mode: Maybe(OneOf(modes)),
     apply_deployment_rule: Maybe(Flag({ default: false })),
     project_id: Maybe(Ref('project')),
   },

@@ -18,7 +18,6 @@ export interface DatabaseType {
   probe: readonly string[]
   environment(password: string): Record<string, string>
   entrypoint?: readonly string[]
-  arguments?: readonly string[]
 }
 
 const local = '127.0.0.1'

@@ -4,12 +4,12 @@
  */
 import Type from 'typebox'
 import { nodeInPath, type Operation, operation } from '../api/operation.ts'
+import { modes } from '../api/permissions.ts'
 import { auditOf, placeOf, resource, type Spec } from '../api/resource.ts'
 import { List, Maybe, Name, Nullable, OneOf, Ref, Results, Text, Timestamp, Uuid, Whole } from '../api/schema.ts'
 import { invalidField } from '../lib/errors.ts'
 import type { Queryable } from '../store/database.ts'
 import { writeAudit } from '../store/tree.ts'
-import { environmentModes } from './environment-modes.ts'
 import { checkTimezone, schedule, weekdays } from './environment-rule.ts'
 
 const nextOrder = async (db: Queryable, projectId: string): Promise<number> => {
@@ -52,7 +52,7 @@ const rules = resource({
   spec: Type.Object({
     name: Name(),
     description: Maybe(Nullable(Text(2048))),
-    mode: OneOf(environmentModes),
+    mode: OneOf(modes),
     cluster_id: Ref('cluster'),
     ...schedule,
     wildcard: Maybe(
@@ -63,7 +63,7 @@ const rules = resource({
     ),
   }),
   record: {
-    mode: OneOf(environmentModes),
+    mode: OneOf(modes),
     cluster_id: Uuid(),
     timezone: Text(64),
     start_time: Timestamp(),

@@ -12,6 +12,7 @@ import { openStates } from '../deployments/states.ts'
 import { conflict, forbidden, notFound } from '../lib/errors.ts'
 import { newId } from '../lib/ids.ts'
 import type { Queryable } from '../store/database.ts'
+import { lockSql } from '../store/locks.ts'
 import {
   type Audit,
   deleteNode,
@@ -170,9 +171,6 @@ const found = async (tx: Queryable, id: string, name: string, spec: object, foun
   return text
 }
 
-/** Creating and deleting organizations is serialized. */
-const goAlone = (tx: Queryable) => tx.query('select pg_advisory_xact_lock(7301914203)')
-
 const createOrganization = operation({
   id: 'createOrganization',
   method: 'POST',
@@ -194,7 +192,7 @@ const createOrganization = operation({
     // Plans and payment are not part of this server: the fields are accepted and have no effect.
     const { name, plan: _, ...rest } = body
     return context.transaction(async (tx) => {
-      await goAlone(tx)
+      await tx.query(lockSql('organizations'))
       const taken = await tx.query(`select 1 from node where kind = 'organization' and lower(name) = lower($1)`, [name])
       if (taken.length > 0)
         throw conflict('name_taken', 'This name is taken: names are unique here, whatever their case.')
@@ -247,7 +245,7 @@ const deleteOrganization = operation({
   run: (context) =>
     context.transaction(async (tx) => {
       const { id } = context.node
-      await goAlone(tx)
+      await tx.query(lockSql('organizations'))
       // Environments are locked, so that no deployment begins between the check and the delete.
       await tx.query(`select 1 from node where organization_id = $1 and kind = 'environment' order by id for update`, [
         id,
@@ -272,7 +270,7 @@ export const organizationOperations: Operation[] = [
 /** Creates the organization and its default cluster if they do not exist; returns the organization's id. */
 export const createFirstOrganization = (parts: Parts): Promise<string> =>
   parts.database.transaction(async (tx) => {
-    await goAlone(tx)
+    await tx.query(lockSql('organizations'))
     const [first] = await tx.query<{ id: string }>(
       `select id from node where kind = 'organization' order by created_at, id limit 1`,
     )

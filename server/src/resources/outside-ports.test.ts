@@ -2,9 +2,9 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { applicationBody, type Json, newApplication, newPlace, startApi } from '../../test/api.ts'
 import { databaseBody } from '../../test/cases/database.ts'
+import { loadEffectiveVariables } from '../../test/effective-variables.ts'
 import { until } from '../../test/until.ts'
 import { isStreamRoute, PortUnavailable, type StreamRoute } from '../router/router.ts'
-import { loadEffectiveVariables } from '../variables/rows.ts'
 
 const portRange = { first: 30_000, last: 30_199 }
 const extraPorts = [

@@ -1,12 +1,12 @@
 /** Overviews of an organization or a project: all environments, all services, and their counts. */
 import Type from 'typebox'
 import { nodeInPath, type Operation, operation, organizationInPath } from '../api/operation.ts'
+import { modes } from '../api/permissions.ts'
 import { Flag, Maybe, Nullable, OneOf, Reference, Results, Text, Timestamp, Uuid, Whole } from '../api/schema.ts'
 import { readEnvironment } from '../facets/environment-status.ts'
 import { EnvironmentStatus } from '../facets/status-schema.ts'
 import { kindsWith, serviceTypes } from '../kinds.ts'
 import { timestampSql } from '../store/tree.ts'
-import { environmentModes } from './environment-modes.ts'
 
 const read = { method: 'GET' as const, scope: 'Read' as const, status: 200 as const }
 const inOrganization = { ...read, area: 'resources' as const, owner: organizationInPath }
@@ -19,7 +19,7 @@ const LightEnvironment = Type.Object({
   name: Text(),
   organization: Reference(),
   project: Reference(),
-  mode: OneOf(environmentModes),
+  mode: OneOf(modes),
 })
 
 const environments = operation({
@@ -125,7 +125,7 @@ const Overview = Type.Object({
   created_at: Timestamp(),
   updated_at: Timestamp(),
   name: Text(),
-  mode: OneOf(environmentModes),
+  mode: OneOf(modes),
   cluster: Type.Object({ id: Uuid(), name: Text(), cloud_provider: Text(), is_demo: Flag() }),
   services_overview: Type.Object({ service_count: Whole(0), managed_by: OneOf(['QOVERY', 'ARGOCD', 'MIXED']) }),
   deployment_status: Nullable(EnvironmentStatus),

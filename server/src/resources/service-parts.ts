@@ -88,7 +88,7 @@ export const workloadPorts = (ports: readonly Port[]): WorkloadPort[] =>
     ...(isOutside(port) ? { externalPort: port.external_port } : {}),
   }))
 
-export const minStorageGb = 4
+const minStorageGb = 4
 
 export const plannedSize = "GB. Counts toward the organization's limits; the size of the volume is not enforced."
 

@@ -99,9 +99,7 @@ const withHiddenSecrets = (body: Spec): Spec => {
 
 /** Wraps a create or an edit: hides its secret variables from the start. */
 export const hideSecrets = async (context: Context, write: Write): Promise<Answered> => {
-  const { organizationId } = context.principal
-  // Reads the data key now, so that sealing inside the transaction needs no second connection.
-  await context.parts.sealer.seal(organizationId, { table: 'node', row: organizationId, column: 'tf_vars' }, '')
+  await context.parts.sealer.prepare(context.principal.organizationId)
   return write({ ...context, body: withHiddenSecrets(context.body) })
 }
 

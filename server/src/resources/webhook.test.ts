@@ -6,7 +6,7 @@ import { startReceiver } from '../../test/receiver.ts'
 import { until } from '../../test/until.ts'
 import { newId } from '../lib/ids.ts'
 import { createDelivery } from '../webhooks/deliver.ts'
-import { createEnqueue } from '../webhooks/outbox.ts'
+import { enqueueDeploymentEvent } from '../webhooks/outbox.ts'
 import type { DeploymentEventKind } from '../webhooks/webhooks.ts'
 
 const api = await startApi({ idle: true })
@@ -39,7 +39,7 @@ const happen = async (kind: DeploymentEventKind): Promise<void> => {
     state: 'DEPLOYED',
     reason: null,
   }
-  await database.transaction((tx) => createEnqueue()(tx, { kind, environmentMode: 'STAGING', ...ids, ...words }))
+  await database.transaction((tx) => enqueueDeploymentEvent(tx, { kind, environmentMode: 'STAGING', ...ids, ...words }))
 }
 
 test('a webhook is created as the specification shows, read, changed and deleted', async () => {

@@ -4,6 +4,7 @@
  */
 import Type from 'typebox'
 import { type Context, JsonText, nodeInPath, type Operation, operation, organizationInPath } from '../api/operation.ts'
+import { modes } from '../api/permissions.ts'
 import { auditOf, type Change, resource, type Spec } from '../api/resource.ts'
 import {
   Computed,
@@ -27,7 +28,6 @@ import { webhookEvents } from '../webhooks/outbox.ts'
 import { createSigningSecret } from '../webhooks/sign.ts'
 
 const kinds = ['STANDARD', 'SLACK']
-const modes = ['DEVELOPMENT', 'PREVIEW', 'PRODUCTION', 'STAGING']
 const auditTarget = { target: 'WEBHOOK' }
 const collection = '/organization/{organizationId}/webhook'
 const item = `${collection}/{webhookId}`

@@ -31,7 +31,7 @@ const pairsOf = (flat: readonly string[]): OutgoingHttpHeaders => {
 }
 
 /** Responds in the client's own terms: a gRPC status, or a page. */
-export const sendStreamPage = (
+const sendStreamPage = (
   stream: ServerHttp2Stream,
   headers: IncomingHttpHeaders,
   name: PageName,

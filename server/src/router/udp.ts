@@ -18,7 +18,7 @@ export interface FlowLimits {
   most: number
 }
 
-export const defaultFlowLimits: FlowLimits = { idleMs: 60_000, lateMs: 5_000, most: 1_000 }
+const defaultFlowLimits: FlowLimits = { idleMs: 60_000, lateMs: 5_000, most: 1_000 }
 
 /** After this much silence a target is probed for whether it exists at all. */
 const quietMs = 2_000

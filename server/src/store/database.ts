@@ -7,6 +7,7 @@ import { readdirSync, readFileSync } from 'node:fs'
 import pg from 'pg'
 import { unavailable } from '../lib/errors.ts'
 import type { Log } from '../lib/log.ts'
+import { lockSql } from './locks.ts'
 
 /** Something that runs one statement: the pool or a transaction. */
 export interface Queryable {
@@ -213,7 +214,7 @@ const migrationsFolder = new URL('./migrations/', import.meta.url)
  */
 export const migrate = async (database: Database): Promise<string[]> =>
   database.transaction(async (tx) => {
-    await tx.query(`select pg_advisory_xact_lock(7301914201)`)
+    await tx.query(lockSql('migrations'))
     await tx.query(`create table if not exists migration (
       name text primary key, applied_at timestamptz not null default clock_timestamp())`)
     const applied = new Set((await tx.query<{ name: string }>('select name from migration')).map((row) => row.name))

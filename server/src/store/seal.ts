@@ -18,8 +18,12 @@ export interface SealedPlace {
 }
 
 export interface Sealer {
-  /** `v1.<master key>.<data key>.<nonce>.<ciphertext>.<tag>`. Runs outside transactions: seal before you begin one. */
+  /** `v1.<master key>.<data key>.<nonce>.<ciphertext>.<tag>`. Outside transactions, unless `prepare` went before. */
   seal(organizationId: string, place: SealedPlace, plaintext: string): Promise<string>
+  /**
+   * Reads the organization's data key, or creates it, so that sealing inside a transaction needs no second connection.
+   */
+  prepare(organizationId: string): Promise<void>
   /** Rejects if the text was changed or belongs elsewhere, or its keys no longer exist. */
   open(organizationId: string, place: SealedPlace, sealed: string): Promise<Secret<string>>
   /** Seals every data key again with the first master key; returns how many. The other keys may then be removed. */
@@ -238,6 +242,9 @@ export const createSealer = async (options: { database: Database; masterKeyFile:
   }
   return {
     open,
+    async prepare(organizationId) {
+      await keyring.current(organizationId)
+    },
     async seal(organizationId, place, plaintext) {
       const dataKey = await keyring.current(organizationId)
       dataKey.uses++

@@ -125,7 +125,7 @@ const auditValues = (audit: Audit): unknown[] => [
 ]
 
 /** The audit row for a statement whose changed rows are called `n`; its values begin at `$first`. */
-const auditOf = (first: number): string => {
+const auditSql = (first: number): string => {
   const $ = (offset: number): string => `$${first + offset}`
   return `${auditInsert} select ${$(0)}, n.organization_id, ${$(1)}, ${$(2)}, ${$(3)}, n.id, n.name, ${$(4)}::uuid,
     ${$(5)}::uuid, ${$(6)}::jsonb, ${$(7)}, ${$(8)}, ${$(9)}, ${$(10)}, ${$(11)}, ${$(12)}::uuid from n`
@@ -146,7 +146,7 @@ export const insertSql = (kind: string, nameScope: string, record: RecordSql): s
   `with n as (
      insert into node (id, organization_id, kind, parent_id, name_scope, name, spec, sealed, updated_by)
      values ($1, $2, '${kind}', $3, '${nameScope}', $4, $5, $6, $7) returning *
-   ), audit as (${auditOf(8)})
+   ), audit as (${auditSql(8)})
    select ${record.text} as record from n ${record.joins}`
 
 export const insertNode = async (db: Queryable, sql: string, node: NewNode, audit: Audit): Promise<string> => {
@@ -180,7 +180,7 @@ export const updateSql = (record: RecordSql): string =>
   `with n as (
      update node set name = $2, spec = $3, sealed = $4, updated_by = $5, version = version + 1,
        updated_at = clock_timestamp() where id = $1 returning *
-   ), audit as (${auditOf(6)})
+   ), audit as (${auditSql(6)})
    select ${record.text} as record from n ${record.joins}`
 
 export const updateNode = async (
@@ -196,7 +196,7 @@ export const updateNode = async (
   return row!.record
 }
 
-const deleteSql = `with n as (delete from node where id = $1 returning *), audit as (${auditOf(2)}) select id from n`
+const deleteSql = `with n as (delete from node where id = $1 returning *), audit as (${auditSql(2)}) select id from n`
 
 /** Deletes a row and everything below it; false if it no longer exists. */
 export const deleteNode = async (db: Queryable, id: string, audit: Audit): Promise<boolean> =>

@@ -3,7 +3,7 @@
  * Each is set with our prefix and with the one that existing clients look up. Nothing here may change from one
  * deployment to the next: every service would then always look out of date.
  */
-import { createHash } from 'node:crypto'
+import { idOf } from '../lib/ids.ts'
 
 export interface BuiltInVariable {
   /** Derived from parent and key, so that it is the same in every response and can be aliased. */
@@ -47,12 +47,7 @@ export interface BuiltInContext {
 
 export const reservedPrefixes = ['SLIPWAY_', 'QOVERY_'] as const
 
-export const builtInId = (parentId: string, key: string): string => {
-  const bytes = createHash('sha256').update(`built-in ${parentId} ${key}`).digest().subarray(0, 16)
-  bytes[6] = 0x80 | (bytes[6]! & 0x0f)
-  bytes[8] = 0x80 | (bytes[8]! & 0x3f)
-  return bytes.toString('hex').replace(/^(.{8})(.{4})(.{4})(.{4})(.{12})$/, '$1-$2-$3-$4-$5')
-}
+export const builtInId = (parentId: string, key: string): string => idOf('built-in', parentId, key)
 
 const both = (
   parentId: string,
@@ -69,7 +64,7 @@ const both = (
 /**
  * `APPLICATION_Z1A2B3C4D`: how a service is called in the keys of others. Ids are random, so eight digits are enough.
  */
-export const servicePrefix = ({ id, type, keyType }: Pick<BuiltInService, 'id' | 'type' | 'keyType'>): string =>
+const servicePrefix = ({ id, type, keyType }: Pick<BuiltInService, 'id' | 'type' | 'keyType'>): string =>
   `${(keyType ?? type).toUpperCase()}_Z${id.slice(0, 8).toUpperCase()}`
 
 const aboutNeighbour = (environmentId: string, service: BuiltInService): BuiltInVariable[] => {

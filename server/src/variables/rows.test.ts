@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
 import { testDatabase } from '../../test/database.ts'
+import { loadEffectiveVariables } from '../../test/effective-variables.ts'
 import { ApiError } from '../lib/errors.ts'
 import { newId } from '../lib/ids.ts'
 import type { Database } from '../store/database.ts'
@@ -12,7 +13,6 @@ import { createSealer } from '../store/seal.ts'
 import { createAlias, createOverride, createVariable, deleteVariable, editVariable } from './change.ts'
 import { loadPlaceInContext, type Place } from './places.ts'
 import { findVariable, listVisible } from './records.ts'
-import { loadEffectiveVariables } from './rows.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'slipway-variables-'))
 const db: Database = await testDatabase()

@@ -1,6 +1,6 @@
 /**
  * Reading what services' environments are: one statement, however many services and variables there are. Promises that a
- * secret's value leaves only inside the result of `loadEffectiveVariables`.
+ * secret's value leaves only inside the result of `loadAllVariables`.
  */
 import { setImmediate } from 'node:timers/promises'
 import type { Queryable } from '../store/database.ts'
@@ -142,10 +142,3 @@ export const loadAllVariables = async (
   }
   return all
 }
-
-/** The environment of one service as a deployment would use it now. One statement. */
-export const loadEffectiveVariables = async (
-  db: Queryable,
-  sealer: Sealer,
-  serviceId: string,
-): Promise<LoadedVariables> => (await loadAllVariables(db, sealer, [serviceId])).get(serviceId)!

@@ -2,9 +2,9 @@
 import { invalidField } from '../lib/errors.ts'
 import { reservedPrefixes } from './built-in.ts'
 
-export const maxKeyLength = 255
+const maxKeyLength = 255
 export const maxValueBytes = 65_536
-export const maxDescriptionLength = 255
+const maxDescriptionLength = 255
 
 export const checkKey = (key: string, field = '/key'): void => {
   if (key.length === 0 || key.length > maxKeyLength)

@@ -13,7 +13,7 @@ export interface AttemptParts {
 }
 
 /** An attempt that was aborted because this process stops; it does not count. */
-export const isAborted = (error: unknown): boolean => error instanceof OutboundFailed && error.code === 'aborted'
+const isAborted = (error: unknown): boolean => error instanceof OutboundFailed && error.code === 'aborted'
 
 const words: Record<string, string> = {
   DEPLOYMENT_STARTED: 'started',

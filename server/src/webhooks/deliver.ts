@@ -11,7 +11,7 @@ import { createLoop, type WorkParts } from '../work/loop.ts'
 import { createWorker, type Held } from '../work/worker.ts'
 import { attemptDelivery, settlementOf } from './attempt.ts'
 import { outboxChannel } from './outbox.ts'
-import { type ClaimedDelivery, claimDue, disableWebhook, enqueueTest, release, requeue, sweep } from './queue.ts'
+import { type ClaimedDelivery, claimDue, disableWebhook, release, requeue, sweep } from './queue.ts'
 import { createSettler } from './settler.ts'
 
 export interface DeliveryParts extends WorkParts {
@@ -30,15 +30,11 @@ export interface Delivery {
   /** Aborts and releases attempts in progress; resolves when none is left. */
   stop(): Promise<void>
   /** Sends an event again; false if it is unknown or being sent. */
-  resend(outboxId: string): Promise<boolean>
-  /** The same, by its name in the API. */
   deliver(outboxId: string): Promise<boolean>
-  /** Queues a test event; the id of its outbox row, null for an unknown webhook. */
-  sendTest(webhookId: string): Promise<string | null>
 }
 
 /** About three days: at once, 5 s, 5 min, 30 min, 2 h, 5 h, 10 h, 14 h, 20 h, 24 h. */
-export const defaultScheduleSeconds = [0, 5, 300, 1800, 7200, 18_000, 36_000, 50_400, 72_000, 86_400]
+const defaultScheduleSeconds = [0, 5, 300, 1800, 7200, 18_000, 36_000, 50_400, 72_000, 86_400]
 
 const rowsAtOnce = 256
 const longestPauseMs = 10_000
@@ -90,7 +86,6 @@ export const createDelivery = (parts: DeliveryParts): Delivery => {
       failed: 'old deliveries could not be deleted',
       run: () => sweep(database),
     })
-  const resend = (outboxId: string): Promise<boolean> => requeue(database, outboxId)
 
   return {
     async start() {
@@ -102,8 +97,6 @@ export const createDelivery = (parts: DeliveryParts): Delivery => {
     async stop() {
       await Promise.all(ends.splice(0).map((end) => end()))
     },
-    resend,
-    deliver: resend,
-    sendTest: (webhookId) => enqueueTest(database, webhookId),
+    deliver: (outboxId) => requeue(database, outboxId),
   }
 }

@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { until } from '../../test/until.ts'
+import { enqueueDeploymentEvent } from './outbox.ts'
 import {
   createOwner,
   createWebhook,
   database,
-  enqueue,
   event,
   happen,
   outboxOf,
@@ -51,7 +51,7 @@ test('an event of a transaction that is rolled back is never sent', async () => 
   const owner = await createOwner()
   const { id } = await createWebhook(owner, 'http://127.0.0.1:1/')
   const failing = database.transaction(async (tx) => {
-    await enqueue(tx, event(owner))
+    await enqueueDeploymentEvent(tx, event(owner))
     throw new Error('rolled back')
   })
   await assert.rejects(failing, /rolled back/)

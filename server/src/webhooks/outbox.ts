@@ -9,7 +9,7 @@ import type { DeploymentEvent, DeploymentEventKind, EnqueueDeploymentEvent } fro
 export const outboxChannel = 'slipway_outbox'
 
 /** The names of an event: the public API's, then the specification's. */
-export const spellings: Record<DeploymentEventKind, string[]> = {
+const eventAliases: Record<DeploymentEventKind, string[]> = {
   DEPLOYMENT_STARTED: ['DEPLOYMENT_STARTED'],
   DEPLOYMENT_SUCCESSFUL: ['DEPLOYMENT_SUCCESSFUL', 'DEPLOYMENT_SUCCEEDED'],
   DEPLOYMENT_FAILURE: ['DEPLOYMENT_FAILURE', 'DEPLOYMENT_FAILED'],
@@ -17,7 +17,7 @@ export const spellings: Record<DeploymentEventKind, string[]> = {
 }
 
 /** Every event name that a webhook can register for. */
-export const webhookEvents: string[] = Object.values(spellings).flat()
+export const webhookEvents: string[] = Object.values(eventAliases).flat()
 
 const payloadOf = (event: DeploymentEvent): Record<string, unknown> => ({
   ...oldIdOf(kindOfType(event.serviceType), event.serviceId),
@@ -59,10 +59,10 @@ const enqueueSql = `
   select pg_notify('${outboxChannel}', '') where exists (select 1 from written)`
 
 /** One outbox row for each enabled webhook of the organization that wants this event. */
-export const createEnqueue = (): EnqueueDeploymentEvent => async (tx, event) => {
+export const enqueueDeploymentEvent: EnqueueDeploymentEvent = async (tx, event) => {
   await tx.query(enqueueSql, [
     event.organizationId,
-    spellings[event.kind],
+    eventAliases[event.kind],
     event.environmentMode,
     event.projectId,
     event.serviceId,

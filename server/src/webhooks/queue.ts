@@ -4,6 +4,7 @@
  * row's lease cannot settle it: the number of the attempt is the fence.
  */
 import type { Database, Queryable } from '../store/database.ts'
+import { lockSql } from '../store/locks.ts'
 import { outboxChannel } from './outbox.ts'
 
 /** A row claimed by this worker. */
@@ -90,7 +91,7 @@ export interface Claim {
 /** Takes what is due. Claims take turns, so that two replicas together stay within `perWebhook`. */
 export const claimDue = (database: Database, worker: string, limits: ClaimLimits): Promise<Claim> =>
   database.transaction(async (tx) => {
-    await tx.query('select pg_advisory_xact_lock(7301914202)')
+    await tx.query(lockSql('webhooks'))
     const values = [worker, limits.leaseSeconds, limits.perWebhook, limits.rows]
     const claimed = limits.rows > 0 ? await tx.query<ClaimedDelivery>(claimSql, values) : []
     const [next] = await tx.query<{ wait: number | null }>(nextDueSql)
@@ -182,20 +183,6 @@ export const requeue = async (db: Queryable, outboxId: string): Promise<boolean>
     [outboxId],
   )
   return rows.length > 0
-}
-
-/** Queues a test event for one webhook; the id of its outbox row, null when there is no such webhook. */
-export const enqueueTest = async (db: Queryable, webhookId: string): Promise<string | null> => {
-  const [row] = await db.query<{ id: string }>(
-    `with made as (
-       insert into outbox (id, organization_id, webhook_id, ordering_key, event_type, body)
-       select gen_random_uuid(), n.organization_id, n.id, gen_random_uuid(), coalesce(n.spec -> 'events' ->> 0, 'DEPLOYMENT_STARTED'),
-         json_build_object('event_type', 'WEBHOOK_TEST', 'payload', json_build_object('webhook_id', n.id, 'test', true))::text
-       from node n where n.id = $1 and n.kind = 'webhook' returning id
-     ) select id, pg_notify('${outboxChannel}', '') from made`,
-    [webhookId],
-  )
-  return row?.id ?? null
 }
 
 /** Deletes what ended more than 30 days ago. */

@@ -5,7 +5,7 @@ import { createHmac, randomBytes } from 'node:crypto'
 export const createSigningSecret = (): string => `whsec_${randomBytes(32).toString('base64')}`
 
 /** `whsec_` + base64 means those bytes; any other text means its own bytes (`{ format: 'raw' }` in libraries). */
-export const signingKey = (secret: string): Buffer => {
+const signingKey = (secret: string): Buffer => {
   const encoded = /^whsec_([A-Za-z0-9+/]+=*)$/.exec(secret)?.[1]
   return encoded === undefined ? Buffer.from(secret, 'utf8') : Buffer.from(encoded, 'base64')
 }

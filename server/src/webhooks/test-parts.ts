@@ -15,7 +15,7 @@ import { createOutbound } from '../lib/outbound.ts'
 import { createSealer } from '../store/seal.ts'
 import { createWorkRegistry } from '../work/registry.ts'
 import { createDelivery, type DeliveryParts } from './deliver.ts'
-import { createEnqueue } from './outbox.ts'
+import { enqueueDeploymentEvent } from './outbox.ts'
 import { createSigningSecret } from './sign.ts'
 import type { DeploymentEvent } from './webhooks.ts'
 
@@ -24,7 +24,6 @@ after(() => rm(folder, { recursive: true, force: true }))
 export const database = await testDatabase()
 export const sealer = await createSealer({ database, masterKeyFile: join(folder, 'master') })
 export const outbound = createOutbound({ allow: ['loopback'] })
-export const enqueue = createEnqueue()
 
 export interface Seen {
   id: string
@@ -127,7 +126,7 @@ export const event = (owner: Owner, more: Partial<DeploymentEvent> = {}): Deploy
 })
 
 export const happen = async (one: DeploymentEvent): Promise<DeploymentEvent> => {
-  await database.transaction((tx) => enqueue(tx, one))
+  await database.transaction((tx) => enqueueDeploymentEvent(tx, one))
   return one
 }
 export const outboxOf = (webhookId: string) =>

@@ -39,7 +39,7 @@ interface Entry {
 }
 
 /** A short name for an error: its code, else its class. Its message may contain what `/metrics` must not show. */
-export const errorCode = (error: unknown): string => {
+const errorCode = (error: unknown): string => {
   const { code, name } = (error ?? {}) as { code?: unknown; name?: unknown }
   const word = [code, name].find((each) => typeof each === 'string' && /^\w{1,60}$/.test(each))
   return typeof word === 'string' ? word : 'unknown'

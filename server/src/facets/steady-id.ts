@@ -1,7 +1,0 @@
-import { createHash } from 'node:crypto'
-
-/** A UUID that is always the same for the same input. */
-export const steadyId = (...words: readonly string[]): string => {
-  const hex = createHash('sha256').update(words.join(' ')).digest('hex')
-  return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-5${hex.slice(13, 16)}-8${hex.slice(17, 20)}-${hex.slice(20, 32)}`
-}

@@ -1,1 +1,0 @@
-export const environmentModes = ['DEVELOPMENT', 'PREVIEW', 'PRODUCTION', 'STAGING']

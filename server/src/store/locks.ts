@@ -1,0 +1,22 @@
+/**
+ * The advisory locks of the database, by what they keep apart: each until its transaction's end, over every replica. The
+ * numbers are those of earlier versions, which may run beside this one for a while.
+ */
+const keys = {
+  migrations: 7301914201,
+  /** Claims of deliveries. */
+  webhooks: 7301914202,
+  /** Whoever makes or removes an organization. */
+  organizations: 7301914203,
+  /** The operator's token. */
+  adminToken: 7301914204,
+} as const
+
+/** Waits for its turn. */
+export const lockSql = (name: keyof typeof keys): string => `select pg_advisory_xact_lock(${keys[name]})`
+
+/** Waits for the turn of the text `$1`. Locks of texts are keyed by hashes, which are apart from the numbers above. */
+export const textLockSql = 'select pg_advisory_xact_lock(hashtextextended($1, 0))'
+
+/** The lock of the Idempotency-Key `$1`, by a seed of its own: `taken` is false when somebody else has it. */
+export const idempotencyLockSql = 'select pg_try_advisory_xact_lock(hashtextextended($1, 7301914202)) as taken'
