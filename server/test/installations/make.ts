@@ -90,7 +90,15 @@ const slipway = await prepareSlipway({
   env: { DATABASE_URL: database.connectionString, SLIPWAY_MASTER_KEY_FILE: master },
 })
 try {
-  await slipway.start()
+  // A busy machine may take its time.
+  for (let tries = 1; ; tries += 1)
+    try {
+      await slipway.start()
+      break
+    } catch (error) {
+      await slipway.kill('SIGKILL')
+      if (tries === 5) throw error
+    }
   const ids = await makeEverything(slipway)
   const calm = `select from deployment where state in ('QUEUED', 'RUNNING')`
   await until(async () => (await database.query(calm)).length === 0, { what: 'the end of all deployments' })

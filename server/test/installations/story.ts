@@ -26,7 +26,7 @@ const git_repository = { url: 'https://git.invalid/shop.git', branch: 'main', ro
 const bodies = (registryId: string): Record<string, [path: string, body: object]> => ({
   containerId: ['container', { ...web, name: 'web', registry_id: registryId }],
   stoppedId: ['container', { ...web, name: 'resting', registry_id: registryId }],
-  failedId: ['container', { ...web, name: 'failing', registry_id: registryId, image_name: 'nowhere-to-be-found' }],
+  failedId: ['container', { ...web, name: 'failing', registry_id: registryId, arguments: ['-c', 'exit 3'] }],
   jobId: [
     'job',
     {
@@ -113,7 +113,7 @@ export const makeEverything = async (slipway: Slipway): Promise<Record<string, s
         const { state } = await send('GET', `${path}/status`)
         return isSettled(state) ? state : null
       },
-      { timeoutMs: 60_000, what: `${path} to settle` },
+      { timeoutMs: 180_000, what: `${path} to settle` },
     )
   const organization = await send('GET', '/organization')
   const ids: Record<string, string> = { organizationId: organization.id ?? organization.results[0].id }
