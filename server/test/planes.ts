@@ -3,8 +3,10 @@ import assert from 'node:assert/strict'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { readOwnerId } from '../src/store/installation.ts'
 import { type TestDatabase, testDatabase } from './database.ts'
 import { engine } from './docker.ts'
+import { leftoversOf } from './leftovers.ts'
 import { type Json, prepareSlipway, type Slipway } from './slipway.ts'
 
 export interface Planes {
@@ -39,8 +41,10 @@ export const startPlanes = async (): Promise<Planes> => {
     },
     workers: async () => planesOf(await database.query(`select worker from deployment where state = 'RUNNING'`)),
     async remove() {
+      const owner = await readOwnerId(database)
       for (const plane of planes) await plane.kill('SIGTERM')
       for (const plane of planes) await plane.remove()
+      assert.deepEqual(await leftoversOf(owner), [])
       rmSync(keys, { recursive: true, force: true })
     },
   }

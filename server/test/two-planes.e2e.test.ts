@@ -1,9 +1,9 @@
 /** Two whole control planes on one PostgreSQL and one engine: both serve, each thing is done once, and one is enough. */
 import assert from 'node:assert/strict'
-import { after, before, test } from 'node:test'
+import { after, before, describe, test } from 'node:test'
 import { ensureBusybox } from './busybox-image.ts'
 import { containersOf, engine, removeContainer } from './docker.ts'
-import { countOf, type Planes, send, startPlanes } from './planes.ts'
+import { countOf, happenedTo, type Planes, send, startPlanes } from './planes.ts'
 import type { Json, Slipway } from './slipway.ts'
 import { createPlace, hostOf, isSettled, type Place, visit } from './story.ts'
 import { until } from './until.ts'
@@ -12,21 +12,6 @@ let both: Planes
 let first: Slipway
 let second: Slipway
 let registryId: string
-
-before(async () => {
-  await ensureBusybox()
-  both = await startPlanes()
-  ;[first, second] = both.planes
-  const { results } = await send(first, 'GET', '/organization')
-  const organizationId = results?.[0]?.id ?? (await send(first, 'GET', '/organization')).id
-  const registry = { name: 'hub', kind: 'DOCKER_HUB', url: 'https://docker.io', config: {} }
-  registryId = (await send(first, 'POST', `/organization/${organizationId}/containerRegistry`, registry)).id
-})
-
-after(async () => {
-  await both?.remove()
-  await engine.close()
-})
 
 /** Says who it is, lives until its file is gone, and hears a request to end. */
 const program = (text: string, startSeconds = 0): string[] => [
@@ -98,138 +83,165 @@ const startVisits = (host: string) => {
   }
 }
 
-test('what is asked of either is done once, told by both, and served by both', async () => {
-  const place = await createPlace(first)
-  const web = await createContainer(second, place, 'web')
-  for (const [plane, other, text] of [
-    [first, second, 'web'],
-    [second, first, 'next'],
-  ] as const) {
-    await send(plane, 'PUT', `/container/${web.id}`, { arguments: program(text) })
-    const stop = text === 'web' ? null : startVisits(hostOf(place, 'web'))
-    await send(plane, 'POST', `/container/${web.id}/deploy`, {})
-    assert.equal(await settled(other, web), 'DEPLOYED')
-    // A version is replaced without an error, whichever router a request comes to.
-    const { wrong = [], asked = 1 } = (await stop?.()) ?? {}
-    assert.deepEqual([wrong, asked > 0], [[], true])
-    for (const each of both.planes) {
-      assert.deepEqual(await visit(each, hostOf(place, 'web')), { status: 200, text })
-      const logs = await send(each, 'GET', `/container/${web.id}/log`)
-      assert.ok(JSON.stringify(logs).includes(`${text} serves`))
-      const told = JSON.stringify(await send(each, 'GET', `/environment/${place.environmentId}/logs`))
-      assert.equal(told.split('goes to the new version').length + told.split('go to the new version').length > 2, true)
-    }
-  }
-  const { results } = await send(first, 'GET', `/container/${web.id}/deploymentHistory`)
-  assert.equal(results.length, 2)
-  assert.equal((await containersOf(web.id)).length, 1)
-  // A domain that one of them is told of is routed by both.
-  await send(second, 'POST', `/container/${web.id}/customDomain`, {
-    domain: 'both.example',
-    generate_certificate: false,
+describe('two control planes', () => {
+  // Before the database of this file goes.
+  before(async () => {
+    await ensureBusybox()
+    both = await startPlanes()
+    ;[first, second] = both.planes
+    const { results } = await send(first, 'GET', '/organization')
+    const organizationId = results?.[0]?.id ?? (await send(first, 'GET', '/organization')).id
+    const registry = { name: 'hub', kind: 'DOCKER_HUB', url: 'https://docker.io', config: {} }
+    registryId = (await send(first, 'POST', `/organization/${organizationId}/containerRegistry`, registry)).id
   })
-  for (const each of both.planes)
-    await until(async () => (await visit(each, 'both.example')).text === 'next', { what: 'the domain to serve' })
-})
 
-test('an instance that is gone is replaced once, one that is not alive is restarted once, a job that is due runs once', async () => {
-  const place = await createPlace(second)
-  const gone = await createContainer(first, place, 'gone')
-  const sick = await createContainer(first, place, 'sick', { healthchecks: { liveness_probe: liveness } })
-  const nightly = await send(second, 'POST', `/environment/${place.environmentId}/job`, {
-    name: 'nightly',
-    source: { image: { registry_id: registryId, image_name: 'busybox', tag: '1' } },
-    schedule: { cronjob: { scheduled_at: '0 3 1 1 *', entrypoint: 'sh', arguments: ['-c', 'echo done'] } },
-    cpu: 100,
-    memory: 64,
-    healthchecks: {},
+  after(async () => {
+    await both?.remove()
+    await engine.close()
   })
-  await send(second, 'POST', `/environment/${place.environmentId}/deploy`)
-  for (const each of [gone, sick]) assert.equal(await settled(first, each), 'DEPLOYED')
-  await until(async () => (await both.workers()).length === 0, { timeoutMs: 30_000, what: 'the deployments to end' })
-  const since = new Date()
-  const [before, ill] = [await running(gone.id), await running(sick.id)]
-  await removeContainer(before!)
-  const body = { Cmd: ['rm', '/alive'] }
-  const { Id } = await engine.call<{ Id: string }>('POST', `/containers/${ill}/exec`, { body })
-  await engine.call('POST', `/exec/${Id}/start`, { body: { Detach: true } })
-  await both.database.query(`update schedule set next_at = clock_timestamp() where service_id = $1`, [nightly.id])
-  await both.database.query(`select pg_notify('slipway_schedule', '')`)
-  await until(async () => (await running(gone.id)) ?? false, { timeoutMs: 20_000, what: 'the replacement' })
-  await until(() => linesOfBoth('not alive', sick.id) > 0, { timeoutMs: 20_000, what: 'the restart' })
-  const runsOf = `select state from task_run where service_id = $1`
-  await until(
-    async () => (await both.database.query<{ state: string }>(runsOf, [nightly.id]))[0]?.state === 'SUCCEEDED',
-    { timeoutMs: 20_000, what: 'the run' },
-  )
-  // Another replacement comes after whatever a second one would have done to the first.
-  const again = await running(gone.id)
-  assert.notEqual(again, before)
-  await removeContainer(again!)
-  await until(async () => ![undefined, again].includes(await running(gone.id)), {
-    timeoutMs: 20_000,
-    what: 'the second replacement',
-  })
-  for (const each of both.planes)
-    await until(async () => (await visit(each, hostOf(place, 'gone'))).text === 'gone', {
-      timeoutMs: 10_000,
-      what: 'both routers to lead to it',
-    })
-  assert.equal(await countOf(gone.id, since, 'create'), 2)
-  assert.equal(linesOfBoth('instances are missing', gone.id), 2)
-  assert.equal(await countOf(sick.id, since, 'restart'), 1)
-  assert.equal(linesOfBoth('not alive', sick.id), 1)
-  assert.equal((await both.database.query(runsOf, [nightly.id])).length, 1)
-  assert.equal(await countOf(nightly.id, since, 'create'), 1)
-})
 
-/** Asks for slow deployments, each in an environment of its own, until the holder works on one of them. */
-const keepBusy = async (holder: Slipway): Promise<{ place: Place; container: Json }[]> => {
-  const begun: { place: Place; container: Json }[] = []
-  while (!(await both.workers()).includes(holder)) {
+  test('what is asked of either is done once, told by both, and served by both', async () => {
     const place = await createPlace(first)
-    const container = await createContainer(first, place, 'slow', { arguments: program('slow', 4) })
-    await send(second, 'POST', `/container/${container.id}/deploy`, {})
-    begun.push({ place, container })
-    await until(async () => (await containersOf(container.id)).length > 0, { timeoutMs: 20_000, what: 'its instance' })
-  }
-  return begun
-}
-
-test('after a kill -9 of the one that works the other ends its deployments and looks after everything within 30 s', async () => {
-  const place = await createPlace(first)
-  const gone = await createContainer(first, place, 'gone')
-  await send(first, 'POST', `/container/${gone.id}/deploy`, {})
-  assert.equal(await settled(second, gone), 'DEPLOYED')
-  const holder = await until(both.holder, { what: 'a holder' })
-  const other = holder === first ? second : first
-  const begun = await keepBusy(holder)
-  const since = new Date()
-  const before = await running(gone.id)
-  await holder.kill('SIGKILL')
-  await removeContainer(before!)
-  const left = () => Math.max(0, since.getTime() + 30_000 - Date.now())
-  for (const { container } of begun) assert.equal(await settled(other, container, left()), 'DEPLOYED')
-  await until(async () => ![undefined, before].includes(await running(gone.id)), {
-    timeoutMs: left(),
-    what: 'the replacement',
+    const web = await createContainer(second, place, 'web')
+    for (const [plane, other, text] of [
+      [first, second, 'web'],
+      [second, first, 'next'],
+    ] as const) {
+      await send(plane, 'PUT', `/container/${web.id}`, { arguments: program(text) })
+      const stop = text === 'web' ? null : startVisits(hostOf(place, 'web'))
+      await send(plane, 'POST', `/container/${web.id}/deploy`, {})
+      assert.equal(await settled(other, web), 'DEPLOYED')
+      // A version is replaced without an error, whichever router a request comes to.
+      const { wrong = [], asked = 1 } = (await stop?.()) ?? {}
+      assert.deepEqual([wrong, asked > 0], [[], true])
+      for (const each of both.planes) {
+        assert.deepEqual(await visit(each, hostOf(place, 'web')), { status: 200, text })
+        const logs = await send(each, 'GET', `/container/${web.id}/log`)
+        assert.ok(JSON.stringify(logs).includes(`${text} serves`))
+        const told = JSON.stringify(await send(each, 'GET', `/environment/${place.environmentId}/logs`))
+        assert.equal(
+          told.split('goes to the new version').length + told.split('go to the new version').length > 2,
+          true,
+        )
+      }
+    }
+    const { results } = await send(first, 'GET', `/container/${web.id}/deploymentHistory`)
+    assert.equal(results.length, 2)
+    assert.equal((await containersOf(web.id)).length, 1)
+    // A domain that one of them is told of is routed by both.
+    await send(second, 'POST', `/container/${web.id}/customDomain`, {
+      domain: 'both.example',
+      generate_certificate: false,
+    })
+    for (const each of both.planes)
+      await until(async () => (await visit(each, 'both.example')).text === 'next', { what: 'the domain to serve' })
   })
-  assert.equal(await both.holder(), other)
-  for (const { place: its, container } of begun) {
-    assert.equal((await containersOf(container.id)).length, 1)
-    assert.equal((await visit(other, hostOf(its, 'slow'))).text, 'slow')
+
+  test('an instance that is gone is replaced once, one that is not alive is restarted once, a job that is due runs once', async () => {
+    const place = await createPlace(second)
+    const gone = await createContainer(first, place, 'gone')
+    const sick = await createContainer(first, place, 'sick', { healthchecks: { liveness_probe: liveness } })
+    const nightly = await send(second, 'POST', `/environment/${place.environmentId}/job`, {
+      name: 'nightly',
+      source: { image: { registry_id: registryId, image_name: 'busybox', tag: '1' } },
+      schedule: { cronjob: { scheduled_at: '0 3 1 1 *', entrypoint: 'sh', arguments: ['-c', 'echo done'] } },
+      cpu: 100,
+      memory: 64,
+      healthchecks: {},
+    })
+    await send(second, 'POST', `/environment/${place.environmentId}/deploy`)
+    for (const each of [gone, sick]) assert.equal(await settled(first, each), 'DEPLOYED')
+    await until(async () => (await both.workers()).length === 0, { timeoutMs: 30_000, what: 'the deployments to end' })
+    const since = new Date()
+    const [before, ill] = [await running(gone.id), await running(sick.id)]
+    await removeContainer(before!)
+    const body = { Cmd: ['rm', '/alive'] }
+    const { Id } = await engine.call<{ Id: string }>('POST', `/containers/${ill}/exec`, { body })
+    await engine.call('POST', `/exec/${Id}/start`, { body: { Detach: true } })
+    await both.database.query(`update schedule set next_at = clock_timestamp() where service_id = $1`, [nightly.id])
+    await both.database.query(`select pg_notify('slipway_schedule', '')`)
+    await until(async () => (await running(gone.id)) ?? false, { timeoutMs: 20_000, what: 'the replacement' })
+    await until(() => linesOfBoth('not alive', sick.id) > 0, { timeoutMs: 20_000, what: 'the restart' })
+    const runsOf = `select state from task_run where service_id = $1`
+    await until(
+      async () => (await both.database.query<{ state: string }>(runsOf, [nightly.id]))[0]?.state === 'SUCCEEDED',
+      { timeoutMs: 20_000, what: 'the run' },
+    )
+    // Another replacement comes after whatever a second one would have done to the first.
+    const again = await running(gone.id)
+    assert.notEqual(again, before)
+    await removeContainer(again!)
+    await until(async () => ![undefined, again].includes(await running(gone.id)), {
+      timeoutMs: 20_000,
+      what: 'the second replacement',
+    })
+    for (const each of both.planes)
+      await until(async () => (await visit(each, hostOf(place, 'gone'))).text === 'gone', {
+        timeoutMs: 10_000,
+        what: 'both routers to lead to it',
+      })
+    // The engine tells in two steps that a container is gone, and one whose address is not free yet is made anew: what is
+    // counted is who acts, and what begins to run.
+    const acted = both.planes.filter((plane) => lines(plane, 'instances are missing', gone.id) > 0)
+    assert.deepEqual(acted, [await both.holder()])
+    assert.equal(await countOf(gone.id, since, 'start'), 2, JSON.stringify(await happenedTo(gone.id, since)))
+    assert.equal(await countOf(sick.id, since, 'restart'), 1)
+    assert.equal(linesOfBoth('not alive', sick.id), 1)
+    assert.equal((await both.database.query(runsOf, [nightly.id])).length, 1)
+    assert.equal(await countOf(nightly.id, since, 'start'), 1)
+  })
+
+  /** Asks for slow deployments, each in an environment of its own, until the holder works on one of them. */
+  const keepBusy = async (holder: Slipway): Promise<{ place: Place; container: Json }[]> => {
+    const begun: { place: Place; container: Json }[] = []
+    while (!(await both.workers()).includes(holder)) {
+      const place = await createPlace(first)
+      const container = await createContainer(first, place, 'slow', { arguments: program('slow', 4) })
+      await send(second, 'POST', `/container/${container.id}/deploy`, {})
+      begun.push({ place, container })
+      await until(async () => (await containersOf(container.id)).length > 0, {
+        timeoutMs: 20_000,
+        what: 'its instance',
+      })
+    }
+    return begun
   }
-  // Whoever comes back serves what was deployed while it was away, and holds nothing that is held.
-  await holder.start()
-  for (const { place: its } of begun) assert.equal((await visit(holder, hostOf(its, 'slow'))).text, 'slow')
-  assert.equal((await visit(holder, hostOf(place, 'gone'))).text, 'gone')
-  assert.equal(await both.holder(), other)
-  assert.equal(await countOf(gone.id, since, 'create'), 1)
-  // After an orderly stop nobody waits for a lease to run out.
-  const beganMs = performance.now()
-  await other.kill('SIGTERM')
-  await until(async () => (await both.holder()) === holder, { timeoutMs: 15_000, what: 'the other to take over' })
-  const tookMs = performance.now() - beganMs
-  assert.ok(tookMs < 12_000, `${tookMs} ms`)
-  await other.start()
+
+  test('after a kill -9 of the one that works the other ends its deployments and looks after everything within 30 s', async () => {
+    const place = await createPlace(first)
+    const gone = await createContainer(first, place, 'gone')
+    await send(first, 'POST', `/container/${gone.id}/deploy`, {})
+    assert.equal(await settled(second, gone), 'DEPLOYED')
+    const holder = await until(both.holder, { what: 'a holder' })
+    const other = holder === first ? second : first
+    const begun = await keepBusy(holder)
+    const since = new Date()
+    const before = await running(gone.id)
+    await holder.kill('SIGKILL')
+    await removeContainer(before!)
+    const left = () => Math.max(0, since.getTime() + 30_000 - Date.now())
+    for (const { container } of begun) assert.equal(await settled(other, container, left()), 'DEPLOYED')
+    await until(async () => ![undefined, before].includes(await running(gone.id)), {
+      timeoutMs: left(),
+      what: 'the replacement',
+    })
+    assert.equal(await both.holder(), other)
+    for (const { place: its, container } of begun) {
+      assert.equal((await containersOf(container.id)).length, 1)
+      assert.equal((await visit(other, hostOf(its, 'slow'))).text, 'slow')
+    }
+    // Whoever comes back serves what was deployed while it was away, and holds nothing that is held.
+    await holder.start()
+    for (const { place: its } of begun) assert.equal((await visit(holder, hostOf(its, 'slow'))).text, 'slow')
+    assert.equal((await visit(holder, hostOf(place, 'gone'))).text, 'gone')
+    assert.equal(await both.holder(), other)
+    assert.equal(await countOf(gone.id, since, 'start'), 1)
+    // After an orderly stop nobody waits for a lease to run out.
+    const beganMs = performance.now()
+    await other.kill('SIGTERM')
+    await until(async () => (await both.holder()) === holder, { timeoutMs: 15_000, what: 'the other to take over' })
+    const tookMs = performance.now() - beganMs
+    assert.ok(tookMs < 12_000, `${tookMs} ms`)
+    await other.start()
+  })
 })

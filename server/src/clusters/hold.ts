@@ -41,7 +41,8 @@ export interface HoldingParts extends WorkParts {
 }
 
 const heartbeatMs = 4000
-const lookMs = 3000
+/** How soon one that came, went or lost its holder is noticed. */
+const lookMs = 2000
 const channel = 'slipway_cluster'
 
 /** The id of a row is the key of its cluster. */
@@ -62,10 +63,15 @@ export const holdClusters = async (
 ): Promise<Holding> => {
   const { database, clusters } = parts
   const held = new Map<string, Cluster>()
-  const byKey = (): Map<string, Cluster> => new Map(clusters.all().map((cluster) => [cluster.key, cluster]))
-
+  /** One that is no more, or is reached in another way now, is let go; the next claim takes it as it is then. */
+  const letGo = (now: ReadonlyMap<string, Cluster>): void => {
+    for (const [key, cluster] of held)
+      if (now.get(key) !== cluster) holding.abort(key, new Handover('the cluster is another one now'))
+  }
   const claim = async () => {
-    const free = [...byKey()].filter(([key]) => !held.has(key))
+    const now = new Map(clusters.all().map((cluster) => [cluster.key, cluster]))
+    letGo(now)
+    const free = [...now].filter(([key]) => !held.has(key))
     if (free.length === 0) return { claimed: [], more: false }
     const all = new Map(free)
     const rows = await database.query<Leased>(claimSql, [worker, leaseMs, [...all.keys()]])
@@ -81,20 +87,9 @@ export const holdClusters = async (
       held.delete(hold.id)
     }
   }
-  /** One that is no more, or is reached in another way now, is let go; the next claim takes it as it is then. */
-  const reasonToEnd = (id: string, ours: ReadonlySet<string>, now: ReadonlyMap<string, Cluster>): Error | null => {
-    if (!ours.has(id)) return new LeaseLost()
-    return now.get(id) === held.get(id) ? null : new Handover('the cluster is another one now')
-  }
   const renew = async (ids: readonly string[]): Promise<Map<string, Error>> => {
     const ours = new Set((await renewLeases(database, clusterLeases, worker, ids)).map(({ id }) => id))
-    const now = byKey()
-    return new Map(
-      ids.flatMap((id): [string, Error][] => {
-        const reason = reasonToEnd(id, ours, now)
-        return reason === null ? [] : [[id, reason]]
-      }),
-    )
+    return new Map(ids.filter((id) => !ours.has(id)).map((id) => [id, new LeaseLost()]))
   }
   const holding = createWorker<ClusterHold>(parts, {
     name: 'clusters',

@@ -1,0 +1,157 @@
+/**
+ * The data directory of a version from before, as installations/make.ts kept it: this version migrates it, answers what
+ * that one answered, and keeps running what ran.
+ */
+import assert from 'node:assert/strict'
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
+import { copyFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, describe, type TestContext, test } from 'node:test'
+import { gunzipSync } from 'node:zlib'
+import { newId } from '../src/lib/ids.ts'
+import { migrate } from '../src/store/database.ts'
+import { ensureBusybox } from './busybox-image.ts'
+import { type TestDatabase, testDatabase } from './database.ts'
+import { containersOf, engine } from './docker.ts'
+import { takeDump } from './installations/dump.ts'
+import { secretValue } from './installations/story.ts'
+import { leftoversOf } from './leftovers.ts'
+import { send } from './planes.ts'
+import { type Json, prepareSlipway, type Slipway } from './slipway.ts'
+import { isSettled, visit } from './story.ts'
+import { until } from './until.ts'
+
+interface Old {
+  database: TestDatabase
+  ownerId: string
+  ids: Record<string, string>
+  /** What it answered, as of the new server's own addresses. */
+  answers: Record<string, Json>
+  /** What of it is on the engine, with this test's mark. */
+  onEngine: { networks: Json[]; containers: { name: string; body: Json }[] }
+  slipway: Slipway
+}
+
+const keysOf = (revision: string): URL => new URL(`./data/${revision}/`, import.meta.url)
+const textOf = (revision: string, name: string): string => {
+  const bytes = readFileSync(new URL(name, keysOf(revision)))
+  return (name.endsWith('.gz') ? gunzipSync(bytes) : bytes).toString('utf8')
+}
+
+/** As it was, but for its mark: several tests may keep it on one engine at a time. */
+const restore = async (t: TestContext, revision: string, fake: boolean): Promise<Old> => {
+  const keys = mkdtempSync(join(tmpdir(), 'slipway-keys-'))
+  const master = join(keys, 'master')
+  await copyFile(new URL('master', keysOf(revision)), master)
+  const database = await testDatabase()
+  await database.query('drop schema public cascade')
+  await database.query('create schema public')
+  await database.transaction((tx) => takeDump(tx, textOf(revision, 'dump.sql.gz')))
+  const [{ value: before } = { value: '' }] = await database.query<{ value: string }>(
+    `select value from installation where name = 'owner'`,
+  )
+  const ownerId = newId()
+  await database.query(`update installation set value = $1 where name = 'owner'`, [ownerId])
+  const slipway = await prepareSlipway({
+    fake,
+    env: { DATABASE_URL: database.connectionString, SLIPWAY_MASTER_KEY_FILE: master },
+  })
+  t.after(async () => {
+    await slipway.remove()
+    if (!fake) assert.deepEqual(await leftoversOf(ownerId), [])
+    rmSync(keys, { recursive: true, force: true })
+  })
+  const asHere = textOf(revision, 'answers.json.gz')
+    .replaceAll('{url}', slipway.url)
+    .replaceAll('{router}', String(slipway.routerPort))
+  const subnet = `10.${193 + Math.floor(Math.random() * 60)}.`
+  const onEngine = textOf(revision, 'engine.json')
+    .replaceAll(before, ownerId)
+    .replaceAll(/\b10\.\d+\./g, subnet)
+  return { database, ownerId, ...JSON.parse(asHere), onEngine: JSON.parse(onEngine), slipway }
+}
+
+/** Where the first says something else than the second, which may say more. */
+const differences = (old: Json, now: Json, path = ''): string[] => {
+  if (Array.isArray(old) && Array.isArray(now) && old.length === now.length)
+    return old.flatMap((each, index) => differences(each, now[index], `${path}/${index}`))
+  if (old !== null && now !== null && typeof old === 'object' && typeof now === 'object' && !Array.isArray(old))
+    return Object.entries(old).flatMap(([name, value]) => differences(value, now[name], `${path}/${name}`))
+  return old === now ? [] : [`${path}: ${JSON.stringify(old)} is ${JSON.stringify(now)}`]
+}
+
+const settled = (slipway: Slipway, path: string): Promise<string> =>
+  until(
+    async () => {
+      const { state } = await send(slipway, 'GET', `${path}/status`)
+      return isSettled(state) ? state : null
+    },
+    { timeoutMs: 30_000, what: `${path} to settle` },
+  )
+
+const runningState = async ({ slipway, ids }: Old): Promise<string> =>
+  (await send(slipway, 'GET', `/container/${ids.containerId}/status`)).running_state
+
+const data = readdirSync(new URL('./data/', import.meta.url), { withFileTypes: true })
+const revisions = data.filter((each) => each.isDirectory()).map(({ name }) => name)
+
+test('there is a data directory of a version from before', () => assert.ok(revisions.length > 0))
+
+for (const revision of revisions)
+  describe(`the data directory of ${revision}`, () => {
+    after(() => engine.close())
+
+    test('is migrated, and everything in it reads as it did; what ran runs, what was stopped is stopped, and it deploys', async (t) => {
+      const old = await restore(t, revision, true)
+      const { slipway, ids, answers, database } = old
+      await slipway.start()
+      assert.deepEqual(await migrate(database), [])
+      await until(async () => (await runningState(old)) === 'RUNNING', { what: 'what ran to run' })
+      const wrong: string[] = []
+      for (const [path, answer] of Object.entries(answers)) {
+        const { status, body } = await slipway.api('GET', path)
+        if (status !== 200) wrong.push(`${path}: ${status}`)
+        else wrong.push(...differences(answer, body).map((difference) => `${path} ${difference}`))
+      }
+      assert.deepEqual(wrong, [])
+      // Its secrets are opened for whatever is deployed.
+      await send(slipway, 'POST', `/environment/${ids.environmentId}/redeploy`)
+      for (const path of [`/container/${ids.containerId}`, `/job/${ids.jobId}`, `/job/${ids.lifecycleId}`])
+        assert.match(await settled(slipway, path), /^(DEPLOYED|RESTARTED)$/, path)
+      await send(slipway, 'POST', `/database/${ids.databaseId}/deploy`)
+      assert.equal(await settled(slipway, `/database/${ids.databaseId}`), 'DEPLOYED')
+    })
+
+    test('is taken over on the engine: what runs goes on untouched, and the next version has the secrets', async (t) => {
+      await ensureBusybox()
+      const old = await restore(t, revision, false)
+      const { slipway, ids, onEngine } = old
+      for (const body of onEngine.networks) await engine.call('POST', '/networks/create', { body })
+      for (const { name, body } of onEngine.containers) {
+        const { Id } = await engine.call<{ Id: string }>('POST', '/containers/create', { query: { name }, body })
+        await engine.call('POST', `/containers/${Id}/start`)
+      }
+      const look = async () => {
+        const [row, ...others] = await containersOf(ids.containerId!)
+        assert.equal(others.length, 0)
+        const { State } = await engine.call<{ State: { StartedAt: string } }>('GET', `/containers/${row!.Id}/json`)
+        return { id: row!.Id, startedAt: State.StartedAt }
+      }
+      const before = await look()
+      await slipway.start()
+      const serves = (host: string) =>
+        until(async () => (await visit(slipway, host)).text === secretValue, {
+          timeoutMs: 20_000,
+          what: `${host} to serve`,
+        })
+      for (const host of ['web-old.localhost', 'old.example']) await serves(host)
+      assert.deepEqual([await look(), await runningState(old)], [before, 'RUNNING'])
+      assert.deepEqual(await containersOf(ids.stoppedId!), [])
+      assert.equal(await settled(slipway, `/container/${ids.stoppedId}`), 'STOPPED')
+      await send(slipway, 'POST', `/container/${ids.containerId}/redeploy`)
+      assert.match(await settled(slipway, `/container/${ids.containerId}`), /^(DEPLOYED|RESTARTED)$/)
+      await serves('web-old.localhost')
+      assert.notEqual((await look()).id, before.id)
+    })
+  })
