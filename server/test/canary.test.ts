@@ -16,10 +16,11 @@ import type { Log } from '../src/lib/log.ts'
 import { operations } from '../src/resources/index.ts'
 import { type Answer, type Json, newApplication, newPlace, startApi } from './api.ts'
 import type { Values } from './cases/case.ts'
+import { createFakeEngines } from './fake-engines.ts'
 import { addressOf, caseOf, newScene, paramsOf, valuesFor } from './scene.ts'
 import { until } from './until.ts'
 
-const api = await startApi()
+const api = await startApi({ engines: createFakeEngines() })
 
 let logged = ''
 /** All that any part writes to its log from now on, at every level, as it would stand in the file. */
@@ -145,8 +146,9 @@ const plant = async (operation: Operation, path: string[]): Promise<boolean> => 
     ...variantsOf(operation.body as Json, body).map((variant) => withValue(variant, path, value)),
     ...smallestWith(operation.body as Json, path, value).map((least) => ({ ...body, ...least, ...namesOf(body) })),
   ]
+  const given = plan.withSecret?.(path.join('.'), canary)
   for (const value of wrapped(canary))
-    for (const sent of bodiesWith(value)) {
+    for (const sent of given === undefined ? bodiesWith(value) : [{ ...body, ...given }]) {
       const answer = await send(operation, values, sent)
       if (answer.status >= 300) continue
       const { id } = answer.body as Json

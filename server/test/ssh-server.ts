@@ -37,6 +37,9 @@ export const makeSshKey = async (path: string): Promise<{ key: string; line: str
   return { key: readFileSync(path, 'utf8'), line: readFileSync(`${path}.pub`, 'utf8').trim() }
 }
 
+/** As docs/guides/connect-an-engine.md has it. */
+const restriction = 'restrict,port-forwarding,command="/bin/false"'
+
 const freePort = async (): Promise<number> => {
   const server = createServer().listen(0, '127.0.0.1')
   await once(server, 'listening')
@@ -90,7 +93,7 @@ export const startSshServer = async (): Promise<SshServer> => {
   const port = await freePort()
   const host = await makeSshKey(join(folder, 'host'))
   const user = await makeSshKey(join(folder, 'user'))
-  writeFileSync(join(folder, 'authorized'), `${user.line}\n`)
+  writeFileSync(join(folder, 'authorized'), `${restriction} ${user.line}\n`)
   writeFileSync(join(folder, 'config'), configOf(folder, port))
   // As root it wants this folder, which its package makes when the machine starts.
   if (process.getuid?.() === 0) mkdirSync('/run/sshd', { recursive: true, mode: 0o755 })

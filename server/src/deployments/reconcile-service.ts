@@ -50,8 +50,18 @@ const desiredSql = `select s.service_id as "serviceId", s.environment_id as "env
 export const readDesired = ({ database }: EngineParts, { key }: Cluster): Promise<DesiredService[]> =>
   database.query<DesiredService>(`${desiredSql} join node c on c.id = s.cluster_id where ${keySql('c')} = $1`, [key])
 
-const readOneDesired = async ({ database }: EngineParts, serviceId: string): Promise<DesiredService | undefined> =>
-  (await database.query<DesiredService>(`${desiredSql} where s.service_id = $1`, [serviceId]))[0]
+/** Undefined also for a service of another cluster: an engine may name any. */
+const readOneDesired = async (
+  { database }: EngineParts,
+  { key }: Cluster,
+  serviceId: string,
+): Promise<DesiredService | undefined> =>
+  (
+    await database.query<DesiredService>(
+      `${desiredSql} join node c on c.id = s.cluster_id where s.service_id = $2 and ${keySql('c')} = $1`,
+      [key, serviceId],
+    )
+  )[0]
 
 const isUp = ({ state }: Instance): boolean => state === 'running'
 
@@ -181,13 +191,13 @@ export const reconcileService = async (
   serviceId: string,
   signal: AbortSignal,
 ): Promise<boolean> => {
-  const known = await readOneDesired(parts, serviceId)
+  const known = await readOneDesired(parts, cluster, serviceId)
   if (known === undefined) return true
   const release = known.busy ? null : parts.environmentLock.tryShare(known.environmentId)
   if (release === null) return false
   try {
     const found = await find(parts, cluster, known)
-    const service = await readOneDesired(parts, serviceId)
+    const service = await readOneDesired(parts, cluster, serviceId)
     if (service === undefined || isNothing(service, found)) return true
     if (service.busy) return false
     signal.throwIfAborted()

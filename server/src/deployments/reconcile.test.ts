@@ -7,9 +7,12 @@ import { settled } from '../../test/engine-story.ts'
 import { createFakeClock, type FakeClock } from '../../test/fake-clock.ts'
 import { until } from '../../test/until.ts'
 import type { Cluster, Clusters } from '../clusters/clusters.ts'
+import { newId } from '../lib/ids.ts'
 import type { Runtime } from '../runtimes/runtime.ts'
 import type { Database } from '../store/database.ts'
 import { startReconcilers } from './reconcile.ts'
+import { reconcileService } from './reconcile-service.ts'
+import { sweepTasks } from './sweeps.ts'
 
 const power = { off: false, callsLeft: null, lateCut: false }
 const database = await testDatabase()
@@ -216,4 +219,24 @@ test('half an answer of an engine sweeps nothing, a whole one only what no row o
   await until(() => ended.length > 0, { what: 'the sweep' })
   assert.deepEqual(ended, [stranger.serviceId])
   assert.equal((await far.runtime.instancesOf(farId!)).length, 1)
+})
+
+test('what the engine of a cluster says of the services of another one is not believed', async (t) => {
+  const scene = await createScene()
+  const { near, far, clusters } = scene
+  const [[id]] = await deploy(scene, [1, 0])
+  const routes = near.routes.get(id!)
+  assert.equal(routes?.[0]?.state, 'up')
+  const parts = { ...partsOf(near, power), clusters: clusters([near.runtime, far.runtime]) }
+  const [instance] = await near.runtime.observe([{ ...near.ids, serviceId: id! }])
+  const said = { ...instance!, endpoints: { 8080: { host: '203.0.113.9', port: 80 } } }
+  t.mock.method(far.runtime, 'observe', async () => [said])
+  const signal = AbortSignal.timeout(10_000)
+  const cluster = await parts.clusters.of(far.clusterId)
+  await reconcileService(parts, cluster, id!, signal)
+  assert.deepEqual(near.routes.get(id!), routes)
+  const ended = t.mock.method(far.runtime, 'endTask', async () => {})
+  const owned = { instances: [{ ...said, taskId: newId() }], environments: [], volumes: [] }
+  await sweepTasks(parts, cluster, owned, signal)
+  assert.equal(ended.mock.callCount(), 0)
 })

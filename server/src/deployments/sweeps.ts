@@ -1,5 +1,6 @@
 /** Removes what runs without belonging to anything. If one thing cannot be removed, the others still are. */
 import type { Cluster } from '../clusters/clusters.ts'
+import { keySql } from '../clusters/local.ts'
 import { isUuid } from '../lib/ids.ts'
 import type { Owned, ServiceKey, TaskKey } from '../runtimes/runtime.ts'
 import type { EngineParts } from './engine-parts.ts'
@@ -58,6 +59,16 @@ export const sweepUnknown = async (
       await quietly(parts, { environmentId }, signal, () => runtime.removeEnvironment(environmentId, signal))
 }
 
+/** Those that another cluster's rows stand for: what an engine says of them is not to be believed. */
+const foreign = async ({ database }: EngineParts, { key }: Cluster, serviceIds: readonly string[]) => {
+  const rows = await database.query<{ id: string }>(
+    `select s.service_id as id from service_state s join node c on c.id = s.cluster_id
+     where s.service_id = any($1) and ${keySql('c')} <> $2`,
+    [serviceIds.filter(isUuid), key],
+  )
+  return new Set(rows.map(({ id }) => id))
+}
+
 /** Executions that no deployment and no run by the clock stands behind any more. */
 export const sweepTasks = async (
   parts: EngineParts,
@@ -71,8 +82,13 @@ export const sweepTasks = async (
   if (tasks.length === 0) return
   const owners = tasks.map(({ taskId }) => ownerOfTask(taskId))
   const alive = await openOwners(parts.database, owners)
+  const others = await foreign(
+    parts,
+    cluster,
+    tasks.map(({ serviceId }) => serviceId),
+  )
   for (const task of tasks)
-    if (!alive.has(ownerOfTask(task.taskId)))
+    if (!alive.has(ownerOfTask(task.taskId)) && !others.has(task.serviceId))
       await quietly(parts, { serviceId: task.serviceId }, signal, () =>
         isTaskId(task.taskId) ? endTaskOf(parts, cluster, task, signal) : cluster.runtime.endTask(task, signal),
       )

@@ -51,12 +51,15 @@ const keepAlive = { keepaliveInterval: 10_000, keepaliveCountMax: 3 }
 /** A machine that refused the login or showed another key is not asked again at once: it may ban who does. */
 const refusedPauseMs = 30_000
 
+/** Notes before a key are common, and the library reads none. */
+const keyIn = (text: string): string => text.slice(Math.max(0, text.indexOf('-----BEGIN')))
+
 const library = () => import('ssh2').then((module) => module.default)
 
 /** Why the text is not a private key that can be used; null when it is one. */
 export const refuseKey = async (text: string): Promise<string | null> => {
   const { utils } = await library()
-  const found = [utils.parseKey(text)].flat()[0]!
+  const found = [utils.parseKey(keyIn(text))].flat()[0]!
   if (found instanceof Error)
     return /passphrase|encrypted/i.test(found.message) ? 'is encrypted' : 'is not a private SSH key'
   return found.isPrivateKey() ? null : 'is a public key'
@@ -99,7 +102,7 @@ const logIn = async (connection: SshConnection): Promise<Client> => {
       ...keepAlive,
       sock: socket,
       username: connection.user,
-      privateKey: connection.key.reveal(),
+      privateKey: keyIn(connection.key.reveal()),
       authHandler: ['publickey'],
       readyTimeout: connectMs,
       algorithms: { serverHostKey: known.flatMap(algorithmsOf) },

@@ -45,7 +45,7 @@ const engines: Engines = {
   sockets: ['/run/second.sock'],
   async pin(address) {
     if (address.startsWith('169.254.')) throw new OutboundRefused('it leads to a link-local address')
-    return { address }
+    return { address: address.replace(/^\[(.*)\]$/, '$1') }
   },
   open({ clusterId, connection }) {
     const runtime = createFakeRuntime({ ownerId: newId() })
@@ -172,6 +172,8 @@ test('what the fields of an engine lack, or hold in vain, is said by name', asyn
     [{ engine_url, ...overSsh, engine_ca_certificate: 'x' }, /^400 \/engine_ca_certificate .*not used/],
     [{ ...overSsh }, /^400 \/engine_ssh_key .*needs engine_url/],
     [{ engine_url, ...overSsh, engine_service_address: 'engine.example' }, /^400 \/engine_service_address/],
+    [{ engine_url, ...overSsh, engine_service_address: 'fd00::1' }, /^400 \/engine_service_address .*IPv4/],
+    [{ engine_url: 'ssh://deploy@[fd00::1]', ...overSsh }, /^400 \/engine_service_address .*is required/],
     [{ engine_url, ...overSsh, engine_service_address: '169.254.1.1' }, /^400 \/engine_service_address .*link-local/],
     [{ engine_url: 'unix:///var/run/docker.sock' }, /^400 \/engine_url .*SLIPWAY_ENGINE_SOCKETS/],
   ]

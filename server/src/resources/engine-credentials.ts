@@ -3,7 +3,7 @@
  * what is kept was reached, is new enough, is not the engine of this server, and is no other cluster's.
  */
 import { createPrivateKey, X509Certificate } from 'node:crypto'
-import { isIP } from 'node:net'
+import { isIPv4, isIPv6 } from 'node:net'
 import type { Context } from '../api/operation.ts'
 import type { Answered, Spec, Write } from '../api/resource.ts'
 import { Maybe, Secret, Text } from '../api/schema.ts'
@@ -18,6 +18,7 @@ import {
   openSecrets,
   readEngineUrl,
 } from '../clusters/engines.ts'
+import type { SshConnection, TcpConnection } from '../lib/engine-connection.ts'
 import { explainEngine } from '../lib/engine-errors.ts'
 import { badRequest, forbidden, invalidField, unavailable } from '../lib/errors.ts'
 import { Secret as Sealed } from '../lib/secret.ts'
@@ -47,7 +48,7 @@ export const engineFields = {
   engine_service_address: Maybe(
     Text(64, {
       description:
-        'IP address of that machine on which services are published for this server, best one of a private network; default the address that the engine is reached at.',
+        'IPv4 address of that machine on which services are published for this server, best one of a private network; default the address that the engine is reached at.',
     }),
   ),
 }
@@ -120,10 +121,17 @@ const checkSocket = ({ principal }: Context, engines: Engines, path: string): vo
 
 const checkServiceAddress = async (engines: Engines, address: string | undefined): Promise<void> => {
   if (address === undefined || address === '') return
-  if (isIP(address) === 0) throw invalidField('/engine_service_address', 'must be an IP address')
-  await engines.pin(address, 32_768).catch((error: unknown) => {
+  if (!isIPv4(address)) throw invalidField('/engine_service_address', 'must be an IPv4 address')
+  await engines.pin(address, 22).catch((error: unknown) => {
     throw invalidField('/engine_service_address', explainEngine(error))
   })
+}
+
+/** Where nothing else is named, services are published at the address that the engine is reached at. */
+const checkOwnAddress = async (engines: Engines, { host, port }: TcpConnection | SshConnection): Promise<void> => {
+  const { address } = await orRefused(engines.pin(host, port))
+  if (isIPv6(address))
+    throw invalidField('/engine_service_address', 'is required: services are published at an IPv4 address only')
 }
 
 const checkMs = 8000
@@ -159,6 +167,7 @@ export const identify = async (context: Context, spec: EngineSpec, secrets: Engi
   if (engines === null) throw badRequest('This server connects to no Docker engine but its own.')
   const connection = connectionOf(spec, secrets, engines.pin)
   if (connection.kind === 'local') checkSocket(context, engines, connection.socketPath)
+  else if (!isGiven(spec.engine_service_address)) await checkOwnAddress(engines, connection)
   const signal = AbortSignal.timeout(checkMs)
   const facts = await orRefused(engines.identify(connection, signal))
   const refusal = refuseEngine(facts)

@@ -2,6 +2,7 @@
 import { once } from 'node:events'
 import { createServer, type Server, type ServerResponse } from 'node:http'
 import type { Operation } from '../../src/api/operation.ts'
+import { engineWith } from '../fake-engines.ts'
 import type { Case, Cases, Scene, Values } from './case.ts'
 
 const base = ({ api }: Scene): string => `/organization/${api.organizationId}`
@@ -46,6 +47,7 @@ const family = ({ method, path }: Operation): Case | undefined => {
   return {
     scopes,
     ...(item === undefined ? {} : { before }),
+    ...(provider === 'onPremise' ? { withSecret: engineWith } : {}),
     ...(method === 'POST' ? { body: (_: Values, scene: Scene) => bodyOf(provider, scene) } : {}),
     ...(method === 'PUT' ? { body: (_: Values, { count }: Scene) => ({ name: `changed ${count}` }) } : {}),
   }
