@@ -2,7 +2,6 @@
  * Runs by the clock: begins what is due, and writes down how it ended. A run goes on while the control plane is away:
  * the next process joins it. A stop or a delete of its service ends it.
  */
-import type { ServiceRef } from '../clusters/clusters.ts'
 import { readRef } from '../clusters/refs.ts'
 import { DeploymentError } from '../lib/errors.ts'
 import { storable } from '../lib/storable.ts'
@@ -13,7 +12,7 @@ import type { EngineParts } from './engine-parts.ts'
 import { pullDeadlineMs } from './jobs.ts'
 import { type DeploymentLogLine, writeRunLog } from './log.ts'
 import { holdImage } from './make-image.ts'
-import { type OpenedRelease, openRelease } from './releases.ts'
+import { type OpenedRelease, openRelease, type Release } from './releases.ts'
 import { attempt } from './steps.ts'
 import { runTask, type TaskClaim } from './task-run.ts'
 import { endTaskOf } from './task-state.ts'
@@ -42,11 +41,12 @@ interface Execution extends Held {
 const claimOf = async (
   parts: EngineParts,
   { run, check, signal }: Execution,
-  ref: ServiceRef,
+  { clusterId, workload: { environmentId, serviceId } }: Release,
   tell: TaskClaim['tell'],
 ): Promise<TaskClaim> => ({
-  ...{ parts, ref, tell },
-  cluster: await parts.clusters.of(ref.clusterId),
+  ...{ parts, tell },
+  cluster: await parts.clusters.of(clusterId),
+  ref: { clusterId, environmentId, serviceId },
   organizationId: run.organizationId,
   id: run.id,
   taskId: run.id,
@@ -93,11 +93,9 @@ const runDue = async (
 ): Promise<void> => {
   const { serviceId, name } = execution.run
   const spec = opened?.release.workload.tasks?.[name]
-  const ref = await readRef(parts.database, serviceId)
-  if (opened === null || spec === undefined || ref === null)
-    throw new DeploymentError('not_deployed', 'The job is not deployed.')
+  if (opened === null || spec === undefined) throw new DeploymentError('not_deployed', 'The job is not deployed.')
   if (isAlone(opened.release.workload)) await showRunning(parts, serviceId, 'RUNNING')
-  const claim = await claimOf(parts, execution, ref, tell)
+  const claim = await claimOf(parts, execution, opened.release, tell)
   await claim.step('pull', { deadlineMs: pullDeadlineMs }, (signal) =>
     holdImage(parts, claim.cluster, opened.release, () => {}, signal),
   )

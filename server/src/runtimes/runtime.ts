@@ -129,7 +129,7 @@ export type OutputPlace = (bytes: AsyncIterable<Uint8Array>, signal: AbortSignal
 
 /** A file that is wanted of an execution. */
 export interface TaskOutput {
-  /** Absolute. Its folder is made before the start, and whoever the program runs as may write to it. */
+  /** Absolute. Its folder, unless that is the top, is made before the start for whoever the program runs as to write to. */
   path: string
   maxBytes: number
   /** Where its bytes go once the program has ended with code 0, within that time; absent: it is a small text. */

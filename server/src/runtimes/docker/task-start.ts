@@ -14,7 +14,10 @@ const attemptOf = ({ Config }: ContainerDetail): number => Number.parseInt(Confi
 /** Folders to write outputs to. Those inside a volume are the service's own: nothing of them is changed. */
 const foldersOf = ({ outputs, volumes }: Task): string[] => {
   const isOwn = (path: string) => !volumes.some(({ mountPath }) => path.startsWith(mountPath.replace(/\/*$/, '/')))
-  return [...new Set(outputs.flatMap(({ path }) => (isOwn(path) ? [dirname(path)] : [])))]
+  const folders = new Set(outputs.flatMap(({ path }) => (isOwn(path) ? [dirname(path)] : [])))
+  // The top is there, and not for anyone to write to.
+  folders.delete('/')
+  return [...folders]
 }
 
 export const isGone = (error: unknown): boolean => isEngineError(error, 404)

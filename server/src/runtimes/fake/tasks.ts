@@ -16,55 +16,19 @@ interface Execution {
   attempt: number
   /** What it tells. */
   lines: string[]
-  files: Files
+  placeOf(path: string): string
   stop: AbortController
   result: Promise<Ended>
 }
 
-/** Texts by path; what is written below a volume is the volume's. */
-type Files = Pick<Map<string, string>, 'get' | 'set'>
-
-const createVolumes = () => {
-  const kept = new Map<string, string>()
-  return (task: Task): Files => {
-    const own = new Map<string, string>()
-    const place = (path: string): [Map<string, string>, string] => {
-      const volume = task.volumes.find(({ mountPath }) => path.startsWith(`${mountPath}/`))
-      return volume === undefined ? [own, path] : [kept, volume.id + path.slice(volume.mountPath.length)]
-    }
-    const files: Files = {
-      get(path) {
-        const [map, key] = place(path)
-        return map.get(key)
-      },
-      set(path, text) {
-        const [map, key] = place(path)
-        return map.set(key, text)
-      },
-    }
-    for (const { path, content } of task.files.reveal()) files.set(path, content)
-    return files
-  }
+/** Where an execution has a file: below a volume it is the volume's, for whoever mounts it. */
+const placeOf = ({ volumes }: Task, own: string, path: string): string => {
+  const volume = volumes.find(({ mountPath }) => path.startsWith(`${mountPath}/`))
+  return volume === undefined ? own + path : volume.id + path.slice(volume.mountPath.length)
 }
 
-const play = (files: Files, argument: string): string[] => {
-  const [, word, path, text] = /^(write|show) (\/\S+)(?: ([\s\S]*))?$/.exec(argument) ?? []
-  if (word === 'show') return (files.get(path!) ?? 'nothing').split('\n')
-  if (word === 'write') files.set(path!, text ?? '')
-  return [argument]
-}
-
-const collect = (files: Files, { outputs }: Pick<Task, 'outputs'>, isGood: boolean, signal: AbortSignal) => {
-  const open = async (path: string) => {
-    const text = files.get(path)
-    if (text === undefined) return null
-    const bytes = Buffer.from(text)
-    const chunks = (async function* () {
-      yield bytes
-    })()
-    return { size: bytes.length, bytes: chunks, close: () => {} }
-  }
-  return collectOutputs(outputs, isGood, open, signal)
+async function* inOne(bytes: Uint8Array): AsyncGenerator<Uint8Array> {
+  yield bytes
 }
 
 const gone = (): DeploymentError =>
@@ -72,7 +36,7 @@ const gone = (): DeploymentError =>
 
 export const createFakeTasks = (clock: Clock, closed: AbortSignal, decide: (task: Task) => Behaviour) => {
   const executions = new Map<string, Execution>()
-  const filesOf = createVolumes()
+  const files = new Map<string, string>()
   /** The last try whose container was made: it is there before its program starts, as on an engine. */
   const made = new Map<string, number>()
 
@@ -87,6 +51,23 @@ export const createFakeTasks = (clock: Clock, closed: AbortSignal, decide: (task
     const oomKilled = behaviour.kind === 'oom'
     const exitCode = oomKilled ? 137 : behaviour.kind === 'crash' ? behaviour.exitCode : 0
     return { exitCode, oomKilled, timedOut: false }
+  }
+
+  const play = (argument: string, place: Execution['placeOf']): string[] => {
+    const [, word, path, text] = /^(write|show) (\/\S+)(?: ([\s\S]*))?$/.exec(argument) ?? []
+    if (word === 'show') return (files.get(place(path!)) ?? 'nothing').split('\n')
+    if (word === 'write') files.set(place(path!), text ?? '')
+    return [argument]
+  }
+
+  const collect = (its: Execution, { outputs }: Pick<Task, 'outputs'>, isGood: boolean, signal: AbortSignal) => {
+    const open = async (path: string) => {
+      const text = files.get(its.placeOf(path))
+      if (text === undefined) return null
+      const bytes = Buffer.from(text)
+      return { size: bytes.length, bytes: inOne(bytes), close: () => {} }
+    }
+    return collectOutputs(outputs, isGood, open, signal)
   }
 
   const find = (task: Task): Execution | undefined => {
@@ -105,10 +86,12 @@ export const createFakeTasks = (clock: Clock, closed: AbortSignal, decide: (task
     await once?.mark()
     const other = find(task)
     if (other !== undefined) return other
-    const files = filesOf(task)
+    const id = newId()
+    const place = (path: string) => placeOf(task, id, path)
+    for (const { path, content } of task.files.reveal()) files.set(place(path), content)
     const stop = new AbortController()
-    const lines = [`execution ${newId()}`, ...(task.arguments ?? []).flatMap((each) => play(files, each))]
-    const execution = { attempt, lines, files, stop, result: live(task, stop.signal) }
+    const lines = [`execution ${id}`, ...(task.arguments ?? []).flatMap((each) => play(each, place))]
+    const execution = { attempt, lines, placeOf: place, stop, result: live(task, stop.signal) }
     execution.result.catch(() => {})
     executions.set(task.taskId, execution)
     return execution
@@ -116,12 +99,12 @@ export const createFakeTasks = (clock: Clock, closed: AbortSignal, decide: (task
 
   const run: Runtime['run'] = async (task, onLine, signal, once) => {
     signal.throwIfAborted()
-    const { result, lines, files } = await untilAborted(begin(task, once), signal)
-    for (const line of lines) onLine(line)
-    const ended = await untilAborted(result, signal)
+    const its = await untilAborted(begin(task, once), signal)
+    for (const line of its.lines) onLine(line)
+    const ended = await untilAborted(its.result, signal)
     if (find(task) === undefined) throw gone()
     const isGood = ended.exitCode === 0 && !ended.timedOut
-    return { ...ended, outputs: await collect(files, task, isGood, signal) }
+    return { ...ended, outputs: await collect(its, task, isGood, signal) }
   }
 
   const stopTask: Runtime['stopTask'] = async (task, _graceMs, signal) => {
@@ -129,7 +112,7 @@ export const createFakeTasks = (clock: Clock, closed: AbortSignal, decide: (task
     if (execution === undefined) return null
     execution.stop.abort()
     await execution.result.catch(() => {})
-    return collect(execution.files, task, false, signal)
+    return collect(execution, task, false, signal)
   }
 
   return {
