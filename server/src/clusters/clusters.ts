@@ -56,16 +56,13 @@ export interface ClustersParts {
 }
 
 export const createClusters = ({ database, runtime, others }: ClustersParts): Clusters => {
-  const make = (key: string, isConnected: boolean, its: Runtime): Cluster => ({
-    key,
-    isConnected,
-    runtime: its,
-    ingress: its.ingress,
-    images: its.images,
-    capacity: () => readCapacity(database, key),
-  })
-  const local = make(localKey, true, runtime)
-  const connected = others === undefined ? null : createConnected(others, (key, its) => make(key, true, its))
+  const make = (key: string, its: Runtime | null): Cluster => {
+    const runtime = its ?? noRuntime
+    const { ingress, images } = runtime
+    return { key, isConnected: its !== null, runtime, ingress, images, capacity: () => readCapacity(database, key) }
+  }
+  const local = make(localKey, runtime)
+  const connected = others === undefined ? null : createConnected(others, make)
   /** Ids of rows that stand for this machine, which they do for their life. */
   const locals = new Set<string>()
 
@@ -75,8 +72,7 @@ export const createClusters = ({ database, runtime, others }: ClustersParts): Cl
       const [row] = await database.query<{ spec: object }>(`select spec from node where id = $1 and kind = 'cluster'`, [
         clusterId,
       ])
-      if (row === undefined || !isLocal(row.spec))
-        return (await connected?.find(clusterId)) ?? make(clusterId, false, noRuntime)
+      if (row === undefined || !isLocal(row.spec)) return (await connected?.find(clusterId)) ?? make(clusterId, null)
       locals.add(clusterId)
       return local
     },

@@ -38,6 +38,7 @@ export const createEngine = (given: EngineParts): Engine => {
     limits,
     disk,
     missingTool: (name: string) => parts.builder.missingTool(name),
+    abilitiesOf: async (clusterId: string) => (await parts.clusters.of(clusterId)).runtime.abilities,
     kindOf: (kind: Kind) => kindOf(parts, kind),
   }
   const ends: (() => void | Promise<void>)[] = []

@@ -208,6 +208,7 @@ const settingOf = async (
 
 const refusalOf = async (
   parts: EngineParts,
+  cluster: Cluster,
   action: DeploymentAction,
   row: Row,
   requested: Omit<ServiceRequest, 'id'>,
@@ -216,7 +217,13 @@ const refusalOf = async (
   const candidate = { ...row, released: row.releaseId !== null }
   const state = stateRefusal(action, candidate)
   if (state !== null || !deployingActions.has(action)) return state?.message ?? null
-  const refusal = await deployRefusal(kind, (name) => parts.builder.missingTool(name), row.spec, requested)
+  const refusal = await deployRefusal(
+    kind,
+    cluster.runtime.abilities,
+    (name) => parts.builder.missingTool(name),
+    row.spec,
+    requested,
+  )
   return refusal ?? kindRefusal(action, kind, candidate, requested)?.message ?? null
 }
 
@@ -239,7 +246,8 @@ export const planDeployment = async (parts: EngineParts, db: Queryable, request:
   await forEachParallel(parallel, rows, async (row) => {
     const requested = asked.get(row.id)
     const stage = placement.stageOf(row.id, defaultOrder(row.kind))
-    const refusal = requested === undefined ? null : (noCluster ?? (await refusalOf(parts, action, row, requested)))
+    const refusal =
+      requested === undefined ? null : (noCluster ?? (await refusalOf(parts, cluster!, action, row, requested)))
     const subject = { row, cluster: cluster!, requested: requested ?? {}, current: await openCurrent(parts, row) }
     const own = seen.filter(({ serviceId }) => serviceId === row.id)
     const isIdle = requested === undefined || refusal !== null

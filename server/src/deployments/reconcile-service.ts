@@ -178,10 +178,13 @@ const show = async (
 }
 
 /** What runs is read before what should run: a version that comes in between is then no orphan. */
-const find = async ({ database }: EngineParts, cluster: Cluster, key: ServiceKey): Promise<FoundService> => {
-  const instances = await cluster.runtime.observe([key])
-  const [published, outlets] = await Promise.all([cluster.ingress.look([key]), readOutlets(database, key.serviceId)])
-  return { instances, outlets, published }
+const find = async (
+  { database }: EngineParts,
+  { runtime, ingress }: Cluster,
+  key: ServiceKey,
+): Promise<FoundService> => {
+  const [instances, published] = await Promise.all([runtime.observe([key]), ingress.look([key])])
+  return { instances, published, outlets: await readOutlets(database, key.serviceId) }
 }
 
 /** Makes what runs of a service equal to what should run. False when a deployment works on its environment. */

@@ -1,5 +1,6 @@
 /** Why an action is not possible for a service, checked before it starts; a plan shows the same. Pure. */
 import { type ApiError, badRequest, conflict } from '../lib/errors.ts'
+import type { Ability, Workload } from '../runtimes/runtime.ts'
 import { type DeployableKind, type DeploymentAction, needsOwnTool, type ServiceRequest } from './deployments.ts'
 import { isAlone, taskFor } from './tasks.ts'
 import { wantedOf } from './workload.ts'
@@ -28,9 +29,28 @@ export const kindRefusal = (
   return null
 }
 
-/** Why a service of this kind cannot be deployed on this server, whatever state it is in; null when it can. */
+type Needs = Pick<Workload, 'volumes' | 'ports'>
+
+const opens = ({ ports }: Needs, wanted: 'TCP' | 'UDP'): boolean =>
+  ports.some(({ protocol, publiclyAccessible }) => publiclyAccessible && protocol === wanted)
+
+const lacks: Record<Ability, { isNeeded(of: Needs): boolean; what: string }> = {
+  volumes: { isNeeded: ({ volumes }) => volumes.length > 0, what: 'has no volumes, and the service has storage' },
+  'tcp-ports': { isNeeded: (of) => opens(of, 'TCP'), what: 'publishes no TCP ports, and the service has a public one' },
+  'udp-ports': { isNeeded: (of) => opens(of, 'UDP'), what: 'publishes no UDP ports, and the service has a public one' },
+}
+
+/** What its cluster lacks for a service; null when it lacks nothing. */
+export const abilityRefusal = (abilities: ReadonlySet<Ability>, of: Needs): string | null => {
+  const lacking = (Object.keys(lacks) as Ability[]).find((each) => !abilities.has(each) && lacks[each].isNeeded(of))
+  if (lacking === undefined) return null
+  return `The cluster ${lacks[lacking].what}: change the service, or clone it to an environment on another cluster.`
+}
+
+/** Why a service of this kind cannot be deployed to its cluster, whatever state it is in; null when it can. */
 export const deployRefusal = async (
-  kind: Pick<DeployableKind, 'refusal' | 'source'>,
+  kind: Pick<DeployableKind, 'refusal' | 'source' | 'workload'>,
+  abilities: ReadonlySet<Ability>,
   missingTool: (name: string) => Promise<string | null>,
   spec: Record<string, unknown>,
   { forceEvent, releaseId }: Partial<ServiceRequest>,
@@ -38,6 +58,8 @@ export const deployRefusal = async (
   const refusal = kind.refusal?.(spec) ?? null
   // What is freed runs nothing, and an older release has its image.
   if (refusal !== null || forceEvent === 'UNLOCK' || releaseId !== undefined) return refusal
+  const lacking = abilityRefusal(abilities, kind.workload(spec))
+  if (lacking !== null) return lacking
   const source = kind.source(spec)
   return source.from === 'git' && needsOwnTool(source) ? missingTool(source.tool.name) : null
 }

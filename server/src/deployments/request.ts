@@ -9,6 +9,7 @@ import { newId } from '../lib/ids.ts'
 import type { Disk } from '../limits/disk.ts'
 import type { Limits } from '../limits/limits.ts'
 import { refuseLongQueue } from '../limits/queue-room.ts'
+import type { Ability } from '../runtimes/runtime.ts'
 import type { Queryable } from '../store/database.ts'
 import type { EnqueueDeploymentEvent } from '../webhooks/webhooks.ts'
 import type {
@@ -29,6 +30,7 @@ interface ServiceRow {
   id: string
   kind: Kind
   name: string
+  clusterId: string
   state: string
   action: string
   queued: number
@@ -43,13 +45,15 @@ export interface RequestParts {
   kindOf(kind: Kind): KindFacts
   enqueue: EnqueueDeploymentEvent
   missingTool(name: string): Promise<string | null>
+  /** Of a cluster that services can be deployed to. */
+  abilitiesOf(clusterId: string): Promise<ReadonlySet<Ability>>
   limits: Pick<Limits, 'queued'>
   disk?: Pick<Disk, 'refuseDeploy'> | undefined
 }
 
 const readServices = (tx: Queryable, ids: readonly string[]): Promise<ServiceRow[]> =>
   tx.query<ServiceRow>(
-    `select s.service_id as id, s.kind, n.name, n.spec, s.state, s.action, s.current_release_id is not null as released,
+    `select s.service_id as id, s.kind, n.name, s.cluster_id as "clusterId", n.spec, s.state, s.action, s.current_release_id is not null as released,
        (select count(*)::int from deployment_service w join deployment d on d.id = w.deployment_id
         where w.service_id = s.service_id and d.state in ${openStates}) as queued,
        ${leavingSql} as leaving
@@ -79,9 +83,11 @@ const chooseDeployable = async (
   if (cluster !== null) throw badRequest(cluster, undefined, 'cluster_not_deployable')
   const asked = new Map(request.services.map((service) => [service.id, service]))
   const refusals = new Map<string, string>()
+  const [one] = services
+  const abilities = one === undefined ? new Set<Ability>() : await parts.abilitiesOf(one.clusterId)
   for (const service of services) {
     const kind = parts.kindOf(service.kind)
-    const refusal = await deployRefusal(kind, parts.missingTool, service.spec, asked.get(service.id)!)
+    const refusal = await deployRefusal(kind, abilities, parts.missingTool, service.spec, asked.get(service.id)!)
     const error = kindRefusal(request.action, kind, service, asked.get(service.id)!)
     if (refusal !== null) refusals.set(service.id, refusal)
     else if (error !== null) throw error

@@ -7,6 +7,7 @@ import { DeploymentError } from '../lib/errors.ts'
 import type { Desired, Rollout, Workload } from '../runtimes/runtime.ts'
 import { isCancel } from './canceled.ts'
 import { dropPorts, holdPorts, openedPorts } from './outside-ports.ts'
+import { abilityRefusal } from './refusals.ts'
 import { makeCurrent, openOwn } from './release-run.ts'
 import { currentRelease, type Release } from './releases.ts'
 import { readExposure } from './routes.ts'
@@ -86,6 +87,8 @@ export const rollOut = async (run: ServiceRun, release: Release): Promise<void> 
   const opened = await openOwn(run, release.id)
   if (opened === null) throw new Error(`release ${release.id} is gone`)
   const { workload, environment } = opened
+  const lacking = abilityRefusal(run.cluster.runtime.abilities, workload)
+  if (lacking !== null) throw new DeploymentError('cluster_unable', lacking)
   await takePorts(run, workload)
   const takesOver = async (): Promise<void> => {
     await makeCurrent(run, release, 'RUNNING')

@@ -1,7 +1,7 @@
 /** What the engine says about our containers, in our own types. */
 
 import { type Engine, isEngineError } from '../../lib/docker-engine.ts'
-import type { PlacedInstance } from '../blue-green/instances.ts'
+import type { PlacedInstance as Instance } from '../blue-green/instances.ts'
 import type { InstanceState } from '../runtime.ts'
 import { labelOf, labels, parsePlace, taskIdIn } from './describe.ts'
 import type { Events } from './events.ts'
@@ -34,7 +34,7 @@ export interface Containers {
   /** One call. `labelled` narrows by further labels; tasks are left out unless asked for. */
   list(labelled?: Record<string, string>, options?: { tasks?: boolean; signal?: AbortSignal }): Promise<ContainerRow[]>
   /** The instances of these rows; only those that do not run cost a call each. */
-  describe(rows: ContainerRow[]): Promise<PlacedInstance[]>
+  describe(rows: ContainerRow[]): Promise<Instance[]>
   inspect(id: string, signal?: AbortSignal): Promise<ContainerDetail>
 }
 
@@ -49,11 +49,16 @@ const states: Record<string, InstanceState> = {
 }
 
 /** Made before instances had addresses of their own, or where they cannot be reached at these: published here. */
-const endpointsOf = (text: string | undefined): PlacedInstance['endpoints'] => {
+const endpointsOf = (text: string | undefined): Instance['endpoints'] => {
   const place = parsePlace(text)
   return 'address' in place
     ? Object.fromEntries(place.ports.map((port) => [port, { host: place.address, port }]))
     : Object.fromEntries(Object.entries(place.hostPorts).map(([inner, port]) => [inner, { host: '127.0.0.1', port }]))
+}
+
+const portsOf = (text: string | undefined): readonly number[] => {
+  const place = parsePlace(text)
+  return 'address' in place ? place.ports : Object.keys(place.hostPorts).map(Number)
 }
 
 const nameOf = (row: Pick<ContainerRow, 'Names'>): string => (row.Names[0] ?? '').replace(/^\//, '')
@@ -62,10 +67,8 @@ const taskOf = (row: Pick<ContainerRow, 'Names' | 'Labels'>): string | undefined
 
 const indexOf = (text: string | undefined): number => (/^\d{1,9}$/.test(text ?? '') ? Number(text) : 0)
 
-export const toInstance = (row: Pick<ContainerRow, 'Id' | 'Names' | 'State' | 'Labels'>): PlacedInstance => {
+export const toInstance = (row: Pick<ContainerRow, 'Id' | 'Names' | 'State' | 'Labels'>): Instance => {
   const taskId = taskOf(row)
-  // Tasks have none; those made before every label was ours may say otherwise.
-  const endpoints = taskId === undefined ? endpointsOf(labelOf(row.Labels, labels.ports)) : {}
   return {
     id: row.Id,
     name: nameOf(row),
@@ -74,18 +77,19 @@ export const toInstance = (row: Pick<ContainerRow, 'Id' | 'Names' | 'State' | 'L
     serviceId: row.Labels[labels.service] ?? '',
     revision: row.Labels[labels.revision] ?? '',
     index: indexOf(row.Labels[labels.index]),
+    ports: taskId === undefined ? portsOf(labelOf(row.Labels, labels.ports)) : [],
     state: states[row.State] ?? 'missing',
     exitCode: null,
     oomKilled: false,
     restarts: 0,
     startedAt: null,
-    ports: Object.keys(endpoints).map(Number),
-    endpoints,
+    // Tasks have none; those made before every label was ours may say otherwise.
+    endpoints: taskId === undefined ? endpointsOf(labelOf(row.Labels, labels.ports)) : {},
     ...(taskId === undefined ? {} : { taskId }),
   }
 }
 
-const withDetail = (instance: PlacedInstance, { State, RestartCount }: ContainerDetail): PlacedInstance => ({
+const withDetail = (instance: Instance, { State, RestartCount }: ContainerDetail): Instance => ({
   ...instance,
   state: states[State.Status] ?? instance.state,
   exitCode: ['running', 'created'].includes(State.Status) ? null : State.ExitCode,
@@ -98,7 +102,7 @@ export const createContainers = (engine: Engine, ownerId: string, events: Events
   const inspect: Containers['inspect'] = (id, signal) =>
     engine.call<ContainerDetail>('GET', `/containers/${id}/json`, { signal })
 
-  const describeOne = async (row: ContainerRow): Promise<PlacedInstance> => {
+  const describeOne = async (row: ContainerRow): Promise<Instance> => {
     const instance = toInstance(row)
     const seen = events.seen(row.Id)
     // The engine tells of an end before it cleans up, and lists the container as running until it has.

@@ -8,7 +8,7 @@ import { ensureBusybox } from '../../../test/busybox-image.ts'
 import { connectEngine } from '../../../test/docker.ts'
 import { newId } from '../../lib/ids.ts'
 import { createLog } from '../../lib/log.ts'
-import { clean, createWorkload, deploymentError, ignore, signal, until } from '../conformance.ts'
+import { clean, createWorkload, deploy, deploymentError, ignore, signal, until } from '../conformance.ts'
 import { createDockerRuntime } from './docker.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'engine-proxy-'))
@@ -61,6 +61,29 @@ describe('the engine is far, silent or gone', () => {
       assert.deepEqual(calls.splice(0).toSorted(), ['GET /containers/json', 'GET /events'])
       assert.equal((await runtime.observe()).length, 2)
       assert.deepEqual(calls.splice(0), ['GET /containers/json'])
+    } finally {
+      await clean(runtime)
+      await runtime.close()
+      await cut()
+    }
+  })
+
+  test('a rollout costs a look before, one at the instances that are to be ready and one at those that end', async () => {
+    const { runtime, calls, cut } = await startProxy('rollout')
+    try {
+      const first = createWorkload(httpd)
+      await deploy(runtime, first)
+      calls.length = 0
+      const next = { ...first, revision: newId() }
+      await deploy(runtime, next)
+      const cost = Map.groupBy(calls, (call) => call.replace(/[0-9a-f]{64}/, 'ID'))
+      assert.deepEqual(Object.fromEntries([...cost].map(([call, all]) => [call, all.length])), {
+        'GET /containers/json': 3,
+        'POST /containers/create': 1,
+        'POST /containers/ID/start': 1,
+        'POST /containers/ID/stop': 1,
+        'DELETE /containers/ID': 1,
+      })
     } finally {
       await clean(runtime)
       await runtime.close()

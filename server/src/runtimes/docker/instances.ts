@@ -5,7 +5,7 @@ import { DeploymentError } from '../../lib/errors.ts'
 import { createKeyedLock, withLock } from '../../lib/keyed-lock.ts'
 import { createSemaphore } from '../../lib/semaphore.ts'
 import { untilAborted } from '../../lib/waiting.ts'
-import type { PlacedInstance } from '../blue-green/instances.ts'
+import type { PlacedInstance as Instance } from '../blue-green/instances.ts'
 import type { Progress, ServiceKey, Workload } from '../runtime.ts'
 import { type Containers, toInstance } from './containers.ts'
 import { type CreateContext, type Creator, isNameTaken, isPlaceTaken } from './create.ts'
@@ -34,7 +34,7 @@ export const createInstances = (parts: InstancesParts) => {
   // One service at a time: a second `apply` finds what the first made, and `retire` sees what an aborted one began.
   const perService = createKeyedLock()
 
-  const make = async (workload: Workload, index: number, context: ApplyContext): Promise<PlacedInstance> => {
+  const make = async (workload: Workload, index: number, context: ApplyContext): Promise<Instance> => {
     const { environmentId } = workload
     const name = containerName(workload.serviceId, workload.revision, index)
     for (let tries = 1; ; tries += 1) {
@@ -56,7 +56,7 @@ export const createInstances = (parts: InstancesParts) => {
   }
 
   /** A container of that name, when it was made from the same configuration; anything else of ours gives way. */
-  const adopt = async (workload: Workload, index: number): Promise<PlacedInstance | null> => {
+  const adopt = async (workload: Workload, index: number): Promise<Instance | null> => {
     const name = containerName(workload.serviceId, workload.revision, index)
     const detail = await containers.inspect(name)
     const { Labels } = detail.Config
@@ -98,7 +98,7 @@ export const createInstances = (parts: InstancesParts) => {
     await Promise.all(surplus.map(({ id, name }) => remove(id, name)))
   }
 
-  const makeAll = async (workload: Workload, progress: Progress, signal: AbortSignal): Promise<PlacedInstance[]> => {
+  const makeAll = async (workload: Workload, progress: Progress, signal: AbortSignal): Promise<Instance[]> => {
     let adopted = workload.instances === 0
     const works = Array.from({ length: workload.instances }, (_, index) =>
       startInTurn(
@@ -118,7 +118,7 @@ export const createInstances = (parts: InstancesParts) => {
   }
 
   return {
-    apply: (workload: Workload, progress: Progress, signal: AbortSignal): Promise<PlacedInstance[]> => {
+    apply: (workload: Workload, progress: Progress, signal: AbortSignal): Promise<Instance[]> => {
       signal.throwIfAborted()
       const work = withLock(perService, workload.serviceId, signal, () => makeAll(workload, progress, signal))
       return untilAborted(work, signal)

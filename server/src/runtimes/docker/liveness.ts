@@ -6,7 +6,7 @@ import type { Clock } from '../../lib/clock.ts'
 import type { Engine } from '../../lib/docker-engine.ts'
 import type { Log } from '../../lib/log.ts'
 import { untilAborted } from '../../lib/waiting.ts'
-import type { PlacedInstance } from '../blue-green/instances.ts'
+import type { PlacedInstance as Instance } from '../blue-green/instances.ts'
 import type { Probe } from '../runtime.ts'
 import { type ContainerRow, type Containers, toInstance } from './containers.ts'
 import { labelOf, labels } from './describe.ts'
@@ -33,7 +33,7 @@ export const keepAlive = async (parts: LivenessParts, stopping: AbortSignal): Pr
   const signal = AbortSignal.any([stopping, over.signal])
   const watched = new Map<string, AbortController>()
 
-  const restart = async (instance: PlacedInstance, finding: string): Promise<void> => {
+  const restart = async (instance: Instance, finding: string): Promise<void> => {
     log.warn(
       { serviceId: instance.serviceId, instance: instance.name, finding },
       'liveness probe failed: restarting the instance',
@@ -42,7 +42,7 @@ export const keepAlive = async (parts: LivenessParts, stopping: AbortSignal): Pr
     await engine.call('POST', `/containers/${instance.id}/restart`, { query, deadlineMs: restartDeadlineMs })
   }
 
-  const attend = async (instance: PlacedInstance, probe: Probe, look: Look, ended: AbortSignal): Promise<void> => {
+  const attend = async (instance: Instance, probe: Probe, look: Look, ended: AbortSignal): Promise<void> => {
     for (;;) {
       await clock.sleep(probe.initialDelaySeconds * 1000, ended)
       for (let failures = 0; failures < Math.max(1, probe.failureThreshold); ) {
@@ -54,7 +54,7 @@ export const keepAlive = async (parts: LivenessParts, stopping: AbortSignal): Pr
     }
   }
 
-  const begin = (instance: PlacedInstance, probe: Probe): void => {
+  const begin = (instance: Instance, probe: Probe): void => {
     const controller = new AbortController()
     watched.set(instance.id, controller)
     const ended = AbortSignal.any([signal, controller.signal])

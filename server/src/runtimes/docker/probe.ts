@@ -4,7 +4,7 @@ import { request as requestHttps } from 'node:https'
 import { connect } from 'node:net'
 import { type Engine, isEngineError } from '../../lib/docker-engine.ts'
 import { DeploymentError } from '../../lib/errors.ts'
-import type { PlacedInstance } from '../blue-green/instances.ts'
+import type { PlacedInstance as Instance } from '../blue-green/instances.ts'
 import type { Probe, Workload } from '../runtime.ts'
 
 export type Finding = string | null
@@ -97,7 +97,7 @@ const lookExec = async (engine: Engine, id: string, command: string[], timeoutMs
 }
 
 /** Looks as a configured probe says. */
-export const fromProbe = (engine: Engine, probe: Probe, instance: PlacedInstance): Look => {
+export const fromProbe = (engine: Engine, probe: Probe, instance: Instance): Look => {
   const { check } = probe
   const timeoutMs = Math.max(1, probe.timeoutSeconds) * 1000
   if (check.kind === 'exec') return (signal) => lookExec(engine, instance.id, check.command, timeoutMs, signal)
@@ -111,7 +111,7 @@ export const fromProbe = (engine: Engine, probe: Probe, instance: PlacedInstance
 }
 
 /** How to look at this instance; null when nothing listens, so that staying up has to do. */
-export const chooseLook = (engine: Engine, workload: Workload, instance: PlacedInstance): Look | null => {
+export const chooseLook = (engine: Engine, workload: Workload, instance: Instance): Look | null => {
   if (workload.readiness !== null) return fromProbe(engine, workload.readiness, instance)
   const http = workload.ports.find(({ protocol }) => protocol === 'HTTP')
   const port = http ?? workload.ports.find(({ protocol }) => protocol === 'TCP' || protocol === 'GRPC')

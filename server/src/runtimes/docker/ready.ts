@@ -5,7 +5,7 @@
 import type { Clock } from '../../lib/clock.ts'
 import { type Engine, isEngineError } from '../../lib/docker-engine.ts'
 import { DeploymentError } from '../../lib/errors.ts'
-import type { PlacedInstance } from '../blue-green/instances.ts'
+import type { PlacedInstance as Instance } from '../blue-green/instances.ts'
 import type { Progress, Workload } from '../runtime.ts'
 import type { Containers } from './containers.ts'
 import { labels } from './describe.ts'
@@ -30,7 +30,7 @@ const errorLines = 50
 
 /** What is known of one instance while it is waited for. */
 interface Candidate {
-  instance: PlacedInstance
+  instance: Instance
   ending: Ending
   /** Monotonic: since when it runs; null while it is down. */
   upSinceMs: number | null
@@ -38,7 +38,7 @@ interface Candidate {
   failed: AbortController
 }
 
-const createCandidate = (instance: PlacedInstance, nowMs: number): Candidate => ({
+const createCandidate = (instance: Instance, nowMs: number): Candidate => ({
   instance,
   ending: { exits: 0, exitCode: 0, oomKilled: false, restarts: true },
   upSinceMs: nowMs,
@@ -48,7 +48,7 @@ const createCandidate = (instance: PlacedInstance, nowMs: number): Candidate => 
 const seconds = (ms: number): string => `${Math.round(ms / 100) / 10} s`
 
 export const createReady = ({ engine, containers, events, logs, clock }: ReadyParts) => {
-  const explain = async (instance: PlacedInstance, code: string, message: string): Promise<DeploymentError> =>
+  const explain = async (instance: Instance, code: string, message: string): Promise<DeploymentError> =>
     new DeploymentError(code, message, { lines: await logs.lastLines(instance, errorLines).catch(() => []) })
 
   const conclude = async (candidate: Candidate, memoryMb: number): Promise<void> => {
@@ -122,7 +122,7 @@ export const createReady = ({ engine, containers, events, logs, clock }: ReadyPa
     }
   }
 
-  const find = async (workload: Workload, signal: AbortSignal): Promise<PlacedInstance[]> => {
+  const find = async (workload: Workload, signal: AbortSignal): Promise<Instance[]> => {
     const wanted = { [labels.service]: workload.serviceId, [labels.revision]: workload.revision }
     const found = await containers.describe(await containers.list(wanted, { signal }))
     if (found.length >= workload.instances) return found.sort((a, b) => a.index - b.index)
@@ -130,7 +130,7 @@ export const createReady = ({ engine, containers, events, logs, clock }: ReadyPa
     throw new DeploymentError('not_ready', message)
   }
 
-  return async (workload: Workload, progress: Progress, signal: AbortSignal): Promise<PlacedInstance[]> => {
+  return async (workload: Workload, progress: Progress, signal: AbortSignal): Promise<Instance[]> => {
     if (workload.instances === 0) return []
     const candidates = new Map<string, Candidate>()
     const early: ContainerEvent[] = []

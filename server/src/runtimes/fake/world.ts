@@ -4,13 +4,13 @@ import { mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Clock } from '../../lib/clock.ts'
 import { newId } from '../../lib/ids.ts'
-import type { PlacedInstance } from '../blue-green/instances.ts'
+import type { PlacedInstance as Instance } from '../blue-green/instances.ts'
 import type { LogLine, Owned, RuntimeEvent, Workload } from '../runtime.ts'
 import { type Endpoint, listen } from './endpoint.ts'
 import type { Behaviour } from './script.ts'
 
 export interface FakeInstance {
-  seen: PlacedInstance
+  seen: Instance
   behaviour: Behaviour
   /** Internal ports that take datagrams. */
   udp: number[]
@@ -53,15 +53,11 @@ export const createWorld = (ownerId: string, clock: Clock, folder: string | unde
     renameSync(`${file}.new`, file)
   }
 
-  const tell = ({ serviceId, revision, id }: PlacedInstance, kind: RuntimeEvent['kind']): void => {
+  const tell = ({ serviceId, revision, id }: Instance, kind: RuntimeEvent['kind']): void => {
     news.emit('event', { serviceId, revision, instanceId: id, kind } satisfies RuntimeEvent)
   }
 
-  const log = (
-    { id, name, revision, serviceId }: PlacedInstance,
-    text: string,
-    stream: LogLine['stream'] = 'stdout',
-  ) => {
+  const log = ({ id, name, revision, serviceId }: Instance, text: string, stream: LogLine['stream'] = 'stdout') => {
     const line = { at: clock.now().toISOString(), text, stream, instance: name, revision }
     const kept = lines.get(id) ?? []
     kept.push(line)
@@ -82,14 +78,14 @@ export const createWorld = (ownerId: string, clock: Clock, folder: string | unde
     seen.ports = Object.keys(seen.endpoints).map(Number)
   }
 
-  const talk = async (seen: PlacedInstance): Promise<void> => {
+  const talk = async (seen: Instance): Promise<void> => {
     for (let number = 1; number <= 200 && state.instances.some((each) => each.seen === seen); number += 1) {
       if (number > 5) await clock.sleep(20, closed.signal)
       log(seen, `line ${number}`)
     }
   }
 
-  const crash = (seen: PlacedInstance, exitCode: number, oomKilled: boolean): void => {
+  const crash = (seen: Instance, exitCode: number, oomKilled: boolean): void => {
     Object.assign(seen, { state: 'restarting', exitCode, oomKilled, restarts: 3 })
     log(seen, oomKilled ? 'out of memory' : `ended with code ${exitCode}`, 'stderr')
     if (oomKilled) tell(seen, 'oom')
@@ -126,8 +122,8 @@ export const createWorld = (ownerId: string, clock: Clock, folder: string | unde
     restored,
     closed: closed.signal,
     of: (serviceId: string) => state.instances.filter(({ seen }) => seen.serviceId === serviceId),
-    linesOf: ({ id }: PlacedInstance): LogLine[] => lines.get(id) ?? [],
-    start: async (workload: Workload, index: number, name: string, behaviour: Behaviour): Promise<PlacedInstance> => {
+    linesOf: ({ id }: Instance): LogLine[] => lines.get(id) ?? [],
+    start: async (workload: Workload, index: number, name: string, behaviour: Behaviour): Promise<Instance> => {
       const { organizationId, environmentId, serviceId, revision } = workload
       const ids = { id: newId(), name, organizationId, environmentId, serviceId, revision, index }
       const life = { exitCode: null, oomKilled: false, restarts: 0, startedAt: null, ports: [], endpoints: {} }
