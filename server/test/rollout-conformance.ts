@@ -131,8 +131,9 @@ export const conformRollouts = ({ runtime, create, programs, images }: RolloutSu
         assert.match(await fresh.visit(), new RegExp(revision))
         wordsOf.push((await stateOf(old.workload)).map(([each]) => each!))
       })
-      await converge(fresh.workload, fresh.desired, rollout)
-      running = false
+      await converge(fresh.workload, fresh.desired, rollout).finally(() => {
+        running = false
+      })
       await clients
       assert.deepEqual(steps, ['start', 'ready', 'switch', 'drain', 'retire'])
       assert.deepEqual(wordsOf[0]!.sort(), [old.workload.revision, old.workload.revision, revision].sort())
@@ -145,6 +146,18 @@ export const conformRollouts = ({ runtime, create, programs, images }: RolloutSu
       assert.ok(
         told.includes(`Requests to ${runtime().ingress.url(fresh.exposure.hosts[0]!.host)} go to the new version.`),
       )
+    })
+
+    test('publishes the names that there are at the switch, not those of its start', async () => {
+      const { workload, exposure } = createVersion()
+      const taken = `taken-${workload.serviceId}.localhost`
+      let now: Exposure = { ...exposure, hosts: [...exposure.hosts, { ...exposure.hosts[0]!, host: taken }] }
+      const { rollout } = createRollout((step) => {
+        if (step === 'ready') now = exposure
+      })
+      await converge(workload, { state: 'running', workload, exposure: async () => now }, rollout)
+      assert.match(await visit(runtime().ingress.url(exposure.hosts[0]!.host)), /^200/)
+      assert.match(await visit(runtime().ingress.url(taken)), /^404/)
     })
 
     test('that fails before the new version serves leaves the old one, and converge to that removes the new one', async () => {
