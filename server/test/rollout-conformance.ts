@@ -24,6 +24,7 @@ import {
 import type { Exposure } from '../src/runtimes/ingress.ts'
 import type { Desired, Rollout, Runtime, Workload } from '../src/runtimes/runtime.ts'
 import { answersDatagrams } from './datagrams.ts'
+import { until } from './until.ts'
 
 /** Where names of hosts lead nowhere from here, the ingress is asked by its address. */
 const visit = async (url: string): Promise<string> => {
@@ -126,6 +127,8 @@ export const conformRollouts = ({ runtime, create, programs, images }: RolloutSu
       const clients = Promise.all([client(), client(), client()])
       const wordsOf: string[][] = []
       const { rollout, steps, told } = createRollout(async (step) => {
+        const before = answers.length
+        await until(() => answers.length >= before + 6, { what: `answers to clients at the step ${step}` })
         if (step === 'switch') assert.match(await fresh.visit(), new RegExp(old.workload.revision))
         if (step !== 'serving') return
         assert.match(await fresh.visit(), new RegExp(revision))
@@ -138,7 +141,6 @@ export const conformRollouts = ({ runtime, create, programs, images }: RolloutSu
       assert.deepEqual(steps, ['start', 'ready', 'switch', 'drain', 'retire'])
       assert.deepEqual(wordsOf[0]!.sort(), [old.workload.revision, old.workload.revision, revision].sort())
       assert.deepEqual(await stateOf(fresh.workload), [[revision, 'running']])
-      assert.ok(answers.length > 20)
       assert.deepEqual(
         answers.filter((answer) => !answer.startsWith('200 ')),
         [],

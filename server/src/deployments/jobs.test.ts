@@ -268,7 +268,7 @@ test('a run by the clock is as one of a deploy: tried again, with what it hands 
   }
   const outputs = () => database.query('select name, value from service_output where service_id = $1', [id])
   assert.equal((await ended(1)).error?.code, 'task_failed')
-  assert.equal((await logOf(id)).filter((line) => /runs again: try 2 of 2/.test(line)).length, 1)
+  assert.equal((await logOf(id)).filter((line) => /Restarting the job: attempt 2 of 2/.test(line)).length, 1)
   assert.deepEqual(await outputs(), [])
   await setSpec(id, { ...spec, image: 'fake/serve', on })
   assert.equal(await run('DEPLOY', id), 'DEPLOYED')
