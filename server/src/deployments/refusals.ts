@@ -1,8 +1,7 @@
 /** Why an action cannot be done with a service, told before it is begun; a plan tells the same. Pure. */
 import { type ApiError, badRequest, conflict } from '../lib/errors.ts'
 import { type DeployableKind, type DeploymentAction, needsOwnTool, type ServiceRequest } from './deployments.ts'
-import { isAlone, taskFor } from './tasks.ts'
-import { wantedOf } from './workload.ts'
+import { taskFor, tasksIn } from './tasks.ts'
 
 export interface Candidate {
   name: string
@@ -16,14 +15,14 @@ export interface Candidate {
 /** What its kind cannot do; null when nothing is against it. */
 export const kindRefusal = (
   action: DeploymentAction,
-  kind: Pick<DeployableKind, 'source' | 'workload' | 'tasks'>,
+  kind: Pick<DeployableKind, 'workload' | 'tasks'>,
   { name, spec }: Candidate,
   { forceEvent, task }: Partial<ServiceRequest>,
 ): ApiError | null => {
-  const wanted = wantedOf(kind, spec).spec
-  if (action === 'RESTART' && isAlone(wanted))
+  const { tasks, isAlone } = tasksIn(kind, spec)
+  if (action === 'RESTART' && isAlone)
     return badRequest(`The service ${name} has no instances to restart: deploy it to run it again.`)
-  if (forceEvent !== undefined && taskFor(wanted.tasks, forceEvent, task) === null)
+  if (forceEvent !== undefined && taskFor(tasks, forceEvent, task) === null)
     return badRequest(`The service ${name} does nothing at this event.`, undefined, 'event_missing')
   return null
 }

@@ -93,10 +93,7 @@ export const aliasesOf = (name: string, serviceId: string): string[] =>
 export const mustStopFirst = (workload: Pick<Workload, 'volumes'>): boolean => workload.volumes.length > 0
 
 /** All that a kind makes of a configuration. */
-export const wantedOf = (
-  kind: Pick<DeployableKind, 'source' | 'workload' | 'tasks'>,
-  spec: Record<string, unknown>,
-): { source: Source; spec: Wanted } => ({
+export const wantedOf = (kind: DeployableKind, spec: Record<string, unknown>): { source: Source; spec: Wanted } => ({
   source: kind.source(spec),
   spec: { ...kind.workload(spec), ...(kind.tasks === undefined ? {} : { tasks: kind.tasks(spec) }) },
 })
