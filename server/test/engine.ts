@@ -185,6 +185,10 @@ const taskIn = ({
   ...(withVolumes === true ? { withVolumes } : {}),
 })
 
+const never = (): never => {
+  throw new Error('asked what cannot be deployed')
+}
+
 /** What real kinds would be of these abilities; of their own files the engine knows nothing. */
 const common = { source: built, workload: running }
 
@@ -210,7 +214,7 @@ const kinds: DeployableKind[] = [
         Object.entries(tasks as Record<string, Record<string, unknown>>).map(([name, spec]) => [name, taskIn(spec)]),
       ),
   },
-  { ...common, kind: 'helm', refusal: () => 'It needs what is not here.' },
+  { kind: 'helm', refusal: () => 'It needs what is not here.', source: never, workload: never },
 ]
 
 const commitOf = (id: string): Commit => ({

@@ -246,6 +246,12 @@ test('a stop ends the run under way and no other begins; a forced run leaves the
   assert.deepEqual(await runsOf(id), [])
 })
 
+test('what cannot be deployed can be stopped and deleted all the same', async () => {
+  const id = await addService(world, {}, 'helm')
+  assert.equal(await run('STOP', id), 'STOPPED')
+  assert.equal(await run('DELETE', id), 'DELETED')
+})
+
 const tell = (value: object) => `write /slipway-output/slipway-output.json ${JSON.stringify(value)}`
 
 test('a run by the clock is as one of a deploy: tried again, with what it hands on and what it puts out kept', async () => {

@@ -11,21 +11,20 @@ import { enter, type ServiceRun } from './service-run.ts'
 import { taskIdOf } from './task-ids.ts'
 import { type Runnable, runTask, type TaskClaim } from './task-run.ts'
 import { endTaskOf, findState, forgetLeft, freeState } from './task-state.ts'
-import { clocksOf, isAlone, taskFor, type Wanted } from './tasks.ts'
-import { wantedOf } from './workload.ts'
+import { clocksOf, taskFor, tasksIn, type Wanted } from './tasks.ts'
 
 const minute = 60_000
 export const pullDeadlineMs = 61 * minute
 
-const wantedNow = ({ parts, service }: ServiceRun) => wantedOf(kindOf(parts, service.kind), service.spec).spec
+const tasksNow = ({ parts, service }: ServiceRun) => tasksIn(kindOf(parts, service.kind), service.spec)
 
 /** What a service runs to its end, as it is configured now. */
-const tasksOf = (run: ServiceRun): Tasks => wantedNow(run).tasks ?? {}
+const tasksOf = (run: ServiceRun): Tasks => tasksNow(run).tasks
 
 /** Whether its kind runs tasks: also where the service is configured without one by now. */
 const mayRunTasks = ({ parts, service }: ServiceRun): boolean => kindOf(parts, service.kind).tasks !== undefined
 
-export const runsAlone = (run: ServiceRun): boolean => isAlone(wantedNow(run))
+export const runsAlone = (run: ServiceRun): boolean => tasksNow(run).isAlone
 
 export const keepsState = (run: ServiceRun): boolean =>
   Object.values(tasksOf(run)).some(({ state }) => state !== undefined)

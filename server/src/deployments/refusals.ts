@@ -2,8 +2,7 @@
 import { type ApiError, badRequest, conflict } from '../lib/errors.ts'
 import type { Ability, Workload } from '../runtimes/runtime.ts'
 import { type DeployableKind, type DeploymentAction, needsOwnTool, type ServiceRequest } from './deployments.ts'
-import { isAlone, taskFor } from './tasks.ts'
-import { wantedOf } from './workload.ts'
+import { taskFor, tasksIn } from './tasks.ts'
 
 export interface Candidate {
   name: string
@@ -17,14 +16,14 @@ export interface Candidate {
 /** What its kind cannot do; null if nothing prevents the action. */
 export const kindRefusal = (
   action: DeploymentAction,
-  kind: Pick<DeployableKind, 'source' | 'workload' | 'tasks'>,
+  kind: Pick<DeployableKind, 'workload' | 'tasks'>,
   { name, spec }: Candidate,
   { forceEvent, task }: Partial<ServiceRequest>,
 ): ApiError | null => {
-  const wanted = wantedOf(kind, spec).spec
-  if (action === 'RESTART' && isAlone(wanted))
+  const { tasks, isAlone } = tasksIn(kind, spec)
+  if (action === 'RESTART' && isAlone)
     return badRequest(`Service ${name} has no instances to restart: deploy it to run it again.`)
-  if (forceEvent !== undefined && taskFor(wanted.tasks, forceEvent, task) === null)
+  if (forceEvent !== undefined && taskFor(tasks, forceEvent, task) === null)
     return badRequest(`Service ${name} has nothing to run for this event.`, undefined, 'event_missing')
   return null
 }

@@ -3,7 +3,7 @@ import { createMasker } from '../builds/log-mask.ts'
 import { DeploymentError } from '../lib/errors.ts'
 import type { Task, TaskEnd, Workload } from '../runtimes/runtime.ts'
 import type { When } from '../work/schedule.ts'
-import type { TaskEvent, TaskSpec, Tasks, WorkloadSpec } from './deployments.ts'
+import type { DeployableKind, TaskEvent, TaskSpec, Tasks, WorkloadSpec } from './deployments.ts'
 import { outputsOf } from './task-files.ts'
 
 const keptLines = 50
@@ -27,7 +27,18 @@ export const taskFor = (tasks: Tasks | undefined, event: TaskEvent, name?: strin
 export const isAlone = ({ instances, tasks }: Pick<WorkloadSpec, 'instances'> & { tasks?: Tasks }): boolean =>
   instances === 0 && tasks !== undefined
 
-/** The same of a release's workload, in SQL. */
+/** The tasks of a configuration, and whether they are all that it runs. Asks nothing else of a kind without any. */
+export const tasksIn = (
+  kind: Pick<DeployableKind, 'tasks' | 'workload'>,
+  spec: Record<string, unknown>,
+): { tasks: Tasks; isAlone: boolean } => {
+  const tasks = kind.tasks?.(spec)
+  return tasks === undefined
+    ? { tasks: {}, isAlone: false }
+    : { tasks, isAlone: isAlone({ ...kind.workload(spec), tasks }) }
+}
+
+/** Whether tasks are all that a release's workload runs, in SQL. */
 export const isAloneSql = (workload: string): string =>
   `(${workload} ? 'tasks' and coalesce((${workload} ->> 'instances')::int, 0) = 0)`
 

@@ -90,10 +90,7 @@ export const aliasesOf = (name: string, serviceId: string): string[] =>
   [dnsLabel(name), `service-${serviceId}`].filter((alias) => alias !== '')
 
 /** All that a kind makes of a configuration. */
-export const wantedOf = (
-  kind: Pick<DeployableKind, 'source' | 'workload' | 'tasks'>,
-  spec: Record<string, unknown>,
-): { source: Source; spec: Wanted } => ({
+export const wantedOf = (kind: DeployableKind, spec: Record<string, unknown>): { source: Source; spec: Wanted } => ({
   source: kind.source(spec),
   spec: { ...kind.workload(spec), ...(kind.tasks === undefined ? {} : { tasks: kind.tasks(spec) }) },
 })
