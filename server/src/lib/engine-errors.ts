@@ -52,7 +52,7 @@ export const isRefusedLogin = (error: unknown): boolean =>
 export const explainEngine = (error: unknown): string => {
   for (const each of chain(error)) {
     if (each instanceof SshError) return ssh(each)
-    if (each instanceof OutboundRefused) return `This address may not be used: ${each.message}.`
+    if (each instanceof OutboundRefused) return `${each.message.replace(/^t/, 'T')}.`
     if (each instanceof OutboundFailed && each.code === 'unresolved') return unresolved
     const code = String(each.code ?? each.name)
     const found = sentences.find(([pattern]) => pattern.test(code))

@@ -248,3 +248,23 @@ test("a container of this machine is nobody's to call, though private networks a
     assert.equal((await open('private').check(new URL(url))).family, 4, url)
   assert.equal((await open('10.200.3.7:8080').check(new URL('http://10.200.3.7:8080/'))).address, '10.200.3.7')
 })
+
+test('an engine or an SSH server may be at its own port, and is else judged as every address', async () => {
+  const resolve = names({ 'engine.test': ['93.184.216.34'], 'inner.test': ['10.0.0.2'], 'own.test': ['93.184.216.35'] })
+  const outbound = createOutbound({ allow: [], own: ['own.test:2376'], resolve })
+  for (const port of [22, 2222, 2375, 2376])
+    assert.deepEqual(await outbound.checkMachine('engine.test', port), { address: '93.184.216.34', family: 4 })
+  const refused: [string, number][] = [
+    ['engine.test', 5432],
+    ['engine.test', 25],
+    ['inner.test', 2376],
+    ['own.test', 2376],
+    ['127.0.0.1', 22],
+    ['[::1]', 22],
+    ['169.254.169.254', 2222],
+    ['0x7f.1', 2376],
+  ]
+  for (const [host, port] of refused)
+    await assert.rejects(outbound.checkMachine(host, port), OutboundRefused, `${host}:${port}`)
+  await assert.rejects(outbound.check(new URL('https://engine.test:2376/')), OutboundRefused)
+})

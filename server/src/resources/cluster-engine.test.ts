@@ -144,7 +144,10 @@ test('an engine that cannot be used is refused by a sentence, and nothing is kep
     [fail('CERT_HAS_EXPIRED'), /has expired/],
     [engineUnavailable(new SshError('host-key', 'x')), /SSH host key is not one of those given/],
     [engineUnavailable(new SshError('login', 'x')), /refused the login/],
-    [engineUnavailable(new OutboundRefused('it leads to a private address')), /may not be used: .*private address/],
+    [
+      engineUnavailable(new OutboundRefused('it leads to a private address')),
+      /This address cannot be used: it leads to a private address\.$/,
+    ],
     [facts('old', { apiVersion: '1.40', version: '19.03' }), /19\.03 is too old/],
     [facts('windows', { os: 'windows' }), /Linux containers/],
     [facts('mips', { architecture: 'mips64' }), /neither amd64 nor arm64/],

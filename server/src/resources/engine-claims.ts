@@ -4,6 +4,7 @@
  */
 import type { Clusters } from '../clusters/clusters.ts'
 import type { EngineFacts } from '../clusters/engines.ts'
+import { isLocalSql } from '../clusters/local.ts'
 import { conflict } from '../lib/errors.ts'
 import { type Queryable, sqlState } from '../store/database.ts'
 
@@ -17,7 +18,8 @@ export interface EngineUser {
 const usersSql = `select c.id as "clusterId", u.engine_id as "engineId", exists (
     select from node e where e.kind = 'environment' and e.spec ->> 'cluster_id' = c.id::text) as "hasEnvironments"
   from node c left join cluster_engine u on u.cluster_id = c.id
-  where c.kind = 'cluster' and not coalesce((c.spec ->> 'is_default')::boolean, false)`
+  where c.kind = 'cluster' and not ${isLocalSql('c')}
+    and c.spec ->> 'cloud_provider' = 'ON_PREMISE' and c.spec ->> 'kubernetes' = 'SELF_MANAGED'`
 
 /** The clusters that name these credentials. */
 export const readUsers = (db: Queryable, credentialsId: string): Promise<EngineUser[]> =>
