@@ -22,6 +22,6 @@ export const answerWith = (reply: FastifyReply): Answerer => ({
 export const answerOnSocket: Answerer = {
   setHeader() {},
   hijack() {
-    throw new Error('a socket has no HTTP answer to take')
+    throw new Error('a socket has no HTTP response to take over')
   },
 }

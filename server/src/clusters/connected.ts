@@ -113,7 +113,7 @@ export const createConnected = (
         name: 'cluster connections',
         periodMs: everyMs,
         waits: true,
-        failed: 'clusters are connected as they were',
+        failed: 'cluster connections could not be refreshed',
         run: async () => {
           await refresh(null)
           await learnVersions()

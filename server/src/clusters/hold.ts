@@ -66,7 +66,7 @@ export const holdClusters = async (
   /** One that is no more, or is reached in another way now, is let go; the next claim takes it as it is then. */
   const letGo = (now: ReadonlyMap<string, Cluster>): void => {
     for (const [key, cluster] of held)
-      if (now.get(key) !== cluster) holding.abort(key, new Handover('the cluster is another one now'))
+      if (now.get(key) !== cluster) holding.abort(key, new Handover('the cluster has changed hands'))
   }
   const claim = async () => {
     const now = new Map(clusters.all().map((cluster) => [cluster.key, cluster]))
@@ -109,7 +109,7 @@ export const holdClusters = async (
       )
       await database.query(`select pg_notify('${channel}', '')`)
     },
-    failed: 'a cluster is left to whoever holds it next',
+    failed: 'a cluster was left to its next owner',
   })
   const leave = await database.listen(channel, holding.wake)
   return {

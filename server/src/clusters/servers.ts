@@ -106,11 +106,14 @@ export const createServers = (parts: ServersParts): Servers => {
       leaves.push(await database.listen(answers, hearAnswer))
       const onQuestion = (text: string): void => {
         if (text === '') missed()
-        else hear(text, answer).catch((error: unknown) => log.warn({ err: error }, 'another server is not answered'))
+        else
+          hear(text, answer).catch((error: unknown) =>
+            log.warn({ err: error }, 'a request of another server could not be answered'),
+          )
       }
       leaves.push(await database.listen(questions, onQuestion))
       await renew()
-      const failed = 'other servers may take this one for gone'
+      const failed = 'other servers may consider this one dead'
       presence = createLoop(parts, { name: 'presence', periodMs: renewMs, waits: true, failed, run: renew })
     },
     async stop() {

@@ -135,11 +135,11 @@ export const createSharedRouter = (parts: SharedRouterParts): SharedRouter => {
         name: 'routes of all servers',
         periodMs: everyMs,
         waits: true,
-        failed: 'the router may lack what other servers route',
+        failed: 'the router may lack routes of other servers',
         run: learnAll,
       })
       await learnAll().catch((error: unknown) => {
-        log.warn({ err: error }, 'the router is brought up to date later')
+        log.warn({ err: error }, 'the router will be updated later')
         looking?.wake(1000)
       })
     },

@@ -148,8 +148,8 @@ const makeEqual = async (
   const isLess = isMissing(service, current)
   if (isLess && !mayEnd) return false
   const isMore = others.length > 0 && mayEnd
-  if (isLess) log.info({ serviceId }, 'instances are missing: starting them again')
-  if (isMore) log.info({ serviceId }, 'instances of another version are left over: removing them')
+  if (isLess) log.info({ serviceId }, 'instances are missing: restarting them')
+  if (isMore) log.info({ serviceId }, 'instances of another version are left: removing them')
   const desired = isLess || isMore ? await openDesired(parts, cluster, service, isLess, signal) : null
   if (desired !== null) {
     const { instances, refused } = await cluster.runtime.converge(service, desired, null, signal)

@@ -34,9 +34,18 @@ const opens = ({ ports }: Needs, wanted: 'TCP' | 'UDP'): boolean =>
   ports.some(({ protocol, publiclyAccessible }) => publiclyAccessible && protocol === wanted)
 
 const lacks: Record<Ability, { isNeeded(of: Needs): boolean; what: string }> = {
-  volumes: { isNeeded: ({ volumes }) => volumes.length > 0, what: 'has no volumes, and the service has storage' },
-  'tcp-ports': { isNeeded: (of) => opens(of, 'TCP'), what: 'publishes no TCP ports, and the service has a public one' },
-  'udp-ports': { isNeeded: (of) => opens(of, 'UDP'), what: 'publishes no UDP ports, and the service has a public one' },
+  volumes: {
+    isNeeded: ({ volumes }) => volumes.length > 0,
+    what: 'does not support volumes, but the service has storage',
+  },
+  'tcp-ports': {
+    isNeeded: (of) => opens(of, 'TCP'),
+    what: 'does not publish TCP ports, but the service has a public one',
+  },
+  'udp-ports': {
+    isNeeded: (of) => opens(of, 'UDP'),
+    what: 'does not publish UDP ports, but the service has a public one',
+  },
 }
 
 /** What its cluster lacks for a service; null when it lacks nothing. */

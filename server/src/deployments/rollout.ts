@@ -69,7 +69,7 @@ const takePorts = async ({ parts, service, log }: ServiceRun, { ports }: Workloa
   const isHeld = (one: (typeof wanted)[number]) => held.some((h) => h.protocol === one.protocol && h.port === one.port)
   for (const one of wanted)
     if (!isHeld(one))
-      log.line('switch', `The ${one.protocol} port ${one.port} belongs to another service now.`, 'error')
+      log.line('switch', `The ${one.protocol} port ${one.port} now belongs to another service.`, 'error')
 }
 
 /** Fails as it failed, without the secrets that the program printed. */
@@ -85,7 +85,7 @@ const scrub =
 /** A release that takes over from the one before: traffic first, then the pointer that says so. */
 export const rollOut = async (run: ServiceRun, release: Release): Promise<void> => {
   const opened = await openOwn(run, release.id)
-  if (opened === null) throw new Error(`release ${release.id} is gone`)
+  if (opened === null) throw new Error(`release ${release.id} no longer exists`)
   const { workload, environment } = opened
   const lacking = abilityRefusal(run.cluster.runtime.abilities, workload)
   if (lacking !== null) throw new DeploymentError('cluster_unable', lacking)

@@ -114,7 +114,7 @@ const execute = async (parts: EngineParts, execution: Execution): Promise<void> 
     if (caught instanceof LeaseLost) throw caught
     error = asPlain(caught)
     if (error.code === 'unexpected')
-      parts.log.warn({ err: caught, serviceId: run.serviceId }, 'a run by the clock ended unexpectedly')
+      parts.log.warn({ err: caught, serviceId: run.serviceId }, 'a scheduled run ended unexpectedly')
     told.add(error.message, 'error')
   }
   const ours = await parts.database.transaction(async (tx) => {

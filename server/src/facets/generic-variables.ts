@@ -32,7 +32,7 @@ const holderOf: Owner['find'] = async (db, { variableId = '' }, { organizationId
 
 const variableInPath: Owner = { kind: 'variable', param: 'variableId', parentParam: null, find: holderOf }
 
-/** A place named by scope and id: the two must agree. */
+/** A place given by scope and id, which must match. */
 const named = async <Found extends Place>(
   context: Context,
   [id, scope, field]: [id: string, scope: string, field: string],

@@ -147,7 +147,7 @@ export const terraformSettings = settingsOf(grace, placement, build, account, {
     default: '',
     pattern: '^(|[A-Za-z0-9][A-Za-z0-9._:/@-]*)$',
     description:
-      'An image that has the engine and a shell, pulled with the logins of the registries of the organization; its tag is the explicit version unless it names one. Empty: the program that is installed on this server.',
+      "An image with the tool and a shell, pulled with the organization's registry logins; its tag defaults to the explicit version. If empty, the program installed on this server is used.",
   }),
 })
 
@@ -181,7 +181,7 @@ export const toolImageIn = (spec: object, version: string): { image?: string } =
   return { image: splitTag(image).name === image && version !== '' ? joinTag(image, version) : image }
 }
 
-/** What a cron job does with a moment while its last run goes on; left out where that is the usual. */
+/** What a cron job does when it is due while its last run continues; left out if that is the default. */
 export const overlapIn = (spec: object): { overlap?: 'Allow' | 'Replace' } => {
   const { [overlapKey]: overlap } = setIn(spec) as { [overlapKey]?: 'Forbid' | 'Allow' | 'Replace' }
   return overlap === undefined || overlap === 'Forbid' ? {} : { overlap }

@@ -147,7 +147,7 @@ const originOf = (place: Place, source: Shown): Origin => ({
   key: source.key,
 })
 
-/** All that is visible at a place, built-in ones first, each with whether it counts there and where its value is set. */
+/** Everything visible at a place, built-in ones first, each with whether it is in effect there and where its value is set. */
 export const traceRecords = (place: PlaceInContext, rows: readonly VariableRecord[]): Shown[] => {
   const builtIns = builtInRecords(place)
   const byId = new Map(builtIns.map((row) => [row.id, row]))

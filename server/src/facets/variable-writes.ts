@@ -23,7 +23,7 @@ const readBy =
     return place
   }
 
-/** A place that can hold variables, of the caller's organization; 404 for any other id. */
+/** A place in the caller's organization that can have variables; 404 for any other id. */
 export const readPlace = readBy(loadPlace)
 
 /** The same with what is built in there. */

@@ -5,7 +5,7 @@ import { SshError } from './ssh-tunnel.ts'
 const untrusted = 'The certificate of the engine is not signed by the given certificate authority (CA).'
 const noClient = 'The engine did not accept the client certificate: it must be signed by the CA that the engine trusts.'
 const unreachable = 'The machine cannot be reached from this server: check the address and the network.'
-const silent = 'Nothing answered in time: check the address, and that the firewall lets this server in.'
+const silent = 'Nothing answered in time: check the address, and that the firewall allows this server.'
 const closed =
   'The engine closed the connection before it answered: over TLS, check that the CA it trusts signed the client certificate.'
 const unresolved = 'The host name could not be resolved.'
@@ -19,22 +19,25 @@ const sentences: [RegExp, string][] = [
   [/^ERR_TLS_CERT_ALTNAME_INVALID$/, 'The certificate of the engine is not for this host name or address.'],
   [/SELF_SIGNED|UNABLE_TO_|CERT_SIGNATURE_FAILURE|CERT_UNTRUSTED|INVALID_PURPOSE|INVALID_CA/, untrusted],
   [/^ERR_SSL_.*ALERT/, noClient],
-  [/^(ERR_SSL_WRONG_VERSION_NUMBER|ERR_SSL_PACKET_LENGTH_TOO_LONG|EPROTO)$/, 'The engine does not speak TLS here.'],
+  [
+    /^(ERR_SSL_WRONG_VERSION_NUMBER|ERR_SSL_PACKET_LENGTH_TOO_LONG|EPROTO)$/,
+    'The engine does not use TLS at this address.',
+  ],
   [/^(ERR_OSSL|ERR_SSL|ERR_CRYPTO)/, 'The certificate or the key for the connection could not be used.'],
   [/^(UND_ERR_SOCKET|ECONNRESET|EPIPE)$/, closed],
-  [/^(EACCES|EPERM)$/, 'This server may not open the socket of the engine.'],
+  [/^(EACCES|EPERM)$/, 'This server is not allowed to open the socket of the engine.'],
   [/^ENOENT$/, 'The socket of the engine does not exist.'],
 ]
 
 const ssh = ({ problem }: SshError): string =>
   ({
     'host-key':
-      'The SSH host key is not one of those given: if the machine was set up anew, give its new public key, else somebody may be in between.',
+      'The SSH host key is not one of those given: if the machine was reinstalled, add its new public key; otherwise the connection may be intercepted.',
     login: 'The machine refused the login: check the user and that its authorized_keys has the public key.',
     key: 'The private SSH key could not be used.',
     socket:
-      'The SSH user may not open the socket of the engine there, or no engine listens at it: check the path, and that the user is in the group docker.',
-    protocol: 'The machine ended the SSH connection, or no SSH server listens at this port.',
+      "The SSH user is not allowed to open the engine's socket, or no engine listens on it: check the path, and that the user is in the group docker.",
+    protocol: 'The machine closed the SSH connection, or no SSH server listens on this port.',
   })[problem]
 
 function* chain(error: unknown): Generator<Error & { code?: unknown }> {

@@ -78,7 +78,7 @@ const openSocket = async ({ host, port, pin }: SshConnection): Promise<Socket> =
 }
 
 const explain = (error: Error & { level?: string }, foreignKey: boolean): Error => {
-  if (foreignKey) return new SshError('host-key', 'the machine showed another host key than the given ones', error)
+  if (foreignKey) return new SshError('host-key', 'the host key of the machine is not one of those given', error)
   if (/no matching host key/i.test(error.message))
     return new SshError('host-key', 'the machine has no host key of the given types', error)
   if (error.level === 'client-authentication') return new SshError('login', 'the login was refused', error)

@@ -12,9 +12,11 @@ import { identify, readCredentials } from './engine-credentials.ts'
 
 const refuseKind = (spec: Spec): void => {
   if (isLocal(spec))
-    throw badRequest('The default cluster is the Docker engine of this machine: make another cluster for this engine.')
+    throw badRequest(
+      'The default cluster is the Docker engine of this machine: create another cluster for this engine.',
+    )
   if (spec.cloud_provider !== 'ON_PREMISE' || spec.kubernetes !== 'SELF_MANAGED')
-    throw badRequest('These credentials are of a Docker engine: its cluster is ON_PREMISE and SELF_MANAGED.')
+    throw badRequest('These are credentials of a Docker engine: its cluster must be ON_PREMISE and SELF_MANAGED.')
 }
 
 const idIn = (spec: Spec): string | undefined => {

@@ -33,7 +33,7 @@ const Status = Type.Object(
     cluster_lock: Nullable(Lock),
     last_deployment_date: Nullable(Timestamp()),
     reason: OneOf(['UNSPECIFIED', 'MAINTENANCE']),
-    error_message: Maybe(Text(500, { description: 'Why the engine of the cluster cannot be used now.' })),
+    error_message: Maybe(Text(500, { description: 'Why the engine of the cluster is currently unavailable.' })),
   },
   { title: 'ClusterStatus' },
 )

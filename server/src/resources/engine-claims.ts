@@ -51,7 +51,7 @@ export const refuseMove = async (
     if (facts !== null && !(await answers(clusters, clusterId))) continue
     throw conflict(
       'cluster_in_use',
-      'Environments run on the Docker engine of this cluster: delete them before the cluster gets another engine or none.',
+      'This cluster still has environments on its Docker engine: delete them before you change or remove the engine.',
     )
   }
 }
@@ -70,6 +70,9 @@ export const claim = async (tx: Queryable, clusterId: string, facts: EngineFacts
     await tx.query(upsert, [clusterId, facts.id, facts.version])
   } catch (error) {
     if (sqlState(error) !== '23505') throw error
-    throw conflict('engine_in_use', 'Another cluster runs on this Docker engine already: an engine is one cluster.')
+    throw conflict(
+      'engine_in_use',
+      'Another cluster already uses this Docker engine: an engine can belong to only one cluster.',
+    )
   }
 }

@@ -32,17 +32,17 @@ export const engineFields = {
   engine_url: Maybe(
     Text(512, {
       description:
-        'The Docker engine that clusters with these credentials run on: tcp://host:2376 with TLS, ssh://user@host, or unix:///path for a socket that the operator has listed. It is reached and checked before it is kept; empty takes the engine away.',
+        'The Docker engine of clusters with these credentials: tcp://host:2376 with TLS, ssh://user@host, or unix:///path for a socket that the operator has listed. The connection is tested before it is stored; empty removes the engine.',
     }),
   ),
-  engine_ca_certificate: Maybe(Text(pem, { description: 'Of a tcp:// engine: the CA of its certificate, PEM.' })),
-  engine_client_certificate: Maybe(Text(pem, { description: 'Of a tcp:// engine: our client certificate, PEM.' })),
+  engine_ca_certificate: Maybe(Text(pem, { description: 'For a tcp:// engine: the CA of its certificate, PEM.' })),
+  engine_client_certificate: Maybe(Text(pem, { description: 'For a tcp:// engine: our client certificate, PEM.' })),
   engine_client_key: Maybe(Secret(pem)),
   engine_ssh_key: Maybe(Secret(pem)),
   engine_ssh_host_keys: Maybe(
     Text(16_384, {
       description:
-        'Of an ssh:// engine: the public keys of its machine, as ssh-keyscan prints them. No other is accepted.',
+        'For an ssh:// engine: the public keys of its machine, as printed by ssh-keyscan. No others are accepted.',
     }),
   ),
   engine_service_address: Maybe(
@@ -100,23 +100,23 @@ const checkPem = (spec: EngineSpec, secrets: EngineSecrets): void => {
   } catch {
     throw invalidField('/engine_client_key', 'is not a private key in PEM without a passphrase')
   }
-  throw invalidField('/engine_client_key', 'is not the key of engine_client_certificate')
+  throw invalidField('/engine_client_key', 'does not belong to `engine_client_certificate`')
 }
 
 const checkSsh = async (spec: EngineSpec, secrets: EngineSecrets): Promise<void> => {
   const reason = await refuseKey(secrets.engine_ssh_key!.reveal())
   if (reason !== null) throw invalidField('/engine_ssh_key', `${reason}: give a private key without a passphrase`)
   if (parseHostKeys(spec.engine_ssh_host_keys!).length === 0)
-    throw invalidField('/engine_ssh_host_keys', 'has no public key: give the lines that ssh-keyscan prints')
+    throw invalidField('/engine_ssh_host_keys', 'has no public key: use the lines printed by ssh-keyscan')
 }
 
 const checkSocket = ({ principal }: Context, engines: Engines, path: string): void => {
   if (!engines.sockets.includes(path))
     throw invalidField(
       '/engine_url',
-      'a socket of the machine of this server is for its operator to give: it must be listed in SLIPWAY_ENGINE_SOCKETS',
+      "a socket on this server's machine must be listed by the operator in SLIPWAY_ENGINE_SOCKETS",
     )
-  if (!principal.isOperator) throw forbidden("A socket of this server's machine takes a token of its operator.")
+  if (!principal.isOperator) throw forbidden("A socket on this server's machine requires the operator's token.")
 }
 
 const checkServiceAddress = async (engines: Engines, address: string | undefined): Promise<void> => {
@@ -158,13 +158,13 @@ const orRefused = async <T>(asking: Promise<T>): Promise<T> =>
 
 const ownId = (engines: Engines, signal: AbortSignal): Promise<string | null> =>
   engines.ownId(signal).catch((error: unknown) => {
-    throw unavailable('engine_unavailable', 'The Docker engine of this server does not answer; try again.', 5, error)
+    throw unavailable('engine_unavailable', 'The Docker engine of this server does not answer: try again.', 5, error)
   })
 
 /** Reaches an engine and learns who it is; throws the caller's error. */
 export const identify = async (context: Context, spec: EngineSpec, secrets: EngineSecrets): Promise<EngineFacts> => {
   const { engines } = context.parts.clusters
-  if (engines === null) throw badRequest('This server connects to no Docker engine but its own.')
+  if (engines === null) throw badRequest('This server connects only to its own Docker engine.')
   const connection = connectionOf(spec, secrets, engines.pin)
   if (connection.kind === 'local') checkSocket(context, engines, connection.socketPath)
   else if (!isGiven(spec.engine_service_address)) await checkOwnAddress(engines, connection)
@@ -189,7 +189,7 @@ const refuseUnused = (body: Spec, spec: Spec): void => {
     (name) => isGiven(body[name]) && !needs.includes(name) && !(name in may),
   )
   if (unused === undefined) return
-  const why = url === null ? 'needs engine_url beside it' : 'is not used by an engine at such an address'
+  const why = url === null ? 'requires `engine_url`' : 'is not used for an engine at this kind of address'
   throw invalidField(`/${unused}`, why)
 }
 

@@ -29,7 +29,7 @@ const handOver = async (
     signal.throwIfAborted()
     if (!late.aborted) throw error
     const within = `within ${Math.round(deadlineMs / 1000)} s`
-    return { error: new DeploymentError('output_timeout', `The file ${path} was not handed over ${within}.`) }
+    return { error: new DeploymentError('output_timeout', `The file ${path} was not transferred ${within}.`) }
   }
 }
 

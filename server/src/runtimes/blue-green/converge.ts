@@ -38,7 +38,7 @@ export const createConverge = ({ instances, router }: BlueGreenParts): Runtime['
       others = seen.filter((instance) => instance.revision !== revision)
     }
     if (stopsFirst(workload)) {
-      rollout.tell('start', 'The service has volumes: the running version stops before the new one starts.')
+      rollout.tell('start', 'The service has volumes: stopping the running version before the new one starts.')
       await rollout.step('stop-first', 2 * minute + stopGraceMs, async (signal) => {
         await look()
         await instances.retire(workload, revision, stopGraceMs, signal)

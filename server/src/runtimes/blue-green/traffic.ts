@@ -22,8 +22,8 @@ export const createTraffic = (router: Pick<Router, 'setService' | 'drain' | 'url
       tell(
         'switch',
         isStreamRoute(route)
-          ? `${route.protocol} traffic to ${router.address(route.port)} goes to the new version.`
-          : `Requests to ${router.url(route.host)} go to the new version.`,
+          ? `${route.protocol} traffic to ${router.address(route.port)} now goes to the new version.`
+          : `Requests to ${router.url(route.host)} now go to the new version.`,
       )
   },
   /** Waits for what is under way to instances that end next. */
@@ -31,6 +31,6 @@ export const createTraffic = (router: Pick<Router, 'setService' | 'drain' | 'url
     if (ending.length === 0) return
     const { remaining } = await router.drain(targetsOf(ending), drainTimeoutMs, signal)
     if (remaining > 0)
-      tell('drain', `${remaining} requests or connections to the old version were still under way after 30 s.`)
+      tell('drain', `${remaining} requests or connections to the old version were still open after 30 s.`)
   },
 })

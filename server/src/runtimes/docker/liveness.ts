@@ -95,7 +95,7 @@ export const keepAlive = async (parts: LivenessParts, stopping: AbortSignal): Pr
   } catch (error) {
     if (!stopping.aborted) throw error
   } finally {
-    over.abort(new Error('liveness is looked after no longer'))
+    over.abort(new Error('liveness is no longer monitored'))
     leave()
   }
 }

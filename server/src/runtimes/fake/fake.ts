@@ -131,7 +131,7 @@ async function* nothing(): AsyncGenerator<never> {}
 const createImages = (decide: (image: string) => Behaviour): Images => ({
   async hold({ reference }, progress, signal) {
     signal.throwIfAborted()
-    progress(`Pulling the image ${reference}`)
+    progress(`Pulling image ${reference}`)
     refuseMissing(decide(reference), reference)
     return reference
   },
