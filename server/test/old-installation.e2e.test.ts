@@ -72,13 +72,16 @@ const restore = async (t: TestContext, revision: string, fake: boolean): Promise
   return { database, ownerId, ...JSON.parse(asHere), onEngine: JSON.parse(onEngine), slipway }
 }
 
+/** Asking makes these differ: what was read is in the audit log, and a token was used; images are the engine's. */
+const changesByItself = (path: string): boolean => /\/events$|\/limits$|\/last_used_at$/.test(path)
+
 /** Where the first says something else than the second, which may say more. */
 const differences = (old: Json, now: Json, path = ''): string[] => {
   if (Array.isArray(old) && Array.isArray(now) && old.length === now.length)
     return old.flatMap((each, index) => differences(each, now[index], `${path}/${index}`))
   if (old !== null && now !== null && typeof old === 'object' && typeof now === 'object' && !Array.isArray(old))
     return Object.entries(old).flatMap(([name, value]) => differences(value, now[name], `${path}/${name}`))
-  return old === now ? [] : [`${path}: ${JSON.stringify(old)} is ${JSON.stringify(now)}`]
+  return old === now || changesByItself(path) ? [] : [`${path}: ${JSON.stringify(old)} is ${JSON.stringify(now)}`]
 }
 
 const settled = (slipway: Slipway, path: string): Promise<string> =>
@@ -107,9 +110,9 @@ for (const revision of revisions)
       const { slipway, ids, answers, database } = old
       await slipway.start()
       assert.deepEqual(await migrate(database), [])
-      await until(async () => (await runningState(old)) === 'RUNNING', { what: 'what ran to run' })
+      await until(async () => (await runningState(old)) === 'RUNNING', { timeoutMs: 20_000, what: 'what ran to run' })
       const wrong: string[] = []
-      for (const [path, answer] of Object.entries(answers)) {
+      for (const [path, answer] of Object.entries(answers).filter(([path]) => !changesByItself(path))) {
         const { status, body } = await slipway.api('GET', path)
         if (status !== 200) wrong.push(`${path}: ${status}`)
         else wrong.push(...differences(answer, body).map((difference) => `${path} ${difference}`))

@@ -34,7 +34,13 @@ const readAnswers = async (slipway: Awaited<ReturnType<typeof prepareSlipway>>, 
     const names = [...path.matchAll(/\{(\w+)\}/g)].map((match) => match[1]!)
     const isOurs = methods.get !== undefined && names.length > 0 && names.every((name) => name in ids)
     // What the engine, a name server or a receiver says at the moment is no row.
-    if (!isOurs || /\/ws\b|stream|heck|epository|anch|\/log$|\/cluster|\/checkCustomDomain$|\/webhook\/.*\/event$|\/commit$/.test(path)) continue
+    if (
+      !isOurs ||
+      /\/ws\b|stream|heck|epository|anch|\/log$|\/cluster|\/checkCustomDomain$|\/webhook\/.*\/event$|\/commit$/.test(
+        path,
+      )
+    )
+      continue
     const filled = path.replaceAll(/\{(\w+)\}/g, (_, name: string) => ids[name]!)
     const late = AbortSignal.timeout(3000)
     const tooLate = new Promise<null>((resolve) => late.addEventListener('abort', () => resolve(null)))
