@@ -66,14 +66,15 @@ const restore = async (t: TestContext, revision: string, fake: boolean): Promise
     .replaceAll('{url}', slipway.url)
     .replaceAll('{router}', String(slipway.routerPort))
   const subnet = `10.${193 + Math.floor(Math.random() * 60)}.`
-  const onEngine = textOf(revision, 'engine.json')
+  const onEngine = textOf(revision, 'engine.json.gz')
     .replaceAll(before, ownerId)
     .replaceAll(/\b10\.\d+\./g, subnet)
   return { database, ownerId, ...JSON.parse(asHere), onEngine: JSON.parse(onEngine), slipway }
 }
 
 /** Asking makes these differ: what was read is in the audit log, and a token was used. The rest is the engine's. */
-const changesByItself = (path: string): boolean => /\/events$|\/limits$|\/last_used_at$|\/maximum_(cpu|memory)$/.test(path)
+const changesByItself = (path: string): boolean =>
+  /\/events$|\/limits$|\/last_used_at$|\/maximum_(cpu|memory)$/.test(path)
 
 /** Lists of statuses have no order. */
 const byId = (list: Json[]): Json[] => list.toSorted((a, b) => String(a?.id ?? '').localeCompare(String(b?.id ?? '')))
