@@ -66,19 +66,26 @@ const restore = async (t: TestContext, revision: string, fake: boolean): Promise
     .replaceAll('{url}', slipway.url)
     .replaceAll('{router}', String(slipway.routerPort))
   const subnet = `10.${193 + Math.floor(Math.random() * 60)}.`
-  const onEngine = textOf(revision, 'engine.json')
+  const onEngine = textOf(revision, 'engine.json.gz')
     .replaceAll(before, ownerId)
     .replaceAll(/\b10\.\d+\./g, subnet)
   return { database, ownerId, ...JSON.parse(asHere), onEngine: JSON.parse(onEngine), slipway }
 }
 
+/** Asking makes these differ: what was read is in the audit log, and a token was used. The rest is the engine's. */
+const changesByItself = (path: string): boolean =>
+  /\/events$|\/limits$|\/last_used_at$|\/maximum_(cpu|memory)$/.test(path)
+
+/** Lists of statuses have no order. */
+const byId = (list: Json[]): Json[] => list.toSorted((a, b) => String(a?.id ?? '').localeCompare(String(b?.id ?? '')))
+
 /** Where the first says something else than the second, which may say more. */
 const differences = (old: Json, now: Json, path = ''): string[] => {
   if (Array.isArray(old) && Array.isArray(now) && old.length === now.length)
-    return old.flatMap((each, index) => differences(each, now[index], `${path}/${index}`))
+    return byId(old).flatMap((each, index) => differences(each, byId(now)[index], `${path}/${index}`))
   if (old !== null && now !== null && typeof old === 'object' && typeof now === 'object' && !Array.isArray(old))
     return Object.entries(old).flatMap(([name, value]) => differences(value, now[name], `${path}/${name}`))
-  return old === now ? [] : [`${path}: ${JSON.stringify(old)} is ${JSON.stringify(now)}`]
+  return old === now || changesByItself(path) ? [] : [`${path}: ${JSON.stringify(old)} is ${JSON.stringify(now)}`]
 }
 
 const settled = (slipway: Slipway, path: string): Promise<string> =>
@@ -107,9 +114,9 @@ for (const revision of revisions)
       const { slipway, ids, answers, database } = old
       await slipway.start()
       assert.deepEqual(await migrate(database), [])
-      await until(async () => (await runningState(old)) === 'RUNNING', { what: 'what ran to run' })
+      await until(async () => (await runningState(old)) === 'RUNNING', { timeoutMs: 20_000, what: 'what ran to run' })
       const wrong: string[] = []
-      for (const [path, answer] of Object.entries(answers)) {
+      for (const [path, answer] of Object.entries(answers).filter(([path]) => !changesByItself(path))) {
         const { status, body } = await slipway.api('GET', path)
         if (status !== 200) wrong.push(`${path}: ${status}`)
         else wrong.push(...differences(answer, body).map((difference) => `${path} ${difference}`))

@@ -5,7 +5,7 @@
  *     node_modules/.bin/node server/test/installations/make.ts /tmp/old <revision>
  *
  * writes `server/test/data/<revision>/`: `dump.sql.gz` (that revision's migrations, then its rows), `master` (the
- * key of this installation and of no other), `engine.json` (networks and containers of what runs) and `answers.json.gz`
+ * key of this installation and of no other), `engine.json.gz` (networks and containers of what runs) and `answers.json.gz`
  * (what it answered to every GET that is about its own rows). The rows are made by the API of that revision, on Docker.
  */
 import { mkdirSync, mkdtempSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
@@ -123,10 +123,8 @@ try {
   mkdirSync(folder, { recursive: true })
   writeFileSync(join(folder, 'dump.sql.gz'), gzipSync(dump, { level: 9 }))
   writeFileSync(join(folder, 'answers.json.gz'), gzipSync(withoutPlace(JSON.stringify({ ids, answers })), { level: 9 }))
-  writeFileSync(
-    join(folder, 'engine.json'),
-    `${JSON.stringify(await readEngine(await readOwnerId(database)), null, 1)}\n`,
-  )
+  const onEngine = JSON.stringify(await readEngine(await readOwnerId(database)))
+  writeFileSync(join(folder, 'engine.json.gz'), gzipSync(onEngine, { level: 9 }))
   writeFileSync(join(folder, 'master'), readFileSync(master))
   process.stdout.write(`${Object.keys(answers).length} answers, ${dump.length} characters of SQL\n`)
 } finally {
