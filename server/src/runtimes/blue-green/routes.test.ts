@@ -29,6 +29,10 @@ test('each name and port leads to the port it names on every instance; the ports
   assert.deepEqual(places(routesFor(serviceId, exposure, 'stopped', [])), ['HTTP a.localhost'])
   assert.ok(areEqual(routes, routes.toReversed()))
   assert.ok(!areEqual(routes, routesFor(serviceId, exposure, 'up', [])))
+  const other = { endpoints: { 80: address(15_002) } } as unknown as PlacedInstance
+  const both = routesFor(serviceId, exposure, 'up', [instance, other])
+  assert.ok(areEqual(both, routesFor(serviceId, exposure, 'up', [other, instance])))
+  assert.ok(!areEqual(both, routes))
 })
 
 test('ports that cannot be had are left out and told; any other error goes on', async () => {

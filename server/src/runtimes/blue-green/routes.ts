@@ -34,12 +34,13 @@ export const routesFor = (
 export const targetsOf = (instances: readonly PlacedInstance[]): Target[] =>
   instances.flatMap((instance) => Object.values(instance.endpoints))
 
+/** In whatever order an engine lists its instances. */
 const comparable = (route: AnyRoute): string =>
   JSON.stringify([
     route.protocol,
     isStreamRoute(route) ? route.port : route.host,
     route.state,
-    route.targets.map((target) => `${target.host}:${target.port}`),
+    route.targets.map((target) => `${target.host}:${target.port}`).sort(),
   ])
 
 export const areEqual = (some: readonly AnyRoute[], others: readonly AnyRoute[]): boolean =>
