@@ -5,25 +5,27 @@ import { join } from 'node:path'
 import { type AdminToken, ensureAdminToken } from './api/admin-token.ts'
 import type { Parts } from './api/parts.ts'
 import { createApi } from './api/server.ts'
-import type { Builder } from './builds/builder.ts'
+import type { Builder, ImageBuilder } from './builds/builder.ts'
 import { createFakeBuilder } from './builds/fake-builder.ts'
 import { createBuilder } from './builds/git-builder.ts'
+import { createSources, type Sources } from './builds/sources.ts'
+import { missingTool } from './builds/tools.ts'
 import { learnCapacity } from './clusters/capacity.ts'
-import { createClusters } from './clusters/clusters.ts'
+import { type Clusters, createClusters } from './clusters/clusters.ts'
 import { createDockerEngines } from './clusters/docker-engines.ts'
 import type { Engines } from './clusters/engines.ts'
 import { createServers, type ServersParts } from './clusters/servers.ts'
 import { createSharedRouter, type SharedRouter } from './clusters/shared-router.ts'
 import { createEngine, type Engine } from './deployments/engine.ts'
 import { readGitCredentials } from './deployments/git-credentials.ts'
-import { readRegistryCredentials, readRegistryLogins } from './deployments/registry-credentials.ts'
+import { readRegistryCredentials } from './deployments/registry-credentials.ts'
+import { type DockerMachine, type DockerTarget, openDockerMachine } from './docker-machine.ts'
 import { createStreams } from './facets/live-changes.ts'
-import type { OrganizationImages, RegistryLogins } from './images/images.ts'
-import { createOrganizationImages, markOf } from './images/organization-images.ts'
+import { markOf } from './images/organization-images.ts'
 import { type PullThrough, startPullThrough } from './images/pull-through.ts'
 import { keepAlive } from './keep-alive.ts'
 import { systemClock } from './lib/clock.ts'
-import { defaultConnection, type EngineConnection } from './lib/engine-connection.ts'
+import { defaultConnection } from './lib/engine-connection.ts'
 import { createKeyedLock } from './lib/keyed-lock.ts'
 import { createLog, type Log } from './lib/log.ts'
 import { createOutbound, type Outbound } from './lib/outbound.ts'
@@ -33,7 +35,6 @@ import { deployableKinds, operations } from './resources/index.ts'
 import { createFirstOrganization } from './resources/organization.ts'
 import { createRouter } from './router/client.ts'
 import type { Router } from './router/router.ts'
-import { createDockerRuntime } from './runtimes/docker/docker.ts'
 import { createFakeRuntime } from './runtimes/fake/fake.ts'
 import type { Runtime } from './runtimes/runtime.ts'
 import { createSampleRepository, reachSample, samplePath, serveSample } from './sample-repository.ts'
@@ -143,96 +144,59 @@ const issuerPlace = ({ oidc }: Settings): string[] => {
   return [`${hostname}:${port || (protocol === 'https:' ? 443 : 80)}`]
 }
 
+/** The engine of this machine, those of others, and what is built on all of them. */
 interface Machine {
   runtime: Runtime
+  imageBuilder: ImageBuilder
   engines: Engines
-  builder: Builder
-  closeImages(): Promise<void>
+  builderOver(clusters: Clusters): Builder
 }
 
-const registryLoginsOf =
-  ({ database, sealer }: Ground): RegistryLogins =>
-  (organizationId, host) =>
-    readRegistryLogins(database, sealer, organizationId, host)
-
-const createImages = (ground: Ground, connection: EngineConnection): OrganizationImages => {
-  const { settings, outbound, pullThrough } = ground
-  return createOrganizationImages({
-    connection,
-    outbound,
-    pullThrough,
-    registryLogins: registryLoginsOf(ground),
-    engineImages: settings.engineImages,
-    maxMb: settings.imageMaxMb,
-    clock: systemClock,
-  })
-}
-
-/** Engines of other machines, which are found and connected while the server runs. */
-const createEngines = (ground: Ground, own: EngineConnection | null): Engines => {
-  const { settings, ownerId, log, outbound, router } = ground
-  return createDockerEngines({
-    own,
-    pin: (host, port) => outbound.checkMachine(host, port),
-    sockets: settings.engineSockets,
-    open({ connection }) {
-      const images = createImages(ground, connection)
-      const runtime = createDockerRuntime({ ownerId, log, clock: systemClock, connection, images, router })
-      return {
-        ...runtime,
-        async close() {
-          await images.close()
-          await runtime.close()
-        },
-      }
-    },
-  })
+const createFakeMachine = ({ settings, ownerId, router }: Ground, sources: Sources): DockerMachine => {
+  const builder = createFakeBuilder(sources.prepare())
+  const persistFolder = join(settings.dataDir, 'fake')
+  const runtime = createFakeRuntime({ ownerId, clock: systemClock, persistFolder, router })
+  const close = async (): Promise<void> => {
+    await Promise.all([builder.close(), runtime.close()])
+  }
+  return { runtime: { ...runtime, close }, builder, clear: async () => {} }
 }
 
 const createMachine = (ground: Ground, fake: boolean, sampleUrl: string): Machine => {
-  const { settings, log, database, ownerId } = ground
-  const connection = defaultConnection(settings.dockerHost)
-  const common = { ownerId, log, clock: systemClock, connection }
-  const { router } = ground
-  const sources = { dataDir: settings.dataDir, network: reachSample(ground.outbound, sampleUrl) }
-  if (fake)
-    return {
-      runtime: createFakeRuntime({
-        ownerId,
-        clock: systemClock,
-        persistFolder: join(settings.dataDir, 'fake'),
-        router,
-      }),
-      engines: createEngines(ground, null),
-      builder: createFakeBuilder({ ...common, ...sources }),
-      closeImages: async () => {},
-    }
-  const images = createImages(ground, connection)
+  const { settings, outbound, log } = ground
+  const network = reachSample(outbound, sampleUrl)
+  const { dataDir, preparation, gitMemoryMb, tools, buildConcurrency: concurrency } = settings
+  const sources = createSources({ dataDir, network, preparation, gitMemoryMb, concurrency, log, clock: systemClock })
+  const open = (target: DockerTarget) => openDockerMachine({ ...ground, sources }, target)
+  const own = defaultConnection(settings.dockerHost)
+  const here = fake
+    ? createFakeMachine(ground, sources)
+    : open({ connection: own, serviceAddress: null, clusterId: null, organizationId: null })
+  const missing = (name: string) => missingTool(name, tools)
   return {
-    runtime: createDockerRuntime({ ...common, images, router }),
-    engines: createEngines(ground, connection),
-    closeImages: images.close,
-    builder: createBuilder({
-      ...common,
-      ...sources,
-      database,
-      concurrency: settings.buildConcurrency,
-      preparation: settings.preparation,
-      gitMemoryMb: settings.gitMemoryMb,
-      allowed: settings.outboundAllow,
-      dns: settings.buildDns,
-      diskReserveMb: settings.diskReserveMb,
-      images,
-      registryLogins: registryLoginsOf(ground),
-      tools: settings.tools,
+    runtime: here.runtime,
+    imageBuilder: here.builder,
+    engines: createDockerEngines({
+      own: fake ? null : own,
+      open,
+      pin: outbound.checkMachine,
+      sockets: settings.engineSockets,
     }),
+    builderOver: (clusters) =>
+      createBuilder({
+        sources,
+        missingTool: fake ? async () => null : missing,
+        imageBuilder: async (clusterId) => (await clusters.of(clusterId)).builder,
+      }),
   }
 }
 
-const createParts = async (ground: Ground, { runtime, builder, engines }: Machine, disk: Disk) => {
+const createParts = async (ground: Ground, machine: Machine, disk: Disk) => {
   const { settings, database, sealer, log, work } = ground
+  const { runtime, imageBuilder, engines, builderOver } = machine
   const others = { database, sealer, engines, log, work, clock: systemClock }
-  const clusters = createClusters({ database, runtime, others })
+  const clusters = createClusters({ database, runtime, builder: imageBuilder, others })
+  const builder = builderOver(clusters)
   await clusters.start()
   const engine: Engine = createEngine({
     ...ground,
@@ -249,6 +213,7 @@ const createParts = async (ground: Ground, { runtime, builder, engines }: Machin
     fingerprintKey: await readFingerprintKey(database, sealer),
     environmentLock: createKeyedLock(),
     concurrency: settings.deployConcurrency,
+    engineWaitMs: settings.engineWaitSeconds * 1000,
     alone: settings.databaseUrl === undefined,
     clock: systemClock,
   })
@@ -320,7 +285,8 @@ export const startApp = async (settings: Settings, options: { fake: boolean }): 
       await api.close()
       await engine.stop()
       await delivery.stop()
-      await Promise.all([parts.clusters.close(), parts.builder.close(), machine.closeImages()])
+      await parts.clusters.close()
+      await parts.builder.close()
       await ground.pullThrough.close()
       await disk.close()
       await databaseKeeper?.stop()

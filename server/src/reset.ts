@@ -3,17 +3,18 @@
  * engine, the router, the database, the keys. Asks first, unless called with `--yes`.
  */
 import { rm } from 'node:fs/promises'
-import { join } from 'node:path'
 import { createInterface } from 'node:readline/promises'
 import { createBuildContainers } from './builds/build-containers.ts'
-import { removeBuiltImages } from './builds/built-images.ts'
+import { removeBuiltImages, removeImagesOf } from './builds/built-images.ts'
 import { removeGitPlace } from './builds/git-place.ts'
+import { buildFolder } from './docker-machine.ts'
 import { createEngineImages } from './images/engine-images.ts'
 import { systemClock } from './lib/clock.ts'
 import { createEngine, type Engine } from './lib/docker-engine.ts'
 import { defaultConnection } from './lib/engine-connection.ts'
 import { createLog } from './lib/log.ts'
 import { endControlPlane } from './process-file.ts'
+import { type ConnectedEngine, readConnectedEngines } from './reset-clusters.ts'
 import { createRouter } from './router/client.ts'
 import { createDockerRuntime } from './runtimes/docker/docker.ts'
 import type { Runtime } from './runtimes/runtime.ts'
@@ -57,6 +58,13 @@ interface Owner {
   organizationIds: string[]
   /** Leftovers of their steps. */
   stepIds: string[]
+  /** Of clusters on other machines. */
+  engines: ConnectedEngine[]
+}
+
+const engineKeysMissing = (error: Error): [] => {
+  process.stdout.write(`What was deployed to other machines is left there: ${error.message}\n`)
+  return []
 }
 
 const readOwner = async (): Promise<Owner | null> => {
@@ -73,6 +81,7 @@ const readOwner = async (): Promise<Owner | null> => {
       contentKeys: images.map(({ key }) => key),
       stepIds: steps.map(({ id }) => id),
       organizationIds: organizations.map(({ id }) => id),
+      engines: await readConnectedEngines(database, settings).catch(engineKeysMissing),
     }
   } catch {
     // A database that was never migrated: nothing was deployed from here.
@@ -80,6 +89,24 @@ const readOwner = async (): Promise<Owner | null> => {
   } finally {
     await database.close()
   }
+}
+
+const removeThere = async (owner: Owner, { clusterId, organizationId, connection }: ConnectedEngine): Promise<void> => {
+  await removeDeployed(createDockerRuntime({ ownerId: owner.id, connection, log, clock: systemClock }))
+  const engine = createEngine(connection)
+  try {
+    await createBuildContainers(engine, buildFolder(settings.dataDir, clusterId), systemClock).sweep()
+    await removeImagesOf(engine, organizationId, owner.stepIds)
+  } finally {
+    await engine.close()
+  }
+}
+
+const removeEverywhere = async (owner: Owner): Promise<void> => {
+  for (const engine of owner.engines)
+    await removeThere(owner, engine).catch((error: Error) => {
+      process.stdout.write(`What was deployed to ${engine.url} is left there: ${error.message}\n`)
+    })
 }
 
 const reset = async (): Promise<void> => {
@@ -90,10 +117,11 @@ const reset = async (): Promise<void> => {
   if (owner !== null && !process.argv.includes('--fake')) {
     await removeDeployed(createDockerRuntime({ ownerId: owner.id, connection, log, clock: systemClock }))
     const engine = createEngine(connection)
-    await createBuildContainers(engine, join(dataDir, 'builds'), systemClock).sweep()
+    await createBuildContainers(engine, buildFolder(dataDir, null), systemClock).sweep()
     await removeBuiltImages(engine, owner.contentKeys, owner.stepIds)
     await removePulledImages(engine, owner.organizationIds)
     await engine.close()
+    await removeEverywhere(owner)
   }
   await createRouter({ dataDir, host, port, log }).stop()
   if (databaseUrl === undefined) await removePostgres({ dataDir, log })

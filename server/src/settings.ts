@@ -45,6 +45,8 @@ export interface Settings {
   /** A DNS resolver for builds; if undefined, the engine's own. */
   buildDns: string | undefined
   deployConcurrency: number
+  /** How long a deployment waits for an engine that does not answer. */
+  engineWaitSeconds: number
   /** Limits for reading a repository for a build and sending its files. */
   preparation: PreparationLimits
   /** Of one git process. */
@@ -359,6 +361,7 @@ export const parseSettings = (env: Environment): { settings: Settings; warnings:
     buildConcurrency: read('SLIPWAY_BUILD_CONCURRENCY', cores, concurrency),
     buildDns: read<string | undefined>('SLIPWAY_BUILD_DNS', undefined, address),
     deployConcurrency: read('SLIPWAY_DEPLOY_CONCURRENCY', 2 * cores, concurrency),
+    engineWaitSeconds: read('SLIPWAY_ENGINE_WAIT_SECONDS', 120, whole(1, 3600)),
     preparation: readPreparation(read),
     gitMemoryMb: read('SLIPWAY_GIT_MEMORY_MB', 1024, whole(256, 1_000_000)),
     tools: Object.freeze({

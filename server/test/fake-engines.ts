@@ -1,6 +1,7 @@
 /** Engines of other machines that are all there, each another one, and run nothing real. */
 import ssh2 from 'ssh2'
 import type { Engines } from '../src/clusters/engines.ts'
+import { noBuilder } from '../src/clusters/no-runtime.ts'
 import { newId } from '../src/lib/ids.ts'
 import { createFakeRuntime } from '../src/runtimes/fake/fake.ts'
 
@@ -9,7 +10,7 @@ export const createFakeEngines = (): Engines => ({
   ownId: async () => null,
   pin: async (address) => ({ address }),
   sockets: [],
-  open: () => createFakeRuntime({ ownerId: newId() }),
+  open: () => ({ runtime: createFakeRuntime({ ownerId: newId() }), builder: noBuilder, clear: async () => {} }),
 })
 
 // Signed by itself until 2126, and of no use but in tests.

@@ -14,7 +14,6 @@ import { monitorEventLoopDelay } from 'node:perf_hooks'
 import { after, test } from 'node:test'
 import { extract } from 'tar-stream'
 import type { Builder, BuildRequest } from '../src/builds/builder.ts'
-import { createBuilder } from '../src/builds/git-builder.ts'
 import { removeGitPlace } from '../src/builds/git-place.ts'
 import { ownDockerfile } from '../src/builds/own-dockerfile.ts'
 import { createMemoryStore } from '../src/builds/test-image-store.ts'
@@ -25,6 +24,7 @@ import { createLog } from '../src/lib/log.ts'
 import { createOutbound } from '../src/lib/outbound.ts'
 import { Secret } from '../src/lib/secret.ts'
 import { type FileContent, startGitServer } from './git-server.ts'
+import { createBuilder } from './one-builder.ts'
 
 const never = new AbortController().signal
 const isRoot = process.getuid?.() === 0

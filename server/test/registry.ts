@@ -4,6 +4,7 @@ import { once } from 'node:events'
 import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import type { Engine } from '../src/lib/docker-engine.ts'
 import { engine } from './docker.ts'
 import { freePort } from './slipway.ts'
 import { until } from './until.ts'
@@ -58,8 +59,8 @@ export interface Registry {
 }
 
 /** Takes a name from an image of the engine. */
-export const untag = (reference: string): Promise<unknown> =>
-  engine.call('DELETE', `/images/${reference}`, { query: { noprune: true } }).catch(() => {})
+export const untag = (reference: string, from: Engine = engine): Promise<unknown> =>
+  from.call('DELETE', `/images/${reference}`, { query: { noprune: true } }).catch(() => {})
 
 /** Names of images that came from a registry or went to it. */
 const namesOf = async (host: string): Promise<string[]> => {
@@ -68,41 +69,46 @@ const namesOf = async (host: string): Promise<string[]> => {
   return names.filter((name) => name.startsWith(`${host}/`))
 }
 
-const configOf = (folder: string, host: string) => ({
+const authOf = (folder: string) => ({ htpasswd: { realm: 'test', path: join(folder, 'htpasswd') } })
+
+const configOf = (folder: string, host: string, isOpen: boolean) => ({
   version: 0.1,
   log: { level: 'error' },
   storage: { filesystem: { rootdirectory: join(folder, 'data') } },
   http: { addr: host },
-  auth: { htpasswd: { realm: 'test', path: join(folder, 'htpasswd') } },
+  ...(isOpen ? {} : { auth: authOf(folder) }),
 })
 
-const push = async (host: string, name: string, tag: string): Promise<void> => {
+const push = async (from: Engine, host: string, name: string, tag: string): Promise<void> => {
   const auth = Buffer.from(JSON.stringify({ ...login, serveraddress: host })).toString('base64')
   const options = { query: { tag }, headers: { 'x-registry-auth': auth }, deadlineMs: 60_000 }
-  const output = await engine.stream('POST', `/images/${host}/${name}/push`, options)
+  const output = await from.stream('POST', `/images/${host}/${name}/push`, options)
   let text = ''
   for await (const chunk of output) text += chunk
   if (text.includes('"error"')) throw new Error(text.slice(-500))
 }
 
-export const startRegistry = async (): Promise<Registry> => {
+/** `open`: one without a login at another address, filled by an engine to which it is an insecure one. */
+export const startRegistry = async (open?: { address: string; engine: Engine }): Promise<Registry> => {
   const folder = mkdtempSync(join(tmpdir(), 'registry-'))
-  const host = `127.0.0.1:${await freePort()}`
+  const host = `${open?.address ?? '127.0.0.1'}:${await freePort()}`
+  const from = open?.engine ?? engine
   // The registry reads it again whenever it has changed.
   const admit = (...lines: string[]) => writeFileSync(join(folder, 'htpasswd'), [...htpasswd, ...lines].join('\n'))
   admit()
-  writeFileSync(join(folder, 'config.yml'), JSON.stringify(configOf(folder, host)))
+  writeFileSync(join(folder, 'config.yml'), JSON.stringify(configOf(folder, host, open !== undefined)))
   const child = spawn(program, ['serve', join(folder, 'config.yml')], { stdio: 'ignore' })
-  const answers = async () => (await fetch(`http://${host}/v2/`).catch(() => null))?.status === 401
+  const answers = async () =>
+    (await fetch(`http://${host}/v2/`).catch(() => null))?.status === (open === undefined ? 401 : 200)
   await until(answers, { timeoutMs: 15_000, what: 'the registry' })
   return {
     host,
     url: `http://${host}`,
     async publish(image, name, tag) {
       const repo = `${host}/${name}`
-      await engine.call('POST', `/images/${image}/tag`, { query: { repo, tag } })
-      await push(host, name, tag)
-      await untag(`${repo}:${tag}`)
+      await from.call('POST', `/images/${image}/tag`, { query: { repo, tag } })
+      await push(from, host, name, tag)
+      await untag(`${repo}:${tag}`, from)
     },
     setPassword: (changed) => admit(lineOf(changed)),
     async close() {

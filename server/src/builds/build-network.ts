@@ -15,6 +15,8 @@ export interface BuildNetworkParts {
   engine: Engine
   /** Whether the engine runs on this machine. */
   isLocal: boolean
+  /** An address of the engine's machine, if that is another one: services are published there. */
+  elsewhere?: string | undefined
   /** The id of an image with busybox, for the holder. */
   holderImage(signal: AbortSignal): Promise<string>
   /** Networks that the operator allows tenants to reach. */
@@ -73,12 +75,12 @@ const ownNetworks = () => {
   }
 }
 
-const look = async ({ engine, isLocal, allowed }: BuildNetworkParts, name: string, signal: AbortSignal) => {
+const look = async ({ engine, isLocal, elsewhere, allowed }: BuildNetworkParts, name: string, signal: AbortSignal) => {
   const [networks, pools, resolvers, own] = await Promise.all([
     engine.call<(EngineNetwork & { Name: string })[]>('GET', '/networks', { signal }),
     readPools(engine, signal),
     isLocal ? readResolvers() : [],
-    isLocal ? ownNetworks() : { addresses: [], around: [] },
+    isLocal ? ownNetworks() : { addresses: parseAll([elsewhere]), around: [] },
   ])
   const bridges = networks.filter(({ Driver, Name }) => Driver === 'bridge' && Name !== name)
   const mine = networks.find(({ Name }) => Name === name)
@@ -136,7 +138,7 @@ export const createBuildNetwork = (
     signal.throwIfAborted()
     let told = ''
     for await (const text of readOutput(engine, Id, signal)) {
-      told += text
+      told = (told + text).slice(-1000)
       if (told.includes(ready)) return Id
     }
     throw failed(told.trim().slice(-200) || 'the container of the network exited')

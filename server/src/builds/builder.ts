@@ -81,14 +81,8 @@ export interface Browser {
   folders(source: GitSource, folder: string, signal: AbortSignal): Promise<string[]>
 }
 
-export interface Builder extends Browser {
-  /**
-   * The commit that a deployment of this source would use now, fetched into the mirror. Rejects with a
-   * `DeploymentError`: `git_unreachable`, `git_denied`, `git_ref_missing`, `git_refused`.
-   */
-  fetch(source: GitSource, signal: AbortSignal): Promise<Commit>
-  /** The branch's head without fetching objects; null if it cannot be read within `timeoutMs`. */
-  head(source: GitSource, timeoutMs: number): Promise<string | null>
+/** Images on one engine. */
+export interface ImageBuilder {
   /**
    * The image of a fetched commit. `onLog` gets the output as it comes, scrubbed and capped. Rejects with a
    * `DeploymentError`: `dockerfile_missing`, `path_outside`, `build_refused`, `build_failed`, `build_timeout`,
@@ -97,7 +91,18 @@ export interface Builder extends Browser {
   build(request: BuildRequest, onLog: (text: string) => void, signal: AbortSignal): Promise<BuiltImage>
   /** The existing image of a commit; null if it would have to be built. */
   built(request: BuildRequest, signal: AbortSignal): Promise<string | null>
-  /** One sentence that says what a build around this tool of the operator needs; null if it is installed. */
-  missingTool(name: string): Promise<string | null>
   close(): Promise<void>
+}
+
+/** Repositories, and the images made of them on the engine of the cluster that a request names. */
+export interface Builder extends Browser, ImageBuilder {
+  /**
+   * The commit that a deployment of this source would use now, fetched into the mirror. Rejects with a
+   * `DeploymentError`: `git_unreachable`, `git_denied`, `git_ref_missing`, `git_refused`.
+   */
+  fetch(source: GitSource, signal: AbortSignal): Promise<Commit>
+  /** The branch's head without fetching objects; null when it cannot be read within `timeoutMs`. */
+  head(source: GitSource, timeoutMs: number): Promise<string | null>
+  /** One sentence that says what a build around the operator's tool of this name needs; null when it is there. */
+  missingTool(name: string): Promise<string | null>
 }

@@ -26,6 +26,29 @@ const remove = (engine: Engine, name: string): Promise<void> =>
     if (!isEngineError(error, 404, 409)) throw error
   })
 
+const tagsLike = async (engine: Engine, references: readonly string[]): Promise<string[]> => {
+  const query = { filters: JSON.stringify({ reference: references }) }
+  const images = await engine.call<{ RepoTags: string[] | null }[]>('GET', '/images/json', { query })
+  return images.flatMap(({ RepoTags }) => RepoTags ?? [])
+}
+
+/** An image goes only after those that were made from it. */
+const removeSteps = async (engine: Engine, stepIds: readonly string[]): Promise<void> => {
+  for (const id of [...stepIds].reverse()) await remove(engine, id)
+}
+
+/** Removes what an organization built and pulled on an engine of its own, and what builds needed for it. */
+export const removeImagesOf = async (
+  engine: Engine,
+  organizationId: string,
+  stepIds: readonly string[],
+): Promise<void> => {
+  const own = `slipway/${organizationId.toLowerCase()}/`
+  const tags = await tagsLike(engine, ['slipway/*', 'slipway/*/*'])
+  for (const tag of tags) if (tag.startsWith(own) || tag.startsWith('slipway/tool-')) await remove(engine, tag)
+  await removeSteps(engine, stepIds)
+}
+
 /**
  * Removes the tags of this content, and with them the images that nobody else has tagged or runs; then unnamed
  * leftovers of build steps.
@@ -36,10 +59,7 @@ export const removeBuiltImages = async (
   stepIds: readonly string[] = [],
 ): Promise<void> => {
   const ours = new Set(contentKeys.map(tagOf))
-  const query = { filters: JSON.stringify({ reference: ['slipway/*', 'slipway/*/*'] }) }
-  const images = await engine.call<{ RepoTags: string[] | null }[]>('GET', '/images/json', { query })
-  const tags = images.flatMap(({ RepoTags }) => RepoTags ?? [])
+  const tags = await tagsLike(engine, ['slipway/*', 'slipway/*/*'])
   for (const tag of tags.filter((each) => ours.has(each.slice(each.lastIndexOf(':') + 1)))) await remove(engine, tag)
-  // An image can be removed only after those derived from it.
-  for (const id of [...stepIds].reverse()) await remove(engine, id)
+  await removeSteps(engine, stepIds)
 }

@@ -3,15 +3,11 @@
  * Dockerfile's last base image if that is one of the fake runtime's (`FROM fake/never-ready`), so that a repository
  * determines how its instances behave.
  */
-import type { Clock } from '../lib/clock.ts'
-import type { Log } from '../lib/log.ts'
 import { baseNames, planStages } from './build-plan.ts'
-import type { Builder, BuildRequest, BuiltImage } from './builder.ts'
-import type { GitNetwork } from './git-remote.ts'
-import { createSources } from './sources.ts'
+import type { BuildRequest, BuiltImage, ImageBuilder } from './builder.ts'
+import type { Preparation } from './preparation.ts'
 
-export const createFakeBuilder = (parts: { dataDir: string; network: GitNetwork; log: Log; clock: Clock }): Builder => {
-  const sources = createSources({ ...parts, concurrency: 1 })
+export const createFakeBuilder = (preparation: Preparation): ImageBuilder => {
   const built = new Map<string, string>()
 
   /** By organization, as images are. */
@@ -24,7 +20,7 @@ export const createFakeBuilder = (parts: { dataDir: string; network: GitNetwork;
     signal: AbortSignal,
   ): Promise<BuiltImage> => {
     const { commitId, targetStage, tool } = request
-    const { dockerfile } = await sources.preparation.read(request, signal)
+    const { dockerfile } = await preparation.read(request, signal)
     const [base] = tool === undefined ? baseNames(planStages(dockerfile, {}, targetStage)).slice(-1) : ['fake/tool']
     const reference = base?.startsWith('fake/') === true ? base : `fake/serve-${commitId.slice(0, 12)}`
     const contentKey = keyOf(request)
@@ -33,15 +29,5 @@ export const createFakeBuilder = (parts: { dataDir: string; network: GitNetwork;
     if (!skipped) onLog(`The fake builder uses ${reference} for commit ${commitId}.\n`)
     return { reference, imageId: reference, contentKey, skipped }
   }
-  return {
-    fetch: sources.fetch,
-    head: sources.head,
-    branches: sources.branches,
-    commits: sources.commits,
-    folders: sources.folders,
-    build,
-    built: async (request) => built.get(keyOf(request)) ?? null,
-    missingTool: async () => null,
-    close: () => sources.close(),
-  }
+  return { build, built: async (request) => built.get(keyOf(request)) ?? null, close: preparation.close }
 }

@@ -22,6 +22,7 @@ export interface ImageBuildParts extends BuildNetworkParts {
 
 export interface ImageBuild {
   organizationId: string
+  clusterId: string
   plan: StagePlan
   /** The ids of the base images by name. */
   bases: ReadonlyMap<string, string>

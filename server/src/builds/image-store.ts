@@ -21,10 +21,10 @@ export interface ImageStore {
   save(owner: ImageOwner | null, contentKey: string, image: StoredImage): Promise<void>
   /** Whether the organization built an image of this id. */
   owns(organizationId: string, imageId: string): Promise<boolean>
-  /** The image that a step produced; `stepKey` includes the organization. */
+  /** The image that a step produced; `stepKey` includes the organization and the cluster. */
   findStep(stepKey: string): Promise<string | null>
   saveStep(organizationId: string, stepKey: string, imageId: string): Promise<void>
-  /** What a base image's name referred to when the organization last pulled it. */
+  /** What a base image's name referred to when the organization last pulled it, on any cluster: ids are hashes. */
   findBase(organizationId: string, name: string): Promise<string | null>
   saveBase(organizationId: string, name: string, imageId: string): Promise<void>
   /** Known only to this database and to the organization itself. */

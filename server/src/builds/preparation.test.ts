@@ -23,7 +23,9 @@ const sources = createSources({
   clock: systemClock,
   concurrency: 1,
 })
+const preparation = sources.prepare()
 after(async () => {
+  await preparation.close()
   await sources.close()
   await server.close()
   await removeGitPlace(dataDir)
@@ -45,13 +47,13 @@ await server.commit(
 const read = async (organizationId: string, name: string, signal = never) => {
   const source = { organizationId, url: server.url(name), branch: 'main' }
   const { git_commit_id: commitId } = await sources.fetch(source, signal)
-  return sources.preparation.read({ source, commitId, rootPath: '/', dockerfilePath: 'Dockerfile' }, signal)
+  return preparation.read({ source, commitId, rootPath: '/', dockerfilePath: 'Dockerfile' }, signal)
 }
 
 const open = async (organizationId: string, name: string, signal = never) => {
   const { tree } = await read(organizationId, name)
   const own = { name: 'Dockerfile', text: 'FROM scratch\n' }
-  return (await sources.preparation.context(tree, own, signal)).tar
+  return (await preparation.context(tree, own, signal)).tar
 }
 
 /** Processes that read the mirrors of this test. */
@@ -119,7 +121,7 @@ test('who cannot read a commit learns no more than that', async () => {
   const { tree } = await read('one', 'plain')
   const what = { source, commitId: tree.treeId, rootPath: '/', dockerfilePath: 'Dockerfile' }
   const missing = (error: unknown) => error instanceof DeploymentError && error.code === 'git_ref_missing'
-  await assert.rejects(sources.preparation.read(what, never), missing)
+  await assert.rejects(preparation.read(what, never), missing)
   await sources.fetch(source, never)
-  await assert.rejects(sources.preparation.read(what, never), missing, 'a tree is no commit')
+  await assert.rejects(preparation.read(what, never), missing, 'a tree is no commit')
 })

@@ -25,7 +25,10 @@ export interface SourceParts {
   concurrency: number
 }
 
-export type Sources = Omit<Mirrors, 'mirrorOf' | 'find'> & { preparation: Preparation }
+export interface Sources extends Omit<Mirrors, 'mirrorOf' | 'find'> {
+  /** With threads of its own, for the builds of one engine: one that stops reading its context holds up no other. */
+  prepare(): Preparation
+}
 
 const open = async (parts: SourceParts) => {
   const { dataDir, log, gitLimits, gitMemoryMb: memoryMb } = parts
@@ -33,15 +36,16 @@ const open = async (parts: SourceParts) => {
   const maxFileBytes = (gitLimits?.maxBytes ?? usualLimits.maxBytes) + 2 ** 30
   const setup = { home, user, prlimit, maxFileBytes, ...(memoryMb === undefined ? {} : { memoryMb }) }
   const mirrors = createMirrors({ ...parts, git: createGit(setup), folder, template, limits: gitLimits })
-  const preparation = createPreparation({
-    git: setup,
-    mirrorOf: mirrors.mirrorOf,
-    limits: parts.preparation,
-    // As many contexts as builds are sent at once; two more can always be read.
-    threads: parts.concurrency + 2,
-    clock: parts.clock,
-  })
-  return { mirrors, preparation }
+  const prepare = () =>
+    createPreparation({
+      git: setup,
+      mirrorOf: mirrors.mirrorOf,
+      limits: parts.preparation,
+      // As many contexts as builds are sent at once; two more can always be read.
+      threads: parts.concurrency + 2,
+      clock: parts.clock,
+    })
+  return { mirrors, prepare }
 }
 
 export const createSources = (parts: SourceParts): Sources => {
@@ -61,14 +65,18 @@ export const createSources = (parts: SourceParts): Sources => {
     branches: async (...args) => (await ready()).mirrors.branches(...args),
     commits: async (...args) => (await ready()).mirrors.commits(...args),
     folders: async (...args) => (await ready()).mirrors.folders(...args),
-    preparation: {
-      read: async (...args) => (await ready()).preparation.read(...args),
-      context: async (...args) => (await ready()).preparation.context(...args),
-      close: async () => {},
+    prepare() {
+      let made: Promise<Preparation> | undefined
+      const preparation = (): Promise<Preparation> => {
+        made ??= ready().then(({ prepare }) => prepare())
+        return made
+      }
+      return {
+        read: async (...args) => (await preparation()).read(...args),
+        context: async (...args) => (await preparation()).context(...args),
+        close: async () => (await made?.catch(() => null))?.close(),
+      }
     },
-    async close() {
-      const made = await opened.catch(() => null)
-      await Promise.all([made?.mirrors.close(), made?.preparation.close()])
-    },
+    close: async () => (await opened.catch(() => null))?.mirrors.close(),
   }
 }

@@ -27,6 +27,7 @@ export interface BuildScene {
   log: BuildLog
   signal: AbortSignal
   organizationId: string
+  clusterId: string
   /** See `ImageStore.cacheSecret`. */
   cacheSecret: string
   limits: StepLimits
@@ -61,11 +62,11 @@ const isHeld = async ({ engine, signal }: BuildScene, id: string | null): Promis
   }
 }
 
-/** The result of `make`, which runs once for the same organization, parent and instructions. */
+/** The result of `make`, which runs once for the same organization, cluster, parent and instructions. */
 const once = async (scene: BuildScene, parent: string, what: unknown, make: () => Promise<string>): Promise<string> => {
-  const { store, organizationId, log } = scene
+  const { store, organizationId, clusterId, log } = scene
   const key = createHash('sha256')
-    .update(JSON.stringify(['slipway-step-1', organizationId, parent, what]))
+    .update(JSON.stringify(['slipway-step-2', organizationId, clusterId, parent, what]))
     .digest('hex')
   const known = await isHeld(scene, await store.findStep(key))
   if (known !== null) {

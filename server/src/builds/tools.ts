@@ -64,6 +64,10 @@ const contextOf = (base: string, name: string, binary: Buffer | null, own: Buffe
   return archive
 }
 
+/** One sentence that says what the operator is to do; null where the tool is installed. */
+export const missingTool = async (name: string, paths: ToolPaths): Promise<string | null> =>
+  (await findTool(name, paths)) === null ? missingSentence(name) : null
+
 export const createTools = (
   engine: Engine,
   paths: ToolPaths,
@@ -102,8 +106,6 @@ export const createTools = (
   const nameOf = (name: string, key: string): string => `slipway/tool-${name}:${key.slice(0, 16)}`
 
   return {
-    missing: async (name: string): Promise<string | null> =>
-      (await findTool(name, paths)) === null ? missingSentence(name) : null,
     /** The name of the image around a tool as it is now, of the script where the tool is elsewhere; rejects with `tool_missing`. */
     async reference({ name, image }: Pick<ToolBuild, 'name' | 'image'>): Promise<string> {
       const what = image === undefined ? name : scriptAlone

@@ -7,6 +7,7 @@
  * Refuses to know: deployments and kinds.
  * When the process dies: nothing is lost; which cluster has which runtime follows from its row.
  */
+import type { ImageBuilder } from '../builds/builder.ts'
 import type { Images } from '../runtimes/images.ts'
 import type { Ingress } from '../runtimes/ingress.ts'
 import type { Capacity, Runtime, ServiceKey } from '../runtimes/runtime.ts'
@@ -15,7 +16,7 @@ import { readCapacity } from './capacity.ts'
 import { type ConnectedParts, createConnected } from './connected.ts'
 import type { Engines } from './engines.ts'
 import { isLocal, localKey } from './local.ts'
-import { noRuntime } from './no-runtime.ts'
+import { noBuilder, noRuntime } from './no-runtime.ts'
 
 /** A service, wherever it runs. */
 export interface ServiceRef extends ServiceKey {
@@ -29,6 +30,8 @@ export interface Cluster {
   /** Whether this server has a runtime for it. */
   readonly isConnected: boolean
   readonly runtime: Runtime
+  /** Builds images for what runs there. */
+  readonly builder: Pick<ImageBuilder, 'build' | 'built'>
   /** The runtime's. */
   readonly ingress: Ingress
   readonly images: Images
@@ -51,18 +54,25 @@ export interface ClustersParts {
   database: Queryable
   /** The engine of this machine. */
   runtime: Runtime
+  /** Without it, nothing is built there. */
+  builder?: Cluster['builder']
   /** Without it, only the engine of this machine is ever connected. */
   others?: ConnectedParts
 }
 
-export const createClusters = ({ database, runtime, others }: ClustersParts): Clusters => {
-  const make = (key: string, its: Runtime | null): Cluster => {
-    const runtime = its ?? noRuntime
-    const { ingress, images } = runtime
-    return { key, isConnected: its !== null, runtime, ingress, images, capacity: () => readCapacity(database, key) }
-  }
-  const local = make(localKey, runtime)
-  const connected = others === undefined ? null : createConnected(others, make)
+export const createClusters = ({ database, runtime, builder = noBuilder, others }: ClustersParts): Clusters => {
+  const make = (key: string, isConnected: boolean, its: Runtime, builds: Cluster['builder']): Cluster => ({
+    key,
+    isConnected,
+    runtime: its,
+    builder: builds,
+    ingress: its.ingress,
+    images: its.images,
+    capacity: () => readCapacity(database, key),
+  })
+  const local = make(localKey, true, runtime, builder)
+  const connected =
+    others === undefined ? null : createConnected(others, (key, its, builds) => make(key, true, its, builds))
   /** Ids of rows that stand for this machine, which they do for their life. */
   const locals = new Set<string>()
 
@@ -72,7 +82,8 @@ export const createClusters = ({ database, runtime, others }: ClustersParts): Cl
       const [row] = await database.query<{ spec: object }>(`select spec from node where id = $1 and kind = 'cluster'`, [
         clusterId,
       ])
-      if (row === undefined || !isLocal(row.spec)) return (await connected?.find(clusterId)) ?? make(clusterId, null)
+      if (row === undefined || !isLocal(row.spec))
+        return (await connected?.find(clusterId)) ?? make(clusterId, false, noRuntime, noBuilder)
       locals.add(clusterId)
       return local
     },

@@ -13,12 +13,14 @@ import { createSealer } from '../store/seal.ts'
 import { createWorkRegistry } from '../work/registry.ts'
 import { createClusters } from './clusters.ts'
 import type { EngineTarget } from './engines.ts'
+import { noBuilder } from './no-runtime.ts'
 
 const database = await testDatabase()
 const folder = mkdtempSync(join(tmpdir(), 'slipway-clusters-'))
 const sealer = await createSealer({ database, masterKeyFile: join(folder, 'master') })
 const opened: EngineTarget[] = []
 const closed: string[] = []
+const cleared: string[] = []
 
 /** A server over the database: what it connects to is a runtime that says when it is closed. */
 const startServer = async () => {
@@ -38,12 +40,14 @@ const startServer = async () => {
           opened.push(target)
           const there = createFakeRuntime({ ownerId: newId() })
           const name = `${target.clusterId} ${opened.length}`
+          const close = async () => {
+            closed.push(name)
+            await there.close()
+          }
           return {
-            ...there,
-            close: async () => {
-              closed.push(name)
-              await there.close()
-            },
+            runtime: { ...there, close },
+            builder: noBuilder,
+            clear: async () => void cleared.push(target.clusterId),
           }
         },
       },

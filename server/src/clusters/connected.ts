@@ -2,14 +2,15 @@
  * The clusters of other machines that this server is connected to: they come and go while it runs. Their rows are read
  * when something tells of a change, and every few seconds, so that every server follows what another one wrote.
  */
+import { isIPv6 } from 'node:net'
 import type { Clock } from '../lib/clock.ts'
-import type { EngineConnection } from '../lib/engine-connection.ts'
+import type { EngineConnection, Pin } from '../lib/engine-connection.ts'
 import type { Runtime } from '../runtimes/runtime.ts'
 import type { Database } from '../store/database.ts'
 import type { Sealer } from '../store/seal.ts'
 import { createLoop, type WorkParts } from '../work/loop.ts'
 import type { Cluster } from './clusters.ts'
-import { connectionOf, type EngineRow, type Engines, openSecrets, readEngineRows } from './engines.ts'
+import { connectionOf, type EngineRow, type EngineSpec, type Engines, openSecrets, readEngineRows } from './engines.ts'
 
 export interface ConnectedParts extends WorkParts {
   database: Database
@@ -30,6 +31,7 @@ interface Entry {
   version: string
   cluster: Cluster
   connection: EngineConnection
+  clear(): Promise<void>
   /** When its engine is to be asked again who it is. */
   asksAtMs: number
 }
@@ -46,36 +48,63 @@ const closeLater = (runtime: Runtime, clock: Clock, stopping: AbortSignal): Prom
     .catch(() => {})
     .then(() => runtime.close())
 
+const anyPort = 22
+
+/** Checked as the address of the engine itself: the router sends requests there, so it must be one that may be asked. */
+const serviceAddressOf = async (
+  { engine_service_address: named }: EngineSpec,
+  connection: EngineConnection,
+  pin: Pin,
+): Promise<string | null> => {
+  const host = named ?? (connection.kind === 'local' ? null : connection.host)
+  if (host === null) return null
+  const { address } = await pin(host, anyPort)
+  if (!isIPv6(address)) return address
+  throw new Error('services are published at IPv4 addresses only: engine_service_address must name one')
+}
+
 export const createConnected = (
   parts: ConnectedParts,
-  make: (clusterId: string, runtime: Runtime) => Cluster,
+  make: (clusterId: string, runtime: Runtime, builder: Cluster['builder']) => Cluster,
 ): Connected => {
   const { database, sealer, engines, clock, log } = parts
   const entries = new Map<string, Entry>()
   const closing = new Set<Promise<void>>()
   const stopping = new AbortController()
 
-  const letGo = (clusterId: string): void => {
+  const notCleared = (clusterId: string, error: unknown): void =>
+    log.warn({ err: error, cluster: clusterId }, 'images of a deleted cluster are left on its engine')
+
+  const letGo = (clusterId: string, isGone = false): void => {
     const entry = entries.get(clusterId)
     if (entry === undefined) return
     entries.delete(clusterId)
-    const closed = closeLater(entry.cluster.runtime, clock, stopping.signal).finally(() => closing.delete(closed))
+    const cleared = isGone ? entry.clear().catch((error: unknown) => notCleared(clusterId, error)) : undefined
+    const closed = Promise.all([closeLater(entry.cluster.runtime, clock, stopping.signal), cleared])
+      .then(() => {})
+      .finally(() => closing.delete(closed))
     closing.add(closed)
   }
   const connect = async (row: EngineRow): Promise<void> => {
     if (entries.get(row.clusterId)?.version === row.version) return
     const connection = connectionOf(row.spec, await openSecrets(sealer, row), engines.pin)
     const { clusterId, organizationId, spec } = row
-    const serviceAddress = spec.engine_service_address ?? null
-    const runtime = engines.open({ clusterId, organizationId, connection, serviceAddress })
+    const serviceAddress = await serviceAddressOf(spec, connection, engines.pin)
+    const { runtime, builder, clear } = engines.open({ clusterId, organizationId, connection, serviceAddress })
     letGo(clusterId)
-    entries.set(clusterId, { version: row.version, cluster: make(clusterId, runtime), connection, asksAtMs: 0 })
+    entries.set(clusterId, {
+      version: row.version,
+      cluster: make(clusterId, runtime, builder),
+      connection,
+      clear,
+      asksAtMs: 0,
+    })
     log.info({ cluster: clusterId }, 'connected to the engine of a cluster')
   }
   const read = async (clusterId: string | null): Promise<void> => {
     const rows = await readEngineRows(database, clusterId)
     const there = new Set(rows.map((row) => row.clusterId))
-    for (const id of clusterId === null ? [...entries.keys()] : [clusterId]) if (!there.has(id)) letGo(id)
+    for (const id of clusterId === null ? [...entries.keys()] : [clusterId]) if (!there.has(id)) letGo(id, true)
     for (const row of rows)
       await connect(row).catch((error: unknown) => {
         log.warn({ err: error, cluster: row.clusterId }, 'the credentials of a cluster cannot be used')

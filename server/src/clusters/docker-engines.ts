@@ -1,15 +1,14 @@
-/** Docker engines of other machines as runtimes of clusters. */
+/** Docker engines of other machines, of which clusters are made. */
 import { createEngine } from '../lib/docker-engine.ts'
 import type { EngineConnection, Pin } from '../lib/engine-connection.ts'
-import type { Runtime } from '../runtimes/runtime.ts'
-import type { EngineFacts, Engines, EngineTarget } from './engines.ts'
+import type { EngineFacts, Engines } from './engines.ts'
 
 export interface DockerEnginesOptions {
   /** The engine of the default cluster; null where that is no Docker engine. */
   own: EngineConnection | null
   pin: Pin
   sockets: readonly string[]
-  open(target: EngineTarget): Runtime
+  open: Engines['open']
 }
 
 const deadlineMs = 5000

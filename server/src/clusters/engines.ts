@@ -1,4 +1,5 @@
 /** Clusters that are a Docker engine: which rows are, and how their engines are reached. */
+import type { ImageBuilder } from '../builds/builder.ts'
 import {
   defaultSocketPath,
   type EngineConnection,
@@ -28,8 +29,16 @@ export interface EngineTarget {
   clusterId: string
   organizationId: string
   connection: EngineConnection
-  /** Address of that machine on which services are published for this server; null is the one it is reached at. */
+  /** Address of that machine on which services are published for this server; null for an engine of this machine. */
   serviceAddress: string | null
+}
+
+/** What the engine of a cluster does. */
+export interface EngineUse {
+  runtime: Runtime
+  builder: Pick<ImageBuilder, 'build' | 'built'>
+  /** Removes the images that were made and pulled there, as far as nothing runs from them: the cluster is gone. */
+  clear(): Promise<void>
 }
 
 /** What this server does with engines of other machines. */
@@ -38,8 +47,8 @@ export interface Engines {
   identify(connection: EngineConnection, signal: AbortSignal): Promise<EngineFacts>
   /** Id of the engine of the default cluster; null where there is none. Rejects when it does not answer. */
   ownId(signal: AbortSignal): Promise<string | null>
-  /** The runtime of a cluster; closed when the cluster is gone or reached in another way. */
-  open(target: EngineTarget): Runtime
+  /** Its runtime is closed when the cluster is gone or reached in another way. */
+  open(target: EngineTarget): EngineUse
   /** The address to connect to; rejects for one that nobody may be connected to. */
   pin: Pin
   /** Sockets of this machine that clusters may name, by the operator's leave. */

@@ -17,6 +17,10 @@ export const isLocalSql = (row: string): string => `coalesce((${row}.spec ->> 'i
 export const keySql = (row: string): string =>
   `case when ${isLocalSql(row)} then '${localKey}' else ${row}.id::text end`
 
+/** SQL for that of the cluster of an environment of this id. */
+export const environmentKeySql = (id: string): string =>
+  `(select ${keySql('c')} from node e join node c on c.id = (e.spec ->> 'cluster_id')::uuid where e.id = ${id})`
+
 /** SQL: whether `k` is the credentials of a cluster's row, and names the Docker engine that the cluster is. */
 export const namesEngineSql = (row: string): string => `${row}.kind = 'cluster' and not ${isLocalSql(row)}
   and ${row}.spec ->> 'cloud_provider' = 'ON_PREMISE' and ${row}.spec ->> 'kubernetes' = 'SELF_MANAGED'

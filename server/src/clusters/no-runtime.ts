@@ -1,4 +1,5 @@
 /** The runtime of a cluster that this server cannot use: nothing runs there, and nothing can be started there. */
+import type { ImageBuilder } from '../builds/builder.ts'
 import { DeploymentError } from '../lib/errors.ts'
 import type { Images } from '../runtimes/images.ts'
 import type { Ingress } from '../runtimes/ingress.ts'
@@ -10,6 +11,8 @@ const refuse = async (): Promise<never> => {
 
 async function* nothing(): AsyncGenerator<never> {}
 const done = async (): Promise<void> => {}
+
+export const noBuilder: Pick<ImageBuilder, 'build' | 'built'> = { build: refuse, built: async () => null }
 
 const ingress: Ingress = {
   publish: async () => [],

@@ -38,8 +38,10 @@ export interface EngineParts {
   fingerprintKey: Buffer
   /** Environments being worked on in this process, by a deployment or the reconciler. */
   environmentLock: KeyedLock
-  /** How many deployments run at once. */
+  /** How many deployments run at once on each cluster. */
   concurrency: number
+  /** How long a deployment waits for an engine that does not answer; the usual without. */
+  engineWaitMs?: number | undefined
   /** True when no other control plane can work on this database: leases of a dead process end at once. */
   alone: boolean
   /** Background work reports here. */

@@ -7,6 +7,7 @@ import { settled } from '../../test/engine-story.ts'
 import { createFakeClock, type FakeClock } from '../../test/fake-clock.ts'
 import { until } from '../../test/until.ts'
 import type { Cluster, Clusters } from '../clusters/clusters.ts'
+import { noBuilder } from '../clusters/no-runtime.ts'
 import { newId } from '../lib/ids.ts'
 import type { Runtime } from '../runtimes/runtime.ts'
 import type { Database } from '../store/database.ts'
@@ -21,6 +22,7 @@ const clusterOf = (key: string, runtime: Runtime): Cluster => ({
   key,
   isConnected: true,
   runtime,
+  builder: noBuilder,
   ingress: runtime.ingress,
   images: runtime.images,
   capacity: async () => null,

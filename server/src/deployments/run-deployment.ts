@@ -92,13 +92,15 @@ const beginRun = async (
 ): Promise<ServiceRun> => {
   const log = createDeploymentLog(parts.database, parts.clock, parts.log, claim.id, service.id)
   const ids = { deploymentId: claim.id, serviceId: service.id }
-  const step = await createSteps(parts.database, parts.clock, claim, service.id, signal, {
+  const tell: Parameters<typeof createSteps>[5] = {
     begins: (name) => parts.log.debug({ ...ids, step: name }, 'step'),
     waits(name, error) {
       parts.log.warn({ ...ids, step: name, err: error }, 'retrying a step')
       log.line(name, `${error.message} Retrying.`, 'error')
     },
-  })
+  }
+  const { database, clock, engineWaitMs } = parts
+  const step = await createSteps(database, clock, claim, service.id, signal, tell, engineWaitMs)
   const committed = service.currentRevision === claim.id
   const { clusterId } = service
   const cluster = await parts.clusters.of(clusterId)

@@ -29,8 +29,8 @@ const record = `insert into deployment_step (deployment_id, service_id, name, re
   returning 1`
 
 const maxTries = 4
-/** How long a step waits for something that is away before it fails with that as its cause. */
-const maxWaitMs = 120_000
+/** How long a step usually waits for something that is away before it fails with that as its cause. */
+const usualWaitMs = 120_000
 
 const retryPauseMs = (error: unknown, tries: number): number | null => {
   if (!(error instanceof DeploymentError) || error.next === 'stop') return null
@@ -66,6 +66,7 @@ export const attempt = async <T>(
   signal: AbortSignal,
   clock: Clock,
   onWait: (error: DeploymentError) => void,
+  mostWaitMs = usualWaitMs,
 ): Promise<T> => {
   const deadline = AbortSignal.timeout(deadlineMs)
   const both = AbortSignal.any([signal, deadline])
@@ -83,7 +84,7 @@ export const attempt = async <T>(
           new DeploymentError('step_timeout', `The step ${name} did not finish within ${seconds(deadlineMs)} s.`)
         )
       const pauseMs = retryPauseMs(error, tries)
-      if (pauseMs === null || clock.monotonicMs() - startedMs > maxWaitMs) throw error
+      if (pauseMs === null || clock.monotonicMs() - startedMs > mostWaitMs) throw error
       if (String(last) !== String(error)) onWait(error as DeploymentError)
       last = error
       await clock.sleep(pauseMs, both).catch(() => {})
@@ -101,6 +102,7 @@ export const createSteps = async (
   serviceId: string,
   signal: AbortSignal,
   tell: { begins(name: string): void; waits(name: string, error: DeploymentError): void },
+  mostWaitMs = usualWaitMs,
 ): Promise<Step> => {
   const finished = claim.resumed
     ? await database.query<{ name: string; result: unknown }>(
@@ -121,7 +123,8 @@ export const createSteps = async (
     tell.begins(name)
     const startedMs = clock.monotonicMs()
     try {
-      const result = await attempt(name, options.deadlineMs, work, signal, clock, (error) => tell.waits(name, error))
+      const onWait = (error: DeploymentError): void => tell.waits(name, error)
+      const result = await attempt(name, options.deadlineMs, work, signal, clock, onWait, mostWaitMs)
       await save(name, 'SUCCESS', startedMs, remember ? (result ?? null) : null)
       return result
     } catch (error) {

@@ -20,6 +20,8 @@ import { pulledTag } from './tags.ts'
 
 export interface OrganizationImagesParts {
   connection: EngineConnection
+  /** An address of the engine's machine, where that is another one. */
+  elsewhere?: string | undefined
   outbound: Outbound
   pullThrough: PullThrough
   registryLogins: RegistryLogins
@@ -59,7 +61,11 @@ type Parts = OrganizationImagesParts & { engine: EngineImages; keeping: Keeping 
 /** From a registry only. */
 const createPull = (parts: Parts) => {
   const { outbound, clock, maxMb, engine, keeping, pullThrough } = parts
-  const enginePull = createEnginePull(engine, pullThrough, isLocalEngine(parts.connection))
+  const enginePull = createEnginePull(
+    engine,
+    pullThrough,
+    parts.elsewhere === undefined && isLocalEngine(parts.connection),
+  )
   const readArchitecture = createArchitecture(engine)
   const asking = createAsking(clock)
   const pulls = createSharedWork<string>()

@@ -6,6 +6,7 @@ import { type Json, newApplication, startApi } from '../../test/api.ts'
 import { type CertificateAuthority, createAuthority, opensslIsMissing } from '../../test/certificates.ts'
 import { until } from '../../test/until.ts'
 import type { EngineFacts, Engines } from '../clusters/engines.ts'
+import { noBuilder } from '../clusters/no-runtime.ts'
 import { engineUnavailable } from '../lib/docker-engine.ts'
 import type { EngineConnection } from '../lib/engine-connection.ts'
 import { newId } from '../lib/ids.ts'
@@ -23,6 +24,8 @@ const facts = (id: string, more: Partial<EngineFacts> = {}): EngineFacts => ({
 })
 
 const fail = (code: string): Error => engineUnavailable(Object.assign(new Error(code), { code }))
+
+const noImages = { builder: noBuilder, clear: async () => {} }
 
 /** What is at each host: an engine, or why there is none. */
 const hosts = new Map<string, EngineFacts | Error>()
@@ -50,14 +53,11 @@ const engines: Engines = {
   open({ clusterId, connection }) {
     const runtime = createFakeRuntime({ ownerId: newId() })
     runtimes.set(clusterId, runtime)
-    return {
-      ...runtime,
-      ping: async () => void at(connection),
-      close: async () => {
-        closed.push(clusterId)
-        await runtime.close()
-      },
+    const close = async () => {
+      closed.push(clusterId)
+      await runtime.close()
     }
+    return { ...noImages, runtime: { ...runtime, ping: async () => void at(connection), close } }
   },
 }
 

@@ -25,9 +25,10 @@ const columns = `id, organization_id as "organizationId", environment_id as "env
 
 export const deploymentLeases: LeaseTable<Claim> = { name: 'deployment', columns }
 
-// The oldest waiting deployment of an environment in which none runs: of the organization that has the fewest running,
-// and among those of the one served longest ago. Other workers may hold some candidates, never all for long.
-const takeNext = `with busy as (
+// The oldest waiting deployment of an environment in which none runs, and whose place has room: of the organization that
+// has the fewest running, and among those of the one served longest ago. Other workers may hold some candidates, never
+// all for long.
+const takeNext = (placeOf: (environmentId: string) => string): string => `with busy as (
     select organization_id, count(*) as running from deployment where state = 'RUNNING' group by organization_id
   ), head as (
     select distinct on (environment_id) id, environment_id, organization_id, seq from deployment
@@ -38,6 +39,7 @@ const takeNext = `with busy as (
     from head left join busy using (organization_id)
     where not exists (select from deployment running
       where running.environment_id = head.environment_id and running.state = 'RUNNING')
+      and (cardinality($4::text[]) = 0 or coalesce(${placeOf('head.environment_id')}, '') <> all($4))
     order by place limit 32
   )
   update deployment set state = 'RUNNING', worker = $1, fence = fence + 1,
@@ -48,23 +50,26 @@ const takeNext = `with busy as (
   and state = 'QUEUED'
   returning ${columns}`
 
-/**
- * Claims one deployment for `worker`: first one whose worker has died, then the next in the queue; null when idle.
- * `served`: organizations this worker claimed for, the last one last.
- */
-export const claim = async (
-  database: Database,
-  worker: string,
-  served: readonly string[] = [],
-): Promise<Claim | null> => {
+export interface ClaimOptions {
+  /** Organizations this worker claimed for, the last one last. */
+  served?: readonly string[]
+  /** Places that take no more of the queue. */
+  full?: readonly string[]
+  /** SQL for the place of an environment of this id. */
+  placeOf?: (environmentId: string) => string
+}
+
+/** Claims one deployment for `worker`: first one whose worker has died, then the next in the queue; null when idle. */
+export const claim = async (database: Database, worker: string, options: ClaimOptions = {}): Promise<Claim | null> => {
+  const { served = [], full = [], placeOf = () => `''` } = options
   const abandoned = await takeOver(database, deploymentLeases, worker)
   if (abandoned !== null) return abandoned
   try {
-    const [next] = await database.query<Claim>(takeNext, [worker, leaseMs, served])
+    const [next] = await database.query<Claim>(takeNext(placeOf), [worker, leaseMs, served, full])
     return next ?? null
   } catch (error) {
     // Two workers claimed for one environment at once; the unique index let one through.
-    if (sqlState(error) === '23505') return claim(database, worker, served)
+    if (sqlState(error) === '23505') return claim(database, worker, options)
     throw error
   }
 }

@@ -1,7 +1,9 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import type { Probe, WorkloadPort } from '../runtime.ts'
 import { createAddresses } from './addresses.ts'
 import { isBridgeHere } from './bridge.ts'
+import { toInstance } from './containers.ts'
 import { createPlaces } from './places.ts'
 import { addressAt, layOut, parseRoutes, type Subnet, subnetOf } from './subnets.ts'
 
@@ -78,7 +80,9 @@ test('a network whose bridge is not on this machine is not reached at its addres
   assert.equal(await isBridgeHere('0123456789abcdef', '127.0.0.1'), false)
 })
 
-const http = [{ internalPort: 80, protocol: 'HTTP', publiclyAccessible: true }] as const
+const http = { internalPort: 80, protocol: 'HTTP', publiclyAccessible: true } as const
+const none = { readiness: null, liveness: null }
+const inEnvironment = (environmentId: string) => ({ environmentId, ports: [http], ...none })
 const claims = Array.from({ length: 15_000 }, (_, i) => `${i + 1}=${15_000 + i}`).join(',')
 
 test('where a network is not reached, or has no address left, an instance is published; tasks say nothing of ports', async () => {
@@ -102,7 +106,47 @@ test('where a network is not reached, or has no address left, an instance is pub
   }
   const networks = { ensure: async (id: string) => (id === 'near' ? small : null), forget: () => {} }
   const places = createPlaces({ containers: { list }, networks, addresses: createAddresses(createClock()), ports })
-  for (let index = 0; index < 5; index += 1) await places.take('near', `near-${index}`, http)
-  assert.deepEqual(await places.take('far', 'far-0', http), { hostPorts: { 80: 15_000 } })
+  for (let index = 0; index < 5; index += 1) await places.take(inEnvironment('near'), `near-${index}`)
+  assert.deepEqual(await places.take(inEnvironment('far'), 'far-0'), { hostPorts: { 80: 15_000 } })
   assert.deepEqual(asked, ['near-4', 'far-0'])
+})
+
+test('on another machine only what the router or a probe asks is published, at the address that was named, whatever its engine says', async () => {
+  const asked: number[] = []
+  const take = async (_: string, wanted: readonly WorkloadPort[]) => {
+    asked.push(...wanted.map(({ internalPort }) => internalPort))
+    return Object.fromEntries(wanted.map(({ internalPort }) => [internalPort, 15_000 + internalPort]))
+  }
+  const places = createPlaces({
+    containers: { list: async () => [] },
+    networks: { ensure: async () => small, forget: () => {} },
+    addresses: createAddresses(createClock()),
+    ports: { take, keep: () => {}, release: () => {} },
+    elsewhere: '198.19.0.2',
+  })
+  const tcp = (internalPort: number) => ({ internalPort, protocol: 'TCP', publiclyAccessible: false }) as const
+  const seconds = {
+    initialDelaySeconds: 0,
+    periodSeconds: 1,
+    timeoutSeconds: 1,
+    successThreshold: 1,
+    failureThreshold: 1,
+  }
+  const exec: Probe = { check: { kind: 'exec', command: ['true'] }, ...seconds }
+  const liveness: Probe = { check: { kind: 'tcp', port: 5 }, ...seconds }
+  const cases = [
+    { readiness: exec, liveness: null, ports: [tcp(1), tcp(2), http], published: [80] },
+    { readiness: exec, liveness, ports: [tcp(1), tcp(5)], published: [5] },
+    { readiness: null, liveness: null, ports: [tcp(1), tcp(2)], published: [1] },
+  ]
+  for (const { published, ...workload } of cases) {
+    const hostPorts = Object.fromEntries(published.map((port) => [port, 15_000 + port]))
+    const place = await places.take({ environmentId: 'far', ...workload }, 'far-0')
+    assert.deepEqual(place, { hostIp: '198.19.0.2', hostPorts })
+    assert.deepEqual(asked.splice(0), published)
+  }
+  const read = (text: string) =>
+    toInstance({ Id: '1', Names: ['x'], State: 'running', Labels: { 'slipway.ports': text } }, '198.19.0.2').endpoints
+  assert.deepEqual(read('80=15080'), { 80: { host: '198.19.0.2', port: 15_080 } })
+  for (const foreign of ['10.192.4.9=80', '127.0.0.1=5432', '80=5432']) assert.deepEqual(read(foreign), {}, foreign)
 })

@@ -5,6 +5,7 @@ import type { PlacedInstance as Instance } from '../blue-green/instances.ts'
 import type { InstanceState } from '../runtime.ts'
 import { labelOf, labels, parsePlace, taskIdIn } from './describe.ts'
 import type { Events } from './events.ts'
+import { isOurs } from './ports.ts'
 
 /** A row of the engine's list. */
 export interface ContainerRow {
@@ -36,7 +37,11 @@ export interface Containers {
   /** The instances of these rows; only those that do not run cost a call each. */
   describe(rows: ContainerRow[]): Promise<Instance[]>
   inspect(id: string, signal?: AbortSignal): Promise<ContainerDetail>
+  /** What the row says by itself, and where the instance is reached. */
+  instanceOf(row: NamedRow): Instance
 }
+
+type NamedRow = Pick<ContainerRow, 'Id' | 'Names' | 'State' | 'Labels'>
 
 const states: Record<string, InstanceState> = {
   created: 'created',
@@ -48,12 +53,18 @@ const states: Record<string, InstanceState> = {
   removing: 'missing',
 }
 
-/** Made before instances had addresses of their own, or where they cannot be reached at these: published here. */
-const endpointsOf = (text: string | undefined): Instance['endpoints'] => {
+/**
+ * Made before instances had addresses of their own, or where they cannot be reached at these: published. An engine
+ * elsewhere is believed only the ports that we would give: all else could lead the router to somebody else.
+ */
+const endpointsOf = (text: string | undefined, elsewhere: string | undefined): Instance['endpoints'] => {
   const place = parsePlace(text)
-  return 'address' in place
-    ? Object.fromEntries(place.ports.map((port) => [port, { host: place.address, port }]))
-    : Object.fromEntries(Object.entries(place.hostPorts).map(([inner, port]) => [inner, { host: '127.0.0.1', port }]))
+  if (!('address' in place)) {
+    const published = Object.entries(place.hostPorts).filter(([, port]) => elsewhere === undefined || isOurs(port))
+    return Object.fromEntries(published.map(([inner, port]) => [inner, { host: elsewhere ?? '127.0.0.1', port }]))
+  }
+  if (elsewhere !== undefined) return {}
+  return Object.fromEntries(place.ports.map((port) => [port, { host: place.address, port }]))
 }
 
 const portsOf = (text: string | undefined): readonly number[] => {
@@ -67,7 +78,8 @@ const taskOf = (row: Pick<ContainerRow, 'Names' | 'Labels'>): string | undefined
 
 const indexOf = (text: string | undefined): number => (/^\d{1,9}$/.test(text ?? '') ? Number(text) : 0)
 
-export const toInstance = (row: Pick<ContainerRow, 'Id' | 'Names' | 'State' | 'Labels'>): Instance => {
+/** `elsewhere`: the address of the engine's machine at which it publishes ports. */
+export const toInstance = (row: NamedRow, elsewhere?: string): Instance => {
   const taskId = taskOf(row)
   return {
     id: row.Id,
@@ -84,7 +96,7 @@ export const toInstance = (row: Pick<ContainerRow, 'Id' | 'Names' | 'State' | 'L
     restarts: 0,
     startedAt: null,
     // Tasks have none; those made before every label was ours may say otherwise.
-    endpoints: taskId === undefined ? endpointsOf(labelOf(row.Labels, labels.ports)) : {},
+    endpoints: taskId === undefined ? endpointsOf(labelOf(row.Labels, labels.ports), elsewhere) : {},
     ...(taskId === undefined ? {} : { taskId }),
   }
 }
@@ -98,12 +110,14 @@ const withDetail = (instance: Instance, { State, RestartCount }: ContainerDetail
   startedAt: State.StartedAt.startsWith('0001') ? null : State.StartedAt,
 })
 
-export const createContainers = (engine: Engine, ownerId: string, events: Events): Containers => {
+export const createContainers = (engine: Engine, ownerId: string, events: Events, elsewhere?: string): Containers => {
+  const instanceOf = (row: NamedRow): Instance => toInstance(row, elsewhere)
+
   const inspect: Containers['inspect'] = (id, signal) =>
     engine.call<ContainerDetail>('GET', `/containers/${id}/json`, { signal })
 
   const describeOne = async (row: ContainerRow): Promise<Instance> => {
-    const instance = toInstance(row)
+    const instance = instanceOf(row)
     const seen = events.seen(row.Id)
     // The engine tells of an end before it cleans up, and lists the container as running until it has.
     if (instance.state === 'running' && seen?.down !== true) {
@@ -127,5 +141,6 @@ export const createContainers = (engine: Engine, ownerId: string, events: Events
     },
     describe: (rows) => Promise.all(rows.map(describeOne)),
     inspect,
+    instanceOf,
   }
 }

@@ -22,6 +22,11 @@ export const isPlaceTaken = (error: unknown): boolean =>
 /** The engine's own words; what the program itself does wrong shows later, as its exit code. */
 const explainStart = (error: unknown): unknown => {
   if (!isEngineError(error)) return error
+  const [, address] = /listen \w+ ([\d.]+):\d+: bind: cannot assign requested address/.exec(error.message) ?? []
+  if (address !== undefined) {
+    const message = `The engine cannot publish ports at ${address}: its machine does not have this address. Correct the address that the cluster names.`
+    return new DeploymentError('start_failed', message, { cause: error })
+  }
   const message = `The engine refused to start the service: ${error.message.slice(0, 300)}`
   return new DeploymentError('start_failed', message, { cause: error })
 }

@@ -1,15 +1,18 @@
 /** Workload + index + place → what the Engine API is told. Pure: the same input gives the same container. */
 import { createHmac } from 'node:crypto'
-import type { Task, Workload } from '../runtime.ts'
+import type { Task, Workload, WorkloadPort } from '../runtime.ts'
 
 /** Every container may have this many processes and threads. */
 export const pidsLimit = 4096
 
-/** Internal port → port of 127.0.0.1 at which the engine publishes it. */
+/** Internal port → port at which the engine publishes it. */
 export type HostPorts = Record<number, number>
 
 /** Where an instance is reached: at an address of its own, or at ports that the engine publishes for it. */
-export type Place = { address: string; ports: readonly number[] } | { hostPorts: HostPorts }
+export type Place =
+  | { address: string; ports: readonly number[] }
+  /** At 127.0.0.1, or at an address of the engine's machine. */
+  | { hostPorts: HostPorts; hostIp?: string }
 
 export interface ContainerBody {
   Image: string
@@ -131,18 +134,35 @@ const mounts = (
     VolumeOptions: { Labels: { ...idLabels(ownerId, workload), [labels.volume]: volume.id } },
   }))
 
+/** The port that tells whether a service without a readiness probe is ready. */
+export const usualPort = ({ ports }: Pick<Workload, 'ports'>): WorkloadPort | undefined =>
+  ports.find(({ protocol }) => protocol === 'HTTP') ??
+  ports.find(({ protocol }) => protocol === 'TCP' || protocol === 'GRPC')
+
+/** Those that something outside of the environment's network asks: the router or a probe. */
+export const askedPorts = (workload: Pick<Workload, 'ports' | 'readiness' | 'liveness'>): WorkloadPort[] => {
+  const { ports, readiness, liveness } = workload
+  const probed = [readiness, liveness].map((probe) =>
+    probe === null || probe.check.kind === 'exec' ? undefined : probe.check.port,
+  )
+  if (readiness === null) probed.push(usualPort(workload)?.internalPort)
+  return ports.filter(({ internalPort, publiclyAccessible }) => publiclyAccessible || probed.includes(internalPort))
+}
+
 const portKeys = (workload: Workload): string[] =>
   workload.ports.map(({ internalPort, protocol }) => `${internalPort}/${transport(protocol)}`)
 
-/** Instances that have an address of their own are published nowhere. */
+/** Instances that have an address of their own are published nowhere, and nothing is on every address. */
 const portBindings = (workload: Workload, place: Place) =>
   'address' in place
     ? {}
     : Object.fromEntries(
-        workload.ports.map(({ internalPort, protocol }) => [
-          `${internalPort}/${transport(protocol)}`,
-          [{ HostIp: '127.0.0.1', HostPort: String(place.hostPorts[internalPort] ?? '') }],
-        ]),
+        workload.ports.flatMap(({ internalPort, protocol }) => {
+          const port = place.hostPorts[internalPort]
+          if (port === undefined) return []
+          const binding = { HostIp: place.hostIp ?? '127.0.0.1', HostPort: String(port) }
+          return [[`${internalPort}/${transport(protocol)}`, [binding]]]
+        }),
       )
 
 /**

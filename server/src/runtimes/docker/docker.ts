@@ -28,13 +28,15 @@ import { keepAlive } from './liveness.ts'
 import { createLogs } from './logs.ts'
 import { createNetworks, type Networks } from './network.ts'
 import { createPlaces } from './places.ts'
-import { createPorts } from './ports.ts'
+import { createPorts, isFreeHere } from './ports.ts'
 import { createReady } from './ready.ts'
 import { createTasks } from './tasks.ts'
 
 export interface DockerRuntimeOptions {
   /** Default: the engine of this machine. */
   connection?: EngineConnection
+  /** The address at which an engine on another machine publishes ports for us; absent for one of this machine. */
+  elsewhere?: string | undefined
   /** Mark of this data directory, on everything we make. */
   ownerId: string
   /** Without, nothing is pulled: for one that only ends what is there. */
@@ -99,6 +101,7 @@ const removeNetwork = async (networks: Networks, environmentId: string, signal: 
 
 export const createDockerRuntime = ({
   connection,
+  elsewhere,
   ownerId,
   images: organizationImages,
   router = noRouter,
@@ -107,15 +110,16 @@ export const createDockerRuntime = ({
 }: DockerRuntimeOptions): DockerRuntime => {
   const engine = createEngine(connection)
   const events = createEvents(engine, ownerId, clock)
-  const containers = createContainers(engine, ownerId, events)
-  const networks = createNetworks(engine, ownerId)
+  const containers = createContainers(engine, ownerId, events, elsewhere)
+  const networks = createNetworks(engine, ownerId, elsewhere)
   const volumes = createVolumes(engine, ownerId)
   const logs = createLogs(engine, containers, events, clock)
   const images = createImages(engine, organizationImages)
   const creator = createCreator(engine, networks, images, containers.inspect)
   const tasks = createTasks({ engine, containers, creator, logs, ownerId, clock })
   const addresses = createAddresses(clock)
-  const places = createPlaces({ containers, networks, addresses, ports: createPorts() })
+  const ports = createPorts(elsewhere === undefined ? isFreeHere : async () => true)
+  const places = createPlaces({ containers, networks, addresses, ports, elsewhere })
   const made = createInstances({ engine, containers, creator, places, ownerId, clock })
 
   const see: Instances['see'] = async (services) => {

@@ -61,6 +61,9 @@ const toEvent = ({ Action, Actor, timeNano }: WireEvent): ContainerEvent | null 
   }
 }
 
+/** Labels of a container are in its events. */
+const maxEventLength = 8 << 20
+
 /** Lines of JSON → values, however the bytes are cut. */
 async function* parseJsonLines<T>(stream: Readable): AsyncGenerator<T> {
   let rest = ''
@@ -68,6 +71,7 @@ async function* parseJsonLines<T>(stream: Readable): AsyncGenerator<T> {
   for await (const chunk of stream) {
     const lines = (rest + chunk).split('\n')
     rest = lines.pop()!
+    if (rest.length > maxEventLength) throw new Error('the engine sent an event that is too long')
     for (const line of lines) if (line.trim() !== '') yield JSON.parse(line) as T
   }
 }

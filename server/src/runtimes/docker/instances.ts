@@ -7,7 +7,7 @@ import { createSemaphore } from '../../lib/semaphore.ts'
 import { untilAborted } from '../../lib/waiting.ts'
 import type { PlacedInstance as Instance } from '../blue-green/instances.ts'
 import type { Progress, ServiceKey, Workload } from '../runtime.ts'
-import { type Containers, toInstance } from './containers.ts'
+import type { Containers } from './containers.ts'
 import { type CreateContext, type Creator, isNameTaken, isPlaceTaken } from './create.ts'
 import { configHash, containerName, describeInstance, labels } from './describe.ts'
 import { createEndings } from './endings.ts'
@@ -38,14 +38,14 @@ export const createInstances = (parts: InstancesParts) => {
     const { environmentId } = workload
     const name = containerName(workload.serviceId, workload.revision, index)
     for (let tries = 1; ; tries += 1) {
-      const body = describeInstance(workload, index, await places.take(environmentId, name, workload.ports), ownerId)
+      const body = describeInstance(workload, index, await places.take(workload, name), ownerId)
       let id: string | undefined
       try {
         id = await creator.create(name, body, { ...context, environmentId })
         await creator.writeFiles(id, workload.files)
         await creator.start(id, environmentId)
         const row = { Id: id, Names: [name], State: 'running', Labels: body.Labels }
-        return { ...toInstance(row), state: 'starting', startedAt: clock.now().toISOString() }
+        return { ...containers.instanceOf(row), state: 'starting', startedAt: clock.now().toISOString() }
       } catch (error) {
         if (id === undefined) places.release(name)
         else await remove(id, name)
@@ -78,7 +78,7 @@ export const createInstances = (parts: InstancesParts) => {
       await remove(detail.Id, name)
       return null
     }
-    return toInstance({ Id: detail.Id, Names: [name], State: 'running', Labels })
+    return containers.instanceOf({ Id: detail.Id, Names: [name], State: 'running', Labels })
   }
 
   const ensure = async (workload: Workload, index: number, context: ApplyContext, onAdopted: () => void) => {
@@ -94,7 +94,7 @@ export const createInstances = (parts: InstancesParts) => {
 
   const removeSurplus = async ({ serviceId, revision, instances }: Workload): Promise<void> => {
     const rows = await rowsOf(serviceId, { [labels.revision]: revision })
-    const surplus = rows.map(toInstance).filter(({ index }) => index >= instances)
+    const surplus = rows.map(containers.instanceOf).filter(({ index }) => index >= instances)
     await Promise.all(surplus.map(({ id, name }) => remove(id, name)))
   }
 

@@ -8,7 +8,7 @@ import type { Log } from '../../lib/log.ts'
 import { untilAborted } from '../../lib/waiting.ts'
 import type { PlacedInstance as Instance } from '../blue-green/instances.ts'
 import type { Probe } from '../runtime.ts'
-import { type ContainerRow, type Containers, toInstance } from './containers.ts'
+import type { ContainerRow, Containers } from './containers.ts'
 import { labelOf, labels } from './describe.ts'
 import type { ContainerEvent, Events } from './events.ts'
 import { parseProbe } from './parse-probe.ts'
@@ -68,7 +68,7 @@ export const keepAlive = async (parts: LivenessParts, stopping: AbortSignal): Pr
   const beginRow = (row: ContainerRow): void => {
     const text = labelOf(row.Labels, labels.liveness)
     if (text === undefined || row.State !== 'running' || watched.has(row.Id)) return
-    const instance = toInstance(row)
+    const instance = containers.instanceOf(row)
     const probe = parseProbe(text)
     // Of a container from before its labels were all ours: its image says this, and concerns no other.
     if (probe === null || (probe.check.kind !== 'exec' && instance.endpoints[probe.check.port] === undefined))

@@ -68,3 +68,9 @@ test('times of any RFC 3339 spelling compare as texts', () => {
   assert.equal(normalizeTime('2026-01-02T03:04:05Z'), '2026-01-02T03:04:05.000000000Z')
   assert.equal(normalizeTime('2026-01-02T05:04:05.1234567+02:00'), '2026-01-02T03:04:05.123456700Z')
 })
+
+test('a frame that claims to be longer than any engine sends ends the log instead of being gathered', async () => {
+  const header = Buffer.alloc(8)
+  header.writeUInt32BE(2 ** 32 - 1, 4)
+  await assert.rejects(read([frame('hello\n'), header, Buffer.alloc(100)]), /too long/)
+})

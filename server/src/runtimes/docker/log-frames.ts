@@ -6,6 +6,8 @@ import type { LogLine } from '../runtime.ts'
 export const maxLineBytes = 64 * 1024
 
 const headerBytes = 8
+/** Engines cut at 16 kB; one of another machine is not ours to trust. */
+const maxFrameBytes = 8 << 20
 const newline = 10
 const space = 32
 
@@ -72,7 +74,9 @@ export async function* readLines(stream: Readable, instance: string, revision: s
     const lines: LogLine[] = []
     let offset = 0
     while (bytes.length - offset >= headerBytes) {
-      const end = offset + headerBytes + bytes.readUInt32BE(offset + 4)
+      const length = bytes.readUInt32BE(offset + 4)
+      if (length > maxFrameBytes) throw new Error('the engine sent a frame that is too long')
+      const end = offset + headerBytes + length
       if (end > bytes.length) break
       assembler.add(bytes[offset] === 2 ? 'stderr' : 'stdout', bytes.subarray(offset + headerBytes, end), lines)
       offset = end

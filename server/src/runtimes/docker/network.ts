@@ -34,7 +34,8 @@ const isPoolEmpty = (error: unknown): boolean =>
 const isOverlap = (error: unknown): boolean => isEngineError(error) && /overlap/i.test(error.message)
 const isDuplicate = (error: unknown): boolean => isEngineError(error, 409)
 
-export const createNetworks = (engine: Engine, ownerId: string): Networks => {
+/** `elsewhere`: an address of the engine's machine, where that is another one. */
+export const createNetworks = (engine: Engine, ownerId: string, elsewhere?: string): Networks => {
   const known = new Map<string, Promise<Subnet | null>>()
 
   const find = (filters: Record<string, string[]>) =>
@@ -69,7 +70,9 @@ export const createNetworks = (engine: Engine, ownerId: string): Networks => {
   const createSubnet = async (environmentId: string): Promise<void> => {
     const [all, own] = await Promise.all([find({}), ownSubnets()])
     const taken = all.flatMap((network) => (network.IPAM?.Config ?? []).flatMap(({ Subnet }) => Subnet ?? []))
-    for (const subnet of freeSubnets(environmentId, [...taken, ...own], 16)) {
+    // The private network of another machine is not seen from here, but has its address in it.
+    const around = elsewhere === undefined ? [] : [`${elsewhere}/16`]
+    for (const subnet of freeSubnets(environmentId, [...taken, ...own, ...around], 16)) {
       try {
         await create(environmentId, subnet)
         return
@@ -120,7 +123,8 @@ export const createNetworks = (engine: Engine, ownerId: string): Networks => {
 
   const open = async (environmentId: string): Promise<Subnet | null> => {
     const network = await make(environmentId)
-    const subnet = subnetOf(network?.IPAM?.Config)
+    // What another machine's engine says of its bridges is no reason to look for them here.
+    const subnet = elsewhere === undefined ? subnetOf(network?.IPAM?.Config) : null
     return subnet !== null && (await isBridgeHere(network!.Id, subnet.gateway)) ? subnet : null
   }
 

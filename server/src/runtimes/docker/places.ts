@@ -1,8 +1,8 @@
 /** Where instances are reached: which address or which ports each has, from before its start until its removal. */
-import type { WorkloadPort } from '../runtime.ts'
+import type { Workload } from '../runtime.ts'
 import type { Addresses } from './addresses.ts'
 import { type ContainerRow, type Containers, toInstance } from './containers.ts'
-import { labels, type Place, parsePlace } from './describe.ts'
+import { askedPorts, labels, type Place, parsePlace } from './describe.ts'
 import type { Networks } from './network.ts'
 import type { Ports } from './ports.ts'
 
@@ -11,11 +11,13 @@ export interface PlacesParts {
   networks: Pick<Networks, 'ensure' | 'forget'>
   addresses: Addresses
   ports: Ports
+  /** The address of the engine's machine at which it publishes ports; absent for an engine of this machine. */
+  elsewhere?: string | undefined
 }
 
 export interface Places {
   /** A place for the container of this name that no other has, kept until released. */
-  take(environmentId: string, name: string, ports: readonly WorkloadPort[]): Promise<Place>
+  take(workload: Pick<Workload, 'environmentId' | 'ports' | 'readiness' | 'liveness'>, name: string): Promise<Place>
   /** The engine refused it: what is known of the network may be of one that was there before. */
   refused(environmentId: string, name: string): void
   release(name: string): void
@@ -23,7 +25,7 @@ export interface Places {
   learn(rows: readonly ContainerRow[]): void
 }
 
-export const createPlaces = ({ containers, networks, addresses, ports }: PlacesParts): Places => {
+export const createPlaces = ({ containers, networks, addresses, ports, elsewhere }: PlacesParts): Places => {
   let known: Promise<void> | undefined
 
   const learn = (rows: readonly ContainerRow[]): void => {
@@ -53,11 +55,13 @@ export const createPlaces = ({ containers, networks, addresses, ports }: PlacesP
   }
 
   return {
-    take: async (environmentId, name, wanted) => {
-      const [subnet] = await Promise.all([networks.ensure(environmentId), know()])
+    take: async (workload, name) => {
+      const [subnet] = await Promise.all([networks.ensure(workload.environmentId), know()])
+      // What is published there, all of its network reaches: nothing that nobody outside asks.
+      if (elsewhere !== undefined) return { hostIp: elsewhere, hostPorts: await ports.take(name, askedPorts(workload)) }
       const address = subnet && addresses.take(subnet, name)
-      if (address === null) return { hostPorts: await ports.take(name, wanted) }
-      return { address, ports: [...new Set(wanted.map(({ internalPort }) => internalPort))] }
+      if (address === null) return { hostPorts: await ports.take(name, workload.ports) }
+      return { address, ports: [...new Set(workload.ports.map(({ internalPort }) => internalPort))] }
     },
     refused: (environmentId, name) => {
       networks.forget(environmentId)

@@ -1,6 +1,7 @@
 /**
- * Ports of 127.0.0.1 for containers that cannot be reached at their own addresses: chosen by us, so that they survive a
- * restart by the engine. Those of other data directories are found by trying.
+ * Ports for containers that cannot be reached at their own addresses: chosen by us, so that they survive a restart by
+ * the engine. Those in use on this machine are found by trying, those of another machine by its engine, which refuses
+ * the start.
  */
 import { createSocket } from 'node:dgram'
 import { createServer } from 'node:net'
@@ -11,6 +12,8 @@ import type { HostPorts } from './describe.ts'
 // Below the ephemeral range of Linux, or outgoing connections would take them; and below the usual ports of routes.
 const first = 15_000
 const count = 15_000
+
+export const isOurs = (port: number): boolean => port >= first && port < first + count
 
 export interface Ports {
   /** Picks free ports and keeps them for `name` until released. */
@@ -35,10 +38,10 @@ const isFreeUdp = (port: number): Promise<boolean> =>
   })
 
 /** A port has one number for both transports, so that an internal port has one endpoint over either. */
-const isFree = async (port: number, udp: boolean): Promise<boolean> =>
+export const isFreeHere = async (port: number, udp: boolean): Promise<boolean> =>
   (await isFreeTcp(port)) && (!udp || (await isFreeUdp(port)))
 
-export const createPorts = (): Ports => {
+export const createPorts = (isFree = isFreeHere): Ports => {
   const holders = new Map<number, string>()
   let next = Math.floor(Math.random() * count)
 

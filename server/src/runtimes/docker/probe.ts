@@ -6,6 +6,7 @@ import { type Engine, isEngineError } from '../../lib/docker-engine.ts'
 import { DeploymentError } from '../../lib/errors.ts'
 import type { PlacedInstance as Instance } from '../blue-green/instances.ts'
 import type { Probe, Workload } from '../runtime.ts'
+import { usualPort } from './describe.ts'
 
 export type Finding = string | null
 export type Look = (signal: AbortSignal) => Promise<Finding>
@@ -18,7 +19,7 @@ interface Address {
 // Of a port that the engine publishes: docker-proxy accepts before it knows whether anything listens behind it, and
 // closes when nothing does. On a machine that is busy this takes far longer than the milliseconds it usually does.
 const settleMs = 300
-const isPublished = ({ host }: Address): boolean => host === '127.0.0.1'
+const isPublished = ({ host, port }: Address, inner: number): boolean => host === '127.0.0.1' || port !== inner
 const defaultTimeoutMs = 5000
 
 const spell = (error: NodeJS.ErrnoException): string =>
@@ -69,7 +70,7 @@ const lookTcp = (address: Address, port: number, timeoutMs: number, signal: Abor
     let timer = setTimeout(() => end(`no connection within ${timeoutMs} ms`), timeoutMs)
     socket.once('connect', () => {
       clearTimeout(timer)
-      if (!isPublished(address)) return end(null)
+      if (!isPublished(address, port)) return end(null)
       timer = setTimeout(() => end(null), settleMs)
     })
     socket.once('data', () => end(null))
@@ -113,11 +114,10 @@ export const fromProbe = (engine: Engine, probe: Probe, instance: Instance): Loo
 /** How to look at this instance; null when nothing listens, so that staying up has to do. */
 export const chooseLook = (engine: Engine, workload: Workload, instance: Instance): Look | null => {
   if (workload.readiness !== null) return fromProbe(engine, workload.readiness, instance)
-  const http = workload.ports.find(({ protocol }) => protocol === 'HTTP')
-  const port = http ?? workload.ports.find(({ protocol }) => protocol === 'TCP' || protocol === 'GRPC')
+  const port = usualPort(workload)
   const address = port && instance.endpoints[port.internalPort]
   if (address === undefined) return null
-  if (http === undefined) return (signal) => lookTcp(address, port!.internalPort, defaultTimeoutMs, signal)
+  if (port!.protocol !== 'HTTP') return (signal) => lookTcp(address, port!.internalPort, defaultTimeoutMs, signal)
   const any: HttpLook = { scheme: 'HTTP', path: '/', timeoutMs: defaultTimeoutMs, accepts: () => true }
-  return (signal) => lookHttp(address, http.internalPort, any, signal)
+  return (signal) => lookHttp(address, port!.internalPort, any, signal)
 }

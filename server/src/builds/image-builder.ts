@@ -1,0 +1,257 @@
+/**
+ * The builder of one Docker engine, on this machine or another (see builder.ts for what it promises). Refuses to know
+ * deployments. When the process dies here: the engine ends a piece whose client is gone, and steps, holders and networks
+ * of the killed build are removed before the next one.
+ */
+import type { Readable } from 'node:stream'
+import { findImage } from '../images/engine-images.ts'
+import type { Clock } from '../lib/clock.ts'
+import { createEngine } from '../lib/docker-engine.ts'
+import { defaultConnection, type EngineConnection, isLocalEngine } from '../lib/engine-connection.ts'
+import { DeploymentError } from '../lib/errors.ts'
+import { createKeyedLock, withLock } from '../lib/keyed-lock.ts'
+import type { Log } from '../lib/log.ts'
+import { createSemaphore } from '../lib/semaphore.ts'
+import type { Queryable } from '../store/database.ts'
+import { type BaseImageParts, createBaseImages } from './base-image.ts'
+import { createBuildContainers } from './build-containers.ts'
+import { type BuildLog, createBuildLog } from './build-log.ts'
+import { baseNames, planStages, type StagePlan } from './build-plan.ts'
+import type { BuildRequest, BuiltImage, ImageBuilder, ToolBuild } from './builder.ts'
+import { tagImage } from './built-images.ts'
+import { contentKey } from './context.ts'
+import { createDiskReserve } from './disk-reserve.ts'
+import { pickBuildArgs } from './dockerfile.ts'
+import { buildImage } from './image-build.ts'
+import { createImageStore, type ImageOwner, type ImageStore } from './image-store.ts'
+import type { Preparation } from './preparation.ts'
+import type { SourceTree } from './source-tree.ts'
+import { createTools, type ToolPaths } from './tools.ts'
+
+export interface ImageBuilderParts extends Pick<BaseImageParts, 'images' | 'registryLogins' | 'busyboxPath'> {
+  database: Queryable
+  /** Where the list of what a build makes on its way is kept: of this engine alone. */
+  folder: string
+  /** Default: the engine of this machine. */
+  connection?: EngineConnection
+  /** An address of the engine's machine, where that is another one. */
+  elsewhere?: string | undefined
+  preparation: Preparation
+  log: Log
+  clock: Clock
+  /** How many builds run at once. */
+  concurrency: number
+  /** See `BuildNetworkParts`. */
+  allowed?: readonly string[]
+  dns?: string | undefined
+  /** Of the engine's disk, for everything but builds. */
+  diskReserveMb?: number
+  /** For tests. */
+  store?: ImageStore
+  tools?: ToolPaths
+}
+
+/** The plan of a build, known before anything is built. */
+interface Plan {
+  tree: SourceTree
+  stages: StagePlan
+  baseNames: string[]
+  /** The name of the image around the tool, or the script, that this build is for. */
+  toolImage: string | null
+}
+
+/** `withTimeout` aborts with `build_timeout`; its `signal` has the reason; `dispose` cancels it. */
+const limitTime = (timeoutMs: number, outer: AbortSignal[]) => {
+  const control = new AbortController()
+  const seconds = Math.ceil(timeoutMs / 1000)
+  const timer = setTimeout(
+    () => control.abort(new DeploymentError('build_timeout', `The build did not finish within ${seconds} s.`)),
+    timeoutMs,
+  )
+  return {
+    signal: AbortSignal.any([control.signal, ...outer]),
+    [Symbol.dispose]: () => clearTimeout(timer),
+  }
+}
+
+/** Reads the plan of a build from the mirror. */
+const createPlanner = (preparation: Preparation, toolImage: (tool: ToolBuild) => Promise<string>) => {
+  return async (request: BuildRequest, signal: AbortSignal): Promise<Plan> => {
+    const { tree, dockerfile } = await preparation.read(request, signal)
+    const image = request.tool === undefined ? null : await toolImage(request.tool)
+    const own: Record<string, string> = image === null ? {} : { SLIPWAY_TOOL: image }
+    const buildArgs = pickBuildArgs(dockerfile, { ...request.variables.reveal(), ...own })
+    const stages = planStages(dockerfile, buildArgs, request.targetStage)
+    return { tree, stages, baseNames: baseNames(stages), toolImage: image }
+  }
+}
+
+/** A commit that was never fetched, or cannot be built, was never built. */
+const nullIfRefused = async <T>(work: () => Promise<T>): Promise<T | null> => {
+  try {
+    return await work()
+  } catch (error) {
+    if (error instanceof DeploymentError && error.next === 'stop') return null
+    throw error
+  }
+}
+
+type Found = [name: string, id: string | null][]
+
+const createBuildParts = (parts: ImageBuilderParts) => {
+  const { folder, clock, elsewhere } = parts
+  const connection = parts.connection ?? defaultConnection()
+  const engine = createEngine(connection)
+  const store = parts.store ?? createImageStore(parts.database)
+  const bases = createBaseImages({ ...parts, engine, store })
+  const tools = createTools(engine, parts.tools ?? {}, (key, reference) =>
+    store.save(null, key, { reference, imageId: reference }),
+  )
+  const isLocal = elsewhere === undefined && isLocalEngine(connection)
+  const containers = createBuildContainers(engine, folder, clock)
+  const disk = createDiskReserve({ engine, isLocal, reserveMb: parts.diskReserveMb ?? 0 })
+  const network = { isLocal, elsewhere, holderImage: bases.operators, allowed: parts.allowed ?? [], dns: parts.dns }
+  return { engine, store, bases, tools, containers, disk, ...network }
+}
+
+/** Builds what does not exist yet, each content once. */
+const createWork = (ours: ReturnType<typeof createBuildParts>, preparation: Preparation) => {
+  const { engine, store, bases, tools } = ours
+  const perKey = createKeyedLock()
+
+  const keyOf = ({ tree, stages }: Plan, { organizationId, targetStage }: BuildRequest, found: Found): string =>
+    contentKey({ ...tree, organizationId, targetStage, buildArgs: stages.buildArgs, bases: found })
+
+  const findBuilt = async (owner: ImageOwner, key: string, signal: AbortSignal): Promise<BuiltImage | null> => {
+    const stored = await store.find(owner, key)
+    if (stored === null || (await findImage(engine, stored.imageId, signal)) === null) return null
+    return { ...stored, contentKey: key, skipped: true }
+  }
+
+  /** The content with the base images as last pulled, without asking their registries. */
+  const findPlanned = async (plan: Plan, request: BuildRequest, signal: AbortSignal): Promise<BuiltImage | null> => {
+    const { organizationId } = request
+    const find = async (name: string): Promise<[string, string | null]> =>
+      name === plan.toolImage
+        ? [name, await findImage(engine, name, signal)]
+        : [name, await bases.find({ organizationId, name }, signal)]
+    return findBuilt(request, keyOf(plan, request, await Promise.all(plan.baseNames.map(find))), signal)
+  }
+
+  const ensureBases = async (plan: Plan, { organizationId }: BuildRequest, output: BuildLog, signal: AbortSignal) => {
+    const found = new Map<string, string>()
+    for (const name of plan.baseNames) {
+      const tool = name === plan.toolImage ? await tools.ensure(name, () => bases.operators(signal)) : null
+      found.set(name, tool ?? (await bases.ensure({ organizationId, name }, output.write, signal)))
+    }
+    return found
+  }
+
+  const construct = async (
+    plan: Plan,
+    found: Map<string, string>,
+    request: BuildRequest,
+    output: BuildLog,
+    signal: AbortSignal,
+    later: (work: Promise<void>) => void,
+  ): Promise<string> => {
+    const { organizationId, clusterId, timeoutMs } = request
+    const context = (own: { name: string; text: string }, inner: AbortSignal): Promise<{ tar: Readable }> =>
+      preparation.context(plan.tree, own, inner)
+    const build = { organizationId, clusterId, plan: plan.stages, bases: found, context, limits: request }
+    return buildImage(ours, { ...build, deadlineMs: timeoutMs + 60_000 }, output, signal, later)
+  }
+
+  const build = async (
+    plan: Plan,
+    request: BuildRequest,
+    output: BuildLog,
+    signal: AbortSignal,
+    later: (work: Promise<void>) => void,
+  ): Promise<BuiltImage> => {
+    const found = await ensureBases(plan, request, output, signal)
+    const key = keyOf(plan, request, [...found])
+    return withLock(perKey, key, signal, async () => {
+      const there = await findBuilt(request, key, signal)
+      if (there !== null) return there
+      const imageId = await construct(plan, found, request, output, signal, later)
+      await tagImage(engine, imageId, request, key, signal)
+      await store.save(request, key, { reference: imageId, imageId })
+      return { reference: imageId, imageId, contentKey: key, skipped: false }
+    })
+  }
+  return { findPlanned, build }
+}
+
+const waitingText = (running: number): string =>
+  `Waiting for a build slot: ${running} ${running === 1 ? 'build is running' : 'builds are running'}.\n`
+
+export const createImageBuilder = (parts: ImageBuilderParts): ImageBuilder => {
+  const { log, preparation } = parts
+  const ours = createBuildParts(parts)
+  const work = createWork(ours, preparation)
+  // One slot is kept for others: no organization can fill the machine.
+  const withPlace = createSemaphore(parts.concurrency, Math.max(1, parts.concurrency - 1))
+  const closing = new AbortController()
+  const plan = createPlanner(preparation, ours.tools.reference)
+  const running = new Set<Promise<unknown>>()
+  let swept: Promise<void> | undefined
+  /** Once; again before the next build where the engine did not answer. */
+  const sweep = (): Promise<void> => {
+    swept ??= ours.containers.sweep().catch((error: unknown) => {
+      swept = undefined
+      log.warn({ err: error }, 'leftovers of a finished build could not be removed from the engine')
+    })
+    return swept
+  }
+
+  const track = <T>(work: Promise<T>): Promise<T> => {
+    const ended = work.catch(() => {}).finally(() => running.delete(ended))
+    running.add(ended)
+    return work
+  }
+
+  const later = (removal: Promise<void>): void => {
+    track(removal).catch((error: unknown) => {
+      log.warn({ err: error }, 'intermediate results of a build could not be removed')
+    })
+  }
+
+  const build = async (request: BuildRequest, onLog: (text: string) => void, outer: AbortSignal) => {
+    outer.throwIfAborted()
+    const what = await plan(request, outer)
+    const found = await work.findPlanned(what, request, outer)
+    if (found !== null) return found
+    const output = createBuildLog(request.secrets.reveal(), onLog)
+    const onWait = (count: number) => onLog(waitingText(count))
+    const inPlace = async () => {
+      using limit = limitTime(request.timeoutMs, [outer])
+      try {
+        await sweep()
+        return await work.build(what, request, output, limit.signal, later)
+      } catch (error) {
+        if (!(error instanceof DeploymentError) || error.code !== 'build_timeout') throw error
+        output.end()
+        throw new DeploymentError(error.code, error.message, { lines: output.lastLines() })
+      }
+    }
+    return withPlace(request.organizationId, inPlace, { signal: outer, onWait })
+  }
+
+  const built = (request: BuildRequest, signal: AbortSignal): Promise<string | null> =>
+    nullIfRefused(async () => {
+      return (await work.findPlanned(await plan(request, signal), request, signal))?.reference ?? null
+    })
+
+  void sweep()
+  return {
+    build: (request, onLog, signal) => track(build(request, onLog, AbortSignal.any([signal, closing.signal]))),
+    built,
+    async close() {
+      closing.abort(new Error('the server is stopping'))
+      await Promise.all([...running, swept])
+      await preparation.close()
+      await ours.engine.close()
+    },
+  }
+}

@@ -1,0 +1,104 @@
+/** What one Docker engine does for this server: services run there, images are held and built there. */
+import { join } from 'node:path'
+import type { ImageBuilder } from './builds/builder.ts'
+import { removeImagesOf } from './builds/built-images.ts'
+import { createImageBuilder } from './builds/image-builder.ts'
+import type { Sources } from './builds/sources.ts'
+import type { EngineUse } from './clusters/engines.ts'
+import { readRegistryLogins } from './deployments/registry-credentials.ts'
+import { createOrganizationImages } from './images/organization-images.ts'
+import type { PullThrough } from './images/pull-through.ts'
+import { systemClock } from './lib/clock.ts'
+import { createEngine } from './lib/docker-engine.ts'
+import type { EngineConnection } from './lib/engine-connection.ts'
+import type { Log } from './lib/log.ts'
+import type { Outbound } from './lib/outbound.ts'
+import type { Router } from './router/router.ts'
+import { createDockerRuntime } from './runtimes/docker/docker.ts'
+import type { Runtime } from './runtimes/runtime.ts'
+import type { Settings } from './settings.ts'
+import type { Database, Queryable } from './store/database.ts'
+import type { Sealer } from './store/seal.ts'
+
+export interface DockerMachineParts {
+  settings: Settings
+  database: Database
+  sealer: Sealer
+  ownerId: string
+  outbound: Outbound
+  pullThrough: PullThrough
+  /** The one router: it leads to the services of every engine. */
+  router: Router
+  sources: Sources
+  log: Log
+}
+
+export interface DockerTarget {
+  connection: EngineConnection
+  /** At which an engine on another machine publishes ports for this server; null for this machine's. */
+  serviceAddress: string | null
+  /** Id of the cluster; null for the engine of this machine. */
+  clusterId: string | null
+  /** Whose engine it is; null for one that all organizations share. */
+  organizationId: string | null
+}
+
+export interface DockerMachine extends EngineUse {
+  /** Closes the rest with itself. */
+  runtime: Runtime
+  builder: ImageBuilder
+}
+
+/** Where builds on an engine leave word of what they make there. */
+export const buildFolder = (dataDir: string, clusterId: string | null): string =>
+  clusterId === null ? join(dataDir, 'builds') : join(dataDir, 'cluster-builds', clusterId)
+
+/** Removes the images of an organization on an engine that is its own. */
+const clearEngine = async (connection: EngineConnection, db: Queryable, organizationId: string): Promise<void> => {
+  const steps = await db.query<{ id: string }>(
+    'select image_id as id from build_step where organization_id = $1 order by created_at',
+    [organizationId],
+  )
+  const stepIds = steps.map(({ id }) => id)
+  const engine = createEngine(connection)
+  try {
+    await removeImagesOf(engine, organizationId, stepIds)
+  } finally {
+    await engine.close()
+  }
+}
+
+export const openDockerMachine = (parts: DockerMachineParts, target: DockerTarget): DockerMachine => {
+  const { settings, database, sealer, ownerId, outbound, pullThrough, router, sources, log } = parts
+  const { connection, clusterId, organizationId } = target
+  const elsewhere = target.serviceAddress ?? undefined
+  const common = { connection, elsewhere, log, clock: systemClock }
+  const registryLogins = (organizationId: string, host: string) =>
+    readRegistryLogins(database, sealer, organizationId, host)
+  const images = createOrganizationImages({
+    ...common,
+    ...{ outbound, pullThrough, registryLogins },
+    engineImages: settings.engineImages,
+    maxMb: settings.imageMaxMb,
+  })
+  const runtime = createDockerRuntime({ ...common, ownerId, images, router })
+  const builder = createImageBuilder({
+    ...common,
+    ...{ database, images, registryLogins },
+    folder: buildFolder(settings.dataDir, clusterId),
+    preparation: sources.prepare(),
+    concurrency: settings.buildConcurrency,
+    allowed: settings.outboundAllow,
+    dns: settings.buildDns,
+    diskReserveMb: settings.diskReserveMb,
+    tools: settings.tools,
+  })
+  const close = async (): Promise<void> => {
+    await Promise.all([builder.close(), images.close()])
+    await runtime.close()
+  }
+  const clear = async (): Promise<void> => {
+    if (organizationId !== null) await clearEngine(connection, database, organizationId)
+  }
+  return { runtime: { ...runtime, close }, builder, clear }
+}
