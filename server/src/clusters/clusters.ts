@@ -40,7 +40,8 @@ export interface Cluster {
 }
 
 export interface Clusters {
-  of(clusterId: string): Promise<Cluster>
+  /** `db`: in a transaction, so that it needs no second connection. */
+  of(clusterId: string, db?: Queryable): Promise<Cluster>
   /** Every one that this server has a runtime for now, once. */
   all(): readonly Cluster[]
   /** What this server does with engines of other machines; null where every cluster is this machine's. */
@@ -77,9 +78,9 @@ export const createClusters = ({ database, runtime, builder = noBuilder, others 
   const locals = new Set<string>()
 
   return {
-    async of(clusterId) {
+    async of(clusterId, db = database) {
       if (locals.has(clusterId)) return local
-      const [row] = await database.query<{ spec: object }>(`select spec from node where id = $1 and kind = 'cluster'`, [
+      const [row] = await db.query<{ spec: object }>(`select spec from node where id = $1 and kind = 'cluster'`, [
         clusterId,
       ])
       if (row === undefined || !isLocal(row.spec))

@@ -7,6 +7,7 @@ import { hostname } from 'node:os'
 import { clusterLeases } from '../clusters/hold.ts'
 import type { Kind } from '../kinds.ts'
 import { usualLimits } from '../limits/limits.ts'
+import type { Queryable } from '../store/database.ts'
 import { expireLeases } from '../work/lease.ts'
 import { deploymentLeases } from '../work/queue.ts'
 import { runLeases } from '../work/schedule.ts'
@@ -38,7 +39,7 @@ export const createEngine = (given: EngineParts): Engine => {
     limits,
     disk,
     missingTool: (name: string) => parts.builder.missingTool(name),
-    abilitiesOf: async (clusterId: string) => (await parts.clusters.of(clusterId)).runtime.abilities,
+    abilitiesOf: async (tx: Queryable, clusterId: string) => (await parts.clusters.of(clusterId, tx)).runtime.abilities,
     kindOf: (kind: Kind) => kindOf(parts, kind),
   }
   const ends: (() => void | Promise<void>)[] = []

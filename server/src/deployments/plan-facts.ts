@@ -239,7 +239,7 @@ export const planDeployment = async (parts: EngineParts, db: Queryable, request:
   const asked = new Map(request.services.map(({ id, ...requested }) => [id, requested]))
   // What does not answer must not delay the caller.
   const signal = AbortSignal.timeout(deadlineMs)
-  const cluster = rows.length === 0 ? null : await parts.clusters.of(rows[0]!.clusterId)
+  const cluster = rows.length === 0 ? null : await parts.clusters.of(rows[0]!.clusterId, db)
   const keys = rows.map(({ id }) => ({ environmentId, serviceId: id }))
   const seen = action === 'DEPLOY' ? ((await cluster?.runtime.observe(keys).catch(() => [])) ?? []) : []
   const facts = new Map<string, ServiceFacts>()

@@ -17,9 +17,9 @@ test('a service is refused for what its cluster lacks and it needs, and for noth
   const cases: [object, RegExp | null][] = [
     [{}, null],
     [{ ports: [port('HTTP'), port('GRPC'), port('TCP', false)] }, null],
-    [{ volumes }, /no volumes/],
-    [{ ports: [port('TCP')] }, /no TCP ports/],
-    [{ ports: [port('HTTP'), port('UDP')] }, /no UDP ports/],
+    [{ volumes }, /does not support volumes/],
+    [{ ports: [port('TCP')] }, /does not publish TCP ports/],
+    [{ ports: [port('HTTP'), port('UDP')] }, /does not publish UDP ports/],
   ]
   for (const [needs, told] of cases) {
     const refusal = abilityRefusal(none, { volumes: [], ports: [], ...needs })
@@ -44,13 +44,13 @@ test('a cluster without volumes takes no service with storage: a deploy is refus
   const [stored, plain] = [await addService(world, { volume: true }), await addService(world)]
   await assert.rejects(ask(engine, world, 'DEPLOY', [{ id: stored }]), {
     code: 'not_deployable',
-    message: /no volumes/,
+    message: /does not support volumes/,
   })
   const asked = { ...world.ids, action: 'DEPLOY' as const, wholeEnvironment: false, services: [{ id: stored }] }
   const plan = await engine.engine.plan(world.database, asked)
   const [planned] = plan.stages.flatMap(({ services }) => services)
   assert.equal(planned!.effect, 'REFUSED')
-  assert.match(planned!.reason, /no volumes/)
+  assert.match(planned!.reason, /does not support volumes/)
   await ask(engine, world, 'DEPLOY', [{ id: plain }])
   assert.equal(await settled(engine, world, plain), 'DEPLOYED')
   await engine.engine.stop()

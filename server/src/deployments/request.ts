@@ -46,7 +46,7 @@ export interface RequestParts {
   enqueue: EnqueueDeploymentEvent
   missingTool(name: string): Promise<string | null>
   /** Of a cluster that services can be deployed to. */
-  abilitiesOf(clusterId: string): Promise<ReadonlySet<Ability>>
+  abilitiesOf(tx: Queryable, clusterId: string): Promise<ReadonlySet<Ability>>
   limits: Pick<Limits, 'queued'>
   disk?: Pick<Disk, 'refuseDeploy'> | undefined
 }
@@ -84,7 +84,7 @@ const chooseDeployable = async (
   const asked = new Map(request.services.map((service) => [service.id, service]))
   const refusals = new Map<string, string>()
   const [one] = services
-  const abilities = one === undefined ? new Set<Ability>() : await parts.abilitiesOf(one.clusterId)
+  const abilities = one === undefined ? new Set<Ability>() : await parts.abilitiesOf(tx, one.clusterId)
   for (const service of services) {
     const kind = parts.kindOf(service.kind)
     const refusal = await deployRefusal(kind, abilities, parts.missingTool, service.spec, asked.get(service.id)!)
