@@ -6,7 +6,7 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import pg from 'pg'
 import { createLog } from '../server/src/lib/log.ts'
-import { removePostgres, startPostgres } from '../server/src/store/postgres.ts'
+import { removePostgres, startPostgres } from '../server/src/store/postgres/postgres.ts'
 
 export interface BenchPostgres {
   /** Root of the server's process tree. */

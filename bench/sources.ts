@@ -5,8 +5,8 @@
 import { chmodSync, mkdirSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { exec } from '../server/src/lib/exec.ts'
-import { ensureBusybox } from '../server/test/busybox-image.ts'
-import { startGitServer } from '../server/test/git-server.ts'
+import { ensureBusybox } from '../server/test/support/docker/busybox-image.ts'
+import { startGitServer } from '../server/test/support/peers/git-server.ts'
 import type { Bench } from './bench.ts'
 
 export interface Sources {

@@ -28,7 +28,7 @@ const half = `${place}.${process.pid}`
 const programs: Record<string, string> = {
   main: 'main.ts',
   router: 'router/main.ts',
-  'preparation-worker': 'builds/preparation-worker.ts',
+  'preparation-worker': 'builds/preparation/worker.ts',
 }
 
 const isProgram = (path: string): boolean => Object.values(programs).some((program) => join(sources, program) === path)

@@ -2,7 +2,7 @@
 import { mkdir } from 'node:fs/promises'
 import { hostname } from 'node:os'
 import { join } from 'node:path'
-import { type AdminToken, ensureAdminToken } from './api/admin-token.ts'
+import { type AdminToken, ensureAdminToken } from './api/auth/admin-token.ts'
 import type { Parts } from './api/parts.ts'
 import { createApi } from './api/server.ts'
 import type { Builder, ImageBuilder } from './builds/builder.ts'
@@ -16,33 +16,33 @@ import { createDockerEngines } from './clusters/docker-engines.ts'
 import type { Engines } from './clusters/engines.ts'
 import { createServers, type ServersParts } from './clusters/servers.ts'
 import { createSharedRouter, type SharedRouter } from './clusters/shared-router.ts'
-import { createEngine, type Engine } from './deployments/engine.ts'
-import { readGitCredentials } from './deployments/git-credentials.ts'
-import { readRegistryCredentials } from './deployments/registry-credentials.ts'
+import { createDeploymentEngine, type DeploymentEngine } from './deployments/engine.ts'
+import { readGitCredentials } from './deployments/images/git-credentials.ts'
+import { readRegistryCredentials } from './deployments/images/registry-credentials.ts'
 import { type DockerMachine, type DockerTarget, openDockerMachine } from './docker-machine.ts'
-import { createStreams } from './facets/live-changes.ts'
 import { markOf } from './images/organization-images.ts'
 import { type PullThrough, startPullThrough } from './images/pull-through.ts'
 import { keepAlive } from './keep-alive.ts'
-import { systemClock } from './lib/clock.ts'
-import { defaultConnection } from './lib/engine-connection.ts'
-import { createKeyedLock } from './lib/keyed-lock.ts'
+import { createKeyedLock } from './lib/concurrency/keyed-lock.ts'
+import { defaultConnection } from './lib/docker/engine-connection.ts'
 import { createLog, type Log } from './lib/log.ts'
-import { createOutbound, type Outbound } from './lib/outbound.ts'
+import { createOutbound, type Outbound } from './lib/net/outbound.ts'
+import { systemClock } from './lib/time/clock.ts'
 import type { Disk } from './limits/disk.ts'
-import { leaveDataDirectory, takeDataDirectory } from './process-file.ts'
+import { claimDataDirectory, releaseDataDirectory } from './process-file.ts'
 import { deployableKinds, operations } from './resources/index.ts'
-import { createFirstOrganization } from './resources/organization.ts'
-import { createRouter } from './router/client.ts'
+import { createFirstOrganization } from './resources/organization/organization.ts'
+import { createRouter } from './router/control/client.ts'
 import type { Router } from './router/router.ts'
 import { createFakeRuntime } from './runtimes/fake/fake.ts'
 import type { Runtime } from './runtimes/runtime.ts'
 import { createSampleRepository, reachSample, samplePath, serveSample } from './sample-repository.ts'
 import type { Settings } from './settings.ts'
 import { connect, type Database, migrate } from './store/database.ts'
-import { readFingerprintKey, readOwnerId, saveOutsideHost } from './store/installation.ts'
-import { startPostgres } from './store/postgres.ts'
-import { createSealer, type Sealer } from './store/seal.ts'
+import { readFingerprintKey, readOwnerId, savePublishedHost } from './store/installation.ts'
+import { createSealer, type Sealer } from './store/keys/seal.ts'
+import { startPostgres } from './store/postgres/postgres.ts'
+import { createStreams } from './streams/changes.ts'
 import { loadAllVariables } from './variables/rows.ts'
 import { watchDisk } from './watched-disk.ts'
 import { createDelivery } from './webhooks/deliver.ts'
@@ -71,14 +71,14 @@ const openDatabase = async (settings: Settings, log: Log): Promise<Database> => 
 const pingTimeoutMs = 2000
 
 /** Our own PostgreSQL is restarted when it dies; an external one is not ours to manage. */
-const keepDatabase = ({ settings: { databaseUrl, dataDir }, database, log, work }: Ground): Loop | null => {
+const superviseDatabase = ({ settings: { databaseUrl, dataDir }, database, log, work }: Foundation): Loop | null => {
   if (databaseUrl !== undefined) return null
   const ping = () => database.ping(pingTimeoutMs)
   const companion = { name: 'PostgreSQL', ping, start: () => startPostgres({ dataDir, log }) }
   return keepAlive({ work, log, clock: systemClock }, companion)
 }
 
-interface Ground {
+interface Foundation {
   settings: Settings
   log: Log
   work: WorkRegistry
@@ -94,14 +94,14 @@ interface Ground {
 }
 
 /** Where the database is somebody else's, other servers may work on it, and requests may come to any of them. */
-const shareRouter = (own: Router, ground: Omit<ServersParts, 'clock'>, { databaseUrl }: Settings) => {
+const shareRouter = (own: Router, foundation: Omit<ServersParts, 'clock'>, { databaseUrl }: Settings) => {
   if (databaseUrl === undefined) return null
-  const { database, log, work } = ground
+  const { database, log, work } = foundation
   const parts = { database, log, work, clock: systemClock }
   return createSharedRouter({ ...parts, own, servers: createServers(parts) })
 }
 
-const layGround = async (settings: Settings): Promise<Ground> => {
+const createFoundation = async (settings: Settings): Promise<Foundation> => {
   const log = createLog(settings.logLevel)
   const { dataDir, routerHost: host, routerPort: port } = settings
   const work = createWorkRegistry(systemClock)
@@ -112,7 +112,7 @@ const layGround = async (settings: Settings): Promise<Ground> => {
   const router = shared ?? own
   const sealer = await createSealer({ database, masterKeyFile: settings.masterKeyFile })
   const ownerId = await readOwnerId(database)
-  await saveOutsideHost(database, router.address(port).slice(0, -`:${port}`.length))
+  await savePublishedHost(database, router.address(port).slice(0, -`:${port}`.length))
   // Each server of an installation has its own mark: the pulls of another one must not be swept here.
   const pullThrough = await startPullThrough(markOf(`${ownerId} ${hostname()} ${dataDir}`))
   const addresses = [...ownAddresses(settings), pullThrough.address]
@@ -145,14 +145,14 @@ const issuerPlace = ({ oidc }: Settings): string[] => {
 }
 
 /** The engine of this machine, those of others, and what is built on all of them. */
-interface Machine {
+interface RuntimeParts {
   runtime: Runtime
   imageBuilder: ImageBuilder
   engines: Engines
   builderOver(clusters: Clusters): Builder
 }
 
-const createFakeMachine = ({ settings, ownerId, router }: Ground, sources: Sources): DockerMachine => {
+const createFakeMachine = ({ settings, ownerId, router }: Foundation, sources: Sources): DockerMachine => {
   const builder = createFakeBuilder(sources.prepare())
   const persistFolder = join(settings.dataDir, 'fake')
   const runtime = createFakeRuntime({ ownerId, clock: systemClock, persistFolder, router })
@@ -162,15 +162,15 @@ const createFakeMachine = ({ settings, ownerId, router }: Ground, sources: Sourc
   return { runtime: { ...runtime, close }, builder, clear: async () => {} }
 }
 
-const createMachine = (ground: Ground, fake: boolean, sampleUrl: string): Machine => {
-  const { settings, outbound, log } = ground
+const createRuntimeParts = (foundation: Foundation, fake: boolean, sampleUrl: string): RuntimeParts => {
+  const { settings, outbound, log } = foundation
   const network = reachSample(outbound, sampleUrl)
   const { dataDir, preparation, gitMemoryMb, tools, buildConcurrency: concurrency } = settings
   const sources = createSources({ dataDir, network, preparation, gitMemoryMb, concurrency, log, clock: systemClock })
-  const open = (target: DockerTarget) => openDockerMachine({ ...ground, sources }, target)
+  const open = (target: DockerTarget) => openDockerMachine({ ...foundation, sources }, target)
   const own = defaultConnection(settings.dockerHost)
   const here = fake
-    ? createFakeMachine(ground, sources)
+    ? createFakeMachine(foundation, sources)
     : open({ connection: own, serviceAddress: null, clusterId: null, organizationId: null })
   const missing = (name: string) => missingTool(name, tools)
   return {
@@ -191,15 +191,15 @@ const createMachine = (ground: Ground, fake: boolean, sampleUrl: string): Machin
   }
 }
 
-const createParts = async (ground: Ground, machine: Machine, disk: Disk) => {
-  const { settings, database, sealer, log, work } = ground
+const createParts = async (foundation: Foundation, machine: RuntimeParts, disk: Disk) => {
+  const { settings, database, sealer, log, work } = foundation
   const { runtime, imageBuilder, engines, builderOver } = machine
   const others = { database, sealer, engines, log, work, clock: systemClock }
   const clusters = createClusters({ database, runtime, builder: imageBuilder, others })
   const builder = builderOver(clusters)
   await clusters.start()
-  const engine: Engine = createEngine({
-    ...ground,
+  const engine: DeploymentEngine = createDeploymentEngine({
+    ...foundation,
     clusters,
     builder,
     enqueue: enqueueDeploymentEvent,
@@ -207,7 +207,7 @@ const createParts = async (ground: Ground, machine: Machine, disk: Disk) => {
     variables: (serviceIds, db = database) => loadAllVariables(db, sealer, serviceIds),
     gitCredentials: (organizationId, id) => readGitCredentials(database, sealer, organizationId, id),
     registryCredentials: (organizationId, id) => readRegistryCredentials(database, sealer, organizationId, id),
-    checkAddress: (url) => ground.outbound.check(url),
+    checkAddress: (url) => foundation.outbound.check(url),
     limits: settings.limits,
     disk,
     fingerprintKey: await readFingerprintKey(database, sealer),
@@ -220,7 +220,7 @@ const createParts = async (ground: Ground, machine: Machine, disk: Disk) => {
   const delivery = createDelivery({
     database,
     sealer,
-    outbound: ground.outbound,
+    outbound: foundation.outbound,
     clock: systemClock,
     log,
     work,
@@ -228,7 +228,7 @@ const createParts = async (ground: Ground, machine: Machine, disk: Disk) => {
   })
   const streams = createStreams(database)
   const parts: Parts = {
-    ...ground,
+    ...foundation,
     clusters,
     builder,
     disk,
@@ -258,21 +258,21 @@ const learnCapacities = async ({ clusters, database, log }: Parts): Promise<void
 /** Starts everything; resolves when requests are answered. */
 export const startApp = async (settings: Settings, options: { fake: boolean }): Promise<App> => {
   await mkdir(settings.dataDir, { recursive: true, mode: 0o700 })
-  await takeDataDirectory(settings.dataDir)
-  const ground = await layGround(settings)
+  await claimDataDirectory(settings.dataDir)
+  const foundation = await createFoundation(settings)
   const url = `http://${settings.host}:${settings.port}`
   const sampleUrl = url + samplePath
-  const disk = watchDisk(settings, ground, options.fake)
-  const machine = createMachine(ground, options.fake, sampleUrl)
-  const { parts, engine, delivery } = await createParts(ground, machine, disk)
+  const disk = watchDisk(settings, foundation, options.fake)
+  const machine = createRuntimeParts(foundation, options.fake, sampleUrl)
+  const { parts, engine, delivery } = await createParts(foundation, machine, disk)
   const learning = learnCapacities(parts)
   const organizationId = await createFirstOrganization(parts)
   const adminToken = await ensureAdminToken(parts, organizationId)
   const api = await createApi(parts, operations)
-  if (settings.sample) await serveSample(api, await createSampleRepository(settings.dataDir, ground.log))
+  if (settings.sample) await serveSample(api, await createSampleRepository(settings.dataDir, foundation.log))
   await learning
   await api.listen({ host: settings.host, port: settings.port })
-  const databaseKeeper = keepDatabase(ground)
+  const databaseKeeper = superviseDatabase(foundation)
   await engine.start()
   await delivery.start()
   return {
@@ -287,12 +287,12 @@ export const startApp = async (settings: Settings, options: { fake: boolean }): 
       await delivery.stop()
       await parts.clusters.close()
       await parts.builder.close()
-      await ground.pullThrough.close()
+      await foundation.pullThrough.close()
       await disk.close()
       await databaseKeeper?.stop()
-      await ground.shared?.leave()
-      await ground.database.close()
-      await leaveDataDirectory(settings.dataDir)
+      await foundation.shared?.leave()
+      await foundation.database.close()
+      await releaseDataDirectory(settings.dataDir)
     },
   }
 }

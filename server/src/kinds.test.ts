@@ -36,7 +36,7 @@ test('the file of a kind does what its row says', () => {
     if (runs === 'nothing') assert.ok(deployable.refusal?.({}), kind)
     assert.equal('schedule' in definition.spec.properties, schedule, kind)
     assert.equal(
-      operations.some(({ id }) => id === `reboot${definition.word}`),
+      operations.some(({ id }) => id === `reboot${definition.noun}`),
       runs === 'instances',
       kind,
     )

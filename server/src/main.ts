@@ -6,5 +6,5 @@ import { enableCompileCache } from 'node:module'
 import { fileURLToPath } from 'node:url'
 
 enableCompileCache(fileURLToPath(new URL('../../node_modules/.cache/slipway', import.meta.url)))
-const { serve } = await import('./serve.ts')
+const { serve } = await import('./programs/serve.ts')
 await serve()

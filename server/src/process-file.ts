@@ -29,13 +29,13 @@ const findControlPlane = async (dataDir: string): Promise<number | null> => {
 }
 
 /** Claims the data directory for this process. Rejects if another one has it. */
-export const takeDataDirectory = async (dataDir: string): Promise<void> => {
+export const claimDataDirectory = async (dataDir: string): Promise<void> => {
   const other = await findControlPlane(dataDir)
   if (other !== null) throw new Error(`another Slipway (process ${other}) is running on ${dataDir}`)
   await writeFile(fileOf(dataDir), `${process.pid}\n`)
 }
 
-export const leaveDataDirectory = (dataDir: string): Promise<void> => rm(fileOf(dataDir), { force: true })
+export const releaseDataDirectory = (dataDir: string): Promise<void> => rm(fileOf(dataDir), { force: true })
 
 const endTimeoutMs = 25_000
 

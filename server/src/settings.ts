@@ -5,8 +5,8 @@
 import { isIP } from 'node:net'
 import { availableParallelism } from 'node:os'
 import { resolve } from 'node:path'
-import type { PreparationLimits } from './builds/preparation-limits.ts'
-import { parseAllowList } from './lib/address-policy.ts'
+import type { PreparationLimits } from './builds/preparation/limits.ts'
+import { parseAllowList } from './lib/net/address-policy.ts'
 import { Secret } from './lib/secret.ts'
 import { type Limits, limitNames, limitSettings, usualLimits } from './limits/limits.ts'
 

@@ -1,7 +1,8 @@
 /** Monitors the disks of this installation: the data directory's, and the engine's if it is on this machine. */
-import { systemClock } from './lib/clock.ts'
-import { createEngine } from './lib/docker-engine.ts'
-import { defaultConnection } from './lib/engine-connection.ts'
+
+import { createEngine } from './lib/docker/docker-engine.ts'
+import { defaultConnection } from './lib/docker/engine-connection.ts'
+import { systemClock } from './lib/time/clock.ts'
 import { createDisk, type Disk, type DiskParts } from './limits/disk.ts'
 import type { Settings } from './settings.ts'
 import type { WorkParts } from './work/loop.ts'

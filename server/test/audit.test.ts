@@ -1,11 +1,11 @@
 /** The audit log misses nothing: every operation that changes something, or shows a secret, leaves exactly one event. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import type { Operation } from '../src/api/operation.ts'
+import type { Operation } from '../src/api/operations/operation.ts'
 import { newId } from '../src/lib/ids.ts'
 import { operations } from '../src/resources/index.ts'
-import { startApi } from './api.ts'
-import { addressOf, caseOf, newScene, valuesFor } from './scene.ts'
+import { startApi } from './support/api.ts'
+import { addressOf, caseOf, newScene, valuesFor } from './support/scene.ts'
 
 const api = await startApi()
 

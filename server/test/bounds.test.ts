@@ -5,12 +5,12 @@
  */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { describe } from '../src/api/openapi.ts'
-import type { Operation } from '../src/api/operation.ts'
+import { describe } from '../src/api/operations/openapi.ts'
+import type { Operation } from '../src/api/operations/operation.ts'
 import { operations } from '../src/resources/index.ts'
-import { type Answer, type Json, startApi } from './api.ts'
 import type { Values } from './cases/case.ts'
-import { addressOf, caseOf, newScene, valuesFor } from './scene.ts'
+import { type Answer, type Json, startApi } from './support/api.ts'
+import { addressOf, caseOf, newScene, valuesFor } from './support/scene.ts'
 
 const api = await startApi()
 const document = describe(operations) as Json

@@ -2,9 +2,9 @@
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { newId } from '../src/lib/ids.ts'
-import { type BuildScene, openBuildScene } from './build-scene.ts'
-import { engine } from './docker.ts'
-import { until } from './until.ts'
+import { type BuildScene, openBuildScene } from './support/docker/build-scene.ts'
+import { engine } from './support/docker/docker.ts'
+import { until } from './support/until.ts'
 
 const flood = 24
 const [theirs, mine] = [newId(), newId()]

@@ -9,12 +9,12 @@ import { after, before, test } from 'node:test'
 import { pack } from 'tar-stream'
 import { finish } from '../src/images/engine-images.ts'
 import { newId } from '../src/lib/ids.ts'
-import { type BuildScene, openBuildScene } from './build-scene.ts'
-import { engine } from './docker.ts'
-import { type GitServer, startGitServer } from './git-server.ts'
-import { type Json, prepareSlipway, type Slipway } from './slipway.ts'
-import { createApplication, deploy, deploymentLog, type Place, settle } from './story.ts'
-import { until } from './until.ts'
+import { type BuildScene, openBuildScene } from './support/docker/build-scene.ts'
+import { engine } from './support/docker/docker.ts'
+import { type GitServer, startGitServer } from './support/peers/git-server.ts'
+import { type Json, prepareSlipway, type Slipway } from './support/slipway/slipway.ts'
+import { createApplication, deploy, deploymentLog, type Place, settle } from './support/slipway/story.ts'
+import { until } from './support/until.ts'
 
 const a = newId()
 const b = newId()

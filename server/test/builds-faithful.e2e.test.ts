@@ -2,11 +2,11 @@
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { extract, pack } from 'tar-stream'
-import type { ImageConfig } from '../src/builds/image-config.ts'
+import type { ImageConfig } from '../src/builds/engine/image-config.ts'
 import { finish } from '../src/images/engine-images.ts'
 import { newId } from '../src/lib/ids.ts'
-import { type BuildScene, type Files, openBuildScene } from './build-scene.ts'
-import { engine } from './docker.ts'
+import { type BuildScene, type Files, openBuildScene } from './support/docker/build-scene.ts'
+import { engine } from './support/docker/docker.ts'
 
 const organizationId = newId()
 const made: string[] = []

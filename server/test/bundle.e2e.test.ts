@@ -8,10 +8,10 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { exec } from '../src/lib/exec.ts'
-import { ensureBusybox } from './busybox-image.ts'
-import { engine } from './docker.ts'
-import { adminToken, bundledServer, prepareSlipway, type Slipway } from './slipway.ts'
-import { until } from './until.ts'
+import { ensureBusybox } from './support/docker/busybox-image.ts'
+import { engine } from './support/docker/docker.ts'
+import { adminToken, bundledServer, prepareSlipway, type Slipway } from './support/slipway/slipway.ts'
+import { until } from './support/until.ts'
 
 const env = { PATH: process.env.PATH ?? '' }
 let slipway: Slipway

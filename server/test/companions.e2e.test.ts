@@ -3,11 +3,11 @@ import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
-import { page } from './apps.ts'
-import { type GitServer, startGitServer } from './git-server.ts'
-import { prepareSlipway, type Slipway } from './slipway.ts'
-import { createApplication, createPlace, deploy, hostOf, type Place, settle, visit } from './story.ts'
-import { until } from './until.ts'
+import { page } from './support/docker/apps.ts'
+import { type GitServer, startGitServer } from './support/peers/git-server.ts'
+import { prepareSlipway, type Slipway } from './support/slipway/slipway.ts'
+import { createApplication, createPlace, deploy, hostOf, type Place, settle, visit } from './support/slipway/story.ts'
+import { until } from './support/until.ts'
 
 let slipway: Slipway
 let git: GitServer

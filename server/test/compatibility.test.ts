@@ -37,9 +37,9 @@ import {
   ProjectsApi,
 } from 'qovery-typescript-axios'
 import { operations } from '../src/resources/index.ts'
-import { startApi } from './api.ts'
-import { judgeAnswer, judgeBody } from './client-types.ts'
-import { until } from './until.ts'
+import { startApi } from './support/api.ts'
+import { judgeAnswer, judgeBody } from './support/client-types.ts'
+import { until } from './support/until.ts'
 
 const api = await startApi()
 const configuration = new Configuration({ basePath: api.url, apiKey: `Token ${api.token}` })

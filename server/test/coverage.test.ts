@@ -2,14 +2,14 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { Compile } from 'typebox/schema'
-import { describe } from '../src/api/openapi.ts'
-import { isTextType, type Operation, type Scope } from '../src/api/operation.ts'
+import { describe } from '../src/api/operations/openapi.ts'
+import { isTextType, type Operation, type Scope } from '../src/api/operations/operation.ts'
 import { newId } from '../src/lib/ids.ts'
 import { operations } from '../src/resources/index.ts'
-import { type Answer, type Json, newPlace, startApi } from './api.ts'
 import type { Case, Values } from './cases/case.ts'
-import { judgeAnswer } from './client-types.ts'
-import { addressOf, caseNames, caseOf, newScene, paramsOf, valuesFor } from './scene.ts'
+import { type Answer, type Json, newPlace, startApi } from './support/api.ts'
+import { judgeAnswer } from './support/client-types.ts'
+import { addressOf, caseNames, caseOf, newScene, paramsOf, valuesFor } from './support/scene.ts'
 
 const api = await startApi()
 const other = await api.newOrganization()

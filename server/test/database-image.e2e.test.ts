@@ -2,9 +2,9 @@
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
 import { after, test } from 'node:test'
-import { type DatabaseImage, ensureDatabaseImage } from './database-image.ts'
-import { engine, removeContainer } from './docker.ts'
-import { until } from './until.ts'
+import { type DatabaseImage, ensureDatabaseImage } from './support/docker/database-image.ts'
+import { engine, removeContainer } from './support/docker/docker.ts'
+import { until } from './support/until.ts'
 
 interface Database {
   name: DatabaseImage

@@ -1,12 +1,12 @@
 /** PostgreSQL, MySQL and Redis as Slipway runs them: what was written stays, whatever happens but a delete. */
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
-import { ensureDatabaseImage } from './database-image.ts'
-import { engine as shared } from './docker.ts'
-import { type OwnEngine, ownEngineIsMissing, startOwnEngine } from './own-engine.ts'
-import { type Json, prepareSlipway, type Slipway } from './slipway.ts'
-import { createPlace, deploymentLog, isSettled } from './story.ts'
-import { until } from './until.ts'
+import { ensureDatabaseImage } from './support/docker/database-image.ts'
+import { engine as shared } from './support/docker/docker.ts'
+import { type OwnEngine, ownEngineIsMissing, startOwnEngine } from './support/docker/own-engine.ts'
+import { type Json, prepareSlipway, type Slipway } from './support/slipway/slipway.ts'
+import { createPlace, deploymentLog, isSettled } from './support/slipway/story.ts'
+import { until } from './support/until.ts'
 
 interface Database {
   type: string

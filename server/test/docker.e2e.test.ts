@@ -4,15 +4,24 @@
 import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
 import { test } from 'node:test'
-import { broken, deaf, page } from './apps.ts'
-import { containersOf, inspectContainer, networksOf, removeContainer } from './docker.ts'
-import { startGitServer } from './git-server.ts'
-import { startLoad } from './load.ts'
-import { ensureNodeImage, nodeImage } from './node-image.ts'
-import type { Json } from './slipway.ts'
-import { createApplication, createPlace, deploy, deploymentLog, hostOf, settle, stateOf, visit } from './story.ts'
-import { until } from './until.ts'
-import { withSlipway } from './with-slipway.ts'
+import { broken, deaf, page } from './support/docker/apps.ts'
+import { containersOf, inspectContainer, networksOf, removeContainer } from './support/docker/docker.ts'
+import { ensureNodeImage, nodeImage } from './support/docker/node-image.ts'
+import { startGitServer } from './support/peers/git-server.ts'
+import { startLoad } from './support/slipway/load.ts'
+import type { Json } from './support/slipway/slipway.ts'
+import {
+  createApplication,
+  createPlace,
+  deploy,
+  deploymentLog,
+  hostOf,
+  settle,
+  stateOf,
+  visit,
+} from './support/slipway/story.ts'
+import { withSlipway } from './support/slipway/with-slipway.ts'
+import { until } from './support/until.ts'
 
 const { slipway, git } = await withSlipway()
 
@@ -139,7 +148,7 @@ test('a private repository is deployed with its git token, which is found nowher
 
 const loadApp = (version: string): Record<string, string> => ({
   Dockerfile: [`FROM ${nodeImage}`, 'COPY . /app', 'CMD ["/app/main.mjs"]', ''].join('\n'),
-  'main.mjs': readFileSync(new URL('./load-app.mjs', import.meta.url), 'utf8'),
+  'main.mjs': readFileSync(new URL('./support/slipway/load-app.mjs', import.meta.url), 'utf8'),
   'version.mjs': `export const version = '${version}'\n`,
   ...websocketPackage(),
 })

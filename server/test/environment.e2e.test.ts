@@ -4,15 +4,15 @@
  */
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
-import { ensureBusybox } from './busybox-image.ts'
-import { ensureDatabaseImage } from './database-image.ts'
-import { containersOf, engine, networksOf, volumesOf } from './docker.ts'
-import { type GitServer, startGitServer } from './git-server.ts'
-import { logins, type Registry, registryIsMissing, startRegistry } from './registry.ts'
-import { createShop, deployShop, publishPrices, publishShop, type ShopArguments } from './shop.ts'
-import { type Json, prepareSlipway, type Slipway } from './slipway.ts'
-import { deploymentLog, isSettled, visit } from './story.ts'
-import { until } from './until.ts'
+import { ensureBusybox } from './support/docker/busybox-image.ts'
+import { ensureDatabaseImage } from './support/docker/database-image.ts'
+import { containersOf, engine, networksOf, volumesOf } from './support/docker/docker.ts'
+import { logins, type Registry, registryIsMissing, startRegistry } from './support/docker/registry.ts'
+import { type GitServer, startGitServer } from './support/peers/git-server.ts'
+import { createShop, deployShop, publishPrices, publishShop, type ShopArguments } from './support/slipway/shop.ts'
+import { type Json, prepareSlipway, type Slipway } from './support/slipway/slipway.ts'
+import { deploymentLog, isSettled, visit } from './support/slipway/story.ts'
+import { until } from './support/until.ts'
 
 let slipway: Slipway
 let git: GitServer

@@ -4,16 +4,16 @@
  */
 import assert from 'node:assert/strict'
 import { after, test } from 'node:test'
-import type { Operation } from '../src/api/operation.ts'
+import type { Operation } from '../src/api/operations/operation.ts'
 import { operations } from '../src/resources/index.ts'
 import { claim } from '../src/work/queue.ts'
-import { newApplication, newPlace, startApi } from './api.ts'
 import type { Values } from './cases/case.ts'
-import { fillTables } from './crowd.ts'
-import { openExplainer, type Statement, tapDatabase } from './plans.ts'
-import { addressOf, caseOf, newScene, valuesFor } from './scene.ts'
-import { hearEvents, hearSocket } from './streams.ts'
-import { until } from './until.ts'
+import { newApplication, newPlace, startApi } from './support/api.ts'
+import { fillTables } from './support/crowd.ts'
+import { openExplainer, type Statement, tapDatabase } from './support/plans.ts'
+import { addressOf, caseOf, newScene, valuesFor } from './support/scene.ts'
+import { hearEvents, hearSocket } from './support/streams.ts'
+import { until } from './support/until.ts'
 
 const api = await startApi()
 const { database } = api

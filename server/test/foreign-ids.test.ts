@@ -7,12 +7,12 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { TSchema } from 'typebox'
 import { WebSocket } from 'ws'
-import type { Operation } from '../src/api/operation.ts'
+import type { Operation } from '../src/api/operations/operation.ts'
 import { newId } from '../src/lib/ids.ts'
 import { operations } from '../src/resources/index.ts'
-import { type Answer, type Json, startApi, type TestApi } from './api.ts'
 import type { Values } from './cases/case.ts'
-import { addressOf, caseOf, newScene, valuesFor } from './scene.ts'
+import { type Answer, type Json, startApi, type TestApi } from './support/api.ts'
+import { addressOf, caseOf, newScene, valuesFor } from './support/scene.ts'
 
 const operator = await startApi()
 const adminToken = await operator.newToken(['Admin'])

@@ -5,7 +5,7 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { dirname } from 'node:path'
 import { test } from 'node:test'
 import { operations } from '../src/resources/index.ts'
-import { startApi } from './api.ts'
+import { startApi } from './support/api.ts'
 
 const folder = new URL('../../docs/guides/', import.meta.url)
 const guides = readdirSync(folder)

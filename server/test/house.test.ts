@@ -11,14 +11,12 @@ import {
   type SourceFile,
   stringsOf,
   withoutComments,
-} from './source-code.ts'
+} from './support/source-code.ts'
 
 const root = new URL('../../', import.meta.url).pathname
 const sources = readSources(root, ['server/src', 'server/test'])
 
-/** Also what tests share beside the code they test: `test-….ts` and the conformance suite. */
-const isTest = ({ path }: SourceFile): boolean =>
-  path.startsWith('server/test/') || /(\.test\.ts|\/test-[^/]+\.ts|\/(?:task-)?conformance\.ts)$/.test(path)
+const isTest = ({ path }: SourceFile): boolean => path.startsWith('server/test/') || path.endsWith('.test.ts')
 
 const isProgram = ({ path }: SourceFile): boolean => path.startsWith('server/src/') && !isTest({ path, text: '' })
 
@@ -37,9 +35,12 @@ const hold = (guarantee: string, rule: Rule, examples: { bad: SourceFile[]; good
 
 const ranks = [
   ['main'],
+  ['programs'],
   ['app'],
   ['resources'],
+  ['environments'],
   ['facets'],
+  ['streams'],
   ['api'],
   ['deployments'],
   ['clusters'],
@@ -50,13 +51,12 @@ const ranks = [
   ['store'],
   ['lib', 'kinds'],
 ]
-const programs = ['main.ts', 'stop.ts', 'reset.ts']
 
 /** The part of the chain a file belongs to: its folder; files of the top folder are `main`, `kinds` or `app`. */
 const partOf = (path: string): string => {
   const [first = '', second] = path.slice('server/src/'.length).split('/')
   if (second !== undefined) return first
-  return programs.includes(first) ? 'main' : first === 'kinds.ts' ? 'kinds' : 'app'
+  return first === 'main.ts' ? 'main' : first === 'kinds.ts' ? 'kinds' : 'app'
 }
 
 const rankOf = (part: string): number => ranks.findIndex((parts) => parts.includes(part))
@@ -196,17 +196,20 @@ test('nine in ten functions have at most 40 lines', () => {
 hold(
   'the server writes to its log, only its programs print',
   (file) =>
-    isProgram(file) && !programs.includes(posix.basename(file.path)) && /\bconsole\./.test(codeOnly(file.text))
+    isProgram(file) && !file.path.startsWith('server/src/programs/') && /\bconsole\./.test(codeOnly(file.text))
       ? [`${file.path} uses console`]
       : [],
   {
     bad: [bad('server/src/api/x.ts', "console.log('x')")],
-    good: [bad('server/src/api/x.ts', '// console.log', "const x = 'console.log()'")],
+    good: [
+      bad('server/src/api/x.ts', '// console.log', "const x = 'console.log()'"),
+      bad('server/src/programs/x.ts', "console.log('x')"),
+    ],
   },
 )
 
 /** Each guards one operation or one connection, and ends with it; the router is a process of its own. */
-const intervals = ['builds/disk-reserve.ts', 'builds/git-remote.ts', 'facets/sink.ts', 'router/sniff.ts']
+const intervals = ['builds/engine/disk-reserve.ts', 'builds/git/remote.ts', 'streams/sink.ts', 'router/http/sniff.ts']
 
 hold(
   'what is done again and again is a loop of work/, which has a name, a backoff and an end',
@@ -218,7 +221,7 @@ hold(
       : [],
   {
     bad: [bad('server/src/api/x.ts', 'const timer = setInterval(sweep, 1000)')],
-    good: [bad('server/src/facets/sink.ts', 'const timer = setInterval(ping, 1000)')],
+    good: [bad('server/src/streams/sink.ts', 'const timer = setInterval(ping, 1000)')],
   },
 )
 
@@ -232,7 +235,7 @@ const sleeps: RegExp[] = [
 hold(
   'no test sleeps: it waits with until',
   (file) => {
-    if (!isTest(file) || file.path === 'server/test/until.ts') return []
+    if (!isTest(file) || file.path === 'server/test/support/until.ts') return []
     const code = codeOnly(file.text)
     const timers = importsOf(file.text).some(({ from }) => from === 'node:timers/promises')
     return timers || sleeps.some((pattern) => pattern.test(code)) ? [`${file.path} sleeps`] : []

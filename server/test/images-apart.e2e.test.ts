@@ -4,15 +4,29 @@
  */
 import assert from 'node:assert/strict'
 import { after, before, describe, test } from 'node:test'
-import { deaf } from './apps.ts'
-import { ensureBusybox } from './busybox-image.ts'
-import { containersOf, engine } from './docker.ts'
-import { challengeOf, type FakeRegistry, makeImage, startFakeRegistry, startTrap } from './fake-registry.ts'
-import { startGitServer } from './git-server.ts'
-import { type Login, login, logins, type Registry, registryIsMissing, startRegistry, untag } from './registry.ts'
-import { type Json, prepareSlipway, type Slipway } from './slipway.ts'
-import { isSettled } from './story.ts'
-import { until } from './until.ts'
+import { deaf } from './support/docker/apps.ts'
+import { ensureBusybox } from './support/docker/busybox-image.ts'
+import { containersOf, engine } from './support/docker/docker.ts'
+import {
+  challengeOf,
+  type FakeRegistry,
+  makeImage,
+  startFakeRegistry,
+  startTrap,
+} from './support/docker/fake-registry.ts'
+import {
+  type Login,
+  login,
+  logins,
+  type Registry,
+  registryIsMissing,
+  startRegistry,
+  untag,
+} from './support/docker/registry.ts'
+import { startGitServer } from './support/peers/git-server.ts'
+import { type Json, prepareSlipway, type Slipway } from './support/slipway/slipway.ts'
+import { isSettled } from './support/slipway/story.ts'
+import { until } from './support/until.ts'
 
 interface Tenant {
   organizationId: string

@@ -1,13 +1,13 @@
 /** Services made from images on a real engine: a registry with a login, a database whose data must last, jobs. */
 import assert from 'node:assert/strict'
 import { after, before, describe, test } from 'node:test'
-import { ensureBusybox } from './busybox-image.ts'
-import { containersOf, engine, inspectContainer, networksOf } from './docker.ts'
-import { buildImage } from './program-image.ts'
-import { login, type Registry, registryIsMissing, startRegistry, untag } from './registry.ts'
-import { type Json, prepareSlipway, type Slipway } from './slipway.ts'
-import { createPlace, deploymentLog, hostOf, isSettled, type Place, visit } from './story.ts'
-import { until } from './until.ts'
+import { ensureBusybox } from './support/docker/busybox-image.ts'
+import { containersOf, engine, inspectContainer, networksOf } from './support/docker/docker.ts'
+import { buildImage } from './support/docker/program-image.ts'
+import { login, type Registry, registryIsMissing, startRegistry, untag } from './support/docker/registry.ts'
+import { type Json, prepareSlipway, type Slipway } from './support/slipway/slipway.ts'
+import { createPlace, deploymentLog, hostOf, isSettled, type Place, visit } from './support/slipway/story.ts'
+import { until } from './support/until.ts'
 
 let slipway: Slipway
 let registry: Registry | undefined

@@ -1,13 +1,22 @@
 /** kill -9 of the control plane at random moments of deployments on a real engine. `SLIPWAY_TEST_KILLS` says how many. */
 import assert from 'node:assert/strict'
 import { after, test } from 'node:test'
-import { page } from './apps.ts'
-import { containersOf } from './docker.ts'
-import { type Receiver, startReceiver } from './receiver.ts'
-import type { Json } from './slipway.ts'
-import { createApplication, createPlace, deploy, hostOf, isSettled, settle, stateOf, visit } from './story.ts'
-import { until } from './until.ts'
-import { withSlipway } from './with-slipway.ts'
+import { page } from './support/docker/apps.ts'
+import { containersOf } from './support/docker/docker.ts'
+import { type Receiver, startReceiver } from './support/peers/receiver.ts'
+import type { Json } from './support/slipway/slipway.ts'
+import {
+  createApplication,
+  createPlace,
+  deploy,
+  hostOf,
+  isSettled,
+  settle,
+  stateOf,
+  visit,
+} from './support/slipway/story.ts'
+import { withSlipway } from './support/slipway/with-slipway.ts'
+import { until } from './support/until.ts'
 
 const kills = Number(process.env.SLIPWAY_TEST_KILLS ?? 50)
 const receiver = await startReceiver()

@@ -1,18 +1,18 @@
 /** What one organization may have, through the real API: each over-run is a 409 that names limit, value and setting. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { systemClock } from '../src/lib/clock.ts'
 import { newId } from '../src/lib/ids.ts'
 import { createLog } from '../src/lib/log.ts'
+import { systemClock } from '../src/lib/time/clock.ts'
 import { createDisk } from '../src/limits/disk.ts'
 import type { ListedImage } from '../src/limits/image-use.ts'
 import { readServiceUse } from '../src/limits/service-room.ts'
 import { createWorkRegistry } from '../src/work/registry.ts'
-import { type Answer, applicationBody, type Call, type Json, startApi } from './api.ts'
 import { databaseBody } from './cases/database.ts'
 import { lifecycleBody } from './cases/job.ts'
 import { terraformBody } from './cases/terraform.ts'
-import { until } from './until.ts'
+import { type Answer, applicationBody, type Call, type Json, startApi } from './support/api.ts'
+import { until } from './support/until.ts'
 
 const limits = {
   services: 6,

@@ -2,9 +2,9 @@
 import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
 import { test } from 'node:test'
-import { describe } from '../src/api/openapi.ts'
+import { describe } from '../src/api/operations/openapi.ts'
 import { operations } from '../src/resources/index.ts'
-import type { Json } from './api.ts'
+import type { Json } from './support/api.ts'
 
 interface Row {
   method: string

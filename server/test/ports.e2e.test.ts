@@ -7,13 +7,22 @@ import { connect, type Socket } from 'node:net'
 import { after, before, type TestContext, test } from 'node:test'
 import pg from 'pg'
 import { pack } from 'tar-stream'
-import { ensureDatabaseImage } from './database-image.ts'
-import { containersOf, engine } from './docker.ts'
-import { type GitServer, startGitServer } from './git-server.ts'
-import { ensureNodeImage, nodeImage } from './node-image.ts'
-import { freePort, type Json, prepareSlipway, type Slipway } from './slipway.ts'
-import { createApplication, createPlace, deploy, deploymentLog, hostOf, isSettled, settle, visit } from './story.ts'
-import { until } from './until.ts'
+import { ensureDatabaseImage } from './support/docker/database-image.ts'
+import { containersOf, engine } from './support/docker/docker.ts'
+import { ensureNodeImage, nodeImage } from './support/docker/node-image.ts'
+import { type GitServer, startGitServer } from './support/peers/git-server.ts'
+import { freePort, type Json, prepareSlipway, type Slipway } from './support/slipway/slipway.ts'
+import {
+  createApplication,
+  createPlace,
+  deploy,
+  deploymentLog,
+  hostOf,
+  isSettled,
+  settle,
+  visit,
+} from './support/slipway/story.ts'
+import { until } from './support/until.ts'
 
 let slipway: Slipway
 let git: GitServer

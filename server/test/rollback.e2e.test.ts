@@ -2,13 +2,13 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { pack } from 'tar-stream'
-import { deaf, page } from './apps.ts'
-import { containersOf, engine } from './docker.ts'
-import { login, registryIsMissing, startRegistry, untag } from './registry.ts'
-import type { Json } from './slipway.ts'
-import { createApplication, createPlace, deploymentLog, hostOf, isSettled, visit } from './story.ts'
-import { until } from './until.ts'
-import { withSlipway } from './with-slipway.ts'
+import { deaf, page } from './support/docker/apps.ts'
+import { containersOf, engine } from './support/docker/docker.ts'
+import { login, registryIsMissing, startRegistry, untag } from './support/docker/registry.ts'
+import type { Json } from './support/slipway/slipway.ts'
+import { createApplication, createPlace, deploymentLog, hostOf, isSettled, visit } from './support/slipway/story.ts'
+import { withSlipway } from './support/slipway/with-slipway.ts'
+import { until } from './support/until.ts'
 
 const { slipway, git } = await withSlipway()
 

@@ -4,18 +4,18 @@ import { spawn } from 'node:child_process'
 import { copyFile, readFile, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { test } from 'node:test'
-import { openRelease } from '../src/deployments/releases.ts'
-import { type Rotated, rotateKeys } from '../src/key-rotation.ts'
-import { sealedKinds } from '../src/sealed-texts.ts'
+import { openRelease } from '../src/deployments/release/releases.ts'
+import { type Rotated, rotateKeys } from '../src/programs/key-rotation.ts'
+import { sealedKinds } from '../src/programs/sealed-texts.ts'
 import type { Database, Queryable } from '../src/store/database.ts'
 import { readFingerprintKey } from '../src/store/installation.ts'
-import { createSealer, type Sealer } from '../src/store/seal.ts'
-import { newApplication, newPlace, startApi, type TestApi } from './api.ts'
-import { loadEffectiveVariables } from './effective-variables.ts'
-import { readSources, withoutComments } from './source-code.ts'
-import { until } from './until.ts'
+import { createSealer, type Sealer } from '../src/store/keys/seal.ts'
+import { newApplication, newPlace, startApi, type TestApi } from './support/api.ts'
+import { loadEffectiveVariables } from './support/effective-variables.ts'
+import { readSources, withoutComments } from './support/source-code.ts'
+import { until } from './support/until.ts'
 
-const program = new URL('../src/rotate-keys.ts', import.meta.url).pathname
+const program = new URL('../src/programs/rotate-keys.ts', import.meta.url).pathname
 
 /** Secrets of every sort, `count` of them variables; and how to see that all of them still open. */
 const fill = async (api: TestApi, count: number) => {

@@ -1,10 +1,10 @@
 /** What advanced settings and custom domains do on a real engine, behind the real router. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { page } from './apps.ts'
-import { createApplication, createPlace, deploy, hostOf, settle, visit } from './story.ts'
-import { until } from './until.ts'
-import { withSlipway } from './with-slipway.ts'
+import { page } from './support/docker/apps.ts'
+import { createApplication, createPlace, deploy, hostOf, settle, visit } from './support/slipway/story.ts'
+import { withSlipway } from './support/slipway/with-slipway.ts'
+import { until } from './support/until.ts'
 
 const { slipway, git } = await withSlipway()
 

@@ -1,13 +1,13 @@
 /** A storm over a whole Slipway on a real engine. STORM_SEED repeats one. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { deaf, page } from './apps.ts'
-import { containersOf, engine, networksOf, volumesOf } from './docker.ts'
-import { rage, type StormPlan, type StormService, stormSeed } from './storm.ts'
-import { assertHistories, assertTrue, type World } from './storm-calm.ts'
-import { createPlace, hostOf, type Place, visit } from './story.ts'
-import { until } from './until.ts'
-import { withSlipway } from './with-slipway.ts'
+import { deaf, page } from './support/docker/apps.ts'
+import { containersOf, engine, networksOf, volumesOf } from './support/docker/docker.ts'
+import { rage, type StormPlan, type StormService, stormSeed } from './support/slipway/storm.ts'
+import { assertHistories, assertTrue, type World } from './support/slipway/storm-calm.ts'
+import { createPlace, hostOf, type Place, visit } from './support/slipway/story.ts'
+import { withSlipway } from './support/slipway/with-slipway.ts'
+import { until } from './support/until.ts'
 
 const { slipway, git } = await withSlipway()
 

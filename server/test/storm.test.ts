@@ -1,9 +1,9 @@
 /** A longer storm over the API with the fake runtime: what takes an engine seconds takes it moments. */
 import { test } from 'node:test'
-import { newPlace, startApi } from './api.ts'
 import { newRegistry } from './cases/container.ts'
-import { rage, type StormPlan, type StormService, stormSeed } from './storm.ts'
-import { assertHistories, assertTrue, type World } from './storm-calm.ts'
+import { newPlace, startApi } from './support/api.ts'
+import { rage, type StormPlan, type StormService, stormSeed } from './support/slipway/storm.ts'
+import { assertHistories, assertTrue, type World } from './support/slipway/storm-calm.ts'
 
 const api = await startApi()
 

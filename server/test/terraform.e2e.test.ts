@@ -9,13 +9,13 @@ import { readFileSync } from 'node:fs'
 import { buffer } from 'node:stream/consumers'
 import { after, before, describe, test } from 'node:test'
 import { findTool } from '../src/builds/tools.ts'
-import { ensureBusybox } from './busybox-image.ts'
-import { containersOf, engine } from './docker.ts'
-import { type GitServer, startGitServer } from './git-server.ts'
-import { withDatabase } from './leftovers.ts'
-import { buildImage } from './program-image.ts'
-import { login, type Registry, registryIsMissing, startRegistry, untag } from './registry.ts'
-import { type Json, prepareSlipway, type Slipway } from './slipway.ts'
+import { ensureBusybox } from './support/docker/busybox-image.ts'
+import { containersOf, engine } from './support/docker/docker.ts'
+import { withDatabase } from './support/docker/leftovers.ts'
+import { buildImage } from './support/docker/program-image.ts'
+import { login, type Registry, registryIsMissing, startRegistry, untag } from './support/docker/registry.ts'
+import { type GitServer, startGitServer } from './support/peers/git-server.ts'
+import { type Json, prepareSlipway, type Slipway } from './support/slipway/slipway.ts'
 import {
   createApplication,
   createPlace,
@@ -26,8 +26,8 @@ import {
   type Place,
   settle,
   visit,
-} from './story.ts'
-import { until } from './until.ts'
+} from './support/slipway/story.ts'
+import { until } from './support/until.ts'
 
 const standIn = new URL('./terraform-tool/tofu', import.meta.url).pathname
 const real = (await findTool('terraform', { terraform: process.env.SLIPWAY_TERRAFORM })) ?? undefined

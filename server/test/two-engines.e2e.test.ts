@@ -4,16 +4,21 @@
  */
 import assert from 'node:assert/strict'
 import { after, before, describe, test } from 'node:test'
-import { page } from './apps.ts'
-import { ensureBusybox } from './busybox-image.ts'
-import { ensureDatabaseImage } from './database-image.ts'
-import { containersOf, engine as near, removeContainer } from './docker.ts'
-import { type GitServer, startGitServer } from './git-server.ts'
-import { type OtherMachine, otherMachineIsMissing, sshIsMissing, startOtherMachine } from './other-machine.ts'
-import { type Registry, registryIsMissing, startRegistry } from './registry.ts'
-import { type Json, prepareSlipway, type Slipway } from './slipway.ts'
-import { deploymentLog, isSettled, settle, visit } from './story.ts'
-import { until } from './until.ts'
+import { page } from './support/docker/apps.ts'
+import { ensureBusybox } from './support/docker/busybox-image.ts'
+import { ensureDatabaseImage } from './support/docker/database-image.ts'
+import { containersOf, engine as near, removeContainer } from './support/docker/docker.ts'
+import {
+  type OtherMachine,
+  otherMachineIsMissing,
+  sshIsMissing,
+  startOtherMachine,
+} from './support/docker/other-machine.ts'
+import { type Registry, registryIsMissing, startRegistry } from './support/docker/registry.ts'
+import { type GitServer, startGitServer } from './support/peers/git-server.ts'
+import { type Json, prepareSlipway, type Slipway } from './support/slipway/slipway.ts'
+import { deploymentLog, isSettled, settle, visit } from './support/slipway/story.ts'
+import { until } from './support/until.ts'
 
 let machine: OtherMachine
 let slipway: Slipway

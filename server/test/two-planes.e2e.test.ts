@@ -1,12 +1,12 @@
 /** Two whole control planes on one PostgreSQL and one engine: both serve, each thing is done once, and one is enough. */
 import assert from 'node:assert/strict'
 import { after, before, describe, test } from 'node:test'
-import { ensureBusybox } from './busybox-image.ts'
-import { containersOf, engine, removeContainer } from './docker.ts'
-import { countOf, happenedTo, type Planes, send, startPlanes } from './planes.ts'
-import type { Json, Slipway } from './slipway.ts'
-import { createPlace, hostOf, isSettled, type Place, visit } from './story.ts'
-import { until } from './until.ts'
+import { ensureBusybox } from './support/docker/busybox-image.ts'
+import { containersOf, engine, removeContainer } from './support/docker/docker.ts'
+import { countOf, happenedTo, type Planes, send, startPlanes } from './support/planes.ts'
+import type { Json, Slipway } from './support/slipway/slipway.ts'
+import { createPlace, hostOf, isSettled, type Place, visit } from './support/slipway/story.ts'
+import { until } from './support/until.ts'
 
 let both: Planes
 let first: Slipway

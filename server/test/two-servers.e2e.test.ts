@@ -4,10 +4,10 @@ import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
-import { caller, type Json } from './api.ts'
-import { testDatabase } from './database.ts'
-import { prepareSlipway, type Slipway } from './slipway.ts'
-import { until } from './until.ts'
+import { caller, type Json } from './support/api.ts'
+import { testDatabase } from './support/database.ts'
+import { prepareSlipway, type Slipway } from './support/slipway/slipway.ts'
+import { until } from './support/until.ts'
 
 const keys = mkdtempSync(join(tmpdir(), 'slipway-keys-'))
 const database = await testDatabase()

@@ -4,9 +4,9 @@ import { request as httpRequest, type IncomingMessage } from 'node:http'
 import { connect } from 'node:net'
 import { test } from 'node:test'
 import { WebSocket } from 'ws'
-import { type Answer, newApplication, newPlace, startApi } from '../../test/api.ts'
+import { type Answer, newApplication, newPlace, startApi } from '../../test/support/api.ts'
 import { operations } from '../resources/index.ts'
-import { describe } from './openapi.ts'
+import { describe } from './operations/openapi.ts'
 
 const api = await startApi({ idle: true, settings: { rateLimit: 100_000, failedLoginLimit: 100_000 } })
 const { call, organizationId } = api

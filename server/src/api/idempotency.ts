@@ -5,8 +5,8 @@
 import { createHash } from 'node:crypto'
 import { badRequest, conflict } from '../lib/errors.ts'
 import type { Queryable } from '../store/database.ts'
+import type { Sealer } from '../store/keys/seal.ts'
 import { idempotencyLockSql } from '../store/locks.ts'
-import type { Sealer } from '../store/seal.ts'
 
 export interface KeyedRequest {
   organizationId: string
@@ -70,7 +70,7 @@ export const claimKey = async (tx: Queryable, request: KeyedRequest): Promise<vo
 }
 
 /** Stores the answer, sealed because some answers contain a secret that is shown once. */
-export const keepAnswer = async (
+export const storeAnswer = async (
   tx: Queryable,
   sealer: Sealer,
   request: KeyedRequest,
@@ -88,6 +88,6 @@ export const keepAnswer = async (
 }
 
 /** Deletes keys older than a day. */
-export const forgetOldKeys = async (db: Queryable): Promise<void> => {
+export const deleteOldKeys = async (db: Queryable): Promise<void> => {
   await db.query(`delete from idempotency_key where created_at < clock_timestamp() - interval '24 hours'`)
 }

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { WebSocket } from 'ws'
-import { newApplication, newPlace, startApi } from '../../test/api.ts'
-import { until } from '../../test/until.ts'
+import { newApplication, newPlace, startApi } from '../../test/support/api.ts'
+import { until } from '../../test/support/until.ts'
 
 const api = await startApi()
 const { call, organizationId } = api

@@ -1,8 +1,8 @@
 /** Pages that need no token: health, metrics, and the description of the API. */
 import fastify, { type FastifyInstance } from 'fastify'
 import type { Metrics } from './metrics.ts'
-import { describe } from './openapi.ts'
-import type { Operation } from './operation.ts'
+import { describe } from './operations/openapi.ts'
+import type { Operation } from './operations/operation.ts'
 import type { Parts } from './parts.ts'
 
 const readyTimeoutMs = 2000

@@ -3,8 +3,8 @@
  * replica counts its own, a restart starts afresh.
  */
 
-import type { Clock } from '../lib/clock.ts'
 import { ApiError } from '../lib/errors.ts'
+import type { Clock } from '../lib/time/clock.ts'
 
 interface Bucket {
   tokens: number

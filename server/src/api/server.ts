@@ -17,20 +17,20 @@ import { createLoop } from '../work/loop.ts'
 import { checkAccept } from './accept.ts'
 import { sendError, toApiError } from './answer-error.ts'
 import { answerOnSocket } from './answerer.ts'
-import { type Authenticator, createAuthenticator, tokenInHeader } from './auth.ts'
-import { type Brake, createBrake } from './brake.ts'
+import { type Authenticator, createAuthenticator, tokenInHeader } from './auth/auth.ts'
+import { deleteEndedSessions } from './auth/ended-sessions.ts'
+import { addSignIn } from './auth/sign-in.ts'
 import { drainOnClose } from './drain.ts'
-import { forgetEndedSessions } from './ended-sessions.ts'
-import { forgetOldKeys } from './idempotency.ts'
+import { deleteOldKeys } from './idempotency.ts'
 import { createMetrics, type Metrics } from './metrics.ts'
 import { createOpenStreams, type OpenStreams } from './open-streams.ts'
-import { assertComplete, isTextType, type Operation, type Principal } from './operation.ts'
+import { assertComplete, isTextType, type Operation, type Principal } from './operations/operation.ts'
+import { type Admitted, admit, contextOf, methodNotAllowed, runOperation } from './operations/run-operation.ts'
+import { parseJson } from './operations/validate.ts'
 import { addPages } from './pages.ts'
 import type { Parts } from './parts.ts'
 import { type Allowance, allowanceHeaders, createLimiter, type Limiter, tooManyRequests } from './rate-limit.ts'
-import { type Admitted, admit, contextOf, methodNotAllowed, runOperation } from './run-operation.ts'
-import { addSignIn } from './sign-in.ts'
-import { parseJson } from './validate.ts'
+import { createThrottle, type Throttle } from './throttle.ts'
 
 const bodyLimit = 1024 * 1024
 const maxUrlLength = 8192
@@ -42,7 +42,7 @@ interface Gate {
   authenticator: Authenticator
   streams: OpenStreams
   perToken: Limiter
-  failed: Brake
+  failed: Throttle
   perOrganization: Limiter
   metrics: Metrics
 }
@@ -337,7 +337,7 @@ export const createApi = async (parts: Parts, operations: readonly Operation[]):
     authenticator: await createAuthenticator(parts),
     streams: await createOpenStreams(parts, limits),
     perToken: createLimiter(rateLimit, parts.clock),
-    failed: createBrake(failedLimit, parts.clock),
+    failed: createThrottle(failedLimit, parts.clock),
     perOrganization: createLimiter(rateLimit * tokensWorth, parts.clock),
     metrics: createMetrics(parts.database, parts.work, parts.disk),
   }
@@ -359,7 +359,7 @@ export const createApi = async (parts: Parts, operations: readonly Operation[]):
     waits: true,
     failed: 'expired idempotency keys and sessions could not be deleted',
     async run() {
-      for (const forget of [forgetOldKeys, forgetEndedSessions]) await forget(parts.database)
+      for (const forget of [deleteOldKeys, deleteEndedSessions]) await forget(parts.database)
     },
   })
   app.addHook('onClose', async () => {

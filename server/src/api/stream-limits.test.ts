@@ -6,8 +6,8 @@ import { get, type IncomingMessage } from 'node:http'
 import { json } from 'node:stream/consumers'
 import { test } from 'node:test'
 import { WebSocket } from 'ws'
-import { newApplication, newPlace, startApi } from '../../test/api.ts'
-import { until } from '../../test/until.ts'
+import { newApplication, newPlace, startApi } from '../../test/support/api.ts'
+import { until } from '../../test/support/until.ts'
 import { usualLimits } from '../limits/limits.ts'
 
 const limits = { ...usualLimits, streamsPerToken: 20, streams: 50 }

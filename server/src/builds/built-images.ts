@@ -2,7 +2,7 @@
  * The images that this installation has built, identified by their tags, which contain the organization. Not by labels:
  * each would be another step in every build, and images derived from it would inherit them.
  */
-import { type Engine, isEngineError } from '../lib/docker-engine.ts'
+import { type Engine, isEngineError } from '../lib/docker/docker-engine.ts'
 
 const tagOf = (contentKey: string): string => contentKey.slice(0, 16)
 

@@ -3,9 +3,10 @@
  * Dockerfile's last base image if that is one of the fake runtime's (`FROM fake/never-ready`), so that a repository
  * determines how its instances behave.
  */
-import { baseNames, planStages } from './build-plan.ts'
+
 import type { BuildRequest, BuiltImage, ImageBuilder } from './builder.ts'
-import type { Preparation } from './preparation.ts'
+import { baseNames, planStages } from './preparation/build-plan.ts'
+import type { Preparation } from './preparation/preparation.ts'
 
 export const createFakeBuilder = (preparation: Preparation): ImageBuilder => {
   const built = new Map<string, string>()

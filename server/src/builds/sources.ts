@@ -2,15 +2,16 @@
  * The part of a builder that touches repositories: mirrors, and the preparation of builds from them. Initialized in the
  * background; the first callers wait. Knows no engines or images.
  */
-import type { Clock } from '../lib/clock.ts'
+
 import { DeploymentError } from '../lib/errors.ts'
 import type { Log } from '../lib/log.ts'
-import { createMirrors, type Mirrors } from './git.ts'
-import { openGitPlace } from './git-place.ts'
-import { createGit } from './git-process.ts'
-import { type GitLimits, type GitNetwork, usualLimits } from './git-remote.ts'
-import { createPreparation, type Preparation } from './preparation.ts'
-import type { PreparationLimits } from './preparation-limits.ts'
+import type { Clock } from '../lib/time/clock.ts'
+import { createMirrors, type Mirrors } from './git/git.ts'
+import { openGitPlace } from './git/place.ts'
+import { createGit } from './git/process.ts'
+import { type GitLimits, type GitNetwork, usualLimits } from './git/remote.ts'
+import type { PreparationLimits } from './preparation/limits.ts'
+import { createPreparation, type Preparation } from './preparation/preparation.ts'
 
 export interface SourceParts {
   dataDir: string

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { DeploymentError } from '../lib/errors.ts'
-import { parseDockerfile } from './dockerfile.ts'
-import { toolDockerfile } from './tool-dockerfile.ts'
+import { parseDockerfile } from './preparation/dockerfile.ts'
+import { toolDockerfile } from './preparation/tool-dockerfile.ts'
 
 test('a fragment stands between the tool and the module, and takes nothing of what follows into its last line', () => {
   for (const fragment of [null, '', 'ENV A=1', 'RUN echo x \\', '# only a note \\', 'RUN a \\\n  b\nENV C=d']) {

@@ -8,7 +8,7 @@ import { readFile, stat } from 'node:fs/promises'
 import { delimiter, isAbsolute, join } from 'node:path'
 import { pack } from 'tar-stream'
 import { findImage, finish } from '../images/engine-images.ts'
-import type { Engine } from '../lib/docker-engine.ts'
+import type { Engine } from '../lib/docker/docker-engine.ts'
 import { DeploymentError } from '../lib/errors.ts'
 import type { ToolBuild } from './builder.ts'
 

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { after, test } from 'node:test'
-import { testDatabase } from '../../test/database.ts'
+import { testDatabase } from '../../test/support/database.ts'
 import { newId } from '../lib/ids.ts'
 import { createFakeRuntime } from '../runtimes/fake/fake.ts'
 import type { Desired, Task } from '../runtimes/runtime.ts'

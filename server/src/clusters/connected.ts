@@ -3,11 +3,11 @@
  * when something tells of a change, and every few seconds, so that every server follows what another one wrote.
  */
 import { isIPv6 } from 'node:net'
-import type { Clock } from '../lib/clock.ts'
-import type { EngineConnection, Pin } from '../lib/engine-connection.ts'
+import type { EngineConnection, Pin } from '../lib/docker/engine-connection.ts'
+import type { Clock } from '../lib/time/clock.ts'
 import type { Runtime } from '../runtimes/runtime.ts'
 import type { Database } from '../store/database.ts'
-import type { Sealer } from '../store/seal.ts'
+import type { Sealer } from '../store/keys/seal.ts'
 import { createLoop, type WorkParts } from '../work/loop.ts'
 import type { Cluster } from './clusters.ts'
 import { connectionOf, type EngineRow, type EngineSpec, type Engines, openSecrets, readEngineRows } from './engines.ts'

@@ -1,6 +1,6 @@
 /** Docker engines of other machines, of which clusters are made. */
-import { createEngine } from '../lib/docker-engine.ts'
-import type { EngineConnection, Pin } from '../lib/engine-connection.ts'
+import { createEngine } from '../lib/docker/docker-engine.ts'
+import type { EngineConnection, Pin } from '../lib/docker/engine-connection.ts'
 import type { EngineFacts, Engines } from './engines.ts'
 
 export interface DockerEnginesOptions {

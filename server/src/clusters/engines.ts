@@ -6,11 +6,11 @@ import {
   type Pin,
   parseEngineUrl,
   type SshConnection,
-} from '../lib/engine-connection.ts'
+} from '../lib/docker/engine-connection.ts'
 import type { Secret } from '../lib/secret.ts'
 import type { Runtime } from '../runtimes/runtime.ts'
 import type { Queryable } from '../store/database.ts'
-import type { Sealer } from '../store/seal.ts'
+import type { Sealer } from '../store/keys/seal.ts'
 import { namesEngineSql } from './local.ts'
 
 /** Who an engine is, as it says itself. */

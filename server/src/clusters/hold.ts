@@ -6,9 +6,10 @@
  * the holder puts a service right, no deployment begins on its environment, whichever server has claimed it.
  * When the process dies: its leases run out, and another server holds its clusters within 30 s; after an orderly stop at once.
  */
-import type { Clock } from '../lib/clock.ts'
-import { Handover } from '../lib/handover.ts'
-import { untilAborted } from '../lib/waiting.ts'
+
+import { untilAborted } from '../lib/concurrency/waiting.ts'
+import { LeaseHandedOff } from '../lib/lease-handed-off.ts'
+import type { Clock } from '../lib/time/clock.ts'
 import type { Database } from '../store/database.ts'
 import {
   type Leased,
@@ -66,7 +67,7 @@ export const holdClusters = async (
   /** One that is no more, or is reached in another way now, is let go; the next claim takes it as it is then. */
   const letGo = (now: ReadonlyMap<string, Cluster>): void => {
     for (const [key, cluster] of held)
-      if (now.get(key) !== cluster) holding.abort(key, new Handover('the cluster has changed hands'))
+      if (now.get(key) !== cluster) holding.abort(key, new LeaseHandedOff('the cluster has changed hands'))
   }
   const claim = async () => {
     const now = new Map(clusters.all().map((cluster) => [cluster.key, cluster]))

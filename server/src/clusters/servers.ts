@@ -5,8 +5,9 @@
  * all that are there, or its time runs out.
  * When the process dies: it is counted until its lease has run out, and questions to it run out too.
  */
+
+import { waitAtMost } from '../lib/concurrency/waiting.ts'
 import { newId } from '../lib/ids.ts'
-import { waitAtMost } from '../lib/waiting.ts'
 import type { Database } from '../store/database.ts'
 import { leaseEnd, leaseMs } from '../work/lease.ts'
 import { createLoop, type Loop, type WorkParts } from '../work/loop.ts'
@@ -57,7 +58,7 @@ export const createServers = (parts: ServersParts): Servers => {
   const leaves: (() => void)[] = []
   let presence: Loop | undefined
 
-  const tell = (channel: string, what: Asked | Answered): Promise<unknown> =>
+  const notify = (channel: string, what: Asked | Answered): Promise<unknown> =>
     database.query('select pg_notify($1, $2)', [channel, JSON.stringify(what)])
   const hearAnswer = (text: string): void => {
     if (text === '') return
@@ -69,7 +70,7 @@ export const createServers = (parts: ServersParts): Servers => {
   }
   const hear = async (text: string, answer: (question: Question) => Promise<number>): Promise<void> => {
     const { from, id, question } = JSON.parse(text) as Asked
-    if (from !== own) await tell(answers, { from: own, to: from, id, answer: await answer(question) })
+    if (from !== own) await notify(answers, { from: own, to: from, id, answer: await answer(question) })
   }
   const renew = async (): Promise<void> => {
     await database.query(
@@ -94,7 +95,7 @@ export const createServers = (parts: ServersParts): Servers => {
       const asked: Waiting = { missing: new Set(others), answers: [], done: Promise.withResolvers() }
       waiting.set(id, asked)
       try {
-        await tell(questions, { from: own, id, question })
+        await notify(questions, { from: own, id, question })
         await waitAtMost(clock, timeoutMs, asked.done.promise, signal)
         if (asked.missing.size > 0) log.warn({ servers: [...asked.missing] }, 'other servers have not answered')
         return asked.answers

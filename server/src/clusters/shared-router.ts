@@ -6,7 +6,7 @@
  * something has it within a minute; `drain` waits for what is under way through any of them.
  * When the process dies: its router goes on with the table that it has; the next start brings that up to date first.
  */
-import { createKeyedLock, withLock } from '../lib/keyed-lock.ts'
+import { createKeyedLock, withLock } from '../lib/concurrency/keyed-lock.ts'
 import { type AnyRoute, isStreamRoute, PortUnavailable, type Router, type Target } from '../router/router.ts'
 import { createLoop, type Loop } from '../work/loop.ts'
 import type { Question, Servers, ServersParts } from './servers.ts'

@@ -81,7 +81,7 @@ export interface TaskSpec {
   /** Of one run. */
   timeoutMs: number
   /**
-   * Runs hand a JSON document on from one to the next (task-files.ts says where): kept HERE, sealed; or ELSEWHERE by
+   * Runs hand a JSON document on from one to the next (tasks/files.ts says where): kept HERE, sealed; or ELSEWHERE by
    * now, where MIGRATE brings it to. Absent: they are on their own.
    */
   state?: 'HERE' | 'ELSEWHERE'
@@ -185,14 +185,14 @@ export interface ServiceStatus {
   running_state: string
 }
 
-export interface Move {
+export interface VersionChange {
   from: string | null
   to: string | null
 }
 
 export interface Changes {
-  image: Move | null
-  commit: Move | null
+  image: VersionChange | null
+  commit: VersionChange | null
   /** `field` is a JSON pointer. */
   configuration: { field: string; from: unknown; to: unknown }[]
   /** By their keys. */
@@ -236,7 +236,7 @@ export interface StateRow {
   requests?: number
   released: boolean
   deployedHash: string | null
-  wantedHash: string | null
+  desiredHash: string | null
   lastAt: string | null
   /** What the last deployment was asked to run instead of the usual. */
   forcedEvent: TaskEvent | null

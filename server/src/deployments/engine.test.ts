@@ -1,8 +1,16 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { addService, ask } from '../../test/engine.ts'
-import { newWorld, openDeployments, revisions, settled, start, statusOf, targets } from '../../test/engine-story.ts'
-import { until } from '../../test/until.ts'
+import { addService, ask } from '../../test/support/engine.ts'
+import {
+  newWorld,
+  openDeployments,
+  revisions,
+  settled,
+  start,
+  statusOf,
+  targets,
+} from '../../test/support/engine-story.ts'
+import { until } from '../../test/support/until.ts'
 import { DeploymentError } from '../lib/errors.ts'
 
 test('a deployment shows its queued state at once and ends deployed, routed, with its release', async () => {

@@ -11,26 +11,26 @@ import type { Queryable } from '../store/database.ts'
 import { expireLeases } from '../work/lease.ts'
 import { deploymentLeases } from '../work/queue.ts'
 import { runLeases } from '../work/schedule.ts'
-import { cancelDeployments } from './cancel.ts'
-import { Canceled } from './canceled.ts'
-import { startDeployments } from './deployment-worker.ts'
 import type { Deployments } from './deployments.ts'
-import { type EngineParts, kindOf } from './engine-parts.ts'
-import { planDeployment } from './plan-facts.ts'
-import { startReconcilers } from './reconcile.ts'
-import { requestDeployment } from './request.ts'
-import { releaseFor, releasesOf } from './rollback.ts'
-import { withRoom } from './room.ts'
-import { startScheduler } from './scheduler.ts'
-import { createStatuses } from './status.ts'
+import { withRoom } from './images/room.ts'
+import { type DeploymentParts, kindOf } from './parts.ts'
+import { planDeployment } from './plan/facts.ts'
+import { startReconcilers } from './reconcile/reconcile.ts'
+import { releaseFor, releasesOf } from './release/rollback.ts'
+import { cancelDeployments } from './request/cancel.ts'
+import { Canceled } from './request/canceled.ts'
+import { requestDeployment } from './request/request.ts'
+import { startDeployments } from './run/worker.ts'
+import { createStatuses } from './status/status.ts'
+import { startScheduler } from './tasks/scheduler.ts'
 
-export interface Engine extends Deployments {
+export interface DeploymentEngine extends Deployments {
   start(): Promise<void>
   /** Ends at a step's border and gives the leases back; the next start goes on. */
   stop(): Promise<void>
 }
 
-export const createEngine = (given: EngineParts): Engine => {
+export const createDeploymentEngine = (given: DeploymentParts): DeploymentEngine => {
   const parts = given.disk === undefined ? given : { ...given, builder: withRoom(given.builder, given.disk) }
   const worker = `${hostname()}-${process.pid}-${randomBytes(4).toString('hex')}`
   const { enqueue, limits = usualLimits, disk } = parts

@@ -1,11 +1,19 @@
 /** The power goes at every call that the engine makes to the world, before it happens or after: nothing may be lost or left. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { addService, ask, type World } from '../../test/engine.ts'
-import { newWorld, openDeployments, revisions, settled, start, statusOf, targets } from '../../test/engine-story.ts'
-import { until } from '../../test/until.ts'
+import { addService, ask, type World } from '../../test/support/engine.ts'
+import {
+  newWorld,
+  openDeployments,
+  revisions,
+  settled,
+  start,
+  statusOf,
+  targets,
+} from '../../test/support/engine-story.ts'
+import { until } from '../../test/support/until.ts'
 import type { Kind } from '../kinds.ts'
-import { isFinal } from './states.ts'
+import { isFinal } from './status/states.ts'
 
 const finalEvents = (world: World, deploymentId: string): string[] =>
   world.events

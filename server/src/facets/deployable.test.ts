@@ -2,8 +2,8 @@ import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { test } from 'node:test'
 import { WebSocket } from 'ws'
-import { headCommit, type Json, newApplication, newPlace, startApi } from '../../test/api.ts'
-import { until } from '../../test/until.ts'
+import { headCommit, type Json, newApplication, newPlace, startApi } from '../../test/support/api.ts'
+import { until } from '../../test/support/until.ts'
 import { DeploymentError } from '../lib/errors.ts'
 
 const api = await startApi()

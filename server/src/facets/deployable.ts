@@ -1,19 +1,26 @@
 /** What can be done with a service that runs: deploy, redeploy, restart, stop, delete, and reading its status. */
 import Type, { type TObject } from 'typebox'
-import { type Context, nodeInPath, type Operation, OtherAnswer, type Owner, operation } from '../api/operation.ts'
+import {
+  type Context,
+  nodeInPath,
+  type Operation,
+  OtherAnswer,
+  type Owner,
+  operation,
+} from '../api/operations/operation.ts'
+import { merge, Results } from '../api/operations/schema.ts'
 import type { ApiSettings } from '../api/parts.ts'
-import { merge, Results } from '../api/schema.ts'
 import type { DeploymentAction, ServiceRequest, ServiceStatus, StateRow } from '../deployments/deployments.ts'
-import { readStates } from '../deployments/status.ts'
+import { readStates } from '../deployments/status/status.ts'
 import { isKind, type Kind, kinds, oldIdOf } from '../kinds.ts'
 import { notFound } from '../lib/errors.ts'
 import { isUuid } from '../lib/ids.ts'
 import type { Queryable } from '../store/database.ts'
+import type { View } from '../streams/shared-read.ts'
+import { MaybeCommitId, planFor, request, serviceToDeploy } from './deployment-request.ts'
 import { liveService } from './live-service.ts'
 import { isDryRun, planned } from './plan-schema.ts'
-import { MaybeCommitId, planFor, request, serviceToDeploy } from './request.ts'
 import { type Facet, itemOf, ownerOf, type Self } from './self.ts'
-import type { View } from './shared-read.ts'
 import { AcceptedStatus, Status, StatusOfEither } from './status-schema.ts'
 
 export interface Removal {
@@ -73,10 +80,10 @@ const readStatus = async (context: Context, db: Queryable): Promise<ServiceStatu
 
 /** Requests an action for one service and returns its new status, or the plan. */
 export const act = async (context: Context, action: DeploymentAction, service: ServiceRequest) => {
-  const wish = { environmentId: context.node.parentId!, action, services: [service] }
-  if (isDryRun(context)) return planFor(context, wish)
+  const actionRequest = { environmentId: context.node.parentId!, action, services: [service] }
+  if (isDryRun(context)) return planFor(context, actionRequest)
   return context.transaction(async (tx) => {
-    const accepted = await request(tx, context, wish)
+    const accepted = await request(tx, context, actionRequest)
     if (action === 'DELETE') return undefined
     const status = await readStatus(context, tx)
     return {
@@ -98,10 +105,10 @@ interface Known extends DeployableOptions {
 }
 
 const action = ({ self, owner }: Known, verb: string, word: string) => ({
-  id: `${word}${self.word}`,
+  id: `${word}${self.noun}`,
   method: 'POST' as const,
   path: `${itemOf(self)}/${verb}`,
-  tag: `${self.word} Actions`,
+  tag: `${self.noun} Actions`,
   area: 'projects' as const,
   owner,
   status: 202 as const,
@@ -119,7 +126,7 @@ const deployWith = async ({ mayDeploy }: Known, context: Context, more: Partial<
 const deploysOf = (known: Known): Operation[] => [
   operation({
     ...action(known, 'deploy', 'deploy'),
-    summary: `Deploy ${known.self.words}: the given version, else the newest that its configuration allows`,
+    summary: `Deploy ${known.self.nounWithArticle}: the given version, else the newest that its configuration allows`,
     ...deploys,
     ...planned(known.deployQuery),
     body: known.deployBody ?? DeployBody,
@@ -128,7 +135,7 @@ const deploysOf = (known: Known): Operation[] => [
   }),
   operation({
     ...action(known, 'redeploy', 'redeploy'),
-    summary: `Deploy ${known.self.words} again: the current configuration with the deployed version`,
+    summary: `Deploy ${known.self.nounWithArticle} again: the current configuration with the deployed version`,
     ...deploys,
     ...planned(known.deployQuery),
     run: (context) => deployWith(known, context, { redeploy: true }),
@@ -140,7 +147,7 @@ const stopOf = (known: Known): Operation =>
     ...action(known, 'stop', 'stop'),
     ...deploys,
     ...planned(),
-    summary: `Stop ${known.self.words}; its configuration and volumes are kept`,
+    summary: `Stop ${known.self.nounWithArticle}; its configuration and volumes are kept`,
     run: (context) => act(context, 'STOP', { id: context.node.id }),
   })
 
@@ -149,7 +156,7 @@ const restartOf = (known: Known): Operation =>
     ...action(known, 'restart-service', 'reboot'),
     ...deploys,
     ...planned(),
-    summary: `Restart the instances of ${known.self.words} without other changes`,
+    summary: `Restart the instances of ${known.self.nounWithArticle} without other changes`,
     run: (context) => act(context, 'RESTART', { id: context.node.id }),
   })
 
@@ -169,7 +176,7 @@ const uninstall = async (context: Context) =>
 const uninstallOf = (known: Known): Operation =>
   operation({
     ...action(known, 'uninstall', 'uninstall'),
-    summary: `Remove what ${known.self.words} has on its cluster, including volumes; its configuration is kept`,
+    summary: `Remove what ${known.self.nounWithArticle} has on its cluster, including volumes; its configuration is kept`,
     // It destroys data, so it requires the same rights as a delete.
     scope: 'Admin',
     ...planned(),
@@ -190,11 +197,11 @@ const viewFor =
 
 const statusOf = (known: Known): Operation =>
   operation({
-    id: `get${known.self.word}Status`,
+    id: `get${known.self.noun}Status`,
     method: 'GET',
     path: `${itemOf(known.self)}/status`,
-    tag: `${known.self.word} Main Calls`,
-    summary: `Read the status of ${known.self.words}`,
+    tag: `${known.self.noun} Main Calls`,
+    summary: `Read the status of ${known.self.nounWithArticle}`,
     scope: 'Read',
     area: 'projects',
     owner: known.owner,
@@ -227,11 +234,11 @@ const statesOfKind = (kind: Kind): Owner => {
 
 const statusesOf = ({ self }: Known): Operation =>
   operation({
-    id: `getEnvironment${self.word}Status`,
+    id: `getEnvironment${self.noun}Status`,
     method: 'GET',
     path: `/environment/{environmentId}/${self.path}/status`,
-    tag: `${self.word}s`,
-    summary: `Read the status of every service of the same kind as ${self.words} in an environment`,
+    tag: `${self.noun}s`,
+    summary: `Read the status of every service of the same kind as ${self.nounWithArticle} in an environment`,
     scope: 'Read',
     area: 'projects',
     owner: statesOfKind(self.kind),
@@ -245,13 +252,13 @@ const statusesOf = ({ self }: Known): Operation =>
 const removalOf = ({ self, owner, removal }: Known): Operation => {
   const plan = planned()
   return operation({
-    id: `delete${self.word}`,
+    id: `delete${self.noun}`,
     method: 'DELETE',
     path: itemOf(self),
-    tag: `${self.word} Main Calls`,
+    tag: `${self.noun} Main Calls`,
     summary:
       removal?.summary ??
-      `Delete ${self.words} with everything it has, including volumes; continues after the response`,
+      `Delete ${self.nounWithArticle} with everything it has, including volumes; continues after the response`,
     scope: 'Admin',
     area: 'projects',
     owner,

@@ -1,6 +1,6 @@
 /** The details of a service's deployment in histories: commit, image, schedule. */
 import Type, { type TSchema } from 'typebox'
-import { Maybe, Nullable, OneOf, Open, Text } from '../api/schema.ts'
+import { Maybe, Nullable, OneOf, Open, Text } from '../api/operations/schema.ts'
 import { type Kind, kinds } from '../kinds.ts'
 
 const configured = (field: string): string => `n.spec #>> '{source,image,${field}}', n.spec ->> '${field}'`

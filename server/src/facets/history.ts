@@ -3,10 +3,10 @@
  * form.
  */
 import Type, { type TSchema } from 'typebox'
-import { type Context, operation } from '../api/operation.ts'
-import { Maybe, Nullable, OneOf, Open, Text, Timestamp, Uuid, Whole } from '../api/schema.ts'
-import { actionStatusOf } from '../deployments/states.ts'
-import { publicAction } from '../deployments/status.ts'
+import { type Context, operation } from '../api/operations/operation.ts'
+import { Maybe, Nullable, OneOf, Open, Text, Timestamp, Uuid, Whole } from '../api/operations/schema.ts'
+import { actionStatusOf } from '../deployments/status/states.ts'
+import { publicAction } from '../deployments/status/status.ts'
 import { kinds, serviceTypes, typeOf } from '../kinds.ts'
 import type { Queryable } from '../store/database.ts'
 import { timestampSql } from '../store/tree.ts'
@@ -188,7 +188,7 @@ const oldServiceEntry = (row: ServiceRow) => ({
 
 const commonOf = (self: Self) => ({
   method: 'GET' as const,
-  tag: `${self.word} Deployment History`,
+  tag: `${self.noun} Deployment History`,
   scope: 'Read' as const,
   area: 'projects' as const,
   owner: ownerOf(self),
@@ -224,9 +224,9 @@ const OldEntry = Type.Object(
 export const newHistory: Facet = (self) => [
   operation({
     ...commonOf(self),
-    id: `list${self.word}DeploymentHistoryV2`,
+    id: `list${self.noun}DeploymentHistoryV2`,
     path: `${itemOf(self)}/deploymentHistoryV2`,
-    summary: `List deployments of ${self.words}, newest first`,
+    summary: `List deployments of ${self.nounWithArticle}, newest first`,
     answer: Page(ServiceEntry),
     run: async (context) => answerPage(context, (await rowsFor(context)).map(serviceEntry)),
   }),
@@ -236,9 +236,9 @@ export const newHistory: Facet = (self) => [
 export const history: Facet = (self) => [
   operation({
     ...commonOf(self),
-    id: `list${self.word}DeploymentHistory`,
+    id: `list${self.noun}DeploymentHistory`,
     path: `${itemOf(self)}/deploymentHistory`,
-    summary: `List deployments of ${self.words}, newest first (older form)`,
+    summary: `List deployments of ${self.nounWithArticle}, newest first (older form)`,
     answer: Page(OldEntry),
     run: async (context) => answerPage(context, (await rowsFor(context)).map(oldServiceEntry)),
   }),

@@ -1,11 +1,10 @@
 /** The live status of one service, as server-sent events: each is what a read would return. */
-import { type Context, type Operation, operation } from '../api/operation.ts'
+import { type Context, type Operation, operation } from '../api/operations/operation.ts'
 import type { Parts } from '../api/parts.ts'
 import type { ServiceStatus } from '../deployments/deployments.ts'
-import { lastEventId } from './live-status.ts'
+import { followShared, type Shared, type View } from '../streams/shared-read.ts'
+import { eventSink, lastEventId } from '../streams/sink.ts'
 import { itemOf, ownerOf, type Self } from './self.ts'
-import { followShared, type Shared, type View } from './shared-read.ts'
-import { eventSink } from './sink.ts'
 
 const ofService = (
   { database, deployments, streams }: Parts,
@@ -19,11 +18,11 @@ const ofService = (
 /** `viewFor` says in which form the caller wants the status. */
 export const liveService = (self: Self, viewFor: (context: Context) => View<ServiceStatus>): Operation =>
   operation({
-    id: `stream${self.word}Status`,
+    id: `stream${self.noun}Status`,
     method: 'GET',
     path: `${itemOf(self)}/status/stream`,
-    tag: `${self.word} Main Calls`,
-    summary: `Follow the status of ${self.words}, as server-sent events`,
+    tag: `${self.noun} Main Calls`,
+    summary: `Follow the status of ${self.nounWithArticle}, as server-sent events`,
     scope: 'Read',
     area: 'projects',
     owner: ownerOf(self),

@@ -1,17 +1,17 @@
 /** Logs of services: the last lines, a stream of events, and the websocket of the public API. */
 import Type from 'typebox'
-import { type Context, nodeInPath, type Owner, operation } from '../api/operation.ts'
+import { type Context, nodeInPath, type Owner, operation } from '../api/operations/operation.ts'
+import { Maybe, Results, Text, Timestamp, Uuid, Whole } from '../api/operations/schema.ts'
 import type { Parts } from '../api/parts.ts'
-import { Maybe, Results, Text, Timestamp, Uuid, Whole } from '../api/schema.ts'
 import { readRef } from '../clusters/refs.ts'
-import type { Clock } from '../lib/clock.ts'
+import { untilAborted } from '../lib/concurrency/waiting.ts'
 import { DeploymentError, notFound, unavailable } from '../lib/errors.ts'
 import { idOf } from '../lib/ids.ts'
-import { untilAborted } from '../lib/waiting.ts'
+import type { Clock } from '../lib/time/clock.ts'
 import type { LogLine, Runtime, ServiceKey } from '../runtimes/runtime.ts'
 import type { Queryable } from '../store/database.ts'
+import { eventSink, type Sink, socketSink } from '../streams/sink.ts'
 import { type Facet, itemOf, ownerOf } from './self.ts'
-import { eventSink, type Sink, socketSink } from './sink.ts'
 
 const maxTail = 1000
 const retryMs = 1000
@@ -151,7 +151,7 @@ const LogRecord = Type.Object({
 export const logs: Facet = (self) => {
   const common = {
     method: 'GET' as const,
-    tag: `${self.word} Logs`,
+    tag: `${self.noun} Logs`,
     scope: 'Read' as const,
     area: 'projects' as const,
     owner: ownerOf(self),
@@ -160,18 +160,18 @@ export const logs: Facet = (self) => {
   return [
     operation({
       ...common,
-      id: `list${self.word}Log`,
+      id: `list${self.noun}Log`,
       path: `${itemOf(self)}/log`,
-      summary: `Read the last lines that ${self.words} printed, oldest first`,
+      summary: `Read the last lines that ${self.nounWithArticle} printed, oldest first`,
       status: 200,
       answer: Results(LogRecord),
       run: lastLines,
     }),
     operation({
       ...common,
-      id: `stream${self.word}Log`,
+      id: `stream${self.noun}Log`,
       path: `${itemOf(self)}/log/stream`,
-      summary: `Follow what ${self.words} prints, as server-sent events`,
+      summary: `Follow what ${self.nounWithArticle} prints, as server-sent events`,
       status: 200,
       produces: 'text/event-stream',
       run: streamLines,

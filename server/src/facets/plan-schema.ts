@@ -1,18 +1,18 @@
 /** The schema of an action's plan, and the declaration of actions that can return one. */
 import Type, { type TObject } from 'typebox'
-import { Anything, Flag, Maybe, merge, Nullable, OneOf, Text, Uuid, Whole } from '../api/schema.ts'
+import { Anything, Flag, Maybe, merge, Nullable, OneOf, Text, Uuid, Whole } from '../api/operations/schema.ts'
 import { serviceTypes } from '../kinds.ts'
 
 const longText = () => Text(65_536)
 
-const Move = () => Nullable(Type.Object({ from: Nullable(Text(1024)), to: Nullable(Text(1024)) }))
+const VersionChange = () => Nullable(Type.Object({ from: Nullable(Text(1024)), to: Nullable(Text(1024)) }))
 
 const Keys = () => Type.Array(longText())
 
 const Changes = Type.Object(
   {
-    image: Move(),
-    commit: Move(),
+    image: VersionChange(),
+    commit: VersionChange(),
     configuration: Type.Array(Type.Object({ field: Text(1024), from: Anything(), to: Anything() })),
     variables: Type.Object(
       { added: Keys(), changed: Keys(), removed: Keys() },

@@ -1,13 +1,13 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { isDeepStrictEqual } from 'node:util'
-import { type Json, newApplication, newPlace, startApi } from '../../test/api.ts'
 import { newContainer } from '../../test/cases/container.ts'
 import { databaseBody } from '../../test/cases/database.ts'
 import { lifecycleBody } from '../../test/cases/job.ts'
-import { newScene } from '../../test/scene.ts'
-import { until } from '../../test/until.ts'
-import { describe } from '../api/openapi.ts'
+import { type Json, newApplication, newPlace, startApi } from '../../test/support/api.ts'
+import { newScene } from '../../test/support/scene.ts'
+import { until } from '../../test/support/until.ts'
+import { describe } from '../api/operations/openapi.ts'
 import { operations } from '../resources/index.ts'
 
 const api = await startApi()

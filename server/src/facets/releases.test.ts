@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { type Json, newApplication, newPlace, startApi } from '../../test/api.ts'
 import { newContainer } from '../../test/cases/container.ts'
 import { databaseBody } from '../../test/cases/database.ts'
-import { newScene } from '../../test/scene.ts'
+import { type Json, newApplication, newPlace, startApi } from '../../test/support/api.ts'
+import { newScene } from '../../test/support/scene.ts'
 import { newId } from '../lib/ids.ts'
 
 const api = await startApi()

@@ -1,8 +1,8 @@
 /** The releases of a service and rolling back to one: its image, configuration and variables run again. */
 import Type from 'typebox'
-import { type Operation, operation } from '../api/operation.ts'
-import { Flag, Maybe, Nullable, Text, Timestamp, Uuid } from '../api/schema.ts'
-import { wasSuccessfulSql } from '../deployments/rollback.ts'
+import { type Operation, operation } from '../api/operations/operation.ts'
+import { Flag, Maybe, Nullable, Text, Timestamp, Uuid } from '../api/operations/schema.ts'
+import { wasSuccessfulSql } from '../deployments/release/rollback.ts'
 import type { Queryable } from '../store/database.ts'
 import { timestampSql } from '../store/tree.ts'
 import { act } from './deployable.ts'
@@ -45,11 +45,11 @@ const readReleases = (db: Queryable, serviceId: string, limit: number, offset: n
 
 const listOf = (self: Self): Operation =>
   operation({
-    id: `list${self.word}Releases`,
+    id: `list${self.noun}Releases`,
     method: 'GET',
     path: `${itemOf(self)}/release`,
-    tag: `${self.word} Deployment History`,
-    summary: `List the releases of ${self.words}, newest first`,
+    tag: `${self.noun} Deployment History`,
+    summary: `List the releases of ${self.nounWithArticle}, newest first`,
     scope: 'Read',
     area: 'projects',
     owner: ownerOf(self),
@@ -71,11 +71,11 @@ const RollbackBody = Type.Object({ release_id: Maybe(Nullable(Uuid())) })
 
 const rollbackOf = (self: Self): Operation =>
   operation({
-    id: `rollback${self.word}`,
+    id: `rollback${self.noun}`,
     method: 'POST',
     path: `${itemOf(self)}/rollback`,
-    tag: `${self.word} Actions`,
-    summary: `Roll ${self.words} back to an earlier release: the given one, else the one before the current`,
+    tag: `${self.noun} Actions`,
+    summary: `Roll ${self.nounWithArticle} back to an earlier release: the given one, else the one before the current`,
     scope: 'Deploy',
     area: 'projects',
     cluster: 'ENV_CREATOR',

@@ -1,5 +1,5 @@
 /** The kind that a facet is made for: the names used in its paths, operations and summaries. */
-import { nodeInPath, type Operation, type Owner } from '../api/operation.ts'
+import { nodeInPath, type Operation, type Owner } from '../api/operations/operation.ts'
 import type { Kind } from '../kinds.ts'
 
 export interface Self {
@@ -7,9 +7,9 @@ export interface Self {
   /** The first part of its paths: `argocdApp`. */
   path: string
   /** Its name in operation ids: `ArgoCdApp`. */
-  word: string
+  noun: string
   /** For summaries: `an Argo CD app`. */
-  words: string
+  nounWithArticle: string
 }
 
 /** What a kind can do besides being listed, created, read and changed. */

@@ -1,6 +1,6 @@
 /** The public records of statuses, as schemas. */
 import Type from 'typebox'
-import { Flag, Maybe, Nullable, OneOf, Open, Text, Timestamp, Uuid, Whole } from '../api/schema.ts'
+import { Flag, Maybe, Nullable, OneOf, Open, Text, Timestamp, Uuid, Whole } from '../api/operations/schema.ts'
 import { absent, ahead, type Kind, kinds, ownKinds, type StatusList } from '../kinds.ts'
 
 export const states = [

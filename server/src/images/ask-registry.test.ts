@@ -12,13 +12,13 @@ import {
   manifestType,
   startFakeRegistry,
   startTrap,
-} from '../../test/fake-registry.ts'
-import { until } from '../../test/until.ts'
+} from '../../test/support/docker/fake-registry.ts'
+import { until } from '../../test/support/until.ts'
+import { readAll } from '../lib/docker/registry-session.ts'
 import { DeploymentError } from '../lib/errors.ts'
 import { newId } from '../lib/ids.ts'
-import { createOutbound, type Outbound, type Resolve } from '../lib/outbound.ts'
-import type { OutboundStream } from '../lib/outbound-stream.ts'
-import { readAll } from '../lib/registry-session.ts'
+import { createOutbound, type Outbound, type Resolve } from '../lib/net/outbound.ts'
+import type { OutboundStream } from '../lib/net/outbound-stream.ts'
 import { Secret } from '../lib/secret.ts'
 import { type AskedImage, askRegistry, explain } from './ask-registry.ts'
 import type { ImageAccess } from './images.ts'

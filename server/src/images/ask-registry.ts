@@ -2,10 +2,8 @@
  * Asks a registry what an image name refers to now, and opens its blobs, with our own client and the organization's
  * login.
  */
-import { DeploymentError } from '../lib/errors.ts'
-import { joinTag } from '../lib/image-name.ts'
-import { type Outbound, OutboundFailed, OutboundRefused } from '../lib/outbound.ts'
-import type { OutboundStream } from '../lib/outbound-stream.ts'
+
+import { joinTag } from '../lib/docker/image-name.ts'
 import {
   createRegistrySession,
   isHub,
@@ -13,7 +11,10 @@ import {
   type RegistrySession,
   readAll,
   refuseStatus,
-} from '../lib/registry-session.ts'
+} from '../lib/docker/registry-session.ts'
+import { DeploymentError } from '../lib/errors.ts'
+import { type Outbound, OutboundFailed, OutboundRefused } from '../lib/net/outbound.ts'
+import type { OutboundStream } from '../lib/net/outbound-stream.ts'
 import type { ImageAccess } from './images.ts'
 import {
   acceptedTypes,

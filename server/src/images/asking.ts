@@ -1,8 +1,9 @@
 /** How often a registry is asked and retried; a failure becomes one sentence about the image. */
-import type { Clock } from '../lib/clock.ts'
+
+import { isHub } from '../lib/docker/registry-session.ts'
 import { DeploymentError } from '../lib/errors.ts'
-import { OutboundFailed } from '../lib/outbound.ts'
-import { isHub } from '../lib/registry-session.ts'
+import { OutboundFailed } from '../lib/net/outbound.ts'
+import type { Clock } from '../lib/time/clock.ts'
 import { explain, nameOf, splitHost } from './ask-registry.ts'
 import type { ImageAccess } from './images.ts'
 

@@ -1,7 +1,7 @@
 /** The engine's API for images: pulling one from our address, and naming it. */
 import type { Readable } from 'node:stream'
-import { type Engine, isEngineError } from '../lib/docker-engine.ts'
-import { splitTag } from '../lib/image-name.ts'
+import { type Engine, isEngineError } from '../lib/docker/docker-engine.ts'
+import { splitTag } from '../lib/docker/image-name.ts'
 import { isDigest } from './manifest.ts'
 import { ownerOf, tagPrefix } from './tags.ts'
 
@@ -57,7 +57,7 @@ const familiar = (name: string): string => name.replace(/^docker\.io\/(library\/
  * own id. With the containerd store an image has its id for a digest under each of its names, from wherever it came:
  * there the digest counts when the engine says that it pulled the image from that repository.
  */
-export const steadyReference = (reference: string, detail: Omit<ImageDetail, 'Metadata'>): string => {
+export const pinnedReference = (reference: string, detail: Omit<ImageDetail, 'Metadata'>): string => {
   const { Id, RepoDigests, Identity } = detail
   const { name } = splitTag(reference)
   const known = (RepoDigests ?? []).find((each) => splitTag(each).name === familiar(name))

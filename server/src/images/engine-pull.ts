@@ -11,7 +11,7 @@ import { createPossession } from './possession.ts'
 import type { PullThrough } from './pull-through.ts'
 
 /** The engine could not connect to us at all. */
-class OutOfReach extends Error {}
+class EngineCannotConnect extends Error {}
 
 export const createEnginePull = (engine: EngineImages, pullThrough: PullThrough, isLocal: boolean) => {
   const possession = createPossession()
@@ -50,7 +50,7 @@ export const createEnginePull = (engine: EngineImages, pullThrough: PullThrough,
       const { message } = error as Error
       const unreachable =
         !ticket.wasAsked() && /dial tcp|connection refused|no route to host|i\/o timeout/i.test(message)
-      throw unreachable ? new OutOfReach(message, { cause: error }) : error
+      throw unreachable ? new EngineCannotConnect(message, { cause: error }) : error
     } finally {
       ticket.end()
     }
@@ -82,7 +82,7 @@ export const createEnginePull = (engine: EngineImages, pullThrough: PullThrough,
     try {
       return await through(access, asked, name, signal)
     } catch (error) {
-      if (!(error instanceof OutOfReach)) throw error
+      if (!(error instanceof EngineCannotConnect)) throw error
       return direct(access, asked, name, signal)
     }
   }

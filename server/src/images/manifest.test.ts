@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { standInName } from './engine-held.ts'
+import { fallbackName } from './engine-fallback.ts'
 import { blobsOf, choosePlatform, ImageRefused, type Manifest, parseManifest } from './manifest.ts'
 import { rangeStart } from './pull-through.ts'
 import { ownerOf, pulledTag } from './tags.ts'
@@ -134,7 +134,7 @@ test('only official names that the operator lists may stand in, and only for the
     ['registry.example/library/redis', '7', ['*', 'redis'], null],
     ['slipway/0190aa/pulled', 'x', ['*'], null],
   ]
-  for (const [repository, tag, allowed, name] of cases) assert.equal(standInName({ repository, tag }, allowed), name)
+  for (const [repository, tag, allowed, name] of cases) assert.equal(fallbackName({ repository, tag }, allowed), name)
 })
 
 test('the name of a pulled image tells whose it is, and another name tells nothing', () => {

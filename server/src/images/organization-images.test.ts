@@ -2,15 +2,21 @@ import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { type AddressInfo, createServer } from 'node:net'
 import { after, before, describe, test } from 'node:test'
-import { connectEngine, engine } from '../../test/docker.ts'
-import { type Auth, type FakeRegistry, makeImage, startFakeRegistry, startTrap } from '../../test/fake-registry.ts'
-import { startImages, type TestImages } from '../../test/organization-images.ts'
-import { logins, registryIsMissing, startRegistry, untag } from '../../test/registry.ts'
-import { until } from '../../test/until.ts'
-import { isEngineError } from '../lib/docker-engine.ts'
+import { connectEngine, engine } from '../../test/support/docker/docker.ts'
+import {
+  type Auth,
+  type FakeRegistry,
+  makeImage,
+  startFakeRegistry,
+  startTrap,
+} from '../../test/support/docker/fake-registry.ts'
+import { startImages, type TestImages } from '../../test/support/docker/organization-images.ts'
+import { logins, registryIsMissing, startRegistry, untag } from '../../test/support/docker/registry.ts'
+import { until } from '../../test/support/until.ts'
+import { isEngineError } from '../lib/docker/docker-engine.ts'
+import { splitTag } from '../lib/docker/image-name.ts'
 import { DeploymentError } from '../lib/errors.ts'
 import { newId } from '../lib/ids.ts'
-import { splitTag } from '../lib/image-name.ts'
 import { Secret } from '../lib/secret.ts'
 import type { ImageAccess, OrganizationImages } from './images.ts'
 import { pulledTag } from './tags.ts'

@@ -1,18 +1,18 @@
 /** See images.ts: the registry is asked, the engine pulls through us, and the image gets a name of its organization. */
 import { createHash } from 'node:crypto'
-import type { Clock } from '../lib/clock.ts'
-import { createEngine } from '../lib/docker-engine.ts'
-import { type EngineConnection, isLocalEngine } from '../lib/engine-connection.ts'
+import { createEngine } from '../lib/docker/docker-engine.ts'
+import { type EngineConnection, isLocalEngine } from '../lib/docker/engine-connection.ts'
+import { splitTag } from '../lib/docker/image-name.ts'
 import { DeploymentError } from '../lib/errors.ts'
-import { splitTag } from '../lib/image-name.ts'
-import type { Outbound } from '../lib/outbound.ts'
+import type { Outbound } from '../lib/net/outbound.ts'
+import type { Clock } from '../lib/time/clock.ts'
 import { type AskedImage, askDigest, askRegistry, explain, nameOf, splitHost } from './ask-registry.ts'
 import { createAsking, engineFailed, maxTries, pauseMs } from './asking.ts'
-import { mayStandIn, standInName } from './engine-held.ts'
-import { createEngineImages, type EngineImages, steadyReference } from './engine-images.ts'
+import { fallbackName, mayFallBack } from './engine-fallback.ts'
+import { createEngineImages, type EngineImages, pinnedReference } from './engine-images.ts'
 import { createEnginePull } from './engine-pull.ts'
+import { createHeldImages } from './held-images.ts'
 import type { HeldImage, ImageAccess, OrganizationImages, RegistryLogins } from './images.ts'
-import { createKeeping } from './keeping.ts'
 import { isDigest } from './manifest.ts'
 import type { PullThrough } from './pull-through.ts'
 import { createSharedWork } from './shared-work.ts'
@@ -33,7 +33,7 @@ export interface OrganizationImagesParts {
 
 type Progress = (text: string) => void
 type Pull = OrganizationImages['pull']
-type Keeping = ReturnType<typeof createKeeping>
+type HeldImages = ReturnType<typeof createHeldImages>
 
 const pullMs = 60 * 60_000
 
@@ -56,11 +56,11 @@ const createArchitecture = (engine: EngineImages) => {
   }
 }
 
-type Parts = OrganizationImagesParts & { engine: EngineImages; keeping: Keeping }
+type Parts = OrganizationImagesParts & { engine: EngineImages; heldImages: HeldImages }
 
 /** From a registry only. */
 const createPull = (parts: Parts) => {
-  const { outbound, clock, maxMb, engine, keeping, pullThrough } = parts
+  const { outbound, clock, maxMb, engine, heldImages, pullThrough } = parts
   const enginePull = createEnginePull(
     engine,
     pullThrough,
@@ -91,8 +91,8 @@ const createPull = (parts: Parts) => {
     const platform = { architecture: await readArchitecture(), maxMb }
     const asked = await asking(access, maxTries, signal, () => askRegistry(outbound, access, platform, signal))
     const reference = `${repository}@${asked.digest}`
-    const there = await keeping.held(organizationId, reference, signal)
-    if (there !== null) return keeping.keep(organizationId, { imageId: there, reference })
+    const there = await heldImages.held(organizationId, reference, signal)
+    if (there !== null) return heldImages.keep(organizationId, { imageId: there, reference })
     progress(`Pulling image ${nameOf(access)}`)
     const name = pulledTag(organizationId, reference)
     return { imageId: await pulls.join(name, signal, (own) => pullNow(access, asked, name, own)), reference }
@@ -105,15 +105,15 @@ const createPull = (parts: Parts) => {
 }
 
 /** What the operator loaded into the engine, if the registry itself fails. */
-const createStandIn =
-  ({ engine, keeping, engineImages }: Parts) =>
+const createFallback =
+  ({ engine, heldImages, engineImages }: Parts) =>
   async (access: ImageAccess, error: unknown, progress: Progress, signal: AbortSignal): Promise<HeldImage> => {
-    const name = mayStandIn(error) ? standInName(access, engineImages) : null
+    const name = mayFallBack(error) ? fallbackName(access, engineImages) : null
     const found = name === null ? null : await engine.find(name, signal)
     if (found === null) throw error
     progress(`${(error as Error).message} Using the image with this name that the engine already has.`)
-    const reference = steadyReference(nameOf(access), found)
-    return keeping.keep(access.organizationId, { imageId: found.Id, reference })
+    const reference = pinnedReference(nameOf(access), found)
+    return heldImages.keep(access.organizationId, { imageId: found.Id, reference })
   }
 
 /** With each login in turn. */
@@ -144,10 +144,10 @@ const sweepPulls = async (engine: EngineImages, { mark, address }: PullThrough):
 export const createOrganizationImages = (parts: OrganizationImagesParts): OrganizationImages => {
   const client = createEngine(parts.connection)
   const engine = createEngineImages(client)
-  const keeping = createKeeping(engine, parts.clock)
-  const all = { ...parts, engine, keeping }
+  const heldImages = createHeldImages(engine, parts.clock)
+  const all = { ...parts, engine, heldImages }
   const registry = createPull(all)
-  const standIn = createStandIn(all)
+  const standIn = createFallback(all)
   const restores = createSharedWork<string>()
   // An unavailable engine must not delay the start; the next one cleans up.
   const swept = sweepPulls(engine, parts.pullThrough).catch(() => {})
@@ -161,7 +161,7 @@ export const createOrganizationImages = (parts: OrganizationImagesParts): Organi
     }
   }
   const restore = createRestore(parts.registryLogins, pull)
-  const { held, adopt, owners, drop, sweep } = keeping
+  const { held, adopt, owners, drop, sweep } = heldImages
 
   return {
     resolve: registry.resolve,

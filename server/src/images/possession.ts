@@ -5,7 +5,7 @@
  * organization, and accept it only if its bytes have that digest.
  */
 import { createHash } from 'node:crypto'
-import { forEachParallel } from '../lib/parallel.ts'
+import { forEachParallel } from '../lib/concurrency/parallel.ts'
 import type { AskedImage } from './ask-registry.ts'
 import { ImageRefused } from './manifest.ts'
 

@@ -8,9 +8,9 @@ import { once } from 'node:events'
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { pipeline } from 'node:stream/promises'
-import { OutboundFailed } from '../lib/outbound.ts'
-import type { OutboundStream } from '../lib/outbound-stream.ts'
-import { RegistryError, refuseStatus } from '../lib/registry-session.ts'
+import { RegistryError, refuseStatus } from '../lib/docker/registry-session.ts'
+import { OutboundFailed } from '../lib/net/outbound.ts'
+import type { OutboundStream } from '../lib/net/outbound-stream.ts'
 import { type Blobs, ImageRefused, type Manifest } from './manifest.ts'
 
 export interface Offer {

@@ -1,5 +1,5 @@
 /** Work that is shared by several waiters and done once. It is aborted when nobody waits any longer. */
-import { untilAborted } from '../lib/waiting.ts'
+import { untilAborted } from '../lib/concurrency/waiting.ts'
 
 interface Running<T> {
   result: Promise<T>

@@ -3,7 +3,7 @@
  * recorded with the deployment and shown to its user), and our own (anything else: logged, answered with an opaque
  * 500).
  */
-import { storable } from './storable.ts'
+import { sanitizeText } from './sanitize-text.ts'
 
 /** One invalid field of a request: `field` is a JSON pointer into the body (`/ports/0/internal_port`). */
 export interface FieldError {
@@ -83,10 +83,10 @@ export class DeploymentError extends Error {
   readonly lines: string[]
 
   constructor(code: string, message: string, more: { next?: NextMove; lines?: string[]; cause?: unknown } = {}) {
-    super(storable(message), { cause: more.cause })
+    super(sanitizeText(message), { cause: more.cause })
     this.name = 'DeploymentError'
     this.code = code
     this.next = more.next ?? 'stop'
-    this.lines = (more.lines ?? []).map(storable)
+    this.lines = (more.lines ?? []).map(sanitizeText)
   }
 }

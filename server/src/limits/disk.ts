@@ -5,8 +5,8 @@
  * the engine cannot say how large its images are, nobody is refused.
  */
 import { statfs } from 'node:fs/promises'
+import { waitAtMost } from '../lib/concurrency/waiting.ts'
 import { DeploymentError } from '../lib/errors.ts'
-import { waitAtMost } from '../lib/waiting.ts'
 import { createLoop, type Loop, type WorkParts } from '../work/loop.ts'
 import { imageUse, type ListedImage } from './image-use.ts'
 import { limitCode, limitReached, limitSentence } from './limits.ts'

@@ -1,8 +1,8 @@
 /** Objects with several forms: a value or a field selects the form, then the object is checked against its schema. */
 import Type, { type TObject } from 'typebox'
-import type { Spec } from '../api/resource.ts'
-import { OneOf, partial, pick, withoutSecrets } from '../api/schema.ts'
-import { check } from '../api/validate.ts'
+import type { Spec } from '../api/operations/resource.ts'
+import { OneOf, partial, pick, withoutSecrets } from '../api/operations/schema.ts'
+import { check } from '../api/operations/validate.ts'
 import { ApiError, badRequest, invalidField } from '../lib/errors.ts'
 
 /** The declared fields of a value with their defaults; a 400 names fields below `at`, a JSON pointer. */
@@ -20,11 +20,11 @@ export const readForm = (schema: TObject, value: unknown, at: string): Spec => {
 }
 
 /** A schema for an object with one of these forms, as loose as all of them together; read bodies with `readFormBy`. */
-export const FormsOf = (tell: string, forms: Record<string, TObject>) => {
+export const FormsOf = (discriminator: string, forms: Record<string, TObject>) => {
   const fields = Object.assign({}, ...Object.values(forms).map((form) => partial(form).properties))
   return Type.Unsafe<Spec>({
     type: 'object',
-    properties: { [tell]: OneOf(Object.keys(forms)), ...fields },
+    properties: { [discriminator]: OneOf(Object.keys(forms)), ...fields },
     'x-anything': true,
   })
 }
@@ -34,9 +34,10 @@ export const openForms = (forms: Record<string, TObject>): Record<string, TObjec
   Object.fromEntries(Object.entries(forms).map(([word, form]) => [word, withoutSecrets(form)]))
 
 /** Like `readForm`, for a value whose field `tell` selects the form. */
-export const readFormBy = (tell: string, forms: Record<string, TObject>, value: Spec, at: string): Spec => {
-  const word = String(value[tell])
+export const readFormBy = (discriminator: string, forms: Record<string, TObject>, value: Spec, at: string): Spec => {
+  const word = String(value[discriminator])
   const form = Object.hasOwn(forms, word) ? forms[word] : undefined
-  if (form === undefined) throw invalidField(`${at}/${tell}`, `must be one of ${Object.keys(forms).join(', ')}`)
-  return { [tell]: word, ...readForm(form, value, at) }
+  if (form === undefined)
+    throw invalidField(`${at}/${discriminator}`, `must be one of ${Object.keys(forms).join(', ')}`)
+  return { [discriminator]: word, ...readForm(form, value, at) }
 }

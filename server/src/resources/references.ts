@@ -1,7 +1,7 @@
 /** What refers to a row in its configuration: counted, listed, and the reason not to delete the row. */
 import Type from 'typebox'
-import { type Context, JsonText, type Operation, type Owner, operation } from '../api/operation.ts'
-import { Computed, Maybe, OneOf, Results, Text, Uuid, Whole } from '../api/schema.ts'
+import { type Context, JsonText, type Operation, type Owner, operation } from '../api/operations/operation.ts'
+import { Computed, Maybe, OneOf, Results, Text, Uuid, Whole } from '../api/operations/schema.ts'
 import { kinds, kindsWith, ownKinds, typeOf } from '../kinds.ts'
 import { conflict } from '../lib/errors.ts'
 import type { Queryable } from '../store/database.ts'

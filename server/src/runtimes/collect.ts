@@ -1,7 +1,7 @@
 /** Collecting what an execution left: never more of it than was asked for, and never longer than it may take. */
 import { buffer } from 'node:stream/consumers'
+import { untilAborted } from '../lib/concurrency/waiting.ts'
 import { DeploymentError } from '../lib/errors.ts'
-import { untilAborted } from '../lib/waiting.ts'
 import type { TaskOutput, TaskOutputs } from './runtime.ts'
 
 /** A file of an execution. */

@@ -53,6 +53,6 @@ export interface Ingress {
   look(services?: readonly ServiceKey[]): Promise<Published>
   /** Address for people of a host name: `http://<host>:<port>`. */
   url(host: string): string
-  /** Address for people of an outside port: `<host>:<port>`. */
+  /** Address for people of an published port: `<host>:<port>`. */
   address(port: number): string
 }

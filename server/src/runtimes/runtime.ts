@@ -219,7 +219,7 @@ export interface Rollout {
    */
   step(name: RolloutStep, deadlineMs: number, work: (signal: AbortSignal) => Promise<void>): Promise<void>
   /** One sentence a user may read. */
-  tell(name: RolloutStep, text: string): void
+  report(name: RolloutStep, text: string): void
   /** The moment between: requests go to the new version, the old one has not ended. A failure of it is one of `switch`. */
   serving(): Promise<void>
 }

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { after, test } from 'node:test'
-import { testDatabase } from '../../test/database.ts'
-import { until } from '../../test/until.ts'
+import { testDatabase } from '../../test/support/database.ts'
+import { until } from '../../test/support/until.ts'
 
 const database = await testDatabase()
 after(() => database.close())

@@ -2,7 +2,7 @@
 import { randomBytes } from 'node:crypto'
 import { newId } from '../lib/ids.ts'
 import type { Database } from './database.ts'
-import type { Sealer } from './seal.ts'
+import type { Sealer } from './keys/seal.ts'
 
 /** Represents the installation where an organization is required. */
 export const installationId = '00000000-0000-0000-0000-000000000000'
@@ -19,10 +19,10 @@ const fact = async (database: Database, name: string, make: () => Promise<string
   return (await read())!
 }
 
-/** SQL for the name by which people reach the outside ports of this machine. */
-export const outsideHostSql = `coalesce((select value from installation where name = 'outside_host'), 'localhost')`
+/** SQL for the name by which people reach the published ports of this machine. */
+export const publishedHostSql = `coalesce((select value from installation where name = 'outside_host'), 'localhost')`
 
-export const saveOutsideHost = async (database: Database, host: string): Promise<void> => {
+export const savePublishedHost = async (database: Database, host: string): Promise<void> => {
   await database.query(
     `insert into installation (name, value) values ('outside_host', $1)
      on conflict (name) do update set value = excluded.value where installation.value <> excluded.value`,

@@ -6,9 +6,9 @@
 import { badRequest, conflict, invalidField, notFound } from '../lib/errors.ts'
 import { isUuid, newId } from '../lib/ids.ts'
 import { type Queryable, sqlState } from '../store/database.ts'
-import type { Sealer } from '../store/seal.ts'
+import type { Sealer } from '../store/keys/seal.ts'
 import { type BuiltInVariable, builtInVariables } from './built-in.ts'
-import type { Place, PlaceInContext } from './places.ts'
+import type { PlaceInContext, VariablePlace } from './places.ts'
 import { findVariable, type VariableRecord } from './records.ts'
 import { checkDescription, checkKey, checkMountPath, checkValue } from './rules.ts'
 
@@ -69,7 +69,7 @@ const sealAt = (sealer: Sealer, organizationId: string, id: string, value: strin
   sealer.seal(organizationId, { table: 'variable', row: id, column: 'value' }, value)
 
 /** Sets a key at a place, replacing an existing one; the replaced row keeps its id, so that its aliases are kept. */
-const put = async (db: Queryable, sealer: Sealer, place: Place, row: RowToWrite): Promise<VariableRecord> => {
+const put = async (db: Queryable, sealer: Sealer, place: VariablePlace, row: RowToWrite): Promise<VariableRecord> => {
   // A race with another writer of the same key changes the id that the seal is bound to: retry.
   for (let attempt = 0; attempt < 3; attempt++) {
     const existing = await existingAt(db, place.id, row.key)
@@ -110,7 +110,7 @@ const typeOf = (mountPath: string | null, isExternal: boolean): string => {
 export const createVariable = async (
   db: Queryable,
   sealer: Sealer,
-  place: Place,
+  place: VariablePlace,
   wanted: NewVariable,
 ): Promise<VariableRecord> => {
   checkKey(wanted.key)
@@ -215,7 +215,7 @@ export const deleteVariable = async (db: Queryable, row: VariableRecord): Promis
  * A row for a built-in variable, so that an alias can refer to it. The row itself is never in effect: built-in
  * variables are always computed, and a row whose service no longer exists means nothing.
  */
-const keepBuiltIn = async (db: Queryable, place: Place, one: BuiltInVariable): Promise<void> => {
+const keepBuiltIn = async (db: Queryable, place: VariablePlace, one: BuiltInVariable): Promise<void> => {
   await db.query(
     `insert into variable (id, organization_id, parent_id, scope, key, value, is_secret, variable_type)
      values ($1, $2, $3, 'BUILT_IN', $4, $5, $6, 'BUILT_IN')

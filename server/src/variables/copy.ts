@@ -5,7 +5,7 @@
  */
 import { newId } from '../lib/ids.ts'
 import type { Queryable } from '../store/database.ts'
-import type { Sealer } from '../store/seal.ts'
+import type { Sealer } from '../store/keys/seal.ts'
 import { builtInId } from './built-in.ts'
 import { isNeighbour, neighbourOf, type Rename } from './rename.ts'
 

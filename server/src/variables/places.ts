@@ -4,12 +4,12 @@
  */
 import { isKind, type Kind, kinds, kindsWith, typeOf } from '../kinds.ts'
 import type { Queryable } from '../store/database.ts'
-import { outsideHostSql } from '../store/installation.ts'
+import { publishedHostSql } from '../store/installation.ts'
 import { timestampSql } from '../store/tree.ts'
 import type { BuiltInContext, BuiltInService } from './built-in.ts'
 
 /** Where a place stands in the tree. `parents` holds its own id last, before it the wider ones. */
-export interface Place {
+export interface VariablePlace {
   organizationId: string
   scope: string
   id: string
@@ -23,7 +23,7 @@ export interface Place {
 }
 
 /** A place with what is built in there; values of secrets are left out. */
-export interface PlaceInContext extends Place {
+export interface PlaceInContext extends VariablePlace {
   context: BuiltInContext
 }
 
@@ -34,8 +34,8 @@ export interface ServiceRow {
   kind: Kind
   type: string | null
   host: string | null
-  outside: OutsidePort[] | null
-  built_in: Told | null
+  outside: PublishedPort[] | null
+  built_in: BuiltInValues | null
   sealed: Record<string, string> | null
   outputs: OutputRow[] | null
 }
@@ -49,7 +49,7 @@ export interface OutputRow {
 }
 
 /** A public port that is reached at a port of this machine. */
-interface OutsidePort {
+interface PublishedPort {
   inside: number
   outside: number
   protocol: string
@@ -59,7 +59,7 @@ interface OutsidePort {
  * What a service tells its neighbours beside its hosts: as it is, or sealed in this field of its row, with what stands
  * before and after that. `{outside}` stands for the name by which people reach this machine.
  */
-type Told = Record<string, { value?: string; sealed?: string; before?: string; after?: string }>
+type BuiltInValues = Record<string, { value?: string; sealed?: string; before?: string; after?: string }>
 
 export interface PlaceRow {
   id: string
@@ -112,12 +112,12 @@ export const placesColumn = `(select coalesce(json_agg(place), '[]') from place)
 
 export const siblingsColumns = `
   (select coalesce(json_object_agg(environment_id, services), '{}') from sibling) as siblings,
-  ${outsideHostSql} as outside_host`
+  ${publishedHostSql} as outside_host`
 
-/** The alias that every service has on its environment's network whatever its name is (deployments/workload.ts). */
+/** The alias that every service has on its environment's network whatever its name is (deployments/release/workload.ts). */
 const internalHost = (serviceId: string): string => `service-${serviceId}`
 
-const toldBy = ({ built_in: told }: ServiceRow, outsideHost: string, opened: Record<string, string>) => {
+const builtInValuesOf = ({ built_in: told }: ServiceRow, outsideHost: string, opened: Record<string, string>) => {
   const fill = (text = ''): string => text.replaceAll('{outside}', outsideHost)
   return Object.fromEntries(
     Object.entries(told ?? {}).map(([name, { value, sealed, before, after }]) => [
@@ -158,14 +158,14 @@ export const toService = (
   ...(kinds[row.kind].builtIns === 'type' && row.type !== null ? { keyType: row.type } : {}),
   internalHost: internalHost(row.id),
   externalHost: row.host ?? (row.outside === null ? null : outsideHost),
-  more: { ...toldBy(row, outsideHost, opened), ...outsideOf(row) },
+  more: { ...builtInValuesOf(row, outsideHost, opened), ...outsideOf(row) },
   outputs: outputsOf(row, opened),
 })
 
 const tellsOfItself = (row: PlaceRow): row is PlaceRow & { kind: Kind } =>
   row.is_service && isKind(row.kind) && kinds[row.kind].builtIns !== 'none'
 
-const toPlace = (row: PlaceRow): Place => ({
+const toPlace = (row: PlaceRow): VariablePlace => ({
   organizationId: row.organization_id,
   scope: row.kind.toUpperCase(),
   id: row.id,
@@ -197,7 +197,7 @@ export const toContext = (row: PlaceRow, services: readonly BuiltInService[]): B
 })
 
 /** The place of a tree row that can hold variables; null when there is no such row. */
-export const loadPlace = async (db: Queryable, id: string): Promise<Place | null> => {
+export const loadPlace = async (db: Queryable, id: string): Promise<VariablePlace | null> => {
   const [row] = await db.query<PlaceRow>(`with ${placeSql} select place.* from place`, [[id]])
   return row === undefined ? null : toPlace(row)
 }

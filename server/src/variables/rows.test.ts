@@ -4,14 +4,14 @@ import { rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
-import { testDatabase } from '../../test/database.ts'
-import { loadEffectiveVariables } from '../../test/effective-variables.ts'
+import { testDatabase } from '../../test/support/database.ts'
+import { loadEffectiveVariables } from '../../test/support/effective-variables.ts'
 import { ApiError } from '../lib/errors.ts'
 import { newId } from '../lib/ids.ts'
 import type { Database } from '../store/database.ts'
-import { createSealer } from '../store/seal.ts'
+import { createSealer } from '../store/keys/seal.ts'
 import { createAlias, createOverride, createVariable, deleteVariable, editVariable } from './change.ts'
-import { loadPlaceInContext, type Place } from './places.ts'
+import { loadPlaceInContext, type VariablePlace } from './places.ts'
 import { findVariable, listVisible } from './records.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'slipway-variables-'))
@@ -52,9 +52,9 @@ const tree = async () => {
   }
 }
 
-const set = (place: Place, key: string, value: string, isSecret = false, more = {}) =>
+const set = (place: VariablePlace, key: string, value: string, isSecret = false, more = {}) =>
   createVariable(db, sealer, place, { key, value, isSecret, ...more })
-const env = async (place: Place) => (await loadEffectiveVariables(db, sealer, place.id)).env
+const env = async (place: VariablePlace) => (await loadEffectiveVariables(db, sealer, place.id)).env
 const refused = (status: number, text?: RegExp) => (error: unknown) =>
   error instanceof ApiError &&
   error.status === status &&

@@ -4,7 +4,7 @@
  */
 import { setImmediate } from 'node:timers/promises'
 import type { Queryable } from '../store/database.ts'
-import type { Sealer } from '../store/seal.ts'
+import type { Sealer } from '../store/keys/seal.ts'
 import { type BuiltInService, type BuiltInVariable, builtInVariables } from './built-in.ts'
 import {
   type OutputRow,

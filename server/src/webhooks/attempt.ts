@@ -1,8 +1,8 @@
 /** One delivery to one receiver: what is sent, and how the response is interpreted. */
 
-import type { Clock } from '../lib/clock.ts'
-import { type Outbound, OutboundFailed, OutboundRefused } from '../lib/outbound.ts'
-import type { Sealer } from '../store/seal.ts'
+import { type Outbound, OutboundFailed, OutboundRefused } from '../lib/net/outbound.ts'
+import type { Clock } from '../lib/time/clock.ts'
+import type { Sealer } from '../store/keys/seal.ts'
 import type { AttemptResult, ClaimedDelivery, Settlement } from './queue.ts'
 import { messageId, signHeaders } from './sign.ts'
 

@@ -2,10 +2,6 @@ import assert from 'node:assert/strict'
 import type { ServerResponse } from 'node:http'
 import { test } from 'node:test'
 import { Webhook } from 'standardwebhooks'
-import { until } from '../../test/until.ts'
-import { newId } from '../lib/ids.ts'
-import { createOutbound } from '../lib/outbound.ts'
-import { claimDue, settle } from './queue.ts'
 import {
   createOwner,
   createWebhook,
@@ -17,7 +13,11 @@ import {
   receive,
   settledAs,
   start,
-} from './test-parts.ts'
+} from '../../test/support/peers/webhooks.ts'
+import { until } from '../../test/support/until.ts'
+import { newId } from '../lib/ids.ts'
+import { createOutbound } from '../lib/net/outbound.ts'
+import { claimDue, settle } from './queue.ts'
 
 test('a delivery is the event, verified by the public library with either secret, and logged', async (t) => {
   const { seen, url } = await receive(t, (_, response) => response.end('x'.repeat(5000)))

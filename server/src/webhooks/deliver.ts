@@ -4,9 +4,9 @@
  * attempts run in parallel, a few per receiver.
  */
 import { randomUUID } from 'node:crypto'
-import type { Outbound } from '../lib/outbound.ts'
+import type { Outbound } from '../lib/net/outbound.ts'
 import type { Database } from '../store/database.ts'
-import type { Sealer } from '../store/seal.ts'
+import type { Sealer } from '../store/keys/seal.ts'
 import { createLoop, type WorkParts } from '../work/loop.ts'
 import { createWorker, type Held } from '../work/worker.ts'
 import { attemptDelivery, settlementOf } from './attempt.ts'

@@ -1,7 +1,5 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { until } from '../../test/until.ts'
-import { enqueueDeploymentEvent } from './outbox.ts'
 import {
   createOwner,
   createWebhook,
@@ -12,7 +10,9 @@ import {
   receive,
   settledAs,
   start,
-} from './test-parts.ts'
+} from '../../test/support/peers/webhooks.ts'
+import { until } from '../../test/support/until.ts'
+import { enqueueDeploymentEvent } from './outbox.ts'
 
 test('each receiver hears only what it asked for, in its own spelling', async (t) => {
   const { seen, url } = await receive(t)

@@ -1,8 +1,16 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import {
+  createOwner,
+  createWebhook,
+  database,
+  event,
+  happen,
+  logOf,
+  outboxOf,
+} from '../../test/support/peers/webhooks.ts'
 import { type ClaimedDelivery, claimDue, type Settled } from './queue.ts'
 import { createSettler } from './settler.ts'
-import { createOwner, createWebhook, database, event, happen, logOf, outboxOf } from './test-parts.ts'
 
 const limits = { leaseSeconds: 30, perWebhook: 4, rows: 10 }
 

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { createFakeClock } from '../../test/fake-clock.ts'
+import { createFakeClock } from '../../test/support/fake-clock.ts'
 import { createLog } from '../lib/log.ts'
 import { createKeyedQueue, type KeyedQueueOptions } from './keyed-queue.ts'
 import { createWorkRegistry } from './registry.ts'

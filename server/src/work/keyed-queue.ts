@@ -3,7 +3,7 @@
  * added while it is worked on runs once more afterwards; and that a failed one is retried after its own backoff, which
  * does not delay others. It is lost with the process: whoever fills it must find pending work again at the next start.
  */
-import { createAlarm } from '../lib/alarm.ts'
+import { createAlarm } from '../lib/time/alarm.ts'
 import { type Backoff, backoffMs, type WorkParts } from './loop.ts'
 
 export interface KeyedQueueOptions {

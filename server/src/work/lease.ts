@@ -3,7 +3,7 @@
  * to one worker at a time, and that a worker which lost it can write nothing more: every claim raises the row's fence. When
  * the process dies, the lease runs out and another worker claims the row. Knows nothing of what is done with it.
  */
-import { Handover } from '../lib/handover.ts'
+import { LeaseHandedOff } from '../lib/lease-handed-off.ts'
 import type { Database, Queryable } from '../store/database.ts'
 
 export const leaseMs = 15_000
@@ -14,7 +14,7 @@ export interface Leased {
 }
 
 /** The lease was lost to another worker. Whoever gets this must stop and write nothing. */
-export class LeaseLost extends Handover {
+export class LeaseLost extends LeaseHandedOff {
   constructor() {
     super('the lease was lost')
     this.name = 'LeaseLost'

@@ -3,9 +3,10 @@
  * logged and retried after a backoff. Nothing is lost if the process dies: a turn reads pending work from the database
  * or the engine.
  */
-import { createAlarm } from '../lib/alarm.ts'
-import type { Clock } from '../lib/clock.ts'
+
 import type { Log } from '../lib/log.ts'
+import { createAlarm } from '../lib/time/alarm.ts'
+import type { Clock } from '../lib/time/clock.ts'
 import type { WorkRegistry } from './registry.ts'
 
 export interface WorkParts {

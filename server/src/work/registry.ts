@@ -2,7 +2,7 @@
  * The background work of this process, by name: how often it ran, when last, and the last error. `/metrics` shows it.
  * Several works may share a name; they are counted together.
  */
-import type { Clock } from '../lib/clock.ts'
+import type { Clock } from '../lib/time/clock.ts'
 
 export interface WorkFigures {
   name: string

@@ -3,14 +3,15 @@
  * a task at a time unless it allows more, that two workers never start the same one, and after downtime at most one run,
  * and none that is long past. If the process dies, the lease of its run ends and another worker continues it.
  */
-import { parseCron } from '../lib/cron.ts'
+
 import { newId } from '../lib/ids.ts'
-import { nextTime } from '../lib/next-time.ts'
+import { parseCron } from '../lib/time/cron.ts'
+import { nextTime } from '../lib/time/next-time.ts'
 import type { Database, Queryable } from '../store/database.ts'
 import { type Leased, type LeaseTable, leaseEnd, leaseMs, renewLeases, takeOver } from './lease.ts'
 
 export interface When {
-  /** Five fields, as lib/cron.ts reads them. */
+  /** Five fields, as lib/time/cron.ts reads them. */
   expression: string
   timeZone: string
   /**

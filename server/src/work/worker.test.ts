@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { createFakeClock } from '../../test/fake-clock.ts'
+import { createFakeClock } from '../../test/support/fake-clock.ts'
 import { createLog } from '../lib/log.ts'
 import { LeaseLost } from './lease.ts'
 import { createWorkRegistry } from './registry.ts'

@@ -4,9 +4,10 @@
  * have expired. The queue decides what is next and how many of one key may run at once (its claim is one statement, so
  * that this is true across all replicas). If the process dies, the leases expire.
  */
-import { createAlarm } from '../lib/alarm.ts'
-import { Handover } from '../lib/handover.ts'
-import { waitAtMost } from '../lib/waiting.ts'
+
+import { waitAtMost } from '../lib/concurrency/waiting.ts'
+import { LeaseHandedOff } from '../lib/lease-handed-off.ts'
+import { createAlarm } from '../lib/time/alarm.ts'
 import { LeaseLost } from './lease.ts'
 import { createLoop, type WorkParts } from './loop.ts'
 
@@ -163,7 +164,7 @@ export const createWorker = <C>(parts: WorkParts, queue: WorkQueue<C>): Worker =
     async stop() {
       stopping = true
       for (const [id, { claimed }] of active) left.set(id, claimed)
-      abortAll(new Handover('the server is stopping'))
+      abortAll(new LeaseHandedOff('the server is stopping'))
       const ended = Promise.all([claiming.stop(), leases?.stop(), ...[...active.values()].map(({ done }) => done)])
       await waitAtMost(clock, stopTimeoutMs, ended)
       runOut.clear()

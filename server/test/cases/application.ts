@@ -1,5 +1,5 @@
 /** Cases of applications. */
-import { applicationBody } from '../api.ts'
+import { applicationBody } from '../support/api.ts'
 import type { Cases } from './case.ts'
 import { deployed } from './core.ts'
 

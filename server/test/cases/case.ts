@@ -1,6 +1,6 @@
 /** What the coverage test needs to know of an operation beside what the operation says of itself. */
-import type { Operation, Scope } from '../../src/api/operation.ts'
-import type { Json, TestApi } from '../api.ts'
+import type { Operation, Scope } from '../../src/api/operations/operation.ts'
+import type { Json, TestApi } from '../support/api.ts'
 
 /** Ids by the name of their path parameter. */
 export type Values = Record<string, string>

@@ -1,5 +1,5 @@
 /** Cases of clones. */
-import type { Operation } from '../../src/api/operation.ts'
+import type { Operation } from '../../src/api/operations/operation.ts'
 import type { Case, Cases } from './case.ts'
 
 /** A clone of a service, beside it in its environment. */

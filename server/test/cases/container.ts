@@ -1,6 +1,6 @@
 /** Cases of containers. */
 import { newId } from '../../src/lib/ids.ts'
-import type { Json, TestApi } from '../api.ts'
+import type { Json, TestApi } from '../support/api.ts'
 import type { Case, Cases, Scene, Values } from './case.ts'
 
 /** A registry of the organization. */

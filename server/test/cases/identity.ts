@@ -1,5 +1,5 @@
 /** Cases of organizations, members, roles, accounts and the audit log. */
-import { builtInRoles } from '../../src/api/permissions.ts'
+import { builtInRoles } from '../../src/api/auth/permissions.ts'
 import { newId } from '../../src/lib/ids.ts'
 import type { Case, Cases, Scene, Values } from './case.ts'
 import { deployed } from './core.ts'

@@ -1,6 +1,6 @@
 /** Cases of jobs. */
 import { newId } from '../../src/lib/ids.ts'
-import type { Json } from '../api.ts'
+import type { Json } from '../support/api.ts'
 import type { Case, Cases, Scene, Values } from './case.ts'
 import { newRegistry } from './container.ts'
 

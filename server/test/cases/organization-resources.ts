@@ -1,8 +1,8 @@
 /** Cases of what an organization owns beside projects: registries, repositories, groups, credentials. */
 import { once } from 'node:events'
 import { createServer, type Server, type ServerResponse } from 'node:http'
-import type { Operation } from '../../src/api/operation.ts'
-import { engineWith } from '../fake-engines.ts'
+import type { Operation } from '../../src/api/operations/operation.ts'
+import { engineWith } from '../support/docker/fake-engines.ts'
 import type { Case, Cases, Scene, Values } from './case.ts'
 
 const base = ({ api }: Scene): string => `/organization/${api.organizationId}`

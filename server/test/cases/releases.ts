@@ -1,5 +1,5 @@
 /** Cases of releases: services that were deployed twice, with another configuration each time. */
-import type { Operation } from '../../src/api/operation.ts'
+import type { Operation } from '../../src/api/operations/operation.ts'
 import type { Case, Cases, Scene, Values } from './case.ts'
 
 const serviceIn = (values: Values): string => {

@@ -1,5 +1,5 @@
 /** Cases of what several kinds of services share: advanced settings, custom domains, deployment restrictions. */
-import type { Operation } from '../../src/api/operation.ts'
+import type { Operation } from '../../src/api/operations/operation.ts'
 import type { Case, Cases, Scene, Values } from './case.ts'
 
 const kinds = ['application', 'container', 'job', 'helm', 'terraform']

@@ -1,5 +1,5 @@
 /** Cases of variables and secrets: the families repeat by owner, so their cases follow from the path. */
-import type { Operation } from '../../src/api/operation.ts'
+import type { Operation } from '../../src/api/operations/operation.ts'
 import type { Case, Cases, Scene, Values } from './case.ts'
 
 const parentOf = (path: string): string => path.split('/')[1]!

@@ -1,8 +1,8 @@
 /** F2 and F3: what was acknowledged stays, and what was done without an answer is answered to who asks again. */
 import assert from 'node:assert/strict'
 import { createServer, request as forward } from 'node:http'
-import { page } from '../apps.ts'
-import { adminToken, type Json, type Slipway } from '../slipway.ts'
+import { page } from '../support/docker/apps.ts'
+import { adminToken, type Json, type Slipway } from '../support/slipway/slipway.ts'
 import {
   createApplication,
   createPlace,
@@ -13,8 +13,8 @@ import {
   settle,
   stateOf,
   visit,
-} from '../story.ts'
-import { until } from '../until.ts'
+} from '../support/slipway/story.ts'
+import { until } from '../support/until.ts'
 import type { Fault } from './fault.ts'
 import { chance, timed, whole } from './figures.ts'
 import { withScene } from './scene.ts'

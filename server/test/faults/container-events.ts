@@ -1,5 +1,5 @@
 /** What the engine tells of a service's containers, as it happens. */
-import { createEngine } from '../../src/lib/docker-engine.ts'
+import { createEngine } from '../../src/lib/docker/docker-engine.ts'
 
 export interface ContainerEvent {
   action: string

@@ -1,11 +1,20 @@
 /** F4 and F5: the database is restarted, or does not answer for a minute. */
 import assert from 'node:assert/strict'
-import { page } from '../apps.ts'
-import { containersOf } from '../docker.ts'
-import { startLoad } from '../load.ts'
-import type { Answer, Json, Slipway } from '../slipway.ts'
-import { createApplication, createPlace, deploy, hostOf, type Place, settle, stateOf, visit } from '../story.ts'
-import { until } from '../until.ts'
+import { page } from '../support/docker/apps.ts'
+import { containersOf } from '../support/docker/docker.ts'
+import { startLoad } from '../support/slipway/load.ts'
+import type { Answer, Json, Slipway } from '../support/slipway/slipway.ts'
+import {
+  createApplication,
+  createPlace,
+  deploy,
+  hostOf,
+  type Place,
+  settle,
+  stateOf,
+  visit,
+} from '../support/slipway/story.ts'
+import { until } from '../support/until.ts'
 import { slowPage } from './acknowledged.ts'
 import { endAtOnce, freeze } from './database-process.ts'
 import type { Fault } from './fault.ts'

@@ -1,7 +1,7 @@
 /** The processes of a Slipway's own PostgreSQL, from outside: for faults that end or stop them. */
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import type { Slipway } from '../slipway.ts'
+import type { Slipway } from '../support/slipway/slipway.ts'
 
 /** The server itself; throws while none runs. */
 export const postmasterOf = ({ dataDir }: Slipway): number => {

@@ -1,8 +1,8 @@
 /** F18: the same request twice, with a key and without. */
 import assert from 'node:assert/strict'
-import type { Answer, Json } from '../slipway.ts'
-import { createPlace, type Place } from '../story.ts'
-import { until } from '../until.ts'
+import type { Answer, Json } from '../support/slipway/slipway.ts'
+import { createPlace, type Place } from '../support/slipway/story.ts'
+import { until } from '../support/until.ts'
 import type { Fault } from './fault.ts'
 import { addContainer, addRegistry, type Scene, settleAt, stateAt, withScene } from './scene.ts'
 

@@ -1,10 +1,19 @@
 /** F6: the engine is gone, slow, or takes connections and never answers. */
 import assert from 'node:assert/strict'
-import { page } from '../apps.ts'
-import { type Load, startLoad } from '../load.ts'
-import type { Json, Slipway } from '../slipway.ts'
-import { createApplication, createPlace, deploy, deploymentLog, hostOf, type Place, settle, visit } from '../story.ts'
-import { until } from '../until.ts'
+import { page } from '../support/docker/apps.ts'
+import { type Load, startLoad } from '../support/slipway/load.ts'
+import type { Json, Slipway } from '../support/slipway/slipway.ts'
+import {
+  createApplication,
+  createPlace,
+  deploy,
+  deploymentLog,
+  hostOf,
+  type Place,
+  settle,
+  visit,
+} from '../support/slipway/story.ts'
+import { until } from '../support/until.ts'
 import { type EngineProxy, startEngineProxy, type Trouble } from './engine-proxy.ts'
 import type { Fault } from './fault.ts'
 import { median, percentile, timed, whole } from './figures.ts'

@@ -3,7 +3,7 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { createServer, type Socket } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { connectEngine } from '../docker.ts'
+import { connectEngine } from '../support/docker/docker.ts'
 
 /** `away`: connections break. `slow`: what is asked arrives late. `silent`: connections are taken and nothing answers. */
 export type Trouble = 'none' | 'away' | 'slow' | 'silent'

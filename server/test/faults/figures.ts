@@ -1,6 +1,6 @@
 /** Figures that cases measure from outside: latencies, the memory of a process, moments of chance. */
 import { readdirSync, readFileSync } from 'node:fs'
-import { until } from '../until.ts'
+import { until } from '../support/until.ts'
 
 /** The value that `share` (0 to 1) of the values do not exceed. */
 export const percentile = (values: readonly number[], share: number): number => {

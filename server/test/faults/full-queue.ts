@@ -1,8 +1,8 @@
 /** F27: a thousand deployments of a thousand services wait at once. */
 import assert from 'node:assert/strict'
-import type { Json } from '../slipway.ts'
-import { createPlace, type Place } from '../story.ts'
-import { until } from '../until.ts'
+import type { Json } from '../support/slipway/slipway.ts'
+import { createPlace, type Place } from '../support/slipway/story.ts'
+import { until } from '../support/until.ts'
 import type { Fault } from './fault.ts'
 import { timed, whole } from './figures.ts'
 import { addContainer, addRegistry, type Scene, settleAt, withScene } from './scene.ts'

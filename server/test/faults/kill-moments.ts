@@ -4,11 +4,11 @@
  */
 import { createLog } from '../../src/lib/log.ts'
 import { connect } from '../../src/store/database.ts'
-import { startPostgres } from '../../src/store/postgres.ts'
+import { startPostgres } from '../../src/store/postgres/postgres.ts'
 import { outboxChannel } from '../../src/webhooks/outbox.ts'
-import type { Delivery, Receiver } from '../receiver.ts'
-import type { Slipway } from '../slipway.ts'
-import { until } from '../until.ts'
+import type { Delivery, Receiver } from '../support/peers/receiver.ts'
+import type { Slipway } from '../support/slipway/slipway.ts'
+import { until } from '../support/until.ts'
 import { followContainers } from './container-events.ts'
 import { isFinalEvent } from './told.ts'
 

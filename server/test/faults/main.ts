@@ -2,8 +2,8 @@
  * `npm run test:faults [-- F3 F9]`: injects the faults of the table one after another, prints a line a case and at the
  * end `N passed, N failed`; the exit code is 0 only when none failed.
  */
-import { engine } from '../docker.ts'
-import { openSlipways } from '../slipway.ts'
+import { engine } from '../support/docker/docker.ts'
+import { openSlipways } from '../support/slipway/slipway.ts'
 import type { Fault } from './fault.ts'
 import { faults } from './index.ts'
 

@@ -1,11 +1,11 @@
 /** What cases of the fault table share: a Slipway of their own, and steps that the stories of other tests have not. */
 import assert from 'node:assert/strict'
-import { ensureBusybox } from '../busybox-image.ts'
-import { engine } from '../docker.ts'
-import { type GitServer, startGitServer } from '../git-server.ts'
-import { type Json, prepareSlipway, type Slipway, type SlipwayOptions } from '../slipway.ts'
-import { isSettled, type Place } from '../story.ts'
-import { until } from '../until.ts'
+import { ensureBusybox } from '../support/docker/busybox-image.ts'
+import { engine } from '../support/docker/docker.ts'
+import { type GitServer, startGitServer } from '../support/peers/git-server.ts'
+import { type Json, prepareSlipway, type Slipway, type SlipwayOptions } from '../support/slipway/slipway.ts'
+import { isSettled, type Place } from '../support/slipway/story.ts'
+import { until } from '../support/until.ts'
 
 export interface Scene {
   slipway: Slipway

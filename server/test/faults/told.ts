@@ -1,8 +1,8 @@
 /** Webhooks of deployments, as a receiver saw them: every one told of at least once, and repeats known by their id. */
 import assert from 'node:assert/strict'
-import { type Receiver, startReceiver } from '../receiver.ts'
-import type { Place } from '../story.ts'
-import { until } from '../until.ts'
+import { type Receiver, startReceiver } from '../support/peers/receiver.ts'
+import type { Place } from '../support/slipway/story.ts'
+import { until } from '../support/until.ts'
 import type { Scene } from './scene.ts'
 
 const started = 'DEPLOYMENT_STARTED'

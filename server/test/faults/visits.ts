@@ -1,7 +1,7 @@
 /** A visitor who looks at a service again and again, without haste, to see who serves it and when nobody does. */
-import type { Slipway } from '../slipway.ts'
-import { visit } from '../story.ts'
-import { until } from '../until.ts'
+import type { Slipway } from '../support/slipway/slipway.ts'
+import { visit } from '../support/slipway/story.ts'
+import { until } from '../support/until.ts'
 
 export interface Visits {
   count: number

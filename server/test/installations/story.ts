@@ -1,8 +1,8 @@
 /** Something of everything that an installation holds, made by the API of whatever revision runs. */
 import assert from 'node:assert/strict'
-import type { Json, Slipway } from '../slipway.ts'
-import { isSettled } from '../story.ts'
-import { until } from '../until.ts'
+import type { Json, Slipway } from '../support/slipway/slipway.ts'
+import { isSettled } from '../support/slipway/story.ts'
+import { until } from '../support/until.ts'
 
 /** What the program of a running service says of its secret. */
 export const secretValue = 'an old secret, kept'

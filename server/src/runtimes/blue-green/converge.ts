@@ -21,7 +21,7 @@ const nothing: Converged = { instances: [], refused: [] }
 /** For when nobody watches: each step is done, once. */
 const unwatched = (signal: AbortSignal): Rollout => ({
   step: (_name, _deadlineMs, work) => work(signal),
-  tell: () => {},
+  report: () => {},
   serving: async () => {},
 })
 
@@ -38,7 +38,7 @@ export const createConverge = ({ instances, router }: BlueGreenParts): Runtime['
       others = seen.filter((instance) => instance.revision !== revision)
     }
     if (stopsFirst(workload)) {
-      rollout.tell('start', 'The service has volumes: stopping the running version before the new one starts.')
+      rollout.report('start', 'The service has volumes: stopping the running version before the new one starts.')
       await rollout.step('stop-first', 2 * minute + stopGraceMs, async (signal) => {
         await look()
         await instances.retire(workload, revision, stopGraceMs, signal)
@@ -48,7 +48,7 @@ export const createConverge = ({ instances, router }: BlueGreenParts): Runtime['
     await rollout.step('start', startDeadlineMs, async (signal) => {
       if (seen === undefined) await look()
       if (seen!.length === 0) await lead(serviceId, routesFor(serviceId, await exposure(), 'starting', []))
-      await instances.apply(workload, (text) => rollout.tell('start', text), signal)
+      await instances.apply(workload, (text) => rollout.report('start', text), signal)
     })
     return others
   }
@@ -59,7 +59,7 @@ export const createConverge = ({ instances, router }: BlueGreenParts): Runtime['
     const others = await startNew(desired, rollout)
     let current: PlacedInstance[] = []
     await rollout.step('ready', readyTimeoutMs + minute, async (signal) => {
-      current = await instances.ready(workload, (text) => rollout.tell('ready', text), signal)
+      current = await instances.ready(workload, (text) => rollout.report('ready', text), signal)
     })
     await rollout.step('switch', minute, async () => {
       const routes = routesFor(serviceId, await exposure(), 'up', current)

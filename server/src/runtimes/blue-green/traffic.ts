@@ -17,9 +17,9 @@ export const createTraffic = (router: Pick<Router, 'setService' | 'drain' | 'url
     })
   },
   /** One line for each address that leads to the new version now. */
-  tellLed(routes: readonly AnyRoute[], { tell }: Rollout): void {
+  tellLed(routes: readonly AnyRoute[], { report }: Rollout): void {
     for (const route of routes)
-      tell(
+      report(
         'switch',
         isStreamRoute(route)
           ? `${route.protocol} traffic to ${router.address(route.port)} now goes to the new version.`
@@ -27,10 +27,10 @@ export const createTraffic = (router: Pick<Router, 'setService' | 'drain' | 'url
       )
   },
   /** Waits for what is under way to instances that end next. */
-  async drain(ending: readonly PlacedInstance[], { tell }: Rollout, signal: AbortSignal): Promise<void> {
+  async drain(ending: readonly PlacedInstance[], { report }: Rollout, signal: AbortSignal): Promise<void> {
     if (ending.length === 0) return
     const { remaining } = await router.drain(targetsOf(ending), drainTimeoutMs, signal)
     if (remaining > 0)
-      tell('drain', `${remaining} requests or connections to the old version were still open after 30 s.`)
+      report('drain', `${remaining} requests or connections to the old version were still open after 30 s.`)
   },
 })

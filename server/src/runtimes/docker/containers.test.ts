@@ -1,12 +1,8 @@
 import assert from 'node:assert/strict'
 import { createServer } from 'node:net'
 import { after, before, describe, test } from 'node:test'
-import { ensureBusybox } from '../../../test/busybox-image.ts'
-import { startImages, type TestImages } from '../../../test/organization-images.ts'
-import { createEngine, type Engine } from '../../lib/docker-engine.ts'
-import { newId } from '../../lib/ids.ts'
-import { createLog } from '../../lib/log.ts'
-import { Secret } from '../../lib/secret.ts'
+import { ensureBusybox } from '../../../test/support/docker/busybox-image.ts'
+import { startImages, type TestImages } from '../../../test/support/docker/organization-images.ts'
 import {
   clean,
   createTask,
@@ -17,7 +13,11 @@ import {
   signal,
   start,
   until,
-} from '../conformance.ts'
+} from '../../../test/support/runtimes/conformance.ts'
+import { createEngine, type Engine } from '../../lib/docker/docker-engine.ts'
+import { newId } from '../../lib/ids.ts'
+import { createLog } from '../../lib/log.ts'
+import { Secret } from '../../lib/secret.ts'
 import type { Probe, Workload } from '../runtime.ts'
 import { createDockerRuntime, type DockerRuntime } from './docker.ts'
 

@@ -1,11 +1,11 @@
 /** What the engine says about our containers, in our own types. */
 
-import { type Engine, isEngineError } from '../../lib/docker-engine.ts'
+import { type Engine, isEngineError } from '../../lib/docker/docker-engine.ts'
 import type { PlacedInstance as Instance } from '../blue-green/instances.ts'
 import type { InstanceState } from '../runtime.ts'
 import { labelOf, labels, parsePlace, taskIdIn } from './describe.ts'
 import type { Events } from './events.ts'
-import { isOurs } from './ports.ts'
+import { isOurs } from './network/ports.ts'
 
 /** A row of the engine's list. */
 export interface ContainerRow {

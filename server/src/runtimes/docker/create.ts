@@ -1,12 +1,12 @@
 /** From a request body to an existing container: with its network, image and files, within the limits of the host. */
 import { pack } from 'tar-stream'
-import { type Engine, isEngineError } from '../../lib/docker-engine.ts'
+import { type Engine, isEngineError } from '../../lib/docker/docker-engine.ts'
 import { DeploymentError } from '../../lib/errors.ts'
 import type { Progress, Workload } from '../runtime.ts'
 import type { Containers } from './containers.ts'
 import { type ContainerBody, labels } from './describe.ts'
 import { type EngineImages, isImageMissing, localName } from './images.ts'
-import type { Networks } from './network.ts'
+import type { Networks } from './network/network.ts'
 
 const isNetworkMissing = (error: unknown): boolean =>
   isEngineError(error) && /network .*not found|could not find network/i.test(error.message)

@@ -1,16 +1,16 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { createTask, createWorkload } from '../../../test/support/runtimes/conformance.ts'
 import { newId } from '../../lib/ids.ts'
 import { Secret } from '../../lib/secret.ts'
-import { createTask, createWorkload } from '../conformance.ts'
 import {
   configHash,
   containerName,
   describeInstance,
   describeTask,
   formatPlace,
+  type InstancePlace,
   labels,
-  type Place,
   parsePlace,
   taskIdIn,
   taskName,
@@ -36,7 +36,7 @@ const workload = createWorkload(program, {
   volumes: [{ id: 'vol', mountPath: '/data', sizeGb: 1 }],
 })
 
-const published: Place = { hostPorts: { 80: 15000, 53: 15001 } }
+const published: InstancePlace = { hostPorts: { 80: 15000, 53: 15001 } }
 
 test('a workload becomes exactly this body', () => {
   const body = describeInstance(workload, 1, published, 'me')
@@ -147,7 +147,7 @@ test('every container says every label, so that its image says none for us', () 
 })
 
 test('a place survives its label, and what is no place there is left out', () => {
-  const cases: Place[] = [
+  const cases: InstancePlace[] = [
     { hostPorts: {} },
     { hostPorts: { 80: 15000, 8080: 31999 } },
     { address: '10.192.4.9', ports: [] },

@@ -9,7 +9,7 @@ export const pidsLimit = 4096
 export type HostPorts = Record<number, number>
 
 /** Where an instance is reached: at an address of its own, or at ports that the engine publishes for it. */
-export type Place =
+export type InstancePlace =
   | { address: string; ports: readonly number[] }
   /** At 127.0.0.1, or at an address of the engine's machine. */
   | { hostPorts: HostPorts; hostIp?: string }
@@ -68,7 +68,7 @@ export const taskIdIn = (name: string, of: Readonly<Record<string, string>>): st
 }
 
 /** `10.192.4.9=80,53`, or published: `80=15000,53=15001`. */
-export const formatPlace = (place: Place): string =>
+export const formatPlace = (place: InstancePlace): string =>
   'address' in place
     ? `${place.address}=${place.ports.join(',')}`
     : Object.entries(place.hostPorts)
@@ -79,7 +79,7 @@ const isIPv4 = (text: string): boolean => /^((25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)(\
 const isPort = (port: number | undefined): port is number => Number.isInteger(port) && port! >= 1 && port! <= 65_535
 
 /** What is no port is left out. */
-export const parsePlace = (text = ''): Place => {
+export const parsePlace = (text = ''): InstancePlace => {
   const [address = '', list = ''] = text.split('=', 2)
   if (isIPv4(address)) return { address, ports: list.split(',').map(Number).filter(isPort) }
   const pairs = text.split(',').map((pair) => pair.split('=').map(Number))
@@ -153,7 +153,7 @@ const portKeys = (workload: Workload): string[] =>
   workload.ports.map(({ internalPort, protocol }) => `${internalPort}/${transport(protocol)}`)
 
 /** Instances that have an address of their own are published nowhere, and nothing is on every address. */
-const portBindings = (workload: Workload, place: Place) =>
+const portBindings = (workload: Workload, place: InstancePlace) =>
   'address' in place
     ? {}
     : Object.fromEntries(
@@ -175,7 +175,12 @@ export const configHash = (workload: Workload, ownerId: string): string => {
   return createHmac('sha256', ownerId).update(text).digest('hex').slice(0, 32)
 }
 
-export const describeInstance = (workload: Workload, index: number, place: Place, ownerId: string): ContainerBody => ({
+export const describeInstance = (
+  workload: Workload,
+  index: number,
+  place: InstancePlace,
+  ownerId: string,
+): ContainerBody => ({
   ...program(workload),
   Labels: {
     ...noLabels,

@@ -1,10 +1,10 @@
 import { after, before, describe } from 'node:test'
-import { ensureBusybox } from '../../../test/busybox-image.ts'
-import { engine } from '../../../test/docker.ts'
-import { ensureNodeImage, nodeImage } from '../../../test/node-image.ts'
-import { handed, startImages, type TestImages } from '../../../test/organization-images.ts'
+import { ensureBusybox } from '../../../test/support/docker/busybox-image.ts'
+import { engine } from '../../../test/support/docker/docker.ts'
+import { ensureNodeImage, nodeImage } from '../../../test/support/docker/node-image.ts'
+import { handed, startImages, type TestImages } from '../../../test/support/docker/organization-images.ts'
+import { conform, type Program } from '../../../test/support/runtimes/conformance.ts'
 import { createLog } from '../../lib/log.ts'
-import { conform, type Program } from '../conformance.ts'
 import { createDockerRuntime } from './docker.ts'
 
 const shell = (script: string): Program => ({ image: 'busybox:1', entrypoint: ['sh', '-c'], arguments: [script] })

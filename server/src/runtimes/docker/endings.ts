@@ -2,12 +2,13 @@
  * Stops and removes containers: SIGTERM first, killed after their grace period, and removed with what belongs only to
  * them.
  */
-import type { Clock } from '../../lib/clock.ts'
-import { type Engine, ignoreGone } from '../../lib/docker-engine.ts'
-import { untilAborted, waitAtMost } from '../../lib/waiting.ts'
+
+import { untilAborted, waitAtMost } from '../../lib/concurrency/waiting.ts'
+import { type Engine, ignoreGone } from '../../lib/docker/docker-engine.ts'
+import type { Clock } from '../../lib/time/clock.ts'
 import { type ContainerRow, type Containers, toInstance } from './containers.ts'
 import { labels } from './describe.ts'
-import type { Places } from './places.ts'
+import type { Places } from './network/places.ts'
 
 export interface EndingsParts {
   engine: Engine

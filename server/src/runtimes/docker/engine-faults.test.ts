@@ -4,11 +4,19 @@ import { createServer, type Server, type Socket } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
-import { ensureBusybox } from '../../../test/busybox-image.ts'
-import { connectEngine } from '../../../test/docker.ts'
+import { ensureBusybox } from '../../../test/support/docker/busybox-image.ts'
+import { connectEngine } from '../../../test/support/docker/docker.ts'
+import {
+  clean,
+  createWorkload,
+  deploy,
+  deploymentError,
+  ignore,
+  signal,
+  until,
+} from '../../../test/support/runtimes/conformance.ts'
 import { newId } from '../../lib/ids.ts'
 import { createLog } from '../../lib/log.ts'
-import { clean, createWorkload, deploy, deploymentError, ignore, signal, until } from '../conformance.ts'
 import { createDockerRuntime } from './docker.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'engine-proxy-'))

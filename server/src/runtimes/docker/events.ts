@@ -1,7 +1,7 @@
 /** One stream of the engine's events about our containers, shared by all who listen, open only while someone does. */
 import type { Readable } from 'node:stream'
-import type { Clock } from '../../lib/clock.ts'
-import { type Engine, engineUnavailable } from '../../lib/docker-engine.ts'
+import { type Engine, engineUnavailable } from '../../lib/docker/docker-engine.ts'
+import type { Clock } from '../../lib/time/clock.ts'
 import type { RuntimeEvent } from '../runtime.ts'
 import { labels, taskIdIn } from './describe.ts'
 

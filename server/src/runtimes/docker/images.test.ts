@@ -1,16 +1,23 @@
 import assert from 'node:assert/strict'
 import { after, before, describe, test } from 'node:test'
-import { ensureBusybox } from '../../../test/busybox-image.ts'
-import { engine } from '../../../test/docker.ts'
-import { startImages, type TestImages } from '../../../test/organization-images.ts'
-import { login, type Registry, registryIsMissing, startRegistry, untag } from '../../../test/registry.ts'
-import { freePort } from '../../../test/slipway.ts'
-import { steadyReference } from '../../images/engine-images.ts'
+import { ensureBusybox } from '../../../test/support/docker/busybox-image.ts'
+import { engine } from '../../../test/support/docker/docker.ts'
+import { startImages, type TestImages } from '../../../test/support/docker/organization-images.ts'
+import { login, type Registry, registryIsMissing, startRegistry, untag } from '../../../test/support/docker/registry.ts'
+import {
+  clean,
+  createWorkload,
+  deploymentError,
+  ignore,
+  signal,
+  start,
+} from '../../../test/support/runtimes/conformance.ts'
+import { freePort } from '../../../test/support/slipway/slipway.ts'
+import { pinnedReference } from '../../images/engine-images.ts'
 import { pulledTag } from '../../images/tags.ts'
 import { newId } from '../../lib/ids.ts'
 import { createLog } from '../../lib/log.ts'
 import { Secret } from '../../lib/secret.ts'
-import { clean, createWorkload, deploymentError, ignore, signal, start } from '../conformance.ts'
 import type { Images } from '../images.ts'
 import { createDockerRuntime, type DockerRuntime } from './docker.ts'
 import { localName } from './images.ts'
@@ -37,15 +44,15 @@ test('an image is named by the digest of its own registry, else by its id', () =
     'host:5000/library/postgres:16': 'host:5000/library/postgres@sha256:3',
     'elsewhere.example/postgres:16': 'sha256:id',
   }
-  for (const [reference, steady] of Object.entries(cases)) assert.equal(steadyReference(reference, detail), steady)
-  assert.equal(steadyReference('x.example/a:1', { Id: 'sha256:id', RepoDigests: null }), 'sha256:id')
+  for (const [reference, steady] of Object.entries(cases)) assert.equal(pinnedReference(reference, detail), steady)
+  assert.equal(pinnedReference('x.example/a:1', { Id: 'sha256:id', RepoDigests: null }), 'sha256:id')
   // The containerd store makes a digest of the id for every name, also for an image that was built or loaded.
   const made = { Id: 'sha256:id', RepoDigests: ['postgres@sha256:id'] }
   const from = (Repository: string) => ({ ...made, Identity: { Pull: [{ Repository }] } })
-  assert.equal(steadyReference('docker.io/library/postgres:16', made), 'sha256:id')
-  assert.equal(steadyReference('docker.io/library/postgres:16', from('127.0.0.1/team/app')), 'sha256:id')
+  assert.equal(pinnedReference('docker.io/library/postgres:16', made), 'sha256:id')
+  assert.equal(pinnedReference('docker.io/library/postgres:16', from('127.0.0.1/team/app')), 'sha256:id')
   const pulled = from('docker.io/library/postgres')
-  assert.equal(steadyReference('docker.io/library/postgres:16', pulled), 'docker.io/library/postgres@sha256:id')
+  assert.equal(pinnedReference('docker.io/library/postgres:16', pulled), 'docker.io/library/postgres@sha256:id')
 })
 
 test('a container is made from the name of its organization, or from the id of what was built', () => {

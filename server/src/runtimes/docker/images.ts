@@ -6,9 +6,9 @@
 import { findImage } from '../../images/engine-images.ts'
 import type { OrganizationImages } from '../../images/images.ts'
 import { pulledTag } from '../../images/tags.ts'
-import { type Engine, isEngineError } from '../../lib/docker-engine.ts'
+import { type Engine, isEngineError } from '../../lib/docker/docker-engine.ts'
+import { joinTag, splitTag } from '../../lib/docker/image-name.ts'
 import { DeploymentError } from '../../lib/errors.ts'
-import { joinTag, splitTag } from '../../lib/image-name.ts'
 import type { ImageRequest, Images } from '../images.ts'
 import type { Progress } from '../runtime.ts'
 
@@ -18,14 +18,14 @@ const lookUpDeadlineMs = 5000
 const isId = (reference: string): boolean => reference.startsWith('sha256:')
 
 /** Names an image that a registry has, and never another one. */
-const isSteady = (reference: string): boolean => /^[^@]+\/[^@]+@sha256:[0-9a-f]{64}$/.test(reference)
+const isPinned = (reference: string): boolean => /^[^@]+\/[^@]+@sha256:[0-9a-f]{64}$/.test(reference)
 
 export const isImageMissing = (error: unknown): boolean =>
   isEngineError(error, 404) && /no such image|image not known|not found: .*image/i.test(error.message)
 
 /** What a container is created from. */
 export const localName = (organizationId: string, reference: string): string =>
-  isSteady(reference) ? pulledTag(organizationId, reference) : reference
+  isPinned(reference) ? pulledTag(organizationId, reference) : reference
 
 const missing = (image: string, why: string) =>
   new DeploymentError('image_missing', `Image ${image} does not exist${why}.`)
@@ -47,7 +47,7 @@ export const createImages = (engine: Engine, images: OrganizationImages | undefi
   /** Whether the engine holds what a release of this organization names. */
   const isHeld: Images['isHeld'] = async (organizationId, reference, signal) => {
     if (isId(reference)) return (await findImage(engine, reference, signal)) !== null
-    if (images === undefined || !isSteady(reference)) return false
+    if (images === undefined || !isPinned(reference)) return false
     const held = await images.held(organizationId, reference, signal)
     // It was pulled before images had organizations: its release says whose it is.
     return (held ?? (await images.adopt(organizationId, reference, signal))) !== null
@@ -79,7 +79,7 @@ export const createImages = (engine: Engine, images: OrganizationImages | undefi
     isHeld,
     resolve: askDigest,
     restore: async (organizationId, reference, progress, signal) => {
-      if (images === undefined || !isSteady(reference)) throw unnamed(reference)
+      if (images === undefined || !isPinned(reference)) throw unnamed(reference)
       if (await isHeld(organizationId, reference, signal)) return
       await images.restore(organizationId, reference, progress, signal)
     },

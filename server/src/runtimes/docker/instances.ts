@@ -1,17 +1,18 @@
 /** The containers of a revision: created and started next to the older ones, and stopped. */
-import type { Clock } from '../../lib/clock.ts'
-import type { Engine } from '../../lib/docker-engine.ts'
+
+import { createKeyedLock, withLock } from '../../lib/concurrency/keyed-lock.ts'
+import { createSemaphore } from '../../lib/concurrency/semaphore.ts'
+import { untilAborted } from '../../lib/concurrency/waiting.ts'
+import type { Engine } from '../../lib/docker/docker-engine.ts'
 import { DeploymentError } from '../../lib/errors.ts'
-import { createKeyedLock, withLock } from '../../lib/keyed-lock.ts'
-import { createSemaphore } from '../../lib/semaphore.ts'
-import { untilAborted } from '../../lib/waiting.ts'
+import type { Clock } from '../../lib/time/clock.ts'
 import type { PlacedInstance as Instance } from '../blue-green/instances.ts'
 import type { Progress, ServiceKey, Workload } from '../runtime.ts'
 import type { Containers } from './containers.ts'
 import { type CreateContext, type Creator, isNameTaken, isPlaceTaken } from './create.ts'
 import { configHash, containerName, describeInstance, labels } from './describe.ts'
 import { createEndings } from './endings.ts'
-import type { Places } from './places.ts'
+import type { Places } from './network/places.ts'
 
 export interface InstancesParts {
   engine: Engine

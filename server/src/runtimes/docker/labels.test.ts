@@ -1,15 +1,23 @@
 /** Labels are ours alone: what an image, or a container from before we said all of them, has under their names. */
 import assert from 'node:assert/strict'
 import { after, before, describe, test } from 'node:test'
-import { ensureBusybox } from '../../../test/busybox-image.ts'
-import { createEngine, type Engine } from '../../lib/docker-engine.ts'
+import { ensureBusybox } from '../../../test/support/docker/busybox-image.ts'
+import {
+  clean,
+  createTask,
+  createWorkload,
+  ignore,
+  signal,
+  start,
+  until,
+} from '../../../test/support/runtimes/conformance.ts'
+import { createEngine, type Engine } from '../../lib/docker/docker-engine.ts'
 import { newId } from '../../lib/ids.ts'
 import { createLog } from '../../lib/log.ts'
-import { clean, createTask, createWorkload, ignore, signal, start, until } from '../conformance.ts'
 import type { Probe, Workload } from '../runtime.ts'
 import { containerName, networkName } from './describe.ts'
 import { createDockerRuntime, type DockerRuntime } from './docker.ts'
-import { parseProbe } from './parse-probe.ts'
+import { parseProbe } from './probes/parse-probe.ts'
 
 const httpd = { image: 'busybox:1', entrypoint: null, arguments: ['httpd', '-f', '-p', '8080'] }
 const failing: Probe = {

@@ -12,7 +12,7 @@ import {
   type Program,
   signal,
   start,
-} from '../conformance.ts'
+} from '../../../test/support/runtimes/conformance.ts'
 import { createFakeRuntime } from './fake.ts'
 
 const program = (image: string, ...words: string[]): Program => ({ image, entrypoint: null, arguments: words })

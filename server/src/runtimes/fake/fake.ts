@@ -7,15 +7,15 @@
  * When the process dies: the endpoints go with it; with `persistFolder` the next process listens on the same ports.
  */
 import { on, once } from 'node:events'
-import { type Clock, systemClock } from '../../lib/clock.ts'
 import { DeploymentError } from '../../lib/errors.ts'
+import { type Clock, systemClock } from '../../lib/time/clock.ts'
 import { type BlueGreenParts, createBlueGreen, noRouter } from '../blue-green/blue-green.ts'
 import type { Instances, PlacedInstance } from '../blue-green/instances.ts'
 import type { Images } from '../images.ts'
 import type { Capacity, LogLine, LogOptions, Progress, Runtime, RuntimeEvent, Task, Workload } from '../runtime.ts'
+import { createFakeEngine, type FakeEngine, type FakeInstance } from './fake-engine.ts'
 import { type Behaviour, behaviourOf, type Script } from './script.ts'
 import { createFakeTasks } from './tasks.ts'
-import { createWorld, type FakeInstance, type World } from './world.ts'
 
 export interface FakeRuntimeOptions {
   ownerId: string
@@ -47,7 +47,7 @@ const refuseMissing = ({ kind }: Behaviour, image: string): void => {
   if (kind === 'refuse') throw new DeploymentError('image_missing', `Image ${image} does not exist.`)
 }
 
-const applyTo = async (world: World, workload: Workload, behaviour: Behaviour, signal: AbortSignal) => {
+const applyTo = async (world: FakeEngine, workload: Workload, behaviour: Behaviour, signal: AbortSignal) => {
   const { environmentId, serviceId, revision, volumes } = workload
   const { state } = world
   refuseMissing(behaviour, workload.image)
@@ -67,7 +67,12 @@ const applyTo = async (world: World, workload: Workload, behaviour: Behaviour, s
 }
 
 /** True when ready; throws what makes it never ready, `late` (the deadline, in words) included. */
-const isReady = (world: World, { seen, behaviour }: FakeInstance, memoryMb: number, late: string | null): boolean => {
+const isReady = (
+  world: FakeEngine,
+  { seen, behaviour }: FakeInstance,
+  memoryMb: number,
+  late: string | null,
+): boolean => {
   const lines = () =>
     world
       .linesOf(seen)
@@ -84,7 +89,13 @@ const isReady = (world: World, { seen, behaviour }: FakeInstance, memoryMb: numb
   return false
 }
 
-const waitReady = async (world: World, clock: Clock, workload: Workload, progress: Progress, signal: AbortSignal) => {
+const waitReady = async (
+  world: FakeEngine,
+  clock: Clock,
+  workload: Workload,
+  progress: Progress,
+  signal: AbortSignal,
+) => {
   const deadlineMs = clock.monotonicMs() + workload.readyTimeoutMs
   for (;;) {
     signal.throwIfAborted()
@@ -114,7 +125,7 @@ async function* tellEvents(source: AsyncIterable<[RuntimeEvent]>, signal: AbortS
 }
 
 async function* tellLines(
-  world: World,
+  world: FakeEngine,
   serviceId: string,
   { since, tail }: LogOptions,
   live: AsyncIterable<[string, LogLine]>,
@@ -142,7 +153,7 @@ const createImages = (decide: (image: string) => Behaviour): Images => ({
   sweep: async () => {},
 })
 
-const createInstances = (world: World, clock: Clock, decide: (of: Workload) => Behaviour): Instances => {
+const createInstances = (world: FakeEngine, clock: Clock, decide: (of: Workload) => Behaviour): Instances => {
   const { state, restored, save } = world
   const retire: Instances['retire'] = async ({ serviceId }, keep, _graceMs, signal) => {
     await restored
@@ -177,7 +188,7 @@ const createInstances = (world: World, clock: Clock, decide: (of: Workload) => B
 
 export const createFakeRuntime = (options: FakeRuntimeOptions): FakeRuntime => {
   const { ownerId, clock = systemClock, persistFolder, script, capacity = usualCapacity, router = noRouter } = options
-  const world = createWorld(ownerId, clock, persistFolder)
+  const world = createFakeEngine(ownerId, clock, persistFolder)
   const { state, restored, news, save } = world
   const decide = (of: Pick<Workload | Task, 'image' | 'serviceId'>): Behaviour => script?.(of) ?? behaviourOf(of.image)
   const instances = createInstances(world, clock, decide)

@@ -2,10 +2,11 @@
  * Fake executions. A fake program tells its arguments, one a line; an argument `write PATH TEXT` writes a file of the
  * execution, and `show PATH` tells what is in one.
  */
-import type { Clock } from '../../lib/clock.ts'
+
+import { untilAborted } from '../../lib/concurrency/waiting.ts'
 import { DeploymentError } from '../../lib/errors.ts'
 import { newId } from '../../lib/ids.ts'
-import { untilAborted } from '../../lib/waiting.ts'
+import type { Clock } from '../../lib/time/clock.ts'
 import { collectOutputs } from '../collect.ts'
 import type { Once, Runtime, Task, TaskEnd, TaskKey } from '../runtime.ts'
 import type { Behaviour } from './script.ts'

@@ -1,0 +1,42 @@
+/** What an operation's run is given, typed by the schemas of the operation. */
+import type { Database, Queryable } from '../../store/database.ts'
+import type { Node } from '../../store/tree.ts'
+import type { Answerer } from '../answerer.ts'
+import type { Place } from '../auth/permissions.ts'
+import type { Principal } from '../auth/principal.ts'
+import type { Parts } from '../parts.ts'
+
+/** Fields whose schema is not known here. */
+export type Fields = Record<string, unknown>
+
+/** What a run is given; an operation's schemas say which fields its body, its query and its path have. */
+export interface Context<Body = Fields, Query = Fields, Params = Record<string, string>> extends Answerer {
+  parts: Parts
+  db: Database
+  principal: Principal
+  /** The row that the path names. */
+  node: Node
+  params: Params
+  query: Query
+  /** Only declared fields, with defaults; `{}` if there was no body. */
+  body: Body
+  headers: Record<string, string | string[] | undefined>
+  requestId: string
+  userAgent: string | null
+  /** API for a token, CONSOLE for a person who signed in. */
+  origin: string
+  /** How the caller reached us, or reached the trusted proxy it came through. */
+  scheme: 'http:' | 'https:'
+  /**
+   * Runs a change in one transaction. What `work` resolves to is the operation's answer: it is stored, in the same
+   * transaction, under the request's Idempotency-Key.
+   */
+  transaction<T>(work: (tx: Queryable) => Promise<T>): Promise<T>
+  /** The same for a change of a single statement, which needs no transaction of its own. */
+  write<T>(work: (db: Queryable) => Promise<T>): Promise<T>
+  /**
+   * For what only the body names (a row's id, or a place): throws unless the caller may do this there too. If the row
+   * is in another of the caller's organizations, that becomes the organization of the request.
+   */
+  authorizeAlso(where: string | Place): Promise<void>
+}

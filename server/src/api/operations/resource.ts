@@ -1,0 +1,257 @@
+/**
+ * Five operations from one description of a kind: list, create, read, edit, delete. Promises unique names (409), an
+ * audit row in the transaction of every write, sealed secrets, and references that stay in the organization. A kind
+ * adds what it needs in `validate`, `view`, `written` and `onDelete`, or writes the operation by hand.
+ */
+import Type, { type TObject, type TProperties, type TSchema } from 'typebox'
+import { listSql, type RecordSql, recordSql, textRecordSql } from '../../store/tree.ts'
+import type { Area, Need } from '../auth/permissions.ts'
+import { longListOf } from './long-list.ts'
+import {
+  type Context,
+  type FieldsOf,
+  JsonText,
+  nodeInPath,
+  type Operation,
+  type Owner,
+  operation,
+  organizationInPath,
+} from './operation.ts'
+import {
+  creator,
+  editor,
+  type ResourceDefinition,
+  remover,
+  type Spec,
+  showRecord,
+  type Verb,
+  verbs,
+} from './resource-writes.ts'
+import { merge, partial, Results, Timestamp, Uuid, withoutSecrets } from './schema.ts'
+
+export {
+  type Answered,
+  auditOf,
+  type Change,
+  type CompanionWrite as Along,
+  checkRefs,
+  placeOf,
+  type ResourceDefinition,
+  type Spec,
+  translateWrite,
+  type Verb,
+  type Write,
+} from './resource-writes.ts'
+
+export interface Resource<Verbs extends Verb = Verb> {
+  /** Those that have an id. */
+  byVerb: Record<Verbs, Operation>
+  operations: Operation[]
+  /** Schema of a record. */
+  answer: TObject
+  /** SQL of a record. */
+  recordText: RecordSql
+  /** The row of this kind by the path. */
+  owner: Owner
+}
+
+interface Known {
+  definition: ResourceDefinition
+  title: string
+  answer: TObject
+  recordText: RecordSql
+  parentOwner: Owner
+  createOwner: Owner
+  owner: Owner
+  readOwner: Owner
+}
+
+const usualScopes: Record<Verb, Need['scope']> = {
+  list: 'Read',
+  create: 'Write',
+  read: 'Read',
+  edit: 'Write',
+  remove: 'Admin',
+}
+
+const isOfCollection = (verb: Verb): boolean => verb === 'list' || verb === 'create'
+
+const areaOf = ({ area }: ResourceDefinition, verb: Verb): Area => {
+  if (typeof area === 'string') return area
+  return isOfCollection(verb) ? area.collection : area.item
+}
+
+/** What each of the five declares besides its schemas and what it does. */
+const headOf = (definition: ResourceDefinition, verb: Verb) => {
+  const { tag, collectionTag = tag, collection, item, ids, scopes, reads } = definition
+  const scope = scopes?.[verb] ?? usualScopes[verb]
+  const area = areaOf(definition, verb)
+  return {
+    id: ids[verb]!,
+    tag: isOfCollection(verb) ? collectionTag : tag,
+    path: isOfCollection(verb) ? collection : item,
+    scope,
+    area,
+    ...(area === 'clusters' ? { cluster: scope === 'Read' ? ('VIEWER' as const) : ('ADMIN' as const) } : {}),
+    ...(reads === undefined || (verb !== 'list' && verb !== 'read') ? {} : { reads }),
+  }
+}
+
+const shortListOf = ({ definition, recordText, parentOwner }: Known) => {
+  const list = listSql(definition.kind, recordText)
+  return {
+    owner: parentOwner,
+    async run({ db, node }: Context) {
+      const [row] = await db.query<{ text: string }>(list, [node.id])
+      if (definition.view === undefined) return new JsonText(row!.text)
+      const { results } = JSON.parse(row!.text) as { results: Spec[] }
+      return { results: results.map(definition.view) }
+    },
+  }
+}
+
+const listOf = (known: Known): Operation => {
+  const { definition, answer } = known
+  const { list, kind, parent } = definition
+  return operation({
+    ...headOf(definition, 'list'),
+    method: 'GET',
+    summary: `List ${definition.words[1]}`,
+    status: 200,
+    answer: Results(answer),
+    ...(list === undefined ? shortListOf(known) : longListOf(list, kind, parent)),
+  })
+}
+
+const createOf = ({ definition, recordText, answer, createOwner, title }: Known): Operation =>
+  operation({
+    ...headOf(definition, 'create'),
+    ...definition.createNeeds,
+    method: 'POST',
+    summary: `Create ${definition.words[0]}`,
+    owner: createOwner,
+    body: titled(merge(definition.spec, {}, definition.generated), `${title}Request`),
+    defaults: true,
+    status: definition.createStatus ?? 201,
+    answer,
+    run: creator(definition, recordText),
+  })
+
+const readOf = ({ definition, answer, readOwner }: Known): Operation =>
+  operation({
+    ...headOf(definition, 'read'),
+    method: 'GET',
+    summary: `Read ${definition.words[0]}`,
+    owner: readOwner,
+    status: 200,
+    answer,
+    run: async (context) => showRecord(definition, context.node.record!),
+  })
+
+const editOf = ({ definition, recordText, answer, owner, title }: Known): Operation => {
+  const { spec, notEditable = [], generated = [] } = definition
+  return operation({
+    ...headOf(definition, 'edit'),
+    method: 'PUT',
+    summary: `Change ${definition.words[0]}; omitted fields keep their values`,
+    owner,
+    body: titled(partial(merge(spec, {}, [...notEditable, ...generated])), `${title}EditRequest`),
+    status: 200,
+    answer,
+    run: editor(definition, recordText),
+  })
+}
+
+const removeOf = ({ definition, owner }: Known): Operation =>
+  operation({
+    ...headOf(definition, 'remove'),
+    method: 'DELETE',
+    summary: `Delete ${definition.words[0]}`,
+    owner,
+    ...(definition.removeQuery === undefined ? {} : { query: definition.removeQuery }),
+    status: 204,
+    run: remover(definition),
+  })
+
+const makers: Record<Verb, (known: Known) => Operation> = {
+  list: listOf,
+  create: createOf,
+  read: readOf,
+  edit: editOf,
+  remove: removeOf,
+}
+
+const pascal = (kind: string): string => kind.replaceAll(/(?:^|_)(\w)/g, (_, letter: string) => letter.toUpperCase())
+
+const answerOf = (definition: ResourceDefinition): TObject => {
+  const stamps = { id: Uuid(), created_at: Timestamp(), updated_at: Timestamp() }
+  const kept = merge(withoutSecrets(definition.spec), { ...stamps, ...definition.record })
+  const required = ['id', 'created_at', 'name', ...Object.keys(definition.record)]
+  return relax(pascal(definition.kind), kept, required, definition.record)
+}
+
+const ownersOf = (definition: ResourceDefinition, recordText: RecordSql) => {
+  const { kind, param, parent, item, parentRecord } = definition
+  const inOrganization = parent.kind === 'organization'
+  // The path of an item may name its parent too: then both must match.
+  const nested = kind !== 'organization' && item.includes(`{${parent.param}}`) ? parent.param : null
+  const parentOwner = inOrganization ? organizationInPath : nodeInPath(parent.kind, parent.param)
+  return {
+    parentOwner,
+    createOwner: parentRecord === undefined ? parentOwner : nodeInPath(parent.kind, parent.param, null, parentRecord),
+    owner: nodeInPath(kind, param, nested),
+    readOwner: nodeInPath(kind, param, nested, recordText),
+  }
+}
+
+/**
+ * Its functions are called only with what its own schema admitted and its own `validate` returned, so the types can be
+ * erased here.
+ */
+const erased = <Schema extends TObject, Kept>(definition: ResourceDefinition<Schema, Kept>): ResourceDefinition =>
+  definition as unknown as ResourceDefinition
+
+export const resource = <
+  Schema extends TObject,
+  const Ids extends Partial<Record<Verb, string>>,
+  Kept = FieldsOf<Schema>,
+>(
+  given: ResourceDefinition<Schema, Kept> & { ids: Ids },
+): Resource<keyof Ids & Verb> => {
+  const definition = erased(given)
+  const make = definition.wholeSpec === false ? textRecordSql : recordSql
+  const recordText = make(definition.columns, definition.joins)
+  const answer = answerOf(definition)
+  const owners = ownersOf(definition, recordText)
+  const known: Known = { definition, title: pascal(definition.kind), answer, recordText, ...owners }
+  const there = verbs.filter((verb) => definition.ids[verb] !== undefined)
+  const operations = there.map((verb) => makers[verb](known))
+  const byVerb = Object.fromEntries(there.map((verb, index) => [verb, operations[index]!])) as Record<
+    keyof Ids & Verb,
+    Operation
+  >
+  return { byVerb, operations, answer, recordText, owner: owners.owner }
+}
+
+/** The same fields, of which only `required` are mandatory (and, of the record's own, those not marked optional). */
+const relax = (
+  title: string,
+  schema: TObject,
+  required: readonly string[],
+  record: Record<string, TSchema>,
+): TObject => {
+  const wanted = new Set(required.filter((name) => !(name in record) || !Type.IsOptional(record[name]!)))
+  const fields = Object.entries(schema.properties).map(([name, inner]) => [
+    name,
+    wanted.has(name) ? Type.Unsafe(withoutOptional(inner as TSchema)) : Type.Optional(inner as TSchema),
+  ])
+  return Type.Object<TProperties>(Object.fromEntries(fields), { title })
+}
+
+const titled = (schema: TObject, title: string): TObject => ({ ...schema, title }) as TObject
+
+const withoutOptional = (schema: TSchema): TSchema => {
+  const copy = { ...schema } as Record<string, unknown>
+  delete copy['~optional']
+  return copy
+}

@@ -1,0 +1,167 @@
+/**
+ * Runs one request to one operation, in the order of checks: 401 → organization of the id (404) → 403 → body → state.
+ */
+
+import { hash } from 'node:crypto'
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import { ApiError, notFound } from '../../lib/errors.ts'
+import type { Queryable } from '../../store/database.ts'
+import { type Answerer, answerWith } from '../answerer.ts'
+import { authorize, authorizerOf, type Found, findRow, isSelective, onlyVisible } from '../auth/access.ts'
+import { claimKey, hashBody, type KeyedRequest, openReplay, Replay, readKey, storeAnswer } from '../idempotency.ts'
+import type { Parts } from '../parts.ts'
+import { type Context, etagOf, isTextType, JsonText, type Operation, OtherAnswer, type Principal } from './operation.ts'
+import { readBody, readQuery } from './validate.ts'
+
+/** What the gate knows before the body is read. */
+export type Admitted = Found
+
+const pathParams = (request: FastifyRequest): Record<string, string> => request.params as Record<string, string>
+
+/** 404 for what does not exist or is not the caller's, 403 if scope or role do not allow it. */
+export const admit = async (parts: Parts, operation: Operation, principal: Principal, request: FastifyRequest) => {
+  const named = operation.owner.inQuery === true ? (request.query as Record<string, string>) : pathParams(request)
+  const isConditional = request.headers['if-none-match'] !== undefined && !isSelective(principal)
+  const owner = (isConditional ? operation.versionOwner : undefined) ?? operation.owner
+  const found = await findRow(parts.database, operation, owner, named, principal)
+  if (found === null) throw notFound()
+  await authorize(parts.database, operation, found)
+  return found
+}
+
+/** What the credential proves, not what a program claims to be: that is in the user agent. */
+const originOf = ({ account }: Principal): string => (account === null ? 'API' : 'CONSOLE')
+
+const textOf = (result: unknown): string => (result instanceof JsonText ? result.text : JSON.stringify(result ?? null))
+
+const keyOf = (
+  operation: Operation,
+  request: FastifyRequest,
+  admitted: Admitted,
+  body: unknown,
+): KeyedRequest | null => {
+  const key = operation.method === 'POST' ? readKey(request.headers['idempotency-key']) : null
+  if (key === null) return null
+  const { organizationId, account } = admitted.principal
+  // Callers must not see each other's answers, least of all those who are in no organization yet.
+  const path = request.url.split('?')[0]!.toLowerCase() + (account === null ? '' : `#${account.id}`)
+  return { organizationId, method: operation.method, path, key, bodyHash: hashBody([request.query, body]) }
+}
+
+const transactions = (parts: Parts, operation: Operation, key: KeyedRequest | null) => {
+  const transaction = <T>(work: (tx: Queryable) => Promise<T>): Promise<T> =>
+    parts.database.transaction(async (tx) => {
+      if (key === null) return work(tx)
+      await claimKey(tx, key)
+      const result = await work(tx)
+      await storeAnswer(tx, parts.sealer, key, operation.status, textOf(result))
+      return result
+    })
+  const write = <T>(work: (db: Queryable) => Promise<T>): Promise<T> =>
+    key === null ? work(parts.database) : transaction(work)
+  return { transaction, write }
+}
+
+/** What a run is given. */
+export const contextOf = (
+  parts: Parts,
+  operation: Operation,
+  request: FastifyRequest,
+  answerer: Answerer,
+  admitted: Admitted,
+  key: KeyedRequest | null = null,
+  body: Record<string, unknown> = {},
+): Context => {
+  const context: Omit<Context, 'authorizeAlso'> = {
+    parts,
+    db: parts.database,
+    ...admitted,
+    params: pathParams(request),
+    query: operation.query === undefined ? {} : readQuery(operation.query, request.query as Record<string, unknown>),
+    body,
+    headers: request.headers,
+    requestId: request.id,
+    userAgent: request.headers['user-agent']?.slice(0, 255) ?? null,
+    origin: originOf(admitted.principal),
+    scheme: request.protocol === 'https' ? 'https:' : 'http:',
+    ...answerer,
+    ...transactions(parts, operation, key),
+  }
+  return Object.assign(context, { authorizeAlso: authorizerOf(parts.database, operation, context) })
+}
+
+const versionOf = (result: unknown, text: string): string =>
+  (result instanceof JsonText ? result.version : null) ?? hash('sha1', text, 'base64url')
+
+const send = (operation: Operation, request: FastifyRequest, reply: FastifyReply, result: unknown): void => {
+  if (result === undefined && operation.emptyStatus !== undefined) {
+    reply.code(operation.emptyStatus).send()
+    return
+  }
+  reply.code(operation.status)
+  if (operation.status === 204 || operation.answer === undefined) {
+    reply.send()
+    return
+  }
+  reply.header('content-type', 'application/json; charset=utf-8')
+  const text = textOf(result)
+  if (operation.method === 'GET' && text.startsWith('{"results":')) {
+    const etag = etagOf(versionOf(result, text))
+    reply.header('etag', etag)
+    if (request.headers['if-none-match'] === etag) {
+      reply.code(304).send()
+      return
+    }
+  }
+  reply.send(text)
+}
+
+const sendText = (operation: Operation, reply: FastifyReply, text: string): void =>
+  void reply.code(operation.status).header('content-type', `${operation.produces}; charset=utf-8`).send(text)
+
+const sendBytes = (operation: Operation, reply: FastifyReply, bytes: unknown): void =>
+  void reply.code(operation.status).header('content-type', operation.produces).send(bytes)
+
+const bodyOf = (operation: Operation, sent: unknown): Record<string, unknown> => {
+  if (operation.consumes !== undefined) return { text: typeof sent === 'string' ? sent : JSON.stringify(sent ?? '') }
+  if (operation.body === undefined) return {}
+  return readBody(operation.body, sent, operation.defaults ?? 'nested')
+}
+
+const shownTo = (context: Context, result: unknown): unknown => {
+  if (!isSelective(context.principal) || result === undefined) return result
+  return onlyVisible(context.db, context.principal.role!.grants!, JSON.parse(textOf(result)))
+}
+
+/** Runs an admitted request and sends its answer. */
+export const runOperation = async (
+  parts: Parts,
+  operation: Operation,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  admitted: Admitted,
+): Promise<void> => {
+  const body = bodyOf(operation, request.body)
+  const key = keyOf(operation, request, admitted, body)
+  if (key !== null) await parts.sealer.prepare(key.organizationId)
+  try {
+    const context = contextOf(parts, operation, request, answerWith(reply), admitted, key, body)
+    const answered = await operation.run!(context)
+    const isOther = answered instanceof OtherAnswer
+    const answer = isOther ? answered.value : answered
+    const result = operation.produces === undefined ? await shownTo(context, answer) : answer
+    const declared = isOther ? { ...operation, ...operation.other } : operation
+    if (operation.produces === undefined) send(declared, request, reply, result)
+    else if (isTextType(operation.produces)) sendText(operation, reply, String(result))
+    else if (operation.produces === 'application/octet-stream') sendBytes(operation, reply, result)
+  } catch (error) {
+    if (!(error instanceof Replay) || key === null) throw error
+    reply.header('idempotent-replayed', 'true')
+    const text = await openReplay(parts.sealer, key, error)
+    send({ ...operation, status: error.status as 200 }, request, reply, new JsonText(text))
+  }
+}
+
+/** 405 for a path that exists with other methods. */
+export const methodNotAllowed = (allow: string): ApiError =>
+  new ApiError(405, 'method_not_allowed', 'This path does not support this method.', { headers: { allow } })

@@ -1,0 +1,129 @@
+/**
+ * Validates bodies and queries against their schemas; a failure is a single 400 that names the fields but no values.
+ */
+import type { TObject, TSchema } from 'typebox'
+import { Compile } from 'typebox/compile'
+import { badRequest, type FieldError } from '../../lib/errors.ts'
+import { type Defaults, pick } from './schema.ts'
+
+const maxDetails = 20
+const maxDepth = 40
+
+interface Failure {
+  keyword: string
+  instancePath: string
+  params: Record<string, unknown>
+}
+
+type Check = { Check(value: unknown): boolean; Errors(value: unknown): unknown[] }
+
+const compiled = new WeakMap<TSchema, Check>()
+
+/** Compiles on first use: most of the operations of a process are never called. */
+const checkOf = (schema: TSchema): Check => {
+  let check = compiled.get(schema)
+  if (check === undefined) {
+    check = Compile(schema) as Check
+    compiled.set(schema, check)
+  }
+  return check
+}
+
+const words: Record<string, (params: Record<string, unknown>) => string> = {
+  type: ({ type }) => `must be ${type === 'null' ? 'null' : `of type ${type}`}`,
+  enum: ({ allowedValues }) => `must be one of ${(allowedValues as string[]).join(', ')}`,
+  const: ({ allowedValue }) => `must be ${String(allowedValue)}`,
+  minimum: ({ limit }) => `must be at least ${limit}`,
+  maximum: ({ limit }) => `must be at most ${limit}`,
+  minLength: ({ limit }) => `must have at least ${limit} character${limit === 1 ? '' : 's'}`,
+  maxLength: ({ limit }) => `must have at most ${limit} characters`,
+  minItems: ({ limit }) => `must have at least ${limit} item${limit === 1 ? '' : 's'}`,
+  maxItems: ({ limit }) => `must have at most ${limit} items`,
+  maxProperties: ({ limit }) => `must have at most ${limit} fields`,
+  uniqueItems: () => 'must not contain duplicates',
+  pattern: () => 'does not have the required format',
+  format: ({ format }) => `must be a ${format}`,
+}
+
+const explain = ({ keyword, params }: Failure): string => words[keyword]?.(params) ?? 'is not valid'
+
+const toFieldErrors = (failures: readonly Failure[]): FieldError[] => {
+  const found = new Map<string, string>()
+  const note = (field: string, message: string): void => {
+    if (!found.has(field) && found.size < maxDetails) found.set(field, message)
+  }
+  for (const failure of failures) {
+    if (failure.keyword === 'required')
+      for (const name of failure.params.requiredProperties as string[])
+        note(`${failure.instancePath}/${name}`, 'is required')
+    else note(failure.instancePath, explain(failure))
+  }
+  return [...found].map(([field, message]) => ({ field, message }))
+}
+
+const sentence = ({ field, message }: FieldError): string =>
+  field === '' ? `The body ${message}.` : `${field.slice(1).replaceAll('/', '.')}: ${message}`
+
+/** Throws a 400 for a value that its schema refuses. */
+export const check = (schema: TSchema, value: unknown): void => {
+  const validator = checkOf(schema)
+  if (validator.Check(value)) return
+  const details = toFieldErrors(validator.Errors(value) as Failure[])
+  throw badRequest(`Validation error: ${details.map(sentence).slice(0, 5).join('; ')}`, details)
+}
+
+/** The declared fields of a body, with their defaults for a create; throws a 400. */
+export const readBody = (schema: TObject, body: unknown, defaults: Defaults): Record<string, unknown> => {
+  const value = pick(schema, body ?? {}, defaults)
+  check(schema, value)
+  return value as Record<string, unknown>
+}
+
+const fromText = (schema: TSchema, text: string): unknown => {
+  const { type } = schema as { type?: string }
+  if ((type === 'integer' || type === 'number') && /^-?\d{1,15}$/.test(text)) return Number(text)
+  if (type === 'boolean' && (text === 'true' || text === 'false')) return text === 'true'
+  return text
+}
+
+/** Query parameters by their schema: text becomes numbers and booleans; empty and unknown ones are ignored. */
+export const readQuery = (schema: TObject, query: Record<string, unknown>): Record<string, unknown> => {
+  const value: Record<string, unknown> = {}
+  for (const [name, inner] of Object.entries(schema.properties)) {
+    const text = Array.isArray(query[name]) ? query[name].at(-1) : query[name]
+    if (typeof text === 'string' && text !== '' && text !== 'null') value[name] = fromText(inner as TSchema, text)
+    else if ((inner as { default?: unknown }).default !== undefined)
+      value[name] = (inner as { default?: unknown }).default
+  }
+  check(schema, value)
+  return value as Record<string, unknown>
+}
+
+const refuseUnstorable = (value: unknown, depth: number): void => {
+  if (depth > maxDepth) throw badRequest('The body is nested too deeply.')
+  if (typeof value === 'string') {
+    if (value.includes('\0') || !value.isWellFormed())
+      throw badRequest('The body contains text that is not valid Unicode.')
+  } else if (Array.isArray(value)) {
+    for (const item of value) refuseUnstorable(item, depth + 1)
+  } else if (value !== null && typeof value === 'object') {
+    for (const [name, inner] of Object.entries(value)) {
+      refuseUnstorable(name, depth + 1)
+      refuseUnstorable(inner, depth + 1)
+    }
+  }
+}
+
+/** Parses JSON; throws a 400 if it is malformed or contains what a database cannot store. */
+export const parseJson = (text: string): unknown => {
+  if (text.trim() === '') return undefined
+  let value: unknown
+  try {
+    value = JSON.parse(text)
+  } catch {
+    throw badRequest('The body is not valid JSON.', undefined, 'malformed_json')
+  }
+  // Only escapes can produce such characters, and only long runs of brackets such depth.
+  if (text.includes('\\u') || text.includes('[[[[') || text.length > 2 * maxDepth) refuseUnstorable(value, 0)
+  return value
+}

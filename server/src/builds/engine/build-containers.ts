@@ -1,0 +1,96 @@
+/**
+ * The containers and network that a build creates on the engine. Ensures their removal, even after our process is
+ * killed: their names are written to a file per build before they are created. Labels are not used, because the image
+ * would inherit them.
+ */
+import { appendFileSync, mkdirSync } from 'node:fs'
+import { readdir, readFile, rm } from 'node:fs/promises'
+import { join } from 'node:path'
+import { type Engine, ignoreGone, isEngineError } from '../../lib/docker/docker-engine.ts'
+import { newId } from '../../lib/ids.ts'
+import type { Clock } from '../../lib/time/clock.ts'
+
+const graceMs = 3000
+const pollMs = 50
+const containerId = /^[0-9a-f]{12,64}$/
+const ownName = /^slipway-build-[0-9a-f-]{36}$/
+
+export interface BuildLeftovers {
+  /** A name for a container or network that is about to be created. */
+  name(kind: 'container' | 'network'): string
+  /** A container that the engine created and removes by itself. */
+  add(id: string): void
+  removeContainer(name: string): Promise<void>
+  /** Returns when everything has been removed. */
+  end(): Promise<void>
+}
+
+export const createBuildContainers = (engine: Engine, folder: string, clock: Clock) => {
+  mkdirSync(folder, { recursive: true, mode: 0o700 })
+
+  const isThere = async (id: string): Promise<boolean> => {
+    try {
+      await engine.call('GET', `/containers/${id}/json`)
+      return true
+    } catch (error) {
+      if (isEngineError(error, 404)) return false
+      throw error
+    }
+  }
+
+  const remove = (id: string): Promise<void> =>
+    ignoreGone(engine.call('DELETE', `/containers/${id}`, { query: { force: true, v: true } }))
+
+  const removeNetwork = (name: string): Promise<void> => ignoreGone(engine.call('DELETE', `/networks/${name}`))
+
+  const awaitEnd = async (id: string): Promise<void> => {
+    const start = clock.monotonicMs()
+    while (await isThere(id)) {
+      if (clock.monotonicMs() - start > graceMs) return remove(id)
+      await clock.sleep(pollMs)
+    }
+  }
+
+  return {
+    open(): BuildLeftovers {
+      const file = join(folder, newId())
+      const ids: string[] = []
+      const named = { container: new Set<string>(), network: new Set<string>() }
+      return {
+        name(kind) {
+          const name = `slipway-build-${newId()}`
+          appendFileSync(file, `${kind} ${name}\n`)
+          named[kind].add(name)
+          return name
+        },
+        add(id) {
+          if (!containerId.test(id)) return
+          ids.push(id)
+          appendFileSync(file, `container ${id}\n`)
+        },
+        async removeContainer(name) {
+          await remove(name)
+          named.container.delete(name)
+        },
+        async end() {
+          await Promise.all([...named.container].map(remove))
+          await Promise.all([...named.network].map(removeNetwork))
+          await Promise.all(ids.slice(-2).map(awaitEnd))
+          await rm(file, { force: true })
+        },
+      }
+    },
+    /** Removes leftovers of builds of a killed process. */
+    async sweep(): Promise<void> {
+      for (const name of await readdir(folder)) {
+        const lines = (await readFile(join(folder, name), 'utf8')).split('\n').map((line) => line.split(' '))
+        const of = (kind: string) => lines.flatMap(([word, value = '']) => (word === kind ? [value] : []))
+        for (const id of of('container')) if (containerId.test(id) || ownName.test(id)) await remove(id)
+        for (const network of of('network')) if (ownName.test(network)) await removeNetwork(network)
+        await rm(join(folder, name))
+      }
+    },
+  }
+}
+
+export type BuildContainers = ReturnType<typeof createBuildContainers>

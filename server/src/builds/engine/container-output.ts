@@ -1,0 +1,54 @@
+/** The output of a container that is about to start, both streams as one text, not stored by the engine. */
+import { StringDecoder } from 'node:string_decoder'
+import { setImmediate as nextTurn } from 'node:timers/promises'
+import type { Engine } from '../../lib/docker/docker-engine.ts'
+
+const headerBytes = 8
+
+/** Splits the stream of an attached container into frames, whatever chunks they come in. */
+export const createFrames = () => {
+  const decoders = [new StringDecoder('utf8'), new StringDecoder('utf8')]
+  const header = Buffer.alloc(headerBytes)
+  let held = 0
+  let left = 0
+  return (chunk: Buffer): string => {
+    let text = ''
+    let at = 0
+    while (at < chunk.length) {
+      if (left === 0) {
+        const count = chunk.copy(header, held, at, at + headerBytes - held)
+        held += count
+        at += count
+        if (held < headerBytes) break
+        left = header.readUInt32BE(4)
+        held = 0
+        continue
+      }
+      const end = Math.min(chunk.length, at + left)
+      text += decoders[header[0] === 2 ? 1 : 0]!.write(chunk.subarray(at, end))
+      left -= end - at
+      at = end
+    }
+    return text
+  }
+}
+
+/** Starts the container once its output is attached; ends with it, or when the reader leaves. */
+export async function* readOutput(engine: Engine, id: string, signal: AbortSignal): AsyncGenerator<string> {
+  const query = { stream: true, stdout: true, stderr: true }
+  const stream = await engine.stream('POST', `/containers/${id}/attach`, { query, signal })
+  // Who leaves early closes it, which is no failure.
+  stream.on('error', () => {})
+  try {
+    await engine.call('POST', `/containers/${id}/start`, { signal, deadlineMs: 120_000 })
+    const read = createFrames()
+    for await (const chunk of stream) {
+      const text = read(chunk as Buffer)
+      if (text !== '') yield text
+      // Whoever else waits for us takes a turn: a step can print faster than we read.
+      await nextTurn()
+    }
+  } finally {
+    stream.destroy()
+  }
+}

@@ -1,0 +1,69 @@
+/** Stops what fills the engine's disk before everything else on it fails. */
+import { statfs } from 'node:fs/promises'
+import type { Engine } from '../../lib/docker/docker-engine.ts'
+import { DeploymentError } from '../../lib/errors.ts'
+
+const pollMs = 1000
+
+export interface DiskReserve {
+  /** Runs `work`; aborts its signal with a `DeploymentError` when the disk is nearly full. */
+  watch<T>(work: (signal: AbortSignal) => Promise<T>, signal: AbortSignal): Promise<T>
+}
+
+/** Megabytes that are free for others than root; null where the folder is not on this machine. */
+const freeMb = async (folder: string): Promise<number | null> => {
+  try {
+    const { bavail, bsize } = await statfs(folder)
+    return Math.floor((bavail * bsize) / 2 ** 20)
+  } catch {
+    return null
+  }
+}
+
+export interface DiskReserveParts {
+  engine: Engine
+  /** Whether the engine runs on this machine: another's disk is not seen from here. */
+  isLocal: boolean
+  reserveMb: number
+  /** For tests. */
+  free?(folder: string): Promise<number | null>
+}
+
+export const createDiskReserve = ({ engine, isLocal, reserveMb, free = freeMb }: DiskReserveParts): DiskReserve => {
+  let root: Promise<string> | null = null
+
+  const findRoot = (): Promise<string> => {
+    root ??= engine.call<{ DockerRootDir: string }>('GET', '/info').then(({ DockerRootDir }) => DockerRootDir)
+    root.catch(() => {
+      root = null
+    })
+    return root
+  }
+
+  const refuse = async (): Promise<void> => {
+    const left = await free(await findRoot())
+    if (left === null || left >= reserveMb) return
+    throw new DeploymentError(
+      'build_failed',
+      `The build was stopped: the engine's disk has less than ${reserveMb} MB left (SLIPWAY_DISK_RESERVE_MB).`,
+    )
+  }
+
+  return {
+    async watch(work, signal) {
+      if (!isLocal || reserveMb === 0) return work(signal)
+      await refuse()
+      const control = new AbortController()
+      const timer = setInterval(() => {
+        refuse().catch((error: unknown) => {
+          if (error instanceof DeploymentError) control.abort(error)
+        })
+      }, pollMs)
+      try {
+        return await work(AbortSignal.any([signal, control.signal]))
+      } finally {
+        clearInterval(timer)
+      }
+    },
+  }
+}

@@ -1,0 +1,145 @@
+/**
+ * A piece of a stage on the engine: POST /build with the classic builder (`version=1`), a Dockerfile of ours that names
+ * its base by id, and no RUN: nothing of a tenant runs here, nothing is fetched and no name is looked up. Closing the
+ * request ends it.
+ */
+import type { Readable } from 'node:stream'
+import { setImmediate as nextTurn } from 'node:timers/promises'
+import { type Engine, EngineError, engineUnavailable } from '../../lib/docker/docker-engine.ts'
+import { DeploymentError } from '../../lib/errors.ts'
+import type { BuildLeftovers } from './build-containers.ts'
+import type { BuildLog } from './build-log.ts'
+
+export interface PieceLine {
+  /** What the engine gets. */
+  text: string
+  /** What the log says of it; null for a line of our own. */
+  display: string | null
+}
+
+export interface Piece {
+  tar: Readable
+  /** Where the Dockerfile is in it. */
+  dockerfile: string
+  lines: PieceLine[]
+  buildArgs: Record<string, string>
+  /** For reading the context and the engine's first word. */
+  deadlineMs: number
+}
+
+interface BuildMessage {
+  stream?: string
+  status?: string
+  aux?: { ID?: string }
+  error?: string
+  errorDetail?: { message?: string }
+}
+
+const maxLine = 1 << 20
+
+const queryOf = (piece: Piece) => ({
+  version: 1,
+  dockerfile: piece.dockerfile,
+  buildargs: JSON.stringify(piece.buildArgs),
+  networkmode: 'none',
+  rm: true,
+  forcerm: true,
+})
+
+/** Messages as they come, those of one chunk together. */
+async function* readMessages(stream: Readable): AsyncGenerator<BuildMessage[]> {
+  let open = ''
+  for await (const chunk of stream.setEncoding('utf8') as AsyncIterable<string>) {
+    const lines = (open + chunk).split('\n')
+    open = lines.pop()!.slice(0, maxLine)
+    yield lines.filter((line) => line.trim() !== '').map((line) => JSON.parse(line) as BuildMessage)
+    await nextTurn()
+  }
+  if (open.trim() !== '') yield [JSON.parse(open) as BuildMessage]
+}
+
+/** A long command is at the beginning, its result at the end. */
+const shorten = (text: string): string => (text.length > 300 ? `${text.slice(0, 150)} … ${text.slice(-140)}` : text)
+
+export const buildFailure = (log: BuildLog, message: string, cause?: unknown): DeploymentError => {
+  log.end()
+  const text = log.scrub(message).trim()
+  const lines = log.lastLines()
+  if (!lines.some((line) => line.includes(text))) lines.push(text.slice(0, 500))
+  return new DeploymentError('build_failed', `The build failed: ${shorten(text)}`, {
+    lines: lines.slice(-30),
+    cause,
+  })
+}
+
+/** The engine's words about our lines, told as words about the instructions as written. */
+const createNarrator = (lines: PieceLine[], onRun: () => void, started: (id: string) => void) => {
+  let isOurs = true
+  return (text: string): string => {
+    const step = /^Step (\d{1,5})\/\d+ : /.exec(text)
+    if (step !== null) {
+      const message = lines[Number(step[1]) - 1]?.display ?? null
+      isOurs = message === null
+      return message === null ? '' : message
+    }
+    const running = /^ ---> Running in ([0-9a-f]+)\n?$/.exec(text)
+    if (running !== null) {
+      started(running[1]!)
+      onRun()
+    }
+    if (/^Successfully built /.test(text)) isOurs = true
+    return isOurs ? '' : text
+  }
+}
+
+/** The image's id; null when the engine ended its answer without one. */
+const follow = async (stream: Readable, log: BuildLog, narrate: (text: string) => string): Promise<string | null> => {
+  let image: string | null = null
+  for await (const messages of readMessages(stream)) {
+    let text = ''
+    for (const message of messages) {
+      text += message.stream === undefined ? '' : narrate(message.stream)
+      image = message.aux?.ID ?? image
+      const error = message.errorDetail?.message ?? message.error
+      if (error === undefined) continue
+      log.write(text)
+      throw buildFailure(log, error)
+    }
+    log.write(text)
+  }
+  return image
+}
+
+/**
+ * Answers the image's id. Rejects with `build_failed`, or the signal's reason. `onWork` is called when something is not
+ * in the engine's cache.
+ */
+export const buildPiece = async (
+  engine: Engine,
+  made: BuildLeftovers,
+  piece: Piece,
+  log: BuildLog,
+  onWork: () => void,
+  signal: AbortSignal,
+): Promise<string> => {
+  try {
+    const stream = await engine.stream('POST', '/build', {
+      query: queryOf(piece),
+      body: piece.tar,
+      signal,
+      deadlineMs: piece.deadlineMs,
+    })
+    const image = await follow(stream, log, createNarrator(piece.lines, onWork, made.add))
+    if (image === null) throw engineUnavailable(new Error('the build ended without an image'))
+    return image
+  } catch (error) {
+    signal.throwIfAborted()
+    if (error instanceof EngineError) throw buildFailure(log, error.message, error)
+    const { errored } = piece.tar
+    if (errored instanceof DeploymentError) throw errored
+    if (errored) throw new Error('the build context could not be read', { cause: errored })
+    throw error instanceof DeploymentError ? error : engineUnavailable(error)
+  } finally {
+    piece.tar.destroy()
+  }
+}

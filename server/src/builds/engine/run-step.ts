@@ -1,0 +1,140 @@
+/**
+ * One RUN of a Dockerfile: our own container, with limits and few capabilities, and an image of the result. Knows no
+ * Dockerfiles. What it creates is in the build's cleanup list before it is created.
+ */
+import { type Engine, EngineError } from '../../lib/docker/docker-engine.ts'
+import type { BuildLeftovers } from './build-containers.ts'
+import { readOutput } from './container-output.ts'
+import { commandOf, configAfter, type ImageDetail, withArgs } from './image-config.ts'
+
+const pidsLimit = 4096
+const maxComment = 4000
+const commitMs = 20 * 60_000
+
+export interface StepLimits {
+  memoryMb: number
+  cpuMillicores: number
+}
+
+export interface Step {
+  parent: ImageDetail
+  words: string[]
+  args: [name: string, value: string][]
+  networkMode: string
+  limits: StepLimits
+}
+
+/** The step's command exited with a code other than 0, or could not be started. */
+export class StepFailed extends Error {}
+
+/** The engine's message for a failed command. */
+const showWords = (words: string[]): string => words.join(' ')
+
+const hostConfig = ({ networkMode, limits }: Step) => {
+  const bytes = limits.memoryMb * 2 ** 20
+  return {
+    NetworkMode: networkMode,
+    CapDrop: ['NET_RAW', 'MKNOD'],
+    SecurityOpt: ['no-new-privileges'],
+    PidsLimit: pidsLimit,
+    Memory: bytes,
+    MemorySwap: bytes,
+    CpuPeriod: 100_000,
+    CpuQuota: Math.max(1000, Math.round(limits.cpuMillicores * 100)),
+    LogConfig: { Type: 'none' },
+  }
+}
+
+/**
+ * A container inherits its image's labels, and Slipway identifies its own containers by labels that begin with
+ * slipway.: those from a Dockerfile are emptied. The image keeps its parent's, so this does not affect it.
+ */
+const labelsOf = ({ Config }: ImageDetail): Record<string, string> =>
+  Object.fromEntries(
+    Object.keys(Config?.Labels ?? {})
+      .filter((name) => name.startsWith('slipway.'))
+      .map((name) => [name, '']),
+  )
+
+export const bodyOf = (step: Step) => {
+  const { parent, words, args } = step
+  const probed = (parent.Config?.Healthcheck ?? null) !== null
+  return {
+    Image: parent.Id,
+    ...commandOf(parent, withArgs(words, args)),
+    Labels: labelsOf(parent),
+    ...(probed ? { Healthcheck: { Test: ['NONE'] } } : {}),
+    HostConfig: hostConfig(step),
+  }
+}
+
+/** Commits the container as an image, configured like its parent; returns its id. */
+const commit = async (
+  engine: Engine,
+  container: string,
+  parent: ImageDetail,
+  comment: string,
+  signal: AbortSignal,
+): Promise<string> => {
+  const query = { container, pause: false, comment: comment.slice(0, maxComment), author: parent.Author ?? '' }
+  const body = configAfter(parent)
+  return (await engine.call<{ Id: string }>('POST', '/commit', { query, body, signal, deadlineMs: commitMs })).Id
+}
+
+/** What the classic builder writes into an image's history. */
+const commentOf = ({ words, args }: Step): string =>
+  [
+    ...(args.length === 0 ? [] : [`|${args.length}`, ...args.map(([name, value]) => `${name}=${value}`)]),
+    ...words,
+  ].join(' ')
+
+/** Returns the id of the image after the step. Rejects with `StepFailed`. */
+export const runStep = async (
+  engine: Engine,
+  made: BuildLeftovers,
+  step: Step,
+  onText: (text: string) => void,
+  signal: AbortSignal,
+): Promise<string> => {
+  const name = made.name('container')
+  try {
+    // Not aborted by the signal: the engine would continue, and create it after it was removed.
+    const options = { query: { name }, body: bodyOf(step) }
+    const { Id } = await engine.call<{ Id: string }>('POST', '/containers/create', options)
+    signal.throwIfAborted()
+    onText(` ---> Running in ${Id.slice(0, 12)}\n`)
+    for await (const text of readOutput(engine, Id, signal)) onText(text)
+    const { StatusCode } = await engine.call<{ StatusCode: number }>('POST', `/containers/${Id}/wait`, { signal })
+    if (StatusCode !== 0)
+      throw new StepFailed(`The command '${showWords(step.words)}' returned a non-zero code: ${StatusCode}`)
+    const image = await commit(engine, Id, step.parent, commentOf(step), signal)
+    onText(` ---> ${image.slice('sha256:'.length).slice(0, 12)}\n`)
+    return image
+  } catch (error) {
+    signal.throwIfAborted()
+    throw error instanceof EngineError ? new StepFailed(error.message, { cause: error }) : error
+  } finally {
+    await made.removeContainer(name)
+  }
+}
+
+/** The same image without its ONBUILD triggers, which we run ourselves. */
+export const withoutTriggers = async (
+  engine: Engine,
+  made: BuildLeftovers,
+  parent: ImageDetail,
+  signal: AbortSignal,
+): Promise<string> => {
+  const name = made.name('container')
+  const body = {
+    Image: parent.Id,
+    ...commandOf(parent, ['/slipway-never-started']),
+    HostConfig: { NetworkMode: 'none' },
+  }
+  try {
+    const { Id } = await engine.call<{ Id: string }>('POST', '/containers/create', { query: { name }, body })
+    return await commit(engine, Id, parent, 'without ONBUILD', signal)
+  } finally {
+    await made.removeContainer(name)
+  }
+}

@@ -1,0 +1,69 @@
+/** Browsing a repository (see `Browser`), using the mirrors of git.ts. */
+import type { Browser, Commit, GitSource } from '../builder.ts'
+import { maxCommitBytes, parseCommit, unreadCommit } from './commit.ts'
+import { explainGit, refMissing } from './errors.ts'
+import { isCommitId } from './names.ts'
+import { withObjects } from './objects.ts'
+import type { Git } from './process.ts'
+import { type createRemote, findTag, validate } from './remote.ts'
+
+export interface BrowserParts {
+  git: Git
+  remote: ReturnType<typeof createRemote>
+  /** For listing branches and tags. */
+  timeoutMs: number
+  fetch(source: GitSource, signal: AbortSignal): Promise<Commit>
+  mirrorOf(source: GitSource): string
+  locked<T>(mirror: string, signal: AbortSignal, work: () => Promise<T>): Promise<T>
+}
+
+const limits = { timeoutMs: 30_000, maxOutput: 1 << 24 }
+
+export const createBrowser = ({ git, remote, timeoutMs, fetch, mirrorOf, locked }: BrowserParts): Browser => {
+  const readHistory = async (mirror: string, commitId: string, count: number): Promise<Commit[]> => {
+    const args = ['--git-dir', mirror, 'rev-list', `--max-count=${count}`, '--end-of-options', commitId, '--']
+    const { code, stdout, stderr } = await git.run(args, limits)
+    if (code !== 0) throw new Error(`git rev-list failed: ${stderr.trim()}`)
+    const ids = stdout.split('\n').filter(isCommitId)
+    return withObjects(git, mirror, limits.timeoutMs, async (objects) => {
+      const commits: Commit[] = []
+      for (const found of await objects.look(ids)) {
+        if (!('size' in found)) continue
+        const isRead = found.size <= maxCommitBytes
+        commits.push(isRead ? parseCommit(found.id, await objects.read(found)) : unreadCommit(found.id))
+      }
+      return commits
+    })
+  }
+
+  /** Mirrors contain single commits until somebody asks for their history. */
+  const deepen = async (source: GitSource, mirror: string, commitId: string, count: number, signal: AbortSignal) => {
+    const known = await readHistory(mirror, commitId, count)
+    if (known.length >= count || !(await remote.isShallow(mirror))) return known
+    const { code, stderr } = await remote.fetchCommit(source, mirror, commitId, signal, count)
+    if (code !== 0) throw explainGit(stderr, new URL(source.url).hostname)
+    return readHistory(mirror, commitId, count)
+  }
+
+  return {
+    async branches(source, signal) {
+      validate(source)
+      return remote.listBranches(source, timeoutMs, signal)
+    },
+    async commits(source, count, signal) {
+      const { git_commit_id: head } = await fetch(source, signal)
+      const mirror = mirrorOf(source)
+      const found = await locked(mirror, signal, () => deepen(source, mirror, head, count, signal))
+      const refs = await remote.listRefs(source, timeoutMs, true, signal)
+      return found.map((commit) => ({ ...commit, tag: findTag(refs, commit.git_commit_id) }))
+    },
+    async folders(source, folder, signal) {
+      const { git_commit_id: head } = await fetch(source, signal)
+      const args = ['--git-dir', mirrorOf(source), 'ls-tree', '-d', '-z', '--name-only', '--end-of-options']
+      args.push(`${head}:${folder}`)
+      const { code, stdout } = await git.run(args, limits)
+      if (code !== 0) throw refMissing('The folder does not exist in the repository.')
+      return stdout.split('\0').filter((name) => name !== '')
+    },
+  }
+}

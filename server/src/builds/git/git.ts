@@ -1,0 +1,207 @@
+/**
+ * Bare mirrors of git repositories, one per organization, URL and credentials. Promises that a returned commit is
+ * complete with all its files, that git connects only to the checked address, and that nobody gets what the host would
+ * not show them now. A killed fetch leaves locks and partial packs, which the next use of that mirror removes.
+ */
+import { join } from 'node:path'
+import { createKeyedLock, withLock } from '../../lib/concurrency/keyed-lock.ts'
+import { DeploymentError } from '../../lib/errors.ts'
+import type { Log } from '../../lib/log.ts'
+import type { Clock } from '../../lib/time/clock.ts'
+import type { Browser, Commit, GitSource } from '../builder.ts'
+import { createBrowser } from './browse.ts'
+import { maxCommitBytes, parseCommit } from './commit.ts'
+import { explainGit, explainLimits, isNotHandedOut, refMissing, refused } from './errors.ts'
+import { noteUse } from './mirror-folder.ts'
+import { createUpkeep } from './mirror-upkeep.ts'
+import { isCommitId } from './names.ts'
+import { withObjects } from './objects.ts'
+import { type Git, GitFailed } from './process.ts'
+import { createRemote, findTag, type GitLimits, type GitNetwork, hash, usualLimits, validate } from './remote.ts'
+
+export interface MirrorParts {
+  git: Git
+  /** Owned by git's user. */
+  folder: string
+  /** The template of a new mirror. */
+  template: string
+  network: GitNetwork
+  log: Log
+  clock: Clock
+  limits?: Partial<GitLimits>
+}
+
+export interface Mirrors extends Browser {
+  fetch(source: GitSource, signal: AbortSignal): Promise<Commit>
+  head(source: GitSource, timeoutMs: number): Promise<string | null>
+  /** The path of this source's mirror, whether it exists or not. */
+  mirrorOf(source: GitSource): string
+  /** The same if it has the commit; else rejects with `git_ref_missing`. */
+  find(source: GitSource, commitId: string): Promise<string>
+  close(): Promise<void>
+}
+
+const readMs = 30_000
+
+const tooLarge = (commitId: string, bytes: number): DeploymentError =>
+  refused(
+    `Commit ${commitId.slice(0, 12)} is ${(bytes / 2 ** 20).toFixed(1)} MB large, and at most 1 MB is read: shorten its message.`,
+  )
+
+const nameOf = ({ organizationId, url, credentials }: GitSource): string => {
+  const known = credentials?.reveal()
+  const reader = known === undefined ? 'public' : hash(`${known.username}\0${known.password}`)
+  return `${hash(organizationId).slice(0, 32)}-${hash(url)}-${reader}`
+}
+
+/** A commit of a mirror; null if it is missing or the mirror is invalid. */
+const readKnown = async (git: Git, mirror: string, commitId: string): Promise<Commit | null> => {
+  if (!isCommitId(commitId)) throw refused('The commit id must be 40 or 64 hexadecimal digits.')
+  try {
+    return await withObjects(git, mirror, readMs, async (objects) => {
+      const [found] = await objects.look([commitId])
+      if (found?.kind !== 'commit' || !('size' in found)) return null
+      if (found.size > maxCommitBytes) throw tooLarge(commitId, found.size)
+      return parseCommit(commitId, await objects.read(found))
+    })
+  } catch (error) {
+    if (!(error instanceof GitFailed)) throw error
+    const limited = explainLimits(error.stderr)
+    if (limited !== null) throw limited
+    // A mirror that is missing or broken: it is recreated by the next fetch.
+    return null
+  }
+}
+
+/** The latest values; '' deletes one. */
+const createMemory = () => {
+  const texts = new Map<string, string>()
+  return {
+    get: (key: string) => texts.get(key),
+    set(key: string, text: string): void {
+      texts.delete(key)
+      if (text !== '') texts.set(key, text)
+      if (texts.size > 1000) texts.delete(texts.keys().next().value!)
+    },
+  }
+}
+
+export const createMirrors = (parts: MirrorParts): Mirrors => {
+  const { git, folder, log } = parts
+  const limits = { ...usualLimits, ...parts.limits }
+  const remote = createRemote(git, parts.network, limits)
+  const { listRefs } = remote
+  const lock = createKeyedLock()
+  const closing = new AbortController()
+  const { prepare, fetchWithRepair, tidy } = createUpkeep(parts, limits, remote, closing.signal)
+  const tags = createMemory()
+  const heads = createMemory()
+  const mirrorOf = (source: GitSource): string => join(folder, nameOf(source))
+  const tagOf = (mirror: string, commitId: string): string => tags.get(`${mirror} ${commitId}`) ?? ''
+
+  const readCommit = async (mirror: string, commitId: string): Promise<Commit | null> => {
+    const commit = await readKnown(git, mirror, commitId)
+    return commit === null ? null : { ...commit, tag: tagOf(mirror, commitId) }
+  }
+
+  /** The last known head of a branch, read while the host is asked for the current one. */
+  const readLastHead = async (mirror: string, branch: string): Promise<Commit | null> => {
+    const last = heads.get(`${mirror} ${branch}`)
+    return last === undefined ? null : readCommit(mirror, last).catch(() => null)
+  }
+
+  const bring = async (source: GitSource, mirror: string, commitId: string, signal: AbortSignal): Promise<Commit> =>
+    withLock(lock, mirror, signal, async () => {
+      await prepare(mirror)
+      const there = await readCommit(mirror, commitId)
+      if (there !== null) return there
+      const result = await fetchWithRepair(source, mirror, commitId, signal)
+      const commit = result.code === 0 ? await readCommit(mirror, commitId) : null
+      if (commit !== null) {
+        await tidy(mirror).catch((error: unknown) => log.warn({ err: error }, 'a git mirror could not be cleaned up'))
+        return commit
+      }
+      if (result.code === 0 || isNotHandedOut(result.stderr))
+        throw refMissing(`Commit ${commitId.slice(0, 12)} is not in branch ${source.branch} of the repository.`)
+      throw explainGit(result.stderr, new URL(source.url).hostname)
+    })
+
+  const learnTag = (mirror: string, refs: Map<string, string>, commitId: string): string => {
+    const tag = findTag(refs, commitId)
+    tags.set(`${mirror} ${commitId}`, tag)
+    return tag
+  }
+
+  /**
+   * A commit that was fetched before is served again only to those who may still read the repository. If the host does
+   * not answer at all, it is enough that it once let the same organization read it with the same credentials.
+   */
+  const askAgain = async (source: GitSource, known: Commit, mirror: string, signal: AbortSignal): Promise<Commit> => {
+    try {
+      const refs = await listRefs(source, limits.askAgainMs, true, signal)
+      return { ...known, tag: learnTag(mirror, refs, known.git_commit_id) }
+    } catch (error) {
+      if (error instanceof DeploymentError && error.code === 'git_unreachable') return known
+      throw error
+    }
+  }
+
+  const fetchHead = async (source: GitSource, mirror: string, signal: AbortSignal): Promise<Commit> => {
+    const [refs, last] = await Promise.all([
+      listRefs(source, limits.lsRemoteMs, true, signal),
+      readLastHead(mirror, source.branch),
+    ])
+    const commitId = source.commitId ?? refs.get(`refs/heads/${source.branch}`)
+    if (commitId === undefined) throw refMissing(`The repository has no branch ${source.branch}.`)
+    const tag = learnTag(mirror, refs, commitId)
+    if (source.commitId === undefined) heads.set(`${mirror} ${source.branch}`, commitId)
+    if (last?.git_commit_id === commitId) return { ...last, tag }
+    // A given commit has already been looked for.
+    const there = source.commitId === undefined ? await readCommit(mirror, commitId) : null
+    return there ?? bring(source, mirror, commitId, signal)
+  }
+
+  const fetch = async (source: GitSource, signal: AbortSignal): Promise<Commit> => {
+    validate(source)
+    const mirror = mirrorOf(source)
+    await prepare(mirror)
+    noteUse(mirror).catch(() => {})
+    const pinned = source.commitId === undefined ? null : await readCommit(mirror, source.commitId)
+    return pinned === null ? fetchHead(source, mirror, signal) : askAgain(source, pinned, mirror, signal)
+  }
+
+  const browser = createBrowser({
+    git,
+    remote,
+    timeoutMs: limits.lsRemoteMs,
+    fetch,
+    mirrorOf,
+    locked: (mirror, signal, work) => withLock(lock, mirror, signal, work),
+  })
+  const untilClosed = (signal: AbortSignal): AbortSignal => AbortSignal.any([signal, closing.signal])
+
+  return {
+    fetch: (source, signal) => fetch(source, untilClosed(signal)),
+    branches: (source, signal) => browser.branches(source, untilClosed(signal)),
+    commits: (source, count, signal) => browser.commits(source, count, untilClosed(signal)),
+    folders: (source, path, signal) => browser.folders(source, path, untilClosed(signal)),
+    async head(source, timeoutMs) {
+      const signal = AbortSignal.any([AbortSignal.timeout(timeoutMs), closing.signal])
+      try {
+        validate(source)
+        return (await listRefs(source, timeoutMs, false, signal)).get(`refs/heads/${source.branch}`) ?? null
+      } catch {
+        return null
+      }
+    },
+    mirrorOf,
+    async find(source, commitId) {
+      const mirror = mirrorOf(source)
+      if ((await readCommit(mirror, commitId)) !== null) return mirror
+      throw refMissing(`Commit ${commitId.slice(0, 12)} was not fetched.`)
+    },
+    async close() {
+      closing.abort(new Error('the server is stopping'))
+    },
+  }
+}

@@ -1,0 +1,172 @@
+/**
+ * Access to git hosts: which URLs and names are allowed, with which credentials, and with which limits on time and
+ * size. What it fetches goes into a mirror managed by git.ts.
+ */
+import { createHash } from 'node:crypto'
+import { readdir } from 'node:fs/promises'
+import { isIP } from 'node:net'
+import { untilAborted } from '../../lib/concurrency/waiting.ts'
+import { ExecTimeout } from '../../lib/exec.ts'
+import type { Outbound } from '../../lib/net/outbound.ts'
+import { isPrivateAddress } from '../../lib/net/private-host.ts'
+import type { GitSource } from '../builder.ts'
+import { explainOutbound, isNotHandedOut, refused, tooSlow } from './errors.ts'
+import { clearLeftovers, mirrorSize } from './mirror-folder.ts'
+import { isCommitId, isValidBranch, isValidGitUrl } from './names.ts'
+import type { Git, GitConfig } from './process.ts'
+import { createRefs, type Refs } from './refs.ts'
+
+/**
+ * `check` returns the only address that git may connect to; `open` connects by itself. Both reject what may not be
+ * reached.
+ */
+export type GitNetwork = Pick<Outbound, 'check' | 'open'>
+
+export interface GitLimits {
+  lsRemoteMs: number
+  /** For checking whether the commit's repository still exists. */
+  askAgainMs: number
+  fetchMs: number
+  /** Of a single mirror. */
+  maxBytes: number
+}
+
+export const usualLimits: GitLimits = {
+  lsRemoteMs: 60_000,
+  askAgainMs: 10_000,
+  fetchMs: 600_000,
+  maxBytes: 5 * 2 ** 30,
+}
+
+export const hash = (text: string): string => createHash('sha256').update(text).digest('hex')
+
+/** Rejects what must not be passed to git. */
+export const validate = ({ url, branch, commitId }: GitSource): void => {
+  if (!isValidGitUrl(url)) throw refused('The URL of the repository is not a plain https URL.')
+  if (!isValidBranch(branch)) throw refused('The branch name is not valid in git.')
+  if (commitId !== undefined && !isCommitId(commitId))
+    throw refused('The commit id must be 40 or 64 hexadecimal digits.')
+}
+
+/** The credentials, only for their own repository's URL; null if there are none. */
+const authorization = (source: GitSource, address: string): string | null => {
+  const known = source.credentials?.reveal()
+  if (known === undefined) return null
+  const url = new URL(source.url)
+  if (url.protocol === 'http:' && !isPrivateAddress(address, url))
+    throw refused('A git token cannot be sent over plain http: use the https URL of the repository.')
+  return `Basic ${Buffer.from(`${known.username}:${known.password}`).toString('base64')}`
+}
+
+/** What git needs for one connection: the checked address, and the credentials for this URL only. */
+const connectionConfig = (source: GitSource, address: string): GitConfig => {
+  const url = new URL(source.url)
+  const config: [string, string][] = []
+  const port = url.port || (url.protocol === 'https:' ? '443' : '80')
+  if (isIP(url.hostname.replace(/^\[|\]$/g, '')) === 0)
+    config.push(['http.curloptResolve', `${url.hostname}:${port}:${isIP(address) === 6 ? `[${address}]` : address}`])
+  const login = authorization(source, address)
+  if (login !== null) config.push([`http.${source.url}.extraHeader`, `Authorization: ${login}`])
+  return config
+}
+
+/** The tag of a commit; '' if it has none. */
+export const findTag = (refs: Refs, commitId: string): string => {
+  for (const [ref, id] of refs)
+    if (id === commitId && ref.startsWith('refs/tags/')) return ref.slice('refs/tags/'.length)
+  return ''
+}
+
+export const createRemote = (git: Git, network: GitNetwork, limits: GitLimits) => {
+  const readRefs = createRefs((request) => network.open(request))
+
+  const addressOf = async (source: GitSource, signal: AbortSignal): Promise<string> => {
+    const url = new URL(source.url)
+    try {
+      return (await untilAborted(network.check(url), signal)).address
+    } catch (error) {
+      throw signal.aborted ? error : explainOutbound(error, url.hostname)
+    }
+  }
+
+  /** Runs git against the network; only the caller's own abort is passed on unchanged. */
+  const talk = async (source: GitSource, args: string[], timeoutMs: number, config: GitConfig, signal: AbortSignal) => {
+    try {
+      return await git.run(args, { config, signal, timeoutMs })
+    } catch (error) {
+      if (!(error instanceof ExecTimeout)) throw error
+      throw tooSlow(new URL(source.url).hostname, timeoutMs, error)
+    }
+  }
+
+  const askRefs = async (
+    source: GitSource,
+    timeoutMs: number,
+    names: readonly string[],
+    signal: AbortSignal,
+  ): Promise<Refs> => {
+    const login = source.credentials === undefined ? null : authorization(source, await addressOf(source, signal))
+    const headers: Record<string, string> = login === null ? {} : { authorization: login }
+    return readRefs({ url: source.url, headers, names, timeoutMs, signal })
+  }
+
+  const listRefs = (source: GitSource, timeoutMs: number, withTags: boolean, signal: AbortSignal): Promise<Refs> =>
+    askRefs(source, timeoutMs, [`refs/heads/${source.branch}`, ...(withTags ? ['refs/tags/'] : [])], signal)
+
+  const listBranches = async (source: GitSource, timeoutMs: number, signal: AbortSignal): Promise<string[]> => {
+    const refs = await askRefs(source, timeoutMs, ['refs/heads/'], signal)
+    return [...refs.keys()].map((ref) => ref.replace(/^refs\/heads\//, ''))
+  }
+
+  /** Aborts a fetch whose mirror grows too large. */
+  const watchSize = (mirror: string, tooLarge: AbortController) => {
+    const timer = setInterval(async () => {
+      if ((await mirrorSize(mirror)) <= limits.maxBytes) return
+      tooLarge.abort(refused(`The repository is larger than ${Math.round(limits.maxBytes / 2 ** 20)} MB.`))
+    }, 250)
+    return { [Symbol.dispose]: () => clearInterval(timer) }
+  }
+
+  const download = async (source: GitSource, mirror: string, args: string[], signal: AbortSignal) => {
+    const tooLarge = new AbortController()
+    using _ = watchSize(mirror, tooLarge)
+    const config = connectionConfig(source, await addressOf(source, signal))
+    const both = AbortSignal.any([signal, tooLarge.signal])
+    const fixed = ['--quiet', '--no-tags', '--no-write-fetch-head', '--no-recurse-submodules', '--force']
+    const all = ['--git-dir', mirror, 'fetch', ...fixed, ...args]
+    try {
+      return await talk(source, all, limits.fetchMs, config, both)
+    } catch (error) {
+      await clearLeftovers(git, mirror, new Date(Date.now() + 60_000))
+      if (tooLarge.signal.aborted) await git.remove([mirror])
+      throw error
+    }
+  }
+
+  const isShallow = async (mirror: string): Promise<boolean> => (await readdir(mirror)).includes('shallow')
+
+  const refOf = (source: GitSource): string => `refs/slipway/${hash(source.commitId ?? source.branch).slice(0, 32)}`
+
+  /** A separate ref for each, by hash: branches `a` and `a/b` can replace one another. */
+  const fetchCommit = async (
+    source: GitSource,
+    mirror: string,
+    commitId: string,
+    signal: AbortSignal,
+    depth: number = 1,
+  ) => {
+    const ref = refOf(source)
+    const some = [`--depth=${depth}`, '--end-of-options', source.url, `+${commitId}:${ref}`]
+    const result = await download(source, mirror, some, signal)
+    if (result.code === 0 || !isNotHandedOut(result.stderr)) return result
+    const whole = (await isShallow(mirror)) ? ['--unshallow'] : []
+    return download(
+      source,
+      mirror,
+      [...whole, '--end-of-options', source.url, `+refs/heads/${source.branch}:${ref}`],
+      signal,
+    )
+  }
+
+  return { listRefs, listBranches, fetchCommit, isShallow }
+}

@@ -1,0 +1,92 @@
+/**
+ * The lines of a Dockerfile joined to one instruction each, as the classic builder joins them. Pure and linear: a text
+ * is read character by character or by whole lines, never with an expression that could go back.
+ */
+import { DeploymentError } from '../../lib/errors.ts'
+
+export type Escape = '\\' | '`'
+
+export interface JoinedLine {
+  text: string
+  /** Of its first line, from 1. */
+  line: number
+}
+
+const maxChars = 256 * 1024
+
+export const unreadable = (line: number, why: string): DeploymentError =>
+  new DeploymentError('build_failed', `The Dockerfile cannot be built: line ${line}: ${why}`)
+
+export const refused = (line: number, why: string): DeploymentError =>
+  new DeploymentError('build_refused', `The Dockerfile is refused: line ${line}: ${why}`)
+
+/** `name=value` of a comment that has the form of a directive. */
+const directiveOf = (line: string): { name: string; value: string } | null => {
+  const text = line.trim()
+  const equals = text.indexOf('=')
+  if (!text.startsWith('#') || equals === -1) return null
+  const name = text.slice(1, equals).trim()
+  return /^[a-zA-Z][a-zA-Z0-9]*$/.test(name) ? { name: name.toLowerCase(), value: text.slice(equals + 1).trim() } : null
+}
+
+/**
+ * Builders disagree about directives: which exist, and whether an unknown one ends the list. So only those that mean
+ * the same to all are accepted: `# syntax=docker/dockerfile:1…`, which asks for what is built anyway, and then an `#
+ * escape=`. What only looks like one further down is a comment.
+ */
+const readDirectives = (lines: string[]): Escape => {
+  let sign: Escape = '\\'
+  const seen = new Set<string>()
+  for (const [index, line] of lines.entries()) {
+    const found = directiveOf(line)
+    if (found === null) return sign
+    const { name, value } = found
+    const known = name === 'syntax' || name === 'escape'
+    if (!known) throw refused(index + 1, `the directive "${name.slice(0, 40)}" is not supported.`)
+    if (seen.has(name)) throw refused(index + 1, `the directive ${name} is repeated.`)
+    seen.add(name)
+    if (name === 'syntax' && !/^(docker\.io\/)?docker\/dockerfile:1[a-z0-9.-]{0,40}$/.test(value))
+      throw refused(index + 1, 'only syntax=docker/dockerfile:1 is supported.')
+    if (name === 'syntax') continue
+    if (value !== '\\' && value !== '`') throw refused(index + 1, String.raw`escape must be \ or a backtick.`)
+    sign = value
+  }
+  return sign
+}
+
+/** True when the line goes on in the next one; a doubled sign is a sign. */
+const goesOn = (trimmed: string, sign: Escape): boolean => trimmed.endsWith(sign) && trimmed.at(-2) !== sign
+
+const refuseControls = (text: string, line: number): void => {
+  for (let at = 0; at < text.length; at += 1) {
+    const code = text.charCodeAt(at)
+    if (code < 32 && code !== 9) throw unreadable(line, 'it contains a control character.')
+  }
+}
+
+/** Instructions on one line each; comments and empty lines are gone. */
+export const joinLines = (text: string): { sign: Escape; lines: JoinedLine[] } => {
+  if (text.length > maxChars) throw new DeploymentError('build_refused', 'The Dockerfile is larger than 256 kB.')
+  const raw = (text.startsWith('\uFEFF') ? text.slice(1) : text).split('\n')
+  const sign = readDirectives(raw)
+  const lines: JoinedLine[] = []
+  let open: string[] = []
+  let first = 0
+  const end = (): void => {
+    const joined = open.join('').trim()
+    refuseControls(joined, first)
+    if (joined !== '') lines.push({ text: joined, line: first })
+    open = []
+  }
+  for (const [index, each] of raw.entries()) {
+    const trimmed = each.trim()
+    if (trimmed === '' || trimmed.startsWith('#')) continue
+    if (open.length === 0) first = index + 1
+    const right = (open.length === 0 ? each.trimStart() : each).trimEnd()
+    const more = goesOn(right, sign)
+    open.push(more ? right.slice(0, -1) : each.trimEnd())
+    if (!more) end()
+  }
+  end()
+  return { sign, lines }
+}

@@ -1,0 +1,235 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { DeploymentError } from '../../lib/errors.ts'
+import { baseNames, planStages } from './build-plan.ts'
+import { declaredArgs, parseDockerfile, pickBuildArgs, readFragment, readTriggers } from './dockerfile.ts'
+
+const cases: { what: string; text: string; args: string[]; bases: string[]; target?: string; given?: object }[] = [
+  { what: 'a plain file', text: 'FROM busybox:1\nRUN true\n', args: [], bases: ['busybox:1'] },
+  { what: 'ARG in every place', text: 'ARG A=1\nFROM x\narg B\nARG C=3 D', args: ['A', 'B', 'C', 'D'], bases: ['x'] },
+  { what: 'a global default', text: 'ARG V=24\nFROM node:$V', args: ['V'], bases: ['node:24'] },
+  { what: 'a given value', text: 'ARG V=24\nFROM node:${V}', args: ['V'], bases: ['node:20'], given: { V: '20' } },
+  { what: 'a default in place', text: 'ARG V\nFROM node:${V:-22}', args: ['V'], bases: ['node:22'] },
+  { what: 'an alternative', text: 'ARG V=1\nFROM node${V:+-slim}', args: ['V'], bases: ['node-slim'] },
+  { what: 'defaults of defaults', text: 'ARG A=1\nARG B=x$A\nFROM $B', args: ['A', 'B'], bases: ['x1'] },
+  {
+    what: 'stages',
+    text: 'FROM a AS One\nFROM b AS three\nFROM one\nCOPY --from=three x y',
+    args: [],
+    bases: ['a', 'b'],
+  },
+  { what: 'stages that nobody needs', text: 'FROM a AS one\nFROM one\nFROM b as two', args: [], bases: ['b'] },
+  { what: 'a target', text: 'FROM a AS one\nFROM b AS two', args: [], bases: ['a'], target: 'ONE' },
+  { what: 'a target by number', text: 'FROM a\nFROM b', args: [], bases: ['a'], target: '0' },
+  { what: 'scratch', text: 'FROM scratch\nCOPY --from=nginx:1 /a /b', args: [], bases: ['nginx:1'] },
+  {
+    what: 'copies of stages',
+    text: 'FROM a AS b\nFROM c\nCOPY --from=b x y\nCOPY --from=0 x y',
+    args: [],
+    bases: ['a', 'c'],
+  },
+  { what: 'a platform', text: 'FROM --platform=linux/amd64 a AS b', args: [], bases: ['a'] },
+  { what: 'comments', text: '# ARG X\nFROM a\n  # ARG Y\nRUN echo ARG Z', args: [], bases: ['a'] },
+  { what: 'continued lines', text: 'FROM \\\n # note\n a\nARG \\\nB=1', args: ['B'], bases: ['a'] },
+  { what: 'another escape', text: '# escape=`\nFROM a\nARG `\nB', args: ['B'], bases: ['a'] },
+  {
+    what: 'the usual syntax',
+    text: '# syntax=docker/dockerfile:1.7\n# escape=`\nFROM a\nARG `\nB',
+    args: ['B'],
+    bases: ['a'],
+  },
+  {
+    what: 'what looks like a directive below',
+    text: '# a comment\n# escape=`\nFROM a\nARG \\\nB',
+    args: ['B'],
+    bases: ['a'],
+  },
+  { what: 'Windows line ends', text: 'FROM a\r\nARG B\r\n', args: ['B'], bases: ['a'] },
+  { what: 'quotes', text: 'ARG "A=b c"\nFROM "x"\nARG B="d e"', args: ['A', 'B'], bases: ['x'] },
+  { what: 'a command that only looks like ARG', text: 'FROM a\nRUN x \\\n  ARG B', args: [], bases: ['a'] },
+]
+
+for (const { what, text, args, bases, target, given } of cases)
+  test(`a Dockerfile with ${what}`, () => {
+    const file = parseDockerfile(text)
+    assert.deepEqual(declaredArgs(file), args)
+    assert.deepEqual(baseNames(planStages(file, (given ?? {}) as Record<string, string>, target ?? null)), bases)
+  })
+
+test('only declared variables are passed on, sorted, and names of Object.prototype are nobody', () => {
+  const file = parseDockerfile('FROM a\nARG B\nARG A\nARG toString\nARG C')
+  assert.deepEqual(pickBuildArgs(file, { A: '1', B: '2', SECRET: 'x' }), { A: '1', B: '2' })
+})
+
+const codeOf = (work: () => unknown): string => {
+  try {
+    work()
+  } catch (error) {
+    assert.ok(error instanceof DeploymentError, String((error as Error).stack))
+    return error.code
+  }
+  return 'accepted'
+}
+
+const plan = (text: string) => planStages(parseDockerfile(text), {}, null)
+
+const remote: [what: string, text: string][] = [
+  ['an address', 'FROM a\nADD http://127.0.0.1/x /x'],
+  ['an address behind flags', 'FROM a\nadd --chown=1:1 https://h/x /x'],
+  ['an address in JSON', 'FROM a\nADD ["https://h/x", "/x"]'],
+  ['an address over two lines', 'FROM a\nAD\\\nD ht\\\ntp://h/x /x'],
+  ['an address cut at its colon', 'FROM a\nADD http:\\\n//h/x /x'],
+  ['an address behind a doubled escape', 'FROM a\nRUN echo \\\\\nADD http://h/x /x'],
+  ['an address with another escape', '# escape=`\nFROM a\nADD http:`\n//h/x /x'],
+  ['an address split by a variable', 'FROM a\nENV S=/\nADD http:${S}/127.0.0.1:28999/env-split /leak'],
+  ['an address of a variable', 'FROM a\nARG U\nADD $U /x'],
+  ['an address in JSON escapes', 'FROM a\nADD ["http:\\u002f\\u002f127.0.0.1:28999/json-escape","/leak"]'],
+  ['an address with a backslash', 'FROM a\nADD http:\\//127.0.0.1/x /x'],
+  ['an address with quotes', 'FROM a\nADD "http:"//127.0.0.1/x /x'],
+  [
+    'an address behind a directive that is not known',
+    '# foo=bar\n# escape=`\nFROM a\nRUN true # `\nADD http://127.0.0.1/x /x',
+  ],
+  ['a git address', 'FROM a\nADD git@h:a/b.git /x'],
+  ['an address for later', 'FROM a\nONBUILD ADD http://h/x /x'],
+  ['an address for later in JSON', 'FROM a\nONBUILD ADD ["http:\\u002f\\u002fh/x","/x"]'],
+  ['an address as the first of two', 'FROM a\nADD http://h/x plain /x'],
+  ['an address in a stage that nobody needs', 'FROM a\nADD http://h/x /x\nFROM b'],
+  ['a copy for later', 'FROM a\nONBUILD COPY --from=nginx:1 /a /b'],
+  ['a copy from a variable', 'FROM a\nARG X\nCOPY --from=$X /a /b'],
+]
+
+for (const [what, text] of remote)
+  test(`what the engine would fetch is refused: ${what}`, () => {
+    assert.equal(
+      codeOf(() => parseDockerfile(text)),
+      'build_refused',
+    )
+  })
+
+const broken: [what: string, text: string][] = [
+  ['nothing', ''],
+  ['an unknown instruction', 'FROM a\nNONSENSE'],
+  ['an instruction in front of FROM', 'RUN true\nFROM a'],
+  ['RUN --mount', 'FROM a\nRUN --mount=type=cache,target=/x true'],
+  ['RUN --network', 'FROM a\nRUN --network=host true'],
+  ['a here-document', 'FROM a\nRUN <<EOF\ntrue\nEOF'],
+  ['a here-document in COPY', 'FROM a\nCOPY <<EOF /x\nADD http://h/x /x\nEOF'],
+  ['COPY --link', 'FROM a\nCOPY --link a b'],
+  ['ADD --checksum', 'FROM a\nADD --checksum=sha256:a x y'],
+  ['a flag in quotes', 'FROM a\nCOPY --fr\\om=nginx a b'],
+  ['a flag twice', 'FROM a\nCOPY --from=a --from=b a b'],
+  ['flags that end with nothing', 'FROM a\nCOPY -- a b'],
+  ['a control character', 'FROM a\nADD x \u000bhttp://h/x\u000b/y'],
+  ['a line end inside a line', 'FROM a\nENV A=1\rADD http://h/x /x'],
+  ['an open end', 'FROM a\nENV A=1 \\\\\nENV B=2 \\'],
+  ['an escape at the end of a line', 'FROM a\nENV A=b\\\\'],
+  ['ONBUILD FROM', 'FROM a\nONBUILD FROM b'],
+  ['ONBUILD ONBUILD', 'FROM a\nONBUILD ONBUILD RUN x'],
+  ['two stages of a name', 'FROM a AS x\nFROM b AS X'],
+  ['a stage called scratch', 'FROM a AS scratch\nFROM b'],
+  ['an empty base', 'ARG A\nFROM $A'],
+  ['a copy from a later stage', 'FROM a\nCOPY --from=1 x y\nFROM b'],
+  ['an operator that is not known', 'ARG A=x\nFROM ${A%x}'],
+  ['a quote that is not closed', "ARG A='x\nFROM $A"],
+  [
+    'a value that doubles',
+    `ARG A=${'x'.repeat(5000)}\n${Array.from({ length: 30 }, (_, n) => `ARG A${n}=$A${n === 0 ? '' : n - 1}$A${n === 0 ? '' : n - 1}`).join('\n')}\nFROM $A29`,
+  ],
+]
+
+for (const [what, text] of broken)
+  test(`a Dockerfile that cannot be built: ${what}`, () => {
+    assert.equal(
+      codeOf(() => plan(text)),
+      'build_failed',
+    )
+  })
+
+test('another directive than those of every builder is refused', () => {
+  for (const text of [
+    '# foo=bar\nFROM a',
+    '# escape=x\nFROM a',
+    '# syntax=evil.example/x:1\nFROM a',
+    '# escape=`\n# escape=\\\nFROM a',
+  ])
+    assert.equal(
+      codeOf(() => parseDockerfile(text)),
+      'build_refused',
+      text,
+    )
+})
+
+test('plain paths may be added, and whatever a RUN fetches', () => {
+  for (const text of [
+    'ADD a.tar /x',
+    'ADD a b? */c /x/$V',
+    'ADD --chown=1:1 a /x',
+    'COPY http /x',
+    'RUN wget http://h/x',
+    'ONBUILD ADD a /x',
+    'RUN cat <<< x',
+    'RUN echo $((1<<2))',
+  ])
+    assert.equal(
+      codeOf(() => parseDockerfile(`FROM a\n${text}`)),
+      'accepted',
+      text,
+    )
+})
+
+test('triggers of a base are read as strictly as a Dockerfile', () => {
+  const { stages } = parseDockerfile('FROM a')
+  const code = (...triggers: string[]) => codeOf(() => readTriggers(triggers, stages[0]!))
+  assert.equal(code('COPY . /app', 'RUN make', 'ADD a.tar /x'), 'accepted')
+  for (const trigger of ['ADD http://h/x /x', 'ADD ["http:\\u002f\\u002fh/x","/x"]', 'COPY --from=nginx:1 /a /b'])
+    assert.equal(code(trigger), 'build_refused', trigger)
+  for (const trigger of [
+    'FROM a',
+    'ONBUILD RUN x',
+    'NONSENSE',
+    'COPY a b\nADD http://h/x /x',
+    '# escape=`\nADD http://h/x /x',
+    '',
+    'RUN --mount=type=cache x',
+  ])
+    assert.equal(code(trigger), 'build_failed', trigger)
+})
+
+test('a fragment begins no image of its own, and each of its instructions ends where it ends', () => {
+  assert.deepEqual(readFragment('# a note\nENV A=1 \\\n  B=2\nrun apk add x\n'), ['ENV A=1   B=2', 'run apk add x'])
+  for (const text of ['FROM a', 'FR\\\nOM a', 'ENV A=1\nONBUILD RUN x', 'ADD http://h/x /x', '# escape=`\nRUN a'])
+    assert.equal(
+      codeOf(() => readFragment(text)),
+      'build_refused',
+      text,
+    )
+  for (const text of ['ENV A=1 \\\\', 'RUN <<EOF', 'RUN x \\\\'])
+    assert.equal(
+      codeOf(() => readFragment(text)),
+      'build_failed',
+      text,
+    )
+})
+
+test('reading takes no longer than the text is long', () => {
+  const texts = [
+    `FROM a\nRUN ${' '.repeat(200_000)}x`,
+    `FROM a\n${'\\\n'.repeat(120_000)}`,
+    `FROM a\nCOPY ${'--a=b '.repeat(40_000)}x`,
+    `FROM ${'${A:-'.repeat(50_000)}`,
+    `FROM a\nENV ${'"\\'.repeat(25_000)}`,
+    `FROM a\nARG A=${'\'"'.repeat(15_000)}`,
+    `${'FROM a\n'.repeat(36_000)}`,
+    `FROM a\nADD ${'x '.repeat(29_000)}/y`,
+  ]
+  for (const text of texts) {
+    const start = performance.now()
+    codeOf(() => plan(text))
+    assert.ok(performance.now() - start < 500, `${text.slice(0, 20)} took ${performance.now() - start} ms`)
+  }
+  assert.equal(
+    codeOf(() => parseDockerfile(`FROM a\n# ${'x'.repeat(300_000)}`)),
+    'build_refused',
+  )
+})

@@ -1,0 +1,160 @@
+/**
+ * Reads what a build needs from a repository and makes its context, in separate threads: whatever a repository
+ * contains, the server's own thread is not blocked. Promises a result or one sentence within the limits of time, memory
+ * and size. Knows no engines or images. If the process dies, nothing is left except what git finishes by itself.
+ */
+import { basename } from 'node:path'
+import { Readable } from 'node:stream'
+import { untilAborted } from '../../lib/concurrency/waiting.ts'
+import type { Clock } from '../../lib/time/clock.ts'
+import type { GitSource, ToolBuild } from '../builder.ts'
+import type { GitSetup } from '../git/process.ts'
+import type { SourceTree } from '../git/source-tree.ts'
+import type { OwnDockerfile } from './context.ts'
+import type { Dockerfile } from './dockerfile.ts'
+import { type FromWorker, fromPlain, type Job, type Prepared } from './job.ts'
+import { contextTooSlow, type PreparationLimits, readTooMuch, readTooSlow, usualPreparation } from './limits.ts'
+import { createPool, type Lease } from './pool.ts'
+
+export interface PreparedSource {
+  tree: SourceTree
+  dockerfile: Dockerfile
+}
+
+export interface PreparationRequest {
+  source: GitSource
+  commitId: string
+  rootPath: string
+  dockerfilePath: string
+  tool?: ToolBuild
+}
+
+export interface Preparation {
+  /** What a build of this commit needs. Rejects with `dockerfile_missing`, `path_outside`, `build_refused`. */
+  read(what: PreparationRequest, signal: AbortSignal): Promise<PreparedSource>
+  /**
+   * The context as a tar, with our own Dockerfile text under its name in it. Rejects with `build_refused` when it is
+   * too large; a stream that fails later does so with a `DeploymentError` where a limit is the reason.
+   */
+  context(tree: SourceTree, dockerfile: OwnDockerfile, signal: AbortSignal): Promise<{ tar: Readable }>
+  close(): Promise<void>
+}
+
+export interface PreparationParts {
+  git: Omit<GitSetup, 'onChild'>
+  mirrorOf(source: GitSource): string
+  limits?: Partial<PreparationLimits>
+  /** Threads at a time. */
+  threads: number
+  clock: Clock
+}
+
+const maxKnown = 500
+const mostKept = 65_536
+/** Chunks in flight. */
+const ahead = 8
+
+/** Mirrors are named after their owners. */
+const ownerOf = (mirror: string): string => basename(mirror).split('-')[0]!
+
+/** Calls back once, unless canceled. */
+const after = (clock: Clock, ms: number, work: () => void): (() => void) => {
+  const off = new AbortController()
+  clock.sleep(ms, off.signal).then(work, () => {})
+  return () => off.abort()
+}
+
+/** Waits for the first message of a job; anything else is its failure. */
+const firstWord = async (lease: Lease, job: Job, limits: PreparationLimits, clock: Clock, signal: AbortSignal) => {
+  const { promise, resolve, reject } = Promise.withResolvers<Exclude<FromWorker, { kind: 'failed' }>>()
+  lease.onMessage((message) => {
+    if (message === null) reject(readTooMuch())
+    else if (message.kind === 'failed') reject(fromPlain(message.error))
+    else resolve(message)
+  })
+  const putOff = after(clock, limits.readMs, () => reject(readTooSlow(limits)))
+  lease.run(job)
+  try {
+    return await untilAborted(promise, signal)
+  } finally {
+    putOff()
+  }
+}
+
+/** The remaining messages of a job as a stream, which owns the lease. */
+const streamOf = (lease: Lease, limits: PreparationLimits, clock: Clock): Readable => {
+  let owed = ahead
+  const tar = new Readable({
+    highWaterMark: 2 ** 20,
+    read() {
+      if (owed > 0) lease.grant(owed)
+      owed = 0
+    },
+    destroy(error, done) {
+      putOff()
+      lease.release()
+      done(error)
+    },
+  })
+  const putOff = after(clock, limits.contextMs, () => tar.destroy(contextTooSlow(limits)))
+  lease.onMessage((message) => {
+    if (message === null) tar.destroy(readTooMuch())
+    else if (message.kind === 'failed') tar.destroy(fromPlain(message.error))
+    else if (message.kind === 'end') tar.push(null)
+    else if (message.kind === 'chunk') {
+      owed += 1
+      const { buffer } = message.bytes
+      if (!tar.push(Buffer.from(buffer))) return
+      lease.grant(owed)
+      owed = 0
+    }
+  })
+  return tar
+}
+
+export const createPreparation = (parts: PreparationParts): Preparation => {
+  const { clock } = parts
+  const limits = { ...usualPreparation, ...parts.limits }
+  const pool = createPool(parts.git, parts.threads, clock)
+  const known = new Map<string, PreparedSource>()
+
+  const readNow = async (mirror: string, what: PreparationRequest, signal: AbortSignal): Promise<Prepared> => {
+    const { commitId, rootPath, dockerfilePath, tool } = what
+    const lease = await pool.lease(ownerOf(mirror), signal)
+    try {
+      const job: Job = { kind: 'read', mirror, commitId, rootPath, dockerfilePath, tool, limits }
+      const answer = await firstWord(lease, job, limits, clock, signal)
+      if (answer.kind !== 'read') throw new Error(`a preparation answered ${answer.kind}`)
+      return answer.prepared
+    } finally {
+      lease.release()
+    }
+  }
+
+  return {
+    async read(what, signal) {
+      const mirror = parts.mirrorOf(what.source)
+      const name = JSON.stringify([mirror, what.commitId, what.rootPath, what.dockerfilePath, what.tool])
+      // A commit never changes: what was read of it stays valid.
+      const before = known.get(name)
+      if (before !== undefined) return before
+      const { tree, dockerfile } = await readNow(mirror, what, signal)
+      const prepared = { tree: { ...tree, dockerfile: Buffer.from(tree.dockerfile) }, dockerfile }
+      if (tree.dockerfile.length < mostKept) known.set(name, prepared)
+      if (known.size > maxKnown) known.delete(known.keys().next().value!)
+      return prepared
+    },
+    async context(tree, own, signal) {
+      const lease = await pool.lease(ownerOf(tree.mirror), signal)
+      try {
+        const answer = await firstWord(lease, { kind: 'context', tree, own, limits }, limits, clock, signal)
+        if (answer.kind !== 'opened') throw new Error(`a preparation answered ${answer.kind}`)
+        return { tar: streamOf(lease, limits, clock) }
+      } catch (error) {
+        lease.release()
+        throw error
+      }
+    },
+    close: () => pool.close(),
+  }
+}

@@ -1,0 +1,174 @@
+/** The image of a deployment: built from a commit, or pulled from a registry. Its source is stored with it. */
+import type { Commit } from '../../builds/builder.ts'
+import type { Cluster } from '../../clusters/clusters.ts'
+import { joinTag } from '../../lib/docker/image-name.ts'
+import { DeploymentError } from '../../lib/errors.ts'
+import { Secret } from '../../lib/secret.ts'
+import type { Progress } from '../../runtimes/runtime.ts'
+import { needsOwnTool, type Source } from '../deployments.ts'
+import type { DeploymentParts } from '../parts.ts'
+import { staysAt } from '../release/next-version.ts'
+import { currentRelease, publicImageOf, type Release, type ReleaseSource } from '../release/releases.ts'
+import type { EffectiveVariables } from '../release/workload.ts'
+import { enter, type ServiceRun } from '../run/service-run.ts'
+import { openGitSource } from './git-source.ts'
+import { type ImageSource, openRegistry } from './registry-image.ts'
+
+const minute = 60_000
+const pullMinutes = 61
+const usualLimits = { timeoutMs: 30 * minute, cpuMillicores: 2000, memoryMb: 2048 }
+
+type GitSpec = Extract<Source, { from: 'git' }>
+
+/** It existed when the deployment was requested, or the request would have been refused. */
+const refuseMissingTool = async ({ parts }: ServiceRun, source: GitSpec): Promise<void> => {
+  const missing = needsOwnTool(source) ? await parts.builder.missingTool(source.tool.name) : null
+  if (missing !== null) throw new DeploymentError('tool_missing', missing)
+}
+
+export type MadeImage = Pick<Release, 'image' | 'commit' | 'source'>
+
+/** A redeploy keeps the deployed commit. */
+const deployedCommit = async ({ parts, service }: ServiceRun): Promise<string | undefined> => {
+  if (service.requested.redeploy !== true) return undefined
+  const release = await currentRelease(parts.database, service.id)
+  return (release?.commit as Commit | null | undefined)?.git_commit_id
+}
+
+const fetchSource = async (run: ServiceRun, { git }: GitSpec, signal: AbortSignal): Promise<Commit> => {
+  const { parts, service, claim } = run
+  const source = await openGitSource(parts, claim.organizationId, git)
+  const commitId = service.requested.commitId ?? (await deployedCommit(run))
+  run.log.line('source', `Fetching ${commitId ?? git.branch} from the repository.`)
+  const commit = await parts.builder.fetch({ ...source, ...(commitId === undefined ? {} : { commitId }) }, signal)
+  run.log.line('source', `Commit ${commit.git_commit_id.slice(0, 12)}: ${commit.message.split('\n')[0]}`)
+  return commit
+}
+
+/** `readVariables` is called once the commit is available, so that a build sees the newest ones. */
+const build = async (
+  run: ServiceRun,
+  source: GitSpec,
+  readVariables: () => Promise<EffectiveVariables>,
+): Promise<MadeImage> => {
+  const { parts, service, step, claim } = run
+  await refuseMissingTool(run, source)
+  await enter(run, 'building')
+  const commit = await step('source', { deadlineMs: 11 * minute }, (signal) => fetchSource(run, source, signal))
+  const variables = await readVariables()
+  const limits = { ...usualLimits, ...source.limits }
+  const image = await step('image', { deadlineMs: limits.timeoutMs + minute }, async (signal) =>
+    parts.builder.build(
+      {
+        ...source,
+        organizationId: claim.organizationId,
+        clusterId: service.clusterId,
+        source: await openGitSource(parts, claim.organizationId, source.git),
+        commitId: commit.git_commit_id,
+        variables: new Secret(variables.env),
+        secrets: new Secret(variables.secretValues),
+        ...limits,
+        serviceId: service.id,
+        deploymentId: claim.id,
+      },
+      (text) => run.log.output('image', text),
+      signal,
+    ),
+  )
+  run.log.line(
+    'image',
+    image.skipped ? 'Image already built from the same content; skipping the build.' : 'Image built.',
+  )
+  return { image: image.reference, commit, source: null }
+}
+
+/** A redeploy, and an unchanged tag of a public image, keep the deployed image (`staysAt`). */
+const deployedImage = async (
+  { parts, cluster, service }: ServiceRun,
+  wanted: ImageSource,
+  signal: AbortSignal,
+): Promise<Release | null> => {
+  const { redeploy } = service.requested
+  if (redeploy !== true && wanted.registryId !== null) return null
+  const release = await currentRelease(parts.database, service.id)
+  if (release === null || !staysAt(release, wanted, service.requested)) return null
+  if (redeploy === true) return release
+  return (await cluster.images.isHeld(release.organizationId, release.image, signal)) ? release : null
+}
+
+const pull = async (run: ServiceRun, wanted: ImageSource): Promise<MadeImage> => {
+  const { service, step } = run
+  await enter(run, 'working')
+  const { registryId, name, tag: configured } = wanted
+  return step('pull', { deadlineMs: pullMinutes * minute }, async (signal) => {
+    const deployed = await deployedImage(run, wanted, signal)
+    if (deployed !== null) {
+      await ensureImage(run.parts, run.cluster, deployed, (text) => run.log.line('pull', text), signal)
+      return { image: deployed.image, commit: null, source: deployed.source }
+    }
+    const source: ReleaseSource = { registryId, name, tag: service.requested.imageTag ?? configured, configured }
+    return { image: await pullFrom(run, source, signal), commit: null, source }
+  })
+}
+
+const pullFrom = async (run: ServiceRun, source: ReleaseSource, signal: AbortSignal): Promise<string> => {
+  const { organizationId } = run.claim
+  const known = await knownPublicImage(run, source, signal)
+  if (known !== null) return known
+  const { repository, ...access } = await openRegistry(run.parts, organizationId, source)
+  const wanted = { organizationId, reference: joinTag(repository, source.tag), ...access, refresh: true }
+  await run.parts.disk?.refuseImage(organizationId, signal)
+  const reference = await run.cluster.images.hold(wanted, (text) => run.log.line('pull', text), signal)
+  run.log.line('pull', `Image available: ${reference}`)
+  return reference
+}
+
+/**
+ * A public image that the organization has already pulled is used: a database must not change under its data because a
+ * tag moved, and no registry needs to be asked.
+ */
+const knownPublicImage = async (
+  { parts, cluster, claim }: ServiceRun,
+  { registryId, name, tag }: ReleaseSource,
+  signal: AbortSignal,
+): Promise<string | null> => {
+  if (registryId !== null) return null
+  const { organizationId } = claim
+  const image = await publicImageOf(parts.database, organizationId, { name, tag })
+  if (image === null) return null
+  return (await cluster.images.isHeld(organizationId, image, signal)) ? image : null
+}
+
+/** None for a registry that was deleted or cannot be logged in to: the engine may still have the image. */
+const accessFor = async (parts: DeploymentParts, { organizationId }: Release, source: ReleaseSource) => {
+  try {
+    const { origin, login } = await openRegistry(parts, organizationId, source)
+    return { origin, login }
+  } catch (error) {
+    if (error instanceof DeploymentError && error.code !== 'registry_refused') return noLogin
+    throw error
+  }
+}
+
+const noLogin = { origin: null, login: null }
+
+/** Ensures that the cluster still has a release's image; a built one cannot be recreated. */
+export const ensureImage = async (
+  parts: DeploymentParts,
+  cluster: Cluster,
+  release: Release,
+  progress: Progress,
+  signal: AbortSignal,
+): Promise<void> => {
+  const { organizationId, image: reference } = release
+  // Nothing is looked up or logged in to for an image that is there.
+  if (release.source === null || (await cluster.images.isHeld(organizationId, reference, signal))) return
+  const access = await accessFor(parts, release, release.source)
+  await cluster.images.hold({ organizationId, reference, ...access, refresh: false }, progress, signal)
+}
+
+export const makeImage = (
+  run: ServiceRun,
+  source: Source,
+  readVariables: () => Promise<EffectiveVariables>,
+): Promise<MadeImage> => (source.from === 'git' ? build(run, source, readVariables) : pull(run, source))

@@ -1,0 +1,58 @@
+/** What the deployment engine works with; wired once in app.ts. */
+import type { Builder, GitSource } from '../builds/builder.ts'
+import type { Clusters } from '../clusters/clusters.ts'
+import type { Kind } from '../kinds.ts'
+import type { KeyedLock } from '../lib/concurrency/keyed-lock.ts'
+import type { Log } from '../lib/log.ts'
+import type { Clock } from '../lib/time/clock.ts'
+import type { Disk } from '../limits/disk.ts'
+import type { Limits } from '../limits/limits.ts'
+import type { Database, Queryable } from '../store/database.ts'
+import type { Sealer } from '../store/keys/seal.ts'
+import type { EnqueueDeploymentEvent } from '../webhooks/webhooks.ts'
+import type { WorkRegistry } from '../work/registry.ts'
+import type { DeployableKind } from './deployments.ts'
+import type { RegistryCredentials } from './images/registry-credentials.ts'
+import type { EffectiveVariables } from './release/workload.ts'
+
+export interface DeploymentParts {
+  database: Database
+  sealer: Sealer
+  clusters: Clusters
+  builder: Builder
+  enqueue: EnqueueDeploymentEvent
+  kinds: readonly DeployableKind[]
+  /** Everything each service sees now, resolved; read through `db` if the caller is in a transaction. */
+  variables(serviceIds: readonly string[], db?: Queryable): Promise<ReadonlyMap<string, EffectiveVariables>>
+  /** The user and password of a git token; rejects with a `DeploymentError` if it no longer exists. */
+  gitCredentials(organizationId: string, gitTokenId: string): Promise<GitSource['credentials']>
+  /** The address and login of a container registry; null if it was deleted. */
+  registryCredentials(organizationId: string, registryId: string): Promise<RegistryCredentials | null>
+  /** Rejects with `OutboundRefused` for an address that nothing may be fetched from. */
+  checkAddress(url: URL): Promise<unknown>
+  /** What one organization may have; defaults apply without it. */
+  limits?: Limits | undefined
+  /** Whether there is room for images; without it there always is. */
+  disk?: Pick<Disk, 'refuseDeploy' | 'refuseImage'> | undefined
+  /** The key of the fingerprints, 32 bytes, the same on every replica and across restarts. */
+  fingerprintKey: Buffer
+  /** Environments being worked on in this process, by a deployment or the reconciler. */
+  environmentLock: KeyedLock
+  /** How many deployments run at once on each cluster. */
+  concurrency: number
+  /** How long a deployment waits for an engine that does not answer; the usual without. */
+  engineWaitMs?: number | undefined
+  /** True when no other control plane can work on this database: leases of a dead process end at once. */
+  alone: boolean
+  /** Background work reports here. */
+  work: WorkRegistry
+  clock: Clock
+  log: Log
+}
+
+/** What the resource of a kind provided; it is a bug if there is none. */
+export const kindOf = (parts: Pick<DeploymentParts, 'kinds'>, kind: Kind): DeployableKind => {
+  const found = parts.kinds.find((each) => each.kind === kind)
+  if (found === undefined) throw new Error(`unknown service kind ${kind}`)
+  return found
+}

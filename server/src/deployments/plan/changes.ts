@@ -1,0 +1,173 @@
+/** What two versions of a service differ in, in the words of the API. Pure. Values of variables never come out of here. */
+import { type Changes, mainTask, type Source, type TaskSpec, type Tasks, type WorkloadSpec } from '../deployments.ts'
+import type { EffectiveVariables, FrozenWorkload } from '../release/workload.ts'
+
+export type Setup = WorkloadSpec & { tasks?: Tasks; from?: Source }
+
+/** Names of fields at any depth; what has names of its own making (a record) is passed through. */
+type NamesIn<T> = T extends readonly (infer Item)[]
+  ? NamesIn<Item>
+  : T extends object
+    ? string extends keyof T
+      ? NamesIn<T[keyof T]>
+      : { [Name in keyof T & string]-?: Name | NamesIn<NonNullable<T[Name]>> }[keyof T & string]
+    : never
+
+/** Every field that a configuration may have; what is not shown is left out by `flat`. */
+type FieldName = Exclude<NamesIn<Omit<Setup, 'tasks'> & { tasks?: TaskSpec }>, 'from' | 'readyTimeoutMs'>
+
+/**
+ * Where the API has what a workload is made of, from the top or from the field around it. A field that the engine learns
+ * does not compile before it has its words here.
+ */
+const words: Readonly<Record<FieldName, readonly string[]>> = {
+  // What runs.
+  entrypoint: ['entrypoint'],
+  arguments: ['arguments'],
+  cpuMillicores: ['cpu'],
+  memoryMb: ['memory'],
+  instances: ['min_running_instances'],
+  stopGraceMs: ['stop_grace_ms'],
+  ports: ['ports'],
+  internalPort: ['internal_port'],
+  externalPort: ['external_port'],
+  publiclyAccessible: ['publicly_accessible'],
+  protocol: ['protocol'],
+  volumes: ['storage'],
+  id: ['id'],
+  mountPath: ['mount_point'],
+  sizeGb: ['size'],
+  // How it is looked at.
+  readiness: ['healthchecks', 'readiness_probe'],
+  liveness: ['healthchecks', 'liveness_probe'],
+  check: ['check'],
+  kind: ['kind'],
+  port: ['port'],
+  path: ['path'],
+  scheme: ['scheme'],
+  command: ['command'],
+  initialDelaySeconds: ['initial_delay_seconds'],
+  periodSeconds: ['period_seconds'],
+  timeoutSeconds: ['timeout_seconds'],
+  successThreshold: ['success_threshold'],
+  failureThreshold: ['failure_threshold'],
+  // When a task runs.
+  tasks: ['schedule'],
+  on: [],
+  START: ['on_start'],
+  STOP: ['on_stop'],
+  DELETE: ['on_delete'],
+  CRON: ['cronjob'],
+  PLAN: ['plan'],
+  UNLOCK: ['unlock'],
+  MIGRATE: ['migrate'],
+  cron: ['cronjob'],
+  expression: ['scheduled_at'],
+  timeZone: ['timezone'],
+  overlap: ['overlap'],
+  maxRestarts: ['max_nb_restart'],
+  timeoutMs: ['timeout_ms'],
+  state: ['state'],
+  withVolumes: ['with_volumes'],
+  // What its image is made from.
+  git: ['git_repository'],
+  url: ['url'],
+  branch: ['branch'],
+  gitTokenId: ['git_token_id'],
+  rootPath: ['git_repository', 'root_path'],
+  dockerfilePath: ['dockerfile_path'],
+  targetStage: ['docker_target_build_stage'],
+  limits: ['limits'],
+  tool: ['tool'],
+  image: ['build.engine_image'],
+  fragment: ['fragment'],
+  text: ['text'],
+  registryId: ['registry_id'],
+  name: ['image_name'],
+  tag: ['tag'],
+}
+
+/** Names of tasks are their services' own, and releases of earlier versions may have fields that no longer exist. */
+const wordsFor = (name: string): readonly string[] => {
+  if (name === mainTask) return []
+  return Object.hasOwn(words, name) ? words[name as FieldName] : [name]
+}
+
+const isRecord = (value: unknown): value is Record<string, unknown> =>
+  typeof value === 'object' && value !== null && !Array.isArray(value)
+
+const isSame = (a: unknown, b: unknown): boolean => JSON.stringify(a ?? null) === JSON.stringify(b ?? null)
+
+const inWords = (value: unknown): unknown => {
+  if (Array.isArray(value)) return value.map(inWords)
+  if (!isRecord(value)) return value ?? null
+  return Object.fromEntries(
+    Object.entries(value).flatMap(([name, inner]) => {
+      const own = wordsFor(name)
+      const shown = inWords(inner)
+      return own.length === 0 && isRecord(shown) ? Object.entries(shown) : [[own.join('/'), shown]]
+    }),
+  )
+}
+
+const escaped = (word: string): string => word.replaceAll('~', '~0').replaceAll('/', '~1')
+
+/** The smallest parts that differ. */
+const differences = (from: unknown, to: unknown, path: readonly string[]): Changes['configuration'] => {
+  if (isSame(from, to)) return []
+  if (isRecord(from) && isRecord(to))
+    return [...new Set([...Object.keys(from), ...Object.keys(to)])].flatMap((name) =>
+      differences(from[name], to[name], [...path, ...wordsFor(name)]),
+    )
+  if (Array.isArray(from) && Array.isArray(to) && from.length === to.length && from.some(isRecord))
+    return from.flatMap((item, at) => differences(item, to[at], [...path, String(at)]))
+  return [{ field: path.map((word) => `/${escaped(word)}`).join(''), from: inWords(from), to: inWords(to) }]
+}
+
+/** A source's fields stand at the top of a configuration; which of the two it is shows in them. */
+// The probe says how long readiness may take.
+const flat = ({ from, readyTimeoutMs: _, ...rest }: Setup, withSource: boolean): Record<string, unknown> => {
+  if (from === undefined || !withSource) return { ...rest }
+  const { from: __, ...source } = from
+  return { ...rest, ...source }
+}
+
+/** What a configuration's two states differ in; the source only where both tell it. */
+export const configurationChanges = (from: Setup, to: Setup): Changes['configuration'] => {
+  const both = from.from !== undefined && to.from !== undefined
+  // Kept as JSON, where nothing and undefined are one.
+  const plain = (setup: Setup): unknown => JSON.parse(JSON.stringify(flat(setup, both)))
+  return differences(plain(from), plain(to), []).sort((a, b) => (a.field < b.field ? -1 : 1))
+}
+
+/** The configuration that a release keeps, without what is its own. */
+export const setupOf = (frozen: FrozenWorkload): Setup => {
+  const {
+    organizationId: _o,
+    projectId: _p,
+    environmentId: _e,
+    serviceId: _s,
+    revision: _r,
+    aliases: _a,
+    ...setup
+  } = frozen
+  return setup
+}
+
+type Environment = Pick<EffectiveVariables, 'env' | 'files'>
+
+/** A variable that is mounted has its path in the environment, and its value in the file. */
+const valuesOf = ({ env, files }: Environment): Map<string, string> => {
+  const contents = new Map(files.map(({ path, content }) => [path, content]))
+  return new Map(Object.entries(env).map(([key, value]) => [key, `${value}\0${contents.get(value) ?? ''}`]))
+}
+
+export const variableChanges = (from: Environment, to: Environment): Changes['variables'] => {
+  const [before, after] = [valuesOf(from), valuesOf(to)]
+  const keys = [...after.keys()].sort()
+  return {
+    added: keys.filter((key) => !before.has(key)),
+    changed: keys.filter((key) => before.has(key) && before.get(key) !== after.get(key)),
+    removed: [...before.keys()].filter((key) => !after.has(key)).sort(),
+  }
+}

@@ -1,0 +1,280 @@
+/**
+ * Reads the facts for a plan: what runs and from what, and what a deploy would produce now. Writes nothing, and fetches
+ * only the head of a branch and the digest of a tag.
+ */
+import type { Cluster } from '../../clusters/clusters.ts'
+import { clusterRefusal } from '../../clusters/local.ts'
+import { type Kind, typeOf } from '../../kinds.ts'
+import { forEachParallel } from '../../lib/concurrency/parallel.ts'
+import { DeploymentError, notFound } from '../../lib/errors.ts'
+import { Secret } from '../../lib/secret.ts'
+import type { Instance } from '../../runtimes/runtime.ts'
+import type { Queryable } from '../../store/database.ts'
+import type { DeploymentAction, Plan, PlannedRequest, ServiceRequest, Source, VersionChange } from '../deployments.ts'
+import { openGitSource } from '../images/git-source.ts'
+import { type DeploymentParts, kindOf } from '../parts.ts'
+import { commitOf, nextVersion } from '../release/next-version.ts'
+import { type OpenedRelease, openRelease } from '../release/releases.ts'
+import { isUp } from '../release/up-to-date.ts'
+import { environmentNow } from '../release/variables-now.ts'
+import { desiredOf, type EffectiveVariables, fingerprint } from '../release/workload.ts'
+import { deployRefusal, kindRefusal, stateRefusal } from '../request/refusals.ts'
+import { readPlacement } from '../request/stage-rows.ts'
+import { defaultOrder } from '../request/stages.ts'
+import { deployingActions, leavingSql } from '../status/service-state.ts'
+import { stateOf } from '../status/states.ts'
+import { taskFor } from '../tasks/tasks.ts'
+import { configurationChanges, setupOf, variableChanges } from './changes.ts'
+import { noChanges, planOf, type ServiceFacts, type Version } from './plan.ts'
+
+const parallel = 8
+const deadlineMs = 30_000
+
+interface Row {
+  id: string
+  kind: Kind
+  name: string
+  clusterId: string
+  spec: Record<string, unknown>
+  desired: string
+  isSkipped: boolean
+  deployedHash: string | null
+  releaseId: string | null
+  leaving: boolean
+  usualSeconds: number | null
+}
+
+/** Parts of a deployment that left a service alone are no measure: they name the release of another one. */
+const readRows = (db: Queryable, { environmentId, action, wholeEnvironment, services }: PlannedRequest) =>
+  db.query<Row>(
+    `select s.service_id as id, s.kind, n.name, s.cluster_id as "clusterId", n.spec, s.desired, s.is_skipped as "isSkipped",
+       s.deployed_hash as "deployedHash", s.current_release_id as "releaseId",
+       ${leavingSql} as leaving,
+       (select ceil(percentile_cont(0.5) within group (order by t.seconds))::int from (
+         select extract(epoch from w.finished_at - w.started_at) as seconds from deployment_service w
+         where w.service_id = s.service_id and w.action = $4 and w.state = $5 and w.finished_at is not null
+           and (w.release_id is null or exists (select from release r
+             where r.id = w.release_id and r.deployment_id = w.deployment_id))
+         order by w.created_at desc limit 5) t) as "usualSeconds"
+     from service_state s join node n on n.id = s.service_id
+     where s.environment_id = $1 and (s.service_id = any($2) or ($3 and s.is_skipped))
+     order by n.created_at, n.id`,
+    [
+      environmentId,
+      services.map(({ id }) => id),
+      wholeEnvironment && (action === 'DEPLOY' || action === 'STOP'),
+      action,
+      action === 'UNINSTALL' ? 'DELETED' : stateOf(action, 'done'),
+    ],
+  )
+
+interface Subject {
+  row: Row
+  cluster: Cluster
+  requested: Omit<ServiceRequest, 'id'>
+  current: OpenedRelease | null
+}
+
+type Setting = Pick<
+  ServiceFacts,
+  'stopsFirst' | 'runsTask' | 'sameSetup' | 'version' | 'isUp' | 'builds' | 'changes' | 'refusal'
+>
+
+const nothingNew: Setting = {
+  stopsFirst: false,
+  runsTask: false,
+  sameSetup: true,
+  version: null,
+  isUp: true,
+  builds: false,
+  changes: noChanges,
+  refusal: null,
+}
+
+const versionChange = (from: string | null, to: string | null): VersionChange | null =>
+  from === to ? null : { from, to }
+
+/** What a release is called: its tag, or for a built one the engine's own name. */
+const nameOf = ({ release: { source, image } }: OpenedRelease): string =>
+  source === null ? image : `${source.name}:${source.tag}`
+
+/** Another image of the same name is told by its digest. */
+const imageChangeOf = (from: OpenedRelease, to: OpenedRelease): VersionChange | null => {
+  if (from.release.image === to.release.image) return null
+  return versionChange(nameOf(from), nameOf(to)) ?? versionChange(from.release.image, to.release.image)
+}
+
+const nobody: Pick<EffectiveVariables, 'env' | 'files'> = { env: {}, files: [] }
+
+const settingOfRollback = ({ cluster, current }: Subject, target: OpenedRelease): Setting => {
+  const { workload } = target.release
+  const changes = {
+    image: current === null ? versionChange(null, nameOf(target)) : imageChangeOf(current, target),
+    commit: versionChange(commitOf(current?.release ?? null), commitOf(target.release)),
+    configuration: current === null ? [] : configurationChanges(setupOf(current.release.workload), setupOf(workload)),
+    variables: variableChanges(current?.environment ?? nobody, target.environment),
+  }
+  const runsTask = taskFor(workload.tasks, 'START') !== null
+  return { ...nothingNew, stopsFirst: cluster.runtime.stopsFirst(workload), runsTask, sameSetup: false, changes }
+}
+
+/** Reference of the image that a commit was built to before; null where it would be built. */
+const builtImage = async (
+  parts: DeploymentParts,
+  organizationId: string,
+  { row }: Subject,
+  source: Source,
+  commitId: string | null,
+  variables: EffectiveVariables,
+  signal: AbortSignal,
+): Promise<string | null> => {
+  if (source.from !== 'git' || commitId === null) return null
+  const from = await openGitSource(parts, organizationId, source.git)
+  const nothing = { memoryMb: 0, cpuMillicores: 0, timeoutMs: deadlineMs, deploymentId: row.id }
+  const request = {
+    ...nothing,
+    ...source,
+    organizationId,
+    source: from,
+    commitId,
+    serviceId: row.id,
+    clusterId: row.clusterId,
+  }
+  const secret = { variables: new Secret(variables.env), secrets: new Secret(variables.secretValues) }
+  return parts.builder.built({ ...request, ...secret }, signal)
+}
+
+const versionChangesOf = (version: Version, current: OpenedRelease | null, built: string | null) => {
+  if (version.of === 'image') return { image: versionChange(version.fromName, version.toName), commit: null }
+  return {
+    image: versionChange(current?.release.image ?? null, built),
+    commit: versionChange(version.from, version.to),
+  }
+}
+
+const settingOfDeploy = async (
+  parts: DeploymentParts,
+  organizationId: string,
+  subject: Subject,
+  seen: readonly Instance[],
+  signal: AbortSignal,
+): Promise<Setting> => {
+  const { row, cluster, requested, current } = subject
+  const kind = kindOf(parts, row.kind)
+  const { source, spec } = desiredOf(kind, row.spec)
+  const variables = await environmentNow(parts, kind, organizationId, row)
+  const version = await nextVersion(parts, cluster, organizationId, requested, source, current?.release ?? null, signal)
+  const commitId = version.of === 'commit' ? version.to : null
+  const built = await builtImage(parts, organizationId, subject, source, commitId, variables, signal)
+  const before = current === null ? null : setupOf(current.release.workload)
+  return {
+    refusal: null,
+    stopsFirst: cluster.runtime.stopsFirst(spec),
+    runsTask: taskFor(spec.tasks, requested.forceEvent ?? 'START', requested.task) !== null,
+    sameSetup: fingerprint(parts.fingerprintKey, source, spec, variables) === row.deployedHash,
+    version,
+    isUp: current !== null && isUp(current.release, seen),
+    builds: version.of === 'commit' && built === null,
+    changes: {
+      ...versionChangesOf(version, current, built),
+      configuration: before === null ? [] : configurationChanges(before, { ...spec, from: source }),
+      variables: variableChanges(current?.environment ?? nobody, variables),
+    },
+  }
+}
+
+/** What an action would begin with; a fault that would end it at once is its refusal. */
+const settingOf = async (
+  parts: DeploymentParts,
+  { action, organizationId }: PlannedRequest,
+  subject: Subject,
+  seen: readonly Instance[],
+  signal: AbortSignal,
+): Promise<Setting> => {
+  const { requested, current } = subject
+  if (requested.releaseId !== undefined) {
+    const target = await openRelease(parts.database, parts.sealer, requested.releaseId)
+    if (target === null) throw notFound()
+    return settingOfRollback(subject, target)
+  }
+  if (action !== 'DEPLOY')
+    return {
+      ...nothingNew,
+      stopsFirst: current !== null && subject.cluster.runtime.stopsFirst(current.release.workload),
+    }
+  try {
+    return await settingOfDeploy(parts, organizationId, subject, seen, signal)
+  } catch (error) {
+    if (error instanceof DeploymentError) return { ...nothingNew, refusal: error.message }
+    throw error
+  }
+}
+
+const refusalOf = async (
+  parts: DeploymentParts,
+  cluster: Cluster,
+  action: DeploymentAction,
+  row: Row,
+  requested: Omit<ServiceRequest, 'id'>,
+): Promise<string | null> => {
+  const kind = kindOf(parts, row.kind)
+  const candidate = { ...row, released: row.releaseId !== null }
+  const state = stateRefusal(action, candidate)
+  if (state !== null || !deployingActions.has(action)) return state?.message ?? null
+  const refusal = await deployRefusal(
+    kind,
+    cluster.runtime.abilities,
+    (name) => parts.builder.missingTool(name),
+    row.spec,
+    requested,
+  )
+  return refusal ?? kindRefusal(action, kind, candidate, requested)?.message ?? null
+}
+
+const openCurrent = (parts: DeploymentParts, { releaseId }: Row): Promise<OpenedRelease | null> =>
+  releaseId === null ? Promise.resolve(null) : openRelease(parts.database, parts.sealer, releaseId)
+
+/** See `Deployments.plan`. */
+export const planDeployment = async (parts: DeploymentParts, db: Queryable, request: PlannedRequest): Promise<Plan> => {
+  const { environmentId, action, wholeEnvironment } = request
+  const rows = await readRows(db, request)
+  const placement = await readPlacement(db, environmentId)
+  const noCluster = deployingActions.has(action) ? await clusterRefusal(db, environmentId) : null
+  const asked = new Map(request.services.map(({ id, ...requested }) => [id, requested]))
+  // What does not answer must not delay the caller.
+  const signal = AbortSignal.timeout(deadlineMs)
+  const cluster = rows.length === 0 ? null : await parts.clusters.of(rows[0]!.clusterId, db)
+  const keys = rows.map(({ id }) => ({ environmentId, serviceId: id }))
+  const seen = action === 'DEPLOY' ? ((await cluster?.runtime.observe(keys).catch(() => [])) ?? []) : []
+  const facts = new Map<string, ServiceFacts>()
+  await forEachParallel(parallel, rows, async (row) => {
+    const requested = asked.get(row.id)
+    const stage = placement.stageOf(row.id, defaultOrder(row.kind))
+    const refusal =
+      requested === undefined ? null : (noCluster ?? (await refusalOf(parts, cluster!, action, row, requested)))
+    const subject = { row, cluster: cluster!, requested: requested ?? {}, current: await openCurrent(parts, row) }
+    const own = seen.filter(({ serviceId }) => serviceId === row.id)
+    const isIdle = requested === undefined || refusal !== null
+    const setting = isIdle ? nothingNew : await settingOf(parts, request, subject, own, signal)
+    facts.set(row.id, {
+      ...setting,
+      id: row.id,
+      name: row.name,
+      serviceType: typeOf(row.kind),
+      stage: stage.order,
+      stageName: stage.name,
+      isSkipped: requested === undefined,
+      refusal: refusal ?? setting.refusal,
+      isRollback: requested?.releaseId !== undefined,
+      wholeEnvironment,
+      released: row.releaseId !== null,
+      running: row.desired === 'RUNNING',
+      usualSeconds: row.usualSeconds,
+    })
+  })
+  return planOf(
+    environmentId,
+    action,
+    rows.map(({ id }) => facts.get(id)!),
+  )
+}

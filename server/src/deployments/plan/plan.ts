@@ -1,0 +1,163 @@
+/**
+ * What a deployment would do, before it does it. Pure: the facts are read elsewhere (plan/facts.ts), and the deployment
+ * uses the same function to decide whether a service is skipped, so that the plan shows what will change.
+ */
+import type { ServiceType } from '../../kinds.ts'
+import type { Changes, DeploymentAction, Effect, Plan, PlannedService } from '../deployments.ts'
+import { inStages } from '../request/stages.ts'
+
+/** A version that is deployed (`from`), and the one that would be (`to`). */
+export type Version =
+  /** Null: nothing is deployed; the head of the branch cannot be read. */
+  | { of: 'commit'; from: string | null; to: string | null }
+  /**
+   * References that never move, and what they are called. `to` is null for an image that is not known before it is
+   * pulled.
+   */
+  | { of: 'image'; from: string | null; to: string | null; fromName: string | null; toName: string | null }
+
+export interface ServiceFacts {
+  id: string
+  name: string
+  serviceType: ServiceType
+  stage: number
+  stageName: string
+  isSkipped: boolean
+  refusal: string | null
+  isRollback: boolean
+  wholeEnvironment: boolean
+  /** It has a current release; what it has is to run. */
+  released: boolean
+  running: boolean
+  /** The running version ends before a new one starts. */
+  stopsFirst: boolean
+  /** Its program is run to its end. */
+  runsTask: boolean
+  /** Configuration and variables are those that are deployed. */
+  sameSetup: boolean
+  version: Version | null
+  isUp: boolean
+  /** Its image would have to be built. */
+  builds: boolean
+  changes: Changes
+  /** What the same action took before; null when it never ended well. */
+  usualSeconds: number | null
+}
+
+export const noChanges: Changes = {
+  image: null,
+  commit: null,
+  configuration: [],
+  variables: { added: [], changed: [], removed: [] },
+}
+
+/**
+ * Whether a deploy leaves a service alone when nothing of it has changed: in a deploy of the whole environment, or
+ * where a rollout would interrupt it.
+ */
+export const mayBeSkipped = (
+  facts: Pick<ServiceFacts, 'wholeEnvironment' | 'stopsFirst' | 'runsTask' | 'released' | 'running'>,
+): boolean => (facts.wholeEnvironment || facts.stopsFirst) && !facts.runsTask && facts.released && facts.running
+
+export const isSameVersion = ({ from, to }: Version): boolean => to !== null && from === to
+
+const isUnchanged = ({ sameSetup, version, isUp }: ServiceFacts): boolean =>
+  sameSetup && version !== null && isSameVersion(version) && isUp
+
+type Verdict = Pick<PlannedService, 'effect' | 'reason'>
+
+const whyVersion = ({ of, to }: Version): string => {
+  if (of === 'image') return 'The image has changed.'
+  return to === null
+    ? 'The head of the branch cannot be read at the moment; assuming a new commit.'
+    : 'The branch has a new commit.'
+}
+
+const whyDeployed = (facts: ServiceFacts): string => {
+  if (facts.isRollback) return 'Rolls back to an earlier release.'
+  if (!facts.released) return 'Not deployed yet.'
+  const { version } = facts
+  if (version !== null && !isSameVersion(version)) return whyVersion(version)
+  if (!facts.sameSetup) return 'The configuration or variables have changed.'
+  if (facts.runsTask) return 'Runs on every deployment.'
+  if (!facts.running) return 'Currently stopped.'
+  return facts.isUp ? 'No changes, but it was requested explicitly.' : 'Not all instances are running.'
+}
+
+const deployed = (facts: ServiceFacts): Verdict => {
+  if (!facts.isRollback && mayBeSkipped(facts) && isUnchanged(facts))
+    return { effect: 'UNTOUCHED', reason: 'No changes.' }
+  return { effect: facts.runsTask ? 'RUN' : facts.builds ? 'BUILD' : 'ROLL_OUT', reason: whyDeployed(facts) }
+}
+
+const ended = ({ released, running }: ServiceFacts, effect: 'STOP' | 'DELETE'): Verdict => {
+  if (running)
+    return {
+      effect,
+      reason: effect === 'STOP' ? 'Currently running.' : 'Currently running; its stored data will be deleted.',
+    }
+  if (effect === 'STOP' || !released) return { effect: 'UNTOUCHED', reason: 'Not running.' }
+  return { effect, reason: 'Currently stopped; its stored data will be deleted.' }
+}
+
+const verdicts: Record<DeploymentAction, (facts: ServiceFacts) => Verdict> = {
+  DEPLOY: deployed,
+  RESTART: () => ({ effect: 'RESTART', reason: 'Restarts the instances without other changes.' }),
+  STOP: (facts) => ended(facts, 'STOP'),
+  UNINSTALL: (facts) => ended(facts, 'DELETE'),
+  DELETE: (facts) =>
+    facts.released
+      ? ended(facts, 'DELETE')
+      : { effect: 'DELETE', reason: 'Not running; only its configuration is deleted.' },
+}
+
+const verdictOf = (action: DeploymentAction, facts: ServiceFacts): Verdict => {
+  if (facts.isSkipped) return { effect: 'SKIPPED', reason: 'Skipped in its deployment stage.' }
+  if (facts.refusal !== null) return { effect: 'REFUSED', reason: facts.refusal }
+  return verdicts[action](facts)
+}
+
+const idle: ReadonlySet<Effect> = new Set(['UNTOUCHED', 'SKIPPED', 'REFUSED'])
+
+const isInterrupted = (effect: Effect, { running, stopsFirst, runsTask }: ServiceFacts): boolean => {
+  if (idle.has(effect) || !running) return false
+  return effect === 'STOP' || effect === 'DELETE' || (stopsFirst && !runsTask)
+}
+
+const planService = (action: DeploymentAction, facts: ServiceFacts): PlannedService => {
+  const { effect, reason } = verdictOf(action, facts)
+  const isIdle = idle.has(effect)
+  return {
+    id: facts.id,
+    name: facts.name,
+    service_type: facts.serviceType,
+    effect,
+    builds: !isIdle && facts.builds,
+    downtime: isInterrupted(effect, facts),
+    reason,
+    expected_duration_sec: isIdle ? 0 : facts.usualSeconds,
+    changes: isIdle ? noChanges : facts.changes,
+  }
+}
+
+/** Stages follow one another, services of a stage go side by side; null where one has no history. */
+const durationOf = (stages: Plan['stages']): number | null => {
+  const longest = stages.map(({ services }) => services.map((each) => each.expected_duration_sec))
+  if (longest.flat().includes(null)) return null
+  return longest.reduce((sum, seconds) => sum + Math.max(0, ...(seconds as number[])), 0)
+}
+
+/** The plan of one action, in the order in which it is worked on. */
+export const planOf = (environmentId: string, action: DeploymentAction, all: readonly ServiceFacts[]): Plan => {
+  const stages = inStages(action, all).map((members) => ({
+    name: members[0]!.stageName,
+    services: members.map((facts) => planService(action, facts)),
+  }))
+  return {
+    environment_id: environmentId,
+    action,
+    expected_duration_sec: durationOf(stages),
+    downtime: stages.some(({ services }) => services.some(({ downtime }) => downtime)),
+    stages,
+  }
+}

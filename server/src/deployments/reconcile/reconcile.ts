@@ -1,0 +1,153 @@
+/**
+ * Makes what runs on a cluster equal to what should run: at start, every minute, and soon after something happened to
+ * an instance behind our back. Takes no input but the desired state; leaves alone whatever a deployment works on.
+ *
+ * Each cluster has a reconciler of its own, with several workers and a queue of the services that are to be looked at:
+ * a cluster that does not answer holds up no other, and a service that fails no other service. Nothing is swept unless
+ * the cluster's engine has told all that it has.
+ */
+import type { Cluster } from '../../clusters/clusters.ts'
+import { type ClusterHold, holdClusters, sharing } from '../../clusters/hold.ts'
+import { readRef } from '../../clusters/refs.ts'
+import { createKeyedQueue } from '../../work/keyed-queue.ts'
+import { createLoop } from '../../work/loop.ts'
+import { createImageSweep } from '../images/pulled-images.ts'
+import type { DeploymentParts } from '../parts.ts'
+import { orLeft } from '../run/steps.ts'
+import { readPublishedPortsOf } from '../traffic/published-ports.ts'
+import { readHostsOf } from '../traffic/routes.ts'
+import { watchHealth } from './health.ts'
+import { differs, readDesired, reconcileService } from './service.ts'
+import { logFailure, sweepTasks, sweepUnknown } from './sweeps.ts'
+
+export interface Reconciler {
+  /** Looks at one service soon: something about it changed that no deployment brings. */
+  soon(serviceId: string): void
+  stop(): Promise<void>
+}
+
+const everyMs = 60_000
+/** What happens to a service comes in several events. */
+const settleMs = 300
+const watchPauseMs = 2000
+/** Services of a cluster that are worked on at once. */
+const workers = 16
+const backoff = { firstMs: 2000, longestMs: 60_000 }
+/** While a deployment works on its environment. */
+const busyPauseMs = 5000
+/** A missing image may take its time; whoever takes longer is to make room for others. */
+const serviceDeadlineMs = 10 * 60_000
+const passDeadlineMs = 10 * 60_000
+
+const groupBy = <T extends { serviceId: string }>(items: readonly T[]): Map<string, T[]> =>
+  Map.groupBy(items, ({ serviceId }) => serviceId)
+
+/** Looks at everything on a cluster: finds the services that differ from what they should be, and sweeps what is nobody's. */
+const checkAll = async (
+  parts: DeploymentParts,
+  cluster: Cluster,
+  found: (serviceId: string) => void,
+  signal: AbortSignal,
+): Promise<void> => {
+  // What runs is read before what should run: a service or a version that comes in between is then unknown to the
+  // first reading, never an orphan of the second.
+  const owned = await cluster.runtime.owned()
+  const published = await cluster.ingress.look()
+  const services = await readDesired(parts, cluster)
+  const [hosts, outside] = await Promise.all([
+    readHostsOf(parts.database, cluster.key).then(groupBy),
+    readPublishedPortsOf(parts.database, cluster.key).then(groupBy),
+  ])
+  const instances = groupBy(owned.instances.filter(({ taskId }) => taskId === undefined))
+  for (const service of services) {
+    const of = <T>(groups: Map<string, T[]>): T[] => groups.get(service.serviceId) ?? []
+    const outlets = { hosts: of(hosts), outside: of(outside) }
+    if (differs(service, { instances: of(instances), outlets, published })) found(service.serviceId)
+  }
+  await logFailure(parts, {}, signal, () => sweepTasks(parts, cluster, owned, signal))
+  await sweepUnknown(parts, cluster, owned, published.services, signal)
+}
+
+/** Begins at once, in the background: a start does not wait for the engine. */
+const startReconciler = (parts: DeploymentParts, hold: ClusterHold): Reconciler => {
+  const { cluster } = hold
+  const common = { cluster: cluster.key }
+  const sweepImages = createImageSweep(parts, cluster)
+
+  const reconcile = async (serviceId: string, stopping: AbortSignal): Promise<number | undefined> => {
+    const signal = AbortSignal.any([stopping, AbortSignal.timeout(serviceDeadlineMs)])
+    const work = () => reconcileService(parts, cluster, serviceId, signal)
+    const isDone = await orLeft(sharing(parts.database, hold, serviceId, work), signal)
+    return isDone ? undefined : busyPauseMs
+  }
+  const queue = createKeyedQueue(parts, {
+    ...common,
+    name: 'reconcile',
+    workers,
+    backoff,
+    failed: 'reconciling a service failed',
+    run: reconcile,
+  })
+  const soon = (serviceId: string): void => queue.add(serviceId, settleMs)
+  const all = createLoop(parts, {
+    ...common,
+    name: 'reconcile all',
+    periodMs: everyMs,
+    failed: 'reconciling waits for the next turn',
+    run: async (stopping) => {
+      const signal = AbortSignal.any([stopping, AbortSignal.timeout(passDeadlineMs)])
+      await orLeft(
+        checkAll(parts, cluster, (id) => queue.add(id), signal),
+        signal,
+      )
+      await orLeft(sweepImages(signal), signal)
+    },
+  })
+  const events = createLoop(parts, {
+    ...common,
+    name: 'cluster events',
+    periodMs: watchPauseMs,
+    failed: 'the engine sends no events at the moment',
+    run: async (signal) => {
+      for await (const event of cluster.runtime.watch(signal)) soon(event.serviceId)
+    },
+  })
+  const liveness = createLoop(parts, {
+    ...common,
+    name: 'liveness',
+    periodMs: watchPauseMs,
+    failed: 'liveness probes wait for the engine',
+    run: (signal) => cluster.runtime.keepAlive(signal),
+  })
+  const health = watchHealth(parts, cluster, () => all.wake())
+  return {
+    soon,
+    async stop() {
+      await Promise.all([events.stop(), liveness.stop(), health.stop(), all.stop(), queue.stop()])
+    },
+  }
+}
+
+/** One for each cluster that this server holds. */
+export const startReconcilers = async (parts: DeploymentParts, worker: string): Promise<Reconciler> => {
+  const { clusters, database, log } = parts
+  const reconcilers = new Map<string, Reconciler>()
+  const holding = await holdClusters(parts, worker, (hold) => {
+    const reconciler = startReconciler(parts, hold)
+    reconcilers.set(hold.id, reconciler)
+    return reconciler
+  })
+  const findAndAdd = async (serviceId: string): Promise<void> => {
+    const ref = await readRef(database, serviceId)
+    if (ref === null) return
+    const { key } = await clusters.of(ref.clusterId)
+    reconcilers.get(key)?.soon(serviceId)
+  }
+  return {
+    // Every server hears of it, and the one that holds the cluster acts.
+    soon(serviceId) {
+      findAndAdd(serviceId).catch((error: unknown) => log.warn({ err: error, serviceId }, 'reconciling waits a minute'))
+    },
+    stop: holding.stop,
+  }
+}

@@ -1,0 +1,211 @@
+/**
+ * One service as it should be beside what there is of it: whether they differ, and making them equal. Leaves alone
+ * whatever a deployment works on.
+ */
+import type { Cluster } from '../../clusters/clusters.ts'
+import { keySql } from '../../clusters/local.ts'
+import type { Publication, Published } from '../../runtimes/ingress.ts'
+import type { Desired, Instance, ServiceKey, Workload } from '../../runtimes/runtime.ts'
+import { ensureImage } from '../images/make-image.ts'
+import type { DeploymentParts } from '../parts.ts'
+import { openRelease } from '../release/releases.ts'
+import { isAloneSql } from '../tasks/tasks.ts'
+import { exposureFor, type Outlets, readExposure, readOutlets } from '../traffic/routes.ts'
+
+export interface DesiredService {
+  serviceId: string
+  environmentId: string
+  desired: string
+  releaseId: string | null
+  revision: string | null
+  instances: number
+  /** Of the current release. */
+  ports: Workload['ports']
+  /** A deployment works on its environment. */
+  busy: boolean
+  runningState: string
+  /** Tasks are all that it runs: it has no instances, and whoever runs them shows how it is. */
+  hasTask: boolean
+}
+
+/** What there is of a service. */
+export interface FoundService {
+  instances: readonly Instance[]
+  /** By its rows. */
+  outlets: Outlets
+  published: Published
+}
+
+const retireGraceMs = 10_000
+
+const desiredSql = `select s.service_id as "serviceId", s.environment_id as "environmentId", s.desired,
+    s.current_release_id as "releaseId", r.deployment_id as revision,
+    coalesce((r.workload ->> 'instances')::int, 0) as instances,
+    coalesce(r.workload -> 'ports', '[]') as ports, s.running_state as "runningState",
+    coalesce(${isAloneSql('r.workload')}, false) as "hasTask",
+    exists (select from deployment d where d.environment_id = s.environment_id and d.state = 'RUNNING') as busy
+  from service_state s left join release r on r.id = s.current_release_id`
+
+/** All services of a cluster. */
+export const readDesired = ({ database }: DeploymentParts, { key }: Cluster): Promise<DesiredService[]> =>
+  database.query<DesiredService>(`${desiredSql} join node c on c.id = s.cluster_id where ${keySql('c')} = $1`, [key])
+
+/** Undefined also for a service of another cluster: an engine may name any. */
+const readOneDesired = async (
+  { database }: DeploymentParts,
+  { key }: Cluster,
+  serviceId: string,
+): Promise<DesiredService | undefined> =>
+  (
+    await database.query<DesiredService>(
+      `${desiredSql} join node c on c.id = s.cluster_id where s.service_id = $2 and ${keySql('c')} = $1`,
+      [key, serviceId],
+    )
+  )[0]
+
+const isUp = ({ state }: Instance): boolean => state === 'running'
+
+const runningStateOf = (service: DesiredService, current: readonly Instance[]): string => {
+  if (service.desired !== 'RUNNING') return 'STOPPED'
+  if (current.length === 0) return service.instances === 0 ? 'RUNNING' : 'ERROR'
+  if (current.every(isUp)) return 'RUNNING'
+  return current.some(isUp) ? 'WARNING' : 'ERROR'
+}
+
+const keptRevision = ({ desired, revision }: DesiredService): string | null => (desired === 'RUNNING' ? revision : null)
+
+const currentOf = (service: DesiredService, instances: readonly Instance[]): Instance[] =>
+  instances.filter(({ revision }) => revision === keptRevision(service))
+
+const isMissing = ({ desired, releaseId, instances }: DesiredService, current: readonly Instance[]): boolean => {
+  const alive = current.filter(({ state }) => !['missing', 'exited', 'created'].includes(state))
+  return desired === 'RUNNING' && releaseId !== null && alive.length < instances
+}
+
+const showsOther = (service: DesiredService, state: string): boolean =>
+  service.runningState !== state && !(service.hasTask && service.desired === 'RUNNING')
+
+const publicationOf = (service: DesiredService, outlets: Outlets): Publication => ({
+  service,
+  revision: keptRevision(service),
+  exposure: exposureFor(outlets, service.desired === 'RUNNING' ? service.ports : []),
+})
+
+const isNothing = ({ desired }: DesiredService, { instances }: FoundService): boolean =>
+  desired === 'NONE' && instances.length === 0
+
+/** Whether anything is to be done about a service. */
+export const differs = (service: DesiredService, found: FoundService): boolean => {
+  if (isNothing(service, found)) return false
+  const current = currentOf(service, found.instances)
+  return (
+    isMissing(service, current) ||
+    current.length < found.instances.length ||
+    showsOther(service, runningStateOf(service, current)) ||
+    !found.published.isAs(publicationOf(service, found.outlets))
+  )
+}
+
+/** True when the deployments of all these revisions have ended: only these may be swept. */
+const haveEnded = async ({ database }: DeploymentParts, instances: readonly Instance[]): Promise<boolean> => {
+  const revisions = instances.map(({ revision }) => revision)
+  const open = await database.query(
+    `select from deployment where id = any($1) and state in ('QUEUED', 'RUNNING') limit 1`,
+    [revisions],
+  )
+  return open.length === 0
+}
+
+/** As its release says; null when it is gone. */
+const openDesired = async (
+  parts: DeploymentParts,
+  cluster: Cluster,
+  { serviceId, releaseId, desired, ports }: DesiredService,
+  isMissing: boolean,
+  signal: AbortSignal,
+): Promise<Desired | null> => {
+  const exposure = () => readExposure(parts.database, serviceId, desired === 'RUNNING' ? ports : [])
+  if (desired !== 'RUNNING') return { state: 'stopped', exposure, graceMs: retireGraceMs }
+  const opened = releaseId === null ? null : await openRelease(parts.database, parts.sealer, releaseId)
+  if (opened === null) return null
+  if (isMissing) await ensureImage(parts, cluster, opened.release, () => {}, signal)
+  return { state: 'running', workload: opened.workload, exposure }
+}
+
+/** False when a deployment that is to go on has left instances, beside which nothing can be started for now. */
+const makeEqual = async (
+  parts: DeploymentParts,
+  cluster: Cluster,
+  service: DesiredService,
+  found: FoundService,
+  signal: AbortSignal,
+): Promise<boolean> => {
+  const { serviceId } = service
+  const { log } = parts
+  const current = currentOf(service, found.instances)
+  const others = found.instances.filter((instance) => !current.includes(instance))
+  const mayEnd = others.length === 0 || (await haveEnded(parts, others))
+  const isLess = isMissing(service, current)
+  if (isLess && !mayEnd) return false
+  const isMore = others.length > 0 && mayEnd
+  if (isLess) log.info({ serviceId }, 'instances are missing: restarting them')
+  if (isMore) log.info({ serviceId }, 'instances of another version are left: removing them')
+  const desired = isLess || isMore ? await openDesired(parts, cluster, service, isLess, signal) : null
+  if (desired !== null) {
+    const { instances, refused } = await cluster.runtime.converge(service, desired, null, signal)
+    await show(parts, service, instances, refused)
+    return true
+  }
+  const publication = publicationOf(service, found.outlets)
+  // Nobody is told what is so already.
+  const refused = found.published.isAs(publication) ? [] : await cluster.ingress.publish(publication)
+  await show(parts, service, current, refused)
+  return true
+}
+
+/** How it runs now, and what cannot be published of it. */
+const show = async (
+  { database, log }: DeploymentParts,
+  service: DesiredService,
+  current: readonly Instance[],
+  refused: readonly string[],
+): Promise<void> => {
+  const { serviceId } = service
+  const state = runningStateOf(service, current)
+  if (showsOther(service, state))
+    await database.query('update service_state set running_state = $2 where service_id = $1', [serviceId, state])
+  for (const message of refused) log.warn({ serviceId }, `${message}; retrying in a minute`)
+}
+
+/** What runs is read before what should run: a version that comes in between is then no orphan. */
+const find = async (
+  { database }: DeploymentParts,
+  { runtime, ingress }: Cluster,
+  key: ServiceKey,
+): Promise<FoundService> => {
+  const [instances, published] = await Promise.all([runtime.observe([key]), ingress.look([key])])
+  return { instances, published, outlets: await readOutlets(database, key.serviceId) }
+}
+
+/** Makes what runs of a service equal to what should run. False when a deployment works on its environment. */
+export const reconcileService = async (
+  parts: DeploymentParts,
+  cluster: Cluster,
+  serviceId: string,
+  signal: AbortSignal,
+): Promise<boolean> => {
+  const known = await readOneDesired(parts, cluster, serviceId)
+  if (known === undefined) return true
+  const release = known.busy ? null : parts.environmentLock.tryShare(known.environmentId)
+  if (release === null) return false
+  try {
+    const found = await find(parts, cluster, known)
+    const service = await readOneDesired(parts, cluster, serviceId)
+    if (service === undefined || isNothing(service, found)) return true
+    if (service.busy) return false
+    signal.throwIfAborted()
+    return await makeEqual(parts, cluster, service, found, signal)
+  } finally {
+    release()
+  }
+}

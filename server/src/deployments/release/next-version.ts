@@ -1,0 +1,118 @@
+/**
+ * Which version a deploy would bring, without fetching, pulling or building anything: the commit at the head of a
+ * branch, or what a registry calls a tag now. A deployment asks it to leave alone what would not change, a plan to say
+ * so.
+ */
+import type { Commit } from '../../builds/builder.ts'
+import type { Cluster } from '../../clusters/clusters.ts'
+import { joinTag } from '../../lib/docker/image-name.ts'
+import { DeploymentError } from '../../lib/errors.ts'
+import type { ServiceRequest, Source } from '../deployments.ts'
+import { openGitSource } from '../images/git-source.ts'
+import { type ImageSource, openRegistry } from '../images/registry-image.ts'
+import type { DeploymentParts } from '../parts.ts'
+import type { Version } from '../plan/plan.ts'
+import type { Release } from './releases.ts'
+
+const headTimeoutMs = 5000
+
+type GitSource = Extract<Source, { from: 'git' }>
+
+/** The head of the branch; null when it cannot be read in time. */
+const readHead = async (parts: DeploymentParts, organizationId: string, { git }: GitSource): Promise<string | null> => {
+  try {
+    return await parts.builder.head(await openGitSource(parts, organizationId, git), headTimeoutMs)
+  } catch (error) {
+    // The token was deleted: the deployment will say so.
+    if (error instanceof DeploymentError) return null
+    throw error
+  }
+}
+
+export const commitOf = (release: Release | null): string | null =>
+  (release?.commit as Commit | null | undefined)?.git_commit_id ?? null
+
+/** The registry's current digest of the tag: `from` if unknown, null if it refuses the login. */
+const readDigest = async (
+  parts: DeploymentParts,
+  { images }: Cluster,
+  organizationId: string,
+  source: ImageSource,
+  from: string | null,
+  signal: AbortSignal,
+): Promise<string | null> => {
+  try {
+    const { repository, ...access } = await openRegistry(parts, organizationId, source)
+    const reference = joinTag(repository, source.tag)
+    return (await images.resolve({ organizationId, reference, ...access }, signal)) ?? from
+  } catch (error) {
+    if (!(error instanceof DeploymentError)) throw error
+    // The deployment, which pulls, says why.
+    return error.code === 'image_denied' ? null : from
+  }
+}
+
+/** Whether a deploy of this image stays with the release's own, whatever its registry has by now. */
+export const staysAt = (
+  current: Release | null,
+  wanted: ImageSource,
+  { redeploy, imageTag }: Pick<ServiceRequest, 'redeploy' | 'imageTag'>,
+): boolean => {
+  const from = current?.source ?? null
+  if (from === null || from.registryId !== wanted.registryId || from.name !== wanted.name) return false
+  if (redeploy === true) return from.configured === wanted.tag
+  // Images without a registry of the user's own are public ones, whose tag stays what it was when it was first pulled.
+  return wanted.registryId === null && from.tag === (imageTag ?? wanted.tag)
+}
+
+const nextImage = async (
+  parts: DeploymentParts,
+  cluster: Cluster,
+  organizationId: string,
+  requested: Omit<ServiceRequest, 'id'>,
+  wanted: ImageSource,
+  current: Release | null,
+  signal: AbortSignal,
+): Promise<Version> => {
+  const asked = { ...wanted, tag: requested.imageTag ?? wanted.tag }
+  const name = joinTag(wanted.name, asked.tag)
+  const from = current?.image ?? null
+  const was = current?.source ?? null
+  const fromName = was === null ? from : joinTag(was.name, was.tag)
+  if (staysAt(current, wanted, requested)) return { of: 'image', from, to: from, fromName, toName: fromName }
+  const isSameName = was?.registryId === wanted.registryId && was.name === wanted.name && was.tag === asked.tag
+  const to = isSameName ? await readDigest(parts, cluster, organizationId, asked, from, signal) : null
+  if (to === null) return { of: 'image', from, to, fromName, toName: name }
+  return { of: 'image', from, to, fromName: to === from ? fromName : from, toName: to === from ? name : to }
+}
+
+/**
+ * A commit requested by its id is shown only while its host lets this organization read the repository: an id does not
+ * prove access.
+ */
+const readableCommit = async (
+  parts: DeploymentParts,
+  organizationId: string,
+  source: GitSource,
+  commitId: string,
+): Promise<string | null> => ((await readHead(parts, organizationId, source)) === null ? null : commitId)
+
+/** The version that is deployed, and the one that a deploy as requested would bring. */
+export const nextVersion = async (
+  parts: DeploymentParts,
+  cluster: Cluster,
+  organizationId: string,
+  requested: Omit<ServiceRequest, 'id'>,
+  source: Source,
+  current: Release | null,
+  signal: AbortSignal,
+): Promise<Version> => {
+  if (source.from === 'image') return nextImage(parts, cluster, organizationId, requested, source, current, signal)
+  const from = commitOf(current)
+  const { commitId, redeploy } = requested
+  // What this service has deployed already is no news to it.
+  if (commitId !== undefined && commitId !== from)
+    return { of: 'commit', from, to: await readableCommit(parts, organizationId, source, commitId) }
+  const stays = redeploy === true ? from : null
+  return { of: 'commit', from, to: commitId ?? stays ?? (await readHead(parts, organizationId, source)) }
+}

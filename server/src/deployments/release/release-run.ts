@@ -1,0 +1,51 @@
+/** What a deployment does with releases: opening them, keeping their images, and making one current. */
+import { usualLimits } from '../../limits/limits.ts'
+import { countRelease } from '../../limits/service-room.ts'
+import { withClaim } from '../../work/queue.ts'
+import { setSchedules } from '../../work/schedule.ts'
+import { ensureImage } from '../images/make-image.ts'
+import type { ServiceRun } from '../run/service-run.ts'
+import { clocksOf } from '../tasks/tasks.ts'
+import { freezeRelease, type OpenedRelease, openRelease, type Release } from './releases.ts'
+import { aliasesOf } from './workload.ts'
+
+export const openOwn = (run: ServiceRun, releaseId: string): Promise<OpenedRelease | null> =>
+  openRelease(run.parts.database, run.parts.sealer, releaseId)
+
+export const ensureReleaseImage = (run: ServiceRun, release: Release, signal: AbortSignal): Promise<void> =>
+  ensureImage(run.parts, run.cluster, release, (text) => run.log.line('pull', text), signal)
+
+/** An older release may need more than the service does now: there must be room for it. */
+export const countAgain = ({ parts, claim, service }: ServiceRun, { release }: OpenedRelease): Promise<void> => {
+  const { database, limits = usualLimits } = parts
+  return database.transaction((tx) => countRelease(tx, limits, claim.organizationId, service.id, release.workload))
+}
+
+/** An older release of the service once more, as this deployment's own. */
+export const freezeAgain = (run: ServiceRun, { release, environment }: OpenedRelease): Promise<Release> => {
+  const { parts, service, claim } = run
+  const { id: _, ...copy } = release
+  // Other services reach the service by its current name.
+  const workload = { ...copy.workload, revision: claim.id, aliases: aliasesOf(service.name, service.id) }
+  return freezeRelease(parts.database, parts.sealer, { ...copy, deploymentId: claim.id, workload }, environment)
+}
+
+/**
+ * From now on the service runs this release, on its schedule too; a cancel comes too late. A forced event leaves the
+ * schedule alone.
+ */
+export const makeCurrent = async (run: ServiceRun, release: Release, running: string): Promise<void> => {
+  const { parts, service, claim } = run
+  run.signal.throwIfAborted()
+  run.committed = true
+  await withClaim(parts.database, claim, async (tx) => {
+    await tx.query(
+      `update service_state set current_release_id = $2, deployed_hash = $3, desired = 'RUNNING',
+         running_state = $4 where service_id = $1`,
+      [service.id, release.id, release.hash, running],
+    )
+    const { tasks } = release.workload
+    if (tasks !== undefined && service.requested.forceEvent === undefined)
+      await setSchedules(tx, service.id, clocksOf(tasks), parts.clock.now())
+  })
+}

@@ -1,0 +1,45 @@
+/** Whether a deploy of a service would change nothing, so that it is skipped. The plan uses the same function. */
+import type { Instance } from '../../runtimes/runtime.ts'
+import { kindOf } from '../parts.ts'
+import { isSameVersion, mayBeSkipped } from '../plan/plan.ts'
+import type { ServiceRun } from '../run/service-run.ts'
+import { eventTask } from '../tasks/jobs.ts'
+import { nextVersion } from './next-version.ts'
+import { currentRelease, type Release } from './releases.ts'
+import { environmentNow } from './variables-now.ts'
+import { type desiredOf, fingerprint } from './workload.ts'
+
+const deadlineMs = 120_000
+
+/** Every instance that a release is to have runs. */
+export const isUp = ({ deploymentId, workload }: Release, seen: readonly Instance[]): boolean =>
+  seen.filter(({ revision, state }) => revision === deploymentId && state === 'running').length >= workload.instances
+
+const wouldChangeNothing = async (
+  run: ServiceRun,
+  { source, spec }: ReturnType<typeof desiredOf>,
+  signal: AbortSignal,
+): Promise<boolean> => {
+  const { parts, cluster, ref, service, claim } = run
+  const variables = await environmentNow(parts, kindOf(parts, service.kind), claim.organizationId, service)
+  if (fingerprint(parts.fingerprintKey, source, spec, variables) !== service.deployedHash) return false
+  const current = await currentRelease(parts.database, service.id)
+  if (current === null) return false
+  const version = await nextVersion(parts, cluster, claim.organizationId, service.requested, source, current, signal)
+  return isSameVersion(version) && isUp(current, await cluster.runtime.observe([ref]))
+}
+
+/** Decided once in a deployment. Costs nothing where a deploy rolls out whatever has changed. */
+export const isUpToDate = async (run: ServiceRun, wanted: ReturnType<typeof desiredOf>): Promise<boolean> => {
+  const { service, claim, step } = run
+  const may = mayBeSkipped({
+    wholeEnvironment: claim.wholeEnvironment,
+    stopsFirst: run.cluster.runtime.stopsFirst(wanted.spec),
+    runsTask: eventTask(run).task !== null,
+    released: service.currentReleaseId !== null,
+    running: service.desired === 'RUNNING',
+  })
+  // From the switch on there is a new version, which is the current one.
+  if (!may || run.committed) return false
+  return step('compare', { deadlineMs }, (signal) => wouldChangeNothing(run, wanted, signal))
+}

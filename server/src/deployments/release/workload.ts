@@ -1,0 +1,99 @@
+/**
+ * From a service's configuration and resolved variables to what should run, and to the fingerprint that shows whether
+ * that has changed. Pure, except for the key of the fingerprint.
+ */
+import { createHmac } from 'node:crypto'
+import { Secret } from '../../lib/secret.ts'
+import type { Workload } from '../../runtimes/runtime.ts'
+import { type DeployableKind, mainTask, type Source, type Tasks, type WorkloadSpec } from '../deployments.ts'
+
+/** The part of a resolved environment that a deployment needs. */
+export interface EffectiveVariables {
+  env: Record<string, string>
+  files: { path: string; content: string }[]
+  secretValues: string[]
+  /** Where each key of `env` is defined. */
+  origins: Record<string, { scope: string }>
+  /** Keys whose values are references to a secret manager. */
+  unresolved?: readonly string[]
+  /** Keys without a value: what they refer to is not there. */
+  leftOut?: readonly string[]
+}
+
+/** What a release keeps in the open; the environment is sealed beside it. */
+export type FrozenWorkload = Omit<Workload, 'env' | 'files' | 'image'> & {
+  /** What it runs to an end. */
+  tasks?: Tasks
+  /** What its image was to be made from; releases of earlier versions do not tell. */
+  from?: Source
+}
+
+type Wanted = WorkloadSpec & { tasks?: Tasks }
+
+export const freezeWorkload = (
+  ids: Pick<Workload, 'organizationId' | 'projectId' | 'environmentId' | 'serviceId' | 'revision' | 'aliases'>,
+  spec: Wanted,
+  from: Source,
+): FrozenWorkload => ({ ...ids, ...spec, from })
+
+export const thawWorkload = (
+  { tasks: _, from: __, ...frozen }: FrozenWorkload,
+  image: string,
+  secrets: Pick<EffectiveVariables, 'env' | 'files'>,
+): Workload => ({ ...frozen, image, env: new Secret(secrets.env), files: new Secret(secrets.files) })
+
+/** JSON with sorted keys, so that equal things have equal texts. */
+export const canonical = (value: unknown): string =>
+  JSON.stringify(value, (_key, inner: unknown) =>
+    inner !== null && typeof inner === 'object' && !Array.isArray(inner)
+      ? Object.fromEntries(Object.entries(inner).sort(([a], [b]) => (a < b ? -1 : 1)))
+      : inner,
+  )
+
+/** As it has always been written down, so that an update of ours makes nothing out of date. */
+const counted = ({ tasks = {}, ...rest }: Wanted): object => {
+  const { [mainTask]: task, ...named } = tasks
+  return {
+    ...rest,
+    ...(task === undefined ? {} : { task }),
+    ...(Object.keys(named).length === 0 ? {} : { tasks: named }),
+  }
+}
+
+/**
+ * Fingerprint of what a deployment uses: source asked for, configuration and variables. Built-in variables count only
+ * where one of the user's refers to them: a new sibling's host name alone makes nothing out of date. Keyed, because
+ * secrets of few bits could be guessed from a plain hash.
+ */
+export const fingerprint = (
+  key: Buffer,
+  source: Source,
+  spec: Wanted,
+  variables: Pick<EffectiveVariables, 'env' | 'files' | 'origins'>,
+): string => {
+  const env = Object.entries(variables.env).filter(([name]) => variables.origins[name]?.scope !== 'BUILT_IN')
+  const text = canonical({ source, spec: counted(spec), env: Object.fromEntries(env), files: variables.files })
+  return createHmac('sha256', key).update(text).digest('hex')
+}
+
+/** A DNS label from a name: lower case, other characters as dashes, at most 63. Empty when nothing is left. */
+export const dnsLabel = (name: string): string =>
+  name
+    .toLowerCase()
+    .normalize('NFKD')
+    .replace(/[^a-z0-9]+/g, '-')
+    .slice(0, 63)
+    .replace(/^-+|-+$/g, '')
+
+/** Names of a service on its environment's network: from its name, and one from its id that never changes. */
+export const aliasesOf = (name: string, serviceId: string): string[] =>
+  [dnsLabel(name), `service-${serviceId}`].filter((alias) => alias !== '')
+
+/** All that a kind makes of a configuration. */
+export const desiredOf = (kind: DeployableKind, spec: Record<string, unknown>): { source: Source; spec: Wanted } => ({
+  source: kind.source(spec),
+  spec: { ...kind.workload(spec), ...(kind.tasks === undefined ? {} : { tasks: kind.tasks(spec) }) },
+})
+
+/** For kinds whose services see no variables. */
+export const noVariables: EffectiveVariables = { env: {}, files: [], secretValues: [], origins: {} }

@@ -1,0 +1,57 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { addService, ask, createTestEngine, partsOf } from '../../../test/support/engine.ts'
+import { newWorld, settled } from '../../../test/support/engine-story.ts'
+import type { Ability, WorkloadPort } from '../../runtimes/runtime.ts'
+import { abilityRefusal } from './refusals.ts'
+
+const volumes = [{ id: 'v', mountPath: '/v', sizeGb: 1 }]
+const port = (protocol: WorkloadPort['protocol'], publiclyAccessible = true) => ({
+  internalPort: 1,
+  protocol,
+  publiclyAccessible,
+})
+
+test('a service is refused for what its cluster lacks and it needs, and for nothing else', () => {
+  const none = new Set<Ability>()
+  const cases: [object, RegExp | null][] = [
+    [{}, null],
+    [{ ports: [port('HTTP'), port('GRPC'), port('TCP', false)] }, null],
+    [{ volumes }, /does not support volumes/],
+    [{ ports: [port('TCP')] }, /does not publish TCP ports/],
+    [{ ports: [port('HTTP'), port('UDP')] }, /does not publish UDP ports/],
+  ]
+  for (const [needs, told] of cases) {
+    const refusal = abilityRefusal(none, { volumes: [], ports: [], ...needs })
+    if (told === null) assert.equal(refusal, null)
+    else assert.match(refusal ?? '', told)
+    assert.equal(
+      abilityRefusal(new Set(['volumes', 'tcp-ports', 'udp-ports']), { volumes: [], ports: [], ...needs }),
+      null,
+    )
+  }
+})
+
+test('a cluster without volumes takes no service with storage: a deploy is refused, and its plan says why', async () => {
+  const world = await newWorld()
+  const power = { off: false, callsLeft: null, lateCut: false }
+  const { clusters } = partsOf(world, power)
+  const local = await clusters.of(world.clusterId)
+  const abilities = new Set<Ability>(['tcp-ports'])
+  const poor = { ...local, runtime: { ...world.runtime, abilities } }
+  const engine = createTestEngine(world, {}, { clusters: { ...clusters, of: async () => poor, all: () => [poor] } })
+  await engine.engine.start()
+  const [stored, plain] = [await addService(world, { volume: true }), await addService(world)]
+  await assert.rejects(ask(engine, world, 'DEPLOY', [{ id: stored }]), {
+    code: 'not_deployable',
+    message: /does not support volumes/,
+  })
+  const asked = { ...world.ids, action: 'DEPLOY' as const, wholeEnvironment: false, services: [{ id: stored }] }
+  const plan = await engine.engine.plan(world.database, asked)
+  const [planned] = plan.stages.flatMap(({ services }) => services)
+  assert.equal(planned!.effect, 'REFUSED')
+  assert.match(planned!.reason, /does not support volumes/)
+  await ask(engine, world, 'DEPLOY', [{ id: plain }])
+  assert.equal(await settled(engine, world, plain), 'DEPLOYED')
+  await engine.engine.stop()
+})

@@ -1,0 +1,84 @@
+/** Why an action is not possible for a service, checked before it starts; a plan shows the same. Pure. */
+import { type ApiError, badRequest, conflict } from '../../lib/errors.ts'
+import type { Ability, Workload } from '../../runtimes/runtime.ts'
+import { type DeployableKind, type DeploymentAction, needsOwnTool, type ServiceRequest } from '../deployments.ts'
+import { taskFor, tasksIn } from '../tasks/tasks.ts'
+
+export interface Candidate {
+  name: string
+  spec: Record<string, unknown>
+  /** It has a current release. */
+  released: boolean
+  /** A deployment that deletes it is queued or running. */
+  leaving: boolean
+}
+
+/** What its kind cannot do; null if nothing prevents the action. */
+export const kindRefusal = (
+  action: DeploymentAction,
+  kind: Pick<DeployableKind, 'workload' | 'tasks'>,
+  { name, spec }: Candidate,
+  { forceEvent, task }: Partial<ServiceRequest>,
+): ApiError | null => {
+  const { tasks, isAlone } = tasksIn(kind, spec)
+  if (action === 'RESTART' && isAlone)
+    return badRequest(`Service ${name} has no instances to restart: deploy it to run it again.`)
+  if (forceEvent !== undefined && taskFor(tasks, forceEvent, task) === null)
+    return badRequest(`Service ${name} has nothing to run for this event.`, undefined, 'event_missing')
+  return null
+}
+
+type Needs = Pick<Workload, 'volumes' | 'ports'>
+
+const opens = ({ ports }: Needs, wanted: 'TCP' | 'UDP'): boolean =>
+  ports.some(({ protocol, publiclyAccessible }) => publiclyAccessible && protocol === wanted)
+
+const lacks: Record<Ability, { isNeeded(of: Needs): boolean; what: string }> = {
+  volumes: {
+    isNeeded: ({ volumes }) => volumes.length > 0,
+    what: 'does not support volumes, but the service has storage',
+  },
+  'tcp-ports': {
+    isNeeded: (of) => opens(of, 'TCP'),
+    what: 'does not publish TCP ports, but the service has a public one',
+  },
+  'udp-ports': {
+    isNeeded: (of) => opens(of, 'UDP'),
+    what: 'does not publish UDP ports, but the service has a public one',
+  },
+}
+
+/** What its cluster lacks for a service; null when it lacks nothing. */
+export const abilityRefusal = (abilities: ReadonlySet<Ability>, of: Needs): string | null => {
+  const lacking = (Object.keys(lacks) as Ability[]).find((each) => !abilities.has(each) && lacks[each].isNeeded(of))
+  if (lacking === undefined) return null
+  return `The cluster ${lacks[lacking].what}: change the service, or clone it to an environment on another cluster.`
+}
+
+/** Why a service of this kind cannot be deployed to its cluster, whatever state it is in; null when it can. */
+export const deployRefusal = async (
+  kind: Pick<DeployableKind, 'refusal' | 'source' | 'workload'>,
+  abilities: ReadonlySet<Ability>,
+  missingTool: (name: string) => Promise<string | null>,
+  spec: Record<string, unknown>,
+  { forceEvent, releaseId }: Partial<ServiceRequest>,
+): Promise<string | null> => {
+  const refusal = kind.refusal?.(spec) ?? null
+  // What is freed runs nothing, and an older release has its image.
+  if (refusal !== null || forceEvent === 'UNLOCK' || releaseId !== undefined) return refusal
+  const lacking = abilityRefusal(abilities, kind.workload(spec))
+  if (lacking !== null) return lacking
+  const source = kind.source(spec)
+  return source.from === 'git' && needsOwnTool(source) ? missingTool(source.tool.name) : null
+}
+
+/** What its current state does not allow; null if nothing prevents the action. */
+export const stateRefusal = (
+  action: DeploymentAction,
+  { name, released, leaving }: Pick<Candidate, 'name' | 'released' | 'leaving'>,
+): ApiError | null => {
+  if (leaving) return conflict('deletion_in_progress', `Service ${name} is being deleted.`)
+  if (action === 'RESTART' && !released)
+    return conflict('not_deployed', `Service ${name} is not deployed and cannot be restarted: deploy it first.`)
+  return null
+}

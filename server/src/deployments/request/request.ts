@@ -1,0 +1,266 @@
+/**
+ * Accepts a request: writes the deployment, the new states of its services and the STARTED events in the caller's
+ * transaction, so that an accepted request is never lost and is readable before the response is sent.
+ */
+import { clusterRefusal } from '../../clusters/local.ts'
+import type { Kind } from '../../kinds.ts'
+import { badRequest } from '../../lib/errors.ts'
+import { newId } from '../../lib/ids.ts'
+import type { Disk } from '../../limits/disk.ts'
+import type { Limits } from '../../limits/limits.ts'
+import { refuseLongQueue } from '../../limits/queue-room.ts'
+import type { Ability } from '../../runtimes/runtime.ts'
+import type { Queryable } from '../../store/database.ts'
+import type { EnqueueDeploymentEvent } from '../../webhooks/webhooks.ts'
+import type {
+  AcceptedDeployment,
+  DeployableKind,
+  DeploymentAction,
+  DeploymentRequest,
+  ServiceRequest,
+} from '../deployments.ts'
+import { canonical } from '../release/workload.ts'
+import {
+  deployingActions,
+  enqueueEvent,
+  leavingSql,
+  lockEnvironment,
+  refuseWhileDeleting,
+  setServiceState,
+} from '../status/service-state.ts'
+import { isFinal, openStates, stateOf } from '../status/states.ts'
+import { deployRefusal, kindRefusal, stateRefusal } from './refusals.ts'
+import { readPlacement } from './stage-rows.ts'
+import { defaultOrder } from './stages.ts'
+
+interface ServiceRow {
+  id: string
+  kind: Kind
+  name: string
+  clusterId: string
+  state: string
+  action: string
+  queued: number
+  leaving: boolean
+  released: boolean
+  spec: Record<string, unknown>
+}
+
+export type KindFacts = Pick<DeployableKind, 'refusal' | 'tasks' | 'workload' | 'source' | 'subAction'>
+
+export interface RequestParts {
+  kindOf(kind: Kind): KindFacts
+  enqueue: EnqueueDeploymentEvent
+  missingTool(name: string): Promise<string | null>
+  /** Of a cluster that services can be deployed to. */
+  abilitiesOf(tx: Queryable, clusterId: string): Promise<ReadonlySet<Ability>>
+  limits: Pick<Limits, 'queued'>
+  disk?: Pick<Disk, 'refuseDeploy'> | undefined
+}
+
+const readServices = (tx: Queryable, ids: readonly string[]): Promise<ServiceRow[]> =>
+  tx.query<ServiceRow>(
+    `select s.service_id as id, s.kind, n.name, s.cluster_id as "clusterId", n.spec, s.state, s.action, s.current_release_id is not null as released,
+       (select count(*)::int from deployment_service w join deployment d on d.id = w.deployment_id
+        where w.service_id = s.service_id and d.state in ${openStates}) as queued,
+       ${leavingSql} as leaving
+     from service_state s join node n on n.id = s.service_id
+     where s.service_id = any($1) order by n.created_at, n.id for no key update of s`,
+    [ids],
+  )
+
+const refuseImpossible = (action: DeploymentAction, services: readonly ServiceRow[]): void => {
+  for (const service of services) {
+    const refusal = stateRefusal(action, service)
+    if (refusal !== null) throw refusal
+  }
+}
+
+/**
+ * The services that a deploy can be about. Those of a whole environment that cannot be deployed are left as they are.
+ */
+const chooseDeployable = async (
+  tx: Queryable,
+  request: DeploymentRequest,
+  services: readonly ServiceRow[],
+  parts: RequestParts,
+): Promise<ServiceRow[]> => {
+  if (!deployingActions.has(request.action)) return [...services]
+  const cluster = await clusterRefusal(tx, request.environmentId)
+  if (cluster !== null) throw badRequest(cluster, undefined, 'cluster_not_deployable')
+  const asked = new Map(request.services.map((service) => [service.id, service]))
+  const refusals = new Map<string, string>()
+  const [one] = services
+  const abilities = one === undefined ? new Set<Ability>() : await parts.abilitiesOf(tx, one.clusterId)
+  for (const service of services) {
+    const kind = parts.kindOf(service.kind)
+    const refusal = await deployRefusal(kind, abilities, parts.missingTool, service.spec, asked.get(service.id)!)
+    const error = kindRefusal(request.action, kind, service, asked.get(service.id)!)
+    if (refusal !== null) refusals.set(service.id, refusal)
+    else if (error !== null) throw error
+  }
+  const left = services.filter(({ id }) => !refusals.has(id))
+  const [first] = refusals.values()
+  if (first !== undefined && (!request.wholeEnvironment || left.length === 0))
+    throw badRequest(first, undefined, 'not_deployable')
+  return left
+}
+
+/** All that is asked of each service, whatever it is. */
+const signature = (services: readonly ServiceRequest[]): string =>
+  canonical(Object.fromEntries(services.map(({ id, ...asked }) => [id, asked])))
+
+interface WaitingRow {
+  id: string
+  n: number
+  action: string
+  whole: boolean
+  at: Date
+  services: ServiceRequest[]
+}
+
+/** A request that equals the last one still waiting joins it. */
+const findEqual = async (tx: Queryable, request: DeploymentRequest): Promise<AcceptedDeployment | null> => {
+  const [last] = await tx.query<WaitingRow>(
+    `select d.id, d.execution_number as n, d.action, d.whole_environment as whole, d.created_at as at,
+       (select coalesce(jsonb_agg(w.requested || jsonb_build_object('id', w.service_id)), '[]')
+        from deployment_service w where w.deployment_id = d.id) as services
+     from deployment d where d.environment_id = $1 and d.state = 'QUEUED' order by d.seq desc limit 1`,
+    [request.environmentId],
+  )
+  if (last === undefined || last.action !== request.action || last.whole !== request.wholeEnvironment) return null
+  const equal = signature(last.services) === signature(request.services)
+  return equal ? accepted(request.environmentId, last.id, last.n, last.at) : null
+}
+
+const accepted = (environmentId: string, id: string, n: number, at: Date): AcceptedDeployment => ({
+  deploymentId: id,
+  executionId: `${environmentId}-${n}`,
+  createdAt: at.toISOString(),
+})
+
+/** A redeploy and a rollback use images that are there. */
+const needsImage = ({ action, services }: DeploymentRequest): boolean =>
+  action === 'DEPLOY' && services.some(({ redeploy, releaseId }) => redeploy !== true && releaseId === undefined)
+
+const insertDeployment = async (tx: Queryable, request: DeploymentRequest): Promise<AcceptedDeployment> => {
+  const [row] = await tx.query<{ id: string; n: number; at: Date }>(
+    `insert into deployment (id, organization_id, environment_id, execution_number, action, whole_environment, origin,
+       triggered_by, request_id)
+     values ($1, $2, $3, 1 + (select coalesce(max(execution_number), 0) from deployment where environment_id = $3),
+       $4, $5, $6, $7, $8)
+     returning id, execution_number as n, created_at as at`,
+    [
+      newId(),
+      request.organizationId,
+      request.environmentId,
+      request.action,
+      request.wholeEnvironment,
+      request.origin,
+      request.triggeredBy,
+      request.requestId,
+    ],
+  )
+  return accepted(request.environmentId, row!.id, row!.n, row!.at)
+}
+
+const insertServices = async (
+  tx: Queryable,
+  request: DeploymentRequest,
+  deployment: AcceptedDeployment,
+  services: readonly ServiceRow[],
+  parts: RequestParts,
+): Promise<void> => {
+  const queued = stateOf(request.action, 'queued')
+  const asked = new Map(request.services.map((service) => [service.id, service]))
+  const placement = await readPlacement(tx, request.environmentId)
+  for (const service of services) {
+    const { id: _, ...requested } = asked.get(service.id)!
+    const kind = parts.kindOf(service.kind)
+    const stage = placement.stageOf(service.id, defaultOrder(service.kind))
+    await tx.query(
+      `insert into deployment_service (deployment_id, service_id, organization_id, kind, name, stage, action, requested, state,
+         stage_id, stage_name, sub_action)
+       values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`,
+      [
+        deployment.deploymentId,
+        service.id,
+        request.organizationId,
+        service.kind,
+        service.name,
+        stage.order,
+        request.action,
+        JSON.stringify(requested),
+        queued,
+        stage.id,
+        stage.name,
+        kind.subAction?.(request.action, requested.forceEvent ?? null) ?? 'NONE',
+      ],
+    )
+    // What is under way keeps showing its own state; the end of it then shows this request's.
+    if (service.queued === 0 || isFinal(service.state))
+      await setServiceState(tx, service.id, request.action, queued, deployment)
+  }
+}
+
+/** Something never deployed needs no engine to be deleted: its rows are all there is. */
+const deleteAtOnce = async (
+  tx: Queryable,
+  request: DeploymentRequest,
+  services: readonly ServiceRow[],
+): Promise<boolean> => {
+  if (request.action !== 'DELETE') return false
+  if (services.some((service) => service.state !== 'READY' || service.released || service.queued > 0)) return false
+  const ids = services.map(({ id }) => id)
+  if ((await tx.query('select 1 from task_state where id = any($1) limit 1', [ids])).length > 0) return false
+  if (request.wholeEnvironment) {
+    const [busy] = await tx.query(
+      `select 1 from deployment where environment_id = $1 and state in ${openStates}
+       union all select 1 from deployment where environment_id = $1 and started_at is not null limit 1`,
+      [request.environmentId],
+    )
+    if (busy !== undefined) return false
+    await tx.query('delete from node where id = $1', [request.environmentId])
+    return true
+  }
+  await tx.query('delete from node where id = any($1)', [ids])
+  return true
+}
+
+/** See `Deployments.request`. */
+export const requestDeployment = async (
+  tx: Queryable,
+  request: DeploymentRequest,
+  parts: RequestParts,
+): Promise<AcceptedDeployment> => {
+  const environment = await lockEnvironment(tx, request.environmentId)
+  const asked = await readServices(
+    tx,
+    request.services.map((service) => service.id),
+  )
+  // An action on a whole environment is not about what leaves it anyway.
+  const found = asked.filter(({ leaving }) => !(request.wholeEnvironment && leaving))
+  const services = await chooseDeployable(tx, request, found, parts)
+  const chosen = new Set(services.map(({ id }) => id))
+  const joined = await findEqual(tx, { ...request, services: request.services.filter(({ id }) => chosen.has(id)) })
+  if (joined !== null) return joined
+  await refuseWhileDeleting(tx, request.environmentId)
+  refuseImpossible(request.action, services)
+  if (needsImage(request)) parts.disk?.refuseDeploy(request.organizationId)
+  if (await deleteAtOnce(tx, request, services)) return accepted(request.environmentId, newId(), 0, new Date())
+  const deployment = await insertDeployment(tx, request)
+  await insertServices(tx, request, deployment, services, parts)
+  const queued = stateOf(request.action, 'queued')
+  for (const service of services)
+    await enqueueEvent(tx, parts, 'DEPLOYMENT_STARTED', {
+      ...request,
+      ...environment,
+      ...deployment,
+      service,
+      state: queued,
+      reason: null,
+    })
+  await tx.query(`select pg_notify('slipway_deployment', '')`)
+  await refuseLongQueue(tx, parts.limits, request.organizationId)
+  return deployment
+}

@@ -1,0 +1,181 @@
+/**
+ * What happens to one service in one deployment, told in order. Each step is durable and idempotent; a killed process
+ * goes on at the first unfinished one. Until the switch a failure leaves the old version serving and removes the new
+ * one; from the switch on the new version is current and only tidying up remains.
+ */
+import { DeploymentError } from '../../lib/errors.ts'
+import { withClaim } from '../../work/queue.ts'
+import type { DeploymentAction } from '../deployments.ts'
+import { makeImage } from '../images/make-image.ts'
+import { dropImagesOf } from '../images/pulled-images.ts'
+import { kindOf } from '../parts.ts'
+import { countAgain, ensureReleaseImage, freezeAgain, openOwn } from '../release/release-run.ts'
+import { freezeRelease } from '../release/releases.ts'
+import { isUpToDate } from '../release/up-to-date.ts'
+import { environmentNow } from '../release/variables-now.ts'
+import { aliasesOf, desiredOf, fingerprint, freezeWorkload, thawWorkload } from '../release/workload.ts'
+import {
+  asideEvents,
+  endOwnTask,
+  endRuns,
+  eventTask,
+  forgetRuns,
+  pullDeadlineMs,
+  runAside,
+  runBeside,
+  runEnding,
+  runOnce,
+  runsAlone,
+  setClocks,
+  showRunning,
+  unlock,
+} from '../tasks/jobs.ts'
+import { isAlone, taskFor } from '../tasks/tasks.ts'
+import { absent, converge, convergeBack, rollOut, runningAs, stopped } from './rollout.ts'
+import { enter, type ServiceRun } from './service-run.ts'
+
+const minute = 60_000
+
+/** New code or configuration: source, image, release, then the rollout, or the job's run. */
+export const deploy = async (run: ServiceRun): Promise<void> => {
+  const { parts, service, step, claim } = run
+  if (service.requested.releaseId !== undefined) return rollBack(run, service.requested.releaseId)
+  const kind = kindOf(parts, service.kind)
+  const { event, task } = eventTask(run)
+  if (event === 'UNLOCK') return unlock(run)
+  const wanted = desiredOf(kind, service.spec)
+  if (task !== null && !isAlone(wanted.spec)) return runBeside(run, task)
+  if (await isUpToDate(run, wanted)) return skipUnchanged(run)
+  const readVariables = () => environmentNow(parts, kind, claim.organizationId, service)
+  const made = await makeImage(run, wanted.source, readVariables)
+  const variables = await readVariables()
+  for (const key of variables.leftOut ?? [])
+    run.log.line('release', `${key} is skipped: its secret manager access no longer exists.`, 'error')
+  await enter(run, 'working')
+  const ids = { ...ownIds(run), aliases: aliasesOf(service.name, service.id) }
+  const frozen = freezeWorkload(ids, wanted.spec, wanted.source)
+  if (task !== null && asideEvents.has(event))
+    return runAside(run, { workload: thawWorkload(frozen, made.image, variables), environment: variables }, task)
+  const release = await step('release', { deadlineMs: minute }, () =>
+    freezeRelease(
+      parts.database,
+      parts.sealer,
+      {
+        organizationId: claim.organizationId,
+        serviceId: service.id,
+        deploymentId: claim.id,
+        ...made,
+        workload: frozen,
+        hash: fingerprint(parts.fingerprintKey, wanted.source, wanted.spec, variables),
+      },
+      variables,
+    ),
+  )
+  if (isAlone(frozen)) await runOnce(run, release, task)
+  else await rollOut(run, release)
+}
+
+/** It keeps its instances and its release. */
+const skipUnchanged = async (run: ServiceRun): Promise<void> => {
+  run.unchanged = true
+  run.log.line('compare', 'No changes; skipping.')
+  // An event that was forced has deployed the configuration, but not its clock.
+  await setClocks(run)
+}
+
+/** An older release once more: no source and no image are made, so that it serves again within moments. */
+const rollBack = async (run: ServiceRun, releaseId: string): Promise<void> => {
+  const { step } = run
+  await enter(run, 'working')
+  const release = await step('release', { deadlineMs: minute }, async () => {
+    const old = await openOwn(run, releaseId)
+    if (old === null) throw new DeploymentError('release_missing', 'The release no longer exists.')
+    await countAgain(run, old)
+    return freezeAgain(run, old)
+  })
+  await step('pull', { deadlineMs: pullDeadlineMs }, (signal) => ensureReleaseImage(run, release, signal))
+  const { workload } = release
+  if (isAlone(workload)) await runOnce(run, release, taskFor(workload.tasks, 'START'))
+  else await rollOut(run, release)
+}
+
+/** The same release in new instances. */
+export const restart = async (run: ServiceRun): Promise<void> => {
+  const { service, step } = run
+  await enter(run, 'working')
+  const release = await step('release', { deadlineMs: minute }, async () => {
+    const current = service.currentReleaseId === null ? null : await openOwn(run, service.currentReleaseId)
+    if (current === null) throw new DeploymentError('not_deployed', 'The service is not deployed.')
+    return freezeAgain(run, current)
+  })
+  await step('pull', { deadlineMs: pullDeadlineMs }, (signal) => ensureReleaseImage(run, release, signal))
+  await rollOut(run, release)
+}
+
+/** Ends the instances; volumes, routes and the record stay. */
+export const stop = async (run: ServiceRun): Promise<void> => {
+  await enter(run, 'working')
+  await runEnding(run, 'STOP')
+  await desire(run, 'STOPPED')
+  await endRuns(run)
+  await converge(run, await stopped(run))
+}
+
+/** Removes all that runs or is stored for a service; for a delete, its row goes with the end of the deployment. */
+export const remove = async (run: ServiceRun): Promise<void> => {
+  const { step, claim } = run
+  await enter(run, 'working')
+  await runEnding(run, 'DELETE')
+  await desire(run, 'NONE')
+  await endRuns(run)
+  await converge(run, await absent(run))
+  if (claim.action === 'DELETE')
+    await step('retire', { deadlineMs: 2 * minute, remember: false }, (signal) => dropImagesOf(run, signal))
+  await forgetRuns(run)
+}
+
+export const actions: Record<DeploymentAction, (run: ServiceRun) => Promise<void>> = {
+  DEPLOY: deploy,
+  RESTART: restart,
+  STOP: stop,
+  UNINSTALL: remove,
+  DELETE: remove,
+}
+
+/**
+ * After a failure or a cancel before the switch: nothing of the new version stays, requests go where they went before,
+ * and what had to stop for the new version starts again.
+ */
+export const undo = async (run: ServiceRun, signal: AbortSignal): Promise<void> => {
+  const { service } = run
+  await endOwnTask(run, signal)
+  const wasRunning = service.desired === 'RUNNING' && service.currentReleaseId !== null
+  const current = wasRunning ? await openOwn(run, service.currentReleaseId!) : null
+  await convergeBack(run, current === null ? await stopped(run) : runningAs(run, current.workload), signal)
+}
+
+/** A canceled stop: what ran before runs again. */
+export const undoStop = async (run: ServiceRun, signal: AbortSignal): Promise<void> => {
+  await endOwnTask(run, signal)
+  if (run.service.desired !== 'RUNNING') return
+  await desire(run, 'RUNNING')
+  await undo(run, signal)
+  await showRunning(run, runsAlone(run) ? 'STOPPED' : 'RUNNING')
+}
+
+const ownIds = ({ claim, service }: ServiceRun) => ({
+  organizationId: claim.organizationId,
+  projectId: service.projectId,
+  environmentId: claim.environmentId,
+  serviceId: service.id,
+  revision: claim.id,
+})
+
+const desire = (run: ServiceRun, desired: 'RUNNING' | 'STOPPED' | 'NONE'): Promise<unknown> =>
+  withClaim(run.parts.database, run.claim, (tx) =>
+    tx.query(`update service_state set desired = $2, running_state = $3 where service_id = $1`, [
+      run.service.id,
+      desired,
+      desired === 'RUNNING' ? 'STARTING' : 'STOPPED',
+    ]),
+  )

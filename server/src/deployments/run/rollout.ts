@@ -1,0 +1,98 @@
+/**
+ * From a release to instances that serve: what a service is to be, asked of its cluster's runtime, whose steps are the
+ * deployment's own.
+ */
+import { createMasker } from '../../builds/engine/log-mask.ts'
+import { DeploymentError } from '../../lib/errors.ts'
+import type { Desired, Rollout, Workload } from '../../runtimes/runtime.ts'
+import { makeCurrent, openOwn } from '../release/release-run.ts'
+import { currentRelease, type Release } from '../release/releases.ts'
+import { isCancel } from '../request/canceled.ts'
+import { abilityRefusal } from '../request/refusals.ts'
+import { claimPorts, openedPorts, releaseUnusedPorts } from '../traffic/published-ports.ts'
+import { readExposure } from '../traffic/routes.ts'
+import type { ServiceRun } from './service-run.ts'
+
+const usualGraceMs = 10_000
+
+export const runningAs = ({ parts, service }: ServiceRun, workload: Workload): Desired => ({
+  state: 'running',
+  workload,
+  exposure: () => readExposure(parts.database, service.id, workload.ports),
+})
+
+const graceOf = async ({ parts, service }: ServiceRun): Promise<number> =>
+  (await currentRelease(parts.database, service.id))?.workload.stopGraceMs ?? usualGraceMs
+
+export const stopped = async (run: ServiceRun): Promise<Desired> => ({
+  state: 'stopped',
+  exposure: () => readExposure(run.parts.database, run.service.id, []),
+  graceMs: await graceOf(run),
+})
+
+export const absent = async (run: ServiceRun): Promise<Desired> => ({ state: 'absent', graceMs: await graceOf(run) })
+
+/** The steps of the way are those of the deployment. */
+const watched = (run: ServiceRun, serving: () => Promise<void>): Rollout => ({
+  serving,
+  report: (name, text) => run.log.line(name, text),
+  async step(name, deadlineMs, work) {
+    if (run.committed && name === 'retire') return work(AbortSignal.timeout(deadlineMs))
+    try {
+      await run.step(name, { deadlineMs, remember: false }, work)
+    } catch (error) {
+      // A cancel that comes after the switch only shortens the wait for requests under way.
+      if (!run.committed || name !== 'drain' || !isCancel(run)) throw error
+    }
+  },
+})
+
+/** Step by step, for the deployment's readers to see. */
+export const converge = async (
+  run: ServiceRun,
+  desired: Desired,
+  serving: () => Promise<void> = async () => {},
+): Promise<void> => {
+  await run.cluster.runtime.converge(run.ref, desired, watched(run, serving), run.signal)
+}
+
+/** Back to what was before: what can be had of it at once is enough. */
+export const convergeBack = async (run: ServiceRun, desired: Desired, signal: AbortSignal): Promise<void> => {
+  const { refused } = await run.cluster.runtime.converge(run.ref, desired, null, signal)
+  for (const message of refused) run.parts.log.warn({ serviceId: run.service.id }, message)
+}
+
+/** An older release may come back to ports that were given up since. */
+const reservePorts = async ({ parts, service, log }: ServiceRun, { ports }: Workload): Promise<void> => {
+  const wanted = openedPorts(ports).map(({ protocol, externalPort: port }) => ({ protocol, port }))
+  const held = await claimPorts(parts.database, service.id, wanted)
+  const isHeld = (one: (typeof wanted)[number]) => held.some((h) => h.protocol === one.protocol && h.port === one.port)
+  for (const one of wanted)
+    if (!isHeld(one))
+      log.line('switch', `The ${one.protocol} port ${one.port} now belongs to another service.`, 'error')
+}
+
+/** Fails as it failed, without the secrets that the program printed. */
+const scrub =
+  (secrets: readonly string[]) =>
+  (error: unknown): never => {
+    if (!(error instanceof DeploymentError) || error.lines.length === 0) throw error
+    const masker = createMasker(secrets)
+    const lines = (masker.write(error.lines.join('\n')) + masker.end()).split('\n')
+    throw new DeploymentError(error.code, error.message, { next: error.next, lines, cause: error })
+  }
+
+/** A release that takes over from the one before: traffic first, then the pointer that says so. */
+export const rollOut = async (run: ServiceRun, release: Release): Promise<void> => {
+  const opened = await openOwn(run, release.id)
+  if (opened === null) throw new Error(`release ${release.id} no longer exists`)
+  const { workload, environment } = opened
+  const lacking = abilityRefusal(run.cluster.runtime.abilities, workload)
+  if (lacking !== null) throw new DeploymentError('cluster_unable', lacking)
+  await reservePorts(run, workload)
+  const takesOver = async (): Promise<void> => {
+    await makeCurrent(run, release, 'RUNNING')
+    await releaseUnusedPorts(run.parts.database, run.service.id)
+  }
+  await converge(run, runningAs(run, workload), takesOver).catch(scrub(environment.secretValues))
+}

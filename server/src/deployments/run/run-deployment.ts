@@ -1,0 +1,225 @@
+/**
+ * One claimed deployment from its first stage to its final state. Stages follow one another, services of a stage go
+ * side by side; the first failure stops what has not started. May begin again at any point: what is finished is skipped.
+ */
+import { awaitShares } from '../../clusters/hold.ts'
+import { readClusterId } from '../../clusters/refs.ts'
+import { forEachParallel } from '../../lib/concurrency/parallel.ts'
+import { DeploymentError } from '../../lib/errors.ts'
+import { LeaseLost } from '../../work/lease.ts'
+import { type Claim, finish, withClaim } from '../../work/queue.ts'
+import type { DeploymentAction } from '../deployments.ts'
+import type { DeploymentParts } from '../parts.ts'
+import { isCancel } from '../request/canceled.ts'
+import { inStages } from '../request/stages.ts'
+import { stateOf } from '../status/states.ts'
+import { keepsState } from '../tasks/jobs.ts'
+import { stopGraceMs } from '../tasks/state.ts'
+import { actions, undo, undoStop } from './deploy.ts'
+import { createDeploymentLog } from './log.ts'
+import { conclude, type Outcome, readServices, type ServiceRow, type ServiceRun } from './service-run.ts'
+import { createSteps, orLeft } from './steps.ts'
+
+/** Services of one stage worked on at once. */
+const parallel = 8
+const undoTimeoutMs = 60_000
+/** A cancel must end within 15 s, whatever the engine does; what is left then is swept by reconcile. */
+const cancelUndoTimeoutMs = 6000
+/** Where a program is asked to end and what it leaves is saved: its grace, and what that takes. */
+const cancelTaskTimeoutMs = stopGraceMs + 4000
+
+const asDeploymentError = (error: unknown, run: ServiceRun): DeploymentError => {
+  if (error instanceof DeploymentError) return error
+  run.parts.log.error(
+    { err: error, deploymentId: run.claim.id, serviceId: run.service.id },
+    'a step failed unexpectedly',
+  )
+  return new DeploymentError('unexpected', `Internal error: the server's log has the details.`)
+}
+
+/** A lost lease or a shutdown: the deployment is not ours any more and nothing may be written. */
+const isNotOurs = (error: unknown, { signal }: ServiceRun): boolean =>
+  error instanceof LeaseLost || (signal.aborted && !isCancel({ signal }))
+
+const tidy = async (run: ServiceRun, canceled: boolean): Promise<void> => {
+  const cancelTimeoutMs = keepsState(run) ? cancelTaskTimeoutMs : cancelUndoTimeoutMs
+  const signal = AbortSignal.timeout(canceled ? cancelTimeoutMs : undoTimeoutMs)
+  const action = run.claim.action as DeploymentAction
+  try {
+    if (action === 'DEPLOY' || action === 'RESTART') await orLeft(undo(run, signal), signal)
+    else if (action === 'STOP' && canceled) await orLeft(undoStop(run, signal), signal)
+  } catch (error) {
+    if (error instanceof LeaseLost) throw error
+    run.parts.log.warn({ err: error, serviceId: run.service.id }, 'cleanup is left to the reconciler')
+  }
+}
+
+const failed = (run: ServiceRun, error: DeploymentError): Outcome => {
+  // What a job prints stands in the log already.
+  if (run.phase !== 'executing') for (const line of error.lines) run.log.line('error', line, 'error')
+  run.log.line('error', error.message, 'error')
+  const phase = run.phase === 'building' ? 'buildFailed' : 'failed'
+  return { kind: 'failed', state: stateOf(run.claim.action as DeploymentAction, phase), error }
+}
+
+const canceled: Outcome = { kind: 'canceled', state: 'CANCELED', error: null }
+
+const outcomeOf = async (run: ServiceRun): Promise<Outcome> => {
+  const action = run.claim.action as DeploymentAction
+  const succeeded: Outcome = { kind: 'succeeded', state: stateOf(action, 'done'), error: null }
+  try {
+    if (run.claim.resumed) run.log.line('resume', 'The control plane was restarted: resuming the deployment.')
+    await actions[action](run)
+    return succeeded
+  } catch (error) {
+    if (isNotOurs(error, run)) throw error
+    if (run.committed) {
+      run.parts.log.warn({ err: error, serviceId: run.service.id }, 'cleanup is left to the reconciler')
+      return succeeded
+    }
+    const outcome = isCancel(run) ? canceled : failed(run, asDeploymentError(error, run))
+    if (outcome === canceled) run.log.line('cancel', 'Canceled.')
+    await tidy(run, outcome === canceled)
+    return outcome
+  }
+}
+
+const beginRun = async (
+  parts: DeploymentParts,
+  claim: Claim,
+  service: ServiceRow,
+  signal: AbortSignal,
+): Promise<ServiceRun> => {
+  const log = createDeploymentLog(parts.database, parts.clock, parts.log, claim.id, service.id)
+  const ids = { deploymentId: claim.id, serviceId: service.id }
+  const tell: Parameters<typeof createSteps>[5] = {
+    begins: (name) => parts.log.debug({ ...ids, step: name }, 'step'),
+    waits(name, error) {
+      parts.log.warn({ ...ids, step: name, err: error }, 'retrying a step')
+      log.line(name, `${error.message} Retrying.`, 'error')
+    },
+  }
+  const { database, clock, engineWaitMs } = parts
+  const step = await createSteps(database, clock, claim, service.id, signal, tell, engineWaitMs)
+  const committed = service.currentRevision === claim.id
+  const { clusterId } = service
+  const cluster = await parts.clusters.of(clusterId)
+  const ref = { clusterId, environmentId: claim.environmentId, serviceId: service.id }
+  return { parts, claim, service, cluster, ref, step, log, signal, committed, phase: 'working' }
+}
+
+const workOn = async (
+  parts: DeploymentParts,
+  claim: Claim,
+  service: ServiceRow,
+  signal: AbortSignal,
+): Promise<Outcome> => {
+  const run = await beginRun(parts, claim, service, signal)
+  const outcome = await outcomeOf(run)
+  await run.log.flush()
+  await conclude(run, outcome)
+  return outcome
+}
+
+const skipped: Outcome = { kind: 'skipped', state: 'CANCELED', error: null }
+
+/** Ends the part of a service that nothing was done with. */
+const skipService = async (
+  parts: DeploymentParts,
+  claim: Claim,
+  service: ServiceRow,
+  outcome: Outcome,
+  signal: AbortSignal,
+): Promise<void> => conclude(await beginRun(parts, claim, service, signal), outcome)
+
+const alreadyFailed = (service: ServiceRow): boolean => service.finished && /_ERROR$|^CANCELED$/.test(service.outcome)
+
+type Ending = 'SUCCEEDED' | 'FAILED' | 'CANCELED'
+
+const endingOf = (services: readonly ServiceRow[], outcomes: readonly Outcome[]): Ending => {
+  const states = [
+    ...services.filter((each) => each.finished).map((each) => each.outcome),
+    ...outcomes.map((each) => each.state),
+  ]
+  if (states.some((state) => state.endsWith('_ERROR'))) return 'FAILED'
+  return states.includes('CANCELED') ? 'CANCELED' : 'SUCCEEDED'
+}
+
+/** See the head of this file. Rejects only when the deployment is no longer ours or the database is away. */
+export const runDeployment = async (parts: DeploymentParts, claim: Claim, signal: AbortSignal): Promise<void> => {
+  const release = await parts.environmentLock.acquire(claim.environmentId)
+  try {
+    // Whoever reconciles may be another server.
+    await awaitShares(parts, claim.environmentId, () => {
+      if (!isCancel({ signal })) signal.throwIfAborted()
+    })
+    await runStages(parts, claim, signal)
+  } finally {
+    release()
+  }
+}
+
+const runStages = async (parts: DeploymentParts, claim: Claim, signal: AbortSignal): Promise<void> => {
+  const services = await readServices(parts.database, claim.id)
+  const outcomes: Outcome[] = []
+  let stopped = services.some(alreadyFailed)
+  let begun = services.some(({ started }) => started)
+  for (const stage of inStages(claim.action as DeploymentAction, services))
+    await forEachParallel(
+      parallel,
+      stage.filter((service) => !service.finished),
+      async (service) => {
+        // What an earlier process began is to be undone, also when a cancel came meanwhile.
+        const over = stopped || (isCancel({ signal }) && !service.started)
+        // A cancel before anything began is what each of them is asked to show.
+        if (over) return skipService(parts, claim, service, stopped || begun ? skipped : canceled, signal)
+        begun = true
+        const outcome = await workOn(parts, claim, service, signal)
+        outcomes.push(outcome)
+        if (outcome.kind !== 'succeeded') stopped = true
+      },
+    )
+  await end(parts, claim, services, isCancel({ signal }) && outcomes.length === 0 ? [canceled] : outcomes, signal)
+}
+
+/** Removes what its cluster has of the environment itself. */
+const removeEnvironment = async (parts: DeploymentParts, environmentId: string, signal: AbortSignal): Promise<void> => {
+  const clusterId = await readClusterId(parts.database, environmentId)
+  if (clusterId === null) return
+  const { runtime } = await parts.clusters.of(clusterId)
+  await runtime.removeEnvironment(environmentId, signal)
+}
+
+const end = async (
+  parts: DeploymentParts,
+  claim: Claim,
+  services: readonly ServiceRow[],
+  outcomes: readonly Outcome[],
+  signal: AbortSignal,
+): Promise<void> => {
+  const ending = endingOf(services, outcomes)
+  const deleted = claim.action === 'DELETE' && ending === 'SUCCEEDED'
+  if (claim.action === 'UNINSTALL' && ending === 'SUCCEEDED' && claim.wholeEnvironment)
+    await removeEnvironment(parts, claim.environmentId, signal).catch((error: unknown) => {
+      signal.throwIfAborted()
+      parts.log.warn(
+        { err: error, environmentId: claim.environmentId },
+        'the network of an uninstalled environment could not be removed',
+      )
+    })
+  if (deleted && claim.wholeEnvironment) await removeEnvironment(parts, claim.environmentId, signal)
+  await withClaim(parts.database, claim, async (tx) => {
+    if (deleted)
+      await tx.query('delete from node where id = any($1)', [
+        claim.wholeEnvironment ? [claim.environmentId] : services.map((service) => service.id),
+      ])
+    // A service that was deleted before its turn has no part left to conclude.
+    await tx.query(
+      `update deployment_service set state = 'CANCELED', finished_at = clock_timestamp()
+       where deployment_id = $1 and finished_at is null`,
+      [claim.id],
+    )
+    const error = outcomes.find((outcome) => outcome.error !== null)?.error ?? null
+    await finish(tx, claim, ending, error === null ? null : { code: error.code, message: error.message })
+  })
+}

@@ -1,0 +1,156 @@
+/**
+ * One service in one claimed deployment: what the functions of deploy.ts get and may write. Every write checks the
+ * claim, so that a worker that lost its lease changes nothing.
+ */
+import type { Cluster, ServiceRef } from '../../clusters/clusters.ts'
+import type { Kind } from '../../kinds.ts'
+import type { DeploymentError } from '../../lib/errors.ts'
+import { measure } from '../../limits/service-room.ts'
+import type { Queryable } from '../../store/database.ts'
+import { type Claim, withClaim } from '../../work/queue.ts'
+import type { DeploymentAction, ServiceRequest } from '../deployments.ts'
+import type { DeploymentParts } from '../parts.ts'
+import { deployingActions, enqueueEvent, setServiceState, showNextRequest } from '../status/service-state.ts'
+import { type Phase, stateOf } from '../status/states.ts'
+import type { DeploymentLog } from './log.ts'
+import type { Step } from './steps.ts'
+
+/** A service as the deployment found it when its turn came. */
+export interface ServiceRow {
+  id: string
+  kind: Kind
+  name: string
+  stage: number
+  spec: Record<string, unknown>
+  requested: Omit<ServiceRequest, 'id'>
+  projectId: string
+  clusterId: string
+  mode: string
+  currentReleaseId: string | null
+  currentRevision: string | null
+  deployedHash: string | null
+  desired: string
+  /** A process has worked on it in this deployment. */
+  started: boolean
+  finished: boolean
+  outcome: string
+}
+
+export interface ServiceRun {
+  parts: DeploymentParts
+  claim: Claim
+  service: ServiceRow
+  /** Where the service is, and how its cluster calls it. */
+  cluster: Cluster
+  ref: ServiceRef
+  step: Step
+  log: DeploymentLog
+  signal: AbortSignal
+  /** Set at the switch: from then on the new version is the current one and a cancel comes too late. */
+  committed: boolean
+  /** Nothing was to be changed: it keeps the release it has. */
+  unchanged?: boolean
+  /** It only looked or repaired: the service keeps the release it has. */
+  aside?: boolean
+  /** The phase shown last: it decides which error state a failure gets. */
+  phase: Phase
+}
+
+export const readServices = (db: Queryable, deploymentId: string): Promise<ServiceRow[]> =>
+  db.query<ServiceRow>(
+    `select w.service_id as id, w.kind, n.name, w.stage, n.spec, w.requested, e.parent_id as "projectId", s.cluster_id as "clusterId",
+       coalesce(e.spec ->> 'mode', 'DEVELOPMENT') as mode, s.current_release_id as "currentReleaseId",
+       r.deployment_id as "currentRevision", s.deployed_hash as "deployedHash", s.desired, w.started_at is not null as started,
+       w.finished_at is not null as finished, w.state as outcome
+     from deployment_service w join node n on n.id = w.service_id join node e on e.id = n.parent_id
+     join service_state s on s.service_id = w.service_id left join release r on r.id = s.current_release_id
+     where w.deployment_id = $1 order by w.stage, n.created_at, n.id`,
+    [deploymentId],
+  )
+
+const reference = (claim: Claim) => ({ deploymentId: claim.id, executionId: claim.executionId })
+
+/** Begins a phase and shows its state. */
+export const enter = (run: ServiceRun, phase: Phase): Promise<void> => {
+  run.phase = phase
+  return withClaim(run.parts.database, run.claim, async (tx) => {
+    const state = stateOf(run.claim.action as DeploymentAction, phase)
+    await tx.query(
+      `update deployment_service set state = $3, started_at = coalesce(started_at, clock_timestamp())
+       where deployment_id = $1 and service_id = $2`,
+      [run.claim.id, run.service.id, state],
+    )
+    await setServiceState(tx, run.service.id, run.claim.action, state, reference(run.claim))
+  })
+}
+
+/** How one service's part of a deployment ended. */
+export interface Outcome {
+  kind: 'succeeded' | 'failed' | 'canceled' | 'skipped'
+  state: string
+  error: DeploymentError | null
+}
+
+const eventOf = { succeeded: 'DEPLOYMENT_SUCCESSFUL', failed: 'DEPLOYMENT_FAILURE' } as const
+
+/** The state to show once nothing is under way: of the next request that waits for this service, else the outcome's. */
+const showOutcome = async (tx: Queryable, run: ServiceRun, state: string): Promise<void> => {
+  if (!(await showNextRequest(tx, run.service.id)))
+    await setServiceState(tx, run.service.id, run.claim.action, state, reference(run.claim))
+}
+
+/** What an uninstall did is told of it for good; the service itself is as new. */
+const historyState = (action: string, state: string): string =>
+  action === 'UNINSTALL' && state === 'READY' ? 'DELETED' : state
+
+const describeError = (error: DeploymentError | null): string | null =>
+  error === null ? null : JSON.stringify({ code: error.code, message: error.message, lines: error.lines })
+
+/** Ends one service's part: final state, history and event in one transaction. */
+export const conclude = (run: ServiceRun, outcome: Outcome): Promise<void> =>
+  withClaim(run.parts.database, run.claim, async (tx) => {
+    const { claim, service } = run
+    await tx.query(
+      `update deployment_service set state = $3, error = $4, finished_at = clock_timestamp(),
+         started_at = coalesce(started_at, clock_timestamp()),
+         release_id = coalesce((select id from release where service_id = $2 and deployment_id = $1), $5)
+       where deployment_id = $1 and service_id = $2`,
+      [
+        claim.id,
+        service.id,
+        historyState(claim.action, outcome.state),
+        describeError(outcome.error),
+        run.unchanged === true ? service.currentReleaseId : null,
+      ],
+    )
+    const isAside = outcome.kind === 'succeeded' && run.aside === true
+    if (outcome.kind === 'succeeded' && !isAside && deployingActions.has(claim.action))
+      await tx.query('update service_state set last_deployment_at = clock_timestamp() where service_id = $1', [
+        service.id,
+      ])
+    if (outcome.kind === 'succeeded' && claim.action === 'UNINSTALL')
+      await tx.query('update service_state set current_release_id = null, deployed_hash = null where service_id = $1', [
+        service.id,
+      ])
+    // A rollback that came to nothing counts no more.
+    if (service.requested.releaseId !== undefined) await measure(tx, service.id)
+    await showOutcome(tx, run, outcome.kind === 'skipped' ? restingState(service) : outcome.state)
+    await enqueueEvent(tx, run.parts, eventKind(outcome), {
+      ...claim,
+      ...reference(claim),
+      projectId: service.projectId,
+      mode: service.mode,
+      service,
+      state: outcome.state,
+      reason: outcome.error?.message ?? null,
+    })
+  })
+
+const eventKind = (outcome: Outcome) =>
+  outcome.kind === 'succeeded' || outcome.kind === 'failed' ? eventOf[outcome.kind] : 'DEPLOYMENT_CANCELLED'
+
+/** What an untouched service shows: what it was before it was asked. */
+const restingState = (service: ServiceRow): string => {
+  if (service.desired === 'STOPPED') return 'STOPPED'
+  return service.currentReleaseId === null ? 'READY' : 'DEPLOYED'
+}

@@ -1,0 +1,79 @@
+/**
+ * What the worker (work/worker.ts) does with deployments: which is next, how its lease is renewed, and that a cancel
+ * ends it.
+ */
+import { environmentKeySql } from '../../clusters/local.ts'
+import { LeaseLost, leaseMs, releaseLeases, renewLeases } from '../../work/lease.ts'
+import { type Claim, claim, deploymentLeases } from '../../work/queue.ts'
+import { createWorker, type Worker } from '../../work/worker.ts'
+import type { DeploymentParts } from '../parts.ts'
+import { Canceled } from '../request/canceled.ts'
+import { runDeployment } from './run-deployment.ts'
+
+const sweepMs = 5000
+const heartbeatMs = 4000
+
+export const startDeployments = (parts: DeploymentParts, worker: string): Worker => {
+  const { database } = parts
+  /** Organizations in the order of their last claim: a thousand deployments of one never delay those of another. */
+  const served = new Set<string>()
+  /** Clusters of the deployments under way here, by their ids: one that does not answer holds up its own only. */
+  const under = new Map<string, string>()
+
+  const fullClusters = (): string[] => {
+    const keys = [...under.values()]
+    return [...new Set(keys)].filter((key) => keys.filter((each) => each === key).length >= parts.concurrency)
+  }
+  const enter = async ({ id, environmentId }: Claim): Promise<void> => {
+    const [row] = await database.query<{ key: string | null }>(`select ${environmentKeySql('$1')} as key`, [
+      environmentId,
+    ])
+    under.set(id, row?.key ?? '')
+  }
+
+  const claimNext = async () => {
+    const next = await claim(database, worker, {
+      served: [...served],
+      full: fullClusters(),
+      placeOf: environmentKeySql,
+    })
+    if (next === null) return { claimed: [], more: false }
+    await enter(next)
+    served.delete(next.organizationId)
+    served.add(next.organizationId)
+    return { claimed: [next], more: true }
+  }
+  const renew = async (ids: readonly string[]): Promise<Map<string, Error>> => {
+    const held = new Map((await renewLeases(database, deploymentLeases, worker, ids)).map((row) => [row.id, row]))
+    const lost = ids.filter((id) => !held.has(id)).map((id) => [id, new LeaseLost()] as const)
+    const canceled = ids.filter((id) => held.get(id)?.cancelRequested).map((id) => [id, new Canceled()] as const)
+    return new Map<string, Error>([...lost, ...canceled])
+  }
+  return createWorker<Claim>(parts, {
+    name: 'deployments',
+    // That of each cluster, which the claim sees to.
+    concurrency: Number.POSITIVE_INFINITY,
+    periodMs: sweepMs,
+    idOf: ({ id }) => id,
+    about: ({ id }) => ({ deploymentId: id }),
+    claim: claimNext,
+    run: (claimed, { signal }) =>
+      runDeployment(
+        parts,
+        claimed,
+        claimed.cancelRequested ? AbortSignal.any([signal, canceledBefore]) : signal,
+      ).finally(() => under.delete(claimed.id)),
+    renew: { everyMs: heartbeatMs, leaseMs, renew },
+    release: (all) =>
+      releaseLeases(
+        database,
+        deploymentLeases,
+        worker,
+        all.map(({ id }) => id),
+      ),
+    failed: 'a deployment was interrupted and waits for its next claim',
+  })
+}
+
+/** A deployment canceled before it was claimed. */
+const canceledBefore = AbortSignal.abort(new Canceled())

@@ -1,0 +1,166 @@
+/** Tasks in a deployment: what a deploy, a stop, a delete and a forced event run, and what they end. */
+import { DeploymentError } from '../../lib/errors.ts'
+import { withClaim } from '../../work/queue.ts'
+import { cancelRuns, setSchedules } from '../../work/schedule.ts'
+import type { TaskEvent, Tasks } from '../deployments.ts'
+import { kindOf } from '../parts.ts'
+import { ensureReleaseImage, makeCurrent, openOwn } from '../release/release-run.ts'
+import type { OpenedRelease, Release } from '../release/releases.ts'
+import { isCancel } from '../request/canceled.ts'
+import { enter, type ServiceRun } from '../run/service-run.ts'
+import { taskIdOf } from './ids.ts'
+import { type Runnable, runTask, type TaskClaim } from './run.ts'
+import { endTaskOf, findState, forgetLeft, unlockState } from './state.ts'
+import { clocksOf, type TaskToRun, taskFor, tasksIn } from './tasks.ts'
+
+const minute = 60_000
+export const pullDeadlineMs = 61 * minute
+
+const tasksNow = ({ parts, service }: ServiceRun) => tasksIn(kindOf(parts, service.kind), service.spec)
+
+/** What a service runs to its end, as it is configured now. */
+const tasksOf = (run: ServiceRun): Tasks => tasksNow(run).tasks
+
+/** Whether its kind runs tasks: also where the service is configured without one by now. */
+const mayRunTasks = ({ parts, service }: ServiceRun): boolean => kindOf(parts, service.kind).tasks !== undefined
+
+export const runsAlone = (run: ServiceRun): boolean => tasksNow(run).isAlone
+
+export const keepsState = (run: ServiceRun): boolean =>
+  Object.values(tasksOf(run)).some(({ state }) => state !== undefined)
+
+/** What a deploy runs of the tasks of a service: those beside instances only when their event is forced. */
+export const eventTask = (run: ServiceRun): { event: TaskEvent; task: TaskToRun | null } => {
+  const { forceEvent, task } = run.service.requested
+  const event = forceEvent ?? 'START'
+  const isAsked = forceEvent !== undefined || runsAlone(run)
+  return { event, task: isAsked ? taskFor(tasksOf(run), event, task) : null }
+}
+
+/** Events that look or repair: the service runs what it ran before, however they end, and there is no release of them. */
+export const asideEvents: ReadonlySet<TaskEvent> = new Set(['PLAN', 'UNLOCK', 'MIGRATE'])
+
+const claimOf = (run: ServiceRun): TaskClaim => {
+  const { parts, cluster, ref, claim, step } = run
+  return {
+    ...{ parts, cluster, ref, step },
+    organizationId: claim.organizationId,
+    id: claim.id,
+    taskId: taskIdOf(claim.id, ref.serviceId),
+    write: (work) => withClaim(parts.database, claim, work),
+    logLine: (text, level) => run.log.line('task', text, level),
+  }
+}
+
+const execute = async (run: ServiceRun, what: Runnable, task: TaskToRun): Promise<void> => {
+  const claim = claimOf(run)
+  await runTask(claim, what, task)
+  // All that it left is saved; what stays here is swept later.
+  await run.cluster.runtime.endTask({ ...run.ref, taskId: claim.taskId }, run.signal).catch(() => {})
+}
+
+const runnable = (opened: OpenedRelease): Runnable => ({ ...opened, releaseId: opened.release.id })
+
+/** Frees what the runs of a service hand on, without a run. */
+export const unlock = async (run: ServiceRun): Promise<void> => {
+  run.aside = true
+  await enter(run, 'executing')
+  const wasLocked = await run.step('unlock', { deadlineMs: minute }, (signal) => unlockState(claimOf(run), signal))
+  run.log.line('unlock', wasLocked ? 'The state has been unlocked.' : 'The state is not locked.')
+}
+
+/** Runs a task without a release of its own: there is nothing of it to run again. */
+export const runAside = async (run: ServiceRun, what: Omit<Runnable, 'releaseId'>, task: TaskToRun): Promise<void> => {
+  run.aside = true
+  await enter(run, 'executing')
+  await showRunning(run, 'RUNNING')
+  await execute(run, { ...what, releaseId: null }, task)
+  await showRunning(run, run.service.currentReleaseId === null ? 'STOPPED' : 'COMPLETED')
+}
+
+/** Runs a task beside the instances of its service, from the release that they are of. */
+export const runBeside = async (run: ServiceRun, task: TaskToRun): Promise<void> => {
+  run.aside = true
+  const { currentReleaseId } = run.service
+  const opened = currentReleaseId === null ? null : await openOwn(run, currentReleaseId)
+  if (opened === null) throw new DeploymentError('not_deployed', 'The service is not deployed.')
+  await run.step('pull', { deadlineMs: pullDeadlineMs }, (signal) => ensureReleaseImage(run, opened.release, signal))
+  await enter(run, 'executing')
+  await execute(run, runnable(opened), task)
+}
+
+/** Tasks alone: the event's program to its end, then the release is the current one. */
+export const runOnce = async (run: ServiceRun, release: Release, task: TaskToRun | null): Promise<void> => {
+  if (task !== null) {
+    const opened = await openOwn(run, release.id)
+    if (opened === null) throw new Error(`release ${release.id} no longer exists`)
+    await enter(run, 'executing')
+    await showRunning(run, 'RUNNING')
+    await execute(run, runnable(opened), task)
+  }
+  await run.step('switch', { deadlineMs: minute, remember: false }, () =>
+    makeCurrent(run, release, task === null ? 'STOPPED' : 'COMPLETED'),
+  )
+}
+
+/** Shows what a service does before the next look of reconcile. */
+export const showRunning = ({ parts, claim, service }: ServiceRun, state: string): Promise<unknown> =>
+  withClaim(parts.database, claim, (tx) =>
+    tx.query('update service_state set running_state = $2 where service_id = $1', [service.id, state]),
+  )
+
+/** Its tasks run by the clock that it is configured with now. */
+export const setClocks = async (run: ServiceRun): Promise<void> => {
+  const { parts, claim, service } = run
+  if (!mayRunTasks(run)) return
+  await withClaim(parts.database, claim, (tx) =>
+    setSchedules(tx, service.id, clocksOf(tasksOf(run)), parts.clock.now()),
+  )
+}
+
+/** The release that an end runs with: the one whose run changed the state last, as it may be no other's. */
+const endingRelease = async (run: ServiceRun, { spec }: TaskToRun): Promise<string | null> => {
+  const { currentReleaseId, id } = run.service
+  if (spec.state !== 'HERE') return currentReleaseId
+  const state = await findState(run.parts.database, id)
+  // Without a state there is nothing that it could end.
+  return state?.sealed == null && state?.begun == null ? null : (state.releaseId ?? currentReleaseId)
+}
+
+/** What a service runs at its end: with the image that is deployed, as it is configured now. */
+export const runEnding = async (run: ServiceRun, event: 'STOP' | 'DELETE'): Promise<void> => {
+  const { step, service } = run
+  const task = taskFor(tasksOf(run), event)
+  if (task === null) return
+  if (service.requested.skipEnding === true)
+    return run.log.line('task', 'Skipping destroy as requested; resources are kept.')
+  const releaseId = await endingRelease(run, task)
+  const opened = releaseId === null ? null : await openOwn(run, releaseId)
+  if (opened === null) return
+  await step('pull', { deadlineMs: pullDeadlineMs }, (signal) => ensureReleaseImage(run, opened.release, signal))
+  await enter(run, 'executing')
+  await execute(run, runnable(opened), task)
+}
+
+/** After the end of a service: what its runs left. */
+export const forgetRuns = async (run: ServiceRun): Promise<void> => {
+  if (mayRunTasks(run)) await forgetLeft(claimOf(run))
+}
+
+/** An execution that this deployment began and nobody waits for. */
+export const endOwnTask = async (run: ServiceRun, signal: AbortSignal): Promise<void> => {
+  const { parts, cluster, claim, ref } = run
+  if (!mayRunTasks(run)) return
+  await endTaskOf(parts, cluster, { ...ref, taskId: taskIdOf(claim.id, ref.serviceId) }, signal)
+  if (runsAlone(run)) await showRunning(run, isCancel(run) ? 'STOPPED' : 'ERROR')
+}
+
+/** Runs by the clock that the end of their service ends. */
+export const endRuns = async (run: ServiceRun): Promise<void> => {
+  const { parts, cluster, ref, step, service, claim } = run
+  if (!mayRunTasks(run)) return
+  await step('end-runs', { deadlineMs: 2 * minute, remember: false }, async (signal) => {
+    const ids = await withClaim(parts.database, claim, (tx) => cancelRuns(tx, service.id))
+    await Promise.all(ids.map((taskId) => endTaskOf(parts, cluster, { ...ref, taskId }, signal)))
+  })
+}

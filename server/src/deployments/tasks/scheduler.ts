@@ -1,0 +1,178 @@
+/**
+ * Runs by the clock: begins what is due, and writes down how it ended. A run goes on while the control plane is away:
+ * the next process joins it. A stop or a delete of its service ends it.
+ */
+import { readRef } from '../../clusters/refs.ts'
+import { DeploymentError } from '../../lib/errors.ts'
+import { sanitizeText } from '../../lib/sanitize-text.ts'
+import { holdLease, LeaseLost, leaseMs, releaseLeases } from '../../work/lease.ts'
+import { claimRun, finishRun, keptRuns, nextDue, prolongRuns, type RunClaim, runLeases } from '../../work/schedule.ts'
+import { createWorker, type Held, type Worker } from '../../work/worker.ts'
+import { ensureImage } from '../images/make-image.ts'
+import type { DeploymentParts } from '../parts.ts'
+import { type OpenedRelease, openRelease, type Release } from '../release/releases.ts'
+import { type DeploymentLogLine, writeRunLog } from '../run/log.ts'
+import { attempt } from '../run/steps.ts'
+import { pullDeadlineMs } from './jobs.ts'
+import { runTask, type TaskClaim } from './run.ts'
+import { endTaskOf } from './state.ts'
+import { isAlone } from './tasks.ts'
+
+const longestSleepMs = 10_000
+const heartbeatMs = 4000
+const patienceMs = 2 * 60_000
+const keptLines = 100
+/** Runs worked on at once. */
+const parallel = 16
+
+const showRunning = async (parts: DeploymentParts, serviceId: string, state: string): Promise<void> => {
+  await parts.database.query(
+    `update service_state set running_state = $2 where service_id = $1 and desired = 'RUNNING'
+       and ($2 = 'RUNNING' or not exists (select from task_run where service_id = $1 and state = 'RUNNING'))`,
+    [serviceId, state],
+  )
+}
+
+/** Its check rejects when the run was ended or is somebody else's by now. */
+interface Execution extends Held {
+  run: RunClaim
+}
+
+const claimOf = async (
+  parts: DeploymentParts,
+  { run, check, signal }: Execution,
+  { clusterId, workload: { environmentId, serviceId } }: Release,
+  tell: TaskClaim['logLine'],
+): Promise<TaskClaim> => ({
+  ...{ parts, logLine: tell },
+  cluster: await parts.clusters.of(clusterId),
+  ref: { clusterId, environmentId, serviceId },
+  organizationId: run.organizationId,
+  id: run.id,
+  taskId: run.id,
+  started: 'Scheduled run started.',
+  // Nothing is remembered: whoever goes on with the run joins its execution.
+  step: (name, { deadlineMs }, work) => {
+    const checked = async (inner: AbortSignal) => {
+      await check()
+      return work(inner)
+    }
+    return attempt(name, deadlineMs, checked, signal, parts.clock, () => {})
+  },
+  write: (work) => holdLease(parts.database, runLeases, run, work),
+})
+
+const asPlain = (error: unknown): { code: string; message: string } =>
+  error instanceof DeploymentError
+    ? { code: error.code, message: error.message }
+    : { code: 'unexpected', message: `Internal error: the server's log has the details.` }
+
+/** What is kept of a run: when it began, the last lines, and how it ended. */
+const createRunLog = ({ clock }: DeploymentParts) => {
+  const lines: DeploymentLogLine[] = []
+  return {
+    lines,
+    add(text: string, level: DeploymentLogLine['level'] = 'info'): void {
+      lines.push({ at: clock.now().toISOString(), text: sanitizeText(text), level })
+      if (lines.length > keptLines) lines.splice(1, 1)
+    },
+  }
+}
+
+/** Nothing, when the service is gone: all of it is swept then. */
+const endTask = async (
+  parts: DeploymentParts,
+  serviceId: string,
+  taskId: string,
+  signal: AbortSignal,
+): Promise<void> => {
+  const ref = await readRef(parts.database, serviceId)
+  if (ref !== null) await endTaskOf(parts, await parts.clusters.of(ref.clusterId), { ...ref, taskId }, signal)
+}
+
+const runDue = async (
+  parts: DeploymentParts,
+  execution: Execution,
+  opened: OpenedRelease | null,
+  tell: TaskClaim['logLine'],
+): Promise<void> => {
+  const { serviceId, name } = execution.run
+  const spec = opened?.release.workload.tasks?.[name]
+  if (opened === null || spec === undefined) throw new DeploymentError('not_deployed', 'The job is not deployed.')
+  if (isAlone(opened.release.workload)) await showRunning(parts, serviceId, 'RUNNING')
+  const claim = await claimOf(parts, execution, opened.release, tell)
+  await claim.step('pull', { deadlineMs: pullDeadlineMs }, (signal) =>
+    ensureImage(parts, claim.cluster, opened.release, () => {}, signal),
+  )
+  await runTask(claim, { ...opened, releaseId: opened.release.id }, { name, spec, event: 'CRON' })
+}
+
+const execute = async (parts: DeploymentParts, execution: Execution): Promise<void> => {
+  const { run, signal } = execution
+  const opened = await openRelease(parts.database, parts.sealer, run.releaseId)
+  const told = createRunLog(parts)
+  let error: ReturnType<typeof asPlain> | null = null
+  try {
+    await runDue(parts, execution, opened, told.add)
+  } catch (caught) {
+    signal.throwIfAborted()
+    if (caught instanceof LeaseLost) throw caught
+    error = asPlain(caught)
+    if (error.code === 'unexpected')
+      parts.log.warn({ err: caught, serviceId: run.serviceId }, 'a scheduled run ended unexpectedly')
+    told.add(error.message, 'error')
+  }
+  const ours = await parts.database.transaction(async (tx) => {
+    if (opened !== null) await writeRunLog(tx, opened.release.deploymentId, run.serviceId, told.lines, keptRuns)
+    return finishRun(tx, run, error)
+  })
+  // What stays here is swept later.
+  await endTask(parts, run.serviceId, run.id, signal).catch(() => {})
+  if (ours && opened !== null && isAlone(opened.release.workload))
+    await showRunning(parts, run.serviceId, error === null ? 'COMPLETED' : 'ERROR')
+}
+
+export const startScheduler = (parts: DeploymentParts, worker: string): Worker => {
+  const { database, clock } = parts
+
+  /** What cannot be ended now is swept later. */
+  const endReplaced = (serviceId: string, id: string): void => {
+    runs.abort(id, new Error('the run was stopped: the next one replaces it'))
+    endTask(parts, serviceId, id, AbortSignal.timeout(patienceMs)).catch(() => {})
+  }
+  const claimNext = async () => {
+    const begun = await claimRun(database, worker, clock.now())
+    if (begun !== null) {
+      for (const id of begun.replaced) endReplaced(begun.run.serviceId, id)
+      return { claimed: [begun.run], more: true }
+    }
+    const due = await nextDue(database)
+    return { claimed: [], more: false, nextMs: due === null ? undefined : due.getTime() - clock.now().getTime() }
+  }
+  const renew = async (ids: readonly string[]): Promise<Map<string, Error>> => {
+    const held = await prolongRuns(database, worker, ids)
+    const lost = ids.filter((id) => held.get(id) !== 'here')
+    return new Map(
+      lost.map((id) => [id, held.get(id) === 'elsewhere' ? new LeaseLost() : new Error('the run was stopped')]),
+    )
+  }
+  const runs = createWorker<RunClaim>(parts, {
+    name: 'scheduled runs',
+    concurrency: parallel,
+    periodMs: longestSleepMs,
+    idOf: ({ id }) => id,
+    about: ({ serviceId }) => ({ serviceId }),
+    claim: claimNext,
+    run: (run, held) => execute(parts, { run, ...held }),
+    renew: { everyMs: heartbeatMs, leaseMs, renew },
+    release: (all) =>
+      releaseLeases(
+        database,
+        runLeases,
+        worker,
+        all.map(({ id }) => id),
+      ),
+    failed: 'a scheduled run was interrupted and waits for its next claim',
+  })
+  return runs
+}

@@ -1,0 +1,93 @@
+/** The tasks of a service: which one an event runs, what a runtime is told of it, and what its end means. Pure. */
+import { createMasker } from '../../builds/engine/log-mask.ts'
+import { DeploymentError } from '../../lib/errors.ts'
+import type { Task, TaskEnd, Workload } from '../../runtimes/runtime.ts'
+import type { When } from '../../work/schedule.ts'
+import type { DeployableKind, TaskEvent, TaskSpec, Tasks, WorkloadSpec } from '../deployments.ts'
+import { outputsOf } from './files.ts'
+
+const keptLines = 50
+
+/** One task at one event. */
+export interface TaskToRun {
+  name: string
+  spec: TaskSpec
+  event: TaskEvent
+}
+
+/** The task that an event runs, of several the one of this name; null when none does. */
+export const taskFor = (tasks: Tasks | undefined, event: TaskEvent, name?: string): TaskToRun | null => {
+  const found = Object.entries(tasks ?? {}).find(
+    ([own, { on }]) => on[event] !== undefined && (name === undefined || own === name),
+  )
+  return found === undefined ? null : { name: found[0], spec: found[1], event }
+}
+
+/** Whether tasks are all that a service runs. */
+export const isAlone = ({ instances, tasks }: Pick<WorkloadSpec, 'instances'> & { tasks?: Tasks }): boolean =>
+  instances === 0 && tasks !== undefined
+
+/** The tasks of a configuration, and whether they are all that it runs. Asks nothing else of a kind without any. */
+export const tasksIn = (
+  kind: Pick<DeployableKind, 'tasks' | 'workload'>,
+  spec: Record<string, unknown>,
+): { tasks: Tasks; isAlone: boolean } => {
+  const tasks = kind.tasks?.(spec)
+  return tasks === undefined
+    ? { tasks: {}, isAlone: false }
+    : { tasks, isAlone: isAlone({ ...kind.workload(spec), tasks }) }
+}
+
+/** Whether tasks are all that a release's workload runs, in SQL. */
+export const isAloneSql = (workload: string): string =>
+  `(${workload} ? 'tasks' and coalesce((${workload} ->> 'instances')::int, 0) = 0)`
+
+/** When each task runs by the clock. */
+export const clocksOf = (tasks: Tasks | undefined): Record<string, When> =>
+  Object.fromEntries(Object.entries(tasks ?? {}).flatMap(([name, { cron }]) => (cron === null ? [] : [[name, cron]])))
+
+/** A release's image and environment with one command. */
+export const toTask = (workload: Workload, { spec, event }: TaskToRun, taskId: string): Task => {
+  const { organizationId, environmentId, serviceId, image, env, files, cpuMillicores, memoryMb } = workload
+  const command = spec.on[event] ?? { entrypoint: null, arguments: null }
+  return {
+    ...{ organizationId, environmentId, serviceId, taskId },
+    ...command,
+    ...{ image, env, files, cpuMillicores, memoryMb, timeoutMs: spec.timeoutMs },
+    volumes: spec.withVolumes === true ? workload.volumes : [],
+    outputs: outputsOf(spec),
+  }
+}
+
+/** The last lines of a program's output, without the secrets in it; each goes to `tell` too. */
+export const createTail = (secrets: readonly string[], logLine: (line: string) => void) => {
+  const lines: string[] = []
+  return {
+    lines,
+    add(line: string): void {
+      const masker = createMasker(secrets)
+      const text = masker.write(line) + masker.end()
+      lines.push(text)
+      if (lines.length > keptLines) lines.shift()
+      logLine(text)
+    },
+  }
+}
+
+/** Null for an end as it should be. */
+export const failureOf = (
+  { exitCode, oomKilled }: Pick<TaskEnd, 'exitCode' | 'oomKilled'>,
+  memoryMb: number,
+  lines: string[],
+): DeploymentError | null => {
+  if (oomKilled)
+    return new DeploymentError(
+      'out_of_memory',
+      `The job exceeded its memory limit of ${memoryMb} MB: raise the limit.`,
+      {
+        lines,
+      },
+    )
+  if (exitCode === 0) return null
+  return new DeploymentError('task_failed', `The job exited with code ${exitCode}.`, { lines })
+}

@@ -1,0 +1,215 @@
+/** What is asked of a whole environment or of some of its services, and what is seen of it meanwhile. */
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { containerBody, newRegistry } from '../../test/cases/container.ts'
+import { type Json, newApplication, newPlace, startApi } from '../../test/support/api.ts'
+import { until } from '../../test/support/until.ts'
+import { newId } from '../lib/ids.ts'
+
+const api = await startApi()
+const { call } = api
+
+const send = async (method: string, path: string, body?: unknown): Promise<Json> => {
+  const answer = await call(method, path, body)
+  assert.ok(answer.status < 300, `${method} ${path}: ${answer.status} ${JSON.stringify(answer.body)}`)
+  return answer.body
+}
+
+const newContainer = async (
+  environmentId: string,
+  image: string,
+  more: Record<string, unknown> = {},
+): Promise<Json> => {
+  const body = containerBody(await newRegistry(api), {
+    name: `container ${newId()}`,
+    image_name: `fake/${image}`,
+    ...more,
+  })
+  return send('POST', `/environment/${environmentId}/container`, body)
+}
+
+const stateOf = async (environmentId: string, id: string): Promise<string> => {
+  const { applications, containers } = await send('GET', `/environment/${environmentId}/statuses`)
+  return [...applications, ...containers].find((one: Json) => one.id === id)?.state ?? 'DELETED'
+}
+
+const reaches = (environmentId: string, id: string, state: string) =>
+  until(async () => (await stateOf(environmentId, id)) === state, { timeoutMs: 10_000, what: `${state} of ${id}` })
+
+const rests = (environmentId: string) =>
+  until(async () => (await send('GET', `/environment/${environmentId}/deploymentQueue`)).results.length === 0, {
+    timeoutMs: 15_000,
+    what: 'the end of the queue',
+  })
+
+/** The last execution, as states by service. */
+const lastStates = async (environmentId: string): Promise<Record<string, string>> => {
+  const { results } = await send('GET', `/environment/${environmentId}/deploymentHistoryV2?pageSize=1`)
+  const services = results[0].stages.flatMap((stage: Json) => stage.services)
+  return Object.fromEntries(services.map((one: Json) => [one.identifier.service_id, one.status]))
+}
+
+test('the services of one stage go side by side, and the next stage waits for all of them', async () => {
+  const { environmentId } = await newPlace(api)
+  const early = [await newContainer(environmentId, 'never-ready'), await newContainer(environmentId, 'never-ready')]
+  const late = await newApplication(api, environmentId)
+  await send('POST', `/environment/${environmentId}/deploy`)
+  for (const { id } of early) await reaches(environmentId, id, 'DEPLOYING')
+  assert.deepEqual(await Promise.all(early.map(({ id }) => stateOf(environmentId, id))), ['DEPLOYING', 'DEPLOYING'])
+  assert.equal(await stateOf(environmentId, late.id), 'DEPLOYMENT_QUEUED')
+  await send('POST', `/environment/${environmentId}/cancelDeployment`)
+  await rests(environmentId)
+  assert.deepEqual(Object.values(await lastStates(environmentId)), ['CANCELED', 'CANCELED', 'CANCELED'])
+  for (const { id } of early) assert.equal(await stateOf(environmentId, id), 'CANCELED')
+  assert.equal(await stateOf(environmentId, late.id), 'READY')
+})
+
+test('the first failure stops what has not started: it is CANCELED in the history and shows what it was', async () => {
+  const { environmentId } = await newPlace(api)
+  const fine = await newApplication(api, environmentId)
+  await send('POST', `/application/${fine.id}/deploy`)
+  await reaches(environmentId, fine.id, 'DEPLOYED')
+  const failing = await newContainer(environmentId, 'refuse')
+  const { deployment_request_id: id } = await send('POST', `/environment/${environmentId}/redeploy`)
+  await rests(environmentId)
+  assert.deepEqual(await lastStates(environmentId), { [failing.id]: 'DEPLOYMENT_ERROR', [fine.id]: 'CANCELED' })
+  assert.equal(await stateOf(environmentId, failing.id), 'DEPLOYMENT_ERROR')
+  assert.equal(await stateOf(environmentId, fine.id), 'DEPLOYED')
+  const followed = await send('GET', `/environment/deploymentStatus?deploymentRequestId=${id}`)
+  assert.equal(followed.status, 'DEPLOYMENT_ERROR')
+})
+
+test('selected services are deployed at the versions named, restarted, stopped, uninstalled and deleted, and no others', async () => {
+  const { environmentId } = await newPlace(api)
+  const [web, other] = [await newApplication(api, environmentId), await newApplication(api, environmentId)]
+  const store = await newContainer(environmentId, 'serve')
+  const path = `/environment/${environmentId}/service`
+  const commit = 'b'.repeat(40)
+  const accepted = await send('POST', `${path}/deploy`, {
+    applications: [{ application_id: web.id, git_commit_id: commit }],
+    containers: [{ id: store.id, image_tag: '9.9' }],
+    jobs: null,
+  })
+  assert.equal(accepted.status, 'QUEUED')
+  await rests(environmentId)
+  const history = (await send('GET', `/application/${web.id}/deploymentHistoryV2`)).results
+  assert.equal(history[0].details.commit.git_commit_id, commit)
+  const tagged = (await send('GET', `/container/${store.id}/deploymentHistoryV2`)).results
+  assert.equal(tagged[0].details.image_tag ?? tagged[0].details.tag, '9.9')
+  assert.equal(await stateOf(environmentId, other.id), 'READY')
+
+  const both = { application_ids: [web.id], container_ids: [store.id] }
+  for (const [verb, web2, store2] of [
+    ['restart-service', 'RESTARTED', 'RESTARTED'],
+    ['stop', 'STOPPED', 'STOPPED'],
+    ['uninstall', 'READY', 'READY'],
+    ['delete', 'DELETED', 'DELETED'],
+  ]) {
+    await send('POST', `${path}/${verb}`, both)
+    await rests(environmentId)
+    assert.deepEqual([await stateOf(environmentId, web.id), await stateOf(environmentId, store.id)], [web2, store2])
+    assert.equal(await stateOf(environmentId, other.id), 'READY')
+  }
+  assert.equal((await call('POST', `${path}/stop`, {})).status, 400)
+  const wrongKind = await call('POST', `${path}/stop`, { container_ids: [other.id] })
+  assert.deepEqual([wrongKind.status, wrongKind.body.details[0].field], [400, '/container_ids/0'])
+  const unreleased = await call('POST', `${path}/restart-service`, { application_ids: [other.id] })
+  assert.deepEqual([unreleased.status, unreleased.body.code], [409, 'not_deployed'])
+})
+
+test('a redeploy of the environment stays at the versions that are deployed; a deploy takes the newest', async () => {
+  const { environmentId } = await newPlace(api)
+  const { id } = await newApplication(api, environmentId)
+  const head = api.source.head
+  const commitNow = async (): Promise<string> => {
+    await rests(environmentId)
+    return (await send('GET', `/application/${id}/deploymentHistoryV2`)).results[0].details.commit.git_commit_id
+  }
+  await send('POST', `/environment/${environmentId}/deploy`)
+  assert.equal(await commitNow(), head)
+  api.source.head = 'c'.repeat(40)
+  await send('POST', `/environment/${environmentId}/redeploy`)
+  assert.equal(await commitNow(), head)
+  await send('POST', `/environment/${environmentId}/deploy`)
+  assert.equal(await commitNow(), api.source.head)
+  api.source.head = head
+})
+
+/** An environment whose queue stands still: its first deployment never gets ready. */
+const newBusyPlace = async () => {
+  const { environmentId } = await newPlace(api)
+  const busy = await newContainer(environmentId, 'never-ready')
+  await send('POST', `/container/${busy.id}/deploy`)
+  await reaches(environmentId, busy.id, 'DEPLOYING')
+  const { id } = await newApplication(api, environmentId)
+  return { environmentId, busy: busy.id as string, id: id as string }
+}
+
+const cancelOne = (request: Json) => send('POST', `/deploymentQueue/${request.deployment_request_id}/cancelDeployment`)
+
+test('a canceled request leaves a service showing the next one that waits for it, and CANCELED when none does', async () => {
+  const { environmentId, id } = await newBusyPlace()
+  const first = await send('POST', `/application/${id}/deploy`)
+  const second = await send('POST', `/application/${id}/stop`)
+  await cancelOne(first)
+  assert.equal(await stateOf(environmentId, id), 'STOP_QUEUED')
+  const { status_details: details, deployment_request_id: shown } = await send('GET', `/application/${id}/status`)
+  assert.deepEqual([details.status, shown], ['QUEUED', second.deployment_request_id])
+  await cancelOne(second)
+  assert.equal(await stateOf(environmentId, id), 'CANCELED')
+  await send('POST', `/environment/${environmentId}/cancelDeployment`)
+  await rests(environmentId)
+})
+
+test('a cancel of what waits leaves what runs alone', async () => {
+  const { environmentId, id, busy } = await newBusyPlace()
+  await cancelOne(await send('POST', `/container/${busy}/stop`))
+  assert.equal(await stateOf(environmentId, busy), 'DEPLOYING')
+  await cancelOne(await send('POST', `/application/${id}/deploy`))
+  assert.equal((await send('GET', `/environment/${environmentId}/deploymentQueue`)).results.length, 1)
+  await send('POST', `/environment/${environmentId}/cancelDeployment`)
+  await reaches(environmentId, busy, 'CANCELED')
+})
+
+test('a stop that is canceled leaves the service running, and saying so', async (t) => {
+  const { environmentId } = await newPlace(api)
+  const { id } = await newApplication(api, environmentId)
+  await send('POST', `/application/${id}/deploy`)
+  await rests(environmentId)
+  const { mock: drain } = t.mock.method(api.router, 'drain', () => new Promise<never>(() => {}))
+  await send('POST', `/application/${id}/stop`)
+  await until(() => drain.callCount() > 0, { what: 'the stop to wait for requests under way' })
+  await send('POST', `/environment/${environmentId}/cancelDeployment`)
+  await rests(environmentId)
+  const { deployment_state: state, running_state: running } = await send('GET', `/application/${id}/status`)
+  assert.deepEqual([state, running], ['CANCELED', 'RUNNING'])
+  assert.equal((await api.runtime.instancesOf(id)).length, 1)
+})
+
+test('nothing more is asked of a service whose delete waits, also while something else runs on it', async () => {
+  const { environmentId, id, busy } = await newBusyPlace()
+  await send('POST', `/application/${id}/deploy`)
+  for (const path of [`/application/${id}`, `/container/${busy}`]) {
+    await send('DELETE', path)
+    const refused = await call('POST', `${path}/deploy`)
+    assert.deepEqual([refused.status, refused.body.code], [409, 'deletion_in_progress'], path)
+  }
+  await send('POST', `/environment/${environmentId}/cancelDeployment`)
+  await rests(environmentId)
+  assert.equal((await call('POST', `/application/${id}/deploy`)).status, 202)
+  await rests(environmentId)
+})
+
+test('an action on the whole environment goes past a service that is being deleted, and a delete of it waits its turn', async () => {
+  const { environmentId, id, busy } = await newBusyPlace()
+  await send('DELETE', `/application/${id}`)
+  await send('POST', `/environment/${environmentId}/stop`)
+  await send('DELETE', `/environment/${environmentId}`)
+  const { results } = await send('GET', `/environment/${environmentId}/deploymentQueue`)
+  assert.equal(results.length, 3)
+  await cancelOne(await send('GET', `/container/${busy}/status`))
+  await until(async () => (await call('GET', `/environment/${environmentId}`)).status === 404, {
+    timeoutMs: 15_000,
+    what: 'the end of the environment',
+  })
+})

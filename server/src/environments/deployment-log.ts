@@ -1,0 +1,170 @@
+/** Logs of deployments: lines of the table `deployment_log`, in the two public forms. */
+import Type from 'typebox'
+import { type Context, nodeInPath, type Operation, operation } from '../api/operations/operation.ts'
+import { Maybe, Nullable, OneOf, Results, Text, Timestamp, Uuid } from '../api/operations/schema.ts'
+import { kindsWith, typeOf } from '../kinds.ts'
+import { idOf } from '../lib/ids.ts'
+import { executionOf, type LogRow, readLast } from './deployment-log-lines.ts'
+
+/** How many lines of a log are read at once. */
+export const maxLines = 5000
+const maxOldLines = 1000
+
+const readLines = async (context: Context, limit: number): Promise<LogRow[]> => {
+  const execution = executionOf(context)
+  return execution === undefined ? [] : readLast(context.db, context.node.id, execution, limit)
+}
+
+const Query = Type.Object({ version: Maybe(Text(200)) })
+
+const Line = Type.Object({
+  type: Text(),
+  timestamp: Timestamp(),
+  details: Type.Object({
+    organization_id: Uuid(),
+    cluster_id: Uuid(),
+    execution_id: Text(),
+    transmitter: Type.Object({ id: Uuid(), name: Text(), type: Text() }),
+    stage: Type.Object({ step: Text(), id: Nullable(Uuid()), name: Nullable(Text()) }),
+  }),
+  error: Nullable(
+    Type.Object({
+      tag: Text(),
+      user_log_message: Text(),
+      link: Text(),
+      hint_message: Text(),
+      underlying_error: Type.Object({ message: Text(), full_details: Text() }),
+    }),
+  ),
+  message: Nullable(Type.Object({ safe_message: Text(), full_details: Text() })),
+})
+
+/** Of the environment's cluster. */
+export const readClusterId = async ({ db, node }: Context): Promise<string> => {
+  const [row] = await db.query<{ id: string }>(`select spec ->> 'cluster_id' as id from node where id = $1`, [node.id])
+  return row!.id
+}
+
+/** A line in the public API. */
+export const toLine = (row: LogRow, context: Context, clusterId: string) => {
+  const { node, principal } = context
+  const failed = row.level === 'error'
+  const underlying = { message: row.text, full_details: '' }
+  return {
+    type: failed ? 'error' : 'info',
+    timestamp: row.at,
+    details: {
+      organization_id: principal.organizationId,
+      cluster_id: clusterId,
+      execution_id: row.executionId,
+      transmitter: {
+        id: row.serviceId ?? node.id,
+        name: row.name ?? node.name,
+        type: row.kind === null ? 'Environment' : row.kind[0]!.toUpperCase() + row.kind.slice(1),
+      },
+      stage: { step: row.step, id: row.stageId, name: row.stageName },
+    },
+    error: failed
+      ? {
+          tag: row.step.toUpperCase(),
+          user_log_message: row.text,
+          link: '',
+          hint_message: '',
+          underlying_error: underlying,
+        }
+      : null,
+    message: { safe_message: row.text, full_details: '' },
+  }
+}
+
+const kinds = [
+  'CANCELED',
+  'CANCELING',
+  'DELETED',
+  'DELETE_ERROR',
+  'DELETE_IN_PROGRESS',
+  'DEPLOYED',
+  'DEPLOYMENT_ERROR',
+  'DEPLOYMENT_IN_PROGRESS',
+  'ERROR',
+  'PAUSED',
+  'PAUSE_ERROR',
+  'PAUSE_IN_PROGRESS',
+  'WAITING',
+]
+
+const oldState = (state: string | null): string => {
+  if (state === null) return 'DEPLOYMENT_IN_PROGRESS'
+  if (kinds.includes(state)) return state
+  const known: Record<string, string> = {
+    RESTARTED: 'DEPLOYED',
+    STOPPED: 'PAUSED',
+    STOPPING: 'PAUSE_IN_PROGRESS',
+    STOP_ERROR: 'PAUSE_ERROR',
+    DELETING: 'DELETE_IN_PROGRESS',
+    BUILD_ERROR: 'ERROR',
+    RESTART_ERROR: 'ERROR',
+  }
+  return known[state] ?? (state.endsWith('_QUEUED') ? 'WAITING' : 'DEPLOYMENT_IN_PROGRESS')
+}
+
+/** Kinds that appear in lines of the older form. */
+const named = kindsWith(({ old }) => old?.log === true)
+
+const toOldLine = (row: LogRow, { node }: Context) => ({
+  id: idOf('log', row.chunk, row.index),
+  created_at: row.at,
+  scope: {
+    type: row.kind !== null && named.includes(row.kind) ? typeOf(row.kind) : 'ENVIRONMENT',
+    name: row.name ?? node.name,
+    id: row.serviceId ?? node.id,
+  },
+  state: oldState(row.state),
+  message: row.text,
+  execution_id: row.executionId,
+  hint: '',
+})
+
+const common = {
+  method: 'GET' as const,
+  tag: 'Environment Logs',
+  scope: 'Read' as const,
+  area: 'projects' as const,
+  owner: nodeInPath('environment', 'environmentId'),
+  query: Query,
+  status: 200 as const,
+}
+
+export const deploymentLogOperations: Operation[] = [
+  operation({
+    ...common,
+    id: 'listEnvironmentLogs',
+    path: '/environment/{environmentId}/logs',
+    summary: 'Read the log of a deployment (`version` is its execution_id), by default the last one, oldest line first',
+    answer: Type.Array(Line),
+    async run(context) {
+      const clusterId = await readClusterId(context)
+      return (await readLines(context, maxLines)).map((row) => toLine(row, context, clusterId))
+    },
+  }),
+  operation({
+    ...common,
+    id: 'listEnvironmentLog',
+    path: '/environment/{environmentId}/log',
+    summary: 'Read the last 1000 lines of a deployment (older form)',
+    answer: Results(
+      Type.Object({
+        id: Uuid(),
+        created_at: Timestamp(),
+        scope: Type.Object({ type: OneOf([...named.map(typeOf), 'ENVIRONMENT']), name: Text(), id: Uuid() }),
+        state: OneOf(kinds),
+        message: Nullable(Text()),
+        execution_id: Text(),
+        hint: Text(),
+      }),
+    ),
+    run: async (context) => ({
+      results: (await readLines(context, maxOldLines)).map((row) => toOldLine(row, context)),
+    }),
+  }),
+]

@@ -1,0 +1,57 @@
+/** Whether a domain points here, as far as this machine can tell from its addresses. */
+import { networkInterfaces } from 'node:os'
+import { OutboundFailed } from '../../lib/net/outbound.ts'
+
+export const checkedStatuses = [
+  'RESOLVES_TO_IP',
+  'MATCHES_LOAD_BALANCER_HOST',
+  'DOMAIN_NOT_CONFIGURED',
+  'DOMAIN_LINKED_TO_WRONG_HOST',
+  'GENERIC_FAILURE',
+] as const
+
+export interface CheckedDomain {
+  domain_name: string
+  status: (typeof checkedStatuses)[number]
+  error_details: string | null
+}
+
+const ownAddresses = (): Set<string> =>
+  new Set(Object.values(networkInterfaces()).flatMap((all = []) => all.map(({ address }) => address)))
+
+const isLoopback = (address: string): boolean => address.startsWith('127.') || address === '::1'
+
+/** Names under localhost mean the client's own machine, whatever its resolver says. */
+const isLocal = (domain: string): boolean => domain.endsWith('.localhost')
+
+const failure = (error: unknown): Pick<CheckedDomain, 'status' | 'error_details'> => {
+  const cause = error instanceof OutboundFailed ? (error.cause as { code?: string } | undefined)?.code : undefined
+  if (cause === 'ENOTFOUND' || cause === 'ENODATA')
+    return {
+      status: 'DOMAIN_NOT_CONFIGURED',
+      error_details: 'The domain name has no address: add a DNS record for it.',
+    }
+  return { status: 'GENERIC_FAILURE', error_details: 'No name server answered in time: try again later.' }
+}
+
+const strange =
+  'The domain name points to another machine. This can be correct if this server is behind NAT or a load balancer.'
+
+const statusOf = (addresses: readonly string[], useCdn: boolean): Pick<CheckedDomain, 'status' | 'error_details'> => {
+  if (useCdn) return { status: 'RESOLVES_TO_IP', error_details: null }
+  const own = ownAddresses()
+  if (addresses.some((address) => own.has(address) || isLoopback(address)))
+    return { status: 'MATCHES_LOAD_BALANCER_HOST', error_details: null }
+  return { status: 'DOMAIN_LINKED_TO_WRONG_HOST', error_details: strange }
+}
+
+/** Never returns addresses: callers must not learn what a private name server knows. */
+export const checkDomain = async (
+  addressesOf: (host: string) => Promise<readonly string[]>,
+  { domain, use_cdn: useCdn }: { domain: string; use_cdn: boolean },
+): Promise<CheckedDomain> => {
+  const found = isLocal(domain)
+    ? statusOf(['127.0.0.1'], useCdn)
+    : await addressesOf(domain).then((addresses) => statusOf(addresses, useCdn), failure)
+  return { domain_name: domain, ...found }
+}

@@ -1,0 +1,154 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { type Json, newApplication, newPlace, startApi } from '../../../test/support/api.ts'
+import { judgeAnswer } from '../../../test/support/client-types.ts'
+import { until } from '../../../test/support/until.ts'
+import { createOutbound } from '../../lib/net/outbound.ts'
+
+const api = await startApi()
+const { call } = api
+let made = 0
+
+const sent = async (method: string, path: string, body: object | undefined, status: number): Promise<Json> => {
+  const answer = await call(method, path, body)
+  assert.equal(answer.status, status, JSON.stringify(answer.body))
+  return answer.body
+}
+
+const application = async (more: object = {}): Promise<Json> =>
+  newApplication(api, (await newPlace(api)).environmentId, more as Record<string, unknown>)
+
+const newDomain = (): string => {
+  made += 1
+  return `www.shop-${made}.example`
+}
+
+const bring = (id: string, domain: string, status = 201): Promise<Json> =>
+  sent('POST', `/application/${id}/customDomain`, { domain, generate_certificate: false }, status)
+
+const deploy = async ({ id, environment }: Json): Promise<void> => {
+  await sent('POST', `/application/${id}/deploy`, {}, 202)
+  const status = async () => (await call('GET', `/environment/${environment.id}/status`)).body.state
+  await until(async () => (await status()) === 'DEPLOYED', { what: 'the deployment' })
+}
+
+const routeTo = async (host: string) =>
+  (await api.router.routes()).find((route) => 'host' in route && route.host === host)
+
+test('a domain is made, read in every way, changed and taken away', async () => {
+  const { id } = await application()
+  const path = `/application/${id}/customDomain`
+  const domain = newDomain()
+  const one = await sent('POST', path, { domain: domain.toUpperCase(), generate_certificate: true, use_cdn: true }, 201)
+  assert.deepEqual([one.domain, one.generate_certificate, one.use_cdn], [domain, true, true])
+  assert.match(one.validation_domain, /\.localhost$/)
+  assert.deepEqual(judgeAnswer('createApplicationCustomDomain', one), [])
+  assert.deepEqual((await sent('GET', path, undefined, 200)).results, [one])
+  assert.deepEqual(await sent('GET', `${path}/${one.id}`, undefined, 200), one)
+  assert.deepEqual(await sent('GET', `${path}/${one.id}/status`, undefined, 200), one)
+  const edited = await sent('PUT', `${path}/${one.id}`, { domain: newDomain(), use_cdn: false }, 200)
+  assert.deepEqual([edited.use_cdn, edited.generate_certificate, edited.domain === domain], [false, true, false])
+  await sent('DELETE', `${path}/${one.id}`, undefined, 204)
+  await sent('GET', `${path}/${one.id}`, undefined, 404)
+})
+
+test('a domain of a running service serves at once, and ends serving at once, without a deployment', async () => {
+  const service = await application()
+  await deploy(service)
+  const domain = newDomain()
+  const { id, validation_domain: usual } = await bring(service.id, domain)
+  const route = await until(() => routeTo(domain), { what: 'the route' })
+  assert.deepEqual(route.targets, (await routeTo(usual))!.targets)
+  assert.deepEqual([route.state, route.targets.length], ['up', 1])
+  const renamed = newDomain()
+  await sent('PUT', `/application/${service.id}/customDomain/${id}`, { domain: renamed }, 200)
+  await until(() => routeTo(renamed), { what: 'the new name' })
+  assert.equal(await routeTo(domain), undefined)
+  await sent('DELETE', `/application/${service.id}/customDomain/${id}`, undefined, 204)
+  await until(async () => (await routeTo(renamed)) === undefined, { what: 'the end of the route' })
+  assert.ok((await routeTo(usual)) !== undefined)
+})
+
+test('a domain follows the default port, and comes back when a service gets one again', async () => {
+  const service = await application()
+  const domain = newDomain()
+  await bring(service.id, domain)
+  const portOf = async () =>
+    (await api.database.query<{ port: number }>('select port from route where host = $1', [domain]))[0]?.port
+  assert.equal(await portOf(), 3000)
+  const put = (ports: object[]) => sent('PUT', `/application/${service.id}`, { ports }, 200)
+  await put([{ internal_port: 9000, publicly_accessible: true }])
+  assert.equal(await portOf(), 9000)
+  await put([])
+  assert.equal(await portOf(), undefined)
+  const [kept] = (await sent('GET', `/application/${service.id}/customDomain`, undefined, 200)).results
+  assert.deepEqual([kept.domain, 'validation_domain' in kept], [domain, false])
+  await put([{ internal_port: 8000, publicly_accessible: true }])
+  assert.equal(await portOf(), 8000)
+})
+
+test('links show the domain as the user’s own, beside the platform’s', async () => {
+  const { id } = await application()
+  const domain = newDomain()
+  await bring(id, domain)
+  const { results } = await sent('GET', `/application/${id}/link`, undefined, 200)
+  const seen = results.map((link: Json) => [link.url.includes(domain), link.is_qovery_domain, link.is_default])
+  assert.deepEqual(seen, [
+    [false, true, true],
+    [true, false, true],
+  ])
+})
+
+test('a domain that leads to a service is 409, here and elsewhere, until it is taken away', async () => {
+  const [mine, other] = [await application(), await application()]
+  const domain = newDomain()
+  const { id } = await bring(mine.id, domain)
+  await bring(mine.id, domain, 409)
+  await bring(other.id, domain.toUpperCase(), 409)
+  const second = await bring(other.id, newDomain())
+  await sent('PUT', `/application/${other.id}/customDomain/${second.id}`, { domain }, 409)
+  await sent('DELETE', `/application/${mine.id}/customDomain/${id}`, undefined, 204)
+  await bring(other.id, domain)
+})
+
+test('what is no host name of a user is 400', async () => {
+  const { id } = await application()
+  const wrong = ['shop', '*.shop.example', 'a..example', '-a.example', '10.0.0.1', 'a b.example', 'http://a.example']
+  for (const domain of [...wrong, 'a.example.', 'mine.localhost', `${'a'.repeat(64)}.example`])
+    assert.match((await bring(id, domain, 400)).message, /domain/)
+  assert.equal((await bring(id, 'bücher.example')).domain, 'xn--bcher-kva.example')
+  await bring(id, 'www.mine.localhost')
+})
+
+test('a check tells by the addresses of a name whether it leads here, and answers none of them', async () => {
+  const addresses: Record<string, string> = {
+    'here.example': '127.0.0.1',
+    'there.example': '192.0.2.7',
+    'cdn.example': '192.0.2.8',
+  }
+  const resolve = async (host: string) => {
+    if (host === 'broken.example') throw Object.assign(new Error('no answer'), { code: 'EAI_AGAIN' })
+    if (addresses[host] === undefined) throw Object.assign(new Error('no such name'), { code: 'ENOTFOUND' })
+    return [{ address: addresses[host] }]
+  }
+  api.parts.outbound = createOutbound({ allow: [], resolve })
+  const { id } = await application()
+  const path = `/application/${id}`
+  for (const domain of ['here.example', 'there.example', 'none.example', 'broken.example', 'www.check.localhost'])
+    await bring(id, domain)
+  await sent('POST', `${path}/customDomain`, { domain: 'cdn.example', generate_certificate: false, use_cdn: true }, 201)
+  const answer = await sent('GET', `${path}/checkCustomDomain`, undefined, 200)
+  assert.deepEqual(judgeAnswer('checkApplicationCustomDomain', answer), [])
+  assert.deepEqual(
+    answer.results.map((one: Json) => one.status),
+    [
+      'MATCHES_LOAD_BALANCER_HOST',
+      'DOMAIN_LINKED_TO_WRONG_HOST',
+      'DOMAIN_NOT_CONFIGURED',
+      'GENERIC_FAILURE',
+      'MATCHES_LOAD_BALANCER_HOST',
+      'RESOLVES_TO_IP',
+    ],
+  )
+  assert.doesNotMatch(JSON.stringify(answer), /192\.0\.2|127\.0/)
+})

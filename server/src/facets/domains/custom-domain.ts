@@ -1,0 +1,240 @@
+/**
+ * Custom domains: host names that a user adds to a service. One routes to the default public port as soon as it is
+ * created, without a deployment, and belongs to one service only. The router serves HTTP: certificates are only
+ * recorded.
+ */
+import Type from 'typebox'
+import { type Context, type Operation, type Owner, operation } from '../../api/operations/operation.ts'
+import { auditOf, placeOf } from '../../api/operations/resource.ts'
+import { Flag, Maybe, Nullable, OneOf, Results, Text, Timestamp, Uuid } from '../../api/operations/schema.ts'
+import { auditTargetOf } from '../../kinds.ts'
+import { isUuid, newId } from '../../lib/ids.ts'
+import type { Queryable } from '../../store/database.ts'
+import { type Audit, writeAudit } from '../../store/tree.ts'
+import { type Facet, itemOf, ownerOf, paramOf, type Self } from '../self.ts'
+import { checkDomain, checkedStatuses } from './check.ts'
+import {
+  type CustomDomain,
+  completeDomain,
+  type DomainRequest,
+  insertDomain,
+  readDomains,
+  routeDomainsNow,
+  updateDomain,
+} from './rows.ts'
+
+const param = 'customDomainId'
+
+const body = Type.Object(
+  {
+    domain: Text(253, { minLength: 1 }),
+    generate_certificate: Maybe(
+      Flag({
+        default: false,
+        description: 'Stored and returned; has no effect, because the router of this server serves only HTTP.',
+      }),
+    ),
+    use_cdn: Maybe(Flag({ default: false })),
+  },
+  { title: 'CustomDomainRequest' },
+)
+
+const answer = Type.Object(
+  {
+    id: Uuid(),
+    created_at: Timestamp(),
+    updated_at: Timestamp(),
+    domain: Text(253),
+    generate_certificate: Flag(),
+    use_cdn: Flag(),
+    validation_domain: Maybe(Text(253)),
+    status: OneOf(['VALIDATION_PENDING']),
+  },
+  { title: 'CustomDomain' },
+)
+
+const checked = Type.Object(
+  {
+    domain_name: Text(253),
+    status: OneOf(checkedStatuses),
+    error_details: Nullable(Text(1024)),
+  },
+  { title: 'CheckedCustomDomain' },
+)
+
+const show = ({ validation_domain: target, ...kept }: CustomDomain) => ({
+  ...kept,
+  ...(target === null ? {} : { validation_domain: target }),
+  // The only value in the public API.
+  status: 'VALIDATION_PENDING',
+})
+
+/** The service in the path with the domain in the path, if the domain belongs to it. */
+const ownerOfOne = (self: Self): Owner => {
+  const service = ownerOf(self)
+  return {
+    kind: 'custom_domain',
+    param,
+    parentParam: paramOf(self),
+    async find(db, params, principal) {
+      const id = params[param]
+      const node = typeof id === 'string' && isUuid(id) ? await service.find(db, params, principal) : null
+      const rows = node === null ? [] : await readDomains(db, node.id, id!)
+      return rows.length === 0 ? null : { ...node!, rows }
+    },
+  }
+}
+
+const theOne = ({ node }: Context): CustomDomain => node.rows![0] as CustomDomain
+
+/** Writes the domain, its routes and the audit row in one transaction; returns the resulting domain. */
+const change = (
+  context: Context,
+  eventType: Audit['eventType'],
+  id: string,
+  work: (tx: Queryable) => Promise<unknown>,
+) =>
+  context.transaction(async (tx) => {
+    const { node, principal } = context
+    await work(tx)
+    await routeDomainsNow(tx, node.id)
+    const [row] = await readDomains(tx, node.id, id)
+    const target = { target: auditTargetOf(node.kind), subTarget: 'CUSTOM_DOMAIN' }
+    const audit = auditOf(context, eventType, target, placeOf(node), row ?? null)
+    await writeAudit(tx, principal.organizationId, node, audit)
+    return row === undefined ? undefined : show(row)
+  })
+
+// Its defaults are filled in.
+const create = (context: Context<DomainRequest>) => {
+  const { body: sent } = context
+  const domainRequest = { ...sent, domain: completeDomain(sent.domain) }
+  const ids = { id: newId(), organizationId: context.principal.organizationId, serviceId: context.node.id }
+  return change(context, 'CREATE', ids.id, (tx) => insertDomain(tx, ids, domainRequest))
+}
+
+const edit = (context: Context<Partial<DomainRequest>>) => {
+  const before = theOne(context)
+  const domainRequest: DomainRequest = { ...before, ...context.body }
+  return change(context, 'UPDATE', before.id, (tx) =>
+    updateDomain(tx, before.id, { ...domainRequest, domain: completeDomain(domainRequest.domain) }),
+  )
+}
+
+const remove = (context: Context) => {
+  const { id } = theOne(context)
+  return change(context, 'DELETE', id, (tx) => tx.query('delete from custom_domain where id = $1', [id]))
+}
+
+const checkAll = async ({ parts, db, node }: Context) => {
+  const domains = await readDomains(db, node.id)
+  const lookUp = (host: string) => parts.outbound.addressesOf(host)
+  return { results: await Promise.all(domains.map((domain) => checkDomain(lookUp, domain))) }
+}
+
+const ofService = (self: Self, tag: string): Operation[] => {
+  const { noun, nounWithArticle } = self
+  const path = `${itemOf(self)}/customDomain`
+  const owner = ownerOf(self)
+  return [
+    operation({
+      id: `list${noun}CustomDomain`,
+      method: 'GET',
+      path,
+      tag,
+      summary: `List the custom domains of ${nounWithArticle}`,
+      scope: 'Read',
+      area: 'projects',
+      owner,
+      status: 200,
+      answer: Results(answer),
+      run: async ({ db, node }) => ({ results: (await readDomains(db, node.id)).map(show) }),
+    }),
+    operation({
+      id: `create${noun}CustomDomain`,
+      method: 'POST',
+      path,
+      tag,
+      summary: `Add a custom domain to ${nounWithArticle}; it takes effect immediately`,
+      scope: 'Write',
+      area: 'projects',
+      owner,
+      body,
+      defaults: true,
+      status: 201,
+      answer,
+      run: create,
+    }),
+    operation({
+      id: `check${noun}CustomDomain`,
+      method: 'GET',
+      path: `${itemOf(self)}/checkCustomDomain`,
+      tag,
+      summary: `Check whether the custom domains of ${nounWithArticle} point to this server`,
+      scope: 'Read',
+      area: 'projects',
+      owner,
+      status: 200,
+      answer: Results(checked),
+      run: checkAll,
+    }),
+  ]
+}
+
+const ofOne = (self: Self, tag: string, noun: string): Operation[] => {
+  const path = `${itemOf(self)}/customDomain/{${param}}`
+  const common = { path, tag, owner: ownerOfOne(self) }
+  const read = {
+    ...common,
+    method: 'GET' as const,
+    scope: 'Read' as const,
+    area: 'projects' as const,
+    status: 200 as const,
+    answer,
+  }
+  return [
+    operation({
+      ...read,
+      id: `get${self.noun}CustomDomain`,
+      summary: `Read a custom domain of ${self.nounWithArticle}`,
+      run: async (context) => show(theOne(context)),
+    }),
+    operation({
+      ...read,
+      id: `get${noun}Status`,
+      path: `${path}/status`,
+      summary: `Read the status of a custom domain of ${self.nounWithArticle}`,
+      run: async (context) => show(theOne(context)),
+    }),
+    operation({
+      ...common,
+      id: `edit${noun}`,
+      method: 'PUT',
+      summary: `Change a custom domain of ${self.nounWithArticle}`,
+      scope: 'Write',
+      area: 'projects',
+      body: Type.Partial(body),
+      status: 200,
+      answer,
+      run: edit,
+    }),
+    operation({
+      ...common,
+      id: `delete${noun}`,
+      method: 'DELETE',
+      summary: `Remove a custom domain from ${self.nounWithArticle}`,
+      scope: 'Admin',
+      area: 'projects',
+      status: 204,
+      run: remove,
+    }),
+  ]
+}
+
+/** `noun`: the suffix of ids about one domain, if it is not `<Word>CustomDomain`. */
+export const customDomains =
+  (noun?: string): Facet =>
+  (self) => {
+    const tag = `${self.noun} Custom Domain`
+    return [...ofService(self, tag), ...ofOne(self, tag, noun ?? `${self.noun}CustomDomain`)]
+  }

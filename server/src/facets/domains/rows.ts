@@ -1,0 +1,102 @@
+/** Custom domains as rows: which names are valid, which service has one, and the routes that follow from it. */
+import { domainToASCII } from 'node:url'
+import { conflict, invalidField } from '../../lib/errors.ts'
+import { type Queryable, sqlState } from '../../store/database.ts'
+import { timestampSql } from '../../store/tree.ts'
+
+export interface CustomDomain {
+  id: string
+  created_at: string
+  updated_at: string
+  domain: string
+  generate_certificate: boolean
+  use_cdn: boolean
+  /** The target for a CNAME of the domain; null while the service has no public port. */
+  validation_domain: string | null
+}
+
+const columns = `d.id, ${timestampSql('d.created_at')} as created_at, ${timestampSql('d.updated_at')} as updated_at,
+  d.domain, d.generate_certificate, d.use_cdn, (select r.host from route r where r.service_id = d.service_id
+    and r.is_default and r.custom_domain_id is null) as validation_domain`
+
+export const readDomains = (db: Queryable, serviceId: string, id: string | null = null): Promise<CustomDomain[]> =>
+  db.query<CustomDomain>(
+    `select ${columns} from custom_domain d where d.service_id = $1 and ($2::uuid is null or d.id = $2)
+     order by d.created_at, d.id`,
+    [serviceId, id],
+  )
+
+const label = /^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/
+const field = '/domain'
+
+/** The normalized form of a domain; throws a 400 for names that cannot be used. */
+export const completeDomain = (sent: string): string => {
+  if (sent.includes('*')) throw invalidField(field, 'must be a single host name; the router does not support wildcards')
+  const domain = domainToASCII(sent.trim())
+  const labels = domain.split('.')
+  const isName = domain.length <= 253 && labels.length > 1 && labels.every((one) => label.test(one))
+  if (!isName || /^\d+$/.test(labels.at(-1)!))
+    throw invalidField(field, 'must be a host name, such as www.shop.example')
+  // Such names belong to the platform: those assigned to new services must never be taken.
+  if (labels.length === 2 && labels[1] === 'localhost')
+    throw invalidField(
+      field,
+      'must have at least three labels: names directly under localhost are assigned to services',
+    )
+  return domain
+}
+
+const orTaken = (error: unknown): never => {
+  if (sqlState(error) === '23505') throw conflict('domain_taken', 'This domain is already used by a service.')
+  throw error
+}
+
+export type DomainRequest = {
+  domain: string
+  generate_certificate: boolean
+  use_cdn: boolean
+}
+
+export const insertDomain = async (
+  tx: Queryable,
+  ids: { id: string; organizationId: string; serviceId: string },
+  domainRequest: DomainRequest,
+): Promise<void> => {
+  const values = [
+    ids.id,
+    ids.organizationId,
+    ids.serviceId,
+    domainRequest.domain,
+    domainRequest.generate_certificate,
+    domainRequest.use_cdn,
+  ]
+  const sql = `insert into custom_domain (id, organization_id, service_id, domain, generate_certificate, use_cdn)
+    values ($1, $2, $3, $4, $5, $6)`
+  await tx.query(sql, values).catch(orTaken)
+}
+
+export const updateDomain = async (tx: Queryable, id: string, domainRequest: DomainRequest): Promise<void> => {
+  const sql = `update custom_domain set domain = $2, generate_certificate = $3, use_cdn = $4,
+    updated_at = clock_timestamp() where id = $1`
+  await tx
+    .query(sql, [id, domainRequest.domain, domainRequest.generate_certificate, domainRequest.use_cdn])
+    .catch(orTaken)
+}
+
+/** Points the routes of a service's custom domains at its default public port; removes them if it has none. */
+export const routeDomains = async (tx: Queryable, serviceId: string): Promise<void> => {
+  await tx.query('delete from route where service_id = $1 and custom_domain_id is not null', [serviceId])
+  await tx.query(
+    `insert into route (host, organization_id, environment_id, service_id, port, protocol, is_default, custom_domain_id)
+     select d.domain, r.organization_id, r.environment_id, r.service_id, r.port, r.protocol, false, d.id
+     from custom_domain d join route r on r.service_id = d.service_id and r.is_default and r.custom_domain_id is null
+     where d.service_id = $1`,
+    [serviceId],
+  )
+}
+
+/** The same, and notifies the router at the end of the transaction. */
+export const routeDomainsNow = async (tx: Queryable, serviceId: string): Promise<void> => {
+  await routeDomains(tx, serviceId)
+  await tx.query(`select pg_notify('slipway_routes', $1)`, [serviceId])
+}

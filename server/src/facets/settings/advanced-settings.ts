@@ -1,0 +1,90 @@
+/**
+ * Advanced settings of a kind: flat, dotted keys. What is set is stored with the service, so that a change makes it out
+ * of date if the engine acts on it; everything else has its default. A PUT replaces the whole set.
+ */
+import Type, { type TObject, type TProperties } from 'typebox'
+import { type Context, type Operation, operation, ownOrganization } from '../../api/operations/operation.ts'
+import { partial } from '../../api/operations/schema.ts'
+import { check } from '../../api/operations/validate.ts'
+import { invalidField } from '../../lib/errors.ts'
+import { type Facet, itemOf, ownerOf, type Self } from '../self.ts'
+import { changeInner, type InnerChange, readInner } from './inner-configuration.ts'
+import { defaultsOf, type Settings } from './settings.ts'
+
+type Values = Record<string, unknown>
+
+const field = 'advanced_settings'
+
+/** Undeclared keys must be reported, not dropped: the whole body is accepted and checked here. */
+export const settingsBody = (settings: Settings): TObject =>
+  Object.assign(partial(Type.Object<TProperties>(settings)), { 'x-anything': true })
+
+const judge = (settings: Settings, sent: Values): Values => {
+  const unknown = Object.keys(sent).find((key) => !Object.hasOwn(settings, key))
+  if (unknown !== undefined)
+    throw invalidField(`/${unknown.slice(0, 100)}`, 'is not an advanced setting of this service type')
+  check(Type.Partial(Type.Object(settings)), sent)
+  return sent
+}
+
+export const settingsEditor = (settings: Settings, defaults: Values) => (context: Context) => {
+  const sent = judge(settings, context.body)
+  const change: InnerChange<Values> = {
+    field,
+    empty: {},
+    eventType: 'UPDATE',
+    subTarget: 'ADVANCED_SETTINGS',
+    change: () => sent,
+  }
+  return changeInner(context, change, (kept) => ({ ...defaults, ...kept }))
+}
+
+const operationsOf = (self: Self, settings: Settings, noun: string): Operation[] => {
+  const defaults = defaultsOf(settings)
+  const answer = Type.Object(settings, { title: `${self.noun}AdvancedSettings` })
+  const common = { tag: `${self.noun} Configuration`, path: `${itemOf(self)}/advancedSettings`, answer }
+  return [
+    operation({
+      id: `getDefault${self.noun}AdvancedSettings`,
+      method: 'GET',
+      path: `/default${self.noun}AdvancedSettings`,
+      tag: `${self.noun}s`,
+      summary: `Read the default advanced settings of ${self.nounWithArticle}`,
+      scope: 'Read',
+      area: 'resources',
+      owner: ownOrganization,
+      status: 200,
+      answer,
+      run: async () => defaults,
+    }),
+    operation({
+      ...common,
+      id: `get${noun}`,
+      method: 'GET',
+      summary: `Read all advanced settings of ${self.nounWithArticle}, including those at their defaults`,
+      scope: 'Read',
+      area: 'projects',
+      owner: ownerOf(self),
+      status: 200,
+      run: async ({ db, node }) => ({ ...defaults, ...(await readInner<Values>(db, node.id, field, {})) }),
+    }),
+    operation({
+      ...common,
+      id: `edit${noun}`,
+      method: 'PUT',
+      summary: `Replace the advanced settings of ${self.nounWithArticle}; omitted keys get their defaults`,
+      scope: 'Write',
+      area: 'projects',
+      owner: ownerOf(self),
+      body: settingsBody(settings),
+      status: 201,
+      run: settingsEditor(settings, defaults),
+    }),
+  ]
+}
+
+/** `noun`: the suffix of the ids of read and edit, if it is not `<Word>AdvancedSettings`. */
+export const advancedSettings =
+  (settings: Settings, noun?: string): Facet =>
+  (self) =>
+    operationsOf(self, settings, noun ?? `${self.noun}AdvancedSettings`)

@@ -1,0 +1,171 @@
+/**
+ * Deployment restrictions: which changes of a repository cause an automatic deployment. They are stored with the
+ * service and apply only to pushes; a requested deployment is never restricted.
+ */
+import Type from 'typebox'
+import { type Context, type Operation, type Owner, operation } from '../../api/operations/operation.ts'
+import { OneOf, Results, Text, Timestamp, Uuid } from '../../api/operations/schema.ts'
+import { conflict, invalidField } from '../../lib/errors.ts'
+import { isUuid, newId } from '../../lib/ids.ts'
+import { type Facet, itemOf, ownerOf, paramOf, type Self } from '../self.ts'
+import { changeInner, type InnerChange, readInner } from './inner-configuration.ts'
+
+const field = 'deployment_restrictions'
+const param = 'deploymentRestrictionId'
+const maxRestrictions = 100
+
+const body = Type.Object(
+  {
+    mode: OneOf(['EXCLUDE', 'MATCH'], {
+      description:
+        'Stored for deployments triggered by a push. This version of the server triggers none: deployments must be requested.',
+    }),
+    type: OneOf(['PATH']),
+    value: Text(1024, {
+      minLength: 1,
+      description: 'The beginning of a path in the repository, such as "services/api/".',
+    }),
+  },
+  { title: 'DeploymentRestrictionRequest' },
+)
+
+type Wanted = Type.Static<typeof body>
+
+const answer = Type.Object(
+  { id: Uuid(), created_at: Timestamp(), updated_at: Timestamp(), ...body.properties },
+  { title: 'DeploymentRestriction' },
+)
+export type Restriction = Type.Static<typeof answer>
+
+const checkValue = (value: string): void => {
+  if (value.startsWith('/'))
+    throw invalidField('/value', 'must not begin with a slash: paths are relative to the repository')
+  if (value.includes('*')) throw invalidField('/value', 'must be the beginning of a path; wildcards are not supported')
+  if (value.trim() === '') throw invalidField('/value', 'must not be blank')
+}
+
+const refuseDuplicate = (others: readonly Restriction[], wanted: Wanted): void => {
+  const same = others.some((one) => one.mode === wanted.mode && one.type === wanted.type && one.value === wanted.value)
+  if (same) throw conflict('restriction_taken', 'The service already has this restriction.')
+}
+
+/** The service in the path, if it has the restriction in the path. */
+const ownerOfOne = (self: Self): Owner => {
+  const service = ownerOf(self)
+  return {
+    kind: 'deployment_restriction',
+    param,
+    parentParam: paramOf(self),
+    async find(db, params, principal) {
+      const id = params[param]
+      const node = typeof id === 'string' && isUuid(id) ? await service.find(db, params, principal) : null
+      if (node === null) return null
+      const kept = await readInner<Restriction[]>(db, node.id, field, [])
+      return kept.some((one) => one.id === id!.toLowerCase()) ? node : null
+    },
+  }
+}
+
+const change = <Answer>(
+  context: Context,
+  eventType: InnerChange<unknown>['eventType'],
+  work: (kept: Restriction[]) => Restriction[],
+  show: (kept: Restriction[]) => Answer,
+) =>
+  changeInner<Restriction[], Answer>(context, { field, empty: [], eventType, subTarget: 'CONFIG', change: work }, show)
+
+const create = (context: Context<Wanted>) => {
+  const { body: wanted } = context
+  checkValue(wanted.value)
+  const at = context.parts.clock.now().toISOString()
+  const made: Restriction = { id: newId(), created_at: at, updated_at: at, ...wanted }
+  const add = (kept: Restriction[]): Restriction[] => {
+    refuseDuplicate(kept, wanted)
+    if (kept.length >= maxRestrictions)
+      throw conflict('too_many', `A service can have at most ${maxRestrictions} restrictions.`)
+    return [...kept, made]
+  }
+  return change(context, 'CREATE', add, () => made)
+}
+
+const edit = (context: Context<Partial<Wanted>>) => {
+  const id = context.params[param]!.toLowerCase()
+  const { body: sent } = context
+  if (sent.value !== undefined) checkValue(sent.value)
+  const at = context.parts.clock.now().toISOString()
+  const replace = (kept: Restriction[]): Restriction[] =>
+    kept.map((one) => {
+      if (one.id !== id) return one
+      const wanted = { ...one, ...sent, updated_at: at }
+      refuseDuplicate(
+        kept.filter((other) => other.id !== id),
+        wanted,
+      )
+      return wanted
+    })
+  return change(context, 'UPDATE', replace, (kept) => kept.find((one) => one.id === id))
+}
+
+const remove = (context: Context) => {
+  const id = context.params[param]!.toLowerCase()
+  return change(
+    context,
+    'DELETE',
+    (kept) => kept.filter((one) => one.id !== id),
+    () => undefined,
+  )
+}
+
+export const deploymentRestrictions: Facet = (self): Operation[] => {
+  const tag = `${self.noun} Deployment Restriction`
+  const collection = { tag, path: `${itemOf(self)}/deploymentRestriction`, owner: ownerOf(self) }
+  const item = { tag, path: `${collection.path}/{${param}}`, owner: ownerOfOne(self) }
+  const noun = `${self.noun}DeploymentRestriction`
+  return [
+    operation({
+      ...collection,
+      id: `get${noun}s`,
+      method: 'GET',
+      summary: `List the deployment restrictions of ${self.nounWithArticle}: which pushes deploy it automatically`,
+      scope: 'Read',
+      area: 'projects',
+      status: 200,
+      answer: Results(answer),
+      run: async ({ db, node }) => ({ results: await readInner<Restriction[]>(db, node.id, field, []) }),
+    }),
+    operation({
+      ...collection,
+      id: `create${noun}`,
+      method: 'POST',
+      summary: `Add a deployment restriction to ${self.nounWithArticle}: which pushes deploy it automatically`,
+      scope: 'Write',
+      area: 'projects',
+      body,
+      status: 201,
+      answer,
+      run: create,
+    }),
+    operation({
+      ...item,
+      id: `edit${noun}`,
+      method: 'PUT',
+      summary: `Change a deployment restriction of ${self.nounWithArticle}`,
+      scope: 'Write',
+      area: 'projects',
+      body: Type.Partial(body),
+      status: 200,
+      answer,
+      run: edit,
+    }),
+    operation({
+      ...item,
+      id: `delete${noun}`,
+      method: 'DELETE',
+      summary: `Delete a deployment restriction of ${self.nounWithArticle}`,
+      scope: 'Admin',
+      area: 'projects',
+      status: 204,
+      run: remove,
+    }),
+  ]
+}

@@ -1,0 +1,203 @@
+/**
+ * The Engine API over a local socket, TCP or SSH: one call, one stream, every one with a deadline, and errors a caller
+ * can tell apart.
+ */
+import { isIP, type Socket } from 'node:net'
+import type { Readable } from 'node:stream'
+import { buildConnector, type Dispatcher, Pool } from 'undici'
+import { DeploymentError } from '../errors.ts'
+import {
+  defaultConnection,
+  type EngineConnection,
+  type SshConnection,
+  type TcpConnection,
+} from './engine-connection.ts'
+import { createSshTunnel } from './ssh-tunnel.ts'
+
+/** The engine answered with an error status; `message` is its own. */
+export class EngineError extends Error {
+  readonly status: number
+
+  constructor(status: number, message: string) {
+    super(message)
+    this.name = 'EngineError'
+    this.status = status
+  }
+}
+
+export type Method = 'GET' | 'POST' | 'PUT' | 'DELETE'
+type QueryValue = string | number | boolean | undefined
+
+export interface CallOptions {
+  query?: Record<string, QueryValue>
+  /** JSON; or a tar archive, as bytes or as a stream. */
+  body?: unknown
+  signal?: AbortSignal
+  /** Default 30 s; for `stream` it ends with the answer's headers. */
+  deadlineMs?: number
+  headers?: Record<string, string>
+}
+
+export interface Engine {
+  /** The parsed JSON answer (undefined when empty). Rejects with `EngineError` or `engine_unavailable`. */
+  call<T = void>(method: Method, path: string, options?: CallOptions): Promise<T>
+  /** The response's bytes as they come, without a deadline after the headers. */
+  stream(method: Method, path: string, options?: CallOptions): Promise<Readable>
+  close(): Promise<void>
+}
+
+const defaultDeadlineMs = 30_000
+const connectMs = 5000
+
+/** True for an answer of the engine with one of these statuses. */
+export const isEngineError = (error: unknown, ...statuses: number[]): error is EngineError =>
+  error instanceof EngineError && (statuses.length === 0 || statuses.includes(error.status))
+
+/** Awaits a removal; succeeds if the object no longer exists or is being removed. */
+export const ignoreGone = async (work: Promise<unknown>): Promise<void> => {
+  try {
+    await work
+  } catch (error) {
+    const removing = isEngineError(error, 409) && error.message.includes('already in progress')
+    if (!removing && !isEngineError(error, 404)) throw error
+  }
+}
+
+export const engineUnavailable = (cause: unknown): DeploymentError =>
+  new DeploymentError('engine_unavailable', 'The Docker engine does not answer.', { next: 'wait', cause })
+
+const limits = { connections: null, headersTimeout: 0, bodyTimeout: 0, keepAliveTimeout: 10_000 }
+
+interface Transport {
+  pool: Pool
+  close(): void
+}
+
+/** Connects to the pinned address; name and certificate stay those of the host. */
+const openTcp = ({ host, port, tls, pin }: TcpConnection): Transport => {
+  const { ca, cert, key } = tls ?? {}
+  const connector = buildConnector({ ca, cert, key: key?.reveal(), allowH2: false, timeout: connectMs })
+  const connect: buildConnector.connector = (options, callback) => {
+    if (pin === undefined) return connector(options, callback)
+    const servername = isIP(options.hostname.replace(/^\[|\]$/g, '')) === 0 ? options.hostname : undefined
+    pin(host, port).then(
+      ({ address }) => connector({ ...options, hostname: address, servername }, callback),
+      (error: Error) => callback(error, null),
+    )
+  }
+  return { pool: new Pool(`${tls === null ? 'http' : 'https'}://${host}:${port}`, { ...limits, connect }), close() {} }
+}
+
+const openSsh = (connection: SshConnection): Transport => {
+  const tunnel = createSshTunnel(connection)
+  const connect: buildConnector.connector = (_options, callback) => {
+    tunnel.open().then(
+      // undici asks of a socket what every Duplex has.
+      (stream) => callback(null, stream as Socket),
+      (error: Error) => callback(error, null),
+    )
+  }
+  return { pool: new Pool('http://engine', { ...limits, connect }), close: tunnel.close }
+}
+
+const open = (connection: EngineConnection): Transport => {
+  if (connection.kind === 'tcp') return openTcp(connection)
+  if (connection.kind === 'ssh') return openSsh(connection)
+  return { pool: new Pool('http://engine', { ...limits, connect: { socketPath: connection.socketPath } }), close() {} }
+}
+
+const messageOf = (text: string): string => {
+  try {
+    return String((JSON.parse(text) as { message?: string }).message ?? text)
+  } catch {
+    return text
+  }
+}
+
+const queryOf = (query: Record<string, QueryValue> = {}): Record<string, string> =>
+  Object.fromEntries(
+    Object.entries(query).flatMap(([key, value]) => (value === undefined ? [] : [[key, String(value)]])),
+  )
+
+/** Bytes or a stream, of whatever stream library: anything else is sent as JSON. */
+const isTar = (body: unknown): body is Uint8Array | Readable =>
+  body instanceof Uint8Array || typeof (body as Readable | undefined)?.pipe === 'function'
+
+const request = (pool: Pool, method: Method, path: string, options: CallOptions, signal: AbortSignal) => {
+  const { body } = options
+  const bytes = isTar(body)
+  return pool.request({
+    method,
+    path,
+    query: queryOf(options.query),
+    headers: {
+      ...(body === undefined ? {} : { 'content-type': bytes ? 'application/x-tar' : 'application/json' }),
+      ...options.headers,
+    },
+    body: body === undefined ? null : bytes ? body : JSON.stringify(body),
+    signal,
+  })
+}
+
+/** More than any list of an engine; engines of other machines are not ours to trust. */
+const longestAnswer = 64 << 20
+const longestError = 64 << 10
+
+const readText = async (body: Readable, longest: number): Promise<string> => {
+  const chunks: Buffer[] = []
+  let size = 0
+  for await (const chunk of body as AsyncIterable<Buffer>) {
+    size += chunk.length
+    if (size > longest) throw new Error('the answer is too long')
+    chunks.push(chunk)
+  }
+  return Buffer.concat(chunks).toString()
+}
+
+const refuse = async (answer: Dispatcher.ResponseData): Promise<never> => {
+  throw new EngineError(answer.statusCode, messageOf(await readText(answer.body, longestError)))
+}
+
+/** Without a version in the path the engine answers in its own, so that old and new engines both serve. */
+export const createEngine = (connection: EngineConnection = defaultConnection()): Engine => {
+  const { pool, close } = open(connection)
+
+  const guarded = async <T>(options: CallOptions, work: (signal: AbortSignal, arrived: () => void) => Promise<T>) => {
+    options.signal?.throwIfAborted()
+    const deadline = new AbortController()
+    const timer = setTimeout(
+      () => deadline.abort(new Error('deadline passed')),
+      options.deadlineMs ?? defaultDeadlineMs,
+    )
+    const signal = options.signal ? AbortSignal.any([options.signal, deadline.signal]) : deadline.signal
+    try {
+      return await work(signal, () => clearTimeout(timer))
+    } catch (error) {
+      options.signal?.throwIfAborted()
+      throw error instanceof EngineError ? error : engineUnavailable(error)
+    } finally {
+      clearTimeout(timer)
+    }
+  }
+
+  return {
+    call: <T>(method: Method, path: string, options: CallOptions = {}) =>
+      guarded(options, async (signal) => {
+        const answer = await request(pool, method, path, options, signal)
+        if (answer.statusCode >= 400) await refuse(answer)
+        const text = await readText(answer.body, longestAnswer)
+        const json = String(answer.headers['content-type'] ?? '').includes('json')
+        return (json && text !== '' ? JSON.parse(text) : undefined) as T
+      }),
+    stream: (method, path, options = {}) =>
+      guarded(options, async (signal) => {
+        const answer = await request(pool, method, path, options, signal)
+        if (answer.statusCode >= 400) await refuse(answer)
+        return answer.body
+      }),
+    async close() {
+      await pool.destroy()
+      close()
+    },
+  }
+}

@@ -1,7 +1,0 @@
-/** The reason of an abort that hands the work over to another process: what runs is left running. */
-export class Handover extends Error {
-  constructor(message = 'handed over to another process') {
-    super(message)
-    this.name = 'Handover'
-  }
-}

@@ -1,2 +1,0 @@
-/** Text from a program or a stranger, as the database can store it: no NUL, no lone surrogates. */
-export const storable = (text: string): string => text.replaceAll('\0', '').toWellFormed()

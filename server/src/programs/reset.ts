@@ -1,0 +1,134 @@
+/**
+ * `npm run reset`: deletes everything that this data directory owns: containers, networks, volumes and images on the
+ * engine, the router, the database, the keys. Asks first, unless called with `--yes`.
+ */
+import { rm } from 'node:fs/promises'
+import { createInterface } from 'node:readline/promises'
+import { removeBuiltImages, removeImagesOf } from '../builds/built-images.ts'
+import { createBuildContainers } from '../builds/engine/build-containers.ts'
+import { removeGitPlace } from '../builds/git/place.ts'
+import { buildFolder } from '../docker-machine.ts'
+import { createEngineImages } from '../images/engine-images.ts'
+import { createEngine, type Engine } from '../lib/docker/docker-engine.ts'
+import { defaultConnection } from '../lib/docker/engine-connection.ts'
+import { createLog } from '../lib/log.ts'
+import { systemClock } from '../lib/time/clock.ts'
+import { endControlPlane } from '../process-file.ts'
+import { createRouter } from '../router/control/client.ts'
+import { createDockerRuntime } from '../runtimes/docker/docker.ts'
+import type { Runtime } from '../runtimes/runtime.ts'
+import { readSettings } from '../settings.ts'
+import { connect } from '../store/database.ts'
+import { readOwnerId } from '../store/installation.ts'
+import { removePostgres, startPostgres } from '../store/postgres/postgres.ts'
+import { type ConnectedEngine, readConnectedEngines } from './reset-clusters.ts'
+
+const settings = readSettings()
+const log = createLog('error')
+
+const confirm = async (): Promise<boolean> => {
+  if (process.argv.includes('--yes')) return true
+  const terminal = createInterface({ input: process.stdin, output: process.stdout })
+  const answer = await terminal.question(
+    `Delete everything in ${settings.dataDir} and everything it deployed? Type yes: `,
+  )
+  terminal.close()
+  return answer.trim() === 'yes'
+}
+
+const removeDeployed = async (runtime: Runtime): Promise<void> => {
+  const signal = AbortSignal.timeout(120_000)
+  const owned = await runtime.owned()
+  const services = new Map([...owned.instances, ...owned.volumes].map((each) => [each.serviceId, each]))
+  for (const service of services.values())
+    await runtime.converge(service, { state: 'absent', graceMs: 2000 }, null, signal)
+  for (const environmentId of owned.environments) await runtime.removeEnvironment(environmentId, signal)
+  await runtime.close()
+}
+
+const removePulledImages = async (engine: Engine, organizationIds: readonly string[]): Promise<void> => {
+  const images = createEngineImages(engine)
+  for (const id of organizationIds) for (const tag of await images.tagsOf(id)) await images.untag(tag, true)
+}
+
+interface Owner {
+  id: string
+  /** Of the images that were built. */
+  contentKeys: string[]
+  organizationIds: string[]
+  /** Leftovers of their steps. */
+  stepIds: string[]
+  /** Of clusters on other machines. */
+  engines: ConnectedEngine[]
+}
+
+const engineKeysMissing = (error: Error): [] => {
+  process.stdout.write(`What was deployed to other machines is left there: ${error.message}\n`)
+  return []
+}
+
+const readOwner = async (): Promise<Owner | null> => {
+  const { dataDir, databaseUrl } = settings
+  const database = connect(databaseUrl ?? (await startPostgres({ dataDir, log })).connectionString, log)
+  try {
+    const images = await database.query<{ key: string }>('select content_key as key from image')
+    const steps = await database.query<{ id: string }>('select image_id as id from build_step order by created_at')
+    const organizations = await database.query<{ id: string }>(
+      `select id from node where kind = 'organization' union select organization_id from release`,
+    )
+    return {
+      id: await readOwnerId(database),
+      contentKeys: images.map(({ key }) => key),
+      stepIds: steps.map(({ id }) => id),
+      organizationIds: organizations.map(({ id }) => id),
+      engines: await readConnectedEngines(database, settings).catch(engineKeysMissing),
+    }
+  } catch {
+    // A database that was never migrated: nothing was deployed from here.
+    return null
+  } finally {
+    await database.close()
+  }
+}
+
+const removeThere = async (owner: Owner, { clusterId, organizationId, connection }: ConnectedEngine): Promise<void> => {
+  await removeDeployed(createDockerRuntime({ ownerId: owner.id, connection, log, clock: systemClock }))
+  const engine = createEngine(connection)
+  try {
+    await createBuildContainers(engine, buildFolder(settings.dataDir, clusterId), systemClock).sweep()
+    await removeImagesOf(engine, organizationId, owner.stepIds)
+  } finally {
+    await engine.close()
+  }
+}
+
+const removeEverywhere = async (owner: Owner): Promise<void> => {
+  for (const engine of owner.engines)
+    await removeThere(owner, engine).catch((error: Error) => {
+      process.stdout.write(`What was deployed to ${engine.url} is left there: ${error.message}\n`)
+    })
+}
+
+const reset = async (): Promise<void> => {
+  const { dataDir, routerHost: host, routerPort: port, databaseUrl, dockerHost } = settings
+  await endControlPlane(dataDir)
+  const connection = defaultConnection(dockerHost)
+  const owner = await readOwner()
+  if (owner !== null && !process.argv.includes('--fake')) {
+    await removeDeployed(createDockerRuntime({ ownerId: owner.id, connection, log, clock: systemClock }))
+    const engine = createEngine(connection)
+    await createBuildContainers(engine, buildFolder(dataDir, null), systemClock).sweep()
+    await removeBuiltImages(engine, owner.contentKeys, owner.stepIds)
+    await removePulledImages(engine, owner.organizationIds)
+    await engine.close()
+    await removeEverywhere(owner)
+  }
+  await createRouter({ dataDir, host, port, log }).stop()
+  if (databaseUrl === undefined) await removePostgres({ dataDir, log })
+  await removeGitPlace(dataDir)
+  await rm(dataDir, { recursive: true, force: true })
+  process.stdout.write(`${dataDir} and everything it deployed have been deleted.\n`)
+}
+
+if (await confirm()) await reset()
+else process.stdout.write('Nothing was deleted.\n')

@@ -1,0 +1,46 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { type Json, newPlace, startApi } from '../../../test/support/api.ts'
+import { judgeAnswer } from '../../../test/support/client-types.ts'
+
+const api = await startApi({ idle: true })
+
+const sent = async (method: string, path: string, body: object | undefined, status: number): Promise<Json> => {
+  const answer = await api.call(method, path, body)
+  assert.equal(answer.status, status, JSON.stringify(answer.body))
+  return answer.body
+}
+
+test('an Argo CD app is created, read, listed beside the other services, changed and deleted', async () => {
+  const { environmentId } = await newPlace(api)
+  const git_repository = { url: 'https://gitlab.com/example/apps', branch: 'live' }
+  const made = await sent('POST', `/environment/${environmentId}/argocdApp`, { name: 'shop', git_repository }, 201)
+  assert.deepEqual(judgeAnswer('getArgoCdApp', made), [])
+  assert.deepEqual(
+    [made.service_type, made.namespace, made.environment_id, made.cluster_id, made.git_repository.owner],
+    ['ARGOCD_APP', 'argocd', environmentId, api.clusterId, 'example'],
+  )
+  const path = `/argocdApp/${made.id}`
+  const { results } = await sent('GET', `/environment/${environmentId}/services`, undefined, 200)
+  assert.deepEqual(results, [await sent('GET', path, undefined, 200)])
+  const edited = await sent('PUT', path, { namespace: 'shop', git_repository: null }, 200)
+  assert.deepEqual([edited.name, edited.namespace, edited.git_repository], ['shop', 'shop', null])
+  assert.equal((await sent('GET', `/environment/${environmentId}/statuses`, undefined, 200)).environment.state, 'READY')
+  await sent('DELETE', path, undefined, 204)
+  await sent('GET', path, undefined, 404)
+  const { events } = await sent('GET', `/organization/${api.organizationId}/events?targetId=${made.id}`, undefined, 200)
+  assert.deepEqual(
+    events.map(({ event_type, target_type }: Json) => [event_type, target_type]),
+    [
+      ['TRIGGER_DELETE', 'HELM'],
+      ['UPDATE', 'HELM'],
+      ['CREATE', 'HELM'],
+    ],
+  )
+})
+
+test('a deployment is refused in one sentence that says who deploys it', async () => {
+  const { environmentId } = await newPlace(api)
+  const { id } = await sent('POST', `/environment/${environmentId}/argocdApp`, { name: 'shop' }, 201)
+  assert.match((await sent('POST', `/argocdApp/${id}/deploy`, {}, 400)).message, /Argo CD of a Kubernetes cluster/)
+})

@@ -1,0 +1,90 @@
+/**
+ * An Argo CD as seen through its own API: whether it answers, what a token may see there, and which clusters it deploys
+ * to. Requests go through the outbound policy; only the few fields below are read.
+ */
+import { type Outbound, OutboundFailed } from '../../lib/net/outbound.ts'
+
+/** A cluster that an Argo CD deploys to, with the address that it uses for it. */
+export interface Destination {
+  url: string
+  name: string
+  applications: number
+}
+
+export interface Findings {
+  status: 'connected' | 'error'
+  reason?: 'authentication_failed' | 'unreachable' | 'insufficient_permissions'
+  appCount?: number
+  destinations: Destination[]
+}
+
+type Json = Record<string, unknown>
+
+const maxBytes = 8 * 1024 * 1024
+const maxDestinations = 200
+const maxText = 1024
+
+const failed = (reason: NonNullable<Findings['reason']>): Findings => ({ status: 'error', reason, destinations: [] })
+
+const isObject = (value: unknown): value is Json => typeof value === 'object' && value !== null && !Array.isArray(value)
+
+const parse = (text: string): Json | null => {
+  try {
+    const value: unknown = JSON.parse(text)
+    return isObject(value) ? value : null
+  } catch {
+    return null
+  }
+}
+
+const itemsOf = ({ items }: Json): Json[] => (Array.isArray(items) ? items.filter(isObject) : [])
+const textOf = (value: unknown): string => (typeof value === 'string' ? value.slice(0, maxText) : '')
+
+/** Applications by the address or name of their destination; then what is known about those destinations. */
+const destinationsOf = (applications: readonly Json[], clusters: readonly Json[]): Destination[] => {
+  const found = new Map<string, Destination>()
+  for (const { server, name } of clusters)
+    if (textOf(server) !== '') found.set(textOf(server), { url: textOf(server), name: textOf(name), applications: 0 })
+  for (const { spec } of applications) {
+    const destination = isObject(spec) && isObject(spec.destination) ? spec.destination : {}
+    const [url, name] = [textOf(destination.server), textOf(destination.name)]
+    const known = found.get(url) ?? [...found.values()].find((each) => name !== '' && each.name === name)
+    if (known !== undefined) known.applications += 1
+    else if (url !== '') found.set(url, { url, name: name === '' ? url : name, applications: 1 })
+  }
+  return [...found.values()].slice(0, maxDestinations)
+}
+
+const judgeStatus = (status: number): Findings | null => {
+  if (status === 401) return failed('authentication_failed')
+  if (status === 403) return failed('insufficient_permissions')
+  return status === 200 ? null : failed('unreachable')
+}
+
+/** What an Argo CD answers to a token. Rejects with `OutboundRefused` where the policy forbids its address. */
+export const askArgo = async (outbound: Outbound, address: string, token: string): Promise<Findings> => {
+  const get = (path: string) =>
+    outbound.request({
+      method: 'GET',
+      url: `${address}${path}`,
+      headers: { authorization: `Bearer ${token}`, accept: 'application/json' },
+      maxResponseBytes: maxBytes,
+    })
+  try {
+    const version = await get('/api/version')
+    const refused = judgeStatus(version.status)
+    if (refused !== null || parse(version.body) === null) return refused ?? failed('unreachable')
+    const answer = await get('/api/v1/applications?fields=items.metadata.name,items.spec.destination')
+    const applications = parse(answer.body)
+    const wrong = judgeStatus(answer.status)
+    if (wrong !== null || applications === null) return wrong ?? failed('unreachable')
+    // A token may see applications but not the clusters they go to.
+    const clusters = await get('/api/v1/clusters')
+    const known = clusters.status === 200 ? (parse(clusters.body) ?? {}) : {}
+    const items = itemsOf(applications)
+    return { status: 'connected', appCount: items.length, destinations: destinationsOf(items, itemsOf(known)) }
+  } catch (error) {
+    if (error instanceof OutboundFailed) return failed('unreachable')
+    throw error
+  }
+}

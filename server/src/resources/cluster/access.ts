@@ -1,0 +1,145 @@
+/**
+ * How a cluster is reached and what is installed in it: its kubeconfig, which is sealed and shown only to an Admin, and
+ * the values for Helm charts that follow from its parameters.
+ */
+import { type Context, type Operation, operation } from '../../api/operations/operation.ts'
+import { auditOf, placeOf, type Spec } from '../../api/operations/resource.ts'
+import { ApiError, badRequest, notFound } from '../../lib/errors.ts'
+import { writeAudit } from '../../store/tree.ts'
+import { clusterInOrganization, isDocker, readCluster } from './rows.ts'
+import { toYaml } from './yaml-text.ts'
+
+const path = '/organization/{organizationId}/cluster/{clusterId}'
+const column = 'kubeconfig'
+const placeIn = (clusterId: string) => ({ table: 'node', row: clusterId, column })
+
+const noKubeconfig = (): ApiError =>
+  new ApiError(404, 'no_kubeconfig', 'This cluster has no kubeconfig: none was set, or the cluster is a Docker engine.')
+
+const auditTarget = { target: 'CLUSTER', subTarget: 'KUBERNETES_CREDENTIALS' }
+
+const readKubeconfig = async (context: Context): Promise<string> => {
+  const { db, node, parts, principal } = context
+  const [row] = await db.query<{ sealed: string | null }>(
+    `select sealed ->> '${column}' as sealed from node where id = $1`,
+    [node.id],
+  )
+  if (row === undefined) throw notFound()
+  if (row.sealed === null) throw noKubeconfig()
+  const text = await parts.sealer.open(principal.organizationId, placeIn(node.id), row.sealed)
+  const audit = auditOf(context, 'UPDATE', auditTarget, placeOf(node), null)
+  await writeAudit(db, principal.organizationId, node, { ...audit, eventType: 'EXPORT' })
+  return text.reveal()
+}
+
+const maxLength = 262_144
+
+const checkKubeconfig = (text: string): void => {
+  if (text.length > maxLength) throw badRequest(`The kubeconfig must have at most ${maxLength} characters.`)
+  const missing = ['apiVersion', 'clusters', 'users'].find(
+    (word) => !new RegExp(`(^|[\\s{,])"?${word}"?\\s*:`).test(text),
+  )
+  if (missing !== undefined) throw badRequest(`The body is not a kubeconfig: ${missing} is missing.`)
+}
+
+const update = `update node set sealed = sealed || jsonb_build_object('${column}', $2::text), updated_by = $3,
+  version = version + 1, updated_at = clock_timestamp() where id = $1 returning id`
+
+const replaceKubeconfig = async (context: Context): Promise<void> => {
+  const { node, parts, principal } = context
+  const text = String(context.body.text)
+  if (await isDocker(context, context.db)) throw badRequest('This cluster is a Docker engine, which has no kubeconfig.')
+  checkKubeconfig(text)
+  const sealed = await parts.sealer.seal(principal.organizationId, placeIn(node.id), text)
+  await context.transaction(async (tx) => {
+    const rows = await tx.query(update, [node.id, sealed, principal.tokenId])
+    if (rows.length === 0) throw notFound()
+    await writeAudit(tx, principal.organizationId, node, auditOf(context, 'UPDATE', auditTarget, placeOf(node), null))
+  })
+}
+
+const without = (fields: Spec): Spec =>
+  Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined))
+
+const nginxValues = (nginx: Spec): Spec => ({
+  controller: without({
+    replicaCount: nginx.replica_count,
+    extraArgs: without({
+      'default-ssl-certificate': nginx.default_ssl_certificate,
+      'publish-status-address': nginx.publish_status_address,
+    }),
+    service: {
+      annotations: without({
+        'metallb.universe.tf/loadBalancerIPs': nginx.annotation_metal_lb_load_balancer_ips,
+        'external-dns.alpha.kubernetes.io/target': nginx.annotation_external_dns_kubernetes_target,
+      }),
+    },
+  }),
+})
+
+/** The chart values that follow from a cluster's parameters, and the cluster's identity. */
+const helmValues = async (context: Context): Promise<string> => {
+  const spec = await readCluster(context, context.db)
+  if (await isDocker(context, context.db))
+    throw badRequest('This cluster is a Docker engine: nothing can be installed in it with Helm.')
+  const charts = (spec.infrastructure_charts_parameters ?? {}) as Record<string, Spec | undefined>
+  const { nginx_parameters: nginx, cert_manager_parameters: certificates, metal_lb_parameters: balancer } = charts
+  return toYaml({
+    global: {
+      clusterId: context.node.id,
+      organizationId: context.principal.organizationId,
+      cloudProvider: spec.cloud_provider,
+      region: spec.region,
+    },
+    ...(nginx === undefined ? {} : { 'ingress-nginx': nginxValues(nginx) }),
+    ...(certificates === undefined
+      ? {}
+      : { 'cert-manager': without({ namespace: certificates.kubernetes_namespace }) }),
+    ...(balancer === undefined ? {} : { metallb: without({ ipAddressPools: balancer.ip_address_pools }) }),
+  })
+}
+
+export const clusterAccessOperations: Operation[] = [
+  operation({
+    id: 'getClusterKubeconfig',
+    method: 'GET',
+    path: `${path}/kubeconfig`,
+    tag: 'Clusters',
+    summary: 'Read the kubeconfig of a cluster; every read is recorded in the audit log',
+    scope: 'Admin',
+    area: 'clusters',
+    cluster: 'ADMIN',
+    owner: clusterInOrganization,
+    status: 200,
+    produces: 'application/x-yaml',
+    run: readKubeconfig,
+  }),
+  operation({
+    id: 'editClusterKubeconfig',
+    method: 'PUT',
+    path: `${path}/kubeconfig`,
+    tag: 'Clusters',
+    summary: 'Set the kubeconfig of a cluster',
+    scope: 'Admin',
+    area: 'clusters',
+    cluster: 'ADMIN',
+    owner: clusterInOrganization,
+    consumes: 'application/x-yaml',
+    status: 204,
+    run: replaceKubeconfig,
+  }),
+  operation({
+    id: 'getInstallationHelmValues',
+    method: 'GET',
+    path: `${path}/installationHelmValues`,
+    tag: 'Clusters',
+    summary: 'Read the parameters of a cluster as values for Helm charts',
+    scope: 'Read',
+    area: 'clusters',
+    cluster: 'VIEWER',
+    owner: clusterInOrganization,
+    status: 200,
+    produces: 'application/x-yaml',
+    run: helmValues,
+  }),
+]

@@ -1,0 +1,144 @@
+/**
+ * Clusters: where environments run. The local Docker engine is the default one; a cluster whose credentials name another
+ * engine is that engine. Others are only recorded, because this server has no runtime for them: they are READY, never
+ * DEPLOYED, and refuse deployments with the reason.
+ */
+import Type from 'typebox'
+import type { Context, Operation } from '../../api/operations/operation.ts'
+import { type Along, type Change, resource, type Spec } from '../../api/operations/resource.ts'
+import { Flag, Maybe, OneOf } from '../../api/operations/schema.ts'
+import { capacitySql } from '../../clusters/capacity.ts'
+import { isEngineSql, isLocal, isLocalSql } from '../../clusters/local.ts'
+import { conflict, invalidField } from '../../lib/errors.ts'
+import type { Queryable } from '../../store/database.ts'
+import { accessesOfN, writeAccesses } from '../secret-manager/access.ts'
+import { refuseUsedAccesses, secretManagerUserOperations } from '../secret-manager/users.ts'
+import { clusterAccessOperations } from './access.ts'
+import { clusterAdvancedSettingsOperations } from './advanced-settings.ts'
+import { clusterDnsOperations } from './dns.ts'
+import { withEngine } from './engine.ts'
+import { readFeatures, viewClusterFeature } from './features.ts'
+import { clusterLockOperations } from './lock.ts'
+import { clusterProviderOperations, completeInfo, infoSql } from './provider.ts'
+import { clusterRoutingOperations } from './routing.ts'
+import { readCluster, refuseLocked } from './rows.ts'
+import { clusterRecord, clusterSpec } from './schema.ts'
+import { clusterStatusOperations } from './status.ts'
+
+/** What the first start stores for the engine of this machine. */
+export const localClusterSpec: Spec = {
+  description: 'The Docker engine of this machine',
+  region: 'on-premise',
+  cloud_provider: 'ON_PREMISE',
+  kubernetes: 'SELF_MANAGED',
+  min_running_nodes: 1,
+  max_running_nodes: 1,
+  disk_size: 40,
+  production: false,
+  is_demo: false,
+  is_default: true,
+  ssh_keys: [],
+  features: [],
+}
+
+const validate = async (spec: Spec, context: Context, { previous }: Change): Promise<Spec> => {
+  if (Number(spec.min_running_nodes ?? 1) > Number(spec.max_running_nodes ?? 1))
+    throw invalidField('/min_running_nodes', 'must not be more than max_running_nodes')
+  const info = await completeInfo(context.db, context.principal, spec, previous?.spec ?? null)
+  const features = readFeatures((spec.features ?? []) as Spec[])
+  return { ...spec, features, ...(info === undefined ? {} : { cloud_provider_credentials: info }) }
+}
+
+/** Fields that other operations store with a cluster. */
+const inner = ['advanced_settings', 'lock', 'routes', 'dns_provider']
+
+const view = ({ capacity, ...kept }: Spec): Spec => {
+  const shown = Object.entries(kept).filter(([name, value]) => !inner.includes(name) && value !== null)
+  const isKnown = isLocal(kept) || capacity !== null
+  const here = isKnown ? { ...(capacity as object | null), estimated_cloud_provider_cost: 0 } : {}
+  const features = ((kept.features ?? []) as Spec[]).map((one) => viewClusterFeature(kept.cloud_provider, one))
+  return { ...Object.fromEntries(shown), ...here, features }
+}
+
+const usedSql = `select exists (select 1 from node e where e.kind = 'environment' and e.spec ->> 'cluster_id' = $1::text) as used`
+
+const refuseNeeded = async (tx: Queryable, context: Context): Promise<undefined> => {
+  await tx.query('select 1 from node where id = $1 for update', [context.node.id])
+  const spec = await readCluster(context, tx)
+  const [row] = await tx.query<{ used: boolean }>(usedSql, [context.node.id])
+  if (row?.used === true) throw conflict('cluster_in_use', 'This cluster still has an environment: delete it first.')
+  if (isLocal(spec)) throw conflict('default_cluster', 'The default cluster of this machine cannot be deleted.')
+  refuseLocked(spec, context.parts.clock.now())
+  await refuseUsedAccesses(tx, context.node.id, [])
+  return undefined
+}
+
+const isConnected = `${isLocalSql('n')} or ${isEngineSql('n')}`
+
+const inTurn =
+  (...alongs: (Along | undefined)[]): Along =>
+  async (tx, record) => {
+    let shown = record
+    for (const along of alongs) shown = (await along?.(tx, shown)) ?? shown
+    return shown
+  }
+
+// Nothing was created at a provider, so the delete modes have nothing to keep or remove.
+const removeQuery = Type.Object({
+  deleteMode: Maybe(
+    OneOf(['DEFAULT', 'DELETE_CLUSTER_AND_QOVERY_CONFIG', 'DELETE_QOVERY_CONFIG'], { default: 'DEFAULT' }),
+  ),
+  skipReconcile: Maybe(Flag()),
+})
+
+const cluster = resource({
+  kind: 'cluster',
+  area: 'clusters',
+  parent: { kind: 'organization', param: 'organizationId' },
+  tag: 'Clusters',
+  words: ['a cluster', 'clusters'],
+  collection: '/organization/{organizationId}/cluster',
+  item: '/organization/{organizationId}/cluster/{clusterId}',
+  param: 'clusterId',
+  ids: {
+    list: 'listOrganizationCluster',
+    create: 'createCluster',
+    read: 'getOrganizationCluster',
+    edit: 'editCluster',
+    remove: 'deleteCluster',
+  },
+  spec: clusterSpec,
+  notEditable: ['cloud_provider', 'kubernetes', 'region', 'is_demo'],
+  record: clusterRecord,
+  columns: {
+    organization: `json_build_object('id', n.organization_id)`,
+    status: `case when ${isConnected} then 'DEPLOYED' else 'READY' end`,
+    deployment_status: `case when ${isConnected} then 'UP_TO_DATE' else 'NEVER_DEPLOYED' end`,
+    version: '(select u.version from cluster_engine u where u.cluster_id = n.id)',
+    has_access: 'true',
+    is_default: isLocalSql('n'),
+    capacity: capacitySql('n'),
+    is_demo: `coalesce((n.spec ->> 'is_demo')::boolean, false)`,
+    cloud_provider_credentials: infoSql,
+    secret_manager_accesses: accessesOfN,
+  },
+  view,
+  validate,
+  around: (context, write) =>
+    withEngine(context, (its, claimed) => writeAccesses(its, (inner, along) => write(inner, inTurn(along, claimed)))),
+  removeQuery,
+  onDelete: refuseNeeded,
+  audit: { target: 'CLUSTER' },
+})
+
+export const clusterOperations: Operation[] = [
+  ...cluster.operations,
+  ...clusterStatusOperations,
+  ...clusterRoutingOperations,
+  ...clusterProviderOperations,
+  ...clusterAccessOperations,
+  ...clusterAdvancedSettingsOperations,
+  ...clusterLockOperations,
+  ...clusterDnsOperations,
+  ...secretManagerUserOperations,
+]

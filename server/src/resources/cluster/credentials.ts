@@ -1,0 +1,278 @@
+/**
+ * Credentials of cloud providers, used by clusters. One description per provider; the operations are the same for all.
+ * Only an Admin can create, change or delete them; secrets are sealed and never answered.
+ */
+import Type, { type TProperties, type TSchema } from 'typebox'
+import {
+  type Context,
+  JsonText,
+  type Operation,
+  operation,
+  organizationInPath,
+} from '../../api/operations/operation.ts'
+import { type Change, resource, type Spec } from '../../api/operations/resource.ts'
+import { Maybe, Name, OneOf, Results, Secret, secretPaths, Text, Uuid, Whole } from '../../api/operations/schema.ts'
+import { invalidField } from '../../lib/errors.ts'
+import { recordSql } from '../../store/tree.ts'
+import { refuseInUse, usersOfN } from '../references.ts'
+import { checkedEngine, engineFields, engineFormOf, engineForms } from './engine-credentials.ts'
+
+/** One way to authenticate with a provider. */
+interface Form {
+  /** Its type in records. */
+  objectType: string
+  /** The value of the field that selects the form. */
+  choice?: string
+  /** Required fields. */
+  needs: readonly string[]
+  /** Optional fields, with their defaults. */
+  may?: Readonly<Record<string, (spec: Spec) => unknown>>
+}
+
+interface Provider {
+  /** In paths. */
+  path: string
+  /** In ids. */
+  word: string
+  vendor: string
+  /** The field that selects the form, if requests have one. */
+  choose?: string
+  forms: readonly Form[]
+  /** Chooses by what is to be kept, where no field does. */
+  formOf?(spec: Spec): Form
+  /** Does what a create or edit needs before it begins. */
+  around?: typeof checkedEngine
+  /** Other words for a choice. */
+  alias?: Record<string, string>
+  fields: Record<string, TSchema>
+}
+
+const Line = () => Maybe(Text(2048))
+const none = () => ''
+
+/** `name@project.iam.gserviceaccount.com`, or the name in the resource. */
+const projectOf = ({ service_account_email: email, workload_identity_provider_resource: resource }: Spec): string =>
+  /@([^.]+)\.iam\.gserviceaccount\.com$/.exec(String(email))?.[1] ??
+  /projects\/([^/]+)\//.exec(String(resource))?.[1] ??
+  ''
+
+const awsKeys = ['access_key_id', 'secret_access_key']
+const vsphere = ['vsphere_user', 'vsphere_password']
+
+const providers: readonly Provider[] = [
+  {
+    path: 'aws',
+    word: 'AWS',
+    vendor: 'AWS',
+    choose: 'type',
+    forms: [
+      { objectType: 'EKS_ANYWHERE_VSPHERE', choice: 'EKS_ANYWHERE_VSPHERE_ROLE', needs: [...vsphere, 'role_arn'] },
+      { objectType: 'EKS_ANYWHERE_VSPHERE', choice: 'EKS_ANYWHERE_VSPHERE_STATIC', needs: [...vsphere, ...awsKeys] },
+      { objectType: 'AWS_ROLE', choice: 'AWS_ROLE', needs: ['role_arn'] },
+      { objectType: 'AWS', choice: 'AWS_STATIC', needs: awsKeys },
+    ],
+    fields: {
+      access_key_id: Line(),
+      secret_access_key: Maybe(Secret(4096)),
+      role_arn: Line(),
+      vsphere_user: Line(),
+      vsphere_password: Maybe(Secret(4096)),
+    },
+  },
+  {
+    path: 'azure',
+    word: 'Azure',
+    vendor: 'AZURE',
+    forms: [
+      {
+        objectType: 'AZURE',
+        needs: ['azure_subscription_id', 'azure_tenant_id'],
+        may: { azure_application_id: none, azure_application_object_id: none },
+      },
+    ],
+    fields: {
+      azure_subscription_id: Line(),
+      azure_tenant_id: Line(),
+      azure_application_id: Line(),
+      azure_application_object_id: Line(),
+    },
+  },
+  {
+    path: 'gcp',
+    word: 'Gcp',
+    vendor: 'GCP',
+    choose: 'credential_type',
+    alias: { WIF: 'WORKLOAD_IDENTITY_FEDERATION' },
+    forms: [
+      {
+        objectType: 'GCP_WORKLOAD_IDENTITY_FEDERATION',
+        choice: 'WORKLOAD_IDENTITY_FEDERATION',
+        needs: ['service_account_email', 'workload_identity_provider_resource'],
+        may: { project_id: projectOf, token_lifetime_seconds: () => 3600 },
+      },
+      { objectType: 'GCP', choice: 'SERVICE_ACCOUNT_KEY', needs: ['gcp_credentials'] },
+    ],
+    fields: {
+      gcp_credentials: Maybe(Secret(65_536)),
+      service_account_email: Line(),
+      workload_identity_provider_resource: Line(),
+      project_id: Line(),
+      token_lifetime_seconds: Maybe(Whole(600, 43_200)),
+    },
+  },
+  {
+    path: 'scaleway',
+    word: 'Scaleway',
+    vendor: 'SCW',
+    forms: [
+      {
+        objectType: 'SCW',
+        needs: ['scaleway_access_key', 'scaleway_secret_key', 'scaleway_project_id', 'scaleway_organization_id'],
+      },
+    ],
+    fields: {
+      scaleway_access_key: Line(),
+      scaleway_secret_key: Maybe(Secret(4096)),
+      scaleway_project_id: Line(),
+      scaleway_organization_id: Line(),
+    },
+  },
+  {
+    path: 'onPremise',
+    word: 'OnPremise',
+    vendor: 'ON_PREMISE',
+    forms: engineForms,
+    formOf: engineFormOf,
+    around: checkedEngine,
+    fields: engineFields,
+  },
+]
+
+const isGiven = (value: unknown): boolean => value !== undefined && value !== ''
+
+/** The form that a request selects, or that its fields match, or that the row already has. */
+const formOf = ({ choose, forms, alias }: Provider, sent: Spec, previous: Change['previous']): Form => {
+  if (choose === undefined) return forms[0]!
+  const said = sent[choose] as string | undefined
+  const chosen = said === undefined ? undefined : (alias?.[said] ?? said)
+  const known = previous === null ? undefined : previous.spec[choose]
+  return (
+    forms.find(({ choice }) => choice === chosen) ??
+    forms.find(({ needs }) => needs.every((name) => isGiven(sent[name]))) ??
+    forms.find(({ choice }) => choice === known) ??
+    forms.at(-1)!
+  )
+}
+
+/**
+ * Keeps the fields of a configuration that its form has; throws for required ones that neither the request nor the row
+ * has.
+ */
+const complete =
+  (provider: Provider) =>
+  (body: Spec, context: Context, { previous }: Change): Spec => {
+    const form = provider.formOf?.(body) ?? formOf(provider, context.body, previous)
+    const missing = form.needs.find((name) => !isGiven(context.body[name] ?? body[name] ?? previous?.sealed[name]))
+    if (missing !== undefined) throw invalidField(`/${missing}`, 'is required for this kind of credentials')
+    const needed = form.needs.flatMap((name) => (body[name] === undefined ? [] : [[name, body[name]]]))
+    const optional = Object.entries(form.may ?? {}).map(([name, instead]) => [name, body[name] ?? instead(body)])
+    return {
+      name: body.name,
+      object_type: form.objectType,
+      ...(provider.choose === undefined ? {} : { [provider.choose]: form.choice }),
+      ...Object.fromEntries([...needed, ...optional]),
+    }
+  }
+
+const kindOf = ({ path }: Provider): string => `${path.toLowerCase()}_credentials`
+
+const fieldsOf = ({ choose, forms, alias, fields }: Provider): Record<string, TSchema> => {
+  if (choose === undefined) return fields
+  const choices = [...forms.map(({ choice }) => choice!), ...Object.keys(alias ?? {})]
+  return { [choose]: Maybe(OneOf(choices)), ...fields }
+}
+
+const recordOf = ({ forms }: Provider): Record<string, TSchema> => ({
+  object_type: OneOf([...new Set(forms.map(({ objectType }) => objectType))]),
+})
+
+const operationsOf = (provider: Provider): Operation[] => {
+  const { path, word } = provider
+  const { operations } = resource({
+    kind: kindOf(provider),
+    area: 'resources',
+    // These spend an account's money: only admins may set them.
+    scopes: { create: 'Admin', edit: 'Admin' },
+    parent: { kind: 'organization', param: 'organizationId' },
+    tag: 'Cloud Provider Credentials',
+    words: [`credentials of ${word}`, `credentials of ${word}`],
+    collection: `/organization/{organizationId}/${path}/credentials`,
+    item: `/organization/{organizationId}/${path}/credentials/{credentialsId}`,
+    param: 'credentialsId',
+    ids: {
+      list: `list${word}Credentials`,
+      create: `create${word}Credentials`,
+      read: `get${word}Credentials`,
+      edit: `edit${word}Credentials`,
+      remove: `delete${word}Credentials`,
+    },
+    reads: 'sensitive',
+    spec: Type.Object<TProperties>({ name: Name(), ...fieldsOf(provider) }),
+    record: recordOf(provider),
+    columns: {},
+    validate: complete(provider),
+    ...(provider.around === undefined ? {} : { around: provider.around }),
+    audit: { target: 'ORGANIZATION', subTarget: 'CLOUD_PROVIDER_CREDENTIALS' },
+    onDelete: refuseInUse('credentials_in_use', 'A cluster still uses these credentials: change or delete it first.'),
+  })
+  return operations
+}
+
+const record = recordSql({})
+const kinds = providers.map((provider) => `'${kindOf(provider)}'`).join(', ')
+const clustersSql = `(select coalesce(json_agg(json_build_object('id', u.id, 'name', u.name,
+    'cloud_provider', u.spec ->> 'cloud_provider') order by u.created_at, u.id), '[]') from ${usersOfN} and u.kind = 'cluster')`
+
+const openFields = providers.flatMap((provider) => {
+  const secret = secretPaths(Type.Object<TProperties>(provider.fields))
+  return Object.entries(fieldsOf(provider)).filter(([name]) => !secret.includes(name))
+})
+
+const credential = Type.Object({
+  id: Uuid(),
+  name: Text(),
+  ...(Object.fromEntries(openFields) as Record<string, TSchema>),
+  object_type: OneOf([...new Set(providers.flatMap(({ forms }) => forms.map(({ objectType }) => objectType)))]),
+})
+
+const listAll = operation({
+  id: 'listOrganizationCredentials',
+  method: 'GET',
+  path: '/organization/{organizationId}/credentials',
+  tag: 'Organization Main Calls',
+  summary: 'List the credentials of all providers and the clusters that use them',
+  scope: 'Read',
+  area: 'resources',
+  reads: 'sensitive',
+  owner: organizationInPath,
+  status: 200,
+  answer: Results(
+    Type.Object({
+      credential,
+      clusters: Type.Array(
+        Type.Object({ id: Uuid(), name: Text(), cloud_provider: OneOf(providers.map(({ vendor }) => vendor)) }),
+      ),
+    }),
+  ),
+  async run({ db, node }) {
+    const [row] = await db.query<{ text: string }>(
+      `select '{"results":' || coalesce(json_agg(json_build_object('credential', ${record.text}::json,
+         'clusters', ${clustersSql}) order by n.created_at, n.id)::text, '[]') || '}' as text
+       from node n where n.organization_id = $1 and n.parent_id = $1 and n.kind in (${kinds})`,
+      [node.id],
+    )
+    return new JsonText(row!.text)
+  },
+})
+
+export const credentialsOperations: Operation[] = [...providers.flatMap(operationsOf), listAll]

@@ -1,0 +1,110 @@
+/**
+ * The DNS provider for the host names of a cluster's services; by default this server's own domain. The keys of a
+ * provider are sealed and never answered: a change must send them again.
+ */
+import Type, { type TObject } from 'typebox'
+import { type Context, type Operation, operation } from '../../api/operations/operation.ts'
+import type { Spec } from '../../api/operations/resource.ts'
+import { Flag, Maybe, Nullable, OneOf, Secret, Text } from '../../api/operations/schema.ts'
+import { changeInner, type InnerChange, readInner } from '../../facets/settings/inner-configuration.ts'
+import { badRequest } from '../../lib/errors.ts'
+import type { Queryable } from '../../store/database.ts'
+import { FormsOf, openForms, readFormBy } from '../forms.ts'
+import { clusterInPath, isDocker } from './rows.ts'
+
+const path = '/cluster/{clusterId}/dnsProvider'
+const field = 'dns_provider'
+const column = 'dns_provider.key'
+
+const Needed = (maxLength = 255) => Text(maxLength, { minLength: 1 })
+
+const forms: Record<string, TObject> = {
+  QOVERY: Type.Object({ domain: Needed() }),
+  CLOUDFLARE: Type.Object({
+    domain: Needed(),
+    email: Needed(320),
+    api_token: Secret(4096),
+    proxied: Maybe(Flag({ default: false })),
+  }),
+  ROUTE53: Type.Object({
+    domain: Needed(),
+    credentials: Type.Object({
+      type: OneOf(['STATIC']),
+      aws_access_key_id: Needed(),
+      aws_secret_access_key: Secret(4096),
+    }),
+    aws_region: Needed(),
+    hosted_zone_id: Maybe(Nullable(Text())),
+  }),
+}
+
+/** The suffix of services' host names unless they have custom domains. */
+const ownDomain = { provider: 'QOVERY', domain: 'localhost' }
+
+const Request = Type.Object({ dns_provider: FormsOf('provider', forms) })
+const Provider = Type.Object({ dns_provider: FormsOf('provider', openForms(forms)) })
+
+const withoutKey = ({ api_token: _, credentials, ...rest }: Spec): Spec => {
+  if (credentials === undefined) return rest
+  const { aws_secret_access_key: __, ...open } = credentials as Spec
+  return { ...rest, credentials: open }
+}
+
+const keyOf = ({ api_token: token, credentials }: Spec): string | null =>
+  (token ?? (credentials as Spec | undefined)?.aws_secret_access_key ?? null) as string | null
+
+const seal = async ({ node, parts, principal }: Context, key: string | null): Promise<string | null> =>
+  key === null ? null : parts.sealer.seal(principal.organizationId, { table: 'node', row: node.id, column }, key)
+
+const update = `update node set sealed = case when $2::text is null then sealed - '${column}'
+  else sealed || jsonb_build_object('${column}', $2::text) end where id = $1`
+
+const replace = async (context: Context<Type.Static<typeof Request>>) => {
+  const sent = readFormBy('provider', forms, context.body.dns_provider, '/dns_provider')
+  if (await isDocker(context, context.db))
+    throw badRequest(
+      'A Docker engine does not manage DNS: point the names at this server and add them as custom domains.',
+    )
+  const sealed = await seal(context, keyOf(sent))
+  const transaction = <T>(work: (tx: Queryable) => Promise<T>): Promise<T> =>
+    context.transaction(async (tx) => {
+      const answer = await work(tx)
+      await tx.query(update, [context.node.id, sealed])
+      return answer
+    })
+  const target = { field, empty: ownDomain, eventType: 'UPDATE', subTarget: 'DNS_PROVIDER' } as const
+  const wanted: InnerChange<Spec> = { ...target, change: () => withoutKey(sent) }
+  return changeInner({ ...context, transaction }, wanted, (kept) => ({ dns_provider: kept }))
+}
+
+export const clusterDnsOperations: Operation[] = [
+  operation({
+    id: 'getClusterDnsProvider',
+    method: 'GET',
+    path,
+    tag: 'Clusters',
+    summary: "Read the DNS provider for the host names of a cluster's services",
+    scope: 'Read',
+    area: 'clusters',
+    cluster: 'VIEWER',
+    owner: clusterInPath,
+    status: 200,
+    answer: Provider,
+    run: async ({ db, node }) => ({ dns_provider: await readInner<Spec>(db, node.id, field, ownDomain) }),
+  }),
+  operation({
+    id: 'editClusterDnsProvider',
+    method: 'PUT',
+    path,
+    tag: 'Clusters',
+    summary: "Set the DNS provider for the host names of a cluster's services",
+    scope: 'Admin',
+    area: 'clusters',
+    cluster: 'ADMIN',
+    owner: clusterInPath,
+    body: Request,
+    status: 200,
+    answer: Provider,
+    run: replace,
+  }),
+]

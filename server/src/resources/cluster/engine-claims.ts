@@ -1,0 +1,78 @@
+/**
+ * Which engine is which cluster's. An engine belongs to one cluster of one organization, and a cluster with environments
+ * keeps its engine as long as that answers.
+ */
+import type { Clusters } from '../../clusters/clusters.ts'
+import type { EngineFacts } from '../../clusters/engines.ts'
+import { isLocalSql } from '../../clusters/local.ts'
+import { conflict } from '../../lib/errors.ts'
+import { type Queryable, sqlState } from '../../store/database.ts'
+
+/** A cluster, and the engine that it has. */
+export interface EngineUser {
+  clusterId: string
+  engineId: string | null
+  hasEnvironments: boolean
+}
+
+const usersSql = `select c.id as "clusterId", u.engine_id as "engineId", exists (
+    select from node e where e.kind = 'environment' and e.spec ->> 'cluster_id' = c.id::text) as "hasEnvironments"
+  from node c left join cluster_engine u on u.cluster_id = c.id
+  where c.kind = 'cluster' and not ${isLocalSql('c')}
+    and c.spec ->> 'cloud_provider' = 'ON_PREMISE' and c.spec ->> 'kubernetes' = 'SELF_MANAGED'`
+
+/** The clusters that name these credentials. */
+export const readUsers = (db: Queryable, credentialsId: string): Promise<EngineUser[]> =>
+  db.query<EngineUser>(
+    `${usersSql} and c.organization_id = (select organization_id from node where id = $1::uuid)
+       and c.spec #>> '{cloud_provider_credentials,credentials,id}' = $1::text`,
+    [credentialsId],
+  )
+
+export const readUser = (db: Queryable, clusterId: string): Promise<EngineUser[]> =>
+  db.query<EngineUser>(`${usersSql} and c.id = $1`, [clusterId])
+
+const answers = async (clusters: Clusters, clusterId: string): Promise<boolean> => {
+  const { runtime } = await clusters.of(clusterId)
+  return runtime.ping().then(
+    () => true,
+    () => false,
+  )
+}
+
+/** Throws when a cluster with environments would lose an engine that still runs them. */
+export const refuseMove = async (
+  clusters: Clusters,
+  users: readonly EngineUser[],
+  facts: EngineFacts | null,
+): Promise<void> => {
+  for (const { clusterId, engineId, hasEnvironments } of users) {
+    if (engineId === null || engineId === facts?.id || !hasEnvironments) continue
+    if (facts !== null && !(await answers(clusters, clusterId))) continue
+    throw conflict(
+      'cluster_in_use',
+      'This cluster still has environments on its Docker engine: delete them before you change or remove the engine.',
+    )
+  }
+}
+
+const upsert = `insert into cluster_engine as u (cluster_id, engine_id, version) values ($1, $2, $3)
+  on conflict (cluster_id) do update set engine_id = excluded.engine_id, version = excluded.version,
+    read_at = clock_timestamp()`
+
+/** Makes an engine the cluster's; null takes the cluster's away. */
+export const claim = async (tx: Queryable, clusterId: string, facts: EngineFacts | null): Promise<void> => {
+  if (facts === null) {
+    await tx.query('delete from cluster_engine where cluster_id = $1', [clusterId])
+    return
+  }
+  try {
+    await tx.query(upsert, [clusterId, facts.id, facts.version])
+  } catch (error) {
+    if (sqlState(error) !== '23505') throw error
+    throw conflict(
+      'engine_in_use',
+      'Another cluster already uses this Docker engine: an engine can belong to only one cluster.',
+    )
+  }
+}

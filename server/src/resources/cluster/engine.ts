@@ -1,0 +1,63 @@
+/** Clusters that are a Docker engine: what is looked at when a cluster comes to name the credentials of one. */
+import type { Context } from '../../api/operations/operation.ts'
+import type { Answered, Spec, Write } from '../../api/operations/resource.ts'
+import type { EngineSpec } from '../../clusters/engines.ts'
+import { openSecrets } from '../../clusters/engines.ts'
+import { isLocal } from '../../clusters/local.ts'
+import { badRequest } from '../../lib/errors.ts'
+import { isUuid } from '../../lib/ids.ts'
+import type { Queryable } from '../../store/database.ts'
+import { claim, readUser, refuseMove } from './engine-claims.ts'
+import { identify, readCredentials } from './engine-credentials.ts'
+
+const refuseKind = (spec: Spec): void => {
+  if (isLocal(spec))
+    throw badRequest(
+      'The default cluster is the Docker engine of this machine: create another cluster for this engine.',
+    )
+  if (spec.cloud_provider !== 'ON_PREMISE' || spec.kubernetes !== 'SELF_MANAGED')
+    throw badRequest('These are credentials of a Docker engine: its cluster must be ON_PREMISE and SELF_MANAGED.')
+}
+
+const idIn = (spec: Spec): string | undefined => {
+  const { credentials } = (spec.cloud_provider_credentials ?? {}) as { credentials?: { id?: string } }
+  return credentials?.id?.toLowerCase()
+}
+
+/** What is to be written with a cluster that comes to name other credentials; null when it names the same. */
+export const prepareEngine = async (
+  context: Context,
+  spec: Spec,
+  previous: { id: string; spec: Spec } | null,
+): Promise<{ version?: string; claim(tx: Queryable, clusterId: string): Promise<void> } | null> => {
+  const { db, parts, principal } = context
+  const id = idIn(spec)
+  if (id === (previous === null ? undefined : idIn(previous.spec)) || !principal.scopes.has('Admin')) return null
+  const row = isUuid(id ?? '') ? await readCredentials(db, principal.organizationId, id!) : undefined
+  const engine = row?.spec.engine_url === undefined ? null : row
+  if (engine !== null) refuseKind({ ...previous?.spec, ...spec })
+  const facts =
+    engine === null
+      ? null
+      : await identify(context, engine.spec as unknown as EngineSpec, await openSecrets(parts.sealer, engine))
+  if (previous !== null) await refuseMove(parts.clusters, await readUser(db, previous.id), facts)
+  const write = (tx: Queryable, clusterId: string) => claim(tx, clusterId, facts)
+  return { ...(facts === null ? {} : { version: facts.version }), claim: write }
+}
+
+/** Of a create or edit of clusters: reaches the engine that its credentials name, and makes it the cluster's. */
+export const withEngine = async (context: Context, write: Write): Promise<Answered> => {
+  const { body, db, node } = context
+  if (body.cloud_provider_credentials === undefined) return write(context)
+  const [previous = null] =
+    node.kind === 'cluster'
+      ? await db.query<{ id: string; spec: Spec }>('select id, spec from node where id = $1', [node.id])
+      : []
+  const prepared = await prepareEngine(context, { ...previous?.spec, ...body }, previous)
+  if (prepared === null) return write(context)
+  const { claim: claimIt, ...shown } = prepared
+  return write(context, async (tx, record) => {
+    await claimIt(tx, String(record.id))
+    return { ...record, ...shown }
+  })
+}

@@ -1,0 +1,112 @@
+/**
+ * Where traffic goes: on the local cluster from the host names of services to their ports, as deployed; on other
+ * clusters the network routes that were set. Also which environments are on a cluster.
+ */
+import Type from 'typebox'
+import { type Context, JsonText, type Operation, operation } from '../../api/operations/operation.ts'
+import { List, OneOf, Results, Text, Uuid } from '../../api/operations/schema.ts'
+import { changeInner, type InnerChange } from '../../facets/settings/inner-configuration.ts'
+import { ownKinds, typeOf } from '../../kinds.ts'
+import { badRequest } from '../../lib/errors.ts'
+import { clusterInOrganization, clusterInPath, isDocker, readCluster } from './rows.ts'
+
+const path = '/organization/{organizationId}/cluster/{clusterId}/routingTable'
+const Route = Type.Object({ destination: Text(), target: Text(), description: Text(2048) })
+type KeptRoute = Type.Static<typeof Route>
+
+const hostsSql = `select '{"results":' || coalesce(json_agg(json_build_object('destination', r.host,
+    'target', s.name || ':' || r.port, 'description', p.name || ' / ' || e.name || ' / ' || s.name)
+    order by r.host)::text, '[]') || '}' as text
+  from node e join node s on s.parent_id = e.id join route r on r.service_id = s.id
+    join node p on p.id = e.parent_id
+  where e.kind = 'environment' and e.spec ->> 'cluster_id' = $1::text`
+
+const readRoutes = async (context: Context) => {
+  const spec = await readCluster(context, context.db)
+  if (!(await isDocker(context, context.db))) return { results: (spec.routes ?? []) as KeptRoute[] }
+  const [row] = await context.db.query<{ text: string }>(hostsSql, [context.node.id])
+  return new JsonText(row!.text)
+}
+
+const replaceRoutes = async (context: Context<{ routes: KeptRoute[] }>) => {
+  if (await isDocker(context, context.db))
+    throw badRequest(
+      'The routes of a Docker engine follow from the ports and domains of its services and cannot be set.',
+    )
+  const wanted: InnerChange<KeptRoute[]> = {
+    field: 'routes',
+    empty: [],
+    eventType: 'UPDATE',
+    subTarget: 'CLUSTER_ROUTING_TABLE',
+    change: () => context.body.routes,
+  }
+  return changeInner(context, wanted, (results) => ({ results }))
+}
+
+const serviceTypes = ownKinds.map(typeOf)
+
+const environmentsSql = `select '{"results":' || coalesce(json_agg(json_build_object('environment_id', e.id,
+    'environment_name', e.name, 'project_id', p.id, 'project_name', p.name, 'services', (
+      select coalesce(json_agg(json_build_object('id', s.id, 'name', s.name, 'type', upper(s.kind))
+        order by s.created_at, s.id), '[]') from node s
+      where s.parent_id = e.id and s.name_scope = 'service' and upper(s.kind) = any($2)))
+    order by e.created_at, e.id)::text, '[]') || '}' as text
+  from node e join node p on p.id = e.parent_id
+  where e.kind = 'environment' and e.spec ->> 'cluster_id' = $1::text`
+
+export const clusterRoutingOperations: Operation[] = [
+  operation({
+    id: 'getRoutingTable',
+    method: 'GET',
+    path,
+    tag: 'Clusters',
+    summary: 'List routes: from host names to services and ports, or the network routes of a cloud cluster',
+    scope: 'Read',
+    area: 'clusters',
+    cluster: 'ADMIN',
+    owner: clusterInOrganization,
+    status: 200,
+    answer: Results(Route),
+    run: readRoutes,
+  }),
+  operation({
+    id: 'editRoutingTable',
+    method: 'PUT',
+    path,
+    tag: 'Clusters',
+    summary: 'Replace the network routes of a cloud cluster',
+    scope: 'Write',
+    area: 'clusters',
+    cluster: 'ADMIN',
+    owner: clusterInOrganization,
+    body: Type.Object({ routes: List(Route, 500) }),
+    status: 201,
+    answer: Results(Route),
+    run: replaceRoutes,
+  }),
+  operation({
+    id: 'get-environments-by-cluster-id',
+    method: 'GET',
+    path: '/cluster/{clusterId}/environments',
+    tag: 'Clusters',
+    summary: 'List the environments of a cluster and their services',
+    scope: 'Read',
+    area: 'clusters',
+    cluster: 'VIEWER',
+    owner: clusterInPath,
+    status: 200,
+    answer: Results(
+      Type.Object({
+        environment_id: Uuid(),
+        environment_name: Text(),
+        project_id: Uuid(),
+        project_name: Text(),
+        services: Type.Array(Type.Object({ id: Uuid(), name: Text(), type: OneOf(serviceTypes) })),
+      }),
+    ),
+    async run({ db, node }) {
+      const [row] = await db.query<{ text: string }>(environmentsSql, [node.id, serviceTypes])
+      return new JsonText(row!.text)
+    },
+  }),
+]

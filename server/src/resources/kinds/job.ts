@@ -1,0 +1,204 @@
+/**
+ * Jobs: programs that end, run from an image of a registry or from a git repository, on a schedule (cron) or when their
+ * environment is deployed, stopped or deleted (lifecycle).
+ */
+import Type from 'typebox'
+import type { Context } from '../../api/operations/operation.ts'
+import type { Change, Spec } from '../../api/operations/resource.ts'
+import { Computed, Flag, Maybe, Nullable, OneOf, Text, Whole } from '../../api/operations/schema.ts'
+import { mainTask, type WorkloadSpec } from '../../deployments/deployments.ts'
+import { deployable } from '../../facets/deployable.ts'
+import { ImageTag, MaybeCommitId, MaybeImageTag } from '../../facets/deployment-request.ts'
+import { history } from '../../facets/history.ts'
+import { releases } from '../../facets/releases.ts'
+import { advancedSettings } from '../../facets/settings/advanced-settings.ts'
+import { deploymentRestrictions } from '../../facets/settings/deployment-restriction.ts'
+import { buildLimitsIn, jobSettings, overlapIn } from '../../facets/settings/settings.ts'
+import { invalidField, notFound } from '../../lib/errors.ts'
+import { autoDeploy } from '../service/auto-deploy.ts'
+import {
+  Build,
+  type BuildFields,
+  completeBuild,
+  GitRepository,
+  gitSourceOf,
+  viewGitRepository,
+} from '../service/git-source.ts'
+import {
+  ImageName,
+  ImageRequest,
+  type ImageSpec,
+  imageSourceOf,
+  Registry,
+  registrySql,
+} from '../service/image-source.ts'
+import { checkProbes, completePorts, Healthchecks, type KeptHealthchecks, type Port } from '../service/parts.ts'
+import { Resources, refuseBeyondCluster, workloadOf } from '../service/running.ts'
+import { type Filled, type GitFacts, service } from '../service/service.ts'
+import { commandFor, completeSchedule, type JobSchedule, Schedule, taskEvents, tasksOf } from './job-schedule.ts'
+
+const imagePath = ['source', 'image']
+const dockerPath = ['source', 'docker']
+
+const longestSeconds = 604_800
+
+const spec = Type.Object({
+  ...Resources(),
+  max_nb_restart: Maybe(Whole(0, 100, { default: 0 })),
+  max_duration_seconds: Maybe(
+    Whole(0, longestSeconds, { default: 3600, description: '0 means the maximum, one week.' }),
+  ),
+  auto_preview: Maybe(Flag({ default: false })),
+  auto_deploy: Maybe(Nullable(Flag(), { default: false })),
+  port: Maybe(Nullable(Whole(1, 65_535))),
+  healthchecks: Maybe(Healthchecks({ default: {} })),
+  source: Type.Object({
+    image: Maybe(Nullable(Type.Object(ImageRequest()))),
+    docker: Maybe(Nullable(Type.Object({ ...Build(), dockerfile_raw: Maybe(Nullable(Text(65_536))) }))),
+  }),
+  schedule: Schedule(),
+})
+
+const Source = () =>
+  Type.Object({
+    image: Maybe(
+      Type.Object({ image_name: ImageName(), tag: ImageTag(), registry_id: Text(36), registry: Registry() }),
+    ),
+    docker: Maybe(
+      Type.Object({ ...Build(), git_repository: GitRepository(), dockerfile_raw: Maybe(Nullable(Text())) }),
+    ),
+  })
+
+type JobSource = {
+  image?: ImageSpec
+  docker?: BuildFields
+}
+
+type JobSpec = {
+  cpu: number
+  memory: number
+  max_nb_restart: number
+  max_duration_seconds: number
+  port?: number | null
+  healthchecks: KeptHealthchecks
+  source: JobSource
+  schedule: JobSchedule
+}
+
+type Request = Filled<
+  typeof spec,
+  Pick<JobSpec, 'cpu' | 'memory' | 'max_nb_restart' | 'max_duration_seconds' | 'healthchecks'>
+>
+
+const completeSource = (sent: Spec, before: JobSource | undefined): JobSource => {
+  const image = (sent.image ?? undefined) as ImageSpec | undefined
+  const docker = (sent.docker ?? undefined) as Spec | undefined
+  if ((image === undefined) === (docker === undefined))
+    throw invalidField('/source', 'must have either `image` or `docker`')
+  if (image !== undefined) return { image }
+  const { dockerfile_raw: raw, ...build } = docker!
+  if (typeof raw === 'string' && raw !== '')
+    throw invalidField('/source/docker/dockerfile_raw', 'is not supported: put the Dockerfile in the repository')
+  return { docker: { ...build, ...completeBuild(build, before?.docker, '/source/docker') } }
+}
+
+const portsOf = ({ port }: Pick<JobSpec, 'port'>): Port[] =>
+  port === null || port === undefined ? [] : completePorts([{ internal_port: port }], [])
+
+/** What one run may use; nothing keeps running. */
+const workloadOfJob = (kept: JobSpec): WorkloadSpec =>
+  workloadOf({
+    ...kept,
+    min_running_instances: 0,
+    max_running_instances: 0,
+    ports: portsOf(kept),
+    storage: [],
+    arguments: [],
+  })
+
+const complete = async (body: Request, _context: Context, change: Change<JobSpec>) => {
+  const { previous } = change
+  await refuseBeyondCluster(change, body)
+  checkProbes(body.healthchecks ?? {}, portsOf(body))
+  return {
+    ...body,
+    auto_deploy: body.auto_deploy === true,
+    source: completeSource(body.source, previous?.spec.source),
+    schedule: completeSchedule(body.schedule),
+  }
+}
+
+const viewSource = ({ image, docker }: JobSource, registry: unknown, { commit, tokenName }: GitFacts): Spec => {
+  if (docker === undefined) return { image: { ...image, registry } }
+  return { docker: { ...docker, git_repository: viewGitRepository(docker.git_repository, commit, tokenName) } }
+}
+
+const DeployBody = Type.Object({ image_tag: MaybeImageTag(), git_commit_id: MaybeCommitId() })
+const DeployQuery = Type.Object({ forceEvent: Maybe(OneOf(taskEvents)) })
+
+const isNamed = (value: unknown): boolean => typeof value === 'string' && value !== ''
+
+const readSpec = async ({ db, node }: Context): Promise<JobSpec> => {
+  const [row] = await db.query<{ spec: JobSpec }>('select spec from node where id = $1', [node.id])
+  if (row === undefined) throw notFound()
+  return row.spec
+}
+
+/** A version must match the job's source, image or repository; a job without the requested event is not run. */
+const mayDeploy = async (context: Context): Promise<boolean> => {
+  const { image_tag: tag, git_commit_id: commit } = context.body
+  if (isNamed(tag) && isNamed(commit))
+    throw invalidField('/image_tag', 'cannot be combined with `git_commit_id`: set only one of them')
+  const { source, schedule } = await readSpec(context)
+  if (isNamed(tag) && source.image === undefined)
+    throw invalidField('/image_tag', 'is only for jobs that use an image; this job is built from a repository')
+  if (isNamed(commit) && source.docker === undefined)
+    throw invalidField('/git_commit_id', 'is only for jobs built from a repository; this job uses an image')
+  const event = context.query.forceEvent as (typeof taskEvents)[number] | undefined
+  return event === undefined || commandFor(schedule, event) !== undefined
+}
+
+export const job = service({
+  kind: 'job',
+  path: 'job',
+  noun: 'Job',
+  nounWithArticle: 'a job',
+  list: { id: 'listJobs', words: 'jobs' },
+  spec,
+  record: {
+    job_type: Computed(OneOf(['CRON', 'LIFECYCLE'])),
+    source: Source(),
+    schedule: Schedule(),
+    healthchecks: Healthchecks(),
+  },
+  columns: { registry: registrySql(imagePath) },
+  git: [...dockerPath, 'git_repository'],
+  validate: complete,
+  view: ({ registry, source, ...record }, git) => ({
+    ...record,
+    source: viewSource(source, registry, git),
+    job_type: record.schedule.cronjob === undefined ? 'LIFECYCLE' : 'CRON',
+  }),
+  facets: [
+    deployable({ deployBody: DeployBody, deployQuery: DeployQuery, mayDeploy }),
+    history,
+    releases,
+    advancedSettings(jobSettings),
+    deploymentRestrictions,
+    autoDeploy(imagePath),
+  ],
+  deployable: {
+    source(kept) {
+      const { image, docker } = kept.source
+      return image === undefined ? gitSourceOf(docker!, buildLimitsIn(kept)) : imageSourceOf(image)
+    },
+    workload: workloadOfJob,
+    tasks(kept) {
+      const { schedule, max_nb_restart: maxRestarts, max_duration_seconds: seconds } = kept
+      const { on, cron } = tasksOf(schedule)
+      const clock = cron === null ? null : { ...cron, ...overlapIn(kept) }
+      const timeoutMs = 1000 * (seconds === 0 ? longestSeconds : seconds)
+      return { [mainTask]: { on, cron: clock, maxRestarts, timeoutMs } }
+    },
+  },
+})

@@ -1,0 +1,61 @@
+/** The limits of an organization, its usage, and the settings with which the operator changes the limits. */
+import Type from 'typebox'
+import { operation, organizationInPath } from '../../api/operations/operation.ts'
+import { Nullable, OneOf, Results, Text } from '../../api/operations/schema.ts'
+import { type Limits, limitNames, limitSettings, usualLimits } from '../../limits/limits.ts'
+import { readQueued } from '../../limits/queue-room.ts'
+import { readServiceUse } from '../../limits/service-room.ts'
+
+/** The names in the response. */
+const publicNames: Readonly<Record<keyof Limits, string>> = {
+  services: 'SERVICES',
+  memoryMb: 'MEMORY_MB',
+  cpuMillicores: 'CPU_MILLICORES',
+  volumes: 'VOLUMES',
+  volumeGb: 'VOLUME_GB',
+  queued: 'QUEUED_DEPLOYMENTS',
+  diskGb: 'IMAGES_GB',
+  streams: 'STREAMS',
+  streamsPerToken: 'STREAMS_PER_TOKEN',
+}
+
+const Figure = (description: string) => Nullable(Type.Number({ minimum: 0 }), { description })
+
+const Limit = Type.Object(
+  {
+    name: OneOf(Object.values(publicNames)),
+    limit: Figure('Null if there is no limit.'),
+    used: Figure('Null if not counted.'),
+    setting: Text(255, { description: "The operator's setting; applies to all organizations." }),
+  },
+  { title: 'OrganizationLimit' },
+)
+
+export const organizationLimits = operation({
+  id: 'listOrganizationLimits',
+  method: 'GET',
+  path: '/organization/{organizationId}/limits',
+  tag: 'Organization Main Calls',
+  summary: 'List the limits of an organization and its current usage',
+  scope: 'Read',
+  area: 'resources',
+  owner: organizationInPath,
+  status: 200,
+  answer: Results(Limit),
+  async run({ db, parts, node }) {
+    const { limits = usualLimits } = parts.settings
+    const [services, queued, diskGb] = await Promise.all([
+      readServiceUse(db, node.id),
+      readQueued(db, node.id),
+      parts.disk?.usedGb(node.id) ?? null,
+    ])
+    const used: Partial<Record<keyof Limits, number | null>> = { ...services, queued, diskGb }
+    const results = limitNames.map((limit) => ({
+      name: publicNames[limit],
+      limit: limits[limit] === 0 ? null : limits[limit],
+      used: used[limit] ?? null,
+      setting: limitSettings[limit],
+    }))
+    return { results }
+  },
+})

@@ -1,0 +1,149 @@
+/**
+ * The deployment rule of an environment: the schedule that it got from a rule of its project or was set later. It is
+ * only stored: this server does not start or stop environments on a schedule.
+ */
+import Type, { type TSchema } from 'typebox'
+import { nodeInPath, type Operation, operation } from '../../api/operations/operation.ts'
+import { auditOf, placeOf, type Spec } from '../../api/operations/resource.ts'
+import { Flag, List, Maybe, OneOf, Text, Timestamp, Uuid } from '../../api/operations/schema.ts'
+import { environmentRuleId } from '../../deployments/request/stages.ts'
+import { invalidField, notFound } from '../../lib/errors.ts'
+import { isTimeZone } from '../../lib/time/cron.ts'
+import type { Queryable } from '../../store/database.ts'
+import { lockNode, timestampSql, writeAudit } from '../../store/tree.ts'
+
+export const weekdays = ['MONDAY', 'TUESDAY', 'WEDNESDAY', 'THURSDAY', 'FRIDAY', 'SATURDAY', 'SUNDAY']
+
+const autoStop = 'Whether the environment runs only in these hours. Stored and returned; has no effect on this server.'
+
+export const schedule = {
+  auto_stop: Maybe(Flag({ default: false, description: autoStop })),
+  timezone: Text(64, { minLength: 1, description: 'An IANA time zone, such as Europe/Paris.' }),
+  start_time: Type.String({ format: 'date-time', maxLength: 40, description: 'Only the time of day is used.' }),
+  stop_time: Type.String({ format: 'date-time', maxLength: 40, description: 'Only the time of day is used.' }),
+  weekdays: List(OneOf(weekdays), 7),
+}
+
+export const checkTimezone = (timezone: unknown): void => {
+  if (!isTimeZone(String(timezone))) throw invalidField('/timezone', 'is not an IANA time zone')
+}
+
+const preview = 'Stored and returned; this server creates no previews of pull requests.'
+
+const EnvironmentRuleBody = {
+  on_demand_preview: Maybe(Flag({ default: false, description: preview })),
+  auto_preview: Maybe(Flag({ default: false, description: preview })),
+  ...schedule,
+}
+
+const recordFields = (fields: Record<string, TSchema>): Record<string, TSchema> => ({
+  id: Uuid(),
+  created_at: Timestamp(),
+  updated_at: Timestamp(),
+  ...fields,
+  weekdays: Type.Array(OneOf(weekdays)),
+})
+
+const EnvironmentRule = Type.Object(recordFields(EnvironmentRuleBody), { title: 'EnvironmentDeploymentRule' })
+
+/** What an environment stores of the rule that matched it. */
+export interface KeptRule {
+  on_demand_preview: boolean
+  auto_preview: boolean
+  auto_stop: boolean
+  timezone: string
+  start_time: string
+  stop_time: string
+  weekdays: string[]
+  updated_at?: string
+}
+
+const usualRule: KeptRule = {
+  on_demand_preview: false,
+  auto_preview: false,
+  auto_stop: false,
+  timezone: 'UTC',
+  start_time: '1970-01-01T08:00:00.000Z',
+  stop_time: '1970-01-01T19:00:00.000Z',
+  weekdays: weekdays.slice(0, 5),
+}
+
+/** The schedule that a project's rule gives to an environment. */
+export const keptRuleOf = (rule: Spec): KeptRule => {
+  const { auto_stop = false, timezone, start_time, stop_time, weekdays: days } = rule as KeptRule & Spec
+  return { ...usualRule, auto_stop, timezone, start_time, stop_time, weekdays: days }
+}
+
+const showRule = (environmentId: string, createdAt: string, kept: KeptRule | null | undefined) => ({
+  id: environmentRuleId(environmentId),
+  created_at: createdAt,
+  updated_at: createdAt,
+  ...usualRule,
+  ...kept,
+})
+
+interface RuleRow {
+  createdAt: string
+  rule: KeptRule | null
+}
+
+const readRule = async (db: Queryable, environmentId: string): Promise<RuleRow> => {
+  const [row] = await db.query<RuleRow>(
+    `select ${timestampSql('created_at')} as "createdAt", spec -> 'deployment_rule' as rule from node where id = $1`,
+    [environmentId],
+  )
+  if (row === undefined) throw notFound()
+  return row
+}
+
+const environment = {
+  tag: 'Environment Deployment Rule',
+  owner: nodeInPath('environment', 'environmentId'),
+  status: 200 as const,
+  answer: EnvironmentRule,
+}
+
+const readOne = operation({
+  ...environment,
+  id: 'getEnvironmentDeploymentRule',
+  method: 'GET',
+  path: '/environment/{environmentId}/deploymentRule',
+  summary: 'Read the deployment rule of an environment',
+  scope: 'Read',
+  area: 'projects',
+  async run({ db, node }) {
+    const { createdAt, rule } = await readRule(db, node.id)
+    return showRule(node.id, createdAt, rule)
+  },
+})
+
+const editOne = operation({
+  ...environment,
+  id: 'editEnvironmentDeploymentRule',
+  method: 'PUT',
+  path: '/environment/{environmentId}/deploymentRule/{deploymentRuleId}',
+  summary: 'Change the deployment rule of an environment; omitted fields keep their values',
+  scope: 'Write',
+  area: 'projects',
+  body: Type.Partial(Type.Object(EnvironmentRuleBody)),
+  run: (context) =>
+    context.transaction(async (tx) => {
+      const { node, principal, body, params, parts } = context
+      if (params.deploymentRuleId!.toLowerCase() !== environmentRuleId(node.id)) throw notFound()
+      if (body.timezone !== undefined) checkTimezone(body.timezone)
+      const before = await lockNode(tx, node.id)
+      if (before === null) throw notFound()
+      const { createdAt, rule } = await readRule(tx, node.id)
+      const kept = { ...usualRule, ...rule, ...body, updated_at: parts.clock.now().toISOString() } as KeptRule
+      await tx.query(
+        `update node set spec = jsonb_set(spec, '{deployment_rule}', $2::jsonb), version = version + 1, updated_by = $3,
+           updated_at = clock_timestamp() where id = $1`,
+        [node.id, JSON.stringify(kept), principal.tokenId],
+      )
+      const target = { target: 'ENVIRONMENT', subTarget: 'DEPLOYMENT_RULE' }
+      await writeAudit(tx, principal.organizationId, node, auditOf(context, 'UPDATE', target, placeOf(node), body))
+      return showRule(node.id, createdAt, kept)
+    }),
+})
+
+export const environmentRuleOperations: Operation[] = [readOne, editOne]

@@ -1,0 +1,221 @@
+import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import { createServer } from 'node:http'
+import { after, test } from 'node:test'
+import { type Json, newApplication, newPlace, startApi } from '../../../test/support/api.ts'
+import { startGitServer } from '../../../test/support/peers/git-server.ts'
+import { createMirrors } from '../../builds/git/git.ts'
+import { openGitPlace, removeGitPlace } from '../../builds/git/place.ts'
+import { createGit } from '../../builds/git/process.ts'
+import { createOutbound } from '../../lib/net/outbound.ts'
+
+const api = await startApi({ idle: true })
+const { call, organizationId, parts } = api
+const base = `/organization/${organizationId}`
+
+const open = await startGitServer()
+const guarded = await startGitServer({ auth: { username: 'o', password: 'right' } })
+for (const server of [open, guarded]) {
+  await server.createRepository('shop')
+  await server.commit('shop', { 'infra/dev/a.tf': '', Dockerfile: '' }, 'First')
+  await server.commit('shop', { b: '' }, 'Second')
+  await server.commit('shop', { c: '' }, 'Other', { branch: 'feature/x' })
+}
+
+const place = await openGitPlace(parts.settings.dataDir, parts.log)
+after(() => removeGitPlace(parts.settings.dataDir))
+const mirrors = createMirrors({
+  ...parts,
+  git: createGit(place),
+  folder: place.mirrors,
+  template: place.template,
+  network: createOutbound({ allow: ['loopback'] }),
+})
+parts.builder = { ...parts.builder, branches: mirrors.branches, commits: mirrors.commits, folders: mirrors.folders }
+
+/** Three provider APIs below one address; `asked` is what they heard. */
+const asked: string[] = []
+const shop = guarded.url('shop')
+const github = (index: number) => ({
+  id: index,
+  full_name: index === 0 ? 'o/shop' : `o/repository-${index}`,
+  clone_url: shop,
+  default_branch: 'main',
+  private: true,
+})
+const gitlab = {
+  id: 7,
+  path_with_namespace: 'g/sub/shop',
+  http_url_to_repo: shop,
+  default_branch: 'main',
+  visibility: 'public',
+}
+const bitbucket = {
+  uuid: '{1}',
+  full_name: 'o/shop',
+  links: {
+    clone: [
+      { name: 'ssh', href: 'x' },
+      { name: 'https', href: shop.replace('//', '//me@') },
+    ],
+  },
+  mainbranch: { name: 'main' },
+  is_private: true,
+}
+const answers: Record<string, unknown> = {
+  '/github/user/repos?per_page=100&page=1&sort=full_name': Array.from({ length: 100 }, (_, index) => github(index)),
+  '/github/user/repos?per_page=100&page=2&sort=full_name': [github(100)],
+  '/github/repos/o/shop': github(0),
+  '/gitlab/projects?membership=true&simple=true&order_by=id&per_page=100&page=1': [gitlab],
+  '/gitlab/projects/g%2Fsub%2Fshop': gitlab,
+  '/bitbucket/repositories/o?pagelen=100&page=1': { values: [bitbucket] },
+  '/bitbucket/repositories/o/shop': bitbucket,
+}
+const hosts = createServer((request, response) => {
+  asked.push(`${request.headers.authorization} ${request.url}`)
+  const answer = answers[request.url!]
+  const status = request.headers.authorization !== 'Bearer right' ? 401 : answer === undefined ? 404 : 200
+  response.writeHead(status).end(JSON.stringify(answer ?? {}))
+}).listen(0, '127.0.0.1')
+await once(hosts, 'listening')
+const origin = `http://127.0.0.1:${(hosts.address() as { port: number }).port}`
+
+after(async () => {
+  hosts.close()
+  await mirrors.close()
+  await open.close()
+  await guarded.close()
+})
+
+let made = 0
+const newToken = async (type: string, more: Json = {}): Promise<string> => {
+  made += 1
+  const git_api_url = `${origin}/${type.toLowerCase()}`
+  const body = { name: `token ${made}`, type, token: 'right', workspace: 'o', git_api_url, ...more }
+  const answer = await call('POST', `${base}/gitToken`, body)
+  assert.equal(answer.status, 201, JSON.stringify(answer.body))
+  return answer.body.id
+}
+
+test('without a token of the provider, its repositories are refused in one sentence that says what is needed', async () => {
+  for (const path of [`${base}/account/github/repository`, '/account/gitlab/repository']) {
+    const { status, body } = await call('GET', path)
+    assert.deepEqual([status, body.code], [400, 'git_token_missing'])
+    assert.match(body.message, /git token for GIT(HUB|LAB)/)
+  }
+  assert.deepEqual((await call('GET', `${base}/account/gitAuthProvider`)).body, { results: [] })
+})
+
+test('every provider lists the repositories that a token sees, page by page', async () => {
+  for (const type of ['GITHUB', 'GITLAB', 'BITBUCKET']) {
+    const id = await newToken(type)
+    const path = `account/${type.toLowerCase()}/repository`
+    const { body } = await call('GET', `${base}/${path}?gitTokenId=${id}`)
+    const first = {
+      GITHUB: { id: '0', name: 'o/shop', is_private: true },
+      GITLAB: { id: '7', name: 'g/sub/shop', is_private: false },
+      BITBUCKET: { id: '{1}', name: 'o/shop', is_private: true },
+    }[type]
+    assert.deepEqual(body.results[0], { ...first, url: shop, default_branch: 'main' })
+    assert.equal(body.results.length, type === 'GITHUB' ? 101 : 1)
+    // The oldest token stands in where none is named.
+    assert.deepEqual((await call('GET', `/${path}`)).body, body)
+  }
+  const { results } = (await call('GET', '/account/gitAuthProvider')).body
+  assert.deepEqual(
+    results.map(({ name, owner }: Json) => [name, owner]),
+    [
+      ['GITHUB', 'o'],
+      ['GITLAB', 'o'],
+      ['BITBUCKET', 'o'],
+    ],
+  )
+})
+
+test('branches of a private repository are read from it with the token', async () => {
+  const id = await newToken('BITBUCKET')
+  const path = `${base}/account/bitbucket/repository/branch?gitTokenId=${id}`
+  const { body } = await call('GET', `${path}&name=o/shop`)
+  assert.deepEqual(body.results, [{ name: 'feature/x' }, { name: 'main' }])
+  for (const name of ['', '&name=shop', '&name=o/shop?x', '&name=o/none']) {
+    const refused = await call('GET', path + name)
+    assert.equal(refused.status, 400, name)
+  }
+})
+
+test('a token that is not admitted, of another provider or of another organization is refused by its own words', async () => {
+  const wrong = await newToken('GITHUB', { token: 'wrong' })
+  const denied = await call('GET', `${base}/account/github/repository?gitTokenId=${wrong}`)
+  assert.deepEqual([denied.status, denied.body.code], [400, 'git_denied'])
+  const other = await newToken('GITLAB')
+  const stranger = await api.newOrganization()
+  const theirs = await api.as(stranger.token)('POST', `/organization/${stranger.id}/gitToken`, {
+    name: 't',
+    type: 'GITHUB',
+    token: 'right',
+    git_api_url: `${origin}/github`,
+  })
+  asked.length = 0
+  for (const id of [other, theirs.body.id]) {
+    const refused = await call('GET', `${base}/account/github/repository?gitTokenId=${id}`)
+    assert.deepEqual([refused.status, refused.body.code], [400, 'git_token_missing'])
+  }
+  assert.deepEqual(asked, [])
+})
+
+test('a kept token is not sent to another host: it must be sent again when the address changes', async () => {
+  const id = await newToken('GITHUB')
+  const moved = await call('PUT', `${base}/gitToken/${id}`, { git_api_url: 'http://127.0.0.2:9/api' })
+  assert.deepEqual([moved.status, moved.body.details[0].field], [400, '/token'])
+  assert.equal((await call('PUT', `${base}/gitToken/${id}`, { description: 'kept' })).status, 200)
+  const both = { git_api_url: 'http://127.0.0.2:9/api', token: 'again' }
+  assert.equal((await call('PUT', `${base}/gitToken/${id}`, both)).status, 200)
+})
+
+test('folders are listed as paths from the top, of private repositories with a token only', async () => {
+  const list = (body: Json) => call('POST', `${base}/listDirectoriesFromGitRepository`, body)
+  const source = { url: open.url('shop'), branch: 'main', provider: 'GITHUB' }
+  assert.deepEqual((await list(source)).body, { results: ['infra'] })
+  assert.deepEqual((await list({ ...source, root_path: '/infra' })).body, { results: ['infra/dev'] })
+  const codes = [
+    [{ ...source, root_path: '/none' }, 'git_ref_missing'],
+    [{ ...source, branch: 'none' }, 'git_ref_missing'],
+    [{ ...source, url: guarded.url('shop') }, 'git_denied'],
+    [{ ...source, url: 'http://127.0.0.1:9/none.git' }, 'git_unreachable'],
+  ] as const
+  for (const [body, code] of codes) {
+    const refused = await list(body)
+    assert.deepEqual([refused.status, refused.body.code], [400, code])
+  }
+  const git_token_id = await newToken('BITBUCKET')
+  assert.deepEqual((await list({ ...source, url: guarded.url('shop'), git_token_id })).body, { results: ['infra'] })
+})
+
+test('the commits of an application are those of its branch, the newest first, with the page of each', async () => {
+  const { environmentId } = await newPlace(api)
+  const url = open.url('shop')
+  const application = await newApplication(api, environmentId, { git_repository: { url, branch: 'main' } })
+  const path = `/application/${application.id}/commit`
+  const { results } = (await call('GET', path)).body
+  assert.deepEqual(
+    results.map(({ message }: Json) => message),
+    ['Second', 'First'],
+  )
+  assert.equal(results[0].commit_page_url, `${url.replace('.git', '')}/commit/${results[0].git_commit_id}`)
+  const [newest, oldest] = results
+  const after = (await call('GET', `${path}?startId=${newest.git_commit_id}`)).body.results
+  assert.deepEqual(after, [oldest])
+  assert.deepEqual((await call('GET', `${path}?gitCommitId=${oldest.git_commit_id}`)).body.results, [oldest])
+  assert.equal((await call('GET', `${path}?gitCommitId=--upload-pack`)).status, 400)
+})
+
+test('who uses a git token is counted, listed and keeps it from being deleted', async () => {
+  const id = await newToken('GITHUB')
+  const { environmentId } = await newPlace(api)
+  const git_repository = { url: open.url('shop'), branch: 'main', git_token_id: id.toUpperCase() }
+  const application = await newApplication(api, environmentId, { git_repository })
+  assert.equal((await call('GET', `${base}/gitToken/${id}`)).body.associated_services_count, 1)
+  const [user] = (await call('GET', `${base}/gitToken/${id}/associatedServices`)).body.results
+  assert.deepEqual([user.service_id, user.service_type], [application.id, 'APPLICATION'])
+  assert.equal((await call('DELETE', `${base}/gitToken/${id}`)).body.code, 'git_token_in_use')
+})

@@ -1,0 +1,241 @@
+/**
+ * Browsing git hosts with the organization's git tokens: repositories, branches, commits, folders. There are no
+ * accounts besides the tokens: each token is shown as one.
+ */
+import Type from 'typebox'
+import {
+  type Context,
+  type Fields,
+  JsonText,
+  type Operation,
+  operation,
+  organizationInPath,
+  ownOrganization,
+} from '../../api/operations/operation.ts'
+import { checkRefs } from '../../api/operations/resource.ts'
+import { Flag, Maybe, Name, OneOf, Results, Text, Timestamp, Uuid } from '../../api/operations/schema.ts'
+import type { GitSource } from '../../builds/builder.ts'
+import { readGitCredentials } from '../../deployments/images/git-credentials.ts'
+import { itemOf, ownerOf, type Self } from '../../facets/self.ts'
+import { isOwn } from '../../kinds.ts'
+import { badRequest, DeploymentError } from '../../lib/errors.ts'
+import { type GitPath, repositorySql } from '../service/git-head.ts'
+import {
+  completeGitRepository,
+  GitRepositoryRequest,
+  type GitRepositorySpec,
+  gitProviders,
+} from '../service/git-source.ts'
+import type { Service } from '../service/service.ts'
+import { findRepository, listRepositories, type ProviderName, providers, readProviderToken } from './git-provider.ts'
+
+const patienceMs = 30_000
+
+const sentences: Record<string, string> = {
+  git_ref_missing: 'The branch, commit or folder does not exist in the repository.',
+  git_denied: 'The repository does not exist, or is not accessible with this git token.',
+  git_refused: 'The URL of the repository cannot be used.',
+  git_unreachable: 'The git host cannot be reached or did not answer in time.',
+  git_token_missing: 'The git token has been deleted: choose another one.',
+}
+
+/** Turns a git host's refusal into an `ApiError`. */
+const asking = async <T>(work: (signal: AbortSignal) => Promise<T>): Promise<T> => {
+  const signal = AbortSignal.timeout(patienceMs)
+  try {
+    return await work(signal)
+  } catch (error) {
+    const code = signal.aborted ? 'git_unreachable' : error instanceof DeploymentError ? error.code : ''
+    if (sentences[code] === undefined) throw error
+    throw badRequest(sentences[code], undefined, code)
+  }
+}
+
+const sourceOf = async (
+  { parts, principal }: Context,
+  git: Pick<GitRepositorySpec, 'url' | 'branch' | 'git_token_id'>,
+): Promise<GitSource> => {
+  const { url, branch, git_token_id: tokenId } = git
+  const { organizationId } = principal
+  if (tokenId === null) return { organizationId, url, branch }
+  const credentials = await readGitCredentials(parts.database, parts.sealer, organizationId, tokenId)
+  return { organizationId, url, branch, ...(credentials === undefined ? {} : { credentials }) }
+}
+
+const Repository = Type.Object(
+  {
+    id: Text(),
+    name: Text(),
+    url: Text(2048),
+    default_branch: Text(),
+    is_private: Flag(),
+  },
+  { title: 'GitRepository' },
+)
+
+/** Defined twice: below the organization, and for the caller's own. */
+const places = [
+  {
+    path: '/organization/{organizationId}/account',
+    word: 'Organization',
+    owner: organizationInPath,
+    tag: 'Organization Account Git Repositories',
+  },
+  { path: '/account', word: '', owner: ownOrganization, tag: 'Git repositories' },
+]
+const capital = { GITHUB: 'Github', GITLAB: 'Gitlab', BITBUCKET: 'Bitbucket' }
+
+const reading = { method: 'GET', scope: 'Read', area: 'resources', reads: 'sensitive', status: 200 } as const
+
+const findBranches = async (
+  context: Context<Fields, { name?: string }>,
+  name: ProviderName,
+): Promise<{ name: string }[]> => {
+  const repository = context.query.name ?? ''
+  if (!/^[^\s/?#]+(\/[^\s/?#]+)+$/.test(repository))
+    throw badRequest('name: must be a repository in the form owner/name')
+  const token = await readProviderToken(context, name)
+  const { url } = await findRepository(context, name, token, repository)
+  const source = await sourceOf(context, { url, branch: 'main', git_token_id: token.id })
+  const branches = await asking((signal) => context.parts.builder.branches(source, signal))
+  return branches.map((branch) => ({ name: branch }))
+}
+
+const ofProvider = (place: (typeof places)[number], name: ProviderName): Operation[] => {
+  const { tag, owner, word } = place
+  const path = `${place.path}/${name.toLowerCase()}/repository`
+  const id = `get${word}${capital[name]}Repositor`
+  const gitTokenId = Maybe(Uuid())
+  return [
+    operation({
+      ...reading,
+      id: `${id}ies`,
+      path,
+      tag,
+      owner,
+      summary: "List the repositories that a git token can access; without an id, the provider's oldest token is used",
+      query: Type.Object({ gitTokenId }),
+      answer: Results(Repository),
+      run: async (context) => ({ results: await listRepositories(context, name) }),
+    }),
+    operation({
+      ...reading,
+      id: `${id}yBranches`,
+      path: `${path}/branch`,
+      tag,
+      owner,
+      summary: 'List the branches of the repository `owner/name`',
+      query: Type.Object({ name: Maybe(Text(1024)), gitTokenId }),
+      answer: Results(Type.Object({ name: Text() })),
+      run: async (context) => ({ results: await findBranches(context, name) }),
+    }),
+  ]
+}
+
+const accounts = ({ path, tag, owner, word }: (typeof places)[number]): Operation =>
+  operation({
+    ...reading,
+    id: `get${word}GitProviderAccount`,
+    path: `${path}/gitAuthProvider`,
+    tag,
+    owner,
+    summary: 'List the git tokens as accounts of their providers',
+    answer: Results(Type.Object({ id: Uuid(), name: OneOf(gitProviders), owner: Name(), use_bot: Flag() })),
+    async run({ db, node }) {
+      const [row] = await db.query<{ text: string }>(
+        `select '{"results":' || coalesce(json_agg(json_build_object('id', id, 'name', spec ->> 'type',
+         'owner', coalesce(nullif(spec ->> 'workspace', ''), name), 'use_bot', false) order by created_at, id)::text, '[]')
+         || '}' as text from node where parent_id = $1 and kind = 'git_token'`,
+        [node.id],
+      )
+      return new JsonText(row!.text)
+    },
+  })
+
+const repositoryBody = GitRepositoryRequest()
+
+const listFolders = operation({
+  id: 'listDirectoriesFromGitRepository',
+  method: 'POST',
+  path: '/organization/{organizationId}/listDirectoriesFromGitRepository',
+  tag: 'Git repositories',
+  summary: 'List the folders in a folder of a repository, as paths from its root',
+  scope: 'Write',
+  area: 'resources',
+  owner: organizationInPath,
+  body: repositoryBody,
+  status: 200,
+  answer: Results(Text(4096)),
+  async run(context) {
+    await checkRefs(context.db, repositoryBody, context.body, context.principal.organizationId)
+    const git = completeGitRepository(context.body)
+    const folder = git.root_path.replace(/^\//, '')
+    const names = await asking(async (signal) =>
+      context.parts.builder.folders(await sourceOf(context, git), folder, signal),
+    )
+    return { results: names.map((name) => (folder === '' ? name : `${folder}/${name}`)) }
+  },
+})
+
+const commitPages: Record<string, string> = { GITHUB: '/commit/', GITLAB: '/-/commit/', BITBUCKET: '/commits/' }
+const maxCommits = 100
+
+const CommitId = () => Text(64, { pattern: '^(?:[0-9a-f]{40}|[0-9a-f]{64})?$' })
+
+/** The last 100 commits of a service's branch. */
+const listCommits = (self: Self, repository: GitPath): Operation =>
+  operation({
+    id: `list${self.noun}Commit`,
+    method: 'GET',
+    path: `${itemOf(self)}/commit`,
+    tag: `${self.noun} Main Calls`,
+    summary:
+      'List the last 100 commits of the branch, or those up to a given commit; empty for a service without a repository',
+    scope: 'Read',
+    area: 'projects',
+    owner: ownerOf(self),
+    query: Type.Object({ startId: Maybe(CommitId()), gitCommitId: Maybe(CommitId()) }),
+    status: 200,
+    answer: Results(
+      Type.Object({
+        git_commit_id: Text(),
+        created_at: Timestamp(),
+        message: Text(4096),
+        author_name: Text(),
+        tag: Text(),
+        commit_page_url: Text(2048),
+      }),
+    ),
+    async run(context) {
+      const { db, node, query, parts } = context
+      const [row] = await db.query<{ git: GitRepositorySpec | null }>(
+        `select ${repositorySql(repository)} as git from node n where n.id = $1`,
+        [node.id],
+      )
+      const git = row?.git ?? null
+      if (git === null) return { results: [] }
+      const { startId: after, gitCommitId: from = after } = query
+      const commits = await asking(async (signal) => {
+        const source = await sourceOf(context, git)
+        return parts.builder.commits(
+          { ...source, ...(from === undefined ? {} : { commitId: from }) },
+          maxCommits,
+          signal,
+        )
+      })
+      const page = git.url.replace(/(\.git)?\/?$/, '') + (commitPages[git.provider] ?? commitPages.GITHUB)
+      const shown = commits.filter(({ git_commit_id: id }) => id !== after)
+      return { results: shown.map((each) => ({ ...each, commit_page_url: page + each.git_commit_id })) }
+    },
+  })
+
+const names = Object.keys(providers) as ProviderName[]
+
+/** For services discovered in a cluster, only that cluster can read the repository. */
+const isRead = ({ definition: { kind, git } }: Service): boolean => git !== undefined && isOwn(kind)
+
+export const gitBrowsing = (services: readonly Service[]): Operation[] => [
+  ...places.flatMap((place) => [accounts(place), ...names.flatMap((name) => ofProvider(place, name))]),
+  listFolders,
+  ...services.filter(isRead).map(({ definition }) => listCommits(definition, definition.git!)),
+]

@@ -1,0 +1,198 @@
+/** The three git providers: how to ask each for the repositories that a token can access. */
+import type { Context } from '../../api/operations/operation.ts'
+import { badRequest } from '../../lib/errors.ts'
+import { isUuid } from '../../lib/ids.ts'
+import { OutboundFailed, OutboundRefused } from '../../lib/net/outbound.ts'
+import { isPrivateHost } from '../../lib/net/private-host.ts'
+import type { Secret } from '../../lib/secret.ts'
+
+type Json = Record<string, unknown>
+
+export interface ProviderToken {
+  id: string
+  apiUrl: string
+  workspace: string | null
+  text: Secret<string>
+}
+
+export interface ProviderRepository {
+  id: string
+  name: string
+  url: string
+  default_branch: string
+  is_private: boolean
+}
+
+interface Provider {
+  /** The path and query of a page of repositories. */
+  list(token: ProviderToken, page: number): string
+  one(name: string): string
+  itemsOf(answer: unknown): Json[]
+  repositoryOf(item: Json): Omit<ProviderRepository, 'id' | 'is_private'> & { id: unknown; is_private: unknown }
+}
+
+const pageSize = 100
+const maxPages = 10
+const patienceMs = 30_000
+
+const at = (value: unknown, ...path: (string | number)[]): unknown =>
+  path.reduce<unknown>((inner, key) => (inner as Json | undefined | null)?.[key], value)
+const text = (value: unknown): string => (typeof value === 'string' ? value : '')
+const isObject = (value: unknown): value is Json => typeof value === 'object' && value !== null
+const listOf = (value: unknown): Json[] => (Array.isArray(value) ? value.filter(isObject) : [])
+const encodeAll = (name: string): string => name.split('/').map(encodeURIComponent).join('/')
+
+const cloneUrl = (links: unknown): string =>
+  text(at(listOf(at(links, 'clone')).find(({ name }) => name === 'https') ?? {}, 'href')).replace(/\/\/[^/@]*@/, '//')
+
+export const providers = {
+  GITHUB: {
+    list: (_, page) => `/user/repos?per_page=${pageSize}&page=${page}&sort=full_name`,
+    one: (name) => `/repos/${encodeAll(name)}`,
+    itemsOf: listOf,
+    repositoryOf: (item) => ({
+      id: item.id,
+      name: text(item.full_name),
+      url: text(item.clone_url),
+      default_branch: text(item.default_branch),
+      is_private: item.private,
+    }),
+  },
+  GITLAB: {
+    list: (_, page) => `/projects?membership=true&simple=true&order_by=id&per_page=${pageSize}&page=${page}`,
+    one: (name) => `/projects/${encodeURIComponent(name)}`,
+    itemsOf: listOf,
+    repositoryOf: (item) => ({
+      id: item.id,
+      name: text(item.path_with_namespace),
+      url: text(item.http_url_to_repo),
+      default_branch: text(item.default_branch),
+      is_private: item.visibility !== undefined && item.visibility !== 'public',
+    }),
+  },
+  BITBUCKET: {
+    list: ({ workspace }, page) =>
+      `/repositories/${encodeURIComponent(workspace ?? '')}?pagelen=${pageSize}&page=${page}`,
+    one: (name) => `/repositories/${encodeAll(name)}`,
+    itemsOf: (answer) => listOf(at(answer, 'values')),
+    repositoryOf: (item) => ({
+      id: item.uuid,
+      name: text(item.full_name),
+      url: cloneUrl(item.links),
+      default_branch: text(at(item, 'mainbranch', 'name')),
+      is_private: item.is_private,
+    }),
+  },
+} satisfies Record<string, Provider>
+
+export type ProviderName = keyof typeof providers
+
+interface TokenRow {
+  id: string
+  type: string
+  api_url: string
+  workspace: string | null
+  sealed: string | null
+}
+
+/** The requested token, else the oldest of this provider. */
+export const readProviderToken = async (
+  { parts, db, principal, query }: Context,
+  name: ProviderName,
+): Promise<ProviderToken> => {
+  const { organizationId } = principal
+  const wanted = typeof query.gitTokenId === 'string' ? query.gitTokenId : null
+  if (wanted !== null && !isUuid(wanted)) throw badRequest('gitTokenId: must be an id')
+  const [row] = await db.query<TokenRow>(
+    `select id, spec ->> 'type' as type, spec ->> 'git_api_url' as api_url, spec ->> 'workspace' as workspace,
+       sealed ->> 'token' as sealed from node
+     where organization_id = $1 and kind = 'git_token' and spec ->> 'type' = $2 and ($3::uuid is null or id = $3::uuid)
+     order by created_at, id limit 1`,
+    [organizationId, name, wanted],
+  )
+  if (row === undefined || row.sealed === null)
+    throw badRequest(
+      wanted === null
+        ? `Listing repositories requires a git token for ${name}, and this organization has none: create one first.`
+        : `gitTokenId: this organization has no such git token for ${name}`,
+      undefined,
+      'git_token_missing',
+    )
+  const sealedPlace = { table: 'node', row: row.id, column: 'token' }
+  const opened = await parts.sealer.open(organizationId, sealedPlace, row.sealed)
+  return { id: row.id, apiUrl: row.api_url.replace(/\/+$/, ''), workspace: row.workspace, text: opened }
+}
+
+const refuseStatus = (status: number): void => {
+  if (status === 401 || status === 403)
+    throw badRequest('The git host rejected this git token.', undefined, 'git_denied')
+  if (status === 404) throw badRequest('The repository does not exist on the git host.', undefined, 'git_denied')
+  if (status !== 200) throw badRequest(`The git host answered with status ${status}.`, undefined, 'git_unreachable')
+}
+
+const noAnswer = (): Error =>
+  badRequest(
+    'The response is not that of a git host: check the address of the git token.',
+    undefined,
+    'git_unreachable',
+  )
+
+const parse = (body: string): unknown => {
+  try {
+    return JSON.parse(body)
+  } catch {
+    throw noAnswer()
+  }
+}
+
+const ask = async ({ parts }: Context, token: ProviderToken, path: string, signal: AbortSignal): Promise<unknown> => {
+  const url = new URL(token.apiUrl + path)
+  try {
+    if (url.protocol === 'http:' && !(await isPrivateHost(parts.outbound, url)))
+      throw badRequest('A git token cannot be sent over plain http: use an https address.')
+    const headers = {
+      accept: 'application/json',
+      authorization: `Bearer ${token.text.reveal()}`,
+      'user-agent': 'Slipway',
+    }
+    const response = await parts.outbound.request({ method: 'GET', url, headers, maxResponseBytes: 16 << 20, signal })
+    refuseStatus(response.status)
+    return parse(response.body)
+  } catch (error) {
+    if (error instanceof OutboundRefused || error instanceof OutboundFailed)
+      throw badRequest(`The git host cannot be reached: ${error.message}.`, undefined, 'git_unreachable')
+    throw error
+  }
+}
+
+const recordOf = (provider: Provider, item: Json): ProviderRepository => {
+  const { id, is_private, ...rest } = provider.repositoryOf(item)
+  return { id: String(id ?? ''), ...rest, is_private: is_private === true }
+}
+
+/** Up to 1000 repositories that the token can access. */
+export const listRepositories = async (context: Context, name: ProviderName): Promise<ProviderRepository[]> => {
+  const provider: Provider = providers[name]
+  const token = await readProviderToken(context, name)
+  const found: ProviderRepository[] = []
+  const signal = AbortSignal.timeout(patienceMs)
+  for (let page = 1; page <= maxPages; page += 1) {
+    const items = provider.itemsOf(await ask(context, token, provider.list(token, page), signal))
+    found.push(...items.map((item) => recordOf(provider, item)))
+    if (items.length < pageSize) break
+  }
+  return found
+}
+
+/** One repository by its full name, `owner/name`. */
+export const findRepository = async (
+  context: Context,
+  name: ProviderName,
+  token: ProviderToken,
+  repository: string,
+): Promise<ProviderRepository> => {
+  const provider: Provider = providers[name]
+  const item = await ask(context, token, provider.one(repository), AbortSignal.timeout(patienceMs))
+  if (!isObject(item)) throw noAnswer()
+  return recordOf(provider, item)
+}

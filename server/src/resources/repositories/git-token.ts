@@ -1,0 +1,81 @@
+/** Git tokens give access to private repositories. The token itself is sealed and never answered. */
+import Type from 'typebox'
+import type { Context, Operation } from '../../api/operations/operation.ts'
+import { type Change, resource, type Spec } from '../../api/operations/resource.ts'
+import { Maybe, Name, OneOf, Secret, Text } from '../../api/operations/schema.ts'
+import { invalidField } from '../../lib/errors.ts'
+import { associated, refuseInUse, UsersCount, usersCount } from '../references.ts'
+
+const tag = 'Organization Main Calls'
+const collection = '/organization/{organizationId}/gitToken'
+const item = `${collection}/{gitTokenId}`
+
+const apiUrls: Record<string, string> = {
+  GITHUB: 'https://api.github.com',
+  GITLAB: 'https://gitlab.com/api/v4',
+  BITBUCKET: 'https://api.bitbucket.org/2.0',
+}
+
+const validate = (spec: Spec, context: Context, { previous }: Change): Spec => {
+  const type = String(spec.type)
+  if (type === 'BITBUCKET' && (typeof spec.workspace !== 'string' || spec.workspace === ''))
+    throw invalidField('/workspace', 'is required for BITBUCKET')
+  const url = spec.git_api_url ?? apiUrls[type]!
+  if (!/^https?:\/\/[^\s]+$/.test(String(url)) || !URL.canParse(String(url)))
+    throw invalidField('/git_api_url', 'must be an http or https address')
+  // A stored token is never sent to a host other than the one it was given for.
+  const moved = previous !== null && new URL(String(url)).origin !== new URL(String(previous.spec.git_api_url)).origin
+  if (moved && context.body.token === undefined)
+    throw invalidField('/token', 'must be sent again when the host of git_api_url changes')
+  return { ...spec, git_api_url: url }
+}
+
+const gitToken = resource({
+  kind: 'git_token',
+  area: 'resources',
+  parent: { kind: 'organization', param: 'organizationId' },
+  tag,
+  words: ['a git token', 'git tokens'],
+  collection,
+  item,
+  param: 'gitTokenId',
+  ids: {
+    list: 'listOrganizationGitTokens',
+    create: 'createGitToken',
+    read: 'getOrganizationGitToken',
+    edit: 'editGitToken',
+    remove: 'deleteGitToken',
+  },
+  reads: 'sensitive',
+  spec: Type.Object({
+    name: Name(),
+    description: Maybe(Text(2048)),
+    type: OneOf(['BITBUCKET', 'GITHUB', 'GITLAB']),
+    token: Secret(4096),
+    workspace: Maybe(Text()),
+    git_api_url: Maybe(Text(2048)),
+    expired_at: Maybe(Type.String({ format: 'date', pattern: '^\\d{4}-\\d{2}-\\d{2}$', maxLength: 10 })),
+  }),
+  record: {
+    type: OneOf(['BITBUCKET', 'GITHUB', 'GITLAB']),
+    git_api_url: Text(2048),
+    associated_services_count: UsersCount(),
+  },
+  columns: { associated_services_count: usersCount },
+  validate,
+  audit: { target: 'ORGANIZATION', subTarget: 'GIT_TOKEN' },
+  onDelete: refuseInUse('git_token_in_use', 'A service still uses this git token: change or delete it first.'),
+})
+
+export const gitTokenOperations: Operation[] = [
+  ...gitToken.operations,
+  associated({
+    id: 'getGitTokenAssociatedServices',
+    form: 'associatedServices',
+    tag,
+    item,
+    words: 'a git token',
+    owner: gitToken.owner,
+    reads: 'sensitive',
+  }),
+]

@@ -1,0 +1,88 @@
+/** Host names of services: `<service>-<environment>.localhost`, assigned once and kept when names change. */
+import { createHash } from 'node:crypto'
+import { dnsLabel } from '../../deployments/release/workload.ts'
+import { routeDomains } from '../../facets/domains/rows.ts'
+import type { PortProtocol } from '../../runtimes/runtime.ts'
+import type { Queryable } from '../../store/database.ts'
+import type { Port } from './parts.ts'
+
+const domain = 'localhost'
+// Room for `p65535-` in front and a suffix behind within the 63 characters of a DNS label.
+const maxLabel = 48
+
+/** The preferred label of a service. Pure. */
+export const hostLabel = (service: string, environment: string, id: string): string => {
+  const label = [dnsLabel(service), dnsLabel(environment)].filter((part) => part !== '').join('-')
+  const short = label.slice(0, maxLabel).replace(/-+$/, '')
+  return /^[a-z0-9]/.test(short) && !/^p\d+-/.test(short) ? short : `s-${short || id.slice(-8)}`.replace(/-+$/, '')
+}
+
+export interface WantedRoute {
+  host: string
+  port: number
+  protocol: PortProtocol
+  isDefault: boolean
+}
+
+/** One host per public web port: the default port has the label itself. Pure. */
+export const routesOf = (label: string, ports: readonly Port[]): WantedRoute[] =>
+  ports
+    .filter((port) => port.publicly_accessible && (port.protocol === 'HTTP' || port.protocol === 'GRPC'))
+    .map((port) => ({
+      host: `${port.is_default ? '' : `p${port.internal_port}-`}${label}.${domain}`,
+      port: port.internal_port,
+      protocol: port.protocol,
+      isDefault: port.is_default,
+    }))
+
+const suffixOf = (id: string, attempt: number): string =>
+  createHash('sha256').update(`${id} ${attempt}`).digest('hex').slice(0, 6)
+
+const insert = `insert into route (host, organization_id, environment_id, service_id, port, protocol, is_default)
+  select w.host, $2, $3, $4, w.port, w.protocol, w.is_default
+  from json_to_recordset($1::json) as w (host text, port integer, protocol text, is_default boolean)
+  on conflict (host) do update
+    set port = excluded.port, protocol = excluded.protocol, is_default = excluded.is_default
+    where route.service_id = excluded.service_id
+  returning host`
+
+export interface RoutedService {
+  id: string
+  name: string
+  organizationId: string
+  environmentId: string
+}
+
+const currentLabel = async (tx: Queryable, serviceId: string): Promise<string | null> => {
+  const [row] = await tx.query<{ host: string }>(
+    'select host from route where service_id = $1 and custom_domain_id is null order by is_default desc limit 1',
+    [serviceId],
+  )
+  return row === undefined ? null : row.host.replace(/^p\d+-/, '').slice(0, -domain.length - 1)
+}
+
+/** A label that is already taken gets a suffix. */
+const writeOwnRoutes = async (tx: Queryable, service: RoutedService, ports: readonly Port[]): Promise<void> => {
+  const [environment] = await tx.query<{ name: string }>('select name from node where id = $1', [service.environmentId])
+  const current = await currentLabel(tx, service.id)
+  const wish = hostLabel(service.name, environment?.name ?? '', service.id)
+  for (let attempt = 0; ; attempt += 1) {
+    const label = current ?? (attempt === 0 ? wish : `${wish}-${suffixOf(service.id, attempt)}`)
+    const wanted = routesOf(label, ports)
+    await tx.query('delete from route where service_id = $1 and not host = any($2)', [
+      service.id,
+      wanted.map((route) => route.host),
+    ])
+    if (wanted.length === 0) return
+    const rows = wanted.map(({ isDefault, ...route }) => ({ ...route, is_default: isDefault }))
+    const place = [service.organizationId, service.environmentId, service.id]
+    const written = await tx.query(insert, [JSON.stringify(rows), ...place])
+    if (written.length === wanted.length || current !== null) return
+  }
+}
+
+/** Updates the rows of `route` to match the ports, including those of custom domains. */
+export const writeRoutes = async (tx: Queryable, service: RoutedService, ports: readonly Port[]): Promise<void> => {
+  await writeOwnRoutes(tx, service, ports)
+  await routeDomains(tx, service.id)
+}

@@ -1,0 +1,135 @@
+/**
+ * What services with instances share: resources, instances, ports, storage, probes, and the workload made from them.
+ */
+import type { Context } from '../../api/operations/operation.ts'
+import type { Change, Spec } from '../../api/operations/resource.ts'
+import { Flag, List, Maybe, Nullable, OneOf, Open, Text, Whole } from '../../api/operations/schema.ts'
+import { readCapacityFor } from '../../clusters/capacity.ts'
+import type { TaskCommand, WorkloadSpec } from '../../deployments/deployments.ts'
+import { stopGraceMs } from '../../facets/settings/settings.ts'
+import { invalidField } from '../../lib/errors.ts'
+import type { Capacity } from '../../runtimes/runtime.ts'
+import {
+  checkProbes,
+  completePorts,
+  completeStorage,
+  Healthchecks,
+  type KeptHealthchecks,
+  type Port,
+  Ports,
+  readyTimeoutMs,
+  Storage,
+  type StorageItem,
+  toProbe,
+  wordsOf,
+  workloadPorts,
+} from './parts.ts'
+import { choosePorts } from './published-ports.ts'
+
+const architectures = ['AMD64', 'ARM64']
+
+/** CPU in millicores, memory in MB. */
+export const Resources = (defaults = { cpu: 500, memory: 512 }) => ({
+  cpu: Maybe(Whole(10, 1_000_000, { default: defaults.cpu })),
+  memory: Maybe(Whole(6, 100_000_000, { default: defaults.memory })),
+  gpu: Maybe(Whole(0, 1000, { default: 0 })),
+  ephemeral_storage_in_gib: Maybe(Whole(0, 65_536)),
+  cpu_architecture: Maybe(Nullable(OneOf(architectures))),
+})
+
+/** The configuration of every service with instances. */
+export const Running = () => ({
+  ...Resources(),
+  min_running_instances: Maybe(Whole(0, 100, { default: 1 })),
+  max_running_instances: Maybe(Whole(-1, 1000, { default: 1 })),
+  healthchecks: Maybe(Healthchecks({ default: {} })),
+  auto_deploy: Maybe(Nullable(Flag(), { default: false })),
+  ports: Maybe(Ports()),
+  storage: Maybe(Storage()),
+  arguments: Maybe(List(Text(4096), 200, { default: [] })),
+  entrypoint: Maybe(Nullable(Text(4096))),
+  autoscaling: Maybe(Nullable(Open())),
+})
+
+export type RunningSpec = {
+  cpu: number
+  memory: number
+  min_running_instances: number
+  max_running_instances: number
+  healthchecks: KeptHealthchecks
+  ports: Port[]
+  storage: StorageItem[]
+  arguments: string[]
+  entrypoint?: string | null
+}
+
+/** What `Running` declares, with its defaults. */
+export type RunningRequest = Omit<RunningSpec, 'ports' | 'storage'> & {
+  ports?: unknown
+  storage?: unknown
+  auto_deploy?: boolean | null
+  autoscaling?: unknown
+}
+
+/** 400 for what the environment's cluster does not have. Nothing is checked while a cluster has never answered. */
+export const refuseBeyondCluster = async ({ db, parent }: Change, body: Spec): Promise<void> => {
+  const capacity = await readCapacityFor(db, parent.id)
+  if (capacity !== null) refuseBeyond(capacity, body)
+  if (Number(body.gpu) > 0) throw invalidField('/gpu', 'requires a cluster with GPUs; the local one has none')
+}
+
+const refuseBeyond = ({ cpuMillicores, memoryMb, architecture }: Capacity, body: Spec): void => {
+  if (Number(body.cpu) > cpuMillicores)
+    throw invalidField('/cpu', `must be at most ${cpuMillicores}: the cluster has no more CPU`)
+  if (Number(body.memory) > memoryMb)
+    throw invalidField('/memory', `must be at most ${memoryMb}: the cluster has no more memory`)
+  if (typeof body.cpu_architecture === 'string' && body.cpu_architecture !== architecture)
+    throw invalidField('/cpu_architecture', `requires a cluster with that architecture; this one has ${architecture}`)
+}
+
+const refuseBadInstances = ({ min_running_instances: min, max_running_instances: max, autoscaling }: Spec): void => {
+  if (Number(max) !== -1 && Number(min) > Number(max))
+    throw invalidField('/min_running_instances', 'must not be more than max_running_instances')
+  if (autoscaling !== undefined && autoscaling !== null)
+    throw invalidField('/autoscaling', 'requires a Kubernetes cluster with KEDA; set `min_running_instances` instead')
+}
+
+/** Validates and completes what `Running` declares; other fields are passed through. */
+export const completeRunning = async (body: RunningRequest, context: Context, change: Change<RunningSpec>) => {
+  const before: Partial<RunningSpec> = change.previous?.spec ?? {}
+  await refuseBeyondCluster(change, body)
+  refuseBadInstances(body)
+  const { autoscaling: _, ...kept } = body
+  const ports = completePorts(body.ports ?? [], before.ports ?? [])
+  checkProbes(body.healthchecks ?? {}, ports)
+  return {
+    ...kept,
+    auto_deploy: body.auto_deploy === true,
+    ports: await choosePorts(context, change, ports, { named: true }),
+    storage: completeStorage(body.storage ?? [], before.storage ?? []),
+  }
+}
+
+/** A program's command; null for the image's own. */
+export const commandOf = (command: { entrypoint?: string | null; arguments?: string[] }): TaskCommand => ({
+  entrypoint: wordsOf(command.entrypoint),
+  arguments: command.arguments === undefined || command.arguments.length === 0 ? null : command.arguments,
+})
+
+/** The workload that the engine runs. */
+export const workloadOf = (running: RunningSpec): WorkloadSpec => {
+  const { ports, healthchecks } = running
+  const readiness = toProbe(healthchecks.readiness_probe, ports)
+  return {
+    ...commandOf(running),
+    cpuMillicores: running.cpu,
+    memoryMb: running.memory,
+    instances: running.min_running_instances,
+    ports: workloadPorts(ports),
+    volumes: running.storage.map(({ id, mount_point: mountPath, size: sizeGb }) => ({ id, mountPath, sizeGb })),
+    readiness,
+    liveness: toProbe(healthchecks.liveness_probe, ports),
+    readyTimeoutMs: readyTimeoutMs(readiness),
+    stopGraceMs: stopGraceMs(running),
+  }
+}

@@ -1,0 +1,204 @@
+/**
+ * Terraform services: modules from a git repository with their variables, run by a tool of an image or of the operator's
+ * (terraform/run.ts).
+ */
+import Type from 'typebox'
+import type { Context } from '../../api/operations/operation.ts'
+import type { Change, Spec } from '../../api/operations/resource.ts'
+import { Computed, Flag, Maybe, Nullable, OneOf, Text, Uuid, Whole } from '../../api/operations/schema.ts'
+import { deployable } from '../../facets/deployable.ts'
+import { MaybeCommitId } from '../../facets/deployment-request.ts'
+import { newHistory } from '../../facets/history.ts'
+import { advancedSettings } from '../../facets/settings/advanced-settings.ts'
+import { deploymentRestrictions } from '../../facets/settings/deployment-restriction.ts'
+import { terraformSettings } from '../../facets/settings/settings.ts'
+import { invalidField } from '../../lib/errors.ts'
+import {
+  completeGitRepository,
+  GitRepository,
+  GitRepositoryRequest,
+  insidePath,
+  viewGitRepository,
+} from '../service/git-source.ts'
+import { service } from '../service/service.ts'
+import { type TerraformSpec, terraformRun } from './run.ts'
+import {
+  completeVariables,
+  hideSecrets,
+  VariablesSource,
+  viewVariables,
+  withSecrets,
+  writeSecrets,
+} from './variables.ts'
+
+const mapOf = (value: object) =>
+  Type.Unsafe<Record<string, unknown>>({ type: 'object', additionalProperties: value, maxProperties: 100 })
+const words = { type: 'array', maxItems: 100, items: { type: 'string', maxLength: 4096 } }
+
+const Backend = () =>
+  Type.Object({
+    kubernetes: Maybe(Nullable(Type.Object({}))),
+    user_provided: Maybe(Nullable(Type.Object({}))),
+    blueprint: Maybe(
+      Nullable(
+        Type.Object({ type: Text(100, { minLength: 1 }), config: Maybe(mapOf({ type: 'string', maxLength: 4096 })) }),
+      ),
+    ),
+  })
+
+const AutoDeploy = () =>
+  Type.Object(
+    {
+      auto_deploy: Maybe(Flag({ default: false })),
+      terraform_action: Maybe(OneOf(['DEFAULT', 'PLAN', 'NOOP'], { default: 'DEFAULT' })),
+    },
+    { default: { auto_deploy: false, terraform_action: 'DEFAULT' } },
+  )
+
+const usualResources = { cpu_milli: 500, ram_mib: 512, gpu: 0, storage_gib: 1 }
+
+const JobResources = () =>
+  Type.Object(
+    {
+      cpu_milli: Maybe(Whole(10, 1_000_000, { default: usualResources.cpu_milli })),
+      ram_mib: Maybe(Whole(6, 100_000_000, { default: usualResources.ram_mib })),
+      gpu: Maybe(Whole(0, 1000, { default: usualResources.gpu })),
+      storage_gib: Maybe(Whole(0, 65_536, { default: usualResources.storage_gib })),
+    },
+    { default: usualResources },
+  )
+
+const Fragment = () =>
+  Type.Object({
+    type: OneOf(['file', 'inline']),
+    path: Maybe(Text(1024, { minLength: 1 })),
+    content: Maybe(Text(65_536)),
+  })
+
+const engines = ['TERRAFORM', 'OPEN_TOFU']
+
+const spec = Type.Object({
+  auto_deploy_config: Maybe(AutoDeploy()),
+  terraform_files_source: Type.Object({ git_repository: GitRepositoryRequest() }),
+  terraform_variables_source: Maybe(VariablesSource()),
+  backend: Backend(),
+  engine: OneOf(engines),
+  provider_version: Type.Object({
+    read_from_terraform_block: Maybe(Flag({ default: false })),
+    explicit_version: Text(64, { pattern: '^[0-9A-Za-z.+-]*$' }),
+  }),
+  timeout_sec: Maybe(Whole(0, 86_400, { default: 600 })),
+  job_resources: Maybe(JobResources()),
+  use_cluster_credentials: Maybe(Flag({ default: false })),
+  action_extra_arguments: Maybe(mapOf(words)),
+  dockerfile_fragment: Maybe(Nullable(Fragment())),
+  blueprint_id: Maybe(Nullable(Uuid())),
+})
+
+const filesPath = ['terraform_files_source', 'git_repository']
+
+type Kept = TerraformSpec & { auto_deploy_config: { auto_deploy: boolean } } & Spec
+
+/** Keeps only the backend that is set. */
+const completeBackend = (sent: Spec): Spec => {
+  const named = Object.entries(sent).filter(([, value]) => value !== null && value !== undefined)
+  if (named.length !== 1)
+    throw invalidField('/backend', 'must have exactly one of `kubernetes`, `user_provided` and `blueprint`')
+  return Object.fromEntries(named)
+}
+
+const completeFragment = (sent: unknown): unknown => {
+  const { type, path, content } = (sent ?? {}) as { type?: string; path?: string; content?: string }
+  if (type === undefined) return null
+  if (type === 'inline' && content === undefined) throw invalidField('/dockerfile_fragment/content', 'is required')
+  if (type === 'file' && path === undefined) throw invalidField('/dockerfile_fragment/path', 'is required')
+  return type === 'inline' ? { type, content } : { type, path: insidePath('/dockerfile_fragment/path', path!) }
+}
+
+/** They are passed on one per line. */
+const checkArguments = (sent: unknown): void => {
+  for (const [name, list] of Object.entries((sent ?? {}) as Record<string, string[]>))
+    if (list.some((word) => /[\n\r\0]/.test(word)))
+      throw invalidField(`/action_extra_arguments/${name}`, 'must not contain line breaks')
+}
+
+const complete = (body: Spec, _context: Context, change: Change<Kept>): Kept => {
+  const before = change.previous?.spec
+  checkArguments(body.action_extra_arguments)
+  const { git_repository: sent } = body.terraform_files_source as TerraformSpec['terraform_files_source']
+  const known = before?.terraform_files_source.git_repository
+  return {
+    ...body,
+    terraform_files_source: { git_repository: completeGitRepository(sent, known, `/${filesPath.join('/')}`) },
+    terraform_variables_source: completeVariables(body, change),
+    backend: completeBackend(body.backend as Spec),
+    action_extra_arguments: body.action_extra_arguments ?? {},
+    dockerfile_fragment: completeFragment(body.dockerfile_fragment),
+  } as Kept
+}
+
+const DeleteQuery = Type.Object({
+  resources_only: Maybe(Flag()),
+  skipReconcile: Maybe(Flag()),
+  force_terraform_action: Maybe(OneOf(['SKIP_DESTROY'])),
+})
+
+const deploys = deployable({
+  stops: false,
+  status: false,
+  deployBody: Type.Object({
+    id: Maybe(Nullable(Uuid())),
+    git_commit_id: MaybeCommitId(),
+    action: Maybe(Nullable(OneOf(['PLAN', 'FORCE_UNLOCK', 'MIGRATE_STATE']))),
+  }),
+  removal: {
+    summary: 'Destroy the resources of a terraform service and delete it; continues after the response',
+    query: DeleteQuery,
+    keepsConfiguration: ({ resources_only: only }) => only === true,
+    // Its resources are kept and no longer managed.
+    skipsEnding: ({ skipReconcile, force_terraform_action: action }) =>
+      skipReconcile === true || action === 'SKIP_DESTROY',
+  },
+})
+
+export const terraform = service({
+  kind: 'terraform',
+  path: 'terraform',
+  noun: 'Terraform',
+  nounWithArticle: 'a terraform service',
+  list: { id: 'listTerraforms', words: 'terraform services' },
+  groups: false,
+  spec,
+  record: {
+    auto_deploy: Computed(Flag()),
+    auto_deploy_config: AutoDeploy(),
+    terraform_files_source: Computed(Type.Object({ git: Type.Object({ git_repository: GitRepository() }) })),
+    terraform_variables_source: Computed(VariablesSource()),
+    backend: Backend(),
+    engine: OneOf(engines),
+    provider_version: Type.Object({ read_from_terraform_block: Maybe(Flag()), explicit_version: Text(64) }),
+    timeout_sec: Whole(0),
+    job_resources: JobResources(),
+    use_cluster_credentials: Flag(),
+    action_extra_arguments: mapOf(words),
+  },
+  git: filesPath,
+  validate: complete,
+  view: ({ terraform_files_source: files, terraform_variables_source: variables, ...rest }, { commit, tokenName }) => ({
+    ...rest,
+    auto_deploy: rest.auto_deploy_config.auto_deploy,
+    terraform_files_source: {
+      git: {
+        git_repository: viewGitRepository(files.git_repository, commit, tokenName),
+      },
+    },
+    terraform_variables_source: viewVariables(variables),
+  }),
+  around: hideSecrets,
+  written: writeSecrets,
+  withSecrets,
+  facets: [deploys, newHistory, advancedSettings(terraformSettings), deploymentRestrictions],
+  deployable: {
+    ...terraformRun,
+  },
+})

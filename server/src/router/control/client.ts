@@ -1,0 +1,150 @@
+/** The control plane's client of the router: starts, adopts, restarts and calls it. */
+import { readFile, rm } from 'node:fs/promises'
+import { setTimeout as pause } from 'node:timers/promises'
+import type { Log } from '../../lib/log.ts'
+import type { AnyRoute, Router } from '../router.ts'
+import { askHealth, askStop, type CallOptions, call, openCall, RouterAbsent } from './control-client.ts'
+import { ensureRunning, type LaunchRequest } from './launch.ts'
+import { type Counts, type Health, pathsOf } from './protocol.ts'
+
+export interface RouterOptions {
+  dataDir: string
+  host: string
+  /** 0 means any free one, known after `start`. */
+  port: number
+  log: Pick<Log, 'debug' | 'info' | 'warn'>
+  /** The Node program that runs the router. Default: the one that runs us. */
+  nodePath?: string
+  /** Addresses and networks of proxies whose X-Forwarded headers are trusted. */
+  trustedProxies?: readonly string[]
+}
+
+/** What tests and benchmarks need in addition. */
+export interface ProcessRouter extends Router {
+  health(): Promise<Health | null>
+  counts(): Promise<Counts>
+}
+
+const endTimeoutMs = 25_000
+const restartPausesMs = [0, 200, 1_000, 5_000] as const
+
+/** Hosts to listen on that nobody can connect to by that name. */
+const namesNoMachine: ReadonlySet<string> = new Set(['0.0.0.0', '::'])
+
+const bracketed = (host: string): string => (host.includes(':') ? `[${host}]` : host)
+
+const isAlive = async (pid: number): Promise<boolean> => {
+  try {
+    process.kill(pid, 0)
+  } catch {
+    return false
+  }
+  // Exited, but not yet reaped: once its parent has exited, the init process does that when it gets to it.
+  const state = await readFile(`/proc/${pid}/stat`, 'utf8').catch(() => '')
+  return !state.includes(') Z ')
+}
+
+const waitForEnd = async (pid: number): Promise<void> => {
+  const deadline = performance.now() + endTimeoutMs
+  while (await isAlive(pid)) {
+    if (performance.now() > deadline) process.kill(pid, 'SIGKILL')
+    await pause(5)
+  }
+}
+
+export const createRouter = (options: RouterOptions): ProcessRouter => {
+  const { dataDir, host, port, log } = options
+  const paths = pathsOf(dataDir)
+  const { controlSocket } = paths
+  const wanted: LaunchRequest = {
+    ...{ dataDir, host, port, paths },
+    nodePath: options.nodePath ?? process.execPath,
+    trustedProxies: options.trustedProxies ?? [],
+  }
+  let isWanted = false
+  let running: Health | undefined
+  let starting: Promise<Health> | undefined
+
+  const ensure = (): Promise<Health> => {
+    starting ??= ensureRunning(wanted)
+      .then((health) => {
+        if (running?.pid !== health.pid) void watch(health)
+        running = health
+        return health
+      })
+      .finally(() => {
+        starting = undefined
+      })
+    return starting
+  }
+
+  const restart = async (): Promise<void> => {
+    for (let attempt = 0; isWanted; attempt++) {
+      await pause(restartPausesMs[attempt] ?? 5_000, undefined, { ref: false })
+      if (!isWanted) return
+      try {
+        const health = await ensure()
+        log.info({ pid: health.pid }, 'the router is running again')
+        return
+      } catch (error) {
+        log.warn({ err: error }, 'the router could not be restarted')
+      }
+    }
+  }
+
+  /**
+   * An open call that ends with the process: its death is detected at once, and distinguished from an intended stop.
+   */
+  const watch = async ({ pid }: Health): Promise<void> => {
+    let said = ''
+    try {
+      const answer = await openCall(controlSocket, 'GET', '/watch')
+      answer.socket.unref()
+      for await (const chunk of answer.setEncoding('utf8')) said += chunk
+    } catch {
+      // It ended without a message.
+    }
+    if (running?.pid === pid) running = undefined
+    if (!isWanted || said.includes('stopping')) return
+    log.warn({ pid }, 'the router exited unexpectedly')
+    await restart()
+  }
+
+  const ask = async <Answer>(method: string, path: string, more?: CallOptions): Promise<Answer> => {
+    try {
+      return await call<Answer>(controlSocket, method, path, more)
+    } catch (error) {
+      if (!(error instanceof RouterAbsent) || !isWanted) throw error
+      await ensure()
+      return call<Answer>(controlSocket, method, path, more)
+    }
+  }
+
+  return {
+    async start() {
+      isWanted = true
+      const { pid } = await ensure()
+      log.debug({ pid, host, port: running?.port }, 'the router is ready')
+    },
+    async setService(serviceId, routes) {
+      await ask('PUT', `/services/${encodeURIComponent(serviceId)}/routes`, { body: routes })
+    },
+    routes: () => ask<AnyRoute[]>('GET', '/routes'),
+    drain: (targets, timeoutMs, signal) => ask('POST', '/drain', { body: { targets, timeoutMs }, signal }),
+    url: (name) => `http://${name}:${port === 0 ? (running?.port ?? 0) : port}`,
+    address: (streamPort) => `${namesNoMachine.has(host) ? 'localhost' : bracketed(host)}:${streamPort}`,
+    health: () => askHealth(controlSocket),
+    counts: () => ask<Counts>('GET', '/metrics'),
+    async stop() {
+      isWanted = false
+      await starting?.catch(() => {})
+      const health = await askHealth(controlSocket)
+      if (health !== null) {
+        const { finished } = await askStop(controlSocket)
+        await finished
+        await waitForEnd(health.pid)
+      }
+      await Promise.all([rm(controlSocket, { force: true }), rm(paths.pid, { force: true })])
+    },
+  }
+}

@@ -1,0 +1,125 @@
+/** The control API: HTTP on a unix socket in a folder that only our own user may enter. */
+import { once } from 'node:events'
+import { chmod, rm } from 'node:fs/promises'
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
+import { PortUnavailable, type Target } from '../router.ts'
+import type { LiveTable } from '../table/live-table.ts'
+import { checkRoutes, InvalidRoute, replaceService } from '../table/table.ts'
+import type { Upstreams } from '../table/upstreams.ts'
+import type { Counts, Health } from './protocol.ts'
+
+export interface ControlParts {
+  table: LiveTable
+  upstreams: Upstreams
+  health: () => Health
+  counts: () => Counts
+  /** Stops accepting; `released` resolves when port, socket and lock are free, `finished` when no request is left. */
+  stop: () => { released: Promise<void>; finished: Promise<void> }
+}
+
+export interface Control {
+  listen(path: string): Promise<void>
+  /** No new calls; tells watchers that the stop is intended. Calls in progress continue. */
+  close(): void
+}
+
+const maxBodyBytes = 64 << 20
+
+const readJson = async (req: IncomingMessage): Promise<unknown> => {
+  const chunks: Buffer[] = []
+  let size = 0
+  for await (const chunk of req as AsyncIterable<Buffer>) {
+    size += chunk.length
+    if (size > maxBodyBytes) throw new InvalidRoute('the body is too large')
+    chunks.push(chunk)
+  }
+  return JSON.parse(Buffer.concat(chunks).toString())
+}
+
+const send = (res: ServerResponse, status: number, value: unknown): void => {
+  res.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(value))
+}
+
+const drain = async ({ upstreams }: ControlParts, req: IncomingMessage, res: ServerResponse): Promise<void> => {
+  const { targets, timeoutMs } = (await readJson(req)) as { targets: Target[]; timeoutMs: number }
+  const end = new AbortController()
+  const timer = setTimeout(() => end.abort(), timeoutMs)
+  res.once('close', () => end.abort())
+  const remaining = await upstreams.drain(targets, end.signal)
+  clearTimeout(timer)
+  if (!res.destroyed) upstreams.endConnections(targets)
+  send(res, 200, { remaining })
+}
+
+const stop = async (parts: ControlParts, res: ServerResponse): Promise<void> => {
+  const { released, finished } = parts.stop()
+  await released
+  res.writeHead(200, { 'content-type': 'text/plain' }).write('stopping\n')
+  await finished
+  res.end()
+}
+
+const putRoutes = async ({ table }: ControlParts, req: IncomingMessage, serviceId: string): Promise<void> => {
+  const routes = checkRoutes(await readJson(req))
+  await table.change((all) => replaceService(all, serviceId, routes))
+}
+
+const answer = async (
+  parts: ControlParts,
+  watchers: Set<ServerResponse>,
+  req: IncomingMessage,
+  res: ServerResponse,
+) => {
+  const path = req.url ?? ''
+  const service = /^\/services\/([^/]+)\/routes$/.exec(path)
+  const call = service === null ? `${req.method} ${path}` : `${req.method} /services`
+  switch (call) {
+    case 'GET /health':
+      return send(res, 200, parts.health())
+    case 'GET /metrics':
+      return send(res, 200, parts.counts())
+    case 'GET /routes':
+      return send(res, 200, parts.table.routes())
+    case 'PUT /services':
+      await putRoutes(parts, req, decodeURIComponent(service![1]!))
+      return send(res, 200, {})
+    case 'POST /drain':
+      return drain(parts, req, res)
+    case 'POST /stop':
+      return stop(parts, res)
+    case 'GET /watch':
+      watchers.add(res.once('close', () => watchers.delete(res)))
+      res.writeHead(200).write('watching\n')
+      return
+    default:
+      return send(res, 404, { message: 'no such call' })
+  }
+}
+
+const fail = (res: ServerResponse, error: unknown) => {
+  if (res.headersSent) return void res.destroy()
+  const { message } = error as Error
+  if (error instanceof PortUnavailable) return send(res, 409, { message, port: error.port })
+  const isCallers = error instanceof InvalidRoute || error instanceof SyntaxError
+  send(res, isCallers ? 422 : 500, { message })
+}
+
+export const createControl = (parts: ControlParts): Control => {
+  const watchers = new Set<ServerResponse>()
+  const server: Server = createServer({ requestTimeout: 0 }, (req, res) => {
+    answer(parts, watchers, req, res).catch((error: unknown) => fail(res, error))
+  })
+  return {
+    async listen(path) {
+      // Its creator is dead: we have its lock.
+      await rm(path, { force: true })
+      server.listen(path)
+      await once(server, 'listening')
+      await chmod(path, 0o600)
+    },
+    close() {
+      server.close()
+      for (const res of watchers) res.end('stopping\n')
+    },
+  }
+}

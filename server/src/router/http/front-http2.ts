@@ -1,0 +1,113 @@
+/** The HTTP/2 half of the listener: connections that began with the preface, their limits and shutdown. */
+import { createServer, type Http2Server, type ServerHttp2Session } from 'node:http2'
+import type { Socket } from 'node:net'
+import type { Traffic } from '../table/traffic.ts'
+import { forwardStream } from './http2-exchange.ts'
+
+export interface Http2Limits {
+  headerBytes: number
+  /** For the client's first frame after the preface. */
+  headersTimeoutMs: number
+  /** With a stream open, and nothing sent either way. */
+  silenceMs: number
+  /** Without any stream. Bytes of an incomplete header do not count. */
+  idleMs: number
+  streams: number
+  /** How many streams a client may open and reset: a burst, and a rate per second. */
+  resetBurst: number
+  resetsPerSecond: number
+}
+
+export interface Http2Front {
+  /** Takes a connection whose first bytes were put back. */
+  accept(socket: Socket): void
+  /** Tells clients to open no more streams here. Those already on their way are served. */
+  close(): void
+  end(): void
+}
+
+const megabytesPerSession = 64
+const mostHeaders = 200
+const aliveProbeMs = 30_000
+const goawayMs = 1_000
+/** Of the protocol: "no stream is refused yet". */
+const highestStream = 2 ** 31 - 1
+
+/** Windows stay at the protocol's 64 KB: that much of each stream is buffered for a side that does not read. */
+const createHttp2Server = (limits: Http2Limits): Http2Server =>
+  createServer({
+    maxSessionMemory: megabytesPerSession,
+    maxHeaderListPairs: mostHeaders,
+    maxSessionInvalidFrames: 100,
+    maxSessionRejectedStreams: 100,
+    streamResetBurst: limits.resetBurst,
+    streamResetRate: limits.resetsPerSecond,
+    settings: { maxConcurrentStreams: limits.streams, maxHeaderListSize: limits.headerBytes },
+  })
+
+/** A gap between the end of a connection's last stream and its next one is `idleMs` long at most. */
+const watchSilence = (session: ServerHttp2Session, limits: Http2Limits): void => {
+  let streams = 0
+  const greeting = setTimeout(() => session.destroy(), limits.headersTimeoutMs)
+  session.once('remoteSettings', () => clearTimeout(greeting))
+  session.once('close', () => clearTimeout(greeting))
+  session.setTimeout(limits.idleMs, () => session.destroy())
+  session.on('stream', (stream) => {
+    if (stream.destroyed) return
+    if (++streams === 1) session.setTimeout(limits.silenceMs)
+    stream.once('close', () => {
+      if (--streams === 0 && !session.destroyed) session.setTimeout(limits.idleMs)
+    })
+  })
+}
+
+/** In two steps, so that streams that the client opens before it receives the first are served too. */
+const sendGoaway = (session: ServerHttp2Session): void => {
+  if (session.destroyed || session.closed) return
+  const close = (): void => {
+    clearTimeout(timer)
+    if (!session.destroyed) session.close()
+  }
+  const timer = setTimeout(close, goawayMs)
+  session.goaway(0, highestStream)
+  if (!session.ping(close)) close()
+}
+
+export const createHttp2Front = (traffic: Traffic, limits: Http2Limits, onLeave: () => void): Http2Front => {
+  const server = createHttp2Server(limits)
+  const sessions = new Set<ServerHttp2Session>()
+
+  server.on('session', (session) => {
+    sessions.add(session)
+    session.once('close', () => sessions.delete(session))
+    session.on('error', () => {})
+    watchSilence(session, limits)
+    if (traffic.stopping) sendGoaway(session)
+  })
+  server.on('stream', (stream, headers) => {
+    // Also for one that has ended: later frames may have ended its session, which is reported later.
+    stream.on('error', () => {})
+    // Reset by its client before we saw it; no other event will say that it has ended.
+    if (stream.destroyed) return
+    traffic.counts.requests++
+    traffic.counts.inFlight++
+    stream.once('close', onLeave)
+    forwardStream(traffic, stream, headers)
+  })
+
+  return {
+    accept(socket) {
+      socket.setTimeout(0)
+      socket.setNoDelay(true)
+      socket.setKeepAlive(true, aliveProbeMs)
+      // The server it came from lets a half of HTTP/1.1 connections end first. Here whoever ends has gone: streams that
+      // it did not reset would stay until the silence is too long.
+      socket.once('end', () => socket.destroySoon())
+      server.emit('connection', socket)
+    },
+    close: () => sessions.forEach(sendGoaway),
+    end() {
+      for (const session of sessions) session.destroy()
+    },
+  }
+}

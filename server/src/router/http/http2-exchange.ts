@@ -1,0 +1,213 @@
+/** One HTTP/2 stream of a client joined to one of a target, in both directions until both have ended. */
+import {
+  type ClientHttp2Session,
+  type ClientHttp2Stream,
+  constants,
+  type IncomingHttpHeaders,
+  type OutgoingHttpHeaders,
+  type ServerHttp2Stream,
+} from 'node:http2'
+import { absence, checkPresence } from '../table/presence.ts'
+import { attemptPausesMs, findServing, type Traffic } from '../table/traffic.ts'
+import { markSuspect, pick, type Upstream } from '../table/upstreams.ts'
+import { grpcAnswer, grpcTrailers, isGrpc } from './grpc-status.ts'
+import {
+  readStreamRequest,
+  type StreamRequest,
+  streamHeadersForClient,
+  streamHeadersForTarget,
+} from './http2-headers.ts'
+import { type PageName, renderPage } from './pages.ts'
+
+const { NGHTTP2_CANCEL, NGHTTP2_INTERNAL_ERROR, NGHTTP2_NO_ERROR, NGHTTP2_REFUSED_STREAM } = constants
+const { NGHTTP2_FLAG_END_STREAM } = constants
+
+const ignore = (): void => {}
+
+const pairsOf = (flat: readonly string[]): OutgoingHttpHeaders => {
+  const headers: OutgoingHttpHeaders = {}
+  for (let index = 0; index < flat.length; index += 2) headers[flat[index]!] = flat[index + 1]
+  return headers
+}
+
+/** Responds in the client's own terms: a gRPC status, or a page. */
+const sendStreamPage = (
+  stream: ServerHttp2Stream,
+  headers: IncomingHttpHeaders,
+  name: PageName,
+  host: string,
+): void => {
+  if (stream.destroyed || stream.headersSent) return
+  if (isGrpc(headers)) stream.respond(grpcAnswer(name, host), { endStream: true })
+  else {
+    const page = renderPage(name, host, headers.accept)
+    stream.respond({ ':status': page.status, ...pairsOf(page.headers) })
+    stream.end(headers[':method'] === 'HEAD' ? undefined : page.body)
+  }
+  closeUnread(stream)
+}
+
+/**
+ * Tells a client that is still sending to stop. The response goes out first. A stream does not end until everything
+ * received is read, so we read it.
+ */
+const closeUnread = (stream: ServerHttp2Stream): void => {
+  stream.resume()
+  if (stream.readableEnded || stream.closed) return
+  if (stream.writableFinished) stream.close(NGHTTP2_NO_ERROR)
+  else stream.once('finish', () => setImmediate(() => stream.closed || stream.close(NGHTTP2_NO_ERROR)))
+}
+
+class StreamExchange {
+  private readonly traffic: Traffic
+  private readonly client: ServerHttp2Stream
+  private readonly headers: IncomingHttpHeaders
+  private readonly request: StreamRequest
+  private readonly tried = new Set<Upstream>()
+  private attempts = 0
+  private far: ClientHttp2Stream | undefined
+  private trailers: OutgoingHttpHeaders = {}
+
+  constructor(traffic: Traffic, client: ServerHttp2Stream, headers: IncomingHttpHeaders, request: StreamRequest) {
+    this.traffic = traffic
+    this.client = client
+    this.headers = headers
+    this.request = request
+    client.on('wantTrailers', () => this.sendTrailers())
+    client.once('close', () => this.leave())
+  }
+
+  private leave(): void {
+    const { far, client } = this
+    far?.close(client.rstCode === NGHTTP2_NO_ERROR ? NGHTTP2_CANCEL : client.rstCode)
+    // If the target has ended it while bytes from us are still unsent, it is closed but never ends by itself.
+    setImmediate(() => far?.destroy())
+  }
+
+  attempt() {
+    if (this.client.destroyed) return
+    const entry = findServing(this.traffic, this.request.host, 'GRPC')
+    if (typeof entry === 'string') return this.answer(entry)
+    const upstream = pick(entry, this.tried) ?? pick(entry, null)
+    if (upstream === undefined) return this.answer('starting')
+    this.attempts++
+    if (upstream.isAbsent) return this.repeat(upstream, absence())
+    this.traffic.upstreams.begin(upstream)
+    void this.open(upstream)
+  }
+
+  private async open(upstream: Upstream) {
+    const { client, headers, request, traffic } = this
+    const address = client.session?.socket?.remoteAddress ?? ''
+    const passed = streamHeadersForTarget(headers, request, address, traffic.isTrusted)
+    try {
+      this.carry(upstream, await upstream.sessions.open(passed, client.endAfterHeaders))
+    } catch (error) {
+      traffic.upstreams.end(upstream)
+      // Headers that may be received but not sent.
+      if (error instanceof TypeError) return this.answer('malformed')
+      markSuspect(upstream)
+      this.repeat(upstream, error as Error)
+    }
+  }
+
+  private carry(upstream: Upstream, far: ClientHttp2Stream): void {
+    const { client, traffic } = this
+    const session = far.session as ClientHttp2Session
+    this.far = far
+    far.on('error', ignore)
+    far.once('close', () => {
+      traffic.upstreams.end(upstream)
+      this.onFarClose(upstream, far, session)
+    })
+    far.once('response', (headers, flags) => {
+      upstream.heardAt = performance.now()
+      this.onResponse(far, headers, flags)
+    })
+    far.once('trailers', (trailers) => {
+      this.trailers = streamHeadersForClient(trailers)
+    })
+    if (client.destroyed) far.close(NGHTTP2_CANCEL)
+    else if (!client.endAfterHeaders) client.pipe(far)
+  }
+
+  private onResponse(far: ClientHttp2Stream, headers: IncomingHttpHeaders, flags: number) {
+    const { client } = this
+    if (client.destroyed || client.headersSent) return
+    const endStream = (flags & NGHTTP2_FLAG_END_STREAM) !== 0
+    try {
+      client.respond(streamHeadersForClient(headers), endStream ? { endStream } : { waitForTrailers: true })
+    } catch (error) {
+      // A status that does not exist in HTTP/2.
+      this.traffic.report(`${this.request.host}: a response cannot be forwarded: ${(error as Error).message}`)
+      return client.close(NGHTTP2_INTERNAL_ERROR)
+    }
+    if (!endStream) return void far.pipe(client)
+    far.resume()
+    closeUnread(client)
+  }
+
+  private sendTrailers(): void {
+    const { client } = this
+    if (client.destroyed || client.closed) return
+    client.sendTrailers(this.trailers)
+    if (!client.readableEnded) setImmediate(() => client.closed || client.close(NGHTTP2_NO_ERROR))
+  }
+
+  private onFarClose(upstream: Upstream, far: ClientHttp2Stream, session: ClientHttp2Session) {
+    const { client } = this
+    if (client.destroyed) return
+    if (!client.endAfterHeaders) client.unpipe(far).resume()
+    if (client.closed) return
+    if (far.readableEnded && far.rstCode === NGHTTP2_NO_ERROR && client.headersSent) return
+    if (far.rstCode === NGHTTP2_REFUSED_STREAM && !client.headersSent && client.endAfterHeaders)
+      return this.repeat(upstream, new Error('it refused the stream'))
+    const isLost = session.destroyed || session.socket?.destroyed
+    if (!isLost && far.rstCode !== NGHTTP2_NO_ERROR) return client.close(far.rstCode)
+    this.breakOff(upstream)
+  }
+
+  /** The connection to the target broke: a gRPC client gets a status, others see the stream end with an error. */
+  private breakOff(upstream: Upstream) {
+    const { client } = this
+    this.fail(upstream, 'its connection broke')
+    checkPresence(upstream)
+    if (!client.headersSent) return this.answer('unreachable')
+    if (!isGrpc(this.headers)) return client.close(NGHTTP2_INTERNAL_ERROR)
+    this.trailers = grpcTrailers('unreachable', this.request.host)
+    client.end()
+  }
+
+  private repeat(failed: Upstream, error: Error) {
+    if (this.client.destroyed) return
+    const pauseMs = attemptPausesMs[this.attempts - 1]
+    this.tried.add(failed)
+    if (pauseMs === undefined) {
+      this.fail(failed, error.message)
+      return this.answer('unreachable')
+    }
+    this.traffic.counts.retries++
+    const entry = findServing(this.traffic, this.request.host, 'GRPC')
+    const hasOther = typeof entry !== 'string' && entry.upstreams.some((upstream) => !this.tried.has(upstream))
+    setTimeout(() => this.attempt(), hasOther ? 0 : pauseMs)
+  }
+
+  private fail(upstream: Upstream, why: string): void {
+    this.traffic.counts.failures++
+    this.traffic.report(`${this.request.host}: ${upstream.key} failed: ${why}`)
+  }
+
+  private answer(page: PageName): void {
+    sendStreamPage(this.client, this.headers, page, this.request.host)
+  }
+}
+
+export const forwardStream = (traffic: Traffic, stream: ServerHttp2Stream, headers: IncomingHttpHeaders) => {
+  stream.on('error', ignore)
+  const request = readStreamRequest(headers)
+  if (request === null) return sendStreamPage(stream, headers, 'malformed', '')
+  if (request.method === 'CONNECT') return sendStreamPage(stream, headers, 'method', '')
+  // Whether to send the body is between the client and the target; without this the client would wait.
+  if (headers.expect === '100-continue') stream.additionalHeaders({ ':status': 100 })
+  new StreamExchange(traffic, stream, headers, request).attempt()
+}

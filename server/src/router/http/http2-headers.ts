@@ -1,0 +1,70 @@
+/** What is removed from and added to the headers of a forwarded HTTP/2 stream. */
+import type { IncomingHttpHeaders, OutgoingHttpHeaders } from 'node:http2'
+import { normalizeHost } from '../table/table.ts'
+import { type IsTrusted, isSaidByUs } from './headers.ts'
+
+/** Belongs to one connection, or is set by us. */
+const dropped = new Set([
+  'host',
+  'connection',
+  'keep-alive',
+  'proxy-connection',
+  'proxy-authenticate',
+  'proxy-authorization',
+  'transfer-encoding',
+  'upgrade',
+  'te',
+  'expect',
+  'http2-settings',
+  'forwarded',
+  'x-real-ip',
+])
+
+const isPassed = (name: string): boolean => !name.startsWith(':') && !dropped.has(name)
+
+export interface StreamRequest {
+  authority: string
+  /** Normalized. */
+  host: string
+  method: string
+  path: string
+}
+
+/** The destination of a stream's request; null if two servers could read it differently. */
+export const readStreamRequest = (headers: IncomingHttpHeaders): StreamRequest | null => {
+  const authority = headers[':authority'] ?? headers.host
+  const { ':method': method, ':path': path } = headers
+  if (authority === undefined || (headers.host ?? authority).toLowerCase() !== authority.toLowerCase()) return null
+  if (method === undefined || path === undefined || !(path.startsWith('/') || path === '*')) return null
+  return { authority, host: normalizeHost(authority), method, path }
+}
+
+const plainAddress = (address: string): string => (address.startsWith('::ffff:') ? address.slice(7) : address)
+
+/** The headers of a stream to the target. */
+export const streamHeadersForTarget = (
+  headers: IncomingHttpHeaders,
+  { authority, method, path }: StreamRequest,
+  address: string,
+  isTrusted: IsTrusted,
+): OutgoingHttpHeaders => {
+  const passed: OutgoingHttpHeaders = { ':method': method, ':scheme': 'http', ':authority': authority, ':path': path }
+  for (const [name, value] of Object.entries(headers)) if (isPassed(name) && !isSaidByUs(name)) passed[name] = value
+  // Without it gRPC servers assume a proxy that drops trailers.
+  if (headers.te === 'trailers') passed.te = 'trailers'
+  const peer = plainAddress(address)
+  const said = isTrusted(peer) ? headers : undefined
+  const chain = said?.['x-forwarded-for']
+  passed['x-forwarded-for'] = chain === undefined ? peer : `${chain}, ${peer}`
+  passed['x-forwarded-proto'] = said?.['x-forwarded-proto'] ?? 'http'
+  passed['x-forwarded-host'] = said?.['x-forwarded-host'] ?? authority
+  return passed
+}
+
+/** The headers, or the trailers, of an answer for the client. */
+export const streamHeadersForClient = (headers: IncomingHttpHeaders): OutgoingHttpHeaders => {
+  const passed: OutgoingHttpHeaders = {}
+  for (const [name, value] of Object.entries(headers)) if (isPassed(name)) passed[name] = value
+  if (headers[':status'] !== undefined) passed[':status'] = headers[':status']
+  return passed
+}

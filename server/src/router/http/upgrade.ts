@@ -1,0 +1,148 @@
+/** Websockets and other upgrades: the handshake is HTTP, the rest a byte tunnel between its two ends. */
+import { type ClientRequest, type IncomingMessage, request } from 'node:http'
+import type { Socket } from 'node:net'
+import type { Duplex } from 'node:stream'
+import { join } from '../ports/join.ts'
+import { absence } from '../table/presence.ts'
+import { attemptPausesMs, connectTimeoutMs, findServing, type Traffic } from '../table/traffic.ts'
+import { markSuspect, pick, type Upstream } from '../table/upstreams.ts'
+import { headersForClient, headersForTarget } from './headers.ts'
+import { type PageName, rawHead, renderPage } from './pages.ts'
+import { hasBody, readRequest } from './request-check.ts'
+
+const handshakeTimeoutMs = 60_000
+const halfClosedMs = 30_000
+
+const refuse = (client: Duplex, req: IncomingMessage, name: PageName, host: string): void => {
+  const { status, headers, body } = renderPage(name, host, req.headers.accept)
+  client.end(rawHead(status, '', [...headers, 'connection', 'close']) + body)
+}
+
+const openTunnel = (traffic: Traffic, upstream: Upstream, client: Socket, far: Socket): void => {
+  const { upgrades } = traffic.counts
+  upgrades.total++
+  upgrades.open++
+  upstream.upgrades++
+  const onEnd = (): void => {
+    upgrades.open--
+    upstream.upgrades--
+  }
+  join(client, far, { halfClosedMs, onEnd })
+}
+
+const passSwitch = (answer: IncomingMessage, client: Socket): void => {
+  const headers = headersForClient(answer.rawHeaders, answer.headers.connection)
+  headers.push('connection', 'upgrade', 'upgrade', answer.headers.upgrade ?? '')
+  client.write(rawHead(101, 'Switching Protocols', headers), 'latin1')
+}
+
+/** The target responded, but did not switch: its response is forwarded and the connection ends with it. */
+const passRefusal = (answer: IncomingMessage, client: Socket): void => {
+  const headers = headersForClient(answer.rawHeaders, answer.headers.connection)
+  client.write(
+    rawHead(answer.statusCode ?? 502, answer.statusMessage ?? '', [...headers, 'connection', 'close']),
+    'latin1',
+  )
+  answer.pipe(client)
+  answer.on('error', () => client.destroy())
+}
+
+const openRequest = (traffic: Traffic, req: IncomingMessage, path: string, upstream: Upstream): ClientRequest => {
+  const headers = headersForTarget(req, traffic.isTrusted)
+  headers.push('connection', 'upgrade', 'upgrade', req.headers.upgrade ?? '')
+  const { host, port } = upstream.target
+  const out = request({ host, port, path, method: req.method, headers, agent: false, timeout: handshakeTimeoutMs })
+  const tooLate = setTimeout(() => out.destroy(new Error('no connection in time')), connectTimeoutMs)
+  out.on('timeout', () => out.destroy(new Error('no answer in time')))
+  out.on('socket', (socket) => socket.once('connect', () => clearTimeout(tooLate)))
+  out.on('close', () => clearTimeout(tooLate))
+  return out
+}
+
+interface Handshake {
+  traffic: Traffic
+  req: IncomingMessage
+  client: Socket
+  head: Buffer
+  host: string
+  path: string
+  attempts: number
+}
+
+const onFailure = (handshake: Handshake, upstream: Upstream, isConnected: boolean, error: Error): void => {
+  const { traffic, req, client, host } = handshake
+  if (client.destroyed) return
+  if (!isConnected) markSuspect(upstream)
+  const pauseMs = attemptPausesMs[handshake.attempts - 1]
+  if (isConnected || pauseMs === undefined) {
+    traffic.counts.failures++
+    traffic.report(`${host}: upgrade at ${upstream.key} failed: ${error.message}`)
+    refuse(client, req, 'unreachable', host)
+    return
+  }
+  traffic.counts.retries++
+  setTimeout(shake, pauseMs, handshake)
+}
+
+const shake = (handshake: Handshake) => {
+  const { traffic, req, client, head, host, path } = handshake
+  if (client.destroyed) return
+  const entry = findServing(traffic, host, 'HTTP')
+  if (typeof entry === 'string') return refuse(client, req, entry, host)
+  const upstream = pick(entry, null)
+  if (upstream === undefined) return refuse(client, req, 'starting', host)
+  handshake.attempts++
+  if (upstream.isAbsent) return onFailure(handshake, upstream, false, absence())
+  const out = openRequest(traffic, req, path, upstream)
+  const abandon = (): void => void out.destroy()
+  client.once('close', abandon)
+  let isConnected = false
+  let isUnderWay = true
+  traffic.upstreams.begin(upstream)
+  const settle = (): void => {
+    if (!isUnderWay) return
+    isUnderWay = false
+    client.off('close', abandon)
+    traffic.upstreams.end(upstream)
+  }
+  out.on('socket', (socket) => socket.once('connect', () => (isConnected = true)))
+  out.on('upgrade', (answer, far: Socket, farHead) => {
+    settle()
+    if (client.destroyed) return far.destroy()
+    passSwitch(answer, client)
+    if (farHead.length > 0) client.write(farHead)
+    if (head.length > 0) far.write(head)
+    openTunnel(traffic, upstream, client, far)
+  })
+  out.on('response', (answer) => {
+    answer.once('close', settle)
+    passRefusal(answer, client)
+  })
+  out.on('error', (error) => {
+    settle()
+    onFailure(handshake, upstream, isConnected, error)
+  })
+  out.end()
+}
+
+/** Serves one upgrade request; `onEnd` is called when its connection is gone. */
+export const forwardUpgrade = (
+  traffic: Traffic,
+  req: IncomingMessage,
+  client: Socket,
+  head: Buffer,
+  onEnd: () => void,
+) => {
+  client.on('error', () => client.destroy())
+  client.once('close', onEnd)
+  client.setTimeout(0)
+  const wanted = readRequest(req)
+  if (typeof wanted === 'string') return refuse(client, req, wanted, '')
+  if (hasBody(req)) return refuse(client, req, 'malformed', wanted.host)
+  shake({ traffic, req, client, head, ...wanted, attempts: 0 })
+}
+
+export const refuseConnect = (req: IncomingMessage, client: Duplex): void => {
+  client.on('error', () => client.destroy())
+  refuse(client, req, 'method', '')
+}

@@ -1,0 +1,110 @@
+/**
+ * The active table. A change is on disk, and its ports accept connections, before it becomes active, in a single tick.
+ */
+import type { Ports } from '../ports/ports.ts'
+import { type AnyRoute, isStreamRoute, type Route, type StreamRoute } from '../router.ts'
+import { buildTable } from './table.ts'
+import type { Choice, Upstreams } from './upstreams.ts'
+
+export interface Entry<Kind extends AnyRoute = Route> extends Choice {
+  readonly route: Kind
+}
+
+type PortEntries = Record<StreamRoute['protocol'], Map<number, Entry<StreamRoute>>>
+
+export interface LiveTable {
+  /** By normalized host. */
+  find(host: string): Entry | undefined
+  findPort(protocol: StreamRoute['protocol'], port: number): Entry<StreamRoute> | undefined
+  routes(): readonly AnyRoute[]
+  /**
+   * Rejects, with nothing changed, if `edit` throws, a port of a new route is not available, or the table cannot be
+   * saved. A route is new unless `edit` returns the identical value.
+   */
+  change(edit: (routes: readonly AnyRoute[]) => readonly AnyRoute[]): Promise<void>
+}
+
+interface Change {
+  edit(routes: readonly AnyRoute[]): readonly AnyRoute[]
+  resolve(): void
+  reject(error: unknown): void
+}
+
+/** Only new streams: `ports` itself retries those in the table that have no port yet. */
+const newStreams = (before: readonly AnyRoute[], after: readonly AnyRoute[]): StreamRoute[] => {
+  const known = new Set(before)
+  return after.filter((route) => isStreamRoute(route)).filter((route) => !known.has(route))
+}
+
+export const createLiveTable = (
+  initial: readonly AnyRoute[],
+  upstreams: Upstreams,
+  save: (routes: readonly AnyRoute[]) => Promise<void>,
+  ports: Pick<Ports, 'open' | 'retain'>,
+): LiveTable => {
+  let routes: readonly AnyRoute[] = []
+  let hosts = new Map<string, Entry>()
+  let byPort: PortEntries = { TCP: new Map(), UDP: new Map() }
+  const waiting: Change[] = []
+  let saving = false
+
+  const entriesOf = <Key, Kind extends AnyRoute>(found: ReadonlyMap<Key, Kind>): Map<Key, Entry<Kind>> =>
+    new Map([...found].map(([key, route]) => [key, { route, upstreams: route.targets.map(upstreams.of), next: 0 }]))
+
+  const putInForce = (next: readonly AnyRoute[]): void => {
+    const table = buildTable(next)
+    routes = next
+    hosts = entriesOf(table.byHost)
+    byPort = { TCP: entriesOf(table.byPort.TCP), UDP: entriesOf(table.byPort.UDP) }
+    upstreams.retain(next.flatMap((route) => route.targets))
+    ports.retain(next.filter((route) => isStreamRoute(route)))
+  }
+
+  const applyAll = async (changes: Change[]): Promise<{ next: readonly AnyRoute[]; applied: Change[] }> => {
+    let next = routes
+    const applied: Change[] = []
+    for (const change of changes) {
+      try {
+        const edited = change.edit(next)
+        const fresh = newStreams(next, edited)
+        if (fresh.length > 0) await ports.open(fresh)
+        next = edited
+        applied.push(change)
+      } catch (error) {
+        change.reject(error)
+      }
+    }
+    return { next, applied }
+  }
+
+  // Changes that arrive during a write share the next one.
+  const saveWaiting = async (): Promise<void> => {
+    saving = true
+    while (waiting.length > 0) {
+      const { next, applied } = await applyAll(waiting.splice(0))
+      if (applied.length === 0) continue
+      try {
+        await save(next)
+        putInForce(next)
+        for (const change of applied) change.resolve()
+      } catch (error) {
+        ports.retain(routes.filter((route) => isStreamRoute(route)))
+        for (const change of applied) change.reject(error)
+      }
+    }
+    saving = false
+  }
+
+  putInForce(initial)
+  return {
+    find: (host) => hosts.get(host),
+    findPort: (protocol, port) => byPort[protocol].get(port),
+    routes: () => routes,
+    change(edit) {
+      const { promise, resolve, reject } = Promise.withResolvers<void>()
+      waiting.push({ edit, resolve, reject })
+      if (!saving) void saveWaiting()
+      return promise
+    },
+  }
+}

@@ -1,0 +1,84 @@
+/** The route table as a value: checking, replacing, looking up. Pure. */
+import { type AnyRoute, isStreamRoute, type Route, type StreamRoute, type Target } from '../router.ts'
+
+export interface Table {
+  routes: readonly AnyRoute[]
+  byHost: ReadonlyMap<string, Route>
+  byPort: Record<StreamRoute['protocol'], ReadonlyMap<number, StreamRoute>>
+}
+
+/** A route that cannot be served; the message names the host or port and may be shown to the caller. */
+export class InvalidRoute extends Error {}
+
+/** The host of a Host header or `:authority`: lower case, without port and without the root's trailing dot. */
+export const normalizeHost = (header: string): string => {
+  const end = header.startsWith('[') ? header.indexOf(']') + 1 : header.indexOf(':')
+  const name = end > 0 ? header.slice(0, end) : header
+  return (name.endsWith('.') ? name.slice(0, -1) : name).toLowerCase()
+}
+
+const hostName = /^(?=.{1,253}$)(\[[0-9a-f:.]+\]|[a-z0-9_]([a-z0-9_-]{0,62})(\.[a-z0-9_]([a-z0-9_-]{0,62}))*)$/
+const states: readonly unknown[] = ['up', 'stopped', 'starting']
+
+const isTarget = (value: unknown): value is Target => {
+  const { host, port } = (value ?? {}) as Partial<Target>
+  return typeof host === 'string' && /^[A-Za-z0-9_.:-]{1,253}$/.test(host) && isPort(port)
+}
+
+const isPort = (port: unknown): boolean => Number.isInteger(port) && Number(port) > 0 && Number(port) < 65_536
+
+/** The name of a route in messages. */
+const nameOf = ({ host, port }: { host?: unknown; port?: unknown }): string => JSON.stringify(host ?? port ?? null)
+
+const checkRoute = (value: unknown): AnyRoute => {
+  const route = (value ?? {}) as Partial<Record<keyof Route | keyof StreamRoute, unknown>>
+  const fail = (why: string): never => {
+    throw new InvalidRoute(`route ${nameOf(route)}: ${why}`)
+  }
+  const { host, port, serviceId, protocol, state, targets } = route
+  const isStream = protocol === 'TCP' || protocol === 'UDP'
+  if (isStream && (!isPort(port) || host !== undefined)) fail('its port is not a port number')
+  if (!isStream && (typeof host !== 'string' || !hostName.test(host))) fail('its host is not a lower-case host name')
+  if (!isStream && protocol !== 'HTTP' && protocol !== 'GRPC') fail('its protocol must be HTTP, GRPC, TCP or UDP')
+  if (typeof serviceId !== 'string' || serviceId === '') fail('it has no service')
+  if (!states.includes(state)) fail('its state must be up, stopped or starting')
+  if (!Array.isArray(targets) || !targets.every(isTarget)) fail('a target needs a host and a port')
+  const place = isStream ? { port } : { host }
+  const own = (targets as Target[]).map(({ host, port }) => ({ host, port }))
+  return { ...place, serviceId, protocol, state, targets: own } as AnyRoute
+}
+
+/** Validates external input. Throws `InvalidRoute`. */
+export const checkRoutes = (value: unknown): AnyRoute[] => {
+  if (!Array.isArray(value)) throw new InvalidRoute('routes must be an array')
+  return value.map(checkRoute)
+}
+
+const byPort = (routes: readonly AnyRoute[], protocol: StreamRoute['protocol']): Map<number, StreamRoute> =>
+  new Map(
+    routes
+      .filter((route) => isStreamRoute(route))
+      .filter((route) => route.protocol === protocol)
+      .map((route) => [route.port, route]),
+  )
+
+/**
+ * Of two routes with the same host or port the later one is used: one that moves between services is never without a
+ * route.
+ */
+export const buildTable = (routes: readonly AnyRoute[]): Table => ({
+  routes,
+  byHost: new Map(routes.filter((route) => !isStreamRoute(route)).map((route) => [(route as Route).host, route])),
+  byPort: { TCP: byPort(routes, 'TCP'), UDP: byPort(routes, 'UDP') },
+})
+
+/** Replaces the routes of one service. Throws `InvalidRoute` if one of them belongs to another service. */
+export const replaceService = (
+  routes: readonly AnyRoute[],
+  serviceId: string,
+  own: readonly AnyRoute[],
+): AnyRoute[] => {
+  const stray = own.find((route) => route.serviceId !== serviceId)
+  if (stray !== undefined) throw new InvalidRoute(`route ${nameOf(stray)}: it belongs to another service`)
+  return [...routes.filter((route) => route.serviceId !== serviceId), ...own]
+}

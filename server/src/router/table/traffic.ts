@@ -1,0 +1,54 @@
+/** Shared by all parts that forward traffic. */
+
+import type { Counts } from '../control/protocol.ts'
+import type { IsTrusted } from '../http/headers.ts'
+import type { PageName } from '../http/pages.ts'
+import type { Route, StreamRoute } from '../router.ts'
+import type { Entry, LiveTable } from './live-table.ts'
+import type { Upstreams } from './upstreams.ts'
+
+export interface Traffic {
+  readonly table: Pick<LiveTable, 'find' | 'findPort'>
+  readonly upstreams: Upstreams
+  readonly isTrusted: IsTrusted
+  readonly counts: Omit<Counts, 'rssBytes'>
+  /** One line for the operator; called at most a few times a second, whatever happens. */
+  readonly report: (message: string) => void
+  stopping: boolean
+}
+
+export const newCounts = (): Traffic['counts'] => ({
+  requests: 0,
+  failures: 0,
+  retries: 0,
+  inFlight: 0,
+  upgrades: { total: 0, open: 0 },
+  connections: { total: 0, open: 0 },
+  flows: { total: 0, open: 0 },
+  internalErrors: 0,
+})
+
+/** The active entry for this host, or the page that says why there is none. */
+export const findServing = (traffic: Traffic, host: string, protocol: Route['protocol']): Entry | PageName => {
+  const entry = traffic.table.find(host)
+  if (entry === undefined) return 'unknown'
+  if (entry.route.protocol !== protocol) return 'protocol'
+  if (entry.route.state === 'stopped') return 'stopped'
+  return entry.route.state === 'starting' || entry.upstreams.length === 0 ? 'starting' : entry
+}
+
+/** The active entry for this port; undefined if there is none. */
+export const findServingPort = (
+  traffic: Traffic,
+  protocol: StreamRoute['protocol'],
+  port: number,
+): Entry<StreamRoute> | undefined => {
+  const entry = traffic.table.findPort(protocol, port)
+  return entry?.route.state === 'up' && entry.upstreams.length > 0 ? entry : undefined
+}
+
+/** Delays before the second, third and fourth attempt at targets that have all been tried. */
+export const attemptPausesMs = [20, 80, 250] as const
+
+/** For establishing a connection to a target. */
+export const connectTimeoutMs = 3_000

@@ -1,0 +1,184 @@
+/** Every target that is routed to or still in use: its connections, and its number of requests in progress. */
+import { createRequire } from 'node:module'
+import type { Pool as PoolType } from 'undici'
+import { createSessions, type Sessions } from '../http/h2-sessions.ts'
+import type { Target } from '../router.ts'
+import { checkPresence } from './presence.ts'
+
+// The package's main entry also loads fetch, websockets and caches: 12 MB more in a process that should be small.
+const Pool = createRequire(import.meta.url)('undici/lib/dispatcher/pool.js') as typeof PoolType
+
+export interface Upstream {
+  readonly key: string
+  readonly target: Target
+  readonly pool: PoolType
+  /** For gRPC. Nothing is connected before the first stream. */
+  readonly sessions: Sessions
+  inFlight: number
+  upgrades: number
+  /** Closes the TCP connections to it; they count as requests in progress. */
+  readonly connections: Set<() => void>
+  /** Monotonic milliseconds until which others are preferred, since a connection to it failed; 0: it is fine. */
+  suspectUntil: number
+  /** Nothing exists at its address: requests to it fail at once. */
+  isAbsent: boolean
+  isChecked: boolean
+  checkedAt: number
+  /** Monotonic: when it last responded, or accepted a connection. */
+  heardAt: number
+  routed: boolean
+  readonly whenIdle: Set<() => void>
+}
+
+export interface Upstreams {
+  of(target: Target): Upstream
+  /** A request to it begins and counts until `end`. */
+  begin(upstream: Upstream): void
+  end(upstream: Upstream): void
+  /** Targets no longer used lose their connections as soon as no request is in progress. */
+  retain(targets: Iterable<Target>): void
+  /** Closes the TCP connections to those of these targets that are no longer routed to. */
+  endConnections(targets: readonly Target[]): void
+  /** How many requests to these targets are in progress, after waiting until there are none, or for the signal. */
+  drain(targets: readonly Target[], signal: AbortSignal): Promise<number>
+}
+
+const silenceMs = 600_000
+/** Long enough for the kernel to retry once, after a second, if a program's queue was full. */
+const poolConnectTimeoutMs = 1_500
+const suspicionMs = 1_000
+
+const keyOf = ({ host, port }: Target): string => (host.includes(':') ? `[${host}]:${port}` : `${host}:${port}`)
+
+const openPool = (key: string): PoolType =>
+  new Pool(`http://${key}`, {
+    allowH2: false,
+    connectTimeout: poolConnectTimeoutMs,
+    headersTimeout: silenceMs,
+    bodyTimeout: silenceMs,
+    maxHeaderSize: 65_536,
+    // Shorter than what programs use when they do not say: a socket closed by its program as we write to it loses the
+    // request if it may not be repeated.
+    keepAliveTimeout: 1_500,
+    keepAliveMaxTimeout: 60_000,
+    keepAliveTimeoutThreshold: 1_000,
+  })
+
+const createUpstream = (target: Target): Upstream => {
+  const key = keyOf(target)
+  const upstream: Upstream = {
+    key,
+    target,
+    pool: openPool(key),
+    sessions: createSessions(target),
+    inFlight: 0,
+    upgrades: 0,
+    connections: new Set(),
+    suspectUntil: 0,
+    isAbsent: false,
+    isChecked: false,
+    checkedAt: 0,
+    heardAt: 0,
+    routed: true,
+    whenIdle: new Set(),
+  }
+  // A container that exits closes its connections: we then know before the next request.
+  upstream.pool.on('disconnect', () => checkPresence(upstream))
+  return upstream
+}
+
+export const createUpstreams = (): Upstreams => {
+  const known = new Map<string, Upstream>()
+
+  const forgetIfUnused = (upstream: Upstream): void => {
+    if (upstream.routed || upstream.inFlight > 0) return
+    known.delete(upstream.key)
+    upstream.pool.close().catch(() => {})
+    upstream.sessions.close()
+  }
+
+  const of = (target: Target): Upstream => {
+    const key = keyOf(target)
+    const upstream = known.get(key) ?? createUpstream(target)
+    known.set(key, upstream)
+    return upstream
+  }
+
+  const whenIdle = (upstream: Upstream, signal: AbortSignal): Promise<void> => {
+    const { promise, resolve } = Promise.withResolvers<void>()
+    upstream.whenIdle.add(resolve)
+    signal.addEventListener('abort', () => resolve(), { once: true })
+    return promise.finally(() => upstream.whenIdle.delete(resolve))
+  }
+
+  return {
+    of,
+    begin(upstream) {
+      upstream.inFlight++
+    },
+    end(upstream) {
+      if (--upstream.inFlight > 0) return
+      for (const tell of upstream.whenIdle) tell()
+      forgetIfUnused(upstream)
+    },
+    retain(targets) {
+      const routed = new Set([...targets].map(keyOf))
+      for (const upstream of [...known.values()]) {
+        upstream.routed = routed.has(upstream.key)
+        forgetIfUnused(upstream)
+      }
+    },
+    endConnections(targets) {
+      for (const key of new Set(targets.map(keyOf))) {
+        const upstream = known.get(key)
+        if (upstream !== undefined && !upstream.routed) for (const end of [...upstream.connections]) end()
+      }
+    },
+    async drain(targets, signal) {
+      const busy = (): Upstream[] =>
+        [...new Set(targets.map(keyOf))]
+          .map((key) => known.get(key))
+          .filter((one) => one !== undefined && one.inFlight > 0) as Upstream[]
+      for (let left = busy(); left.length > 0 && !signal.aborted; left = busy())
+        await Promise.all(left.map((upstream) => whenIdle(upstream, signal)))
+      return busy().reduce((sum, upstream) => sum + upstream.inFlight, 0)
+    },
+  }
+}
+
+/** The targets of a host, and the position of the round robin. */
+export interface Choice {
+  readonly upstreams: readonly Upstream[]
+  next: number
+}
+
+/** The least busy one, round robin among equals; one that just refused a connection only if there is no other. */
+export const pick = (choice: Choice, tried: ReadonlySet<Upstream> | null): Upstream | undefined => {
+  const { upstreams } = choice
+  const first = choice.next++ % (upstreams.length || 1)
+  let best: Upstream | undefined
+  let bestLoad = Number.POSITIVE_INFINITY
+  for (let index = 0; index < upstreams.length; index++) {
+    const upstream = upstreams[(first + index) % upstreams.length]!
+    if (tried?.has(upstream)) continue
+    const load = upstream.inFlight + (isSuspect(upstream) ? 1e9 : 0)
+    if (load < bestLoad) {
+      best = upstream
+      bestLoad = load
+    }
+  }
+  return best
+}
+
+const isSuspect = (upstream: Upstream): boolean => {
+  if (upstream.isAbsent) return true
+  if (upstream.suspectUntil === 0) return false
+  if (performance.now() < upstream.suspectUntil) return true
+  upstream.suspectUntil = 0
+  return false
+}
+
+export const markSuspect = (upstream: Upstream): void => {
+  upstream.suspectUntil = performance.now() + suspicionMs
+  checkPresence(upstream)
+}

@@ -1,0 +1,84 @@
+/** Several live log streams as one: each waits until its batch is taken, so that a slow reader slows the engine. */
+import type { LogLine } from '../../runtime.ts'
+
+export interface LogSource {
+  id: string
+  name: string
+  revision: string
+}
+
+type Batches = AsyncGenerator<LogLine[]>
+
+export interface LogJoiner {
+  /** Where a container's lines go on: a line of it that was told already. */
+  remember(line: LogLine): void
+  /** Reads a container from its last told line, else from `since`; once more when it is being read already. */
+  join(source: LogSource, since?: string): void
+  fail(error: Error): void
+  /** Until aborted; rejects when `fail` was called or a stream broke. */
+  batches(signal: AbortSignal): Batches
+}
+
+export const createLogJoiner = (read: (source: LogSource, since: string | undefined) => Batches): LogJoiner => {
+  const lastAt = new Map<string, string>()
+  const open = new Map<string, { again: boolean }>()
+  const queue: { lines: LogLine[]; taken: () => void }[] = []
+  let failure: Error | null = null
+  let wake = () => {}
+
+  const remember = (line: LogLine): void => void lastAt.set(line.instance, line.at)
+
+  const put = (lines: LogLine[]): Promise<void> =>
+    new Promise((taken) => {
+      remember(lines.at(-1)!)
+      queue.push({ lines, taken })
+      wake()
+    })
+
+  const fail = (error: Error): void => {
+    failure ??= error
+    wake()
+  }
+
+  const pump = async (source: LogSource, since: string | undefined, state: { again: boolean }): Promise<void> => {
+    do {
+      state.again = false
+      for await (const lines of read(source, lastAt.get(source.name) ?? since)) await put(lines)
+    } while (state.again)
+    open.delete(source.id)
+  }
+
+  return {
+    remember,
+    fail,
+    join: (source, since) => {
+      const running = open.get(source.id)
+      if (running !== undefined) {
+        running.again = true
+        return
+      }
+      const state = { again: false }
+      open.set(source.id, state)
+      pump(source, since, state).catch(fail)
+    },
+    batches: async function* (signal) {
+      const onAbort = () => wake()
+      signal.addEventListener('abort', onAbort)
+      try {
+        while (!signal.aborted) {
+          const next = queue.shift()
+          if (next !== undefined) {
+            yield next.lines
+            next.taken()
+          } else if (failure !== null) throw failure
+          else
+            await new Promise<void>((resolve) => {
+              wake = resolve
+            })
+        }
+      } finally {
+        signal.removeEventListener('abort', onAbort)
+      }
+    },
+  }
+}

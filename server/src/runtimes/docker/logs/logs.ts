@@ -1,0 +1,192 @@
+/** Lines of a service's containers: history merged by time, then live as they come, with instances that join later. */
+
+import { type Engine, isEngineError } from '../../../lib/docker/docker-engine.ts'
+import type { Clock } from '../../../lib/time/clock.ts'
+import type { LogLine, LogOptions, ServiceKey } from '../../runtime.ts'
+import { type ContainerRow, type Containers, toInstance } from '../containers.ts'
+import { labels } from '../describe.ts'
+import type { Events } from '../events.ts'
+import { readLines } from './log-frames.ts'
+import { createLogJoiner, type LogSource } from './log-joiner.ts'
+import { createRepeatFilter } from './log-repeats.ts'
+
+type Batches = AsyncGenerator<LogLine[]>
+
+interface ReadOptions {
+  tail?: number
+  /** Normalised by `normalizeTime`. */
+  since?: string
+  follow?: boolean
+  signal?: AbortSignal
+}
+
+export interface Logs {
+  /** The lines of one container; empty when it is gone. Task containers are read this way too. */
+  read(source: LogSource, options: ReadOptions): Batches
+  /** Texts of the last lines of one container. */
+  lastLines(source: LogSource, count: number): Promise<string[]>
+  /** Those of a service. */
+  ofService(service: ServiceKey, options: LogOptions): AsyncIterable<LogLine>
+}
+
+// What may be written between reading the history and following: more than this much of it may be lost.
+const handoverLines = 20_000
+
+/** RFC 3339 → UTC with nine digits, so that times compare as texts. */
+export const normalizeTime = (text: string): string => {
+  const digits = /\.(\d{1,9})/.exec(text)?.[1] ?? ''
+  return `${new Date(text).toISOString().slice(0, 19)}.${digits.padEnd(9, '0')}Z`
+}
+
+/** Seconds and nanoseconds, as the engine wants them. */
+const toEngineTime = (normalized: string): string =>
+  `${Math.floor(new Date(normalized).getTime() / 1000)}${normalized.slice(19, 29)}`
+
+const sourceOf = (row: ContainerRow): LogSource => {
+  const { id, name, revision } = toInstance(row)
+  return { id, name, revision }
+}
+
+/** Merges sorted sources by time, as batches; holds one batch of each. */
+async function* mergeByTime(sources: Batches[]): Batches {
+  if (sources.length === 1) return yield* sources[0]!
+  const heads: { lines: LogLine[]; next: number; from: Batches }[] = []
+  for (const from of sources) {
+    const { value, done } = await from.next()
+    if (!done) heads.push({ lines: value, next: 0, from })
+  }
+  let merged: LogLine[] = []
+  while (heads.length > 0) {
+    let first = heads[0]!
+    for (const head of heads) if (head.lines[head.next]!.at < first.lines[first.next]!.at) first = head
+    merged.push(first.lines[first.next++]!)
+    if (first.next < first.lines.length) continue
+    yield merged
+    merged = []
+    const { value, done } = await first.from.next()
+    if (done) heads.splice(heads.indexOf(first), 1)
+    else Object.assign(first, { lines: value, next: 0 })
+  }
+}
+
+/** Lines of several containers that are held to be merged: a longer tail comes from one container alone. */
+const mergedMost = 10_000
+
+/** The last lines of sorted batches. */
+const keepLast = async (batches: Batches, count: number): Promise<LogLine[]> => {
+  let last: LogLine[] = []
+  for await (const lines of batches) {
+    last.push(...lines)
+    if (last.length > 2 * count + 1000) last = last.slice(-count)
+  }
+  return count === 0 ? [] : last.slice(-count)
+}
+
+async function* flatten(batches: Batches, signal?: AbortSignal): AsyncGenerator<LogLine> {
+  for await (const lines of batches)
+    for (const line of lines) {
+      if (signal?.aborted) return
+      yield line
+    }
+}
+
+export const createLogs = (engine: Engine, containers: Containers, events: Events, clock: Clock): Logs => {
+  async function* read(source: LogSource, { tail, since, follow = false, signal }: ReadOptions): Batches {
+    const query = {
+      stdout: true,
+      stderr: true,
+      timestamps: true,
+      follow,
+      tail: tail ?? 'all',
+      since: since && toEngineTime(since),
+    }
+    try {
+      const stream = await engine.stream('GET', `/containers/${source.id}/logs`, { query, signal })
+      const isNew = createRepeatFilter(() => clock.now().toISOString())
+      for await (const lines of readLines(stream, source.name, source.revision)) {
+        const later = lines.filter((line) => (since === undefined || line.at > since) && (!follow || isNew(line)))
+        if (later.length > 0) yield later
+      }
+    } catch (error) {
+      // Gone, or being removed: what it had to say has been said.
+      if (!signal?.aborted && !isEngineError(error, 404, 409)) throw error
+    }
+  }
+
+  const rowsOf = (serviceId: string) => containers.list({ [labels.service]: serviceId })
+
+  async function* history(sources: LogSource[], { tail, since, signal }: LogOptions): Batches {
+    const from = since === undefined ? undefined : normalizeTime(since)
+    const all = mergeByTime(sources.map((source) => read(source, { tail, since: from, signal })))
+    if (tail === undefined) yield* all
+    else yield await keepLast(all, Math.min(tail, mergedMost))
+  }
+
+  /** One container alone needs no merge: the engine goes from its history to its present without a seam. */
+  async function* follow(serviceId: string, options: LogOptions, signal: AbortSignal): Batches {
+    const { tail } = options
+    const begun = normalizeTime(clock.now().toISOString())
+    let since = options.since === undefined ? undefined : normalizeTime(options.since)
+    const firstSince = since
+    const joiner = createLogJoiner((source, from) =>
+      read(source, {
+        since: from,
+        follow: true,
+        signal,
+        tail: from === firstSince ? firstTail.get(source.id) : handover,
+      }),
+    )
+    const firstTail = new Map<string, number | undefined>()
+    const handover = tail === undefined ? undefined : handoverLines
+    const joins: LogSource[] = []
+    let join = (source: LogSource): void => void joins.push(source)
+    const leave = await events.listen(
+      ({ serviceId: of, isTask, kind, instanceId: id, name, revision }) => {
+        if (of === serviceId && !isTask && kind === 'started') join({ id, name, revision })
+      },
+      (error) => joiner.fail(error),
+    )
+    try {
+      const sources = (await rowsOf(serviceId)).map(sourceOf)
+      if (sources.length === 1) firstTail.set(sources[0]!.id, tail)
+      else
+        for await (const lines of history(sources, options)) {
+          // What the tail cut off is older than its first line, also of those containers that are not in it.
+          if (tail !== undefined) since = lines[0]?.at ?? begun
+          for (const line of lines) joiner.remember(line)
+          if (lines.length > 0) yield lines
+        }
+      for (const source of sources) joiner.join(source, since)
+      join = (source) => joiner.join(source)
+      for (const source of joins) join(source)
+      yield* joiner.batches(signal)
+    } finally {
+      leave()
+    }
+  }
+
+  /** Ends all streams when the reader leaves. */
+  async function* followUntilLeft(serviceId: string, options: LogOptions): Batches {
+    const left = new AbortController()
+    const signal = options.signal ? AbortSignal.any([options.signal, left.signal]) : left.signal
+    try {
+      yield* follow(serviceId, { ...options, signal }, signal)
+    } finally {
+      left.abort()
+    }
+  }
+
+  async function* present(serviceId: string, options: LogOptions): Batches {
+    yield* history((await rowsOf(serviceId)).map(sourceOf), options)
+  }
+
+  return {
+    read,
+    lastLines: async (source, count) => {
+      const lines = await keepLast(read(source, { tail: count }), count)
+      return lines.map((line) => line.text)
+    },
+    ofService: ({ serviceId }, options) =>
+      flatten((options.follow ? followUntilLeft : present)(serviceId, options), options.signal),
+  }
+}

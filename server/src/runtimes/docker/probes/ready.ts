@@ -1,0 +1,167 @@
+/**
+ * Waits until a revision's instances are ready, and says why if they are not. Exits are seen as events, never by
+ * polling.
+ */
+
+import { type Engine, isEngineError } from '../../../lib/docker/docker-engine.ts'
+import { DeploymentError } from '../../../lib/errors.ts'
+import type { Clock } from '../../../lib/time/clock.ts'
+import type { PlacedInstance as Instance } from '../../blue-green/instances.ts'
+import type { Progress, Workload } from '../../runtime.ts'
+import type { Containers } from '../containers.ts'
+import { labels } from '../describe.ts'
+import type { ContainerEvent, Events } from '../events.ts'
+import type { Logs } from '../logs/logs.ts'
+import { type ProbeResult, probeFor } from './probe.ts'
+import { type Ending, judge } from './verdict.ts'
+
+export interface ReadyParts {
+  engine: Engine
+  containers: Containers
+  events: Events
+  logs: Logs
+  clock: Clock
+}
+
+// Most programs listen within milliseconds of their start, and a look costs less than one; a command costs many.
+const firstPauseMs = { look: 4, command: 50 }
+const longestPauseMs = 500
+const stayUpMs = 1000
+const errorLines = 50
+
+/** What is known of one instance while it is waited for. */
+interface Candidate {
+  instance: Instance
+  ending: Ending
+  /** Monotonic: since when it runs; null while it is down. */
+  upSinceMs: number | null
+  /** Aborted with the reason why this instance will not become ready. */
+  failed: AbortController
+}
+
+const createCandidate = (instance: Instance, nowMs: number): Candidate => ({
+  instance,
+  ending: { exits: 0, exitCode: 0, oomKilled: false, restarts: true },
+  upSinceMs: nowMs,
+  failed: new AbortController(),
+})
+
+const seconds = (ms: number): string => `${Math.round(ms / 100) / 10} s`
+
+export const createReady = ({ engine, containers, events, logs, clock }: ReadyParts) => {
+  const explain = async (instance: Instance, code: string, message: string): Promise<DeploymentError> =>
+    new DeploymentError(code, message, { lines: await logs.lastLines(instance, errorLines).catch(() => []) })
+
+  const conclude = async (candidate: Candidate, memoryMb: number): Promise<void> => {
+    const verdict = judge(candidate.ending, memoryMb)
+    if (verdict === null || candidate.failed.signal.aborted) return
+    candidate.failed.abort(await explain(candidate.instance, verdict.code, verdict.message))
+  }
+
+  /** The engine's count of endings, and whether it starts the container again. */
+  const inspectEnding = async ({ instance, ending }: Candidate): Promise<void> => {
+    try {
+      const { State, RestartCount } = await containers.inspect(instance.id)
+      ending.restarts = State.Restarting || State.Running
+      ending.exits = RestartCount + (ending.restarts ? 0 : 1)
+      ending.oomKilled ||= State.OOMKilled
+    } catch (error) {
+      if (!isEngineError(error, 404)) throw error
+    }
+  }
+
+  const onEvent = async (event: ContainerEvent, candidate: Candidate, memoryMb: number): Promise<void> => {
+    const { ending, failed } = candidate
+    if (event.kind === 'removed')
+      failed.abort(new DeploymentError('not_ready', 'The service was removed before it became ready.'))
+    if (event.kind === 'started') candidate.upSinceMs = clock.monotonicMs()
+    if (event.kind === 'oom') ending.oomKilled = true
+    if (event.kind === 'died') {
+      candidate.upSinceMs = null
+      ending.exitCode = event.exitCode ?? 0
+      await inspectEnding(candidate)
+    }
+    await conclude(candidate, memoryMb)
+  }
+
+  /** Ended before anyone listened. */
+  const adoptState = async (candidate: Candidate, memoryMb: number): Promise<void> => {
+    const { instance, ending } = candidate
+    if (instance.state === 'running' || instance.state === 'created') return
+    candidate.upSinceMs = null
+    Object.assign(ending, {
+      exits: Math.max(1, instance.restarts),
+      exitCode: instance.exitCode ?? 0,
+      oomKilled: instance.oomKilled,
+      restarts: instance.state === 'restarting',
+    })
+    await conclude(candidate, memoryMb)
+  }
+
+  /** For what listens nowhere. */
+  const lookAtAge = async ({ upSinceMs }: Candidate): Promise<ProbeResult> =>
+    upSinceMs !== null && clock.monotonicMs() - upSinceMs >= stayUpMs ? null : 'it did not stay running for 1 s'
+
+  const waitForOne = async (workload: Workload, candidate: Candidate, deadlineMs: number, outer: AbortSignal) => {
+    const signal = AbortSignal.any([outer, candidate.failed.signal])
+    const look = probeFor(engine, workload, candidate.instance) ?? (() => lookAtAge(candidate))
+    const needed = Math.max(1, workload.readiness?.successThreshold ?? 1)
+    let pauseMs = workload.readiness?.check.kind === 'exec' ? firstPauseMs.command : firstPauseMs.look
+    for (let successes = 0; ; ) {
+      const finding = await look(signal)
+      signal.throwIfAborted()
+      successes = finding === null ? successes + 1 : 0
+      if (successes >= needed) return
+      const leftMs = deadlineMs - clock.monotonicMs()
+      if (leftMs <= 0) {
+        const within = `within ${seconds(workload.readyTimeoutMs)}`
+        const last = finding ?? `${successes} of ${needed} consecutive checks succeeded`
+        throw await explain(candidate.instance, 'not_ready', `The service did not become ready ${within}: ${last}.`)
+      }
+      await clock.sleep(Math.min(pauseMs, leftMs), signal)
+      pauseMs = Math.min(pauseMs * 1.3, longestPauseMs)
+    }
+  }
+
+  const find = async (workload: Workload, signal: AbortSignal): Promise<Instance[]> => {
+    const wanted = { [labels.service]: workload.serviceId, [labels.revision]: workload.revision }
+    const found = await containers.describe(await containers.list(wanted, { signal }))
+    if (found.length >= workload.instances) return found.sort((a, b) => a.index - b.index)
+    const message = `Only ${found.length} of ${workload.instances} instances of the service exist.`
+    throw new DeploymentError('not_ready', message)
+  }
+
+  return async (workload: Workload, progress: Progress, signal: AbortSignal): Promise<Instance[]> => {
+    if (workload.instances === 0) return []
+    const candidates = new Map<string, Candidate>()
+    const early: ContainerEvent[] = []
+    const failed = new AbortController()
+    const fail = (error: unknown) => failed.abort(error)
+    let take = (event: ContainerEvent): void => void early.push(event)
+    const deadlineMs = clock.monotonicMs() + workload.readyTimeoutMs
+    const leave = await events.listen((event) => take(event), fail)
+    try {
+      signal.throwIfAborted()
+      const instances = await find(workload, signal)
+      for (const each of instances) candidates.set(each.id, createCandidate(each, clock.monotonicMs()))
+      take = (event) => {
+        const candidate = candidates.get(event.instanceId)
+        if (candidate !== undefined) onEvent(event, candidate, workload.memoryMb).catch(fail)
+      }
+      for (const candidate of candidates.values()) adoptState(candidate, workload.memoryMb).catch(fail)
+      for (const event of early) take(event)
+      const both = AbortSignal.any([signal, failed.signal])
+      let ready = 0
+      const waits = [...candidates.values()].map(async (candidate) => {
+        await waitForOne(workload, candidate, deadlineMs, both)
+        ready += 1
+        progress(`${ready} of ${instances.length} instances are ready`)
+      })
+      await Promise.all(waits)
+      return instances.map((instance) => ({ ...instance, state: 'running' }))
+    } finally {
+      failed.abort(new Error('no longer waited for'))
+      leave()
+    }
+  }
+}

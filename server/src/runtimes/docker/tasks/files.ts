@@ -1,0 +1,44 @@
+/** Single files of a container, running or ended, as the engine's archives have them. */
+import type { Readable } from 'node:stream'
+import { extract } from 'tar-stream'
+import { type Engine, EngineError, isEngineError } from '../../../lib/docker/docker-engine.ts'
+import type { LeftFile } from '../../collect.ts'
+
+/** The engine answers an archive of the path: one entry for a file. Anything but a file counts as missing. */
+const openEntry = async (archive: Readable): Promise<LeftFile | null> => {
+  const entries = archive.pipe(extract())
+  archive.on('error', (error) => entries.destroy(error))
+  const close = (): void => {
+    archive.destroy()
+    entries.destroy()
+  }
+  try {
+    const { value: entry } = await entries[Symbol.asyncIterator]().next()
+    if (entry?.header.type === 'file') return { size: entry.header.size ?? 0, bytes: entry, close }
+  } catch (error) {
+    close()
+    throw error
+  }
+  close()
+  return null
+}
+
+/** Links that lead in circles: nothing is there, and the engine says so as a fault of its own. */
+const isCircle = (error: unknown): boolean => error instanceof EngineError && /too many links/.test(error.message)
+
+/** Null for a file that is not there. */
+export const openFileOf = async (
+  engine: Engine,
+  containerId: string,
+  path: string,
+  signal: AbortSignal,
+): Promise<LeftFile | null> => {
+  try {
+    return await openEntry(
+      await engine.stream('GET', `/containers/${containerId}/archive`, { query: { path }, signal }),
+    )
+  } catch (error) {
+    if (isEngineError(error, 404) || isCircle(error)) return null
+    throw error
+  }
+}

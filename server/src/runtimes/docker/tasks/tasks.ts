@@ -1,0 +1,148 @@
+/** Programs that run to completion. The same task id joins the existing execution, also after we crashed. */
+
+import { untilAborted } from '../../../lib/concurrency/waiting.ts'
+import type { Engine } from '../../../lib/docker/docker-engine.ts'
+import { DeploymentError } from '../../../lib/errors.ts'
+import type { Clock } from '../../../lib/time/clock.ts'
+import { collectOutputs } from '../../collect.ts'
+import type { Once, Runtime, Task, TaskEnd, TaskKey, TaskOutputs } from '../../runtime.ts'
+import { type ContainerRow, type Containers, toInstance } from '../containers.ts'
+import type { Creator } from '../create.ts'
+import { labels, taskName } from '../describe.ts'
+import type { Logs } from '../logs/logs.ts'
+import { openFileOf } from './files.ts'
+import { createStarts, gone, isGone } from './start.ts'
+import { stopContainer } from './stop.ts'
+
+export interface TasksParts {
+  engine: Engine
+  containers: Containers
+  creator: Creator
+  logs: Logs
+  ownerId: string
+  clock: Clock
+}
+
+type TaskResult = Pick<TaskEnd, 'exitCode' | 'oomKilled'>
+
+/** One container, shared by all who asked for its task at once. */
+interface Execution {
+  id: string
+  result: Promise<TaskResult>
+}
+
+/** For what is stopped because its time is over. */
+const timeoutGraceMs = 10_000
+
+export const createTasks = ({ engine, containers, creator, logs, ownerId, clock }: TasksParts) => {
+  const { startOrJoin, remove } = createStarts({ engine, containers, creator, ownerId })
+  const executions = new Map<string, Promise<Execution>>()
+
+  const waitForEnd = async (id: string): Promise<TaskResult> => {
+    try {
+      await engine.call('POST', `/containers/${id}/wait`, { deadlineMs: 2 ** 31 - 1 })
+      const { State } = await containers.inspect(id)
+      return { exitCode: State.ExitCode, oomKilled: State.OOMKilled }
+    } catch (error) {
+      throw isGone(error) ? gone(error) : error
+    }
+  }
+
+  const begin = async (task: Task, signal: AbortSignal, once?: Once): Promise<Execution> => {
+    const id = await startOrJoin(task, signal, once)
+    const result = waitForEnd(id)
+    const forget = () => void executions.delete(keyOf(task))
+    result.then(forget, forget)
+    return { id, result }
+  }
+
+  const keyOf = ({ taskId, attempt = 1 }: Task): string => `${taskId} ${attempt}`
+
+  const join = (task: Task, signal: AbortSignal, once?: Once): Promise<Execution> => {
+    const key = keyOf(task)
+    const begun = executions.get(key) ?? begin(task, signal, once)
+    executions.set(key, begun)
+    begun.catch(() => executions.delete(key))
+    return begun
+  }
+
+  /** All lines; what the engine had not written down when it ended the stream is read after it. */
+  const readOutput = async (
+    source: { id: string; name: string; revision: string },
+    ended: Promise<unknown>,
+    onLine: (line: string) => void,
+  ) => {
+    let since: string | undefined
+    const pass = async (follow: boolean) => {
+      for await (const lines of logs.read(source, { follow, ...(since === undefined ? {} : { since }) })) {
+        for (const line of lines) onLine(line.text)
+        since = lines.at(-1)?.at ?? since
+      }
+    }
+    await pass(true)
+    await ended
+    await pass(false)
+  }
+
+  const sleepUntilLate = async (task: Task, id: string, signal: AbortSignal): Promise<void> => {
+    const { State } = await containers.inspect(id)
+    // One that has ended did so in time, however long nobody looked.
+    if (!State.Running) return new Promise<void>(() => {})
+    const ageMs = clock.now().getTime() - new Date(State.StartedAt).getTime()
+    await clock.sleep(Math.max(0, Math.min(task.timeoutMs, task.timeoutMs - ageMs)), signal)
+  }
+
+  /** Files of a container that is lost are not missing: nobody can know them. */
+  const collect = async (id: string, { outputs }: Pick<Task, 'outputs'>, isGood: boolean, signal: AbortSignal) => {
+    const found = await collectOutputs(outputs, isGood, (path) => openFileOf(engine, id, path, signal), signal)
+    if (Object.keys(found).length < outputs.length)
+      await containers.inspect(id, signal).catch((error: unknown) => {
+        throw isGone(error) ? gone(error) : error
+      })
+    return found
+  }
+
+  const run: Runtime['run'] = async (task, onLine, signal, once) => {
+    signal.throwIfAborted()
+    const done = new AbortController()
+    try {
+      const { id, result } = await untilAborted(join(task, signal, once), signal)
+      const source = { id, name: taskName(task.taskId), revision: task.taskId }
+      const work = Promise.all([result, readOutput(source, result, onLine)])
+      const either = AbortSignal.any([signal, done.signal])
+      let timedOut = false
+      const stopped = sleepUntilLate(task, id, either).then(() => {
+        timedOut = true
+        return stopContainer(engine, clock, id, timeoutGraceMs, either)
+      })
+      const [ended] = await untilAborted(Promise.race([work, stopped.then(() => work)]), signal)
+      const isGood = ended.exitCode === 0 && !timedOut
+      return { ...ended, timedOut, outputs: await collect(id, task, isGood, signal) }
+    } finally {
+      done.abort()
+    }
+  }
+
+  const rowsOf = async (taskId: string, signal: AbortSignal): Promise<ContainerRow[]> =>
+    (await containers.list({ [labels.task]: taskId }, { tasks: true, signal })).filter(
+      (row) => toInstance(row).taskId === taskId,
+    )
+
+  return {
+    run,
+    stop: async (task: TaskKey & Pick<Task, 'outputs'>, graceMs: number, signal: AbortSignal) => {
+      const [row] = await rowsOf(task.taskId, signal)
+      if (row === undefined) return null
+      if (row.State === 'running') await stopContainer(engine, clock, row.Id, graceMs, signal)
+      return collect(row.Id, task, false, signal).catch((error: unknown): TaskOutputs | null => {
+        if (error instanceof DeploymentError && error.code === 'task_gone') return null
+        throw error
+      })
+    },
+    /** What is not ours stays. */
+    end: async ({ taskId }: TaskKey, signal: AbortSignal): Promise<void> => {
+      const rows = await rowsOf(taskId, signal)
+      await untilAborted(Promise.all(rows.map((row) => remove(row.Id))), signal)
+    },
+  }
+}

@@ -1,0 +1,154 @@
+/** What a fake engine holds: instances that live by their script, their endpoints and logs, kept in a file if asked. */
+import { EventEmitter } from 'node:events'
+import { mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { newId } from '../../lib/ids.ts'
+import type { Clock } from '../../lib/time/clock.ts'
+import type { PlacedInstance as Instance } from '../blue-green/instances.ts'
+import type { LogLine, Owned, RuntimeEvent, Workload } from '../runtime.ts'
+import { type Endpoint, listen } from './endpoint.ts'
+import type { Behaviour } from './script.ts'
+
+export interface FakeInstance {
+  seen: Instance
+  behaviour: Behaviour
+  /** Internal ports that take datagrams. */
+  udp: number[]
+}
+
+export interface State {
+  instances: FakeInstance[]
+  environments: string[]
+  volumes: Owned['volumes']
+}
+
+const maxLines = 10_000
+
+const load = (file: string | null): State => {
+  try {
+    if (file !== null) return JSON.parse(readFileSync(file, 'utf8')) as State
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
+  }
+  return { instances: [], environments: [], volumes: [] }
+}
+
+const fileOf = (folder: string | undefined, ownerId: string): string | null => {
+  if (folder === undefined) return null
+  mkdirSync(folder, { recursive: true })
+  return join(folder, `runtime-${ownerId}.json`)
+}
+
+export const createFakeEngine = (ownerId: string, clock: Clock, folder: string | undefined) => {
+  const file = fileOf(folder, ownerId)
+  const state = load(file)
+  const endpoints = new Map<string, Endpoint[]>()
+  const lines = new Map<string, LogLine[]>()
+  const closed = new AbortController()
+  const news = new EventEmitter().setMaxListeners(0)
+
+  const save = (): void => {
+    if (file === null || closed.signal.aborted) return
+    writeFileSync(`${file}.new`, JSON.stringify(state), { mode: 0o600 })
+    renameSync(`${file}.new`, file)
+  }
+
+  const tell = ({ serviceId, revision, id }: Instance, kind: RuntimeEvent['kind']): void => {
+    news.emit('event', { serviceId, revision, instanceId: id, kind } satisfies RuntimeEvent)
+  }
+
+  const log = ({ id, name, revision, serviceId }: Instance, text: string, stream: LogLine['stream'] = 'stdout') => {
+    const line = { at: clock.now().toISOString(), text, stream, instance: name, revision }
+    const kept = lines.get(id) ?? []
+    kept.push(line)
+    if (kept.length > maxLines) kept.shift()
+    lines.set(id, kept)
+    news.emit('line', serviceId, line)
+  }
+
+  const open = async ({ seen, behaviour, udp = [] }: FakeInstance, ports: Record<number, number>): Promise<void> => {
+    const body = JSON.stringify({ service: seen.serviceId, revision: seen.revision, index: seen.index })
+    const silent = () => behaviour.kind === 'never-ready' || seen.state !== 'running'
+    for (const [internal, port] of Object.entries(ports)) {
+      const endpoint = await listen(port, udp.includes(Number(internal)), body, silent)
+      if (closed.signal.aborted) return endpoint.close()
+      endpoints.set(seen.id, [...(endpoints.get(seen.id) ?? []), endpoint])
+      seen.endpoints[Number(internal)] = { host: '127.0.0.1', port: endpoint.port }
+    }
+    seen.ports = Object.keys(seen.endpoints).map(Number)
+  }
+
+  const talk = async (seen: Instance): Promise<void> => {
+    for (let number = 1; number <= 200 && state.instances.some((each) => each.seen === seen); number += 1) {
+      if (number > 5) await clock.sleep(20, closed.signal)
+      log(seen, `line ${number}`)
+    }
+  }
+
+  const crash = (seen: Instance, exitCode: number, oomKilled: boolean): void => {
+    Object.assign(seen, { state: 'restarting', exitCode, oomKilled, restarts: 3 })
+    log(seen, oomKilled ? 'out of memory' : `ended with code ${exitCode}`, 'stderr')
+    if (oomKilled) tell(seen, 'oom')
+    tell(seen, 'died')
+  }
+
+  /** Lives the instance's script; what takes time goes on in the background. */
+  const live = ({ seen, behaviour }: FakeInstance): void => {
+    const run = () => void Object.assign(seen, { state: 'running' })
+    Object.assign(seen, { state: 'starting', startedAt: clock.now().toISOString() })
+    tell(seen, 'started')
+    log(seen, `started ${seen.name}`)
+    if (behaviour.kind === 'crash') crash(seen, behaviour.exitCode, false)
+    else if (behaviour.kind === 'oom') crash(seen, 137, true)
+    else if (behaviour.kind === 'slow') clock.sleep(behaviour.ms, closed.signal).then(run, () => {})
+    else run()
+    if (behaviour.kind === 'talk') talk(seen).catch(() => {})
+  }
+
+  const restored = (async () => {
+    for (const instance of state.instances) {
+      const ports = Object.entries(instance.seen.endpoints).map(([internal, { port }]) => [internal, port])
+      await open(instance, Object.fromEntries(ports))
+      live(instance)
+    }
+  })()
+  restored.catch(() => {})
+
+  return {
+    state,
+    news,
+    log,
+    save,
+    restored,
+    closed: closed.signal,
+    of: (serviceId: string) => state.instances.filter(({ seen }) => seen.serviceId === serviceId),
+    linesOf: ({ id }: Instance): LogLine[] => lines.get(id) ?? [],
+    start: async (workload: Workload, index: number, name: string, behaviour: Behaviour): Promise<Instance> => {
+      const { organizationId, environmentId, serviceId, revision } = workload
+      const ids = { id: newId(), name, organizationId, environmentId, serviceId, revision, index }
+      const life = { exitCode: null, oomKilled: false, restarts: 0, startedAt: null, ports: [], endpoints: {} }
+      const udp = workload.ports.filter(({ protocol }) => protocol === 'UDP').map(({ internalPort }) => internalPort)
+      const instance: FakeInstance = { behaviour, udp, seen: { ...ids, state: 'created', ...life } }
+      state.instances.push(instance)
+      await open(instance, Object.fromEntries(workload.ports.map(({ internalPort }) => [internalPort, 0])))
+      live(instance)
+      return instance.seen
+    },
+    remove: (instance: FakeInstance): void => {
+      const { seen } = instance
+      for (const endpoint of endpoints.get(seen.id) ?? []) endpoint.close()
+      endpoints.delete(seen.id)
+      lines.delete(seen.id)
+      state.instances = state.instances.filter((each) => each !== instance)
+      tell(seen, 'died')
+      tell(seen, 'removed')
+    },
+    close: async (): Promise<void> => {
+      closed.abort(new Error('the runtime is closed'))
+      await restored.catch(() => {})
+      for (const endpoint of [...endpoints.values()].flat()) endpoint.close()
+    },
+  }
+}
+
+export type FakeEngine = ReturnType<typeof createFakeEngine>

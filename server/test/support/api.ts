@@ -1,0 +1,303 @@
+/**
+ * The whole API on an ephemeral port: real database, seal and engine, the fake runtime, a builder and a router that
+ * live in memory. Ends with the test file.
+ */
+import { mkdtempSync } from 'node:fs'
+import { rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after } from 'node:test'
+import type { FastifyInstance } from 'fastify'
+import { createToken } from '../../src/api/auth/auth.ts'
+import type { Operation, Scope } from '../../src/api/operations/operation.ts'
+import type { ApiSettings, Parts } from '../../src/api/parts.ts'
+import { createApi } from '../../src/api/server.ts'
+import type { Builder } from '../../src/builds/builder.ts'
+import { learnCapacity } from '../../src/clusters/capacity.ts'
+import { createClusters } from '../../src/clusters/clusters.ts'
+import type { Engines } from '../../src/clusters/engines.ts'
+import { createDeploymentEngine, type DeploymentEngine } from '../../src/deployments/engine.ts'
+import { readGitCredentials } from '../../src/deployments/images/git-credentials.ts'
+import { readRegistryCredentials } from '../../src/deployments/images/registry-credentials.ts'
+import { createKeyedLock } from '../../src/lib/concurrency/keyed-lock.ts'
+import { DeploymentError } from '../../src/lib/errors.ts'
+import { newId } from '../../src/lib/ids.ts'
+import { createLog } from '../../src/lib/log.ts'
+import { createOutbound } from '../../src/lib/net/outbound.ts'
+import { systemClock } from '../../src/lib/time/clock.ts'
+import type { Disk } from '../../src/limits/disk.ts'
+import { operations as allOperations, deployableKinds } from '../../src/resources/index.ts'
+import { createFirstOrganization } from '../../src/resources/organization/organization.ts'
+import type { AnyRoute, Router } from '../../src/router/router.ts'
+import { createFakeRuntime, type FakeRuntime } from '../../src/runtimes/fake/fake.ts'
+import { readFingerprintKey } from '../../src/store/installation.ts'
+import { createSealer } from '../../src/store/keys/seal.ts'
+import { createStreams } from '../../src/streams/changes.ts'
+import { loadAllVariables } from '../../src/variables/rows.ts'
+import { enqueueDeploymentEvent } from '../../src/webhooks/outbox.ts'
+import { createWorkRegistry } from '../../src/work/registry.ts'
+import { type TestDatabase, testDatabase } from './database.ts'
+
+// The bodies of a public API, read by tests that check their fields.
+// biome-ignore lint/suspicious/noExplicitAny: a test says what it expects of an answer by using it
+export type Json = any
+
+export interface Answer {
+  status: number
+  body: Json
+  headers: Headers
+}
+
+export type Call = (method: string, path: string, body?: unknown, headers?: Record<string, string>) => Promise<Answer>
+
+export interface TestApi {
+  url: string
+  parts: Parts
+  database: TestDatabase
+  runtime: FakeRuntime
+  router: Router
+  engine: DeploymentEngine
+  app: FastifyInstance
+  organizationId: string
+  clusterId: string
+  /** Text of the operator's Admin token, of the organization. */
+  token: string
+  /** Sends a request with the Admin token. */
+  call: Call
+  /** The same with another token; null sends none. */
+  as(token: string | null): Call
+  newToken(scopes: readonly Scope[], organizationId?: string): Promise<string>
+  /** An organization of somebody else, with an Admin token of it. */
+  newOrganization(): Promise<{ id: string; token: string }>
+  /** Image that commits of the branch build to; a `DeploymentError` fails the build. */
+  source: { head: string; image: string | DeploymentError }
+}
+
+export const headCommit = 'a'.repeat(40)
+
+const someCommit = { message: 'a change', author_name: 'somebody', created_at: '2026-01-01T00:00:00Z', tag: '' }
+
+const createBuilder = (source: TestApi['source'], built = new Set<string>()): Builder => ({
+  fetch: async ({ commitId }) => ({
+    ...someCommit,
+    git_commit_id: commitId ?? source.head,
+  }),
+  head: async () => source.head,
+  branches: async () => ['main'],
+  commits: async ({ commitId }) => [{ ...someCommit, git_commit_id: commitId ?? source.head }],
+  folders: async () => ['src'],
+  async build(request, onLog) {
+    if (source.image instanceof DeploymentError) throw source.image
+    onLog('building\n')
+    const reference = source.image
+    built.add(request.commitId)
+    return { reference, imageId: reference, contentKey: request.commitId, skipped: false }
+  },
+  built: async ({ commitId }) => (built.has(commitId) ? String(source.image) : null),
+  missingTool: async () => null,
+  close: async () => {},
+})
+
+const createRouter = (): Router => {
+  const table = new Map<string, AnyRoute[]>()
+  return {
+    start: async () => {},
+    setService: async (serviceId, routes) => void table.set(serviceId, routes),
+    routes: async () => [...table.values()].flat(),
+    drain: async () => ({ remaining: 0 }),
+    url: (host) => `http://${host}:8000`,
+    address: (port) => `localhost:${port}`,
+    stop: async () => {},
+  }
+}
+
+const resolveLocal = async (host: string): Promise<{ address: string }[]> => {
+  if (host === 'localhost') return [{ address: '127.0.0.1' }]
+  throw new Error('tests look up no names')
+}
+
+const testPorts = { port: 8080, routerPort: 8000, portRange: { first: 30_000, last: 32_767 }, extraPorts: [] }
+
+const createParts = async (
+  database: TestDatabase,
+  dataDir: string,
+  { settings = {}, disk, engines }: TestApiOptions,
+) => {
+  const log = createLog(process.env.TEST_LOG ?? 'silent')
+  const sealer = await createSealer({ database, masterKeyFile: join(dataDir, 'master') })
+  const router = createRouter()
+  const runtime = createFakeRuntime({ ownerId: newId(), router })
+  const source = { head: headCommit, image: 'fake/serve' as string | DeploymentError }
+  const builder = createBuilder(source)
+  const work = createWorkRegistry(systemClock)
+  const others = engines && { database, sealer, engines, log, work, clock: systemClock }
+  const clusters = createClusters({ database, runtime, ...(others === undefined ? {} : { others }) })
+  await clusters.start()
+  // What the engine has is known from the first request on, also where no engine looks after it.
+  await Promise.all(clusters.all().map((cluster) => learnCapacity(database, cluster)))
+  const engine = createDeploymentEngine({
+    database,
+    sealer,
+    clusters,
+    builder,
+    enqueue: enqueueDeploymentEvent,
+    kinds: deployableKinds,
+    variables: (serviceIds, db = database) => loadAllVariables(db, sealer, serviceIds),
+    gitCredentials: (organizationId, id) => readGitCredentials(database, sealer, organizationId, id),
+    registryCredentials: (organizationId, id) => readRegistryCredentials(database, sealer, organizationId, id),
+    checkAddress: async () => undefined,
+    limits: settings.limits,
+    disk,
+    fingerprintKey: await readFingerprintKey(database, sealer),
+    environmentLock: createKeyedLock(),
+    concurrency: 4,
+    alone: true,
+    work,
+    clock: systemClock,
+    log,
+  })
+  const parts: Parts = {
+    database,
+    sealer,
+    deployments: engine,
+    builder,
+    clusters,
+    disk,
+    streams: createStreams(database),
+    // Tests reach nothing but loopback, whatever they ask for.
+    outbound: createOutbound({ allow: ['loopback'], resolve: resolveLocal }),
+    work,
+    settings: { ...testPorts, dataDir, rateLimit: 0, statusVocabulary: 'auto', sample: false, ...settings },
+    clock: systemClock,
+    log,
+  }
+  return { parts, engine, runtime, router, source }
+}
+
+/** Sends requests with one token; bodies that are strings go as they are. */
+export const caller =
+  (url: string, token: string | null): Call =>
+  async (method, path, body, headers = {}) => {
+    const answer = await fetch(url + path, {
+      method,
+      headers: {
+        ...(token === null ? {} : { authorization: `Token ${token}` }),
+        ...(body === undefined ? {} : { 'content-type': 'application/json' }),
+        ...headers,
+      },
+      body: body === undefined ? undefined : typeof body === 'string' ? body : JSON.stringify(body),
+    })
+    const text = await answer.text()
+    const isJson = answer.headers.get('content-type')?.includes('json') === true
+    return { status: answer.status, headers: answer.headers, body: isJson && text !== '' ? JSON.parse(text) : text }
+  }
+
+export interface TestApiOptions {
+  settings?: Partial<ApiSettings>
+  operations?: readonly Operation[]
+  /** Leave what is deployed waiting in its queue. */
+  idle?: boolean
+  disk?: Disk
+  /** Of other machines; without, every cluster but the default one is only described. */
+  engines?: Engines
+}
+
+/** Starts an API of its own over a fresh database. */
+export const startApi = async (options: TestApiOptions = {}): Promise<TestApi> => {
+  const database = await testDatabase()
+  const dataDir = mkdtempSync(join(tmpdir(), 'slipway-api-'))
+  const { parts, engine, runtime, router, source } = await createParts(database, dataDir, options)
+  const organizationId = await createFirstOrganization(parts)
+  const [cluster] = await database.query<{ id: string }>(`select id from node where kind = 'cluster'`)
+  const newToken = async (scopes: readonly Scope[], owner = organizationId): Promise<string> => {
+    const name = `token ${newId()}`
+    const made = { organizationId: owner, name, scopes, expiresAt: null, createdBy: null }
+    return (await createToken(database, made)).token
+  }
+  const app = await createApi(parts, options.operations ?? allOperations)
+  const url = await app.listen({ host: '127.0.0.1', port: 0 })
+  if (options.idle !== true) await engine.start()
+  after(async () => {
+    await app.close()
+    await engine.stop()
+    await parts.clusters.close()
+    await database.close()
+    await rm(dataDir, { recursive: true, force: true })
+  })
+  const token = await newToken(['Admin'])
+  await database.query(`update api_token set is_operator = true where prefix = $1`, [token.slice(0, 10)])
+  return {
+    url,
+    parts,
+    database,
+    runtime,
+    router,
+    engine,
+    app,
+    organizationId,
+    clusterId: cluster!.id,
+    token,
+    call: caller(url, token),
+    as: (other) => caller(url, other),
+    newToken,
+    async newOrganization() {
+      const id = newId()
+      await database.query(
+        `insert into node (id, organization_id, kind, parent_id, name_scope, name)
+         values ($1, $1, 'organization', null, 'organization', 'somebody else')`,
+        [id],
+      )
+      return { id, token: await newToken(['Admin'], id) }
+    },
+    source,
+  }
+}
+
+export interface TestPlace {
+  projectId: string
+  environmentId: string
+}
+
+let made = 0
+
+/** A new project with an environment. */
+export const newPlace = async (
+  api: TestApi,
+  call: Call = api.call,
+  organizationId = api.organizationId,
+): Promise<TestPlace> => {
+  made += 1
+  const project = await call('POST', `/organization/${organizationId}/project`, { name: `project ${made}` })
+  const environment = await call('POST', `/project/${project.body.id}/environment`, { name: `env ${made}` })
+  return { projectId: project.body.id, environmentId: environment.body.id }
+}
+
+/** The body of a create that the specification shows. */
+export const applicationBody = (name = 'api', more: Record<string, unknown> = {}): Record<string, unknown> => ({
+  name,
+  git_repository: { url: 'https://github.com/example/shop.git', branch: 'main' },
+  build_mode: 'DOCKER',
+  dockerfile_path: 'Dockerfile',
+  cpu: 500,
+  memory: 256,
+  min_running_instances: 1,
+  max_running_instances: 1,
+  ports: [{ internal_port: 3000, external_port: 443, protocol: 'HTTP', publicly_accessible: true }],
+  ...more,
+})
+
+/** A new application in an environment. */
+export const newApplication = async (
+  api: TestApi,
+  environmentId: string,
+  more: Record<string, unknown> = {},
+): Promise<Json> => {
+  made += 1
+  const answer = await api.call(
+    'POST',
+    `/environment/${environmentId}/application`,
+    applicationBody(`app ${made}`, more),
+  )
+  if (answer.status !== 201) throw new Error(JSON.stringify(answer.body))
+  return answer.body
+}

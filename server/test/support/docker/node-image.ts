@@ -1,0 +1,43 @@
+/**
+ * The image `slipway-test-node:1`: the Node that runs this test and the libraries it needs, on nothing. For test
+ * applications that need more than busybox, where no image can be pulled.
+ */
+import { readFile, realpath } from 'node:fs/promises'
+import { pack } from 'tar-stream'
+import { isEngineError } from '../../../src/lib/docker/docker-engine.ts'
+import { exec } from '../../../src/lib/exec.ts'
+import { engine } from './docker.ts'
+
+export const nodeImage = 'slipway-test-node:1'
+
+/** Paths of the shared libraries of a program, as its loader asks for them. */
+const librariesOf = async (program: string): Promise<string[]> => {
+  const { stdout } = await exec('ldd', [program], { env: { PATH: process.env.PATH ?? '' } })
+  return [...stdout.matchAll(/(\/\S+)/g)].map((match) => match[1]!).filter((path) => path !== `${program}:`)
+}
+
+const buildContext = async () => {
+  const archive = pack()
+  const program = await realpath(process.execPath)
+  archive.entry({ name: 'Dockerfile' }, 'FROM scratch\nCOPY root /\nENTRYPOINT ["/bin/node"]\n')
+  archive.entry({ name: 'root/bin/node', mode: 0o755 }, await readFile(program))
+  for (const library of await librariesOf(program))
+    archive.entry({ name: `root${library}`, mode: 0o755 }, await readFile(library))
+  archive.finalize()
+  return archive
+}
+
+/** Makes the image unless the engine has it. */
+export const ensureNodeImage = async (): Promise<string> => {
+  try {
+    await engine.call('GET', `/images/${nodeImage}/json`)
+  } catch (error) {
+    if (!isEngineError(error, 404)) throw error
+    const query = { t: nodeImage, version: 1, rm: true, forcerm: true }
+    const output = await engine.stream('POST', '/build', { query, body: await buildContext(), deadlineMs: 120_000 })
+    let text = ''
+    for await (const chunk of output.setEncoding('utf8')) text += chunk
+    if (text.includes('errorDetail')) throw new Error(text)
+  }
+  return nodeImage
+}

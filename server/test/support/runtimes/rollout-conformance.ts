@@ -1,0 +1,359 @@
+/** What every runtime guarantees of rollouts, images and what is published: part of the conformance suite. */
+import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import { type IncomingMessage, request } from 'node:http'
+import { createServer } from 'node:net'
+import { text } from 'node:stream/consumers'
+import { describe, test } from 'node:test'
+import { newId } from '../../../src/lib/ids.ts'
+import { Secret } from '../../../src/lib/secret.ts'
+import type { Exposure } from '../../../src/runtimes/ingress.ts'
+import type { Desired, Rollout, Runtime, Workload } from '../../../src/runtimes/runtime.ts'
+import { answersDatagrams } from '../peers/datagrams.ts'
+import { until } from '../until.ts'
+import {
+  absent,
+  clean,
+  createRollout,
+  createWorkload,
+  deploy,
+  deploymentError,
+  ignore,
+  nowhere,
+  rejection,
+  runningAs,
+  type Subject,
+  signal,
+} from './conformance.ts'
+
+/** Where names of hosts lead nowhere from here, the ingress is asked by its address. */
+const visit = async (url: string): Promise<string> => {
+  const { hostname, port } = new URL(url)
+  const { promise, resolve, reject } = Promise.withResolvers<IncomingMessage>()
+  const options = { host: '127.0.0.1', port, headers: { host: hostname }, agent: false }
+  request(options, resolve).on('error', reject).end()
+  const answer = await promise
+  return `${answer.statusCode} ${await text(answer)}`
+}
+
+const nobody = { organizationId: newId(), origin: null, login: null }
+
+/** Ports that nobody else of the tests takes. */
+let nextPort = 31_000 + Math.floor(Math.random() * 1000)
+
+export interface RolloutSubject extends Pick<Subject, 'programs' | 'images'> {
+  runtime(): Runtime
+  create(ownerId: string): Runtime
+}
+
+export const conformRollouts = ({ runtime, create, programs, images }: RolloutSubject): void => {
+  /** A version of a service that says which one it is, and the name it is published by. */
+  const createVersion = (of: Partial<Workload> = {}) => {
+    const revision = newId()
+    const workload = createWorkload(programs.serve, { env: new Secret({ PAGE: revision }), ...of, revision })
+    const host = `${workload.serviceId}.localhost`
+    const exposure: Exposure = { ...nowhere, hosts: [{ host, internalPort: 8080, protocol: 'HTTP' }] }
+    return {
+      workload,
+      exposure,
+      desired: runningAs(workload, exposure),
+      visit: () => visit(runtime().ingress.url(host)),
+    }
+  }
+  const next = ({ workload }: { workload: Workload }, over: Partial<Workload> = {}) => {
+    const { env: _, revision: __, ...same } = workload
+    return createVersion({ ...same, ...over })
+  }
+  const stateOf = async (workload: Workload) =>
+    (await runtime().observe([workload])).map(({ revision, state }) => [revision, state])
+  const converge = (
+    workload: Workload,
+    desired: Desired,
+    rollout: Rollout | null = createRollout().rollout,
+    ends = signal(),
+  ) => runtime().converge(workload, desired, rollout, ends)
+
+  describe('images', () => {
+    test('an image that is held is there at once, twice and more, by a reference that runs', async () => {
+      const image = { ...nobody, reference: images.held, refresh: false }
+      const reference = await runtime().images.hold(image, ignore, signal())
+      assert.equal(await runtime().images.hold(image, ignore, signal()), reference)
+      assert.equal(await runtime().images.hold({ ...image, reference }, ignore, signal()), reference)
+      await deploy(runtime(), createWorkload({ ...programs.serve, image: reference }))
+    })
+
+    test('an image that is nowhere is refused by its name', async () => {
+      const image = { ...nobody, reference: images.missing, refresh: true }
+      const error = await deploymentError(runtime().images.hold(image, ignore, signal()))
+      assert.match(error.code, /^image_/)
+      assert.ok(error.message.includes(images.missing), error.message)
+      assert.equal(await runtime().images.isHeld(nobody.organizationId, images.missing, signal()), false)
+    })
+
+    test('an aborted hold rejects with the reason', async () => {
+      const reason = new Error('canceled by the user')
+      const image = { ...nobody, reference: images.held, refresh: true }
+      assert.equal(await rejection(runtime().images.hold(image, ignore, AbortSignal.abort(reason))), reason)
+    })
+  })
+
+  describe('a rollout', () => {
+    test('starts as many instances as asked, which answer; the same again changes nothing', async () => {
+      const version = createVersion({ instances: 3 })
+      const ids = (instances: readonly { id: string }[]) => instances.map(({ id }) => id).sort()
+      const first = await converge(version.workload, version.desired)
+      assert.equal(first.instances.length, 3)
+      assert.match(await version.visit(), new RegExp(`^200 .*${version.workload.revision}`))
+      for (const rollout of [createRollout().rollout, null]) {
+        const again = await converge(version.workload, version.desired, rollout)
+        assert.deepEqual(ids(again.instances), ids(first.instances))
+      }
+      assert.deepEqual(ids(await runtime().observe([version.workload])), ids(first.instances))
+      await converge(version.workload, runningAs({ ...version.workload, instances: 1 }, version.exposure), null)
+      assert.equal((await runtime().observe([version.workload])).length, 1)
+      assert.match(await version.visit(), /^200/)
+    })
+
+    test('leads requests to the new version before the old one ends, and loses none on the way', async () => {
+      const old = createVersion({ instances: 2 })
+      await converge(old.workload, old.desired)
+      const fresh = next(old, { instances: 1 })
+      const { revision } = fresh.workload
+      const answers: string[] = []
+      let running = true
+      const client = async (): Promise<void> => {
+        while (running) answers.push(await fresh.visit().catch((error: Error) => error.message))
+      }
+      const clients = Promise.all([client(), client(), client()])
+      const wordsOf: string[][] = []
+      const { rollout, steps, told } = createRollout(async (step) => {
+        const before = answers.length
+        await until(() => answers.length >= before + 6, { what: `answers to clients at the step ${step}` })
+        if (step === 'switch') assert.match(await fresh.visit(), new RegExp(old.workload.revision))
+        if (step !== 'serving') return
+        assert.match(await fresh.visit(), new RegExp(revision))
+        wordsOf.push((await stateOf(old.workload)).map(([each]) => each!))
+      })
+      await converge(fresh.workload, fresh.desired, rollout).finally(() => {
+        running = false
+      })
+      await clients
+      assert.deepEqual(steps, ['start', 'ready', 'switch', 'drain', 'retire'])
+      assert.deepEqual(wordsOf[0]!.sort(), [old.workload.revision, old.workload.revision, revision].sort())
+      assert.deepEqual(await stateOf(fresh.workload), [[revision, 'running']])
+      assert.deepEqual(
+        answers.filter((answer) => !answer.startsWith('200 ')),
+        [],
+      )
+      assert.ok(
+        told.includes(`Requests to ${runtime().ingress.url(fresh.exposure.hosts[0]!.host)} go to the new version.`),
+      )
+    })
+
+    test('publishes the names that there are at the switch, not those of its start', async () => {
+      const { workload, exposure } = createVersion()
+      const taken = `taken-${workload.serviceId}.localhost`
+      let now: Exposure = { ...exposure, hosts: [...exposure.hosts, { ...exposure.hosts[0]!, host: taken }] }
+      const { rollout } = createRollout((step) => {
+        if (step === 'ready') now = exposure
+      })
+      await converge(workload, { state: 'running', workload, exposure: async () => now }, rollout)
+      assert.match(await visit(runtime().ingress.url(exposure.hosts[0]!.host)), /^200/)
+      assert.match(await visit(runtime().ingress.url(taken)), /^404/)
+    })
+
+    test('that fails before the new version serves leaves the old one, and converge to that removes the new one', async () => {
+      const old = createVersion()
+      await converge(old.workload, old.desired)
+      const deaf = next(old, { ...programs.neverReady, readyTimeoutMs: 700 })
+      const error = await deploymentError(converge(deaf.workload, deaf.desired))
+      assert.equal(error.code, 'not_ready')
+      assert.ok(error.lines.length > 0)
+      assert.match(await old.visit(), new RegExp(old.workload.revision))
+      await converge(old.workload, old.desired, null)
+      assert.deepEqual(await stateOf(old.workload), [[old.workload.revision, 'running']])
+      const fresh = next(old)
+      const reason = new Error('the pointer could not be moved')
+      const { rollout } = createRollout((step) => (step === 'serving' ? Promise.reject(reason) : undefined))
+      assert.equal(await rejection(converge(fresh.workload, fresh.desired, rollout)), reason)
+      await converge(old.workload, old.desired, null)
+      assert.match(await old.visit(), new RegExp(old.workload.revision))
+      assert.deepEqual(await stateOf(old.workload), [[old.workload.revision, 'running']])
+    })
+
+    test('that was killed at any step goes on when it is asked for again', async () => {
+      for (const killed of ['start', 'ready', 'switch', 'serving', 'drain', 'retire'] as const) {
+        const old = createVersion()
+        await converge(old.workload, old.desired)
+        const fresh = next(old)
+        const { rollout } = createRollout((step) => (step === killed ? Promise.reject(new Error('kill')) : undefined))
+        await rejection(converge(fresh.workload, fresh.desired, rollout))
+        const is = new RegExp(
+          ['drain', 'retire', 'serving'].includes(killed) ? fresh.workload.revision : old.workload.revision,
+        )
+        assert.match(await fresh.visit(), is, killed)
+        await converge(fresh.workload, fresh.desired)
+        assert.match(await fresh.visit(), new RegExp(fresh.workload.revision))
+        assert.deepEqual(await stateOf(old.workload), [[fresh.workload.revision, 'running']], killed)
+      }
+    })
+
+    test('of a service with volumes stops the old version first where the runtime says so, and its volumes stay', async () => {
+      const volume = { id: newId(), mountPath: '/data', sizeGb: 1 }
+      const old = createVersion({ volumes: [volume] })
+      const stopsFirst = runtime().stopsFirst(old.workload)
+      assert.equal(runtime().stopsFirst({ volumes: [] }), false)
+      await converge(old.workload, old.desired)
+      const fresh = next(old)
+      const { rollout, steps } = createRollout(async (step) => {
+        if (step === 'start' && stopsFirst) assert.deepEqual(await stateOf(old.workload), [])
+      })
+      await converge(fresh.workload, fresh.desired, rollout)
+      assert.equal(steps.includes('stop-first'), stopsFirst)
+      const mine = async () =>
+        (await runtime().owned()).volumes.filter(({ serviceId }) => serviceId === old.workload.serviceId)
+      const { environmentId, serviceId } = old.workload
+      assert.deepEqual(await mine(), [{ id: volume.id, environmentId, serviceId }])
+      await converge(fresh.workload, { state: 'stopped', exposure: async () => fresh.exposure, graceMs: 2000 })
+      assert.deepEqual(await mine(), [{ id: volume.id, environmentId, serviceId }])
+      assert.match(await fresh.visit(), /^503/)
+      await converge(fresh.workload, absent)
+      assert.deepEqual(await mine(), [])
+      assert.match(await fresh.visit(), /^404/)
+      await converge(fresh.workload, absent)
+    })
+
+    test('of a service that never answers is refused at its deadline, of one that keeps ending long before', async () => {
+      const deaf = createWorkload(programs.neverReady, { readyTimeoutMs: 700 })
+      let begunMs = 0
+      const { rollout } = createRollout((step) => {
+        if (step === 'ready') begunMs = performance.now()
+      })
+      const late = await deploymentError(converge(deaf, runningAs(deaf), rollout))
+      const tookMs = performance.now() - begunMs
+      assert.equal(late.code, 'not_ready')
+      assert.ok(tookMs >= 650 && tookMs < 3000, `took ${tookMs} ms`)
+      const error = await deploymentError(deploy(runtime(), createWorkload(programs.crash)))
+      assert.equal(error.code, 'crash_loop')
+      assert.match(error.message, /code 3/)
+      assert.ok(error.lines.length > 0)
+    })
+
+    test('that is aborted rejects promptly with the reason, and leaves nothing that converge does not remove', async () => {
+      for (const delayMs of [0, 30, 120, 200]) {
+        const workload = createWorkload(programs.neverReady, { instances: 2 })
+        const controller = new AbortController()
+        const reason = new Error('canceled by the user')
+        const work = createRollout().rollout
+        const rollout: Rollout = { ...work, step: (_name, _deadlineMs, step) => step(controller.signal) }
+        setTimeout(() => controller.abort(reason), delayMs)
+        const begun = performance.now()
+        assert.equal(await rejection(converge(workload, runningAs(workload), rollout, controller.signal)), reason)
+        assert.ok(performance.now() - begun < delayMs + 1000)
+        await converge(workload, { state: 'stopped', exposure: async () => nowhere, graceMs: 0 }, null)
+        assert.deepEqual(await stateOf(workload), [])
+      }
+    })
+
+    test('converge of what is gone, and twice at once, succeed', async () => {
+      const { workload, desired } = createVersion()
+      await converge(workload, absent, null)
+      await converge(workload, desired)
+      const stop = () => converge(workload, { state: 'stopped', exposure: async () => nowhere, graceMs: 2000 }, null)
+      await Promise.all([stop(), stop()])
+      await stop()
+      assert.deepEqual(await stateOf(workload), [])
+    })
+  })
+
+  describe('ingress', () => {
+    test('a name that is added or taken away is published by itself, and seen to differ until then', async () => {
+      const { workload, exposure, desired } = createVersion()
+      await converge(workload, desired)
+      const { ingress } = runtime()
+      const added = { host: `added-${workload.serviceId}.localhost`, internalPort: 8080, protocol: 'HTTP' as const }
+      const more = { ...exposure, hosts: [...exposure.hosts, added] }
+      const wanted = { service: workload, revision: workload.revision, exposure: more }
+      assert.equal((await ingress.look([workload])).isAs({ ...wanted, exposure }), true)
+      assert.equal((await ingress.look()).isAs(wanted), false)
+      assert.deepEqual(await ingress.publish(wanted), [])
+      assert.equal((await ingress.look([workload])).isAs(wanted), true)
+      assert.match(await visit(ingress.url(added.host)), /^200/)
+      assert.equal((await ingress.look([workload])).isAs({ ...wanted, revision: null }), false)
+      assert.ok((await ingress.look()).services.includes(workload.serviceId))
+      await ingress.unpublish(workload.serviceId)
+      assert.match(await visit(ingress.url(added.host)), /^404/)
+      assert.ok(!(await ingress.look()).services.includes(workload.serviceId))
+    })
+
+    test('a port that is open over TCP and UDP both is reached over both at its published port', async () => {
+      nextPort += 1
+      const [host, port] = ['127.0.0.1', nextPort]
+      const both = (['TCP', 'UDP'] as const).map((protocol) => ({ internalPort: 8080, externalPort: port, protocol }))
+      const ports = both.map((each) => ({ ...each, publiclyAccessible: true }))
+      const workload = createWorkload(programs.serveBoth, { ports, memoryMb: 128 })
+      await deploy(runtime(), workload, { hosts: [], ports: both })
+      assert.equal(runtime().ingress.address(port), `${host}:${port}`)
+      assert.match(await visit(`http://${host}:${port}/`), /^200/)
+      assert.ok(await answersDatagrams({ host, port }))
+      await converge(workload, { state: 'stopped', exposure: async () => ({ hosts: [], ports: both }), graceMs: 0 })
+      await assert.rejects(visit(`http://${host}:${port}/`))
+    })
+
+    test('a port that something else holds fails a rollout, and keeps the rest of nothing that serves already', async () => {
+      nextPort += 1
+      const thief = createServer().listen(nextPort, '127.0.0.1')
+      await once(thief, 'listening')
+      try {
+        const old = createVersion()
+        await converge(old.workload, old.desired)
+        const ports = [{ internalPort: 8080, externalPort: nextPort, protocol: 'TCP' as const }]
+        const fresh = next(old)
+        const exposure = { ...fresh.exposure, ports }
+        const error = await deploymentError(converge(fresh.workload, runningAs(fresh.workload, exposure)))
+        assert.equal(error.code, 'port_unavailable')
+        assert.match(error.message, new RegExp(`^[A-Z].*${nextPort}.*\\.$`))
+        assert.match(await old.visit(), new RegExp(old.workload.revision))
+        const { refused } = await converge(fresh.workload, runningAs(fresh.workload, exposure), null)
+        assert.equal(refused.length, 1)
+        assert.match(await fresh.visit(), new RegExp(fresh.workload.revision))
+      } finally {
+        thief.close()
+      }
+    })
+  })
+
+  describe('what is owned', () => {
+    test('an environment is owned while it has a network, and gone after its removal', async () => {
+      const { workload } = createVersion()
+      await deploy(runtime(), workload)
+      assert.ok((await runtime().owned()).environments.includes(workload.environmentId))
+      await converge(workload, { state: 'stopped', exposure: async () => nowhere, graceMs: 2000 })
+      await runtime().removeEnvironment(workload.environmentId, signal())
+      assert.ok(!(await runtime().owned()).environments.includes(workload.environmentId))
+      await runtime().removeEnvironment(workload.environmentId, signal())
+      await deploy(runtime(), { ...workload, revision: newId() })
+    })
+
+    test('two owners side by side do not see or end what the other has', async () => {
+      const other = create(`conformance-${newId()}`)
+      try {
+        const mine = createWorkload(programs.serve)
+        const theirs = createWorkload(programs.serve)
+        await Promise.all([deploy(runtime(), mine), deploy(other, theirs)])
+        const seen = await other.owned()
+        assert.deepEqual(
+          seen.instances.map(({ serviceId }) => serviceId),
+          [theirs.serviceId],
+        )
+        assert.deepEqual(seen.environments, [theirs.environmentId])
+        await other.converge(mine, absent, null, signal())
+        assert.equal((await runtime().observe([mine])).length, 1)
+        assert.deepEqual(await runtime().observe([theirs]), [])
+      } finally {
+        await clean(other)
+        await other.close()
+      }
+    })
+  })
+}
