@@ -118,7 +118,7 @@ test('what is wrong with a connection over TLS is said in a sentence', async (t)
     [{ tls: { ca: tls.ca, cert: stranger.cert, key: new Secret(stranger.key) } }, /client certificate/],
     [{ port: await startTls(t, 'DNS:engine.example') }, /is not for this host name/],
     [{ port: await startTls(t, 'IP:127.0.0.1', '0') }, /has expired/],
-    [{ port: (plain.address() as AddressInfo).port }, /does not speak TLS/],
+    [{ port: (plain.address() as AddressInfo).port }, /does not use TLS/],
     [{ port: 1 }, /connection was refused/],
     [{ host: 'no-such-host.invalid' }, /host name could not be resolved/],
   ]
@@ -173,7 +173,7 @@ test('a machine with another host key gets no login, and what is wrong over SSH 
     [{ hostKeys: `engine ${stranger.line}` }, /host key is not one of those given/],
     [{ key: new Secret(stranger.key) }, /refused the login/],
     [{ user: 'nobody-of-this-name' }, /refused the login/],
-    [{ socketPath: join(folder, 'none.sock') }, /may not open the socket/],
+    [{ socketPath: join(folder, 'none.sock') }, /not allowed to open the engine.s socket/],
     [{ port: 1 }, /connection was refused/],
   ]
   for (const [change, expected] of cases) assert.match(await problem(open(t, { ...connection, ...change })), expected)

@@ -177,7 +177,7 @@ test('what the fields of an engine lack, or hold in vain, is said by name', asyn
     [{ engine_url, ...overSsh, engine_ssh_key: key.public }, /^400 \/engine_ssh_key .*public key/],
     [{ engine_url, ...overSsh, engine_ssh_host_keys: 'no keys' }, /^400 \/engine_ssh_host_keys/],
     [{ engine_url, ...overSsh, engine_ca_certificate: 'x' }, /^400 \/engine_ca_certificate .*not used/],
-    [{ ...overSsh }, /^400 \/engine_ssh_key .*needs engine_url/],
+    [{ ...overSsh }, /^400 \/engine_ssh_key .*requires `engine_url`/],
     [{ engine_url, ...overSsh, engine_service_address: 'engine.example' }, /^400 \/engine_service_address/],
     [{ engine_url, ...overSsh, engine_service_address: 'fd00::1' }, /^400 \/engine_service_address .*IPv4/],
     [{ engine_url: 'ssh://deploy@[fd00::1]', ...overSsh }, /^400 \/engine_service_address .*is required/],
@@ -280,11 +280,11 @@ test('keys are sealed and answered nowhere', { skip: opensslIsMissing }, async (
   const stranger = await authority.sign()
   assert.match(
     reason(await credentialsOf({ ...body, engine_client_key: stranger.key })),
-    /engine_client_key .*not the key/,
+    /engine_client_key .*does not belong to/,
   )
   assert.match(
     reason(await credentialsOf({ ...body, engine_ca_certificate: 'x' })),
-    /engine_ca_certificate .*not a cert/,
+    /engine_ca_certificate .*is not a certificate/,
   )
   const answer = await credentialsOf(body)
   assert.equal(answer.status, 201, JSON.stringify(answer.body))

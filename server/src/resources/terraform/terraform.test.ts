@@ -131,7 +131,7 @@ test('what this server cannot apply is refused in one sentence when it is deploy
   assert.match((await sent('POST', `/terraform/${blueprint.id}/deploy`, {}, 400)).message, /blueprint/)
   const elsewhere = await create({ backend: { user_provided: {} } })
   const unlock = { action: 'FORCE_UNLOCK' }
-  assert.match((await sent('POST', `/terraform/${elsewhere.id}/deploy`, unlock, 400)).message, /does nothing/)
+  assert.match((await sent('POST', `/terraform/${elsewhere.id}/deploy`, unlock, 400)).message, /has nothing to run/)
   const { id } = await create()
   const { missingTool } = api.parts.builder
   api.parts.builder.missingTool = async (name) => `${name} is not here.`

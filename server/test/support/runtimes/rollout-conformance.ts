@@ -146,7 +146,7 @@ export const conformRollouts = ({ runtime, create, programs, images }: RolloutSu
         [],
       )
       assert.ok(
-        told.includes(`Requests to ${runtime().ingress.url(fresh.exposure.hosts[0]!.host)} go to the new version.`),
+        told.includes(`Requests to ${runtime().ingress.url(fresh.exposure.hosts[0]!.host)} now go to the new version.`),
       )
     })
 
