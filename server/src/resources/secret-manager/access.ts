@@ -133,7 +133,7 @@ const prepareOne = async (context: Context, known: readonly Known[], sent: Spec,
   const at = `${field}/${index}`
   const before = known.find((each) => isSame(each, sent))
   if (typeof sent.id === 'string' && before === undefined)
-    throw invalidField(`${at}/id`, 'does not exist on this cluster')
+    throw invalidField(`${at}/id`, 'is not a secret manager access of this cluster')
   const endpoint = readFormBy('mode', endpoints, withMode(sent.endpoint as Spec), `${at}/endpoint`)
   const wanted = withAuthenticationMode(sent.authentication as Spec)
   const authentication = readFormBy('mode', authentications, wanted, `${at}/authentication`)
