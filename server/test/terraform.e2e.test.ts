@@ -348,7 +348,7 @@ describe('a tool from an image', { skip: registryIsMissing }, () => {
     const id = await createModule('imaged', { 'main.tf': main }, { ...words('imaged'), engine: other })
     await send('PUT', `/terraform/${id}/advancedSettings`, { 'build.engine_image': `${registry.host}/tools/engine` })
     assert.equal((await run(id)).state, 'BUILD_ERROR')
-    assert.match(await log(), /The base image .*tools\/engine:1\.4\.7 cannot be had/)
+    assert.match(await log(), /Base image .*tools\/engine:1\.4\.7 is not available/)
     await send('POST', `/organization/${place.organizationId}/containerRegistry`, {
       name: 'tools',
       kind: 'GENERIC_CR',
