@@ -250,7 +250,10 @@ test('a Dockerfile of 15 MB, and a .dockerignore of 1 MB, are sentences', async 
     /^The Dockerfile \/Dockerfile has 1[56] MB: at most 256 kB are allowed \(SLIPWAY_DOCKERFILE_M/,
   )
   const rules = await newRepository({ '.dockerignore': 'x\n'.repeat(2 ** 19) })
-  await sentence(deploy(builder, rules), /^\.dockerignore has 1\.0 MB: at most 64 kB are allowed \(SLIPWAY_DOCKERIGNORE_MAX_KB\)/)
+  await sentence(
+    deploy(builder, rules),
+    /^\.dockerignore has 1\.0 MB: at most 64 kB are allowed \(SLIPWAY_DOCKERIGNORE_MAX_KB\)/,
+  )
 })
 
 test('rules of .dockerignore that were made to explode are a sentence, and nobody waits for them', async () => {

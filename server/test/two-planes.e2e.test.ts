@@ -161,7 +161,7 @@ describe('two control planes', () => {
     await both.database.query(`update schedule set next_at = clock_timestamp() where service_id = $1`, [nightly.id])
     await both.database.query(`select pg_notify('slipway_schedule', '')`)
     await until(async () => (await running(gone.id)) ?? false, { timeoutMs: 20_000, what: 'the replacement' })
-    await until(() => linesOfBoth('not alive', sick.id) > 0, { timeoutMs: 20_000, what: 'the restart' })
+    await until(() => linesOfBoth('liveness probe failed', sick.id) > 0, { timeoutMs: 20_000, what: 'the restart' })
     const runsOf = `select state from task_run where service_id = $1`
     await until(
       async () => (await both.database.query<{ state: string }>(runsOf, [nightly.id]))[0]?.state === 'SUCCEEDED',
@@ -186,7 +186,7 @@ describe('two control planes', () => {
     assert.deepEqual(acted, [await both.holder()])
     assert.equal(await countOf(gone.id, since, 'start'), 2, JSON.stringify(await happenedTo(gone.id, since)))
     assert.equal(await countOf(sick.id, since, 'restart'), 1)
-    assert.equal(linesOfBoth('not alive', sick.id), 1)
+    assert.equal(linesOfBoth('liveness probe failed', sick.id), 1)
     assert.equal((await both.database.query(runsOf, [nightly.id])).length, 1)
     assert.equal(await countOf(nightly.id, since, 'start'), 1)
   })

@@ -43,7 +43,7 @@ export const keepAlive = async (parts: LivenessParts, stopping: AbortSignal): Pr
     await engine.call('POST', `/containers/${instance.id}/restart`, { query, deadlineMs: restartDeadlineMs })
   }
 
-  const probeUntilReady = async (
+  const probeWhileRunning = async (
     instance: Instance,
     probe: Probe,
     look: ProbeCall,
@@ -64,7 +64,7 @@ export const keepAlive = async (parts: LivenessParts, stopping: AbortSignal): Pr
     const controller = new AbortController()
     watched.set(instance.id, controller)
     const ended = AbortSignal.any([signal, controller.signal])
-    probeUntilReady(instance, probe, probeCallOf(engine, probe, instance), ended)
+    probeWhileRunning(instance, probe, probeCallOf(engine, probe, instance), ended)
       .catch((error: unknown) => {
         if (!ended.aborted) log.warn({ err: error, instance: instance.name }, 'the liveness probe waits for the engine')
       })
