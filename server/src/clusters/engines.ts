@@ -81,7 +81,7 @@ export const readEngineUrl = (
   const url = kind === undefined ? null : parseEngineUrl(text)
   if (url === null || url.password !== '' || url.search !== '' || url.hash !== '' || url.port === '0') return forms
   const path = url.pathname === '/' ? '' : url.pathname
-  const common = { host: url.hostname, user: decodeURIComponent(url.username) }
+  const common = { host: url.hostname, user: url.username }
   if (kind === 'tcp') {
     if (path !== '' || common.user !== '') return forms
     return { ...common, kind, port: Number(url.port || 2376), socketPath: '' }

@@ -171,6 +171,7 @@ test('what the fields of an engine lack, or hold in vain, is said by name', asyn
     [{ engine_url: 'http://x' }, /^400 \/engine_url .*must be tcp/],
     [{ engine_url: 'ssh://host.example' }, /^400 \/engine_url/],
     [{ engine_url: 'tcp://user@host.example' }, /^400 \/engine_url/],
+    [{ engine_url: 'ssh://%@host.example', ...overSsh }, /^400 \/engine_url/],
     [{ engine_url: 'unix:///run/../x.sock' }, /^400 \/engine_url/],
     [{ engine_url, engine_ssh_key: key.private }, /^400 \/engine_ssh_host_keys .*required/],
     [{ engine_url, ...overSsh, engine_ssh_key: 'canary' }, /^400 \/engine_ssh_key .*not a private SSH key/],

@@ -118,7 +118,12 @@ describe('containers on the real engine', () => {
 
   test('a task that needs more memory than its limit says so', async () => {
     const task = createTask(shell('tail /dev/zero'), { memoryMb: 16 })
-    assert.deepEqual(await runtime.run(task, ignore, signal()), { exitCode: 137, oomKilled: true, timedOut: false, outputs: {} })
+    assert.deepEqual(await runtime.run(task, ignore, signal()), {
+      exitCode: 137,
+      oomKilled: true,
+      timedOut: false,
+      outputs: {},
+    })
   })
 
   test('an alias resolves and answers on its own environment; another can neither resolve nor reach it', async () => {
