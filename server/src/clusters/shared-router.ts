@@ -7,7 +7,8 @@
  * When the process dies: its router goes on with the table that it has; the next start brings that up to date first.
  */
 import { createKeyedLock, withLock } from '../lib/concurrency/keyed-lock.ts'
-import { type AnyRoute, isStreamRoute, PortUnavailable, type Router, type Target } from '../router/router.ts'
+import type { AnyRoute, Router, Target } from '../router/router.ts'
+import { areEqual, routeWhatCan } from '../router/routes.ts'
 import { createLoop, type Loop } from '../work/loop.ts'
 import type { Question, Servers, ServersParts } from './servers.ts'
 
@@ -32,16 +33,6 @@ const targetsAtOnce = 100
 
 const never = new AbortController().signal
 
-const comparable = (routes: readonly AnyRoute[]): string =>
-  JSON.stringify(
-    routes
-      .map((route) => {
-        const targets = route.targets.map(({ host, port }) => `${host}:${port}`)
-        return JSON.stringify([route.protocol, isStreamRoute(route) ? route.port : route.host, route.state, targets])
-      })
-      .sort(),
-  )
-
 interface Told {
   id: string
   /** Null: the service was never routed. */
@@ -62,17 +53,8 @@ export const createSharedRouter = (parts: SharedRouterParts): SharedRouter => {
 
   /** All of them but those whose port cannot be had here, which wait for the next look. */
   const setWhatCan = async (serviceId: string, routes: readonly AnyRoute[]): Promise<void> => {
-    for (let rest = [...routes]; ; ) {
-      try {
-        return await own.setService(serviceId, rest)
-      } catch (error) {
-        if (!(error instanceof PortUnavailable)) throw error
-        const left = rest.filter((route) => !isStreamRoute(route) || route.port !== error.port)
-        if (left.length === rest.length) throw error
-        log.warn({ serviceId }, `${error.message}; retrying in a minute`)
-        rest = left
-      }
-    }
+    for (const { message } of await routeWhatCan(own, serviceId, routes))
+      log.warn({ serviceId }, `${message}; retrying in a minute`)
   }
   const learn = (serviceId: string): Promise<void> =>
     withLock(turns, serviceId, never, async () => {
@@ -88,7 +70,7 @@ export const createSharedRouter = (parts: SharedRouterParts): SharedRouter => {
     const known = new Map(told.map(({ id, routes }) => [id, routes]))
     for (const serviceId of new Set([...known.keys(), ...has.keys()])) {
       const wanted = known.get(serviceId)
-      const isRight = wanted === null || comparable(wanted ?? []) === comparable(has.get(serviceId) ?? [])
+      const isRight = wanted === null || areEqual(wanted ?? [], has.get(serviceId) ?? [])
       if (!isRight) await learn(serviceId)
     }
   }

@@ -76,6 +76,11 @@ export interface Workload {
 
 export type InstanceState = 'created' | 'starting' | 'running' | 'restarting' | 'exited' | 'missing'
 
+const down: ReadonlySet<InstanceState> = new Set(['missing', 'exited', 'created'])
+
+/** Whether an instance in this state has to be started; the engine looks after what only crashed. */
+export const isDown = ({ state }: { state: InstanceState }): boolean => down.has(state)
+
 /** One running copy as the engine sees it now. */
 export interface Instance {
   /** The engine's id (container id, pod name). */

@@ -5,10 +5,11 @@
 import type { Cluster } from '../../clusters/clusters.ts'
 import { keySql } from '../../clusters/local.ts'
 import type { Publication, Published } from '../../runtimes/ingress.ts'
-import type { Desired, Instance, ServiceKey, Workload } from '../../runtimes/runtime.ts'
+import { type Desired, type Instance, isDown, type ServiceKey, type Workload } from '../../runtimes/runtime.ts'
 import { ensureImage } from '../images/make-image.ts'
 import type { DeploymentParts } from '../parts.ts'
 import { openRelease } from '../release/releases.ts'
+import { openStates } from '../status/states.ts'
 import { isAloneSql } from '../tasks/tasks.ts'
 import { exposureFor, type Outlets, readExposure, readOutlets } from '../traffic/routes.ts'
 
@@ -78,7 +79,7 @@ const currentOf = (service: DesiredService, instances: readonly Instance[]): Ins
   instances.filter(({ revision }) => revision === keptRevision(service))
 
 const isMissing = ({ desired, releaseId, instances }: DesiredService, current: readonly Instance[]): boolean => {
-  const alive = current.filter(({ state }) => !['missing', 'exited', 'created'].includes(state))
+  const alive = current.filter((instance) => !isDown(instance))
   return desired === 'RUNNING' && releaseId !== null && alive.length < instances
 }
 
@@ -109,10 +110,9 @@ export const differs = (service: DesiredService, found: FoundService): boolean =
 /** True when the deployments of all these revisions have ended: only these may be swept. */
 const haveEnded = async ({ database }: DeploymentParts, instances: readonly Instance[]): Promise<boolean> => {
   const revisions = instances.map(({ revision }) => revision)
-  const open = await database.query(
-    `select from deployment where id = any($1) and state in ('QUEUED', 'RUNNING') limit 1`,
-    [revisions],
-  )
+  const open = await database.query(`select from deployment where id = any($1) and state in ${openStates} limit 1`, [
+    revisions,
+  ])
   return open.length === 0
 }
 

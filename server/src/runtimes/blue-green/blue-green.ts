@@ -9,11 +9,12 @@
  * `converge` goes on from there.
  */
 import type { Router } from '../../router/router.ts'
+import { areEqual, routeWhatCan } from '../../router/routes.ts'
 import type { Ingress, Published } from '../ingress.ts'
 import type { Runtime, ServiceKey } from '../runtime.ts'
 import { createConverge, stopsFirst } from './converge.ts'
 import type { Instances } from './instances.ts'
-import { areEqual, routesFor, routeWhatCan } from './routes.ts'
+import { routesFor } from './routes.ts'
 
 export interface BlueGreenParts {
   instances: Instances

@@ -1,8 +1,18 @@
 /** From what there is of a service to what it is to be, in order. See `Runtime.converge`. */
-import type { Converged, Desired, InstanceState, Rollout, Runtime, ServiceKey, Workload } from '../runtime.ts'
+
+import { routeWhatCan } from '../../router/routes.ts'
+import {
+  type Converged,
+  type Desired,
+  isDown,
+  type Rollout,
+  type Runtime,
+  type ServiceKey,
+  type Workload,
+} from '../runtime.ts'
 import type { BlueGreenParts } from './blue-green.ts'
 import type { PlacedInstance } from './instances.ts'
-import { routesFor, routeWhatCan } from './routes.ts'
+import { routesFor } from './routes.ts'
 import { createTraffic, drainTimeoutMs } from './traffic.ts'
 
 type Running = Extract<Desired, { state: 'running' }>
@@ -13,8 +23,6 @@ const startDeadlineMs = 5 * minute
 
 /** Two versions side by side would share a volume's files: such services stop the old one first. */
 export const stopsFirst = ({ volumes }: Pick<Workload, 'volumes'>): boolean => volumes.length > 0
-
-const down: ReadonlySet<InstanceState> = new Set(['missing', 'exited', 'created'])
 
 const nothing: Converged = { instances: [], refused: [] }
 
@@ -80,7 +88,7 @@ export const createConverge = ({ instances, router }: BlueGreenParts): Runtime['
     const seen = await instances.see([workload])
     const others = seen.filter((instance) => instance.revision !== revision)
     let current = seen.filter((instance) => instance.revision === revision)
-    const up = current.filter(({ state }) => !down.has(state))
+    const up = current.filter((instance) => !isDown(instance))
     if (up.length < workload.instances || current.length > workload.instances) {
       if (stopsFirst(workload)) await instances.retire(workload, revision, stopGraceMs, signal)
       current = await instances.apply(workload, () => {}, signal)

@@ -1,9 +1,10 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { type AnyRoute, isStreamRoute, PortUnavailable, type Router } from '../../router/router.ts'
+import { areEqual, routeWhatCan } from '../../router/routes.ts'
 import type { Exposure } from '../ingress.ts'
 import type { PlacedInstance } from './instances.ts'
-import { areEqual, routesFor, routeWhatCan } from './routes.ts'
+import { routesFor } from './routes.ts'
 
 const serviceId = 'a'
 const address = (port: number) => ({ host: '127.0.0.1', port })

@@ -1,0 +1,39 @@
+/** Routes of one service: how two sets of them compare, and setting those that can be had. */
+import { isDeepStrictEqual } from 'node:util'
+import { type AnyRoute, isStreamRoute, PortUnavailable, type Router } from './router.ts'
+
+/** In whatever order targets are listed. */
+const comparable = (route: AnyRoute): string =>
+  JSON.stringify([
+    route.protocol,
+    isStreamRoute(route) ? route.port : route.host,
+    route.state,
+    route.targets.map((target) => `${target.host}:${target.port}`).sort(),
+  ])
+
+export const areEqual = (some: readonly AnyRoute[], others: readonly AnyRoute[]): boolean =>
+  isDeepStrictEqual(some.map(comparable).sort(), others.map(comparable).sort())
+
+/**
+ * Tells the router all routes of a service but those whose ports cannot be had, and answers what was said of those:
+ * for when the rest must not wait for them.
+ */
+export const routeWhatCan = async (
+  router: Pick<Router, 'setService'>,
+  serviceId: string,
+  routes: readonly AnyRoute[],
+): Promise<PortUnavailable[]> => {
+  const refused: PortUnavailable[] = []
+  for (let rest = [...routes]; ; ) {
+    try {
+      await router.setService(serviceId, rest)
+      return refused
+    } catch (error) {
+      if (!(error instanceof PortUnavailable)) throw error
+      const left = rest.filter((route) => !isStreamRoute(route) || route.port !== error.port)
+      if (left.length === rest.length) throw error
+      refused.push(error)
+      rest = left
+    }
+  }
+}
