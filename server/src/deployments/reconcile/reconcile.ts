@@ -135,7 +135,12 @@ export const startReconcilers = async (parts: DeploymentParts, worker: string): 
   const holding = await holdClusters(parts, worker, (hold) => {
     const reconciler = startReconciler(parts, hold)
     reconcilers.set(hold.id, reconciler)
-    return reconciler
+    return {
+      async stop() {
+        reconcilers.delete(hold.id)
+        await reconciler.stop()
+      },
+    }
   })
   const findAndAdd = async (serviceId: string): Promise<void> => {
     const ref = await readRef(database, serviceId)

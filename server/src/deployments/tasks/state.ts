@@ -7,6 +7,7 @@ import { DeploymentError } from '../../lib/errors.ts'
 import type { TaskKey, TaskOutputs } from '../../runtimes/runtime.ts'
 import type { Queryable } from '../../store/database.ts'
 import type { DeploymentParts } from '../parts.ts'
+import { openStates } from '../status/states.ts'
 import { leftState, stateOutputs, textOf } from './files.ts'
 import { ownerOfTask, taskIdOf } from './ids.ts'
 import type { TaskClaim } from './run.ts'
@@ -68,7 +69,7 @@ const locked = async (db: Queryable, serviceId: string): Promise<DeploymentError
 /** Of these deployments and runs by the clock, those that go on. */
 export const openOwners = async (db: Queryable, ids: readonly string[]): Promise<Set<string>> => {
   const open = await db.query<{ id: string }>(
-    `select id from deployment where id::text = any($1) and state in ('QUEUED', 'RUNNING')
+    `select id from deployment where id::text = any($1) and state in ${openStates}
      union all select id from task_run where id::text = any($1) and state = 'RUNNING'`,
     [ids],
   )

@@ -59,7 +59,7 @@ export const toTask = (workload: Workload, { spec, event }: TaskToRun, taskId: s
   }
 }
 
-/** The last lines of a program's output, without the secrets in it; each goes to `tell` too. */
+/** The last lines of a program's output, without the secrets in it; each goes to `logLine` too. */
 export const createTail = (secrets: readonly string[], logLine: (line: string) => void) => {
   const lines: string[] = []
   return {
