@@ -24,6 +24,7 @@ const limits = {
   diskGb: 10,
   streams: 0,
   streamsPerToken: 0,
+  engines: 0,
 }
 
 /** What the engine would list. */
