@@ -83,6 +83,10 @@ export const limitReached = (limit: keyof Limits, most: number, wanted: number):
  * Serializes the changes of an organization that a limit is about until the end of the transaction: of two that want
  * the last place, the second sees the first. Take it last in a transaction, to avoid deadlocks.
  */
-export const takeTurns = async (tx: Queryable, organizationId: string, about: 'services' | 'queue' | 'engines'): Promise<void> => {
+export const takeTurns = async (
+  tx: Queryable,
+  organizationId: string,
+  about: 'services' | 'queue' | 'engines',
+): Promise<void> => {
   await tx.query(textLockSql, [`limit ${about} ${organizationId}`])
 }

@@ -63,7 +63,12 @@ const upsert = `insert into cluster_engine as u (cluster_id, engine_id, version)
     read_at = clock_timestamp()
   returning xmax = 0 as connected, (select organization_id from node where id = $1) as "organizationId"`
 
-const connect = async (tx: Queryable, limits: Limits, clusterId: string, { id, version }: EngineFacts): Promise<void> => {
+const connect = async (
+  tx: Queryable,
+  limits: Limits,
+  clusterId: string,
+  { id, version }: EngineFacts,
+): Promise<void> => {
   const [row] = await tx.query<{ connected: boolean; organizationId: string }>(upsert, [clusterId, id, version])
   // One that had an engine already may change it above a lowered limit.
   if (row!.connected) await refuseManyEngines(tx, limits, row!.organizationId)
