@@ -38,7 +38,7 @@ export const Computed = <T extends TSchema>(schema: T) => Type.Unsafe<Type.Stati
 export const Reference = () => Type.Object({ id: Uuid() })
 export const Results = <T extends TSchema>(item: T) => Type.Object({ results: Type.Array(item) })
 
-type Json = Record<string, unknown> & {
+export type Json = Record<string, unknown> & {
   properties?: Record<string, Json>
   required?: string[]
   items?: Json
@@ -46,7 +46,7 @@ type Json = Record<string, unknown> & {
   default?: unknown
 }
 
-const fits = (schema: Json, value: unknown): boolean => {
+export const fits = (schema: Json, value: unknown): boolean => {
   if (schema.type === 'array') return Array.isArray(value)
   if (schema.type === 'object') return typeof value === 'object' && value !== null && !Array.isArray(value)
   if (schema.type === 'null') return value === null
@@ -54,7 +54,7 @@ const fits = (schema: Json, value: unknown): boolean => {
   return schema.type === undefined || typeof value === schema.type
 }
 
-const isObject = (value: unknown): value is Record<string, unknown> =>
+export const isObject = (value: unknown): value is Record<string, unknown> =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
 
 /** Where defaults are filled in: everywhere, only in nested objects (an edit keeps what it leaves out), or nowhere. */
