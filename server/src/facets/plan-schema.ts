@@ -33,6 +33,10 @@ const PlannedService = Type.Object(
     reason: longText(),
     expected_duration_sec: Nullable(Whole(0)),
     changes: Changes,
+    not_applied: Type.Array(Text(1024), {
+      description:
+        'JSON pointers to what is configured and has no effect on this server; advanced settings are below /advanced_settings.',
+    }),
   },
   { title: 'PlannedService' },
 )

@@ -40,6 +40,8 @@ export interface ServiceFacts {
   /** Its image would have to be built. */
   builds: boolean
   changes: Changes
+  /** What is set and only recorded. */
+  recorded: string[]
   /** What the same action took before; null when it never ended well. */
   usualSeconds: number | null
 }
@@ -137,6 +139,7 @@ const planService = (action: DeploymentAction, facts: ServiceFacts): PlannedServ
     reason,
     expected_duration_sec: isIdle ? 0 : facts.usualSeconds,
     changes: isIdle ? noChanges : facts.changes,
+    not_applied: facts.recorded,
   }
 }
 

@@ -5,7 +5,7 @@
 import Type, { type TSchema } from 'typebox'
 import { nodeInPath, type Operation, operation } from '../../api/operations/operation.ts'
 import { auditOf, placeOf, type Spec } from '../../api/operations/resource.ts'
-import { Flag, List, Maybe, OneOf, Text, Timestamp, Uuid } from '../../api/operations/schema.ts'
+import { Flag, List, Maybe, OneOf, Recorded, Text, Timestamp, Uuid } from '../../api/operations/schema.ts'
 import { environmentRuleId } from '../../deployments/request/stages.ts'
 import { invalidField, notFound } from '../../lib/errors.ts'
 import { isTimeZone } from '../../lib/time/cron.ts'
@@ -14,10 +14,10 @@ import { lockNode, timestampSql, writeAudit } from '../../store/tree.ts'
 
 export const weekdays = ['MONDAY', 'TUESDAY', 'WEDNESDAY', 'THURSDAY', 'FRIDAY', 'SATURDAY', 'SUNDAY']
 
-const autoStop = 'Whether the environment runs only in these hours. Stored and returned; has no effect on this server.'
+const autoStop = 'Whether the environment runs only in these hours.'
 
 export const schedule = {
-  auto_stop: Maybe(Flag({ default: false, description: autoStop })),
+  auto_stop: Maybe(Recorded(Flag({ default: false, description: autoStop }))),
   timezone: Text(64, { minLength: 1, description: 'An IANA time zone, such as Europe/Paris.' }),
   start_time: Type.String({ format: 'date-time', maxLength: 40, description: 'Only the time of day is used.' }),
   stop_time: Type.String({ format: 'date-time', maxLength: 40, description: 'Only the time of day is used.' }),
@@ -28,11 +28,11 @@ export const checkTimezone = (timezone: unknown): void => {
   if (!isTimeZone(String(timezone))) throw invalidField('/timezone', 'is not an IANA time zone')
 }
 
-const preview = 'Stored and returned; this server creates no previews of pull requests.'
+const preview = 'this server creates no previews of pull requests.'
 
 const EnvironmentRuleBody = {
-  on_demand_preview: Maybe(Flag({ default: false, description: preview })),
-  auto_preview: Maybe(Flag({ default: false, description: preview })),
+  on_demand_preview: Maybe(Recorded(Flag({ default: false }), preview)),
+  auto_preview: Maybe(Recorded(Flag({ default: false }), preview)),
   ...schedule,
 }
 
