@@ -86,7 +86,7 @@ const settings: Settings = {
 }
 
 /** Who may reach what: recorded only, it would protect nothing. */
-const protects = /^database\.|^k8s\.api\.|metadata_imds$/
+const protects = /^database\.|^k8s\.api\./
 
 export const clusterSettings: Settings = Object.fromEntries(
   Object.entries(settings).map(([key, schema]) => [
