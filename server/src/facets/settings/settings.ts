@@ -5,7 +5,9 @@
 import Type, { type TSchema } from 'typebox'
 import { Flag, List, Nullable, OneOf, Text, Whole } from '../../api/operations/schema.ts'
 import type { BuildLimits } from '../../deployments/deployments.ts'
+import { type IngressSettings, ingressSettingsIn } from '../../deployments/traffic/ingress-settings.ts'
 import { joinTag, splitTag } from '../../lib/docker/image-name.ts'
+import { actingIngress, ingress, requestBuffering } from './ingress-settings.ts'
 
 export type Settings = Record<string, TSchema>
 
@@ -42,6 +44,7 @@ export const supportedSettings: ReadonlySet<string> = new Set([
   overlapKey,
   toolImageKey,
   ...Object.values(buildKeys),
+  ...actingIngress,
 ])
 
 const grace = { [graceKey]: Whole(0, 3600, { default: usualGraceSeconds }) }
@@ -74,41 +77,6 @@ const buildCache = { 'build.disable_buildkit_cache': flag(false) }
 
 const domains = { 'deployment.custom_domain_check_enabled': flag(true) }
 
-const corsHeaders =
-  'DNT,Keep-Alive,User-Agent,X-Requested-With,If-Modified-Since,Cache-Control,Content-Type,Range,Authorization'
-
-const ingress = {
-  'network.ingress.proxy_body_size_mb': Whole(0, 1_000_000, { default: 100 }),
-  'network.ingress.force_ssl_redirect': flag(true),
-  'network.ingress.enable_cors': flag(false),
-  'network.ingress.cors_allow_origin': text('*'),
-  'network.ingress.cors_allow_methods': text('GET, PUT, POST, DELETE, PATCH, OPTIONS'),
-  'network.ingress.cors_allow_headers': text(corsHeaders),
-  'network.ingress.proxy_buffer_size_kb': Whole(1, 1_000_000, { default: 4 }),
-  'network.ingress.keepalive_time_seconds': seconds(3600),
-  'network.ingress.keepalive_timeout_seconds': seconds(60),
-  'network.ingress.send_timeout_seconds': seconds(60),
-  'network.ingress.proxy_connect_timeout_seconds': seconds(60),
-  'network.ingress.proxy_send_timeout_seconds': seconds(60),
-  'network.ingress.proxy_read_timeout_seconds': seconds(60),
-  'network.ingress.proxy_buffering': text('on'),
-  'network.ingress.whitelist_source_range': text('0.0.0.0/0'),
-  'network.ingress.denylist_source_range': text(''),
-  'network.ingress.basic_auth_env_var': text(''),
-  'network.ingress.enable_sticky_session': flag(false),
-  'network.ingress.grpc_send_timeout_seconds': seconds(60),
-  'network.ingress.grpc_read_timeout_seconds': seconds(60),
-  'network.ingress.extra_headers': text('{}'),
-  'network.gateway_api.http_request_timeout_seconds': nothing(Whole(0, 86_400)),
-  'network.gateway_api.http_connection_idle_timeout_seconds': nothing(Whole(0, 86_400)),
-  'network.gateway_api.retry.num_retries': nothing(Whole(0, 100)),
-  'network.gateway_api.retry.retry_on': nothing(Text()),
-  'network.gateway_api.retry.http_status_codes': nothing(Text()),
-  'network.gateway_api.retry.per_try_timeout_seconds': nothing(Whole(0, 86_400)),
-}
-
-const requestBuffering = { 'network.ingress.proxy_request_buffering': text('on') }
-
 const scaling = {
   'hpa.cpu.average_utilization_percent': Whole(1, 1000, { default: 60 }),
   'hpa.memory.average_utilization_percent': nothing(Whole(1, 1000)),
@@ -121,6 +89,8 @@ const account = {
 
 const accountToken = { 'security.automount_service_account_token': flag(false) }
 
+const noEffect = 'Stored and returned; has no effect on this server.'
+
 /** The groups of a kind as one; keys without effect say so. */
 const settingsOf = (...groups: Settings[]): Settings => {
   const all: Settings = Object.assign({}, ...groups)
@@ -128,10 +98,16 @@ const settingsOf = (...groups: Settings[]): Settings => {
     key,
     supportedSettings.has(key)
       ? schema
-      : { ...schema, description: 'Stored and returned; has no effect on this server.' },
+      : { ...schema, description: (schema as { description?: string }).description ?? noEffect },
   ])
   return Object.fromEntries(described) as Settings
 }
+
+/** Of a kind that this server does not deploy. */
+const recorded = (...groups: Settings[]): Settings =>
+  Object.fromEntries(
+    Object.entries(settingsOf(...groups)).map(([key, schema]) => [key, { ...schema, description: noEffect }]),
+  )
 
 const running = [domains, grace, placement, rollout, ingress, scaling, account, accountToken]
 
@@ -146,7 +122,7 @@ export const jobSettings = settingsOf(grace, placement, build, buildCache, accou
   'cronjob.success_jobs_history_limit': Whole(0, 1000, { default: 1 }),
 })
 
-export const helmSettings = settingsOf(domains, ingress, requestBuffering)
+export const helmSettings = recorded(domains, ingress, requestBuffering)
 
 export const terraformSettings = settingsOf(grace, placement, build, account, {
   'build.ephemeral_storage_in_gib': Whole(0, 65_536, { default: 4 }),
@@ -163,6 +139,9 @@ export const defaultsOf = (settings: Settings): Record<string, unknown> =>
 
 const setIn = (spec: object): Record<string, number | undefined> =>
   (spec as { advanced_settings?: Record<string, number | undefined> }).advanced_settings ?? {}
+
+/** What the router acts on, as far as it is not as usual. */
+export const ingressIn = (spec: object): IngressSettings | undefined => ingressSettingsIn(setIn(spec))
 
 /** How long a service's program may take to exit before it is killed. */
 export const stopGraceMs = (spec: object): number => 1000 * (setIn(spec)[graceKey] ?? usualGraceSeconds)

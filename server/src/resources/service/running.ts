@@ -6,7 +6,7 @@ import type { Change, Spec } from '../../api/operations/resource.ts'
 import { Flag, List, Maybe, Nullable, OneOf, Open, Text, Whole } from '../../api/operations/schema.ts'
 import { readCapacityFor } from '../../clusters/capacity.ts'
 import type { TaskCommand, WorkloadSpec } from '../../deployments/deployments.ts'
-import { stopGraceMs } from '../../facets/settings/settings.ts'
+import { ingressIn, stopGraceMs } from '../../facets/settings/settings.ts'
 import { invalidField } from '../../lib/errors.ts'
 import type { Capacity } from '../../runtimes/runtime.ts'
 import {
@@ -120,6 +120,7 @@ export const commandOf = (command: { entrypoint?: string | null; arguments?: str
 export const workloadOf = (running: RunningSpec): WorkloadSpec => {
   const { ports, healthchecks } = running
   const readiness = toProbe(healthchecks.readiness_probe, ports)
+  const ingress = ingressIn(running)
   return {
     ...commandOf(running),
     cpuMillicores: running.cpu,
@@ -131,5 +132,6 @@ export const workloadOf = (running: RunningSpec): WorkloadSpec => {
     liveness: toProbe(healthchecks.liveness_probe, ports),
     readyTimeoutMs: readyTimeoutMs(readiness),
     stopGraceMs: stopGraceMs(running),
+    ...(ingress === undefined ? {} : { ingress }),
   }
 }
