@@ -29,6 +29,7 @@ const programs: Record<string, string> = {
   main: 'main.ts',
   router: 'router/main.ts',
   'password-thread': 'router/access/password-thread.ts',
+  'follow-routes': 'programs/follow-routes.ts',
   'preparation-worker': 'builds/preparation/worker.ts',
 }
 
