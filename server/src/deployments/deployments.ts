@@ -59,6 +59,7 @@ export type WorkloadSpec = Pick<
   | 'liveness'
   | 'readyTimeoutMs'
   | 'stopGraceMs'
+  | 'ingress'
 >
 
 /** What triggers a task: its environment's deploy, stop or delete, or its schedule. */

@@ -23,6 +23,7 @@ import { openGitSource } from '../images/git-source.ts'
 import { type DeploymentParts, kindOf } from '../parts.ts'
 import { commitOf, nextVersion } from '../release/next-version.ts'
 import { type OpenedRelease, openRelease } from '../release/releases.ts'
+import { isReroute } from '../release/reroute.ts'
 import { isUp } from '../release/up-to-date.ts'
 import { environmentNow } from '../release/variables-now.ts'
 import { desiredOf, type EffectiveVariables, fingerprint } from '../release/workload.ts'
@@ -85,13 +86,14 @@ interface Subject {
 
 type Setting = Pick<
   ServiceFacts,
-  'stopsFirst' | 'runsTask' | 'sameSetup' | 'version' | 'isUp' | 'builds' | 'changes' | 'refusal'
+  'stopsFirst' | 'runsTask' | 'sameSetup' | 'reroutes' | 'version' | 'isUp' | 'builds' | 'changes' | 'refusal'
 >
 
 const nothingNew: Setting = {
   stopsFirst: false,
   runsTask: false,
   sameSetup: true,
+  reroutes: false,
   version: null,
   isUp: true,
   builds: false,
@@ -179,6 +181,7 @@ const settingOfDeploy = async (
     refusal: null,
     stopsFirst: cluster.runtime.stopsFirst(spec),
     runsTask: taskFor(spec.tasks, requested.forceEvent ?? 'START', requested.task) !== null,
+    reroutes: current !== null && isReroute(parts, { source, spec }, current.release, variables, row.deployedHash),
     sameSetup: fingerprint(parts.fingerprintKey, source, spec, variables) === row.deployedHash,
     version,
     isUp: current !== null && isUp(current.release, seen),
