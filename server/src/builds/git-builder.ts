@@ -19,7 +19,11 @@ export const createBuilder = ({ sources, missingTool, imageBuilder }: BuilderPar
   branches: sources.branches,
   commits: sources.commits,
   folders: sources.folders,
-  build: async (request, onLog, signal) => (await imageBuilder(request.clusterId)).build(request, onLog, signal),
+  async build(request, onLog, signal) {
+    const { source, commitId, skipSubmodules } = request
+    if (skipSubmodules !== true) await sources.fetchSubmodules(source, commitId, onLog, signal)
+    return (await imageBuilder(request.clusterId)).build(request, onLog, signal)
+  },
   built: async (request, signal) => (await imageBuilder(request.clusterId)).built(request, signal),
   missingTool,
   close: sources.close,

@@ -10,6 +10,7 @@ import {
   noteCancel,
   planFor,
   request,
+  SkipReconcile,
   servicesOf,
   serviceToDeploy,
 } from '../facets/deployment-request.ts'
@@ -128,7 +129,7 @@ const wholeActions: Operation[] = [
   operation({
     ...common,
     ...destroys,
-    ...planned(),
+    ...planned(SkipReconcile),
     id: 'deleteEnvironment',
     method: 'DELETE',
     path: '/environment/{environmentId}',
@@ -296,7 +297,7 @@ const chosenActions: Operation[] = [
   operation({
     ...common,
     ...destroys,
-    ...planned(),
+    ...planned(SkipReconcile),
     id: 'deleteSelectedServices',
     path: '/environment/{environmentId}/service/delete',
     summary: 'Delete the services in the body',

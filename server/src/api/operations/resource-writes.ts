@@ -72,8 +72,8 @@ export interface ResourceDefinition<Schema extends TObject = TObject, Kept = Fie
   reads?: 'sensitive'
   /** What a create takes, `name` included. */
   spec: Schema
-  /** What an edit takes in addition; fields of `spec` are optional in it. */
-  notEditable?: readonly string[]
+  /** Fields that keep their value for life, and what they are kept as: an edit may repeat it, and refuses another. */
+  fixed?: Readonly<Record<string, string>>
   /** Fields of `spec` that `validate` makes: no request can name them. */
   generated?: readonly string[]
   /** What a delete takes in its query. */
@@ -95,6 +95,9 @@ export interface ResourceDefinition<Schema extends TObject = TObject, Kept = Fie
   list?: ListForm
   /** What a create reads together with the parent, as the parent's `record`. */
   parentRecord?: RecordSql
+  /** What the list takes in its query, and which of its records are answered then. */
+  listQuery?: TObject
+  listed?(context: Context, records: Spec[]): Promise<Spec[]>
   /** Final changes to a record made by SQL. */
   view?(record: NoInfer<Kept> & Spec): Spec
   /** Writes what belongs to the row, in its transaction. */
@@ -246,6 +249,19 @@ const createOf = (definition: ResourceDefinition, recordText: RecordSql): Write 
   }
 }
 
+const sameText = (a: unknown, b: unknown): boolean =>
+  JSON.stringify(a)?.toLowerCase() === JSON.stringify(b)?.toLowerCase()
+
+/** The body without what cannot be changed; throws if that is not as it was. */
+const withoutFixed = ({ fixed = {} }: ResourceDefinition, body: Spec, kept: Spec): Spec => {
+  for (const [field, as] of Object.entries(fixed)) {
+    const sent = body[field]
+    if (sent !== undefined && sent !== null && kept[as] !== undefined && !sameText(sent, kept[as]))
+      throw invalidField(`/${field}`, 'cannot be changed after creation')
+  }
+  return Object.fromEntries(Object.entries(body).filter(([field]) => fixed[field] === undefined))
+}
+
 /** Changes rows of a kind: what the body leaves out stays. */
 export const editor = (definition: ResourceDefinition, recordText: RecordSql) => {
   const { around = alone } = definition
@@ -264,11 +280,12 @@ const changeOf = (definition: ResourceDefinition, recordText: RecordSql): Write 
     return context.transaction(async (tx) => {
       const previous = await lockNode(tx, node.id)
       if (previous === null) throw notFound()
-      const merged = { ...previous.spec, name: previous.name, ...open }
+      const changes = withoutFixed(definition, open, previous.spec)
+      const merged = { ...previous.spec, name: previous.name, ...changes }
       const change: Change = { db: tx, id: node.id, parent, previous }
       const spec = (await definition.validate?.(merged, context, change)) ?? merged
       const content = { name: String(spec.name), spec: withoutName(spec), sealed: { ...previous.sealed, ...sealed } }
-      const audit = auditOf(context, 'UPDATE', definition.audit, placeOf(node), open)
+      const audit = auditOf(context, 'UPDATE', definition.audit, placeOf(node), changes)
       const text = await orTranslated(updateNode(tx, update, node.id, content, principal.tokenId, audit))
       await definition.written?.(tx, { ...spec, name: content.name }, context, change)
       await definition.judge?.(tx, context, change)

@@ -10,7 +10,16 @@ import { type Answerer, answerWith } from '../answerer.ts'
 import { authorize, authorizerOf, type Found, findRow, isSelective, onlyVisible } from '../auth/access.ts'
 import { claimKey, hashBody, type KeyedRequest, openReplay, Replay, readKey, storeAnswer } from '../idempotency.ts'
 import type { Parts } from '../parts.ts'
-import { type Context, etagOf, isTextType, JsonText, type Operation, OtherAnswer, type Principal } from './operation.ts'
+import {
+  type Context,
+  etagOf,
+  isList,
+  isTextType,
+  JsonText,
+  type Operation,
+  OtherAnswer,
+  type Principal,
+} from './operation.ts'
 import { readBody, readQuery } from './validate.ts'
 
 /** What the gate knows before the body is read. */
@@ -105,7 +114,7 @@ const send = (operation: Operation, request: FastifyRequest, reply: FastifyReply
   }
   reply.header('content-type', 'application/json; charset=utf-8')
   const text = textOf(result)
-  if (operation.method === 'GET' && text.startsWith('{"results":')) {
+  if (isList(operation)) {
     const etag = etagOf(versionOf(result, text))
     reply.header('etag', etag)
     if (request.headers['if-none-match'] === etag) {
