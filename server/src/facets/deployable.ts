@@ -10,6 +10,7 @@ import {
 } from '../api/operations/operation.ts'
 import { merge, Results } from '../api/operations/schema.ts'
 import type { ApiSettings } from '../api/parts.ts'
+import { isTypedClient } from '../api/typed-clients.ts'
 import type { DeploymentAction, ServiceRequest, ServiceStatus, StateRow } from '../deployments/deployments.ts'
 import { readStates } from '../deployments/status/status.ts'
 import { isKind, type Kind, kinds, oldIdOf } from '../kinds.ts'
@@ -52,12 +53,10 @@ export interface DeployableOptions {
   status?: boolean
 }
 
-const typedClients = /^(CLI |Terraform provider |OpenAPI-Generator\/)/
-
 /** Whether this caller gets the exact state where others get the running vocabulary. */
 const wantsDeploymentState = (setting: ApiSettings['statusVocabulary'], headers: Context['headers']): boolean => {
   if (setting !== 'auto') return setting === 'deployment'
-  return headers['x-state-vocabulary'] === 'deployment' || typedClients.test(String(headers['user-agent'] ?? ''))
+  return headers['x-state-vocabulary'] === 'deployment' || isTypedClient(headers)
 }
 
 const failed = new Set(['BUILD_ERROR', 'DEPLOYMENT_ERROR', 'RESTART_ERROR'])

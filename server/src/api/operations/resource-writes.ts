@@ -98,8 +98,8 @@ export interface ResourceDefinition<Schema extends TObject = TObject, Kept = Fie
   /** What the list takes in its query, and which of its records are answered then. */
   listQuery?: TObject
   listed?(context: Context, records: Spec[]): Promise<Spec[]>
-  /** Final changes to a record made by SQL. */
-  view?(record: NoInfer<Kept> & Spec): Spec
+  /** Final changes to a record made by SQL, for the caller of the request if there is one. */
+  view?(record: NoInfer<Kept> & Spec, context?: Context): Spec
   /** Writes what belongs to the row, in its transaction. */
   written?(
     tx: Queryable,
@@ -196,8 +196,8 @@ export const sealAll = async (context: Context, id: string, paths: readonly stri
 const withoutName = ({ name: _, ...rest }: Spec): Spec => rest
 
 /** The record made by SQL, as it is answered. */
-export const showRecord = (definition: ResourceDefinition, text: string): Answered =>
-  definition.view === undefined ? new JsonText(text) : definition.view(JSON.parse(text) as Spec)
+export const showRecord = (definition: ResourceDefinition, text: string, context: Context): Answered =>
+  definition.view === undefined ? new JsonText(text) : definition.view(JSON.parse(text) as Spec, context)
 
 const alone = (context: Context, write: Write): Promise<Answered> => write(context)
 
@@ -209,10 +209,11 @@ const orTranslated = (writing: Promise<string>): Promise<string> =>
 const answerOf = async (
   definition: ResourceDefinition,
   text: string,
+  context: Context,
   tx: Queryable,
   along: CompanionWrite | undefined,
 ) => {
-  const record = showRecord(definition, text)
+  const record = showRecord(definition, text, context)
   if (along === undefined) return record
   return along(tx, record instanceof JsonText ? (JSON.parse(record.text) as Spec) : record)
 }
@@ -242,7 +243,7 @@ const createOf = (definition: ResourceDefinition, recordText: RecordSql): Write 
       const text = await orTranslated(insertNode(db, insert, { ...row, spec: withoutName(open) }, audit))
       await definition.written?.(db, { ...open, name }, context, change)
       await definition.judge?.(db, context, change)
-      return answerOf(definition, text, db, along)
+      return answerOf(definition, text, context, db, along)
     }
     const isOne = definition.written === undefined && along === undefined
     return isOne ? context.write(work) : context.transaction(work)
@@ -289,7 +290,7 @@ const changeOf = (definition: ResourceDefinition, recordText: RecordSql): Write 
       const text = await orTranslated(updateNode(tx, update, node.id, content, principal.tokenId, audit))
       await definition.written?.(tx, { ...spec, name: content.name }, context, change)
       await definition.judge?.(tx, context, change)
-      return answerOf(definition, text, tx, along)
+      return answerOf(definition, text, context, tx, along)
     })
   }
 }

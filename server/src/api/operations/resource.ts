@@ -106,7 +106,7 @@ const shortListOf = ({ definition, recordText, parentOwner }: Known) => {
       const [row] = await context.db.query<{ text: string }>(list, [context.node.id])
       if (view === undefined && listed === undefined) return new JsonText(row!.text)
       const { results } = JSON.parse(row!.text) as { results: Spec[] }
-      const shown = view === undefined ? results : results.map(view)
+      const shown = view === undefined ? results : results.map((record) => view(record, context))
       return { results: (await listed?.(context, shown)) ?? shown }
     },
   }
@@ -148,7 +148,7 @@ const readOf = ({ definition, answer, readOwner }: Known): Operation =>
     owner: readOwner,
     status: 200,
     answer,
-    run: async (context) => showRecord(definition, context.node.record!),
+    run: async (context) => showRecord(definition, context.node.record!, context),
   })
 
 const editOf = ({ definition, recordText, answer, owner, title }: Known): Operation => {

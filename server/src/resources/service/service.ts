@@ -216,7 +216,7 @@ const reader = (kind: Kind, recordText: RecordSql, view: (record: Spec) => Spec)
   const list = listSql(kind, recordText)
   return async (db, environmentId) => {
     const [row] = await db.query<{ text: string }>(list, [environmentId])
-    return (JSON.parse(row!.text) as { results: Spec[] }).results.map(view)
+    return (JSON.parse(row!.text) as { results: Spec[] }).results.map((record) => view(record))
   }
 }
 
