@@ -42,6 +42,8 @@ const buildKeys = {
   seconds: 'build.timeout_max_sec',
   millicores: 'build.cpu_max_in_milli',
   gigabytes: 'build.ram_max_in_gib',
+  skipSubmodules: 'build.skip_git_submodules',
+  noCache: 'build.disable_buildkit_cache',
 } as const
 
 const toolImageKey = 'build.engine_image'
@@ -73,10 +75,16 @@ const build = {
   [buildKeys.seconds]: seconds(1800, 1),
   [buildKeys.millicores]: Whole(10, 1_000_000, { default: 2000 }),
   [buildKeys.gigabytes]: Whole(1, 65_536, { default: 2 }),
-  'build.skip_git_submodules': Recorded(flag(false)),
+  [buildKeys.skipSubmodules]: Flag({
+    default: false,
+    description:
+      'Leave submodules empty. Otherwise they are fetched, with the git token of the service if they are on the same host.',
+  }),
 }
 
-const buildCache = { 'build.disable_buildkit_cache': Recorded(flag(false)) }
+const buildCache = {
+  [buildKeys.noCache]: Flag({ default: false, description: 'Build every instruction anew, at every deployment.' }),
+}
 
 const domains = { 'deployment.custom_domain_check_enabled': Recorded(flag(true)) }
 
@@ -142,10 +150,13 @@ export const buildLimitsIn = (spec: object): BuildLimits => {
     [buildKeys.millicores]: millicores,
     [buildKeys.gigabytes]: gigabytes,
   } = setIn(spec)
+  const { [buildKeys.skipSubmodules]: skips, [buildKeys.noCache]: noCache } = setIn(spec) as Record<string, unknown>
   return {
     ...(seconds === undefined ? {} : { timeoutMs: 1000 * seconds }),
     ...(millicores === undefined ? {} : { cpuMillicores: millicores }),
     ...(gigabytes === undefined ? {} : { memoryMb: 1024 * gigabytes }),
+    ...(skips === true ? { skipSubmodules: true } : {}),
+    ...(noCache === true ? { noCache: true } : {}),
   }
 }
 
