@@ -11,6 +11,7 @@ import type { Clock } from '../lib/time/clock.ts'
 import type { LogLine, Runtime, ServiceKey } from '../runtimes/runtime.ts'
 import type { Queryable } from '../store/database.ts'
 import { eventSink, type Sink, socketSink } from '../streams/sink.ts'
+import { asFrame as asOutputFrame, followOutput } from './runs/output.ts'
 import { type Facet, itemOf, ownerOf } from './self.ts'
 
 const maxTail = 1000
@@ -207,6 +208,15 @@ const sendFrames = async (context: Context, sink: Sink): Promise<void> => {
   }
 }
 
+/** The programs of jobs and of Terraform end, and are gone then: what they printed is read from where it is kept. */
+const keepsOutput: ReadonlySet<string> = new Set(['job', 'terraform'])
+
+const sendOutput = ({ parts, node, query }: Context, sink: Sink): Promise<void> => {
+  const tail = Math.min(maxTail, Number(query.limit ?? query.tail ?? maxTail))
+  const wanted = { serviceId: node.id, environmentId: node.parentId!, tail }
+  return followOutput(parts, sink, wanted, asOutputFrame(node.name))
+}
+
 /** `/service/logs`: arguments in the query, the token in the header or as a subprotocol. */
 export const serviceLogSocket = operation({
   id: 'handleServiceLogs',
@@ -229,5 +239,6 @@ export const serviceLogSocket = operation({
   }),
   status: 200,
   produces: 'websocket',
-  socket: (context, socket) => void sendFrames(context, socketSink(socket)),
+  socket: (context, socket) =>
+    void (keepsOutput.has(context.node.kind) ? sendOutput : sendFrames)(context, socketSink(socket)),
 })
