@@ -1,6 +1,6 @@
 /** The advanced settings of the network: their types, and what each does on the way of a request. Pure data. */
 import type { TSchema } from 'typebox'
-import { Flag, Nullable, Text, Whole } from '../../api/operations/schema.ts'
+import { Flag, Nullable, Recorded, Text, Whole } from '../../api/operations/schema.ts'
 import { ingressDefaults } from '../../deployments/traffic/ingress-settings.ts'
 
 type Make = (options: { default: unknown; description: string }) => TSchema
@@ -114,25 +114,20 @@ const acting: Readonly<Record<string, readonly [Make, string]>> = {
   ],
 }
 
-const streams = 'Stored and returned; has no effect on this server:'
-
 /** Settings of the network that nothing can be done about here, each with the reason. */
 const recorded: Record<string, TSchema> = {
-  'network.ingress.force_ssl_redirect': Flag({
-    default: true,
-    description: `${streams} the router has no TLS.`,
-  }),
-  'network.ingress.proxy_buffering': Text(8192, {
-    default: 'on',
-    description: `${streams} the router passes responses on as they come, as \`off\` does.`,
-  }),
+  'network.ingress.force_ssl_redirect': Recorded(Flag({ default: true }), 'the router has no TLS.'),
+  'network.ingress.proxy_buffering': Recorded(
+    Text(8192, { default: 'on' }),
+    'the router passes responses on as they come, as `off` does.',
+  ),
 }
 
 export const requestBuffering: Record<string, TSchema> = {
-  'network.ingress.proxy_request_buffering': Text(8192, {
-    default: 'on',
-    description: `${streams} the router passes requests on as they come, as \`off\` does.`,
-  }),
+  'network.ingress.proxy_request_buffering': Recorded(
+    Text(8192, { default: 'on' }),
+    'the router passes requests on as they come, as `off` does.',
+  ),
 }
 
 export const ingress: Record<string, TSchema> = {
@@ -144,5 +139,3 @@ export const ingress: Record<string, TSchema> = {
   ),
   ...recorded,
 }
-
-export const actingIngress: readonly string[] = Object.keys(acting)

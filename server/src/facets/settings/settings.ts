@@ -1,13 +1,23 @@
 /**
  * The advanced settings of services, by kind: every key with its type and default. Pure data. A key that has no effect
- * on this server is stored and returned, and its description says so.
+ * on this server is marked `Recorded`.
  */
 import Type, { type TSchema } from 'typebox'
-import { Flag, List, Nullable, OneOf, Text, Whole } from '../../api/operations/schema.ts'
+import {
+  AllRecorded,
+  Flag,
+  List,
+  Nullable,
+  OneOf,
+  Recorded,
+  Refused,
+  Text,
+  Whole,
+} from '../../api/operations/schema.ts'
 import type { BuildLimits } from '../../deployments/deployments.ts'
 import { type IngressSettings, ingressSettingsIn } from '../../deployments/traffic/ingress-settings.ts'
 import { joinTag, splitTag } from '../../lib/docker/image-name.ts'
-import { actingIngress, ingress, requestBuffering } from './ingress-settings.ts'
+import { ingress, requestBuffering } from './ingress-settings.ts'
 
 export type Settings = Record<string, TSchema>
 
@@ -38,76 +48,55 @@ const toolImageKey = 'build.engine_image'
 
 const overlapKey = 'cronjob.concurrency_policy'
 
-/** The keys that the engine acts on. */
-export const supportedSettings: ReadonlySet<string> = new Set([
-  graceKey,
-  overlapKey,
-  toolImageKey,
-  ...Object.values(buildKeys),
-  ...actingIngress,
-])
-
 const grace = { [graceKey]: Whole(0, 3600, { default: usualGraceSeconds }) }
 
 const placement = {
-  'deployment.affinity.node.required': labels(),
+  'deployment.affinity.node.required': Recorded(labels()),
 }
 
 const rollout = {
-  'deployment.antiaffinity.pod': OneOf(['Preferred', 'Requirred'], { default: 'Preferred' }),
-  'deployment.topology_spread.zone': OneOf(['Disabled', 'ScheduleAnyway', 'DoNotSchedule'], { default: 'Disabled' }),
-  'deployment.update_strategy.type': OneOf(['RollingUpdate', 'Recreate'], { default: 'RollingUpdate' }),
-  'deployment.update_strategy.rolling_update.max_unavailable_percent': percent(25),
-  'deployment.update_strategy.rolling_update.max_surge_percent': percent(25),
+  'deployment.antiaffinity.pod': Recorded(OneOf(['Preferred', 'Requirred'], { default: 'Preferred' })),
+  'deployment.topology_spread.zone': Recorded(
+    OneOf(['Disabled', 'ScheduleAnyway', 'DoNotSchedule'], { default: 'Disabled' }),
+  ),
+  'deployment.update_strategy.type': Recorded(OneOf(['RollingUpdate', 'Recreate'], { default: 'RollingUpdate' })),
+  'deployment.update_strategy.rolling_update.max_unavailable_percent': Recorded(percent(25)),
+  'deployment.update_strategy.rolling_update.max_surge_percent': Recorded(percent(25)),
 }
 
 const lifecycle = {
-  'deployment.lifecycle.post_start_exec_command': command(),
-  'deployment.lifecycle.pre_stop_exec_command': command(),
+  'deployment.lifecycle.post_start_exec_command': Recorded(command()),
+  'deployment.lifecycle.pre_stop_exec_command': Recorded(command()),
 }
 
 const build = {
   [buildKeys.seconds]: seconds(1800, 1),
   [buildKeys.millicores]: Whole(10, 1_000_000, { default: 2000 }),
   [buildKeys.gigabytes]: Whole(1, 65_536, { default: 2 }),
-  'build.skip_git_submodules': flag(false),
+  'build.skip_git_submodules': Recorded(flag(false)),
 }
 
-const buildCache = { 'build.disable_buildkit_cache': flag(false) }
+const buildCache = { 'build.disable_buildkit_cache': Recorded(flag(false)) }
 
-const domains = { 'deployment.custom_domain_check_enabled': flag(true) }
+const domains = { 'deployment.custom_domain_check_enabled': Recorded(flag(true)) }
 
 const scaling = {
-  'hpa.cpu.average_utilization_percent': Whole(1, 1000, { default: 60 }),
-  'hpa.memory.average_utilization_percent': nothing(Whole(1, 1000)),
+  'hpa.cpu.average_utilization_percent': Recorded(Whole(1, 1000, { default: 60 })),
+  'hpa.memory.average_utilization_percent': Recorded(nothing(Whole(1, 1000))),
 }
+
+const noAccounts = 'service accounts are a part of Kubernetes; this cluster has none.'
 
 const account = {
-  'security.service_account_name': text(''),
-  'security.read_only_root_filesystem': flag(false),
+  'security.service_account_name': Refused(text(''), noAccounts),
+  'security.read_only_root_filesystem': Recorded(flag(false)),
 }
 
-const accountToken = { 'security.automount_service_account_token': flag(false) }
+const accountToken = { 'security.automount_service_account_token': Refused(flag(false), noAccounts) }
 
-const noEffect = 'Stored and returned; has no effect on this server.'
+const settingsOf = (...groups: Settings[]): Settings => Object.assign({}, ...groups)
 
-/** The groups of a kind as one; keys without effect say so. */
-const settingsOf = (...groups: Settings[]): Settings => {
-  const all: Settings = Object.assign({}, ...groups)
-  const described = Object.entries(all).map(([key, schema]) => [
-    key,
-    supportedSettings.has(key)
-      ? schema
-      : { ...schema, description: (schema as { description?: string }).description ?? noEffect },
-  ])
-  return Object.fromEntries(described) as Settings
-}
-
-/** Of a kind that this server does not deploy. */
-const recorded = (...groups: Settings[]): Settings =>
-  Object.fromEntries(
-    Object.entries(settingsOf(...groups)).map(([key, schema]) => [key, { ...schema, description: noEffect }]),
-  )
+const noCharts = 'charts are not deployed here.'
 
 const running = [domains, grace, placement, rollout, ingress, scaling, account, accountToken]
 
@@ -116,16 +105,16 @@ export const applicationSettings = settingsOf(...running, lifecycle, build, buil
 export const containerSettings = settingsOf(...running, requestBuffering)
 
 export const jobSettings = settingsOf(grace, placement, build, buildCache, account, accountToken, {
-  'job.delete_ttl_seconds_after_finished': nothing(Whole(0)),
+  'job.delete_ttl_seconds_after_finished': Recorded(nothing(Whole(0))),
   [overlapKey]: OneOf(['Forbid', 'Allow', 'Replace'], { default: 'Forbid' }),
-  'cronjob.failed_jobs_history_limit': Whole(0, 1000, { default: 1 }),
-  'cronjob.success_jobs_history_limit': Whole(0, 1000, { default: 1 }),
+  'cronjob.failed_jobs_history_limit': Recorded(Whole(0, 1000, { default: 1 })),
+  'cronjob.success_jobs_history_limit': Recorded(Whole(0, 1000, { default: 1 })),
 })
 
-export const helmSettings = recorded(domains, ingress, requestBuffering)
+export const helmSettings = AllRecorded(settingsOf(domains, ingress, requestBuffering), noCharts)
 
 export const terraformSettings = settingsOf(grace, placement, build, account, {
-  'build.ephemeral_storage_in_gib': Whole(0, 65_536, { default: 4 }),
+  'build.ephemeral_storage_in_gib': Recorded(Whole(0, 65_536, { default: 4 })),
   [toolImageKey]: Text(512, {
     default: '',
     pattern: '^(|[A-Za-z0-9][A-Za-z0-9._:/@-]*)$',
