@@ -22,10 +22,7 @@ after(() => explainer.close())
 
 /** Statements that may read a table whole, by words of theirs, with the reason. */
 const exceptions: readonly (readonly [words: string, reason: string])[] = [
-  [
-    's.current_release_id as "releaseId", coalesce(r.workload',
-    'reconciling compares everything, once a minute',
-  ],
+  ['s.current_release_id as "releaseId", coalesce(r.workload', 'reconciling compares everything, once a minute'],
   ['from route order by host', 'reconciling compares everything, once a minute'],
 ]
 

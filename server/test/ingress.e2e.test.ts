@@ -86,11 +86,15 @@ const startFriends = (host: string) => {
     }
   }
   const clients = Array.from({ length: 8 }, client)
+  const end = async (): Promise<void> => {
+    isOver = true
+    await Promise.all(clients)
+    if (!dispatcher.closed) await dispatcher.close()
+  }
   return {
+    end,
     async stop() {
-      isOver = true
-      await Promise.all(clients)
-      await dispatcher.close()
+      await end()
       return { requests, failures }
     },
   }
@@ -136,7 +140,7 @@ test('each network setting acts at the router, and changes under load without a 
   const host = hostOf(place, 'web')
   const containers = await instancesOf(id)
   const friends = startFriends(host)
-  t.after(() => friends.stop())
+  t.after(() => friends.end())
   const set = async (settings: Record<string, unknown>): Promise<string> => {
     const ended = await apply(id, place, () => send('PUT', `/application/${id}/advancedSettings`, settings))
     assert.deepEqual(await instancesOf(id), containers, `no instance is replaced for ${Object.keys(settings)}`)
@@ -213,7 +217,7 @@ test('each network setting acts at the router, and changes under load without a 
   ])
   assert.equal((await ask(`p8080-${host}`)).text, '8080 /')
 
-  assert.deepEqual(await instancesOf(id), containers, 'no instance was replaced')
+  assert.deepEqual(await instancesOf(id), containers, 'no instance is replaced for a path')
   const { requests, failures } = await friends.stop()
   assert.deepEqual(failures, [])
   assert.ok(requests > 500, `${requests} requests`)

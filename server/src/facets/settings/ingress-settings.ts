@@ -94,7 +94,7 @@ const acting: Readonly<Record<string, readonly [Make, string]>> = {
   ],
   'network.gateway_api.http_connection_idle_timeout_seconds': [
     maybeSeconds,
-    'How long a connection to an instance (HTTP) stays open without a request. Null or 0: 1.5 s, so that the program does not close it first.',
+    'How long a connection to an instance (HTTP) stays open without a request, if the program does not say less. Null or 0: what the program says, or 1.5 s.',
   ],
   'network.gateway_api.retry.num_retries': [
     maybe(Whole(0, 100)),

@@ -60,10 +60,11 @@ class Exchange implements Dispatcher.DispatchHandler {
   private entry: HostEntry | undefined
   private upstream: Upstream | undefined
   private controller: Controller | undefined
-  private readonly whole = new Timer()
-  private readonly connecting = new Timer()
-  private readonly target = new Timer()
-  private readonly client = new Timer()
+  // Most requests need none.
+  private whole: Timer | undefined
+  private connecting: Timer | undefined
+  private target: Timer | undefined
+  private client: Timer | undefined
 
   constructor(traffic: Traffic, incoming: Incoming) {
     this.traffic = traffic
@@ -101,8 +102,9 @@ class Exchange implements Dispatcher.DispatchHandler {
       this.answer('tooLarge')
       return false
     }
-    this.whole.set(rules.requestMs, () => this.onLate())
-    if (rules.connectMs !== usual.connectMs) this.connecting.set(rules.connectMs, () => this.onLate())
+    if (rules.requestMs > 0) this.whole = new Timer().set(rules.requestMs, () => this.onLate())
+    // The attempts are over sooner than after the usual time.
+    if (rules.connectMs !== usual.connectMs) this.connecting = new Timer().set(rules.connectMs, () => this.onLate())
     if (rules.isPlain) return true
     const asker = { peer: req.socket.remoteAddress, method: req.method, headers: req.headers }
     const admission = admit(rules, asker, this.traffic.isTrusted)
@@ -149,6 +151,7 @@ class Exchange implements Dispatcher.DispatchHandler {
   /** How long the target may take for what it does next; 0: as long as it likes. */
   private limitTarget(ms: number): void {
     const isUnderWay = this.controller !== undefined && !this.incoming.res.headersSent
+    this.target ??= new Timer()
     this.target.set(isUnderWay ? ms : 0, () => this.cut(new LateError()))
   }
 
@@ -159,7 +162,7 @@ class Exchange implements Dispatcher.DispatchHandler {
 
   onRequestStart(controller: Controller): void {
     this.controller = controller
-    this.connecting.clear()
+    this.connecting?.clear()
     if (this.isGone) controller.abort(clientGone)
   }
 
@@ -168,7 +171,7 @@ class Exchange implements Dispatcher.DispatchHandler {
     const entry = this.entry!
     if (this.upstream !== undefined) this.upstream.heardAt = performance.now()
     if (status < 200) return this.passEarlyHints(status, headers)
-    this.target.clear()
+    this.target?.clear()
     const raw = (controller.rawHeaders ?? []) as Buffer[]
     if (sizeOf(raw) > entry.rules.headerBytes) return controller.abort(new TooLarge('headers'))
     if (this.mayRetry() && retriesStatus(entry.rules.retry!, status)) return controller.abort(unwanted)
@@ -198,11 +201,12 @@ class Exchange implements Dispatcher.DispatchHandler {
   }
 
   private waitForClient(): void {
+    this.client ??= new Timer()
     this.client.set(this.entry!.rules.clientMs, () => this.incoming.res.destroy())
   }
 
   private onDrain(): void {
-    this.client.clear()
+    this.client?.clear()
     this.controller?.resume()
   }
 
@@ -304,14 +308,17 @@ class Exchange implements Dispatcher.DispatchHandler {
     const { upstream } = this
     this.upstream = undefined
     this.controller = undefined
-    this.target.clear()
+    this.target?.clear()
     if (upstream !== undefined) this.traffic.upstreams.end(upstream)
     return upstream
   }
 
   private onClientClose(): void {
     this.isGone = true
-    for (const timer of [this.whole, this.connecting, this.target, this.client]) timer.clear()
+    this.whole?.clear()
+    this.connecting?.clear()
+    this.target?.clear()
+    this.client?.clear()
     this.controller?.abort(clientGone)
   }
 }

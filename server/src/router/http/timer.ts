@@ -3,9 +3,10 @@ export class Timer {
   private timer: NodeJS.Timeout | undefined
 
   /** 0: no limit. */
-  set(ms: number, onReached: () => void): void {
+  set(ms: number, onReached: () => void): this {
     this.clear()
     if (ms > 0) this.timer = setTimeout(onReached, ms)
+    return this
   }
 
   clear(): void {

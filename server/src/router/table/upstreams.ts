@@ -65,7 +65,8 @@ const openPool = (key: string, idleMs: number): PoolType =>
     // Usually shorter than what programs use when they do not say: a socket closed by its program as we write to it
     // loses the request if it may not be repeated.
     keepAliveTimeout: idleMs,
-    keepAliveMaxTimeout: Math.max(60_000, idleMs),
+    // Where they do say, that counts, up to this.
+    keepAliveMaxTimeout: idleMs === usual.idleMs ? 60_000 : idleMs,
     keepAliveTimeoutThreshold: 1_000,
   })
 
