@@ -38,6 +38,10 @@ export interface Settings {
   rateLimit: number
   /** Proxies in front of us, as addresses or networks: their forwarding headers are trusted. */
   trustedProxies: readonly string[]
+  /** Origins of web pages that may call the API from a browser. */
+  corsOrigins: readonly string[]
+  /** Where people use the console, without a slash at the end; if undefined, links lead to the API's own address. */
+  consoleUrl: string | undefined
   /** Limits of one organization; 0 disables a limit. */
   limits: Limits
   /** Megabytes to keep free on the disks of the engine and of the data directory; 0 disables the reserve. */
@@ -230,6 +234,28 @@ const networks = (value: string): { value: readonly string[] } | string => {
     : 'addresses or networks (10.0.0.0/8) of proxies, separated by commas'
 }
 
+/** As browsers write it: in lower case, without a path and without the usual port. */
+const originIn = (text: string): string | null => {
+  const url = URL.parse(text)
+  const isWeb = url?.protocol === 'https:' || url?.protocol === 'http:'
+  return isWeb && url.href === `${url.origin}/` && !text.includes('*') ? url.origin : null
+}
+
+const origins = (value: string): { value: readonly string[] } | string => {
+  const found = parts(value).map(originIn)
+  return found.every((each) => each !== null)
+    ? { value: Object.freeze([...new Set(found)]) }
+    : 'origins of web pages, such as https://console.example.org, separated by commas (* is not possible: list each one)'
+}
+
+const pageAddress = (value: string): { value: string } | string => {
+  const url = URL.parse(value)
+  const isWeb = url?.protocol === 'https:' || url?.protocol === 'http:'
+  return isWeb && url.href === `${url.origin}${url.pathname}`
+    ? { value: url.href.replace(/\/+$/, '') }
+    : 'the http or https address of a console, such as https://console.example.org'
+}
+
 const schedule = (value: string): { value: readonly number[] } | string => {
   const seconds = parts(value).map((part) => (/^\d+(\.\d+)?$/.test(part) ? Number(part) : Number.NaN))
   const fits = seconds.length > 0 && seconds.length <= 50 && seconds.every((each) => each <= 7 * 24 * hour)
@@ -371,6 +397,8 @@ export const parseSettings = (
     outboundAllow: read<readonly string[]>('SLIPWAY_OUTBOUND_ALLOW', Object.freeze([]), allowList),
     rateLimit: read('SLIPWAY_RATE_LIMIT', 600, whole(0, 1_000_000)),
     trustedProxies: read<readonly string[]>('SLIPWAY_TRUSTED_PROXIES', Object.freeze([]), networks),
+    corsOrigins: read<readonly string[]>('SLIPWAY_CORS_ORIGINS', Object.freeze([]), origins),
+    consoleUrl: read<string | undefined>('SLIPWAY_CONSOLE_URL', undefined, pageAddress),
     limits: readLimits(read),
     diskReserveMb: read('SLIPWAY_DISK_RESERVE_MB', 2048, whole(0, 1_000_000_000)),
     statusVocabulary: read('SLIPWAY_STATUS_VOCABULARY', 'auto', oneOf(vocabularies)),

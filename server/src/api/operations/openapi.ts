@@ -1,5 +1,6 @@
 /** The description of the API, OpenAPI 3.1: a fold over the operations. */
 import type { TSchema } from 'typebox'
+import { effectSentence } from './effects.ts'
 import { isTextType, type Operation } from './operation.ts'
 
 type Json = Record<string, unknown>
@@ -47,7 +48,10 @@ const description = `Git repositories, images, charts and modules become running
 
 HEAD is answered like GET, without the body; OPTIONS lists the methods of a path. A known path with another method gives
 405 with Allow, a URL over 8192 characters 414, headers over 16 KiB 431. Errors are plain objects, or problem documents
-(RFC 9457) if Accept is application/problem+json.`
+(RFC 9457) if Accept is application/problem+json.
+
+What was sent and has no effect here, because it is only stored or is not known, is named in the response header
+Slipway-Not-Applied: JSON pointers into the body, and \`?name\` for a query parameter. docs/guides/fields.md lists all.`
 
 const errorNames: Record<string, string> = {
   400: 'The request is not valid.',
@@ -95,7 +99,10 @@ const publicFields = (schema: object, named: Named): unknown => {
   const kept = Object.entries(schema).filter(
     ([name]) => !/^(x-|~|title$)/.test(name) && !(isUuid && (name === 'pattern' || name === 'maxLength')),
   )
-  return Object.fromEntries(kept.map(([name, inner]) => [name, publicPart(name, inner, named)]))
+  const fields = Object.fromEntries(kept.map(([name, inner]) => [name, publicPart(name, inner, named)]))
+  const effect = effectSentence(schema)
+  if (effect === null) return fields
+  return { ...fields, description: 'description' in fields ? `${fields.description} ${effect}` : effect }
 }
 
 /** The value of a keyword; names of fields are not keywords, and values are not schemas. */
