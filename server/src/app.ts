@@ -5,7 +5,6 @@ import { join } from 'node:path'
 import { type AdminToken, ensureAdminToken } from './api/auth/admin-token.ts'
 import type { Parts } from './api/parts.ts'
 import { createApi } from './api/server.ts'
-import { sayWhyNot, tryPort } from './api-port.ts'
 import type { Builder, ImageBuilder } from './builds/builder.ts'
 import { createFakeBuilder } from './builds/fake-builder.ts'
 import { createBuilder } from './builds/git-builder.ts'
@@ -31,6 +30,7 @@ import { createLog, type Log } from './lib/log.ts'
 import { createOutbound, type Outbound } from './lib/net/outbound.ts'
 import { systemClock } from './lib/time/clock.ts'
 import type { Disk } from './limits/disk.ts'
+import { refuseListen, tryAddresses } from './listen-addresses.ts'
 import { claimDataDirectory, releaseDataDirectory } from './process-file.ts'
 import { deployableKinds, operations } from './resources/index.ts'
 import { createFirstOrganization } from './resources/organization/organization.ts'
@@ -285,7 +285,7 @@ const learnCapacities = async ({ clusters, database, log }: Parts): Promise<void
 export const startApp = async (settings: Settings, options: { fake: boolean }): Promise<App> => {
   await openDataDirectory(settings.dataDir, options.fake ? 'fake' : 'docker')
   await claimDataDirectory(settings.dataDir)
-  await tryPort(settings)
+  await tryAddresses(settings)
   const foundation = await createFoundation(settings)
   const url = `http://${settings.host}:${settings.port}`
   const sampleUrl = url + samplePath
@@ -298,7 +298,7 @@ export const startApp = async (settings: Settings, options: { fake: boolean }): 
   const api = await createApi(parts, operations)
   if (settings.sample) await serveSample(api, await createSampleRepository(settings.dataDir, foundation.log))
   await learning
-  await api.listen({ host: settings.host, port: settings.port }).catch((error) => sayWhyNot(settings, error))
+  await api.listen({ host: settings.host, port: settings.port }).catch((error) => refuseListen(settings, error))
   // For the guides: whoever may read the token finds the server too.
   await writeFile(join(settings.dataDir, 'address'), `${url}\n`)
   const databaseKeeper = superviseDatabase(foundation)

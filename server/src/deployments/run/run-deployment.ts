@@ -5,6 +5,7 @@
 import { awaitShares } from '../../clusters/hold.ts'
 import { readClusterId } from '../../clusters/refs.ts'
 import { forEachParallel } from '../../lib/concurrency/parallel.ts'
+import { isDiskFull } from '../../lib/disk-full.ts'
 import { DeploymentError } from '../../lib/errors.ts'
 import { LeaseLost } from '../../work/lease.ts'
 import { type Claim, finish, withClaim } from '../../work/queue.ts'
@@ -27,13 +28,6 @@ const undoTimeoutMs = 60_000
 const cancelUndoTimeoutMs = 6000
 /** Where a program is asked to end and what it leaves is saved: its grace, and what that takes. */
 const cancelTaskTimeoutMs = stopGraceMs + 4000
-
-/** As the system, PostgreSQL or the engine say it. */
-const isDiskFull = (error: unknown): boolean => {
-  const { code, message = '', cause } = error as { code?: string; message?: string; cause?: unknown }
-  const isSaid = code === 'ENOSPC' || code === '53100' || /no space left on device/i.test(message)
-  return isSaid || (cause instanceof Error && isDiskFull(cause))
-}
 
 const asDeploymentError = (error: unknown, run: ServiceRun): DeploymentError => {
   if (error instanceof DeploymentError) return error
