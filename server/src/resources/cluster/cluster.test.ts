@@ -68,7 +68,7 @@ for (const [field, least, most] of ranges)
       assert.equal((await create({ [field]: value }))[field], value)
       assert.equal((await call('PUT', `${clusters}/${id}`, { [field]: value })).body[field], value)
     }
-    for (const value of [least - 1, most + 1, least + 0.5, String(least)])
+    for (const value of [least - 1, most + 1, least + 0.5, `0${least}`, String(most + 1)])
       for (const answer of [
         await call('POST', clusters, own({ [field]: value })),
         await call('PUT', `${clusters}/${id}`, { [field]: value }),
@@ -295,7 +295,7 @@ test('advanced settings have their defaults, keep the set that was sent last, an
   const { status, body } = await call('PUT', path, other)
   assert.deepEqual([status, body], [201, { ...defaults, ...other }])
   assert.deepEqual((await call('GET', path)).body, body)
-  for (const wrong of [{ 'loki.nothing': 1 }, { 'loki.log_retention_in_week': '3' }, { 'loki.deployment_mode': 'x' }])
+  for (const wrong of [{ 'loki.nothing': 1 }, { 'loki.log_retention_in_week': '03' }, { 'loki.deployment_mode': 'x' }])
     assert.equal((await call('PUT', path, wrong)).status, 400, JSON.stringify(wrong))
   assert.equal((await find(id)).advanced_settings, undefined)
 })
