@@ -6,7 +6,7 @@ import type { GitSource, ToolBuild } from '../builds/builder.ts'
 import type { Kind } from '../kinds.ts'
 import type { Workload } from '../runtimes/runtime.ts'
 import type { Queryable } from '../store/database.ts'
-import type { When } from '../work/schedule.ts'
+import type { KeptRuns, When } from '../work/schedule.ts'
 
 export type DeploymentAction = 'DEPLOY' | 'RESTART' | 'STOP' | 'UNINSTALL' | 'DELETE'
 
@@ -83,6 +83,8 @@ export interface TaskSpec {
   maxRestarts: number
   /** Of one run. */
   timeoutMs: number
+  /** How many finished runs by the clock are kept, with their output; absent: as many as is usual. */
+  kept?: KeptRuns
   /**
    * Runs hand a JSON document on from one to the next (tasks/files.ts says where): kept HERE, sealed; or ELSEWHERE by
    * now, where MIGRATE brings it to. Absent: they are on their own.

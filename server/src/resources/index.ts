@@ -1,7 +1,9 @@
 /** The product's table of contents: every operation of the API, and every kind that can be deployed. */
 import type { Operation } from '../api/operations/operation.ts'
 import type { DeployableKind } from '../deployments/deployments.ts'
-import { serviceLogSocket } from '../facets/logs.ts'
+import { logHistoryOperations } from '../facets/log-history/log-history.ts'
+import { serviceLogSocket } from '../facets/log-socket.ts'
+import { serviceMetricsSocket } from '../facets/metrics.ts'
 import { genericVariableOperations } from '../facets/variables/generic.ts'
 import { variableOperations } from '../facets/variables/variables.ts'
 import { allKinds, type Kind, kinds } from '../kinds.ts'
@@ -93,6 +95,8 @@ export const operations: readonly Operation[] = [
   ...genericVariableOperations,
   ...webhookOperations,
   serviceLogSocket,
+  serviceMetricsSocket,
+  ...logHistoryOperations,
 ]
 
 export const deployableKinds: readonly DeployableKind[] = services.map(({ deployable }) => deployable)

@@ -67,6 +67,9 @@ const words: Readonly<Record<FieldName, readonly string[]>> = {
   overlap: ['overlap'],
   maxRestarts: ['max_nb_restart'],
   timeoutMs: ['timeout_ms'],
+  kept: ['kept_runs'],
+  succeeded: ['succeeded'],
+  failed: ['failed'],
   state: ['state'],
   withVolumes: ['with_volumes'],
   // What its image is made from.

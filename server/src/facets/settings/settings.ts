@@ -6,6 +6,7 @@ import Type, { type TSchema } from 'typebox'
 import { Flag, List, Nullable, OneOf, Text, Whole } from '../../api/operations/schema.ts'
 import type { BuildLimits } from '../../deployments/deployments.ts'
 import { joinTag, splitTag } from '../../lib/docker/image-name.ts'
+import { type KeptRuns, usuallyKept } from '../../work/schedule.ts'
 
 export type Settings = Record<string, TSchema>
 
@@ -36,12 +37,27 @@ const toolImageKey = 'build.engine_image'
 
 const overlapKey = 'cronjob.concurrency_policy'
 
+const keptKeys = {
+  succeeded: 'cronjob.success_jobs_history_limit',
+  failed: 'cronjob.failed_jobs_history_limit',
+} as const
+
+/** A job may run every minute for years. */
+const mostKept = 100
+
+const keptRuns = (which: string) =>
+  Whole(0, mostKept, {
+    default: usuallyKept,
+    description: `How many ${which} runs are kept, each with the last 256 KB of its output; takes effect with the next deploy.`,
+  })
+
 /** The keys that the engine acts on. */
 export const supportedSettings: ReadonlySet<string> = new Set([
   graceKey,
   overlapKey,
   toolImageKey,
   ...Object.values(buildKeys),
+  ...Object.values(keptKeys),
 ])
 
 const grace = { [graceKey]: Whole(0, 3600, { default: usualGraceSeconds }) }
@@ -142,8 +158,8 @@ export const containerSettings = settingsOf(...running, requestBuffering)
 export const jobSettings = settingsOf(grace, placement, build, buildCache, account, accountToken, {
   'job.delete_ttl_seconds_after_finished': nothing(Whole(0)),
   [overlapKey]: OneOf(['Forbid', 'Allow', 'Replace'], { default: 'Forbid' }),
-  'cronjob.failed_jobs_history_limit': Whole(0, 1000, { default: 1 }),
-  'cronjob.success_jobs_history_limit': Whole(0, 1000, { default: 1 }),
+  [keptKeys.failed]: keptRuns('failed'),
+  [keptKeys.succeeded]: keptRuns('successful'),
 })
 
 export const helmSettings = settingsOf(domains, ingress, requestBuffering)
@@ -186,6 +202,16 @@ export const toolImageIn = (spec: object, version: string): { image?: string } =
   const { [toolImageKey]: image = '' } = setIn(spec) as { [toolImageKey]?: string }
   if (image === '') return {}
   return { image: splitTag(image).name === image && version !== '' ? joinTag(image, version) : image }
+}
+
+/** How many runs of a cron job are kept; left out if that is the default. */
+export const keptIn = (spec: object): { kept?: KeptRuns } => {
+  const set = setIn(spec)
+  const numbers = Object.entries(keptKeys).flatMap(([name, key]) => {
+    const count = set[key]
+    return count === undefined || count === usuallyKept ? [] : [[name, Math.min(count, mostKept)] as const]
+  })
+  return numbers.length === 0 ? {} : { kept: Object.fromEntries(numbers) }
 }
 
 /** What a cron job does when it is due while its last run continues; left out if that is the default. */
