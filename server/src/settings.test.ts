@@ -5,7 +5,8 @@ import { resolve } from 'node:path'
 import test from 'node:test'
 import { inspect } from 'node:util'
 import { usualLimits } from './limits/limits.ts'
-import { parseSettings, type Settings, SettingsError } from './settings.ts'
+import { parseSettings, type Settings } from './settings.ts'
+import { SettingsError } from './settings-file.ts'
 
 const problemsOf = (env: Record<string, string>): readonly string[] => {
   try {

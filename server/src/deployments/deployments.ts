@@ -122,6 +122,8 @@ export interface DeployableKind<Kept = Record<string, unknown>> {
   environment?(spec: Kept, secrets: Readonly<Record<string, string>>): Record<string, string>
   /** Files beside those of the variables, made of the row and its own sealed fields. */
   files?(spec: Kept, secrets: Readonly<Record<string, string>>): { path: string; content: string }[]
+  /** JSON pointers to what a configuration has that this server only records. */
+  recorded?(spec: Kept): string[]
   /** The name of an action of its services in status records; default NONE. */
   subAction?(action: string, event: TaskEvent | null): string
 }
@@ -227,6 +229,7 @@ export interface PlannedService {
   /** The commit that a deploy would build; null without a repository, and while the head cannot be read. */
   git_commit_id: string | null
   changes: Changes
+  not_applied: string[]
 }
 
 export interface Plan {

@@ -39,6 +39,10 @@ const PlannedService = Type.Object(
     version_choice: Nullable(OneOf(versionChoices), { description: versionChoiceWords }),
     git_commit_id: Nullable(Text(64), { description: 'The commit that it would be built from.' }),
     changes: Changes,
+    not_applied: Type.Array(Text(1024), {
+      description:
+        'JSON pointers to what is configured and has no effect on this server; advanced settings are below /advanced_settings.',
+    }),
   },
   { title: 'PlannedService' },
 )

@@ -42,7 +42,10 @@ const words: Record<string, (params: Record<string, unknown>) => string> = {
   maxItems: ({ limit }) => `must have at most ${limit} items`,
   maxProperties: ({ limit }) => `must have at most ${limit} fields`,
   uniqueItems: () => 'must not contain duplicates',
-  pattern: () => 'does not have the required format',
+  pattern: ({ pattern }) =>
+    String(pattern).includes('{40}|')
+      ? 'must be a whole commit id, 40 hex digits'
+      : 'does not have the required format',
   format: ({ format }) => `must be a ${format}`,
 }
 

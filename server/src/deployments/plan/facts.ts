@@ -279,6 +279,7 @@ export const planDeployment = async (parts: DeploymentParts, db: Queryable, requ
       wholeEnvironment,
       released: row.releaseId !== null,
       running: row.desired === 'RUNNING',
+      recorded: kindOf(parts, row.kind).recorded?.(row.spec) ?? [],
       usualSeconds: row.usualSeconds,
     })
   })

@@ -42,6 +42,8 @@ export interface ServiceFacts {
   /** Its image would have to be built. */
   builds: boolean
   changes: Changes
+  /** What is set and only recorded. */
+  recorded: string[]
   /** What the same action took before; null when it never ended well. */
   usualSeconds: number | null
 }
@@ -141,6 +143,7 @@ const planService = (action: DeploymentAction, facts: ServiceFacts): PlannedServ
     version_choice: facts.versionChoice,
     git_commit_id: facts.version?.of === 'commit' ? facts.version.to : null,
     changes: isIdle ? noChanges : facts.changes,
+    not_applied: facts.recorded,
   }
 }
 

@@ -28,8 +28,20 @@ const cancelUndoTimeoutMs = 6000
 /** Where a program is asked to end and what it leaves is saved: its grace, and what that takes. */
 const cancelTaskTimeoutMs = stopGraceMs + 4000
 
+/** As the system, PostgreSQL or the engine say it. */
+const isDiskFull = (error: unknown): boolean => {
+  const { code, message = '', cause } = error as { code?: string; message?: string; cause?: unknown }
+  const isSaid = code === 'ENOSPC' || code === '53100' || /no space left on device/i.test(message)
+  return isSaid || (cause instanceof Error && isDiskFull(cause))
+}
+
 const asDeploymentError = (error: unknown, run: ServiceRun): DeploymentError => {
   if (error instanceof DeploymentError) return error
+  if (isDiskFull(error))
+    return new DeploymentError(
+      'disk_full',
+      'The disk of this server or of its engine is full: free space, then deploy again.',
+    )
   run.parts.log.error(
     { err: error, deploymentId: run.claim.id, serviceId: run.service.id },
     'a step failed unexpectedly',

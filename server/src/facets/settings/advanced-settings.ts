@@ -3,6 +3,7 @@
  * of date if the engine acts on it; everything else has its default. A PUT replaces the whole set.
  */
 import Type, { type TObject, type TProperties, type TSchema } from 'typebox'
+import { refuseMarked } from '../../api/operations/effects.ts'
 import { type Context, type Operation, operation, ownOrganization } from '../../api/operations/operation.ts'
 import { type Json, partial } from '../../api/operations/schema.ts'
 import { check } from '../../api/operations/validate.ts'
@@ -38,12 +39,16 @@ const judge = (settings: Settings, sent: Values): Values => {
 
 export const settingsEditor = (settings: Settings, defaults: Values) => (context: Context) => {
   const sent = judge(settings, context.body)
+  const schema = Type.Object(settings)
   const change: InnerChange<Values> = {
     field,
     empty: {},
     eventType: 'UPDATE',
     subTarget: 'ADVANCED_SETTINGS',
-    change: () => sent,
+    change(kept) {
+      refuseMarked(schema, sent, kept)
+      return sent
+    },
   }
   return changeInner(context, change, (kept) => ({ ...defaults, ...kept }))
 }
@@ -86,6 +91,7 @@ const operationsOf = (self: Self, settings: Settings, noun: string): Operation[]
       area: 'projects',
       owner: ownerOf(self),
       body: settingsBody(settings),
+      refusesMarked: true,
       status: 201,
       run: settingsEditor(settings, defaults),
     }),

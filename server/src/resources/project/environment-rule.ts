@@ -5,7 +5,7 @@
 import Type, { type TSchema } from 'typebox'
 import { nodeInPath, type Operation, operation } from '../../api/operations/operation.ts'
 import { auditOf, placeOf, type Spec } from '../../api/operations/resource.ts'
-import { Flag, List, Maybe, OneOf, Text, Timestamp, Uuid } from '../../api/operations/schema.ts'
+import { Flag, List, Maybe, OneOf, Recorded, Text, Timestamp, Uuid } from '../../api/operations/schema.ts'
 import { environmentRuleId } from '../../deployments/request/stages.ts'
 import { invalidField, notFound } from '../../lib/errors.ts'
 import { isTimeZone } from '../../lib/time/cron.ts'
@@ -37,11 +37,11 @@ export const checkSchedule = ({ auto_stop, timezone, start_time, stop_time, week
     throw invalidField('/stop_time', 'must be another time of day than start_time if auto_stop is true')
 }
 
-const preview = 'Stored and returned; this server creates no previews of pull requests.'
+const preview = 'this server creates no previews of pull requests.'
 
 const EnvironmentRuleBody = {
-  on_demand_preview: Maybe(Flag({ default: false, description: preview })),
-  auto_preview: Maybe(Flag({ default: false, description: preview })),
+  on_demand_preview: Maybe(Recorded(Flag({ default: false }), preview)),
+  auto_preview: Maybe(Recorded(Flag({ default: false }), preview)),
   ...schedule,
 }
 
