@@ -24,6 +24,8 @@ const exceptions: Record<string, { events: number; why: string }> = {
   checkArgoCdConnection: { events: 0, why: 'asks another server and changes nothing' },
   checkContainerImage: { events: 0, why: 'asks a registry and changes nothing' },
   listDirectoriesFromGitRepository: { events: 0, why: 'reads, with a body that says what' },
+  createUserSignUp: { events: 0, why: 'stores nothing' },
+  editOrganizationBillingInfo: { events: 0, why: 'stores nothing' },
   deployCluster: { events: 0, why: 'there is nothing to do on the local cluster' },
   upgradeCluster: { events: 0, why: 'there is nothing to do on the local cluster' },
 }

@@ -39,10 +39,10 @@ const oneOf = (field: string, ...good: string[]): Bound => ({
 const whole = (field: string, low: number, high: number): Bound => ({
   field,
   good: [low, low + 1, high - 1, high],
-  bad: [low - 1, high + 1, low + 0.5, String(low)],
+  bad: [low - 1, high + 1, low + 0.5, `0${low}`, `${high + 1}`],
 })
-const integer = (field: string, good: number): Bound => ({ field, good: [good], bad: [good + 0.5, String(good), -1] })
-const flag = (field: string): Bound => ({ field, good: [true, false], bad: ['true', 1] })
+const integer = (field: string, good: number): Bound => ({ field, good: [good], bad: [good + 0.5, `0${good}`, -1] })
+const flag = (field: string): Bound => ({ field, good: [true, false], bad: ['True', 1] })
 const required = (...fields: string[]): Bound[] => fields.map((field) => ({ field, required: true }))
 
 const modes = ['DEVELOPMENT', 'PREVIEW', 'PRODUCTION', 'STAGING']
@@ -55,7 +55,7 @@ const variable: Bound[] = [
   ...required('key'),
   { field: 'key', bad: ['', 5] },
   { field: 'description', good: [text(255), '', null], bad: [text(256), 5] },
-  { field: 'enable_interpolation_in_file', good: [true, false, null], bad: ['true'] },
+  { field: 'enable_interpolation_in_file', good: [true, false, null], bad: ['True'] },
 ]
 
 /** By the operation that takes them. */
@@ -122,7 +122,7 @@ const table: Record<string, Bound[]> = {
     integer('memory', 512),
     integer('min_running_instances', 1),
     // -1 means as many as there is room for.
-    { field: 'max_running_instances', good: [1], bad: [1.5, '1', -2] },
+    { field: 'max_running_instances', good: [1], bad: [1.5, '01', -2] },
     whole('ports.0.internal_port', 1, 65_535),
     { field: 'ports.0.protocol', good: ['HTTP'], bad: ['OTHER', 5, null] },
     flag('ports.0.publicly_accessible'),
@@ -141,7 +141,7 @@ const table: Record<string, Bound[]> = {
       bad: [['OTHER'], 'DEPLOYMENT_STARTED', [5]],
     },
     { field: 'target_url', bad: ['not an address', 5] },
-    { field: 'enabled', good: [true, false], bad: ['true'], default: true },
+    { field: 'enabled', good: [true, false], bad: ['True'], default: true },
   ],
   createOrganizationApiToken: [
     ...required('name'),

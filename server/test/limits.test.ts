@@ -305,12 +305,9 @@ test('what is deployed counts until less is deployed, and a rollback to more fin
   const { id } = made(await tenant.make('application', small({ memory: 3000 })))
   const path = `/application/${id}`
   const ended = async () => {
-    const [last] = (await tenant.call('GET', `${path}/deploymentHistoryV2`)).body.results
-    return /^(DEPLOYED|.*_ERROR)$/.test(
-      (await tenant.call('GET', `/environment/${tenant.environmentId}/status`)).body.state,
-    )
-      ? last
-      : null
+    const { state } = (await tenant.call('GET', `/environment/${tenant.environmentId}/status`)).body
+    if (!/^(DEPLOYED|.*_ERROR)$/.test(state)) return null
+    return (await tenant.call('GET', `${path}/deploymentHistoryV2`)).body.results[0]
   }
   const act = async (verb: string, body: object = {}): Promise<Json> => {
     made(await tenant.call('POST', `${path}/${verb}`, body))

@@ -1,6 +1,6 @@
-/** Logs of services: the last lines, a stream of events, and the websocket of the public API. */
+/** Logs of services: the last lines, and a stream of events. The websocket of the public API is in log-socket.ts. */
 import Type from 'typebox'
-import { type Context, nodeInPath, type Owner, operation } from '../api/operations/operation.ts'
+import { type Context, operation } from '../api/operations/operation.ts'
 import { Maybe, Results, Text, Timestamp, Uuid, Whole } from '../api/operations/schema.ts'
 import type { Parts } from '../api/parts.ts'
 import { readRef } from '../clusters/refs.ts'
@@ -10,19 +10,17 @@ import { idOf } from '../lib/ids.ts'
 import type { Clock } from '../lib/time/clock.ts'
 import type { LogLine, Runtime, ServiceKey } from '../runtimes/runtime.ts'
 import type { Queryable } from '../store/database.ts'
-import { eventSink, type Sink, socketSink } from '../streams/sink.ts'
-import { type LogFilter, parseLogQuery } from './log-query.ts'
-import { asFrame as asOutputFrame, followOutput, type OutputLine } from './runs/output.ts'
+import { eventSink, type Sink } from '../streams/sink.ts'
 import { type Facet, itemOf, ownerOf } from './self.ts'
 
-const maxTail = 1000
+export const maxTail = 1000
 const retryMs = 1000
 const maxReadMs = 4000
 
 const Tail = Type.Object({ tail: Maybe(Whole(0, 1_000_000, { default: maxTail })) })
 
 /** The version of a line: the commit of its revision, else the revision. */
-const readVersions = async (db: Queryable, serviceId: string): Promise<Map<string, string>> => {
+export const readVersions = async (db: Queryable, serviceId: string): Promise<Map<string, string>> => {
   const rows = await db.query<{ revision: string; version: string }>(
     `select deployment_id as revision, coalesce(commit ->> 'git_commit_id', image) as version from release
      where service_id = $1 order by created_at desc limit 50`,
@@ -34,7 +32,7 @@ const readVersions = async (db: Queryable, serviceId: string): Promise<Map<strin
 const tailOf = ({ query }: Context): number => Math.min(maxTail, Number(query.tail ?? maxTail))
 
 /** A stream forwards what it reads, so it may begin with the oldest line that the engine has. */
-const streamTailOf = ({ query }: Context): number => Number(query.limit ?? query.tail ?? maxTail)
+export const streamTailOf = ({ query }: Context): number => Number(query.limit ?? query.tail ?? maxTail)
 /** How far back a stream that shows only some lines looks for the first of them. */
 const searchedLines = 10_000
 
@@ -129,7 +127,7 @@ async function* followWanted(
 }
 
 /** Sends lines formatted by `show` until the reader disconnects. */
-const sendLines = async (
+export const sendLines = async (
   { parts, node, ...context }: Context,
   sink: Sink,
   versions: Map<string, string>,
@@ -203,99 +201,3 @@ export const logs: Facet = (self) => {
     }),
   ]
 }
-
-const service = nodeInPath('service', 'service')
-const serviceInQuery: Owner = { ...service, inQuery: true }
-
-const levelOf = ({ stream }: LogLine): string => (stream === 'stderr' ? 'ERROR' : 'INFO')
-
-/** A line with the labels that consoles ask for, as the original's log store has them. */
-const wantedBy =
-  (filter: LogFilter, { id, name }: Context['node'], versions: Map<string, string>) =>
-  (line: LogLine): boolean =>
-    filter({
-      text: line.text,
-      labels: {
-        qovery_com_service_id: id,
-        qovery_com_deployment_id: line.revision,
-        level: levelOf(line),
-        pod: line.instance,
-        container: name,
-        app: versions.get(line.revision) ?? line.revision,
-        stream: line.stream,
-      },
-    })
-
-/** The public websocket API has one object per frame; `created_at` in milliseconds. */
-const asFrame =
-  (name: string) =>
-  (line: LogLine, version: string): object => ({
-    created_at: Date.parse(line.at),
-    message: line.text,
-    pod_name: line.instance,
-    container_name: name,
-    version,
-    severity_text: levelOf(line),
-    labels: {},
-    from_kube: false,
-  })
-
-const sendFrames = async (context: Context, sink: Sink, filter: LogFilter | null): Promise<void> => {
-  const { parts, db, node } = context
-  try {
-    const versions = await readVersions(db, node.id)
-    const isWanted = filter === null ? null : wantedBy(filter, node, versions)
-    await sendLines(context, sink, versions, asFrame(node.name), isWanted)
-  } catch (error) {
-    parts.log.warn({ err: error, serviceId: node.id }, 'a log stream could not start')
-    sink.end('The log is temporarily unavailable: connect again.')
-  }
-}
-
-/** The programs of jobs and of Terraform end, and are gone then: what they printed is read from where it is kept. */
-const keepsOutput: ReadonlySet<string> = new Set(['job', 'terraform'])
-
-const sendOutput = ({ parts, node, query }: Context, sink: Sink, filter: LogFilter | null): Promise<void> => {
-  const tail = Math.min(maxTail, Number(query.limit ?? query.tail ?? maxTail))
-  const wanted = { serviceId: node.id, environmentId: node.parentId!, tail }
-  const frame = asOutputFrame(node.name)
-  const isWanted = ({ text, level, place, version }: OutputLine): boolean => {
-    const labels = { qovery_com_service_id: node.id, level, pod: place, container: node.name, app: version }
-    return filter === null || filter({ text, labels })
-  }
-  return followOutput(parts, sink, wanted, (line) => (isWanted(line) ? frame(line) : null))
-}
-
-/** `/service/logs`: arguments in the query, the token in the header or as a subprotocol. */
-export const serviceLogSocket = operation({
-  id: 'handleServiceLogs',
-  method: 'GET',
-  path: '/service/logs',
-  tag: 'Websocket',
-  summary:
-    'Follow what a service prints, by websocket; a browser sends the subprotocols `v1` and `auth.bearer.<token>`',
-  scope: 'Read',
-  area: 'projects',
-  owner: serviceInQuery,
-  query: Type.Object({
-    service: Uuid(),
-    organization: Maybe(Text()),
-    cluster: Maybe(Text()),
-    project: Maybe(Text()),
-    environment: Maybe(Text()),
-    limit: Maybe(Whole(0, 1_000_000, { description: 'How many existing lines to begin with; the same as `tail`.' })),
-    tail: Maybe(Whole(0, 1_000_000, { default: maxTail })),
-    query: Maybe(
-      Text(2000, { description: 'Which lines: labels, then texts, such as `{level="error"} |= "timeout"`.' }),
-    ),
-  }),
-  status: 200,
-  produces: 'websocket',
-  socket(context, socket) {
-    const { query } = context.query
-    const filter = query === undefined ? null : parseLogQuery(query)
-    const sink = socketSink(socket)
-    if (keepsOutput.has(context.node.kind)) void sendOutput(context, sink, filter)
-    else void sendFrames(context, sink, filter)
-  },
-})

@@ -2,7 +2,7 @@
 import type { Operation } from '../api/operations/operation.ts'
 import type { DeployableKind } from '../deployments/deployments.ts'
 import { logHistoryOperations } from '../facets/log-history/log-history.ts'
-import { serviceLogSocket } from '../facets/logs.ts'
+import { serviceLogSocket } from '../facets/log-socket.ts'
 import { serviceMetricsSocket } from '../facets/metrics.ts'
 import { genericVariableOperations } from '../facets/variables/generic.ts'
 import { variableOperations } from '../facets/variables/variables.ts'

@@ -61,7 +61,7 @@ const tidy = async (run: ServiceRun, canceled: boolean): Promise<void> => {
 }
 
 const failed = (run: ServiceRun, error: DeploymentError): Outcome => {
-  const step = run.phase === 'executing' ? 'task' : 'error'
+  const step = run.phase === 'executing' ? 'task-error' : 'error'
   // What a job prints stands in the log already.
   if (step === 'error') for (const line of error.lines) run.log.line(step, line, 'error')
   run.log.line(step, error.message, 'error')

@@ -75,25 +75,28 @@ interface Followed {
   environmentId: string
   /** How many lines of the past to begin with. */
   tail: number
+  /** Default every line. */
+  isWanted?(line: OutputLine): boolean
 }
 
-/** Sends the last lines of a service and then new ones, until the reader disconnects; those that `show` makes null are left out. */
+/** How far back the first of the wanted lines is looked for. */
+const searchedLines = 10_000
+
+/** Sends the last lines of a service and then new ones, until the reader disconnects. */
 export const followOutput = async (
   parts: Parts,
   sink: Sink,
-  { serviceId, environmentId, tail }: Followed,
-  show: (line: OutputLine) => object | null,
+  { serviceId, environmentId, tail, isWanted }: Followed,
+  show: (line: OutputLine) => object,
 ): Promise<void> => {
   const { database } = parts
   try {
     const send = async (lines: readonly OutputLine[]): Promise<void> => {
-      for (const line of lines) {
-        const shown = show(line)
-        if (shown !== null) await sink.send(JSON.stringify(shown), `${line.chunk}.${line.index}`)
-      }
+      for (const line of lines)
+        if (isWanted?.(line) !== false) await sink.send(JSON.stringify(show(line)), `${line.chunk}.${line.index}`)
     }
-    const last = await readLastOutput(database, serviceId, { limit: Math.max(1, tail) })
-    if (tail > 0) await send(last)
+    const last = await readLastOutput(database, serviceId, { limit: isWanted ? searchedLines : Math.max(1, tail) })
+    if (tail > 0) await send(isWanted ? last.filter(isWanted).slice(-tail) : last)
     const source = {
       key: `output ${serviceId}`,
       environmentId,

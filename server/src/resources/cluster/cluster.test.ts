@@ -68,7 +68,7 @@ for (const [field, least, most] of ranges)
       assert.equal((await create({ [field]: value }))[field], value)
       assert.equal((await call('PUT', `${clusters}/${id}`, { [field]: value })).body[field], value)
     }
-    for (const value of [least - 1, most + 1, least + 0.5, String(least)])
+    for (const value of [least - 1, most + 1, least + 0.5, `0${least}`, String(most + 1)])
       for (const answer of [
         await call('POST', clusters, own({ [field]: value })),
         await call('PUT', `${clusters}/${id}`, { [field]: value }),
@@ -300,7 +300,7 @@ test('advanced settings have their defaults, keep the set that was sent last, an
   // What would protect nothing here is refused.
   const open = await call('PUT', path, { 'database.redis.allowed_cidrs': ['10.0.0.0/8'] })
   assert.deepEqual([open.status, open.body.details[0].field], [400, '/database.redis.allowed_cidrs'])
-  for (const wrong of [{ 'loki.nothing': 1 }, { 'loki.log_retention_in_week': '3' }, { 'loki.deployment_mode': 'x' }])
+  for (const wrong of [{ 'loki.nothing': 1 }, { 'loki.log_retention_in_week': '03' }, { 'loki.deployment_mode': 'x' }])
     assert.equal((await call('PUT', path, wrong)).status, 400, JSON.stringify(wrong))
   assert.equal((await find(id)).advanced_settings, undefined)
 })

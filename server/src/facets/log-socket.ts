@@ -1,0 +1,121 @@
+/** `/service/logs` of the public websocket API: the last lines of a service and all later ones, as many and as wanted. */
+import Type from 'typebox'
+import { type Context, nodeInPath, type Owner, operation } from '../api/operations/operation.ts'
+import { Maybe, Text, Uuid, Whole } from '../api/operations/schema.ts'
+import { badRequest } from '../lib/errors.ts'
+import type { LogLine } from '../runtimes/runtime.ts'
+import { type Sink, socketSink } from '../streams/sink.ts'
+import { fits, type LogQuery, LogQueryError, parseLogQuery } from './log-history/logql.ts'
+import { maxTail, readVersions, sendLines, streamTailOf } from './logs.ts'
+import { asFrame as asOutputFrame, followOutput, type OutputLine } from './runs/output.ts'
+
+const service = nodeInPath('service', 'service')
+const serviceInQuery: Owner = { ...service, inQuery: true }
+
+const levelOf = ({ stream }: LogLine): string => (stream === 'stderr' ? 'ERROR' : 'INFO')
+
+/** A line with its labels, as the history of logs has them too. */
+const isLineOf = (query: LogQuery, node: Context['node'], versions: Map<string, string>) => (line: LogLine) =>
+  fits(
+    query,
+    {
+      ...labelsOf(node),
+      qovery_com_deployment_id: line.revision,
+      level: levelOf(line).toLowerCase(),
+      pod: line.instance,
+      app: versions.get(line.revision) ?? line.revision,
+    },
+    line.text,
+  )
+
+const isOutputOf =
+  (query: LogQuery, node: Context['node']) =>
+  ({ level, place, version, text }: OutputLine) =>
+    fits(query, { ...labelsOf(node), qovery_com_deployment_id: place, level, pod: place, app: version }, text)
+
+const labelsOf = ({ id, name, parentId }: Context['node']) => ({
+  qovery_com_service_id: id,
+  container: name,
+  namespace: parentId ?? '',
+})
+
+/** Null if every line is wanted. */
+const queryOf = ({ query: { query } }: Context): LogQuery | null => {
+  if (typeof query !== 'string') return null
+  try {
+    return parseLogQuery(query)
+  } catch (error) {
+    throw error instanceof LogQueryError ? badRequest(`query: ${error.message}`) : error
+  }
+}
+
+/** The public websocket API has one object per frame; `created_at` in milliseconds. */
+const asFrame =
+  (name: string) =>
+  (line: LogLine, version: string): object => ({
+    created_at: Date.parse(line.at),
+    message: line.text,
+    pod_name: line.instance,
+    container_name: name,
+    version,
+    severity_text: levelOf(line),
+    labels: {},
+    from_kube: false,
+  })
+
+const sendFrames = async (context: Context, sink: Sink, query: LogQuery | null): Promise<void> => {
+  const { parts, db, node } = context
+  try {
+    const versions = await readVersions(db, node.id)
+    const isWanted = query === null ? null : isLineOf(query, node, versions)
+    await sendLines(context, sink, versions, asFrame(node.name), isWanted)
+  } catch (error) {
+    parts.log.warn({ err: error, serviceId: node.id }, 'a log stream could not start')
+    sink.end('The log is temporarily unavailable: connect again.')
+  }
+}
+
+/** The programs of jobs and of Terraform end, and are gone then: what they printed is read from where it is kept. */
+const keepsOutput: ReadonlySet<string> = new Set(['job', 'terraform'])
+
+const sendOutput = (context: Context, sink: Sink, query: LogQuery | null): Promise<void> => {
+  const { parts, node } = context
+  const tail = Math.min(maxTail, streamTailOf(context))
+  const filter = query === null ? {} : { isWanted: isOutputOf(query, node) }
+  const wanted = { serviceId: node.id, environmentId: node.parentId!, tail, ...filter }
+  return followOutput(parts, sink, wanted, asOutputFrame(node.name))
+}
+
+/** `/service/logs`: arguments in the query, the token in the header or as a subprotocol. */
+export const serviceLogSocket = operation({
+  id: 'handleServiceLogs',
+  method: 'GET',
+  path: '/service/logs',
+  tag: 'Websocket',
+  summary:
+    'Follow what a service prints, by websocket; a browser sends the subprotocols `v1` and `auth.bearer.<token>`',
+  scope: 'Read',
+  area: 'projects',
+  owner: serviceInQuery,
+  query: Type.Object({
+    service: Uuid(),
+    organization: Maybe(Text()),
+    cluster: Maybe(Text()),
+    project: Maybe(Text()),
+    environment: Maybe(Text()),
+    limit: Maybe(Whole(0, 1_000_000, { description: 'How many existing lines to begin with; the same as `tail`.' })),
+    tail: Maybe(Whole(0, 1_000_000, { default: maxTail })),
+    query: Maybe(
+      Text(2000, {
+        description:
+          'Which lines: labels, then texts, such as `{qovery_com_service_id="…", level="error"} |= "timeout"`.',
+      }),
+    ),
+  }),
+  status: 200,
+  produces: 'websocket',
+  socket(context, socket) {
+    const query = queryOf(context)
+    void (keepsOutput.has(context.node.kind) ? sendOutput : sendFrames)(context, socketSink(socket), query)
+  },
+})
