@@ -188,7 +188,9 @@ const CommitQuery = Type.Object({ startId: Maybe(CommitId()), gitCommitId: Maybe
 /** A helm service may have two repositories. */
 const HelmCommitQuery = Type.Object({
   ...CommitQuery.properties,
-  of: Maybe(OneOf(['chart', 'values'], { description: 'Of the repository of the chart (the default) or of its values.' })),
+  of: Maybe(
+    OneOf(['chart', 'values'], { description: 'Of the repository of the chart (the default) or of its values.' }),
+  ),
 })
 
 const valuesPath: GitPath = ['values_override', 'file', 'git', 'git_repository']
