@@ -109,7 +109,9 @@ const bring = async (work: Work, source: GitSource, commitId: string): Promise<v
 }
 
 const tooMany = (): DeploymentError =>
-  refused(`At most ${maxSubmodules} submodules, nested ${maxDepth} deep, are fetched: skip them with the setting ${skipSetting}.`)
+  refused(
+    `At most ${maxSubmodules} submodules, nested ${maxDepth} deep, are fetched: skip them with the setting ${skipSetting}.`,
+  )
 
 const failed = (path: string, error: unknown): unknown =>
   error instanceof DeploymentError

@@ -6,7 +6,7 @@
 import type { Commit } from '../../builds/builder.ts'
 import { DeploymentError } from '../../lib/errors.ts'
 import { withClaim } from '../../work/queue.ts'
-import type { DeploymentAction } from '../deployments.ts'
+import { asideEvents, type DeploymentAction } from '../deployments.ts'
 import { makeImage } from '../images/make-image.ts'
 import { dropImagesOf } from '../images/pulled-images.ts'
 import { kindOf } from '../parts.ts'
@@ -16,7 +16,6 @@ import { isUpToDate } from '../release/up-to-date.ts'
 import { environmentNow } from '../release/variables-now.ts'
 import { aliasesOf, desiredOf, fingerprint, freezeWorkload, thawWorkload } from '../release/workload.ts'
 import {
-  asideEvents,
   endOwnTask,
   endRuns,
   eventTask,
