@@ -256,6 +256,28 @@ test('a Dockerfile above the root path or behind a link inside the repository is
   assert.equal((await build(name, { rootPath: '/current' })).skipped, true)
 })
 
+test('without the cache the same commit is built again in full', async () => {
+  const name = await repository({ Dockerfile: `FROM busybox:1\nRUN echo built-$((40 + 2)) # ${newId()}\n` })
+  await build(name)
+  const again = await build(name, { noCache: true })
+  assert.deepEqual([again.skipped, /Using cache/.test(again.log), /built-42/.test(again.log)], [false, false, true])
+  assert.equal((await build(name)).skipped, true)
+})
+
+test('the context has the files of submodules, unless they are skipped', async () => {
+  const part = await repository({ file: 'from the part' })
+  const id = await server.git(part, ['rev-parse', 'main'])
+  const dockerfile = `FROM busybox:1\nCOPY . /context\nRUN cat /context/part/file # ${newId()}\n`
+  const modules = `[submodule "part"]\n\tpath = part\n\turl = ../${part}.git\n`
+  const name = await repository({ Dockerfile: dockerfile, '.gitmodules': modules })
+  const files = `${await server.git(name, ['ls-tree', 'main'])}\n160000 commit ${id}\tpart\n`
+  const linked = ['commit-tree', await server.git(name, ['mktree'], files), '-p', 'main', '-m', 'Linked']
+  await server.git(name, ['update-ref', 'refs/heads/main', await server.git(name, linked)])
+  await fails(build(name, { skipSubmodules: true }), 'build_failed')
+  assert.match((await build(name)).log, /Fetching the submodule part at [\s\S]*from the part/)
+  assert.equal((await build(name)).skipped, true)
+})
+
 test('secrets are masked in the log and in the error', async () => {
   const secret = 'canary secret+4711'
   const dockerfile = `FROM busybox:1\nARG TOKEN\nRUN echo "plain $TOKEN"; echo -n "$TOKEN" | base64; echo "error $TOKEN"; exit 1 # ${newId()}\n`

@@ -40,9 +40,9 @@ export const createBuilder = ({ sources, missingTool, imageBuilder }: BuilderPar
   commits: sources.commits,
   folders: sources.folders,
   async build(request, onLog, signal) {
-    const { source, commitId, skipSubmodules } = request
     const { build } = await imageBuilder(request.clusterId)
     return withCommit(sources, request, signal, async () => {
+      const { source, commitId, skipSubmodules } = request
       if (skipSubmodules !== true) await sources.fetchSubmodules(source, commitId, onLog, signal)
       return build(request, onLog, signal)
     })

@@ -117,8 +117,14 @@ const createContent = (parts: ContentParts): Pick<Mirrors, 'fetchSubmodules' | '
         if (!(error instanceof GitFailed)) throw error
         throw explainLimits(error.stderr) ?? refMissing(`Commit ${commitId.slice(0, 12)} was not fetched.`)
       }
-      const work = () => fetchSubmodules(asked, source, mirror, commitId, say, both).catch(explain)
-      if (!(await withLock(lock, mirror, both, work))) plain.set(key, 'plain')
+      let hasSaid = false
+      const tell = (text: string): void => {
+        hasSaid = true
+        say(text)
+      }
+      const work = () => fetchSubmodules(asked, source, mirror, commitId, tell, both).catch(explain)
+      // What was said is said at every build.
+      if (!(await withLock(lock, mirror, both, work)) && !hasSaid) plain.set(key, 'plain')
     },
     async contentOf(source, commitId) {
       const mirror = mirrorOf(source)

@@ -10,8 +10,8 @@ export interface Submodule {
   branch: string | null
 }
 
-/** Of one `.gitmodules`. */
-export const maxSubmodules = 50
+/** Of a commit, on all levels. */
+export const maxSubmodules = 100
 
 /** `name\nvalue` records of `git config -z --get-regexp`: the last value of a key counts. */
 export const parseModules = (text: string): Submodule[] => {

@@ -177,5 +177,5 @@ test('a submodule of itself ends at the cap', async () => {
     id = await open.git(name, ['commit-tree', tree, '-p', 'main', '-m', String(depth)])
     await open.git(name, ['update-ref', 'refs/heads/main', id])
   }
-  await assert.rejects(contentOf(from(open, name)), /At most 50 submodules, nested 4 deep/)
+  await assert.rejects(contentOf(from(open, name)), /At most 100 submodules, nested 4 deep/)
 })

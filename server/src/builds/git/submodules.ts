@@ -108,6 +108,11 @@ const bring = async (work: Work, source: GitSource, commitId: string): Promise<v
     : explainGit(stderr, new URL(source.url).hostname)
 }
 
+const tooMany = (): DeploymentError =>
+  refused(
+    `At most ${maxSubmodules} submodules, nested ${maxDepth} deep, are fetched: skip them with the setting ${skipSetting}.`,
+  )
+
 const failed = (path: string, error: unknown): unknown =>
   error instanceof DeploymentError
     ? new DeploymentError(
@@ -138,10 +143,7 @@ const fetchOne = async (work: Work, parent: GitSource, module: Submodule, commit
       `The URL of the submodule ${path} is not a plain https address: change it in .gitmodules, or skip submodules with the setting ${skipSetting}.`,
     )
   work.count += 1
-  if (work.count > maxSubmodules || depth >= maxDepth)
-    throw refused(
-      `At most ${maxSubmodules} submodules, nested ${maxDepth} deep, are fetched: skip them with ${skipSetting}.`,
-    )
+  if (work.count > maxSubmodules || depth >= maxDepth) throw tooMany()
   const { organizationId, credentials } = parent
   const own = credentials !== undefined && isSameHost(parent.url, url) ? { credentials } : {}
   const source: GitSource = { organizationId, url, branch: 'main', ...own }
@@ -154,7 +156,9 @@ const fetchOne = async (work: Work, parent: GitSource, module: Submodule, commit
 const addedTree = async (work: Work, source: GitSource, commitId: string, depth: number): Promise<string | null> => {
   const { parts, mirror } = work
   const added = new Map<string, string>()
-  for (const module of await listed(work, commitId)) {
+  const modules = await listed(work, commitId)
+  if (modules.length > maxSubmodules) throw tooMany()
+  for (const module of modules) {
     if (!isInside(module.path)) throw refused('A path in .gitmodules is outside the repository: change it.')
     const wanted = await commitAt(work, commitId, module.path)
     if (wanted !== null) added.set(module.path, await fetchOne(work, source, module, wanted, depth))

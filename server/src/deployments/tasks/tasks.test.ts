@@ -1,0 +1,19 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { Secret } from '../../lib/secret.ts'
+import type { Workload } from '../../runtimes/runtime.ts'
+import type { TaskEvent, TaskSpec } from '../deployments.ts'
+import { toTask } from './tasks.ts'
+
+const workload = { env: new Secret({ OWN: '1' }), files: new Secret([]), volumes: [] } as unknown as Workload
+const environmentOf = (event: TaskEvent, more: Partial<TaskSpec> = {}) => {
+  const spec: TaskSpec = { on: {}, cron: null, maxRestarts: 0, timeoutMs: 1, ...more }
+  return toTask(workload, { name: 'main', spec, event }, 'id').env.reveal()
+}
+
+test('a job is told why it runs, under both prefixes; what hands on a state is not', () => {
+  for (const event of ['START', 'STOP', 'DELETE', 'CRON'] as const)
+    assert.deepEqual(environmentOf(event), { OWN: '1', SLIPWAY_JOB_ACTION: event, QOVERY_JOB_ACTION: event })
+  assert.deepEqual(environmentOf('START', { state: 'HERE' }), { OWN: '1' })
+  assert.deepEqual(environmentOf('PLAN'), { OWN: '1' })
+})
