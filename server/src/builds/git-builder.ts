@@ -19,6 +19,7 @@ export const createBuilder = ({ sources, missingTool, imageBuilder }: BuilderPar
   branches: sources.branches,
   commits: sources.commits,
   folders: sources.folders,
+  files: sources.files,
   build: async (request, onLog, signal) => (await imageBuilder(request.clusterId)).build(request, onLog, signal),
   built: async (request, signal) => (await imageBuilder(request.clusterId)).built(request, signal),
   missingTool,

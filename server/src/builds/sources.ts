@@ -66,6 +66,7 @@ export const createSources = (parts: SourceParts): Sources => {
     branches: async (...args) => (await ready()).mirrors.branches(...args),
     commits: async (...args) => (await ready()).mirrors.commits(...args),
     folders: async (...args) => (await ready()).mirrors.folders(...args),
+    files: async (...args) => (await ready()).mirrors.files(...args),
     prepare() {
       let made: Promise<Preparation> | undefined
       const preparation = (): Promise<Preparation> => {
