@@ -23,6 +23,8 @@ const exceptions: Record<string, { events: number; why: string }> = {
   autoDeployJobEnvironments: { events: 2, why: 'the new tag of each service, and the deployment' },
   checkArgoCdConnection: { events: 0, why: 'asks another server and changes nothing' },
   checkContainerImage: { events: 0, why: 'asks a registry and changes nothing' },
+  listTfVarsFilesFromGitRepo: { events: 0, why: 'reads, with a body that says what' },
+  parseTerraformVariablesFromGitRepo: { events: 0, why: 'reads, with a body that says what' },
   listDirectoriesFromGitRepository: { events: 0, why: 'reads, with a body that says what' },
   createUserSignUp: { events: 0, why: 'stores nothing' },
   editOrganizationBillingInfo: { events: 0, why: 'stores nothing' },

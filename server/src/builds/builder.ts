@@ -83,6 +83,16 @@ export interface Browser {
    * Names of the folders in a folder (`''` for the top) at the branch's head; `git_ref_missing` without that folder.
    */
   folders(source: GitSource, folder: string, signal: AbortSignal): Promise<string[]>
+  /**
+   * The text files below a folder at the branch's head whose path in it is wanted; links are left out. Rejects with
+   * `git_too_large` for more than 50, or for one of more than 64 KB.
+   */
+  files(
+    source: GitSource,
+    folder: string,
+    isWanted: (path: string) => boolean,
+    signal: AbortSignal,
+  ): Promise<{ path: string; text: string }[]>
 }
 
 /** Images on one engine. */

@@ -39,6 +39,7 @@ export const createBuilder = ({ sources, missingTool, imageBuilder }: BuilderPar
   branches: sources.branches,
   commits: sources.commits,
   folders: sources.folders,
+  files: sources.files,
   async build(request, onLog, signal) {
     const { build } = await imageBuilder(request.clusterId)
     return withCommit(sources, request, signal, async () => {

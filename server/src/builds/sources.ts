@@ -67,6 +67,7 @@ export const createSources = (parts: SourceParts): Sources => {
     commits: async (...args) => (await ready()).mirrors.commits(...args),
     folders: async (...args) => (await ready()).mirrors.folders(...args),
     fetchSubmodules: async (...args) => (await ready()).mirrors.fetchSubmodules(...args),
+    files: async (...args) => (await ready()).mirrors.files(...args),
     prepare() {
       let made: Promise<Preparation> | undefined
       const preparation = (): Promise<Preparation> => {

@@ -39,6 +39,7 @@ import { lifecycleTemplateOperations } from './project/lifecycle-templates.ts'
 import { project } from './project/project.ts'
 import { containerRegistryOperations } from './repositories/container-registry.ts'
 import { gitBrowsing } from './repositories/git-browsing.ts'
+import { gitFileOperations } from './repositories/git-files.ts'
 import { gitTokenOperations } from './repositories/git-token.ts'
 import { gitWebhookStatus } from './repositories/git-webhook.ts'
 import { registryImageOperations } from './repositories/registry-images.ts'
@@ -103,6 +104,7 @@ export const operations: readonly Operation[] = [
   serviceMetricsSocket,
   ...logHistoryOperations,
   ...lifecycleTemplateOperations,
+  ...gitFileOperations,
   gitWebhookStatus(services),
   listTerraformResources,
 ]

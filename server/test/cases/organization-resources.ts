@@ -111,6 +111,8 @@ const made = (body: (count: number) => object): Case => ({
 })
 const described: Case = { body: () => ({ description: 'changed' }) }
 
+const anyRepository = { url: 'https://git.invalid/a/b.git', branch: 'main', provider: 'GITHUB' }
+
 export const organizationResourceCases: Cases = {
   makers: {
     containerRegistryId: maker('containerRegistry', registry),
@@ -145,6 +147,10 @@ export const organizationResourceCases: Cases = {
     },
     getGitProviderAccount: sensitive,
     getOrganizationGitProviderAccount: sensitive,
+    // Repositories of tests have no files.
+    checkDockerfile: { body: () => ({ git_repository: anyRepository, dockerfile_path: 'Dockerfile' }), refused: 400 },
+    listTfVarsFilesFromGitRepo: { body: () => ({ git_repository: anyRepository, mode: { type: 'AutoDiscover' } }) },
+    parseTerraformVariablesFromGitRepo: { body: () => ({ git_repository: anyRepository }) },
     listDirectoriesFromGitRepository: {
       body: () => ({ url: 'https://git.invalid/a/b.git', branch: 'main', provider: 'GITHUB' }),
     },

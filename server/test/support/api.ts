@@ -86,6 +86,7 @@ const createBuilder = (source: TestApi['source'], built = new Set<string>()): Bu
   branches: async () => ['main'],
   commits: async ({ commitId }) => [{ ...someCommit, git_commit_id: commitId ?? source.head }],
   folders: async () => ['src'],
+  files: async () => [],
   async build(request, onLog) {
     if (source.image instanceof DeploymentError) throw source.image
     onLog('building\n')

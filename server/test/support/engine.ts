@@ -231,6 +231,7 @@ const createBuilder = (world: World): Builder => ({
   branches: async () => ['main'],
   commits: async () => [commitOf(world.head)],
   folders: async () => [],
+  files: async () => [],
   async build(request, onLog) {
     const image = world.images.get(request.commitId) ?? `image-${request.commitId}`
     if (image instanceof DeploymentError) throw image

@@ -1,4 +1,5 @@
 /** Browsing a repository (see `Browser`), using the mirrors of git.ts. */
+import { DeploymentError } from '../../lib/errors.ts'
 import type { Browser, Commit, GitSource } from '../builder.ts'
 import { maxCommitBytes, parseCommit, unreadCommit } from './commit.ts'
 import { explainGit, refMissing } from './errors.ts'
@@ -16,6 +17,11 @@ export interface BrowserParts {
   mirrorOf(source: GitSource): string
   locked<T>(mirror: string, signal: AbortSignal, work: () => Promise<T>): Promise<T>
 }
+
+const maxFiles = 50
+const maxFileBytes = 64 * 1024
+
+const tooLarge = (message: string): DeploymentError => new DeploymentError('git_too_large', message)
 
 const limits = { timeoutMs: 30_000, maxOutput: 1 << 24 }
 
@@ -64,6 +70,29 @@ export const createBrowser = ({ git, remote, timeoutMs, fetch, mirrorOf, locked 
       const { code, stdout } = await git.run(args, limits)
       if (code !== 0) throw refMissing('The folder does not exist in the repository.')
       return stdout.split('\0').filter((name) => name !== '')
+    },
+    async files(source, folder, isWanted, signal) {
+      const { git_commit_id: head } = await fetch(source, signal)
+      const mirror = mirrorOf(source)
+      const args = ['--git-dir', mirror, 'ls-tree', '-r', '-z', '--end-of-options', `${head}:${folder}`]
+      const { code, stdout } = await git.run(args, limits)
+      if (code !== 0) throw refMissing('The folder does not exist in the repository.')
+      const found = stdout.split('\0').flatMap((row) => {
+        const [, id, path] = /^100(?:644|755) blob ([0-9a-f]+)\t(.+)$/s.exec(row) ?? []
+        return id !== undefined && isWanted(path!) ? [{ id, path: path! }] : []
+      })
+      if (found.length > maxFiles) throw tooLarge(`There are more than ${maxFiles} such files in the folder.`)
+      return withObjects(git, mirror, limits.timeoutMs, async (objects) => {
+        const sizes = await objects.look(found.map(({ id }) => id))
+        const files: { path: string; text: string }[] = []
+        for (const [index, { path }] of found.entries()) {
+          const object = sizes[index]!
+          if (!('size' in object)) continue
+          if (object.size > maxFileBytes) throw tooLarge(`A file is larger than ${maxFileBytes / 1024} KB.`)
+          files.push({ path, text: (await objects.read(object)).toString('utf8') })
+        }
+        return files
+      })
     },
   }
 }

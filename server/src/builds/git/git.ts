@@ -232,6 +232,7 @@ export const createMirrors = (parts: MirrorParts): Mirrors => {
     branches: (source, signal) => browser.branches(source, untilClosed(signal)),
     commits: (source, count, signal) => browser.commits(source, count, untilClosed(signal)),
     folders: (source, path, signal) => browser.folders(source, path, untilClosed(signal)),
+    files: (source, path, isWanted, signal) => browser.files(source, path, isWanted, untilClosed(signal)),
     async head(source, timeoutMs) {
       const signal = AbortSignal.any([AbortSignal.timeout(timeoutMs), closing.signal])
       try {

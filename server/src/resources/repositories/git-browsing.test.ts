@@ -31,7 +31,13 @@ const mirrors = createMirrors({
   template: place.template,
   network: createOutbound({ allow: ['loopback'] }),
 })
-parts.builder = { ...parts.builder, branches: mirrors.branches, commits: mirrors.commits, folders: mirrors.folders }
+parts.builder = {
+  ...parts.builder,
+  branches: mirrors.branches,
+  commits: mirrors.commits,
+  folders: mirrors.folders,
+  files: mirrors.files,
+}
 
 /** Three provider APIs below one address; `asked` is what they heard. */
 const asked: string[] = []
@@ -182,6 +188,43 @@ test('folders are listed as paths from the top, of private repositories with a t
   }
   const git_token_id = await newToken('BITBUCKET')
   assert.deepEqual((await list({ ...source, url: guarded.url('shop'), git_token_id })).body, { results: ['infra'] })
+})
+
+test('Dockerfiles, values and variables are read from a repository as they are written there', async () => {
+  const { environmentId } = await newPlace(api)
+  const git_repository = { url: open.url('forms'), branch: 'main', provider: 'GITHUB' }
+  await open.createRepository('forms')
+  await open.commit(
+    'forms',
+    {
+      Dockerfile: 'ARG NODE=24\nFROM node:$NODE AS base\nARG TOKEN\nFROM base\nCMD ["x"]\n',
+      'bad/Dockerfile': 'NONSENSE x\n',
+      'prod.tfvars': 'region = "eu" # here\nzones = ["a", "b"]\n',
+      'env/dev.tfvars.json': '{"size":3,"name":"dev"}',
+      'main.tf': 'variable "key" {\n  sensitive = true\n  default = "canary"\n}\n',
+      'env/inner.tf': 'variable "inner" {}\n',
+    },
+    'files',
+  )
+  const check = (dockerfile_path: string, repository = git_repository) =>
+    call('POST', `/environment/${environmentId}/checkDockerfile`, { git_repository: repository, dockerfile_path })
+  const good = await check('Dockerfile')
+  assert.deepEqual(good.body, { dockerfile_path: 'Dockerfile', arg: ['NODE', 'TOKEN'], repositories: ['node:$NODE'] })
+  assert.match((await check('none')).body.message, /no such file/)
+  assert.equal((await check('bad/Dockerfile')).status, 400)
+  assert.equal((await check('../Dockerfile')).status, 400)
+  const values = async (mode: object) =>
+    (await call('POST', `${base}/listTfVarsFilesFromGitRepo`, { git_repository, mode })).body.results
+  const dev = { source: 'env/dev.tfvars.json', variables: { size: '3', name: 'dev' } }
+  const prod = { source: 'prod.tfvars', variables: { region: 'eu', zones: '["a", "b"]' } }
+  assert.deepEqual(await values({ type: 'AutoDiscover' }), [dev, prod])
+  assert.deepEqual(await values({ type: 'SpecificPaths', paths: ['/prod.tfvars', 'none'] }), [prod])
+  const declared = await call('POST', `${base}/parseTerraformVariablesFromGitRepo`, { git_repository })
+  assert.deepEqual(declared.body.results, [
+    { key: 'key', sensitive: true, nullable: true, default: null, description: null, source: 'main.tf' },
+  ])
+  const stranger = { ...git_repository, url: guarded.url('shop') }
+  assert.equal((await check('Dockerfile', stranger)).body.code, 'git_denied')
 })
 
 test('the commits of an application are those of its branch, the newest first, with the page of each', async () => {

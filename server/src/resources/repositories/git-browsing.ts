@@ -35,12 +35,13 @@ const sentences: Record<string, string> = {
   git_denied: 'The repository does not exist, or is not accessible with this git token.',
   git_refused: 'The URL of the repository cannot be used.',
   git_unreachable: 'The git host cannot be reached or did not answer in time.',
+  git_too_large: 'The folder has too many files to read, or one that is too large.',
   git_token_missing: 'The git token has been deleted: choose another one.',
   git_token_expired: 'The git token has expired: change its token and its expired_at, or choose another one.',
 }
 
 /** Turns a git host's refusal into an `ApiError`. */
-const asking = async <T>(work: (signal: AbortSignal) => Promise<T>): Promise<T> => {
+export const askingGit = async <T>(work: (signal: AbortSignal) => Promise<T>): Promise<T> => {
   const signal = AbortSignal.timeout(patienceMs)
   try {
     return await work(signal)
@@ -51,7 +52,7 @@ const asking = async <T>(work: (signal: AbortSignal) => Promise<T>): Promise<T> 
   }
 }
 
-const sourceOf = async (
+export const gitSourceFor = async (
   { parts, principal }: Context,
   git: Pick<GitRepositorySpec, 'url' | 'branch' | 'git_token_id'>,
 ): Promise<GitSource> => {
@@ -96,8 +97,8 @@ const findBranches = async (
     throw badRequest('name: must be a repository in the form owner/name')
   const token = await readProviderToken(context, name)
   const { url } = await findRepository(context, name, token, repository)
-  const source = await sourceOf(context, { url, branch: 'main', git_token_id: token.id })
-  const branches = await asking((signal) => context.parts.builder.branches(source, signal))
+  const source = await gitSourceFor(context, { url, branch: 'main', git_token_id: token.id })
+  const branches = await askingGit((signal) => context.parts.builder.branches(source, signal))
   return branches.map((branch) => ({ name: branch }))
 }
 
@@ -163,8 +164,8 @@ const listFolders = operation({
     await checkRefs(context.db, repositoryBody, context.body, context.principal.organizationId)
     const git = completeGitRepository(context.body)
     const folder = git.root_path.replace(/^\//, '')
-    const names = await asking(async (signal) =>
-      context.parts.builder.folders(await sourceOf(context, git), folder, signal),
+    const names = await askingGit(async (signal) =>
+      context.parts.builder.folders(await gitSourceFor(context, git), folder, signal),
     )
     return { results: names.map((name) => (folder === '' ? name : `${folder}/${name}`)) }
   },
@@ -221,8 +222,8 @@ const listCommits = (self: Self, repository: GitPath): Operation =>
       const git = row?.git ?? null
       if (git === null) return { results: [] }
       const { startId: after, gitCommitId: from = after } = query as Type.Static<typeof CommitQuery>
-      const commits = await asking(async (signal) => {
-        const source = await sourceOf(context, git)
+      const commits = await askingGit(async (signal) => {
+        const source = await gitSourceFor(context, git)
         return parts.builder.commits(
           { ...source, ...(from === undefined ? {} : { commitId: from }) },
           maxCommits,

@@ -231,7 +231,7 @@ export const conform = ({ create, programs, images }: Subject): void => {
       assert.ok(used!.cpuMillicores >= 0 && used!.cpuMillicores < 20_000, JSON.stringify(used))
       assert.ok(used!.memoryRssMb <= used!.memoryMb && used!.memoryMb <= workload.memoryMb, JSON.stringify(used))
       await converge(workload, absent)
-      assert.equal((await runtime.usage(instances, signal())).size, 0)
+      await untilTrue(async () => (await runtime.usage(instances, signal())).size === 0, { what: 'nothing to be told' })
     })
 
     test('watch yields what starts and what ends, and ends itself when aborted', async () => {
