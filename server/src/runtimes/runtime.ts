@@ -109,6 +109,17 @@ export interface Instance {
   taskId?: string
 }
 
+/** What one running instance uses now, and what it may; a limit is null where it has none. */
+export interface Usage {
+  cpuMillicores: number
+  cpuLimitMillicores: number | null
+  /** Without what the kernel would give up for others, such as cached files. */
+  memoryMb: number
+  /** Of that, what belongs to its processes alone. */
+  memoryRssMb: number
+  memoryLimitMb: number | null
+}
+
 export interface RuntimeEvent {
   serviceId: string
   revision: string
@@ -130,6 +141,8 @@ export interface LogOptions {
   tail?: number
   /** RFC 3339: only later lines. */
   since?: string
+  /** RFC 3339: only lines before; not with `follow`. */
+  until?: string
   follow?: boolean
   signal?: AbortSignal
 }
@@ -271,6 +284,11 @@ export interface Runtime {
   removeEnvironment(environmentId: string, signal: AbortSignal): Promise<void>
   /** The instances of these services, or of all: one call to the engine however many they are. */
   observe(services?: readonly ServiceKey[]): Promise<Instance[]>
+  /**
+   * What these instances use now, by their ids; those that do not run are left out. Readers at once share the questions
+   * to the engine, and nothing is asked while nobody reads.
+   */
+  usage(instances: readonly Instance[], signal: AbortSignal): Promise<ReadonlyMap<string, Usage>>
   /** What happens to our instances, until aborted; ends with an error when the engine goes away. */
   watch(signal: AbortSignal): AsyncIterable<RuntimeEvent>
   /**
@@ -278,7 +296,7 @@ export interface Runtime {
    * a time: two would restart an instance twice.
    */
   keepAlive(signal: AbortSignal): Promise<void>
-  /** Lines of a service's present instances, all revisions, merged by time when `tail` or `since` is given. */
+  /** Lines of a service's present instances, all revisions, merged by time when `tail`, `since` or `until` is given. */
   logs(service: ServiceKey, options: LogOptions): AsyncIterable<LogLine>
   /**
    * Runs a task to its end and collects its outputs. Its execution stays until `endTask`, so that whoever asks with the

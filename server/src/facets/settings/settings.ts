@@ -17,6 +17,7 @@ import {
 import type { BuildLimits } from '../../deployments/deployments.ts'
 import { type IngressSettings, ingressSettingsIn } from '../../deployments/traffic/ingress-settings.ts'
 import { joinTag, splitTag } from '../../lib/docker/image-name.ts'
+import { type KeptRuns, usuallyKept } from '../../work/schedule.ts'
 import { ingress, requestBuffering } from './ingress-settings.ts'
 
 export type Settings = Record<string, TSchema>
@@ -42,11 +43,27 @@ const buildKeys = {
   seconds: 'build.timeout_max_sec',
   millicores: 'build.cpu_max_in_milli',
   gigabytes: 'build.ram_max_in_gib',
+  skipSubmodules: 'build.skip_git_submodules',
+  noCache: 'build.disable_buildkit_cache',
 } as const
 
 const toolImageKey = 'build.engine_image'
 
 const overlapKey = 'cronjob.concurrency_policy'
+
+const keptKeys = {
+  succeeded: 'cronjob.success_jobs_history_limit',
+  failed: 'cronjob.failed_jobs_history_limit',
+} as const
+
+/** A job may run every minute for years. */
+const mostKept = 100
+
+const keptRuns = (which: string) =>
+  Whole(0, mostKept, {
+    default: usuallyKept,
+    description: `How many ${which} runs are kept, each with the last 256 KB of its output; takes effect with the next deploy.`,
+  })
 
 const grace = { [graceKey]: Whole(0, 3600, { default: usualGraceSeconds }) }
 
@@ -73,10 +90,16 @@ const build = {
   [buildKeys.seconds]: seconds(1800, 1),
   [buildKeys.millicores]: Whole(10, 1_000_000, { default: 2000 }),
   [buildKeys.gigabytes]: Whole(1, 65_536, { default: 2 }),
-  'build.skip_git_submodules': Recorded(flag(false)),
+  [buildKeys.skipSubmodules]: Flag({
+    default: false,
+    description:
+      'Leave submodules empty. Otherwise they are fetched, with the git token of the service if they are on the same host.',
+  }),
 }
 
-const buildCache = { 'build.disable_buildkit_cache': Recorded(flag(false)) }
+const buildCache = {
+  [buildKeys.noCache]: Flag({ default: false, description: 'Build every instruction anew, at every deployment.' }),
+}
 
 const domains = { 'deployment.custom_domain_check_enabled': Recorded(flag(true)) }
 
@@ -107,8 +130,8 @@ export const containerSettings = settingsOf(...running, requestBuffering)
 export const jobSettings = settingsOf(grace, placement, build, buildCache, account, accountToken, {
   'job.delete_ttl_seconds_after_finished': Recorded(nothing(Whole(0))),
   [overlapKey]: OneOf(['Forbid', 'Allow', 'Replace'], { default: 'Forbid' }),
-  'cronjob.failed_jobs_history_limit': Recorded(Whole(0, 1000, { default: 1 })),
-  'cronjob.success_jobs_history_limit': Recorded(Whole(0, 1000, { default: 1 })),
+  [keptKeys.failed]: keptRuns('failed'),
+  [keptKeys.succeeded]: keptRuns('successful'),
 })
 
 export const helmSettings = AllRecorded(settingsOf(domains, ingress, requestBuffering), noCharts)
@@ -142,10 +165,13 @@ export const buildLimitsIn = (spec: object): BuildLimits => {
     [buildKeys.millicores]: millicores,
     [buildKeys.gigabytes]: gigabytes,
   } = setIn(spec)
+  const { [buildKeys.skipSubmodules]: skips, [buildKeys.noCache]: noCache } = setIn(spec) as Record<string, unknown>
   return {
     ...(seconds === undefined ? {} : { timeoutMs: 1000 * seconds }),
     ...(millicores === undefined ? {} : { cpuMillicores: millicores }),
     ...(gigabytes === undefined ? {} : { memoryMb: 1024 * gigabytes }),
+    ...(skips === true ? { skipSubmodules: true } : {}),
+    ...(noCache === true ? { noCache: true } : {}),
   }
 }
 
@@ -154,6 +180,16 @@ export const toolImageIn = (spec: object, version: string): { image?: string } =
   const { [toolImageKey]: image = '' } = setIn(spec) as { [toolImageKey]?: string }
   if (image === '') return {}
   return { image: splitTag(image).name === image && version !== '' ? joinTag(image, version) : image }
+}
+
+/** How many runs of a cron job are kept; left out if that is the default. */
+export const keptIn = (spec: object): { kept?: KeptRuns } => {
+  const set = setIn(spec)
+  const numbers = Object.entries(keptKeys).flatMap(([name, key]) => {
+    const count = set[key]
+    return count === undefined || count === usuallyKept ? [] : [[name, Math.min(count, mostKept)] as const]
+  })
+  return numbers.length === 0 ? {} : { kept: Object.fromEntries(numbers) }
 }
 
 /** What a cron job does when it is due while its last run continues; left out if that is the default. */
