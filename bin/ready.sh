@@ -73,8 +73,7 @@ ready_modules() {
 # named after their content and appears whole, so that what is there can be started; without one the sources run.
 ready_server() {
   local folder=$root/node_modules/.cache/slipway key bundle
-  # A nursery of this size costs a busy server no speed and leaves an idle one 10 MB smaller.
-  server=(--max-semi-space-size=4 "$root/server/src/main.ts")
+  server=("$root/server/src/main.ts")
   key=$(cd "$root" && find server/src bin/bundle.ts package-lock.json -type f ! -name '*.test.ts' -print0 |
     LC_ALL=C sort -z | xargs -0 cksum | cksum | tr ' ' -)
   bundle=$folder/bundle-$key
@@ -85,7 +84,7 @@ ready_server() {
       return
     fi
   fi
-  server[1]=$bundle/main.mjs
+  server=("$bundle/main.mjs")
 }
 
 # Static busybox: the base image of the sample and of tests where no registry can be reached.
