@@ -1,7 +1,7 @@
 /** Actions on a whole environment, or on some of its services given in the body. */
 import Type, { type TObject, type TSchema } from 'typebox'
 import { type Context, nodeInPath, type Operation, operation } from '../api/operations/operation.ts'
-import { Flag, List, Maybe, Nullable, OneOf, Refused, Text, Uuid } from '../api/operations/schema.ts'
+import { Flag, List, Maybe, Nullable, OneOf, Recorded, Refused, Text, Uuid } from '../api/operations/schema.ts'
 import type { DeploymentAction, DeploymentRequest } from '../deployments/deployments.ts'
 import { openStates } from '../deployments/status/states.ts'
 import {
@@ -10,6 +10,7 @@ import {
   noteCancel,
   planFor,
   request,
+  SkipReconcile,
   servicesOf,
   serviceToDeploy,
 } from '../facets/deployment-request.ts'
@@ -128,7 +129,7 @@ const wholeActions: Operation[] = [
   operation({
     ...common,
     ...destroys,
-    ...planned(),
+    ...planned(SkipReconcile),
     id: 'deleteEnvironment',
     method: 'DELETE',
     path: '/environment/{environmentId}',
@@ -152,7 +153,7 @@ const cancelAction = operation({
   id: 'cancelEnvironmentDeployment',
   path: '/environment/{environmentId}/cancelDeployment',
   summary: 'Cancel running and queued deployments of an environment',
-  body: Type.Object({ force_cancel: Maybe(Nullable(Flag({ description: cancelWords }))) }),
+  body: Type.Object({ force_cancel: Maybe(Recorded(Nullable(Flag({ description: cancelWords })))) }),
   bodyOptional: true,
   run: (context) =>
     context.transaction(async (tx) => {
@@ -299,7 +300,7 @@ const chosenActions: Operation[] = [
   operation({
     ...common,
     ...destroys,
-    ...planned(),
+    ...planned(SkipReconcile),
     id: 'deleteSelectedServices',
     path: '/environment/{environmentId}/service/delete',
     summary: 'Delete the services in the body',

@@ -1,7 +1,7 @@
 /** Logs of services: the last lines, a stream of events, and the websocket of the public API. */
 import Type from 'typebox'
 import { type Context, nodeInPath, type Owner, operation } from '../api/operations/operation.ts'
-import { Maybe, Results, Text, Timestamp, Uuid, Whole } from '../api/operations/schema.ts'
+import { Maybe, Recorded, Results, Text, Timestamp, Uuid, Whole } from '../api/operations/schema.ts'
 import type { Parts } from '../api/parts.ts'
 import { readRef } from '../clusters/refs.ts'
 import { untilAborted } from '../lib/concurrency/waiting.ts'
@@ -220,8 +220,8 @@ export const serviceLogSocket = operation({
   owner: serviceInQuery,
   query: Type.Object({
     service: Uuid(),
-    organization: Maybe(Text()),
-    cluster: Maybe(Text()),
+    organization: Maybe(Recorded(Text())),
+    cluster: Maybe(Recorded(Text())),
     project: Maybe(Text()),
     environment: Maybe(Text()),
     limit: Maybe(Whole(0, 1_000_000)),

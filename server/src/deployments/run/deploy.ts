@@ -3,6 +3,7 @@
  * goes on at the first unfinished one. Until the switch a failure leaves the old version serving and removes the new
  * one; from the switch on the new version is current and only tidying up remains.
  */
+import type { Commit } from '../../builds/builder.ts'
 import { DeploymentError } from '../../lib/errors.ts'
 import { withClaim } from '../../work/queue.ts'
 import type { DeploymentAction } from '../deployments.ts'
@@ -46,9 +47,9 @@ export const deploy = async (run: ServiceRun): Promise<void> => {
   const wanted = desiredOf(kind, service.spec)
   if (task !== null && !isAlone(wanted.spec)) return runBeside(run, task)
   if (await isUpToDate(run, wanted)) return skipUnchanged(run)
-  const readVariables = () => environmentNow(parts, kind, claim.organizationId, service)
+  const readVariables = (commitId?: string) => environmentNow(parts, kind, claim.organizationId, service, commitId)
   const made = await makeImage(run, wanted.source, readVariables)
-  const variables = await readVariables()
+  const variables = await readVariables((made.commit as Commit | null)?.git_commit_id)
   for (const key of variables.leftOut ?? [])
     run.log.line('release', `${key} is skipped: its secret manager access no longer exists.`, 'error')
   await enter(run, 'working')
@@ -123,7 +124,7 @@ export const stop = async (run: ServiceRun): Promise<void> => {
 
 /** Removes all that runs or is stored for a service; for a delete, its row goes with the end of the deployment. */
 export const remove = async (run: ServiceRun): Promise<void> => {
-  const { step, claim } = run
+  const { step, claim, service } = run
   await enter(run, 'working')
   await runEnding(run, 'DELETE')
   await desire(run, 'NONE')
@@ -131,7 +132,8 @@ export const remove = async (run: ServiceRun): Promise<void> => {
   await converge(run, await absent(run))
   if (claim.action === 'DELETE')
     await step('retire', { deadlineMs: 2 * minute, remember: false }, (signal) => dropImagesOf(run, signal))
-  await forgetRuns(run)
+  // Resources that an uninstall kept are still managed: without their state nothing could change or destroy them.
+  if (claim.action !== 'UNINSTALL' || service.requested.skipEnding !== true) await forgetRuns(run)
 }
 
 export const actions: Record<DeploymentAction, (run: ServiceRun) => Promise<void>> = {

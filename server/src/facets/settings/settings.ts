@@ -30,6 +30,8 @@ const buildKeys = {
   seconds: 'build.timeout_max_sec',
   millicores: 'build.cpu_max_in_milli',
   gigabytes: 'build.ram_max_in_gib',
+  skipSubmodules: 'build.skip_git_submodules',
+  noCache: 'build.disable_buildkit_cache',
 } as const
 
 const toolImageKey = 'build.engine_image'
@@ -37,6 +39,7 @@ const toolImageKey = 'build.engine_image'
 const overlapKey = 'cronjob.concurrency_policy'
 
 const grace = { [graceKey]: Whole(0, 3600, { default: usualGraceSeconds }) }
+const taskGrace = { [graceKey]: Recorded(Whole(0, 3600, { default: usualGraceSeconds })) }
 
 const placement = {
   'deployment.affinity.node.required': Recorded(labels()),
@@ -61,15 +64,23 @@ const build = {
   [buildKeys.seconds]: seconds(1800, 1),
   [buildKeys.millicores]: Whole(10, 1_000_000, { default: 2000 }),
   [buildKeys.gigabytes]: Whole(1, 65_536, { default: 2 }),
-  'build.skip_git_submodules': Recorded(flag(false)),
+  [buildKeys.skipSubmodules]: Flag({
+    default: false,
+    description:
+      'Leave submodules empty. Otherwise they are fetched, with the git token of the service if they are on the same host.',
+  }),
 }
 
-const buildCache = { 'build.disable_buildkit_cache': Recorded(flag(false)) }
+const buildCache = {
+  [buildKeys.noCache]: Flag({ default: false, description: 'Build every instruction anew, at every deployment.' }),
+}
 
 const domains = { 'deployment.custom_domain_check_enabled': Recorded(flag(true)) }
 
 const corsHeaders =
   'DNT,Keep-Alive,User-Agent,X-Requested-With,If-Modified-Since,Cache-Control,Content-Type,Range,Authorization'
+
+const unprotected = 'the router of this server cannot restrict who reaches a service'
 
 const ingress = {
   'network.ingress.proxy_body_size_mb': Recorded(Whole(0, 1_000_000, { default: 100 })),
@@ -86,9 +97,9 @@ const ingress = {
   'network.ingress.proxy_send_timeout_seconds': Recorded(seconds(60)),
   'network.ingress.proxy_read_timeout_seconds': Recorded(seconds(60)),
   'network.ingress.proxy_buffering': Recorded(text('on')),
-  'network.ingress.whitelist_source_range': Recorded(text('0.0.0.0/0')),
-  'network.ingress.denylist_source_range': Recorded(text('')),
-  'network.ingress.basic_auth_env_var': Recorded(text('')),
+  'network.ingress.whitelist_source_range': Refused(text('0.0.0.0/0'), unprotected),
+  'network.ingress.denylist_source_range': Refused(text(''), unprotected),
+  'network.ingress.basic_auth_env_var': Refused(text(''), unprotected),
   'network.ingress.enable_sticky_session': Recorded(flag(false)),
   'network.ingress.grpc_send_timeout_seconds': Recorded(seconds(60)),
   'network.ingress.grpc_read_timeout_seconds': Recorded(seconds(60)),
@@ -112,7 +123,7 @@ const noAccounts = 'service accounts are a part of Kubernetes; this cluster has 
 
 const account = {
   'security.service_account_name': Refused(text(''), noAccounts),
-  'security.read_only_root_filesystem': Recorded(flag(false)),
+  'security.read_only_root_filesystem': Refused(flag(false), 'is not supported by this server'),
 }
 
 const accountToken = { 'security.automount_service_account_token': Refused(flag(false), noAccounts) }
@@ -125,7 +136,7 @@ export const applicationSettings = settingsOf(...running, lifecycle, build, buil
 
 export const containerSettings = settingsOf(...running, requestBuffering)
 
-export const jobSettings = settingsOf(grace, placement, build, buildCache, account, accountToken, {
+export const jobSettings = settingsOf(taskGrace, placement, build, buildCache, account, accountToken, {
   'job.delete_ttl_seconds_after_finished': Recorded(nothing(Whole(0))),
   [overlapKey]: OneOf(['Forbid', 'Allow', 'Replace'], { default: 'Forbid' }),
   'cronjob.failed_jobs_history_limit': Recorded(Whole(0, 1000, { default: 1 })),
@@ -134,7 +145,7 @@ export const jobSettings = settingsOf(grace, placement, build, buildCache, accou
 
 export const helmSettings = settingsOf(domains, ingress, requestBuffering)
 
-export const terraformSettings = settingsOf(grace, placement, build, account, {
+export const terraformSettings = settingsOf(taskGrace, placement, build, account, {
   'build.ephemeral_storage_in_gib': Recorded(Whole(0, 65_536, { default: 4 })),
   [toolImageKey]: Text(512, {
     default: '',
@@ -160,10 +171,13 @@ export const buildLimitsIn = (spec: object): BuildLimits => {
     [buildKeys.millicores]: millicores,
     [buildKeys.gigabytes]: gigabytes,
   } = setIn(spec)
+  const { [buildKeys.skipSubmodules]: skips, [buildKeys.noCache]: noCache } = setIn(spec) as Record<string, unknown>
   return {
     ...(seconds === undefined ? {} : { timeoutMs: 1000 * seconds }),
     ...(millicores === undefined ? {} : { cpuMillicores: millicores }),
     ...(gigabytes === undefined ? {} : { memoryMb: 1024 * gigabytes }),
+    ...(skips === true ? { skipSubmodules: true } : {}),
+    ...(noCache === true ? { noCache: true } : {}),
   }
 }
 

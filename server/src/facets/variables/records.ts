@@ -1,6 +1,6 @@
 /** Variables and secrets in responses: the shapes of the API's two families for the same rows. Pure. */
 import Type from 'typebox'
-import { Flag, Maybe, Nullable, Text, Timestamp, Uuid } from '../../api/operations/schema.ts'
+import { Flag, Maybe, Nullable, Recorded, Text, Timestamp, Uuid } from '../../api/operations/schema.ts'
 import { builtInVariables } from '../../variables/built-in.ts'
 import type { PlaceInContext, VariablePlace } from '../../variables/places.ts'
 import type { VariableRecord, VariableTarget } from '../../variables/records.ts'
@@ -10,7 +10,7 @@ import { maxValueBytes } from '../../variables/rules.ts'
 const Key = () => Text(255)
 export const Value = () => Text(maxValueBytes)
 const Description = () => Maybe(Nullable(Text(255)))
-const Interpolation = () => Maybe(Nullable(Flag()))
+const Interpolation = () => Maybe(Recorded(Nullable(Flag())))
 
 const extras = { description: Description(), enable_interpolation_in_file: Interpolation() }
 
@@ -26,6 +26,13 @@ export const createBody = Type.Object(
 export const editBody = Type.Object(
   { key: Key(), value: Maybe(Nullable(Value())), ...extras },
   { title: 'VariableEditRequest' },
+)
+const newPath = 'A file is written to this path; a variable that was none becomes one. Omitted or null, it stays.'
+
+/** Only the older family of variables can move a file. */
+export const editVariableBody = Type.Object(
+  { ...editBody.properties, mount_path: Maybe(Nullable(Text(1024, { description: newPath }))) },
+  { title: 'EnvironmentVariableEditRequest' },
 )
 export const aliasBody = Type.Object({ key: Key(), ...extras }, { title: 'VariableAliasRequest' })
 export const overrideBody = Type.Object(

@@ -13,6 +13,8 @@ import {
   scalewayKeys,
 } from '../repositories/repository-config.ts'
 
+const noCharts = 'this server installs no charts.'
+
 const oci = ['oci', 'https']
 
 const kinds: PlaceKinds = {
@@ -55,9 +57,9 @@ const repository = resource({
         kind: OneOf(Object.keys(kinds)),
         url: Maybe(Text(2048)),
         skip_tls_verification: Maybe(Flag({ default: false })),
-        config: Type.Object(commonConfig(), { default: {} }),
+        config: Type.Object(commonConfig(noCharts), { default: {} }),
       },
-      'this server installs no charts.',
+      noCharts,
     ),
   }),
   record: { associated_services_count: UsersCount() },

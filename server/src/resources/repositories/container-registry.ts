@@ -2,7 +2,18 @@
 import Type from 'typebox'
 import { type Operation, operation } from '../../api/operations/operation.ts'
 import { resource } from '../../api/operations/resource.ts'
-import { Computed, Maybe, Name, OneOf, Results, Secret, Text, Uuid, Whole } from '../../api/operations/schema.ts'
+import {
+  AllRecorded,
+  Computed,
+  Maybe,
+  Name,
+  OneOf,
+  Results,
+  Secret,
+  Text,
+  Uuid,
+  Whole,
+} from '../../api/operations/schema.ts'
 import { Status } from '../../facets/status-schema.ts'
 import { associated, refuseInUse, UsersCount, usersCount } from '../references.ts'
 import {
@@ -42,17 +53,24 @@ const tag = 'Container Registries'
 const collection = '/organization/{organizationId}/containerRegistry'
 const item = `${collection}/{containerRegistryId}`
 
+const unused = 'this server cannot log in with it; a deployment that needs it fails and says so.'
+
 const config = Type.Object(
   {
-    ...commonConfig(),
+    ...commonConfig(unused),
     json_credentials: Maybe(Secret(65_536)),
-    gcp_credentials_type: Maybe(OneOf(['workload_identity_federation'])),
-    project_id: Maybe(Text()),
-    service_account_email: Maybe(Text()),
-    workload_identity_provider_resource: Maybe(Text(2048)),
-    token_lifetime_seconds: Maybe(Whole(600, 43_200)),
-    azure_application_id: Maybe(Text()),
-    azure_application_object_id: Maybe(Text()),
+    ...AllRecorded(
+      {
+        gcp_credentials_type: Maybe(OneOf(['workload_identity_federation'])),
+        project_id: Maybe(Text()),
+        service_account_email: Maybe(Text()),
+        workload_identity_provider_resource: Maybe(Text(2048)),
+        token_lifetime_seconds: Maybe(Whole(600, 43_200)),
+        azure_application_id: Maybe(Text()),
+        azure_application_object_id: Maybe(Text()),
+      },
+      unused,
+    ),
   },
   { default: {} },
 )

@@ -37,6 +37,7 @@ const sentences: Record<string, string> = {
   git_refused: 'The URL of the repository cannot be used.',
   git_unreachable: 'The git host cannot be reached or did not answer in time.',
   git_token_missing: 'The git token has been deleted: choose another one.',
+  git_token_expired: 'The git token has expired: change its token and its expired_at, or choose another one.',
 }
 
 /** Turns a git host's refusal into an `ApiError`. */

@@ -4,9 +4,10 @@ import { dnsLabel } from '../../deployments/release/workload.ts'
 import { routeDomains } from '../../facets/domains/rows.ts'
 import type { PortProtocol } from '../../runtimes/runtime.ts'
 import type { Queryable } from '../../store/database.ts'
+import { serviceDomain } from '../../variables/places.ts'
 import type { Port } from './parts.ts'
 
-const domain = 'localhost'
+const domain = serviceDomain
 // Room for `p65535-` in front and a suffix behind within the 63 characters of a DNS label.
 const maxLabel = 48
 

@@ -1,6 +1,17 @@
 /** Parts shared by several kinds of services: ports, storage, probes. Pure. */
 import Type, { type TSchema } from 'typebox'
-import { Flag, List, Maybe, Nullable, OneOf, Refused, Text, Uuid, Whole } from '../../api/operations/schema.ts'
+import {
+  Flag,
+  List,
+  Maybe,
+  Nullable,
+  OneOf,
+  Recorded,
+  Refused,
+  Text,
+  Uuid,
+  Whole,
+} from '../../api/operations/schema.ts'
 import { invalidField } from '../../lib/errors.ts'
 import { newId } from '../../lib/ids.ts'
 import type { PortProtocol, Probe, WorkloadPort } from '../../runtimes/runtime.ts'
@@ -17,8 +28,8 @@ export const Ports = () =>
       publicly_accessible: Maybe(Flag({ default: false })),
       is_default: Maybe(Flag()),
       protocol: Maybe(OneOf(['HTTP', 'GRPC', 'TCP', 'UDP'], { default: 'HTTP' })),
-      public_path: Maybe(Text(1024)),
-      public_path_rewrite: Maybe(Text(1024)),
+      public_path: Maybe(Recorded(Text(1024))),
+      public_path_rewrite: Maybe(Recorded(Text(1024))),
     }),
     50,
     { default: [] },
@@ -143,7 +154,7 @@ const OneProbe = () =>
       type: Maybe(
         Nullable(
           Type.Object({
-            tcp: Maybe(Nullable(Type.Object({ port: Maybe(PortNumber()), host: Maybe(Nullable(Text())) }))),
+            tcp: Maybe(Nullable(Type.Object({ port: Maybe(PortNumber()), host: Maybe(Recorded(Nullable(Text()))) }))),
             http: Maybe(
               Nullable(
                 Type.Object({
@@ -154,7 +165,12 @@ const OneProbe = () =>
               ),
             ),
             exec: Maybe(Nullable(Type.Object({ command: List(Text(4096), 100, { minItems: 1 }) }))),
-            grpc: Maybe(Nullable(Type.Object({ service: Maybe(Nullable(Text())), port: Maybe(PortNumber()) }))),
+            grpc: Maybe(
+              Refused(
+                Nullable(Type.Object({ service: Maybe(Nullable(Text())), port: Maybe(PortNumber()) })),
+                'requires a Kubernetes cluster; use `tcp`, `http` or `exec` on the local one',
+              ),
+            ),
           }),
         ),
       ),
