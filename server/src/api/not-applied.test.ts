@@ -101,10 +101,14 @@ test('a client that sends back the record that it read is told of no field that 
   const again = await api.call('PUT', `/application/${made.id}`, await read())
   assert.equal(again.status, 200, JSON.stringify(again.body))
   assert.equal(again.headers.get(notAppliedHeader), null)
-  const moved = await api.call('PUT', `/environment/${environmentId}`, { cluster_id: made.id })
-  assert.deepEqual([moved.status, moved.headers.get(notAppliedHeader)], [200, '/cluster_id'])
-  const kept = await api.call('PUT', `/environment/${environmentId}`, { cluster_id: api.clusterId })
-  assert.deepEqual([kept.status, kept.headers.get(notAppliedHeader)], [200, null])
+  const older = await api.call('PUT', `/application/${made.id}`, { created_at: '2020-01-01T00:00:00Z' })
+  assert.deepEqual([older.status, older.headers.get(notAppliedHeader)], [200, '/created_at'])
+  const path = `/environment/${environmentId}`
+  for (const [id, status] of [
+    [api.clusterId, 200],
+    [made.id, 400],
+  ])
+    assert.equal((await api.call('PUT', path, { cluster_id: id })).status, status)
 })
 
 test('what is refused now, but was kept before, can be sent back', async () => {

@@ -1,7 +1,7 @@
 /** Actions on a whole environment, or on some of its services given in the body. */
 import Type, { type TObject, type TSchema } from 'typebox'
 import { type Context, nodeInPath, type Operation, operation } from '../api/operations/operation.ts'
-import { Flag, List, Maybe, Nullable, OneOf, Text, Uuid } from '../api/operations/schema.ts'
+import { Flag, List, Maybe, Nullable, OneOf, Recorded, Refused, Text, Uuid } from '../api/operations/schema.ts'
 import {
   type DeploymentAction,
   type DeploymentRequest,
@@ -165,7 +165,7 @@ const cancelAction = operation({
   id: 'cancelEnvironmentDeployment',
   path: '/environment/{environmentId}/cancelDeployment',
   summary: 'Cancel running and queued deployments of an environment',
-  body: Type.Object({ force_cancel: Maybe(Nullable(Flag({ description: cancelWords }))) }),
+  body: Type.Object({ force_cancel: Maybe(Recorded(Nullable(Flag({ description: cancelWords })))) }),
   bodyOptional: true,
   run: (context) =>
     context.transaction(async (tx) => {
@@ -224,7 +224,10 @@ const chosenIds = ({ body }: Context): Chosen[] =>
 const asked: Record<Exclude<KindRow['asks'], 'nothing'>, Record<string, TSchema>> = {
   commit: {},
   image: { image_tag: MaybeImageTag() },
-  chart: { chart_version: Maybe(Nullable(Text(128))), values_override_git_commit_id: MaybeCommitId() },
+  chart: {
+    chart_version: Maybe(Refused(Nullable(Text(128)), 'helm services are not deployed by this server')),
+    values_override_git_commit_id: Refused(MaybeCommitId(), 'helm services are not deployed by this server'),
+  },
   'terraform action': { action: Maybe(Nullable(OneOf(['PLAN', 'FORCE_UNLOCK', 'MIGRATE_STATE']))) },
 }
 

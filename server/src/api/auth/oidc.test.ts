@@ -27,6 +27,9 @@ test('a JWT of the issuer is somebody: its account is made at first sight, and i
     [200, 'alice', 'alice@example.com'],
   )
   assert.equal((await asAlice('/account')).body.id, account.body.id)
+  const authorization = `Bearer ${await provider.tokenOf('alice')}`
+  await api.as(null)('PUT', '/account', { communication_email: 'post@example.com' }, { authorization })
+  assert.equal((await asAlice('/account')).body.communication_email, 'post@example.com')
   assert.deepEqual((await asAlice('/organization')).body, { results: [] })
   for (const path of [
     `/organization/${api.organizationId}`,

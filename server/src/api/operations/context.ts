@@ -27,6 +27,8 @@ export interface Context<Body = Fields, Query = Fields, Params = Record<string, 
   origin: string
   /** How the caller reached us, or reached the trusted proxy it came through. */
   scheme: 'http:' | 'https:'
+  /** Names a field of the body in the answer as not applied, where only the run can know that it is merely recorded. */
+  onlyRecorded(path: readonly string[]): void
   /**
    * Runs a change in one transaction. What `work` resolves to is the operation's answer: it is stored, in the same
    * transaction, under the request's Idempotency-Key.

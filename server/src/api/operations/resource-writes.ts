@@ -282,8 +282,8 @@ const changeOf = (definition: ResourceDefinition, recordText: RecordSql): Write 
     return context.transaction(async (tx) => {
       const previous = await lockNode(tx, node.id)
       if (previous === null) throw notFound()
-      refuseMarked(definition.spec, context.body, previous.spec)
       const changes = withoutFixed(definition, open, previous.spec)
+      refuseMarked(definition.spec, changes, previous.spec)
       const merged = { ...previous.spec, name: previous.name, ...changes }
       const change: Change = { db: tx, id: node.id, parent, previous }
       const spec = (await definition.validate?.(merged, context, change)) ?? merged

@@ -82,6 +82,7 @@ export const contextOf = (
   admitted: Admitted,
   key: KeyedRequest | null = null,
   body: Record<string, unknown> = {},
+  recorded: (readonly string[])[] = [],
 ): Context => {
   const context: Omit<Context, 'authorizeAlso'> = {
     parts,
@@ -95,6 +96,7 @@ export const contextOf = (
     userAgent: request.headers['user-agent']?.slice(0, 255) ?? null,
     origin: originOf(admitted.principal),
     scheme: request.protocol === 'https' ? 'https:' : 'http:',
+    onlyRecorded: (path) => void recorded.push(path),
     ...answerer,
     ...transactions(parts, operation, key),
   }
@@ -174,7 +176,8 @@ export const runOperation = async (
   const body = bodyOf(operation, request.body)
   const key = keyOf(operation, request, admitted, body)
   if (key !== null) await parts.sealer.prepare(key.organizationId)
-  const context = contextOf(parts, operation, request, answerWith(reply), admitted, key, body)
+  const learned: (readonly string[])[] = []
+  const context = contextOf(parts, operation, request, answerWith(reply), admitted, key, body, learned)
   const found = notAppliedOf(operation, request, context.query, body)
   try {
     // A stream's headers are sent while it runs.
@@ -185,7 +188,7 @@ export const runOperation = async (
     const result = operation.produces === undefined ? await shownTo(context, answer) : answer
     const declared = isOther ? { ...operation, ...operation.other } : operation
     if (operation.produces === undefined) {
-      noteNotApplied(reply, found, result)
+      noteNotApplied(reply, { ...found, recorded: [...found.recorded, ...learned] }, result)
       send(declared, request, reply, result)
     } else if (isTextType(operation.produces)) sendText(operation, reply, String(result))
     else if (operation.produces === 'application/octet-stream') sendBytes(operation, reply, result)

@@ -102,6 +102,12 @@ test('limits of a build reach the build, and nothing that is not set changes wha
   assert.equal(limitsOf(), undefined)
   assert.equal(limitsOf({ 'hpa.cpu.average_utilization_percent': 70 }), undefined)
   const set = { 'build.timeout_max_sec': 60, 'build.cpu_max_in_milli': 500, 'build.ram_max_in_gib': 3 }
+  const sourceOf = (settings: object) => application.deployable.source({ ...spec, advanced_settings: settings }) as Json
+  const other = sourceOf({ 'build.skip_git_submodules': true, 'build.disable_buildkit_cache': true })
+  assert.deepEqual(
+    [other.skipSubmodules ?? other.limits?.skipSubmodules, other.noCache ?? other.limits?.noCache],
+    [true, true],
+  )
   assert.deepEqual(limitsOf(set), { timeoutMs: 60_000, cpuMillicores: 500, memoryMb: 3072 })
 })
 

@@ -4,7 +4,7 @@
  */
 import Type from 'typebox'
 import { type Context, type Operation, type Owner, operation } from '../../api/operations/operation.ts'
-import { OneOf, Results, Text, Timestamp, Uuid } from '../../api/operations/schema.ts'
+import { OneOf, Recorded, Results, Text, Timestamp, Uuid } from '../../api/operations/schema.ts'
 import { conflict, invalidField } from '../../lib/errors.ts'
 import { isUuid, newId } from '../../lib/ids.ts'
 import { type Facet, itemOf, ownerOf, paramOf, type Self } from '../self.ts'
@@ -14,17 +14,19 @@ const field = 'deployment_restrictions'
 const param = 'deploymentRestrictionId'
 const maxRestrictions = 100
 
+const noPushes = 'they restrict deployments triggered by a push; this server triggers none.'
+
 const body = Type.Object(
   {
-    mode: OneOf(['EXCLUDE', 'MATCH'], {
-      description:
-        'Stored for deployments triggered by a push. This version of the server triggers none: deployments must be requested.',
-    }),
-    type: OneOf(['PATH']),
-    value: Text(1024, {
-      minLength: 1,
-      description: 'The beginning of a path in the repository, such as "services/api/".',
-    }),
+    mode: Recorded(OneOf(['EXCLUDE', 'MATCH']), noPushes),
+    type: Recorded(OneOf(['PATH']), noPushes),
+    value: Recorded(
+      Text(1024, {
+        minLength: 1,
+        description: 'The beginning of a path in the repository, such as "services/api/".',
+      }),
+      noPushes,
+    ),
   },
   { title: 'DeploymentRestrictionRequest' },
 )

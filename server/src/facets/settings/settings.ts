@@ -66,6 +66,7 @@ const keptRuns = (which: string) =>
   })
 
 const grace = { [graceKey]: Whole(0, 3600, { default: usualGraceSeconds }) }
+const taskGrace = { [graceKey]: Recorded(Whole(0, 3600, { default: usualGraceSeconds })) }
 
 const placement = {
   'deployment.affinity.node.required': Recorded(labels()),
@@ -112,7 +113,7 @@ const noAccounts = 'service accounts are a part of Kubernetes; this cluster has 
 
 const account = {
   'security.service_account_name': Refused(text(''), noAccounts),
-  'security.read_only_root_filesystem': Recorded(flag(false)),
+  'security.read_only_root_filesystem': Refused(flag(false), 'is not supported by this server'),
 }
 
 const accountToken = { 'security.automount_service_account_token': Refused(flag(false), noAccounts) }
@@ -121,22 +122,32 @@ const settingsOf = (...groups: Settings[]): Settings => Object.assign({}, ...gro
 
 const noCharts = 'charts are not deployed here.'
 
+/** What protects is never only recorded. */
+const protecting = [
+  'network.ingress.whitelist_source_range',
+  'network.ingress.denylist_source_range',
+  'network.ingress.basic_auth_env_var',
+]
+
 const running = [domains, grace, placement, rollout, ingress, scaling, account, accountToken]
 
 export const applicationSettings = settingsOf(...running, lifecycle, build, buildCache)
 
 export const containerSettings = settingsOf(...running, requestBuffering)
 
-export const jobSettings = settingsOf(grace, placement, build, buildCache, account, accountToken, {
+export const jobSettings = settingsOf(taskGrace, placement, build, buildCache, account, accountToken, {
   'job.delete_ttl_seconds_after_finished': Recorded(nothing(Whole(0))),
   [overlapKey]: OneOf(['Forbid', 'Allow', 'Replace'], { default: 'Forbid' }),
   [keptKeys.failed]: keptRuns('failed'),
   [keptKeys.succeeded]: keptRuns('successful'),
 })
 
-export const helmSettings = AllRecorded(settingsOf(domains, ingress, requestBuffering), noCharts)
+export const helmSettings = {
+  ...AllRecorded(settingsOf(domains, ingress, requestBuffering), noCharts),
+  ...Object.fromEntries(protecting.map((key) => [key, Refused(ingress[key]!, noCharts)])),
+}
 
-export const terraformSettings = settingsOf(grace, placement, build, account, {
+export const terraformSettings = settingsOf(taskGrace, placement, build, account, {
   'build.ephemeral_storage_in_gib': Recorded(Whole(0, 65_536, { default: 4 })),
   [toolImageKey]: Text(512, {
     default: '',

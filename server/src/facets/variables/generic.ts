@@ -2,7 +2,7 @@
 import Type from 'typebox'
 import { type Context, type Operation, type Owner, operation, ownOrganization } from '../../api/operations/operation.ts'
 import { checkRefs } from '../../api/operations/resource.ts'
-import { Flag, Maybe, Nullable, OneOf, Ref, Results, Text, Uuid } from '../../api/operations/schema.ts'
+import { Flag, Maybe, Nullable, OneOf, Recorded, Ref, Results, Text, Uuid } from '../../api/operations/schema.ts'
 import { invalidField, notFound } from '../../lib/errors.ts'
 import { isUuid } from '../../lib/ids.ts'
 import type { Queryable } from '../../store/database.ts'
@@ -16,7 +16,10 @@ import { extrasOf, importAnswer, importBody } from './variables.ts'
 import { readPlace, readPlaceInContext, variableScopes as scopes, serviceScopes, writeRow } from './writes.ts'
 
 const tag = 'Variable Main Calls'
-const extras = { description: Maybe(Nullable(Text(255))), enable_interpolation_in_file: Maybe(Nullable(Flag())) }
+const extras = {
+  description: Maybe(Nullable(Text(255))),
+  enable_interpolation_in_file: Maybe(Recorded(Nullable(Flag()))),
+}
 
 /** The row of the tree where a variable is set, as if the path had named it. */
 const holderOf: Owner['find'] = async (db, { variableId = '' }, { organizationId }) => {

@@ -1,6 +1,6 @@
 /** Variables and secrets in responses: the shapes of the API's two families for the same rows. Pure. */
 import Type from 'typebox'
-import { Flag, Maybe, Nullable, Text, Timestamp, Uuid } from '../../api/operations/schema.ts'
+import { Flag, Maybe, Nullable, Recorded, Text, Timestamp, Uuid } from '../../api/operations/schema.ts'
 import { builtInVariables } from '../../variables/built-in.ts'
 import type { PlaceInContext, VariablePlace } from '../../variables/places.ts'
 import type { VariableRecord, VariableTarget } from '../../variables/records.ts'
@@ -10,7 +10,7 @@ import { maxValueBytes } from '../../variables/rules.ts'
 const Key = () => Text(255)
 export const Value = () => Text(maxValueBytes)
 const Description = () => Maybe(Nullable(Text(255)))
-const Interpolation = () => Maybe(Nullable(Flag()))
+const Interpolation = () => Maybe(Recorded(Nullable(Flag())))
 
 const extras = { description: Description(), enable_interpolation_in_file: Interpolation() }
 

@@ -52,7 +52,7 @@ export const argocdApp = service({
     ...rest,
     git_repository: kept === null ? null : viewGitRepository(kept as GitRepositorySpec, commit, tokenName),
   }),
-  facets: [deployable({ stops: false, status: false })],
+  facets: [deployable({ deployBody: Type.Object({}), stops: false, status: false })],
   deployable: {
     ...undeployable(
       'An Argo CD app is deployed by the Argo CD of a Kubernetes cluster; the local cluster is a Docker engine.',

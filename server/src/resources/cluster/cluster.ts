@@ -92,11 +92,8 @@ const onlyConfiguration = 'DELETE_QOVERY_CONFIG'
 const removeQuery = Type.Object({
   deleteMode: Maybe(
     Recorded(
-      OneOf(['DEFAULT', 'DELETE_CLUSTER_AND_QOVERY_CONFIG', onlyConfiguration], {
-        default: 'DEFAULT',
-        description:
-          'All do the same: a cluster without environments has nothing but its configuration here, and nothing was created at a provider.',
-      }),
+      OneOf(['DEFAULT', 'DELETE_CLUSTER_AND_QOVERY_CONFIG', onlyConfiguration], { default: 'DEFAULT' }),
+      'all do the same: a cluster without environments has nothing but its configuration here, and nothing was created at a provider.',
     ),
   ),
   ...SkipReconcile.properties,

@@ -11,7 +11,18 @@ import {
   organizationInPath,
 } from '../../api/operations/operation.ts'
 import { type Change, resource, type Spec } from '../../api/operations/resource.ts'
-import { Maybe, Name, OneOf, Results, Secret, secretPaths, Text, Uuid, Whole } from '../../api/operations/schema.ts'
+import {
+  AllRecorded,
+  Maybe,
+  Name,
+  OneOf,
+  Results,
+  Secret,
+  secretPaths,
+  Text,
+  Uuid,
+  Whole,
+} from '../../api/operations/schema.ts'
 import { invalidField } from '../../lib/errors.ts'
 import { recordSql } from '../../store/tree.ts'
 import { refuseInUse, usersOfN } from '../references.ts'
@@ -186,10 +197,12 @@ const complete =
 
 const kindOf = ({ path }: Provider): string => `${path.toLowerCase()}_credentials`
 
-const fieldsOf = ({ choose, forms, alias, fields }: Provider): Record<string, TSchema> => {
-  if (choose === undefined) return fields
+const unused = 'this server calls no cloud provider.'
+
+const fieldsOf = ({ choose, forms, alias, around, fields }: Provider): Record<string, TSchema> => {
+  if (choose === undefined) return around === undefined ? AllRecorded(fields, unused) : fields
   const choices = [...forms.map(({ choice }) => choice!), ...Object.keys(alias ?? {})]
-  return { [choose]: Maybe(OneOf(choices)), ...fields }
+  return AllRecorded({ [choose]: Maybe(OneOf(choices)), ...fields }, unused)
 }
 
 const recordOf = ({ forms }: Provider): Record<string, TSchema> => ({

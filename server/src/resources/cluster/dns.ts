@@ -5,7 +5,7 @@
 import Type, { type TObject } from 'typebox'
 import { type Context, type Operation, operation } from '../../api/operations/operation.ts'
 import type { Spec } from '../../api/operations/resource.ts'
-import { Flag, Maybe, Nullable, OneOf, Secret, Text } from '../../api/operations/schema.ts'
+import { Flag, Maybe, Nullable, OneOf, Recorded, Secret, Text } from '../../api/operations/schema.ts'
 import { changeInner, type InnerChange, readInner } from '../../facets/settings/inner-configuration.ts'
 import { badRequest } from '../../lib/errors.ts'
 import type { Queryable } from '../../store/database.ts'
@@ -41,7 +41,9 @@ const forms: Record<string, TObject> = {
 /** The suffix of services' host names unless they have custom domains. */
 const ownDomain = { provider: 'QOVERY', domain: 'localhost' }
 
-const Request = Type.Object({ dns_provider: FormsOf('provider', forms) })
+const Request = Type.Object({
+  dns_provider: Recorded(FormsOf('provider', forms), 'this server manages no DNS.'),
+})
 const Provider = Type.Object({ dns_provider: FormsOf('provider', openForms(forms)) })
 
 const withoutKey = ({ api_token: _, credentials, ...rest }: Spec): Spec => {

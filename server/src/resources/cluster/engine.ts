@@ -56,6 +56,7 @@ export const withEngine = async (context: Context, write: Write): Promise<Answer
   const prepared = await prepareEngine(context, { ...previous?.spec, ...body }, previous)
   if (prepared === null) return write(context)
   const { claim: claimIt, ...shown } = prepared
+  if (shown.version === undefined) context.onlyRecorded(['cloud_provider_credentials'])
   return write(context, async (tx, record) => {
     await claimIt(tx, String(record.id))
     return { ...record, ...shown }

@@ -4,7 +4,7 @@
  */
 import Type from 'typebox'
 import { type Context, JsonText, type Operation, operation } from '../../api/operations/operation.ts'
-import { List, OneOf, Results, Text, Uuid } from '../../api/operations/schema.ts'
+import { List, OneOf, Recorded, Results, Text, Uuid } from '../../api/operations/schema.ts'
 import { changeInner, type InnerChange } from '../../facets/settings/inner-configuration.ts'
 import { ownKinds, typeOf } from '../../kinds.ts'
 import { badRequest } from '../../lib/errors.ts'
@@ -79,7 +79,7 @@ export const clusterRoutingOperations: Operation[] = [
     area: 'clusters',
     cluster: 'ADMIN',
     owner: clusterInOrganization,
-    body: Type.Object({ routes: List(Route, 500) }),
+    body: Type.Object({ routes: Recorded(List(Route, 500), 'of a Docker engine they are refused.') }),
     status: 201,
     answer: Results(Route),
     run: replaceRoutes,

@@ -10,6 +10,7 @@ import {
   Maybe,
   Nullable,
   OneOf,
+  Refused,
   Text,
   Uuid,
   Whole,
@@ -123,11 +124,11 @@ const complete = (body: Spec, _context: Context, { previous }: Change<HelmSpec &
 }
 
 const deploys = deployable({
-  deployQuery: Type.Object({ forceEvent: Maybe(OneOf(['DIFF'])) }),
+  deployQuery: Type.Object({ forceEvent: Maybe(Refused(OneOf(['DIFF']), notHere)) }),
   deployBody: Type.Object({
-    chart_version: Maybe(Nullable(Text(128))),
-    git_commit_id: MaybeCommitId(),
-    values_override_git_commit_id: MaybeCommitId(),
+    chart_version: Maybe(Refused(Nullable(Text(128)), notHere)),
+    git_commit_id: Refused(MaybeCommitId(), notHere),
+    values_override_git_commit_id: Refused(MaybeCommitId(), notHere),
   }),
 })
 

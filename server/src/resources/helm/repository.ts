@@ -2,7 +2,7 @@
 import Type from 'typebox'
 import type { Operation } from '../../api/operations/operation.ts'
 import { resource } from '../../api/operations/resource.ts'
-import { Flag, Maybe, Name, OneOf, Text } from '../../api/operations/schema.ts'
+import { AllRecorded, Flag, Maybe, Name, OneOf, Text } from '../../api/operations/schema.ts'
 import { associated, refuseInUse, UsersCount, usersCount } from '../references.ts'
 import {
   availableKinds,
@@ -12,6 +12,8 @@ import {
   type PlaceKinds,
   scalewayKeys,
 } from '../repositories/repository-config.ts'
+
+const noCharts = 'this server installs no charts.'
 
 const oci = ['oci', 'https']
 
@@ -49,11 +51,16 @@ const repository = resource({
   reads: 'sensitive',
   spec: Type.Object({
     name: Name(),
-    kind: OneOf(Object.keys(kinds)),
     description: Maybe(Text(2048)),
-    url: Maybe(Text(2048)),
-    skip_tls_verification: Maybe(Flag({ default: false })),
-    config: Type.Object(commonConfig(), { default: {} }),
+    ...AllRecorded(
+      {
+        kind: OneOf(Object.keys(kinds)),
+        url: Maybe(Text(2048)),
+        skip_tls_verification: Maybe(Flag({ default: false })),
+        config: Type.Object(commonConfig(noCharts), { default: {} }),
+      },
+      noCharts,
+    ),
   }),
   record: { associated_services_count: UsersCount() },
   columns: { associated_services_count: usersCount },

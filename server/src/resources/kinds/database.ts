@@ -180,7 +180,12 @@ const made = service({
     ...addressOf(record.id, { type: record.type, ports }, String(outsideHost)),
     disk_encrypted: false,
   }),
-  facets: [deployable({ deployQuery: Type.Object({ applyImmediately: Maybe(Flag()) }) }), history, releases, logs],
+  facets: [
+    deployable({ deployBody: Type.Object({}), deployQuery: Type.Object({ applyImmediately: Maybe(Flag()) }) }),
+    history,
+    releases,
+    logs,
+  ],
   deployable: {
     source(kept) {
       const { type, version } = kept

@@ -59,7 +59,12 @@ const spec = Type.Object({
     Whole(0, longestSeconds, { default: 3600, description: '0 means the maximum, one week.' }),
   ),
   auto_preview: Maybe(Recorded(Flag({ default: false }), noPreviews)),
-  auto_deploy: Maybe(Nullable(Flag(), { default: false })),
+  auto_deploy: Maybe(
+    Nullable(Flag(), {
+      default: false,
+      description: 'Acts for jobs from an image; of a job from a repository it is only recorded.',
+    }),
+  ),
   port: Maybe(Recorded(Nullable(Whole(1, 65_535)), noTraffic)),
   healthchecks: Maybe(Recorded(Healthchecks({ default: {} }), noTraffic)),
   source: Type.Object({
@@ -133,10 +138,12 @@ const workloadOfJob = (kept: JobSpec): WorkloadSpec =>
     arguments: [],
   })
 
-const complete = async (body: Request, _context: Context, change: Change<JobSpec>) => {
+const complete = async (body: Request, context: Context, change: Change<JobSpec>) => {
   const { previous } = change
   await refuseBeyondCluster(change, body)
   checkProbes(body.healthchecks ?? {}, portsOf(body))
+  // Nobody reports the commits of a repository; of an image, a CI system reports its tags (service/auto-deploy.ts).
+  if (context.body.auto_deploy === true && (body.source.docker ?? null) !== null) context.onlyRecorded(['auto_deploy'])
   return {
     ...body,
     auto_deploy: body.auto_deploy === true,

@@ -6,7 +6,18 @@ import Type from 'typebox'
 import { builtInRoles } from '../../api/auth/permissions.ts'
 import { JsonText, type Operation, operation, ownOrganization, type Principal } from '../../api/operations/operation.ts'
 import { auditOf, resource } from '../../api/operations/resource.ts'
-import { Computed, List, Maybe, Name, Nullable, OneOf, Text, Uuid, Whole } from '../../api/operations/schema.ts'
+import {
+  Computed,
+  List,
+  Maybe,
+  Name,
+  Nullable,
+  OneOf,
+  Recorded,
+  Text,
+  Uuid,
+  Whole,
+} from '../../api/operations/schema.ts'
 import type { Parts } from '../../api/parts.ts'
 import { openStates } from '../../deployments/status/states.ts'
 import { conflict, forbidden, notFound } from '../../lib/errors.ts'
@@ -186,7 +197,10 @@ const createOrganization = operation({
   scope: 'Admin',
   area: 'self',
   owner: ownOrganization,
-  body: Type.Object({ ...spec.properties, plan: Maybe(OneOf(plansAskedFor)) }),
+  body: Type.Object({
+    ...spec.properties,
+    plan: Maybe(Recorded(OneOf(plansAskedFor, { default: 'FREE' }), 'the plan is always FREE here.')),
+  }),
   status: 201,
   answer: base.answer,
   run(context) {

@@ -3,6 +3,7 @@ import Type from 'typebox'
 import { type Operation, operation } from '../../api/operations/operation.ts'
 import { resource, type Spec } from '../../api/operations/resource.ts'
 import {
+  AllRecorded,
   Computed,
   Maybe,
   Name,
@@ -60,17 +61,24 @@ const tag = 'Container Registries'
 const collection = '/organization/{organizationId}/containerRegistry'
 const item = `${collection}/{containerRegistryId}`
 
+const unused = 'this server cannot log in with it; a deployment that needs it fails and says so.'
+
 const config = Type.Object(
   {
-    ...commonConfig(),
+    ...commonConfig(unused),
     json_credentials: Maybe(Secret(65_536)),
-    gcp_credentials_type: Maybe(OneOf(['workload_identity_federation'])),
-    project_id: Maybe(Text()),
-    service_account_email: Maybe(Text()),
-    workload_identity_provider_resource: Maybe(Text(2048)),
-    token_lifetime_seconds: Maybe(Whole(600, 43_200)),
     azure_application_id: Maybe(Text()),
-    azure_application_object_id: Maybe(Text()),
+    ...AllRecorded(
+      {
+        gcp_credentials_type: Maybe(OneOf(['workload_identity_federation'])),
+        project_id: Maybe(Text()),
+        service_account_email: Maybe(Text()),
+        workload_identity_provider_resource: Maybe(Text(2048)),
+        token_lifetime_seconds: Maybe(Whole(600, 43_200)),
+        azure_application_object_id: Maybe(Text()),
+      },
+      unused,
+    ),
   },
   { default: {} },
 )

@@ -6,7 +6,7 @@
 import Type from 'typebox'
 import { type Context, type Operation, operation, ownOrganization } from '../../api/operations/operation.ts'
 import type { Change, Spec } from '../../api/operations/resource.ts'
-import { Flag, Maybe, OneOf, Open, Results, Secret, Text } from '../../api/operations/schema.ts'
+import { Flag, Maybe, OneOf, Open, Recorded, Results, Secret, Text } from '../../api/operations/schema.ts'
 import { invalidField } from '../../lib/errors.ts'
 import { OutboundRefused } from '../../lib/net/outbound.ts'
 
@@ -27,10 +27,21 @@ const azure = ['azure_tenant_id', 'azure_subscription_id']
 const secrets = ['password', 'secret_access_key', 'scaleway_secret_key']
 
 /** Fields that both have. */
-export const commonConfig = () => ({
-  ...Object.fromEntries([...open, ...azure].map((name) => [name, Maybe(Text(2048))])),
-  ...Object.fromEntries(secrets.map((name) => [name, Maybe(Secret(16_384))])),
-})
+/** Of what can be set, what makes up a login. */
+const logins = new Set(['username', 'password', 'scaleway_access_key', 'scaleway_secret_key'])
+
+/** `unused` says of the fields that no login is made of why they are only recorded. */
+export const commonConfig = (unused: string) => {
+  const all = {
+    ...Object.fromEntries([...open, ...azure].map((name) => [name, Maybe(Text(2048))])),
+    ...Object.fromEntries(secrets.map((name) => [name, Maybe(Secret(16_384))])),
+  }
+  const marked = Object.entries(all).map(([name, schema]) => [
+    name,
+    logins.has(name) ? schema : Recorded(schema, unused),
+  ])
+  return Object.fromEntries(marked) as typeof all
+}
 
 /** Credentials of a cloud provider's registry: keys, or a role to assume. */
 export const cloudKeys = [

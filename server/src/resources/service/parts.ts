@@ -1,6 +1,17 @@
 /** Parts shared by several kinds of services: ports, storage, probes. Pure. */
 import Type, { type TSchema } from 'typebox'
-import { Flag, List, Maybe, Nullable, OneOf, Refused, Text, Uuid, Whole } from '../../api/operations/schema.ts'
+import {
+  Flag,
+  List,
+  Maybe,
+  Nullable,
+  OneOf,
+  Recorded,
+  Refused,
+  Text,
+  Uuid,
+  Whole,
+} from '../../api/operations/schema.ts'
 import { invalidField } from '../../lib/errors.ts'
 import { newId } from '../../lib/ids.ts'
 import { isPrefix } from '../../router/table/paths.ts'
@@ -188,7 +199,7 @@ const OneProbe = () =>
       type: Maybe(
         Nullable(
           Type.Object({
-            tcp: Maybe(Nullable(Type.Object({ port: Maybe(PortNumber()), host: Maybe(Nullable(Text())) }))),
+            tcp: Maybe(Nullable(Type.Object({ port: Maybe(PortNumber()), host: Maybe(Recorded(Nullable(Text()))) }))),
             http: Maybe(
               Nullable(
                 Type.Object({
@@ -199,7 +210,12 @@ const OneProbe = () =>
               ),
             ),
             exec: Maybe(Nullable(Type.Object({ command: List(Text(4096), 100, { minItems: 1 }) }))),
-            grpc: Maybe(Nullable(Type.Object({ service: Maybe(Nullable(Text())), port: Maybe(PortNumber()) }))),
+            grpc: Maybe(
+              Refused(
+                Nullable(Type.Object({ service: Maybe(Nullable(Text())), port: Maybe(PortNumber()) })),
+                'requires a Kubernetes cluster; use `tcp`, `http` or `exec` on the local one',
+              ),
+            ),
           }),
         ),
       ),

@@ -54,7 +54,10 @@ export const Running = () => ({
   ...Resources(),
   min_running_instances: Maybe(Whole(0, 100, { default: 1 })),
   max_running_instances: Maybe(
-    Recorded(Whole(-1, 1000, { default: 1 }), 'there are always `min_running_instances` instances.'),
+    Recorded(
+      Whole(-1, 1000, { default: 1 }),
+      'there are always `min_running_instances` instances; it counts toward the limits of the organization.',
+    ),
   ),
   healthchecks: Maybe(Healthchecks({ default: {} })),
   auto_deploy: Maybe(Nullable(Flag(), { default: false })),

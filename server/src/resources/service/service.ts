@@ -16,6 +16,7 @@ import {
   Nullable,
   OneOf,
   Open,
+  Recorded,
   Ref,
   Reference,
   Text,
@@ -39,8 +40,8 @@ import type { Port } from './parts.ts'
 import { writePorts } from './published-ports.ts'
 
 const groupFields = {
-  annotations_groups: Maybe(List(Type.Object({ id: Ref('annotations_group') }), 50, { default: [] })),
-  labels_groups: Maybe(List(Type.Object({ id: Ref('labels_group') }), 50, { default: [] })),
+  annotations_groups: Maybe(Recorded(List(Type.Object({ id: Ref('annotations_group') }), 50, { default: [] }))),
+  labels_groups: Maybe(Recorded(List(Type.Object({ id: Ref('labels_group') }), 50, { default: [] }))),
 }
 
 /** The full groups for the ids in a configuration, in its order. */

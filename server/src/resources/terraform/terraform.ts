@@ -42,7 +42,10 @@ const Backend = () =>
     user_provided: Maybe(Nullable(Type.Object({}))),
     blueprint: Maybe(
       Nullable(
-        Type.Object({ type: Text(100, { minLength: 1 }), config: Maybe(mapOf({ type: 'string', maxLength: 4096 })) }),
+        Recorded(
+          Type.Object({ type: Text(100, { minLength: 1 }), config: Maybe(mapOf({ type: 'string', maxLength: 4096 })) }),
+          'a deployment with it is refused.',
+        ),
       ),
     ),
   })

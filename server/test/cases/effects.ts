@@ -1,0 +1,185 @@
+/**
+ * Which test shows that a field acts (test/effects.test.ts walks all fields). A field that is kept by its nature, and
+ * does nothing but come back, is `plain`: one round trip is run over all of these.
+ */
+
+export interface Shown {
+  /** As in docs/guides/fields.md. */
+  resources: readonly string[]
+  fields: readonly string[]
+  /** Below server/. */
+  file: string
+  test: string
+}
+
+const words = (text: string): string[] => text.split(/\s+/).filter((word) => word !== '')
+
+/** By their nature only kept and returned. */
+export const plain: Readonly<Record<string, readonly string[]>> = {
+  Application: words('/description /icon_uri /build_mode /ports/*/name /storage/*/type'),
+  Container: words('/description /icon_uri /ports/*/name /storage/*/type'),
+  Database: words('/description /icon_uri'),
+  Helm: words('/description /icon_uri'),
+  Job: words('/description /icon_uri'),
+  Terraform: words('/description /icon_uri'),
+  ArgoCdApp: words('/description /icon_uri'),
+  Project: words('/description'),
+  Cluster: words('/description'),
+  'Container Registry': words('/description'),
+  'Deployment Stage': words('/description'),
+  'Helm Repository': words('/description'),
+  Organization: words('/description /website_url /repository /logo_url /icon_url /admin_emails'),
+  'Organization Api Token': words('/description'),
+  'Organization Custom Role': words('/description'),
+  'Organization Webhook': words('/description'),
+}
+
+/** Resources | fields | file below server/, without its ending | title of the test */
+const table = `
+Application, Container, Database, Helm, Job, Terraform, ArgoCdApp | /name | test/bounds | names are unique in their parent whatever their case, and keep the case they were given
+Application, Container | /cpu /memory | src/runtimes/docker/containers | limits are set, and no container is privileged or reaches the host
+Application, Container | /cpu_architecture | src/resources/kinds/application | what the local cluster cannot do is refused with the field and what would be needed
+Job | /cpu_architecture | src/resources/kinds/application | what the local cluster cannot do is refused with the field and what would be needed
+Application | /min_running_instances /arguments /entrypoint /ports/*/internal_port | src/resources/kinds/application | the workload of an application is what its configuration says
+Container | /min_running_instances /arguments /entrypoint /ports/*/internal_port | src/resources/kinds/container | the workload of a container is what its configuration says
+Application, Container | /healthchecks/readiness_probe/type/tcp/port /healthchecks/readiness_probe/type/http/path /healthchecks/readiness_probe/type/http/scheme /healthchecks/readiness_probe/type/http/port /healthchecks/readiness_probe/type/exec/command /healthchecks/readiness_probe/initial_delay_seconds /healthchecks/readiness_probe/period_seconds /healthchecks/readiness_probe/timeout_seconds /healthchecks/readiness_probe/success_threshold /healthchecks/readiness_probe/failure_threshold | src/runtimes/docker/containers | probes: what is asked decides, and the last finding is told
+Application, Container | /healthchecks/liveness_probe/type/tcp/port /healthchecks/liveness_probe/type/http/path /healthchecks/liveness_probe/type/http/scheme /healthchecks/liveness_probe/type/http/port /healthchecks/liveness_probe/type/exec/command /healthchecks/liveness_probe/initial_delay_seconds /healthchecks/liveness_probe/period_seconds /healthchecks/liveness_probe/timeout_seconds /healthchecks/liveness_probe/success_threshold /healthchecks/liveness_probe/failure_threshold | src/runtimes/docker/containers | an instance whose liveness probe fails is restarted, one that is alive is not
+Application, Container | /ports/*/id /storage/*/id | src/resources/kinds/application | an edit keeps what it leaves out, and ports and storage keep their ids
+Application, Container | /ports/*/external_port /ports/*/publicly_accessible /ports/*/protocol | test/ports.e2e | HTTP, TCP and UDP ports of one application: old connections drain while new ones and flows go to the new version
+Application, Container | /ports/*/is_default | src/resources/kinds/application | exactly one public web port is the default; the others have their port in the host
+Application, Container | /storage/*/size | test/limits | volumes count by number and size, those of databases too
+Application, Container | /storage/*/mount_point | test/environment.e2e | one deploy brings up the whole shop; it can be stopped, restarted, cloned and deleted, and keeps its data
+Application, Container | /deployment.termination_grace_period_seconds | test/service-facets.e2e | a program that does not end when it is asked to is ended after its grace period
+Application, Container | ?tail | src/facets/deployable | the log is read oldest first, cut to its tail, and streamed as it comes
+Database | ?tail | src/facets/deployable | the log is read oldest first, cut to its tail, and streamed as it comes
+Application, Container, Database, Helm, Job, Terraform, ArgoCdApp | ?dry_run | src/facets/plan | every action can be planned, and a plan does nothing
+Application, Container, Database, Helm, Job, Terraform | ?pageSize ?page | src/environments/history | histories have pages: the newest first, none twice, an empty one after the last
+Application, Container, Database, Job | /release_id | src/facets/releases | a release of another service is 404, one that never ran well or has lost its image 409 with the reason
+Application, Container, Database, Helm, Job, Terraform | /environment_id | src/resources/project/clone | a service cloned into another environment keeps what it can see there, and takes no value along that it cannot
+Application, Container, Helm | /domain | src/facets/domains/custom-domain | a domain of a running service serves at once, and ends serving at once, without a deployment
+Application, Container, Helm | /use_cdn | src/facets/domains/custom-domain | a check tells by the addresses of a name whether it leads here, and answers none of them
+Application | /git_repository/url /git_repository/branch /git_repository/root_path /dockerfile_path | test/docker.e2e | the polling client of the specification goes from nothing to a running application and back
+Application | /git_repository/git_token_id | test/docker.e2e | a private repository is deployed with its git token, which is found nowhere afterwards
+Application | /docker_target_build_stage | src/resources/kinds/application | the workload of an application is what its configuration says
+Application | /git_commit_id | src/environments/actions | selected services are deployed at the versions named, restarted, stopped, uninstalled and deleted, and no others
+Application, Helm, Job, Terraform | ?startId ?gitCommitId | src/resources/repositories/git-browsing | the commits of an application are those of its branch, the newest first, with the page of each
+Application, Job, Terraform | /build.timeout_max_sec /build.cpu_max_in_milli /build.ram_max_in_gib | src/facets/settings/advanced-settings | limits of a build reach the build, and nothing that is not set changes what a deployment is known by
+Application, Job, Terraform | /build.skip_git_submodules | src/builds/git/submodules | files of submodules are in place, nested ones too, whatever their depth and the form of their URL
+Container | /image_name /tag /registry_id | src/deployments/images/images | a deploy of an image pulls it and builds nothing; a tag that the deploy names wins
+Container | /image_tag | src/resources/kinds/container | a container is deployed at the tag named, and goes with its deletion
+Container | /auto_deploy | src/resources/kinds/container | a new tag is deployed to whatever follows the image, in all environments, and to nothing else
+Database | /type /version | src/resources/kinds/database | a database runs from the public image of its version, with a volume of its own and a probe in the container
+Database | /mode /instance_type /disk_type | src/resources/kinds/database | what the local cluster cannot do is refused with the field and what would be needed
+Database | /accessibility | test/ports.e2e | a public PostgreSQL is reached from outside with its credentials, keeps its data over a minor version, and closes
+Database | /cpu /memory | src/resources/kinds/database | an omitted memory is what the image needs, a memory that is sent stays
+Database | /storage | test/limits | volumes count by number and size, those of databases too
+Database | ?applyImmediately | src/resources/kinds/database | a database is deployed, restarted, stopped and deleted
+Job | /cpu /memory /source/image/image_name /source/image/tag /source/image/registry_id | src/resources/kinds/job | the engine is told the source of a job, its commands, when they run and what they may use
+Job | /source/docker/git_repository/url /source/docker/git_repository/branch /source/docker/git_repository/root_path /source/docker/git_repository/git_token_id /source/docker/dockerfile_path /source/docker/docker_target_build_stage | src/resources/kinds/job | the engine is told the source of a job, its commands, when they run and what they may use
+Job | /max_nb_restart | src/deployments/tasks/jobs | a job that fails is run again as often as it may be, then is an error with its last lines
+Job | /max_duration_seconds | src/deployments/tasks/jobs | a job that takes too long is ended
+Job | /auto_deploy /image_name /tag | src/resources/kinds/job | a new tag is deployed to the jobs that follow the image
+Container | /image_name /tag | src/resources/kinds/container | a new tag is deployed to whatever follows the image, in all environments, and to nothing else
+Job | /schedule/on_start/arguments /schedule/on_start/entrypoint /schedule/on_stop/arguments /schedule/on_stop/entrypoint /schedule/on_delete/arguments /schedule/on_delete/entrypoint | src/deployments/tasks/jobs | a stop runs what is for a stop, a delete what is for a delete, an uninstall too
+Job | /schedule/cronjob/arguments /schedule/cronjob/entrypoint /schedule/cronjob/timezone /schedule/cronjob/scheduled_at | src/deployments/tasks/jobs | a deploy of a cron job runs nothing and registers it; what is due runs once, with its output kept
+Job | ?forceEvent | src/deployments/tasks/jobs | a forced event runs just that; a job without it is refused
+Job | /image_tag /git_commit_id | src/resources/kinds/job | a deploy names a version in the words of the source, and only one
+Job | /cronjob.concurrency_policy | src/deployments/tasks/jobs | a cron job that asks for it begins its next run beside the last one, or in its place
+Terraform | /terraform_files_source/git_repository/url /terraform_files_source/git_repository/branch /terraform_files_source/git_repository/root_path /terraform_files_source/git_repository/git_token_id /backend/kubernetes /engine /terraform_variables_source/tf_vars/*/key /terraform_variables_source/tf_vars/*/value | test/terraform.e2e | a module is planned, applied, changed and destroyed; an application uses what it puts out
+Terraform | /terraform_variables_source/tf_vars/*/secret | src/resources/terraform/terraform | a secret variable is sealed, and in no answer, configuration or audit row
+Terraform | /terraform_variables_source/tf_var_file_paths /timeout_sec | src/resources/terraform/run | each action is one word for the program in the image; what a user wrote is an argument of its own
+Terraform | /backend/user_provided | src/deployments/tasks/state | a state that is to be kept elsewhere is not left behind unseen: it is migrated first
+Terraform | /provider_version/explicit_version /build.engine_image | src/resources/terraform/run | the tool comes from the image that is named, at the version of the service unless the image has one
+Terraform | /job_resources/cpu_milli /job_resources/ram_mib | src/resources/terraform/terraform | a terraform service is created from what clients send, and answered with all that they need
+Terraform | /action_extra_arguments | src/resources/terraform/run | extra arguments are handed on one a line, for the actions that have them
+Terraform | /dockerfile_fragment/type /dockerfile_fragment/path /dockerfile_fragment/content | src/builds/tools | a fragment stands between the tool and the module, and takes nothing of what follows into its last line
+Terraform | /id /git_commit_id /action | src/resources/terraform/terraform | a deploy applies, a plan does not, and the status says which of them it was
+Terraform | ?resources_only | src/resources/terraform/terraform | a delete of the resources only leaves the configuration
+Terraform | ?skipReconcile | test/promises | what a cluster cannot do is refused: other rights in a kubeconfig, words that contradict each other
+Organization | /name | src/resources/organization/organization | an edit keeps what it leaves out
+Organization | /type /token | src/resources/organization/organization | a git token is kept sealed and never answered; a service that uses it keeps it from being deleted
+Organization | /workspace /git_api_url | src/resources/repositories/git-browsing | every provider lists the repositories that a token sees, page by page
+Organization | /expired_at | test/promises | an expired git token is not used, and one that expires soon is told of
+Organization | ?projectId ?environmentId ?clusterId | src/resources/project/overview | services are told by project, environment and cluster
+Organization Account Git Repository | ?gitTokenId ?name | src/resources/repositories/git-browsing | branches of a private repository are read from it with the token
+Git repository | ?gitTokenId ?name | src/resources/repositories/git-browsing | branches of a private repository are read from it with the token
+Git repository | /url /branch /root_path /git_token_id /provider | src/resources/repositories/git-browsing | folders are listed as paths from the top, of private repositories with a token only
+Organization Custom Role | /name | test/bounds | names are unique in their parent whatever their case, and keep the case they were given
+Organization Custom Role | /cluster_permissions/*/cluster_id /cluster_permissions/*/permission /project_permissions/*/project_id /project_permissions/*/is_admin /project_permissions/*/permissions/*/environment_type /project_permissions/*/permissions/*/permission | src/resources/organization/member | an edit of a custom role names every cluster, every project and all four modes
+Member | /user_id /role_id | src/resources/organization/member | a role that is given or changed holds from the next request on, for members and for tokens
+Member | /email /role | src/resources/organization/member | an invitation makes a member of the one whose verified address it names, and of nobody else
+Organization Api Token | /name | src/resources/organization/api-token | no token can be named like a person, and each event names the one that it was
+Organization Api Token | /scopes /scope /role_id | src/resources/organization/member | a token with a role and scopes has no more than either
+Organization Api Token | /expires_at | src/resources/organization/organization | an API token is shown once, lasts 90 days unless told otherwise, and works
+Organization Event | ?fromTimestamp ?toTimestamp ?eventType ?targetType ?triggeredBy ?origin ?targetId ?subTargetType ?serviceProjectId ?serviceEnvironmentId | src/resources/organization/audit-event | the log is narrowed by time, kind, origin, maker and project
+Organization Event | ?pageSize ?continueToken ?stepBackToken | src/resources/organization/audit-event | the audit log is read newest first, page by page, forth and back, though events come meanwhile
+Organization Event | ?projectId ?environmentId ?targetLevelToFetch | src/resources/organization/audit-event | what the log tells of can be listed, to choose a filter from
+Cluster | /name /kubernetes | src/resources/cluster/cluster | what a request leaves out has its default, and the record has every field that clients read
+Cluster | /region /cloud_provider | src/variables/built-in | a service learns what its neighbours are called, built from and listen on, and where all of them run
+Cluster | /cloud_provider_credentials/cloud_provider /cloud_provider_credentials/credentials/id /cloud_provider_credentials/credentials/name /cloud_provider_credentials/region | src/resources/cluster/engine | a cluster with credentials of an engine is deployed there, shows its version, and goes when it is deleted
+Cluster | /credentials/id /credentials/name | src/resources/cluster/cluster | credentials can be specified later, but not taken from a cloud cluster
+Cluster | ?dry_run | src/resources/cluster/cluster | the local cluster has nothing to deploy, is never stopped or deleted, and tells what its machine has
+Cluster | /reason /ttl_in_days | src/resources/cluster/cluster | a lock keeps a cluster from being deployed and deleted until it is taken away or its days are over
+ArgoCD | /argocd_url /argocd_token | src/resources/argocd/config | a check asks the Argo CD and tells what is wrong with the token or the way there
+ArgoCD | /agent_cluster_id /argocd_cluster_url /cluster_id ?agentClusterId ?argocdClusterUrl | src/resources/argocd/config | what an Argo CD deploys to is linked to clusters of ours, until it is unlinked or the cluster goes
+Cloud Provider | ?only_meets_resource_reqs ?with_gpu ?gpu | src/resources/catalogue/catalogue | GPUs are listed when they are asked for, and small machines can be left out
+Container Registry | /name | src/resources/repositories/container-registry | a name is unique in the organization; a registry in use is counted, listed and cannot be deleted
+Container Registry | /kind /url /config/username /config/password | src/resources/repositories/container-registry | the login for pulls is the one of the kind; what only a cloud provider hands out is named
+Container Registry | ?imageName ?search | src/resources/repositories/registry-images | images are listed with their tags: one by its name, or those whose names hold a text
+Environment | /registry_id /image_name /tag | src/resources/repositories/registry-images | an image is checked with the login of its registry before a service is made of it
+Helm Repository | /name | src/resources/helm/repository | names are unique; a repository in use is counted and cannot be deleted
+Organization Labels Group | /name /labels/*/key /labels/*/value | src/resources/organization/metadata-group | keys and values that Kubernetes would refuse are refused by name
+Organization Annotations Group | /name /annotations/*/key /annotations/*/value /scopes | src/resources/organization/metadata-group | a group of annotations keeps its scopes; any text is a value
+Cloud Provider Credential | /name | src/resources/cluster/credentials | names are unique within a provider; credentials that a cluster uses show it and cannot be deleted
+Cloud Provider Credential | /engine_url /engine_ca_certificate /engine_client_certificate /engine_client_key /engine_ssh_key /engine_ssh_host_keys /engine_service_address | src/resources/cluster/engine | what the fields of an engine lack, or hold in vain, is said by name
+Project | /name | src/resources/organization/organization | a project is made with 200, read, changed and deleted; its name is unique whatever the case
+Project | /mode /cluster_id /wildcard | src/resources/project/deployment-rule | a new environment gets mode, cluster and schedule of the first rule that its name fits, unless it says otherwise
+Project | /project_deployment_rule_ids_in_order | src/resources/project/deployment-rule | rules have an order of their own that is changed as a whole
+Project, Environment | /auto_stop /timezone /start_time /stop_time /weekdays | src/deployments/request/auto-stop | what runs is stopped when the hours end, and the same is started, at its version, when they begin
+Environment | /name /mode | src/resources/organization/organization | an environment's cluster never changes; its name and mode do
+Environment | /cluster_id /cluster | src/resources/organization/organization | an environment takes cluster_id or cluster, and the default cluster without either
+Environment | ?dry_run | src/facets/plan | every action can be planned, and a plan does nothing
+Environment | /execution_id | src/facets/releases | an environment goes back to how an execution left it, the services that differ only
+Environment | /applications/*/application_id /applications/*/git_commit_id /databases /containers/*/id /containers/*/git_commit_id /containers/*/image_tag /jobs/*/id /jobs/*/git_commit_id /jobs/*/image_tag /helms/*/id /helms/*/git_commit_id /terraforms/*/id /terraforms/*/git_commit_id /terraforms/*/action | src/environments/actions | selected services are deployed at the versions named, restarted, stopped, uninstalled and deleted, and no others
+Environment | /application_ids /container_ids /database_ids /job_ids /helm_ids /terraform_ids | src/resources/project/overview | actions on chosen services name services of the environment by their kind
+Environment | ?pageSize ?page | src/environments/history | histories have pages: the newest first, none twice, an empty one after the last
+Environment | ?deploymentRequestId | src/environments/status | the statuses of an environment are those of its applications, open requests counted
+Environment | ?version | src/environments/live-log | a stream of one execution has its lines only
+Environment | /apply_deployment_rule | src/resources/project/clone | a rule of the project is applied to a clone only when asked for
+Environment | /project_id | src/resources/project/clone | a clone goes into another project or cluster of the organization, never out of it
+Environment | ?exportSecrets | src/resources/terraform/export | an environment is exported with its services, variables and stages, and no secret among them
+Websocket | ?project ?environment ?version | src/environments/live-status | a deployment is seen through events and websockets, in order, and the last that is told is what a read answers
+Websocket | ?service ?limit ?tail | src/facets/deployable | the websocket of the public API follows a service, with the token as a header or a subprotocol
+Deployment Stage | /name | src/environments/deployment-stages | stages are moved before and after each other, renamed and deleted; the order stays whole
+Deployment Stage | /is_skipped | src/environments/deployment-stages | what is skipped is left out of what is asked of the whole environment, until it is moved, and never of a delete
+Variable | /key /value /description | src/facets/variables/variables | an application lists what it inherits, and gets aliases and overrides of it
+Variable | /mount_path | test/promises | a variable becomes a file, and moves with its aliases
+Variable | /overwrite /vars/*/name /vars/*/value /vars/*/scope /vars/*/is_secret | src/facets/variables/variables | an import sets variables at the scopes it names and leaves secrets that are set
+Variable | /dotenv/text /dotenv/scope /dotenv/is_secret ?service_id ?service_type | src/facets/variables/sources | the text of a .env file is imported at the service or at the scope named, as variables or secrets
+Variable | ?parent_id ?scope ?is_secret /is_secret /variable_scope /variable_parent_id /alias_scope /alias_parent_id /override_scope /override_parent_id | src/facets/variables/variables | the generic family reads and writes the same records
+Variable | /secret_manager_access_id | src/facets/variables/sources | an external secret is kept as a reference, and a deployment that needs it fails with its name
+Organization Webhook | /kind /target_url /target_secret /enabled /events | src/resources/organization/webhook | many webhooks may be alike, and each takes the words of either vocabulary
+Organization Webhook | /project_names_filter /environment_types_filter | src/webhooks/outbox | each receiver hears only what it asked for, in its own spelling
+Account Info | /communication_email | src/api/auth/oidc | a JWT of the issuer is somebody: its account is made at first sight, and it sees no organization
+Terraform | ?force_terraform_action | src/deployments/tasks/state | what an uninstall is told to keep is kept with its state, and destroyed by a later end
+Application, Job | /build.disable_buildkit_cache | src/facets/settings/advanced-settings | limits of a build reach the build, and nothing that is not set changes what a deployment is known by
+Container Registry | /config/scaleway_access_key /config/scaleway_secret_key /config/json_credentials | src/resources/repositories/container-registry | the login for pulls is the one of the kind; what only a cloud provider hands out is named
+Application, Container, Database, Job, Helm, Terraform, ArgoCdApp | ?toUpdate | test/promises | lists and histories are narrowed as asked
+Environment, Container, Database | ?startId | test/promises | lists and histories are narrowed as asked
+Organization | ?project_id ?environment_id ?cluster_id | test/promises | lists and histories are narrowed as asked
+Organization Api Token | ?name ?creatorName | test/promises | lists and histories are narrowed as asked
+Cluster | ?with_token_from_cli ?read_only | test/promises | what a cluster cannot do is refused: other rights in a kubeconfig, words that contradict each other
+Cluster, Environment, Application, Container, Database, Job, Helm, ArgoCdApp | ?skipReconcile | src/facets/deployable | a delete is accepted at once and ends in 404; a project in use is not deleted before
+Application | /git_repository/provider | src/resources/kinds/application | an application is created from the fields that the specification shows, and answered with all that clients need
+Job | /source/docker/git_repository/provider | src/resources/kinds/job | a lifecycle job is created from a repository, whose head is answered like that of an application
+Terraform | /terraform_files_source/git_repository/provider | src/resources/terraform/terraform | a terraform service is created from what clients send, and answered with all that they need
+Cluster | /is_demo | src/resources/cluster/cluster | what a request leaves out has its default, and the record has every field that clients read
+`
+
+export const register: readonly Shown[] = table
+  .trim()
+  .split('\n')
+  .map((row) => {
+    const [resources, fields, file, test] = row.split(' | ') as [string, string, string, string]
+    return { resources: resources.split(', '), fields: words(fields), file: `${file}.test.ts`, test }
+  })

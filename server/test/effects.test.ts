@@ -1,0 +1,139 @@
+/**
+ * No field is silent: every field of every request acts, and a test shows it; or it is refused, or said to be only
+ * recorded. What protects is never only recorded. A field that is added has to be marked or to get its case in
+ * cases/effects.ts.
+ */
+import assert from 'node:assert/strict'
+import { readFileSync } from 'node:fs'
+import { test } from 'node:test'
+import { isDeepStrictEqual } from 'node:util'
+import Type from 'typebox'
+import { type ResourceField, resourceFields, resourceOf } from '../src/api/operations/field-table.ts'
+import { fieldsOf } from '../src/api/operations/fields.ts'
+import { type Operation, operation, ownOrganization } from '../src/api/operations/operation.ts'
+import { Maybe, Text } from '../src/api/operations/schema.ts'
+import { operations } from '../src/resources/index.ts'
+import { plain, register, type Shown } from './cases/effects.ts'
+import { type Json, startApi } from './support/api.ts'
+import { addressOf, caseOf, newScene, valuesFor } from './support/scene.ts'
+
+const api = await startApi()
+
+const keyOf = (resource: string, field: string): string => `${resource} ${field}`
+
+const shownKeys = (shown: readonly Shown[]): Set<string> =>
+  new Set(
+    shown.flatMap(({ resources, fields }) =>
+      resources.flatMap((resource) => fields.map((field) => keyOf(resource, field))),
+    ),
+  )
+
+const plainKeys = new Set(Object.entries(plain).flatMap(([name, own]) => own.map((field) => keyOf(name, field))))
+
+/** Fields that act, as far as anybody says, but of which no test shows it. */
+const withoutCase = (fields: readonly ResourceField[], shown: readonly Shown[]): string[] => {
+  const known = shownKeys(shown)
+  return fields
+    .filter(({ docker }) => docker === 'acts')
+    .map(({ resource, field }) => keyOf(resource, field))
+    .filter((key) => !known.has(key) && !plainKeys.has(key))
+}
+
+const all = resourceFields(operations)
+
+test('every field that acts has a test that shows it; a new field has none, and a case that is taken away is missed', () => {
+  assert.deepEqual(withoutCase(all, register), [])
+  const added = operation({
+    id: 'addField',
+    method: 'POST',
+    path: '/x',
+    tag: 'Applications',
+    summary: 'Add a field',
+    scope: 'Write',
+    area: 'projects',
+    owner: ownOrganization,
+    body: Type.Object({ novelty: Maybe(Text()) }),
+    status: 204,
+  })
+  assert.deepEqual(withoutCase([...all, ...resourceFields([added])], register), ['Application /novelty'])
+  assert.notDeepEqual(withoutCase(all, register.slice(1)), [])
+})
+
+test('the register names only fields that act, and tests that are there', () => {
+  const acting = new Set(
+    all.filter(({ docker }) => docker === 'acts').map(({ resource, field }) => keyOf(resource, field)),
+  )
+  assert.deepEqual(
+    [...shownKeys(register), ...plainKeys].filter((key) => !acting.has(key)),
+    [],
+  )
+  const texts = new Map<string, string>()
+  const textOf = (file: string): string => {
+    const text = texts.get(file) ?? readFileSync(new URL(`../${file}`, import.meta.url), 'utf8')
+    texts.set(file, text)
+    return text
+  }
+  const missing = register.filter(
+    ({ file, test: title }) => !["'", '"', '`'].some((quote) => textOf(file).includes(`test(${quote}${title}${quote}`)),
+  )
+  assert.deepEqual(missing, [])
+})
+
+/** Who may reach, read or change what, until when, and what must stay. */
+const protects =
+  /whitelist_source_range|denylist_source_range|basic_auth|security\.|force_terraform_action|expires_at|expired_at|allowed_cidrs|deny_any_access|allowed_public_access/
+
+test('what protects is never only recorded', () => {
+  const found = all.filter(({ field }) => protects.test(field))
+  assert.ok(found.length >= 15, String(found.length))
+  // Nothing of a helm service runs here: its deployment is refused.
+  const recorded = found.filter(
+    ({ docker, record, resource }) => resource !== 'Helm' && (docker === 'recorded' || record === 'recorded'),
+  )
+  assert.deepEqual(
+    recorded.map(({ resource, field }) => keyOf(resource, field)),
+    [],
+  )
+})
+
+const sampleOf = (schema: Json): unknown => {
+  const one = schema.anyOf?.find(({ type }: Json) => type !== 'null') ?? schema
+  if (one.enum !== undefined) return one.enum.at(-1)
+  if (one.type === 'boolean') return true
+  if (one.type === 'integer') return one.minimum ?? 1
+  if (one.type === 'array') return [sampleOf(one.items)]
+  return 'sample.example'
+}
+
+/** The body with the value at a pointer; the first item stands for `*`. */
+const withSample = (body: Json, [name, ...rest]: string[], value: unknown): Json => {
+  if (name === undefined) return value
+  if (name === '*') return [withSample(body?.[0] ?? { internal_port: 80, size: 4, mount_point: '/data' }, rest, value)]
+  return { ...body, [name]: withSample(body?.[name], rest, value) }
+}
+
+const at = (value: Json, [name, ...rest]: string[]): unknown =>
+  name === undefined ? value : at(value?.[name === '*' ? 0 : name], rest)
+
+const roundTrip = async (operation: Operation, field: string, schema: Json): Promise<string | null> => {
+  const plan = caseOf(operation)
+  const scene = newScene(api)
+  const values = await valuesFor(operation, scene)
+  const path = field.slice(1).split('/')
+  const sample = sampleOf(schema)
+  const body = withSample(plan.body?.(values, scene) ?? {}, path, sample)
+  const answer = await api.call(operation.method, addressOf(operation.path, values, plan.query?.(values)), body)
+  if (answer.status < 300 && isDeepStrictEqual(at(answer.body, path), sample)) return null
+  return `${operation.id} ${field}: ${answer.status} ${JSON.stringify(answer.body)}`
+}
+
+test('what is kept by its nature comes back as it was sent, from every operation that takes it', async () => {
+  const rows = operations.flatMap(fieldsOf).filter((row) => plainKeys.has(keyOf(resourceOf(row.operation), row.field)))
+  assert.ok(rows.length >= 30, String(rows.length))
+  const lost: string[] = []
+  for (const { operation, field, schema } of rows) {
+    const found = await roundTrip(operation, field, schema)
+    if (found !== null) lost.push(found)
+  }
+  assert.deepEqual(lost, [])
+})
