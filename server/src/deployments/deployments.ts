@@ -7,6 +7,7 @@ import type { Kind } from '../kinds.ts'
 import type { Workload } from '../runtimes/runtime.ts'
 import type { Queryable } from '../store/database.ts'
 import type { When } from '../work/schedule.ts'
+import type { Problem, Restarts } from './status/problems.ts'
 
 export type DeploymentAction = 'DEPLOY' | 'RESTART' | 'STOP' | 'UNINSTALL' | 'DELETE'
 
@@ -183,6 +184,10 @@ export interface ServiceStatus {
   }
   deployment_state: string
   running_state: string
+  /** Why the last deployment failed, or what is wrong with what runs; absent while nothing is. */
+  error?: { code: string; message: string }
+  /** How an instance of the running version ended last; absent if none did. */
+  restarts?: Restarts
 }
 
 export interface VersionChange {
@@ -240,6 +245,10 @@ export interface StateRow {
   lastAt: string | null
   /** What the last deployment was asked to run instead of the usual. */
   forcedEvent: TaskEvent | null
+  /** As `problemSql` reads them. */
+  failure?: Problem | null
+  problem?: Problem | null
+  restarts?: Restarts | null
 }
 
 export interface Deployments {

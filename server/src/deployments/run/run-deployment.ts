@@ -28,12 +28,20 @@ const cancelUndoTimeoutMs = 6000
 /** Where a program is asked to end and what it leaves is saved: its grace, and what that takes. */
 const cancelTaskTimeoutMs = stopGraceMs + 4000
 
+/** Of a file of ours, of the database, or of the engine. */
+const isDiskFull = (error: unknown): boolean =>
+  error instanceof Error &&
+  (['ENOSPC', '53100'].includes(String((error as NodeJS.ErrnoException).code)) ||
+    /no space left on device/i.test(error.message) ||
+    isDiskFull(error.cause))
+
 const asDeploymentError = (error: unknown, run: ServiceRun): DeploymentError => {
   if (error instanceof DeploymentError) return error
   run.parts.log.error(
     { err: error, deploymentId: run.claim.id, serviceId: run.service.id },
     'a step failed unexpectedly',
   )
+  if (isDiskFull(error)) return new DeploymentError('disk_full', `The server's disk is full: free some space on it.`)
   return new DeploymentError('unexpected', `Internal error: the server's log has the details.`)
 }
 

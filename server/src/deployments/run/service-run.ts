@@ -10,6 +10,7 @@ import type { Queryable } from '../../store/database.ts'
 import { type Claim, withClaim } from '../../work/queue.ts'
 import type { DeploymentAction, ServiceRequest } from '../deployments.ts'
 import type { DeploymentParts } from '../parts.ts'
+import { forgetProblem } from '../status/problems.ts'
 import { deployingActions, enqueueEvent, setServiceState, showNextRequest } from '../status/service-state.ts'
 import { type Phase, stateOf } from '../status/states.ts'
 import type { DeploymentLog } from './log.ts'
@@ -123,6 +124,7 @@ export const conclude = (run: ServiceRun, outcome: Outcome): Promise<void> =>
         run.unchanged === true ? service.currentReleaseId : null,
       ],
     )
+    await forgetProblem(tx, service.id)
     const isAside = outcome.kind === 'succeeded' && run.aside === true
     if (outcome.kind === 'succeeded' && !isAside && deployingActions.has(claim.action))
       await tx.query('update service_state set last_deployment_at = clock_timestamp() where service_id = $1', [
