@@ -28,6 +28,7 @@ const half = `${place}.${process.pid}`
 const programs: Record<string, string> = {
   main: 'main.ts',
   router: 'router/main.ts',
+  'follow-routes': 'programs/follow-routes.ts',
   'preparation-worker': 'builds/preparation/worker.ts',
 }
 

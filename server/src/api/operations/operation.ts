@@ -117,6 +117,8 @@ interface Described extends Need {
   versionOwner?: Owner
   /** True if the declared body may be absent, empty or null. */
   bodyOptional?: boolean
+  /** True if it refuses what is marked `Refused` itself, because it compares with what is kept (`refuseMarked`). */
+  refusesMarked?: true
   /** Fill in the schema's defaults for what the body leaves out (creates). */
   defaults?: boolean
   status: 200 | 201 | 202 | 204

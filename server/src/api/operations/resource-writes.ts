@@ -20,6 +20,7 @@ import {
   updateSql,
 } from '../../store/tree.ts'
 import type { Area, ClusterLevel } from '../auth/permissions.ts'
+import { refuseMarked } from './effects.ts'
 import { type Context, type FieldsOf, JsonText, type Scope } from './operation.ts'
 import { refsIn, secretPaths } from './schema.ts'
 
@@ -264,6 +265,7 @@ const changeOf = (definition: ResourceDefinition, recordText: RecordSql): Write 
     return context.transaction(async (tx) => {
       const previous = await lockNode(tx, node.id)
       if (previous === null) throw notFound()
+      refuseMarked(definition.spec, context.body, previous.spec)
       const merged = { ...previous.spec, name: previous.name, ...open }
       const change: Change = { db: tx, id: node.id, parent, previous }
       const spec = (await definition.validate?.(merged, context, change)) ?? merged

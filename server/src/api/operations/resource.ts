@@ -156,6 +156,7 @@ const editOf = ({ definition, recordText, answer, owner, title }: Known): Operat
     summary: `Change ${definition.words[0]}; omitted fields keep their values`,
     owner,
     body: titled(partial(merge(spec, {}, [...notEditable, ...generated])), `${title}EditRequest`),
+    refusesMarked: true,
     status: 200,
     answer,
     run: editor(definition, recordText),

@@ -96,7 +96,7 @@ const buildImage = async (
     ),
   )
   run.log.line(
-    'image',
+    'built',
     image.skipped ? 'Image already built from the same content; skipping the build.' : 'Image built.',
   )
   return image.reference

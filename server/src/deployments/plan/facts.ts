@@ -10,7 +10,15 @@ import { DeploymentError, notFound } from '../../lib/errors.ts'
 import { Secret } from '../../lib/secret.ts'
 import type { Instance } from '../../runtimes/runtime.ts'
 import type { Queryable } from '../../store/database.ts'
-import type { DeploymentAction, Plan, PlannedRequest, ServiceRequest, Source, VersionChange } from '../deployments.ts'
+import {
+  type DeploymentAction,
+  type Plan,
+  type PlannedRequest,
+  type ServiceRequest,
+  type Source,
+  type VersionChange,
+  versionChoiceOf,
+} from '../deployments.ts'
 import { openGitSource } from '../images/git-source.ts'
 import { type DeploymentParts, kindOf } from '../parts.ts'
 import { commitOf, nextVersion } from '../release/next-version.ts'
@@ -266,9 +274,12 @@ export const planDeployment = async (parts: DeploymentParts, db: Queryable, requ
       isSkipped: requested === undefined,
       refusal: refusal ?? setting.refusal,
       isRollback: requested?.releaseId !== undefined,
+      versionChoice:
+        action === 'DEPLOY' && requested !== undefined ? versionChoiceOf(requested, row.releaseId !== null) : null,
       wholeEnvironment,
       released: row.releaseId !== null,
       running: row.desired === 'RUNNING',
+      recorded: kindOf(parts, row.kind).recorded?.(row.spec) ?? [],
       usualSeconds: row.usualSeconds,
     })
   })

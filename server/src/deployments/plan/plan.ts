@@ -3,7 +3,7 @@
  * uses the same function to decide whether a service is skipped, so that the plan shows what will change.
  */
 import type { ServiceType } from '../../kinds.ts'
-import type { Changes, DeploymentAction, Effect, Plan, PlannedService } from '../deployments.ts'
+import type { Changes, DeploymentAction, Effect, Plan, PlannedService, VersionChoice } from '../deployments.ts'
 import { inStages } from '../request/stages.ts'
 
 /** A version that is deployed (`from`), and the one that would be (`to`). */
@@ -25,6 +25,8 @@ export interface ServiceFacts {
   isSkipped: boolean
   refusal: string | null
   isRollback: boolean
+  /** Null for what is not deployed. */
+  versionChoice: VersionChoice | null
   wholeEnvironment: boolean
   /** It has a current release; what it has is to run. */
   released: boolean
@@ -40,6 +42,8 @@ export interface ServiceFacts {
   /** Its image would have to be built. */
   builds: boolean
   changes: Changes
+  /** What is set and only recorded. */
+  recorded: string[]
   /** What the same action took before; null when it never ended well. */
   usualSeconds: number | null
 }
@@ -136,7 +140,10 @@ const planService = (action: DeploymentAction, facts: ServiceFacts): PlannedServ
     downtime: isInterrupted(effect, facts),
     reason,
     expected_duration_sec: isIdle ? 0 : facts.usualSeconds,
+    version_choice: facts.versionChoice,
+    git_commit_id: facts.version?.of === 'commit' ? facts.version.to : null,
     changes: isIdle ? noChanges : facts.changes,
+    not_applied: facts.recorded,
   }
 }
 

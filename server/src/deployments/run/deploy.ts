@@ -5,7 +5,7 @@
  */
 import { DeploymentError } from '../../lib/errors.ts'
 import { withClaim } from '../../work/queue.ts'
-import type { DeploymentAction } from '../deployments.ts'
+import { asideEvents, type DeploymentAction } from '../deployments.ts'
 import { imageFor, makeImage } from '../images/make-image.ts'
 import { dropImagesOf } from '../images/pulled-images.ts'
 import { kindOf } from '../parts.ts'
@@ -15,7 +15,6 @@ import { isUpToDate } from '../release/up-to-date.ts'
 import { environmentNow } from '../release/variables-now.ts'
 import { aliasesOf, desiredOf, fingerprint, freezeWorkload, thawWorkload } from '../release/workload.ts'
 import {
-  asideEvents,
   endOwnTask,
   endRuns,
   eventTask,

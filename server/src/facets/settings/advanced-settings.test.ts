@@ -10,7 +10,6 @@ import {
   defaultsOf,
   helmSettings,
   jobSettings,
-  supportedSettings,
   terraformSettings,
 } from './settings.ts'
 
@@ -104,5 +103,4 @@ test('limits of a build reach the build, and nothing that is not set changes wha
   assert.equal(limitsOf({ 'hpa.cpu.average_utilization_percent': 70 }), undefined)
   const set = { 'build.timeout_max_sec': 60, 'build.cpu_max_in_milli': 500, 'build.ram_max_in_gib': 3 }
   assert.deepEqual(limitsOf(set), { timeoutMs: 60_000, cpuMillicores: 500, memoryMb: 3072 })
-  for (const key of [grace, ...Object.keys(set)]) assert.ok(supportedSettings.has(key))
 })

@@ -6,7 +6,7 @@
 import Type from 'typebox'
 import type { Context, Operation } from '../../api/operations/operation.ts'
 import { type Along, type Change, resource, type Spec } from '../../api/operations/resource.ts'
-import { Flag, Maybe, OneOf } from '../../api/operations/schema.ts'
+import { Flag, Maybe, OneOf, Recorded } from '../../api/operations/schema.ts'
 import { capacitySql } from '../../clusters/capacity.ts'
 import { isEngineSql, isLocal, isLocalSql } from '../../clusters/local.ts'
 import { conflict, invalidField } from '../../lib/errors.ts'
@@ -86,9 +86,9 @@ const inTurn =
 // Nothing was created at a provider, so the delete modes have nothing to keep or remove.
 const removeQuery = Type.Object({
   deleteMode: Maybe(
-    OneOf(['DEFAULT', 'DELETE_CLUSTER_AND_QOVERY_CONFIG', 'DELETE_QOVERY_CONFIG'], { default: 'DEFAULT' }),
+    Recorded(OneOf(['DEFAULT', 'DELETE_CLUSTER_AND_QOVERY_CONFIG', 'DELETE_QOVERY_CONFIG'], { default: 'DEFAULT' })),
   ),
-  skipReconcile: Maybe(Flag()),
+  skipReconcile: Maybe(Recorded(Flag())),
 })
 
 const cluster = resource({

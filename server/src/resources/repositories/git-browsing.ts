@@ -6,7 +6,6 @@ import Type from 'typebox'
 import {
   type Context,
   type Fields,
-  JsonText,
   type Operation,
   operation,
   organizationInPath,
@@ -132,6 +131,7 @@ const ofProvider = (place: (typeof places)[number], name: ProviderName): Operati
   ]
 }
 
+/** A token is not an account: clients list git tokens beside these. */
 const accounts = ({ path, tag, owner, word }: (typeof places)[number]): Operation =>
   operation({
     ...reading,
@@ -139,17 +139,9 @@ const accounts = ({ path, tag, owner, word }: (typeof places)[number]): Operatio
     path: `${path}/gitAuthProvider`,
     tag,
     owner,
-    summary: 'List the git tokens as accounts of their providers',
+    summary: 'List the accounts of git providers: always none, as repositories are reached with git tokens',
     answer: Results(Type.Object({ id: Uuid(), name: OneOf(gitProviders), owner: Name(), use_bot: Flag() })),
-    async run({ db, node }) {
-      const [row] = await db.query<{ text: string }>(
-        `select '{"results":' || coalesce(json_agg(json_build_object('id', id, 'name', spec ->> 'type',
-         'owner', coalesce(nullif(spec ->> 'workspace', ''), name), 'use_bot', false) order by created_at, id)::text, '[]')
-         || '}' as text from node where parent_id = $1 and kind = 'git_token'`,
-        [node.id],
-      )
-      return new JsonText(row!.text)
-    },
+    run: async () => ({ results: [] }),
   })
 
 const repositoryBody = GitRepositoryRequest()

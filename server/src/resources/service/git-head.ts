@@ -11,13 +11,13 @@ export type GitPath = readonly string[]
 /** SQL for the repository in a row `n`. */
 export const repositorySql = (path: GitPath): string => `n.spec #> '{${path.join(',')}}'`
 
-const noteHead = async ({ parts, principal }: Context, id: string, path: GitPath): Promise<void> => {
+const noteHead = async ({ parts, principal }: Context, id: string, path: GitPath, again: boolean): Promise<void> => {
   const repository = repositorySql(path)
   const [row] = await parts.database.query<{ git: GitRepositorySpec | null }>(
     `select ${repository} as git from node n where n.id = $1`,
     [id],
   )
-  if (row === undefined || row.git === null || row.git.head_commit_id !== undefined) return
+  if (row === undefined || row.git === null || (row.git.head_commit_id !== undefined && !again)) return
   const { url, branch, git_token_id: tokenId } = row.git
   const { organizationId } = principal
   const credentials =
@@ -33,9 +33,18 @@ const noteHead = async ({ parts, principal }: Context, id: string, path: GitPath
   )
 }
 
+const noteFailure = ({ parts }: Context, error: unknown): void =>
+  parts.log.debug({ err: error }, 'the head of a branch could not be read')
+
 /** Looks up the head in the background after a create or an edit: the response does not wait for a git host. */
-export const lookUpHead = (context: Context, id: string, path: GitPath): void => {
-  noteHead(context, id, path).catch((error: unknown) =>
-    context.parts.log.debug({ err: error }, 'the head of a branch could not be read'),
-  )
+export const lookUpHead = (context: Context, id: string, path: GitPath): void =>
+  void noteHead(context, id, path, false).catch((error: unknown) => noteFailure(context, error))
+
+/** The same after a clone, one by one: what its services have is as old as their sources' heads. */
+export const lookUpHeadsAgain = async (
+  context: Context,
+  copies: readonly { id: string; path: GitPath }[],
+): Promise<void> => {
+  for (const { id, path } of copies)
+    await noteHead(context, id, path, true).catch((error: unknown) => noteFailure(context, error))
 }

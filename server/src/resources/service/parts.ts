@@ -1,6 +1,6 @@
 /** Parts shared by several kinds of services: ports, storage, probes. Pure. */
 import Type, { type TSchema } from 'typebox'
-import { Flag, List, Maybe, Nullable, OneOf, Text, Uuid, Whole } from '../../api/operations/schema.ts'
+import { Flag, List, Maybe, Nullable, OneOf, Refused, Text, Uuid, Whole } from '../../api/operations/schema.ts'
 import { invalidField } from '../../lib/errors.ts'
 import { newId } from '../../lib/ids.ts'
 import type { PortProtocol, Probe, WorkloadPort } from '../../runtimes/runtime.ts'
@@ -89,6 +89,15 @@ export const workloadPorts = (ports: readonly Port[]): WorkloadPort[] =>
   }))
 
 const minStorageGb = 4
+
+/** Of `auto_preview`. */
+export const noPreviews = 'this server creates no previews of pull requests.'
+/** Of `auto_deploy` where the source is a repository. */
+export const noPushes = 'this server does not watch repositories: deployments of a new commit must be requested.'
+const noGpu = 'this cluster has no GPUs'
+
+/** A number of GPUs. */
+export const Gpus = () => Refused(Whole(0, 1000, { default: 0 }), noGpu)
 
 export const plannedSize = "GB. Counts toward the organization's limits; the size of the volume is not enforced."
 

@@ -3,6 +3,7 @@
  * only what is its own: its configuration, how that is validated and shown, and what the engine runs.
  */
 import Type, { type TObject, type TSchema } from 'typebox'
+import { pointerTo, recordedIn } from '../../api/operations/effects.ts'
 import { type Context, type FieldsOf, JsonText, type Operation } from '../../api/operations/operation.ts'
 import { type Change, type ResourceDefinition, resource, type Spec } from '../../api/operations/resource.ts'
 import {
@@ -235,9 +236,12 @@ export const service = <Schema extends TObject, Kept = FieldsOf<Schema>>(
     audit: { target: kinds[kind].audit },
   }
   const { operations, answer, recordText } = resource(described)
+  const all = [...operations, ...definition.facets.flatMap((facet) => facet(definition))]
+  const settings = all.find(({ method, path: at }) => method === 'PUT' && at.endsWith('/advancedSettings'))?.body
+  const whole = merge(described.spec, settings === undefined ? {} : { advanced_settings: settings })
   return {
-    operations: [...operations, ...definition.facets.flatMap((facet) => facet(definition))],
-    deployable: { ...definition.deployable, kind },
+    operations: all,
+    deployable: { ...definition.deployable, kind, recorded: (kept) => [...recordedIn(whole, kept)].map(pointerTo) },
     readAll: reader(kind, recordText, view),
     answer,
     definition,
