@@ -7,6 +7,7 @@ import type { Kind } from '../kinds.ts'
 import type { Workload } from '../runtimes/runtime.ts'
 import type { Queryable } from '../store/database.ts'
 import type { KeptRuns, When } from '../work/schedule.ts'
+import type { Problem, Restarts } from './status/problems.ts'
 
 export type DeploymentAction = 'DEPLOY' | 'RESTART' | 'STOP' | 'UNINSTALL' | 'DELETE'
 
@@ -193,6 +194,10 @@ export interface ServiceStatus {
   }
   deployment_state: string
   running_state: string
+  /** Why the last deployment failed, or what is wrong with what runs; absent while nothing is. */
+  error?: { code: string; message: string }
+  /** How an instance of the running version ended last; absent if none did. */
+  restarts?: Restarts
 }
 
 export interface VersionChange {
@@ -266,6 +271,10 @@ export interface StateRow {
   forcedEvent: TaskEvent | null
   /** Actions on its environment leave it as it is. */
   isSkipped: boolean
+  /** As `problemSql` reads them. */
+  failure?: Problem | null
+  problem?: Problem | null
+  restarts?: Restarts | null
 }
 
 /** Of a service in a deploy. A redeploy of what was never deployed takes the newest. */

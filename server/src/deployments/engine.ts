@@ -5,15 +5,12 @@
 import { randomBytes } from 'node:crypto'
 import { hostname } from 'node:os'
 import { clusterLeases } from '../clusters/hold.ts'
-import type { Kind } from '../kinds.ts'
-import { usualLimits } from '../limits/limits.ts'
-import type { Queryable } from '../store/database.ts'
 import { expireLeases } from '../work/lease.ts'
 import { deploymentLeases } from '../work/queue.ts'
 import { runLeases } from '../work/schedule.ts'
 import type { Deployments } from './deployments.ts'
 import { withRoom } from './images/room.ts'
-import { type DeploymentParts, kindOf } from './parts.ts'
+import type { DeploymentParts } from './parts.ts'
 import { planDeployment } from './plan/facts.ts'
 import { startReconcilers } from './reconcile/reconcile.ts'
 import { releaseFor, releasesOf } from './release/rollback.ts'
@@ -21,6 +18,7 @@ import { startAutoStop } from './request/auto-stop.ts'
 import { cancelDeployments } from './request/cancel.ts'
 import { Canceled } from './request/canceled.ts'
 import { requestDeployment } from './request/request.ts'
+import { requestPartsOf } from './request/request-parts.ts'
 import { startDeployments } from './run/worker.ts'
 import { createStatuses } from './status/status.ts'
 import { startScheduler } from './tasks/scheduler.ts'
@@ -34,15 +32,7 @@ export interface DeploymentEngine extends Deployments {
 export const createDeploymentEngine = (given: DeploymentParts): DeploymentEngine => {
   const parts = given.disk === undefined ? given : { ...given, builder: withRoom(given.builder, given.disk) }
   const worker = `${hostname()}-${process.pid}-${randomBytes(4).toString('hex')}`
-  const { enqueue, limits = usualLimits, disk } = parts
-  const requestParts = {
-    enqueue,
-    limits,
-    disk,
-    missingTool: (name: string) => parts.builder.missingTool(name),
-    abilitiesOf: async (tx: Queryable, clusterId: string) => (await parts.clusters.of(clusterId, tx)).runtime.abilities,
-    kindOf: (kind: Kind) => kindOf(parts, kind),
-  }
+  const requestParts = requestPartsOf(parts)
   const ends: (() => void | Promise<void>)[] = []
 
   const request: Deployments['request'] = (tx, wanted) => requestDeployment(tx, wanted, requestParts)

@@ -79,6 +79,12 @@ export interface EnvironmentRead {
   services: Found
 }
 
+/** Of the first of its services that has one. */
+const errorOf = (services: Found): Pick<ServiceStatus, 'error'> => {
+  const error = services.find(({ status }) => status.error !== undefined)?.status.error
+  return error === undefined ? {} : { error }
+}
+
 /** The current status of an environment and of its services. */
 export const readEnvironment = async (
   deployments: Deployments,
@@ -100,6 +106,7 @@ export const readEnvironment = async (
     deployment_status: deploymentStatusOf(services),
     deployment_request_id: open?.id ?? null,
     metrics: null,
+    ...errorOf(services),
   }
   return { environment, services }
 }

@@ -64,6 +64,29 @@ const Steps = Type.Object({
   ),
 })
 
+const ErrorTold = Type.Object(
+  { code: Text(), message: Text(4000) },
+  {
+    title: 'StatusError',
+    description:
+      'Why the last deployment failed, what it waits for, or what is wrong with what runs, in one sentence. Absent while nothing is wrong.',
+  },
+)
+
+const Restarts = Type.Object(
+  {
+    restart_count: Whole(0),
+    exit_code: Whole(0),
+    oom_killed: Flag(),
+    last_exit_at: Timestamp(),
+    message: Text(4000),
+  },
+  {
+    title: 'StatusRestarts',
+    description: 'How an instance of the running version ended last, and how often any did. Absent if none did.',
+  },
+)
+
 const fields = (stateValues: readonly string[]) => ({
   id: Uuid(),
   state: OneOf(stateValues),
@@ -77,6 +100,8 @@ const fields = (stateValues: readonly string[]) => ({
   steps: Maybe(Steps),
   deployment_state: OneOf(states),
   running_state: Text(),
+  error: Maybe(ErrorTold),
+  restarts: Maybe(Restarts),
 })
 
 /** The status of a service. */
@@ -110,6 +135,7 @@ const environmentFields = {
   deployment_status: OneOf(deploymentStatuses),
   deployment_request_id: Nullable(Uuid()),
   metrics: Nullable(Type.Array(Open())),
+  error: Maybe(ErrorTold),
 }
 
 export const EnvironmentStatus = Type.Object(environmentFields, { title: 'EnvironmentStatus' })

@@ -86,6 +86,13 @@ const down: ReadonlySet<InstanceState> = new Set(['missing', 'exited', 'created'
 /** Whether an instance in this state has to be started; the engine looks after what only crashed. */
 export const isDown = ({ state }: { state: InstanceState }): boolean => down.has(state)
 
+export interface LastExit {
+  exitCode: number
+  oomKilled: boolean
+  /** RFC 3339. */
+  at: string
+}
+
 /** One running copy as the engine sees it now. */
 export interface Instance {
   /** The engine's id (container id, pod name). */
@@ -100,7 +107,10 @@ export interface Instance {
   state: InstanceState
   exitCode: number | null
   oomKilled: boolean
+  /** How often it ended and was started again. */
   restarts: number
+  /** How it ended the last time, as far as the engine has told; absent if it did not. */
+  lastExit?: LastExit
   /** RFC 3339, null before the first start. */
   startedAt: string | null
   /** Ports that it is to listen on. */
@@ -202,8 +212,8 @@ export interface Once {
   mark(): Promise<void>
 }
 
-/** One sentence a user may read, in the order things happen. */
-export type Progress = (text: string) => void
+/** One sentence a user may read, in the order things happen; `warning`: it says what keeps the service from being ready. */
+export type Progress = (text: string, level?: 'warning') => void
 
 /** What the machines of a cluster have, as its engine says. */
 export interface Capacity {
@@ -241,8 +251,8 @@ export interface Rollout {
    * `drain` once the new version serves, and does not touch `retire` then.
    */
   step(name: RolloutStep, deadlineMs: number, work: (signal: AbortSignal) => Promise<void>): Promise<void>
-  /** One sentence a user may read. */
-  report(name: RolloutStep, text: string): void
+  /** One sentence a user may read. A warning is also what the status says until the step ends. */
+  report(name: RolloutStep, text: string, level?: 'warning'): void
   /** The moment between: requests go to the new version, the old one has not ended. A failure of it is one of `switch`. */
   serving(): Promise<void>
 }

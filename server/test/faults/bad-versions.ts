@@ -68,7 +68,7 @@ const outOfMemory: Fault = {
     withScene({}, async (scene) => {
       const bad = running('exec tail /dev/zero')
       const { endedMs, log, application } = await replaceWith(scene, bad, { memory: 16 })
-      assert.match(log, /exceeded its memory limit of 16 MB.*OOMKilled/)
+      assert.match(log, /ran out of memory \(OOMKilled\): it was killed at its limit of 16 MB/)
       const { results } = await scene.send('GET', `/application/${application.id}/deploymentHistoryV2`)
       assert.equal(results[0].status, 'DEPLOYMENT_ERROR')
       return `DEPLOYMENT_ERROR after ${whole(endedMs)} ms, the reason is OOMKilled`

@@ -7,6 +7,7 @@ import type { Readable } from 'node:stream'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { type Engine, EngineError, engineUnavailable } from '../../lib/docker/docker-engine.ts'
 import { DeploymentError } from '../../lib/errors.ts'
+import { tellingLine } from '../../lib/last-words.ts'
 import type { BuildLeftovers } from './build-containers.ts'
 import type { BuildLog } from './build-log.ts'
 
@@ -61,12 +62,20 @@ async function* readMessages(stream: Readable): AsyncGenerator<BuildMessage[]> {
 /** A long command is at the beginning, its result at the end. */
 const shorten = (text: string): string => (text.length > 300 ? `${text.slice(0, 150)} … ${text.slice(-140)}` : text)
 
+const isOfBuilder = (line: string): boolean => /^(Step \d| --->)/.test(line)
+
+const lastWords = (said: readonly string[]): string => {
+  const line = tellingLine(said)
+  return line === null ? '' : `. It said: ${line}`
+}
+
 export const buildFailure = (log: BuildLog, message: string, cause?: unknown): DeploymentError => {
   log.end()
   const text = log.scrub(message).trim()
   const lines = log.lastLines()
+  const said = lines.filter((line) => !isOfBuilder(line))
   if (!lines.some((line) => line.includes(text))) lines.push(text.slice(0, 500))
-  return new DeploymentError('build_failed', `The build failed: ${shorten(text)}`, {
+  return new DeploymentError('build_failed', `The build failed: ${shorten(text)}${lastWords(said)}`, {
     lines: lines.slice(-30),
     cause,
   })

@@ -3,6 +3,7 @@
  * Dockerfiles. What it creates is in the build's cleanup list before it is created.
  */
 import { type Engine, EngineError } from '../../lib/docker/docker-engine.ts'
+import { explainExitCode } from '../../lib/exit-codes.ts'
 import type { BuildLeftovers } from './build-containers.ts'
 import { readOutput } from './container-output.ts'
 import { commandOf, configAfter, type ImageDetail, withArgs } from './image-config.ts'
@@ -26,6 +27,9 @@ export interface Step {
 
 /** The step's command exited with a code other than 0, or could not be started. */
 export class StepFailed extends Error {}
+
+/** Of codes that say more than that it failed. */
+const meaningOf = (exitCode: number): string => (exitCode < 126 ? '' : `: ${explainExitCode(exitCode)}`)
 
 /** The engine's message for a failed command. */
 const showWords = (words: string[]): string => words.join(' ')
@@ -106,7 +110,9 @@ export const runStep = async (
     for await (const text of readOutput(engine, Id, signal)) onText(text)
     const { StatusCode } = await engine.call<{ StatusCode: number }>('POST', `/containers/${Id}/wait`, { signal })
     if (StatusCode !== 0)
-      throw new StepFailed(`The command '${showWords(step.words)}' returned a non-zero code: ${StatusCode}`)
+      throw new StepFailed(
+        `The command '${showWords(step.words)}' returned a non-zero code: ${StatusCode}${meaningOf(StatusCode)}`,
+      )
     const image = await commit(engine, Id, step.parent, commentOf(step), signal)
     onText(` ---> ${image.slice('sha256:'.length).slice(0, 12)}\n`)
     return image

@@ -4,6 +4,21 @@ import { OutboundFailed, OutboundRefused } from '../../lib/net/outbound.ts'
 
 export const refMissing = (message: string): DeploymentError => new DeploymentError('git_ref_missing', message)
 
+const mostListed = 5
+
+/** `branches`: those that there are. */
+export const branchMissing = (branch: string, branches: readonly string[]): DeploymentError => {
+  const more = branches.length > mostListed ? ` and ${branches.length - mostListed} more` : ''
+  const there =
+    branches.length === 0
+      ? ''
+      : ` It has: ${branches
+          .slice(0, mostListed)
+          .map((name) => name.slice(0, 60))
+          .join(', ')}${more}.`
+  return refMissing(`The repository has no branch ${branch}.${there}`)
+}
+
 export const refused = (message: string, cause?: unknown): DeploymentError =>
   new DeploymentError('git_refused', message, { cause })
 

@@ -11,7 +11,7 @@ import type { Clock } from '../../lib/time/clock.ts'
 import type { Browser, Commit, GitSource } from '../builder.ts'
 import { createBrowser } from './browse.ts'
 import { maxCommitBytes, parseCommit } from './commit.ts'
-import { explainGit, explainLimits, isNotHandedOut, refMissing, refused } from './errors.ts'
+import { branchMissing, explainGit, explainLimits, isNotHandedOut, refMissing, refused } from './errors.ts'
 import { noteUse } from './mirror-folder.ts'
 import { createUpkeep } from './mirror-upkeep.ts'
 import { isCommitId } from './names.ts'
@@ -193,13 +193,17 @@ export const createMirrors = (parts: MirrorParts): Mirrors => {
     }
   }
 
+  /** Only for a sentence: who cannot list them has already read that the branch is missing. */
+  const listBranches = (source: GitSource, signal: AbortSignal): Promise<string[]> =>
+    browser.branches(source, signal).catch(() => [])
+
   const fetchHead = async (source: GitSource, mirror: string, signal: AbortSignal): Promise<Commit> => {
     const [refs, last] = await Promise.all([
       remote.listRefs(source, limits.lsRemoteMs, true, signal),
       readLastHead(mirror, source.branch),
     ])
     const commitId = source.commitId ?? refs.get(`refs/heads/${source.branch}`)
-    if (commitId === undefined) throw refMissing(`The repository has no branch ${source.branch}.`)
+    if (commitId === undefined) throw branchMissing(source.branch, await listBranches(source, signal))
     const tag = learnTag(mirror, refs, commitId)
     if (source.commitId === undefined) heads.set(`${mirror} ${source.branch}`, commitId)
     if (last?.git_commit_id === commitId) return { ...last, tag }

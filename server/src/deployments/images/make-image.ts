@@ -8,7 +8,13 @@ import type { Progress } from '../../runtimes/runtime.ts'
 import { needsOwnTool, type Source } from '../deployments.ts'
 import type { DeploymentParts } from '../parts.ts'
 import { staysAt } from '../release/next-version.ts'
-import { currentRelease, publicImageOf, type Release, type ReleaseSource } from '../release/releases.ts'
+import {
+  currentRelease,
+  type OpenedRelease,
+  publicImageOf,
+  type Release,
+  type ReleaseSource,
+} from '../release/releases.ts'
 import type { EffectiveVariables } from '../release/workload.ts'
 import { enter, type ServiceRun } from '../run/service-run.ts'
 import { expiryWarning } from './git-credentials.ts'
@@ -36,13 +42,18 @@ const deployedCommit = async ({ parts, service }: ServiceRun): Promise<string | 
   return (release?.commit as Commit | null | undefined)?.git_commit_id
 }
 
-const fetchSource = async (run: ServiceRun, { git }: GitSpec, signal: AbortSignal): Promise<Commit> => {
+const fetchSource = async (
+  run: ServiceRun,
+  { git }: GitSpec,
+  signal: AbortSignal,
+  wanted?: string,
+): Promise<Commit> => {
   const { parts, service, claim } = run
   const source = await openGitSource(parts, claim.organizationId, git)
   const warning =
     git.gitTokenId === null ? null : await expiryWarning(parts.database, claim.organizationId, git.gitTokenId)
   if (warning !== null) run.log.line('source', warning, 'error')
-  const commitId = service.requested.commitId ?? (await deployedCommit(run))
+  const commitId = wanted ?? service.requested.commitId ?? (await deployedCommit(run))
   run.log.line('source', `Fetching ${commitId ?? git.branch} from the repository.`)
   const commit = await parts.builder.fetch({ ...source, ...(commitId === undefined ? {} : { commitId }) }, signal)
   run.log.line('source', `Commit ${commit.git_commit_id.slice(0, 12)}: ${commit.message.split('\n')[0]}`)
@@ -55,11 +66,21 @@ const build = async (
   source: GitSpec,
   readVariables: (commitId: string) => Promise<EffectiveVariables>,
 ): Promise<MadeImage> => {
-  const { parts, service, step, claim } = run
+  const { step } = run
   await refuseMissingTool(run, source)
   await enter(run, 'building')
   const commit = await step('source', { deadlineMs: 11 * minute }, (signal) => fetchSource(run, source, signal))
   const variables = await readVariables(commit.git_commit_id)
+  return { image: await buildImage(run, source, commit, variables), commit, source: null }
+}
+
+const buildImage = async (
+  run: ServiceRun,
+  source: GitSpec,
+  commit: Pick<Commit, 'git_commit_id'>,
+  variables: Pick<EffectiveVariables, 'env' | 'secretValues'>,
+): Promise<string> => {
+  const { parts, service, step, claim } = run
   const limits = { ...usualLimits, ...source.limits }
   const image = await step('image', { deadlineMs: limits.timeoutMs + minute }, async (signal) =>
     parts.builder.build(
@@ -83,7 +104,50 @@ const build = async (
     'built',
     image.skipped ? 'Image already built from the same content; skipping the build.' : 'Image built.',
   )
-  return { image: image.reference, commit, source: null }
+  return image.reference
+}
+
+const unbuildable = (): DeploymentError =>
+  new DeploymentError(
+    'image_missing',
+    'The image of this version was removed from the cluster, and its source was not recorded: deploy the service.',
+  )
+
+/**
+ * The image of a version that was built and whose image is lost: made once more from its commit, with the
+ * configuration and the variables of the release.
+ */
+const buildAgain = async (run: ServiceRun, { release, environment }: OpenedRelease): Promise<string> => {
+  const { from } = release.workload
+  const { git_commit_id: commitId } = (release.commit ?? {}) as Partial<Commit>
+  if (from?.from !== 'git' || commitId === undefined) throw unbuildable()
+  run.log.line('image', 'The image of this version was removed from the cluster: building it again.', 'error')
+  try {
+    await refuseMissingTool(run, from)
+    await enter(run, 'building')
+    const fetched = (signal: AbortSignal) => fetchSource(run, from, signal, commitId)
+    const commit = await run.step('source', { deadlineMs: 11 * minute }, fetched)
+    return await buildImage(run, from, commit, environment)
+  } catch (error) {
+    if (!(error instanceof DeploymentError)) throw error
+    const message = `The image of this version was removed from the cluster and could not be built again. ${error.message}`
+    throw new DeploymentError(error.code, message, { lines: error.lines, cause: error })
+  }
+}
+
+/** The image that a release can start from on its cluster: its own, pulled again if it is lost, or built again. */
+export const imageFor = async (run: ServiceRun, opened: OpenedRelease): Promise<string> => {
+  const { release } = opened
+  const { organizationId, image } = release
+  const isThere = await run.step('pull', { deadlineMs: pullMinutes * minute }, async (signal) => {
+    if (release.source === null) return run.cluster.images.isHeld(organizationId, image, signal)
+    await ensureImage(run.parts, run.cluster, release, (text) => run.log.line('pull', text), signal)
+    return true
+  })
+  if (isThere) return image
+  const built = await buildAgain(run, opened)
+  await enter(run, 'working')
+  return built
 }
 
 /** A redeploy, and an unchanged tag of a public image, keep the deployed image (`staysAt`). */
@@ -156,7 +220,7 @@ const accessFor = async (parts: DeploymentParts, { organizationId }: Release, so
 
 const noLogin = { origin: null, login: null }
 
-/** Ensures that the cluster still has a release's image; a built one cannot be recreated. */
+/** Ensures that the cluster still has a pulled release's image. */
 export const ensureImage = async (
   parts: DeploymentParts,
   cluster: Cluster,

@@ -6,22 +6,20 @@ import type { Cluster } from '../../clusters/clusters.ts'
 import { keySql } from '../../clusters/local.ts'
 import type { Policy } from '../../router/policy.ts'
 import type { Publication, Published } from '../../runtimes/ingress.ts'
-import { type Desired, type Instance, isDown, type ServiceKey, type Workload } from '../../runtimes/runtime.ts'
-import { ensureImage } from '../images/make-image.ts'
+import { type Instance, isDown, type ServiceKey, type Workload } from '../../runtimes/runtime.ts'
 import type { DeploymentParts } from '../parts.ts'
 import { openRelease } from '../release/releases.ts'
 import { openStates } from '../status/states.ts'
 import { isAloneSql } from '../tasks/tasks.ts'
 import { type IngressSettings, needsUsers, policyOf } from '../traffic/ingress-settings.ts'
-import { exposureFor, type Outlets, readExposure, readOutlets } from '../traffic/routes.ts'
+import { exposureFor, type Outlets, readOutlets } from '../traffic/routes.ts'
+import { restore } from './restore.ts'
+import { createTeller, type Known, shownOf, showsOther } from './shown.ts'
 
-export interface DesiredService {
-  serviceId: string
+export interface DesiredService extends Known {
   environmentId: string
-  desired: string
   releaseId: string | null
   revision: string | null
-  instances: number
   /** Of the current release. */
   ports: Workload['ports']
   ingress: IngressSettings | null
@@ -29,9 +27,6 @@ export interface DesiredService {
   policy?: Policy
   /** A deployment works on its environment. */
   busy: boolean
-  runningState: string
-  /** Tasks are all that it runs: it has no instances, and whoever runs them shows how it is. */
-  hasTask: boolean
 }
 
 /** What there is of a service. */
@@ -42,11 +37,10 @@ export interface FoundService {
   published: Published
 }
 
-const retireGraceMs = 10_000
-
 const desiredSql = `select s.service_id as "serviceId", s.environment_id as "environmentId", s.desired,
     s.current_release_id as "releaseId", coalesce(r.workload ->> 'revision', r.deployment_id::text) as revision,
     coalesce((r.workload ->> 'instances')::int, 0) as instances,
+    coalesce((r.workload ->> 'memoryMb')::int, 0) as "memoryMb", s.problem, s.restarts,
     coalesce(r.workload -> 'ports', '[]') as ports, r.workload -> 'ingress' as ingress, s.running_state as "runningState",
     coalesce(${isAloneSql('r.workload')}, false) as "hasTask",
     exists (select from deployment d where d.environment_id = s.environment_id and d.state = 'RUNNING') as busy
@@ -83,15 +77,6 @@ const readOneDesired = async (
   return service && withPolicy(parts, service)
 }
 
-const isUp = ({ state }: Instance): boolean => state === 'running'
-
-const runningStateOf = (service: DesiredService, current: readonly Instance[]): string => {
-  if (service.desired !== 'RUNNING') return 'STOPPED'
-  if (current.length === 0) return service.instances === 0 ? 'RUNNING' : 'ERROR'
-  if (current.every(isUp)) return 'RUNNING'
-  return current.some(isUp) ? 'WARNING' : 'ERROR'
-}
-
 const keptRevision = ({ desired, revision }: DesiredService): string | null => (desired === 'RUNNING' ? revision : null)
 
 const currentOf = (service: DesiredService, instances: readonly Instance[]): Instance[] =>
@@ -101,9 +86,6 @@ const isMissing = ({ desired, releaseId, instances }: DesiredService, current: r
   const alive = current.filter((instance) => !isDown(instance))
   return desired === 'RUNNING' && releaseId !== null && alive.length < instances
 }
-
-const showsOther = (service: DesiredService, state: string): boolean =>
-  service.runningState !== state && !(service.hasTask && service.desired === 'RUNNING')
 
 const publicationOf = (service: DesiredService, outlets: Outlets): Publication => ({
   service,
@@ -121,7 +103,7 @@ export const differs = (service: DesiredService, found: FoundService): boolean =
   return (
     isMissing(service, current) ||
     current.length < found.instances.length ||
-    showsOther(service, runningStateOf(service, current)) ||
+    showsOther(service, shownOf(service, current)) ||
     !found.published.isAs(publicationOf(service, found.outlets))
   )
 }
@@ -135,23 +117,7 @@ const haveEnded = async ({ database }: DeploymentParts, instances: readonly Inst
   return open.length === 0
 }
 
-/** As its release says; null when it is gone. */
-const openDesired = async (
-  parts: DeploymentParts,
-  cluster: Cluster,
-  { serviceId, releaseId, desired, ports, policy }: DesiredService,
-  isMissing: boolean,
-  signal: AbortSignal,
-): Promise<Desired | null> => {
-  const exposure = () => readExposure(parts.database, serviceId, desired === 'RUNNING' ? ports : [], policy)
-  if (desired !== 'RUNNING') return { state: 'stopped', exposure, graceMs: retireGraceMs }
-  const opened = releaseId === null ? null : await openRelease(parts.database, parts.sealer, releaseId)
-  if (opened === null) return null
-  if (isMissing) await ensureImage(parts, cluster, opened.release, () => {}, signal)
-  return { state: 'running', workload: opened.workload, exposure }
-}
-
-/** False when a deployment that is to go on has left instances, beside which nothing can be started for now. */
+/** False when it has to wait: for a deployment that is to go on, or for one that makes its image again. */
 const makeEqual = async (
   parts: DeploymentParts,
   cluster: Cluster,
@@ -165,35 +131,41 @@ const makeEqual = async (
   const others = found.instances.filter((instance) => !current.includes(instance))
   const mayEnd = others.length === 0 || (await haveEnded(parts, others))
   const isLess = isMissing(service, current)
-  if (isLess && !mayEnd) return false
+  const tell = createTeller(parts, service)
+  if (isLess && !mayEnd) {
+    await tell(current)
+    return false
+  }
   const isMore = others.length > 0 && mayEnd
   if (isLess) log.info({ serviceId }, 'instances are missing: restarting them')
   if (isMore) log.info({ serviceId }, 'instances of another version are left: removing them')
-  const desired = isLess || isMore ? await openDesired(parts, cluster, service, isLess, signal) : null
-  if (desired !== null) {
-    const { instances, refused } = await cluster.runtime.converge(service, desired, null, signal)
-    await show(parts, service, instances, refused)
+  const needsImage = isLess && current.length < service.instances
+  const restored =
+    isLess || isMore ? await restore(parts, cluster, { service, current, needsImage, tell }, signal) : null
+  if (restored === 'lost') return true
+  if (restored === 'busy') return false
+  if (restored !== null) {
+    await tell(restored.instances)
+    warnRefused(parts, serviceId, restored.refused)
     return true
   }
   const publication = publicationOf(service, found.outlets)
   // Nobody is told what is so already.
   const refused = found.published.isAs(publication) ? [] : await cluster.ingress.publish(publication)
-  await show(parts, service, current, refused)
+  await tell(current)
+  warnRefused(parts, serviceId, refused)
   return true
 }
 
-/** How it runs now, and what cannot be published of it. */
-const show = async (
-  { database, log }: DeploymentParts,
-  service: DesiredService,
-  current: readonly Instance[],
-  refused: readonly string[],
-): Promise<void> => {
-  const { serviceId } = service
-  const state = runningStateOf(service, current)
-  if (showsOther(service, state))
-    await database.query('update service_state set running_state = $2 where service_id = $1', [serviceId, state])
+const warnRefused = ({ log }: DeploymentParts, serviceId: string, refused: readonly string[]): void => {
   for (const message of refused) log.warn({ serviceId }, `${message}; retrying in a minute`)
+}
+
+/** While a deployment works on the environment nothing is put right, but the status of the others stays true. */
+const onlyTell = async (parts: DeploymentParts, { runtime }: Cluster, service: DesiredService): Promise<void> => {
+  if (service.desired !== 'RUNNING' || service.releaseId === null) return
+  const current = currentOf(service, await runtime.observe([service]))
+  await createTeller(parts, service)(current, service.problem)
 }
 
 /** What runs is read before what should run: a version that comes in between is then no orphan. */
@@ -216,6 +188,7 @@ export const reconcileService = async (
   const known = await readOneDesired(parts, cluster, serviceId)
   if (known === undefined) return true
   const release = known.busy ? null : parts.environmentLock.tryShare(known.environmentId)
+  if (known.busy) await onlyTell(parts, cluster, known)
   if (release === null) return false
   try {
     const found = await find(parts, cluster, known)

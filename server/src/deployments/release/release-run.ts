@@ -21,13 +21,17 @@ export const countAgain = ({ parts, claim, service }: ServiceRun, { release }: O
   return database.transaction((tx) => countRelease(tx, limits, claim.organizationId, service.id, release.workload))
 }
 
-/** An older release of the service once more, as this deployment's own. */
-export const freezeAgain = (run: ServiceRun, { release, environment }: OpenedRelease): Promise<Release> => {
+/** An older release of the service once more, as this deployment's own, with the image that it can start from now. */
+export const freezeAgain = (
+  run: ServiceRun,
+  { release, environment }: OpenedRelease,
+  image: string,
+): Promise<Release> => {
   const { parts, service, claim } = run
   const { id: _, ...copy } = release
   // Other services reach the service by its current name.
   const workload = { ...copy.workload, revision: claim.id, aliases: aliasesOf(service.name, service.id) }
-  return freezeRelease(parts.database, parts.sealer, { ...copy, deploymentId: claim.id, workload }, environment)
+  return freezeRelease(parts.database, parts.sealer, { ...copy, image, deploymentId: claim.id, workload }, environment)
 }
 
 /**
@@ -41,7 +45,7 @@ export const makeCurrent = async (run: ServiceRun, release: Release, running: st
   await withClaim(parts.database, claim, async (tx) => {
     await tx.query(
       `update service_state set current_release_id = $2, deployed_hash = $3, desired = 'RUNNING',
-         running_state = $4 where service_id = $1`,
+         running_state = $4, problem = null, restarts = null where service_id = $1`,
       [service.id, release.id, release.hash, running],
     )
     const { tasks } = release.workload

@@ -7,10 +7,10 @@ import type { Commit } from '../../builds/builder.ts'
 import { DeploymentError } from '../../lib/errors.ts'
 import { withClaim } from '../../work/queue.ts'
 import { asideEvents, type DeploymentAction } from '../deployments.ts'
-import { makeImage } from '../images/make-image.ts'
+import { imageFor, makeImage } from '../images/make-image.ts'
 import { dropImagesOf } from '../images/pulled-images.ts'
 import { kindOf } from '../parts.ts'
-import { countAgain, ensureReleaseImage, freezeAgain, openOwn } from '../release/release-run.ts'
+import { countAgain, freezeAgain, openOwn } from '../release/release-run.ts'
 import { freezeRelease, type Release } from '../release/releases.ts'
 import { rerouted } from '../release/reroute.ts'
 import { isUpToDate } from '../release/up-to-date.ts'
@@ -21,7 +21,6 @@ import {
   endRuns,
   eventTask,
   forgetRuns,
-  pullDeadlineMs,
   runAside,
   runBeside,
   runEnding,
@@ -97,28 +96,24 @@ const skipUnchanged = async (run: ServiceRun): Promise<void> => {
 const rollBack = async (run: ServiceRun, releaseId: string): Promise<void> => {
   const { step } = run
   await enter(run, 'working')
-  const release = await step('release', { deadlineMs: minute }, async () => {
-    const old = await openOwn(run, releaseId)
-    if (old === null) throw new DeploymentError('release_missing', 'The release no longer exists.')
-    await countAgain(run, old)
-    return freezeAgain(run, old)
-  })
-  await step('pull', { deadlineMs: pullDeadlineMs }, (signal) => ensureReleaseImage(run, release, signal))
+  const old = await openOwn(run, releaseId)
+  if (old === null) throw new DeploymentError('release_missing', 'The release no longer exists.')
+  await countAgain(run, old)
+  const image = await imageFor(run, old)
+  const release = await step('release', { deadlineMs: minute }, () => freezeAgain(run, old, image))
   const { workload } = release
   if (isAlone(workload)) await runOnce(run, release, taskFor(workload.tasks, 'START'))
   else await rollOut(run, release)
 }
 
-/** The same release in new instances. */
+/** The same release in new instances; what was built and is lost is built again. */
 export const restart = async (run: ServiceRun): Promise<void> => {
   const { service, step } = run
   await enter(run, 'working')
-  const release = await step('release', { deadlineMs: minute }, async () => {
-    const current = service.currentReleaseId === null ? null : await openOwn(run, service.currentReleaseId)
-    if (current === null) throw new DeploymentError('not_deployed', 'The service is not deployed.')
-    return freezeAgain(run, current)
-  })
-  await step('pull', { deadlineMs: pullDeadlineMs }, (signal) => ensureReleaseImage(run, release, signal))
+  const current = service.currentReleaseId === null ? null : await openOwn(run, service.currentReleaseId)
+  if (current === null) throw new DeploymentError('not_deployed', 'The service is not deployed.')
+  const image = await imageFor(run, current)
+  const release = await step('release', { deadlineMs: minute }, () => freezeAgain(run, current, image))
   await rollOut(run, release)
 }
 
@@ -184,9 +179,8 @@ const ownIds = ({ claim, service }: ServiceRun) => ({
 
 const desire = (run: ServiceRun, desired: 'RUNNING' | 'STOPPED' | 'NONE'): Promise<unknown> =>
   withClaim(run.parts.database, run.claim, (tx) =>
-    tx.query(`update service_state set desired = $2, running_state = $3 where service_id = $1`, [
-      run.service.id,
-      desired,
-      desired === 'RUNNING' ? 'STARTING' : 'STOPPED',
-    ]),
+    tx.query(
+      `update service_state set desired = $2, running_state = $3, problem = null, restarts = null where service_id = $1`,
+      [run.service.id, desired, desired === 'RUNNING' ? 'STARTING' : 'STOPPED'],
+    ),
   )

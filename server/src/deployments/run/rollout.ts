@@ -9,6 +9,7 @@ import { makeCurrent, openOwn } from '../release/release-run.ts'
 import { currentRelease, type Release } from '../release/releases.ts'
 import { isCancel } from '../request/canceled.ts'
 import { abilityRefusal } from '../request/refusals.ts'
+import { noteProblem } from '../status/problems.ts'
 import { policyOf, policyRefusal } from '../traffic/ingress-settings.ts'
 import { claimPorts, openedPorts, releaseUnusedPorts } from '../traffic/published-ports.ts'
 import { readExposure } from '../traffic/routes.ts'
@@ -34,10 +35,20 @@ export const stopped = async (run: ServiceRun): Promise<Desired> => ({
 
 export const absent = async (run: ServiceRun): Promise<Desired> => ({ state: 'absent', graceMs: await graceOf(run) })
 
+/** Only shown: a deployment does not fail of it. */
+const showProblem = ({ parts, claim, service }: ServiceRun, message: string): void => {
+  noteProblem(parts.database, claim.id, service.id, message).catch((error: unknown) =>
+    parts.log.debug({ err: error, serviceId: service.id }, 'what a deployment waits for could not be saved'),
+  )
+}
+
 /** The steps of the way are those of the deployment. */
 const watched = (run: ServiceRun, serving: () => Promise<void>): Rollout => ({
   serving,
-  report: (name, text) => run.log.line(name, text),
+  report(name, text, level) {
+    run.log.line(name, text, level === 'warning' ? 'error' : 'info')
+    if (level === 'warning') showProblem(run, text)
+  },
   async step(name, deadlineMs, work) {
     if (run.committed && name === 'retire') return work(AbortSignal.timeout(deadlineMs))
     try {
@@ -79,9 +90,12 @@ const scrub =
   (secrets: readonly string[]) =>
   (error: unknown): never => {
     if (!(error instanceof DeploymentError) || error.lines.length === 0) throw error
-    const masker = createMasker(secrets)
-    const lines = (masker.write(error.lines.join('\n')) + masker.end()).split('\n')
-    throw new DeploymentError(error.code, error.message, { next: error.next, lines, cause: error })
+    const masked = (text: string): string => {
+      const masker = createMasker(secrets)
+      return masker.write(text) + masker.end()
+    }
+    const lines = masked(error.lines.join('\n')).split('\n')
+    throw new DeploymentError(error.code, masked(error.message), { next: error.next, lines, cause: error })
   }
 
 /** A release that takes over from the one before: traffic first, then the pointer that says so. */

@@ -10,6 +10,7 @@ import type { Queryable } from '../../store/database.ts'
 import { type Claim, withClaim } from '../../work/queue.ts'
 import { asideEvents, type DeploymentAction, type ServiceRequest } from '../deployments.ts'
 import type { DeploymentParts } from '../parts.ts'
+import { forgetProblem } from '../status/problems.ts'
 import { enqueueEvent, setServiceState, showNextRequest } from '../status/service-state.ts'
 import { type Phase, stateOf } from '../status/states.ts'
 import type { DeploymentLog } from './log.ts'
@@ -135,6 +136,7 @@ export const conclude = (run: ServiceRun, outcome: Outcome): Promise<void> =>
         run.unchanged === true ? service.currentReleaseId : null,
       ],
     )
+    await forgetProblem(tx, service.id)
     if (outcome.kind !== 'skipped') await noteStart(tx, run)
     if (outcome.kind === 'succeeded' && claim.action === 'UNINSTALL')
       await tx.query('update service_state set current_release_id = null, deployed_hash = null where service_id = $1', [

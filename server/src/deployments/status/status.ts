@@ -9,13 +9,14 @@ import { timestampSql } from '../../store/tree.ts'
 import type { Deployments, ServiceStatus, StateRow } from '../deployments.ts'
 import { type DeploymentParts, kindOf } from '../parts.ts'
 import { renewWantedHashes } from './freshness.ts'
+import { problemFrom, problemSql } from './problems.ts'
 import { isFinal, openStates } from './states.ts'
 import { stepsFrom, stepsSql } from './step-metrics.ts'
 
 const stateColumns = `m.service_id as id, m.kind, m.state, m.action, m.action_status as "actionStatus",
     m.running_state as "runningState", m.deployment_id as "deploymentId", m.execution_id as "executionId",
     m.current_release_id is not null as released, m.deployed_hash as "deployedHash", m.wanted_hash as "desiredHash",
-    m.forced_event as "forcedEvent", m.is_skipped as "isSkipped"`
+    m.forced_event as "forcedEvent", m.is_skipped as "isSkipped", ${problemSql('m')}`
 
 const readByIds = `
   with mine as (select * from service_state where service_id = any($1)),
@@ -90,6 +91,7 @@ const toStatus = (parts: DeploymentParts, row: StateRow): ServiceStatus => ({
   ...(row.executionId === null ? {} : { execution_id: row.executionId }),
   deployment_state: row.state,
   running_state: row.runningState,
+  ...problemFrom(row),
   ...stepsFrom(row.steps),
 })
 

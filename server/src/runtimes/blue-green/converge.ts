@@ -68,7 +68,7 @@ export const createConverge = ({ instances, router }: BlueGreenParts): Runtime['
     const others = await startNew(desired, rollout)
     let current: PlacedInstance[] = []
     await rollout.step('ready', readyTimeoutMs + minute, async (signal) => {
-      current = await instances.ready(workload, (text) => rollout.report('ready', text), signal)
+      current = await instances.ready(workload, (text, level) => rollout.report('ready', text, level), signal)
     })
     await rollout.step('switch', minute, async () => {
       const routes = routesFor(serviceId, await exposure(), 'up', current)

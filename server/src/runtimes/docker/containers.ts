@@ -4,7 +4,7 @@ import { type Engine, isEngineError } from '../../lib/docker/docker-engine.ts'
 import type { PlacedInstance as Instance } from '../blue-green/instances.ts'
 import type { InstanceState } from '../runtime.ts'
 import { labelOf, labels, parsePlace, taskIdIn } from './describe.ts'
-import type { Events } from './events.ts'
+import type { Events, Seen } from './events.ts'
 import { isOurs } from './network/ports.ts'
 
 /** A row of the engine's list. */
@@ -19,15 +19,17 @@ export interface ContainerRow {
 
 export interface ContainerDetail {
   Id: string
-  Config: { User: string; Labels: Record<string, string> }
+  Config: { User: string; Labels: Record<string, string>; ExposedPorts?: Record<string, object> }
   RestartCount: number
   State: {
     Status: string
+    Pid: number
     Running: boolean
     Restarting: boolean
     OOMKilled: boolean
     ExitCode: number
     StartedAt: string
+    FinishedAt: string
   }
 }
 
@@ -108,7 +110,16 @@ const withDetail = (instance: Instance, { State, RestartCount }: ContainerDetail
   oomKilled: State.OOMKilled,
   restarts: RestartCount,
   startedAt: State.StartedAt.startsWith('0001') ? null : State.StartedAt,
+  ...(['exited', 'restarting', 'dead'].includes(State.Status)
+    ? { lastExit: { exitCode: State.ExitCode, oomKilled: State.OOMKilled, at: State.FinishedAt } }
+    : {}),
 })
+
+/** What the events told of its endings: more than the engine remembers of one that runs again. */
+const withSeen = (instance: Instance, seen: Seen | undefined): Instance => {
+  if (seen === undefined || seen.lastExit === null) return instance
+  return { ...instance, restarts: Math.max(instance.restarts, seen.exits), lastExit: seen.lastExit }
+}
 
 export const createContainers = (engine: Engine, ownerId: string, events: Events, elsewhere?: string): Containers => {
   const instanceOf = (row: NamedRow): Instance => toInstance(row, elsewhere)
@@ -120,12 +131,12 @@ export const createContainers = (engine: Engine, ownerId: string, events: Events
     const instance = instanceOf(row)
     const seen = events.seen(row.Id)
     // The engine tells of an end before it cleans up, and lists the container as running until it has.
-    if (instance.state === 'running' && seen?.down !== true) {
+    if (instance.state === 'running' && seen?.down !== true && (seen?.exits ?? 0) === 0) {
       const created = new Date(row.Created * 1000).toISOString()
-      return { ...instance, startedAt: seen?.startedAt ?? created, restarts: seen?.exits ?? 0 }
+      return { ...instance, startedAt: seen?.startedAt ?? created }
     }
     try {
-      return withDetail(instance, await inspect(row.Id))
+      return withSeen(withDetail(instance, await inspect(row.Id)), seen)
     } catch (error) {
       // One that the engine cannot tell of must not hide all others: what the list says of it will do.
       return isEngineError(error, 404) ? { ...instance, state: 'missing' } : instance

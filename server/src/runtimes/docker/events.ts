@@ -2,7 +2,7 @@
 import type { Readable } from 'node:stream'
 import { type Engine, engineUnavailable } from '../../lib/docker/docker-engine.ts'
 import type { Clock } from '../../lib/time/clock.ts'
-import type { RuntimeEvent } from '../runtime.ts'
+import type { LastExit, RuntimeEvent } from '../runtime.ts'
 import { labels, taskIdIn } from './describe.ts'
 
 export interface ContainerEvent extends RuntimeEvent {
@@ -20,6 +20,9 @@ export interface Seen {
   exits: number
   /** It ended, and did not start again since. */
   down: boolean
+  /** The kernel ended something in it since it started. */
+  oom: boolean
+  lastExit: LastExit | null
 }
 
 export interface Events {
@@ -84,9 +87,16 @@ export const createEvents = (engine: Engine, ownerId: string, clock: Clock): Eve
 
   const remember = (event: ContainerEvent): void => {
     if (event.kind === 'removed') return void seen.delete(event.instanceId)
-    const known = seen.get(event.instanceId) ?? { startedAt: null, exits: 0, down: false }
-    if (event.kind === 'started') Object.assign(known, { startedAt: event.at, down: false })
-    if (event.kind === 'died') Object.assign(known, { exits: known.exits + 1, down: true })
+    const known = seen.get(event.instanceId) ?? { startedAt: null, exits: 0, down: false, oom: false, lastExit: null }
+    if (event.kind === 'started') Object.assign(known, { startedAt: event.at, down: false, oom: false })
+    if (event.kind === 'died') {
+      const lastExit = { exitCode: event.exitCode ?? 0, oomKilled: known.oom, at: event.at }
+      Object.assign(known, { exits: known.exits + 1, down: true, lastExit })
+    }
+    if (event.kind === 'oom') {
+      known.oom = true
+      if (known.down && known.lastExit !== null) known.lastExit.oomKilled = true
+    }
     seen.set(event.instanceId, known)
   }
 

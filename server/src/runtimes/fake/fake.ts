@@ -8,6 +8,7 @@
  */
 import { on, once } from 'node:events'
 import { DeploymentError } from '../../lib/errors.ts'
+import { outOfMemory } from '../../lib/exit-codes.ts'
 import { type Clock, systemClock } from '../../lib/time/clock.ts'
 import { type BlueGreenParts, createBlueGreen, noRouter } from '../blue-green/blue-green.ts'
 import type { Instances, PlacedInstance } from '../blue-green/instances.ts'
@@ -92,7 +93,7 @@ const isReady = (
       .map(({ text }) => text)
   const fail = (code: string, message: string) => new DeploymentError(code, message, { lines: lines() })
   if (behaviour.kind === 'oom')
-    throw fail('out_of_memory', `The service exceeded its memory limit of ${memoryMb} MB (OOMKilled): raise the limit.`)
+    throw fail('out_of_memory', `The service ran out of memory (OOMKilled): ${outOfMemory(memoryMb)}.`)
   if (behaviour.kind === 'crash')
     throw fail('crash_loop', `The service exited 3 times instead of becoming ready (exit code ${seen.exitCode}).`)
   if (seen.state === 'running' && behaviour.kind !== 'never-ready') return true

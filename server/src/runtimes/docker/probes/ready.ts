@@ -12,8 +12,9 @@ import type { Containers } from '../containers.ts'
 import { labels } from '../describe.ts'
 import type { ContainerEvent, Events } from '../events.ts'
 import type { Logs } from '../logs/logs.ts'
+import { awaited, createPortWatch } from './port-watch.ts'
 import { type ProbeResult, probeFor } from './probe.ts'
-import { type Ending, judge } from './verdict.ts'
+import { type Ending, judge, withLastWords } from './verdict.ts'
 
 export interface ReadyParts {
   engine: Engine
@@ -48,26 +49,41 @@ const createCandidate = (instance: Instance, nowMs: number): Candidate => ({
 
 const seconds = (ms: number): string => `${Math.round(ms / 100) / 10} s`
 
+/** The engine's count of endings, and whether it starts the container again. */
+const inspectEnding = async (
+  containers: Pick<Containers, 'inspect'>,
+  { instance, ending }: Candidate,
+): Promise<void> => {
+  try {
+    const { State, RestartCount } = await containers.inspect(instance.id)
+    ending.restarts = State.Restarting || State.Running
+    ending.exits = RestartCount + (ending.restarts ? 0 : 1)
+    ending.oomKilled ||= State.OOMKilled
+  } catch (error) {
+    if (!isEngineError(error, 404)) throw error
+  }
+}
+
+const findInstances = async (containers: Containers, workload: Workload, signal: AbortSignal): Promise<Instance[]> => {
+  const wanted = { [labels.service]: workload.serviceId, [labels.revision]: workload.revision }
+  const found = await containers.describe(await containers.list(wanted, { signal }))
+  if (found.length >= workload.instances) return found.sort((a, b) => a.index - b.index)
+  const message = `Only ${found.length} of ${workload.instances} instances of the service exist.`
+  throw new DeploymentError('not_ready', message)
+}
+
 export const createReady = ({ engine, containers, events, logs, clock }: ReadyParts) => {
-  const explain = async (instance: Instance, code: string, message: string): Promise<DeploymentError> =>
-    new DeploymentError(code, message, { lines: await logs.lastLines(instance, errorLines).catch(() => []) })
+  const ports = createPortWatch(engine, containers)
+
+  const explain = async (instance: Instance, code: string, message: string): Promise<DeploymentError> => {
+    const lines = await logs.lastLines(instance, errorLines).catch(() => [])
+    return new DeploymentError(code, code === 'crash_loop' ? withLastWords(message, lines) : message, { lines })
+  }
 
   const conclude = async (candidate: Candidate, memoryMb: number): Promise<void> => {
     const verdict = judge(candidate.ending, memoryMb)
     if (verdict === null || candidate.failed.signal.aborted) return
     candidate.failed.abort(await explain(candidate.instance, verdict.code, verdict.message))
-  }
-
-  /** The engine's count of endings, and whether it starts the container again. */
-  const inspectEnding = async ({ instance, ending }: Candidate): Promise<void> => {
-    try {
-      const { State, RestartCount } = await containers.inspect(instance.id)
-      ending.restarts = State.Restarting || State.Running
-      ending.exits = RestartCount + (ending.restarts ? 0 : 1)
-      ending.oomKilled ||= State.OOMKilled
-    } catch (error) {
-      if (!isEngineError(error, 404)) throw error
-    }
   }
 
   const onEvent = async (event: ContainerEvent, candidate: Candidate, memoryMb: number): Promise<void> => {
@@ -79,7 +95,7 @@ export const createReady = ({ engine, containers, events, logs, clock }: ReadyPa
     if (event.kind === 'died') {
       candidate.upSinceMs = null
       ending.exitCode = event.exitCode ?? 0
-      await inspectEnding(candidate)
+      await inspectEnding(containers, candidate)
     }
     await conclude(candidate, memoryMb)
   }
@@ -102,6 +118,14 @@ export const createReady = ({ engine, containers, events, logs, clock }: ReadyPa
   const lookAtAge = async ({ upSinceMs }: Candidate): Promise<ProbeResult> =>
     upSinceMs !== null && clock.monotonicMs() - upSinceMs >= stayUpMs ? null : 'it did not stay running for 1 s'
 
+  /** Of the first instance: the others run the same. */
+  const tellPort = async (workload: Workload, candidate: Candidate, progress: Progress, signal: AbortSignal) => {
+    const { instance } = candidate
+    const upSinceMs = () => candidate.upSinceMs
+    const wrong = await ports.watch({ clock, workload, id: instance.id, upSinceMs, progress }, signal)
+    if (wrong !== null) throw await explain(instance, 'not_ready', `The service did not become ready: ${wrong}`)
+  }
+
   const waitForOne = async (workload: Workload, candidate: Candidate, deadlineMs: number, outer: AbortSignal) => {
     const signal = AbortSignal.any([outer, candidate.failed.signal])
     const look = probeFor(engine, workload, candidate.instance) ?? (() => lookAtAge(candidate))
@@ -116,19 +140,13 @@ export const createReady = ({ engine, containers, events, logs, clock }: ReadyPa
       if (leftMs <= 0) {
         const within = `within ${seconds(workload.readyTimeoutMs)}`
         const last = finding ?? `${successes} of ${needed} consecutive checks succeeded`
-        throw await explain(candidate.instance, 'not_ready', `The service did not become ready ${within}: ${last}.`)
+        const why = finding === null ? null : await ports.why(workload, candidate.instance.id, signal)
+        const message = `The service did not become ready ${within}: ${why ?? `${last}.`}`
+        throw await explain(candidate.instance, 'not_ready', message)
       }
       await clock.sleep(Math.min(pauseMs, leftMs), signal)
       pauseMs = Math.min(pauseMs * 1.3, longestPauseMs)
     }
-  }
-
-  const find = async (workload: Workload, signal: AbortSignal): Promise<Instance[]> => {
-    const wanted = { [labels.service]: workload.serviceId, [labels.revision]: workload.revision }
-    const found = await containers.describe(await containers.list(wanted, { signal }))
-    if (found.length >= workload.instances) return found.sort((a, b) => a.index - b.index)
-    const message = `Only ${found.length} of ${workload.instances} instances of the service exist.`
-    throw new DeploymentError('not_ready', message)
   }
 
   return async (workload: Workload, progress: Progress, signal: AbortSignal): Promise<Instance[]> => {
@@ -142,7 +160,7 @@ export const createReady = ({ engine, containers, events, logs, clock }: ReadyPa
     const leave = await events.listen((event) => take(event), fail)
     try {
       signal.throwIfAborted()
-      const instances = await find(workload, signal)
+      const instances = await findInstances(containers, workload, signal)
       for (const each of instances) candidates.set(each.id, createCandidate(each, clock.monotonicMs()))
       take = (event) => {
         const candidate = candidates.get(event.instanceId)
@@ -151,6 +169,8 @@ export const createReady = ({ engine, containers, events, logs, clock }: ReadyPa
       for (const candidate of candidates.values()) adoptState(candidate, workload.memoryMb).catch(fail)
       for (const event of early) take(event)
       const both = AbortSignal.any([signal, failed.signal])
+      progress(`Waiting for ${awaited(workload)} (up to ${seconds(workload.readyTimeoutMs)}).`)
+      tellPort(workload, [...candidates.values()][0]!, progress, both).catch(fail)
       let ready = 0
       const waits = [...candidates.values()].map(async (candidate) => {
         await waitForOne(workload, candidate, deadlineMs, both)

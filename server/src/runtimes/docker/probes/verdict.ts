@@ -1,4 +1,6 @@
 /** From how a container ended to one plain sentence. Pure. */
+import { explainExitCode, outOfMemory } from '../../../lib/exit-codes.ts'
+import { tellingLine } from '../../../lib/last-words.ts'
 
 export interface Ending {
   /** How often it has ended since it was made. */
@@ -16,34 +18,35 @@ export interface Verdict {
 
 const exitsAllowed = 3
 
-const meanings: Record<number, string> = {
-  0: 'it exited without an error',
-  1: 'the program reported an error',
-  2: 'the program reported an error or was called incorrectly',
-  126: 'the command cannot be executed',
-  127: 'the command was not found',
-  130: 'it was interrupted (SIGINT)',
-  132: 'illegal instruction: the image may be for another CPU architecture',
-  134: 'it aborted (SIGABRT)',
-  137: 'it was killed (SIGKILL)',
-  139: 'it crashed with a memory fault (SIGSEGV)',
-  143: 'it was told to exit (SIGTERM)',
-}
-
-export const explainExitCode = (exitCode: number): string =>
-  meanings[exitCode] ??
-  (exitCode > 128 && exitCode < 160 ? `it was killed by signal ${exitCode - 128}` : 'the program reported an error')
-
 /** Null: wait, the engine starts it again and it may yet become ready. */
 export const judge = (ending: Ending, memoryMb: number): Verdict | null => {
   if (ending.exits === 0) return null
   if (ending.oomKilled)
     return {
       code: 'out_of_memory',
-      message: `The service exceeded its memory limit of ${memoryMb} MB (OOMKilled): raise the limit.`,
+      message: `The service ran out of memory (OOMKilled): ${outOfMemory(memoryMb)}.`,
     }
   if (ending.restarts && ending.exits < exitsAllowed) return null
   const times = ending.exits === 1 ? '' : ` ${ending.exits} times`
   const how = `exit code ${ending.exitCode}: ${explainExitCode(ending.exitCode)}`
   return { code: 'crash_loop', message: `The service exited${times} instead of becoming ready (${how}).` }
+}
+
+/** The first process of a container is the engine's, which says what it could not start. */
+const notStarted = /^\[FATAL tini \(\d+\)\] exec (.{1,200}) failed: (.{1,100})$/
+const reasons: Record<string, string> = {
+  'Exec format error': 'it is built for another CPU architecture, or is a script that does not begin with #!',
+  'No such file or directory': 'the image has no such file, or not the interpreter or loader that it names',
+  'Permission denied': 'it is not executable',
+}
+/** The program's own last words, as text of its owner's. */
+export const withLastWords = (message: string, lines: readonly string[]): string => {
+  const line = tellingLine(lines)
+  if (line === null) return message
+  const [, command, why] = notStarted.exec(line) ?? []
+  if (why !== undefined) {
+    const reason = reasons[why]
+    return `${message} Its command ${command} cannot be started: ${why}${reason === undefined ? '' : ` (${reason})`}.`
+  }
+  return `${message} It said: ${line}`
 }

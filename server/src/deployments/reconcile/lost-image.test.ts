@@ -1,0 +1,111 @@
+/** A built image that goes away behind our back: told, and made again by a deployment like any other. */
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { addService, ask, partsOf, type World } from '../../../test/support/engine.ts'
+import { newWorld, settled, start, statusOf } from '../../../test/support/engine-story.ts'
+import { until } from '../../../test/support/until.ts'
+import { DeploymentError } from '../../lib/errors.ts'
+import { currentRelease } from '../release/releases.ts'
+import { buildLostImage } from './lost-image.ts'
+
+const deploymentsOf = (world: World) =>
+  world.database.query<{ action: string; origin: string; triggeredBy: string; state: string }>(
+    'select action, origin, triggered_by as "triggeredBy", state from deployment order by seq',
+  )
+
+/** An application that was deployed at `c1`, while the head of its branch is another commit by now. */
+const createScene = async () => {
+  const world = await newWorld()
+  const lost = new Set<string>()
+  const isHeld = async (_organizationId: string, image: string): Promise<boolean> => !lost.has(image)
+  Object.assign(world.runtime.images, { isHeld })
+  const engine = await start(world)
+  const id = await addService(world)
+  await ask(engine, world, 'DEPLOY', [{ id }])
+  assert.equal(await settled(engine, world, id), 'DEPLOYED')
+  world.head = 'c2'
+  const status = async () => (await statusOf(engine, world, id))!
+  const lose = async (again: string | DeploymentError): Promise<void> => {
+    world.images.set('c1', again)
+    lost.add((await currentRelease(world.database, id))!.image)
+    await world.runtime.instances.retire({ ...world.ids, serviceId: id }, null, 0, AbortSignal.timeout(10_000))
+  }
+  const parts = partsOf(world, { off: false, callsLeft: null, lateCut: false })
+  const repair = async () => buildLostImage(parts, (await currentRelease(world.database, id))!)
+  return { world, engine, id, status, lose, repair }
+}
+
+test('a version whose container and image are gone is told within 10 s, and runs again from its own commit', async () => {
+  const { world, id, status, lose } = await createScene()
+  const seen = new Set<string>()
+  await lose('image-c1-again')
+  const lostAtMs = performance.now()
+  await until(
+    async () => {
+      const { running_state: running, error, state } = await status()
+      if (running === 'ERROR') seen.add(error?.code ?? 'without a sentence')
+      return state === 'RESTARTED' && running === 'RUNNING'
+    },
+    { what: 'the version' },
+  )
+  assert.ok(performance.now() - lostAtMs < 10_000)
+  assert.ok(!seen.has('without a sentence'), [...seen].join())
+  const { error } = await status()
+  assert.equal(error, undefined)
+  const release = (await currentRelease(world.database, id))!
+  assert.equal(release.image, 'image-c1-again')
+  assert.equal((release.commit as { git_commit_id: string }).git_commit_id, 'c1')
+  assert.equal((await world.runtime.instancesOf(id)).length, 1)
+  const [, repair, ...more] = await deploymentsOf(world)
+  assert.deepEqual(more, [])
+  const triggeredBy = 'Slipway: the image of the running version was removed'
+  assert.deepEqual(repair, { action: 'RESTART', origin: 'QOVERY_INTERNAL', triggeredBy, state: 'SUCCEEDED' })
+})
+
+test('a build that fails is told with its reason, tried again after ever longer pauses, and not for ever', async () => {
+  const { world, engine, id, status, lose, repair } = await createScene()
+  await lose(new DeploymentError('build_failed', 'The build failed: the disk is away.'))
+  await until(async () => (await status()).state === 'RESTART_ERROR', { what: 'the first attempt' })
+  assert.match((await status()).error!.message, /removed from the cluster.*could not be built again.*disk is away/)
+  assert.equal((await status()).running_state, 'ERROR')
+  for (const minutes of [1, 5, 15, 60, 240]) {
+    const before = (await deploymentsOf(world)).length
+    assert.match((await repair())!.message, new RegExp(`next one within ${minutes} min.*disk is away`))
+    assert.equal((await deploymentsOf(world)).length, before, 'not before its pause is over')
+    const passed = `update repair set last_at = last_at - interval '${minutes} minutes'`
+    await world.database.query(passed)
+    assert.match((await repair())!.message, /is being built again/)
+    assert.equal(await settled(engine, world, id), 'RESTART_ERROR')
+    await until(async () => (await deploymentsOf(world)).every(({ state }) => /ED$/.test(state)), { what: 'the end' })
+  }
+  await world.database.query(`update repair set last_at = last_at - interval '10 days'`)
+  const count = (await deploymentsOf(world)).length
+  assert.match((await repair())!.message, /6 attempts: deploy the service\..*disk is away/)
+  assert.equal((await deploymentsOf(world)).length, count)
+  // Whoever mends it deploys, and it begins anew.
+  world.images.set('c2', 'image-c2')
+  await ask(engine, world, 'DEPLOY', [{ id }])
+  assert.equal(await settled(engine, world, id), 'DEPLOYED')
+  assert.equal((await status()).error, undefined)
+})
+
+test('it is asked for once by several servers, never beside a deployment of a user, and not for what is stopped', async () => {
+  const { world, engine, id, repair } = await createScene()
+  world.images.set('c1', 'hang')
+  const both = await Promise.all([repair(), repair()])
+  assert.deepEqual(both.map((problem) => problem?.code ?? null).sort(), ['image_lost', null])
+  assert.equal(await repair(), null, 'while it waits or runs')
+  await world.database.transaction((tx) => engine.engine.cancel(tx, world.ids.environmentId))
+  await until(async () => (await deploymentsOf(world)).every(({ state }) => /ED$/.test(state)), { what: 'the cancel' })
+  const other = await addService(world)
+  world.images.set('c2', 'hang')
+  await ask(engine, world, 'DEPLOY', [{ id: other }])
+  assert.equal(await repair(), null)
+  await world.database.transaction((tx) => engine.engine.cancel(tx, world.ids.environmentId))
+  await until(async () => (await deploymentsOf(world)).every(({ state }) => /ED$/.test(state)), { what: 'the cancel' })
+  await ask(engine, world, 'STOP', [{ id }])
+  assert.equal(await settled(engine, world, id), 'STOPPED')
+  const before = (await deploymentsOf(world)).length
+  assert.equal(await repair(), null)
+  assert.equal((await deploymentsOf(world)).length, before)
+})

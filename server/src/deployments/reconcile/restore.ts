@@ -1,0 +1,117 @@
+/**
+ * Starts what is missing of a service, from its release. An image that was pulled and is gone is pulled again here; one
+ * that was built is built again by a deployment (lost-image.ts). Whatever keeps the service from running, its status
+ * says so.
+ */
+import type { Cluster } from '../../clusters/clusters.ts'
+import { DeploymentError } from '../../lib/errors.ts'
+import type { Policy } from '../../router/policy.ts'
+import type { Converged, Desired, Instance, ServiceKey, Workload } from '../../runtimes/runtime.ts'
+import { ensureImage } from '../images/make-image.ts'
+import type { DeploymentParts } from '../parts.ts'
+import { openRelease, type Release } from '../release/releases.ts'
+import type { Problem } from '../status/problems.ts'
+import { readExposure } from '../traffic/routes.ts'
+import { beingPulled, buildLostImage } from './lost-image.ts'
+import type { Tell } from './shown.ts'
+
+interface Wanted extends ServiceKey {
+  desired: string
+  releaseId: string | null
+  ports: Workload['ports']
+  policy?: Policy
+}
+
+export interface Missing {
+  service: Wanted
+  /** What there is of its version. */
+  current: readonly Instance[]
+  /** Some of them have to be made; one that is only down starts from what it has. */
+  needsImage: boolean
+  tell: Tell
+}
+
+const retireGraceMs = 10_000
+/** What is missing is usually back sooner: then nobody has to hear of it. */
+const lateMs = 5000
+
+/** As its release says; null when it is gone. */
+const openDesired = async (
+  parts: DeploymentParts,
+  { serviceId, releaseId, desired, ports, policy }: Wanted,
+): Promise<{ desired: Desired; release: Release | null } | null> => {
+  const exposure = () => readExposure(parts.database, serviceId, desired === 'RUNNING' ? ports : [], policy)
+  if (desired !== 'RUNNING') return { desired: { state: 'stopped', exposure, graceMs: retireGraceMs }, release: null }
+  const opened = releaseId === null ? null : await openRelease(parts.database, parts.sealer, releaseId)
+  if (opened === null) return null
+  return { desired: { state: 'running', workload: opened.workload, exposure }, release: opened.release }
+}
+
+/** Null when there is an image to start from. */
+const findLost = async (
+  parts: DeploymentParts,
+  cluster: Cluster,
+  release: Release,
+  { current, tell }: Missing,
+  signal: AbortSignal,
+): Promise<'lost' | 'busy' | null> => {
+  if (await cluster.images.isHeld(release.organizationId, release.image, signal)) return null
+  if (release.source === null) {
+    const problem = await buildLostImage(parts, release)
+    await tell(current, problem)
+    return problem === null ? 'busy' : 'lost'
+  }
+  await tell(current, beingPulled)
+  await ensureImage(parts, cluster, release, () => {}, signal)
+  return null
+}
+
+const troubleOf = (error: unknown): Problem | null =>
+  error instanceof DeploymentError ? { code: error.code, message: error.message } : null
+
+/** Says what is wrong when `work` fails, and before that when it takes longer than a moment. */
+const tellIfNot = async <T>(
+  parts: DeploymentParts,
+  { current, tell }: Missing,
+  work: (tell: Tell) => Promise<T>,
+): Promise<T> => {
+  const over = new AbortController()
+  let isTold = false
+  const late = parts.clock.sleep(lateMs, over.signal).then(
+    () => (isTold ? undefined : tell(current)),
+    () => {},
+  )
+  const tellFirst: Tell = (...words) => {
+    isTold = true
+    return tell(...words)
+  }
+  try {
+    return await work(tellFirst)
+  } catch (error) {
+    const trouble = troubleOf(error)
+    // Of an engine that is away nothing is known; that is said elsewhere.
+    if (trouble?.code !== 'engine_unavailable') await tell(current, trouble)
+    throw error
+  } finally {
+    over.abort(new Error('it is restored'))
+    await late
+  }
+}
+
+/** What there is then; `lost` or `busy` while its image is made again or has to wait for that; null without a release. */
+export const restore = async (
+  parts: DeploymentParts,
+  cluster: Cluster,
+  missing: Missing,
+  signal: AbortSignal,
+): Promise<Converged | 'lost' | 'busy' | null> => {
+  const { service, needsImage } = missing
+  const opened = await openDesired(parts, service)
+  if (opened === null) return null
+  const { desired, release } = opened
+  return tellIfNot(parts, missing, async (tell) => {
+    const watched = { ...missing, tell }
+    const lost = needsImage && release !== null ? await findLost(parts, cluster, release, watched, signal) : null
+    return lost ?? cluster.runtime.converge(service, desired, null, signal)
+  })
+}

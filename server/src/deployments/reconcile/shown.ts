@@ -1,0 +1,125 @@
+/**
+ * What the status of a service says of what there is of it on its cluster: its running state, what is wrong, and how an
+ * instance ended last. Compared before it is written, for everyone who follows a status hears of each write.
+ */
+import { explainExitCode, outOfMemory } from '../../lib/exit-codes.ts'
+import type { Instance } from '../../runtimes/runtime.ts'
+import type { DeploymentParts } from '../parts.ts'
+import type { Problem, Restarts } from '../status/problems.ts'
+
+/** Of a row of `service_state` with its current release. */
+export interface Known {
+  serviceId: string
+  desired: string
+  /** How many are to run. */
+  instances: number
+  memoryMb: number
+  runningState: string
+  problem: Problem | null
+  restarts: Restarts | null
+  /** Tasks are all that it runs: it has no instances, and whoever runs them shows how it is. */
+  hasTask: boolean
+}
+
+export interface Shown {
+  state: string
+  problem: Problem | null
+  /** Null: nothing new is known. */
+  restarts: Restarts | null
+}
+
+const isUp = ({ state }: Instance): boolean => state === 'running'
+
+const runningStateOf = (service: Known, current: readonly Instance[]): string => {
+  if (service.desired !== 'RUNNING') return 'STOPPED'
+  if (current.length === 0) return service.instances === 0 ? 'RUNNING' : 'ERROR'
+  if (current.every(isUp)) return 'RUNNING'
+  return current.some(isUp) ? 'WARNING' : 'ERROR'
+}
+
+const howItEnded = (memoryMb: number, exitCode: number, oomKilled: boolean): string =>
+  oomKilled
+    ? `It ran out of memory: ${outOfMemory(memoryMb)}.`
+    : `It exited with code ${exitCode}: ${explainExitCode(exitCode)}.`
+
+const restartsOf = ({ memoryMb }: Known, current: readonly Instance[]): Restarts | null => {
+  const exits = current.flatMap(({ lastExit }) => lastExit ?? [])
+  const last = exits.sort((a, b) => (a.at < b.at ? -1 : 1)).at(-1)
+  if (last === undefined) return null
+  return {
+    restart_count: current.reduce((sum, { restarts }) => sum + restarts, 0),
+    exit_code: last.exitCode,
+    oom_killed: last.oomKilled,
+    last_exit_at: new Date(last.at).toISOString(),
+    message: howItEnded(memoryMb, last.exitCode, last.oomKilled),
+  }
+}
+
+const problemOf = (state: string, current: readonly Instance[], restarts: Restarts | null): Problem | null => {
+  if (state !== 'ERROR' && state !== 'WARNING') return null
+  if (restarts !== null) {
+    const times = restarts.restart_count === 1 ? 'once' : `${restarts.restart_count} times`
+    const code = restarts.oom_killed ? 'out_of_memory' : 'crash_loop'
+    return { code, message: `${restarts.message} It was started again ${times}.` }
+  }
+  const message =
+    current.length === 0
+      ? 'Nothing of the service is left on the cluster: it is being started again.'
+      : 'Some of its instances do not run: they are being started again.'
+  return { code: 'instances_missing', message }
+}
+
+/** `trouble`: why what should run could not be started; it says more than what is seen. */
+export const shownOf = (service: Known, current: readonly Instance[], trouble: Problem | null = null): Shown => {
+  const state = runningStateOf(service, current)
+  const restarts = service.desired === 'RUNNING' ? restartsOf(service, current) : null
+  const isWrong = state === 'ERROR' || state === 'WARNING'
+  return { state, problem: isWrong && trouble !== null ? trouble : problemOf(state, current, restarts), restarts }
+}
+
+const areSame = (a: object | null, b: object | null): boolean => {
+  if (a === null || b === null) return a === b
+  return Object.entries(a).every(([key, value]) => (b as Record<string, unknown>)[key] === value)
+}
+
+/** Who runs a task shows how it is; a problem of a lasting kind was found by whoever acts on it. */
+export const showsOther = (service: Known, shown: Shown): boolean => {
+  if (service.hasTask && service.desired === 'RUNNING') return false
+  return (
+    service.runningState !== shown.state ||
+    (shown.restarts !== null && !areSame(shown.restarts, service.restarts)) ||
+    (shown.problem === null) !== (service.problem === null)
+  )
+}
+
+const unlessWorkedOn = `and not exists (select from deployment d join deployment_service w on w.deployment_id = d.id
+    where w.service_id = $1 and w.finished_at is null and d.state = 'RUNNING')`
+
+/** While a deployment works on the service, nothing is written: it shows its own. */
+const show = async ({ database }: Pick<DeploymentParts, 'database'>, service: Known, shown: Shown) => {
+  if (service.hasTask && service.desired === 'RUNNING') return
+  if (!showsOther(service, shown) && areSame(shown.problem, service.problem)) return
+  await database.query(
+    `update service_state set running_state = $2, problem = $3, restarts = coalesce($4, restarts)
+     where service_id = $1 ${unlessWorkedOn}`,
+    [
+      service.serviceId,
+      shown.state,
+      shown.problem === null ? null : JSON.stringify(shown.problem),
+      shown.restarts === null ? null : JSON.stringify(shown.restarts),
+    ],
+  )
+}
+
+/** `trouble`: why what is missing could not be started. */
+export type Tell = (current: readonly Instance[], trouble?: Problem | null) => Promise<void>
+
+/** What the status says of a service while it is put right: each word knows of the ones before. */
+export const createTeller = (parts: Pick<DeploymentParts, 'database'>, service: Known): Tell => {
+  let known = service
+  return async (current, trouble = null) => {
+    const shown = shownOf(known, current, trouble)
+    await show(parts, known, shown)
+    known = { ...known, runningState: shown.state, problem: shown.problem }
+  }
+}

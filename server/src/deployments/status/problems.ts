@@ -1,0 +1,73 @@
+/**
+ * What the status of a service says of its failures: the sentence of a deployment that failed, what is wrong with what
+ * runs, and how an instance ended last. The first is the deployment's own; the others are kept with the service's state
+ * by whoever finds them: the reconciler, and a deployment that waits for something.
+ */
+import type { Queryable } from '../../store/database.ts'
+import type { ServiceStatus, StateRow } from '../deployments.ts'
+
+/** A machine's word, and one plain sentence or two. */
+export interface Problem {
+  code: string
+  message: string
+  /** Only as long as this deployment is under way. */
+  deploymentId?: string
+}
+
+/** How an instance of the version that runs ended last. */
+export interface Restarts {
+  restart_count: number
+  exit_code: number
+  oom_killed: boolean
+  /** RFC 3339. */
+  last_exit_at: string
+  message: string
+}
+
+/** SQL for the fields of a row `m` of `service_state` that `problemFrom` reads. */
+export const problemSql = (m: string): string => `${m}.problem, ${m}.restarts,
+    case when right(${m}.state, 6) = '_ERROR' then (select json_build_object('code', w.error ->> 'code',
+        'message', w.error ->> 'message')
+      from deployment_service w where w.deployment_id = ${m}.deployment_id and w.service_id = ${m}.service_id
+        and w.error is not null) end as failure`
+
+const unknown: Problem = {
+  code: 'cluster_unavailable',
+  message: 'The cluster does not answer: the state of its services is unknown.',
+}
+
+const isNow = ({ deploymentId }: Problem, row: StateRow): boolean =>
+  deploymentId === undefined || deploymentId === row.deploymentId
+
+const errorOf = (row: StateRow): Problem | null => {
+  const { failure = null, problem = null } = row
+  // What a deploy could not bring comes before what is wrong with the version that it was to replace.
+  if (failure !== null && row.action === 'DEPLOY') return failure
+  if (row.runningState === 'UNAVAILABLE') return unknown
+  return problem !== null && isNow(problem, row) ? problem : failure
+}
+
+export const problemFrom = (row: StateRow): Pick<ServiceStatus, 'error' | 'restarts'> => {
+  const error = errorOf(row)
+  return {
+    ...(error === null ? {} : { error: { code: error.code, message: error.message } }),
+    ...(row.restarts == null ? {} : { restarts: row.restarts }),
+  }
+}
+
+/** What a deployment under way waits for, as its service's status shows until it goes on or ends. */
+export const noteProblem = (
+  db: Queryable,
+  deploymentId: string,
+  serviceId: string,
+  message: string,
+): Promise<unknown> =>
+  db.query(
+    `update service_state s set problem = $3 from deployment_service w
+     where s.service_id = $2 and w.service_id = $2 and w.deployment_id = $1 and w.finished_at is null`,
+    [deploymentId, serviceId, JSON.stringify({ code: 'not_ready', message, deploymentId } satisfies Problem)],
+  )
+
+/** Whatever was found before a deployment ended: what it leaves is looked at anew. */
+export const forgetProblem = (tx: Queryable, serviceId: string): Promise<unknown> =>
+  tx.query('update service_state set problem = null where service_id = $1 and problem is not null', [serviceId])

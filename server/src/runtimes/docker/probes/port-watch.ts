@@ -1,0 +1,172 @@
+/**
+ * While an instance is waited for: which ports its program listens on, so that a wrong port is told within seconds and
+ * not at the deadline. Read from the container's own network namespace: the kernel's table where its processes run on
+ * this machine, else what a command in the container prints. What cannot be known is not told.
+ */
+import { readFile } from 'node:fs/promises'
+import { type Engine, isEngineError } from '../../../lib/docker/docker-engine.ts'
+import type { Clock } from '../../../lib/time/clock.ts'
+import type { Progress, Workload } from '../../runtime.ts'
+import type { ContainerDetail, Containers } from '../containers.ts'
+import { usualPort } from '../describe.ts'
+import { explainPort, type Listener, type PortFinding, parseListeners } from './listeners.ts'
+
+const everyMs = 2000
+/** How long a program runs before its missing port is told. */
+const quietMs = 8000
+/** Of services without a probe of their own: how long a program that listens elsewhere only is waited for. */
+const patienceMs = { loopback: 30_000, elsewhere: 60_000, nothing: Number.POSITIVE_INFINITY }
+const execMs = 3000
+const maxTable = 256 * 1024
+
+const readTable = async (pid: number): Promise<string> => {
+  const read = (name: string): Promise<string> => readFile(`/proc/${pid}/net/${name}`, 'utf8')
+  // Without IPv6 there is no second one.
+  return (await read('tcp')) + (await read('tcp6').catch(() => ''))
+}
+
+/** Null where its processes are not this machine's: an id of a process says nothing by itself. */
+const readHere = async ({ Id, State }: ContainerDetail): Promise<string | null> => {
+  if (!(State.Pid > 0)) return null
+  const holds = async (): Promise<boolean> => (await readFile(`/proc/${State.Pid}/cgroup`, 'utf8')).includes(Id)
+  try {
+    const table = (await holds()) ? await readTable(State.Pid) : null
+    // The process may have ended, and its id may be another one's by now.
+    return (await holds()) ? table : null
+  } catch {
+    return null
+  }
+}
+
+const readInside = async (engine: Engine, { Id }: ContainerDetail, outer: AbortSignal): Promise<string | null> => {
+  const signal = AbortSignal.any([outer, AbortSignal.timeout(execMs)])
+  const body = { Cmd: ['cat', '/proc/net/tcp', '/proc/net/tcp6'], AttachStdout: true, Tty: true }
+  try {
+    const exec = await engine.call<{ Id: string }>('POST', `/containers/${Id}/exec`, { body, signal })
+    const start = { Detach: false, Tty: true }
+    const output = await engine.stream('POST', `/exec/${exec.Id}/start`, { body: start, signal })
+    let text = ''
+    for await (const chunk of output.setEncoding('utf8') as AsyncIterable<string>) {
+      text += chunk
+      if (text.length > maxTable) break
+    }
+    // A table has a head, also an empty one; an image without this command prints something else.
+    return text.includes('local_address') ? text : null
+  } catch (error) {
+    outer.throwIfAborted()
+    if (isEngineError(error) || signal.aborted) return null
+    throw error
+  }
+}
+
+interface Listening {
+  listeners: Listener[]
+  /** Ports that the image names, other than the service's. */
+  exposed: number[]
+}
+
+/** What the program of a container listens on; null for what cannot be known. */
+type ReadListening = (id: string, workload: Workload, signal: AbortSignal) => Promise<Listening | null>
+
+const exposedBy = ({ Config }: ContainerDetail, { ports }: Workload): number[] =>
+  Object.keys(Config.ExposedPorts ?? {})
+    .filter((key) => key.endsWith('/tcp'))
+    .map((key) => Number.parseInt(key, 10))
+    .filter((port) => !ports.some(({ internalPort }) => internalPort === port))
+
+const createListening =
+  (engine: Engine, containers: Pick<Containers, 'inspect'>): ReadListening =>
+  async (id, workload, signal) => {
+    const detail = await containers.inspect(id, signal)
+    if (!detail.State.Running) return null
+    const table = (await readHere(detail)) ?? (await readInside(engine, detail, signal))
+    return table === null ? null : { listeners: parseListeners(table), exposed: exposedBy(detail, workload) }
+  }
+
+/** The port that has to answer; null for what listens nowhere, or is asked by a command. */
+const askedPort = (workload: Workload): number | null => {
+  const check = workload.readiness?.check
+  if (check !== undefined) return check.kind === 'exec' ? null : check.port
+  const port = usualPort(workload)
+  return port === undefined || port.protocol === 'UDP' ? null : port.internalPort
+}
+
+/** What is waited for, in words. */
+export const awaited = (workload: Workload): string => {
+  const check = workload.readiness?.check
+  if (check?.kind === 'exec') return 'the command of its readiness probe'
+  if (check?.kind === 'http') return `${check.scheme} ${check.path} on port ${check.port}`
+  const port = askedPort(workload)
+  if (port === null) return 'it to stay running for 1 s'
+  const isHttp = check === undefined && usualPort(workload)?.protocol === 'HTTP'
+  return isHttp ? `HTTP / on port ${port}` : `TCP port ${port}`
+}
+
+export interface Watched {
+  clock: Clock
+  workload: Workload
+  /** Id of the container. */
+  id: string
+  /** Monotonic: since when it runs; null while it is down. */
+  upSinceMs(): number | null
+  progress: Progress
+}
+
+/** A sentence as the end of another one. */
+const lower = (text: string): string => text.charAt(0).toLowerCase() + text.slice(1)
+
+const find = async (
+  read: ReadListening,
+  workload: Workload,
+  id: string,
+  signal: AbortSignal,
+): Promise<PortFinding | null> => {
+  const port = askedPort(workload)
+  const listening = port === null ? null : await read(id, workload, signal)
+  return listening === null ? null : explainPort(port!, listening.listeners, listening.exposed)
+}
+
+/**
+ * Tells what the program listens on instead, each finding once. The finding, when the service has no probe that says how
+ * long to wait, and the program has listened elsewhere for so long that it will not come any more.
+ */
+const watch = async (
+  read: ReadListening,
+  { clock, workload, id, upSinceMs, progress }: Watched,
+  signal: AbortSignal,
+): Promise<PortFinding> => {
+  let last: { finding: PortFinding; sinceMs: number; told: boolean } | null = null
+  for (;;) {
+    await clock.sleep(everyMs, signal)
+    const startedMs = upSinceMs()
+    const nowMs = clock.monotonicMs()
+    const ageMs = startedMs === null ? 0 : nowMs - startedMs
+    if (ageMs < quietMs - everyMs) continue
+    const finding = await find(read, workload, id, signal)
+    if (finding === null) last = null
+    else if (last?.finding.text !== finding.text) last = { finding, sinceMs: nowMs, told: false }
+    if (last === null || ageMs < quietMs) continue
+    if (!last.told) progress(last.finding.text, 'warning')
+    last.told = true
+    const patience = patienceMs[last.finding.kind]
+    if (workload.readiness === null && ageMs >= patience && nowMs - last.sinceMs >= patience / 2) return last.finding
+  }
+}
+
+/** What a program listens on is only a help: where it cannot be read, who waits goes on as without. */
+export const createPortWatch = (engine: Engine, containers: Pick<Containers, 'inspect'>) => {
+  const read = createListening(engine, containers)
+  return {
+    /** Why nobody answers at this moment, as the end of a sentence; null when something listens, or nothing is known. */
+    why: async (workload: Workload, id: string, signal: AbortSignal): Promise<string | null> => {
+      const finding = await find(read, workload, id, signal).catch(() => null)
+      return finding === null ? null : lower(finding.text)
+    },
+    /** Resolves with why the service will not become ready; null when that is not known, or nobody waits any more. */
+    watch: async (watched: Watched, signal: AbortSignal): Promise<string | null> => {
+      if (askedPort(watched.workload) === null) return null
+      const finding = await watch(read, watched, signal).catch(() => null)
+      return finding === null ? null : lower(finding.text)
+    },
+  }
+}
