@@ -12,6 +12,7 @@ import type { LogLine, Runtime, ServiceKey } from '../runtimes/runtime.ts'
 import type { Queryable } from '../store/database.ts'
 import { eventSink, type Sink, socketSink } from '../streams/sink.ts'
 import { type LogFilter, parseLogQuery } from './log-query.ts'
+import { asFrame as asOutputFrame, followOutput, type OutputLine } from './runs/output.ts'
 import { type Facet, itemOf, ownerOf } from './self.ts'
 
 const maxTail = 1000
@@ -251,6 +252,20 @@ const sendFrames = async (context: Context, sink: Sink, filter: LogFilter | null
   }
 }
 
+/** The programs of jobs and of Terraform end, and are gone then: what they printed is read from where it is kept. */
+const keepsOutput: ReadonlySet<string> = new Set(['job', 'terraform'])
+
+const sendOutput = ({ parts, node, query }: Context, sink: Sink, filter: LogFilter | null): Promise<void> => {
+  const tail = Math.min(maxTail, Number(query.limit ?? query.tail ?? maxTail))
+  const wanted = { serviceId: node.id, environmentId: node.parentId!, tail }
+  const frame = asOutputFrame(node.name)
+  const isWanted = ({ text, level, place, version }: OutputLine): boolean => {
+    const labels = { qovery_com_service_id: node.id, level, pod: place, container: node.name, app: version }
+    return filter === null || filter({ text, labels })
+  }
+  return followOutput(parts, sink, wanted, (line) => (isWanted(line) ? frame(line) : null))
+}
+
 /** `/service/logs`: arguments in the query, the token in the header or as a subprotocol. */
 export const serviceLogSocket = operation({
   id: 'handleServiceLogs',
@@ -279,6 +294,8 @@ export const serviceLogSocket = operation({
   socket(context, socket) {
     const { query } = context.query
     const filter = query === undefined ? null : parseLogQuery(query)
-    void sendFrames(context, socketSink(socket), filter)
+    const sink = socketSink(socket)
+    if (keepsOutput.has(context.node.kind)) void sendOutput(context, sink, filter)
+    else void sendFrames(context, sink, filter)
   },
 })
