@@ -23,5 +23,7 @@ test('all guides can be pasted on a real engine, but that to databases where the
   const names = guidesToPaste.filter((name) => !skipped.includes(name))
   const text = await pasteGuides(names, { SLIPWAY_DATA_DIR: slipway.dataDir, HOME: '/nonexistent' })
   assert.match(text, /guide first-deploy\.md\n[\s\S]*?\nRUNNING\nhttp:\/\/web-test/)
+  assert.match(text, /guide cron-jobs\.md\n[\s\S]*?\nSUCCEEDED\n[\s\S]*?\ngood night\n/)
+  assert.match(text, /guide router\.md\n[\s\S]*?\n401\n200\n/)
   assert.match(text, /guide domains\.md\n[\s\S]*?\n200\n/)
 })

@@ -7,9 +7,9 @@ import { operations } from '../src/resources/index.ts'
 import { examplesOf, guides, guidesToPaste, paste, pasteGuides } from './support/guides.ts'
 import { prepareSlipway, type Slipway } from './support/slipway/slipway.ts'
 
-const missing = ['curl', 'git'].find((program) => spawnSync(program, ['--version']).error !== undefined)
+const missing = ['curl', 'git', 'openssl'].find((program) => spawnSync(program, ['--version']).error !== undefined)
 
-const everyDay = ['volumes', 'databases', 'health-checks', 'cron-jobs', 'domains', 'private-sources', 'ci']
+const everyDay = ['volumes', 'databases', 'health-checks', 'cron-jobs', 'domains', 'private-sources', 'ci', 'router']
 const begin = ['api', 'first-deploy', 'identity', 'plan-and-rollback', 'webhooks']
 
 describe('the examples, on a clean data directory and other ports than usual', {
@@ -39,6 +39,8 @@ describe('the examples, on a clean data directory and other ports than usual', {
       /guide plan-and-rollback\.md\n[\s\S]*?\n(BUILD|ROLL_OUT)\n[\s\S]*?\n\/memory\nfalse\n[\s\S]*?\nOUT_OF_DATE\n/,
     )
     assert.match(text, /guide ci\.md\n[\s\S]*?\nDeployed the head of the branch\.\n/)
+    assert.match(text, /guide cron-jobs\.md\n[\s\S]*?\nSUCCEEDED\n/)
+    assert.match(text, /guide router\.md\n[\s\S]*?\n401\n200\n/)
     assert.match(text, /guide domains\.md\n[\s\S]*?\n200\n/)
   })
 
