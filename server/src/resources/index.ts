@@ -24,6 +24,7 @@ import { accountOperations } from './organization/account.ts'
 import { annotationsGroupOperations } from './organization/annotations-group.ts'
 import { apiTokenOperations } from './organization/api-token.ts'
 import { auditEventOperations } from './organization/audit-event.ts'
+import { billingOperations } from './organization/billing.ts'
 import { invitationOperations } from './organization/invitation.ts'
 import { labelsGroupOperations } from './organization/labels-group.ts'
 import { organizationLimits } from './organization/limits.ts'
@@ -72,6 +73,7 @@ export const operations: readonly Operation[] = [
   ...memberOperations,
   ...invitationOperations,
   ...accountOperations,
+  ...billingOperations,
   ...apiTokenOperations,
   ...auditEventOperations,
   ...clusterOperations,

@@ -77,17 +77,20 @@ interface Followed {
   tail: number
 }
 
-/** Sends the last lines of a service and then new ones, until the reader disconnects. */
+/** Sends the last lines of a service and then new ones, until the reader disconnects; those that `show` makes null are left out. */
 export const followOutput = async (
   parts: Parts,
   sink: Sink,
   { serviceId, environmentId, tail }: Followed,
-  show: (line: OutputLine) => object,
+  show: (line: OutputLine) => object | null,
 ): Promise<void> => {
   const { database } = parts
   try {
     const send = async (lines: readonly OutputLine[]): Promise<void> => {
-      for (const line of lines) await sink.send(JSON.stringify(show(line)), `${line.chunk}.${line.index}`)
+      for (const line of lines) {
+        const shown = show(line)
+        if (shown !== null) await sink.send(JSON.stringify(shown), `${line.chunk}.${line.index}`)
+      }
     }
     const last = await readLastOutput(database, serviceId, { limit: Math.max(1, tail) })
     if (tail > 0) await send(last)
