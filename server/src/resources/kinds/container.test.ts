@@ -196,7 +196,7 @@ test('a new tag is deployed to whatever follows the image, in all environments, 
     '2.0',
   ])
   const again = await call('POST', path, { image_name, tag: '2.0' })
-  assert.deepEqual([again.status, again.body], [202, { results: [] }])
+  assert.deepEqual([again.status, again.body.results, again.body.id], [202, [], '00000000-0000-0000-0000-000000000000'])
 })
 
 test('the same notice sent several times at once deploys once', async () => {
