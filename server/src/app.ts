@@ -131,7 +131,8 @@ const createFoundation = async (settings: Settings): Promise<Foundation> => {
   const log = createLog(settings.logLevel)
   const { dataDir, routerHost: host, routerPort: port } = settings
   const work = createWorkRegistry(systemClock)
-  const own = createRouter({ dataDir, host, port, log })
+  const { trustedProxies } = settings
+  const own = createRouter({ dataDir, host, port, log, trustedProxies })
   const [database] = await Promise.all([openDatabase(settings, log), own.start()])
   const shared = await shareRouter(own, { database, log, work }, settings)
   const router = shared?.router ?? own
@@ -229,7 +230,7 @@ const createParts = async (foundation: Foundation, machine: RuntimeParts, disk: 
     builder,
     enqueue: enqueueDeploymentEvent,
     kinds: deployableKinds,
-    variables: (serviceIds, db = database) => loadAllVariables(db, sealer, serviceIds),
+    variables: (serviceIds, db = database, commits) => loadAllVariables(db, sealer, serviceIds, commits),
     gitCredentials: (organizationId, id) => readGitCredentials(database, sealer, organizationId, id),
     registryCredentials: (organizationId, id) => readRegistryCredentials(database, sealer, organizationId, id),
     checkAddress: (url) => foundation.outbound.check(url),

@@ -40,8 +40,12 @@ export const createBuilder = ({ sources, missingTool, imageBuilder }: BuilderPar
   commits: sources.commits,
   folders: sources.folders,
   async build(request, onLog, signal) {
+    const { source, commitId, skipSubmodules } = request
     const { build } = await imageBuilder(request.clusterId)
-    return withCommit(sources, request, signal, () => build(request, onLog, signal))
+    return withCommit(sources, request, signal, async () => {
+      if (skipSubmodules !== true) await sources.fetchSubmodules(source, commitId, onLog, signal)
+      return build(request, onLog, signal)
+    })
   },
   async built(request, signal) {
     const { built } = await imageBuilder(request.clusterId)

@@ -22,11 +22,13 @@ export interface BuildSpec {
   limits?: BuildLimits
 }
 
-/** Limits of one build; omitted ones are the engine's. */
+/** What a service's settings say of its builds; omitted limits are the engine's. */
 export interface BuildLimits {
   timeoutMs?: number
   cpuMillicores?: number
   memoryMb?: number
+  skipSubmodules?: true
+  noCache?: true
 }
 
 /** Where a service's image comes from. */
@@ -59,6 +61,7 @@ export type WorkloadSpec = Pick<
   | 'liveness'
   | 'readyTimeoutMs'
   | 'stopGraceMs'
+  | 'ingress'
 >
 
 /** What triggers a task: its environment's deploy, stop or delete, or its schedule. */
@@ -261,6 +264,8 @@ export interface StateRow {
   steps?: string | null
   /** What the last deployment was asked to run instead of the usual. */
   forcedEvent: TaskEvent | null
+  /** Actions on its environment leave it as it is. */
+  isSkipped: boolean
 }
 
 /** Of a service in a deploy. A redeploy of what was never deployed takes the newest. */
@@ -302,7 +307,10 @@ export interface Deployments {
    */
   statuses(db: Queryable, serviceIds: readonly string[]): Promise<ServiceStatus[]>
   /** Statuses of all services of an environment, with their kinds. */
-  environmentStatuses(db: Queryable, environmentId: string): Promise<{ kind: Kind; status: ServiceStatus }[]>
+  environmentStatuses(
+    db: Queryable,
+    environmentId: string,
+  ): Promise<{ kind: Kind; isSkipped: boolean; status: ServiceStatus }[]>
   /** Statuses of rows that were read before (`readStates`). */
   statusesOf(db: Queryable, rows: readonly StateRow[]): Promise<ServiceStatus[]>
 }

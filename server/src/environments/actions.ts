@@ -15,6 +15,7 @@ import {
   noteCancel,
   planFor,
   request,
+  SkipReconcile,
   servicesOf,
   serviceToDeploy,
 } from '../facets/deployment-request.ts'
@@ -140,7 +141,7 @@ const wholeActions: Operation[] = [
   operation({
     ...common,
     ...destroys,
-    ...planned(),
+    ...planned(SkipReconcile),
     id: 'deleteEnvironment',
     method: 'DELETE',
     path: '/environment/{environmentId}',
@@ -308,7 +309,7 @@ const chosenActions: Operation[] = [
   operation({
     ...common,
     ...destroys,
-    ...planned(),
+    ...planned(SkipReconcile),
     id: 'deleteSelectedServices',
     path: '/environment/{environmentId}/service/delete',
     summary: 'Delete the services in the body',

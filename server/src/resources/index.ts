@@ -13,6 +13,7 @@ import { argocdDestinationOperations } from './argocd/destination.ts'
 import { catalogueOperations } from './catalogue/catalogue.ts'
 import { clusterOperations } from './cluster/cluster.ts'
 import { credentialsOperations } from './cluster/credentials.ts'
+import { listCharts } from './helm/charts.ts'
 import { helm } from './helm/helm.ts'
 import { helmRepositoryOperations } from './helm/repository.ts'
 import { application } from './kinds/application.ts'
@@ -34,13 +35,16 @@ import { webhookOperations } from './organization/webhook.ts'
 import { cloneOperations } from './project/clone.ts'
 import { environmentOperations } from './project/environment.ts'
 import { listServicesOf } from './project/environment-services.ts'
+import { lifecycleTemplateOperations } from './project/lifecycle-templates.ts'
 import { project } from './project/project.ts'
 import { containerRegistryOperations } from './repositories/container-registry.ts'
 import { gitBrowsing } from './repositories/git-browsing.ts'
 import { gitTokenOperations } from './repositories/git-token.ts'
+import { gitWebhookStatus } from './repositories/git-webhook.ts'
 import { registryImageOperations } from './repositories/registry-images.ts'
 import type { Service } from './service/service.ts'
 import { exportOf } from './terraform/export.ts'
+import { listTerraformResources } from './terraform/resources.ts'
 import { terraform } from './terraform/terraform.ts'
 
 /** The file of each kind. */
@@ -80,6 +84,7 @@ export const operations: readonly Operation[] = [
   ...containerRegistryOperations,
   ...registryImageOperations,
   ...helmRepositoryOperations,
+  listCharts,
   ...labelsGroupOperations,
   ...annotationsGroupOperations,
   ...credentialsOperations,
@@ -97,6 +102,9 @@ export const operations: readonly Operation[] = [
   serviceLogSocket,
   serviceMetricsSocket,
   ...logHistoryOperations,
+  ...lifecycleTemplateOperations,
+  gitWebhookStatus(services),
+  listTerraformResources,
 ]
 
 export const deployableKinds: readonly DeployableKind[] = services.map(({ deployable }) => deployable)

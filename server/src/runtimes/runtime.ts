@@ -27,6 +27,9 @@ export interface WorkloadPort {
   publiclyAccessible: boolean
   /** Of a public TCP or UDP port: the one of the cluster's ingress. What is opened is said by an `Exposure`. */
   externalPort?: number
+  /** Of a public HTTP or gRPC port: the prefix that it is at, and what the program sees in its place. */
+  publicPath?: string
+  publicPathRewrite?: string
 }
 
 /** Exactly one way to ask; times in seconds. */
@@ -72,6 +75,8 @@ export interface Workload {
   readyTimeoutMs: number
   /** Time between SIGTERM and SIGKILL, in milliseconds. */
   stopGraceMs: number
+  /** How its requests are treated on their way, where that is not as usual: settings, by their names. */
+  ingress?: Readonly<Record<string, unknown>>
 }
 
 export type InstanceState = 'created' | 'starting' | 'running' | 'restarting' | 'exited' | 'missing'

@@ -132,5 +132,6 @@ export const clusterCases: Cases = {
     listGcpGkeInstanceType: among({ region: 'europe-west9' }),
     listAzureAKSInstanceType: among({ region: 'francecentral' }),
     listInstanceType: among({ cloudProvider: 'SCW' }),
+    listManagedDatabaseInstanceType: among({ cloudProvider: 'AWS', region: 'eu-west-3', databaseType: 'POSTGRESQL' }),
   },
 }

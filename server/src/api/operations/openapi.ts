@@ -1,7 +1,7 @@
 /** The description of the API, OpenAPI 3.1: a fold over the operations. */
 import type { TSchema } from 'typebox'
 import { effectSentence } from './effects.ts'
-import { isTextType, type Operation } from './operation.ts'
+import { isList, isTextType, type Operation } from './operation.ts'
 
 type Json = Record<string, unknown>
 
@@ -122,10 +122,6 @@ const errorsOf = (operation: Operation): string[] => {
   if (operation.method !== 'GET') errors.push('409', '413', '415')
   return errors.sort()
 }
-
-/** Whether an operation answers a list, which has an ETag. */
-const isList = ({ method, answer }: Operation): boolean =>
-  method === 'GET' && Object.hasOwn((answer as { properties?: object } | undefined)?.properties ?? {}, 'results')
 
 const success = (operation: Operation, named: Named): Json => {
   if (operation.produces === 'websocket') return { 101: { description: 'The connection becomes a websocket.' } }

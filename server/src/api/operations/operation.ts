@@ -97,6 +97,10 @@ export class OtherAnswer {
   }
 }
 
+/** Whether an operation answers a list, which has an ETag. */
+export const isList = ({ method, answer }: Pick<Operation, 'method' | 'answer'>): boolean =>
+  method === 'GET' && Object.hasOwn((answer as { properties?: object } | undefined)?.properties ?? {}, 'results')
+
 export const etagOf = (version: string): string => `W/"${version}"`
 
 /** Answers that are plain text: `run` resolves to a string. */

@@ -12,7 +12,16 @@ import { claimKey, hashBody, type KeyedRequest, openReplay, Replay, readKey, sto
 import { headerOf, type NotApplied, notApplied, notAppliedHeader } from '../not-applied.ts'
 import type { Parts } from '../parts.ts'
 import { refuseMarked } from './effects.ts'
-import { type Context, etagOf, isTextType, JsonText, type Operation, OtherAnswer, type Principal } from './operation.ts'
+import {
+  type Context,
+  etagOf,
+  isList,
+  isTextType,
+  JsonText,
+  type Operation,
+  OtherAnswer,
+  type Principal,
+} from './operation.ts'
 import { readBody, readQuery } from './validate.ts'
 
 /** What the gate knows before the body is read. */
@@ -107,7 +116,7 @@ const send = (operation: Operation, request: FastifyRequest, reply: FastifyReply
   }
   reply.header('content-type', 'application/json; charset=utf-8')
   const text = textOf(result)
-  if (operation.method === 'GET' && text.startsWith('{"results":')) {
+  if (isList(operation)) {
     const etag = etagOf(versionOf(result, text))
     reply.header('etag', etag)
     if (request.headers['if-none-match'] === etag) {

@@ -23,6 +23,7 @@ import { openGitSource } from '../images/git-source.ts'
 import { type DeploymentParts, kindOf } from '../parts.ts'
 import { commitOf, nextVersion } from '../release/next-version.ts'
 import { type OpenedRelease, openRelease } from '../release/releases.ts'
+import { isReroute } from '../release/reroute.ts'
 import { isUp } from '../release/up-to-date.ts'
 import { environmentNow } from '../release/variables-now.ts'
 import { desiredOf, type EffectiveVariables, fingerprint } from '../release/workload.ts'
@@ -30,7 +31,7 @@ import { deployRefusal, kindRefusal, stateRefusal } from '../request/refusals.ts
 import { readPlacement } from '../request/stage-rows.ts'
 import { defaultOrder } from '../request/stages.ts'
 import { deployingActions, leavingSql } from '../status/service-state.ts'
-import { stateOf } from '../status/states.ts'
+import { openStates, stateOf } from '../status/states.ts'
 import { taskFor } from '../tasks/tasks.ts'
 import { configurationChanges, setupOf, variableChanges } from './changes.ts'
 import { noChanges, planOf, type ServiceFacts, type Version } from './plan.ts'
@@ -49,6 +50,8 @@ interface Row {
   deployedHash: string | null
   releaseId: string | null
   leaving: boolean
+  state: string
+  queued: number
   usualSeconds: number | null
 }
 
@@ -57,7 +60,9 @@ const readRows = (db: Queryable, { environmentId, action, wholeEnvironment, serv
   db.query<Row>(
     `select s.service_id as id, s.kind, n.name, s.cluster_id as "clusterId", n.spec, s.desired, s.is_skipped as "isSkipped",
        s.deployed_hash as "deployedHash", s.current_release_id as "releaseId",
-       ${leavingSql} as leaving,
+       ${leavingSql} as leaving, s.state,
+       (select count(*)::int from deployment_service o join deployment d on d.id = o.deployment_id
+         where o.service_id = s.service_id and d.state in ${openStates}) as queued,
        (select ceil(percentile_cont(0.5) within group (order by t.seconds))::int from (
          select extract(epoch from w.finished_at - w.started_at) as seconds from deployment_service w
          where w.service_id = s.service_id and w.action = $4 and w.state = $5 and w.finished_at is not null
@@ -85,13 +90,14 @@ interface Subject {
 
 type Setting = Pick<
   ServiceFacts,
-  'stopsFirst' | 'runsTask' | 'sameSetup' | 'version' | 'isUp' | 'builds' | 'changes' | 'refusal'
+  'stopsFirst' | 'runsTask' | 'sameSetup' | 'reroutes' | 'version' | 'isUp' | 'builds' | 'changes' | 'refusal'
 >
 
 const nothingNew: Setting = {
   stopsFirst: false,
   runsTask: false,
   sameSetup: true,
+  reroutes: false,
   version: null,
   isUp: true,
   builds: false,
@@ -142,6 +148,7 @@ const builtImage = async (
   const request = {
     ...nothing,
     ...source,
+    ...source.limits,
     organizationId,
     source: from,
     commitId,
@@ -179,6 +186,7 @@ const settingOfDeploy = async (
     refusal: null,
     stopsFirst: cluster.runtime.stopsFirst(spec),
     runsTask: taskFor(spec.tasks, requested.forceEvent ?? 'START', requested.task) !== null,
+    reroutes: current !== null && isReroute(parts, { source, spec }, current.release, variables, row.deployedHash),
     sameSetup: fingerprint(parts.fingerprintKey, source, spec, variables) === row.deployedHash,
     version,
     isUp: current !== null && isUp(current.release, seen),
@@ -224,10 +232,11 @@ const refusalOf = async (
   action: DeploymentAction,
   row: Row,
   requested: Omit<ServiceRequest, 'id'>,
+  wholeEnvironment: boolean,
 ): Promise<string | null> => {
   const kind = kindOf(parts, row.kind)
   const candidate = { ...row, released: row.releaseId !== null }
-  const state = stateRefusal(action, candidate)
+  const state = stateRefusal(action, candidate, wholeEnvironment)
   if (state !== null || !deployingActions.has(action)) return state?.message ?? null
   const refusal = await deployRefusal(
     kind,
@@ -259,7 +268,9 @@ export const planDeployment = async (parts: DeploymentParts, db: Queryable, requ
     const requested = asked.get(row.id)
     const stage = placement.stageOf(row.id, defaultOrder(row.kind))
     const refusal =
-      requested === undefined ? null : (noCluster ?? (await refusalOf(parts, cluster!, action, row, requested)))
+      requested === undefined
+        ? null
+        : (noCluster ?? (await refusalOf(parts, cluster!, action, row, requested, wholeEnvironment)))
     const subject = { row, cluster: cluster!, requested: requested ?? {}, current: await openCurrent(parts, row) }
     const own = seen.filter(({ serviceId }) => serviceId === row.id)
     const isIdle = requested === undefined || refusal !== null

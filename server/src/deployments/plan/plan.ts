@@ -37,6 +37,8 @@ export interface ServiceFacts {
   runsTask: boolean
   /** Configuration and variables are those that are deployed. */
   sameSetup: boolean
+  /** They differ from the deployed ones only in how requests are treated. */
+  reroutes: boolean
   version: Version | null
   isUp: boolean
   /** Its image would have to be built. */
@@ -68,6 +70,10 @@ export const isSameVersion = ({ from, to }: Version): boolean => to !== null && 
 const isUnchanged = ({ sameSetup, version, isUp }: ServiceFacts): boolean =>
   sameSetup && version !== null && isSameVersion(version) && isUp
 
+/** The instances that run stay. */
+const keepsInstances = ({ reroutes, isRollback, running, runsTask, version, isUp }: ServiceFacts): boolean =>
+  reroutes && !isRollback && running && !runsTask && version !== null && isSameVersion(version) && isUp
+
 type Verdict = Pick<PlannedService, 'effect' | 'reason'>
 
 const whyVersion = ({ of, to }: Version): string => {
@@ -82,6 +88,7 @@ const whyDeployed = (facts: ServiceFacts): string => {
   if (!facts.released) return 'Not deployed yet.'
   const { version } = facts
   if (version !== null && !isSameVersion(version)) return whyVersion(version)
+  if (keepsInstances(facts)) return 'Only the treatment of requests has changed; no instance restarts.'
   if (!facts.sameSetup) return 'The configuration or variables have changed.'
   if (facts.runsTask) return 'Runs on every deployment.'
   if (!facts.running) return 'Currently stopped.'
@@ -123,8 +130,10 @@ const verdictOf = (action: DeploymentAction, facts: ServiceFacts): Verdict => {
 
 const idle: ReadonlySet<Effect> = new Set(['UNTOUCHED', 'SKIPPED', 'REFUSED'])
 
-const isInterrupted = (effect: Effect, { running, stopsFirst, runsTask }: ServiceFacts): boolean => {
+const isInterrupted = (effect: Effect, facts: ServiceFacts): boolean => {
+  const { running, stopsFirst, runsTask } = facts
   if (idle.has(effect) || !running) return false
+  if (effect === 'ROLL_OUT' && keepsInstances(facts)) return false
   return effect === 'STOP' || effect === 'DELETE' || (stopsFirst && !runsTask)
 }
 

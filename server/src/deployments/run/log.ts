@@ -54,6 +54,20 @@ export const writeRunLines = async (
   await tx.query(insert, [deploymentId, serviceId, JSON.stringify(rows), runId])
 }
 
+/** Lines about a deployment as a whole, in the transaction that makes it. */
+export const writeDeploymentLines = async (
+  tx: Queryable,
+  deploymentId: string,
+  step: string,
+  texts: readonly string[],
+): Promise<void> => {
+  const at = new Date().toISOString()
+  const lines = texts.map(
+    (text): DeploymentLogLine => ({ at, text: sanitizeText(text.slice(0, maxLine)), level: 'error' }),
+  )
+  await tx.query(insert, [deploymentId, null, JSON.stringify([{ step, lines }])])
+}
+
 export const createDeploymentLog = (
   database: Database,
   clock: Clock,

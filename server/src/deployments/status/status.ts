@@ -15,7 +15,7 @@ import { stepsFrom, stepsSql } from './step-metrics.ts'
 const stateColumns = `m.service_id as id, m.kind, m.state, m.action, m.action_status as "actionStatus",
     m.running_state as "runningState", m.deployment_id as "deploymentId", m.execution_id as "executionId",
     m.current_release_id is not null as released, m.deployed_hash as "deployedHash", m.wanted_hash as "desiredHash",
-    m.forced_event as "forcedEvent"`
+    m.forced_event as "forcedEvent", m.is_skipped as "isSkipped"`
 
 const readByIds = `
   with mine as (select * from service_state where service_id = any($1)),
@@ -112,7 +112,7 @@ export const createStatuses = (parts: DeploymentParts): Statuses => {
     async environmentStatuses(db, environmentId) {
       const rows = await readEnvironmentRows(db, readByEnvironment, [environmentId])
       await renew(db, rows)
-      return rows.map((row) => ({ kind: row.kind, status: toStatus(parts, row) }))
+      return rows.map((row) => ({ kind: row.kind, isSkipped: row.isSkipped, status: toStatus(parts, row) }))
     },
     async statusesOf(db, rows) {
       await renew(db, rows)

@@ -158,6 +158,19 @@ test('the end of a service runs with the release that changed its state last, al
     ['{"serial":1}', 'ending'],
   )
   assert.equal(await run(engine, world, id, 'UNINSTALL', { skipEnding: true }), 'READY')
+})
+
+test('what an uninstall is told to keep is kept with its state, and destroyed by a later end', async () => {
+  const world = await newWorld()
+  const engine = await start(world)
+  const on = { START: [leave('{"serial":1}')], DELETE: [show, 'ending'] }
+  const id = await addService(world, { state: 'HERE', on }, 'job')
+  assert.equal(await run(engine, world, id), 'DEPLOYED')
+  assert.equal(await run(engine, world, id, 'UNINSTALL', { skipEnding: true }), 'READY')
+  assert.ok(!(await logOf(world, id)).includes('ending'))
+  assert.notEqual(await stateOf(world, id), null)
+  assert.equal(await run(engine, world, id, 'UNINSTALL'), 'READY')
+  assert.ok((await logOf(world, id)).includes('ending'))
   assert.equal(await stateOf(world, id), null)
 })
 

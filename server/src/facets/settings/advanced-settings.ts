@@ -7,6 +7,7 @@ import { refuseMarked } from '../../api/operations/effects.ts'
 import { type Context, type Operation, operation, ownOrganization } from '../../api/operations/operation.ts'
 import { type Json, partial } from '../../api/operations/schema.ts'
 import { check } from '../../api/operations/validate.ts'
+import { wrongSetting } from '../../deployments/traffic/ingress-settings.ts'
 import { invalidField } from '../../lib/errors.ts'
 import { type Facet, itemOf, ownerOf, type Self } from '../self.ts'
 import { changeInner, type InnerChange, readInner } from './inner-configuration.ts'
@@ -34,6 +35,8 @@ const judge = (settings: Settings, sent: Values): Values => {
   if (unknown !== undefined)
     throw invalidField(`/${unknown.slice(0, 100)}`, 'is not an advanced setting of this service type')
   check(Type.Partial(Type.Object(settings)), sent)
+  const wrong = wrongSetting(sent)
+  if (wrong !== null) throw invalidField(`/${wrong.key}`, wrong.why)
   return sent
 }
 

@@ -3,10 +3,22 @@
  * on this server is marked `Recorded`.
  */
 import Type, { type TSchema } from 'typebox'
-import { Flag, List, Nullable, OneOf, Recorded, Refused, Text, Whole } from '../../api/operations/schema.ts'
+import {
+  AllRecorded,
+  Flag,
+  List,
+  Nullable,
+  OneOf,
+  Recorded,
+  Refused,
+  Text,
+  Whole,
+} from '../../api/operations/schema.ts'
 import type { BuildLimits } from '../../deployments/deployments.ts'
+import { type IngressSettings, ingressSettingsIn } from '../../deployments/traffic/ingress-settings.ts'
 import { joinTag, splitTag } from '../../lib/docker/image-name.ts'
 import { type KeptRuns, usuallyKept } from '../../work/schedule.ts'
+import { ingress, requestBuffering } from './ingress-settings.ts'
 
 export type Settings = Record<string, TSchema>
 
@@ -31,6 +43,8 @@ const buildKeys = {
   seconds: 'build.timeout_max_sec',
   millicores: 'build.cpu_max_in_milli',
   gigabytes: 'build.ram_max_in_gib',
+  skipSubmodules: 'build.skip_git_submodules',
+  noCache: 'build.disable_buildkit_cache',
 } as const
 
 const toolImageKey = 'build.engine_image'
@@ -76,47 +90,18 @@ const build = {
   [buildKeys.seconds]: seconds(1800, 1),
   [buildKeys.millicores]: Whole(10, 1_000_000, { default: 2000 }),
   [buildKeys.gigabytes]: Whole(1, 65_536, { default: 2 }),
-  'build.skip_git_submodules': Recorded(flag(false)),
+  [buildKeys.skipSubmodules]: Flag({
+    default: false,
+    description:
+      'Leave submodules empty. Otherwise they are fetched, with the git token of the service if they are on the same host.',
+  }),
 }
 
-const buildCache = { 'build.disable_buildkit_cache': Recorded(flag(false)) }
+const buildCache = {
+  [buildKeys.noCache]: Flag({ default: false, description: 'Build every instruction anew, at every deployment.' }),
+}
 
 const domains = { 'deployment.custom_domain_check_enabled': Recorded(flag(true)) }
-
-const corsHeaders =
-  'DNT,Keep-Alive,User-Agent,X-Requested-With,If-Modified-Since,Cache-Control,Content-Type,Range,Authorization'
-
-const ingress = {
-  'network.ingress.proxy_body_size_mb': Recorded(Whole(0, 1_000_000, { default: 100 })),
-  'network.ingress.force_ssl_redirect': Recorded(flag(true)),
-  'network.ingress.enable_cors': Recorded(flag(false)),
-  'network.ingress.cors_allow_origin': Recorded(text('*')),
-  'network.ingress.cors_allow_methods': Recorded(text('GET, PUT, POST, DELETE, PATCH, OPTIONS')),
-  'network.ingress.cors_allow_headers': Recorded(text(corsHeaders)),
-  'network.ingress.proxy_buffer_size_kb': Recorded(Whole(1, 1_000_000, { default: 4 })),
-  'network.ingress.keepalive_time_seconds': Recorded(seconds(3600)),
-  'network.ingress.keepalive_timeout_seconds': Recorded(seconds(60)),
-  'network.ingress.send_timeout_seconds': Recorded(seconds(60)),
-  'network.ingress.proxy_connect_timeout_seconds': Recorded(seconds(60)),
-  'network.ingress.proxy_send_timeout_seconds': Recorded(seconds(60)),
-  'network.ingress.proxy_read_timeout_seconds': Recorded(seconds(60)),
-  'network.ingress.proxy_buffering': Recorded(text('on')),
-  'network.ingress.whitelist_source_range': Recorded(text('0.0.0.0/0')),
-  'network.ingress.denylist_source_range': Recorded(text('')),
-  'network.ingress.basic_auth_env_var': Recorded(text('')),
-  'network.ingress.enable_sticky_session': Recorded(flag(false)),
-  'network.ingress.grpc_send_timeout_seconds': Recorded(seconds(60)),
-  'network.ingress.grpc_read_timeout_seconds': Recorded(seconds(60)),
-  'network.ingress.extra_headers': Recorded(text('{}')),
-  'network.gateway_api.http_request_timeout_seconds': Recorded(nothing(Whole(0, 86_400))),
-  'network.gateway_api.http_connection_idle_timeout_seconds': Recorded(nothing(Whole(0, 86_400))),
-  'network.gateway_api.retry.num_retries': Recorded(nothing(Whole(0, 100))),
-  'network.gateway_api.retry.retry_on': Recorded(nothing(Text())),
-  'network.gateway_api.retry.http_status_codes': Recorded(nothing(Text())),
-  'network.gateway_api.retry.per_try_timeout_seconds': Recorded(nothing(Whole(0, 86_400))),
-}
-
-const requestBuffering = { 'network.ingress.proxy_request_buffering': Recorded(text('on')) }
 
 const scaling = {
   'hpa.cpu.average_utilization_percent': Recorded(Whole(1, 1000, { default: 60 })),
@@ -134,6 +119,8 @@ const accountToken = { 'security.automount_service_account_token': Refused(flag(
 
 const settingsOf = (...groups: Settings[]): Settings => Object.assign({}, ...groups)
 
+const noCharts = 'charts are not deployed here.'
+
 const running = [domains, grace, placement, rollout, ingress, scaling, account, accountToken]
 
 export const applicationSettings = settingsOf(...running, lifecycle, build, buildCache)
@@ -147,7 +134,7 @@ export const jobSettings = settingsOf(grace, placement, build, buildCache, accou
   [keptKeys.succeeded]: keptRuns('successful'),
 })
 
-export const helmSettings = settingsOf(domains, ingress, requestBuffering)
+export const helmSettings = AllRecorded(settingsOf(domains, ingress, requestBuffering), noCharts)
 
 export const terraformSettings = settingsOf(grace, placement, build, account, {
   'build.ephemeral_storage_in_gib': Recorded(Whole(0, 65_536, { default: 4 })),
@@ -165,6 +152,9 @@ export const defaultsOf = (settings: Settings): Record<string, unknown> =>
 const setIn = (spec: object): Record<string, number | undefined> =>
   (spec as { advanced_settings?: Record<string, number | undefined> }).advanced_settings ?? {}
 
+/** What the router acts on, as far as it is not as usual. */
+export const ingressIn = (spec: object): IngressSettings | undefined => ingressSettingsIn(setIn(spec))
+
 /** How long a service's program may take to exit before it is killed. */
 export const stopGraceMs = (spec: object): number => 1000 * (setIn(spec)[graceKey] ?? usualGraceSeconds)
 
@@ -175,10 +165,13 @@ export const buildLimitsIn = (spec: object): BuildLimits => {
     [buildKeys.millicores]: millicores,
     [buildKeys.gigabytes]: gigabytes,
   } = setIn(spec)
+  const { [buildKeys.skipSubmodules]: skips, [buildKeys.noCache]: noCache } = setIn(spec) as Record<string, unknown>
   return {
     ...(seconds === undefined ? {} : { timeoutMs: 1000 * seconds }),
     ...(millicores === undefined ? {} : { cpuMillicores: millicores }),
     ...(gigabytes === undefined ? {} : { memoryMb: 1024 * gigabytes }),
+    ...(skips === true ? { skipSubmodules: true } : {}),
+    ...(noCache === true ? { noCache: true } : {}),
   }
 }
 

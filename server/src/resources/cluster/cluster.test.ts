@@ -158,7 +158,9 @@ const everything = {
 test('every part of a description comes back as it was sent, and an edit keeps what it leaves out', async () => {
   const made = await create(everything)
   for (const [field, expected] of Object.entries(everything)) assert.deepEqual(made[field], expected, field)
-  const { status, body } = await call('PUT', `${clusters}/${made.id}`, { description: 'other', region: 'elsewhere' })
+  const moved = await call('PUT', `${clusters}/${made.id}`, { description: 'other', region: 'elsewhere' })
+  assert.deepEqual([moved.status, moved.body.details[0].field], [400, '/region'])
+  const { status, body } = await call('PUT', `${clusters}/${made.id}`, { description: 'other', region: made.region })
   assert.equal(status, 200)
   const { updated_at: _, ...kept } = body
   const { updated_at: __, ...before } = made

@@ -36,6 +36,7 @@ const sentences: Record<string, string> = {
   git_refused: 'The URL of the repository cannot be used.',
   git_unreachable: 'The git host cannot be reached or did not answer in time.',
   git_token_missing: 'The git token has been deleted: choose another one.',
+  git_token_expired: 'The git token has expired: change its token and its expired_at, or choose another one.',
 }
 
 /** Turns a git host's refusal into an `ApiError`. */
@@ -174,6 +175,18 @@ const maxCommits = 100
 
 const CommitId = () => Text(64, { pattern: '^(?:[0-9a-f]{40}|[0-9a-f]{64})?$' })
 
+const CommitQuery = Type.Object({ startId: Maybe(CommitId()), gitCommitId: Maybe(CommitId()) })
+
+/** A helm service may have two repositories. */
+const HelmCommitQuery = Type.Object({
+  ...CommitQuery.properties,
+  of: Maybe(
+    OneOf(['chart', 'values'], { description: 'Of the repository of the chart (the default) or of its values.' }),
+  ),
+})
+
+const valuesPath: GitPath = ['values_override', 'file', 'git', 'git_repository']
+
 /** The last 100 commits of a service's branch. */
 const listCommits = (self: Self, repository: GitPath): Operation =>
   operation({
@@ -186,7 +199,7 @@ const listCommits = (self: Self, repository: GitPath): Operation =>
     scope: 'Read',
     area: 'projects',
     owner: ownerOf(self),
-    query: Type.Object({ startId: Maybe(CommitId()), gitCommitId: Maybe(CommitId()) }),
+    query: self.kind === 'helm' ? HelmCommitQuery : CommitQuery,
     status: 200,
     answer: Results(
       Type.Object({
@@ -201,12 +214,13 @@ const listCommits = (self: Self, repository: GitPath): Operation =>
     async run(context) {
       const { db, node, query, parts } = context
       const [row] = await db.query<{ git: GitRepositorySpec | null }>(
-        `select ${repositorySql(repository)} as git from node n where n.id = $1`,
+        `select ${repositorySql('of' in query && query.of === 'values' ? valuesPath : repository)} as git
+         from node n where n.id = $1`,
         [node.id],
       )
       const git = row?.git ?? null
       if (git === null) return { results: [] }
-      const { startId: after, gitCommitId: from = after } = query
+      const { startId: after, gitCommitId: from = after } = query as Type.Static<typeof CommitQuery>
       const commits = await asking(async (signal) => {
         const source = await sourceOf(context, git)
         return parts.builder.commits(

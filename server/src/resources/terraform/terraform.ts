@@ -143,9 +143,16 @@ const complete = (body: Spec, _context: Context, change: Change<Kept>): Kept => 
 }
 
 const DeleteQuery = Type.Object({
-  resources_only: Maybe(Flag()),
-  skipReconcile: Maybe(Flag()),
-  force_terraform_action: Maybe(OneOf(['SKIP_DESTROY'])),
+  resources_only: Maybe(Flag({ description: 'Keep the configuration: the same as an uninstall.' })),
+})
+
+const EndingQuery = Type.Object({
+  force_terraform_action: Maybe(
+    OneOf(['SKIP_DESTROY'], {
+      description:
+        'Keep the resources. An uninstall keeps their state too: a later deploy manages them again, a later delete destroys them.',
+    }),
+  ),
 })
 
 const deploys = deployable({
@@ -159,10 +166,9 @@ const deploys = deployable({
   removal: {
     summary: 'Destroy the resources of a terraform service and delete it; continues after the response',
     query: DeleteQuery,
+    endingQuery: EndingQuery,
     keepsConfiguration: ({ resources_only: only }) => only === true,
-    // Its resources are kept and no longer managed.
-    skipsEnding: ({ skipReconcile, force_terraform_action: action }) =>
-      skipReconcile === true || action === 'SKIP_DESTROY',
+    skipsEnding: ({ force_terraform_action: action }) => action === 'SKIP_DESTROY',
   },
 })
 
