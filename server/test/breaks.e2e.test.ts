@@ -116,7 +116,7 @@ const breaks: Break[] = [
   {
     name: 'wrong host of the database',
     files: program('wget -T 2 http://db.invalid/ || exit 1'),
-    says: /exited 3 times.*It said: .*bad address/,
+    says: /exited 3 times.*It said: .*(bad address|resolve|db\.invalid|timed out)/,
   },
   { name: 'image tag is gone', password: 'right', says: /team\/web:9/ },
   {
