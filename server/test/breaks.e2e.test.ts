@@ -114,9 +114,10 @@ const breaks: Break[] = [
     says: /build failed.*It said: .*No space left on device/,
   },
   {
+    // What Node says: the static busybox cannot look up names.
     name: 'wrong host of the database',
-    files: program('wget -T 2 http://db.invalid/ || exit 1'),
-    says: /exited 3 times.*It said: .*bad address/,
+    files: program('echo "Error: getaddrinfo ENOTFOUND db.invalid" >&2; exit 1'),
+    says: /exited 3 times.*It said: .*getaddrinfo ENOTFOUND db\.invalid/,
   },
   { name: 'image tag is gone', password: 'right', says: /team\/web:9/ },
   {

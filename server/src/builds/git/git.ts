@@ -193,17 +193,14 @@ export const createMirrors = (parts: MirrorParts): Mirrors => {
     }
   }
 
-  /** Only for a sentence: who cannot list them has already read that the branch is missing. */
-  const listBranches = (source: GitSource, signal: AbortSignal): Promise<string[]> =>
-    browser.branches(source, signal).catch(() => [])
-
   const fetchHead = async (source: GitSource, mirror: string, signal: AbortSignal): Promise<Commit> => {
     const [refs, last] = await Promise.all([
       remote.listRefs(source, limits.lsRemoteMs, true, signal),
       readLastHead(mirror, source.branch),
     ])
     const commitId = source.commitId ?? refs.get(`refs/heads/${source.branch}`)
-    if (commitId === undefined) throw branchMissing(source.branch, await listBranches(source, signal))
+    if (commitId === undefined)
+      throw branchMissing(source.branch, await browser.branches(source, signal).catch(() => []))
     const tag = learnTag(mirror, refs, commitId)
     if (source.commitId === undefined) heads.set(`${mirror} ${source.branch}`, commitId)
     if (last?.git_commit_id === commitId) return { ...last, tag }

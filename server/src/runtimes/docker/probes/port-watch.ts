@@ -13,7 +13,7 @@ import { explainPort, type Listener, type PortFinding, parseListeners } from './
 
 const everyMs = 2000
 /** How long a program runs before its missing port is told. */
-const quietMs = 8000
+const quietMs = 6000
 /** Of services without a probe of their own: how long a program that listens elsewhere only is waited for. */
 const patienceMs = { loopback: 30_000, elsewhere: 60_000, nothing: Number.POSITIVE_INFINITY }
 const execMs = 3000
