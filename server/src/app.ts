@@ -1,10 +1,11 @@
 /** Wires the parts: the only place that does. */
-import { mkdir } from 'node:fs/promises'
+import { writeFile } from 'node:fs/promises'
 import { hostname } from 'node:os'
 import { join } from 'node:path'
 import { type AdminToken, ensureAdminToken } from './api/auth/admin-token.ts'
 import type { Parts } from './api/parts.ts'
 import { createApi } from './api/server.ts'
+import { sayWhyNot, tryPort } from './api-port.ts'
 import type { Builder, ImageBuilder } from './builds/builder.ts'
 import { createFakeBuilder } from './builds/fake-builder.ts'
 import { createBuilder } from './builds/git-builder.ts'
@@ -16,6 +17,7 @@ import { createDockerEngines } from './clusters/docker-engines.ts'
 import type { Engines } from './clusters/engines.ts'
 import { createServers, type ServersParts } from './clusters/servers.ts'
 import { createSharedRouter, type SharedRouter } from './clusters/shared-router.ts'
+import { openDataDirectory } from './data-directory.ts'
 import { createDeploymentEngine, type DeploymentEngine } from './deployments/engine.ts'
 import { readGitCredentials } from './deployments/images/git-credentials.ts'
 import { readRegistryCredentials } from './deployments/images/registry-credentials.ts'
@@ -129,7 +131,8 @@ const createFoundation = async (settings: Settings): Promise<Foundation> => {
   const log = createLog(settings.logLevel)
   const { dataDir, routerHost: host, routerPort: port } = settings
   const work = createWorkRegistry(systemClock)
-  const own = createRouter({ dataDir, host, port, log })
+  const { trustedProxies } = settings
+  const own = createRouter({ dataDir, host, port, log, trustedProxies })
   const [database] = await Promise.all([openDatabase(settings, log), own.start()])
   const shared = await shareRouter(own, { database, log, work }, settings)
   const router = shared?.router ?? own
@@ -280,8 +283,9 @@ const learnCapacities = async ({ clusters, database, log }: Parts): Promise<void
 
 /** Starts everything; resolves when requests are answered. */
 export const startApp = async (settings: Settings, options: { fake: boolean }): Promise<App> => {
-  await mkdir(settings.dataDir, { recursive: true, mode: 0o700 })
+  await openDataDirectory(settings.dataDir, options.fake ? 'fake' : 'docker')
   await claimDataDirectory(settings.dataDir)
+  await tryPort(settings)
   const foundation = await createFoundation(settings)
   const url = `http://${settings.host}:${settings.port}`
   const sampleUrl = url + samplePath
@@ -294,7 +298,9 @@ export const startApp = async (settings: Settings, options: { fake: boolean }): 
   const api = await createApi(parts, operations)
   if (settings.sample) await serveSample(api, await createSampleRepository(settings.dataDir, foundation.log))
   await learning
-  await api.listen({ host: settings.host, port: settings.port })
+  await api.listen({ host: settings.host, port: settings.port }).catch((error) => sayWhyNot(settings, error))
+  // For the guides: whoever may read the token finds the server too.
+  await writeFile(join(settings.dataDir, 'address'), `${url}\n`)
   const databaseKeeper = superviseDatabase(foundation)
   await engine.start()
   await delivery.start()

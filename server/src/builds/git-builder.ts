@@ -40,8 +40,8 @@ export const createBuilder = ({ sources, missingTool, imageBuilder }: BuilderPar
   commits: sources.commits,
   folders: sources.folders,
   async build(request, onLog, signal) {
-    const { build } = await imageBuilder(request.clusterId)
     const { source, commitId, skipSubmodules } = request
+    const { build } = await imageBuilder(request.clusterId)
     return withCommit(sources, request, signal, async () => {
       if (skipSubmodules !== true) await sources.fetchSubmodules(source, commitId, onLog, signal)
       return build(request, onLog, signal)

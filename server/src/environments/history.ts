@@ -8,6 +8,7 @@ import { actionStatusOf, type Phase, stateOf } from '../deployments/status/state
 import {
   Auditing,
   answerPage,
+  begun,
   commitOf,
   duration,
   OldPaging,
@@ -78,7 +79,7 @@ const readDeployments = ({ db, node, ...context }: Context): Promise<DeploymentR
     `select d.id, d.environment_id || '-' || d.execution_number as "executionId", d.action, d.state, d.origin,
        d.triggered_by as "triggeredBy", ${timestampSql('d.created_at')} as "createdAt",
        ${timestampSql('coalesce(d.finished_at, d.started_at, d.created_at)')} as "updatedAt", ${seconds('d')} as seconds
-     from deployment d where d.environment_id = $1
+     from deployment d where d.environment_id = $1 and ${begun('d')}
        and ($4::uuid is null or (d.created_at, d.id) < (select s.created_at, s.id
          from deployment s where s.environment_id = $1 and s.id = $4))
      order by d.created_at desc, d.id desc limit $2 offset $3`,

@@ -136,12 +136,21 @@ const stageStatusOf = (services: Found): string => {
   return states.includes('SUCCESS') ? 'DONE' : 'SKIPPED'
 }
 
+/** A stage lasts as long as its slowest service; unknown while one of them is under way. */
+export const stageSteps = (stageId: string, services: readonly Pick<Found[number], 'status'>[]) => {
+  const durations = services.map(({ status }) => status.steps?.total_duration_sec ?? null)
+  const known = durations.filter((each) => each !== null)
+  const isOver = known.length > 0 && known.length === durations.length
+  return { stage_id: stageId, total_duration_sec: isOver ? Math.max(...known) : null, details: [] }
+}
+
 /** Statuses in the order of stages; a stage without services is empty. */
 export const withStages = ({ environment, services }: EnvironmentRead, { stages, stageOf }: Placement) => ({
   environment,
   stages: stages.map(({ id, name, description }) => {
     const mine = services.filter(({ kind, status }) => stageOf(status.id, defaultOrder(kind)).id === id)
-    const steps = { stage_id: id, total_duration_sec: null, details: [] }
+    const latest = mine.filter(({ status }) => status.is_part_last_deployment)
+    const steps = stageSteps(id, latest)
     return { ...groupByType(mine), stage: { id, name, description, status: stageStatusOf(mine), steps } }
   }),
   pre_check_stage: { status: 'SUCCESS', total_duration_sec: 0 },

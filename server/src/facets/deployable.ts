@@ -11,7 +11,13 @@ import {
 import { merge, Results } from '../api/operations/schema.ts'
 import type { ApiSettings } from '../api/parts.ts'
 import { isTypedClient } from '../api/typed-clients.ts'
-import type { DeploymentAction, ServiceRequest, ServiceStatus, StateRow } from '../deployments/deployments.ts'
+import {
+  type DeploymentAction,
+  type ServiceRequest,
+  type ServiceStatus,
+  type StateRow,
+  versionChoiceOf,
+} from '../deployments/deployments.ts'
 import { readStates } from '../deployments/status/status.ts'
 import { isKind, type Kind, kinds, oldIdOf } from '../kinds.ts'
 import { notFound } from '../lib/errors.ts'
@@ -80,6 +86,8 @@ const readStatus = async (context: Context, db: Queryable): Promise<ServiceStatu
   return status
 }
 
+const isDeployed = ({ service_deployment_status: status }: ServiceStatus): boolean => status !== 'NEVER_DEPLOYED'
+
 /** Requests an action for one service and returns its new status, or the plan. */
 export const act = async (context: Context, action: DeploymentAction, service: ServiceRequest) => {
   const actionRequest = { environmentId: context.node.parentId!, action, services: [service] }
@@ -93,6 +101,7 @@ export const act = async (context: Context, action: DeploymentAction, service: S
       deployment_request_id: accepted.deploymentId,
       execution_id: accepted.executionId,
       status: 'QUEUED',
+      ...(action === 'DEPLOY' ? { version_choice: versionChoiceOf(service, isDeployed(status)) } : {}),
       ...(isKind(context.node.kind) ? oldIdOf(context.node.kind, context.node.id) : {}),
       created_at: accepted.createdAt,
     }

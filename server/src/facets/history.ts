@@ -113,12 +113,16 @@ export const seconds = (alias: string): string =>
   `greatest(0, round(extract(epoch from coalesce(${alias}.finished_at, clock_timestamp())
     - coalesce(${alias}.started_at, ${alias}.created_at))))::int`
 
+/** What still waits is in the queue; clients show both lists as one. */
+export const begun = (alias: string): string => `${alias}.state <> 'QUEUED'`
+
 const serviceColumns = `w.deployment_id as "deploymentId", d.environment_id || '-' || d.execution_number as "executionId",
   w.service_id as "serviceId", w.kind, w.name, w.stage, w.stage_name as "stageName", w.action,
   w.sub_action as "subAction", w.state, d.origin, d.triggered_by as "triggeredBy",
   ${timestampSql('w.created_at')} as "createdAt",
   ${timestampSql('coalesce(w.finished_at, w.started_at, w.created_at)')} as "updatedAt", ${seconds('w')} as seconds,
-  r.commit, coalesce(n.spec #>> '{git_repository,url}', n.spec #>> '{source,docker,git_repository,url}') as repository,
+  coalesce(r.commit, (select p.result from deployment_step p where p.deployment_id = w.deployment_id
+    and p.service_id = w.service_id and p.name = 'source')) as commit, coalesce(n.spec #>> '{git_repository,url}', n.spec #>> '{source,docker,git_repository,url}') as repository,
   n.spec ->> 'icon_uri' as icon, w.error, ${detailColumns}`
 
 const serviceTables = `deployment_service w join deployment d on d.id = w.deployment_id
@@ -130,7 +134,7 @@ const readOfService = (
   { pageSize, offset, startId }: ReturnType<typeof paging>,
 ): Promise<ServiceRow[]> =>
   db.query<ServiceRow>(
-    `select ${serviceColumns} from ${serviceTables} where w.service_id = $1
+    `select ${serviceColumns} from ${serviceTables} where w.service_id = $1 and ${begun('d')}
        and ($4::uuid is null or (w.created_at, w.deployment_id) < (select s.created_at, s.deployment_id
          from deployment_service s where s.service_id = $1 and s.deployment_id = $4))
      order by w.created_at desc, w.deployment_id desc limit $2 offset $3`,

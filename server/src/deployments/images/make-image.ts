@@ -80,7 +80,7 @@ const build = async (
     ),
   )
   run.log.line(
-    'image',
+    'built',
     image.skipped ? 'Image already built from the same content; skipping the build.' : 'Image built.',
   )
   return { image: image.reference, commit, source: null }

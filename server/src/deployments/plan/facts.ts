@@ -10,11 +10,20 @@ import { DeploymentError, notFound } from '../../lib/errors.ts'
 import { Secret } from '../../lib/secret.ts'
 import type { Instance } from '../../runtimes/runtime.ts'
 import type { Queryable } from '../../store/database.ts'
-import type { DeploymentAction, Plan, PlannedRequest, ServiceRequest, Source, VersionChange } from '../deployments.ts'
+import {
+  type DeploymentAction,
+  type Plan,
+  type PlannedRequest,
+  type ServiceRequest,
+  type Source,
+  type VersionChange,
+  versionChoiceOf,
+} from '../deployments.ts'
 import { openGitSource } from '../images/git-source.ts'
 import { type DeploymentParts, kindOf } from '../parts.ts'
 import { commitOf, nextVersion } from '../release/next-version.ts'
 import { type OpenedRelease, openRelease } from '../release/releases.ts'
+import { isReroute } from '../release/reroute.ts'
 import { isUp } from '../release/up-to-date.ts'
 import { environmentNow } from '../release/variables-now.ts'
 import { desiredOf, type EffectiveVariables, fingerprint } from '../release/workload.ts'
@@ -81,13 +90,14 @@ interface Subject {
 
 type Setting = Pick<
   ServiceFacts,
-  'stopsFirst' | 'runsTask' | 'sameSetup' | 'version' | 'isUp' | 'builds' | 'changes' | 'refusal'
+  'stopsFirst' | 'runsTask' | 'sameSetup' | 'reroutes' | 'version' | 'isUp' | 'builds' | 'changes' | 'refusal'
 >
 
 const nothingNew: Setting = {
   stopsFirst: false,
   runsTask: false,
   sameSetup: true,
+  reroutes: false,
   version: null,
   isUp: true,
   builds: false,
@@ -176,6 +186,7 @@ const settingOfDeploy = async (
     refusal: null,
     stopsFirst: cluster.runtime.stopsFirst(spec),
     runsTask: taskFor(spec.tasks, requested.forceEvent ?? 'START', requested.task) !== null,
+    reroutes: current !== null && isReroute(parts, { source, spec }, current.release, variables, row.deployedHash),
     sameSetup: fingerprint(parts.fingerprintKey, source, spec, variables) === row.deployedHash,
     version,
     isUp: current !== null && isUp(current.release, seen),
@@ -274,6 +285,8 @@ export const planDeployment = async (parts: DeploymentParts, db: Queryable, requ
       isSkipped: requested === undefined,
       refusal: refusal ?? setting.refusal,
       isRollback: requested?.releaseId !== undefined,
+      versionChoice:
+        action === 'DEPLOY' && requested !== undefined ? versionChoiceOf(requested, row.releaseId !== null) : null,
       wholeEnvironment,
       released: row.releaseId !== null,
       running: row.desired === 'RUNNING',

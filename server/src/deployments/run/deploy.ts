@@ -6,17 +6,17 @@
 import type { Commit } from '../../builds/builder.ts'
 import { DeploymentError } from '../../lib/errors.ts'
 import { withClaim } from '../../work/queue.ts'
-import type { DeploymentAction } from '../deployments.ts'
+import { asideEvents, type DeploymentAction } from '../deployments.ts'
 import { makeImage } from '../images/make-image.ts'
 import { dropImagesOf } from '../images/pulled-images.ts'
 import { kindOf } from '../parts.ts'
 import { countAgain, ensureReleaseImage, freezeAgain, openOwn } from '../release/release-run.ts'
-import { freezeRelease } from '../release/releases.ts'
+import { freezeRelease, type Release } from '../release/releases.ts'
+import { rerouted } from '../release/reroute.ts'
 import { isUpToDate } from '../release/up-to-date.ts'
 import { environmentNow } from '../release/variables-now.ts'
 import { aliasesOf, desiredOf, fingerprint, freezeWorkload, thawWorkload } from '../release/workload.ts'
 import {
-  asideEvents,
   endOwnTask,
   endRuns,
   eventTask,
@@ -47,6 +47,8 @@ export const deploy = async (run: ServiceRun): Promise<void> => {
   const wanted = desiredOf(kind, service.spec)
   if (task !== null && !isAlone(wanted.spec)) return runBeside(run, task)
   if (await isUpToDate(run, wanted)) return skipUnchanged(run)
+  const taken = task === null ? await rerouted(run, wanted) : null
+  if (taken !== null) return reroute(run, taken)
   const readVariables = (commitId?: string) => environmentNow(parts, kind, claim.organizationId, service, commitId)
   const made = await makeImage(run, wanted.source, readVariables)
   const variables = await readVariables((made.commit as Commit | null)?.git_commit_id)
@@ -74,6 +76,13 @@ export const deploy = async (run: ServiceRun): Promise<void> => {
   )
   if (isAlone(frozen)) await runOnce(run, release, task)
   else await rollOut(run, release)
+}
+
+/** It keeps its instances, and requests are treated as the new configuration says from now on. */
+const reroute = async (run: ServiceRun, release: Release): Promise<void> => {
+  await enter(run, 'working')
+  run.log.line('release', 'Only the treatment of requests has changed: the instances stay as they are.')
+  await rollOut(run, release)
 }
 
 /** It keeps its instances and its release. */

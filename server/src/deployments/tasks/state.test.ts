@@ -208,7 +208,7 @@ test('what was migrated here is ended with its service, by the release that is d
   assert.equal(await run(engine, world, id, 'DEPLOY', { forceEvent: 'MIGRATE' }), 'DEPLOYED')
   assert.equal((await world.database.query('select 1 from release')).length, 1)
   assert.equal(await run(engine, world, id, 'UNINSTALL'), 'READY')
-  assert.deepEqual((await logOf(world, id)).slice(-3), ['{"serial":1}', 'ending', 'Job finished.'])
+  assert.deepEqual((await logOf(world, id)).slice(-4), ['{"serial":1}', 'ending', 'Job finished.', 'Uninstalled.'])
 })
 
 test('outputs are kept after a good end, secrets sealed; the next ones take their place; an end of the service takes them', async () => {

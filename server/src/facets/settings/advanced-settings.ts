@@ -2,11 +2,12 @@
  * Advanced settings of a kind: flat, dotted keys. What is set is stored with the service, so that a change makes it out
  * of date if the engine acts on it; everything else has its default. A PUT replaces the whole set.
  */
-import Type, { type TObject, type TProperties } from 'typebox'
+import Type, { type TObject, type TProperties, type TSchema } from 'typebox'
 import { refuseMarked } from '../../api/operations/effects.ts'
 import { type Context, type Operation, operation, ownOrganization } from '../../api/operations/operation.ts'
-import { partial } from '../../api/operations/schema.ts'
+import { type Json, partial } from '../../api/operations/schema.ts'
 import { check } from '../../api/operations/validate.ts'
+import { wrongSetting } from '../../deployments/traffic/ingress-settings.ts'
 import { invalidField } from '../../lib/errors.ts'
 import { type Facet, itemOf, ownerOf, type Self } from '../self.ts'
 import { changeInner, type InnerChange, readInner } from './inner-configuration.ts'
@@ -16,15 +17,26 @@ type Values = Record<string, unknown>
 
 const field = 'advanced_settings'
 
+/** Consoles parse what looks like JSON: a value for a setting of any text is kept as that text. */
+const takingJson = (schema: TSchema): TSchema => {
+  const { type, enum: words, anyOf } = schema as Json
+  if (anyOf !== undefined) return Object.assign({}, schema, { anyOf: anyOf.map((each) => takingJson(each as TSchema)) })
+  return type === 'string' && words === undefined ? Object.assign({}, schema, { 'x-json-text': true }) : schema
+}
+
 /** Undeclared keys must be reported, not dropped: the whole body is accepted and checked here. */
-export const settingsBody = (settings: Settings): TObject =>
-  Object.assign(partial(Type.Object<TProperties>(settings)), { 'x-anything': true })
+export const settingsBody = (settings: Settings): TObject => {
+  const taken = Object.entries(settings).map(([key, schema]) => [key, takingJson(schema)])
+  return Object.assign(partial(Type.Object<TProperties>(Object.fromEntries(taken))), { 'x-anything': true })
+}
 
 const judge = (settings: Settings, sent: Values): Values => {
   const unknown = Object.keys(sent).find((key) => !Object.hasOwn(settings, key))
   if (unknown !== undefined)
     throw invalidField(`/${unknown.slice(0, 100)}`, 'is not an advanced setting of this service type')
   check(Type.Partial(Type.Object(settings)), sent)
+  const wrong = wrongSetting(sent)
+  if (wrong !== null) throw invalidField(`/${wrong.key}`, wrong.why)
   return sent
 }
 

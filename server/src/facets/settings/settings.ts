@@ -3,9 +3,22 @@
  * on this server is marked `Recorded`.
  */
 import Type, { type TSchema } from 'typebox'
-import { Flag, List, Nullable, OneOf, Recorded, Refused, Text, Whole } from '../../api/operations/schema.ts'
+import {
+  AllRecorded,
+  Flag,
+  List,
+  Nullable,
+  OneOf,
+  Recorded,
+  Refused,
+  Text,
+  Whole,
+} from '../../api/operations/schema.ts'
 import type { BuildLimits } from '../../deployments/deployments.ts'
+import { type IngressSettings, ingressSettingsIn } from '../../deployments/traffic/ingress-settings.ts'
 import { joinTag, splitTag } from '../../lib/docker/image-name.ts'
+import { type KeptRuns, usuallyKept } from '../../work/schedule.ts'
+import { ingress, requestBuffering } from './ingress-settings.ts'
 
 export type Settings = Record<string, TSchema>
 
@@ -37,6 +50,20 @@ const buildKeys = {
 const toolImageKey = 'build.engine_image'
 
 const overlapKey = 'cronjob.concurrency_policy'
+
+const keptKeys = {
+  succeeded: 'cronjob.success_jobs_history_limit',
+  failed: 'cronjob.failed_jobs_history_limit',
+} as const
+
+/** A job may run every minute for years. */
+const mostKept = 100
+
+const keptRuns = (which: string) =>
+  Whole(0, mostKept, {
+    default: usuallyKept,
+    description: `How many ${which} runs are kept, each with the last 256 KB of its output; takes effect with the next deploy.`,
+  })
 
 const grace = { [graceKey]: Whole(0, 3600, { default: usualGraceSeconds }) }
 const taskGrace = { [graceKey]: Recorded(Whole(0, 3600, { default: usualGraceSeconds })) }
@@ -77,43 +104,6 @@ const buildCache = {
 
 const domains = { 'deployment.custom_domain_check_enabled': Recorded(flag(true)) }
 
-const corsHeaders =
-  'DNT,Keep-Alive,User-Agent,X-Requested-With,If-Modified-Since,Cache-Control,Content-Type,Range,Authorization'
-
-const unprotected = 'the router of this server cannot restrict who reaches a service'
-
-const ingress = {
-  'network.ingress.proxy_body_size_mb': Recorded(Whole(0, 1_000_000, { default: 100 })),
-  'network.ingress.force_ssl_redirect': Recorded(flag(true)),
-  'network.ingress.enable_cors': Recorded(flag(false)),
-  'network.ingress.cors_allow_origin': Recorded(text('*')),
-  'network.ingress.cors_allow_methods': Recorded(text('GET, PUT, POST, DELETE, PATCH, OPTIONS')),
-  'network.ingress.cors_allow_headers': Recorded(text(corsHeaders)),
-  'network.ingress.proxy_buffer_size_kb': Recorded(Whole(1, 1_000_000, { default: 4 })),
-  'network.ingress.keepalive_time_seconds': Recorded(seconds(3600)),
-  'network.ingress.keepalive_timeout_seconds': Recorded(seconds(60)),
-  'network.ingress.send_timeout_seconds': Recorded(seconds(60)),
-  'network.ingress.proxy_connect_timeout_seconds': Recorded(seconds(60)),
-  'network.ingress.proxy_send_timeout_seconds': Recorded(seconds(60)),
-  'network.ingress.proxy_read_timeout_seconds': Recorded(seconds(60)),
-  'network.ingress.proxy_buffering': Recorded(text('on')),
-  'network.ingress.whitelist_source_range': Refused(text('0.0.0.0/0'), unprotected),
-  'network.ingress.denylist_source_range': Refused(text(''), unprotected),
-  'network.ingress.basic_auth_env_var': Refused(text(''), unprotected),
-  'network.ingress.enable_sticky_session': Recorded(flag(false)),
-  'network.ingress.grpc_send_timeout_seconds': Recorded(seconds(60)),
-  'network.ingress.grpc_read_timeout_seconds': Recorded(seconds(60)),
-  'network.ingress.extra_headers': Recorded(text('{}')),
-  'network.gateway_api.http_request_timeout_seconds': Recorded(nothing(Whole(0, 86_400))),
-  'network.gateway_api.http_connection_idle_timeout_seconds': Recorded(nothing(Whole(0, 86_400))),
-  'network.gateway_api.retry.num_retries': Recorded(nothing(Whole(0, 100))),
-  'network.gateway_api.retry.retry_on': Recorded(nothing(Text())),
-  'network.gateway_api.retry.http_status_codes': Recorded(nothing(Text())),
-  'network.gateway_api.retry.per_try_timeout_seconds': Recorded(nothing(Whole(0, 86_400))),
-}
-
-const requestBuffering = { 'network.ingress.proxy_request_buffering': Recorded(text('on')) }
-
 const scaling = {
   'hpa.cpu.average_utilization_percent': Recorded(Whole(1, 1000, { default: 60 })),
   'hpa.memory.average_utilization_percent': Recorded(nothing(Whole(1, 1000))),
@@ -130,6 +120,8 @@ const accountToken = { 'security.automount_service_account_token': Refused(flag(
 
 const settingsOf = (...groups: Settings[]): Settings => Object.assign({}, ...groups)
 
+const noCharts = 'charts are not deployed here.'
+
 const running = [domains, grace, placement, rollout, ingress, scaling, account, accountToken]
 
 export const applicationSettings = settingsOf(...running, lifecycle, build, buildCache)
@@ -139,11 +131,11 @@ export const containerSettings = settingsOf(...running, requestBuffering)
 export const jobSettings = settingsOf(taskGrace, placement, build, buildCache, account, accountToken, {
   'job.delete_ttl_seconds_after_finished': Recorded(nothing(Whole(0))),
   [overlapKey]: OneOf(['Forbid', 'Allow', 'Replace'], { default: 'Forbid' }),
-  'cronjob.failed_jobs_history_limit': Recorded(Whole(0, 1000, { default: 1 })),
-  'cronjob.success_jobs_history_limit': Recorded(Whole(0, 1000, { default: 1 })),
+  [keptKeys.failed]: keptRuns('failed'),
+  [keptKeys.succeeded]: keptRuns('successful'),
 })
 
-export const helmSettings = settingsOf(domains, ingress, requestBuffering)
+export const helmSettings = AllRecorded(settingsOf(domains, ingress, requestBuffering), noCharts)
 
 export const terraformSettings = settingsOf(taskGrace, placement, build, account, {
   'build.ephemeral_storage_in_gib': Recorded(Whole(0, 65_536, { default: 4 })),
@@ -160,6 +152,9 @@ export const defaultsOf = (settings: Settings): Record<string, unknown> =>
 
 const setIn = (spec: object): Record<string, number | undefined> =>
   (spec as { advanced_settings?: Record<string, number | undefined> }).advanced_settings ?? {}
+
+/** What the router acts on, as far as it is not as usual. */
+export const ingressIn = (spec: object): IngressSettings | undefined => ingressSettingsIn(setIn(spec))
 
 /** How long a service's program may take to exit before it is killed. */
 export const stopGraceMs = (spec: object): number => 1000 * (setIn(spec)[graceKey] ?? usualGraceSeconds)
@@ -186,6 +181,16 @@ export const toolImageIn = (spec: object, version: string): { image?: string } =
   const { [toolImageKey]: image = '' } = setIn(spec) as { [toolImageKey]?: string }
   if (image === '') return {}
   return { image: splitTag(image).name === image && version !== '' ? joinTag(image, version) : image }
+}
+
+/** How many runs of a cron job are kept; left out if that is the default. */
+export const keptIn = (spec: object): { kept?: KeptRuns } => {
+  const set = setIn(spec)
+  const numbers = Object.entries(keptKeys).flatMap(([name, key]) => {
+    const count = set[key]
+    return count === undefined || count === usuallyKept ? [] : [[name, Math.min(count, mostKept)] as const]
+  })
+  return numbers.length === 0 ? {} : { kept: Object.fromEntries(numbers) }
 }
 
 /** What a cron job does when it is due while its last run continues; left out if that is the default. */

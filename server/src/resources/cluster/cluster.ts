@@ -25,6 +25,7 @@ import { clusterRoutingOperations } from './routing.ts'
 import { readCluster, refuseLocked } from './rows.ts'
 import { clusterRecord, clusterSpec } from './schema.ts'
 import { clusterStatusOperations } from './status.ts'
+import { clusterStreamOperations } from './streams.ts'
 
 /** What the first start stores for the engine of this machine. */
 export const localClusterSpec: Spec = {
@@ -141,6 +142,7 @@ const cluster = resource({
 export const clusterOperations: Operation[] = [
   ...cluster.operations,
   ...clusterStatusOperations,
+  ...clusterStreamOperations,
   ...clusterRoutingOperations,
   ...clusterProviderOperations,
   ...clusterAccessOperations,

@@ -11,9 +11,10 @@ import { deployable } from '../../facets/deployable.ts'
 import { ImageTag, MaybeCommitId, MaybeImageTag } from '../../facets/deployment-request.ts'
 import { history } from '../../facets/history.ts'
 import { releases } from '../../facets/releases.ts'
+import { runs } from '../../facets/runs/runs.ts'
 import { advancedSettings } from '../../facets/settings/advanced-settings.ts'
 import { deploymentRestrictions } from '../../facets/settings/deployment-restriction.ts'
-import { buildLimitsIn, jobSettings, overlapIn } from '../../facets/settings/settings.ts'
+import { buildLimitsIn, jobSettings, keptIn, overlapIn } from '../../facets/settings/settings.ts'
 import { invalidField, notFound } from '../../lib/errors.ts'
 import { autoDeploy } from '../service/auto-deploy.ts'
 import {
@@ -206,6 +207,7 @@ export const job = service({
     deployable({ deployBody: DeployBody, deployQuery: DeployQuery, mayDeploy }),
     history,
     releases,
+    runs,
     advancedSettings(jobSettings),
     deploymentRestrictions,
     autoDeploy(imagePath),
@@ -221,7 +223,7 @@ export const job = service({
       const { on, cron } = tasksOf(schedule)
       const clock = cron === null ? null : { ...cron, ...overlapIn(kept) }
       const timeoutMs = 1000 * (seconds === 0 ? longestSeconds : seconds)
-      return { [mainTask]: { on, cron: clock, maxRestarts, timeoutMs } }
+      return { [mainTask]: { on, cron: clock, maxRestarts, timeoutMs, ...keptIn(kept) } }
     },
   },
 })

@@ -50,14 +50,14 @@ const look = async ({ parts, principal }: Context, git: GitRepositorySpec): Prom
   }
 }
 
-const noteHead = async (context: Context, id: string, path: GitPath): Promise<Seen> => {
+const noteHead = async (context: Context, id: string, path: GitPath, again = false): Promise<Seen> => {
   const { database } = context.parts
   const repository = repositorySql(path)
   const [row] = await database.query<{ git: GitRepositorySpec | null }>(
     `select ${repository} as git from node n where n.id = $1`,
     [id],
   )
-  if (row === undefined || row.git === null || row.git.head_commit_id !== undefined) return {}
+  if (row === undefined || row.git === null || (row.git.head_commit_id !== undefined && !again)) return {}
   const seen = await look(context, row.git)
   await database.query(
     `update node n set spec = jsonb_set(n.spec, '{${path.join(',')}}', ${repository} || $2::jsonb)
@@ -79,13 +79,24 @@ export const withRepository = (record: Spec, fields: Spec): Spec => {
   return Object.fromEntries(inner)
 }
 
+const noteFailure = ({ parts }: Context, error: unknown): Seen => {
+  parts.log.debug({ err: error }, 'the head of a branch could not be read')
+  return {}
+}
+
 /** A record after a create or an edit, with what its git host tells within a moment. */
 export const withHead = async (context: Context, record: Spec, path: GitPath): Promise<Spec> => {
-  const looked = noteHead(context, String(record.id), path).catch((error: unknown): Seen => {
-    context.parts.log.debug({ err: error }, 'the head of a branch could not be read')
-    return {}
-  })
+  const looked = noteHead(context, String(record.id), path).catch((error: unknown) => noteFailure(context, error))
   const seen = await Promise.race([looked, pause(patienceMs, {} as Seen, { ref: false })])
   const { head_commit_id: head, ...access } = seen
   return withRepository(record, { ...access, ...(head === undefined ? {} : { deployed_commit_id: head }) })
+}
+
+/** Looks again after a clone, one by one: what its services have is as old as their sources' heads. */
+export const lookUpHeadsAgain = async (
+  context: Context,
+  copies: readonly { id: string; path: GitPath }[],
+): Promise<void> => {
+  for (const { id, path } of copies)
+    await noteHead(context, id, path, true).catch((error: unknown) => noteFailure(context, error))
 }

@@ -25,16 +25,14 @@ export interface WantedRoute {
   isDefault: boolean
 }
 
-/** One host per public web port: the default port has the label itself. Pure. */
+/** One host per public web port, and the label itself for the default one. Pure. */
 export const routesOf = (label: string, ports: readonly Port[]): WantedRoute[] =>
   ports
     .filter((port) => port.publicly_accessible && (port.protocol === 'HTTP' || port.protocol === 'GRPC'))
-    .map((port) => ({
-      host: `${port.is_default ? '' : `p${port.internal_port}-`}${label}.${domain}`,
-      port: port.internal_port,
-      protocol: port.protocol,
-      isDefault: port.is_default,
-    }))
+    .flatMap(({ internal_port: port, protocol, is_default: isDefault }) => [
+      ...(isDefault ? [{ host: `${label}.${domain}`, port, protocol, isDefault: true }] : []),
+      { host: `p${port}-${label}.${domain}`, port, protocol, isDefault: false },
+    ])
 
 const suffixOf = (id: string, attempt: number): string =>
   createHash('sha256').update(`${id} ${attempt}`).digest('hex').slice(0, 6)

@@ -17,7 +17,7 @@ import {
 } from '../../api/operations/schema.ts'
 import { readCapacityFor } from '../../clusters/capacity.ts'
 import type { TaskCommand, WorkloadSpec } from '../../deployments/deployments.ts'
-import { stopGraceMs } from '../../facets/settings/settings.ts'
+import { ingressIn, stopGraceMs } from '../../facets/settings/settings.ts'
 import { invalidField } from '../../lib/errors.ts'
 import type { Capacity } from '../../runtimes/runtime.ts'
 import {
@@ -136,6 +136,7 @@ export const commandOf = (command: { entrypoint?: string | null; arguments?: str
 export const workloadOf = (running: RunningSpec): WorkloadSpec => {
   const { ports, healthchecks } = running
   const readiness = toProbe(healthchecks.readiness_probe, ports)
+  const ingress = ingressIn(running)
   return {
     ...commandOf(running),
     cpuMillicores: running.cpu,
@@ -147,5 +148,6 @@ export const workloadOf = (running: RunningSpec): WorkloadSpec => {
     liveness: toProbe(healthchecks.liveness_probe, ports),
     readyTimeoutMs: readyTimeoutMs(readiness),
     stopGraceMs: stopGraceMs(running),
+    ...(ingress === undefined ? {} : { ingress }),
   }
 }

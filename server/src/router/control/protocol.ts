@@ -32,7 +32,7 @@ export interface Counts {
   rssBytes: number
 }
 
-export const exitCodes = { portTaken: 3, alreadyRunning: 4 } as const
+export const exitCodes = { cannotListen: 3, alreadyRunning: 4 } as const
 
 /** Absolute paths below a data directory. */
 export const pathsOf = (dataDir: string) => {

@@ -46,9 +46,10 @@ export const createConverge = ({ instances, router }: BlueGreenParts): Runtime['
       others = seen.filter((instance) => instance.revision !== revision)
     }
     if (stopsFirst(workload)) {
-      rollout.report('start', 'The service has volumes: stopping the running version before the new one starts.')
       await rollout.step('stop-first', 2 * minute + stopGraceMs, async (signal) => {
         await look()
+        if (others.length > 0)
+          rollout.report('start', 'The service has volumes: stopping the running version before the new one starts.')
         await instances.retire(workload, revision, stopGraceMs, signal)
         others = []
       })

@@ -31,6 +31,7 @@ import { createPorts, isFreeHere } from './network/ports.ts'
 import { keepAlive } from './probes/liveness.ts'
 import { createReady } from './probes/ready.ts'
 import { createTasks } from './tasks/tasks.ts'
+import { createUsage } from './usage.ts'
 
 export interface DockerRuntimeOptions {
   /** Default: the engine of this machine. */
@@ -170,6 +171,7 @@ export const createDockerRuntime = ({
     capacity: () => readCapacity(engine),
     removeEnvironment: (environmentId, signal) => removeNetwork(networks, environmentId, signal),
     observe: see,
+    usage: createUsage(engine, clock),
     watch: (signal) => watchEvents(events, signal),
     keepAlive: (signal) => keepAlive({ engine, containers, events, clock, log }, signal),
     logs: logs.ofService,

@@ -14,6 +14,8 @@ export interface FakeInstance {
   behaviour: Behaviour
   /** Internal ports that take datagrams. */
   udp: number[]
+  /** What it might use, if it were a program. */
+  limits?: { cpuMillicores: number; memoryMb: number }
 }
 
 export interface State {
@@ -124,11 +126,12 @@ export const createFakeEngine = (ownerId: string, clock: Clock, folder: string |
     of: (serviceId: string) => state.instances.filter(({ seen }) => seen.serviceId === serviceId),
     linesOf: ({ id }: Instance): LogLine[] => lines.get(id) ?? [],
     start: async (workload: Workload, index: number, name: string, behaviour: Behaviour): Promise<Instance> => {
-      const { organizationId, environmentId, serviceId, revision } = workload
+      const { organizationId, environmentId, serviceId, revision, cpuMillicores, memoryMb } = workload
       const ids = { id: newId(), name, organizationId, environmentId, serviceId, revision, index }
       const life = { exitCode: null, oomKilled: false, restarts: 0, startedAt: null, ports: [], endpoints: {} }
       const udp = workload.ports.filter(({ protocol }) => protocol === 'UDP').map(({ internalPort }) => internalPort)
-      const instance: FakeInstance = { behaviour, udp, seen: { ...ids, state: 'created', ...life } }
+      const limits = { cpuMillicores, memoryMb }
+      const instance: FakeInstance = { behaviour, udp, limits, seen: { ...ids, state: 'created', ...life } }
       state.instances.push(instance)
       await open(instance, Object.fromEntries(workload.ports.map(({ internalPort }) => [internalPort, 0])))
       live(instance)
