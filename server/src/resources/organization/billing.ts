@@ -1,17 +1,24 @@
 /**
  * What consoles of the public API ask of billing and of sign-up forms: there are no plans, costs or forms here, and the
- * answers say so. Nothing that is sent is stored, which the header Slipway-Not-Applied says.
+ * answers say so. Nothing that is sent is stored.
  */
 import Type from 'typebox'
+import { type Operation, operation, organizationInPath, ownOrganization } from '../../api/operations/operation.ts'
 import {
-  type Context,
-  type Operation,
-  operation,
-  organizationInPath,
-  ownOrganization,
-} from '../../api/operations/operation.ts'
-import { Maybe, Nullable, OneOf, Open, Results, Text, Timestamp, Uuid, Whole } from '../../api/operations/schema.ts'
+  AllRecorded,
+  Maybe,
+  Nullable,
+  OneOf,
+  Open,
+  Results,
+  Text,
+  Timestamp,
+  Uuid,
+  Whole,
+} from '../../api/operations/schema.ts'
 import { showAccount } from './account.ts'
+
+const notStored = 'not even stored'
 
 const ofOrganization = {
   tag: 'Billing',
@@ -19,12 +26,6 @@ const ofOrganization = {
   area: 'resources' as const,
   owner: organizationInPath,
   status: 200 as const,
-}
-
-/** Names every field of the body. */
-const applyNothing = ({ body, setHeader }: Pick<Context, 'body' | 'setHeader'>): void => {
-  const fields = Object.keys(body).map((name) => `/${name}`)
-  if (fields.length > 0) setHeader('slipway-not-applied', fields.join(', '))
 }
 
 const currentCost = operation({
@@ -94,11 +95,13 @@ const billingInfo: Operation[] = [
     method: 'PUT',
     summary: 'Accept a billing address without storing it: nothing is billed',
     scope: 'Write',
-    body: Type.Object(eachBillingField(() => Maybe(Nullable(Text(2048))))),
-    async run(context) {
-      applyNothing(context)
-      return eachBillingField(() => null)
-    },
+    body: Type.Object(
+      AllRecorded(
+        eachBillingField(() => Maybe(Nullable(Text(2048)))),
+        notStored,
+      ),
+    ),
+    run: async () => eachBillingField(() => null),
   }),
 ]
 
@@ -150,23 +153,26 @@ const signUps: Operation[] = [
     id: 'createUserSignUp',
     method: 'POST',
     summary: 'Accept a sign-up form without storing it: an account is what its provider says',
-    body: Type.Object({
-      first_name: Text(),
-      last_name: Text(),
-      user_email: Text(320),
-      type_of_use: OneOf(uses),
-      qovery_usage: Text(2048),
-      company_name: Maybe(Nullable(Text())),
-      company_size: Maybe(Nullable(Text(20))),
-      user_role: Maybe(Nullable(Text())),
-      qovery_usage_other: Maybe(Nullable(Text(2048))),
-      user_questions: Maybe(Nullable(Text(2048))),
-      current_step: Maybe(Nullable(Text())),
-      infrastructure_hosting: Maybe(Nullable(Text())),
-    }),
-    async run(context) {
-      applyNothing(context)
-    },
+    body: Type.Object(
+      AllRecorded(
+        {
+          first_name: Text(),
+          last_name: Text(),
+          user_email: Text(320),
+          type_of_use: OneOf(uses),
+          qovery_usage: Text(2048),
+          company_name: Maybe(Nullable(Text())),
+          company_size: Maybe(Nullable(Text(20))),
+          user_role: Maybe(Nullable(Text())),
+          qovery_usage_other: Maybe(Nullable(Text(2048))),
+          user_questions: Maybe(Nullable(Text(2048))),
+          current_step: Maybe(Nullable(Text())),
+          infrastructure_hosting: Maybe(Nullable(Text())),
+        },
+        notStored,
+      ),
+    ),
+    run: async () => undefined,
   }),
 ]
 
