@@ -196,6 +196,7 @@ Websocket | ?service_type | src/facets/metrics | what a service uses is an empty
 Cluster | ?endpoint ?query ?start ?end ?since ?limit ?direction | src/facets/metrics | past lines are read with filters, by time, in either direction, and with the labels that they have
 Helm | ?of | test/promises | lists and histories are narrowed as asked
 Helm Repository | ?chartName /kind /url /config/username /config/password /config/scaleway_access_key /config/scaleway_secret_key | src/resources/helm/charts | the charts of a repository are read with its login, all or one by name
+Websocket | ?cluster | src/facets/metrics | a cluster says whether its engine answers, and what the services of the organization use there
 `
 
 export const register: readonly Shown[] = table
