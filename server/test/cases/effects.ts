@@ -174,6 +174,29 @@ Application | /git_repository/provider | src/resources/kinds/application | an ap
 Job | /source/docker/git_repository/provider | src/resources/kinds/job | a lifecycle job is created from a repository, whose head is answered like that of an application
 Terraform | /terraform_files_source/git_repository/provider | src/resources/terraform/terraform | a terraform service is created from what clients send, and answered with all that they need
 Cluster | /is_demo | src/resources/cluster/cluster | what a request leaves out has its default, and the record has every field that clients read
+Application, Container | /network.ingress.proxy_body_size_mb | src/router/http/policy | a body that is too large is refused before and while it is sent; 0 takes every size
+Application, Container | /network.ingress.enable_cors /network.ingress.cors_allow_origin /network.ingress.cors_allow_methods /network.ingress.cors_allow_headers | src/router/http/policy | browsers of listed origins may read answers; preflights are answered without a login
+Application, Container | /network.ingress.proxy_buffer_size_kb | src/router/http/policy | headers of a response may be as large as the settings say
+Application, Container | /network.ingress.keepalive_time_seconds /network.ingress.keepalive_timeout_seconds | src/router/http/policy | a client’s connection ends when the settings say, and says so
+Application, Container | /network.gateway_api.http_connection_idle_timeout_seconds | src/router/http/policy | connections to a target stay open as long as the settings say, and a change drops no request
+Application, Container | /network.ingress.send_timeout_seconds /network.ingress.proxy_send_timeout_seconds /network.gateway_api.http_request_timeout_seconds | src/router/http/policy | the whole of a request, reading by the client and reading by the target have limits of their own
+Application, Container | /network.ingress.proxy_connect_timeout_seconds | src/router/http/policy | connecting may take no longer than the settings say
+Application, Container | /network.ingress.proxy_read_timeout_seconds | src/router/http/policy | a target that is silent for too long gets a 504 or is cut off, but one that goes on sending may take for ever
+Application, Container | /network.ingress.whitelist_source_range /network.ingress.denylist_source_range | src/router/http/policy | who may ask is decided by the address of the socket, and by what a trusted proxy says of it
+Application, Container | /network.ingress.basic_auth_env_var | src/router/http/policy | without a right password nothing reaches the service, whatever kind of hash it has
+Application, Container | /network.ingress.enable_sticky_session | src/router/http/policy | a client stays with its instance as long as that answers, and gets another one then
+Application, Container | /network.ingress.grpc_send_timeout_seconds /network.ingress.grpc_read_timeout_seconds | src/router/http/policy | gRPC: lists, passwords, prefixes, extra headers and silence act as for HTTP, in gRPC’s words
+Application, Container | /network.ingress.extra_headers | src/router/http/policy | extra headers take the place of the service’s own
+Application, Container | /network.gateway_api.retry.num_retries /network.gateway_api.retry.retry_on /network.gateway_api.retry.http_status_codes /network.gateway_api.retry.per_try_timeout_seconds | src/router/http/policy | a request is repeated as the settings say, and not when it has a body
+Application, Container | /ports/*/public_path /ports/*/public_path_rewrite | src/router/http/policy | the longest prefix above a path wins; nothing gets past one by spelling the path differently
+Job | ?tail | src/facets/runs/runs | a run by hand prints what is read in its own log, in that of the job, in the streams and in the history
+Job | /cronjob.failed_jobs_history_limit /cronjob.success_jobs_history_limit | src/facets/runs/runs | the history keeps as many runs as the settings say, and goes with the job
+Websocket | ?query | test/original-console | D13: the log of a service begins with as many lines as are asked for, and shows only the wanted ones
+Websocket | ?service_type | src/facets/metrics | what a service uses is an empty list while nothing of it runs, and follows its instances
+Cluster | ?endpoint ?query ?start ?end ?since ?limit ?direction | src/facets/metrics | past lines are read with filters, by time, in either direction, and with the labels that they have
+Helm | ?of | test/promises | lists and histories are narrowed as asked
+Helm Repository | ?chartName /kind /url /config/username /config/password /config/scaleway_access_key /config/scaleway_secret_key | src/resources/helm/charts | the charts of a repository are read with its login, all or one by name
+Websocket | ?cluster | src/facets/metrics | a cluster says whether its engine answers, and what the services of the organization use there
 `
 
 export const register: readonly Shown[] = table

@@ -2,7 +2,7 @@
 import Type from 'typebox'
 import type { Operation } from '../../api/operations/operation.ts'
 import { resource } from '../../api/operations/resource.ts'
-import { AllRecorded, Flag, Maybe, Name, OneOf, Text } from '../../api/operations/schema.ts'
+import { Flag, Maybe, Name, OneOf, Recorded, Text } from '../../api/operations/schema.ts'
 import { associated, refuseInUse, UsersCount, usersCount } from '../references.ts'
 import {
   availableKinds,
@@ -13,7 +13,7 @@ import {
   scalewayKeys,
 } from '../repositories/repository-config.ts'
 
-const noCharts = 'this server installs no charts.'
+const noLogin = 'this server does not log in with it.'
 
 const oci = ['oci', 'https']
 
@@ -52,15 +52,10 @@ const repository = resource({
   spec: Type.Object({
     name: Name(),
     description: Maybe(Text(2048)),
-    ...AllRecorded(
-      {
-        kind: OneOf(Object.keys(kinds)),
-        url: Maybe(Text(2048)),
-        skip_tls_verification: Maybe(Flag({ default: false })),
-        config: Type.Object(commonConfig(noCharts), { default: {} }),
-      },
-      noCharts,
-    ),
+    kind: OneOf(Object.keys(kinds)),
+    url: Maybe(Text(2048)),
+    skip_tls_verification: Maybe(Recorded(Flag({ default: false }))),
+    config: Type.Object(commonConfig(noLogin), { default: {} }),
   }),
   record: { associated_services_count: UsersCount() },
   columns: { associated_services_count: usersCount },
