@@ -14,6 +14,7 @@ import type { DeploymentAction, Plan, PlannedRequest, ServiceRequest, Source, Ve
 import { openGitSource } from '../images/git-source.ts'
 import { type DeploymentParts, kindOf } from '../parts.ts'
 import { commitOf, nextVersion } from '../release/next-version.ts'
+import { specSql } from '../release/owners-labels.ts'
 import { type OpenedRelease, openRelease } from '../release/releases.ts'
 import { isUp } from '../release/up-to-date.ts'
 import { environmentNow } from '../release/variables-now.ts'
@@ -47,7 +48,7 @@ interface Row {
 /** Parts of a deployment that left a service alone are no measure: they name the release of another one. */
 const readRows = (db: Queryable, { environmentId, action, wholeEnvironment, services }: PlannedRequest) =>
   db.query<Row>(
-    `select s.service_id as id, s.kind, n.name, s.cluster_id as "clusterId", n.spec, s.desired, s.is_skipped as "isSkipped",
+    `select s.service_id as id, s.kind, n.name, s.cluster_id as "clusterId", ${specSql('n')} as spec, s.desired, s.is_skipped as "isSkipped",
        s.deployed_hash as "deployedHash", s.current_release_id as "releaseId",
        ${leavingSql} as leaving,
        (select ceil(percentile_cont(0.5) within group (order by t.seconds))::int from (

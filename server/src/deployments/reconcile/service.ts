@@ -64,11 +64,11 @@ const readOneDesired = async (
     )
   )[0]
 
-const isUp = ({ state }: Instance): boolean => state === 'running'
+const isUp = ({ state, unready }: Instance): boolean => state === 'running' && unready !== true
 
 const runningStateOf = (service: DesiredService, current: readonly Instance[]): string => {
   if (service.desired !== 'RUNNING') return 'STOPPED'
-  if (current.length === 0) return service.instances === 0 ? 'RUNNING' : 'ERROR'
+  if (current.length === 0) return service.instances === 0 ? 'STOPPED' : 'ERROR'
   if (current.every(isUp)) return 'RUNNING'
   return current.some(isUp) ? 'WARNING' : 'ERROR'
 }

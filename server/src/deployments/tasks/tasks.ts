@@ -49,6 +49,7 @@ export const clocksOf = (tasks: Tasks | undefined): Record<string, When> =>
 /** A release's image and environment with one command. */
 export const toTask = (workload: Workload, { spec, event }: TaskToRun, taskId: string): Task => {
   const { organizationId, environmentId, serviceId, image, env, files, cpuMillicores, memoryMb } = workload
+  const { readOnlyRoot, labels, stopGraceMs } = workload
   const command = spec.on[event] ?? { entrypoint: null, arguments: null }
   return {
     ...{ organizationId, environmentId, serviceId, taskId },
@@ -56,6 +57,9 @@ export const toTask = (workload: Workload, { spec, event }: TaskToRun, taskId: s
     ...{ image, env, files, cpuMillicores, memoryMb, timeoutMs: spec.timeoutMs },
     volumes: spec.withVolumes === true ? workload.volumes : [],
     outputs: outputsOf(spec),
+    ...(stopGraceMs === 0 ? {} : { stopGraceMs }),
+    ...(readOnlyRoot === undefined ? {} : { readOnlyRoot }),
+    ...(labels === undefined ? {} : { labels }),
   }
 }
 

@@ -19,16 +19,20 @@ const field = 'advanced_settings'
 export const settingsBody = (settings: Settings): TObject =>
   Object.assign(partial(Type.Object<TProperties>(settings)), { 'x-anything': true })
 
-const judge = (settings: Settings, sent: Values): Values => {
+/** Throws an `ApiError` for a value that the kind cannot honor. */
+export type Refuse = (sent: Values) => void
+
+const judge = (settings: Settings, sent: Values, refuse?: Refuse): Values => {
   const unknown = Object.keys(sent).find((key) => !Object.hasOwn(settings, key))
   if (unknown !== undefined)
     throw invalidField(`/${unknown.slice(0, 100)}`, 'is not an advanced setting of this service type')
   check(Type.Partial(Type.Object(settings)), sent)
+  refuse?.(sent)
   return sent
 }
 
-export const settingsEditor = (settings: Settings, defaults: Values) => (context: Context) => {
-  const sent = judge(settings, context.body)
+export const settingsEditor = (settings: Settings, defaults: Values, refuse?: Refuse) => (context: Context) => {
+  const sent = judge(settings, context.body, refuse)
   const change: InnerChange<Values> = {
     field,
     empty: {},
@@ -39,7 +43,7 @@ export const settingsEditor = (settings: Settings, defaults: Values) => (context
   return changeInner(context, change, (kept) => ({ ...defaults, ...kept }))
 }
 
-const operationsOf = (self: Self, settings: Settings, noun: string): Operation[] => {
+const operationsOf = (self: Self, settings: Settings, noun: string, refuse?: Refuse): Operation[] => {
   const defaults = defaultsOf(settings)
   const answer = Type.Object(settings, { title: `${self.noun}AdvancedSettings` })
   const common = { tag: `${self.noun} Configuration`, path: `${itemOf(self)}/advancedSettings`, answer }
@@ -78,13 +82,13 @@ const operationsOf = (self: Self, settings: Settings, noun: string): Operation[]
       owner: ownerOf(self),
       body: settingsBody(settings),
       status: 201,
-      run: settingsEditor(settings, defaults),
+      run: settingsEditor(settings, defaults, refuse),
     }),
   ]
 }
 
 /** `noun`: the suffix of the ids of read and edit, if it is not `<Word>AdvancedSettings`. */
 export const advancedSettings =
-  (settings: Settings, noun?: string): Facet =>
+  (settings: Settings, noun?: string, refuse?: Refuse): Facet =>
   (self) =>
-    operationsOf(self, settings, noun ?? `${self.noun}AdvancedSettings`)
+    operationsOf(self, settings, noun ?? `${self.noun}AdvancedSettings`, refuse)

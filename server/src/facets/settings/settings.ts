@@ -6,14 +6,16 @@ import Type, { type TSchema } from 'typebox'
 import { Flag, List, Nullable, OneOf, Text, Whole } from '../../api/operations/schema.ts'
 import type { BuildLimits } from '../../deployments/deployments.ts'
 import { joinTag, splitTag } from '../../lib/docker/image-name.ts'
+import { containerKeys } from './container-settings.ts'
 
 export type Settings = Record<string, TSchema>
 
 const percent = (value: number) => Whole(0, 100, { default: value })
 const seconds = (value: number, minimum = 0) => Whole(minimum, 86_400, { default: value })
-const flag = (value: boolean) => Flag({ default: value })
+const flag = (value: boolean, description?: string) =>
+  Flag({ default: value, ...(description === undefined ? {} : { description }) })
 const text = (value: string) => Text(8192, { default: value })
-const command = () => List(Text(4096), 100, { default: [] })
+const command = (description: string) => List(Text(4096), 100, { default: [], description })
 const nothing = (schema: TSchema) => Nullable(schema, { default: null })
 const labels = () =>
   Type.Unsafe<Record<string, string>>({
@@ -42,6 +44,7 @@ export const supportedSettings: ReadonlySet<string> = new Set([
   overlapKey,
   toolImageKey,
   ...Object.values(buildKeys),
+  ...Object.values(containerKeys),
 ])
 
 const grace = { [graceKey]: Whole(0, 3600, { default: usualGraceSeconds }) }
@@ -53,14 +56,22 @@ const placement = {
 const rollout = {
   'deployment.antiaffinity.pod': OneOf(['Preferred', 'Requirred'], { default: 'Preferred' }),
   'deployment.topology_spread.zone': OneOf(['Disabled', 'ScheduleAnyway', 'DoNotSchedule'], { default: 'Disabled' }),
-  'deployment.update_strategy.type': OneOf(['RollingUpdate', 'Recreate'], { default: 'RollingUpdate' }),
+  [containerKeys.strategy]: OneOf(['RollingUpdate', 'Recreate'], {
+    default: 'RollingUpdate',
+    description:
+      'Recreate: the running version is stopped before the new one starts. RollingUpdate: all instances of the new version start beside the old ones, unless the service has storage.',
+  }),
   'deployment.update_strategy.rolling_update.max_unavailable_percent': percent(25),
   'deployment.update_strategy.rolling_update.max_surge_percent': percent(25),
 }
 
 const lifecycle = {
-  'deployment.lifecycle.post_start_exec_command': command(),
-  'deployment.lifecycle.pre_stop_exec_command': command(),
+  [containerKeys.postStart]: command(
+    'Run in each instance after its start, at least once and within 120 s. If it does not exit with code 0, the deployment fails.',
+  ),
+  [containerKeys.preStop]: command(
+    'Run in each instance before SIGTERM. Its time counts toward the termination grace period; its exit code does not matter.',
+  ),
 }
 
 const build = {
@@ -116,7 +127,10 @@ const scaling = {
 
 const account = {
   'security.service_account_name': text(''),
-  'security.read_only_root_filesystem': flag(false),
+  [containerKeys.readOnlyRoot]: flag(
+    false,
+    'Only storage can be written to; there is no writable /tmp unless storage is mounted there. Variables mounted as files must be in a folder. The output folders of a job stay writable.',
+  ),
 }
 
 const accountToken = { 'security.automount_service_account_token': flag(false) }
@@ -166,6 +180,12 @@ const setIn = (spec: object): Record<string, number | undefined> =>
 
 /** How long a service's program may take to exit before it is killed. */
 export const stopGraceMs = (spec: object): number => 1000 * (setIn(spec)[graceKey] ?? usualGraceSeconds)
+
+/** The same where the owner chose it, which may be not to wait. */
+export const chosenGraceMs = (spec: object): number | undefined => {
+  const { [graceKey]: seconds } = setIn(spec)
+  return seconds === undefined ? undefined : Math.max(1, 1000 * seconds)
+}
 
 /** The build settings in a service's configuration; unset ones are left out. */
 export const buildLimitsIn = (spec: object): BuildLimits => {

@@ -6,6 +6,7 @@ import type { Change, Spec } from '../../api/operations/resource.ts'
 import { Flag, List, Maybe, Nullable, OneOf, Open, Text, Whole } from '../../api/operations/schema.ts'
 import { readCapacityFor } from '../../clusters/capacity.ts'
 import type { TaskCommand, WorkloadSpec } from '../../deployments/deployments.ts'
+import { containerSettingsIn } from '../../facets/settings/container-settings.ts'
 import { stopGraceMs } from '../../facets/settings/settings.ts'
 import { invalidField } from '../../lib/errors.ts'
 import type { Capacity } from '../../runtimes/runtime.ts'
@@ -131,5 +132,6 @@ export const workloadOf = (running: RunningSpec): WorkloadSpec => {
     liveness: toProbe(healthchecks.liveness_probe, ports),
     readyTimeoutMs: readyTimeoutMs(readiness),
     stopGraceMs: stopGraceMs(running),
+    ...containerSettingsIn(running),
   }
 }

@@ -10,6 +10,7 @@ import { deployable } from '../../facets/deployable.ts'
 import { MaybeCommitId } from '../../facets/deployment-request.ts'
 import { newHistory } from '../../facets/history.ts'
 import { advancedSettings } from '../../facets/settings/advanced-settings.ts'
+import { refuseReadOnlyRoot } from '../../facets/settings/container-settings.ts'
 import { deploymentRestrictions } from '../../facets/settings/deployment-restriction.ts'
 import { terraformSettings } from '../../facets/settings/settings.ts'
 import { invalidField } from '../../lib/errors.ts'
@@ -197,7 +198,12 @@ export const terraform = service({
   around: hideSecrets,
   written: writeSecrets,
   withSecrets,
-  facets: [deploys, newHistory, advancedSettings(terraformSettings), deploymentRestrictions],
+  facets: [
+    deploys,
+    newHistory,
+    advancedSettings(terraformSettings, undefined, refuseReadOnlyRoot),
+    deploymentRestrictions,
+  ],
   deployable: {
     ...terraformRun,
   },
