@@ -1,5 +1,5 @@
 /**
- * bin/bundle.ts <folder>: bundles the server of this checkout, its router and its thread into a few files with all
+ * bin/bundle.ts <folder>: bundles the server of this checkout, its router and their threads into a few files with all
  * packages except the API documentation page, which is loaded on first use. The folder appears complete or not at all.
  */
 import {
@@ -28,6 +28,8 @@ const half = `${place}.${process.pid}`
 const programs: Record<string, string> = {
   main: 'main.ts',
   router: 'router/main.ts',
+  'password-thread': 'router/access/password-thread.ts',
+  'follow-routes': 'programs/follow-routes.ts',
   'preparation-worker': 'builds/preparation/worker.ts',
 }
 

@@ -1,16 +1,39 @@
-/** Exits with code 0 if the engine of DOCKER_HOST or the local socket answers a ping within two seconds. */
+/**
+ * Exits with code 0 if the engine of DOCKER_HOST, in the environment or in slipway.env, or of the local socket answers a
+ * ping within two seconds; else with 1, after printing the DOCKER_HOST, if there is one.
+ */
 import { get } from 'node:http'
+import { resolve } from 'node:path'
+import { readSettingsFile } from '../server/src/settings-file.ts'
 
-const address = new URL(process.env.DOCKER_HOST || 'unix:///var/run/docker.sock')
-const isSecured = address.protocol === 'ssh:' || address.protocol === 'https:' || process.env.DOCKER_TLS_VERIFY
+/** What is wrong with the file is said by the server. */
+const inFile = (): Record<string, string> => {
+  try {
+    return readSettingsFile(resolve(process.env.SLIPWAY_DATA_DIR || '.slipway'))
+  } catch {
+    return {}
+  }
+}
 
-// An engine behind keys is left to the server, which has them.
-if (isSecured) process.exit(0)
+const given = { ...inFile(), ...process.env }
+const named = given.DOCKER_HOST || ''
 
-const place =
-  address.protocol === 'unix:'
-    ? { socketPath: decodeURIComponent(address.pathname) }
-    : { host: address.hostname, port: address.port || 2375 }
-get({ ...place, path: '/_ping', timeout: 2000 }, ({ statusCode }) => process.exit(statusCode === 200 ? 0 : 1))
-  .on('timeout', () => process.exit(1))
-  .on('error', () => process.exit(1))
+const leave = (answers: boolean): never => {
+  if (!answers && named !== '') process.stdout.write(named)
+  return process.exit(answers ? 0 : 1)
+}
+
+const address = URL.parse(named === '' ? 'unix:///var/run/docker.sock' : named)
+const isSecured = address?.protocol === 'ssh:' || address?.protocol === 'https:' || given.DOCKER_TLS_VERIFY
+
+// An engine behind keys is left to the server, which has them, and so is an address that it refuses.
+if (address === null || isSecured) leave(true)
+else {
+  const place =
+    address.protocol === 'unix:'
+      ? { socketPath: decodeURIComponent(address.pathname) }
+      : { host: address.hostname, port: address.port || 2375 }
+  get({ ...place, path: '/_ping', timeout: 2000 }, ({ statusCode }) => leave(statusCode === 200))
+    .on('timeout', () => leave(false))
+    .on('error', () => leave(false))
+}

@@ -43,38 +43,58 @@ ready_git() {
   install_packages git ca-certificates
 }
 
-# The node_modules of this package-lock.json. The stamp tells whose they are.
-ready_modules() {
-  local stamp=$root/node_modules/.slipway-stamp lock
-  lock=$(cksum <"$root/package-lock.json")
-  if [ -x "$node" ]; then
-    [ "$(cat "$stamp" 2>/dev/null)" = "$lock" ] && return
-    if [ ! -e "$stamp" ] && [ "$root/node_modules/.package-lock.json" -nt "$root/package-lock.json" ]; then
-      printf '%s' "$lock" >"$stamp"
-      return
-    fi
-  fi
-  has node && has npm || fail 'Slipway needs Node 20 or newer with npm: install it and start again.'
-  node -e 'process.exit(parseInt(process.versions.node) >= 20 ? 0 : 1)' ||
-    fail "Slipway needs Node 20 or newer; this is $(node --version)."
-  say 'Installing npm packages ...'
+# The folders of installs that were interrupted. One whose process lives is another start's.
+remove_interrupted_installs() {
+  local folder
+  for folder in "$root"/.install-*; do
+    [ -d "$folder" ] || continue
+    kill -0 "${folder##*-}" 2>/dev/null || rm -rf "$folder" || true
+  done
+}
+
+# Ready to be moved into place: npm, interrupted in node_modules itself, leaves packages that it later takes for whole.
+install_modules() {
+  local new=$1
+  mkdir "$new" "$new/server"
+  cp "$root/package.json" "$root/package-lock.json" "$new/"
+  cp "$root/server/package.json" "$new/server/"
+  [ ! -e "$root/.npmrc" ] || cp "$root/.npmrc" "$new/"
   open_setup_log
   # Not `npm ci`: it refuses a lock that lacks optional packages of platforms which the registry did not serve.
-  if ! (cd "$root" && npm install --no-save --no-audit --no-fund >"$setup_log" 2>&1); then
+  if ! (cd "$new" && npm install --no-save --no-audit --no-fund >"$setup_log" 2>&1); then
     tail -n 10 "$setup_log" >&2
     fail "npm install failed; the full output is in $setup_log."
   fi
   close_setup_log
-  [ -x "$node" ] || fail 'npm install skipped the package node: allow its install script (npm config get ignore-scripts) and start again.'
-  printf '%s' "$lock" >"$stamp"
+  [ -x "$new/node_modules/.bin/node" ] ||
+    fail 'npm install skipped the package node: allow its install script (npm config get ignore-scripts) and start again.'
+}
+
+# The node_modules of this package-lock.json, whole: the stamp says whose they are, and only a finished install has one.
+ready_modules() {
+  local stamp=node_modules/.slipway-stamp new=$root/.install-$$ lock
+  lock=$(cksum <"$root/package-lock.json")
+  if [ -x "$node" ] && [ "$(cat "$root/$stamp" 2>/dev/null)" = "$lock" ]; then return; fi
+  has node && has npm || fail 'Slipway needs Node 20 or newer with npm: install it and start again.'
+  node -e 'process.exit(parseInt(process.versions.node) >= 20 ? 0 : 1)' ||
+    fail "Slipway needs Node 20 or newer; this is $(node --version)."
+  [ -w "$root" ] || fail "This user may not write to $root: start Slipway as the owner of that folder."
+  say 'Installing npm packages ...'
+  remove_interrupted_installs
+  install_modules "$new"
+  printf '%s' "$lock" >"$new/$stamp"
+  [ ! -e "$root/node_modules" ] || mv "$root/node_modules" "$new/old"
+  rm -rf "$root/server/node_modules"
+  [ ! -e "$new/server/node_modules" ] || mv "$new/server/node_modules" "$root/server/node_modules"
+  mv "$new/node_modules" "$root/node_modules"
+  rm -rf "$new"
 }
 
 # The words after `node` that start the server: of the bundle of these sources, which is made when it is missing. It is
 # named after their content and appears whole, so that what is there can be started; without one the sources run.
 ready_server() {
   local folder=$root/node_modules/.cache/slipway key bundle
-  # A nursery of this size costs a busy server no speed and leaves an idle one 10 MB smaller.
-  server=(--max-semi-space-size=4 "$root/server/src/main.ts")
+  server=("$root/server/src/main.ts")
   key=$(cd "$root" && find server/src bin/bundle.ts package-lock.json -type f ! -name '*.test.ts' -print0 |
     LC_ALL=C sort -z | xargs -0 cksum | cksum | tr ' ' -)
   bundle=$folder/bundle-$key
@@ -85,7 +105,7 @@ ready_server() {
       return
     fi
   fi
-  server[1]=$bundle/main.mjs
+  server=("$bundle/main.mjs")
 }
 
 # Static busybox: the base image of the sample and of tests where no registry can be reached.
@@ -100,7 +120,7 @@ ready_docker_registry() {
   (install_packages docker-registry) || say 'Tests that pull images are skipped.'
 }
 
-engine_answers() { "$node" "$root/bin/engine-answers.ts" 2>/dev/null; }
+engine_answers() { "$node" "$root/bin/engine-answers.ts" >/dev/null 2>&1; }
 
 wait_for_engine() {
   local deadline=$((SECONDS + $1))
@@ -130,12 +150,22 @@ start_engine() {
   fail 'The Docker engine does not answer: start it (dockerd) and try again, or run npm start -- --fake.'
 }
 
+# Said before anything is installed: whoever has to log in again should not wait for that first.
+refuse_without_group() {
+  local socket=/var/run/docker.sock
+  if [ -n "${DOCKER_HOST:-}" ] || [ ! -S "$socket" ] || [ -w "$socket" ]; then return; fi
+  ! grep -qs '^[[:space:]]*DOCKER_HOST=' "${SLIPWAY_DATA_DIR:-.slipway}/slipway.env" || return 0
+  fail "This user may not use the Docker engine: run \`sudo usermod -aG docker $(id -un)\`, log in again, and start again."
+}
+
 # A Docker engine that answers. One that DOCKER_HOST names is never installed or started here.
 ready_docker() {
-  engine_answers && return
-  [ -z "${DOCKER_HOST:-}" ] || fail "No Docker engine answers at DOCKER_HOST ($DOCKER_HOST)."
+  local named
+  named=$("$node" "$root/bin/engine-answers.ts") && return
+  [ -z "$named" ] || fail "No Docker engine answers at DOCKER_HOST ($named)."
+  refuse_without_group
   if [ "$(id -u)" != 0 ] && [ -S /var/run/docker.sock ]; then
-    fail 'The Docker engine is stopped or refuses this user: start it and add the user to the group docker.'
+    fail 'The Docker engine does not answer: start it (sudo systemctl start docker) and start again.'
   fi
   if ! has dockerd; then
     can_install || fail 'Slipway needs a Docker engine: install and start it, or run npm start -- --fake.'
@@ -146,12 +176,4 @@ ready_docker() {
   fi
   [ "$(id -u)" = 0 ] || fail 'The Docker engine does not answer: start it, or run npm start -- --fake.'
   start_engine
-}
-
-# True when the word is among the arguments after it.
-is_among() {
-  local word=$1 each
-  shift
-  for each in "$@"; do [ "$each" != "$word" ] || return 0; done
-  return 1
 }

@@ -1,10 +1,11 @@
 /** Wires the parts: the only place that does. */
-import { mkdir } from 'node:fs/promises'
+import { writeFile } from 'node:fs/promises'
 import { hostname } from 'node:os'
 import { join } from 'node:path'
 import { type AdminToken, ensureAdminToken } from './api/auth/admin-token.ts'
 import type { Parts } from './api/parts.ts'
 import { createApi } from './api/server.ts'
+import { sayWhyNot, tryPort } from './api-port.ts'
 import type { Builder, ImageBuilder } from './builds/builder.ts'
 import { createFakeBuilder } from './builds/fake-builder.ts'
 import { createBuilder } from './builds/git-builder.ts'
@@ -16,6 +17,7 @@ import { createDockerEngines } from './clusters/docker-engines.ts'
 import type { Engines } from './clusters/engines.ts'
 import { createServers, type ServersParts } from './clusters/servers.ts'
 import { createSharedRouter, type SharedRouter } from './clusters/shared-router.ts'
+import { openDataDirectory } from './data-directory.ts'
 import { createDeploymentEngine, type DeploymentEngine } from './deployments/engine.ts'
 import { readGitCredentials } from './deployments/images/git-credentials.ts'
 import { readRegistryCredentials } from './deployments/images/registry-credentials.ts'
@@ -32,6 +34,7 @@ import type { Disk } from './limits/disk.ts'
 import { claimDataDirectory, releaseDataDirectory } from './process-file.ts'
 import { deployableKinds, operations } from './resources/index.ts'
 import { createFirstOrganization } from './resources/organization/organization.ts'
+import { createRouteFollower } from './route-follower.ts'
 import { createRouter } from './router/control/client.ts'
 import type { Router } from './router/router.ts'
 import { createFakeRuntime } from './runtimes/fake/fake.ts'
@@ -90,26 +93,49 @@ interface Foundation {
   pullThrough: PullThrough
   router: Router
   /** The same, where other servers may share its routes. */
-  shared: SharedRouter | null
+  shared: SharedRoutes | null
 }
 
-/** Where the database is somebody else's, other servers may work on it, and requests may come to any of them. */
-const shareRouter = (own: Router, foundation: Omit<ServersParts, 'clock'>, { databaseUrl }: Settings) => {
+interface SharedRoutes {
+  router: SharedRouter
+  leave(): Promise<void>
+}
+
+/**
+ * Where the database is somebody else's, other servers may work on it, and requests may come to any of them, also to the
+ * router of one that is away: its follower takes over when we end, and is called off before we begin.
+ */
+const shareRouter = async (
+  own: Router,
+  foundation: Omit<ServersParts, 'clock'>,
+  { databaseUrl, dataDir }: Settings,
+): Promise<SharedRoutes | null> => {
   if (databaseUrl === undefined) return null
   const { database, log, work } = foundation
   const parts = { database, log, work, clock: systemClock }
-  return createSharedRouter({ ...parts, own, servers: createServers(parts) })
+  const router = createSharedRouter({ ...parts, own, servers: createServers(parts) })
+  const follower = createRouteFollower(dataDir)
+  await follower.start().catch((error: unknown) => log.warn({ err: error }, 'the route follower did not start'))
+  await router.follow()
+  const keeper = keepAlive(parts, follower)
+  return {
+    router,
+    async leave() {
+      await keeper.stop()
+      await router.leave()
+    },
+  }
 }
 
 const createFoundation = async (settings: Settings): Promise<Foundation> => {
   const log = createLog(settings.logLevel)
   const { dataDir, routerHost: host, routerPort: port } = settings
   const work = createWorkRegistry(systemClock)
-  const own = createRouter({ dataDir, host, port, log })
+  const { trustedProxies } = settings
+  const own = createRouter({ dataDir, host, port, log, trustedProxies })
   const [database] = await Promise.all([openDatabase(settings, log), own.start()])
-  const shared = shareRouter(own, { database, log, work }, settings)
-  await shared?.follow()
-  const router = shared ?? own
+  const shared = await shareRouter(own, { database, log, work }, settings)
+  const router = shared?.router ?? own
   const sealer = await createSealer({ database, masterKeyFile: settings.masterKeyFile })
   const ownerId = await readOwnerId(database)
   await savePublishedHost(database, router.address(port).slice(0, -`:${port}`.length))
@@ -204,7 +230,7 @@ const createParts = async (foundation: Foundation, machine: RuntimeParts, disk: 
     builder,
     enqueue: enqueueDeploymentEvent,
     kinds: deployableKinds,
-    variables: (serviceIds, db = database) => loadAllVariables(db, sealer, serviceIds),
+    variables: (serviceIds, db = database, commits) => loadAllVariables(db, sealer, serviceIds, commits),
     gitCredentials: (organizationId, id) => readGitCredentials(database, sealer, organizationId, id),
     registryCredentials: (organizationId, id) => readRegistryCredentials(database, sealer, organizationId, id),
     checkAddress: (url) => foundation.outbound.check(url),
@@ -257,8 +283,9 @@ const learnCapacities = async ({ clusters, database, log }: Parts): Promise<void
 
 /** Starts everything; resolves when requests are answered. */
 export const startApp = async (settings: Settings, options: { fake: boolean }): Promise<App> => {
-  await mkdir(settings.dataDir, { recursive: true, mode: 0o700 })
+  await openDataDirectory(settings.dataDir, options.fake ? 'fake' : 'docker')
   await claimDataDirectory(settings.dataDir)
+  await tryPort(settings)
   const foundation = await createFoundation(settings)
   const url = `http://${settings.host}:${settings.port}`
   const sampleUrl = url + samplePath
@@ -271,7 +298,9 @@ export const startApp = async (settings: Settings, options: { fake: boolean }): 
   const api = await createApi(parts, operations)
   if (settings.sample) await serveSample(api, await createSampleRepository(settings.dataDir, foundation.log))
   await learning
-  await api.listen({ host: settings.host, port: settings.port })
+  await api.listen({ host: settings.host, port: settings.port }).catch((error) => sayWhyNot(settings, error))
+  // For the guides: whoever may read the token finds the server too.
+  await writeFile(join(settings.dataDir, 'address'), `${url}\n`)
   const databaseKeeper = superviseDatabase(foundation)
   await engine.start()
   await delivery.start()

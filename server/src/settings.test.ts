@@ -5,7 +5,8 @@ import { resolve } from 'node:path'
 import test from 'node:test'
 import { inspect } from 'node:util'
 import { usualLimits } from './limits/limits.ts'
-import { parseSettings, type Settings, SettingsError } from './settings.ts'
+import { parseSettings, type Settings } from './settings.ts'
+import { SettingsError } from './settings-file.ts'
 
 const problemsOf = (env: Record<string, string>): readonly string[] => {
   try {
@@ -36,6 +37,8 @@ test('an empty environment gives the documented defaults', () => {
     outboundAllow: [],
     rateLimit: 600,
     trustedProxies: [],
+    corsOrigins: [],
+    consoleUrl: undefined,
     limits: usualLimits,
     diskReserveMb: 2048,
     statusVocabulary: 'auto',
@@ -91,6 +94,11 @@ const good: [Record<string, string>, Partial<Settings>][] = [
   [{ SLIPWAY_MASTER_KEY_FILE: '/a/b' }, { masterKeyFile: '/a/b' }],
   [{ DATABASE_URL: 'postgres://u:p@db/x' }, { databaseUrl: 'postgres://u:p@db/x' }],
   [{ SLIPWAY_TRUSTED_PROXIES: '10.0.0.0/8, ::1' }, { trustedProxies: ['10.0.0.0/8', '::1'] }],
+  [
+    { SLIPWAY_CORS_ORIGINS: 'https://Console.example.org:443/, http://127.0.0.1:4200' },
+    { corsOrigins: ['https://console.example.org', 'http://127.0.0.1:4200'] },
+  ],
+  [{ SLIPWAY_CONSOLE_URL: 'https://console.example.org/app/' }, { consoleUrl: 'https://console.example.org/app' }],
   [{ SLIPWAY_SAMPLE: 'off' }, { sample: false }],
   [{ SLIPWAY_SAMPLE: 'On' }, { sample: true }],
   [{ SLIPWAY_OUTBOUND_ALLOW: 'loopback, git.test:8080' }, { outboundAllow: ['loopback', 'git.test:8080'] }],
@@ -151,6 +159,15 @@ const bad: Record<string, string[]> = {
   SLIPWAY_SAMPLE: ['maybe'],
   SLIPWAY_OUTBOUND_ALLOW: ['10.0.0.0/99', 'a b'],
   SLIPWAY_RATE_LIMIT: ['-5', 'many'],
+  SLIPWAY_CORS_ORIGINS: [
+    '*',
+    'console.example.org',
+    'https://a.example/path',
+    'https://*.example',
+    'https://u@a.example',
+    'null',
+  ],
+  SLIPWAY_CONSOLE_URL: ['console.example.org', 'https://a.example/?x=1', 'ftp://a.example', 'https://u:p@a.example'],
   SLIPWAY_STATUS_VOCABULARY: ['other'],
   SLIPWAY_BUILD_CONCURRENCY: ['0'],
   SLIPWAY_BUILD_DNS: ['dns.example', '::1'],

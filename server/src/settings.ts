@@ -1,6 +1,7 @@
 /**
- * The environment as typed settings. Pure except for `readSettings`: reports all problems at once, each as one sentence
- * that names the variable, and never repeats the value of a secret. Does not know what the settings are used for.
+ * The environment and the settings file as typed settings. Pure except for `readSettings`: reports all problems at once,
+ * each as one sentence that names the variable, and never repeats the value of a secret. Does not know what the settings
+ * are used for.
  */
 import { isIP } from 'node:net'
 import { availableParallelism } from 'node:os'
@@ -9,6 +10,7 @@ import type { PreparationLimits } from './builds/preparation/limits.ts'
 import { parseAllowList } from './lib/net/address-policy.ts'
 import { Secret } from './lib/secret.ts'
 import { type Limits, limitNames, limitSettings, usualLimits } from './limits/limits.ts'
+import { engineNames, type FileSetting, loadSettingsFile, SettingsError, settingsFileName } from './settings-file.ts'
 
 export interface Settings {
   host: string
@@ -36,6 +38,10 @@ export interface Settings {
   rateLimit: number
   /** Proxies in front of us, as addresses or networks: their forwarding headers are trusted. */
   trustedProxies: readonly string[]
+  /** Origins of web pages that may call the API from a browser. */
+  corsOrigins: readonly string[]
+  /** Where people use the console, without a slash at the end; if undefined, links lead to the API's own address. */
+  consoleUrl: string | undefined
   /** Limits of one organization; 0 disables a limit. */
   limits: Limits
   /** Megabytes to keep free on the disks of the engine and of the data directory; 0 disables the reserve. */
@@ -95,17 +101,6 @@ const minute = 60
 const hour = 3600
 const defaultSchedule = [0, 5, 5 * minute, 30 * minute, 2 * hour, 5 * hour, 10 * hour, 14 * hour, 20 * hour, 24 * hour]
 
-/** All problems of an environment, one sentence each. */
-export class SettingsError extends Error {
-  readonly problems: readonly string[]
-
-  constructor(problems: readonly string[]) {
-    super(problems.join('\n'))
-    this.name = 'SettingsError'
-    this.problems = problems
-  }
-}
-
 /**
  * Well-known ones of the public registry: anyone who gives an image on an engine one of these names means that image.
  */
@@ -122,18 +117,24 @@ const officialImages: readonly string[] = Object.freeze(
 
 type Environment = Readonly<Record<string, string | undefined>>
 
+/** `slipway.env`, by name. */
+type InFile = ReadonlyMap<string, FileSetting>
+
+const lineOf = ({ line }: FileSetting): string => `${settingsFileName}, line ${line}`
+
 /** Reads variables one by one; collects the problems and the names that were read. */
-const createReader = (env: Environment) => {
+const createReader = (env: Environment, file: InFile) => {
   const names = new Set<string>()
   const problems: string[] = []
   /** The default if the variable is absent or empty, or if `parse` returns a string that says what it must be. */
   const read = <T>(name: string, fallback: T, parse: (text: string) => { value: T } | string): T => {
     names.add(name)
-    const text = env[name]?.trim() ?? ''
+    const inFile = env[name] === undefined ? file.get(name) : undefined
+    const text = (inFile?.value ?? env[name])?.trim() ?? ''
     if (text === '') return fallback
     const parsed = parse(text)
     if (typeof parsed !== 'string') return parsed.value
-    problems.push(`${name} must be ${parsed}.`)
+    problems.push(`${inFile === undefined ? '' : `${lineOf(inFile)}: `}${name} must be ${parsed}.`)
     return fallback
   }
   return { names, problems, read }
@@ -233,6 +234,28 @@ const networks = (value: string): { value: readonly string[] } | string => {
     : 'addresses or networks (10.0.0.0/8) of proxies, separated by commas'
 }
 
+/** As browsers write it: in lower case, without a path and without the usual port. */
+const originIn = (text: string): string | null => {
+  const url = URL.parse(text)
+  const isWeb = url?.protocol === 'https:' || url?.protocol === 'http:'
+  return isWeb && url.href === `${url.origin}/` && !text.includes('*') ? url.origin : null
+}
+
+const origins = (value: string): { value: readonly string[] } | string => {
+  const found = parts(value).map(originIn)
+  return found.every((each) => each !== null)
+    ? { value: Object.freeze([...new Set(found)]) }
+    : 'origins of web pages, such as https://console.example.org, separated by commas (* is not possible: list each one)'
+}
+
+const pageAddress = (value: string): { value: string } | string => {
+  const url = URL.parse(value)
+  const isWeb = url?.protocol === 'https:' || url?.protocol === 'http:'
+  return isWeb && url.href === `${url.origin}${url.pathname}`
+    ? { value: url.href.replace(/\/+$/, '') }
+    : 'the http or https address of a console, such as https://console.example.org'
+}
+
 const schedule = (value: string): { value: readonly number[] } | string => {
   const seconds = parts(value).map((part) => (/^\d+(\.\d+)?$/.test(part) ? Number(part) : Number.NaN))
   const fits = seconds.length > 0 && seconds.length <= 50 && seconds.every((each) => each <= 7 * 24 * hour)
@@ -322,23 +345,42 @@ const distance = (left: string, right: string): number => {
   return row.at(-1)!
 }
 
+const hintAt = (name: string, known: ReadonlySet<string>): string => {
+  const [nearest = ''] = [...known].sort((a, b) => distance(name, a) - distance(name, b))
+  return distance(name, nearest) <= 6 ? `; did you mean ${nearest}?` : '.'
+}
+
 const warnOfUnknown = (env: Environment, known: ReadonlySet<string>): string[] =>
   Object.keys(env)
     .filter((name) => name.startsWith('SLIPWAY_') && !known.has(name))
     .sort()
-    .map((name) => {
-      const [nearest = ''] = [...known].sort((a, b) => distance(name, a) - distance(name, b))
-      const hint = distance(name, nearest) <= 6 ? `; did you mean ${nearest}?` : '.'
-      return `${name} is not a known setting and is ignored${hint}`
-    })
+    .map((name) => `${name} is not a known setting and is ignored${hintAt(name, known)}`)
 
-/** Throws `SettingsError` with every problem. Unknown names that begin with SLIPWAY_ become warnings. */
-export const parseSettings = (env: Environment): { settings: Settings; warnings: string[] } => {
-  const { names, problems, read } = createReader(env)
+/** The file is ours alone: what is not a setting in it is a mistake. */
+const refuseUnknown = (file: InFile, known: ReadonlySet<string>): string[] =>
+  [...file].flatMap(([name, setting]) => {
+    if (name === 'SLIPWAY_DATA_DIR')
+      return [`${lineOf(setting)}: SLIPWAY_DATA_DIR says where this file is: set it in the environment.`]
+    if (known.has(name) || engineNames.includes(name)) return []
+    return [`${lineOf(setting)}: ${name} is not a setting${hintAt(name, known)}`]
+  })
+
+const dataDirOf = (env: Environment): string => resolve(env.SLIPWAY_DATA_DIR?.trim() || '.slipway')
+
+/**
+ * Throws `SettingsError` with every problem. Unknown names that begin with SLIPWAY_ become warnings; in the file, every
+ * unknown name is a problem.
+ */
+export const parseSettings = (
+  env: Environment,
+  file: InFile = new Map(),
+): { settings: Settings; warnings: string[] } => {
+  const { names, problems, read } = createReader(env, file)
   const cores = availableParallelism()
   const port = whole(1, 65535)
   const concurrency = whole(1, 1000)
-  const dataDir = resolve(read('SLIPWAY_DATA_DIR', '.slipway', text))
+  const dataDir = dataDirOf(env)
+  names.add('SLIPWAY_DATA_DIR')
   const settings: Settings = {
     host: read('SLIPWAY_HOST', '127.0.0.1', host),
     port: read('SLIPWAY_PORT', 8080, port),
@@ -346,7 +388,7 @@ export const parseSettings = (env: Environment): { settings: Settings; warnings:
     routerPort: read('SLIPWAY_ROUTER_PORT', 8000, port),
     portRange: read('SLIPWAY_PORT_RANGE', usualRange, portRange),
     extraPorts: read<readonly PortRange[]>('SLIPWAY_EXTRA_PORTS', Object.freeze([]), portList),
-    databasePort: localPortOf(env.DATABASE_URL),
+    databasePort: localPortOf(env.DATABASE_URL ?? file.get('DATABASE_URL')?.value),
     dataDir,
     databaseUrl: read<string | undefined>('DATABASE_URL', undefined, databaseUrl),
     adminToken: read<Secret | undefined>('SLIPWAY_ADMIN_TOKEN', undefined, adminToken),
@@ -355,6 +397,8 @@ export const parseSettings = (env: Environment): { settings: Settings; warnings:
     outboundAllow: read<readonly string[]>('SLIPWAY_OUTBOUND_ALLOW', Object.freeze([]), allowList),
     rateLimit: read('SLIPWAY_RATE_LIMIT', 600, whole(0, 1_000_000)),
     trustedProxies: read<readonly string[]>('SLIPWAY_TRUSTED_PROXIES', Object.freeze([]), networks),
+    corsOrigins: read<readonly string[]>('SLIPWAY_CORS_ORIGINS', Object.freeze([]), origins),
+    consoleUrl: read<string | undefined>('SLIPWAY_CONSOLE_URL', undefined, pageAddress),
     limits: readLimits(read),
     diskReserveMb: read('SLIPWAY_DISK_RESERVE_MB', 2048, whole(0, 1_000_000_000)),
     statusVocabulary: read('SLIPWAY_STATUS_VOCABULARY', 'auto', oneOf(vocabularies)),
@@ -378,6 +422,7 @@ export const parseSettings = (env: Environment): { settings: Settings; warnings:
   }
   if (settings.routerPort === settings.port && settings.routerHost === settings.host)
     problems.push('SLIPWAY_ROUTER_PORT must differ from SLIPWAY_PORT.')
+  problems.push(...refuseUnknown(file, names))
   if (problems.length > 0) throw new SettingsError(problems)
   return { settings: Object.freeze(settings), warnings: warnOfUnknown(env, names) }
 }
@@ -385,7 +430,12 @@ export const parseSettings = (env: Environment): { settings: Settings; warnings:
 /** The settings of this process. Prints what is wrong with them on standard error and exits with code 2. */
 export const readSettings = (): Settings => {
   try {
-    const { settings, warnings } = parseSettings(process.env)
+    const file = loadSettingsFile(dataDirOf(process.env))
+    const { settings, warnings } = parseSettings(process.env, file)
+    for (const name of engineNames) {
+      const inFile = file.get(name)
+      if (inFile !== undefined) process.env[name] ??= inFile.value
+    }
     for (const warning of warnings) process.stderr.write(`${warning}\n`)
     return settings
   } catch (error) {

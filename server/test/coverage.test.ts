@@ -33,7 +33,7 @@ const admitted = ({ method, path }: Operation): Scope[] => {
   if (method === 'DELETE' || path.endsWith('/service/delete')) return []
   if (method === 'GET')
     return /environmentVariable|\/secret|\/variable|gitToken|\/webhook/.test(path) ? ['Read', 'Write'] : scopes
-  const isAction = /\/(deploy|redeploy|stop|restart-service|cancelDeployment)$/.test(path)
+  const isAction = /\/(deploy|redeploy|stop|restart-service|cancelDeployment|run)$/.test(path)
   return isAction ? ['Deploy'] : ['Write']
 }
 

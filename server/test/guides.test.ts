@@ -1,78 +1,68 @@
-/** The guides are true: the examples of docs/guides/api.md and of plan-and-rollback.md run as they stand, and every operation that a guide names is there. */
+/** The guides are true: their examples run as they are written, in any order, and every operation and file that a guide names is there. */
 import assert from 'node:assert/strict'
-import { spawn, spawnSync } from 'node:child_process'
-import { readdirSync, readFileSync } from 'node:fs'
-import { dirname } from 'node:path'
-import { test } from 'node:test'
+import { spawnSync } from 'node:child_process'
+import { existsSync } from 'node:fs'
+import { after, before, describe, test } from 'node:test'
 import { operations } from '../src/resources/index.ts'
-import { startApi } from './support/api.ts'
+import { examplesOf, guides, guidesToPaste, paste, pasteGuides } from './support/guides.ts'
+import { prepareSlipway, type Slipway } from './support/slipway/slipway.ts'
 
-const folder = new URL('../../docs/guides/', import.meta.url)
-const guides = readdirSync(folder)
-  .filter((name) => name.endsWith('.md'))
-  .map((name) => ({ name, text: readFileSync(new URL(name, folder), 'utf8') }))
+const missing = ['curl', 'git'].find((program) => spawnSync(program, ['--version']).error !== undefined)
 
-const examplesOf = (name: string): string[] => {
-  const { text } = guides.find((guide) => guide.name === name)!
-  return [...text.matchAll(/^```sh\n([\s\S]*?)^```$/gm)].map(([, example]) => example!)
-}
+const everyDay = ['volumes', 'databases', 'health-checks', 'cron-jobs', 'domains', 'private-sources', 'ci']
+const begin = ['api', 'first-deploy', 'identity', 'plan-and-rollback', 'webhooks']
 
-const needs = (program: string): string | false =>
-  spawnSync(program, ['--version']).error === undefined ? false : `${program} is not installed`
+describe('the examples, on a clean data directory and other ports than usual', {
+  skip: missing === undefined ? false : `${missing} is not installed`,
+}, () => {
+  let slipway: Slipway
+  let env: Record<string, string>
 
-interface Run {
-  code: number | null
-  text: string
-}
+  before(async () => {
+    // As a stranger has it: without settings but the two ports and the folder.
+    const usual = { SLIPWAY_ADMIN_TOKEN: '', SLIPWAY_OUTBOUND_ALLOW: '', SLIPWAY_RATE_LIMIT: '', SLIPWAY_SAMPLE: 'on' }
+    slipway = await prepareSlipway({ fake: true, env: usual })
+    await slipway.start()
+    env = { SLIPWAY_DATA_DIR: slipway.dataDir, HOME: '/nonexistent' }
+  })
+  after(() => slipway.remove())
 
-/** All examples in one shell, one after the other, which ends at the first that fails and says at which. */
-const runExamples = (examples: readonly string[], env: Record<string, string>): Promise<Run> =>
-  new Promise((resolve) => {
-    const script = examples.map((example, at) => `echo "example ${at + 1}"\n${example}`).join('\n')
-    const path = `${dirname(process.execPath)}:${process.env.PATH ?? ''}`
-    const child = spawn('bash', ['-euo', 'pipefail', '-c', script], {
-      env: { ...env, PATH: path },
-      stdio: ['ignore', 'pipe', 'pipe'],
-    })
-    let text = ''
-    for (const stream of [child.stdout, child.stderr])
-      stream.setEncoding('utf8').on('data', (more: string) => {
-        text += more
-      })
-    child.on('close', (code) => resolve({ code, text }))
+  test('there is a guide to paste for each everyday task', () => {
+    assert.deepEqual(guidesToPaste.toSorted(), [...begin, ...everyDay].map((name) => `${name}.md`).toSorted())
   })
 
-test('every example of the guide to the API succeeds, in the order in which they stand', {
-  skip: needs('curl'),
-}, async () => {
-  const api = await startApi()
-  const examples = examplesOf('api.md')
-  assert.ok(examples.length >= 10)
-  const { code, text } = await runExamples(examples, { SLIPWAY_URL: api.url, SLIPWAY_TOKEN: api.token })
-  assert.equal(code, 0, text)
-  assert.match(text, /\nRUNNING\n/)
-  assert.match(text, new RegExp(`example ${examples.length}\\n(Once\\n){2}$`))
-  assert.doesNotMatch(text, /undefined|\bcurl:/)
-})
+  test('all guides can be pasted one after another, from the first to the last', async () => {
+    const text = await pasteGuides(guidesToPaste, env)
+    assert.match(text, /guide first-deploy\.md\n[\s\S]*?\nRUNNING\nhttp:\/\/web-test/)
+    assert.match(
+      text,
+      /guide plan-and-rollback\.md\n[\s\S]*?\n(BUILD|ROLL_OUT)\n[\s\S]*?\n\/memory\nfalse\n[\s\S]*?\nOUT_OF_DATE\n/,
+    )
+    assert.match(text, /guide ci\.md\n[\s\S]*?\nDeployed the head of the branch\.\n/)
+    assert.match(text, /guide domains\.md\n[\s\S]*?\n200\n/)
+  })
 
-test('every example of the guide to plans and rollbacks succeeds, in the order in which they stand', {
-  skip: needs('curl'),
-}, async () => {
-  const api = await startApi()
-  const examples = examplesOf('plan-and-rollback.md')
-  const { code, text } = await runExamples(examples, { SLIPWAY_URL: api.url, SLIPWAY_TOKEN: api.token })
-  assert.equal(code, 0, text)
-  assert.match(text, /\nBUILD\n[\s\S]*\n\/memory\nfalse\n[\s\S]*\nOUT_OF_DATE\n$/)
-  assert.doesNotMatch(text, /undefined|\bcurl:/)
-})
+  test('and again, from the last to the first, and nothing of them is left', async () => {
+    await pasteGuides(guidesToPaste.toReversed(), env)
+    const left = await paste(
+      [
+        '. docs/guides/prelude.sh\n',
+        'organization=$(api $url/organization | field "results[0].id")\n',
+        'api $url/organization/$organization/project | field "results.map(each => each.name).join()"\n',
+        'api $url/organization/$organization/apiToken | field "results.map(each => each.name).join()"\n',
+        'api $url/organization/$organization/gitToken | field "results.length"\n',
+      ],
+      env,
+    )
+    assert.match(left.text, /example 3\nSample\nexample 4\nadmin token\nexample 5\n0\n$/)
+  })
 
-test('an example that fails is noticed', { skip: needs('curl') }, async () => {
-  const api = await startApi({ idle: true })
-  const [first] = examplesOf('api.md')
-  const wrong = 'api $url/organization/$organization/nothing\n'
-  const { code, text } = await runExamples([first!, wrong], { SLIPWAY_URL: api.url, SLIPWAY_TOKEN: api.token })
-  assert.equal(code, 22, text)
-  assert.match(text, /example 2\n[\s\S]*"status":404/)
+  test('an example that fails is noticed, with the sentence of the API', async () => {
+    const wrong = 'api $url/organization/$organization/nothing | field id\n'
+    const { code, text } = await paste([...examplesOf('identity.md').slice(0, 1), wrong], env)
+    assert.notEqual(code, 0)
+    assert.match(text, /example 2\n[\s\S]*Not found\./)
+  })
 })
 
 test('every operation that a guide names is there', () => {
@@ -84,6 +74,16 @@ test('every operation that a guide names is there', () => {
       .map(([, method, path]) => `${method} ${path!.replaceAll(/\{\w+\}/g, '{}')}`)
       .filter((named) => !known.has(named))
       .map((named) => `${name}: ${named}`),
+  )
+  assert.deepEqual(strange, [])
+})
+
+test('every file that a guide links to is there', () => {
+  const folder = new URL('../../docs/guides/', import.meta.url)
+  const strange = guides.flatMap(({ name, text }) =>
+    [...text.matchAll(/\]\((?!https?:)([^)#]+)/g)]
+      .filter(([, link]) => !existsSync(new URL(link!, folder)))
+      .map(([, link]) => `${name}: ${link}`),
   )
   assert.deepEqual(strange, [])
 })

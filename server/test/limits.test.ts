@@ -24,6 +24,7 @@ const limits = {
   diskGb: 10,
   streams: 0,
   streamsPerToken: 0,
+  engines: 0,
 }
 
 /** What the engine would list. */
@@ -292,6 +293,7 @@ test('an organization reads its limits and what it has of them', async () => {
     ['IMAGES_GB', 10, 1.5],
     ['STREAMS', null, null],
     ['STREAMS_PER_TOKEN', null, null],
+    ['ENGINES', null, 0],
   ])
   assert.equal((await read())[0].setting, 'SLIPWAY_LIMIT_SERVICES')
   images.length = 0

@@ -4,6 +4,7 @@ import { ApiError, badRequest, reasonPhrase, unavailable } from '../lib/errors.t
 import type { Log } from '../lib/log.ts'
 import { sqlState } from '../store/database.ts'
 import { prefersProblem, problemType } from './accept.ts'
+import { notAppliedHeader } from './not-applied.ts'
 
 interface ErrorBody {
   status: number
@@ -50,7 +51,8 @@ export const toApiError = (error: unknown, log: Log, requestId: string): ApiErro
 /** Sends an error as the plain body, or as a problem document (RFC 9457) if the client asks for one. */
 export const sendError = (request: FastifyRequest, reply: FastifyReply, error: ApiError): void => {
   const body = bodyOf(error, request.id)
-  reply.code(error.status).headers(error.headers)
+  // Nothing of a request that fails is applied.
+  reply.removeHeader(notAppliedHeader).code(error.status).headers(error.headers)
   if (error.status === 413) reply.header('connection', 'close')
   if (!prefersProblem(request.headers.accept)) {
     reply.header('content-type', 'application/json; charset=utf-8').send(JSON.stringify(body))

@@ -9,7 +9,11 @@ export interface Answerer {
 }
 
 export const answerWith = (reply: FastifyReply): Answerer => ({
-  setHeader: (name, value) => void reply.header(name, value),
+  setHeader(name, value) {
+    // What else an answer varies with is said beside what every answer does.
+    const before = name === 'vary' ? reply.getHeader('vary') : undefined
+    reply.header(name, before === undefined ? value : `${before}, ${value}`)
+  },
   hijack() {
     const headers = reply.getHeaders()
     reply.hijack()

@@ -1,5 +1,7 @@
 /** Pages that need no token: health, metrics, and the description of the API. */
+import { statfs } from 'node:fs/promises'
 import fastify, { type FastifyInstance } from 'fastify'
+import { addGuides } from './guide-pages.ts'
 import type { Metrics } from './metrics.ts'
 import { describe } from './operations/openapi.ts'
 import type { Operation } from './operations/operation.ts'
@@ -49,7 +51,19 @@ const isOpen = async ({ database }: Parts): Promise<void> => {
   if (tokens.length === 0) throw new Error('the first start has not finished')
 }
 
-/** Adds `/`, `/healthz`, `/readyz`, `/metrics`, `/openapi.json` and `/docs`. */
+/** The database writes in files of 16 MB: below two of them, a write may fail at any moment. */
+const fullBytes = 32 * 2 ** 20
+
+const isDiskFull = async (folder: string): Promise<boolean> =>
+  statfs(folder).then(
+    ({ bavail, bsize }) => bavail * bsize < fullBytes,
+    () => false,
+  )
+
+/** The page's example of a token looks like one that leaked. */
+const strangeExample = 'QUxMIFlPVVIgQkFTRSBBUkUgQkVMT05HIFRPIFVT'
+
+/** Adds `/`, `/healthz`, `/readyz`, `/metrics`, `/openapi.json`, `/docs` and the guides. */
 export const addPages = async (
   app: FastifyInstance,
   parts: Parts,
@@ -65,16 +79,18 @@ export const addPages = async (
   app.get('/', (_request, reply) => reply.redirect('/docs'))
   app.get('/healthz', (_request, reply) => reply.header('content-type', json).send('{"status":"alive"}'))
   app.get('/readyz', async (_request, reply) => {
-    const ready = await isReady(isOpen(parts))
+    const [open, full] = await Promise.all([isReady(isOpen(parts)), isDiskFull(parts.settings.dataDir)])
+    const ready = open && !full
     reply.code(ready ? 200 : 503).header('content-type', json)
     if (!ready) reply.header('retry-after', '2')
-    return JSON.stringify({ status: ready ? 'ready' : 'not ready', database: ready })
+    return JSON.stringify({ status: ready ? 'ready' : 'not ready', database: open, ...(full ? { disk: 'full' } : {}) })
   })
   app.get('/metrics', async (_request, reply) => {
     reply.header('content-type', metrics.contentType)
     return metrics.text()
   })
   app.get('/openapi.json', (_request, reply) => reply.header('content-type', json).send(description()))
+  addGuides(app)
   app.get('/docs', (_request, reply) => reply.redirect('/docs/'))
   const docs = lazyDocs()
   for (const url of ['/docs/', docsScript])
@@ -85,6 +101,6 @@ export const addPages = async (
         'content-security-policy': docsPolicy,
         'cache-control': 'max-age=3600',
       })
-      return answer.rawPayload
+      return answer.payload.replaceAll(strangeExample, 'Token <API token>')
     })
 }

@@ -34,6 +34,10 @@ export interface ApiSettings {
   failedLoginLimit?: number | undefined
   /** Addresses and networks of proxies whose forwarding headers are trusted; default none. */
   trustedProxies?: readonly string[] | undefined
+  /** Origins of web pages that may call the API from a browser; default none. */
+  corsOrigins?: readonly string[] | undefined
+  /** Where people use the console, for links; default the address of the request. */
+  consoleUrl?: string | undefined
   /** What one organization may have; defaults apply without it. */
   limits?: Limits | undefined
   statusVocabulary: 'auto' | 'running' | 'deployment'

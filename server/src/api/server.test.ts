@@ -108,7 +108,7 @@ test('a 400 names every field that is wrong, never repeats a value, and never sa
   const { environmentId } = await newPlace(api)
   const answer = await call('POST', `/environment/${environmentId}/application`, {
     git_repository: { url: 'secret-canary' },
-    cpu: '500',
+    cpu: '5e2',
     memory: 1,
     ports: [{ internal_port: 70_000 }],
   })
@@ -118,10 +118,12 @@ test('a 400 names every field that is wrong, never repeats a value, and never sa
   assert.doesNotMatch(JSON.stringify(answer.body), /exist|canary|70000/)
 })
 
-test('numbers are not read from text in bodies, and are in queries', async () => {
+test('numbers are read from text, in bodies and in queries, if it is exactly a number within its bounds', async () => {
   const { environmentId } = await newPlace(api)
   const { id } = await newApplication(api, environmentId)
-  isError(await call('PUT', `/application/${id}`, { cpu: '600' }), 400, 'invalid_request')
+  assert.equal((await call('PUT', `/application/${id}`, { cpu: '600' })).body.cpu, 600)
+  for (const cpu of ['0600', '1', '600.5', 'six'])
+    isError(await call('PUT', `/application/${id}`, { cpu }), 400, 'invalid_request')
   assert.equal((await call('GET', `/application/${id}/log?tail=3`)).status, 200)
   isError(await call('GET', `/application/${id}/log?tail=three`), 400, 'invalid_request')
   isError(await call('GET', `/application/${id}/log?tail=-1`), 400, 'invalid_request')

@@ -20,6 +20,7 @@ import { answerOnSocket } from './answerer.ts'
 import { type Authenticator, createAuthenticator, tokenInHeader } from './auth/auth.ts'
 import { deleteEndedSessions } from './auth/ended-sessions.ts'
 import { addSignIn } from './auth/sign-in.ts'
+import { type Cors, createCors } from './cors.ts'
 import { drainOnClose } from './drain.ts'
 import { deleteOldKeys } from './idempotency.ts'
 import { createMetrics, type Metrics } from './metrics.ts'
@@ -39,6 +40,7 @@ const requestIdForm = /^[A-Za-z0-9._-]{8,128}$/
 
 interface Gate {
   parts: Parts
+  cors: Cors
   authenticator: Authenticator
   streams: OpenStreams
   perToken: Limiter
@@ -133,6 +135,7 @@ const addOperation = (app: FastifyInstance, gate: Gate, operation: Operation): v
     config: { operation: operation.id },
     onRequest: async (request, reply) => {
       const principal = await authenticate(gate, request, reply)
+      if (isSocket) gate.cors.checkSocket(request)
       request.admitted = await admit(parts, operation, principal, request)
       refuseUnreadable(request, operation)
       if (produced !== null) checkAccept(request.headers.accept, produced)
@@ -271,7 +274,7 @@ const commonHeaders = (id: string): Record<string, string> => ({
 /** No hook runs for a URL that cannot be parsed: an authenticated caller gets the 404 of an unknown path. */
 const answerUnreadable = async (gate: Gate, error: Error, request: FastifyRequest, reply: FastifyReply) => {
   const { code } = error as { code?: string }
-  reply.headers(commonHeaders(request.id))
+  reply.headers({ ...commonHeaders(request.id), ...gate.cors.headersFor(request) })
   try {
     await authenticate(gate, request, reply)
     if (code !== 'FST_ERR_BAD_URL' && code !== 'FST_ERR_MAX_PARAM_LENGTH') throw error
@@ -319,7 +322,8 @@ const createInstance = (gate: Gate, operations: readonly Operation[]): FastifyIn
   })
   app.decorateRequest('admitted', null)
   app.addHook('onRequest', async (request, reply) => {
-    reply.headers(commonHeaders(request.id))
+    reply.headers({ ...commonHeaders(request.id), ...gate.cors.headersFor(request) })
+    return gate.cors.answerPreflight(request, reply) ? reply : undefined
   })
   // Fastify types an instance by its server options, and then accepts that type nowhere.
   const instance = app as unknown as FastifyInstance<Server>
@@ -334,6 +338,7 @@ export const createApi = async (parts: Parts, operations: readonly Operation[]):
   const failedLimit = rateLimit === 0 ? 0 : (parts.settings.failedLoginLimit ?? 30)
   const gate: Gate = {
     parts,
+    cors: createCors(parts.settings.corsOrigins ?? []),
     authenticator: await createAuthenticator(parts),
     streams: await createOpenStreams(parts, limits),
     perToken: createLimiter(rateLimit, parts.clock),

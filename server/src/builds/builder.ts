@@ -55,6 +55,10 @@ export interface BuildRequest {
   memoryMb: number
   cpuMillicores: number
   timeoutMs: number
+  /** Submodules stay empty folders. */
+  skipSubmodules?: boolean
+  /** Nothing that was built before is used. */
+  noCache?: boolean
   /** Id of the service and deployment, for names and labels. */
   serviceId: string
   deploymentId: string

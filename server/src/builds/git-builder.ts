@@ -2,7 +2,8 @@
  * The builder over git mirrors and the engines of clusters (see builder.ts for what it promises). Refuses to know
  * deployments, and which engines there are. When the process dies here: mirrors are freed of locks when next used.
  */
-import type { Builder, ImageBuilder } from './builder.ts'
+import { DeploymentError } from '../lib/errors.ts'
+import type { Builder, BuildRequest, ImageBuilder } from './builder.ts'
 import type { Sources } from './sources.ts'
 
 export interface BuilderParts {
@@ -12,6 +13,25 @@ export interface BuilderParts {
   imageBuilder(clusterId: string): Promise<Pick<ImageBuilder, 'build' | 'built'>>
 }
 
+/**
+ * `work` with the commit in our mirror: another server may have fetched it into its own and then have died, or the
+ * mirror may have been removed since.
+ */
+const withCommit = async <T>(
+  { fetch }: Pick<Sources, 'fetch'>,
+  { source, commitId }: BuildRequest,
+  signal: AbortSignal,
+  work: () => Promise<T>,
+): Promise<T> => {
+  try {
+    return await work()
+  } catch (error) {
+    if (!(error instanceof DeploymentError) || error.code !== 'git_ref_missing') throw error
+    await fetch({ ...source, commitId }, signal)
+    return work()
+  }
+}
+
 /** Closes the sources; who made the image builders closes them first. */
 export const createBuilder = ({ sources, missingTool, imageBuilder }: BuilderParts): Builder => ({
   fetch: sources.fetch,
@@ -19,8 +39,18 @@ export const createBuilder = ({ sources, missingTool, imageBuilder }: BuilderPar
   branches: sources.branches,
   commits: sources.commits,
   folders: sources.folders,
-  build: async (request, onLog, signal) => (await imageBuilder(request.clusterId)).build(request, onLog, signal),
-  built: async (request, signal) => (await imageBuilder(request.clusterId)).built(request, signal),
+  async build(request, onLog, signal) {
+    const { source, commitId, skipSubmodules } = request
+    const { build } = await imageBuilder(request.clusterId)
+    return withCommit(sources, request, signal, async () => {
+      if (skipSubmodules !== true) await sources.fetchSubmodules(source, commitId, onLog, signal)
+      return build(request, onLog, signal)
+    })
+  },
+  async built(request, signal) {
+    const { built } = await imageBuilder(request.clusterId)
+    return withCommit(sources, request, signal, () => built(request, signal))
+  },
   missingTool,
   close: sources.close,
 })

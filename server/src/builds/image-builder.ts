@@ -158,7 +158,8 @@ const createWork = (ours: ReturnType<typeof createBuildParts>, preparation: Prep
     const { organizationId, clusterId, timeoutMs } = request
     const context = (own: { name: string; text: string }, inner: AbortSignal): Promise<{ tar: Readable }> =>
       preparation.context(plan.tree, own, inner)
-    const build = { organizationId, clusterId, plan: plan.stages, bases: found, context, limits: request }
+    const noCache = request.noCache === true
+    const build = { organizationId, clusterId, noCache, plan: plan.stages, bases: found, context, limits: request }
     return buildImage(ours, { ...build, deadlineMs: timeoutMs + 60_000 }, output, signal, later)
   }
 
@@ -172,7 +173,7 @@ const createWork = (ours: ReturnType<typeof createBuildParts>, preparation: Prep
     const found = await ensureBases(plan, request, output, signal)
     const key = keyOf(plan, request, [...found])
     return withLock(perKey, key, signal, async () => {
-      const there = await findBuilt(request, key, signal)
+      const there = request.noCache === true ? null : await findBuilt(request, key, signal)
       if (there !== null) return there
       const imageId = await construct(plan, found, request, output, signal, later)
       await tagImage(engine, imageId, request, key, signal)
@@ -220,7 +221,7 @@ export const createImageBuilder = (parts: ImageBuilderParts): ImageBuilder => {
   const build = async (request: BuildRequest, onLog: (text: string) => void, outer: AbortSignal) => {
     outer.throwIfAborted()
     const what = await plan(request, outer)
-    const found = await work.findPlanned(what, request, outer)
+    const found = request.noCache === true ? null : await work.findPlanned(what, request, outer)
     if (found !== null) return found
     const output = createBuildLog(request.secrets.reveal(), onLog)
     const onWait = (count: number) => onLog(waitingText(count))
@@ -240,6 +241,7 @@ export const createImageBuilder = (parts: ImageBuilderParts): ImageBuilder => {
 
   const built = (request: BuildRequest, signal: AbortSignal): Promise<string | null> =>
     nullIfRefused(async () => {
+      if (request.noCache === true) return null
       return (await work.findPlanned(await plan(request, signal), request, signal))?.reference ?? null
     })
 

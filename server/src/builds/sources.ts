@@ -26,7 +26,7 @@ export interface SourceParts {
   concurrency: number
 }
 
-export interface Sources extends Omit<Mirrors, 'mirrorOf' | 'find'> {
+export interface Sources extends Omit<Mirrors, 'mirrorOf' | 'find' | 'contentOf'> {
   /** With threads of its own, for the builds of one engine: one that stops reading its context holds up no other. */
   prepare(): Preparation
 }
@@ -66,6 +66,7 @@ export const createSources = (parts: SourceParts): Sources => {
     branches: async (...args) => (await ready()).mirrors.branches(...args),
     commits: async (...args) => (await ready()).mirrors.commits(...args),
     folders: async (...args) => (await ready()).mirrors.folders(...args),
+    fetchSubmodules: async (...args) => (await ready()).mirrors.fetchSubmodules(...args),
     prepare() {
       let made: Promise<Preparation> | undefined
       const preparation = (): Promise<Preparation> => {
@@ -73,7 +74,12 @@ export const createSources = (parts: SourceParts): Sources => {
         return made
       }
       return {
-        read: async (...args) => (await preparation()).read(...args),
+        async read(what, signal) {
+          const { mirrors } = await ready()
+          const isWhole = what.skipSubmodules !== true
+          const commitId = isWhole ? await mirrors.contentOf(what.source, what.commitId) : what.commitId
+          return (await preparation()).read({ ...what, commitId }, signal)
+        },
         context: async (...args) => (await preparation()).context(...args),
         close: async () => (await made?.catch(() => null))?.close(),
       }

@@ -34,7 +34,7 @@ const certificates = '/etc/ssl/certs/ca-certificates.crt'
 const recipe = (base: string) =>
   `FROM ${base.replace('sha256:', '')}\nCOPY root /\nENV PATH=/bin:/sbin:/usr/bin:/usr/sbin\n`
 
-const isProgram = async (path: string): Promise<boolean> => {
+export const isProgram = async (path: string): Promise<boolean> => {
   const found = await stat(path).catch(() => null)
   return found?.isFile() === true && (found.mode & 0o111) !== 0
 }

@@ -42,6 +42,7 @@ export const noRuntime: Runtime = {
   converge: async (_service, { state }) => (state === 'running' ? refuse() : { instances: [], refused: [] }),
   removeEnvironment: done,
   observe: async () => [],
+  usage: async () => new Map(),
   watch: nothing,
   keepAlive: done,
   logs: nothing,

@@ -6,7 +6,7 @@ import type { GitSource, ToolBuild } from '../builds/builder.ts'
 import type { Kind } from '../kinds.ts'
 import type { Workload } from '../runtimes/runtime.ts'
 import type { Queryable } from '../store/database.ts'
-import type { When } from '../work/schedule.ts'
+import type { KeptRuns, When } from '../work/schedule.ts'
 
 export type DeploymentAction = 'DEPLOY' | 'RESTART' | 'STOP' | 'UNINSTALL' | 'DELETE'
 
@@ -22,11 +22,13 @@ export interface BuildSpec {
   limits?: BuildLimits
 }
 
-/** Limits of one build; omitted ones are the engine's. */
+/** What a service's settings say of its builds; omitted limits are the engine's. */
 export interface BuildLimits {
   timeoutMs?: number
   cpuMillicores?: number
   memoryMb?: number
+  skipSubmodules?: true
+  noCache?: true
 }
 
 /** Where a service's image comes from. */
@@ -65,6 +67,7 @@ export type WorkloadSpec = Pick<
   | 'postStart'
   | 'preStop'
   | 'labels'
+  | 'ingress'
 >
 
 /** What triggers a task: its environment's deploy, stop or delete, or its schedule. */
@@ -72,6 +75,9 @@ export type TaskEvent = 'START' | 'STOP' | 'DELETE' | 'CRON' | TaskAside
 
 /** What runs only on request: a plan, unlocking a state, migrating a state. */
 export type TaskAside = 'PLAN' | 'UNLOCK' | 'MIGRATE'
+
+/** Events that look or repair: the service runs what it ran before, however they end, and there is no release of them. */
+export const asideEvents: ReadonlySet<TaskEvent> = new Set(['PLAN', 'UNLOCK', 'MIGRATE'] satisfies TaskAside[])
 
 /** A program that exits; null for the image's own. */
 export type TaskCommand = Pick<Workload, 'entrypoint' | 'arguments'>
@@ -86,6 +92,8 @@ export interface TaskSpec {
   maxRestarts: number
   /** Of one run. */
   timeoutMs: number
+  /** How many finished runs by the clock are kept, with their output; absent: as many as is usual. */
+  kept?: KeptRuns
   /**
    * Runs hand a JSON document on from one to the next (tasks/files.ts says where): kept HERE, sealed; or ELSEWHERE by
    * now, where MIGRATE brings it to. Absent: they are on their own.
@@ -123,6 +131,8 @@ export interface DeployableKind<Kept = Record<string, unknown>> {
   environment?(spec: Kept, secrets: Readonly<Record<string, string>>): Record<string, string>
   /** Files beside those of the variables, made of the row and its own sealed fields. */
   files?(spec: Kept, secrets: Readonly<Record<string, string>>): { path: string; content: string }[]
+  /** JSON pointers to what a configuration has that this server only records. */
+  recorded?(spec: Kept): string[]
   /** The name of an action of its services in status records; default NONE. */
   subAction?(action: string, event: TaskEvent | null): string
 }
@@ -207,6 +217,13 @@ export interface Changes {
 
 export type Effect = 'BUILD' | 'ROLL_OUT' | 'RESTART' | 'RUN' | 'STOP' | 'DELETE' | 'UNTOUCHED' | 'SKIPPED' | 'REFUSED'
 
+/**
+ * Which version a deploy brings: the head of the branch or the configured tag, the one that is deployed, or the one that
+ * the request names.
+ */
+export const versionChoices = ['NEWEST', 'DEPLOYED', 'REQUESTED'] as const
+export type VersionChoice = (typeof versionChoices)[number]
+
 export interface PlannedService {
   id: string
   name: string
@@ -216,7 +233,12 @@ export interface PlannedService {
   downtime: boolean
   reason: string
   expected_duration_sec: number | null
+  /** Null for what is not deployed. */
+  version_choice: VersionChoice | null
+  /** The commit that a deploy would build; null without a repository, and while the head cannot be read. */
+  git_commit_id: string | null
   changes: Changes
+  not_applied: string[]
 }
 
 export interface Plan {
@@ -244,8 +266,21 @@ export interface StateRow {
   deployedHash: string | null
   desiredHash: string | null
   lastAt: string | null
+  /** What `stepsSql` reads; absent where nobody asked for it. */
+  steps?: string | null
   /** What the last deployment was asked to run instead of the usual. */
   forcedEvent: TaskEvent | null
+  /** Actions on its environment leave it as it is. */
+  isSkipped: boolean
+}
+
+/** Of a service in a deploy. A redeploy of what was never deployed takes the newest. */
+export const versionChoiceOf = (
+  { commitId, imageTag, releaseId, redeploy }: Omit<ServiceRequest, 'id'>,
+  isDeployed: boolean,
+): VersionChoice => {
+  if (commitId !== undefined || imageTag !== undefined || releaseId !== undefined) return 'REQUESTED'
+  return redeploy === true && isDeployed ? 'DEPLOYED' : 'NEWEST'
 }
 
 export interface Deployments {
@@ -279,7 +314,10 @@ export interface Deployments {
    */
   statuses(db: Queryable, serviceIds: readonly string[]): Promise<ServiceStatus[]>
   /** Statuses of all services of an environment, with their kinds. */
-  environmentStatuses(db: Queryable, environmentId: string): Promise<{ kind: Kind; status: ServiceStatus }[]>
+  environmentStatuses(
+    db: Queryable,
+    environmentId: string,
+  ): Promise<{ kind: Kind; isSkipped: boolean; status: ServiceStatus }[]>
   /** Statuses of rows that were read before (`readStates`). */
   statusesOf(db: Queryable, rows: readonly StateRow[]): Promise<ServiceStatus[]>
 }

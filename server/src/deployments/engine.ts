@@ -17,6 +17,7 @@ import { type DeploymentParts, kindOf } from './parts.ts'
 import { planDeployment } from './plan/facts.ts'
 import { startReconcilers } from './reconcile/reconcile.ts'
 import { releaseFor, releasesOf } from './release/rollback.ts'
+import { startAutoStop } from './request/auto-stop.ts'
 import { cancelDeployments } from './request/cancel.ts'
 import { Canceled } from './request/canceled.ts'
 import { requestDeployment } from './request/request.ts'
@@ -44,8 +45,10 @@ export const createDeploymentEngine = (given: DeploymentParts): DeploymentEngine
   }
   const ends: (() => void | Promise<void>)[] = []
 
+  const request: Deployments['request'] = (tx, wanted) => requestDeployment(tx, wanted, requestParts)
+
   return {
-    request: (tx, request) => requestDeployment(tx, request, requestParts),
+    request,
     plan: (db, request) => planDeployment(parts, db, request),
     releaseFor: (db, serviceId, releaseId) => releaseFor(parts, db, serviceId, releaseId),
     releasesOf: (db, environmentId, executionId) => releasesOf(parts, db, environmentId, executionId),
@@ -61,7 +64,8 @@ export const createDeploymentEngine = (given: DeploymentParts): DeploymentEngine
       const reconciler = await startReconcilers(parts, worker)
       const scheduler = startScheduler(parts, worker)
       const deployments = startDeployments(parts, worker)
-      ends.push(reconciler.stop, scheduler.stop, deployments.stop)
+      const autoStop = await startAutoStop(parts, { request })
+      ends.push(reconciler.stop, scheduler.stop, deployments.stop, autoStop.stop)
       ends.push(await database.listen('slipway_schedule', scheduler.wake))
       ends.push(await database.listen('slipway_deployment', deployments.wake))
       ends.push(await database.listen('slipway_routes', reconciler.soon))

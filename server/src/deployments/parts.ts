@@ -22,8 +22,15 @@ export interface DeploymentParts {
   builder: Builder
   enqueue: EnqueueDeploymentEvent
   kinds: readonly DeployableKind[]
-  /** Everything each service sees now, resolved; read through `db` if the caller is in a transaction. */
-  variables(serviceIds: readonly string[], db?: Queryable): Promise<ReadonlyMap<string, EffectiveVariables>>
+  /**
+   * Everything each service sees now, resolved; read through `db` if the caller is in a transaction. With the commits
+   * that are being deployed, by service.
+   */
+  variables(
+    serviceIds: readonly string[],
+    db?: Queryable,
+    commits?: Readonly<Record<string, string>>,
+  ): Promise<ReadonlyMap<string, EffectiveVariables>>
   /** The user and password of a git token; rejects with a `DeploymentError` if it no longer exists. */
   gitCredentials(organizationId: string, gitTokenId: string): Promise<GitSource['credentials']>
   /** The address and login of a container registry; null if it was deleted. */

@@ -37,9 +37,9 @@ const reaches = (environmentId: string, id: string, state: string) =>
   until(async () => (await stateOf(environmentId, id)) === state, { timeoutMs: 10_000, what: `${state} of ${id}` })
 
 const rests = (environmentId: string) =>
-  until(async () => (await send('GET', `/environment/${environmentId}/deploymentQueue`)).results.length === 0, {
+  until(async () => (await send('GET', `/environment/${environmentId}/status`)).deployment_request_id === null, {
     timeoutMs: 15_000,
-    what: 'the end of the queue',
+    what: 'the end of all deployments',
   })
 
 /** The last execution, as states by service. */
@@ -165,8 +165,13 @@ test('a cancel of what waits leaves what runs alone', async () => {
   const { environmentId, id, busy } = await newBusyPlace()
   await cancelOne(await send('POST', `/container/${busy}/stop`))
   assert.equal(await stateOf(environmentId, busy), 'DEPLOYING')
-  await cancelOne(await send('POST', `/application/${id}/deploy`))
-  assert.equal((await send('GET', `/environment/${environmentId}/deploymentQueue`)).results.length, 1)
+  const second = await send('POST', `/application/${id}/deploy`)
+  const queue = `/environment/${environmentId}/deploymentQueue`
+  const waiting = (await send('GET', queue)).results.map((one: Json) => one.identifier.deployment_request_id)
+  assert.deepEqual(waiting, [second.deployment_request_id])
+  await cancelOne(second)
+  assert.deepEqual((await send('GET', queue)).results, [])
+  assert.equal(await stateOf(environmentId, busy), 'DEPLOYING')
   await send('POST', `/environment/${environmentId}/cancelDeployment`)
   await reaches(environmentId, busy, 'CANCELED')
 })
@@ -206,7 +211,7 @@ test('an action on the whole environment goes past a service that is being delet
   await send('POST', `/environment/${environmentId}/stop`)
   await send('DELETE', `/environment/${environmentId}`)
   const { results } = await send('GET', `/environment/${environmentId}/deploymentQueue`)
-  assert.equal(results.length, 3)
+  assert.equal(results.length, 2)
   await cancelOne(await send('GET', `/container/${busy}/status`))
   await until(async () => (await call('GET', `/environment/${environmentId}`)).status === 404, {
     timeoutMs: 15_000,

@@ -2,7 +2,12 @@
 import Type, { type TObject, type TSchema } from 'typebox'
 import { type Context, nodeInPath, type Operation, operation } from '../api/operations/operation.ts'
 import { Flag, List, Maybe, Nullable, OneOf, Text, Uuid } from '../api/operations/schema.ts'
-import type { DeploymentAction, DeploymentRequest } from '../deployments/deployments.ts'
+import {
+  type DeploymentAction,
+  type DeploymentRequest,
+  type VersionChoice,
+  versionChoiceOf,
+} from '../deployments/deployments.ts'
 import { openStates } from '../deployments/status/states.ts'
 import {
   MaybeCommitId,
@@ -10,6 +15,7 @@ import {
   noteCancel,
   planFor,
   request,
+  SkipReconcile,
   servicesOf,
   serviceToDeploy,
 } from '../facets/deployment-request.ts'
@@ -34,6 +40,12 @@ const deploys = { scope: 'Deploy' as const, cluster: 'ENV_CREATOR' as const }
 const destroys = { scope: 'Admin' as const }
 const accepted = { status: 202 as const, answer: AcceptedEnvironmentStatus }
 
+/** Empty unless it is the same for all. */
+const choiceOfAll = (services: Services): { version_choice?: VersionChoice } => {
+  const [choice, ...others] = new Set(services.map((service) => versionChoiceOf(service, true)))
+  return choice === undefined || others.length > 0 ? {} : { version_choice: choice }
+}
+
 const act = async (
   context: Context,
   action: DeploymentAction,
@@ -43,10 +55,11 @@ const act = async (
   const actionRequest = { environmentId: context.node.id, action, wholeEnvironment }
   if (isDryRun(context)) return planFor(context, { ...actionRequest, services: await choose(context.db) })
   return context.transaction(async (tx) => {
-    const answer = await request(tx, context, { ...actionRequest, services: await choose(tx) })
+    const services = await choose(tx)
+    const answer = await request(tx, context, { ...actionRequest, services })
     if (action === 'DELETE') return undefined
     const read = await readEnvironment(context.parts.deployments, tx, context.node.id)
-    return acceptedEnvironment(read, answer, action)
+    return { ...acceptedEnvironment(read, answer, action), ...(action === 'DEPLOY' ? choiceOfAll(services) : {}) }
   })
 }
 
@@ -128,7 +141,7 @@ const wholeActions: Operation[] = [
   operation({
     ...common,
     ...destroys,
-    ...planned(),
+    ...planned(SkipReconcile),
     id: 'deleteEnvironment',
     method: 'DELETE',
     path: '/environment/{environmentId}',
@@ -296,7 +309,7 @@ const chosenActions: Operation[] = [
   operation({
     ...common,
     ...destroys,
-    ...planned(),
+    ...planned(SkipReconcile),
     id: 'deleteSelectedServices',
     path: '/environment/{environmentId}/service/delete',
     summary: 'Delete the services in the body',

@@ -17,11 +17,12 @@ export interface LogRow {
   stageId: string | null
   stageName: string | null
   state: string | null
+  action: string | null
   executionId: string
 }
 
 const lines = `l.id as chunk, x.index, x.line ->> 'at' as at, x.line ->> 'text' as text, x.line ->> 'level' as level,
-      l.step, l.service_id as "serviceId", w.name, w.kind, w.stage_id as "stageId", w.stage_name as "stageName", w.state,
+      l.step, l.service_id as "serviceId", w.name, w.kind, w.stage_id as "stageId", w.stage_name as "stageName", w.state, w.action,
       d.environment_id || '-' || d.execution_number as "executionId"`
 
 const joined = `cross join lateral jsonb_array_elements(l.lines) with ordinality as x (line, index)

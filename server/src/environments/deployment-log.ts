@@ -5,6 +5,7 @@ import { Maybe, Nullable, OneOf, Results, Text, Timestamp, Uuid } from '../api/o
 import { kindsWith, typeOf } from '../kinds.ts'
 import { idOf } from '../lib/ids.ts'
 import { executionOf, type LogRow, readLast } from './deployment-log-lines.ts'
+import { publicLogStep } from './log-steps.ts'
 
 /** How many lines of a log are read at once. */
 export const maxLines = 5000
@@ -62,7 +63,7 @@ export const toLine = (row: LogRow, context: Context, clusterId: string) => {
         name: row.name ?? node.name,
         type: row.kind === null ? 'Environment' : row.kind[0]!.toUpperCase() + row.kind.slice(1),
       },
-      stage: { step: row.step, id: row.stageId, name: row.stageName },
+      stage: { step: publicLogStep(row), id: row.stageId, name: row.stageName },
     },
     error: failed
       ? {
@@ -120,6 +121,8 @@ const toOldLine = (row: LogRow, { node }: Context) => ({
     id: row.serviceId ?? node.id,
   },
   state: oldState(row.state),
+  service: row.name ?? '',
+  status: oldState(row.state),
   message: row.text,
   execution_id: row.executionId,
   hint: '',
@@ -158,6 +161,8 @@ export const deploymentLogOperations: Operation[] = [
         created_at: Timestamp(),
         scope: Type.Object({ type: OneOf([...named.map(typeOf), 'ENVIRONMENT']), name: Text(), id: Uuid() }),
         state: OneOf(kinds),
+        service: Text(),
+        status: OneOf(kinds),
         message: Nullable(Text()),
         execution_id: Text(),
         hint: Text(),

@@ -8,8 +8,10 @@ import { actionStatusOf, type Phase, stateOf } from '../deployments/status/state
 import {
   Auditing,
   answerPage,
+  begun,
   commitOf,
   duration,
+  OldPaging,
   Page,
   Paging,
   paging,
@@ -72,13 +74,16 @@ interface DeploymentRow {
 }
 
 const readDeployments = ({ db, node, ...context }: Context): Promise<DeploymentRow[]> => {
-  const { pageSize, offset } = paging(context as Context)
+  const { pageSize, offset, startId } = paging(context as Context)
   return db.query<DeploymentRow>(
     `select d.id, d.environment_id || '-' || d.execution_number as "executionId", d.action, d.state, d.origin,
        d.triggered_by as "triggeredBy", ${timestampSql('d.created_at')} as "createdAt",
        ${timestampSql('coalesce(d.finished_at, d.started_at, d.created_at)')} as "updatedAt", ${seconds('d')} as seconds
-     from deployment d where d.environment_id = $1 order by d.created_at desc, d.id desc limit $2 offset $3`,
-    [node.id, pageSize, offset],
+     from deployment d where d.environment_id = $1 and ${begun('d')}
+       and ($4::uuid is null or (d.created_at, d.id) < (select s.created_at, s.id
+         from deployment s where s.environment_id = $1 and s.id = $4))
+     order by d.created_at desc, d.id desc limit $2 offset $3`,
+    [node.id, pageSize, offset, startId],
   )
 }
 
@@ -215,6 +220,7 @@ export const environmentHistories: Operation[] = [
     id: 'listEnvironmentDeploymentHistory',
     path: '/environment/{environmentId}/deploymentHistory',
     summary: 'List deployments of an environment, newest first (older form)',
+    query: OldPaging,
     answer: Page(OldEntry),
     run: (context) => environmentHistory(context, oldEnvironmentEntry),
   }),

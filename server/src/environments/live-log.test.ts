@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import { type Json, newApplication, newPlace, startApi } from '../../test/support/api.ts'
 import { type Heard, hearEvents, hearSocket } from '../../test/support/streams.ts'
 import { until } from '../../test/support/until.ts'
-import { createDeploymentLog, writeRunLog } from '../deployments/run/log.ts'
+import { createDeploymentLog, writeRunLines } from '../deployments/run/log.ts'
 import { newId } from '../lib/ids.ts'
 import { systemClock } from '../lib/time/clock.ts'
 
@@ -150,7 +150,7 @@ test('what is still being written is not passed over by what is written after it
   const [written, committing] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
   const first = database.transaction(async (tx) => {
     const line = { at: '2026-01-01T00:00:00Z', text: 'first', level: 'info' as const }
-    await writeRunLog(tx, deployment!.id, applicationId, [line], 10)
+    await writeRunLines(tx, { deploymentId: String(deployment!.id), serviceId: applicationId, runId: null }, [[line]])
     written.resolve()
     await committing.promise
   })

@@ -1,107 +1,12 @@
-/**
- * Live logs of deployments. Lines are read from the database when there may be new ones: every 250 ms while a
- * deployment of the environment runs, else only when its status changes. Streams at the same position share the reads;
- * a slow one reads at its own pace and misses nothing.
- */
+/** Live logs of deployments: the lines so far, and new ones as they are written. */
 import Type from 'typebox'
 import { type Context, nodeInPath, type Operation, operation } from '../api/operations/operation.ts'
 import { Maybe, Text, Uuid } from '../api/operations/schema.ts'
-import type { Parts } from '../api/parts.ts'
+import { followTail } from '../streams/log-tail.ts'
 import { eventSink, lastEventId, type Sink, socketSink } from '../streams/sink.ts'
-import { createLoop } from '../work/loop.ts'
 import { maxLines, readClusterId, toLine } from './deployment-log.ts'
 import { executionOf, type LogRow, readAfter, readEnd, readLast } from './deployment-log-lines.ts'
 import { StreamQuery } from './stream-query.ts'
-
-const pollMs = 250
-const sweepMs = 30_000
-
-interface Follower {
-  chunk: string
-  send(rows: LogRow[]): Promise<void>
-  busy: boolean
-  /** There may be new lines since its last read began. */
-  behind: boolean
-}
-
-interface Tail {
-  follow(follower: Follower): () => void
-}
-
-type About = { environmentId: string; execution: number | null }
-
-const createTail = (parts: Parts, { environmentId, execution }: About, over: () => void): Tail => {
-  const { database, log, streams } = parts
-  const followers = new Set<Follower>()
-  let reads = new Map<string, Promise<LogRow[]>>()
-  let wasOpen = true
-  let ending: (() => void) | undefined
-  let isOver = false
-
-  const after = (chunk: string): Promise<LogRow[]> => {
-    const found = reads.get(chunk) ?? readAfter(database, environmentId, execution, chunk)
-    reads.set(chunk, found)
-    return found
-  }
-  const push = async (follower: Follower): Promise<void> => {
-    follower.behind = true
-    if (follower.busy) return
-    follower.busy = true
-    try {
-      while (followers.has(follower) && follower.behind) {
-        follower.behind = false
-        const rows = await after(follower.chunk)
-        if (rows.length === 0) continue
-        follower.behind = true
-        follower.chunk = rows.at(-1)!.chunk
-        await follower.send(rows)
-      }
-    } catch (error) {
-      log.warn({ err: error, environmentId }, 'a deployment log could not be read; retrying')
-    }
-    follower.busy = false
-  }
-  const look = async (): Promise<number | undefined> => {
-    ending ??= await streams.changes.subscribe(environmentId, () => loop.wake())
-    if (isOver) {
-      ending()
-      return undefined
-    }
-    const { isOpen } = await readEnd(database, environmentId, execution)
-    reads = new Map()
-    for (const follower of followers) void push(follower)
-    // Once more after the end: the last lines may have been written concurrently.
-    const pause = isOpen || wasOpen ? pollMs : sweepMs
-    wasOpen = isOpen
-    return pause
-  }
-  const loop = createLoop(parts, {
-    name: 'log streams',
-    periodMs: sweepMs,
-    waits: true,
-    backoff: { firstMs: pollMs * 4, longestMs: pollMs * 4 },
-    failed: 'deployment logs could not be read; retrying',
-    run: look,
-  })
-  const close = (): void => {
-    isOver = true
-    void loop.stop()
-    ending?.()
-    over()
-  }
-  return {
-    follow(follower) {
-      followers.add(follower)
-      loop.wake()
-      return () => {
-        if (followers.delete(follower) && followers.size === 0) close()
-      }
-    },
-  }
-}
-
-const tailOf = (parts: Parts, about: About): Tail =>
-  parts.streams.share(`log ${about.environmentId} ${about.execution ?? ''}`, (over) => createTail(parts, about, over))
 
 interface Position {
   chunk: string
@@ -136,10 +41,14 @@ const followLog = async (
   if (there.length > 0) await sendRows(there)
   const reached =
     from === null ? end : (rows.filter((row) => BigInt(row.chunk) <= BigInt(end)).at(-1)?.chunk ?? from.chunk)
-  const follower: Follower = { chunk: reached, busy: false, behind: false, send: sendRows }
-  if (sink.gone.aborted) return
-  const leave = tailOf(parts, { environmentId: node.id, execution }).follow(follower)
-  sink.gone.addEventListener('abort', leave)
+  const environmentId = node.id
+  const source = {
+    key: `log ${environmentId} ${execution ?? ''}`,
+    environmentId,
+    after: (chunk: string) => readAfter(parts.database, environmentId, execution, chunk),
+    isOpen: async () => (await readEnd(parts.database, environmentId, execution)).isOpen,
+  }
+  followTail(parts, sink, source, { chunk: reached, send: sendRows })
 }
 
 const begin = (

@@ -3,13 +3,14 @@ import type { Context } from '../api/operations/operation.ts'
 import type { ServiceStatus } from '../deployments/deployments.ts'
 import { defaultStageId } from '../deployments/request/stages.ts'
 import { actionStatusOf } from '../deployments/status/states.ts'
-import { publicAction, readSteps } from '../deployments/status/status.ts'
+import { publicAction } from '../deployments/status/status.ts'
+import { stepsFrom, stepsSql } from '../deployments/status/step-metrics.ts'
 import { seconds } from '../facets/history.ts'
 import type { Kind } from '../kinds.ts'
 import type { Queryable } from '../store/database.ts'
 import { timestampSql } from '../store/tree.ts'
 import { stagesWith, stateOfDeployment } from './history.ts'
-import { groupByType, readEnvironment } from './status.ts'
+import { groupByType, readEnvironment, stageSteps } from './status.ts'
 
 interface DeploymentRow {
   id: string
@@ -32,7 +33,8 @@ interface ServiceRow {
   action: string
   subAction: string
   state: string
-  endedAt: string
+  startedAt: string
+  steps: string | null
 }
 
 const readDeployment = (db: Queryable, environmentId: string, execution: number): Promise<DeploymentRow[]> =>
@@ -49,8 +51,8 @@ const readDeployment = (db: Queryable, environmentId: string, execution: number)
 const readServices = (db: Queryable, deploymentId: string): Promise<ServiceRow[]> =>
   db.query<ServiceRow>(
     `select service_id as id, kind, stage, stage_id as "stageId", stage_name as "stageName", action, sub_action as "subAction", state,
-       ${timestampSql('coalesce(finished_at, started_at, created_at)')} as "endedAt"
-     from deployment_service where deployment_id = $1 order by stage, created_at, service_id`,
+       ${timestampSql('coalesce(started_at, created_at)')} as "startedAt", ${stepsSql('mine')} as steps
+     from deployment_service mine where deployment_id = $1 order by stage, created_at, service_id`,
     [deploymentId],
   )
 
@@ -64,7 +66,7 @@ export const pastStatuses = async (
   if (deployment.isNewest) return 'newest'
   const now = await readEnvironment(parts.deployments, db, node.id)
   const known = new Map(now.services.map((each) => [each.status.id, each.status]))
-  const statusOf = async (row: ServiceRow): Promise<ServiceStatus> => ({
+  const statusOf = (row: ServiceRow): ServiceStatus => ({
     id: row.id,
     state: row.state,
     service_deployment_status: known.get(row.id)?.service_deployment_status ?? 'OUT_OF_DATE',
@@ -76,21 +78,18 @@ export const pastStatuses = async (
     },
     deployment_request_id: null,
     deployment_requests_count: known.get(row.id)?.deployment_requests_count ?? 0,
-    last_deployment_date: row.endedAt,
+    last_deployment_date: row.startedAt,
     execution_id: deployment.executionId,
     deployment_state: row.state,
     running_state: known.get(row.id)?.running_state ?? 'STOPPED',
-    ...(await readSteps(db, { id: row.id, deploymentId: deployment.id })),
+    ...stepsFrom(row.steps),
   })
   const stages = stagesWith(await readServices(db, deployment.id), deployment.state).map(
-    async ({ name, status, members }) => {
+    ({ name, status, members }) => {
       const { stage, stageId } = members[0]!
       const id = stageId ?? defaultStageId(node.id, stage)
-      const services = await Promise.all(
-        members.map(async (member) => ({ kind: member.kind, status: await statusOf(member) })),
-      )
-      const steps = { stage_id: id, total_duration_sec: null, details: [] }
-      return { ...groupByType(services), stage: { id, name, description: '', status, steps } }
+      const services = members.map((member) => ({ kind: member.kind, status: statusOf(member) }))
+      return { ...groupByType(services), stage: { id, name, description: '', status, steps: stageSteps(id, services) } }
     },
   )
   const state = stateOfDeployment(deployment.action, deployment.state)
@@ -106,7 +105,7 @@ export const pastStatuses = async (
       triggered_by: deployment.triggeredBy,
       deployment_request_id: null,
     },
-    stages: await Promise.all(stages),
+    stages,
     pre_check_stage: { status: 'SUCCESS', total_duration_sec: 0 },
   }
 }

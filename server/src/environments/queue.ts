@@ -1,8 +1,10 @@
-/** Queued and running deployment requests: by service, by environment, and individually. */
+/**
+ * Deployment requests: those that wait, by service and by environment, and each one by itself. What runs has an
+ * execution: it is in the histories, and no longer here.
+ */
 import Type from 'typebox'
 import { nodeInPath, type Operation, type Owner, operation } from '../api/operations/operation.ts'
 import { Maybe, OneOf, Results, Text, Uuid } from '../api/operations/schema.ts'
-import { actionStatusOf, openStates } from '../deployments/status/states.ts'
 import { publicAction } from '../deployments/status/status.ts'
 import { noteCancel } from '../facets/deployment-request.ts'
 import { origins, StatusDetails, states } from '../facets/status-schema.ts'
@@ -41,7 +43,7 @@ const ofService = operation({
   method: 'GET',
   path: '/service/{serviceId}/deploymentQueue',
   tag: 'Deployment Queue Main Calls',
-  summary: 'List the queued and running deployment requests of a service, oldest first',
+  summary: 'List the deployment requests of a service that wait, oldest first; what runs is in the history',
   scope: 'Read',
   area: 'projects',
   owner: nodeInPath('service', 'serviceId'),
@@ -63,7 +65,7 @@ const ofService = operation({
     const rows = await db.query<Row>(
       `select ${columns} from deployment d join deployment_service w on w.deployment_id = d.id
          join node n on n.id = w.service_id
-       where d.environment_id = $1 and d.state in ${openStates} and w.service_id = $2 order by d.seq`,
+       where d.environment_id = $1 and d.state = 'QUEUED' and w.service_id = $2 order by d.seq`,
       [node.parentId, node.id],
     )
     return {
@@ -77,7 +79,7 @@ const ofService = operation({
         auditing_data: { triggered_by: row.triggeredBy, origin: row.origin },
         status_details: {
           action: publicAction(row.action),
-          status: actionStatusOf(row.state),
+          status: 'QUEUED',
           sub_action: row.subAction,
         },
         icon_uri: iconOf(row),
@@ -93,7 +95,7 @@ const ofEnvironment = operation({
   method: 'GET',
   path: '/environment/{environmentId}/deploymentQueue',
   tag: 'Deployment Queue Main Calls',
-  summary: 'List the queued and running deployment requests of an environment, oldest first',
+  summary: 'List the deployment requests of an environment that wait, oldest first; what runs is in the history',
   scope: 'Read',
   area: 'projects',
   owner: nodeInPath('environment', 'environmentId'),
@@ -122,7 +124,7 @@ const ofEnvironment = operation({
     const rows = await db.query<Row>(
       `select ${columns} from deployment d left join deployment_service w on w.deployment_id = d.id
          left join node n on n.id = w.service_id
-       where d.environment_id = $1 and d.state in ${openStates} order by d.seq, w.stage, w.created_at`,
+       where d.environment_id = $1 and d.state = 'QUEUED' order by d.seq, w.stage, w.created_at`,
       [node.id],
     )
     const requests = [...Map.groupBy(rows, (row) => row.deploymentId)]

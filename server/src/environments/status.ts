@@ -17,7 +17,7 @@ import type { Kind } from '../kinds.ts'
 import type { Queryable } from '../store/database.ts'
 import { timestampSql } from '../store/tree.ts'
 
-type Found = { kind: Kind; status: ServiceStatus }[]
+type Found = { kind: Kind; isSkipped: boolean; status: ServiceStatus }[]
 
 interface Last {
   id: string
@@ -50,9 +50,20 @@ const readLast = async (db: Queryable, environmentId: string): Promise<{ last?: 
   return { ...(last === undefined ? {} : { last }), ...(open === undefined ? {} : { open }) }
 }
 
+/**
+ * What actions on the environment leave as it is does not hide how they ended: an environment is STOPPED though a
+ * skipped service runs.
+ */
+const stateOfServices = (services: Found): string => {
+  const statesOf = (some: Found): string => environmentStateOf(some.map(({ status }) => status.state))
+  const state = statesOf(services)
+  const others = services.filter(({ isSkipped }) => !isSkipped)
+  return !isFinal(state) || state.endsWith('_ERROR') || others.length === 0 ? state : statesOf(others)
+}
+
 /** Never final while a deployment is in progress: clients that poll would take it for the result. */
 const stateNow = (services: Found, open: Last | undefined): string => {
-  const state = environmentStateOf(services.map(({ status }) => status.state))
+  const state = stateOfServices(services)
   if (open === undefined || !isFinal(state)) return state
   return stateOf(open.action, open.state === 'RUNNING' ? 'working' : 'queued')
 }
@@ -110,7 +121,7 @@ export const acceptedEnvironment = (
   created_at: accepted.createdAt,
 })
 
-export const groupByType = (services: Found) =>
+export const groupByType = (services: readonly Pick<Found[number], 'kind' | 'status'>[]) =>
   byStatusList((kind): ServiceStatus[] =>
     services.filter((service) => service.kind === kind).map(({ status }) => status),
   )
@@ -125,12 +136,21 @@ const stageStatusOf = (services: Found): string => {
   return states.includes('SUCCESS') ? 'DONE' : 'SKIPPED'
 }
 
+/** A stage lasts as long as its slowest service; unknown while one of them is under way. */
+export const stageSteps = (stageId: string, services: readonly Pick<Found[number], 'status'>[]) => {
+  const durations = services.map(({ status }) => status.steps?.total_duration_sec ?? null)
+  const known = durations.filter((each) => each !== null)
+  const isOver = known.length > 0 && known.length === durations.length
+  return { stage_id: stageId, total_duration_sec: isOver ? Math.max(...known) : null, details: [] }
+}
+
 /** Statuses in the order of stages; a stage without services is empty. */
 export const withStages = ({ environment, services }: EnvironmentRead, { stages, stageOf }: Placement) => ({
   environment,
   stages: stages.map(({ id, name, description }) => {
     const mine = services.filter(({ kind, status }) => stageOf(status.id, defaultOrder(kind)).id === id)
-    const steps = { stage_id: id, total_duration_sec: null, details: [] }
+    const latest = mine.filter(({ status }) => status.is_part_last_deployment)
+    const steps = stageSteps(id, latest)
     return { ...groupByType(mine), stage: { id, name, description, status: stageStatusOf(mine), steps } }
   }),
   pre_check_stage: { status: 'SUCCESS', total_duration_sec: 0 },

@@ -155,20 +155,27 @@ test('an environment is deployed, stopped and told as a whole', async () => {
   assert.deepEqual([wrong.status, wrong.body.details[0].field], [400, '/application_ids/0'])
 })
 
-test('what is under way stands in the queue, and ends CANCELED when it is canceled', async () => {
+test('the queue has what waits, the history what runs, and a canceled deployment ends CANCELED', async () => {
   const { environmentId } = await newPlace(api)
   const { id } = await newApplication(api, environmentId)
-  api.source.image = 'fake/never-ready'
-  const first = (await call('POST', `/application/${id}/deploy`)).body
-  await call('POST', `/application/${id}/stop`)
-  const queue = (await call('GET', `/service/${id}/deploymentQueue`)).body.results
-  assert.deepEqual(
-    queue.map((one: Json) => one.status_details.action),
-    ['DEPLOY', 'STOP'],
+  const ofService = async (): Promise<Json[]> => (await call('GET', `/service/${id}/deploymentQueue`)).body.results
+  const idsIn = async (path: string): Promise<string[]> =>
+    (await call('GET', path)).body.results.map(({ identifier }: Json) => identifier.deployment_request_id)
+  const [queue, history] = ['deploymentQueue', 'deploymentHistoryV2'].map(
+    (name) => `/environment/${environmentId}/${name}`,
   )
-  assert.equal(queue[0].identifier.deployment_request_id, first.deployment_request_id)
-  await call('POST', `/deploymentQueue/${queue[1].identifier.deployment_request_id}/cancelDeployment`)
-  assert.equal((await call('GET', `/environment/${environmentId}/deploymentQueue`)).body.results.length, 1)
+  api.source.image = 'fake/never-ready'
+  const first = (await call('POST', `/application/${id}/deploy`)).body.deployment_request_id
+  await reaches(id, 'DEPLOYING')
+  assert.deepEqual([await ofService(), await idsIn(queue!), await idsIn(history!)], [[], [], [first]])
+  const second = (await call('POST', `/application/${id}/stop`)).body.deployment_request_id
+  const [waiting, ...others] = await ofService()
+  assert.deepEqual([waiting.identifier.deployment_request_id, others], [second, []])
+  assert.deepEqual([waiting.status_details.action, waiting.status_details.status], ['STOP', 'QUEUED'])
+  assert.deepEqual([await idsIn(queue!), await idsIn(history!)], [[second], [first]])
+  assert.equal((await call('GET', `/application/${id}/deploymentHistoryV2`)).body.results.length, 1)
+  await call('POST', `/deploymentQueue/${second}/cancelDeployment`)
+  assert.deepEqual([await idsIn(queue!), await idsIn(history!)], [[], [second, first]])
   assert.equal((await call('POST', `/environment/${environmentId}/cancelDeployment`, {})).status, 202)
   await reaches(id, 'CANCELED')
   api.source.image = 'fake/serve'

@@ -10,14 +10,21 @@ import {
 } from '../api/operations/operation.ts'
 import { merge, Results } from '../api/operations/schema.ts'
 import type { ApiSettings } from '../api/parts.ts'
-import type { DeploymentAction, ServiceRequest, ServiceStatus, StateRow } from '../deployments/deployments.ts'
+import { isTypedClient } from '../api/typed-clients.ts'
+import {
+  type DeploymentAction,
+  type ServiceRequest,
+  type ServiceStatus,
+  type StateRow,
+  versionChoiceOf,
+} from '../deployments/deployments.ts'
 import { readStates } from '../deployments/status/status.ts'
 import { isKind, type Kind, kinds, oldIdOf } from '../kinds.ts'
 import { notFound } from '../lib/errors.ts'
 import { isUuid } from '../lib/ids.ts'
 import type { Queryable } from '../store/database.ts'
 import type { View } from '../streams/shared-read.ts'
-import { MaybeCommitId, planFor, request, serviceToDeploy } from './deployment-request.ts'
+import { MaybeCommitId, planFor, request, SkipReconcile, serviceToDeploy } from './deployment-request.ts'
 import { liveService } from './live-service.ts'
 import { isDryRun, planned } from './plan-schema.ts'
 import { type Facet, itemOf, ownerOf, type Self } from './self.ts'
@@ -25,10 +32,13 @@ import { AcceptedStatus, Status, StatusOfEither } from './status-schema.ts'
 
 export interface Removal {
   summary: string
+  /** Of a delete. */
   query: TObject
+  /** Of a delete and an uninstall. */
+  endingQuery: TObject
   /** A delete that keeps the configuration is an uninstall. */
   keepsConfiguration(query: Context['query']): boolean
-  /** Skips what the service runs when it is deleted. */
+  /** Skips what the service runs at its end. */
   skipsEnding(query: Context['query']): boolean
 }
 
@@ -49,12 +59,10 @@ export interface DeployableOptions {
   status?: boolean
 }
 
-const typedClients = /^(CLI |Terraform provider |OpenAPI-Generator\/)/
-
 /** Whether this caller gets the exact state where others get the running vocabulary. */
 const wantsDeploymentState = (setting: ApiSettings['statusVocabulary'], headers: Context['headers']): boolean => {
   if (setting !== 'auto') return setting === 'deployment'
-  return headers['x-state-vocabulary'] === 'deployment' || typedClients.test(String(headers['user-agent'] ?? ''))
+  return headers['x-state-vocabulary'] === 'deployment' || isTypedClient(headers)
 }
 
 const failed = new Set(['BUILD_ERROR', 'DEPLOYMENT_ERROR', 'RESTART_ERROR'])
@@ -78,6 +86,8 @@ const readStatus = async (context: Context, db: Queryable): Promise<ServiceStatu
   return status
 }
 
+const isDeployed = ({ service_deployment_status: status }: ServiceStatus): boolean => status !== 'NEVER_DEPLOYED'
+
 /** Requests an action for one service and returns its new status, or the plan. */
 export const act = async (context: Context, action: DeploymentAction, service: ServiceRequest) => {
   const actionRequest = { environmentId: context.node.parentId!, action, services: [service] }
@@ -91,6 +101,7 @@ export const act = async (context: Context, action: DeploymentAction, service: S
       deployment_request_id: accepted.deploymentId,
       execution_id: accepted.executionId,
       status: 'QUEUED',
+      ...(action === 'DEPLOY' ? { version_choice: versionChoiceOf(service, isDeployed(status)) } : {}),
       ...(isKind(context.node.kind) ? oldIdOf(context.node.kind, context.node.id) : {}),
       created_at: accepted.createdAt,
     }
@@ -170,8 +181,13 @@ const mayRun = async ({ db, node }: Context): Promise<boolean> => {
   return rows.length > 0
 }
 
-const uninstall = async (context: Context) =>
-  isDryRun(context) || (await mayRun(context)) ? act(context, 'UNINSTALL', { id: context.node.id }) : undefined
+const endedAs = ({ removal }: Known, { node, query }: Context): ServiceRequest => ({
+  id: node.id,
+  ...(removal?.skipsEnding(query) === true ? { skipEnding: true } : {}),
+})
+
+const uninstall = async (known: Known, context: Context) =>
+  isDryRun(context) || (await mayRun(context)) ? act(context, 'UNINSTALL', endedAs(known, context)) : undefined
 
 const uninstallOf = (known: Known): Operation =>
   operation({
@@ -179,9 +195,9 @@ const uninstallOf = (known: Known): Operation =>
     summary: `Remove what ${known.self.nounWithArticle} has on its cluster, including volumes; its configuration is kept`,
     // It destroys data, so it requires the same rights as a delete.
     scope: 'Admin',
-    ...planned(),
+    ...planned(known.removal?.endingQuery),
     emptyStatus: 204,
-    run: uninstall,
+    run: (context) => uninstall(known, context),
   })
 
 /** Whether the caller wants a status in the running vocabulary. */
@@ -249,8 +265,9 @@ const statusesOf = ({ self }: Known): Operation =>
     }),
   })
 
-const removalOf = ({ self, owner, removal }: Known): Operation => {
-  const plan = planned()
+const removalOf = (known: Known): Operation => {
+  const { self, owner, removal } = known
+  const plan = planned(merge(SkipReconcile, removal?.endingQuery.properties ?? {}))
   return operation({
     id: `delete${self.noun}`,
     method: 'DELETE',
@@ -267,11 +284,10 @@ const removalOf = ({ self, owner, removal }: Known): Operation => {
     status: 204,
     async run(context) {
       if (removal?.keepsConfiguration(context.query) === true) {
-        const answer = await uninstall(context)
+        const answer = await uninstall(known, context)
         return answer instanceof OtherAnswer ? answer : undefined
       }
-      const skipEnding = removal?.skipsEnding(context.query) === true
-      return act(context, 'DELETE', { id: context.node.id, ...(skipEnding ? { skipEnding } : {}) })
+      return act(context, 'DELETE', endedAs(known, context))
     },
   })
 }

@@ -2,7 +2,7 @@
 import Type from 'typebox'
 import { type Context, OtherAnswer } from '../api/operations/operation.ts'
 import { auditOf } from '../api/operations/resource.ts'
-import { Maybe, Nullable, Text } from '../api/operations/schema.ts'
+import { Flag, Maybe, Nullable, Text } from '../api/operations/schema.ts'
 import type {
   AcceptedDeployment,
   DeploymentAction,
@@ -27,6 +27,16 @@ export const ImageTag = () =>
 
 /** What a deploy may specify; '' and null mean unspecified. */
 export const MaybeImageTag = () => Maybe(Nullable(Text(128, { pattern: `^${tagPattern}?$` })))
+
+/** Of deletes. */
+export const SkipReconcile = Type.Object({
+  skipReconcile: Maybe(
+    Flag({
+      description:
+        'Always as if true: a delete never applies a configuration first, and it succeeds for what is already gone.',
+    }),
+  ),
+})
 
 const textIn = (sent: Record<string, unknown>, field: string): string | undefined => {
   const value = sent[field]

@@ -19,12 +19,18 @@ export const Paging = Type.Object({
   page: Maybe(Whole(1, 100_000, { default: 1 })),
 })
 
+/** Of the older forms: instead of by number, a page can be named by the last entry of the one before. */
+export const OldPaging = Type.Object({
+  ...Paging.properties,
+  startId: Maybe(Uuid({ description: 'The id of an entry: the page begins after it, and is empty if there is none.' })),
+})
+
 export const Page = <T extends TSchema>(item: T) =>
   Type.Object({ page: Whole(1), page_size: Whole(1), results: Type.Array(item) })
 
 export const paging = ({ query }: Context) => {
-  const { pageSize, page } = query as { pageSize: number; page: number }
-  return { page, pageSize, offset: (page - 1) * pageSize }
+  const { pageSize, page, startId = null } = query as { pageSize: number; page: number; startId?: string }
+  return { page, pageSize, offset: (page - 1) * pageSize, startId }
 }
 
 export const answerPage = <T>(context: Context, results: T[]) => {
@@ -107,22 +113,32 @@ export const seconds = (alias: string): string =>
   `greatest(0, round(extract(epoch from coalesce(${alias}.finished_at, clock_timestamp())
     - coalesce(${alias}.started_at, ${alias}.created_at))))::int`
 
+/** What still waits is in the queue; clients show both lists as one. */
+export const begun = (alias: string): string => `${alias}.state <> 'QUEUED'`
+
 const serviceColumns = `w.deployment_id as "deploymentId", d.environment_id || '-' || d.execution_number as "executionId",
   w.service_id as "serviceId", w.kind, w.name, w.stage, w.stage_name as "stageName", w.action,
   w.sub_action as "subAction", w.state, d.origin, d.triggered_by as "triggeredBy",
   ${timestampSql('w.created_at')} as "createdAt",
   ${timestampSql('coalesce(w.finished_at, w.started_at, w.created_at)')} as "updatedAt", ${seconds('w')} as seconds,
-  r.commit, coalesce(n.spec #>> '{git_repository,url}', n.spec #>> '{source,docker,git_repository,url}') as repository,
+  coalesce(r.commit, (select p.result from deployment_step p where p.deployment_id = w.deployment_id
+    and p.service_id = w.service_id and p.name = 'source')) as commit, coalesce(n.spec #>> '{git_repository,url}', n.spec #>> '{source,docker,git_repository,url}') as repository,
   n.spec ->> 'icon_uri' as icon, w.error, ${detailColumns}`
 
 const serviceTables = `deployment_service w join deployment d on d.id = w.deployment_id
   left join release r on r.id = w.release_id left join node n on n.id = w.service_id`
 
-const readOfService = (db: Queryable, serviceId: string, pageSize: number, offset: number): Promise<ServiceRow[]> =>
+const readOfService = (
+  db: Queryable,
+  serviceId: string,
+  { pageSize, offset, startId }: ReturnType<typeof paging>,
+): Promise<ServiceRow[]> =>
   db.query<ServiceRow>(
-    `select ${serviceColumns} from ${serviceTables} where w.service_id = $1
+    `select ${serviceColumns} from ${serviceTables} where w.service_id = $1 and ${begun('d')}
+       and ($4::uuid is null or (w.created_at, w.deployment_id) < (select s.created_at, s.deployment_id
+         from deployment_service s where s.service_id = $1 and s.deployment_id = $4))
      order by w.created_at desc, w.deployment_id desc limit $2 offset $3`,
-    [serviceId, pageSize, offset],
+    [serviceId, pageSize, offset, startId],
   )
 
 export const readOfDeployments = (db: Queryable, ids: readonly string[]): Promise<ServiceRow[]> =>
@@ -196,10 +212,7 @@ const commonOf = (self: Self) => ({
   status: 200 as const,
 })
 
-const rowsFor = (context: Context): Promise<ServiceRow[]> => {
-  const { pageSize, offset } = paging(context)
-  return readOfService(context.db, context.node.id, pageSize, offset)
-}
+const rowsFor = (context: Context): Promise<ServiceRow[]> => readOfService(context.db, context.node.id, paging(context))
 
 const OldEntry = Type.Object(
   {
@@ -239,6 +252,7 @@ export const history: Facet = (self) => [
     id: `list${self.noun}DeploymentHistory`,
     path: `${itemOf(self)}/deploymentHistory`,
     summary: `List deployments of ${self.nounWithArticle}, newest first (older form)`,
+    query: OldPaging,
     answer: Page(OldEntry),
     run: async (context) => answerPage(context, (await rowsFor(context)).map(oldServiceEntry)),
   }),

@@ -11,6 +11,8 @@ import type { Clock } from '../lib/time/clock.ts'
 import type { LogLine, Runtime, ServiceKey } from '../runtimes/runtime.ts'
 import type { Queryable } from '../store/database.ts'
 import { eventSink, type Sink, socketSink } from '../streams/sink.ts'
+import { type LogFilter, parseLogQuery } from './log-query.ts'
+import { asFrame as asOutputFrame, followOutput, type OutputLine } from './runs/output.ts'
 import { type Facet, itemOf, ownerOf } from './self.ts'
 
 const maxTail = 1000
@@ -32,7 +34,9 @@ const readVersions = async (db: Queryable, serviceId: string): Promise<Map<strin
 const tailOf = ({ query }: Context): number => Math.min(maxTail, Number(query.tail ?? maxTail))
 
 /** A stream forwards what it reads, so it may begin with the oldest line that the engine has. */
-const streamTailOf = ({ query }: Context): number => Number(query.tail ?? maxTail)
+const streamTailOf = ({ query }: Context): number => Number(query.limit ?? query.tail ?? maxTail)
+/** How far back a stream that shows only some lines looks for the first of them. */
+const searchedLines = 10_000
 
 /** Where a service runs, and its name there. */
 const placeOf = async ({ clusters, database }: Parts, serviceId: string) => {
@@ -83,17 +87,17 @@ const lastLines = async (context: Context) => {
   return { results: results.slice(-tail) }
 }
 
-/** Follows lines across restarts and new versions until aborted; begins with the last `tail`. */
+/** Follows lines across restarts and new versions until aborted; begins with the last ones, or after a time. */
 async function* follow(
   runtime: Runtime,
   clock: Clock,
   service: ServiceKey,
-  tail: number,
+  begin: { tail: number } | { since: string },
   signal: AbortSignal,
 ): AsyncIterable<LogLine> {
   let since: string | undefined
   while (!signal.aborted) {
-    const from = since === undefined ? { tail } : { since }
+    const from = since === undefined ? begin : { since }
     try {
       for await (const line of runtime.logs(service, { ...from, follow: true, signal })) {
         since = line.at
@@ -108,17 +112,38 @@ async function* follow(
   }
 }
 
+/** The last `tail` lines that are wanted, and all later ones that are. */
+async function* followWanted(
+  runtime: Runtime,
+  clock: Clock,
+  service: ServiceKey,
+  tail: number,
+  isWanted: (line: LogLine) => boolean,
+  signal: AbortSignal,
+): AsyncIterable<LogLine> {
+  const now = clock.now().toISOString()
+  const before = await readTail(runtime, service, searchedLines)
+  yield* before.filter(isWanted).slice(tail === 0 ? before.length : -tail)
+  for await (const line of follow(runtime, clock, service, { since: before.at(-1)?.at ?? now }, signal))
+    if (isWanted(line)) yield line
+}
+
 /** Sends lines formatted by `show` until the reader disconnects. */
 const sendLines = async (
   { parts, node, ...context }: Context,
   sink: Sink,
   versions: Map<string, string>,
   show: (line: LogLine, version: string) => object,
+  isWanted: ((line: LogLine) => boolean) | null = null,
 ): Promise<void> => {
   try {
     const tail = streamTailOf(context as Context)
     const { runtime, key } = await placeOf(parts, node.id)
-    for await (const line of follow(runtime, parts.clock, key, tail, sink.gone))
+    const lines =
+      isWanted === null
+        ? follow(runtime, parts.clock, key, { tail }, sink.gone)
+        : followWanted(runtime, parts.clock, key, tail, isWanted, sink.gone)
+    for await (const line of lines)
       await sink.send(JSON.stringify(show(line, versions.get(line.revision) ?? line.revision)))
     sink.end()
   } catch (error) {
@@ -182,6 +207,25 @@ export const logs: Facet = (self) => {
 const service = nodeInPath('service', 'service')
 const serviceInQuery: Owner = { ...service, inQuery: true }
 
+const levelOf = ({ stream }: LogLine): string => (stream === 'stderr' ? 'ERROR' : 'INFO')
+
+/** A line with the labels that consoles ask for, as the original's log store has them. */
+const wantedBy =
+  (filter: LogFilter, { id, name }: Context['node'], versions: Map<string, string>) =>
+  (line: LogLine): boolean =>
+    filter({
+      text: line.text,
+      labels: {
+        qovery_com_service_id: id,
+        qovery_com_deployment_id: line.revision,
+        level: levelOf(line),
+        pod: line.instance,
+        container: name,
+        app: versions.get(line.revision) ?? line.revision,
+        stream: line.stream,
+      },
+    })
+
 /** The public websocket API has one object per frame; `created_at` in milliseconds. */
 const asFrame =
   (name: string) =>
@@ -191,20 +235,35 @@ const asFrame =
     pod_name: line.instance,
     container_name: name,
     version,
-    severity_text: line.stream === 'stderr' ? 'ERROR' : 'INFO',
+    severity_text: levelOf(line),
     labels: {},
     from_kube: false,
   })
 
-const sendFrames = async (context: Context, sink: Sink): Promise<void> => {
+const sendFrames = async (context: Context, sink: Sink, filter: LogFilter | null): Promise<void> => {
   const { parts, db, node } = context
   try {
     const versions = await readVersions(db, node.id)
-    await sendLines(context, sink, versions, asFrame(node.name))
+    const isWanted = filter === null ? null : wantedBy(filter, node, versions)
+    await sendLines(context, sink, versions, asFrame(node.name), isWanted)
   } catch (error) {
     parts.log.warn({ err: error, serviceId: node.id }, 'a log stream could not start')
     sink.end('The log is temporarily unavailable: connect again.')
   }
+}
+
+/** The programs of jobs and of Terraform end, and are gone then: what they printed is read from where it is kept. */
+const keepsOutput: ReadonlySet<string> = new Set(['job', 'terraform'])
+
+const sendOutput = ({ parts, node, query }: Context, sink: Sink, filter: LogFilter | null): Promise<void> => {
+  const tail = Math.min(maxTail, Number(query.limit ?? query.tail ?? maxTail))
+  const wanted = { serviceId: node.id, environmentId: node.parentId!, tail }
+  const frame = asOutputFrame(node.name)
+  const isWanted = ({ text, level, place, version }: OutputLine): boolean => {
+    const labels = { qovery_com_service_id: node.id, level, pod: place, container: node.name, app: version }
+    return filter === null || filter({ text, labels })
+  }
+  return followOutput(parts, sink, wanted, (line) => (isWanted(line) ? frame(line) : null))
 }
 
 /** `/service/logs`: arguments in the query, the token in the header or as a subprotocol. */
@@ -224,10 +283,19 @@ export const serviceLogSocket = operation({
     cluster: Maybe(Text()),
     project: Maybe(Text()),
     environment: Maybe(Text()),
-    limit: Maybe(Whole(0, 1_000_000)),
+    limit: Maybe(Whole(0, 1_000_000, { description: 'How many existing lines to begin with; the same as `tail`.' })),
     tail: Maybe(Whole(0, 1_000_000, { default: maxTail })),
+    query: Maybe(
+      Text(2000, { description: 'Which lines: labels, then texts, such as `{level="error"} |= "timeout"`.' }),
+    ),
   }),
   status: 200,
   produces: 'websocket',
-  socket: (context, socket) => void sendFrames(context, socketSink(socket)),
+  socket(context, socket) {
+    const { query } = context.query
+    const filter = query === undefined ? null : parseLogQuery(query)
+    const sink = socketSink(socket)
+    if (keepsOutput.has(context.node.kind)) void sendOutput(context, sink, filter)
+    else void sendFrames(context, sink, filter)
+  },
 })

@@ -1,7 +1,11 @@
 /** The schema of an action's plan, and the declaration of actions that can return one. */
 import Type, { type TObject } from 'typebox'
 import { Anything, Flag, Maybe, merge, Nullable, OneOf, Text, Uuid, Whole } from '../api/operations/schema.ts'
+import { versionChoices } from '../deployments/deployments.ts'
 import { serviceTypes } from '../kinds.ts'
+
+export const versionChoiceWords =
+  'Which version: NEWEST is the head of the branch or the configured tag, DEPLOYED the deployed commit or image, REQUESTED the one in the request.'
 
 const longText = () => Text(65_536)
 
@@ -32,7 +36,13 @@ const PlannedService = Type.Object(
     downtime: Flag(),
     reason: longText(),
     expected_duration_sec: Nullable(Whole(0)),
+    version_choice: Nullable(OneOf(versionChoices), { description: versionChoiceWords }),
+    git_commit_id: Nullable(Text(64), { description: 'The commit that it would be built from.' }),
     changes: Changes,
+    not_applied: Type.Array(Text(1024), {
+      description:
+        'JSON pointers to what is configured and has no effect on this server; advanced settings are below /advanced_settings.',
+    }),
   },
   { title: 'PlannedService' },
 )

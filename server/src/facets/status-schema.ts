@@ -1,7 +1,9 @@
 /** The public records of statuses, as schemas. */
 import Type from 'typebox'
 import { Flag, Maybe, Nullable, OneOf, Open, Text, Timestamp, Uuid, Whole } from '../api/operations/schema.ts'
+import { versionChoices } from '../deployments/deployments.ts'
 import { absent, ahead, type Kind, kinds, ownKinds, type StatusList } from '../kinds.ts'
+import { versionChoiceWords } from './plan-schema.ts'
 
 export const states = [
   'BUILDING',
@@ -88,6 +90,7 @@ export const AcceptedStatus = Type.Object(
   {
     ...fields(states),
     status: Maybe(OneOf(['QUEUED'])),
+    version_choice: Maybe(OneOf(versionChoices, { description: versionChoiceWords })),
     application_id: Maybe(Uuid()),
     created_at: Maybe(Timestamp()),
   },
@@ -120,6 +123,9 @@ export const AcceptedEnvironmentStatus = Type.Object(
     deployment_requests_count: Whole(0),
     execution_id: Maybe(Text()),
     status: Maybe(OneOf(['QUEUED'])),
+    version_choice: Maybe(
+      OneOf(versionChoices, { description: `${versionChoiceWords} Absent if services differ in it.` }),
+    ),
     created_at: Timestamp(),
   },
   { title: 'AcceptedEnvironmentStatus' },

@@ -14,12 +14,18 @@ export interface SystemUser {
 const env = { PATH: '/usr/sbin:/usr/bin:/sbin:/bin', LC_ALL: 'C' }
 const timeoutMs = 10_000
 
+const readUsers = async (): Promise<string[][]> =>
+  (await readFile('/etc/passwd', 'utf8')).split('\n').map((line) => line.split(':'))
+
 const find = async (name: string): Promise<SystemUser | null> => {
-  for (const line of (await readFile('/etc/passwd', 'utf8')).split('\n')) {
-    const [user, , uid, gid] = line.split(':')
-    if (user === name) return { uid: Number(uid), gid: Number(gid) }
-  }
-  return null
+  const found = (await readUsers()).find(([user]) => user === name)
+  return found === undefined ? null : { uid: Number(found[2]), gid: Number(found[3]) }
+}
+
+/** For sentences; the number where it has no name here. */
+export const userName = async (uid: number): Promise<string> => {
+  const users = await readUsers().catch(() => [])
+  return users.find((user) => user[2] === String(uid))?.[0] ?? String(uid)
 }
 
 /** The two programs that distributions provide for this. */

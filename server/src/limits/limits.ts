@@ -21,6 +21,8 @@ export interface Limits {
   /** Open at once, of the whole organization and of one token or account. */
   streams: number
   streamsPerToken: number
+  /** Clusters with a Docker engine of their own. */
+  engines: number
 }
 
 export const usualLimits: Limits = Object.freeze({
@@ -33,6 +35,7 @@ export const usualLimits: Limits = Object.freeze({
   diskGb: 200,
   streams: 400,
   streamsPerToken: 100,
+  engines: 10,
 })
 
 export const limitSettings: Readonly<Record<keyof Limits, string>> = Object.freeze({
@@ -45,6 +48,7 @@ export const limitSettings: Readonly<Record<keyof Limits, string>> = Object.free
   diskGb: 'SLIPWAY_LIMIT_DISK_GB',
   streams: 'SLIPWAY_LIMIT_STREAMS',
   streamsPerToken: 'SLIPWAY_LIMIT_STREAMS_PER_TOKEN',
+  engines: 'SLIPWAY_LIMIT_ENGINES',
 })
 
 export const limitNames = Object.keys(limitSettings) as (keyof Limits)[]
@@ -60,6 +64,7 @@ const words: Readonly<Record<keyof Limits, readonly [what: string, way: string]>
   diskGb: ['GB of images in an organization', 'Delete unused services'],
   streams: ['open streams in an organization', 'Close some'],
   streamsPerToken: ['open streams of one token or account', 'Close some'],
+  engines: ['Docker engines connected by an organization', 'Disconnect some'],
 }
 
 /** `wanted` is the resulting usage; for the disk, the current one. */
@@ -78,6 +83,10 @@ export const limitReached = (limit: keyof Limits, most: number, wanted: number):
  * Serializes the changes of an organization that a limit is about until the end of the transaction: of two that want
  * the last place, the second sees the first. Take it last in a transaction, to avoid deadlocks.
  */
-export const takeTurns = async (tx: Queryable, organizationId: string, about: 'services' | 'queue'): Promise<void> => {
+export const takeTurns = async (
+  tx: Queryable,
+  organizationId: string,
+  about: 'services' | 'queue' | 'engines',
+): Promise<void> => {
   await tx.query(textLockSql, [`limit ${about} ${organizationId}`])
 }

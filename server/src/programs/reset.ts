@@ -1,12 +1,14 @@
 /**
  * `npm run reset`: deletes everything that this data directory owns: containers, networks, volumes and images on the
- * engine, the router, the database, the keys. Asks first, unless called with `--yes`.
+ * engine, the router, the database, the keys. Asks first, unless called with `--yes`; as another
+ * user than the owner it deletes nothing.
  */
 import { rm } from 'node:fs/promises'
 import { createInterface } from 'node:readline/promises'
 import { removeBuiltImages, removeImagesOf } from '../builds/built-images.ts'
 import { createBuildContainers } from '../builds/engine/build-containers.ts'
 import { removeGitPlace } from '../builds/git/place.ts'
+import { checkOwner, isFake } from '../data-directory.ts'
 import { buildFolder } from '../docker-machine.ts'
 import { createEngineImages } from '../images/engine-images.ts'
 import { createEngine, type Engine } from '../lib/docker/docker-engine.ts'
@@ -26,8 +28,11 @@ import { type ConnectedEngine, readConnectedEngines } from './reset-clusters.ts'
 const settings = readSettings()
 const log = createLog('error')
 
+/** Rejects where nobody can be asked. */
 const confirm = async (): Promise<boolean> => {
   if (process.argv.includes('--yes')) return true
+  if (!process.stdin.isTTY)
+    throw new Error('this asks for confirmation and there is no terminal: npm run reset -- --yes does not ask.')
   const terminal = createInterface({ input: process.stdin, output: process.stdout })
   const answer = await terminal.question(
     `Delete everything in ${settings.dataDir} and everything it deployed? Type yes: `,
@@ -114,7 +119,7 @@ const reset = async (): Promise<void> => {
   await endControlPlane(dataDir)
   const connection = defaultConnection(dockerHost)
   const owner = await readOwner()
-  if (owner !== null && !process.argv.includes('--fake')) {
+  if (owner !== null && !(await isFake(dataDir)) && !process.argv.includes('--fake')) {
     await removeDeployed(createDockerRuntime({ ownerId: owner.id, connection, log, clock: systemClock }))
     const engine = createEngine(connection)
     await createBuildContainers(engine, buildFolder(dataDir, null), systemClock).sweep()
@@ -130,5 +135,18 @@ const reset = async (): Promise<void> => {
   process.stdout.write(`${dataDir} and everything it deployed have been deleted.\n`)
 }
 
-if (await confirm()) await reset()
-else process.stdout.write('Nothing was deleted.\n')
+/** A file of another user, however deep, would stop the deletion when the services are gone. */
+const isThere = (): Promise<boolean> => checkOwner(settings.dataDir, Number.POSITIVE_INFINITY)
+
+try {
+  if (!(await isThere()) && settings.databaseUrl === undefined)
+    process.stdout.write(`There is no data directory ${settings.dataDir}: nothing to delete.\n`)
+  else if (await confirm()) await reset()
+  else {
+    process.stdout.write('Nothing was deleted: the answer was not yes.\n')
+    process.exitCode = 1
+  }
+} catch (error) {
+  process.stderr.write(`Not deleted: ${(error as Error).message}\n`)
+  process.exitCode = 1
+}

@@ -4,6 +4,7 @@
  * several machines, whose files the operator has already changed.
  */
 
+import { checkOwner } from '../data-directory.ts'
 import { createLog } from '../lib/log.ts'
 import { readSettings } from '../settings.ts'
 import { connect } from '../store/database.ts'
@@ -22,7 +23,14 @@ const openDatabase = async ({ databaseUrl, dataDir }: ReturnType<typeof readSett
   return { database: connect(connectionString, log, { max: 4 }), leave: adopted ? async () => {} : stop }
 }
 
+const refuse = (why: string): never => {
+  process.stderr.write(`The rotation has not started: ${why}\n`)
+  return process.exit(1)
+}
+
 const settings = readSettings()
+const isThere = await checkOwner(settings.dataDir).catch((error: Error) => refuse(error.message))
+if (!isThere && settings.databaseUrl === undefined) refuse(`there is no data directory ${settings.dataDir}.`)
 const { database, leave } = await openDatabase(settings)
 try {
   let done = 0

@@ -4,8 +4,9 @@
  */
 import type { AdminToken } from '../api/auth/admin-token.ts'
 import { type App, startApp } from '../app.ts'
+import { isProgram } from '../builds/tools.ts'
 import { nameSources } from '../lib/traces.ts'
-import { readSettings } from '../settings.ts'
+import { readSettings, type Settings } from '../settings.ts'
 import { prepareSample } from './sample-start.ts'
 
 const forcedExitMs = 20_000
@@ -47,10 +48,21 @@ const printWelcome = (app: App, sampleUrl: string | null): void => {
   if (sampleUrl !== null) print(`Sample         ${sampleUrl}`)
 }
 
+/** A wrong path is told now, not at the first deployment that needs the program. */
+const checkTools = async ({ tools }: Settings): Promise<void> => {
+  for (const [setting, path] of [
+    ['SLIPWAY_TOFU', tools.tofu],
+    ['SLIPWAY_TERRAFORM', tools.terraform],
+  ] as const)
+    if (path !== undefined && !(await isProgram(path)))
+      throw new Error(`${setting} must be the path of a program: ${path} is not one`)
+}
+
 /** Starts, prints what a user needs to know, and returns; the process runs until a signal stops it. */
 export const serve = async (): Promise<void> => {
   const settings = readSettings()
   try {
+    await checkTools(settings)
     const app = await startApp(settings, { fake: process.argv.includes('--fake') })
     onSignals(app)
     printWelcome(app, await prepareSample(app, print))

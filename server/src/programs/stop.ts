@@ -2,6 +2,7 @@
  * `npm stop`: stops the control plane, the router and the embedded database of this data directory. Deployed services
  * keep running.
  */
+import { checkOwner } from '../data-directory.ts'
 import { createLog } from '../lib/log.ts'
 import { endControlPlane } from '../process-file.ts'
 import { createRouter } from '../router/control/client.ts'
@@ -10,9 +11,19 @@ import { stopPostgres } from '../store/postgres/postgres.ts'
 
 const settings = readSettings()
 const log = createLog('warn')
-
-await endControlPlane(settings.dataDir)
 const { dataDir, routerHost: host, routerPort: port } = settings
-await createRouter({ dataDir, host, port, log }).stop()
-if (settings.databaseUrl === undefined) await stopPostgres({ dataDir, log })
-process.stdout.write('Slipway has stopped. Everything it deployed keeps running; npm start resumes managing it.\n')
+
+const stop = async (): Promise<string> => {
+  if (!(await checkOwner(dataDir))) return `There is no data directory ${dataDir}: nothing to stop.`
+  await endControlPlane(dataDir)
+  await createRouter({ dataDir, host, port, log }).stop()
+  if (settings.databaseUrl === undefined) await stopPostgres({ dataDir, log })
+  return 'Slipway has stopped. Everything it deployed keeps running; npm start resumes managing it.'
+}
+
+try {
+  process.stdout.write(`${await stop()}\n`)
+} catch (error) {
+  process.stderr.write(`Slipway cannot be stopped: ${(error as Error).message}\n`)
+  process.exitCode = 1
+}

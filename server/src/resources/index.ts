@@ -1,7 +1,9 @@
 /** The product's table of contents: every operation of the API, and every kind that can be deployed. */
 import type { Operation } from '../api/operations/operation.ts'
 import type { DeployableKind } from '../deployments/deployments.ts'
+import { logHistoryOperations } from '../facets/log-history/log-history.ts'
 import { serviceLogSocket } from '../facets/logs.ts'
+import { serviceMetricsSocket } from '../facets/metrics.ts'
 import { genericVariableOperations } from '../facets/variables/generic.ts'
 import { variableOperations } from '../facets/variables/variables.ts'
 import { allKinds, type Kind, kinds } from '../kinds.ts'
@@ -11,6 +13,7 @@ import { argocdDestinationOperations } from './argocd/destination.ts'
 import { catalogueOperations } from './catalogue/catalogue.ts'
 import { clusterOperations } from './cluster/cluster.ts'
 import { credentialsOperations } from './cluster/credentials.ts'
+import { listCharts } from './helm/charts.ts'
 import { helm } from './helm/helm.ts'
 import { helmRepositoryOperations } from './helm/repository.ts'
 import { application } from './kinds/application.ts'
@@ -21,6 +24,7 @@ import { accountOperations } from './organization/account.ts'
 import { annotationsGroupOperations } from './organization/annotations-group.ts'
 import { apiTokenOperations } from './organization/api-token.ts'
 import { auditEventOperations } from './organization/audit-event.ts'
+import { billingOperations } from './organization/billing.ts'
 import { invitationOperations } from './organization/invitation.ts'
 import { labelsGroupOperations } from './organization/labels-group.ts'
 import { organizationLimits } from './organization/limits.ts'
@@ -31,13 +35,16 @@ import { webhookOperations } from './organization/webhook.ts'
 import { cloneOperations } from './project/clone.ts'
 import { environmentOperations } from './project/environment.ts'
 import { listServicesOf } from './project/environment-services.ts'
+import { lifecycleTemplateOperations } from './project/lifecycle-templates.ts'
 import { project } from './project/project.ts'
 import { containerRegistryOperations } from './repositories/container-registry.ts'
 import { gitBrowsing } from './repositories/git-browsing.ts'
 import { gitTokenOperations } from './repositories/git-token.ts'
+import { gitWebhookStatus } from './repositories/git-webhook.ts'
 import { registryImageOperations } from './repositories/registry-images.ts'
 import type { Service } from './service/service.ts'
 import { exportOf } from './terraform/export.ts'
+import { listTerraformResources } from './terraform/resources.ts'
 import { terraform } from './terraform/terraform.ts'
 
 /** The file of each kind. */
@@ -65,6 +72,7 @@ export const operations: readonly Operation[] = [
   ...memberOperations,
   ...invitationOperations,
   ...accountOperations,
+  ...billingOperations,
   ...apiTokenOperations,
   ...auditEventOperations,
   ...clusterOperations,
@@ -76,6 +84,7 @@ export const operations: readonly Operation[] = [
   ...containerRegistryOperations,
   ...registryImageOperations,
   ...helmRepositoryOperations,
+  listCharts,
   ...labelsGroupOperations,
   ...annotationsGroupOperations,
   ...credentialsOperations,
@@ -91,6 +100,11 @@ export const operations: readonly Operation[] = [
   ...genericVariableOperations,
   ...webhookOperations,
   serviceLogSocket,
+  serviceMetricsSocket,
+  ...logHistoryOperations,
+  ...lifecycleTemplateOperations,
+  gitWebhookStatus(services),
+  listTerraformResources,
 ]
 
 export const deployableKinds: readonly DeployableKind[] = services.map(({ deployable }) => deployable)

@@ -11,6 +11,7 @@ import { chmod, mkdir, readFile, realpath, rm, writeFile } from 'node:fs/promise
 import type { Socket } from 'node:net'
 import { setTimeout as pause } from 'node:timers/promises'
 import { parseArgs } from 'node:util'
+import { listenProblem } from '../lib/net/listen-errors.ts'
 import { createControl } from './control/control.ts'
 import { hasFormerLeft, type Lock, takeLock } from './control/lock.ts'
 import { exitCodes, type Health, PROTOCOL_VERSION, pathsOf } from './control/protocol.ts'
@@ -109,8 +110,8 @@ const listen = async (): Promise<number> => {
   try {
     return await front.listen(host, port)
   } catch (error) {
-    const { code, message } = error as NodeJS.ErrnoException
-    return leave(code === 'EADDRINUSE' ? exitCodes.portTaken : 1, message)
+    const problem = listenProblem(error, { host: 'SLIPWAY_ROUTER_HOST', port: 'SLIPWAY_ROUTER_PORT' })
+    return leave(exitCodes.cannotListen, `the router cannot listen on ${host}:${port}: ${problem ?? String(error)}`)
   }
 }
 

@@ -2,6 +2,8 @@
  * The router, as the control plane sees it: a separate process that outlives us and keeps its table on disk. Every call
  * is idempotent.
  */
+import type { Policy } from './policy.ts'
+
 export interface Target {
   host: string
   port: number
@@ -14,11 +16,17 @@ export type RouteState = 'up' | 'stopped' | 'starting'
 export interface Route {
   /** Lower-case host name without port. */
   host: string
+  /** Only requests for this path and what is below it; of several prefixes of a host the longest counts. Absent: all. */
+  path?: string
+  /** What the target sees in place of `path`. */
+  rewrite?: string
   serviceId: string
   /** `GRPC`: HTTP/2 up to the target, with trailers and streams both ways. */
   protocol: 'HTTP' | 'GRPC'
   state: RouteState
   targets: Target[]
+  /** Absent: the usual one. */
+  policy?: Policy
 }
 
 /** Connections or datagrams to a port of this machine, on which the router listens while the route is there. */

@@ -2,6 +2,17 @@
 import { isDeepStrictEqual } from 'node:util'
 import { type AnyRoute, isStreamRoute, PortUnavailable, type Router } from './router.ts'
 
+/** Keys in order: a policy may come from a database that has an order of its own. */
+const ordered = (_key: string, value: unknown): unknown =>
+  typeof value === 'object' && value !== null && !Array.isArray(value)
+    ? Object.fromEntries(Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1)))
+    : value
+
+const treatmentOf = (route: AnyRoute): unknown[] =>
+  isStreamRoute(route) || (route.path ?? route.rewrite ?? route.policy) === undefined
+    ? []
+    : [route.path ?? null, route.rewrite ?? null, JSON.stringify(route.policy ?? null, ordered)]
+
 /** In whatever order targets are listed. */
 const comparable = (route: AnyRoute): string =>
   JSON.stringify([
@@ -9,6 +20,7 @@ const comparable = (route: AnyRoute): string =>
     isStreamRoute(route) ? route.port : route.host,
     route.state,
     route.targets.map((target) => `${target.host}:${target.port}`).sort(),
+    ...treatmentOf(route),
   ])
 
 export const areEqual = (some: readonly AnyRoute[], others: readonly AnyRoute[]): boolean =>

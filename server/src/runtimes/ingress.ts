@@ -2,6 +2,7 @@
  * How the world reaches services of a cluster. What leads there (routes to instances, a gateway's objects) is the
  * runtime's own matter.
  */
+import type { Policy } from '../router/policy.ts'
 import type { ServiceKey } from './runtime.ts'
 
 /** A host name, and the port of the program that it leads to. */
@@ -10,6 +11,10 @@ export interface ExposedHost {
   host: string
   internalPort: number
   protocol: 'HTTP' | 'GRPC'
+  /** Only requests below this prefix, the longest of its host's; absent: all. */
+  path?: string
+  /** What the program sees in place of `path`. */
+  rewrite?: string
 }
 
 /** A port of the cluster's ingress, and the port of the program that it leads to. */
@@ -24,6 +29,8 @@ export interface Exposure {
   hosts: readonly ExposedHost[]
   /** Of a stopped service they are closed, whereas its hosts say that it is stopped. */
   ports: readonly ExposedPort[]
+  /** How requests to its hosts are treated; absent: as usual. */
+  policy?: Policy
 }
 
 /** A service as the world is to find it. */

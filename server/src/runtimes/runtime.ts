@@ -27,6 +27,9 @@ export interface WorkloadPort {
   publiclyAccessible: boolean
   /** Of a public TCP or UDP port: the one of the cluster's ingress. What is opened is said by an `Exposure`. */
   externalPort?: number
+  /** Of a public HTTP or gRPC port: the prefix that it is at, and what the program sees in its place. */
+  publicPath?: string
+  publicPathRewrite?: string
 }
 
 /** Exactly one way to ask; times in seconds. */
@@ -84,6 +87,8 @@ export interface Workload {
   preStop?: string[]
   /** Words of its owners for people and tools that look at the engine: never believed by us. */
   labels?: Record<string, string>
+  /** How its requests are treated on their way, where that is not as usual: settings, by their names. */
+  ingress?: Readonly<Record<string, unknown>>
 }
 
 /** How long the instances of a new revision may take until they have said yes as often as they are asked to. */
@@ -128,6 +133,17 @@ export interface Instance {
   taskId?: string
 }
 
+/** What one running instance uses now, and what it may; a limit is null where it has none. */
+export interface Usage {
+  cpuMillicores: number
+  cpuLimitMillicores: number | null
+  /** Without what the kernel would give up for others, such as cached files. */
+  memoryMb: number
+  /** Of that, what belongs to its processes alone. */
+  memoryRssMb: number
+  memoryLimitMb: number | null
+}
+
 export interface RuntimeEvent {
   serviceId: string
   revision: string
@@ -150,6 +166,8 @@ export interface LogOptions {
   tail?: number
   /** RFC 3339: only later lines. */
   since?: string
+  /** RFC 3339: only lines before; not with `follow`. */
+  until?: string
   follow?: boolean
   signal?: AbortSignal
 }
@@ -297,6 +315,11 @@ export interface Runtime {
   removeEnvironment(environmentId: string, signal: AbortSignal): Promise<void>
   /** The instances of these services, or of all: one call to the engine however many they are. */
   observe(services?: readonly ServiceKey[]): Promise<Instance[]>
+  /**
+   * What these instances use now, by their ids; those that do not run are left out. Readers at once share the questions
+   * to the engine, and nothing is asked while nobody reads.
+   */
+  usage(instances: readonly Instance[], signal: AbortSignal): Promise<ReadonlyMap<string, Usage>>
   /** What happens to our instances, until aborted; ends with an error when the engine goes away. */
   watch(signal: AbortSignal): AsyncIterable<RuntimeEvent>
   /**
@@ -305,7 +328,7 @@ export interface Runtime {
    * instance twice.
    */
   keepAlive(signal: AbortSignal): Promise<void>
-  /** Lines of a service's present instances, all revisions, merged by time when `tail` or `since` is given. */
+  /** Lines of a service's present instances, all revisions, merged by time when `tail`, `since` or `until` is given. */
   logs(service: ServiceKey, options: LogOptions): AsyncIterable<LogLine>
   /**
    * Runs a task to its end and collects its outputs. Its execution stays until `endTask`, so that whoever asks with the

@@ -58,10 +58,15 @@ const isLost = (error: unknown): boolean => {
   )
 }
 
-const translate = (error: unknown): unknown =>
-  isLost(error)
+const diskFull = '53100'
+
+const translate = (error: unknown): unknown => {
+  if ((error as { code?: string }).code === diskFull)
+    return unavailable('disk_full', 'The disk of the database is full: the operator must free space.', 30, error)
+  return isLost(error)
     ? unavailable('database_unavailable', 'The database is temporarily unavailable: try again.', 2, error)
     : error
+}
 
 const run = async <Row extends object>(
   client: pg.Pool | pg.PoolClient,

@@ -22,6 +22,8 @@ export interface View<T, Shown = unknown> {
 export interface Shared<T> {
   /** Null if it no longer exists: all streams end. `sweep`: what it has cached may be stale. */
   read(sweep: boolean): Promise<T | null>
+  /** Read at least this often, for what changes without a notice. */
+  everyMs?: number
   /** Calls back on each change from now on; the returned function ends that. */
   subscribe(changed: () => void): Promise<() => void>
 }
@@ -85,7 +87,11 @@ interface Source<T> {
 
 type SourceParts = Pick<Parts, 'clock' | 'log' | 'work'>
 
-const createSource = <T>({ read, subscribe }: Shared<T>, parts: SourceParts, over: () => void): Source<T> => {
+const createSource = <T>(
+  { read, subscribe, everyMs = sweepMs }: Shared<T>,
+  parts: SourceParts,
+  over: () => void,
+): Source<T> => {
   const followers = new Set<Follower<T>>()
   let frame: Frame<T> | undefined
   let serial = 0
@@ -122,7 +128,7 @@ const createSource = <T>({ read, subscribe }: Shared<T>, parts: SourceParts, ove
   }
   const loop = createLoop(parts, {
     name: 'status streams',
-    periodMs: sweepMs,
+    periodMs: Math.min(everyMs, sweepMs),
     waits: true,
     // Usually the database is briefly unavailable: the streams wait for it.
     backoff: { firstMs: retryMs, longestMs: retryMs },

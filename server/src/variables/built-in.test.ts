@@ -21,7 +21,7 @@ const store = {
 const context: BuiltInContext = {
   organizationId: 'o',
   projectId: 'p',
-  environment: { id: 'e', name: 'dev', mode: 'DEVELOPMENT' },
+  environment: { id: 'e', name: 'dev', mode: 'DEVELOPMENT', cluster: null },
   services: [api, store],
   serviceId: api.id,
 }
@@ -41,6 +41,26 @@ test('a service learns its own place and the hosts of its neighbours, under both
     assert.equal(value('POSTGRESQL_ZFFEEDDCC_HOST_INTERNAL'), 'store')
     assert.equal(value('POSTGRESQL_ZFFEEDDCC_HOST_EXTERNAL'), undefined)
     assert.equal(all[`${prefix}POSTGRESQL_ZFFEEDDCC_PASSWORD`]?.isSecret, true)
+  }
+})
+
+test('a service learns what its neighbours are called, built from and listen on, and where all of them run', () => {
+  const commit = 'a'.repeat(40)
+  const built = { ...api, gitBranch: 'main', gitCommitId: commit, more: { PORT: { value: '8080' } } }
+  const cluster = { name: 'local', provider: 'ON_PREMISE', region: 'here', domain: 'localhost' }
+  const all = table({ ...context, environment: { ...context.environment!, cluster }, services: [built, store] })
+  for (const prefix of ['SLIPWAY_', 'QOVERY_']) {
+    const value = (key: string) => all[prefix + key]?.value
+    assert.equal(value('CLOUD_PROVIDER'), 'ON_PREMISE')
+    assert.equal(value('CLOUD_PROVIDER_REGION'), 'here')
+    assert.equal(value('KUBERNETES_CLUSTER_NAME'), 'local')
+    assert.equal(value('KUBERNETES_CLUSTER_DOMAIN'), 'localhost')
+    assert.equal(value('APPLICATION_Z1A2B3C4D_NAME'), 'API')
+    assert.equal(value('APPLICATION_Z1A2B3C4D_ENVIRONMENT_NAME'), 'dev')
+    assert.equal(value('APPLICATION_Z1A2B3C4D_PORT'), '8080')
+    assert.equal(value('APPLICATION_Z1A2B3C4D_GIT_BRANCH'), 'main')
+    assert.equal(value('APPLICATION_Z1A2B3C4D_GIT_COMMIT_ID'), commit)
+    assert.equal(value('POSTGRESQL_ZFFEEDDCC_GIT_BRANCH'), undefined)
   }
 })
 

@@ -28,17 +28,30 @@ export interface BuiltInService {
   internalHost: string
   /** Public host name; null when no port is public. */
   externalHost: string | null
+  /** Of what it is built from; null for a service without a repository. */
+  gitBranch?: string | null
+  /** Of the version that is deployed, or being deployed. */
+  gitCommitId?: string | null
   /** The outputs of its last run, by name. */
   outputs?: Record<string, { value: string; isSecret: boolean }>
   /** Further variables with this service's prefix: `{ PORT: { value: '5432' } }`. */
   more?: Record<string, { value: string; isSecret?: boolean }>
 }
 
+/** Where an environment runs. */
+export interface BuiltInCluster {
+  name: string
+  provider: string
+  region: string
+  /** What the names of its services end in. */
+  domain: string
+}
+
 export interface BuiltInContext {
   organizationId: string
   projectId: string
   /** Null in a list for a project. */
-  environment: { id: string; name: string; mode: string } | null
+  environment: { id: string; name: string; mode: string; cluster: BuiltInCluster | null } | null
   /** All services of the environment, including the asking one. */
   services: readonly BuiltInService[]
   /** The asking service; null in a list for an environment. */
@@ -67,19 +80,35 @@ const both = (
 const servicePrefix = ({ id, type, keyType }: Pick<BuiltInService, 'id' | 'type' | 'keyType'>): string =>
   `${(keyType ?? type).toUpperCase()}_Z${id.slice(0, 8).toUpperCase()}`
 
-const aboutNeighbour = (environmentId: string, service: BuiltInService): BuiltInVariable[] => {
+const aboutCluster = (environmentId: string, { name, provider, region, domain }: BuiltInCluster): BuiltInVariable[] => [
+  ...both(environmentId, 'CLOUD_PROVIDER', provider),
+  ...both(environmentId, 'CLOUD_PROVIDER_REGION', region),
+  ...both(environmentId, 'KUBERNETES_CLUSTER_NAME', name),
+  ...both(environmentId, 'KUBERNETES_CLUSTER_DOMAIN', domain),
+]
+
+const aboutNeighbour = (environment: { id: string; name: string }, service: BuiltInService): BuiltInVariable[] => {
   const prefix = servicePrefix(service)
+  const environmentId = environment.id
   const about = { id: service.id, name: service.name, type: service.type }
-  const hosts = both(environmentId, `${prefix}_HOST_INTERNAL`, service.internalHost, about)
-  const external =
-    service.externalHost === null ? [] : both(environmentId, `${prefix}_HOST_EXTERNAL`, service.externalHost, about)
+  const facts: [string, string | null | undefined][] = [
+    ['HOST_INTERNAL', service.internalHost],
+    ['HOST_EXTERNAL', service.externalHost],
+    ['NAME', service.name],
+    ['ENVIRONMENT_NAME', environment.name],
+    ['GIT_BRANCH', service.gitBranch],
+    ['GIT_COMMIT_ID', service.gitCommitId],
+  ]
+  const told = facts.flatMap(([name, value]) =>
+    value == null ? [] : both(environmentId, `${prefix}_${name}`, value, about),
+  )
   const more = Object.entries(service.more ?? {}).flatMap(([name, { value, isSecret }]) =>
     both(environmentId, `${prefix}_${name}`, value, about, isSecret ?? false),
   )
   const outputs = Object.entries(service.outputs ?? {}).flatMap(([name, { value, isSecret }]) =>
     both(environmentId, `OUTPUT_${prefix}_${name}`, value, about, isSecret),
   )
-  return [...hosts, ...external, ...more, ...outputs]
+  return [...told, ...more, ...outputs]
 }
 
 const aboutSelf = (service: BuiltInService): BuiltInVariable[] => {
@@ -105,7 +134,8 @@ export const builtInVariables = (context: BuiltInContext): BuiltInVariable[] => 
           ...both(environment.id, 'ENVIRONMENT_ID', environment.id),
           ...both(environment.id, 'ENVIRONMENT_NAME', environment.name),
           ...both(environment.id, 'ENVIRONMENT_TYPE', environment.mode),
-          ...context.services.flatMap((service) => aboutNeighbour(environment.id, service)),
+          ...(environment.cluster === null ? [] : aboutCluster(environment.id, environment.cluster)),
+          ...context.services.flatMap((service) => aboutNeighbour(environment, service)),
         ]),
     ...(self === undefined ? [] : aboutSelf(self)),
   ]

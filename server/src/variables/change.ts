@@ -135,6 +135,8 @@ export interface VariableEdit {
   key: string
   /** If omitted or null, the value is kept. */
   value?: string | null | undefined
+  /** If omitted or null, the path is kept; with one, the variable becomes a file. */
+  mountPath?: string | null | undefined
   description?: string | null | undefined
   interpolateInFile?: boolean | null | undefined
   /** Another secret manager for an external secret; nothing else becomes one by an edit. */
@@ -143,7 +145,16 @@ export interface VariableEdit {
 
 const isExternal = ({ variable_type: type }: VariableRecord): boolean => type.endsWith('EXTERNAL_SECRET')
 
+const isDependent = ({ variable_type: type }: VariableRecord): boolean => type === 'ALIAS' || type === 'OVERRIDE'
+
+const checkNewPath = (row: VariableRecord, path: string | null | undefined): void => {
+  if (path === undefined || path === null || path === row.mount_path) return
+  checkMountPath(path)
+  if (isDependent(row)) throw invalidField('/mount_path', 'cannot be set for an alias or override: change its target')
+}
+
 const checkEdit = (row: VariableRecord, edit: VariableEdit): void => {
+  checkNewPath(row, edit.mountPath)
   if (row.variable_type === 'BUILT_IN') throw badRequest('A built-in variable cannot be changed.')
   if (row.variable_type === 'OVERRIDE' && edit.key !== row.key)
     throw invalidField('/key', 'cannot be changed for an override')
@@ -163,7 +174,8 @@ const checkEdit = (row: VariableRecord, edit: VariableEdit): void => {
 const editSql = `update variable set key = $2, value = coalesce($3, value), sealed = coalesce($4, sealed),
   description = case when $5 then $6 else description end,
   enable_interpolation_in_file = case when $7 then $8 else enable_interpolation_in_file end,
-  secret_manager_access_id = coalesce($9, secret_manager_access_id), updated_at = clock_timestamp() where id = $1 returning id`
+  secret_manager_access_id = coalesce($9, secret_manager_access_id), mount_path = coalesce($10, mount_path),
+  variable_type = coalesce($11, variable_type), updated_at = clock_timestamp() where id = $1 returning id`
 
 /** Changes a row. Omitted fields are kept. 409 if the new key is taken at its place. */
 export const editVariable = async (
@@ -177,8 +189,10 @@ export const editVariable = async (
   const sealed = row.is_secret && value !== null ? await sealAt(sealer, row.organization_id, row.id, value) : null
   const values = [row.id, edit.key, row.is_secret ? null : value, sealed]
   const more = [edit.description, edit.interpolateInFile].flatMap((each) => [each !== undefined, each ?? null])
+  const path = edit.mountPath ?? null
+  const type = path === null || isDependent(row) ? null : typeOf(path, isExternal(row))
   try {
-    const written = await db.query(editSql, [...values, ...more, edit.secretManagerAccessId ?? null])
+    const written = await db.query(editSql, [...values, ...more, edit.secretManagerAccessId ?? null, path, type])
     if (written.length === 0) throw notFound()
   } catch (error) {
     if (sqlState(error) === '23505') throw conflict('key_taken', 'Another variable here already has this key.')
@@ -186,6 +200,7 @@ export const editVariable = async (
   }
   // Overrides have the key of what they override, so they get the new one.
   if (edit.key !== row.key) await renameOverrides(db, row.id, edit.key)
+  if (path !== null && path !== row.mount_path) await moveDependents(db, row.id, path)
   return (await findVariable(db, row.organization_id, row.id)) ?? Promise.reject(notFound())
 }
 
@@ -203,6 +218,16 @@ const renameOverrides = async (db: Queryable, targetId: string, key: string): Pr
     throw conflict('key_taken', 'Another variable already has this key where this one is overridden.')
   }
 }
+
+/** Aliases and overrides are files at the path of their target. */
+const moveDependents = (db: Queryable, targetId: string, path: string): Promise<unknown> =>
+  db.query(
+    `with recursive dependent as (
+       select id from variable where target_id = $1
+       union select v.id from variable v join dependent d on v.target_id = d.id
+     ) update variable set mount_path = $2, updated_at = clock_timestamp() where id in (select id from dependent)`,
+    [targetId, path],
+  )
 
 /** Deletes a row with its aliases and overrides. */
 export const deleteVariable = async (db: Queryable, row: VariableRecord): Promise<void> => {
@@ -224,7 +249,16 @@ const keepBuiltIn = async (db: Queryable, place: VariablePlace, one: BuiltInVari
   )
 }
 
-/** The target row of an alias or override at `place`: it must be visible there, else 404, or 400 without a family. */
+/** Whether a place of the tree is inside another one. */
+const isBelow = async (db: Queryable, placeId: string, id: string): Promise<boolean> => {
+  const rows = await db.query(
+    `select 1 from node n left join node p on p.id = n.parent_id where n.id = $1 and $2 in (n.parent_id, p.parent_id)`,
+    [id, placeId],
+  )
+  return rows.length > 0
+}
+
+/** The target row of an alias or override at `place`: 404 if there is none, 400 if it is not visible there. */
 const findTarget = async (
   db: Queryable,
   place: PlaceInContext,
@@ -237,8 +271,8 @@ const findTarget = async (
   const target = await findVariable(db, place.organizationId, id)
   if (target === null || target.is_secret !== (isSecret ?? target.is_secret)) throw notFound()
   if (place.parents.includes(target.parent_id)) return target
-  // A family has its target in the path, below the place: what is not visible there does not exist.
-  if (isSecret !== undefined) throw notFound()
+  // A family has its target in the path: what is neither above nor below the place is not there.
+  if (isSecret !== undefined && !(await isBelow(db, place.id, target.parent_id))) throw notFound()
   throw badRequest(
     'The target is in a narrower or unrelated scope: aliases and overrides must be in the same or a narrower scope.',
   )

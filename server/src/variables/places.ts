@@ -34,6 +34,9 @@ export interface ServiceRow {
   kind: Kind
   type: string | null
   host: string | null
+  port: string | null
+  branch: string | null
+  commit: string | null
   outside: PublishedPort[] | null
   built_in: BuiltInValues | null
   sealed: Record<string, string> | null
@@ -73,7 +76,11 @@ export interface PlaceRow {
   environment_id: string | null
   environment_name: string | null
   environment_mode: string | null
+  cluster: { name: string; provider: string; region: string } | null
 }
+
+/** What the names of services end in. */
+export const serviceDomain = 'localhost'
 
 /** Services of an environment, by its id. */
 export type Siblings = Record<string, ServiceRow[]>
@@ -87,14 +94,28 @@ export const placeSql = `
     from node n where n.id = any($1::uuid[])
   ), place as (
     select here.*, e.name as environment_name, e.spec ->> 'mode' as environment_mode,
-      coalesce(e.parent_id, here.id) as project_id, p.name as project_name
+      coalesce(e.parent_id, here.id) as project_id, p.name as project_name,
+      case when c.id is not null then json_build_object('name', c.name, 'provider', c.spec ->> 'cloud_provider',
+        'region', coalesce(c.spec ->> 'region', '')) end as cluster
     from here left join node e on e.id = here.environment_id left join node p on p.id = coalesce(e.parent_id, here.id)
+      left join node c on c.id = (e.spec ->> 'cluster_id')::uuid and c.kind = 'cluster'
   )`
+
+/** Where configurations of all kinds have their repository. */
+const branchPaths = [
+  'git_repository',
+  'source,docker,git_repository',
+  'terraform_files_source,git_repository',
+  'source,git_repository',
+]
 
 export const siblingsSql = `
   sibling as (
     select s.parent_id as environment_id, json_agg(json_build_object('id', s.id, 'name', s.name, 'kind', s.kind,
-      'type', s.spec ->> 'type',
+      'type', s.spec ->> 'type', 'port', s.spec #>> '{ports,0,internal_port}',
+      'branch', coalesce(${branchPaths.map((path) => `s.spec #>> '{${path},branch}'`).join(', ')}),
+      'commit', (select r.commit ->> 'git_commit_id' from service_state t join release r on r.id = t.current_release_id
+        where t.service_id = s.id),
       'host', (select min(r.host) from route r where r.service_id = s.id and r.is_default), 'built_in', s.spec -> 'built_in',
       'outside', (select json_agg(json_build_object('inside', p -> 'internal_port', 'outside', p -> 'external_port',
           'protocol', p -> 'protocol') order by at)
@@ -158,7 +179,13 @@ export const toService = (
   ...(kinds[row.kind].builtIns === 'type' && row.type !== null ? { keyType: row.type } : {}),
   internalHost: internalHost(row.id),
   externalHost: row.host ?? (row.outside === null ? null : outsideHost),
-  more: { ...builtInValuesOf(row, outsideHost, opened), ...outsideOf(row) },
+  gitBranch: row.branch,
+  gitCommitId: row.commit,
+  more: {
+    ...(row.port === null ? {} : { PORT: { value: row.port } }),
+    ...builtInValuesOf(row, outsideHost, opened),
+    ...outsideOf(row),
+  },
   outputs: outputsOf(row, opened),
 })
 
@@ -191,7 +218,12 @@ export const toContext = (row: PlaceRow, services: readonly BuiltInService[]): B
   environment:
     row.environment_id === null
       ? null
-      : { id: row.environment_id, name: row.environment_name ?? '', mode: row.environment_mode ?? '' },
+      : {
+          id: row.environment_id,
+          name: row.environment_name ?? '',
+          mode: row.environment_mode ?? '',
+          cluster: row.cluster === null ? null : { ...row.cluster, domain: serviceDomain },
+        },
   services,
   serviceId: row.is_service ? row.id : null,
 })

@@ -98,11 +98,17 @@ const openService = async (
   return toService(row, outsideHost, Object.fromEntries(opened))
 }
 
+/** Commits that are being deployed, by service: it sees its own, not that of the version before. */
+export type Commits = Readonly<Record<string, string>>
+
 /** Services by their environment, secrets opened: once, however many of them ask for their neighbours. */
-const openSiblings = async (sealer: Sealer, { places, siblings, outside_host }: Loaded) => {
+const openSiblings = async (sealer: Sealer, { places, siblings, outside_host }: Loaded, commits: Commits) => {
   const organizations = new Map(places.map((place) => [place.environment_id, place.organization_id]))
   const open = async ([id, services]: [string, ServiceRow[]]) => {
-    const all = services.map((service) => openService(sealer, organizations.get(id)!, outside_host, service))
+    const all = services.map((service) => {
+      const now = { ...service, commit: commits[service.id] ?? service.commit }
+      return openService(sealer, organizations.get(id)!, outside_host, now)
+    })
     return [id, await Promise.all(all)] as const
   }
   return new Map(await Promise.all(Object.entries(siblings).map(open)))
@@ -124,11 +130,12 @@ export const loadAllVariables = async (
   db: Queryable,
   sealer: Sealer,
   serviceIds: readonly string[],
+  commits: Commits = {},
 ): Promise<Map<string, LoadedVariables>> => {
   const [loaded] = await db.query<Loaded>(loadSql, [serviceIds])
   const { places, variables } = loaded!
   const [services, rows] = await Promise.all([
-    openSiblings(sealer, loaded!),
+    openSiblings(sealer, loaded!, commits),
     Promise.all(variables.map((one) => openRow(sealer, one))),
   ])
   const all = new Map(serviceIds.map((id) => [id, resolve([], [])]))

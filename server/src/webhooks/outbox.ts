@@ -19,6 +19,10 @@ const eventAliases: Record<DeploymentEventKind, string[]> = {
 /** Every event name that a webhook can register for. */
 export const webhookEvents: string[] = Object.values(eventAliases).flat()
 
+/** An event in the public API's spelling. */
+export const publicEvent = (word: string): string =>
+  Object.values(eventAliases).find((words) => words.includes(word))?.[0] ?? word
+
 const payloadOf = (event: DeploymentEvent): Record<string, unknown> => ({
   ...oldIdOf(kindOfType(event.serviceType), event.serviceId),
   service_id: event.serviceId,

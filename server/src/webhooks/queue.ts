@@ -1,7 +1,8 @@
 /**
  * The outbox as a queue. Promises order per receiver and service, at most `perWebhook` deliveries to one receiver at a
  * time across all replicas, and that a row whose worker died is taken over when its lease ends. A worker that lost a
- * row's lease cannot settle it: the number of the attempt is the fence.
+ * row's lease cannot settle it: the number of the attempt is the fence. An event whose next attempt is far away rests:
+ * later ones of its service go first, and the first success of its receiver brings it forward, once (decision 33).
  */
 import type { Database, Queryable } from '../store/database.ts'
 import { lockSql } from '../store/locks.ts'
@@ -34,9 +35,9 @@ export interface AttemptResult {
 /** What happens to the row: done, or retry in so many seconds. */
 export type Settlement = { state: 'DELIVERED' | 'FAILED' | 'DISCARDED' } | { state: 'PENDING'; afterSeconds: number }
 
-// Only the oldest waiting event of a service goes to a receiver: the next one waits until it is settled.
-const isHead = `o.seq = (select head.seq from outbox head where head.webhook_id = o.webhook_id
-  and head.ordering_key = o.ordering_key and head.state = 'PENDING' order by head.seq limit 1)`
+// Only the oldest waiting event of a service goes to a receiver: the next one waits until it is settled or rests.
+const isHead = `(o.rests or o.seq = (select head.seq from outbox head where head.webhook_id = o.webhook_id
+  and head.ordering_key = o.ordering_key and head.state = 'PENDING' and not head.rests order by head.seq limit 1))`
 
 // One probe of an index a receiver, however much waits for it: a long outbox must not make each claim dearer.
 const receivers = `receivers as (
@@ -106,6 +107,9 @@ export interface Settled {
   settlement: Settlement
 }
 
+/** An event holds up the later ones of its service only while its next attempt is this close. */
+const longestHoldSeconds = 60
+
 // The log is selected from the row: if the webhook was deleted meanwhile, its outbox is deleted too, and nothing is
 // logged.
 const settleSql = `
@@ -115,14 +119,27 @@ const settleSql = `
       as t (id, attempt, state, delay, target_url, request, status, response_body, error, duration_ms)
   ), settled as (
     update outbox o set state = g.state, next_attempt_at = clock_timestamp() + make_interval(secs => g.delay),
+      rests = g.state = 'PENDING' and g.delay > ${longestHoldSeconds},
       finished_at = case when g.state = 'PENDING' then null else clock_timestamp() end, worker = null, lease_until = null
     from given g where o.id = any($2) and o.id = g.id and o.worker = $1 and o.attempts = g.attempt and o.state = 'PENDING'
+  ), answering as (
+    select distinct o.webhook_id from given g join outbox o on o.id = g.id
+    where o.id = any($2) and g.state = 'DELIVERED' and o.worker = $1 and o.attempts = g.attempt
+  ), recalled as (
+    update outbox o set rests = false, recalled = true, next_attempt_at = clock_timestamp()
+    where o.id in (select r.id from answering a join outbox r on r.webhook_id = a.webhook_id
+      where r.state = 'PENDING' and r.rests and not r.recalled and coalesce(r.lease_until <= clock_timestamp(), true)
+        and r.id <> all($2) for update of r skip locked)
+    returning 1
+  ), woken as (
+    select pg_notify('${outboxChannel}', '') from (select 1 from recalled limit 1) any_row
   )
   insert into delivery (id, outbox_id, webhook_id, attempt, event_type, target_url, request, response_status,
     response_body, error, duration_ms)
   select gen_random_uuid(), o.id, o.webhook_id, g.attempt, o.event_type, g.target_url, g.request::jsonb, g.status,
     g.response_body, g.error, g.duration_ms
-  from given g join outbox o on o.id = g.id where o.id = any($2) and g.request is not null`
+  from given g join outbox o on o.id = g.id left join woken on true
+  where o.id = any($2) and g.request is not null`
 
 /** Logs attempts and settles their rows, all or none. */
 export const settle = async (db: Queryable, worker: string, all: readonly Settled[]): Promise<void> => {
@@ -177,7 +194,8 @@ export const disableWebhook = async (db: Queryable, { webhookId, id }: ClaimedDe
 export const requeue = async (db: Queryable, outboxId: string): Promise<boolean> => {
   const rows = await db.query(
     `with again as (
-       update outbox set state = 'PENDING', attempts = 0, next_attempt_at = clock_timestamp(), finished_at = null
+       update outbox set state = 'PENDING', attempts = 0, next_attempt_at = clock_timestamp(), finished_at = null,
+         rests = false, recalled = false
        where id = $1 and coalesce(lease_until <= clock_timestamp(), true) returning 1
      ) select pg_notify('${outboxChannel}', '') from again`,
     [outboxId],

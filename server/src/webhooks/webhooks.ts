@@ -1,6 +1,6 @@
 /**
  * Notifies receivers of events. An event is written in the transaction of the change it is about and delivered at least
- * once, signed, in order per receiver and service. Does not know how deployments work.
+ * once, signed, in order per receiver and service as long as the receiver answers. Does not know how deployments work.
  */
 import type { ServiceType } from '../kinds.ts'
 import type { Queryable } from '../store/database.ts'

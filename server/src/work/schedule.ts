@@ -28,12 +28,21 @@ export interface RunClaim extends Leased {
   /** Of the task. */
   name: string
   releaseId: string
+  /** Who asked for it; null for one by the clock. */
+  askedBy: string | null
 }
 
 /** A run that could not start within this time after it was due is skipped. */
 const graceMs = 10 * 60_000
-/** Finished runs that are kept of each task. */
-export const keptRuns = 20
+/** Finished runs of a task that are kept. */
+export interface KeptRuns {
+  succeeded?: number
+  /** Canceled ones too. */
+  failed?: number
+}
+
+/** As many of each as are kept unless a task says otherwise. */
+export const usuallyKept = 20
 
 const after = ({ expression, timeZone }: When, now: Date): Date | null => {
   const cron = parseCron(expression)
@@ -78,7 +87,7 @@ export const cancelRuns = async (tx: Queryable, serviceId: string, name?: string
 }
 
 const columns = `id, organization_id as "organizationId", service_id as "serviceId", name, release_id as "releaseId",
-  fence`
+  asked_by as "askedBy", fence`
 
 export const runLeases: LeaseTable<RunClaim> = { name: 'task_run', columns }
 
@@ -91,6 +100,26 @@ const begin = `insert into task_run (id, organization_id, service_id, name, rele
   from service_state s where s.service_id = $2 and s.current_release_id is not null and s.desired = 'RUNNING'
   on conflict (service_id, name) where state = 'RUNNING' and alone do nothing
   returning ${columns}`
+
+const ask = `insert into task_run (id, organization_id, service_id, name, release_id, due_at, lease_until, alone, asked_by)
+  select $1, s.organization_id, s.service_id, $3, r.id, clock_timestamp(), '-infinity', true, $4
+  from service_state s join release r on r.id = s.current_release_id
+  where s.service_id = $2 and s.desired = 'RUNNING' and r.workload #> array['tasks', $3, 'on'] ? 'CRON'
+  on conflict (service_id, name) where state = 'RUNNING' and alone do nothing
+  returning id`
+
+/**
+ * Begins a run now, for any worker to claim. False while another one goes on that it may not run beside, or when no
+ * version with this task is deployed.
+ */
+export const askForRun = async (
+  tx: Queryable,
+  run: { id: string; serviceId: string; name: string; askedBy: string },
+): Promise<boolean> => {
+  const rows = await tx.query(ask, [run.id, run.serviceId, run.name, run.askedBy])
+  await tx.query(`select pg_notify('slipway_schedule', '')`)
+  return rows.length > 0
+}
 
 /** A new run, and those that it replaces, whose executions must be ended. */
 export interface Begun {
@@ -149,21 +178,39 @@ export const prolongRuns = async (
   ])
 }
 
-/** Records how a run ended; false if it was no longer ours. Older runs are deleted. */
+const finished = `select id from task_run where service_id = $1 and name = $2 and state`
+
+/** How a run ended. */
+export interface RunEnd {
+  error: { code: string; message: string } | null
+  /** Null if its program did not end. */
+  exitCode: number | null
+  kept?: KeptRuns | undefined
+}
+
+/** Records how a run ended; false if it was no longer ours. Older runs are deleted, with their output. */
 export const finishRun = async (
   tx: Queryable,
   run: RunClaim,
-  error: { code: string; message: string } | null,
+  { error, exitCode, kept = {} }: RunEnd,
 ): Promise<boolean> => {
   const rows = await tx.query(
-    `update task_run set state = $3, error = $4, finished_at = clock_timestamp(), worker = null, lease_until = null
+    `update task_run set state = $3, error = $4, exit_code = $5, finished_at = clock_timestamp(), worker = null,
+       lease_until = null
      where id = $1 and fence = $2 and state = 'RUNNING' returning id`,
-    [run.id, run.fence, error === null ? 'SUCCEEDED' : 'FAILED', error === null ? null : JSON.stringify(error)],
+    [
+      run.id,
+      run.fence,
+      error === null ? 'SUCCEEDED' : 'FAILED',
+      error === null ? null : JSON.stringify(error),
+      exitCode,
+    ],
   )
   await tx.query(
-    `delete from task_run where service_id = $1 and name = $3 and state <> 'RUNNING' and id not in (
-       select id from task_run where service_id = $1 and name = $3 order by started_at desc limit $2)`,
-    [run.serviceId, keptRuns, run.name],
+    `delete from task_run where service_id = $1 and name = $2 and state <> 'RUNNING' and id not in (
+       (${finished} = 'SUCCEEDED' order by started_at desc limit $3)
+       union all (${finished} in ('FAILED', 'CANCELED') order by started_at desc limit $4))`,
+    [run.serviceId, run.name, kept.succeeded ?? usuallyKept, kept.failed ?? usuallyKept],
   )
   return rows.length > 0
 }

@@ -82,6 +82,13 @@ export const clusterCases: Cases = {
     editCluster: { body: () => ({ description: 'this machine', secret_manager_accesses: [access] }) },
     deleteCluster: own,
     StopCluster: { refused: 409 },
+    'get-cluster-logs': {
+      before: (values, scene) => scene.need(values, 'applicationId'),
+      query: ({ applicationId }) => ({
+        endpoint: '/loki/api/v1/query_range',
+        query: `{qovery_com_service_id="${applicationId}"} |= "line"`,
+      }),
+    },
     upgradeCluster: {},
     editRoutingTable: {
       ...own,
@@ -125,5 +132,6 @@ export const clusterCases: Cases = {
     listGcpGkeInstanceType: among({ region: 'europe-west9' }),
     listAzureAKSInstanceType: among({ region: 'francecentral' }),
     listInstanceType: among({ cloudProvider: 'SCW' }),
+    listManagedDatabaseInstanceType: among({ cloudProvider: 'AWS', region: 'eu-west-3', databaseType: 'POSTGRESQL' }),
   },
 }

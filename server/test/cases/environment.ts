@@ -1,9 +1,14 @@
 /** Cases of what is done with a whole environment, and of what organizations and projects tell of theirs. */
+import { newId } from '../../src/lib/ids.ts'
 import type { Cases } from './case.ts'
 import { deployed } from './core.ts'
 
 export const environmentCases: Cases = {
   cases: {
+    getEnvironmentLifecycleTemplate: {
+      before: async (values) => Object.assign(values, { lifecycleTemplateId: newId() }),
+      refused: 404,
+    },
     uninstallEnvironment: { before: deployed, scopes: [] },
     exportEnvironmentConfigurationIntoTerraform: { scopes: ['Read', 'Write'] },
     uninstallSelectedServices: {

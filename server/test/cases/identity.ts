@@ -57,6 +57,17 @@ export const identityCases: Cases = {
     deleteMember: ofMember(),
     postOrganizationTransferOwnership: ofMember(),
     editAccountInformation: { body: () => ({ communication_email: 'me@example.com' }), scopes: [], refused: 403 },
+    editOrganizationBillingInfo: { body: () => ({ email: 'me@example.com' }) },
+    createUserSignUp: {
+      body: () => ({
+        first_name: 'Some',
+        last_name: 'Body',
+        user_email: 'me@example.com',
+        type_of_use: 'WORK',
+        qovery_usage: '',
+      }),
+      scopes: ['Read', 'Deploy', 'Write'],
+    },
     getOrganizationEvents: { scopes: [] },
     getOrganizationEventTargets: { scopes: [] },
   },

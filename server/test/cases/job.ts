@@ -43,8 +43,20 @@ const following = async (values: Values, scene: Scene): Promise<void> => {
   await newJob(scene, await scene.need(values, 'environmentId'), { source: { image }, auto_deploy: true })
 }
 
+/** A deployed cron job, and a run of it by hand. */
+const ran = async (values: Values, scene: Scene): Promise<void> => {
+  await scene.post(`/job/${values.jobId}/deploy`, {})
+  await scene.settled(values.environmentId!)
+  values.runId = (await scene.post(`/job/${values.jobId}/run`, {})).id
+}
+
 export const jobCases: Cases = {
   makers: {
+    async runId(values, scene) {
+      await scene.need(values, 'jobId')
+      await ran(values, scene)
+      return values.runId!
+    },
     async jobId(values, scene) {
       return (await newJob(scene, await scene.need(values, 'environmentId'))).id
     },
@@ -55,6 +67,8 @@ export const jobCases: Cases = {
     deployJob: { body: () => ({ image_tag: '1.2' }) },
     redeployJob: { ...deployed, query: () => ({ forceEvent: 'CRON' }) },
     uninstallJob: { ...deployed, scopes: [] },
+    startJobRun: deployed,
+    listJobRuns: { before: ran },
     listJobDeploymentHistory: deployed,
     listJobDeploymentHistoryV2: deployed,
     autoDeployJobEnvironments: {

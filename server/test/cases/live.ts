@@ -7,11 +7,15 @@ export const liveCases: Cases = {
   makers: {
     project: (values, { need }) => need(values, 'projectId'),
     environment: (values, { need }) => need(values, 'environmentId'),
+    cluster: (values, { need }) => need(values, 'clusterId'),
   },
   cases: {
     handleDeploymentStatus: upgrade('project'),
     handleServiceStatus: upgrade('project'),
     handleServiceListPods: upgrade('service'),
     handleDeploymentLogs: upgrade('environment'),
+    handleServiceMetrics: upgrade('service'),
+    handleClusterStatus: upgrade('cluster'),
+    handleClusterMetrics: upgrade('cluster'),
   },
 }

@@ -120,6 +120,8 @@ export const organizationResourceCases: Cases = {
   },
   family: (operation) => family(operation) ?? browsing(operation),
   cases: {
+    // Its repository is not there.
+    getHelmCharts: { ...sensitive, refused: 400 },
     listContainerRegistry: sensitive,
     getContainerRegistry: sensitive,
     getContainerRegistryContainerStatus: sensitive,

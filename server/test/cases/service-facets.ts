@@ -24,7 +24,8 @@ const family = ({ method, path }: Operation): Case | undefined => {
   if (name === 'customDomain') return { body: () => ({ use_cdn: true }) }
   if (name === 'deploymentRestriction') return { body: () => ({ value: 'services/web/' }) }
   return {
-    body: () => (kind === 'helm' ? { 'network.ingress.enable_cors': true } : { 'security.service_account_name': 'x' }),
+    body: () =>
+      kind === 'helm' ? { 'network.ingress.enable_cors': true } : { 'deployment.termination_grace_period_seconds': 20 },
   }
 }
 

@@ -8,6 +8,7 @@ import { databaseFaults } from './database-away.ts'
 import { duplicateFaults } from './duplicates.ts'
 import { engineFaults } from './engine-away.ts'
 import type { Fault } from './fault.ts'
+import { firstStartFaults } from './first-start.ts'
 import { queueFaults } from './full-queue.ts'
 import { keyFaults } from './keys.ts'
 import { killFaults } from './kills.ts'
@@ -28,6 +29,7 @@ const groups: readonly (readonly Fault[])[] = [
   raceFaults,
   overloadFaults,
   queueFaults,
+  firstStartFaults,
 ]
 
 const numberOf = ({ id }: Fault): number => Number(id.slice(1))

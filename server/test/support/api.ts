@@ -142,7 +142,7 @@ const createParts = async (
     builder,
     enqueue: enqueueDeploymentEvent,
     kinds: deployableKinds,
-    variables: (serviceIds, db = database) => loadAllVariables(db, sealer, serviceIds),
+    variables: (serviceIds, db = database, commits) => loadAllVariables(db, sealer, serviceIds, commits),
     gitCredentials: (organizationId, id) => readGitCredentials(database, sealer, organizationId, id),
     registryCredentials: (organizationId, id) => readRegistryCredentials(database, sealer, organizationId, id),
     checkAddress: async () => undefined,

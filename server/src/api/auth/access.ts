@@ -148,6 +148,13 @@ export const authorizerOf =
 /** A custom role, which may see only part of a list. */
 export const isSelective = ({ role }: Principal): boolean => role !== null && role.grants !== null
 
+/** Whether the caller may read a service's data at a place, in an operation that is about something else. */
+export const mayReadAt = ({ role, account }: Principal, place: Place): boolean => {
+  if (role === null) return account === null
+  const asked = { method: 'GET', scope: 'Read', area: 'projects', owner: { param: 'serviceId' } } as const
+  return decide(role, asked, place) === 'allowed'
+}
+
 const idOf = (record: Record<string, unknown>): string | null => {
   const id = record.id ?? record.environment_id ?? record.cluster_id
   return typeof id === 'string' && isUuid(id) ? id : null

@@ -69,7 +69,7 @@ test('the first start makes a token that only its owner can read, and later star
   const again = await start(api, dataDir)
   assert.deepEqual([again.source, again.text], ['kept', first.text])
   assert.deepEqual(await toldOf(api), [
-    { event_type: 'CREATE', target_name: 'first start', triggered_by: 'first start', actor_type: 'OPERATOR' },
+    { event_type: 'CREATE', target_name: 'admin token', triggered_by: 'admin token', actor_type: 'OPERATOR' },
   ])
 })
 
@@ -122,7 +122,7 @@ test('SLIPWAY_ADMIN_TOKEN takes the place of the token of the first start, which
       triggered_by: 'SLIPWAY_ADMIN_TOKEN',
       actor_type: 'OPERATOR',
     },
-    { event_type: 'DELETE', target_name: 'first start', triggered_by: 'SLIPWAY_ADMIN_TOKEN', actor_type: 'OPERATOR' },
+    { event_type: 'DELETE', target_name: 'admin token', triggered_by: 'SLIPWAY_ADMIN_TOKEN', actor_type: 'OPERATOR' },
   ])
   // Nobody has revoked what the first one had made; it goes with its heir.
   assert.ok(await works(api, ci))

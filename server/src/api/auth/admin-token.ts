@@ -28,7 +28,7 @@ export interface AdminToken {
 
 const minimumLength = 24
 const givenName = 'SLIPWAY_ADMIN_TOKEN'
-const madeName = 'first start'
+const madeName = 'admin token'
 
 type State = 'active' | 'revoked' | 'unknown'
 

@@ -65,9 +65,11 @@ test('somebody who is no member may look after their account, make an organizati
   const open = operations.filter((each) => decide(null, each, nowhere) !== 'hidden').map(({ id }) => id)
   assert.deepEqual(open.sort(), [
     'createOrganization',
+    'createUserSignUp',
     'editAccountInformation',
     'getAccountInformation',
     'getMemberInvitation',
+    'getUserSignUp',
     'listOrganization',
     'postAcceptInviteMember',
   ])

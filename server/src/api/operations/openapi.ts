@@ -1,6 +1,7 @@
 /** The description of the API, OpenAPI 3.1: a fold over the operations. */
 import type { TSchema } from 'typebox'
-import { isTextType, type Operation } from './operation.ts'
+import { effectSentence } from './effects.ts'
+import { isList, isTextType, type Operation } from './operation.ts'
 
 type Json = Record<string, unknown>
 
@@ -36,9 +37,21 @@ const problemSchema: Json = {
 /** What is true of every path, and is therefore not repeated for each operation. */
 const description = `Git repositories, images, charts and modules become running services.
 
+1. **Get a token.** The first start of the server prints one, and says in which file it is. Send it with every request, as
+   \`Authorization: Token …\`; \`POST /organization/{organizationId}/apiToken\` creates others that can do less.
+2. **Deploy.** [First deploy](/guides/first-deploy.md) leads from a repository to a running service,
+   [API](/guides/api.md) through everything else: tokens, variables, waiting, logs, live updates, clones.
+3. **Go on**: [databases](/guides/databases.md), [volumes](/guides/volumes.md), [health checks](/guides/health-checks.md),
+   [cron jobs](/guides/cron-jobs.md), [domains](/guides/domains.md), [private sources](/guides/private-sources.md),
+   [continuous integration](/guides/ci.md), [plan and rollback](/guides/plan-and-rollback.md),
+   [webhooks](/guides/webhooks.md), [Terraform](/guides/terraform.md), [configuration](/guides/configuration.md).
+
 HEAD is answered like GET, without the body; OPTIONS lists the methods of a path. A known path with another method gives
 405 with Allow, a URL over 8192 characters 414, headers over 16 KiB 431. Errors are plain objects, or problem documents
-(RFC 9457) if Accept is application/problem+json.`
+(RFC 9457) if Accept is application/problem+json.
+
+What was sent and has no effect here, because it is only stored or is not known, is named in the response header
+Slipway-Not-Applied: JSON pointers into the body, and \`?name\` for a query parameter. docs/guides/fields.md lists all.`
 
 const errorNames: Record<string, string> = {
   400: 'The request is not valid.',
@@ -86,7 +99,10 @@ const publicFields = (schema: object, named: Named): unknown => {
   const kept = Object.entries(schema).filter(
     ([name]) => !/^(x-|~|title$)/.test(name) && !(isUuid && (name === 'pattern' || name === 'maxLength')),
   )
-  return Object.fromEntries(kept.map(([name, inner]) => [name, publicPart(name, inner, named)]))
+  const fields = Object.fromEntries(kept.map(([name, inner]) => [name, publicPart(name, inner, named)]))
+  const effect = effectSentence(schema)
+  if (effect === null) return fields
+  return { ...fields, description: 'description' in fields ? `${fields.description} ${effect}` : effect }
 }
 
 /** The value of a keyword; names of fields are not keywords, and values are not schemas. */
@@ -106,10 +122,6 @@ const errorsOf = (operation: Operation): string[] => {
   if (operation.method !== 'GET') errors.push('409', '413', '415')
   return errors.sort()
 }
-
-/** Whether an operation answers a list, which has an ETag. */
-const isList = ({ method, answer }: Operation): boolean =>
-  method === 'GET' && Object.hasOwn((answer as { properties?: object } | undefined)?.properties ?? {}, 'results')
 
 const success = (operation: Operation, named: Named): Json => {
   if (operation.produces === 'websocket') return { 101: { description: 'The connection becomes a websocket.' } }
@@ -160,11 +172,20 @@ const bodyOf = (operation: Operation, named: Named): Json => {
   return { requestBody: { required: operation.bodyOptional !== true, content: { 'application/json': { schema } } } }
 }
 
+const longSummary = 60
+
+/** The menu of `/docs` shows summaries: what a long one says after its first pause is told in the description. */
+const summaryOf = ({ summary }: Operation): { summary: string; more: string } => {
+  const [first = summary] = summary.split(/; |: |, | \(/)
+  const isLong = summary.includes('; ') || summary.length > longSummary
+  return isLong && first !== summary ? { summary: first, more: `${summary}. ` } : { summary, more: '' }
+}
+
 const describeOperation = (operation: Operation, named: Named): Json => ({
   operationId: operation.id,
   tags: [operation.tag],
-  summary: operation.summary,
-  description: `Scope: ${operation.scope}${operation.reads === 'sensitive' ? ' (Deploy alone is not enough)' : ''}.`,
+  summary: summaryOf(operation).summary,
+  description: `${summaryOf(operation).more}Scope: ${operation.scope}${operation.reads === 'sensitive' ? ' (Deploy alone is not enough)' : ''}.`,
   parameters: parametersOf(operation, named),
   ...bodyOf(operation, named),
   responses: {
@@ -191,7 +212,11 @@ export const describe = (operations: readonly Operation[]): Json => {
     },
     servers: [{ url: '/' }],
     security: [{ token: [] }, { bearer: [] }],
-    tags: [...new Set(operations.map((operation) => operation.tag))].map((name) => ({ name })),
+    tags: [...new Set(operations.map((operation) => operation.tag))].map((name) => ({
+      name,
+      // The reference's own words for groups are longer than what they say.
+      'x-displayName': name.replace(/ Main Calls$/, ''),
+    })),
     paths,
     components: {
       securitySchemes: {

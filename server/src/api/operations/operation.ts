@@ -97,6 +97,10 @@ export class OtherAnswer {
   }
 }
 
+/** Whether an operation answers a list, which has an ETag. */
+export const isList = ({ method, answer }: Pick<Operation, 'method' | 'answer'>): boolean =>
+  method === 'GET' && Object.hasOwn((answer as { properties?: object } | undefined)?.properties ?? {}, 'results')
+
 export const etagOf = (version: string): string => `W/"${version}"`
 
 /** Answers that are plain text: `run` resolves to a string. */
@@ -117,6 +121,8 @@ interface Described extends Need {
   versionOwner?: Owner
   /** True if the declared body may be absent, empty or null. */
   bodyOptional?: boolean
+  /** True if it refuses what is marked `Refused` itself, because it compares with what is kept (`refuseMarked`). */
+  refusesMarked?: true
   /** Fill in the schema's defaults for what the body leaves out (creates). */
   defaults?: boolean
   status: 200 | 201 | 202 | 204

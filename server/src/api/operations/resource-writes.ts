@@ -20,6 +20,7 @@ import {
   updateSql,
 } from '../../store/tree.ts'
 import type { Area, ClusterLevel } from '../auth/permissions.ts'
+import { refuseMarked } from './effects.ts'
 import { type Context, type FieldsOf, JsonText, type Scope } from './operation.ts'
 import { refsIn, secretPaths } from './schema.ts'
 
@@ -72,8 +73,8 @@ export interface ResourceDefinition<Schema extends TObject = TObject, Kept = Fie
   reads?: 'sensitive'
   /** What a create takes, `name` included. */
   spec: Schema
-  /** What an edit takes in addition; fields of `spec` are optional in it. */
-  notEditable?: readonly string[]
+  /** Fields that keep their value for life, and what they are kept as: an edit may repeat it, and refuses another. */
+  fixed?: Readonly<Record<string, string>>
   /** Fields of `spec` that `validate` makes: no request can name them. */
   generated?: readonly string[]
   /** What a delete takes in its query. */
@@ -95,8 +96,11 @@ export interface ResourceDefinition<Schema extends TObject = TObject, Kept = Fie
   list?: ListForm
   /** What a create reads together with the parent, as the parent's `record`. */
   parentRecord?: RecordSql
-  /** Final changes to a record made by SQL. */
-  view?(record: NoInfer<Kept> & Spec): Spec
+  /** What the list takes in its query, and which of its records are answered then. */
+  listQuery?: TObject
+  listed?(context: Context, records: Spec[]): Promise<Spec[]>
+  /** Final changes to a record made by SQL, for the caller of the request if there is one. */
+  view?(record: NoInfer<Kept> & Spec, context?: Context): Spec
   /** Writes what belongs to the row, in its transaction. */
   written?(
     tx: Queryable,
@@ -193,8 +197,8 @@ export const sealAll = async (context: Context, id: string, paths: readonly stri
 const withoutName = ({ name: _, ...rest }: Spec): Spec => rest
 
 /** The record made by SQL, as it is answered. */
-export const showRecord = (definition: ResourceDefinition, text: string): Answered =>
-  definition.view === undefined ? new JsonText(text) : definition.view(JSON.parse(text) as Spec)
+export const showRecord = (definition: ResourceDefinition, text: string, context: Context): Answered =>
+  definition.view === undefined ? new JsonText(text) : definition.view(JSON.parse(text) as Spec, context)
 
 const alone = (context: Context, write: Write): Promise<Answered> => write(context)
 
@@ -206,10 +210,11 @@ const orTranslated = (writing: Promise<string>): Promise<string> =>
 const answerOf = async (
   definition: ResourceDefinition,
   text: string,
+  context: Context,
   tx: Queryable,
   along: CompanionWrite | undefined,
 ) => {
-  const record = showRecord(definition, text)
+  const record = showRecord(definition, text, context)
   if (along === undefined) return record
   return along(tx, record instanceof JsonText ? (JSON.parse(record.text) as Spec) : record)
 }
@@ -239,11 +244,24 @@ const createOf = (definition: ResourceDefinition, recordText: RecordSql): Write 
       const text = await orTranslated(insertNode(db, insert, { ...row, spec: withoutName(open) }, audit))
       await definition.written?.(db, { ...open, name }, context, change)
       await definition.judge?.(db, context, change)
-      return answerOf(definition, text, db, along)
+      return answerOf(definition, text, context, db, along)
     }
     const isOne = definition.written === undefined && along === undefined
     return isOne ? context.write(work) : context.transaction(work)
   }
+}
+
+const sameText = (a: unknown, b: unknown): boolean =>
+  JSON.stringify(a)?.toLowerCase() === JSON.stringify(b)?.toLowerCase()
+
+/** The body without what cannot be changed; throws if that is not as it was. */
+const withoutFixed = ({ fixed = {} }: ResourceDefinition, body: Spec, kept: Spec): Spec => {
+  for (const [field, as] of Object.entries(fixed)) {
+    const sent = body[field]
+    if (sent !== undefined && sent !== null && kept[as] !== undefined && !sameText(sent, kept[as]))
+      throw invalidField(`/${field}`, 'cannot be changed after creation')
+  }
+  return Object.fromEntries(Object.entries(body).filter(([field]) => fixed[field] === undefined))
 }
 
 /** Changes rows of a kind: what the body leaves out stays. */
@@ -264,15 +282,17 @@ const changeOf = (definition: ResourceDefinition, recordText: RecordSql): Write 
     return context.transaction(async (tx) => {
       const previous = await lockNode(tx, node.id)
       if (previous === null) throw notFound()
-      const merged = { ...previous.spec, name: previous.name, ...open }
+      refuseMarked(definition.spec, context.body, previous.spec)
+      const changes = withoutFixed(definition, open, previous.spec)
+      const merged = { ...previous.spec, name: previous.name, ...changes }
       const change: Change = { db: tx, id: node.id, parent, previous }
       const spec = (await definition.validate?.(merged, context, change)) ?? merged
       const content = { name: String(spec.name), spec: withoutName(spec), sealed: { ...previous.sealed, ...sealed } }
-      const audit = auditOf(context, 'UPDATE', definition.audit, placeOf(node), open)
+      const audit = auditOf(context, 'UPDATE', definition.audit, placeOf(node), changes)
       const text = await orTranslated(updateNode(tx, update, node.id, content, principal.tokenId, audit))
       await definition.written?.(tx, { ...spec, name: content.name }, context, change)
       await definition.judge?.(tx, context, change)
-      return answerOf(definition, text, tx, along)
+      return answerOf(definition, text, context, tx, along)
     })
   }
 }

@@ -27,7 +27,7 @@ import {
   type Verb,
   verbs,
 } from './resource-writes.ts'
-import { merge, partial, Results, Timestamp, Uuid, withoutSecrets } from './schema.ts'
+import { merge, Nullable, partial, Results, Timestamp, Uuid, withoutSecrets } from './schema.ts'
 
 export {
   type Answered,
@@ -101,11 +101,13 @@ const shortListOf = ({ definition, recordText, parentOwner }: Known) => {
   const list = listSql(definition.kind, recordText)
   return {
     owner: parentOwner,
-    async run({ db, node }: Context) {
-      const [row] = await db.query<{ text: string }>(list, [node.id])
-      if (definition.view === undefined) return new JsonText(row!.text)
+    async run(context: Context) {
+      const { view, listed } = definition
+      const [row] = await context.db.query<{ text: string }>(list, [context.node.id])
+      if (view === undefined && listed === undefined) return new JsonText(row!.text)
       const { results } = JSON.parse(row!.text) as { results: Spec[] }
-      return { results: results.map(definition.view) }
+      const shown = view === undefined ? results : results.map((record) => view(record, context))
+      return { results: (await listed?.(context, shown)) ?? shown }
     },
   }
 }
@@ -117,6 +119,7 @@ const listOf = (known: Known): Operation => {
     ...headOf(definition, 'list'),
     method: 'GET',
     summary: `List ${definition.words[1]}`,
+    ...(definition.listQuery === undefined ? {} : { query: definition.listQuery }),
     status: 200,
     answer: Results(answer),
     ...(list === undefined ? shortListOf(known) : longListOf(list, kind, parent)),
@@ -145,17 +148,19 @@ const readOf = ({ definition, answer, readOwner }: Known): Operation =>
     owner: readOwner,
     status: 200,
     answer,
-    run: async (context) => showRecord(definition, context.node.record!),
+    run: async (context) => showRecord(definition, context.node.record!, context),
   })
 
 const editOf = ({ definition, recordText, answer, owner, title }: Known): Operation => {
-  const { spec, notEditable = [], generated = [] } = definition
+  const { spec, fixed = {}, generated = [] } = definition
+  const kept = Object.fromEntries(Object.keys(fixed).map((name) => [name, Nullable(spec.properties[name]!)]))
   return operation({
     ...headOf(definition, 'edit'),
     method: 'PUT',
     summary: `Change ${definition.words[0]}; omitted fields keep their values`,
     owner,
-    body: titled(partial(merge(spec, {}, [...notEditable, ...generated])), `${title}EditRequest`),
+    body: titled(partial(merge(spec, kept, generated)), `${title}EditRequest`),
+    refusesMarked: true,
     status: 200,
     answer,
     run: editor(definition, recordText),

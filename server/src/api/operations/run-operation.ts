@@ -9,8 +9,19 @@ import type { Queryable } from '../../store/database.ts'
 import { type Answerer, answerWith } from '../answerer.ts'
 import { authorize, authorizerOf, type Found, findRow, isSelective, onlyVisible } from '../auth/access.ts'
 import { claimKey, hashBody, type KeyedRequest, openReplay, Replay, readKey, storeAnswer } from '../idempotency.ts'
+import { headerOf, type NotApplied, notApplied, notAppliedHeader } from '../not-applied.ts'
 import type { Parts } from '../parts.ts'
-import { type Context, etagOf, isTextType, JsonText, type Operation, OtherAnswer, type Principal } from './operation.ts'
+import { refuseMarked } from './effects.ts'
+import {
+  type Context,
+  etagOf,
+  isList,
+  isTextType,
+  JsonText,
+  type Operation,
+  OtherAnswer,
+  type Principal,
+} from './operation.ts'
 import { readBody, readQuery } from './validate.ts'
 
 /** What the gate knows before the body is read. */
@@ -105,7 +116,7 @@ const send = (operation: Operation, request: FastifyRequest, reply: FastifyReply
   }
   reply.header('content-type', 'application/json; charset=utf-8')
   const text = textOf(result)
-  if (operation.method === 'GET' && text.startsWith('{"results":')) {
+  if (isList(operation)) {
     const etag = etagOf(versionOf(result, text))
     reply.header('etag', etag)
     if (request.headers['if-none-match'] === etag) {
@@ -125,7 +136,26 @@ const sendBytes = (operation: Operation, reply: FastifyReply, bytes: unknown): v
 const bodyOf = (operation: Operation, sent: unknown): Record<string, unknown> => {
   if (operation.consumes !== undefined) return { text: typeof sent === 'string' ? sent : JSON.stringify(sent ?? '') }
   if (operation.body === undefined) return {}
-  return readBody(operation.body, sent, operation.defaults ?? 'nested')
+  const body = readBody(operation.body, sent, operation.defaults ?? 'nested')
+  if (operation.refusesMarked !== true) refuseMarked(operation.body, body)
+  return body
+}
+
+const notAppliedOf = (
+  operation: Operation,
+  request: FastifyRequest,
+  query: Record<string, unknown>,
+  body: unknown,
+): NotApplied => {
+  const hasBody = request.body !== undefined && request.body !== null && operation.consumes === undefined
+  if (operation.query !== undefined) refuseMarked(operation.query, query)
+  const words = { sent: request.query as Record<string, unknown>, read: query }
+  return notApplied(operation, words, hasBody ? { sent: request.body, read: body } : null)
+}
+
+const noteNotApplied = (reply: FastifyReply, found: NotApplied, result: unknown): void => {
+  const header = headerOf(found, () => (result === undefined ? undefined : JSON.parse(textOf(result))))
+  if (header !== null) reply.header(notAppliedHeader, header)
 }
 
 const shownTo = (context: Context, result: unknown): unknown => {
@@ -144,21 +174,28 @@ export const runOperation = async (
   const body = bodyOf(operation, request.body)
   const key = keyOf(operation, request, admitted, body)
   if (key !== null) await parts.sealer.prepare(key.organizationId)
+  const context = contextOf(parts, operation, request, answerWith(reply), admitted, key, body)
+  const found = notAppliedOf(operation, request, context.query, body)
   try {
-    const context = contextOf(parts, operation, request, answerWith(reply), admitted, key, body)
+    // A stream's headers are sent while it runs.
+    if (operation.produces !== undefined) noteNotApplied(reply, found, undefined)
     const answered = await operation.run!(context)
     const isOther = answered instanceof OtherAnswer
     const answer = isOther ? answered.value : answered
     const result = operation.produces === undefined ? await shownTo(context, answer) : answer
     const declared = isOther ? { ...operation, ...operation.other } : operation
-    if (operation.produces === undefined) send(declared, request, reply, result)
-    else if (isTextType(operation.produces)) sendText(operation, reply, String(result))
+    if (operation.produces === undefined) {
+      noteNotApplied(reply, found, result)
+      send(declared, request, reply, result)
+    } else if (isTextType(operation.produces)) sendText(operation, reply, String(result))
     else if (operation.produces === 'application/octet-stream') sendBytes(operation, reply, result)
   } catch (error) {
     if (!(error instanceof Replay) || key === null) throw error
     reply.header('idempotent-replayed', 'true')
     const text = await openReplay(parts.sealer, key, error)
-    send({ ...operation, status: error.status as 200 }, request, reply, new JsonText(text))
+    const answer = new JsonText(text)
+    noteNotApplied(reply, found, answer)
+    send({ ...operation, status: error.status as 200 }, request, reply, answer)
   }
 }
 

@@ -1,6 +1,7 @@
 /**
- * The vocabulary of our schemas. Every string has a maximum length, every number a range, every array a maximum. Three
- * marks: `Ref` (an id of the same organization), `Secret` (sealed, never answered), `Computed`.
+ * The vocabulary of our schemas. Every string has a maximum length, every number a range, every array a maximum. Marks:
+ * `Ref` (an id of the same organization), `Secret` (sealed, never answered), `Computed`, and what a value does, if it does
+ * not act: `Recorded`, `Refused`, `RecordedValues`, `RefusedValues` (effects.ts).
  */
 import Type, { type TObject, type TProperties, type TSchema, type TSchemaOptions } from 'typebox'
 
@@ -35,10 +36,46 @@ export const Ref = (kind: string) => Uuid({ 'x-ref': kind })
 export const Secret = (maxLength: number) => Type.String({ maxLength, writeOnly: true, 'x-secret': true })
 /** Only in responses. */
 export const Computed = <T extends TSchema>(schema: T) => Type.Unsafe<Type.Static<T>>({ ...schema, readOnly: true })
+
+/** What a value in a request does that does not act, or which of an enum's values do not. */
+export interface EffectMark {
+  effect: 'recorded' | 'refused'
+  /** Of `refused`, why; of `recorded`, what more there is to say. */
+  reason?: string
+  /** Only these values. */
+  values?: readonly string[]
+}
+
+const marked = <T extends TSchema>(schema: T, mark: EffectMark): T =>
+  // Whether a schema is optional is in a property that a spread leaves out.
+  Object.defineProperties(
+    {},
+    {
+      ...Object.getOwnPropertyDescriptors(schema),
+      'x-effect': { value: mark, enumerable: true, configurable: true, writable: true },
+    },
+  ) as T
+
+/** Kept for clients and without effect. Nothing that protects may be only recorded. */
+export const Recorded = <T extends TSchema>(schema: T, reason?: string): T =>
+  marked(schema, { effect: 'recorded', ...(reason === undefined ? {} : { reason }) })
+/** The same for each of these fields. */
+export const AllRecorded = <T extends TProperties>(fields: T, reason?: string): T =>
+  Object.fromEntries(Object.entries(fields).map(([name, schema]) => [name, Recorded(schema, reason)])) as T
+/** 400 with the reason, unless it is the default or what is already kept. */
+export const Refused = <T extends TSchema>(schema: T, reason: string): T =>
+  marked(schema, { effect: 'refused', reason })
+/** An enum of which these values are only kept. */
+export const RecordedValues = <T extends TSchema>(schema: T, values: readonly string[], reason?: string): T =>
+  marked(schema, { effect: 'recorded', values, ...(reason === undefined ? {} : { reason }) })
+/** An enum of which these values are refused. */
+export const RefusedValues = <T extends TSchema>(schema: T, values: readonly string[], reason: string): T =>
+  marked(schema, { effect: 'refused', values, reason })
+
 export const Reference = () => Type.Object({ id: Uuid() })
 export const Results = <T extends TSchema>(item: T) => Type.Object({ results: Type.Array(item) })
 
-type Json = Record<string, unknown> & {
+export type Json = Record<string, unknown> & {
   properties?: Record<string, Json>
   required?: string[]
   items?: Json
@@ -46,7 +83,8 @@ type Json = Record<string, unknown> & {
   default?: unknown
 }
 
-const fits = (schema: Json, value: unknown): boolean => {
+/** Whether a value is of the type that a schema asks for. */
+export const fits = (schema: Json, value: unknown): boolean => {
   if (schema.type === 'array') return Array.isArray(value)
   if (schema.type === 'object') return typeof value === 'object' && value !== null && !Array.isArray(value)
   if (schema.type === 'null') return value === null
@@ -54,7 +92,7 @@ const fits = (schema: Json, value: unknown): boolean => {
   return schema.type === undefined || typeof value === schema.type
 }
 
-const isObject = (value: unknown): value is Record<string, unknown> =>
+export const isObject = (value: unknown): value is Record<string, unknown> =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
 
 /** Where defaults are filled in: everywhere, only in nested objects (an edit keeps what it leaves out), or nowhere. */

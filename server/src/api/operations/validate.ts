@@ -4,6 +4,7 @@
 import type { TObject, TSchema } from 'typebox'
 import { Compile } from 'typebox/compile'
 import { badRequest, type FieldError } from '../../lib/errors.ts'
+import { loosely } from './loosely.ts'
 import { type Defaults, pick } from './schema.ts'
 
 const maxDetails = 20
@@ -41,7 +42,10 @@ const words: Record<string, (params: Record<string, unknown>) => string> = {
   maxItems: ({ limit }) => `must have at most ${limit} items`,
   maxProperties: ({ limit }) => `must have at most ${limit} fields`,
   uniqueItems: () => 'must not contain duplicates',
-  pattern: () => 'does not have the required format',
+  pattern: ({ pattern }) =>
+    String(pattern).includes('{40}|')
+      ? 'must be a whole commit id, 40 hex digits'
+      : 'does not have the required format',
   format: ({ format }) => `must be a ${format}`,
 }
 
@@ -74,7 +78,7 @@ export const check = (schema: TSchema, value: unknown): void => {
 
 /** The declared fields of a body, with their defaults for a create; throws a 400. */
 export const readBody = (schema: TObject, body: unknown, defaults: Defaults): Record<string, unknown> => {
-  const value = pick(schema, body ?? {}, defaults)
+  const value = pick(schema, loosely(schema, body ?? {}), defaults)
   check(schema, value)
   return value as Record<string, unknown>
 }

@@ -1,4 +1,5 @@
 /** One build on the engine: the stages that its target needs, one after the other. */
+import { randomUUID } from 'node:crypto'
 import type { Readable } from 'node:stream'
 import { pack } from 'tar-stream'
 import type { Engine } from '../../lib/docker/docker-engine.ts'
@@ -23,6 +24,8 @@ export interface ImageBuildParts extends BuildNetworkParts {
 export interface ImageBuild {
   organizationId: string
   clusterId: string
+  /** Nothing that was built before is used. */
+  noCache: boolean
   plan: StagePlan
   /** The ids of the base images by name. */
   bases: ReadonlyMap<string, string>
@@ -68,7 +71,8 @@ export const buildImage = async (
       ...{ engine, store, made, log, signal: both, stages },
       ...build,
       network,
-      cacheSecret: await store.cacheSecret(organizationId),
+      // A secret that no layer was made with finds none.
+      cacheSecret: build.noCache ? randomUUID() : await store.cacheSecret(organizationId),
       context: async (text: string, needsFiles: boolean) => {
         const { tar } = needsFiles ? await build.context({ name: ownDockerfile, text }, both) : { tar: alone(text) }
         return { tar, dockerfile: ownDockerfile }

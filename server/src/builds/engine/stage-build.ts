@@ -28,6 +28,8 @@ export interface BuildScene {
   signal: AbortSignal
   organizationId: string
   clusterId: string
+  /** Nothing that was built before is used. */
+  noCache: boolean
   /** See `ImageStore.cacheSecret`. */
   cacheSecret: string
   limits: StepLimits
@@ -68,7 +70,7 @@ const once = async (scene: BuildScene, parent: string, what: unknown, make: () =
   const key = createHash('sha256')
     .update(JSON.stringify(['slipway-step-2', organizationId, clusterId, parent, what]))
     .digest('hex')
-  const known = await isHeld(scene, await store.findStep(key))
+  const known = scene.noCache ? null : await isHeld(scene, await store.findStep(key))
   if (known !== null) {
     log.write(` ---> Using cache\n ---> ${shortId(known)}\n`)
     return known

@@ -4,7 +4,7 @@
  * not show them now. A killed fetch leaves locks and partial packs, which the next use of that mirror removes.
  */
 import { join } from 'node:path'
-import { createKeyedLock, withLock } from '../../lib/concurrency/keyed-lock.ts'
+import { createKeyedLock, type KeyedLock, withLock } from '../../lib/concurrency/keyed-lock.ts'
 import { DeploymentError } from '../../lib/errors.ts'
 import type { Log } from '../../lib/log.ts'
 import type { Clock } from '../../lib/time/clock.ts'
@@ -18,6 +18,7 @@ import { isCommitId } from './names.ts'
 import { withObjects } from './objects.ts'
 import { type Git, GitFailed } from './process.ts'
 import { createRemote, findTag, type GitLimits, type GitNetwork, hash, usualLimits, validate } from './remote.ts'
+import { fetchSubmodules, madeFor } from './submodules.ts'
 
 export interface MirrorParts {
   git: Git
@@ -34,6 +35,10 @@ export interface MirrorParts {
 export interface Mirrors extends Browser {
   fetch(source: GitSource, signal: AbortSignal): Promise<Commit>
   head(source: GitSource, timeoutMs: number): Promise<string | null>
+  /** Brings the submodules of a fetched commit into the mirror. Rejects with a `DeploymentError`. */
+  fetchSubmodules(source: GitSource, commitId: string, say: (text: string) => void, signal: AbortSignal): Promise<void>
+  /** What a build of a commit reads: the commit with the files of its submodules, once those were fetched. */
+  contentOf(source: GitSource, commitId: string): Promise<string>
   /** The path of this source's mirror, whether it exists or not. */
   mirrorOf(source: GitSource): string
   /** The same if it has the commit; else rejects with `git_ref_missing`. */
@@ -86,11 +91,47 @@ const createMemory = () => {
   }
 }
 
+interface ContentParts {
+  git: Git
+  remote: ReturnType<typeof createRemote>
+  limits: GitLimits
+  lock: KeyedLock
+  mirrorOf(source: GitSource): string
+  untilClosed(signal: AbortSignal): AbortSignal
+}
+
+/** What a build of a commit reads: the repository's files, with those of its submodules. */
+const createContent = (parts: ContentParts): Pick<Mirrors, 'fetchSubmodules' | 'contentOf'> => {
+  const { git, remote, limits, lock, mirrorOf, untilClosed } = parts
+  /** Commits without submodules. */
+  const plain = createMemory()
+  const asked = { git, remote, askMs: limits.askAgainMs }
+  return {
+    async fetchSubmodules(source, commitId, say, signal) {
+      validate({ ...source, commitId })
+      const mirror = mirrorOf(source)
+      const key = `${mirror} ${commitId}`
+      if (plain.get(key) !== undefined) return
+      const both = untilClosed(signal)
+      const explain = (error: unknown): never => {
+        if (!(error instanceof GitFailed)) throw error
+        throw explainLimits(error.stderr) ?? refMissing(`Commit ${commitId.slice(0, 12)} was not fetched.`)
+      }
+      const work = () => fetchSubmodules(asked, source, mirror, commitId, say, both).catch(explain)
+      if (!(await withLock(lock, mirror, both, work))) plain.set(key, 'plain')
+    },
+    async contentOf(source, commitId) {
+      const mirror = mirrorOf(source)
+      if (plain.get(`${mirror} ${commitId}`) !== undefined || !isCommitId(commitId)) return commitId
+      return (await madeFor(git, mirror, commitId)) ?? commitId
+    },
+  }
+}
+
 export const createMirrors = (parts: MirrorParts): Mirrors => {
   const { git, folder, log } = parts
   const limits = { ...usualLimits, ...parts.limits }
   const remote = createRemote(git, parts.network, limits)
-  const { listRefs } = remote
   const lock = createKeyedLock()
   const closing = new AbortController()
   const { prepare, fetchWithRepair, tidy } = createUpkeep(parts, limits, remote, closing.signal)
@@ -138,7 +179,7 @@ export const createMirrors = (parts: MirrorParts): Mirrors => {
    */
   const askAgain = async (source: GitSource, known: Commit, mirror: string, signal: AbortSignal): Promise<Commit> => {
     try {
-      const refs = await listRefs(source, limits.askAgainMs, true, signal)
+      const refs = await remote.listRefs(source, limits.askAgainMs, true, signal)
       return { ...known, tag: learnTag(mirror, refs, known.git_commit_id) }
     } catch (error) {
       if (error instanceof DeploymentError && error.code === 'git_unreachable') return known
@@ -148,7 +189,7 @@ export const createMirrors = (parts: MirrorParts): Mirrors => {
 
   const fetchHead = async (source: GitSource, mirror: string, signal: AbortSignal): Promise<Commit> => {
     const [refs, last] = await Promise.all([
-      listRefs(source, limits.lsRemoteMs, true, signal),
+      remote.listRefs(source, limits.lsRemoteMs, true, signal),
       readLastHead(mirror, source.branch),
     ])
     const commitId = source.commitId ?? refs.get(`refs/heads/${source.branch}`)
@@ -189,12 +230,13 @@ export const createMirrors = (parts: MirrorParts): Mirrors => {
       const signal = AbortSignal.any([AbortSignal.timeout(timeoutMs), closing.signal])
       try {
         validate(source)
-        return (await listRefs(source, timeoutMs, false, signal)).get(`refs/heads/${source.branch}`) ?? null
+        return (await remote.listRefs(source, timeoutMs, false, signal)).get(`refs/heads/${source.branch}`) ?? null
       } catch {
         return null
       }
     },
     mirrorOf,
+    ...createContent({ git, remote, limits, lock, mirrorOf, untilClosed }),
     async find(source, commitId) {
       const mirror = mirrorOf(source)
       if ((await readCommit(mirror, commitId)) !== null) return mirror

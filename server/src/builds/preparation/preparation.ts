@@ -27,6 +27,8 @@ export interface PreparationRequest {
   rootPath: string
   dockerfilePath: string
   tool?: ToolBuild
+  /** Leave submodules as the empty folders that they are in the repository itself. */
+  skipSubmodules?: boolean
 }
 
 export interface Preparation {

@@ -3,7 +3,7 @@ import type { GitSource } from '../../builds/builder.ts'
 import type { BuildSpec } from '../deployments.ts'
 import type { DeploymentParts } from '../parts.ts'
 
-/** Rejects with a `DeploymentError` when its git token was deleted. */
+/** Rejects with a `DeploymentError` when its git token was deleted or has expired. */
 export const openGitSource = async (
   parts: Pick<DeploymentParts, 'gitCredentials'>,
   organizationId: string,

@@ -11,6 +11,7 @@ import { staysAt } from '../release/next-version.ts'
 import { currentRelease, publicImageOf, type Release, type ReleaseSource } from '../release/releases.ts'
 import type { EffectiveVariables } from '../release/workload.ts'
 import { enter, type ServiceRun } from '../run/service-run.ts'
+import { expiryWarning } from './git-credentials.ts'
 import { openGitSource } from './git-source.ts'
 import { type ImageSource, openRegistry } from './registry-image.ts'
 
@@ -38,6 +39,9 @@ const deployedCommit = async ({ parts, service }: ServiceRun): Promise<string | 
 const fetchSource = async (run: ServiceRun, { git }: GitSpec, signal: AbortSignal): Promise<Commit> => {
   const { parts, service, claim } = run
   const source = await openGitSource(parts, claim.organizationId, git)
+  const warning =
+    git.gitTokenId === null ? null : await expiryWarning(parts.database, claim.organizationId, git.gitTokenId)
+  if (warning !== null) run.log.line('source', warning, 'error')
   const commitId = service.requested.commitId ?? (await deployedCommit(run))
   run.log.line('source', `Fetching ${commitId ?? git.branch} from the repository.`)
   const commit = await parts.builder.fetch({ ...source, ...(commitId === undefined ? {} : { commitId }) }, signal)
@@ -49,13 +53,13 @@ const fetchSource = async (run: ServiceRun, { git }: GitSpec, signal: AbortSigna
 const build = async (
   run: ServiceRun,
   source: GitSpec,
-  readVariables: () => Promise<EffectiveVariables>,
+  readVariables: (commitId: string) => Promise<EffectiveVariables>,
 ): Promise<MadeImage> => {
   const { parts, service, step, claim } = run
   await refuseMissingTool(run, source)
   await enter(run, 'building')
   const commit = await step('source', { deadlineMs: 11 * minute }, (signal) => fetchSource(run, source, signal))
-  const variables = await readVariables()
+  const variables = await readVariables(commit.git_commit_id)
   const limits = { ...usualLimits, ...source.limits }
   const image = await step('image', { deadlineMs: limits.timeoutMs + minute }, async (signal) =>
     parts.builder.build(
@@ -76,7 +80,7 @@ const build = async (
     ),
   )
   run.log.line(
-    'image',
+    'built',
     image.skipped ? 'Image already built from the same content; skipping the build.' : 'Image built.',
   )
   return { image: image.reference, commit, source: null }
@@ -170,5 +174,5 @@ export const ensureImage = async (
 export const makeImage = (
   run: ServiceRun,
   source: Source,
-  readVariables: () => Promise<EffectiveVariables>,
+  readVariables: (commitId: string) => Promise<EffectiveVariables>,
 ): Promise<MadeImage> => (source.from === 'git' ? build(run, source, readVariables) : pull(run, source))

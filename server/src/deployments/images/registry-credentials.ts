@@ -35,6 +35,11 @@ const isBase64Json = (text: string): boolean => !text.trimStart().startsWith('{'
 /** Kinds whose login is not simply the user name and password of the configuration. */
 const ways: Record<string, Way> = {
   SCALEWAY_CR: { secret: 'scaleway_secret_key', username: () => 'nologin' },
+  // A service principal: its application id and its password.
+  AZURE_CR: {
+    secret: 'password',
+    username: ({ username, azure_application_id: application }) => String(username ?? application ?? ''),
+  },
   GCP_ARTIFACT_REGISTRY: {
     secret: 'json_credentials',
     username: (_, opened) => (isBase64Json(opened) ? '_json_key_base64' : '_json_key'),
@@ -48,6 +53,22 @@ const needsProvider: Record<string, string> = {
   ECR: 'AWS',
   AZURE_CR: 'Azure',
   GCP_ARTIFACT_REGISTRY: 'Google Cloud',
+}
+
+const impossibleLogin = (provider: string): string =>
+  `Logging in to this registry requires credentials issued by ${provider}, which this server cannot request: set a user name and a password, or use a registry of another kind.`
+
+/** How deployments log in to a registry with this configuration; `has` tells which of its secrets are set. */
+export const loginStateOf = (
+  kind: string,
+  config: RegistryRow['config'],
+  has: (secret: string) => boolean,
+): { state: 'CREDENTIALS' | 'ANONYMOUS' | 'NOT_POSSIBLE'; message: string | null } => {
+  const isUsable = ({ secret, username }: Way): boolean => has(secret) && username(config, '') !== ''
+  if ([ways[kind] ?? usual, usual].some(isUsable)) return { state: 'CREDENTIALS', message: null }
+  const provider = needsProvider[kind]
+  if (provider === undefined) return { state: 'ANONYMOUS', message: null }
+  return { state: 'NOT_POSSIBLE', message: impossibleLogin(provider) }
 }
 
 export const loginOf = ({ username, password }: RegistryCredentials): ImageAccess['login'] =>
@@ -82,10 +103,7 @@ const openLogin = async (sealer: Sealer, organizationId: string, row: RegistryRo
   }
   const provider = needsProvider[row.kind]
   if (provider === undefined) return { url: row.url, username: null, password: null }
-  throw new DeploymentError(
-    'registry_login_missing',
-    `Logging in to this registry requires credentials issued by ${provider}, which this server cannot request: set a user name and a password, or use a registry of another kind.`,
-  )
+  throw new DeploymentError('registry_login_missing', impossibleLogin(provider))
 }
 
 const hostOf = (url: string): string => {

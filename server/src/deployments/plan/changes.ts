@@ -39,6 +39,9 @@ const words: Readonly<Record<FieldName, readonly string[]>> = {
   ports: ['ports'],
   internalPort: ['internal_port'],
   externalPort: ['external_port'],
+  publicPath: ['public_path'],
+  publicPathRewrite: ['public_path_rewrite'],
+  ingress: ['advanced_settings'],
   publiclyAccessible: ['publicly_accessible'],
   protocol: ['protocol'],
   volumes: ['storage'],
@@ -75,6 +78,9 @@ const words: Readonly<Record<FieldName, readonly string[]>> = {
   overlap: ['overlap'],
   maxRestarts: ['max_nb_restart'],
   timeoutMs: ['timeout_ms'],
+  kept: ['kept_runs'],
+  succeeded: ['succeeded'],
+  failed: ['failed'],
   state: ['state'],
   withVolumes: ['with_volumes'],
   // What its image is made from.
@@ -86,6 +92,8 @@ const words: Readonly<Record<FieldName, readonly string[]>> = {
   dockerfilePath: ['dockerfile_path'],
   targetStage: ['docker_target_build_stage'],
   limits: ['limits'],
+  skipSubmodules: ['build.skip_git_submodules'],
+  noCache: ['build.disable_buildkit_cache'],
   tool: ['tool'],
   image: ['build.engine_image'],
   fragment: ['fragment'],
@@ -173,12 +181,15 @@ const valuesOf = ({ env, files }: Environment): Map<string, string> => {
   return new Map(Object.entries(env).map(([key, value]) => [key, `${value}\0${contents.get(value) ?? ''}`]))
 }
 
+/** A plan says of the commit itself how it changes. */
+const isOwnCommit = (key: string): boolean => /^(?:SLIPWAY|QOVERY)_\w+_GIT_COMMIT_ID$/.test(key)
+
 export const variableChanges = (from: Environment, to: Environment): Changes['variables'] => {
   const [before, after] = [valuesOf(from), valuesOf(to)]
   const keys = [...after.keys()].sort()
   return {
     added: keys.filter((key) => !before.has(key)),
-    changed: keys.filter((key) => before.has(key) && before.get(key) !== after.get(key)),
+    changed: keys.filter((key) => before.has(key) && before.get(key) !== after.get(key) && !isOwnCommit(key)),
     removed: [...before.keys()].filter((key) => !after.has(key)).sort(),
   }
 }

@@ -10,12 +10,21 @@ import { DeploymentError, notFound } from '../../lib/errors.ts'
 import { Secret } from '../../lib/secret.ts'
 import type { Instance } from '../../runtimes/runtime.ts'
 import type { Queryable } from '../../store/database.ts'
-import type { DeploymentAction, Plan, PlannedRequest, ServiceRequest, Source, VersionChange } from '../deployments.ts'
+import {
+  type DeploymentAction,
+  type Plan,
+  type PlannedRequest,
+  type ServiceRequest,
+  type Source,
+  type VersionChange,
+  versionChoiceOf,
+} from '../deployments.ts'
 import { openGitSource } from '../images/git-source.ts'
 import { type DeploymentParts, kindOf } from '../parts.ts'
 import { commitOf, nextVersion } from '../release/next-version.ts'
 import { specSql } from '../release/owners-labels.ts'
 import { type OpenedRelease, openRelease } from '../release/releases.ts'
+import { isReroute } from '../release/reroute.ts'
 import { isUp } from '../release/up-to-date.ts'
 import { environmentNow } from '../release/variables-now.ts'
 import { desiredOf, type EffectiveVariables, fingerprint } from '../release/workload.ts'
@@ -23,7 +32,7 @@ import { deployRefusal, kindRefusal, stateRefusal } from '../request/refusals.ts
 import { readPlacement } from '../request/stage-rows.ts'
 import { defaultOrder } from '../request/stages.ts'
 import { deployingActions, leavingSql } from '../status/service-state.ts'
-import { stateOf } from '../status/states.ts'
+import { openStates, stateOf } from '../status/states.ts'
 import { taskFor } from '../tasks/tasks.ts'
 import { configurationChanges, setupOf, variableChanges } from './changes.ts'
 import { noChanges, planOf, type ServiceFacts, type Version } from './plan.ts'
@@ -42,6 +51,8 @@ interface Row {
   deployedHash: string | null
   releaseId: string | null
   leaving: boolean
+  state: string
+  queued: number
   usualSeconds: number | null
 }
 
@@ -50,7 +61,9 @@ const readRows = (db: Queryable, { environmentId, action, wholeEnvironment, serv
   db.query<Row>(
     `select s.service_id as id, s.kind, n.name, s.cluster_id as "clusterId", ${specSql('n')} as spec, s.desired, s.is_skipped as "isSkipped",
        s.deployed_hash as "deployedHash", s.current_release_id as "releaseId",
-       ${leavingSql} as leaving,
+       ${leavingSql} as leaving, s.state,
+       (select count(*)::int from deployment_service o join deployment d on d.id = o.deployment_id
+         where o.service_id = s.service_id and d.state in ${openStates}) as queued,
        (select ceil(percentile_cont(0.5) within group (order by t.seconds))::int from (
          select extract(epoch from w.finished_at - w.started_at) as seconds from deployment_service w
          where w.service_id = s.service_id and w.action = $4 and w.state = $5 and w.finished_at is not null
@@ -78,13 +91,14 @@ interface Subject {
 
 type Setting = Pick<
   ServiceFacts,
-  'stopsFirst' | 'runsTask' | 'sameSetup' | 'version' | 'isUp' | 'builds' | 'changes' | 'refusal'
+  'stopsFirst' | 'runsTask' | 'sameSetup' | 'reroutes' | 'version' | 'isUp' | 'builds' | 'changes' | 'refusal'
 >
 
 const nothingNew: Setting = {
   stopsFirst: false,
   runsTask: false,
   sameSetup: true,
+  reroutes: false,
   version: null,
   isUp: true,
   builds: false,
@@ -135,6 +149,7 @@ const builtImage = async (
   const request = {
     ...nothing,
     ...source,
+    ...source.limits,
     organizationId,
     source: from,
     commitId,
@@ -172,6 +187,7 @@ const settingOfDeploy = async (
     refusal: null,
     stopsFirst: cluster.runtime.stopsFirst(spec),
     runsTask: taskFor(spec.tasks, requested.forceEvent ?? 'START', requested.task) !== null,
+    reroutes: current !== null && isReroute(parts, { source, spec }, current.release, variables, row.deployedHash),
     sameSetup: fingerprint(parts.fingerprintKey, source, spec, variables) === row.deployedHash,
     version,
     isUp: current !== null && isUp(current.release, seen),
@@ -217,10 +233,11 @@ const refusalOf = async (
   action: DeploymentAction,
   row: Row,
   requested: Omit<ServiceRequest, 'id'>,
+  wholeEnvironment: boolean,
 ): Promise<string | null> => {
   const kind = kindOf(parts, row.kind)
   const candidate = { ...row, released: row.releaseId !== null }
-  const state = stateRefusal(action, candidate)
+  const state = stateRefusal(action, candidate, wholeEnvironment)
   if (state !== null || !deployingActions.has(action)) return state?.message ?? null
   const refusal = await deployRefusal(
     kind,
@@ -252,7 +269,9 @@ export const planDeployment = async (parts: DeploymentParts, db: Queryable, requ
     const requested = asked.get(row.id)
     const stage = placement.stageOf(row.id, defaultOrder(row.kind))
     const refusal =
-      requested === undefined ? null : (noCluster ?? (await refusalOf(parts, cluster!, action, row, requested)))
+      requested === undefined
+        ? null
+        : (noCluster ?? (await refusalOf(parts, cluster!, action, row, requested, wholeEnvironment)))
     const subject = { row, cluster: cluster!, requested: requested ?? {}, current: await openCurrent(parts, row) }
     const own = seen.filter(({ serviceId }) => serviceId === row.id)
     const isIdle = requested === undefined || refusal !== null
@@ -267,9 +286,12 @@ export const planDeployment = async (parts: DeploymentParts, db: Queryable, requ
       isSkipped: requested === undefined,
       refusal: refusal ?? setting.refusal,
       isRollback: requested?.releaseId !== undefined,
+      versionChoice:
+        action === 'DEPLOY' && requested !== undefined ? versionChoiceOf(requested, row.releaseId !== null) : null,
       wholeEnvironment,
       released: row.releaseId !== null,
       running: row.desired === 'RUNNING',
+      recorded: kindOf(parts, row.kind).recorded?.(row.spec) ?? [],
       usualSeconds: row.usualSeconds,
     })
   })

@@ -3,7 +3,7 @@
  * uses the same function to decide whether a service is skipped, so that the plan shows what will change.
  */
 import type { ServiceType } from '../../kinds.ts'
-import type { Changes, DeploymentAction, Effect, Plan, PlannedService } from '../deployments.ts'
+import type { Changes, DeploymentAction, Effect, Plan, PlannedService, VersionChoice } from '../deployments.ts'
 import { inStages } from '../request/stages.ts'
 
 /** A version that is deployed (`from`), and the one that would be (`to`). */
@@ -25,6 +25,8 @@ export interface ServiceFacts {
   isSkipped: boolean
   refusal: string | null
   isRollback: boolean
+  /** Null for what is not deployed. */
+  versionChoice: VersionChoice | null
   wholeEnvironment: boolean
   /** It has a current release; what it has is to run. */
   released: boolean
@@ -35,11 +37,15 @@ export interface ServiceFacts {
   runsTask: boolean
   /** Configuration and variables are those that are deployed. */
   sameSetup: boolean
+  /** They differ from the deployed ones only in how requests are treated. */
+  reroutes: boolean
   version: Version | null
   isUp: boolean
   /** Its image would have to be built. */
   builds: boolean
   changes: Changes
+  /** What is set and only recorded. */
+  recorded: string[]
   /** What the same action took before; null when it never ended well. */
   usualSeconds: number | null
 }
@@ -64,6 +70,10 @@ export const isSameVersion = ({ from, to }: Version): boolean => to !== null && 
 const isUnchanged = ({ sameSetup, version, isUp }: ServiceFacts): boolean =>
   sameSetup && version !== null && isSameVersion(version) && isUp
 
+/** The instances that run stay. */
+const keepsInstances = ({ reroutes, isRollback, running, runsTask, version, isUp }: ServiceFacts): boolean =>
+  reroutes && !isRollback && running && !runsTask && version !== null && isSameVersion(version) && isUp
+
 type Verdict = Pick<PlannedService, 'effect' | 'reason'>
 
 const whyVersion = ({ of, to }: Version): string => {
@@ -78,6 +88,7 @@ const whyDeployed = (facts: ServiceFacts): string => {
   if (!facts.released) return 'Not deployed yet.'
   const { version } = facts
   if (version !== null && !isSameVersion(version)) return whyVersion(version)
+  if (keepsInstances(facts)) return 'Only the treatment of requests has changed; no instance restarts.'
   if (!facts.sameSetup) return 'The configuration or variables have changed.'
   if (facts.runsTask) return 'Runs on every deployment.'
   if (!facts.running) return 'Currently stopped.'
@@ -119,8 +130,10 @@ const verdictOf = (action: DeploymentAction, facts: ServiceFacts): Verdict => {
 
 const idle: ReadonlySet<Effect> = new Set(['UNTOUCHED', 'SKIPPED', 'REFUSED'])
 
-const isInterrupted = (effect: Effect, { running, stopsFirst, runsTask }: ServiceFacts): boolean => {
+const isInterrupted = (effect: Effect, facts: ServiceFacts): boolean => {
+  const { running, stopsFirst, runsTask } = facts
   if (idle.has(effect) || !running) return false
+  if (effect === 'ROLL_OUT' && keepsInstances(facts)) return false
   return effect === 'STOP' || effect === 'DELETE' || (stopsFirst && !runsTask)
 }
 
@@ -136,7 +149,10 @@ const planService = (action: DeploymentAction, facts: ServiceFacts): PlannedServ
     downtime: isInterrupted(effect, facts),
     reason,
     expected_duration_sec: isIdle ? 0 : facts.usualSeconds,
+    version_choice: facts.versionChoice,
+    git_commit_id: facts.version?.of === 'commit' ? facts.version.to : null,
     changes: isIdle ? noChanges : facts.changes,
+    not_applied: facts.recorded,
   }
 }
 

@@ -4,6 +4,7 @@
  */
 import type { Cluster } from '../../clusters/clusters.ts'
 import { keySql } from '../../clusters/local.ts'
+import type { Policy } from '../../router/policy.ts'
 import type { Publication, Published } from '../../runtimes/ingress.ts'
 import { type Desired, type Instance, isDown, type ServiceKey, type Workload } from '../../runtimes/runtime.ts'
 import { ensureImage } from '../images/make-image.ts'
@@ -11,6 +12,7 @@ import type { DeploymentParts } from '../parts.ts'
 import { openRelease } from '../release/releases.ts'
 import { openStates } from '../status/states.ts'
 import { isAloneSql } from '../tasks/tasks.ts'
+import { type IngressSettings, needsUsers, policyOf } from '../traffic/ingress-settings.ts'
 import { exposureFor, type Outlets, readExposure, readOutlets } from '../traffic/routes.ts'
 
 export interface DesiredService {
@@ -22,6 +24,9 @@ export interface DesiredService {
   instances: number
   /** Of the current release. */
   ports: Workload['ports']
+  ingress: IngressSettings | null
+  /** That follows from `ingress`; absent: the usual one. */
+  policy?: Policy
   /** A deployment works on its environment. */
   busy: boolean
   runningState: string
@@ -40,29 +45,43 @@ export interface FoundService {
 const retireGraceMs = 10_000
 
 const desiredSql = `select s.service_id as "serviceId", s.environment_id as "environmentId", s.desired,
-    s.current_release_id as "releaseId", r.deployment_id as revision,
+    s.current_release_id as "releaseId", coalesce(r.workload ->> 'revision', r.deployment_id::text) as revision,
     coalesce((r.workload ->> 'instances')::int, 0) as instances,
-    coalesce(r.workload -> 'ports', '[]') as ports, s.running_state as "runningState",
+    coalesce(r.workload -> 'ports', '[]') as ports, r.workload -> 'ingress' as ingress, s.running_state as "runningState",
     coalesce(${isAloneSql('r.workload')}, false) as "hasTask",
     exists (select from deployment d where d.environment_id = s.environment_id and d.state = 'RUNNING') as busy
   from service_state s left join release r on r.id = s.current_release_id`
 
+/** Passwords are in the sealed environment, which is opened only for services that have any. */
+const withPolicy = async ({ database, sealer }: DeploymentParts, service: DesiredService): Promise<DesiredService> => {
+  const { ingress, releaseId, desired } = service
+  if (ingress === null || releaseId === null || desired !== 'RUNNING') return service
+  const opened = needsUsers(ingress) ? await openRelease(database, sealer, releaseId) : null
+  const policy = policyOf(ingress, opened?.environment.env ?? {})
+  return policy === undefined ? service : { ...service, policy }
+}
+
 /** All services of a cluster. */
-export const readDesired = ({ database }: DeploymentParts, { key }: Cluster): Promise<DesiredService[]> =>
-  database.query<DesiredService>(`${desiredSql} join node c on c.id = s.cluster_id where ${keySql('c')} = $1`, [key])
+export const readDesired = async (parts: DeploymentParts, { key }: Cluster): Promise<DesiredService[]> => {
+  const sql = `${desiredSql} join node c on c.id = s.cluster_id where ${keySql('c')} = $1`
+  const services = await parts.database.query<DesiredService>(sql, [key])
+  const all: DesiredService[] = []
+  for (const service of services) all.push(service.ingress === null ? service : await withPolicy(parts, service))
+  return all
+}
 
 /** Undefined also for a service of another cluster: an engine may name any. */
 const readOneDesired = async (
-  { database }: DeploymentParts,
+  parts: DeploymentParts,
   { key }: Cluster,
   serviceId: string,
-): Promise<DesiredService | undefined> =>
-  (
-    await database.query<DesiredService>(
-      `${desiredSql} join node c on c.id = s.cluster_id where s.service_id = $2 and ${keySql('c')} = $1`,
-      [key, serviceId],
-    )
-  )[0]
+): Promise<DesiredService | undefined> => {
+  const [service] = await parts.database.query<DesiredService>(
+    `${desiredSql} join node c on c.id = s.cluster_id where s.service_id = $2 and ${keySql('c')} = $1`,
+    [key, serviceId],
+  )
+  return service && withPolicy(parts, service)
+}
 
 const isUp = ({ state, unready }: Instance): boolean => state === 'running' && unready !== true
 
@@ -89,7 +108,7 @@ const showsOther = (service: DesiredService, state: string): boolean =>
 const publicationOf = (service: DesiredService, outlets: Outlets): Publication => ({
   service,
   revision: keptRevision(service),
-  exposure: exposureFor(outlets, service.desired === 'RUNNING' ? service.ports : []),
+  exposure: exposureFor(outlets, service.desired === 'RUNNING' ? service.ports : [], service.policy),
 })
 
 const isNothing = ({ desired }: DesiredService, { instances }: FoundService): boolean =>
@@ -120,11 +139,11 @@ const haveEnded = async ({ database }: DeploymentParts, instances: readonly Inst
 const openDesired = async (
   parts: DeploymentParts,
   cluster: Cluster,
-  { serviceId, releaseId, desired, ports }: DesiredService,
+  { serviceId, releaseId, desired, ports, policy }: DesiredService,
   isMissing: boolean,
   signal: AbortSignal,
 ): Promise<Desired | null> => {
-  const exposure = () => readExposure(parts.database, serviceId, desired === 'RUNNING' ? ports : [])
+  const exposure = () => readExposure(parts.database, serviceId, desired === 'RUNNING' ? ports : [], policy)
   if (desired !== 'RUNNING') return { state: 'stopped', exposure, graceMs: retireGraceMs }
   const opened = releaseId === null ? null : await openRelease(parts.database, parts.sealer, releaseId)
   if (opened === null) return null

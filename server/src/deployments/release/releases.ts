@@ -14,7 +14,7 @@ export interface Release {
   organizationId: string
   serviceId: string
   clusterId: string
-  /** Also the revision of its instances. */
+  /** Also the revision of its instances, unless it took them over as they were (release/reroute.ts). */
   deploymentId: string
   image: string
   commit: unknown

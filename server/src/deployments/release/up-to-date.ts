@@ -12,8 +12,9 @@ import { type desiredOf, fingerprint } from './workload.ts'
 const deadlineMs = 120_000
 
 /** Every instance that a release is to have runs. */
-export const isUp = ({ deploymentId, workload }: Release, seen: readonly Instance[]): boolean =>
-  seen.filter(({ revision, state }) => revision === deploymentId && state === 'running').length >= workload.instances
+export const isUp = ({ workload }: Release, seen: readonly Instance[]): boolean =>
+  seen.filter(({ revision, state }) => revision === workload.revision && state === 'running').length >=
+  workload.instances
 
 const wouldChangeNothing = async (
   run: ServiceRun,

@@ -7,8 +7,10 @@ import type { EffectiveVariables } from './workload.ts'
 const variablesNow = async (
   parts: Pick<DeploymentParts, 'variables'>,
   serviceId: string,
+  commitId: string | undefined,
 ): Promise<EffectiveVariables> => {
-  const variables = (await parts.variables([serviceId])).get(serviceId)!
+  const commits = commitId === undefined ? {} : { [serviceId]: commitId }
+  const variables = (await parts.variables([serviceId], undefined, commits)).get(serviceId)!
   const keys = variables.unresolved ?? []
   if (keys.length > 0)
     throw new DeploymentError(
@@ -65,15 +67,16 @@ export const withOwnFiles = async (
   }
 }
 
-/** What runs gets: the variables that a service sees, or what its kind says. */
+/** What runs gets: the variables that a service sees, or what its kind says. `commitId` is what is being deployed. */
 export const environmentNow = async (
   parts: Pick<DeploymentParts, 'variables' | 'database' | 'sealer'>,
   kind: DeployableKind,
   organizationId: string,
   service: { id: string; spec: Record<string, unknown> },
+  commitId?: string,
 ): Promise<EffectiveVariables> => {
   if (kind.environment === undefined)
-    return withOwnFiles(parts, kind, organizationId, service, await variablesNow(parts, service.id))
+    return withOwnFiles(parts, kind, organizationId, service, await variablesNow(parts, service.id, commitId))
   const secrets = await openSealed(parts, organizationId, service.id)
   const env = kind.environment(service.spec, secrets)
   const origins = Object.fromEntries(Object.keys(env).map((key) => [key, { scope: 'BUILT_IN' }]))

@@ -9,6 +9,9 @@ export interface Candidate {
   spec: Record<string, unknown>
   /** It has a current release. */
   released: boolean
+  state: string
+  /** Open deployments that it is part of. */
+  queued: number
   /** A deployment that deletes it is queued or running. */
   leaving: boolean
 }
@@ -17,7 +20,7 @@ export interface Candidate {
 export const kindRefusal = (
   action: DeploymentAction,
   kind: Pick<DeployableKind, 'workload' | 'tasks'>,
-  { name, spec }: Candidate,
+  { name, spec }: Pick<Candidate, 'name' | 'spec'>,
   { forceEvent, task }: Partial<ServiceRequest>,
 ): ApiError | null => {
   const { tasks, isAlone } = tasksIn(kind, spec)
@@ -75,9 +78,13 @@ export const deployRefusal = async (
 /** What its current state does not allow; null if nothing prevents the action. */
 export const stateRefusal = (
   action: DeploymentAction,
-  { name, released, leaving }: Pick<Candidate, 'name' | 'released' | 'leaving'>,
+  { name, released, leaving, state, queued }: Omit<Candidate, 'spec'>,
+  wholeEnvironment: boolean,
 ): ApiError | null => {
   if (leaving) return conflict('deletion_in_progress', `Service ${name} is being deleted.`)
+  // A stop of the whole environment leaves as they are those that are stopped.
+  if (action === 'STOP' && !wholeEnvironment && state === 'STOPPED' && queued === 0)
+    return conflict('already_stopped', `Service ${name} is already stopped.`)
   if (action === 'RESTART' && !released)
     return conflict('not_deployed', `Service ${name} is not deployed and cannot be restarted: deploy it first.`)
   return null

@@ -12,14 +12,9 @@ import { refuseLongQueue } from '../../limits/queue-room.ts'
 import type { Ability } from '../../runtimes/runtime.ts'
 import type { Queryable } from '../../store/database.ts'
 import type { EnqueueDeploymentEvent } from '../../webhooks/webhooks.ts'
-import type {
-  AcceptedDeployment,
-  DeployableKind,
-  DeploymentAction,
-  DeploymentRequest,
-  ServiceRequest,
-} from '../deployments.ts'
+import type { AcceptedDeployment, DeployableKind, DeploymentRequest, ServiceRequest } from '../deployments.ts'
 import { canonical } from '../release/workload.ts'
+import { writeDeploymentLines } from '../run/log.ts'
 import {
   deployingActions,
   enqueueEvent,
@@ -69,11 +64,17 @@ const readServices = (tx: Queryable, ids: readonly string[]): Promise<ServiceRow
     [ids],
   )
 
-const refuseImpossible = (action: DeploymentAction, services: readonly ServiceRow[]): void => {
+const refuseImpossible = ({ action, wholeEnvironment }: DeploymentRequest, services: readonly ServiceRow[]): void => {
   for (const service of services) {
-    const refusal = stateRefusal(action, service)
+    const refusal = stateRefusal(action, service, wholeEnvironment)
     if (refusal !== null) throw refusal
   }
+}
+
+interface Chosen {
+  services: ServiceRow[]
+  /** Why the others of a whole environment are left as they are. */
+  leftOut: string[]
 }
 
 /**
@@ -84,8 +85,8 @@ const chooseDeployable = async (
   request: DeploymentRequest,
   services: readonly ServiceRow[],
   parts: RequestParts,
-): Promise<ServiceRow[]> => {
-  if (!deployingActions.has(request.action)) return [...services]
+): Promise<Chosen> => {
+  if (!deployingActions.has(request.action)) return { services: [...services], leftOut: [] }
   const cluster = await clusterRefusal(tx, request.environmentId)
   if (cluster !== null) throw badRequest(cluster, undefined, 'cluster_not_deployable')
   const asked = new Map(request.services.map((service) => [service.id, service]))
@@ -103,7 +104,9 @@ const chooseDeployable = async (
   const [first] = refusals.values()
   if (first !== undefined && (!request.wholeEnvironment || left.length === 0))
     throw badRequest(first, undefined, 'not_deployable')
-  return left
+  const isLeftOut = ({ id }: ServiceRow): boolean => refusals.has(id)
+  const sentence = ({ id, name }: ServiceRow): string => `${name} is left out: ${refusals.get(id)}`
+  return { services: left, leftOut: services.filter(isLeftOut).map(sentence) }
 }
 
 /** All that is asked of each service, whatever it is. */
@@ -240,16 +243,17 @@ export const requestDeployment = async (
   )
   // An action on a whole environment is not about what leaves it anyway.
   const found = asked.filter(({ leaving }) => !(request.wholeEnvironment && leaving))
-  const services = await chooseDeployable(tx, request, found, parts)
+  const { services, leftOut } = await chooseDeployable(tx, request, found, parts)
   const chosen = new Set(services.map(({ id }) => id))
   const joined = await findEqual(tx, { ...request, services: request.services.filter(({ id }) => chosen.has(id)) })
   if (joined !== null) return joined
   await refuseWhileDeleting(tx, request.environmentId)
-  refuseImpossible(request.action, services)
+  refuseImpossible(request, services)
   if (needsImage(request)) parts.disk?.refuseDeploy(request.organizationId)
   if (await deleteAtOnce(tx, request, services)) return accepted(request.environmentId, newId(), 0, new Date())
   const deployment = await insertDeployment(tx, request)
   await insertServices(tx, request, deployment, services, parts)
+  if (leftOut.length > 0) await writeDeploymentLines(tx, deployment.deploymentId, 'compare', leftOut)
   const queued = stateOf(request.action, 'queued')
   for (const service of services)
     await enqueueEvent(tx, parts, 'DEPLOYMENT_STARTED', {

@@ -3,19 +3,20 @@
  * goes on at the first unfinished one. Until the switch a failure leaves the old version serving and removes the new
  * one; from the switch on the new version is current and only tidying up remains.
  */
+import type { Commit } from '../../builds/builder.ts'
 import { DeploymentError } from '../../lib/errors.ts'
 import { withClaim } from '../../work/queue.ts'
-import type { DeploymentAction } from '../deployments.ts'
+import { asideEvents, type DeploymentAction } from '../deployments.ts'
 import { makeImage } from '../images/make-image.ts'
 import { dropImagesOf } from '../images/pulled-images.ts'
 import { kindOf } from '../parts.ts'
 import { countAgain, ensureReleaseImage, freezeAgain, openOwn } from '../release/release-run.ts'
-import { freezeRelease } from '../release/releases.ts'
+import { freezeRelease, type Release } from '../release/releases.ts'
+import { rerouted } from '../release/reroute.ts'
 import { isUpToDate } from '../release/up-to-date.ts'
 import { environmentNow } from '../release/variables-now.ts'
 import { aliasesOf, desiredOf, fingerprint, freezeWorkload, thawWorkload } from '../release/workload.ts'
 import {
-  asideEvents,
   endOwnTask,
   endRuns,
   eventTask,
@@ -46,9 +47,11 @@ export const deploy = async (run: ServiceRun): Promise<void> => {
   const wanted = desiredOf(kind, service.spec)
   if (task !== null && !isAlone(wanted.spec)) return runBeside(run, task)
   if (await isUpToDate(run, wanted)) return skipUnchanged(run)
-  const readVariables = () => environmentNow(parts, kind, claim.organizationId, service)
+  const taken = task === null ? await rerouted(run, wanted) : null
+  if (taken !== null) return reroute(run, taken)
+  const readVariables = (commitId?: string) => environmentNow(parts, kind, claim.organizationId, service, commitId)
   const made = await makeImage(run, wanted.source, readVariables)
-  const variables = await readVariables()
+  const variables = await readVariables((made.commit as Commit | null)?.git_commit_id)
   for (const key of variables.leftOut ?? [])
     run.log.line('release', `${key} is skipped: its secret manager access no longer exists.`, 'error')
   await enter(run, 'working')
@@ -73,6 +76,13 @@ export const deploy = async (run: ServiceRun): Promise<void> => {
   )
   if (isAlone(frozen)) await runOnce(run, release, task)
   else await rollOut(run, release)
+}
+
+/** It keeps its instances, and requests are treated as the new configuration says from now on. */
+const reroute = async (run: ServiceRun, release: Release): Promise<void> => {
+  await enter(run, 'working')
+  run.log.line('release', 'Only the treatment of requests has changed: the instances stay as they are.')
+  await rollOut(run, release)
 }
 
 /** It keeps its instances and its release. */
@@ -123,7 +133,7 @@ export const stop = async (run: ServiceRun): Promise<void> => {
 
 /** Removes all that runs or is stored for a service; for a delete, its row goes with the end of the deployment. */
 export const remove = async (run: ServiceRun): Promise<void> => {
-  const { step, claim } = run
+  const { step, claim, service } = run
   await enter(run, 'working')
   await runEnding(run, 'DELETE')
   await desire(run, 'NONE')
@@ -131,7 +141,8 @@ export const remove = async (run: ServiceRun): Promise<void> => {
   await converge(run, await absent(run))
   if (claim.action === 'DELETE')
     await step('retire', { deadlineMs: 2 * minute, remember: false }, (signal) => dropImagesOf(run, signal))
-  await forgetRuns(run)
+  // Resources that an uninstall kept are still managed: without their state nothing could change or destroy them.
+  if (claim.action !== 'UNINSTALL' || service.requested.skipEnding !== true) await forgetRuns(run)
 }
 
 export const actions: Record<DeploymentAction, (run: ServiceRun) => Promise<void>> = {

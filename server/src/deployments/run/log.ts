@@ -25,7 +25,8 @@ export interface DeploymentLog {
 
 const flushMs = 200
 const maxBuffered = 64 * 1024
-const maxLine = 16 * 1024
+/** Longer lines are cut. */
+export const maxLine = 16 * 1024
 const runStep = 'run'
 
 interface Chunk {
@@ -37,30 +38,34 @@ interface Chunk {
  * Writers of one environment take turns, so that its chunks become visible in the order of their ids: readers go on by
  * id.
  */
-const insert = `insert into deployment_log (deployment_id, service_id, step, lines)
-  select $1, $2, c ->> 'step', c -> 'lines'
+const insert = `insert into deployment_log (deployment_id, service_id, step, lines, run_id)
+  select $1, $2, c ->> 'step', c -> 'lines', $4
   from (select pg_advisory_xact_lock(hashtextextended('deployment_log ' || environment_id, 0))
       from deployment where id = $1) turn
     cross join json_array_elements($3::json) c`
 
-/**
- * The log of a scheduled run, stored with the deployment of its service. Only the last `kept` runs are kept: a job may
- * run every minute for years.
- */
-export const writeRunLog = async (
+/** Chunks of lines of a run of a task, which are stored with the deployment of its service's version. */
+export const writeRunLines = async (
+  tx: Queryable,
+  { deploymentId, serviceId, runId }: { deploymentId: string; serviceId: string; runId: string | null },
+  chunks: readonly (readonly DeploymentLogLine[])[],
+): Promise<void> => {
+  const rows = chunks.map((lines) => ({ step: runStep, lines }))
+  await tx.query(insert, [deploymentId, serviceId, JSON.stringify(rows), runId])
+}
+
+/** Lines about a deployment as a whole, in the transaction that makes it. */
+export const writeDeploymentLines = async (
   tx: Queryable,
   deploymentId: string,
-  serviceId: string,
-  lines: readonly DeploymentLogLine[],
-  kept: number,
+  step: string,
+  texts: readonly string[],
 ): Promise<void> => {
-  await tx.query(insert, [deploymentId, serviceId, JSON.stringify([{ step: runStep, lines }])])
-  await tx.query(
-    `delete from deployment_log where deployment_id = $1 and service_id = $2 and step = $3 and id not in (
-       select id from deployment_log where deployment_id = $1 and service_id = $2 and step = $3
-       order by id desc limit $4)`,
-    [deploymentId, serviceId, runStep, kept],
+  const at = new Date().toISOString()
+  const lines = texts.map(
+    (text): DeploymentLogLine => ({ at, text: sanitizeText(text.slice(0, maxLine)), level: 'error' }),
   )
+  await tx.query(insert, [deploymentId, null, JSON.stringify([{ step, lines }])])
 }
 
 export const createDeploymentLog = (
@@ -84,7 +89,7 @@ export const createDeploymentLog = (
     chunks = []
     size = 0
     writing = writing.then(async () => {
-      await database.query(insert, [deploymentId, serviceId, taken]).catch((error: unknown) => {
+      await database.query(insert, [deploymentId, serviceId, taken, null]).catch((error: unknown) => {
         log.warn({ err: error, deploymentId }, 'lines of a deployment log were lost')
       })
     })

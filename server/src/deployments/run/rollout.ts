@@ -9,6 +9,7 @@ import { makeCurrent, openOwn } from '../release/release-run.ts'
 import { currentRelease, type Release } from '../release/releases.ts'
 import { isCancel } from '../request/canceled.ts'
 import { abilityRefusal } from '../request/refusals.ts'
+import { policyOf, policyRefusal } from '../traffic/ingress-settings.ts'
 import { claimPorts, openedPorts, releaseUnusedPorts } from '../traffic/published-ports.ts'
 import { readExposure } from '../traffic/routes.ts'
 import type { ServiceRun } from './service-run.ts'
@@ -18,7 +19,8 @@ const usualGraceMs = 10_000
 export const runningAs = ({ parts, service }: ServiceRun, workload: Workload): Desired => ({
   state: 'running',
   workload,
-  exposure: () => readExposure(parts.database, service.id, workload.ports),
+  exposure: () =>
+    readExposure(parts.database, service.id, workload.ports, policyOf(workload.ingress, workload.env.reveal())),
 })
 
 const graceOf = async ({ parts, service }: ServiceRun): Promise<number> =>
@@ -89,6 +91,8 @@ export const rollOut = async (run: ServiceRun, release: Release): Promise<void> 
   const { workload, environment } = opened
   const lacking = abilityRefusal(run.cluster.runtime.abilities, workload)
   if (lacking !== null) throw new DeploymentError('cluster_unable', lacking)
+  const refusal = policyRefusal(workload)
+  if (refusal !== null) throw new DeploymentError('ingress_setting_invalid', refusal)
   await reservePorts(run, workload)
   const takesOver = async (): Promise<void> => {
     await makeCurrent(run, release, workload.instances === 0 ? 'STOPPED' : 'RUNNING')

@@ -27,8 +27,20 @@ const cancelUndoTimeoutMs = 6000
 /** Beside the grace of a program that is asked to end: to save what it leaves. */
 const cancelTaskTimeoutMs = 4000
 
+/** As the system, PostgreSQL or the engine say it. */
+const isDiskFull = (error: unknown): boolean => {
+  const { code, message = '', cause } = error as { code?: string; message?: string; cause?: unknown }
+  const isSaid = code === 'ENOSPC' || code === '53100' || /no space left on device/i.test(message)
+  return isSaid || (cause instanceof Error && isDiskFull(cause))
+}
+
 const asDeploymentError = (error: unknown, run: ServiceRun): DeploymentError => {
   if (error instanceof DeploymentError) return error
+  if (isDiskFull(error))
+    return new DeploymentError(
+      'disk_full',
+      'The disk of this server or of its engine is full: free space, then deploy again.',
+    )
   run.parts.log.error(
     { err: error, deploymentId: run.claim.id, serviceId: run.service.id },
     'a step failed unexpectedly',
@@ -55,14 +67,23 @@ const tidy = async (run: ServiceRun, canceled: boolean): Promise<void> => {
 }
 
 const failed = (run: ServiceRun, error: DeploymentError): Outcome => {
+  const step = run.phase === 'executing' ? 'task' : 'error'
   // What a job prints stands in the log already.
-  if (run.phase !== 'executing') for (const line of error.lines) run.log.line('error', line, 'error')
-  run.log.line('error', error.message, 'error')
+  if (step === 'error') for (const line of error.lines) run.log.line(step, line, 'error')
+  run.log.line(step, error.message, 'error')
   const phase = run.phase === 'building' ? 'buildFailed' : 'failed'
   return { kind: 'failed', state: stateOf(run.claim.action as DeploymentAction, phase), error }
 }
 
 const canceled: Outcome = { kind: 'canceled', state: 'CANCELED', error: null }
+
+const doneWords: Record<DeploymentAction, string> = {
+  DEPLOY: 'Deployed.',
+  RESTART: 'Restarted.',
+  STOP: 'Stopped.',
+  UNINSTALL: 'Uninstalled.',
+  DELETE: 'Deleted.',
+}
 
 const outcomeOf = async (run: ServiceRun): Promise<Outcome> => {
   const action = run.claim.action as DeploymentAction
@@ -70,6 +91,7 @@ const outcomeOf = async (run: ServiceRun): Promise<Outcome> => {
   try {
     if (run.claim.resumed) run.log.line('resume', 'The control plane was restarted: resuming the deployment.')
     await actions[action](run)
+    if (run.unchanged !== true) run.log.line('done', run.aside === true ? 'Done.' : doneWords[action])
     return succeeded
   } catch (error) {
     if (isNotOurs(error, run)) throw error

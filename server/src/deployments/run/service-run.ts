@@ -8,10 +8,10 @@ import type { DeploymentError } from '../../lib/errors.ts'
 import { measure } from '../../limits/service-room.ts'
 import type { Queryable } from '../../store/database.ts'
 import { type Claim, withClaim } from '../../work/queue.ts'
-import type { DeploymentAction, ServiceRequest } from '../deployments.ts'
+import { asideEvents, type DeploymentAction, type ServiceRequest } from '../deployments.ts'
 import type { DeploymentParts } from '../parts.ts'
 import { specSql } from '../release/owners-labels.ts'
-import { deployingActions, enqueueEvent, setServiceState, showNextRequest } from '../status/service-state.ts'
+import { enqueueEvent, setServiceState, showNextRequest } from '../status/service-state.ts'
 import { type Phase, stateOf } from '../status/states.ts'
 import type { DeploymentLog } from './log.ts'
 import type { Step } from './steps.ts'
@@ -71,6 +71,17 @@ export const readServices = (db: Queryable, deploymentId: string): Promise<Servi
 
 const reference = (claim: Claim) => ({ deploymentId: claim.id, executionId: claim.executionId })
 
+/** The service's last deployment is the one that began last, however it ends; a look or a repair is none. */
+const noteStart = async (tx: Queryable, { claim, service }: ServiceRun): Promise<void> => {
+  const { forceEvent } = service.requested
+  if (forceEvent !== undefined && asideEvents.has(forceEvent)) return
+  await tx.query(
+    `update service_state s set last_deployment_at = w.started_at from deployment_service w
+     where s.service_id = $2 and w.deployment_id = $1 and w.service_id = $2`,
+    [claim.id, service.id],
+  )
+}
+
 /** Begins a phase and shows its state. */
 export const enter = (run: ServiceRun, phase: Phase): Promise<void> => {
   run.phase = phase
@@ -81,6 +92,7 @@ export const enter = (run: ServiceRun, phase: Phase): Promise<void> => {
        where deployment_id = $1 and service_id = $2`,
       [run.claim.id, run.service.id, state],
     )
+    await noteStart(tx, run)
     await setServiceState(tx, run.service.id, run.claim.action, state, reference(run.claim))
   })
 }
@@ -124,11 +136,7 @@ export const conclude = (run: ServiceRun, outcome: Outcome): Promise<void> =>
         run.unchanged === true ? service.currentReleaseId : null,
       ],
     )
-    const isAside = outcome.kind === 'succeeded' && run.aside === true
-    if (outcome.kind === 'succeeded' && !isAside && deployingActions.has(claim.action))
-      await tx.query('update service_state set last_deployment_at = clock_timestamp() where service_id = $1', [
-        service.id,
-      ])
+    if (outcome.kind !== 'skipped') await noteStart(tx, run)
     if (outcome.kind === 'succeeded' && claim.action === 'UNINSTALL')
       await tx.query('update service_state set current_release_id = null, deployed_hash = null where service_id = $1', [
         service.id,

@@ -10,11 +10,12 @@ import type { Deployments, ServiceStatus, StateRow } from '../deployments.ts'
 import { type DeploymentParts, kindOf } from '../parts.ts'
 import { renewWantedHashes } from './freshness.ts'
 import { isFinal, openStates } from './states.ts'
+import { stepsFrom, stepsSql } from './step-metrics.ts'
 
 const stateColumns = `m.service_id as id, m.kind, m.state, m.action, m.action_status as "actionStatus",
     m.running_state as "runningState", m.deployment_id as "deploymentId", m.execution_id as "executionId",
     m.current_release_id is not null as released, m.deployed_hash as "deployedHash", m.wanted_hash as "desiredHash",
-    m.forced_event as "forcedEvent"`
+    m.forced_event as "forcedEvent", m.is_skipped as "isSkipped"`
 
 const readByIds = `
   with mine as (select * from service_state where service_id = any($1)),
@@ -26,7 +27,7 @@ const readByIds = `
       join deployment_service w on w.deployment_id = d.id
     where d.state in ${openStates} group by w.service_id)
   select ${stateColumns}, coalesce(m.deployment_id = last.id, false) as "isPart", coalesce(open.n, 0) as requests,
-    ${timestampSql('m.last_deployment_at')} as "lastAt"
+    ${timestampSql('m.last_deployment_at')} as "lastAt", ${stepsSql('m')} as steps
   from mine m left join last on last.environment_id = m.environment_id left join open on open.service_id = m.service_id`
 
 /** Scalar subselects run once a statement; the two partial indexes hold only what is open. */
@@ -34,8 +35,8 @@ const openOf = (state: string): string =>
   `select w.service_id from deployment d join deployment_service w on w.deployment_id = d.id
    where d.environment_id = $1 and d.state = '${state}'`
 
-const readByEnvironment = `
-  select ${stateColumns}, ${instantSql('m.last_deployment_at')} as "lastAt",
+const environmentSql = (more: string): string => `
+  select ${stateColumns}${more}, ${instantSql('m.last_deployment_at')} as "lastAt",
     coalesce(m.deployment_id = (select d.id from deployment d where d.environment_id = $1
       order by d.created_at desc, d.id desc limit 1), false) as "isPart",
     (select json_object_agg(o.service_id, o.n)::text
@@ -43,7 +44,9 @@ const readByEnvironment = `
         group by service_id) o) as open
   from service_state m where m.environment_id = $1`
 
-const readOwn = `${readByEnvironment} and m.organization_id = $2 and m.kind = $3`
+const readByEnvironment = environmentSql(`, ${stepsSql('m')} as steps`)
+
+const readOwn = `${environmentSql('')} and m.organization_id = $2 and m.kind = $3`
 
 type EnvironmentRow = StateRow & { open: string | null }
 
@@ -87,46 +90,8 @@ const toStatus = (parts: DeploymentParts, row: StateRow): ServiceStatus => ({
   ...(row.executionId === null ? {} : { execution_id: row.executionId }),
   deployment_state: row.state,
   running_state: row.runningState,
+  ...stepsFrom(row.steps),
 })
-
-/** Names of the public API for our steps; steps that have none are left out. */
-const publicStep: Record<string, string> = {
-  source: 'GIT_CLONE',
-  image: 'BUILD',
-  pull: 'MIRROR_IMAGE',
-  ready: 'DEPLOYMENT',
-  switch: 'ROUTER_DEPLOYMENT',
-}
-
-interface StepRow {
-  name: string
-  status: string
-  seconds: number
-  total: number | null
-}
-
-/** The steps of a service in a deployment, with what they took. */
-export const readSteps = async (
-  db: Queryable,
-  row: Pick<StateRow, 'id' | 'deploymentId'>,
-): Promise<Pick<ServiceStatus, 'steps'>> => {
-  if (row.deploymentId === null) return {}
-  const steps = await db.query<StepRow>(
-    `select p.name, p.status, round(extract(epoch from p.finished_at - p.started_at))::int as seconds,
-       round(extract(epoch from w.finished_at - w.started_at))::int as total
-     from deployment_step p join deployment_service w using (deployment_id, service_id)
-     where deployment_id = $1 and service_id = $2 order by p.started_at`,
-    [row.deploymentId, row.id],
-  )
-  const details = steps
-    .map((step) => ({ ...step, name: step.name.startsWith('task-') ? 'EXECUTING' : (publicStep[step.name] ?? '') }))
-    .filter(({ name }) => name !== '')
-    .map((step) => ({ step_name: step.name, status: step.status, duration_sec: step.seconds }))
-  const computing = steps.reduce((sum, step) => sum + step.seconds, 0)
-  return {
-    steps: { total_duration_sec: steps[0]?.total ?? null, total_computing_duration_sec: computing, details },
-  }
-}
 
 type Statuses = Pick<Deployments, 'statuses' | 'environmentStatuses' | 'statusesOf'>
 
@@ -142,14 +107,12 @@ export const createStatuses = (parts: DeploymentParts): Statuses => {
       const all = await db.query<StateRow>(readByIds, [serviceIds])
       await renew(db, all)
       const rows = new Map(all.map((row) => [row.id, row]))
-      const found = serviceIds.flatMap((id) => rows.get(id) ?? [])
-      if (found.length !== 1) return found.map((row) => toStatus(parts, row))
-      return [{ ...toStatus(parts, found[0]!), ...(await readSteps(db, found[0]!)) }]
+      return serviceIds.flatMap((id) => rows.get(id) ?? []).map((row) => toStatus(parts, row))
     },
     async environmentStatuses(db, environmentId) {
       const rows = await readEnvironmentRows(db, readByEnvironment, [environmentId])
       await renew(db, rows)
-      return rows.map((row) => ({ kind: row.kind, status: toStatus(parts, row) }))
+      return rows.map((row) => ({ kind: row.kind, isSkipped: row.isSkipped, status: toStatus(parts, row) }))
     },
     async statusesOf(db, rows) {
       await renew(db, rows)

@@ -82,7 +82,7 @@ test('a stop runs what is for a stop, a delete what is for a delete, an uninstal
     ['begun', 'stopped'],
   )
   assert.equal(await run('UNINSTALL', id), 'READY')
-  assert.equal((await logOf(id)).at(-2), 'gone')
+  assert.deepEqual((await logOf(id)).slice(-3), ['gone', 'Job finished.', 'Uninstalled.'])
   assert.equal((await statusOf(id))!.service_deployment_status, 'NEVER_DEPLOYED')
   await run('DEPLOY', id)
   assert.equal(await run('DELETE', id), 'DELETED')

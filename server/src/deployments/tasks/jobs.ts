@@ -38,9 +38,6 @@ export const eventTask = (run: ServiceRun): { event: TaskEvent; task: TaskToRun 
   return { event, task: isAsked ? taskFor(tasksOf(run), event, task) : null }
 }
 
-/** Events that look or repair: the service runs what it ran before, however they end, and there is no release of them. */
-export const asideEvents: ReadonlySet<TaskEvent> = new Set(['PLAN', 'UNLOCK', 'MIGRATE'])
-
 const claimOf = (run: ServiceRun): TaskClaim => {
   const { parts, cluster, ref, claim, step } = run
   return {

@@ -34,6 +34,8 @@ export interface TaskClaim {
   logLine(text: string, level?: 'info' | 'error'): void
   /** What its first attempt logs. */
   started?: string
+  /** Called when the program of an attempt has ended. */
+  ended?(exitCode: number): void
 }
 
 /** A release, or what would be one. */
@@ -117,6 +119,7 @@ const runAttempt = async (
     throw given.isKept && isLost(error) ? stateUnknown() : error
   })
   const { exitCode, oomKilled, timedOut } = end
+  claim.ended?.(exitCode)
   const isGood = exitCode === 0 && !timedOut
   const hasMoved = isGood && wanted.event === 'MIGRATE' && wanted.spec.state === 'ELSEWHERE'
   if (given.isKept) await saveState(claim, end.outputs, hasMoved)

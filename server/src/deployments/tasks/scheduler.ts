@@ -1,27 +1,25 @@
 /**
- * Runs by the clock: begins what is due, and writes down how it ended. A run goes on while the control plane is away:
+ * Runs by the clock and by hand: begins what is due or asked for, and writes down how it ended. A run goes on while the control plane is away:
  * the next process joins it. A stop or a delete of its service ends it.
  */
 import { readRef } from '../../clusters/refs.ts'
 import { DeploymentError } from '../../lib/errors.ts'
-import { sanitizeText } from '../../lib/sanitize-text.ts'
 import { holdLease, LeaseLost, leaseMs, releaseLeases } from '../../work/lease.ts'
-import { claimRun, finishRun, keptRuns, nextDue, prolongRuns, type RunClaim, runLeases } from '../../work/schedule.ts'
+import { claimRun, finishRun, nextDue, prolongRuns, type RunClaim, runLeases } from '../../work/schedule.ts'
 import { createWorker, type Held, type Worker } from '../../work/worker.ts'
 import { ensureImage } from '../images/make-image.ts'
 import type { DeploymentParts } from '../parts.ts'
 import { type OpenedRelease, openRelease, type Release } from '../release/releases.ts'
-import { type DeploymentLogLine, writeRunLog } from '../run/log.ts'
 import { attempt } from '../run/steps.ts'
 import { pullDeadlineMs } from './jobs.ts'
 import { runTask, type TaskClaim } from './run.ts'
+import { createRunLog, type RunLog } from './run-log.ts'
 import { endTaskOf } from './state.ts'
 import { isAlone } from './tasks.ts'
 
 const longestSleepMs = 10_000
 const heartbeatMs = 4000
 const patienceMs = 2 * 60_000
-const keptLines = 100
 /** Runs worked on at once. */
 const parallel = 16
 
@@ -36,48 +34,44 @@ const showRunning = async (parts: DeploymentParts, serviceId: string, state: str
 /** Its check rejects when the run was ended or is somebody else's by now. */
 interface Execution extends Held {
   run: RunClaim
+  /** Of its last attempt. */
+  exitCode: number | null
 }
 
 const claimOf = async (
   parts: DeploymentParts,
-  { run, check, signal }: Execution,
+  execution: Execution,
   { clusterId, workload: { environmentId, serviceId } }: Release,
   tell: TaskClaim['logLine'],
-): Promise<TaskClaim> => ({
-  ...{ parts, logLine: tell },
-  cluster: await parts.clusters.of(clusterId),
-  ref: { clusterId, environmentId, serviceId },
-  organizationId: run.organizationId,
-  id: run.id,
-  taskId: run.id,
-  started: 'Scheduled run started.',
-  // Nothing is remembered: whoever goes on with the run joins its execution.
-  step: (name, { deadlineMs }, work) => {
-    const checked = async (inner: AbortSignal) => {
-      await check()
-      return work(inner)
-    }
-    return attempt(name, deadlineMs, checked, signal, parts.clock, () => {})
-  },
-  write: (work) => holdLease(parts.database, runLeases, run, work),
-})
+): Promise<TaskClaim> => {
+  const { run, check, signal } = execution
+  return {
+    ...{ parts, logLine: tell },
+    cluster: await parts.clusters.of(clusterId),
+    ref: { clusterId, environmentId, serviceId },
+    organizationId: run.organizationId,
+    id: run.id,
+    taskId: run.id,
+    started: run.askedBy === null ? 'Scheduled run started.' : `Run started by ${run.askedBy}.`,
+    ended: (exitCode) => {
+      execution.exitCode = exitCode
+    },
+    // Nothing is remembered: whoever goes on with the run joins its execution.
+    step: (name, { deadlineMs }, work) => {
+      const checked = async (inner: AbortSignal) => {
+        await check()
+        return work(inner)
+      }
+      return attempt(name, deadlineMs, checked, signal, parts.clock, () => {})
+    },
+    write: (work) => holdLease(parts.database, runLeases, run, work),
+  }
+}
 
 const asPlain = (error: unknown): { code: string; message: string } =>
   error instanceof DeploymentError
     ? { code: error.code, message: error.message }
     : { code: 'unexpected', message: `Internal error: the server's log has the details.` }
-
-/** What is kept of a run: when it began, the last lines, and how it ended. */
-const createRunLog = ({ clock }: DeploymentParts) => {
-  const lines: DeploymentLogLine[] = []
-  return {
-    lines,
-    add(text: string, level: DeploymentLogLine['level'] = 'info'): void {
-      lines.push({ at: clock.now().toISOString(), text: sanitizeText(text), level })
-      if (lines.length > keptLines) lines.splice(1, 1)
-    },
-  }
-}
 
 /** Nothing, when the service is gone: all of it is swept then. */
 const endTask = async (
@@ -110,22 +104,23 @@ const runDue = async (
 const execute = async (parts: DeploymentParts, execution: Execution): Promise<void> => {
   const { run, signal } = execution
   const opened = await openRelease(parts.database, parts.sealer, run.releaseId)
-  const told = createRunLog(parts)
+  const told: RunLog | null = opened === null ? null : createRunLog(parts, run, opened.release.deploymentId)
   let error: ReturnType<typeof asPlain> | null = null
   try {
-    await runDue(parts, execution, opened, told.add)
+    await runDue(parts, execution, opened, (text, level) => told?.add(text, level))
   } catch (caught) {
     signal.throwIfAborted()
     if (caught instanceof LeaseLost) throw caught
     error = asPlain(caught)
     if (error.code === 'unexpected')
       parts.log.warn({ err: caught, serviceId: run.serviceId }, 'a scheduled run ended unexpectedly')
-    told.add(error.message, 'error')
+    told?.add(error.message, 'error')
   }
-  const ours = await parts.database.transaction(async (tx) => {
-    if (opened !== null) await writeRunLog(tx, opened.release.deploymentId, run.serviceId, told.lines, keptRuns)
-    return finishRun(tx, run, error)
-  })
+  await told?.flush()
+  const kept = opened?.release.workload.tasks?.[run.name]?.kept
+  const ours = await parts.database.transaction((tx) =>
+    finishRun(tx, run, { error, exitCode: execution.exitCode, kept }),
+  )
   // What stays here is swept later.
   await endTask(parts, run.serviceId, run.id, signal).catch(() => {})
   if (ours && opened !== null && isAlone(opened.release.workload))
@@ -163,7 +158,7 @@ export const startScheduler = (parts: DeploymentParts, worker: string): Worker =
     idOf: ({ id }) => id,
     about: ({ serviceId }) => ({ serviceId }),
     claim: claimNext,
-    run: (run, held) => execute(parts, { run, ...held }),
+    run: (run, held) => execute(parts, { run, exitCode: null, ...held }),
     renew: { everyMs: heartbeatMs, leaseMs, renew },
     release: (all) =>
       releaseLeases(

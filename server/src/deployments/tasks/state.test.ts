@@ -158,6 +158,19 @@ test('the end of a service runs with the release that changed its state last, al
     ['{"serial":1}', 'ending'],
   )
   assert.equal(await run(engine, world, id, 'UNINSTALL', { skipEnding: true }), 'READY')
+})
+
+test('what an uninstall is told to keep is kept with its state, and destroyed by a later end', async () => {
+  const world = await newWorld()
+  const engine = await start(world)
+  const on = { START: [leave('{"serial":1}')], DELETE: [show, 'ending'] }
+  const id = await addService(world, { state: 'HERE', on }, 'job')
+  assert.equal(await run(engine, world, id), 'DEPLOYED')
+  assert.equal(await run(engine, world, id, 'UNINSTALL', { skipEnding: true }), 'READY')
+  assert.ok(!(await logOf(world, id)).includes('ending'))
+  assert.notEqual(await stateOf(world, id), null)
+  assert.equal(await run(engine, world, id, 'UNINSTALL'), 'READY')
+  assert.ok((await logOf(world, id)).includes('ending'))
   assert.equal(await stateOf(world, id), null)
 })
 
@@ -195,7 +208,7 @@ test('what was migrated here is ended with its service, by the release that is d
   assert.equal(await run(engine, world, id, 'DEPLOY', { forceEvent: 'MIGRATE' }), 'DEPLOYED')
   assert.equal((await world.database.query('select 1 from release')).length, 1)
   assert.equal(await run(engine, world, id, 'UNINSTALL'), 'READY')
-  assert.deepEqual((await logOf(world, id)).slice(-3), ['{"serial":1}', 'ending', 'Job finished.'])
+  assert.deepEqual((await logOf(world, id)).slice(-4), ['{"serial":1}', 'ending', 'Job finished.', 'Uninstalled.'])
 })
 
 test('outputs are kept after a good end, secrets sealed; the next ones take their place; an end of the service takes them', async () => {

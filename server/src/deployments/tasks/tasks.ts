@@ -1,7 +1,9 @@
 /** The tasks of a service: which one an event runs, what a runtime is told of it, and what its end means. Pure. */
 import { createMasker } from '../../builds/engine/log-mask.ts'
 import { DeploymentError } from '../../lib/errors.ts'
+import { Secret } from '../../lib/secret.ts'
 import type { Task, TaskEnd, Workload } from '../../runtimes/runtime.ts'
+import { reservedPrefixes } from '../../variables/built-in.ts'
 import type { When } from '../../work/schedule.ts'
 import type { DeployableKind, TaskEvent, TaskSpec, Tasks, WorkloadSpec } from '../deployments.ts'
 import { outputsOf } from './files.ts'
@@ -46,15 +48,25 @@ export const isAloneSql = (workload: string): string =>
 export const clocksOf = (tasks: Tasks | undefined): Record<string, When> =>
   Object.fromEntries(Object.entries(tasks ?? {}).flatMap(([name, { cron }]) => (cron === null ? [] : [[name, cron]])))
 
+const jobEvents: ReadonlySet<TaskEvent> = new Set(['START', 'STOP', 'DELETE', 'CRON'])
+
+/** A job's program can tell by it why it runs; what hands on a state is told by its command. */
+const actionOf = ({ spec, event }: TaskToRun): Record<string, string> =>
+  spec.state !== undefined || !jobEvents.has(event)
+    ? {}
+    : Object.fromEntries(reservedPrefixes.map((prefix) => [`${prefix}JOB_ACTION`, event]))
+
 /** A release's image and environment with one command. */
-export const toTask = (workload: Workload, { spec, event }: TaskToRun, taskId: string): Task => {
-  const { organizationId, environmentId, serviceId, image, env, files, cpuMillicores, memoryMb } = workload
+export const toTask = (workload: Workload, task: TaskToRun, taskId: string): Task => {
+  const { spec, event } = task
+  const { organizationId, environmentId, serviceId, image, files, cpuMillicores, memoryMb } = workload
   const { readOnlyRoot, labels, stopGraceMs } = workload
   const command = spec.on[event] ?? { entrypoint: null, arguments: null }
   return {
     ...{ organizationId, environmentId, serviceId, taskId },
     ...command,
-    ...{ image, env, files, cpuMillicores, memoryMb, timeoutMs: spec.timeoutMs },
+    ...{ image, files, cpuMillicores, memoryMb, timeoutMs: spec.timeoutMs },
+    env: new Secret({ ...workload.env.reveal(), ...actionOf(task) }),
     volumes: spec.withVolumes === true ? workload.volumes : [],
     outputs: outputsOf(spec),
     ...(stopGraceMs === 0 ? {} : { stopGraceMs }),

@@ -10,7 +10,7 @@ const open = (internalPort: number, protocol: WorkloadPort['protocol'], external
   publiclyAccessible: true,
   ...(externalPort === undefined ? {} : { externalPort }),
 })
-const hosts = [{ host: 'a.localhost', serviceId, port: 80, protocol: 'HTTP' as const }]
+const hosts = [{ host: 'a.localhost', serviceId, port: 80, protocol: 'HTTP' as const, isMain: true }]
 const outside = [
   { serviceId, protocol: 'TCP' as const, port: 30_000 },
   { serviceId, protocol: 'UDP' as const, port: 30_001 },
@@ -36,4 +36,22 @@ test('a version from before a port was changed goes on at its host: at the one w
   assert.equal(at!.internalPort, 8080)
   const [none] = exposureFor({ hosts, outside: [] }, [open(8080, 'HTTP'), open(8081, 'HTTP')]).hosts
   assert.equal(none!.internalPort, 80)
+})
+
+test('a main host leads below their paths to all public ports that have one, the address of a port to that port alone', () => {
+  const paths = [
+    open(80, 'HTTP'),
+    { ...open(81, 'HTTP'), publicPath: '/api', publicPathRewrite: '/' },
+    { ...open(82, 'HTTP'), publicPath: '/inner', publiclyAccessible: false },
+  ]
+  const port = { host: 'p81-a.localhost', serviceId, port: 81, protocol: 'HTTP' as const, isMain: false }
+  assert.deepEqual(exposureFor({ hosts: [...hosts, port], outside: [] }, paths, { sticky: true }), {
+    hosts: [
+      { host: 'a.localhost', internalPort: 80, protocol: 'HTTP' },
+      { host: 'a.localhost', internalPort: 81, protocol: 'HTTP', path: '/api', rewrite: '/' },
+      { host: 'p81-a.localhost', internalPort: 81, protocol: 'HTTP', path: '/api', rewrite: '/' },
+    ],
+    ports: [],
+    policy: { sticky: true },
+  })
 })

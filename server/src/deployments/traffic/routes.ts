@@ -1,7 +1,8 @@
 /** By which names and ports the world reaches a service: its rows, and what of them the version that runs has. */
 import { keySql } from '../../clusters/local.ts'
-import type { Exposure } from '../../runtimes/ingress.ts'
-import type { Workload } from '../../runtimes/runtime.ts'
+import type { Policy } from '../../router/policy.ts'
+import type { ExposedHost, Exposure } from '../../runtimes/ingress.ts'
+import type { Workload, WorkloadPort } from '../../runtimes/runtime.ts'
 import type { Queryable } from '../../store/database.ts'
 import { openedPorts, type PublishedPort, readPublishedPorts } from './published-ports.ts'
 
@@ -11,6 +12,8 @@ export interface Host {
   serviceId: string
   port: number
   protocol: 'HTTP' | 'GRPC'
+  /** The service's own name or a domain of it, where all its ports that have a path are; not one port's address. */
+  isMain: boolean
 }
 
 /** Where a service is reached. Of its published ports, those count that its version has. */
@@ -19,7 +22,8 @@ export interface Outlets {
   outside: readonly PublishedPort[]
 }
 
-const columns = 'host, service_id as "serviceId", port, protocol'
+const columns = `host, service_id as "serviceId", port, protocol,
+  is_default or custom_domain_id is not null as "isMain"`
 
 const readHosts = (db: Queryable, serviceId: string): Promise<Host[]> =>
   db.query<Host>(`select ${columns} from route where service_id = $1 order by host`, [serviceId])
@@ -44,13 +48,43 @@ const portAt = (port: number, ports: Workload['ports']): number => {
   return web.length === 1 ? web[0]!.internalPort : port
 }
 
+const placeOf = ({ publicPath: path, publicPathRewrite: rewrite }: Partial<WorkloadPort>) => ({
+  ...(path === undefined ? {} : { path }),
+  ...(path === undefined || rewrite === undefined ? {} : { rewrite }),
+})
+
+/** A main host leads to the port that it is of, and below their prefixes to the other public ones that have any. */
+const exposedHosts = ({ host, port, protocol, isMain }: Host, ports: Workload['ports']): ExposedHost[] => {
+  const internalPort = portAt(port, ports)
+  const own = ports.find((each) => each.internalPort === internalPort && each.protocol === protocol)
+  const others = ports.filter(
+    (each) =>
+      isMain &&
+      each !== own &&
+      each.publiclyAccessible &&
+      each.publicPath !== undefined &&
+      each.publicPath !== own?.publicPath &&
+      (each.protocol === 'HTTP' || each.protocol === 'GRPC'),
+  )
+  const at = (each: WorkloadPort) => ({ host, internalPort: each.internalPort, ...placeOf(each) })
+  return [
+    { host, internalPort, protocol, ...placeOf(own ?? {}) },
+    ...others.map((each) => ({ ...at(each), protocol: each.protocol as Host['protocol'] })),
+  ]
+}
+
 /** Of a service that is to be published with a version that has these ports. */
-export const exposureFor = ({ hosts, outside }: Outlets, ports: Workload['ports']): Exposure => ({
-  hosts: hosts.map(({ host, port, protocol }) => ({ host, internalPort: portAt(port, ports), protocol })),
+export const exposureFor = ({ hosts, outside }: Outlets, ports: Workload['ports'], policy?: Policy): Exposure => ({
+  hosts: hosts.flatMap((host) => exposedHosts(host, ports)),
+  ...(policy === undefined ? {} : { policy }),
   ports: openedPorts(ports)
     .filter((port) => outside.some((each) => each.protocol === port.protocol && each.port === port.externalPort))
     .map(({ protocol, externalPort, internalPort }) => ({ protocol, externalPort, internalPort })),
 })
 
-export const readExposure = async (db: Queryable, serviceId: string, ports: Workload['ports']): Promise<Exposure> =>
-  exposureFor(await readOutlets(db, serviceId), ports)
+export const readExposure = async (
+  db: Queryable,
+  serviceId: string,
+  ports: Workload['ports'],
+  policy?: Policy,
+): Promise<Exposure> => exposureFor(await readOutlets(db, serviceId), ports, policy)

@@ -6,7 +6,7 @@
 import Type from 'typebox'
 import { type Context, type Operation, type Owner, operation } from '../../api/operations/operation.ts'
 import { auditOf, placeOf } from '../../api/operations/resource.ts'
-import { Flag, Maybe, Nullable, OneOf, Results, Text, Timestamp, Uuid } from '../../api/operations/schema.ts'
+import { Flag, Maybe, Nullable, OneOf, Recorded, Results, Text, Timestamp, Uuid } from '../../api/operations/schema.ts'
 import { auditTargetOf } from '../../kinds.ts'
 import { isUuid, newId } from '../../lib/ids.ts'
 import type { Queryable } from '../../store/database.ts'
@@ -28,12 +28,7 @@ const param = 'customDomainId'
 const body = Type.Object(
   {
     domain: Text(253, { minLength: 1 }),
-    generate_certificate: Maybe(
-      Flag({
-        default: false,
-        description: 'Stored and returned; has no effect, because the router of this server serves only HTTP.',
-      }),
-    ),
+    generate_certificate: Maybe(Recorded(Flag({ default: false }), 'the router of this server serves only HTTP.')),
     use_cdn: Maybe(Flag({ default: false })),
   },
   { title: 'CustomDomainRequest' },

@@ -10,7 +10,6 @@ import {
   defaultsOf,
   helmSettings,
   jobSettings,
-  supportedSettings,
   terraformSettings,
 } from './settings.ts'
 
@@ -104,5 +103,28 @@ test('limits of a build reach the build, and nothing that is not set changes wha
   assert.equal(limitsOf({ 'hpa.cpu.average_utilization_percent': 70 }), undefined)
   const set = { 'build.timeout_max_sec': 60, 'build.cpu_max_in_milli': 500, 'build.ram_max_in_gib': 3 }
   assert.deepEqual(limitsOf(set), { timeoutMs: 60_000, cpuMillicores: 500, memoryMb: 3072 })
-  for (const key of [grace, ...Object.keys(set)]) assert.ok(supportedSettings.has(key))
+})
+
+test('a network setting that the router cannot act on is a 400; one that acts makes the service out of date', async () => {
+  const { id } = await newApplication(api, (await newPlace(api)).environmentId)
+  const path = `/application/${id}`
+  const key = 'network.ingress.whitelist_source_range'
+  const put = (value: unknown) => call('PUT', `${path}/advancedSettings`, { [key]: value })
+  for (const value of ['10.0.0.0/33', 'office', '10.0.0.1,,', '10.0.0.1/8/8']) {
+    const { status, body } = await put(value)
+    assert.deepEqual([status, body.details[0].field], [400, `/${key}`], value)
+  }
+  assert.equal((await call('GET', `${path}/advancedSettings`)).body[key], '0.0.0.0/0')
+  await call('POST', `${path}/deploy`)
+  const freshness = async () => (await call('GET', `${path}/status`)).body.service_deployment_status
+  await until(async () => (await freshness()) === 'UP_TO_DATE', { what: 'the deployment' })
+  assert.equal(
+    (await call('PUT', `${path}/advancedSettings`, { 'network.ingress.proxy_buffering': 'off' })).status,
+    201,
+  )
+  assert.equal(await freshness(), 'UP_TO_DATE', 'it is only recorded')
+  assert.equal((await put('10.0.0.0/8')).status, 201)
+  assert.equal(await freshness(), 'OUT_OF_DATE')
+  const plan = (await call('POST', `${path}/deploy?dry_run=true`)).body
+  assert.match(JSON.stringify(plan), /Only the treatment of requests has changed; no instance restarts\./)
 })

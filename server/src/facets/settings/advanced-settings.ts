@@ -2,10 +2,12 @@
  * Advanced settings of a kind: flat, dotted keys. What is set is stored with the service, so that a change makes it out
  * of date if the engine acts on it; everything else has its default. A PUT replaces the whole set.
  */
-import Type, { type TObject, type TProperties } from 'typebox'
+import Type, { type TObject, type TProperties, type TSchema } from 'typebox'
+import { refuseMarked } from '../../api/operations/effects.ts'
 import { type Context, type Operation, operation, ownOrganization } from '../../api/operations/operation.ts'
-import { partial } from '../../api/operations/schema.ts'
+import { type Json, partial } from '../../api/operations/schema.ts'
 import { check } from '../../api/operations/validate.ts'
+import { wrongSetting } from '../../deployments/traffic/ingress-settings.ts'
 import { invalidField } from '../../lib/errors.ts'
 import { type Facet, itemOf, ownerOf, type Self } from '../self.ts'
 import { changeInner, type InnerChange, readInner } from './inner-configuration.ts'
@@ -15,35 +17,46 @@ type Values = Record<string, unknown>
 
 const field = 'advanced_settings'
 
+/** Consoles parse what looks like JSON: a value for a setting of any text is kept as that text. */
+const takingJson = (schema: TSchema): TSchema => {
+  const { type, enum: words, anyOf } = schema as Json
+  if (anyOf !== undefined) return Object.assign({}, schema, { anyOf: anyOf.map((each) => takingJson(each as TSchema)) })
+  return type === 'string' && words === undefined ? Object.assign({}, schema, { 'x-json-text': true }) : schema
+}
+
 /** Undeclared keys must be reported, not dropped: the whole body is accepted and checked here. */
-export const settingsBody = (settings: Settings): TObject =>
-  Object.assign(partial(Type.Object<TProperties>(settings)), { 'x-anything': true })
+export const settingsBody = (settings: Settings): TObject => {
+  const taken = Object.entries(settings).map(([key, schema]) => [key, takingJson(schema)])
+  return Object.assign(partial(Type.Object<TProperties>(Object.fromEntries(taken))), { 'x-anything': true })
+}
 
-/** Throws an `ApiError` for a value that the kind cannot honor. */
-export type Refuse = (sent: Values) => void
-
-const judge = (settings: Settings, sent: Values, refuse?: Refuse): Values => {
+const judge = (settings: Settings, sent: Values): Values => {
   const unknown = Object.keys(sent).find((key) => !Object.hasOwn(settings, key))
   if (unknown !== undefined)
     throw invalidField(`/${unknown.slice(0, 100)}`, 'is not an advanced setting of this service type')
   check(Type.Partial(Type.Object(settings)), sent)
-  refuse?.(sent)
+  const wrong = wrongSetting(sent)
+  if (wrong !== null) throw invalidField(`/${wrong.key}`, wrong.why)
   return sent
 }
 
-export const settingsEditor = (settings: Settings, defaults: Values, refuse?: Refuse) => (context: Context) => {
-  const sent = judge(settings, context.body, refuse)
+export const settingsEditor = (settings: Settings, defaults: Values) => (context: Context) => {
+  const sent = judge(settings, context.body)
+  const schema = Type.Object(settings)
   const change: InnerChange<Values> = {
     field,
     empty: {},
     eventType: 'UPDATE',
     subTarget: 'ADVANCED_SETTINGS',
-    change: () => sent,
+    change(kept) {
+      refuseMarked(schema, sent, kept)
+      return sent
+    },
   }
   return changeInner(context, change, (kept) => ({ ...defaults, ...kept }))
 }
 
-const operationsOf = (self: Self, settings: Settings, noun: string, refuse?: Refuse): Operation[] => {
+const operationsOf = (self: Self, settings: Settings, noun: string): Operation[] => {
   const defaults = defaultsOf(settings)
   const answer = Type.Object(settings, { title: `${self.noun}AdvancedSettings` })
   const common = { tag: `${self.noun} Configuration`, path: `${itemOf(self)}/advancedSettings`, answer }
@@ -81,14 +94,15 @@ const operationsOf = (self: Self, settings: Settings, noun: string, refuse?: Ref
       area: 'projects',
       owner: ownerOf(self),
       body: settingsBody(settings),
+      refusesMarked: true,
       status: 201,
-      run: settingsEditor(settings, defaults, refuse),
+      run: settingsEditor(settings, defaults),
     }),
   ]
 }
 
 /** `noun`: the suffix of the ids of read and edit, if it is not `<Word>AdvancedSettings`. */
 export const advancedSettings =
-  (settings: Settings, noun?: string, refuse?: Refuse): Facet =>
+  (settings: Settings, noun?: string): Facet =>
   (self) =>
-    operationsOf(self, settings, noun ?? `${self.noun}AdvancedSettings`, refuse)
+    operationsOf(self, settings, noun ?? `${self.noun}AdvancedSettings`)

@@ -3,7 +3,6 @@
  * nothing: the fingerprint of a service that sets none of this never moves. Pure.
  */
 import type { WorkloadSpec } from '../../deployments/deployments.ts'
-import { invalidField } from '../../lib/errors.ts'
 
 export const containerKeys = {
   readOnlyRoot: 'security.read_only_root_filesystem',
@@ -30,13 +29,4 @@ export const containerSettingsIn = (
     ...(postStart.length > 0 ? { postStart } : {}),
     ...(preStop.length > 0 ? { preStop } : {}),
   }
-}
-
-/** For programs that write where their image has them. */
-export const refuseReadOnlyRoot = (sent: Record<string, unknown>): void => {
-  if (sent[containerKeys.readOnlyRoot] === true)
-    throw invalidField(
-      `/${containerKeys.readOnlyRoot}`,
-      'is not possible for this service type: Terraform writes to the folder of its module',
-    )
 }

@@ -1,12 +1,25 @@
 /**
  * The advanced settings of services, by kind: every key with its type and default. Pure data. A key that has no effect
- * on this server is stored and returned, and its description says so.
+ * on this server is marked `Recorded`.
  */
 import Type, { type TSchema } from 'typebox'
-import { Flag, List, Nullable, OneOf, Text, Whole } from '../../api/operations/schema.ts'
+import {
+  AllRecorded,
+  Flag,
+  List,
+  Nullable,
+  OneOf,
+  Recorded,
+  Refused,
+  Text,
+  Whole,
+} from '../../api/operations/schema.ts'
 import type { BuildLimits } from '../../deployments/deployments.ts'
+import { type IngressSettings, ingressSettingsIn } from '../../deployments/traffic/ingress-settings.ts'
 import { joinTag, splitTag } from '../../lib/docker/image-name.ts'
+import { type KeptRuns, usuallyKept } from '../../work/schedule.ts'
 import { containerKeys } from './container-settings.ts'
+import { ingress, requestBuffering } from './ingress-settings.ts'
 
 export type Settings = Record<string, TSchema>
 
@@ -32,37 +45,46 @@ const buildKeys = {
   seconds: 'build.timeout_max_sec',
   millicores: 'build.cpu_max_in_milli',
   gigabytes: 'build.ram_max_in_gib',
+  skipSubmodules: 'build.skip_git_submodules',
+  noCache: 'build.disable_buildkit_cache',
 } as const
 
 const toolImageKey = 'build.engine_image'
 
 const overlapKey = 'cronjob.concurrency_policy'
 
-/** The keys that the engine acts on. */
-export const supportedSettings: ReadonlySet<string> = new Set([
-  graceKey,
-  overlapKey,
-  toolImageKey,
-  ...Object.values(buildKeys),
-  ...Object.values(containerKeys),
-])
+const keptKeys = {
+  succeeded: 'cronjob.success_jobs_history_limit',
+  failed: 'cronjob.failed_jobs_history_limit',
+} as const
+
+/** A job may run every minute for years. */
+const mostKept = 100
+
+const keptRuns = (which: string) =>
+  Whole(0, mostKept, {
+    default: usuallyKept,
+    description: `How many ${which} runs are kept, each with the last 256 KB of its output; takes effect with the next deploy.`,
+  })
 
 const grace = { [graceKey]: Whole(0, 3600, { default: usualGraceSeconds }) }
 
 const placement = {
-  'deployment.affinity.node.required': labels(),
+  'deployment.affinity.node.required': Recorded(labels()),
 }
 
 const rollout = {
-  'deployment.antiaffinity.pod': OneOf(['Preferred', 'Requirred'], { default: 'Preferred' }),
-  'deployment.topology_spread.zone': OneOf(['Disabled', 'ScheduleAnyway', 'DoNotSchedule'], { default: 'Disabled' }),
+  'deployment.antiaffinity.pod': Recorded(OneOf(['Preferred', 'Requirred'], { default: 'Preferred' })),
+  'deployment.topology_spread.zone': Recorded(
+    OneOf(['Disabled', 'ScheduleAnyway', 'DoNotSchedule'], { default: 'Disabled' }),
+  ),
   [containerKeys.strategy]: OneOf(['RollingUpdate', 'Recreate'], {
     default: 'RollingUpdate',
     description:
       'Recreate: the running version is stopped before the new one starts. RollingUpdate: all instances of the new version start beside the old ones, unless the service has storage.',
   }),
-  'deployment.update_strategy.rolling_update.max_unavailable_percent': percent(25),
-  'deployment.update_strategy.rolling_update.max_surge_percent': percent(25),
+  'deployment.update_strategy.rolling_update.max_unavailable_percent': Recorded(percent(25)),
+  'deployment.update_strategy.rolling_update.max_surge_percent': Recorded(percent(25)),
 }
 
 const lifecycle = {
@@ -78,74 +100,39 @@ const build = {
   [buildKeys.seconds]: seconds(1800, 1),
   [buildKeys.millicores]: Whole(10, 1_000_000, { default: 2000 }),
   [buildKeys.gigabytes]: Whole(1, 65_536, { default: 2 }),
-  'build.skip_git_submodules': flag(false),
+  [buildKeys.skipSubmodules]: Flag({
+    default: false,
+    description:
+      'Leave submodules empty. Otherwise they are fetched, with the git token of the service if they are on the same host.',
+  }),
 }
 
-const buildCache = { 'build.disable_buildkit_cache': flag(false) }
-
-const domains = { 'deployment.custom_domain_check_enabled': flag(true) }
-
-const corsHeaders =
-  'DNT,Keep-Alive,User-Agent,X-Requested-With,If-Modified-Since,Cache-Control,Content-Type,Range,Authorization'
-
-const ingress = {
-  'network.ingress.proxy_body_size_mb': Whole(0, 1_000_000, { default: 100 }),
-  'network.ingress.force_ssl_redirect': flag(true),
-  'network.ingress.enable_cors': flag(false),
-  'network.ingress.cors_allow_origin': text('*'),
-  'network.ingress.cors_allow_methods': text('GET, PUT, POST, DELETE, PATCH, OPTIONS'),
-  'network.ingress.cors_allow_headers': text(corsHeaders),
-  'network.ingress.proxy_buffer_size_kb': Whole(1, 1_000_000, { default: 4 }),
-  'network.ingress.keepalive_time_seconds': seconds(3600),
-  'network.ingress.keepalive_timeout_seconds': seconds(60),
-  'network.ingress.send_timeout_seconds': seconds(60),
-  'network.ingress.proxy_connect_timeout_seconds': seconds(60),
-  'network.ingress.proxy_send_timeout_seconds': seconds(60),
-  'network.ingress.proxy_read_timeout_seconds': seconds(60),
-  'network.ingress.proxy_buffering': text('on'),
-  'network.ingress.whitelist_source_range': text('0.0.0.0/0'),
-  'network.ingress.denylist_source_range': text(''),
-  'network.ingress.basic_auth_env_var': text(''),
-  'network.ingress.enable_sticky_session': flag(false),
-  'network.ingress.grpc_send_timeout_seconds': seconds(60),
-  'network.ingress.grpc_read_timeout_seconds': seconds(60),
-  'network.ingress.extra_headers': text('{}'),
-  'network.gateway_api.http_request_timeout_seconds': nothing(Whole(0, 86_400)),
-  'network.gateway_api.http_connection_idle_timeout_seconds': nothing(Whole(0, 86_400)),
-  'network.gateway_api.retry.num_retries': nothing(Whole(0, 100)),
-  'network.gateway_api.retry.retry_on': nothing(Text()),
-  'network.gateway_api.retry.http_status_codes': nothing(Text()),
-  'network.gateway_api.retry.per_try_timeout_seconds': nothing(Whole(0, 86_400)),
+const buildCache = {
+  [buildKeys.noCache]: Flag({ default: false, description: 'Build every instruction anew, at every deployment.' }),
 }
 
-const requestBuffering = { 'network.ingress.proxy_request_buffering': text('on') }
+const domains = { 'deployment.custom_domain_check_enabled': Recorded(flag(true)) }
 
 const scaling = {
-  'hpa.cpu.average_utilization_percent': Whole(1, 1000, { default: 60 }),
-  'hpa.memory.average_utilization_percent': nothing(Whole(1, 1000)),
+  'hpa.cpu.average_utilization_percent': Recorded(Whole(1, 1000, { default: 60 })),
+  'hpa.memory.average_utilization_percent': Recorded(nothing(Whole(1, 1000))),
 }
 
+const noAccounts = 'service accounts are a part of Kubernetes; this cluster has none.'
+
 const account = {
-  'security.service_account_name': text(''),
+  'security.service_account_name': Refused(text(''), noAccounts),
   [containerKeys.readOnlyRoot]: flag(
     false,
     'Only storage can be written to; there is no writable /tmp unless storage is mounted there. Variables mounted as files must be in a folder. The output folders of a job stay writable.',
   ),
 }
 
-const accountToken = { 'security.automount_service_account_token': flag(false) }
+const accountToken = { 'security.automount_service_account_token': Refused(flag(false), noAccounts) }
 
-/** The groups of a kind as one; keys without effect say so. */
-const settingsOf = (...groups: Settings[]): Settings => {
-  const all: Settings = Object.assign({}, ...groups)
-  const described = Object.entries(all).map(([key, schema]) => [
-    key,
-    supportedSettings.has(key)
-      ? schema
-      : { ...schema, description: 'Stored and returned; has no effect on this server.' },
-  ])
-  return Object.fromEntries(described) as Settings
-}
+const settingsOf = (...groups: Settings[]): Settings => Object.assign({}, ...groups)
+
+const noCharts = 'charts are not deployed here.'
 
 const running = [domains, grace, placement, rollout, ingress, scaling, account, accountToken]
 
@@ -154,16 +141,17 @@ export const applicationSettings = settingsOf(...running, lifecycle, build, buil
 export const containerSettings = settingsOf(...running, requestBuffering)
 
 export const jobSettings = settingsOf(grace, placement, build, buildCache, account, accountToken, {
-  'job.delete_ttl_seconds_after_finished': nothing(Whole(0)),
+  'job.delete_ttl_seconds_after_finished': Recorded(nothing(Whole(0))),
   [overlapKey]: OneOf(['Forbid', 'Allow', 'Replace'], { default: 'Forbid' }),
-  'cronjob.failed_jobs_history_limit': Whole(0, 1000, { default: 1 }),
-  'cronjob.success_jobs_history_limit': Whole(0, 1000, { default: 1 }),
+  [keptKeys.failed]: keptRuns('failed'),
+  [keptKeys.succeeded]: keptRuns('successful'),
 })
 
-export const helmSettings = settingsOf(domains, ingress, requestBuffering)
+export const helmSettings = AllRecorded(settingsOf(domains, ingress, requestBuffering), noCharts)
 
 export const terraformSettings = settingsOf(grace, placement, build, account, {
-  'build.ephemeral_storage_in_gib': Whole(0, 65_536, { default: 4 }),
+  [containerKeys.readOnlyRoot]: Refused(flag(false), 'the tool writes to the folder of its module.'),
+  'build.ephemeral_storage_in_gib': Recorded(Whole(0, 65_536, { default: 4 })),
   [toolImageKey]: Text(512, {
     default: '',
     pattern: '^(|[A-Za-z0-9][A-Za-z0-9._:/@-]*)$',
@@ -177,6 +165,9 @@ export const defaultsOf = (settings: Settings): Record<string, unknown> =>
 
 const setIn = (spec: object): Record<string, number | undefined> =>
   (spec as { advanced_settings?: Record<string, number | undefined> }).advanced_settings ?? {}
+
+/** What the router acts on, as far as it is not as usual. */
+export const ingressIn = (spec: object): IngressSettings | undefined => ingressSettingsIn(setIn(spec))
 
 /** How long a service's program may take to exit before it is killed. */
 export const stopGraceMs = (spec: object): number => 1000 * (setIn(spec)[graceKey] ?? usualGraceSeconds)
@@ -194,10 +185,13 @@ export const buildLimitsIn = (spec: object): BuildLimits => {
     [buildKeys.millicores]: millicores,
     [buildKeys.gigabytes]: gigabytes,
   } = setIn(spec)
+  const { [buildKeys.skipSubmodules]: skips, [buildKeys.noCache]: noCache } = setIn(spec) as Record<string, unknown>
   return {
     ...(seconds === undefined ? {} : { timeoutMs: 1000 * seconds }),
     ...(millicores === undefined ? {} : { cpuMillicores: millicores }),
     ...(gigabytes === undefined ? {} : { memoryMb: 1024 * gigabytes }),
+    ...(skips === true ? { skipSubmodules: true } : {}),
+    ...(noCache === true ? { noCache: true } : {}),
   }
 }
 
@@ -206,6 +200,16 @@ export const toolImageIn = (spec: object, version: string): { image?: string } =
   const { [toolImageKey]: image = '' } = setIn(spec) as { [toolImageKey]?: string }
   if (image === '') return {}
   return { image: splitTag(image).name === image && version !== '' ? joinTag(image, version) : image }
+}
+
+/** How many runs of a cron job are kept; left out if that is the default. */
+export const keptIn = (spec: object): { kept?: KeptRuns } => {
+  const set = setIn(spec)
+  const numbers = Object.entries(keptKeys).flatMap(([name, key]) => {
+    const count = set[key]
+    return count === undefined || count === usuallyKept ? [] : [[name, Math.min(count, mostKept)] as const]
+  })
+  return numbers.length === 0 ? {} : { kept: Object.fromEntries(numbers) }
 }
 
 /** What a cron job does when it is due while its last run continues; left out if that is the default. */

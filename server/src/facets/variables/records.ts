@@ -27,6 +27,13 @@ export const editBody = Type.Object(
   { key: Key(), value: Maybe(Nullable(Value())), ...extras },
   { title: 'VariableEditRequest' },
 )
+const newPath = 'A file is written to this path; a variable that was none becomes one. Omitted or null, it stays.'
+
+/** Only the older family of variables can move a file. */
+export const editVariableBody = Type.Object(
+  { ...editBody.properties, mount_path: Maybe(Nullable(Text(1024, { description: newPath }))) },
+  { title: 'EnvironmentVariableEditRequest' },
+)
 export const aliasBody = Type.Object({ key: Key(), ...extras }, { title: 'VariableAliasRequest' })
 export const overrideBody = Type.Object(
   { value: Maybe(Nullable(Value())), ...extras },

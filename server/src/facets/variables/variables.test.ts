@@ -69,7 +69,7 @@ test('an application lists what it inherits, and gets aliases and overrides of i
   const secret = await create(`${place.app}/secret/${key.id}/alias`, { key: 'ALSO_KEY' })
   assert.deepEqual([secret.aliased_secret.key, secret.aliased_secret.value], ['KEY', undefined])
   await create(`${place.app}/environmentVariable/${alias.id}/alias`, { key: 'THIRD' }, 400)
-  await create(`/project/${place.projectId}/environmentVariable/${override.id}/alias`, { key: 'B' }, 404)
+  await create(`/project/${place.projectId}/environmentVariable/${override.id}/alias`, { key: 'B' }, 400)
   await create(`${place.app}/secret/${url.id}/alias`, { key: 'MIXED' }, 404)
   const scopes = (await listOf(`${place.app}/environmentVariable`))
     .filter((row) => row.key === 'URL')

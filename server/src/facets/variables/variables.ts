@@ -15,6 +15,7 @@ import {
   aliasBody,
   createBody,
   editBody,
+  editVariableBody,
   overrideBody,
   secretAnswer,
   showSecret,
@@ -62,6 +63,7 @@ interface Family {
   one: string
   tag: string
   answer: TObject
+  edit: typeof editVariableBody | typeof editBody
   show: typeof showVariable | typeof showSecret
 }
 
@@ -74,6 +76,7 @@ const variableFamily = ({ word }: VariableFacet): Family => ({
   one: 'a variable',
   tag: word === 'Environment' ? 'Environment Variable' : `${word} Environment Variable`,
   answer: variableAnswer,
+  edit: editVariableBody,
   show: showVariable,
 })
 
@@ -86,6 +89,7 @@ const secretFamily = ({ word }: VariableFacet): Family => ({
   one: 'a secret',
   tag: `${word} Secret`,
   answer: secretAnswer,
+  edit: editBody,
   show: showSecret,
 })
 
@@ -107,11 +111,11 @@ const handlersOf = (family: Family) => {
     const work = (tx: Queryable) => createVariable(tx, context.parts.sealer, here, wanted)
     return writeRow(context, here, 'CREATE', work, (row) => family.show(withService(here, row)))
   }
-  const edit = async (context: Context<Type.Static<typeof editBody>>) => {
+  const edit = async (context: Context<Type.Static<typeof editVariableBody>>) => {
     const [here, row] = [await place(context), await own(context)]
     const { body } = context
     const work = (tx: Queryable) =>
-      editVariable(tx, context.parts.sealer, row, { key: body.key, value: body.value, ...extrasOf(body) })
+      editVariable(tx, context.parts.sealer, row, { ...body, mountPath: body.mount_path, ...extrasOf(body) })
     return writeRow(context, here, 'UPDATE', work, (made) => family.show(withService(here, made)))
   }
   const remove = async (context: Context) => {
@@ -181,7 +185,7 @@ const familyOperations = ({ kind }: VariableFacet, family: Family): Operation[] 
       path: item,
       summary: `Change ${one}; an omitted value is kept`,
       ...write,
-      body: editBody,
+      body: family.edit,
       status: 200,
       run: run.edit,
     }),

@@ -3,7 +3,7 @@
  * deleting them is our addition to the public API, which only reads them.
  */
 import Type from 'typebox'
-import { Computed, Maybe, Nullable, Text, Timestamp, Uuid } from '../../api/operations/schema.ts'
+import { AllRecorded, Computed, Maybe, Nullable, Text, Timestamp, Uuid } from '../../api/operations/schema.ts'
 import { deployable } from '../../facets/deployable.ts'
 import {
   completeGitRepository,
@@ -22,10 +22,12 @@ export const argocdApp = service({
   nounWithArticle: 'an Argo CD app',
   list: { id: 'listArgoCdApps', words: 'Argo CD apps' },
   groups: false,
-  spec: Type.Object({
-    namespace: Maybe(Text(63, { minLength: 1, pattern: '^[a-z0-9]([a-z0-9-]*[a-z0-9])?$', default: 'argocd' })),
-    git_repository: Maybe(Nullable(GitRepositoryRequest())),
-  }),
+  spec: Type.Object(
+    AllRecorded({
+      namespace: Maybe(Text(63, { minLength: 1, pattern: '^[a-z0-9]([a-z0-9-]*[a-z0-9])?$', default: 'argocd' })),
+      git_repository: Maybe(Nullable(GitRepositoryRequest())),
+    }),
+  ),
   record: {
     namespace: Text(63),
     environment_id: Uuid(),

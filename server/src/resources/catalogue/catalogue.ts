@@ -8,9 +8,10 @@ import { Flag, List, Maybe, OneOf, Results, Text, Whole } from '../../api/operat
 import { notFound } from '../../lib/errors.ts'
 import { viewFeature } from '../cluster/features.ts'
 import { Feature, vendors } from '../cluster/schema.ts'
+import { databaseTypeNames } from '../kinds/database-types.ts'
 import { features } from './features.ts'
 import { type InstanceType, instanceTypes } from './instance-types.ts'
-import { awsDatabaseInstanceTypes, managedDatabaseTypes } from './managed-databases.ts'
+import { databaseInstanceTypes, managedDatabaseTypes } from './managed-databases.ts'
 import { regions } from './regions.ts'
 
 type Vendor = keyof typeof regions
@@ -99,22 +100,27 @@ const gpuQuery = Type.Object({
 
 const names = (values: readonly string[]) => values.map((name) => ({ name }))
 
-const databaseInstances = ({ region, databaseType = '' }: Record<string, string>) => {
-  checkPlace('AWS', region, 'region')
-  const type = databaseType.toUpperCase()
-  if (!Object.hasOwn(awsDatabaseInstanceTypes, type)) throw notFound()
-  return names(awsDatabaseInstanceTypes[type]!)
-}
-
 /** Names of providers in paths. */
 const vendorOf = (word: string): Vendor | undefined =>
   (({ AWS: 'AWS', GCP: 'GCP', SCW: 'SCW', SCALEWAY: 'SCW', AZURE: 'AZURE' }) as const)[word.toUpperCase()]
+
+const isVendor = (word: string): boolean => (vendors as readonly string[]).includes(word.toUpperCase())
+
+/** Empty for a provider whose managed databases are not listed here. */
+const databaseInstances = ({ cloudProvider = 'AWS', region, databaseType = '' }: Record<string, string>) => {
+  const vendor = vendorOf(cloudProvider)
+  const type = databaseType.toUpperCase()
+  if ((vendor === undefined && !isVendor(cloudProvider)) || !databaseTypeNames.includes(type)) throw notFound()
+  if (vendor === undefined) return []
+  checkPlace(vendor, region, 'region')
+  return names(databaseInstanceTypes[vendor]?.[type] ?? [])
+}
 
 const instancesByWord = ({ cloudProvider = '' }: Record<string, string>) => {
   const vendor = vendorOf(cloudProvider)
   if (vendor !== undefined) return instancesOf(vendor)
   // There is no list for these: a cluster there may use any type.
-  if ((vendors as readonly string[]).includes(cloudProvider.toUpperCase())) return []
+  if (isVendor(cloudProvider)) return []
   throw notFound()
 }
 
@@ -210,6 +216,13 @@ const entries: readonly Entry[] = [
     id: 'listAWSManagedDatabaseInstanceType',
     path: '/aws/managedDatabase/instanceType/{region}/{databaseType}',
     summary: 'List the instance types for a type of database on AWS',
+    item: Named,
+    results: databaseInstances,
+  },
+  {
+    id: 'listManagedDatabaseInstanceType',
+    path: '/{cloudProvider}/managedDatabase/instanceType/{region}/{databaseType}',
+    summary: 'List the instance types for a type of managed database of a provider; empty if none are known',
     item: Named,
     results: databaseInstances,
   },

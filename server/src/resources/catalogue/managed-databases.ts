@@ -15,8 +15,14 @@ export const managedDatabaseTypes = {
   SCW: ['MYSQL', 'POSTGRESQL', 'REDIS'],
 } as const
 
-/** By database type. */
-export const awsDatabaseInstanceTypes: Record<string, readonly string[]> = {
+const scalewayNodes = [
+  ...['PICO', 'NANO', 'MICRO'].map((size) => `DB-PLAY2-${size}`),
+  ...['S', 'M', 'L', 'XL'].map((size) => `DB-DEV-${size}`),
+  ...['XXS', 'XS', 'S', 'M', 'L'].map((size) => `DB-PRO2-${size}`),
+  ...['XS', 'S', 'M', 'L', 'XL'].map((size) => `DB-GP-${size}`),
+]
+
+const awsNodes: Record<string, readonly string[]> = {
   POSTGRESQL: relational,
   MYSQL: relational,
   MONGODB: [
@@ -28,4 +34,14 @@ export const awsDatabaseInstanceTypes: Record<string, readonly string[]> = {
     ...['t3', 't4g'].flatMap((family) => ['micro', 'small', 'medium'].map((size) => `cache.${family}.${size}`)),
     ...['m5', 'm6g', 'r5', 'r6g'].flatMap((family) => sizes.map((size) => `cache.${family}.${size}`)),
   ],
+}
+
+/** By provider and type of database. */
+export const databaseInstanceTypes: Partial<Record<string, Record<string, readonly string[]>>> = {
+  AWS: awsNodes,
+  SCW: {
+    POSTGRESQL: scalewayNodes,
+    MYSQL: scalewayNodes,
+    REDIS: ['MICRO', 'XS', 'S', 'M', 'L', 'XL'].map((size) => `RED1-${size}`),
+  },
 }

@@ -2,8 +2,10 @@
  * How a cluster is reached and what is installed in it: its kubeconfig, which is sealed and shown only to an Admin, and
  * the values for Helm charts that follow from its parameters.
  */
-import { type Context, type Operation, operation } from '../../api/operations/operation.ts'
+import Type from 'typebox'
+import { type Context, type Fields, type Operation, operation } from '../../api/operations/operation.ts'
 import { auditOf, placeOf, type Spec } from '../../api/operations/resource.ts'
+import { Flag, Maybe } from '../../api/operations/schema.ts'
 import { ApiError, badRequest, notFound } from '../../lib/errors.ts'
 import { writeAudit } from '../../store/tree.ts'
 import { clusterInOrganization, isDocker, readCluster } from './rows.ts'
@@ -18,8 +20,21 @@ const noKubeconfig = (): ApiError =>
 
 const auditTarget = { target: 'CLUSTER', subTarget: 'KUBERNETES_CREDENTIALS' }
 
-const readKubeconfig = async (context: Context): Promise<string> => {
-  const { db, node, parts, principal } = context
+const KubeconfigQuery = Type.Object({
+  with_token_from_cli: Maybe(Flag({ description: 'Refused if true: the kubeconfig is answered as it was set.' })),
+  read_only: Maybe(Flag({ description: 'Refused if true: the kubeconfig has the rights that it was set with.' })),
+})
+
+type KubeconfigContext = Context<Fields, Type.Static<typeof KubeconfigQuery>>
+
+const readKubeconfig = async (context: KubeconfigContext): Promise<string> => {
+  const { db, node, parts, principal, query } = context
+  if (query.read_only === true)
+    throw badRequest(
+      'A read-only kubeconfig is not possible: this server answers the one that was set, with its rights.',
+    )
+  if (query.with_token_from_cli === true)
+    throw badRequest('A token from the command line is not possible: this server answers the kubeconfig that was set.')
   const [row] = await db.query<{ sealed: string | null }>(
     `select sealed ->> '${column}' as sealed from node where id = $1`,
     [node.id],
@@ -110,6 +125,7 @@ export const clusterAccessOperations: Operation[] = [
     area: 'clusters',
     cluster: 'ADMIN',
     owner: clusterInOrganization,
+    query: KubeconfigQuery,
     status: 200,
     produces: 'application/x-yaml',
     run: readKubeconfig,

@@ -49,6 +49,7 @@ export const clusterAdvancedSettingsOperations: Operation[] = [
     cluster: 'ADMIN',
     owner: clusterInOrganization,
     body: settingsBody(clusterSettings),
+    refusesMarked: true,
     status: 201,
     run: settingsEditor(clusterSettings, defaults),
   }),

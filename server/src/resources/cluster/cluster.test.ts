@@ -158,7 +158,9 @@ const everything = {
 test('every part of a description comes back as it was sent, and an edit keeps what it leaves out', async () => {
   const made = await create(everything)
   for (const [field, expected] of Object.entries(everything)) assert.deepEqual(made[field], expected, field)
-  const { status, body } = await call('PUT', `${clusters}/${made.id}`, { description: 'other', region: 'elsewhere' })
+  const moved = await call('PUT', `${clusters}/${made.id}`, { description: 'other', region: 'elsewhere' })
+  assert.deepEqual([moved.status, moved.body.details[0].field], [400, '/region'])
+  const { status, body } = await call('PUT', `${clusters}/${made.id}`, { description: 'other', region: made.region })
   assert.equal(status, 200)
   const { updated_at: _, ...kept } = body
   const { updated_at: __, ...before } = made
@@ -290,11 +292,14 @@ test('advanced settings have their defaults, keep the set that was sent last, an
   assert.equal(defaults['loki.log_retention_in_week'], 12)
   assert.deepEqual((await call('GET', path)).body, defaults)
   const one = { 'loki.log_retention_in_week': 3 }
-  const other = { 'database.redis.allowed_cidrs': ['10.0.0.0/8'] }
+  const other = { 'cloud_provider.container_registry.tags': { team: 'shop' } }
   assert.deepEqual((await call('PUT', path, one)).body, { ...defaults, ...one })
   const { status, body } = await call('PUT', path, other)
   assert.deepEqual([status, body], [201, { ...defaults, ...other }])
   assert.deepEqual((await call('GET', path)).body, body)
+  // What would protect nothing here is refused.
+  const open = await call('PUT', path, { 'database.redis.allowed_cidrs': ['10.0.0.0/8'] })
+  assert.deepEqual([open.status, open.body.details[0].field], [400, '/database.redis.allowed_cidrs'])
   for (const wrong of [{ 'loki.nothing': 1 }, { 'loki.log_retention_in_week': '3' }, { 'loki.deployment_mode': 'x' }])
     assert.equal((await call('PUT', path, wrong)).status, 400, JSON.stringify(wrong))
   assert.equal((await find(id)).advanced_settings, undefined)

@@ -6,10 +6,11 @@
 import Type from 'typebox'
 import type { Context, Operation } from '../../api/operations/operation.ts'
 import { type Along, type Change, resource, type Spec } from '../../api/operations/resource.ts'
-import { Flag, Maybe, OneOf } from '../../api/operations/schema.ts'
+import { Maybe, OneOf } from '../../api/operations/schema.ts'
 import { capacitySql } from '../../clusters/capacity.ts'
 import { isEngineSql, isLocal, isLocalSql } from '../../clusters/local.ts'
-import { conflict, invalidField } from '../../lib/errors.ts'
+import { SkipReconcile } from '../../facets/deployment-request.ts'
+import { badRequest, conflict, invalidField } from '../../lib/errors.ts'
 import type { Queryable } from '../../store/database.ts'
 import { accessesOfN, writeAccesses } from '../secret-manager/access.ts'
 import { refuseUsedAccesses, secretManagerUserOperations } from '../secret-manager/users.ts'
@@ -24,6 +25,7 @@ import { clusterRoutingOperations } from './routing.ts'
 import { readCluster, refuseLocked } from './rows.ts'
 import { clusterRecord, clusterSpec } from './schema.ts'
 import { clusterStatusOperations } from './status.ts'
+import { clusterStreamOperations } from './streams.ts'
 
 /** What the first start stores for the engine of this machine. */
 export const localClusterSpec: Spec = {
@@ -64,6 +66,9 @@ const usedSql = `select exists (select 1 from node e where e.kind = 'environment
 
 const refuseNeeded = async (tx: Queryable, context: Context): Promise<undefined> => {
   await tx.query('select 1 from node where id = $1 for update', [context.node.id])
+  const { deleteMode, skipReconcile } = context.query
+  if (skipReconcile === true && deleteMode === onlyConfiguration)
+    throw badRequest(`skipReconcile: must not be true with the deleteMode ${onlyConfiguration}`)
   const spec = await readCluster(context, tx)
   const [row] = await tx.query<{ used: boolean }>(usedSql, [context.node.id])
   if (row?.used === true) throw conflict('cluster_in_use', 'This cluster still has an environment: delete it first.')
@@ -83,12 +88,16 @@ const inTurn =
     return shown
   }
 
-// Nothing was created at a provider, so the delete modes have nothing to keep or remove.
+const onlyConfiguration = 'DELETE_QOVERY_CONFIG'
 const removeQuery = Type.Object({
   deleteMode: Maybe(
-    OneOf(['DEFAULT', 'DELETE_CLUSTER_AND_QOVERY_CONFIG', 'DELETE_QOVERY_CONFIG'], { default: 'DEFAULT' }),
+    OneOf(['DEFAULT', 'DELETE_CLUSTER_AND_QOVERY_CONFIG', onlyConfiguration], {
+      default: 'DEFAULT',
+      description:
+        'All do the same: a cluster without environments has nothing but its configuration here, and nothing was created at a provider.',
+    }),
   ),
-  skipReconcile: Maybe(Flag()),
+  ...SkipReconcile.properties,
 })
 
 const cluster = resource({
@@ -108,7 +117,7 @@ const cluster = resource({
     remove: 'deleteCluster',
   },
   spec: clusterSpec,
-  notEditable: ['cloud_provider', 'kubernetes', 'region', 'is_demo'],
+  fixed: { cloud_provider: 'cloud_provider', kubernetes: 'kubernetes', region: 'region', is_demo: 'is_demo' },
   record: clusterRecord,
   columns: {
     organization: `json_build_object('id', n.organization_id)`,
@@ -134,6 +143,7 @@ const cluster = resource({
 export const clusterOperations: Operation[] = [
   ...cluster.operations,
   ...clusterStatusOperations,
+  ...clusterStreamOperations,
   ...clusterRoutingOperations,
   ...clusterProviderOperations,
   ...clusterAccessOperations,

@@ -230,8 +230,11 @@ const operationsOf = (provider: Provider): Operation[] => {
 
 const record = recordSql({})
 const kinds = providers.map((provider) => `'${kindOf(provider)}'`).join(', ')
+// Providers without credentials of their own use those of ON_PREMISE, and strict clients know no other word for them.
+const listedVendors = providers.map(({ vendor }) => `'${vendor}'`).join(', ')
 const clustersSql = `(select coalesce(json_agg(json_build_object('id', u.id, 'name', u.name,
-    'cloud_provider', u.spec ->> 'cloud_provider') order by u.created_at, u.id), '[]') from ${usersOfN} and u.kind = 'cluster')`
+    'cloud_provider', case when u.spec ->> 'cloud_provider' in (${listedVendors}) then u.spec ->> 'cloud_provider'
+      else 'ON_PREMISE' end) order by u.created_at, u.id), '[]') from ${usersOfN} and u.kind = 'cluster')`
 
 const openFields = providers.flatMap((provider) => {
   const secret = secretPaths(Type.Object<TProperties>(provider.fields))

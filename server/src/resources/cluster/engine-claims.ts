@@ -6,6 +6,8 @@ import type { Clusters } from '../../clusters/clusters.ts'
 import type { EngineFacts } from '../../clusters/engines.ts'
 import { isLocalSql } from '../../clusters/local.ts'
 import { conflict } from '../../lib/errors.ts'
+import { refuseManyEngines } from '../../limits/engine-room.ts'
+import { type Limits, usualLimits } from '../../limits/limits.ts'
 import { type Queryable, sqlState } from '../../store/database.ts'
 
 /** A cluster, and the engine that it has. */
@@ -58,16 +60,33 @@ export const refuseMove = async (
 
 const upsert = `insert into cluster_engine as u (cluster_id, engine_id, version) values ($1, $2, $3)
   on conflict (cluster_id) do update set engine_id = excluded.engine_id, version = excluded.version,
-    read_at = clock_timestamp()`
+    read_at = clock_timestamp()
+  returning xmax = 0 as connected, (select organization_id from node where id = $1) as "organizationId"`
+
+const connect = async (
+  tx: Queryable,
+  limits: Limits,
+  clusterId: string,
+  { id, version }: EngineFacts,
+): Promise<void> => {
+  const [row] = await tx.query<{ connected: boolean; organizationId: string }>(upsert, [clusterId, id, version])
+  // One that had an engine already may change it above a lowered limit.
+  if (row!.connected) await refuseManyEngines(tx, limits, row!.organizationId)
+}
 
 /** Makes an engine the cluster's; null takes the cluster's away. */
-export const claim = async (tx: Queryable, clusterId: string, facts: EngineFacts | null): Promise<void> => {
+export const claim = async (
+  tx: Queryable,
+  limits: Limits = usualLimits,
+  clusterId: string,
+  facts: EngineFacts | null,
+): Promise<void> => {
   if (facts === null) {
     await tx.query('delete from cluster_engine where cluster_id = $1', [clusterId])
     return
   }
   try {
-    await tx.query(upsert, [clusterId, facts.id, facts.version])
+    await connect(tx, limits, clusterId, facts)
   } catch (error) {
     if (sqlState(error) !== '23505') throw error
     throw conflict(

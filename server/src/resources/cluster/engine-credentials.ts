@@ -242,7 +242,7 @@ export const checkedEngine = async (context: Context, write: Write): Promise<Ans
   return write(context, async (tx, record) => {
     const unused = engineSecrets.filter((name) => !needs.includes(name))
     await tx.query(dropSecrets, [record.id, unused])
-    for (const { clusterId } of users) await claim(tx, clusterId, facts)
+    for (const { clusterId } of users) await claim(tx, parts.settings.limits, clusterId, facts)
     return record
   })
 }

@@ -16,6 +16,7 @@ import type { EngineConnection } from '../../lib/docker/engine-connection.ts'
 import { SshError } from '../../lib/docker/ssh-tunnel.ts'
 import { newId } from '../../lib/ids.ts'
 import { OutboundRefused } from '../../lib/net/outbound-errors.ts'
+import { usualLimits } from '../../limits/limits.ts'
 import { createFakeRuntime, type FakeRuntime } from '../../runtimes/fake/fake.ts'
 
 const facts = (id: string, more: Partial<EngineFacts> = {}): EngineFacts => ({
@@ -214,6 +215,30 @@ test('an engine is one cluster of one organization', async () => {
   assert.equal((await theirs('POST', `${path}/cloudProviderInfo`, info)).body.code, 'engine_in_use')
   assert.equal((await call('DELETE', `${base}/cluster/${first.body.id}`)).status, 204)
   assert.equal((await theirs('PUT', path, naming(credentialsId))).status, 200)
+})
+
+test('an organization connects as many engines as the operator allows, by whichever way', async () => {
+  const { id: organization, token } = await api.newOrganization()
+  const send = api.as(token)
+  const create = async () => newCluster(await engineAt(addHost(), send, organization), {}, send, organization)
+  const clusters: Json[] = []
+  for (let each = 0; each < usualLimits.engines; each += 1) clusters.push(await create())
+  assert.deepEqual([...new Set(clusters.map(({ status }) => status))], [201])
+  const refused = await create()
+  assert.equal(reason(refused).slice(0, 17), '409 limit_reached')
+  assert.match(refused.body.message, /^The limit is 10 Docker engines .*SLIPWAY_LIMIT_ENGINES\.$/)
+  // Nor by credentials that come to name an engine after their cluster was made.
+  const plain = await credentialsOf({}, send, organization)
+  assert.equal((await newCluster(plain.body.id, {}, send, organization)).status, 201)
+  const path = `/organization/${organization}/onPremise/credentials/${plain.body.id}`
+  const edit = () => send('PUT', path, { name: 'late', engine_url: `ssh://deploy@${late}`, ...overSsh })
+  const late = addHost()
+  assert.equal((await edit()).body.code, 'limit_reached')
+  const { results } = (await send('GET', `/organization/${organization}/limits`)).body
+  const { limit, used } = results.find(({ name }: Json) => name === 'ENGINES')
+  assert.deepEqual([limit, used], [10, 10])
+  assert.equal((await send('DELETE', `/organization/${organization}/cluster/${clusters[0]!.body.id}`)).status, 204)
+  assert.equal((await edit()).status, 200)
 })
 
 test('a cluster with environments keeps its engine as long as that answers', async () => {

@@ -41,7 +41,7 @@ export const prepareEngine = async (
       ? null
       : await identify(context, engine.spec as unknown as EngineSpec, await openSecrets(parts.sealer, engine))
   if (previous !== null) await refuseMove(parts.clusters, await readUser(db, previous.id), facts)
-  const write = (tx: Queryable, clusterId: string) => claim(tx, clusterId, facts)
+  const write = (tx: Queryable, clusterId: string) => claim(tx, parts.settings.limits, clusterId, facts)
   return { ...(facts === null ? {} : { version: facts.version }), claim: write }
 }
 

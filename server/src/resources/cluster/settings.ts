@@ -4,7 +4,7 @@
  */
 
 import Type from 'typebox'
-import { Flag, List, Nullable, OneOf, Text, Whole } from '../../api/operations/schema.ts'
+import { Flag, List, Nullable, OneOf, Recorded, Refused, Text, Whole } from '../../api/operations/schema.ts'
 import type { Settings } from '../../facets/settings/settings.ts'
 
 const flag = (value: boolean) => Flag({ default: value })
@@ -85,8 +85,14 @@ const settings: Settings = {
   'k8s.api.allowed_public_access_cidrs': anywhere(),
 }
 
-const description = 'Stored and returned; has no effect on this server.'
+/** Who may reach what: recorded only, it would protect nothing. */
+const protects = /^database\.|^k8s\.api\./
 
 export const clusterSettings: Settings = Object.fromEntries(
-  Object.entries(settings).map(([key, schema]) => [key, { ...schema, description }]),
+  Object.entries(settings).map(([key, schema]) => [
+    key,
+    protects.test(key)
+      ? Refused(schema, 'this server does not restrict access to what a cloud provider runs: set it there.')
+      : Recorded(schema),
+  ]),
 )

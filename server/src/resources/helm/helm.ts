@@ -2,7 +2,18 @@
 import Type from 'typebox'
 import type { Context } from '../../api/operations/operation.ts'
 import type { Change, Spec } from '../../api/operations/resource.ts'
-import { Computed, Flag, List, Maybe, Nullable, OneOf, Text, Uuid, Whole } from '../../api/operations/schema.ts'
+import {
+  AllRecorded,
+  Computed,
+  Flag,
+  List,
+  Maybe,
+  Nullable,
+  OneOf,
+  Text,
+  Uuid,
+  Whole,
+} from '../../api/operations/schema.ts'
 import { deployable } from '../../facets/deployable.ts'
 import { MaybeCommitId } from '../../facets/deployment-request.ts'
 import { customDomains } from '../../facets/domains/custom-domain.ts'
@@ -78,7 +89,9 @@ const completePorts = (
   })
 }
 
-const spec = Type.Object({
+const notHere = 'helm services are installed by a Kubernetes cluster; a deployment is refused.'
+
+const fields = {
   source: SourceRequest(),
   values_override: Maybe(ValuesRequest()),
   ports: Maybe(List(PortRequest(), 50, { default: [] })),
@@ -88,7 +101,9 @@ const spec = Type.Object({
   auto_preview: Maybe(Nullable(Flag(), { default: false })),
   auto_deploy: Maybe(Flag({ default: false })),
   blueprint_id: Maybe(Nullable(Uuid())),
-})
+}
+
+const spec = Type.Object(AllRecorded(fields, notHere))
 
 type HelmSpec = {
   source: SourceSpec

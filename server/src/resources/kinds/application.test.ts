@@ -199,6 +199,7 @@ test('exactly one public web port is the default; the others have their port in 
     [
       ['p80-x.localhost', 80, false],
       ['x.localhost', 81, true],
+      ['p81-x.localhost', 81, false],
     ],
   )
 })

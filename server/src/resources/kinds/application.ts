@@ -2,7 +2,7 @@
 import Type from 'typebox'
 import type { Context } from '../../api/operations/operation.ts'
 import type { Change } from '../../api/operations/resource.ts'
-import { Computed, Flag, Maybe, OneOf, Whole } from '../../api/operations/schema.ts'
+import { Computed, Flag, Maybe, OneOf, Recorded, Whole } from '../../api/operations/schema.ts'
 import { deployable } from '../../facets/deployable.ts'
 import { customDomains } from '../../facets/domains/custom-domain.ts'
 import { serviceLinks } from '../../facets/domains/links.ts'
@@ -20,15 +20,16 @@ import {
   gitSourceOf,
   viewGitRepository,
 } from '../service/git-source.ts'
-import { Healthchecks } from '../service/parts.ts'
+import { Healthchecks, noPreviews, noPushes } from '../service/parts.ts'
 import { completeRunning, Running, type RunningRequest, type RunningSpec, workloadOf } from '../service/running.ts'
 import { type Filled, service } from '../service/service.ts'
 
 const spec = Type.Object({
   ...Running(),
+  auto_deploy: Maybe(Recorded(Running().auto_deploy, noPushes)),
   ...Build(),
   build_mode: Maybe(OneOf(['DOCKER'], { default: 'DOCKER' })),
-  auto_preview: Maybe(Flag({ default: true })),
+  auto_preview: Maybe(Recorded(Flag({ default: true }), noPreviews)),
 })
 
 /** Checks and completes a whole configuration. */

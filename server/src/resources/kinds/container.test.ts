@@ -149,7 +149,12 @@ test('a container is deployed at the tag named, and goes with its deletion', asy
   const accepted = await call('POST', `${path}/deploy`, { image_tag: '9.9' })
   assert.deepEqual([accepted.status, accepted.body.state, accepted.body.status], [202, 'DEPLOYMENT_QUEUED', 'QUEUED'])
   assert.equal(await atRest(path), 'DEPLOYED')
-  assert.equal((await call('GET', `${path}/link`)).body.results.length, 1)
+  const links = (await call('GET', `${path}/link`)).body.results
+  assert.deepEqual(
+    links.map((link: { is_default: boolean }) => link.is_default),
+    [true, false],
+    'the address of the service, and of its port',
+  )
   const [entry] = (await call('GET', `${path}/deploymentHistoryV2`)).body.results
   assert.deepEqual([entry.status, entry.details.image_name, entry.details.tag], ['DEPLOYED', 'fake/serve', '9.9'])
   const [old] = (await call('GET', `${path}/deploymentHistory`)).body.results

@@ -2,7 +2,7 @@
 import Type from 'typebox'
 import type { Context } from '../../api/operations/operation.ts'
 import type { Change } from '../../api/operations/resource.ts'
-import { Flag, Maybe } from '../../api/operations/schema.ts'
+import { Flag, Maybe, Recorded } from '../../api/operations/schema.ts'
 import { deployable } from '../../facets/deployable.ts'
 import { MaybeImageTag } from '../../facets/deployment-request.ts'
 import { customDomains } from '../../facets/domains/custom-domain.ts'
@@ -14,11 +14,15 @@ import { advancedSettings } from '../../facets/settings/advanced-settings.ts'
 import { containerSettings } from '../../facets/settings/settings.ts'
 import { autoDeploy } from '../service/auto-deploy.ts'
 import { ImageRequest, type ImageSpec, imageSourceOf, Registry, registrySql } from '../service/image-source.ts'
-import { Healthchecks } from '../service/parts.ts'
+import { Healthchecks, noPreviews } from '../service/parts.ts'
 import { completeRunning, Running, type RunningRequest, type RunningSpec, workloadOf } from '../service/running.ts'
 import { type Filled, service } from '../service/service.ts'
 
-const spec = Type.Object({ ...Running(), ...ImageRequest(), auto_preview: Maybe(Flag({ default: false })) })
+const spec = Type.Object({
+  ...Running(),
+  ...ImageRequest(),
+  auto_preview: Maybe(Recorded(Flag({ default: false }), noPreviews)),
+})
 
 const complete = async (
   body: Filled<typeof spec, RunningRequest>,

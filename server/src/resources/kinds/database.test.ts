@@ -67,13 +67,18 @@ test('what the local cluster cannot do is refused with the field and what would 
     const { status, body } = await create(more)
     assert.deepEqual([status, body.details?.[0]?.field], [400, field], JSON.stringify(more))
   }
-  assert.match((await create({ mode: 'MANAGED' })).body.message, /^mode: requires a cluster at a cloud provider/)
+  assert.match(
+    (await create({ mode: 'MANAGED' })).body.message,
+    /^mode: MANAGED is not possible: this server creates nothing at cloud providers/,
+  )
 })
 
 test('an edit keeps what it leaves out, cannot change type and mode, and moves within a major version only', async () => {
   const { body: made } = await create({ description: 'orders', memory: 300, version: '16.3' })
   const path = `/database/${made.id}`
-  const edited = await call('PUT', path, { cpu: 500, type: 'REDIS', mode: 'MANAGED' })
+  for (const other of [{ type: 'REDIS' }, { mode: 'MANAGED' }])
+    assert.equal((await call('PUT', path, { cpu: 500, ...other })).status, 400)
+  const edited = await call('PUT', path, { cpu: 500, type: made.type, mode: made.mode })
   assert.equal(edited.status, 200)
   const { cpu, updated_at, ...rest } = edited.body
   assert.equal(cpu, 500)

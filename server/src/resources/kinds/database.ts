@@ -51,7 +51,7 @@ type DatabaseSpec = {
   ports?: Port[]
 }
 
-const managed = 'requires a cluster at a cloud provider: use the mode CONTAINER on the local one'
+const managed = 'MANAGED is not possible: this server creates nothing at cloud providers. Use CONTAINER'
 
 const refuseUnable = ({ mode, instance_type: instanceType, disk_type: diskType }: Spec): void => {
   if (mode === 'MANAGED') throw invalidField('/mode', managed)
@@ -168,7 +168,7 @@ const made = service({
   nounWithArticle: 'a database',
   list: { id: 'listDatabase', words: 'databases' },
   spec,
-  notEditable: ['type', 'mode'],
+  fixed: { type: 'type', mode: 'mode' },
   generated: ['password', 'database_url'],
   record: {
     type: OneOf(databaseTypeNames),

@@ -4,7 +4,7 @@
  */
 import Type from 'typebox'
 import type { Spec } from '../../api/operations/resource.ts'
-import { List, Maybe, Nullable, OneOf, Text } from '../../api/operations/schema.ts'
+import { List, Maybe, Nullable, OneOf, Recorded, Text } from '../../api/operations/schema.ts'
 import type { TaskSpec } from '../../deployments/deployments.ts'
 import { invalidField } from '../../lib/errors.ts'
 import { isTimeZone, parseCron } from '../../lib/time/cron.ts'
@@ -24,7 +24,7 @@ export const Schedule = () =>
     on_start: Command(),
     on_stop: Command(),
     on_delete: Command(),
-    lifecycle_type: Maybe(Nullable(OneOf(lifecycleTypes))),
+    lifecycle_type: Maybe(Recorded(Nullable(OneOf(lifecycleTypes)))),
     cronjob: Maybe(
       Nullable(
         Type.Object({

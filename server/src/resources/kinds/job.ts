@@ -5,15 +5,16 @@
 import Type from 'typebox'
 import type { Context } from '../../api/operations/operation.ts'
 import type { Change, Spec } from '../../api/operations/resource.ts'
-import { Computed, Flag, Maybe, Nullable, OneOf, Text, Whole } from '../../api/operations/schema.ts'
+import { Computed, Flag, Maybe, Nullable, OneOf, Recorded, Refused, Text, Whole } from '../../api/operations/schema.ts'
 import { mainTask, type WorkloadSpec } from '../../deployments/deployments.ts'
 import { deployable } from '../../facets/deployable.ts'
 import { ImageTag, MaybeCommitId, MaybeImageTag } from '../../facets/deployment-request.ts'
 import { history } from '../../facets/history.ts'
 import { releases } from '../../facets/releases.ts'
+import { runs } from '../../facets/runs/runs.ts'
 import { advancedSettings } from '../../facets/settings/advanced-settings.ts'
 import { deploymentRestrictions } from '../../facets/settings/deployment-restriction.ts'
-import { buildLimitsIn, jobSettings, overlapIn } from '../../facets/settings/settings.ts'
+import { buildLimitsIn, jobSettings, keptIn, overlapIn } from '../../facets/settings/settings.ts'
 import { invalidField, notFound } from '../../lib/errors.ts'
 import { autoDeploy } from '../service/auto-deploy.ts'
 import {
@@ -32,7 +33,14 @@ import {
   Registry,
   registrySql,
 } from '../service/image-source.ts'
-import { checkProbes, completePorts, Healthchecks, type KeptHealthchecks, type Port } from '../service/parts.ts'
+import {
+  checkProbes,
+  completePorts,
+  Healthchecks,
+  type KeptHealthchecks,
+  noPreviews,
+  type Port,
+} from '../service/parts.ts'
 import { Resources, refuseBeyondCluster, workloadOf } from '../service/running.ts'
 import { type Filled, type GitFacts, service } from '../service/service.ts'
 import { commandFor, completeSchedule, type JobSchedule, Schedule, taskEvents, tasksOf } from './job-schedule.ts'
@@ -42,19 +50,30 @@ const dockerPath = ['source', 'docker']
 
 const longestSeconds = 604_800
 
+const noTraffic = 'a job gets no traffic, and how its program ends is its only check.'
+
 const spec = Type.Object({
   ...Resources(),
   max_nb_restart: Maybe(Whole(0, 100, { default: 0 })),
   max_duration_seconds: Maybe(
     Whole(0, longestSeconds, { default: 3600, description: '0 means the maximum, one week.' }),
   ),
-  auto_preview: Maybe(Flag({ default: false })),
+  auto_preview: Maybe(Recorded(Flag({ default: false }), noPreviews)),
   auto_deploy: Maybe(Nullable(Flag(), { default: false })),
-  port: Maybe(Nullable(Whole(1, 65_535))),
-  healthchecks: Maybe(Healthchecks({ default: {} })),
+  port: Maybe(Recorded(Nullable(Whole(1, 65_535)), noTraffic)),
+  healthchecks: Maybe(Recorded(Healthchecks({ default: {} }), noTraffic)),
   source: Type.Object({
     image: Maybe(Nullable(Type.Object(ImageRequest()))),
-    docker: Maybe(Nullable(Type.Object({ ...Build(), dockerfile_raw: Maybe(Nullable(Text(65_536))) }))),
+    docker: Maybe(
+      Nullable(
+        Type.Object({
+          ...Build(),
+          dockerfile_raw: Maybe(
+            Refused(Nullable(Text(65_536)), 'is not supported: put the Dockerfile in the repository'),
+          ),
+        }),
+      ),
+    ),
   }),
   schedule: Schedule(),
 })
@@ -96,9 +115,7 @@ const completeSource = (sent: Spec, before: JobSource | undefined): JobSource =>
   if ((image === undefined) === (docker === undefined))
     throw invalidField('/source', 'must have either `image` or `docker`')
   if (image !== undefined) return { image }
-  const { dockerfile_raw: raw, ...build } = docker!
-  if (typeof raw === 'string' && raw !== '')
-    throw invalidField('/source/docker/dockerfile_raw', 'is not supported: put the Dockerfile in the repository')
+  const { dockerfile_raw: _, ...build } = docker!
   return { docker: { ...build, ...completeBuild(build, before?.docker, '/source/docker') } }
 }
 
@@ -183,6 +200,7 @@ export const job = service({
     deployable({ deployBody: DeployBody, deployQuery: DeployQuery, mayDeploy }),
     history,
     releases,
+    runs,
     advancedSettings(jobSettings),
     deploymentRestrictions,
     autoDeploy(imagePath),
@@ -198,7 +216,7 @@ export const job = service({
       const { on, cron } = tasksOf(schedule)
       const clock = cron === null ? null : { ...cron, ...overlapIn(kept) }
       const timeoutMs = 1000 * (seconds === 0 ? longestSeconds : seconds)
-      return { [mainTask]: { on, cron: clock, maxRestarts, timeoutMs } }
+      return { [mainTask]: { on, cron: clock, maxRestarts, timeoutMs, ...keptIn(kept) } }
     },
   },
 })

@@ -29,7 +29,7 @@ const readToken = `select json_build_object('id', t.id, 'created_at', ${timestam
     'first_name', '', 'last_name', '', 'profile_picture_url', '', 'communication_email', '') as record
   from api_token t where t.id = $1`
 
-const show = async (db: Queryable, { account, tokenId }: Principal) =>
+export const showAccount = async (db: Queryable, { account, tokenId }: Principal) =>
   (
     await db.query<{ record: Type.Static<typeof AccountInfo> }>(account === null ? readToken : readAccount, [tokenId])
   )[0]!.record
@@ -42,7 +42,7 @@ const read = operation({
   scope: 'Read',
   area: 'self',
   answer: AccountInfo,
-  run: ({ db, principal }) => show(db, principal),
+  run: ({ db, principal }) => showAccount(db, principal),
 })
 
 const edit = operation({
@@ -65,7 +65,7 @@ const edit = operation({
        where id = $1`,
       [principal.account.id, body.communication_email ?? null],
     )
-    return show(db, principal)
+    return showAccount(db, principal)
   },
 })
 

@@ -63,19 +63,25 @@ const recordSql = `(json_strip_nulls(json_build_object('role_id', t.role_id))::j
   'expires_at', ${timestampSql('t.expires_at')}, 'last_used_at', ${timestampSql('t.last_used_at')},
   'last_used_ip', t.last_used_ip))`
 
+/** The creator of a token: another one, or an account, which has a name or at least an address. */
+const creatorSql = `select from api_token c where c.id = t.created_by and lower(c.name) = lower($3)
+  union all select from account a where a.id = t.created_by and lower($3) in (lower(a.name), lower(a.email))`
+
 const list = operation({
   id: 'listOrganizationApiTokens',
   method: 'GET',
   path: collection,
   ...common,
-  summary: 'List API tokens, without their texts',
+  summary: 'List API tokens, without their texts; all, or those of a name or of a creator, whatever the case',
+  query: Type.Object({ name: Maybe(Text()), creatorName: Maybe(Text()) }),
   status: 200,
   answer: Results(answer),
-  async run({ db, node }) {
+  async run({ db, node, query: { name = null, creatorName = null } }) {
     const [row] = await db.query<{ text: string }>(
       `select '{"results":' || coalesce(json_agg(${recordSql} order by t.created_at, t.id)::text, '[]') || '}' as text
-       from api_token t where t.organization_id = $1 and t.revoked_at is null`,
-      [node.id],
+       from api_token t where t.organization_id = $1 and t.revoked_at is null
+         and ($2::text is null or lower(t.name) = lower($2)) and ($3::text is null or exists (${creatorSql}))`,
+      [node.id, name, creatorName],
     )
     return new JsonText(row!.text)
   },

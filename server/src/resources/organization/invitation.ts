@@ -53,9 +53,9 @@ const invitationSql = (first: number): string => `json_build_object('id', i.id,
   'invitation_status', case when i.expires_at > $${first + 1} then 'PENDING' else 'EXPIRED' end,
   'organization_name', (select o.name from node o where o.id = i.organization_id), 'inviter', i.inviter)`
 
-/** Where the console opens an invitation: at the address that the caller used. */
-const linkOf = ({ headers, scheme }: Context): string =>
-  [scheme, '', String(headers.host ?? '127.0.0.1'), 'accept-invitation'].join('/')
+/** Where the console opens an invitation; if its address is not set, at the one that the caller used. */
+const linkOf = ({ headers, scheme, parts }: Context): string =>
+  `${parts.settings.consoleUrl ?? `${scheme}//${String(headers.host ?? '127.0.0.1')}`}/accept-invitation`
 
 const readInvitation = `select ${invitationSql(3)} as record from invitation i where i.id = $1 and i.organization_id = $2`
 

@@ -6,8 +6,8 @@ import Type, { type TObject, type TProperties, type TSchema } from 'typebox'
 import type { Operation } from '../../api/operations/operation.ts'
 import { resource, type Spec } from '../../api/operations/resource.ts'
 import { List, Name, Text } from '../../api/operations/schema.ts'
+import { isReservedLabel } from '../../lib/docker/reserved-labels.ts'
 import { invalidField } from '../../lib/errors.ts'
-import { isReservedLabel } from '../../runtimes/labels.ts'
 import { associated, refuseInUse, UsersCount, usersCount } from '../references.ts'
 
 interface Pair {

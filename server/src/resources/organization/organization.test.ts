@@ -141,9 +141,11 @@ test('an environment takes cluster_id or cluster, and the default cluster withou
 
 test("an environment's cluster never changes; its name and mode do", async () => {
   const { environmentId } = await newPlace(api)
+  const moved = await call('PUT', `/environment/${environmentId}`, { cluster_id: organizationId })
+  assert.deepEqual([moved.status, moved.body.details[0].field], [400, '/cluster_id'])
   const { status, body } = await call('PUT', `/environment/${environmentId}`, {
     mode: 'PRODUCTION',
-    cluster_id: organizationId,
+    cluster_id: api.clusterId,
   })
   assert.deepEqual([status, body.mode, body.cluster_id], [200, 'PRODUCTION', api.clusterId])
 })

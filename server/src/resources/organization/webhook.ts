@@ -1,5 +1,6 @@
 /**
- * Webhooks: receivers of deployment events. Each is answered and called with the event names it was registered with.
+ * Webhooks: receivers of deployment events. Each is answered and called with the event names it was registered with,
+ * except that typed clients always read the public API's names.
  * Its signing secret is generated here and answered once, at creation.
  */
 import Type from 'typebox'
@@ -27,11 +28,12 @@ import {
   Uuid,
   Whole,
 } from '../../api/operations/schema.ts'
+import { isTypedClient } from '../../api/typed-clients.ts'
 import { conflict, invalidField, notFound } from '../../lib/errors.ts'
 import { isUuid, newId } from '../../lib/ids.ts'
 import { OutboundRefused } from '../../lib/net/outbound.ts'
 import { insertNode, insertSql, timestampSql } from '../../store/tree.ts'
-import { webhookEvents } from '../../webhooks/outbox.ts'
+import { publicEvent, webhookEvents } from '../../webhooks/outbox.ts'
 import { createSigningSecret } from '../../webhooks/sign.ts'
 
 const kinds = ['STANDARD', 'SLACK']
@@ -67,6 +69,17 @@ const validate = async (sent: Spec, context: Context, { previous }: Change): Pro
   return sent
 }
 
+const eventsFor = (context: Context | undefined, words: readonly string[]): string[] => {
+  context?.setHeader('vary', 'User-Agent')
+  if (context === undefined || !isTypedClient(context.headers)) return [...words]
+  return [...new Set(words.map(publicEvent))]
+}
+
+const viewFor = (record: Spec, context?: Context): Spec => ({
+  ...record,
+  events: eventsFor(context, record.events as string[]),
+})
+
 const webhook = resource({
   kind: 'webhook',
   area: 'webhooks',
@@ -87,6 +100,7 @@ const webhook = resource({
   spec,
   record: { target_secret_set: Computed(Flag()) },
   columns: { target_secret_set: `(n.sealed ? 'target_secret')` },
+  view: viewFor,
   validate,
   audit: auditTarget,
 })
@@ -123,7 +137,7 @@ const create = operation({
     const row = { id, organizationId, parentId: organizationId, name: id, spec: open, sealed, updatedBy: tokenId }
     return context.write(async (db) => {
       const text = await insertNode(db, insert, row, auditOf(context, 'CREATE', auditTarget, nowhere, open))
-      return { ...(JSON.parse(text) as Spec), signing_secret }
+      return { ...viewFor(JSON.parse(text) as Spec, context), signing_secret }
     })
   },
 })
@@ -163,14 +177,16 @@ const listEvents = operation({
   owner,
   status: 200,
   answer: Results(eventAnswer),
-  async run({ db, node, principal }) {
+  async run({ db, node, principal, headers }) {
     const [row] = await db.query<{ text: string }>(
       `select '{"results":' || coalesce(json_agg(record)::text, '[]') || '}' as text from (
          select ${eventSql} as record from delivery d join outbox o on o.id = d.outbox_id join node n on n.id = d.webhook_id
          where d.webhook_id = $1 order by d.created_at desc, d.id desc limit 500) newest`,
       [node.id, principal.scopes.has('Admin')],
     )
-    return new JsonText(row!.text)
+    if (!isTypedClient(headers)) return new JsonText(row!.text)
+    const { results } = JSON.parse(row!.text) as { results: Type.Static<typeof eventAnswer>[] }
+    return { results: results.map((each) => ({ ...each, matched_event: publicEvent(each.matched_event) })) }
   },
 })
 

@@ -19,6 +19,7 @@ import type { Queryable } from '../../store/database.ts'
 import { insertNode, insertSql, type Node, writeAudit } from '../../store/tree.ts'
 import { copyVariables, sealedTexts } from '../../variables/copy.ts'
 import { renamer } from '../../variables/rename.ts'
+import { lookUpHeadsAgain } from '../service/git-head.ts'
 import type { Service } from '../service/service.ts'
 import { type Copy, type CopySource, finishCopy, insertCopy, lockSources, prepareCopy } from './copy-service.ts'
 import { readRules } from './deployment-rule.ts'
@@ -107,6 +108,13 @@ const judgeCopies = (tx: Queryable, { parts, principal }: Context, copies: reado
   )
 }
 
+const lookUpHeads = (context: Context, copies: readonly Copy[]): void => {
+  const built = copies.flatMap(({ id, service: { definition } }) =>
+    definition.git === undefined ? [] : [{ id, path: definition.git }],
+  )
+  void lookUpHeadsAgain(context, built)
+}
+
 const findService = (services: readonly Service[], kind: Kind): Service => {
   const found = services.find(({ definition }) => definition.kind === kind)
   if (found === undefined) throw new Error(`unknown service kind ${kind}`)
@@ -121,7 +129,8 @@ const cloneService = (service: Service) => async (context: Context<Type.Static<t
   await context.authorizeAlso(body.environment_id)
   await prepareSealing(context, [node.id])
   const target = body.environment_id.toLowerCase()
-  return context.transaction(async (tx) => {
+  const copies: Copy[] = []
+  const made = await context.transaction(async (tx) => {
     const parent = await lockTargetEnvironment(tx, target)
     if (target !== node.parentId) await refuseWhileDeleting(tx, node.parentId!)
     const [source] = await lockSources(tx, [node.id])
@@ -129,6 +138,7 @@ const cloneService = (service: Service) => async (context: Context<Type.Static<t
     const ids = new Map([[node.id, newId()]])
     const wanted = { id: ids.get(node.id)!, name: body.name, parent }
     const copy = await prepareCopy(tx, context, service, source, wanted, renamer(ids))
+    copies.push(copy)
     const from = { environment: node.parentId!, project: node.grandparentId! }
     const around = { from, to: { environment: target, project: parent.parentId! } }
     await copyAll(tx, context, [copy], ids, around, ids)
@@ -137,6 +147,8 @@ const cloneService = (service: Service) => async (context: Context<Type.Static<t
     await judgeCopies(tx, context, [copy])
     return (await service.readAll(tx, target)).find(({ id }) => id === copy.id)
   })
+  lookUpHeads(context, copies)
+  return made
 }
 
 const serviceOperation = (service: Service): Operation => {
@@ -214,7 +226,8 @@ const cloneEnvironment = (services: readonly Service[]) => async (context: Conte
   const { node, principal, body: wish } = context
   await checkRefs(context.db, EnvironmentBody, wish, principal.organizationId)
   await prepareSealing(context, await serviceIdsOf(context.db, node.id))
-  return context.transaction(async (tx) => {
+  const copies: Copy[] = []
+  const answer = await context.transaction(async (tx) => {
     const source = await lockTargetEnvironment(tx, node.id)
     const sources = await lockSources(tx, await serviceIdsOf(tx, node.id))
     const projectId = wish.project_id?.toLowerCase() ?? source.parentId!
@@ -224,7 +237,6 @@ const cloneEnvironment = (services: readonly Service[]) => async (context: Conte
     const record = await addEnvironment(tx, context, made, spec)
     const ids = new Map(sources.map(({ id }) => [id, newId()]))
     const places = new Map([...ids, [node.id, made.id]])
-    const copies: Copy[] = []
     for (const one of sources) {
       const wanted = { id: ids.get(one.id)!, name: one.name, parent: made }
       copies.push(await prepareCopy(tx, context, findService(services, one.kind), one, wanted, renamer(places)))
@@ -235,6 +247,8 @@ const cloneEnvironment = (services: readonly Service[]) => async (context: Conte
     await judgeCopies(tx, context, copies)
     return JSON.parse(record) as Spec
   })
+  lookUpHeads(context, copies)
+  return answer
 }
 
 const environmentOperation = (services: readonly Service[]): Operation =>

@@ -98,7 +98,7 @@ const renewRestrictions = (spec: Spec): Spec => {
   return kept === undefined ? spec : { ...spec, deployment_restrictions: kept.map((one) => ({ ...one, id: newId() })) }
 }
 
-/** The branch's head was read for the source: it is the copy's too. */
+/** The branch's head as it was read for the source: shown until it has been read for the copy. */
 const saveHead = (path: GitPath | undefined, source: CopySource, spec: Spec): Spec => {
   const head = path === undefined ? undefined : readAt(source.spec, [...path, 'head_commit_id'])
   if (head === undefined || typeof readAt(spec, path!) !== 'object') return spec

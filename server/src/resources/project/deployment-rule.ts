@@ -22,7 +22,7 @@ import {
 import { invalidField } from '../../lib/errors.ts'
 import type { Queryable } from '../../store/database.ts'
 import { writeAudit } from '../../store/tree.ts'
-import { checkTimezone, schedule, weekdays } from './environment-rule.ts'
+import { checkSchedule, type KeptRule, schedule, weekdays } from './environment-rule.ts'
 
 const nextOrder = async (db: Queryable, projectId: string): Promise<number> => {
   const [row] = await db.query<{ next: number }>(
@@ -89,7 +89,7 @@ const rules = resource({
       and ${ruleOrderSql('r')} < ${ruleOrderSql('n')})`,
   },
   async validate(spec, { db }, { parent, previous }) {
-    checkTimezone(spec.timezone)
+    checkSchedule(spec as Partial<KeptRule>)
     return previous === null ? { ...spec, order: await nextOrder(db, parent.id) } : spec
   },
   view: ({ order: _, ...record }) => record,

@@ -1,38 +1,47 @@
 /**
- * The deployment rule of an environment: the schedule that it got from a rule of its project or was set later. It is
- * only stored: this server does not start or stop environments on a schedule.
+ * The deployment rule of an environment: the hours that it got from a rule of its project or was set later, in which it
+ * runs if `auto_stop` is true (deployments/request/auto-stop.ts).
  */
 import Type, { type TSchema } from 'typebox'
 import { nodeInPath, type Operation, operation } from '../../api/operations/operation.ts'
 import { auditOf, placeOf, type Spec } from '../../api/operations/resource.ts'
-import { Flag, List, Maybe, OneOf, Text, Timestamp, Uuid } from '../../api/operations/schema.ts'
+import { Flag, List, Maybe, OneOf, Recorded, Text, Timestamp, Uuid } from '../../api/operations/schema.ts'
 import { environmentRuleId } from '../../deployments/request/stages.ts'
 import { invalidField, notFound } from '../../lib/errors.ts'
 import { isTimeZone } from '../../lib/time/cron.ts'
+import { timeOfDay } from '../../lib/time/daily-hours.ts'
 import type { Queryable } from '../../store/database.ts'
 import { lockNode, timestampSql, writeAudit } from '../../store/tree.ts'
 
 export const weekdays = ['MONDAY', 'TUESDAY', 'WEDNESDAY', 'THURSDAY', 'FRIDAY', 'SATURDAY', 'SUNDAY']
 
-const autoStop = 'Whether the environment runs only in these hours. Stored and returned; has no effect on this server.'
+const autoStop =
+  'Whether the environment runs only in these hours: at their end its services are stopped, at their beginning those are started again at their deployed versions. What is started or stopped by hand in between stays so until then.'
+const startTime = 'Only the time of day is used, as it is written and in this time zone.'
+const stopTime = `${startTime} Not later than start_time: on the following day.`
 
 export const schedule = {
   auto_stop: Maybe(Flag({ default: false, description: autoStop })),
   timezone: Text(64, { minLength: 1, description: 'An IANA time zone, such as Europe/Paris.' }),
-  start_time: Type.String({ format: 'date-time', maxLength: 40, description: 'Only the time of day is used.' }),
-  stop_time: Type.String({ format: 'date-time', maxLength: 40, description: 'Only the time of day is used.' }),
-  weekdays: List(OneOf(weekdays), 7),
+  start_time: Type.String({ format: 'date-time', maxLength: 40, description: startTime }),
+  stop_time: Type.String({ format: 'date-time', maxLength: 40, description: stopTime }),
+  weekdays: List(OneOf(weekdays), 7, { description: 'The days on which the hours begin.' }),
 }
 
-export const checkTimezone = (timezone: unknown): void => {
+/** Throws for hours that mean nothing. */
+export const checkSchedule = ({ auto_stop, timezone, start_time, stop_time, weekdays: days }: Partial<KeptRule>) => {
   if (!isTimeZone(String(timezone))) throw invalidField('/timezone', 'is not an IANA time zone')
+  if (auto_stop !== true) return
+  if (days!.length === 0) throw invalidField('/weekdays', 'must have at least one day if auto_stop is true')
+  if (timeOfDay(start_time!) === timeOfDay(stop_time!))
+    throw invalidField('/stop_time', 'must be another time of day than start_time if auto_stop is true')
 }
 
-const preview = 'Stored and returned; this server creates no previews of pull requests.'
+const preview = 'this server creates no previews of pull requests.'
 
 const EnvironmentRuleBody = {
-  on_demand_preview: Maybe(Flag({ default: false, description: preview })),
-  auto_preview: Maybe(Flag({ default: false, description: preview })),
+  on_demand_preview: Maybe(Recorded(Flag({ default: false }), preview)),
+  auto_preview: Maybe(Recorded(Flag({ default: false }), preview)),
   ...schedule,
 }
 
@@ -130,11 +139,11 @@ const editOne = operation({
     context.transaction(async (tx) => {
       const { node, principal, body, params, parts } = context
       if (params.deploymentRuleId!.toLowerCase() !== environmentRuleId(node.id)) throw notFound()
-      if (body.timezone !== undefined) checkTimezone(body.timezone)
       const before = await lockNode(tx, node.id)
       if (before === null) throw notFound()
       const { createdAt, rule } = await readRule(tx, node.id)
       const kept = { ...usualRule, ...rule, ...body, updated_at: parts.clock.now().toISOString() } as KeptRule
+      checkSchedule(kept)
       await tx.query(
         `update node set spec = jsonb_set(spec, '{deployment_rule}', $2::jsonb), version = version + 1, updated_by = $3,
            updated_at = clock_timestamp() where id = $1`,

@@ -128,7 +128,7 @@ export const environment = resource({
     cluster_id: Maybe(Uuid()),
     cluster: Maybe(Uuid()),
   }),
-  notEditable: ['cluster', 'cluster_id'],
+  fixed: { cluster: 'cluster_id', cluster_id: 'cluster_id' },
   record: {
     organization: Computed(Reference()),
     project: Computed(Reference()),

@@ -43,10 +43,10 @@ test('an organization tells all its environments, services and counts, and those
     ['the shop', environments[0].name, api.clusterId],
   )
   const [stats] = mine(await list(`${organization}/project/stats`), 'id', projectId)
-  assert.deepEqual(stats, { id: projectId, service_total_number: 2, environment_total_number: 2 })
+  assert.deepEqual(stats, { id: projectId, service_total_number: 2, number: 2, environment_total_number: 2 })
   assert.deepEqual(await list(`/project/${projectId}/environment/stats`), [
-    { id: environmentId, service_total_number: 2 },
-    { id: second.id, service_total_number: 0 },
+    { id: environmentId, service_total_number: 2, number: 2 },
+    { id: second.id, service_total_number: 0, number: 0 },
   ])
   const stranger = await api.newOrganization()
   for (const path of ['environments', 'services', 'project/stats'])

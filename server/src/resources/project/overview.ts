@@ -76,6 +76,9 @@ const services = operation({
     projectId: Maybe(Nullable(Uuid())),
     environmentId: Maybe(Nullable(Uuid())),
     clusterId: Maybe(Nullable(Uuid())),
+    project_id: Maybe(Nullable(Uuid())),
+    environment_id: Maybe(Nullable(Uuid())),
+    cluster_id: Maybe(Nullable(Uuid())),
   }),
   answer: Results(LightService),
   async run({ db, node, query }) {
@@ -90,25 +93,34 @@ const services = operation({
          and ($2::uuid is null or p.id = $2) and ($3::uuid is null or e.id = $3)
          and ($4::text is null or e.spec ->> 'cluster_id' = $4)
        order by n.created_at, n.id`,
-      [node.id, query.projectId ?? null, query.environmentId ?? null, query.clusterId?.toLowerCase() ?? null],
+      [
+        node.id,
+        query.projectId ?? query.project_id ?? null,
+        query.environmentId ?? query.environment_id ?? null,
+        (query.clusterId ?? query.cluster_id)?.toLowerCase() ?? null,
+      ],
     )
     return { results: rows.map(({ job_type, ...row }) => (job_type === null ? row : { ...row, job_type })) }
   },
 })
+
+/** `number` is the older name, which some generated clients require. */
+const EnvironmentStats = Type.Object({ id: Uuid(), service_total_number: Whole(0), number: Whole(0) })
+const ProjectStats = Type.Object({ ...EnvironmentStats.properties, environment_total_number: Whole(0) })
 
 const environmentStats = operation({
   ...inProject,
   id: 'getProjectEnvironmentServiceNumber',
   path: '/project/{projectId}/environment/stats',
   summary: 'Count the services in each environment of a project',
-  answer: Results(Type.Object({ id: Uuid(), service_total_number: Whole(0) })),
+  answer: Results(EnvironmentStats),
   async run({ db, node }) {
     const results = await db.query<{ id: string; service_total_number: number }>(
       `select n.id, (select count(*)::int from service_state s where s.environment_id = n.id) as service_total_number
        from node n where n.parent_id = $1 and n.kind = 'environment' order by n.created_at, n.id`,
       [node.id],
     )
-    return { results }
+    return { results: results.map((row) => ({ ...row, number: row.service_total_number })) }
   },
 })
 
@@ -118,7 +130,7 @@ const projectStats = operation({
   path: '/organization/{organizationId}/project/stats',
   tag: 'Projects',
   summary: 'Count the environments and services of each project of an organization',
-  answer: Results(Type.Object({ id: Uuid(), service_total_number: Whole(0), environment_total_number: Whole(0) })),
+  answer: Results(ProjectStats),
   async run({ db, node }) {
     const results = await db.query<{ id: string; service_total_number: number; environment_total_number: number }>(
       `select n.id, count(distinct e.id)::int as environment_total_number, count(s.service_id)::int as service_total_number
@@ -127,7 +139,7 @@ const projectStats = operation({
        where n.organization_id = $1 and n.kind = 'project' group by n.id order by n.created_at, n.id`,
       [node.id],
     )
-    return { results }
+    return { results: results.map((row) => ({ ...row, number: row.service_total_number })) }
   },
 })
 

@@ -155,6 +155,11 @@ test('the login for pulls is the one of the kind; what only a cloud provider han
     assert.match(error.message, /AWS/)
     return true
   })
+  assert.deepEqual([plain.login.state, hub.login.state, role.login.state], ['CREDENTIALS', 'ANONYMOUS', 'NOT_POSSIBLE'])
+  assert.match(role.login.message, /credentials issued by AWS/)
+  const principal = { azure_tenant_id: 't', azure_subscription_id: 's', azure_application_id: 'app', password: 'p' }
+  const azure = await create({ kind: 'AZURE_CR', url: 'https://a.invalid', config: principal })
+  assert.deepEqual([azure.login.state, await login(azure.id)], ['CREDENTIALS', ['https://a.invalid', 'app', 'p']])
   await call('DELETE', `${base}/${hub.id}`)
   assert.equal(await login(hub.id), null)
 })

@@ -1,8 +1,20 @@
 /** Container registries: where images are pulled from, and the credentials for that. */
 import Type from 'typebox'
 import { type Operation, operation } from '../../api/operations/operation.ts'
-import { resource } from '../../api/operations/resource.ts'
-import { Computed, Maybe, Name, OneOf, Results, Secret, Text, Uuid, Whole } from '../../api/operations/schema.ts'
+import { resource, type Spec } from '../../api/operations/resource.ts'
+import {
+  Computed,
+  Maybe,
+  Name,
+  Nullable,
+  OneOf,
+  Results,
+  Secret,
+  Text,
+  Uuid,
+  Whole,
+} from '../../api/operations/schema.ts'
+import { loginStateOf } from '../../deployments/images/registry-credentials.ts'
 import { Status } from '../../facets/status-schema.ts'
 import { associated, refuseInUse, UsersCount, usersCount } from '../references.ts'
 import {
@@ -33,7 +45,13 @@ const kinds: PlaceKinds = {
       ['gcp_credentials_type', 'project_id', 'service_account_email', 'workload_identity_provider_resource'],
     ],
   },
-  AZURE_CR: { schemes: https, needs: [['azure_tenant_id', 'azure_subscription_id']] },
+  AZURE_CR: {
+    schemes: https,
+    needs: [
+      ['azure_tenant_id', 'azure_subscription_id'],
+      ['username', 'password'],
+    ],
+  },
 }
 
 export const registryKinds = Object.keys(kinds)
@@ -85,8 +103,26 @@ const registry = resource({
     associated_services_count: UsersCount(),
     // For registries that come with a cluster; the engine of this machine has none.
     cluster: Maybe(Computed(Type.Object({ id: Uuid(), name: Text() }))),
+    login: Computed(
+      Type.Object(
+        { state: OneOf(['CREDENTIALS', 'ANONYMOUS', 'NOT_POSSIBLE']), message: Nullable(Text()) },
+        {
+          description: 'How deployments log in. If that is not possible, the message says why, and they fail with it.',
+        },
+      ),
+    ),
   },
-  columns: { associated_services_count: usersCount },
+  columns: {
+    associated_services_count: usersCount,
+    secrets: `(select coalesce(jsonb_agg(name), '[]') from jsonb_object_keys(n.sealed) name)`,
+  },
+  view: ({ secrets, ...record }) => {
+    const set = new Set((secrets as string[]).map((name) => name.replace(/^config\./, '')))
+    return {
+      ...record,
+      login: loginStateOf(String(record.kind), (record.config ?? {}) as Spec, (name) => set.has(name)),
+    }
+  },
   validate: completePlace(kinds),
   audit: { target: 'CONTAINER_REGISTRY' },
   onDelete: refuseInUse(

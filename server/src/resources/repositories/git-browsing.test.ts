@@ -103,7 +103,6 @@ test('without a token of the provider, its repositories are refused in one sente
     assert.deepEqual([status, body.code], [400, 'git_token_missing'])
     assert.match(body.message, /git token for GIT(HUB|LAB)/)
   }
-  assert.deepEqual((await call('GET', `${base}/account/gitAuthProvider`)).body, { results: [] })
 })
 
 test('every provider lists the repositories that a token sees, page by page', async () => {
@@ -121,15 +120,9 @@ test('every provider lists the repositories that a token sees, page by page', as
     // The oldest token stands in where none is named.
     assert.deepEqual((await call('GET', `/${path}`)).body, body)
   }
-  const { results } = (await call('GET', '/account/gitAuthProvider')).body
-  assert.deepEqual(
-    results.map(({ name, owner }: Json) => [name, owner]),
-    [
-      ['GITHUB', 'o'],
-      ['GITLAB', 'o'],
-      ['BITBUCKET', 'o'],
-    ],
-  )
+  // A token is not an account, or clients would show it twice.
+  for (const path of ['/account/gitAuthProvider', `${base}/account/gitAuthProvider`])
+    assert.deepEqual((await call('GET', path)).body, { results: [] })
 })
 
 test('branches of a private repository are read from it with the token', async () => {

@@ -6,7 +6,6 @@ import Type from 'typebox'
 import {
   type Context,
   type Fields,
-  JsonText,
   type Operation,
   operation,
   organizationInPath,
@@ -37,6 +36,7 @@ const sentences: Record<string, string> = {
   git_refused: 'The URL of the repository cannot be used.',
   git_unreachable: 'The git host cannot be reached or did not answer in time.',
   git_token_missing: 'The git token has been deleted: choose another one.',
+  git_token_expired: 'The git token has expired: change its token and its expired_at, or choose another one.',
 }
 
 /** Turns a git host's refusal into an `ApiError`. */
@@ -132,6 +132,7 @@ const ofProvider = (place: (typeof places)[number], name: ProviderName): Operati
   ]
 }
 
+/** A token is not an account: clients list git tokens beside these. */
 const accounts = ({ path, tag, owner, word }: (typeof places)[number]): Operation =>
   operation({
     ...reading,
@@ -139,17 +140,9 @@ const accounts = ({ path, tag, owner, word }: (typeof places)[number]): Operatio
     path: `${path}/gitAuthProvider`,
     tag,
     owner,
-    summary: 'List the git tokens as accounts of their providers',
+    summary: 'List the accounts of git providers: always none, as repositories are reached with git tokens',
     answer: Results(Type.Object({ id: Uuid(), name: OneOf(gitProviders), owner: Name(), use_bot: Flag() })),
-    async run({ db, node }) {
-      const [row] = await db.query<{ text: string }>(
-        `select '{"results":' || coalesce(json_agg(json_build_object('id', id, 'name', spec ->> 'type',
-         'owner', coalesce(nullif(spec ->> 'workspace', ''), name), 'use_bot', false) order by created_at, id)::text, '[]')
-         || '}' as text from node where parent_id = $1 and kind = 'git_token'`,
-        [node.id],
-      )
-      return new JsonText(row!.text)
-    },
+    run: async () => ({ results: [] }),
   })
 
 const repositoryBody = GitRepositoryRequest()
@@ -182,6 +175,18 @@ const maxCommits = 100
 
 const CommitId = () => Text(64, { pattern: '^(?:[0-9a-f]{40}|[0-9a-f]{64})?$' })
 
+const CommitQuery = Type.Object({ startId: Maybe(CommitId()), gitCommitId: Maybe(CommitId()) })
+
+/** A helm service may have two repositories. */
+const HelmCommitQuery = Type.Object({
+  ...CommitQuery.properties,
+  of: Maybe(
+    OneOf(['chart', 'values'], { description: 'Of the repository of the chart (the default) or of its values.' }),
+  ),
+})
+
+const valuesPath: GitPath = ['values_override', 'file', 'git', 'git_repository']
+
 /** The last 100 commits of a service's branch. */
 const listCommits = (self: Self, repository: GitPath): Operation =>
   operation({
@@ -194,7 +199,7 @@ const listCommits = (self: Self, repository: GitPath): Operation =>
     scope: 'Read',
     area: 'projects',
     owner: ownerOf(self),
-    query: Type.Object({ startId: Maybe(CommitId()), gitCommitId: Maybe(CommitId()) }),
+    query: self.kind === 'helm' ? HelmCommitQuery : CommitQuery,
     status: 200,
     answer: Results(
       Type.Object({
@@ -209,12 +214,13 @@ const listCommits = (self: Self, repository: GitPath): Operation =>
     async run(context) {
       const { db, node, query, parts } = context
       const [row] = await db.query<{ git: GitRepositorySpec | null }>(
-        `select ${repositorySql(repository)} as git from node n where n.id = $1`,
+        `select ${repositorySql('of' in query && query.of === 'values' ? valuesPath : repository)} as git
+         from node n where n.id = $1`,
         [node.id],
       )
       const git = row?.git ?? null
       if (git === null) return { results: [] }
-      const { startId: after, gitCommitId: from = after } = query
+      const { startId: after, gitCommitId: from = after } = query as Type.Static<typeof CommitQuery>
       const commits = await asking(async (signal) => {
         const source = await sourceOf(context, git)
         return parts.builder.commits(

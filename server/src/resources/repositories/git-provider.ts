@@ -1,5 +1,6 @@
 /** The three git providers: how to ask each for the repositories that a token can access. */
 import type { Context } from '../../api/operations/operation.ts'
+import { isExpiredSql } from '../../deployments/images/git-credentials.ts'
 import { badRequest } from '../../lib/errors.ts'
 import { isUuid } from '../../lib/ids.ts'
 import { OutboundFailed, OutboundRefused } from '../../lib/net/outbound.ts'
@@ -93,6 +94,7 @@ interface TokenRow {
   api_url: string
   workspace: string | null
   sealed: string | null
+  expired: boolean
 }
 
 /** The requested token, else the oldest of this provider. */
@@ -105,9 +107,9 @@ export const readProviderToken = async (
   if (wanted !== null && !isUuid(wanted)) throw badRequest('gitTokenId: must be an id')
   const [row] = await db.query<TokenRow>(
     `select id, spec ->> 'type' as type, spec ->> 'git_api_url' as api_url, spec ->> 'workspace' as workspace,
-       sealed ->> 'token' as sealed from node
+       sealed ->> 'token' as sealed, ${isExpiredSql('node')} as expired from node
      where organization_id = $1 and kind = 'git_token' and spec ->> 'type' = $2 and ($3::uuid is null or id = $3::uuid)
-     order by created_at, id limit 1`,
+     order by expired, created_at, id limit 1`,
     [organizationId, name, wanted],
   )
   if (row === undefined || row.sealed === null)
@@ -117,6 +119,12 @@ export const readProviderToken = async (
         : `gitTokenId: this organization has no such git token for ${name}`,
       undefined,
       'git_token_missing',
+    )
+  if (row.expired)
+    throw badRequest(
+      'The git token has expired: change its token and its expired_at, or choose another one.',
+      undefined,
+      'git_token_expired',
     )
   const sealedPlace = { table: 'node', row: row.id, column: 'token' }
   const opened = await parts.sealer.open(organizationId, sealedPlace, row.sealed)

@@ -54,7 +54,15 @@ const gitToken = resource({
     token: Secret(4096),
     workspace: Maybe(Text()),
     git_api_url: Maybe(Text(2048)),
-    expired_at: Maybe(Type.String({ format: 'date', pattern: '^\\d{4}-\\d{2}-\\d{2}$', maxLength: 10 })),
+    expired_at: Maybe(
+      Type.String({
+        format: 'date',
+        pattern: '^\\d{4}-\\d{2}-\\d{2}$',
+        maxLength: 10,
+        description:
+          'The last day (UTC) on which the token is used. Afterwards deployments fail with the reason; in the week before, their logs warn.',
+      }),
+    ),
   }),
   record: {
     type: OneOf(['BITBUCKET', 'GITHUB', 'GITLAB']),

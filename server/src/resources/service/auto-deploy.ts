@@ -5,7 +5,7 @@
 import Type from 'typebox'
 import { type Context, type Operation, operation, organizationInPath } from '../../api/operations/operation.ts'
 import { auditOf } from '../../api/operations/resource.ts'
-import { partial } from '../../api/operations/schema.ts'
+import type { ServiceStatus } from '../../deployments/deployments.ts'
 import { leavingSql } from '../../deployments/status/service-state.ts'
 import { openStates } from '../../deployments/status/states.ts'
 import { ImageTag, request } from '../../facets/deployment-request.ts'
@@ -76,12 +76,26 @@ const deployAll = async (tx: Queryable, context: Context, followers: readonly Fo
 }
 
 const Answer = Type.Object(
-  { ...partial(Status).properties, results: Type.Array(Status) },
+  { ...Status.properties, results: Type.Array(Status) },
   {
     title: 'AutoDeployStatus',
-    description: 'Statuses of all services that are deployed now; the first is repeated at the top level.',
+    description:
+      'Statuses of all services that are deployed now. The first is repeated at the top level; without one, the status there has the id 0 and is of no service.',
   },
 )
+
+/** Strict clients read the status of a service whether any follows the image or not. */
+const ofNone: ServiceStatus = {
+  id: '00000000-0000-0000-0000-000000000000',
+  state: 'READY',
+  service_deployment_status: 'NEVER_DEPLOYED',
+  is_part_last_deployment: false,
+  status_details: { action: 'UNKNOWN', status: 'NEVER', sub_action: 'NONE' },
+  deployment_request_id: null,
+  deployment_requests_count: 0,
+  deployment_state: 'READY',
+  running_state: 'STOPPED',
+}
 
 /** `POST /organization/{organizationId}/container/deploy` */
 export const autoDeploy =
@@ -112,7 +126,7 @@ export const autoDeploy =
             await deployAll(tx, context, started)
             const ids = started.map(({ id }) => id)
             const results = await context.parts.deployments.statuses(tx, ids)
-            return { ...results[0], results }
+            return { ...(results[0] ?? ofNone), results }
           }),
       }),
     ]

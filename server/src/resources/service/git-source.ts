@@ -45,6 +45,8 @@ export interface GitRepositorySpec {
   provider: string
   /** The branch's head when it was last looked up; answered until something is deployed. */
   head_commit_id?: string
+  /** Whether the host let it be read when it was last looked up; unknown if it did not say. */
+  has_access?: boolean
 }
 
 const hostOf = (url: string): string => (URL.canParse(url) ? new URL(url).hostname : (/@([^:]+):/.exec(url)?.[1] ?? ''))
@@ -77,14 +79,16 @@ export const completeGitRepository = (
     )
   if (!isValidBranch(branch)) throw invalidField(`${field}/branch`, 'is not a valid branch name')
   const root = insidePath(`${field}/root_path`, source.root_path ?? '/')
-  const same = previous?.url === url && previous.branch === branch && previous.head_commit_id !== undefined
+  const tokenId = source.git_token_id ?? null
+  const sameToken = previous?.git_token_id === tokenId
+  const same = previous?.url === url && previous.branch === branch && sameToken && previous.head_commit_id !== undefined
   return {
     url,
     branch,
     root_path: `/${root}`,
-    git_token_id: source.git_token_id ?? null,
+    git_token_id: tokenId,
     provider: source.provider ?? providerOf(url),
-    ...(same ? { head_commit_id: previous.head_commit_id! } : {}),
+    ...(same ? { head_commit_id: previous.head_commit_id!, has_access: true } : {}),
   }
 }
 

@@ -4,9 +4,10 @@ import { dnsLabel } from '../../deployments/release/workload.ts'
 import { routeDomains } from '../../facets/domains/rows.ts'
 import type { PortProtocol } from '../../runtimes/runtime.ts'
 import type { Queryable } from '../../store/database.ts'
+import { serviceDomain } from '../../variables/places.ts'
 import type { Port } from './parts.ts'
 
-const domain = 'localhost'
+const domain = serviceDomain
 // Room for `p65535-` in front and a suffix behind within the 63 characters of a DNS label.
 const maxLabel = 48
 
@@ -24,16 +25,14 @@ export interface WantedRoute {
   isDefault: boolean
 }
 
-/** One host per public web port: the default port has the label itself. Pure. */
+/** One host per public web port, and the label itself for the default one. Pure. */
 export const routesOf = (label: string, ports: readonly Port[]): WantedRoute[] =>
   ports
     .filter((port) => port.publicly_accessible && (port.protocol === 'HTTP' || port.protocol === 'GRPC'))
-    .map((port) => ({
-      host: `${port.is_default ? '' : `p${port.internal_port}-`}${label}.${domain}`,
-      port: port.internal_port,
-      protocol: port.protocol,
-      isDefault: port.is_default,
-    }))
+    .flatMap(({ internal_port: port, protocol, is_default: isDefault }) => [
+      ...(isDefault ? [{ host: `${label}.${domain}`, port, protocol, isDefault: true }] : []),
+      { host: `p${port}-${label}.${domain}`, port, protocol, isDefault: false },
+    ])
 
 const suffixOf = (id: string, attempt: number): string =>
   createHash('sha256').update(`${id} ${attempt}`).digest('hex').slice(0, 6)

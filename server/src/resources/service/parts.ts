@@ -1,8 +1,9 @@
 /** Parts shared by several kinds of services: ports, storage, probes. Pure. */
 import Type, { type TSchema } from 'typebox'
-import { Flag, List, Maybe, Nullable, OneOf, Text, Uuid, Whole } from '../../api/operations/schema.ts'
+import { Flag, List, Maybe, Nullable, OneOf, Refused, Text, Uuid, Whole } from '../../api/operations/schema.ts'
 import { invalidField } from '../../lib/errors.ts'
 import { newId } from '../../lib/ids.ts'
+import { isPrefix } from '../../router/table/paths.ts'
 import type { PortProtocol, Probe, WorkloadPort } from '../../runtimes/runtime.ts'
 
 const PortNumber = (options = {}) => Whole(1, 65_535, options)
@@ -17,8 +18,17 @@ export const Ports = () =>
       publicly_accessible: Maybe(Flag({ default: false })),
       is_default: Maybe(Flag()),
       protocol: Maybe(OneOf(['HTTP', 'GRPC', 'TCP', 'UDP'], { default: 'HTTP' })),
-      public_path: Maybe(Text(1024)),
-      public_path_rewrite: Maybe(Text(1024)),
+      public_path: Maybe(
+        Text(1024, {
+          description:
+            "Of a public HTTP or GRPC port: only requests for this path and what is below it are accepted. A port with a path is also reached below it at the service's main address and custom domains; of several the longest counts.",
+        }),
+      ),
+      public_path_rewrite: Maybe(
+        Text(1024, {
+          description: 'What the program sees in place of `public_path`; if empty, the path is unchanged.',
+        }),
+      ),
     }),
     50,
     { default: [] },
@@ -53,10 +63,44 @@ const publishedPort = (port: Partial<Port> & { internal_port: number }, same: Po
   return same !== undefined && isPublished(same) && same.protocol === port.protocol ? same.external_port : 0
 }
 
+/** `/` and nothing mean all paths; null if it is not a plain prefix. */
+const prefixOf = (text: string | undefined): string | null | undefined => {
+  const path = (text ?? '').trim().replace(/\/+$/, '')
+  if (path === '') return undefined
+  return isPrefix(path) ? path : null
+}
+
+const notPrefix = 'must be a path such as /api, without encoded characters, patterns, `.` and `..`'
+
+/** 400 for paths that the router could not tell apart. */
+const checkPaths = (ports: readonly Partial<Port>[]): void => {
+  const seen = new Set<string>()
+  for (const [index, port] of ports.entries()) {
+    if (!isWeb(port)) continue
+    const path = prefixOf(port.public_path)
+    if (path === null) throw invalidField(`/ports/${index}/public_path`, notPrefix)
+    if (prefixOf(port.public_path_rewrite) === null)
+      throw invalidField(`/ports/${index}/public_path_rewrite`, notPrefix)
+    if (path === undefined) continue
+    if (seen.has(path)) throw invalidField(`/ports/${index}/public_path`, 'is used by another port')
+    seen.add(path)
+  }
+}
+
+/** What was stored before paths were checked counts as none. */
+const placeOf = (port: Port): Pick<WorkloadPort, 'publicPath' | 'publicPathRewrite'> => {
+  const path = isWeb(port) ? prefixOf(port.public_path) : undefined
+  if (path === undefined || path === null) return {}
+  const text = (port.public_path_rewrite ?? '').trim()
+  const rewrite = text === '' ? undefined : (prefixOf(text) ?? '/')
+  return { publicPath: path, ...(rewrite === undefined ? {} : { publicPathRewrite: rewrite }) }
+}
+
 /** Ports with ids, names, published ports and exactly one default among the public web ones. */
 export const completePorts = (sent: unknown, previous: readonly Port[]): Port[] => {
   const ports = sent as (Partial<Port> & { internal_port: number })[]
   const seen = new Set<string>()
+  checkPaths(ports)
   const wanted = ports.find((port) => isWeb(port) && port.is_default === true) ?? ports.find(isWeb)
   return ports.map((port, index) => {
     const { protocol = 'HTTP', publicly_accessible: open = false, internal_port: inside } = port
@@ -86,9 +130,19 @@ export const workloadPorts = (ports: readonly Port[]): WorkloadPort[] =>
     protocol: port.protocol,
     publiclyAccessible: port.publicly_accessible,
     ...(isPublished(port) ? { externalPort: port.external_port } : {}),
+    ...placeOf(port),
   }))
 
 const minStorageGb = 4
+
+/** Of `auto_preview`. */
+export const noPreviews = 'this server creates no previews of pull requests.'
+/** Of `auto_deploy` where the source is a repository. */
+export const noPushes = 'this server does not watch repositories: deployments of a new commit must be requested.'
+const noGpu = 'this cluster has no GPUs'
+
+/** A number of GPUs. */
+export const Gpus = () => Refused(Whole(0, 1000, { default: 0 }), noGpu)
 
 export const plannedSize = "GB. Counts toward the organization's limits; the size of the volume is not enforced."
 

@@ -3,17 +3,29 @@
  */
 import type { Context } from '../../api/operations/operation.ts'
 import type { Change, Spec } from '../../api/operations/resource.ts'
-import { Flag, List, Maybe, Nullable, OneOf, Open, Text, Whole } from '../../api/operations/schema.ts'
+import {
+  Flag,
+  List,
+  Maybe,
+  Nullable,
+  OneOf,
+  Open,
+  Recorded,
+  Refused,
+  Text,
+  Whole,
+} from '../../api/operations/schema.ts'
 import { readCapacityFor } from '../../clusters/capacity.ts'
 import type { TaskCommand, WorkloadSpec } from '../../deployments/deployments.ts'
 import { containerSettingsIn } from '../../facets/settings/container-settings.ts'
-import { stopGraceMs } from '../../facets/settings/settings.ts'
+import { ingressIn, stopGraceMs } from '../../facets/settings/settings.ts'
 import { invalidField } from '../../lib/errors.ts'
 import type { Capacity } from '../../runtimes/runtime.ts'
 import {
   checkProbes,
   completePorts,
   completeStorage,
+  Gpus,
   Healthchecks,
   type KeptHealthchecks,
   type Port,
@@ -33,8 +45,8 @@ const architectures = ['AMD64', 'ARM64']
 export const Resources = (defaults = { cpu: 500, memory: 512 }) => ({
   cpu: Maybe(Whole(10, 1_000_000, { default: defaults.cpu })),
   memory: Maybe(Whole(6, 100_000_000, { default: defaults.memory })),
-  gpu: Maybe(Whole(0, 1000, { default: 0 })),
-  ephemeral_storage_in_gib: Maybe(Whole(0, 65_536)),
+  gpu: Maybe(Gpus()),
+  ephemeral_storage_in_gib: Maybe(Recorded(Whole(0, 65_536))),
   cpu_architecture: Maybe(Nullable(OneOf(architectures))),
 })
 
@@ -42,14 +54,18 @@ export const Resources = (defaults = { cpu: 500, memory: 512 }) => ({
 export const Running = () => ({
   ...Resources(),
   min_running_instances: Maybe(Whole(0, 100, { default: 1 })),
-  max_running_instances: Maybe(Whole(-1, 1000, { default: 1 })),
+  max_running_instances: Maybe(
+    Recorded(Whole(-1, 1000, { default: 1 }), 'there are always `min_running_instances` instances.'),
+  ),
   healthchecks: Maybe(Healthchecks({ default: {} })),
   auto_deploy: Maybe(Nullable(Flag(), { default: false })),
   ports: Maybe(Ports()),
   storage: Maybe(Storage()),
   arguments: Maybe(List(Text(4096), 200, { default: [] })),
   entrypoint: Maybe(Nullable(Text(4096))),
-  autoscaling: Maybe(Nullable(Open())),
+  autoscaling: Maybe(
+    Refused(Nullable(Open()), 'requires a Kubernetes cluster with KEDA; set `min_running_instances` instead'),
+  ),
 })
 
 export type RunningSpec = {
@@ -76,7 +92,6 @@ export type RunningRequest = Omit<RunningSpec, 'ports' | 'storage'> & {
 export const refuseBeyondCluster = async ({ db, parent }: Change, body: Spec): Promise<void> => {
   const capacity = await readCapacityFor(db, parent.id)
   if (capacity !== null) refuseBeyond(capacity, body)
-  if (Number(body.gpu) > 0) throw invalidField('/gpu', 'requires a cluster with GPUs; the local one has none')
 }
 
 const refuseBeyond = ({ cpuMillicores, memoryMb, architecture }: Capacity, body: Spec): void => {
@@ -88,11 +103,9 @@ const refuseBeyond = ({ cpuMillicores, memoryMb, architecture }: Capacity, body:
     throw invalidField('/cpu_architecture', `requires a cluster with that architecture; this one has ${architecture}`)
 }
 
-const refuseBadInstances = ({ min_running_instances: min, max_running_instances: max, autoscaling }: Spec): void => {
+const refuseBadInstances = ({ min_running_instances: min, max_running_instances: max }: Spec): void => {
   if (Number(max) !== -1 && Number(min) > Number(max))
     throw invalidField('/min_running_instances', 'must not be more than max_running_instances')
-  if (autoscaling !== undefined && autoscaling !== null)
-    throw invalidField('/autoscaling', 'requires a Kubernetes cluster with KEDA; set `min_running_instances` instead')
 }
 
 /** Validates and completes what `Running` declares; other fields are passed through. */
@@ -121,6 +134,7 @@ export const commandOf = (command: { entrypoint?: string | null; arguments?: str
 export const workloadOf = (running: RunningSpec): WorkloadSpec => {
   const { ports, healthchecks } = running
   const readiness = toProbe(healthchecks.readiness_probe, ports)
+  const ingress = ingressIn(running)
   return {
     ...commandOf(running),
     cpuMillicores: running.cpu,
@@ -133,5 +147,6 @@ export const workloadOf = (running: RunningSpec): WorkloadSpec => {
     readyTimeoutMs: readyTimeoutMs(readiness),
     stopGraceMs: stopGraceMs(running),
     ...containerSettingsIn(running),
+    ...(ingress === undefined ? {} : { ingress }),
   }
 }

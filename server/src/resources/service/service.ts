@@ -3,10 +3,12 @@
  * only what is its own: its configuration, how that is validated and shown, and what the engine runs.
  */
 import Type, { type TObject, type TSchema } from 'typebox'
+import { pointerTo, recordedIn } from '../../api/operations/effects.ts'
 import { type Context, type FieldsOf, JsonText, type Operation } from '../../api/operations/operation.ts'
 import { type Change, type ResourceDefinition, resource, type Spec } from '../../api/operations/resource.ts'
 import {
   Computed,
+  Flag,
   List,
   Maybe,
   merge,
@@ -30,7 +32,7 @@ import { usualLimits } from '../../limits/limits.ts'
 import { refuseTooMuch } from '../../limits/service-room.ts'
 import type { Queryable } from '../../store/database.ts'
 import { listSql, type RecordSql, timestampSql } from '../../store/tree.ts'
-import { type GitPath, lookUpHead, repositorySql } from './git-head.ts'
+import { type GitPath, isRefusedSql, repositorySql, withHead, withRepository } from './git-head.ts'
 import type { KeptCommit } from './git-source.ts'
 import { writeRoutes } from './hosts.ts'
 import type { Port } from './parts.ts'
@@ -71,7 +73,7 @@ export interface ServiceDefinition<Schema extends TObject = TObject, Kept = Fiel
   list: { id: string; words: string }
   /** What a create takes besides name, description, icon and groups. */
   spec: Schema
-  notEditable?: readonly string[]
+  fixed?: ResourceDefinition['fixed']
   generated?: readonly string[]
   /** What records have beyond that. */
   record?: Record<string, TSchema>
@@ -132,6 +134,7 @@ const recordOf = ({ groups = true, record = {} }: ServiceDefinition): Record<str
 const gitColumns = (path: GitPath): Record<string, string> => ({
   git_commit: `(select r.commit from service_state s join release r on r.id = s.current_release_id
     where s.service_id = n.id)`,
+  git_refused: isRefusedSql,
   git_token_name: `(select t.name from node t where t.id = (${repositorySql(path)} ->> 'git_token_id')::uuid)`,
 })
 
@@ -151,9 +154,16 @@ const limitsOf = ({ cpu, memory }: { cpu: number; memory: number }) => ({
 
 const viewOf =
   ({ view, kind }: ServiceDefinition) =>
-  ({ git_commit: commit = null, git_token_name: tokenName = null, capacity, ...record }: Spec): Spec => {
+  ({
+    git_commit: commit = null,
+    git_refused: refused,
+    git_token_name: tokenName = null,
+    capacity,
+    ...record
+  }: Spec) => {
     const open = withoutInner(record)
-    const shown = view?.(open, { commit, tokenName } as GitFacts) ?? open
+    const viewed = view?.(open, { commit, tokenName } as GitFacts) ?? open
+    const shown = refused === true ? withRepository(viewed, { has_access: false }) : viewed
     const limits = 'cpu' in shown && capacity != null ? limitsOf(capacity as { cpu: number; memory: number }) : {}
     return { ...shown, description: shown.description ?? '', ...limits, service_type: typeOf(kind) }
   }
@@ -183,8 +193,7 @@ const aroundOf =
   ({ around, git }: ServiceDefinition): NonNullable<ResourceDefinition['around']> =>
   async (context, write) => {
     const record = await (around === undefined ? write(context) : around(context, write))
-    if (git !== undefined && !(record instanceof JsonText)) lookUpHead(context, String(record.id), git)
-    return record
+    return git === undefined || record instanceof JsonText ? record : withHead(context, record, git)
   }
 
 const judge: ResourceDefinition['judge'] = (tx, { parts, principal }, { id, previous }) => {
@@ -192,11 +201,23 @@ const judge: ResourceDefinition['judge'] = (tx, { parts, principal }, { id, prev
   return refuseTooMuch(tx, limits, principal.organizationId, [id], previous === null ? [] : [previous.spec])
 }
 
+const ListQuery = Type.Object({
+  toUpdate: Maybe(Flag({ description: 'If true, only services that are OUT_OF_DATE.' })),
+})
+
+const listed: ResourceDefinition['listed'] = async ({ parts, db, node, query }, records) => {
+  if (query.toUpdate !== true) return records
+  const all = await parts.deployments.environmentStatuses(db, node.id)
+  const stale = all.filter(({ status }) => status.service_deployment_status === 'OUT_OF_DATE')
+  const ids = new Set<unknown>(stale.map(({ status }) => status.id))
+  return records.filter(({ id }) => ids.has(id))
+}
+
 const reader = (kind: Kind, recordText: RecordSql, view: (record: Spec) => Spec): Service['readAll'] => {
   const list = listSql(kind, recordText)
   return async (db, environmentId) => {
     const [row] = await db.query<{ text: string }>(list, [environmentId])
-    return (JSON.parse(row!.text) as { results: Spec[] }).results.map(view)
+    return (JSON.parse(row!.text) as { results: Spec[] }).results.map((record) => view(record))
   }
 }
 
@@ -223,21 +244,26 @@ export const service = <Schema extends TObject, Kept = FieldsOf<Schema>>(
     param: paramOf(definition),
     ids: { list: list.id, create: `create${noun}`, read: `get${noun}`, edit: `edit${noun}` },
     spec: specOf(definition),
-    ...(definition.notEditable === undefined ? {} : { notEditable: definition.notEditable }),
+    ...(definition.fixed === undefined ? {} : { fixed: definition.fixed }),
     ...(definition.generated === undefined ? {} : { generated: definition.generated }),
     record: recordOf(definition),
     columns: columnsOf(definition),
     ...(definition.validate === undefined ? {} : { validate: definition.validate }),
     around: aroundOf(definition),
+    listQuery: ListQuery,
+    listed,
     view,
     written: writtenOf(definition),
     judge,
     audit: { target: kinds[kind].audit },
   }
   const { operations, answer, recordText } = resource(described)
+  const all = [...operations, ...definition.facets.flatMap((facet) => facet(definition))]
+  const settings = all.find(({ method, path: at }) => method === 'PUT' && at.endsWith('/advancedSettings'))?.body
+  const whole = merge(described.spec, settings === undefined ? {} : { advanced_settings: settings })
   return {
-    operations: [...operations, ...definition.facets.flatMap((facet) => facet(definition))],
-    deployable: { ...definition.deployable, kind },
+    operations: all,
+    deployable: { ...definition.deployable, kind, recorded: (kept) => [...recordedIn(whole, kept)].map(pointerTo) },
     readAll: reader(kind, recordText, view),
     answer,
     definition,

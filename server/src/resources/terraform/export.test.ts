@@ -51,6 +51,7 @@ test('an environment is exported with its services, variables and stages, and no
   const files = await download(environmentId)
   const all = Object.values(files).join('\n')
   assert.ok(!all.includes('canary'))
+  assert.match(files['main.tf']!, new RegExp(`^# +export TEST_QOVERY_HOST=${api.url}$`, 'm'))
   assert.match(files['environment.tf']!, new RegExp(`project_id = "${projectId}"`))
   assert.match(files['environment.tf']!, /key = "WIDE"\n\s+value = "a \$\$\{b\}"/)
   const application = files['applications.tf']!

@@ -61,6 +61,12 @@ const archive = (files: readonly TerraformFile[]): Promise<Buffer> => {
   return buffer(entries.pipe(createGzip()))
 }
 
+/** As the caller reached it, which may be through a proxy. */
+const serverUrl = ({ headers, scheme, parts }: Context): string => {
+  const host = String(headers.host ?? '')
+  return `${scheme}//${/^[\w.-]+(:\d+)?$|^\[[\da-f:]+\](:\d+)?$/i.test(host) ? host : `127.0.0.1:${parts.settings.port}`}`
+}
+
 export const exportOf = (kinds: readonly Service[]): Operation =>
   operation({
     id: 'exportEnvironmentConfigurationIntoTerraform',
@@ -79,7 +85,7 @@ export const exportOf = (kinds: readonly Service[]): Operation =>
     produces: 'application/octet-stream',
     async run(context) {
       const { node, principal, db } = context
-      const made = await archive(terraformFiles(await readExported(context, kinds)))
+      const made = await archive(terraformFiles(await readExported(context, kinds), serverUrl(context)))
       const audit = auditOf(context, 'UPDATE', { target: 'ENVIRONMENT', subTarget: 'TERRAFORM' }, placeOf(node), null)
       await writeAudit(db, principal.organizationId, node, { ...audit, eventType: 'EXPORT' })
       context.setHeader('content-disposition', `attachment; filename="environment-${node.id}.tar.gz"`)

@@ -177,7 +177,12 @@ const variablesOf = (rows: readonly VariableRecord[], place: string, ask: Ask): 
   return Object.fromEntries(groups.map(([name, members]) => [name, members.map((row) => variableFields(row, ask))]))
 }
 
-const head = `# Secrets have no value here: set the variables in variables.tf before you apply.
+/** The provider has no argument for its host, only this variable; without it, it sends its token to its maker's cloud. */
+const head = (url: string): string => `# Secrets have no value here: set the variables in variables.tf before you apply.
+#
+# Before plan or apply, in the same shell, or the provider talks to api.qovery.com instead of this server:
+#   export TEST_QOVERY_HOST=${url}
+#   export QOVERY_API_TOKEN=<a token of this server with the scope Write>
 terraform {
   required_providers {
     qovery = {
@@ -190,7 +195,10 @@ provider "qovery" {}
 `
 
 /** The files of an environment, by name. */
-export const terraformFiles = ({ environment, services, variables, stages }: Exported): TerraformFile[] => {
+export const terraformFiles = (
+  { environment, services, variables, stages }: Exported,
+  serverUrl: string,
+): TerraformFile[] => {
   const [labelOf, secretLabelOf] = [createLabels(), createLabels()]
   const asked: string[] = []
   const asking =
@@ -200,7 +208,7 @@ export const terraformFiles = ({ environment, services, variables, stages }: Exp
       asked.push(block(`variable "${label}"`, { type: reference('string'), sensitive: true }))
       return reference(`var.${label}`)
     }
-  const files = new Map<string, string[]>([['main.tf', [head]]])
+  const files = new Map<string, string[]>([['main.tf', [head(serverUrl)]]])
   const add = (file: string, text: string): void => void files.set(file, [...(files.get(file) ?? []), text])
   const environmentId = reference('qovery_environment.this.id')
   const fields = pick(environment, ['name', 'mode', 'cluster_id'])

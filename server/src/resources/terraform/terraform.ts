@@ -5,12 +5,11 @@
 import Type from 'typebox'
 import type { Context } from '../../api/operations/operation.ts'
 import type { Change, Spec } from '../../api/operations/resource.ts'
-import { Computed, Flag, Maybe, Nullable, OneOf, Text, Uuid, Whole } from '../../api/operations/schema.ts'
+import { Computed, Flag, Maybe, Nullable, OneOf, Recorded, Text, Uuid, Whole } from '../../api/operations/schema.ts'
 import { deployable } from '../../facets/deployable.ts'
 import { MaybeCommitId } from '../../facets/deployment-request.ts'
 import { newHistory } from '../../facets/history.ts'
 import { advancedSettings } from '../../facets/settings/advanced-settings.ts'
-import { refuseReadOnlyRoot } from '../../facets/settings/container-settings.ts'
 import { deploymentRestrictions } from '../../facets/settings/deployment-restriction.ts'
 import { terraformSettings } from '../../facets/settings/settings.ts'
 import { invalidField } from '../../lib/errors.ts'
@@ -21,6 +20,7 @@ import {
   insidePath,
   viewGitRepository,
 } from '../service/git-source.ts'
+import { Gpus, noPushes } from '../service/parts.ts'
 import { service } from '../service/service.ts'
 import { type TerraformSpec, terraformRun } from './run.ts'
 import {
@@ -63,8 +63,8 @@ const JobResources = () =>
     {
       cpu_milli: Maybe(Whole(10, 1_000_000, { default: usualResources.cpu_milli })),
       ram_mib: Maybe(Whole(6, 100_000_000, { default: usualResources.ram_mib })),
-      gpu: Maybe(Whole(0, 1000, { default: usualResources.gpu })),
-      storage_gib: Maybe(Whole(0, 65_536, { default: usualResources.storage_gib })),
+      gpu: Maybe(Gpus()),
+      storage_gib: Maybe(Recorded(Whole(0, 65_536, { default: usualResources.storage_gib }))),
     },
     { default: usualResources },
   )
@@ -79,21 +79,25 @@ const Fragment = () =>
 const engines = ['TERRAFORM', 'OPEN_TOFU']
 
 const spec = Type.Object({
-  auto_deploy_config: Maybe(AutoDeploy()),
+  auto_deploy_config: Maybe(Recorded(AutoDeploy(), noPushes)),
   terraform_files_source: Type.Object({ git_repository: GitRepositoryRequest() }),
   terraform_variables_source: Maybe(VariablesSource()),
   backend: Backend(),
   engine: OneOf(engines),
   provider_version: Type.Object({
-    read_from_terraform_block: Maybe(Flag({ default: false })),
-    explicit_version: Text(64, { pattern: '^[0-9A-Za-z.+-]*$' }),
+    read_from_terraform_block: Maybe(Recorded(Flag({ default: false }))),
+    explicit_version: Text(64, {
+      pattern: '^[0-9A-Za-z.+-]*$',
+      description:
+        'The tag of `build.engine_image` (advanced settings). Without that image, the program installed on this server is used, whatever its version.',
+    }),
   }),
   timeout_sec: Maybe(Whole(0, 86_400, { default: 600 })),
   job_resources: Maybe(JobResources()),
-  use_cluster_credentials: Maybe(Flag({ default: false })),
+  use_cluster_credentials: Maybe(Recorded(Flag({ default: false }))),
   action_extra_arguments: Maybe(mapOf(words)),
   dockerfile_fragment: Maybe(Nullable(Fragment())),
-  blueprint_id: Maybe(Nullable(Uuid())),
+  blueprint_id: Maybe(Recorded(Nullable(Uuid()))),
 })
 
 const filesPath = ['terraform_files_source', 'git_repository']
@@ -139,9 +143,16 @@ const complete = (body: Spec, _context: Context, change: Change<Kept>): Kept => 
 }
 
 const DeleteQuery = Type.Object({
-  resources_only: Maybe(Flag()),
-  skipReconcile: Maybe(Flag()),
-  force_terraform_action: Maybe(OneOf(['SKIP_DESTROY'])),
+  resources_only: Maybe(Flag({ description: 'Keep the configuration: the same as an uninstall.' })),
+})
+
+const EndingQuery = Type.Object({
+  force_terraform_action: Maybe(
+    OneOf(['SKIP_DESTROY'], {
+      description:
+        'Keep the resources. An uninstall keeps their state too: a later deploy manages them again, a later delete destroys them.',
+    }),
+  ),
 })
 
 const deploys = deployable({
@@ -155,10 +166,9 @@ const deploys = deployable({
   removal: {
     summary: 'Destroy the resources of a terraform service and delete it; continues after the response',
     query: DeleteQuery,
+    endingQuery: EndingQuery,
     keepsConfiguration: ({ resources_only: only }) => only === true,
-    // Its resources are kept and no longer managed.
-    skipsEnding: ({ skipReconcile, force_terraform_action: action }) =>
-      skipReconcile === true || action === 'SKIP_DESTROY',
+    skipsEnding: ({ force_terraform_action: action }) => action === 'SKIP_DESTROY',
   },
 })
 
@@ -198,12 +208,7 @@ export const terraform = service({
   around: hideSecrets,
   written: writeSecrets,
   withSecrets,
-  facets: [
-    deploys,
-    newHistory,
-    advancedSettings(terraformSettings, undefined, refuseReadOnlyRoot),
-    deploymentRestrictions,
-  ],
+  facets: [deploys, newHistory, advancedSettings(terraformSettings), deploymentRestrictions],
   deployable: {
     ...terraformRun,
   },

@@ -19,7 +19,7 @@ export interface ControlParts {
 
 export interface Control {
   listen(path: string): Promise<void>
-  /** No new calls; tells watchers that the stop is intended. Calls in progress continue. */
+  /** No new calls; tells watchers and the follower that the stop is intended. Calls in progress continue. */
   close(): void
 }
 
@@ -64,12 +64,18 @@ const putRoutes = async ({ table }: ControlParts, req: IncomingMessage, serviceI
   await table.change((all) => replaceService(all, serviceId, routes))
 }
 
-const answer = async (
-  parts: ControlParts,
-  watchers: Set<ServerResponse>,
-  req: IncomingMessage,
-  res: ServerResponse,
-) => {
+/** Open calls: of those who want to know when this process ends, and of the one that follows for an absent server. */
+interface OpenCalls {
+  watchers: Set<ServerResponse>
+  followers: Set<ServerResponse>
+}
+
+const keepOpen = (calls: Set<ServerResponse>, res: ServerResponse, word: string): void => {
+  calls.add(res.once('close', () => calls.delete(res)))
+  res.writeHead(200).write(`${word}\n`)
+}
+
+const answer = async (parts: ControlParts, open: OpenCalls, req: IncomingMessage, res: ServerResponse) => {
   const path = req.url ?? ''
   const service = /^\/services\/([^/]+)\/routes$/.exec(path)
   const call = service === null ? `${req.method} ${path}` : `${req.method} /services`
@@ -88,9 +94,10 @@ const answer = async (
     case 'POST /stop':
       return stop(parts, res)
     case 'GET /watch':
-      watchers.add(res.once('close', () => watchers.delete(res)))
-      res.writeHead(200).write('watching\n')
-      return
+      return keepOpen(open.watchers, res, 'watching')
+    case 'GET /follow':
+      for (const former of open.followers) former.end('superseded\n')
+      return keepOpen(open.followers, res, 'following')
     default:
       return send(res, 404, { message: 'no such call' })
   }
@@ -105,9 +112,9 @@ const fail = (res: ServerResponse, error: unknown) => {
 }
 
 export const createControl = (parts: ControlParts): Control => {
-  const watchers = new Set<ServerResponse>()
+  const open: OpenCalls = { watchers: new Set(), followers: new Set() }
   const server: Server = createServer({ requestTimeout: 0 }, (req, res) => {
-    answer(parts, watchers, req, res).catch((error: unknown) => fail(res, error))
+    answer(parts, open, req, res).catch((error: unknown) => fail(res, error))
   })
   return {
     async listen(path) {
@@ -119,7 +126,7 @@ export const createControl = (parts: ControlParts): Control => {
     },
     close() {
       server.close()
-      for (const res of watchers) res.end('stopping\n')
+      for (const res of [...open.watchers, ...open.followers]) res.end('stopping\n')
     },
   }
 }

@@ -39,7 +39,7 @@ const openLog = async ({ paths }: LaunchRequest) => {
 
 const lastLine = async (path: string): Promise<string> => {
   const text = await readFile(path, 'utf8').catch(() => '')
-  return text.trimEnd().split('\n').at(-1) ?? ''
+  return (text.trimEnd().split('\n').at(-1) ?? '').replace(/^\S+Z /, '')
 }
 
 const argumentsFor = ({ dataDir, host, port, trustedProxies }: LaunchRequest, takesOver: boolean): string[] => [
@@ -97,10 +97,8 @@ const launch = async (wanted: LaunchRequest, takesOver: boolean): Promise<boolea
     return true
   }
   if (result[0] === exitCodes.alreadyRunning) return false
-  const { host, port, paths } = wanted
-  if (result[0] === exitCodes.portTaken)
-    throw new Error(`the router cannot listen on ${host}:${port}: another program uses that port`)
-  throw new Error(`the router did not start: ${await lastLine(paths.log)}`)
+  const line = await lastLine(wanted.paths.log)
+  throw new Error(result[0] === exitCodes.cannotListen ? line : `the router did not start: ${line}`)
 }
 
 const fits = (health: Health, { host, port, trustedProxies }: LaunchRequest): boolean =>

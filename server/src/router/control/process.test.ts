@@ -148,7 +148,7 @@ test('a port of another program, and a path too long, are refused in one sentenc
   const { port } = foreign.address() as AddressInfo
   const dataDir = await makeDataDir(t)
   await assert.rejects(startProcess(t, { dataDir, port }), {
-    message: `the router cannot listen on 127.0.0.1:${port}: another program uses that port`,
+    message: `the router cannot listen on 127.0.0.1:${port}: another program uses that port; SLIPWAY_ROUTER_PORT sets another one`,
   })
   await assert.rejects(startProcess(t, { dataDir: `${dataDir}/${'x'.repeat(100)}` }), /bytes too long/)
 })

@@ -5,7 +5,7 @@ import { join, resolve } from 'node:path'
  * Raised when control API or table file change. A client replaces a router of another version; `POST /stop` and the
  * shape of `GET /health` must never change, because they are how it does that.
  */
-export const PROTOCOL_VERSION = 2
+export const PROTOCOL_VERSION = 3
 
 export interface Health {
   version: number
@@ -32,7 +32,7 @@ export interface Counts {
   rssBytes: number
 }
 
-export const exitCodes = { portTaken: 3, alreadyRunning: 4 } as const
+export const exitCodes = { cannotListen: 3, alreadyRunning: 4 } as const
 
 /** Absolute paths below a data directory. */
 export const pathsOf = (dataDir: string) => {

@@ -2,8 +2,10 @@
 import { once } from 'node:events'
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import type { AddressInfo, Socket } from 'node:net'
+import { usual } from '../policy.ts'
 import type { Traffic } from '../table/traffic.ts'
 import { createHttp2Front, type Http2Limits } from './front-http2.ts'
+import { noteBirth } from './keep-alive.ts'
 import { forward, sendPage } from './proxy.ts'
 import { readRequest } from './request-check.ts'
 import { sniff } from './sniff.ts'
@@ -25,7 +27,7 @@ export const defaultLimits: Limits = {
   headersTimeoutMs: 15_000,
   /** How long a client may neither send nor receive anything in the middle of a request. */
   silenceMs: 660_000,
-  idleMs: 75_000,
+  idleMs: usual.keepAliveMs,
   streams: 250,
   resetBurst: 400,
   resetsPerSecond: 50,
@@ -77,6 +79,7 @@ export const createFront = (traffic: Traffic, limits = defaultLimits): Front => 
   server.on('checkContinue', (req, res) => serve(req, res, true))
   server.on('connect', refuseConnect)
   const sniffing = sniff(server, limits.headersTimeoutMs, (socket) => http2.accept(socket))
+  server.on('connection', noteBirth)
   server.on('upgrade', (req, stream, head) => {
     const socket = stream as Socket
     upgraded.add(socket)

@@ -5,7 +5,16 @@ import { type PageName, renderPage } from './pages.ts'
 const unavailable = 14
 
 /** How gRPC clients interpret the HTTP statuses of our pages. */
-const statuses: Partial<Record<PageName, number>> = { unknown: 12, method: 12, protocol: 12, malformed: 13 }
+const statuses: Partial<Record<PageName, number>> = {
+  unknown: 12,
+  method: 12,
+  protocol: 12,
+  malformed: 13,
+  elsewhere: 12,
+  forbidden: 7,
+  unauthorized: 16,
+  silent: 4,
+}
 
 export const isGrpc = (headers: IncomingHttpHeaders): boolean =>
   /^application\/grpc($|[+;])/.test(headers['content-type'] ?? '')

@@ -57,9 +57,20 @@ export const trustProxies = (list: readonly string[]): IsTrusted => {
   return (address) => trusted.check(address, isIP(address) === 6 ? 'ipv6' : 'ipv4')
 }
 
-const peerOf = (req: IncomingMessage): string => {
+export const peerOf = (req: IncomingMessage): string => {
   const address = req.socket.remoteAddress ?? ''
   return address.startsWith('::ffff:') ? address.slice(7) : address
+}
+
+/** Whether the client's connection is encrypted, as far as a trusted proxy before us says so. */
+export const isSecure = (req: IncomingMessage, isTrusted: IsTrusted): boolean =>
+  req.headers['x-forwarded-proto'] === 'https' && isTrusted(peerOf(req))
+
+/** Bytes of raw headers. */
+export const sizeOf = (raw: readonly (Buffer | string)[]): number => {
+  let size = 0
+  for (let index = 0; index < raw.length; index++) size += raw[index]!.length
+  return size
 }
 
 const addForwarded = (headers: string[], req: IncomingMessage, isTrusted: IsTrusted): void => {

@@ -7,9 +7,12 @@ import {
   type OutgoingHttpHeaders,
   type ServerHttp2Stream,
 } from 'node:http2'
+import type { HostEntry } from '../table/live-table.ts'
+import { rewritten } from '../table/paths.ts'
 import { absence, checkPresence } from '../table/presence.ts'
 import { attemptPausesMs, findServing, type Traffic } from '../table/traffic.ts'
 import { markSuspect, pick, type Upstream } from '../table/upstreams.ts'
+import { type Admission, addedHeaders, admit } from './admission.ts'
 import { grpcAnswer, grpcTrailers, isGrpc } from './grpc-status.ts'
 import {
   readStreamRequest,
@@ -18,6 +21,7 @@ import {
   streamHeadersForTarget,
 } from './http2-headers.ts'
 import { type PageName, renderPage } from './pages.ts'
+import { Timer } from './timer.ts'
 
 const { NGHTTP2_CANCEL, NGHTTP2_INTERNAL_ERROR, NGHTTP2_NO_ERROR, NGHTTP2_REFUSED_STREAM } = constants
 const { NGHTTP2_FLAG_END_STREAM } = constants
@@ -67,6 +71,12 @@ class StreamExchange {
   private attempts = 0
   private far: ClientHttp2Stream | undefined
   private trailers: OutgoingHttpHeaders = {}
+  private entry: HostEntry | undefined
+  private isAdmitted = false
+  /** It is answered by us, whatever becomes of the stream to the target. */
+  private isLate = false
+  private readonly whole = new Timer()
+  private readonly unread = new Timer()
 
   constructor(traffic: Traffic, client: ServerHttp2Stream, headers: IncomingHttpHeaders, request: StreamRequest) {
     this.traffic = traffic
@@ -79,6 +89,8 @@ class StreamExchange {
 
   private leave(): void {
     const { far, client } = this
+    this.whole.clear()
+    this.unread.clear()
     far?.close(client.rstCode === NGHTTP2_NO_ERROR ? NGHTTP2_CANCEL : client.rstCode)
     // If the target has ended it while bytes from us are still unsent, it is closed but never ends by itself.
     setImmediate(() => far?.destroy())
@@ -86,20 +98,48 @@ class StreamExchange {
 
   attempt() {
     if (this.client.destroyed) return
-    const entry = findServing(this.traffic, this.request.host, 'GRPC')
+    const entry = findServing(this.traffic, this.request.host, this.request.path, 'GRPC')
     if (typeof entry === 'string') return this.answer(entry)
+    this.entry = entry
+    if (!this.isAdmitted && !this.isLetIn(entry)) return
     const upstream = pick(entry, this.tried) ?? pick(entry, null)
-    if (upstream === undefined) return this.answer('starting')
+    if (upstream === undefined) return this.answer('idle')
     this.attempts++
     if (upstream.isAbsent) return this.repeat(upstream, absence())
     this.traffic.upstreams.begin(upstream)
     void this.open(upstream)
   }
 
+  /** False: it has been answered, or will be attempted once that is known. */
+  private isLetIn({ rules }: HostEntry): boolean {
+    const { client, headers, traffic } = this
+    this.isAdmitted = true
+    this.whole.set(rules.requestMs, () => this.onLate())
+    if (rules.isPlain) return true
+    const asker = { peer: client.session?.socket?.remoteAddress, method: this.request.method, headers }
+    const admission = admit(rules, asker, traffic.isTrusted)
+    if (admission instanceof Promise) void admission.then((settled) => this.onAdmission(settled) && this.attempt())
+    return !(admission instanceof Promise) && this.onAdmission(admission)
+  }
+
+  private onAdmission(admission: Admission): boolean {
+    if (admission === 'pass') return true
+    if (admission !== 'preflight') this.answer(admission)
+    else if (!this.client.destroyed)
+      this.client.respond({ ':status': 204, ...pairsOf(this.added()) }, { endStream: true })
+    return false
+  }
+
+  private added(): string[] {
+    const { entry } = this
+    return entry === undefined || entry.rules.isPlain ? [] : addedHeaders(entry.rules, this.headers.origin)
+  }
+
   private async open(upstream: Upstream) {
     const { client, headers, request, traffic } = this
     const address = client.session?.socket?.remoteAddress ?? ''
-    const passed = streamHeadersForTarget(headers, request, address, traffic.isTrusted)
+    const path = rewritten(request.path, this.entry!.route)
+    const passed = streamHeadersForTarget(headers, { ...request, path }, address, traffic.isTrusted)
     try {
       this.carry(upstream, await upstream.sessions.open(passed, client.endAfterHeaders))
     } catch (error) {
@@ -127,8 +167,43 @@ class StreamExchange {
     far.once('trailers', (trailers) => {
       this.trailers = streamHeadersForClient(trailers)
     })
+    this.watchSilence(far)
     if (client.destroyed) far.close(NGHTTP2_CANCEL)
     else if (!client.endAfterHeaders) client.pipe(far)
+  }
+
+  /** A stream ends if nothing moves in it for so long, or if its target leaves bytes unread. */
+  private watchSilence(far: ClientHttp2Stream): void {
+    const { client } = this
+    const { grpcReadMs, grpcSendMs } = this.entry!.rules
+    far.on('timeout', () => {
+      // It is the client that does not read.
+      if (client.writableNeedDrain) far.setTimeout(grpcReadMs)
+      else this.onLate()
+    })
+    far.setTimeout(grpcReadMs)
+    client.on('pause', () => {
+      if (!far.writableNeedDrain) return
+      far.setTimeout(0)
+      this.unread.set(grpcSendMs, () => this.onLate())
+    })
+    far.on('drain', () => {
+      this.unread.clear()
+      far.setTimeout(grpcReadMs)
+    })
+  }
+
+  private onLate() {
+    const { client } = this
+    this.fail(undefined, 'it took too long')
+    this.isLate = true
+    this.far?.unpipe(client)
+    this.far?.close(NGHTTP2_CANCEL)
+    if (client.destroyed || client.closed) return
+    if (!client.headersSent) return this.answer('silent')
+    if (!isGrpc(this.headers)) return client.close(NGHTTP2_CANCEL)
+    this.trailers = grpcTrailers('silent', this.request.host)
+    client.end()
   }
 
   private onResponse(far: ClientHttp2Stream, headers: IncomingHttpHeaders, flags: number) {
@@ -136,7 +211,8 @@ class StreamExchange {
     if (client.destroyed || client.headersSent) return
     const endStream = (flags & NGHTTP2_FLAG_END_STREAM) !== 0
     try {
-      client.respond(streamHeadersForClient(headers), endStream ? { endStream } : { waitForTrailers: true })
+      const passed = { ...streamHeadersForClient(headers), ...pairsOf(this.added()) }
+      client.respond(passed, endStream ? { endStream } : { waitForTrailers: true })
     } catch (error) {
       // A status that does not exist in HTTP/2.
       this.traffic.report(`${this.request.host}: a response cannot be forwarded: ${(error as Error).message}`)
@@ -158,7 +234,7 @@ class StreamExchange {
     const { client } = this
     if (client.destroyed) return
     if (!client.endAfterHeaders) client.unpipe(far).resume()
-    if (client.closed) return
+    if (client.closed || this.isLate) return
     if (far.readableEnded && far.rstCode === NGHTTP2_NO_ERROR && client.headersSent) return
     if (far.rstCode === NGHTTP2_REFUSED_STREAM && !client.headersSent && client.endAfterHeaders)
       return this.repeat(upstream, new Error('it refused the stream'))
@@ -187,14 +263,14 @@ class StreamExchange {
       return this.answer('unreachable')
     }
     this.traffic.counts.retries++
-    const entry = findServing(this.traffic, this.request.host, 'GRPC')
+    const entry = findServing(this.traffic, this.request.host, this.request.path, 'GRPC')
     const hasOther = typeof entry !== 'string' && entry.upstreams.some((upstream) => !this.tried.has(upstream))
     setTimeout(() => this.attempt(), hasOther ? 0 : pauseMs)
   }
 
-  private fail(upstream: Upstream, why: string): void {
+  private fail(upstream: Upstream | undefined, why: string): void {
     this.traffic.counts.failures++
-    this.traffic.report(`${this.request.host}: ${upstream.key} failed: ${why}`)
+    this.traffic.report(`${this.request.host}: ${upstream?.key ?? 'its target'} failed: ${why}`)
   }
 
   private answer(page: PageName): void {

@@ -11,17 +11,43 @@ export type PageName =
   | 'method'
   | 'coding'
   | 'protocol'
+  | 'idle'
+  | 'elsewhere'
+  | 'forbidden'
+  | 'unauthorized'
+  | 'busy'
+  | 'tooLarge'
+  | 'headers'
 
 interface Words {
   status: number
   message(host: string): string
   retryAfterSeconds?: number
+  challenge?: string
 }
 
 const words: Record<PageName, Words> = {
   unknown: { status: 404, message: (host) => `There is no service at ${host}.` },
   stopped: { status: 503, message: (host) => `The service at ${host} is stopped.`, retryAfterSeconds: 30 },
   starting: { status: 503, message: (host) => `The service at ${host} is starting.`, retryAfterSeconds: 2 },
+  idle: { status: 503, message: (host) => `The service at ${host} has no running instance.`, retryAfterSeconds: 30 },
+  elsewhere: { status: 404, message: (host) => `The service at ${host} has nothing at this path.` },
+  forbidden: { status: 403, message: (host) => `The service at ${host} does not accept requests from your address.` },
+  unauthorized: {
+    status: 401,
+    message: (host) => `The service at ${host} requires a user name and a password.`,
+    challenge: 'Basic realm="Authentication Required", charset="UTF-8"',
+  },
+  busy: {
+    status: 503,
+    message: (host) => `Too many logins at ${host} are being checked: try again in a moment.`,
+    retryAfterSeconds: 2,
+  },
+  tooLarge: {
+    status: 413,
+    message: (host) => `The body of this request is larger than the service at ${host} accepts.`,
+  },
+  headers: { status: 502, message: (host) => `The service at ${host} answered with headers that are too large.` },
   unreachable: { status: 502, message: (host) => `The service at ${host} cannot be reached.` },
   silent: { status: 504, message: (host) => `The service at ${host} did not answer in time.` },
   malformed: { status: 400, message: () => 'The request is malformed.' },
@@ -48,7 +74,7 @@ const html = (title: string, message: string): string =>
 
 /** `accept` is the request's Accept header. */
 export const renderPage = (name: PageName, host: string, accept: string | undefined): Page => {
-  const { status, message, retryAfterSeconds } = words[name]
+  const { status, message, retryAfterSeconds, challenge } = words[name]
   const error = STATUS_CODES[status] ?? 'Error'
   const text = message(host === '' ? 'this address' : host.slice(0, 253))
   const asHtml = accept?.includes('text/html') ?? false
@@ -60,6 +86,7 @@ export const renderPage = (name: PageName, host: string, accept: string | undefi
     ['x-content-type-options', 'nosniff'],
     ['content-security-policy', "default-src 'none'; style-src 'unsafe-inline'"],
     ...(retryAfterSeconds === undefined ? [] : [['retry-after', String(retryAfterSeconds)]]),
+    ...(challenge === undefined ? [] : [['www-authenticate', challenge]]),
   ]
   return { status, headers: headers.flat(), body }
 }

@@ -111,7 +111,10 @@ test('unknown, stopped and starting hosts get a page that says so, escaped, for 
     assert.ok(Number(answer.headers['retry-after']) > 0)
     const { status, error, message } = JSON.parse(answer.body)
     assert.deepEqual([status, error], [503, 'Service Unavailable'])
-    assert.ok(message.includes(host) && message.includes(host.startsWith('stopped') ? 'stopped' : 'starting'))
+    assert.ok(
+      message.includes(host) &&
+        message.includes(host === 'empty.localhost' ? 'no running instance' : host.split('.')[0]!),
+    )
   }
 })
 

@@ -1,28 +1,38 @@
-/** One plain request, from its arrival to the last byte of its response, with at most four attempts. */
+/** One plain request, from its arrival to the last byte of its response, with a few attempts. */
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Dispatcher } from 'undici'
+import { dressed } from '../access/rules.ts'
+import { usual } from '../policy.ts'
+import type { HostEntry } from '../table/live-table.ts'
+import { rewritten } from '../table/paths.ts'
 import { absence, checkPresence } from '../table/presence.ts'
 import { attemptPausesMs, findServing, type Traffic } from '../table/traffic.ts'
 import { markSuspect, pick, type Upstream } from '../table/upstreams.ts'
-import { headersForClient, headersForTarget } from './headers.ts'
+import { type Admission, addedHeaders, admit, dressedFor, pickFor } from './admission.ts'
+import { clientGone, codeOf, isRefusal, isReset, isSilence, LateError, TooLarge, unwanted } from './failures.ts'
+import { headersForClient, headersForTarget, isSecure, sizeOf } from './headers.ts'
+import { limitConnection } from './keep-alive.ts'
 import { type PageName, renderPage } from './pages.ts'
 import { bodyForAttempt } from './request-body.ts'
 import { hasBody } from './request-check.ts'
+import { retriesLoss, retriesStatus, retryPauseMs } from './retries.ts'
+import { Timer } from './timer.ts'
 
 type Controller = Dispatcher.DispatchController
 
 const idempotent: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS', 'TRACE', 'PUT', 'DELETE'])
-const resets: ReadonlySet<unknown> = new Set(['UND_ERR_SOCKET', 'ECONNRESET', 'EPIPE'])
-const silences: ReadonlySet<unknown> = new Set(['UND_ERR_HEADERS_TIMEOUT', 'UND_ERR_BODY_TIMEOUT'])
-const refusals: ReadonlySet<unknown> = new Set(['UND_ERR_INVALID_ARG', 'UND_ERR_NOT_SUPPORTED'])
 
-const clientGone = new Error('the client disconnected')
-
-export const sendPage = (req: IncomingMessage, res: ServerResponse, name: PageName, host: string): void => {
+export const sendPage = (
+  req: IncomingMessage,
+  res: ServerResponse,
+  name: PageName,
+  host: string,
+  added: readonly string[] = [],
+): void => {
   const { status, headers, body } = renderPage(name, host, req.headers.accept)
   // An unread body would block the next request of the connection.
   if (!req.complete) headers.push('connection', 'close')
-  res.writeHead(status, headers)
+  res.writeHead(status, dressed(headers, added))
   res.end(req.method === 'HEAD' ? undefined : body)
 }
 
@@ -41,40 +51,108 @@ class Exchange implements Dispatcher.DispatchHandler {
   private readonly incoming: Incoming
   private readonly withBody: boolean
   private attempts = 0
+  private retried = 0
   private wasReset = false
   private bodyTaken = false
   private isGone = false
+  private isAdmitted = false
   private tried: Set<Upstream> | null = null
+  private entry: HostEntry | undefined
   private upstream: Upstream | undefined
   private controller: Controller | undefined
+  // Most requests need none.
+  private whole: Timer | undefined
+  private connecting: Timer | undefined
+  private target: Timer | undefined
+  private client: Timer | undefined
 
   constructor(traffic: Traffic, incoming: Incoming) {
     this.traffic = traffic
     this.incoming = incoming
     this.withBody = hasBody(incoming.req)
     incoming.res.on('close', () => this.onClientClose())
-    incoming.res.on('drain', () => this.controller?.resume())
+    incoming.res.on('drain', () => this.onDrain())
   }
 
   attempt() {
     if (this.isGone) return
-    const entry = findServing(this.traffic, this.incoming.host, 'HTTP')
+    const entry = findServing(this.traffic, this.incoming.host, this.incoming.path, 'HTTP')
     if (typeof entry === 'string') return this.answer(entry)
-    const upstream = pick(entry, this.tried) ?? pick(entry, null)
-    if (upstream === undefined) return this.answer('starting')
+    this.entry = entry
+    if (!this.isAdmitted && !this.isLetIn(entry)) return
+    const upstream =
+      entry.byCookie === null ? this.pickAny(entry) : pickFor(entry, this.incoming.req.headers.cookie, this.tried)
+    if (upstream === undefined) return this.answer('idle')
     this.attempts++
     this.upstream = upstream
     this.traffic.upstreams.begin(upstream)
     if (upstream.isAbsent) this.onResponseError(undefined, absence())
-    else this.dispatch(upstream)
+    else this.dispatch(upstream, entry)
   }
 
-  private dispatch(upstream: Upstream): void {
+  private pickAny(entry: HostEntry): Upstream | undefined {
+    return pick(entry, this.tried) ?? pick(entry, null)
+  }
+
+  /** False: it has been answered, or will be attempted once that is known. */
+  private isLetIn({ rules }: HostEntry): boolean {
+    const { req } = this.incoming
+    this.isAdmitted = true
+    if (rules.bodyBytes > 0 && Number(req.headers['content-length'] ?? 0) > rules.bodyBytes) {
+      this.answer('tooLarge')
+      return false
+    }
+    if (rules.requestMs > 0) this.whole = new Timer().set(rules.requestMs, () => this.onLate())
+    // The attempts are over sooner than after the usual time.
+    if (rules.connectMs !== usual.connectMs) this.connecting = new Timer().set(rules.connectMs, () => this.onLate())
+    if (rules.isPlain) return true
+    const asker = { peer: req.socket.remoteAddress, method: req.method, headers: req.headers }
+    const admission = admit(rules, asker, this.traffic.isTrusted)
+    if (admission instanceof Promise) void admission.then((settled) => this.onAdmission(settled) && this.attempt())
+    return !(admission instanceof Promise) && this.onAdmission(admission)
+  }
+
+  private onAdmission(admission: Admission): boolean {
+    if (admission === 'pass') return true
+    if (this.isGone) return false
+    if (admission !== 'preflight') this.answer(admission)
+    else this.incoming.res.writeHead(204, this.added()).end()
+    return false
+  }
+
+  private dispatch(upstream: Upstream, { rules, route }: HostEntry): void {
     const { req, path } = this.incoming
-    const method = req.method as Dispatcher.HttpMethod
-    const body = this.withBody ? bodyForAttempt(req, () => this.onBodyTaken()) : null
     const headers = headersForTarget(req, this.traffic.isTrusted)
-    upstream.pool.dispatch({ method, path, headers, body }, this)
+    const { readMs } = rules
+    const headMs = Math.min(rules.retry?.perTryMs || Number.POSITIVE_INFINITY, readMs || Number.POSITIVE_INFINITY)
+    upstream.pool.dispatch(
+      {
+        method: req.method as Dispatcher.HttpMethod,
+        path: route.rewrite === undefined ? path : rewritten(path, route),
+        headers,
+        body: this.withBody ? this.bodyFor(rules) : null,
+        // With a body, the time for the response begins when all of it is sent.
+        headersTimeout: this.withBody || !Number.isFinite(headMs) ? 0 : headMs,
+        bodyTimeout: readMs,
+      },
+      this,
+    )
+  }
+
+  private bodyFor({ bodyBytes, sendMs, readMs }: HostEntry['rules']) {
+    return bodyForAttempt(this.incoming.req, bodyBytes, {
+      onTaken: () => this.onBodyTaken(),
+      onWait: (isWaiting) => this.limitTarget(isWaiting ? sendMs : 0),
+      onSent: () => this.limitTarget(readMs),
+      onTooLarge: () => this.cut(new TooLarge('body')),
+    })
+  }
+
+  /** How long the target may take for what it does next; 0: as long as it likes. */
+  private limitTarget(ms: number): void {
+    const isUnderWay = this.controller !== undefined && !this.incoming.res.headersSent
+    this.target ??= new Timer()
+    this.target.set(isUnderWay ? ms : 0, () => this.cut(new LateError()))
   }
 
   private onBodyTaken(): void {
@@ -84,16 +162,24 @@ class Exchange implements Dispatcher.DispatchHandler {
 
   onRequestStart(controller: Controller): void {
     this.controller = controller
+    this.connecting?.clear()
     if (this.isGone) controller.abort(clientGone)
   }
 
   onResponseStart(controller: Controller, status: number, headers: Record<string, unknown>, message?: string) {
-    const { res } = this.incoming
+    const { req, res } = this.incoming
+    const entry = this.entry!
     if (this.upstream !== undefined) this.upstream.heardAt = performance.now()
     if (status < 200) return this.passEarlyHints(status, headers)
+    this.target?.clear()
     const raw = (controller.rawHeaders ?? []) as Buffer[]
-    const passed = headersForClient(raw, headers.connection as string | undefined)
+    if (sizeOf(raw) > entry.rules.headerBytes) return controller.abort(new TooLarge('headers'))
+    if (this.mayRetry() && retriesStatus(entry.rules.retry!, status)) return controller.abort(unwanted)
+    let passed = headersForClient(raw, headers.connection as string | undefined)
+    if (!entry.rules.isPlain)
+      passed = dressedFor(entry, passed, req, this.upstream, isSecure(req, this.traffic.isTrusted))
     if (this.traffic.stopping) passed.push('connection', 'close')
+    else limitConnection(entry.rules, req, res, passed)
     res.writeHead(status, printable(message), passed)
     // A body that follows at once is sent with the head; a later one must not delay the head.
     setImmediate(flushHead, res)
@@ -109,7 +195,19 @@ class Exchange implements Dispatcher.DispatchHandler {
   }
 
   onResponseData(controller: Controller, chunk: Buffer): void {
-    if (!this.incoming.res.write(chunk)) controller.pause()
+    if (this.incoming.res.write(chunk)) return
+    controller.pause()
+    this.waitForClient()
+  }
+
+  private waitForClient(): void {
+    this.client ??= new Timer()
+    this.client.set(this.entry!.rules.clientMs, () => this.incoming.res.destroy())
+  }
+
+  private onDrain(): void {
+    this.client?.clear()
+    this.controller?.resume()
   }
 
   onResponseEnd(controller: Controller): void {
@@ -118,6 +216,7 @@ class Exchange implements Dispatcher.DispatchHandler {
     const trailers = (controller.rawTrailers ?? []) as Buffer[]
     if (trailers.length > 0) res.addTrailers(pairs(headersForClient(trailers, undefined)))
     res.end()
+    if (res.writableNeedDrain) this.waitForClient()
     if (!req.complete) req.resume()
   }
 
@@ -125,42 +224,68 @@ class Exchange implements Dispatcher.DispatchHandler {
     const upstream = this.release()
     if (this.isGone) return
     const { res } = this.incoming
-    if (upstream !== undefined && resets.has(codeOf(error))) checkPresence(upstream)
+    if (upstream !== undefined && isReset(error)) checkPresence(upstream)
     if (res.headersSent) {
       this.fail(upstream, error)
       res.destroy()
       return
     }
-    if (controller === undefined && upstream !== undefined && !refusals.has(codeOf(error))) markSuspect(upstream)
-    if (this.mayRepeat(controller, error)) this.repeat(upstream)
+    if (controller === undefined && upstream !== undefined && !isRefusal(error)) markSuspect(upstream)
+    if (
+      this.mayRetry() &&
+      (error === unwanted || ((isReset(error) || isSilence(error)) && retriesLoss(this.entry!.rules.retry!)))
+    )
+      this.repeat(upstream, retryPauseMs(this.retried++))
+    else if (this.mayRepeat(controller, error)) this.repeat(upstream, attemptPausesMs[this.attempts - 1])
     else this.giveUp(upstream, error)
   }
 
+  /** As the service's settings ask for: a body is not kept for another attempt. */
+  private mayRetry(): boolean {
+    const retry = this.entry?.rules.retry ?? null
+    return retry !== null && this.retried < retry.times && !this.withBody && !this.isGone
+  }
+
   private mayRepeat(controller: Controller | undefined, error: Error): boolean {
-    if (this.attempts > attemptPausesMs.length || this.bodyTaken || refusals.has(codeOf(error))) return false
+    if (this.attempts > attemptPausesMs.length || this.bodyTaken || isRefusal(error)) return false
     // No controller: there was no connection, so the target saw nothing.
     if (controller === undefined) return true
     // Only once: a request that crashes its program must not be forwarded to all the others.
-    if (this.wasReset || !resets.has(codeOf(error))) return false
+    if (this.wasReset || !isReset(error)) return false
     this.wasReset = true
     return idempotent.has(this.incoming.req.method ?? '')
   }
 
-  private repeat(failed: Upstream | undefined): void {
+  private repeat(failed: Upstream | undefined, pauseMs: number | undefined): void {
     this.traffic.counts.retries++
     this.tried ??= new Set()
     if (failed !== undefined) this.tried.add(failed)
-    const entry = findServing(this.traffic, this.incoming.host, 'HTTP')
+    const entry = findServing(this.traffic, this.incoming.host, this.incoming.path, 'HTTP')
     const hasOther = typeof entry !== 'string' && entry.upstreams.some((upstream) => !this.tried?.has(upstream))
-    const pauseMs = hasOther ? 0 : attemptPausesMs[this.attempts - 1]
-    setTimeout(() => this.attempt(), pauseMs)
+    setTimeout(() => this.attempt(), hasOther ? 0 : pauseMs)
   }
 
   private giveUp(upstream: Upstream | undefined, error: Error) {
-    const code = codeOf(error)
-    if (refusals.has(code)) return this.answer('malformed')
+    if (isRefusal(error)) return this.answer('malformed')
+    if (error instanceof TooLarge && error.of === 'body') return this.answer('tooLarge')
     this.fail(upstream, error)
-    this.answer(silences.has(code) ? 'silent' : 'unreachable')
+    if (isSilence(error)) return this.answer('silent')
+    const isHeaders = error instanceof TooLarge || codeOf(error) === 'UND_ERR_HEADERS_OVERFLOW'
+    this.answer(isHeaders ? 'headers' : 'unreachable')
+  }
+
+  /** The target gets nothing more, and the client what follows from the error. */
+  private cut(error: Error): void {
+    this.controller?.abort(error)
+  }
+
+  /** The time for the whole request, or for a connection, is over. */
+  private onLate() {
+    if (this.controller !== undefined) return this.cut(new LateError())
+    if (this.isGone) return
+    this.isGone = true
+    this.fail(this.upstream, new LateError())
+    this.answer('silent')
   }
 
   private fail(upstream: Upstream | undefined, error: Error): void {
@@ -169,25 +294,34 @@ class Exchange implements Dispatcher.DispatchHandler {
     this.traffic.report(`${host}: ${upstream?.key} failed: ${error.message || String(codeOf(error))}`)
   }
 
+  private added(): string[] {
+    return this.entry === undefined || this.entry.rules.isPlain
+      ? []
+      : addedHeaders(this.entry.rules, this.incoming.req.headers.origin)
+  }
+
   private answer(page: PageName): void {
-    sendPage(this.incoming.req, this.incoming.res, page, this.incoming.host)
+    sendPage(this.incoming.req, this.incoming.res, page, this.incoming.host, this.added())
   }
 
   private release(): Upstream | undefined {
     const { upstream } = this
     this.upstream = undefined
     this.controller = undefined
+    this.target?.clear()
     if (upstream !== undefined) this.traffic.upstreams.end(upstream)
     return upstream
   }
 
   private onClientClose(): void {
     this.isGone = true
+    this.whole?.clear()
+    this.connecting?.clear()
+    this.target?.clear()
+    this.client?.clear()
     this.controller?.abort(clientGone)
   }
 }
-
-const codeOf = (error: Error): unknown => (error as NodeJS.ErrnoException).code
 
 const flushHead = (res: ServerResponse): void => {
   if (!res.writableEnded && !res.destroyed) res.flushHeaders()

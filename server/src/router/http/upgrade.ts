@@ -3,14 +3,16 @@ import { type ClientRequest, type IncomingMessage, request } from 'node:http'
 import type { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import { join } from '../ports/join.ts'
+import type { HostEntry } from '../table/live-table.ts'
+import { rewritten } from '../table/paths.ts'
 import { absence } from '../table/presence.ts'
 import { attemptPausesMs, connectTimeoutMs, findServing, type Traffic } from '../table/traffic.ts'
-import { markSuspect, pick, type Upstream } from '../table/upstreams.ts'
-import { headersForClient, headersForTarget } from './headers.ts'
+import { markSuspect, type Upstream } from '../table/upstreams.ts'
+import { admit, dressedFor, pickFor } from './admission.ts'
+import { headersForClient, headersForTarget, isSecure } from './headers.ts'
 import { type PageName, rawHead, renderPage } from './pages.ts'
 import { hasBody, readRequest } from './request-check.ts'
 
-const handshakeTimeoutMs = 60_000
 const halfClosedMs = 30_000
 
 const refuse = (client: Duplex, req: IncomingMessage, name: PageName, host: string): void => {
@@ -30,15 +32,13 @@ const openTunnel = (traffic: Traffic, upstream: Upstream, client: Socket, far: S
   join(client, far, { halfClosedMs, onEnd })
 }
 
-const passSwitch = (answer: IncomingMessage, client: Socket): void => {
-  const headers = headersForClient(answer.rawHeaders, answer.headers.connection)
+const passSwitch = (headers: string[], answer: IncomingMessage, client: Socket): void => {
   headers.push('connection', 'upgrade', 'upgrade', answer.headers.upgrade ?? '')
   client.write(rawHead(101, 'Switching Protocols', headers), 'latin1')
 }
 
 /** The target responded, but did not switch: its response is forwarded and the connection ends with it. */
-const passRefusal = (answer: IncomingMessage, client: Socket): void => {
-  const headers = headersForClient(answer.rawHeaders, answer.headers.connection)
+const passRefusal = (headers: string[], answer: IncomingMessage, client: Socket): void => {
   client.write(
     rawHead(answer.statusCode ?? 502, answer.statusMessage ?? '', [...headers, 'connection', 'close']),
     'latin1',
@@ -47,11 +47,19 @@ const passRefusal = (answer: IncomingMessage, client: Socket): void => {
   answer.on('error', () => client.destroy())
 }
 
-const openRequest = (traffic: Traffic, req: IncomingMessage, path: string, upstream: Upstream): ClientRequest => {
+const openRequest = (
+  traffic: Traffic,
+  req: IncomingMessage,
+  { route, rules }: HostEntry,
+  asked: string,
+  upstream: Upstream,
+): ClientRequest => {
   const headers = headersForTarget(req, traffic.isTrusted)
   headers.push('connection', 'upgrade', 'upgrade', req.headers.upgrade ?? '')
   const { host, port } = upstream.target
-  const out = request({ host, port, path, method: req.method, headers, agent: false, timeout: handshakeTimeoutMs })
+  const path = rewritten(asked, route)
+  const timeout = rules.readMs === 0 ? undefined : rules.readMs
+  const out = request({ host, port, path, method: req.method, headers, agent: false, timeout })
   const tooLate = setTimeout(() => out.destroy(new Error('no connection in time')), connectTimeoutMs)
   out.on('timeout', () => out.destroy(new Error('no answer in time')))
   out.on('socket', (socket) => socket.once('connect', () => clearTimeout(tooLate)))
@@ -87,13 +95,13 @@ const onFailure = (handshake: Handshake, upstream: Upstream, isConnected: boolea
 const shake = (handshake: Handshake) => {
   const { traffic, req, client, head, host, path } = handshake
   if (client.destroyed) return
-  const entry = findServing(traffic, host, 'HTTP')
+  const entry = findServing(traffic, host, path, 'HTTP')
   if (typeof entry === 'string') return refuse(client, req, entry, host)
-  const upstream = pick(entry, null)
-  if (upstream === undefined) return refuse(client, req, 'starting', host)
+  const upstream = pickFor(entry, req.headers.cookie, null)
+  if (upstream === undefined) return refuse(client, req, 'idle', host)
   handshake.attempts++
   if (upstream.isAbsent) return onFailure(handshake, upstream, false, absence())
-  const out = openRequest(traffic, req, path, upstream)
+  const out = openRequest(traffic, req, entry, path, upstream)
   const abandon = (): void => void out.destroy()
   client.once('close', abandon)
   let isConnected = false
@@ -105,24 +113,39 @@ const shake = (handshake: Handshake) => {
     client.off('close', abandon)
     traffic.upstreams.end(upstream)
   }
+  const dress = ({ rawHeaders, headers }: IncomingMessage): string[] => {
+    const passed = headersForClient(rawHeaders, headers.connection)
+    return entry.rules.isPlain ? passed : dressedFor(entry, passed, req, upstream, isSecure(req, traffic.isTrusted))
+  }
   out.on('socket', (socket) => socket.once('connect', () => (isConnected = true)))
   out.on('upgrade', (answer, far: Socket, farHead) => {
     settle()
     if (client.destroyed) return far.destroy()
-    passSwitch(answer, client)
+    passSwitch(dress(answer), answer, client)
     if (farHead.length > 0) client.write(farHead)
     if (head.length > 0) far.write(head)
     openTunnel(traffic, upstream, client, far)
   })
   out.on('response', (answer) => {
     answer.once('close', settle)
-    passRefusal(answer, client)
+    passRefusal(dress(answer), answer, client)
   })
   out.on('error', (error) => {
     settle()
     onFailure(handshake, upstream, isConnected, error)
   })
   out.end()
+}
+
+/** As for every other request: nothing is forwarded before it may pass. */
+const enter = async (handshake: Handshake): Promise<void> => {
+  const { traffic, req, client, host, path } = handshake
+  const entry = findServing(traffic, host, path, 'HTTP')
+  if (typeof entry === 'string' || entry.rules.isPlain) return shake(handshake)
+  const asker = { peer: client.remoteAddress, method: req.method, headers: req.headers }
+  const admission = await admit(entry.rules, asker, traffic.isTrusted)
+  if (admission === 'pass') shake(handshake)
+  else refuse(client, req, admission === 'preflight' ? 'malformed' : admission, host)
 }
 
 /** Serves one upgrade request; `onEnd` is called when its connection is gone. */
@@ -139,7 +162,7 @@ export const forwardUpgrade = (
   const wanted = readRequest(req)
   if (typeof wanted === 'string') return refuse(client, req, wanted, '')
   if (hasBody(req)) return refuse(client, req, 'malformed', wanted.host)
-  shake({ traffic, req, client, head, ...wanted, attempts: 0 })
+  void enter({ traffic, req, client, head, ...wanted, attempts: 0 })
 }
 
 export const refuseConnect = (req: IncomingMessage, client: Duplex): void => {

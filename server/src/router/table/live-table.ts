@@ -1,20 +1,29 @@
 /**
  * The active table. A change is on disk, and its ports accept connections, before it becomes active, in a single tick.
  */
+import { type Rules, rulesOf, stickyValue } from '../access/rules.ts'
 import type { Ports } from '../ports/ports.ts'
 import { type AnyRoute, isStreamRoute, type Route, type StreamRoute } from '../router.ts'
+import { findPrefix } from './paths.ts'
 import { buildTable } from './table.ts'
-import type { Choice, Upstreams } from './upstreams.ts'
+import type { Choice, Upstream, Upstreams } from './upstreams.ts'
 
 export interface Entry<Kind extends AnyRoute = Route> extends Choice {
   readonly route: Kind
 }
 
+/** Of a host name. */
+export interface HostEntry extends Entry {
+  readonly rules: Rules
+  /** What clients that are to stay with their target have of each; null: they need not stay. */
+  readonly byCookie: ReadonlyMap<string, Upstream> | null
+}
+
 type PortEntries = Record<StreamRoute['protocol'], Map<number, Entry<StreamRoute>>>
 
 export interface LiveTable {
-  /** By normalized host. */
-  find(host: string): Entry | undefined
+  /** By normalized host. Null: the path is ambiguous; 'elsewhere': the host has prefixes, and it is below none. */
+  find(host: string, path: string): HostEntry | undefined | null | 'elsewhere'
   findPort(protocol: StreamRoute['protocol'], port: number): Entry<StreamRoute> | undefined
   routes(): readonly AnyRoute[]
   /**
@@ -43,7 +52,8 @@ export const createLiveTable = (
   ports: Pick<Ports, 'open' | 'retain'>,
 ): LiveTable => {
   let routes: readonly AnyRoute[] = []
-  let hosts = new Map<string, Entry>()
+  /** A host without prefixes, as most are, is found at once. */
+  let hosts = new Map<string, HostEntry | readonly HostEntry[]>()
   let byPort: PortEntries = { TCP: new Map(), UDP: new Map() }
   const waiting: Change[] = []
   let saving = false
@@ -51,10 +61,28 @@ export const createLiveTable = (
   const entriesOf = <Key, Kind extends AnyRoute>(found: ReadonlyMap<Key, Kind>): Map<Key, Entry<Kind>> =>
     new Map([...found].map(([key, route]) => [key, { route, upstreams: route.targets.map(upstreams.of), next: 0 }]))
 
+  const hostEntries = (found: readonly Route[]): HostEntry | readonly HostEntry[] => {
+    const entries = found.map((route) => {
+      const rules = rulesOf(route.policy)
+      const own = route.targets.map(upstreams.of)
+      for (const upstream of own) upstreams.keepIdle(upstream, rules.idleMs)
+      const name = (upstream: Upstream) => [stickyValue(route.serviceId, upstream.key), upstream] as const
+      return { route, upstreams: own, next: 0, rules, byCookie: rules.sticky ? new Map(own.map(name)) : null }
+    })
+    return entries.length === 1 && entries[0]!.route.path === undefined ? entries[0]! : entries
+  }
+
+  const find: LiveTable['find'] = (host, path) => {
+    const found = hosts.get(host)
+    if (!Array.isArray(found)) return found as HostEntry | undefined
+    const entry = findPrefix(found as readonly HostEntry[], path)
+    return entry === undefined ? 'elsewhere' : entry
+  }
+
   const putInForce = (next: readonly AnyRoute[]): void => {
     const table = buildTable(next)
     routes = next
-    hosts = entriesOf(table.byHost)
+    hosts = new Map([...table.byHost].map(([host, found]) => [host, hostEntries(found)]))
     byPort = { TCP: entriesOf(table.byPort.TCP), UDP: entriesOf(table.byPort.UDP) }
     upstreams.retain(next.flatMap((route) => route.targets))
     ports.retain(next.filter((route) => isStreamRoute(route)))
@@ -97,7 +125,7 @@ export const createLiveTable = (
 
   putInForce(initial)
   return {
-    find: (host) => hosts.get(host),
+    find,
     findPort: (protocol, port) => byPort[protocol].get(port),
     routes: () => routes,
     change(edit) {

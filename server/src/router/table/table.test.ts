@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { route, stream } from '../../../test/support/router/parts.ts'
 import type { AnyRoute } from '../router.ts'
-import { createLiveTable } from './live-table.ts'
+import { createLiveTable, type HostEntry } from './live-table.ts'
 import { buildTable, checkRoutes, normalizeHost, replaceService } from './table.ts'
 import { createUpstreams, markSuspect, pick } from './upstreams.ts'
 
@@ -52,7 +52,7 @@ test('replacing a service leaves the others; the later of two equal hosts serves
   assert.deepEqual(replaceService(routes, 'a', []), [b])
   assert.throws(() => replaceService(routes, 'a', [b]), /another service/)
   const moved = route([target], { host: 'b.localhost', serviceId: 'c' })
-  assert.equal(buildTable([b, moved]).byHost.get('b.localhost')?.serviceId, 'c')
+  assert.deepEqual(buildTable([b, moved]).byHost.get('b.localhost'), [moved])
 })
 
 test('ports and hosts are looked up by protocol', () => {
@@ -100,7 +100,7 @@ test('a change that cannot be saved changes nothing; those beside it count', asy
     table.change(() => []),
     /disk full/,
   )
-  assert.equal(table.find('a.localhost')?.route.serviceId, 'a')
+  assert.equal((table.find('a.localhost', '/') as HostEntry).route.serviceId, 'a')
   isBroken = false
   const b = route([target], { host: 'b.localhost', serviceId: 'b' })
   const refused = assert.rejects(
@@ -110,5 +110,5 @@ test('a change that cannot be saved changes nothing; those beside it count', asy
   )
   await Promise.all([refused, table.change((routes) => [...routes, b]), table.change((routes) => routes.slice(1))])
   assert.deepEqual(saved.at(-1), ['b.localhost'])
-  assert.equal(table.find('a.localhost'), undefined)
+  assert.equal(table.find('a.localhost', '/'), undefined)
 })

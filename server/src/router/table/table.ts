@@ -1,9 +1,12 @@
 /** The route table as a value: checking, replacing, looking up. Pure. */
+import { checkPolicy, type Policy } from '../policy.ts'
 import { type AnyRoute, isStreamRoute, type Route, type StreamRoute, type Target } from '../router.ts'
+import { isPrefix } from './paths.ts'
 
 export interface Table {
   routes: readonly AnyRoute[]
-  byHost: ReadonlyMap<string, Route>
+  /** More than one only of hosts with path prefixes. */
+  byHost: ReadonlyMap<string, readonly Route[]>
   byPort: Record<StreamRoute['protocol'], ReadonlyMap<number, StreamRoute>>
 }
 
@@ -30,6 +33,21 @@ const isPort = (port: unknown): boolean => Number.isInteger(port) && Number(port
 /** The name of a route in messages. */
 const nameOf = ({ host, port }: { host?: unknown; port?: unknown }): string => JSON.stringify(host ?? port ?? null)
 
+const checkTreatment = (
+  { path, rewrite, policy }: Partial<Record<keyof Route, unknown>>,
+  fail: (why: string) => never,
+): Pick<Route, 'path' | 'rewrite' | 'policy'> => {
+  if (path !== undefined && !isPrefix(path)) fail('its path is not a prefix')
+  if (rewrite !== undefined && rewrite !== '/' && !isPrefix(rewrite)) fail('its rewrite is not a path')
+  const why = policy === undefined ? null : checkPolicy(policy)
+  if (why !== null) fail(why)
+  return {
+    ...(path === undefined ? {} : { path: path as string }),
+    ...(rewrite === undefined ? {} : { rewrite: rewrite as string }),
+    ...(policy === undefined ? {} : { policy: policy as Policy }),
+  }
+}
+
 const checkRoute = (value: unknown): AnyRoute => {
   const route = (value ?? {}) as Partial<Record<keyof Route | keyof StreamRoute, unknown>>
   const fail = (why: string): never => {
@@ -43,7 +61,7 @@ const checkRoute = (value: unknown): AnyRoute => {
   if (typeof serviceId !== 'string' || serviceId === '') fail('it has no service')
   if (!states.includes(state)) fail('its state must be up, stopped or starting')
   if (!Array.isArray(targets) || !targets.every(isTarget)) fail('a target needs a host and a port')
-  const place = isStream ? { port } : { host }
+  const place = isStream ? { port } : { host, ...checkTreatment(route, fail) }
   const own = (targets as Target[]).map(({ host, port }) => ({ host, port }))
   return { ...place, serviceId, protocol, state, targets: own } as AnyRoute
 }
@@ -62,13 +80,26 @@ const byPort = (routes: readonly AnyRoute[], protocol: StreamRoute['protocol']):
       .map((route) => [route.port, route]),
   )
 
+/** A host is one service's: of another one's routes there, however narrow their prefixes are, none counts. */
+const byHost = (routes: readonly AnyRoute[]): Map<string, Route[]> => {
+  const hosts = new Map<string, Route[]>()
+  for (const route of routes) {
+    if (isStreamRoute(route)) continue
+    const others = (hosts.get(route.host) ?? []).filter(
+      ({ serviceId, path }) => serviceId === route.serviceId && path !== route.path,
+    )
+    hosts.set(route.host, [...others, route])
+  }
+  return hosts
+}
+
 /**
  * Of two routes with the same host or port the later one is used: one that moves between services is never without a
  * route.
  */
 export const buildTable = (routes: readonly AnyRoute[]): Table => ({
   routes,
-  byHost: new Map(routes.filter((route) => !isStreamRoute(route)).map((route) => [(route as Route).host, route])),
+  byHost: byHost(routes),
   byPort: { TCP: byPort(routes, 'TCP'), UDP: byPort(routes, 'UDP') },
 })
 

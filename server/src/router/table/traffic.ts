@@ -4,7 +4,7 @@ import type { Counts } from '../control/protocol.ts'
 import type { IsTrusted } from '../http/headers.ts'
 import type { PageName } from '../http/pages.ts'
 import type { Route, StreamRoute } from '../router.ts'
-import type { Entry, LiveTable } from './live-table.ts'
+import type { Entry, HostEntry, LiveTable } from './live-table.ts'
 import type { Upstreams } from './upstreams.ts'
 
 export interface Traffic {
@@ -28,13 +28,21 @@ export const newCounts = (): Traffic['counts'] => ({
   internalErrors: 0,
 })
 
-/** The active entry for this host, or the page that says why there is none. */
-export const findServing = (traffic: Traffic, host: string, protocol: Route['protocol']): Entry | PageName => {
-  const entry = traffic.table.find(host)
+/** The active entry for this host and path, or the page that says why there is none. */
+export const findServing = (
+  traffic: Traffic,
+  host: string,
+  path: string,
+  protocol: Route['protocol'],
+): HostEntry | PageName => {
+  const entry = traffic.table.find(host, path)
   if (entry === undefined) return 'unknown'
+  if (entry === null) return 'malformed'
+  if (entry === 'elsewhere') return 'elsewhere'
   if (entry.route.protocol !== protocol) return 'protocol'
   if (entry.route.state === 'stopped') return 'stopped'
-  return entry.route.state === 'starting' || entry.upstreams.length === 0 ? 'starting' : entry
+  if (entry.route.state === 'starting') return 'starting'
+  return entry.upstreams.length === 0 ? 'idle' : entry
 }
 
 /** The active entry for this port; undefined if there is none. */

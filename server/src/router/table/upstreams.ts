@@ -2,7 +2,9 @@
 import { createRequire } from 'node:module'
 import type { Pool as PoolType } from 'undici'
 import { createSessions, type Sessions } from '../http/h2-sessions.ts'
+import { mostHeaderBytes, usual } from '../policy.ts'
 import type { Target } from '../router.ts'
+import { acceptBareLineFeeds } from './lenient.ts'
 import { checkPresence } from './presence.ts'
 
 // The package's main entry also loads fetch, websockets and caches: 12 MB more in a process that should be small.
@@ -11,7 +13,9 @@ const Pool = createRequire(import.meta.url)('undici/lib/dispatcher/pool.js') as 
 export interface Upstream {
   readonly key: string
   readonly target: Target
-  readonly pool: PoolType
+  pool: PoolType
+  /** How long the pool's connections stay open without a request. */
+  idleMs: number
   /** For gRPC. Nothing is connected before the first stream. */
   readonly sessions: Sessions
   inFlight: number
@@ -32,6 +36,8 @@ export interface Upstream {
 
 export interface Upstreams {
   of(target: Target): Upstream
+  /** From now on its connections stay open this long without a request. */
+  keepIdle(upstream: Upstream, idleMs: number): void
   /** A request to it begins and counts until `end`. */
   begin(upstream: Upstream): void
   end(upstream: Upstream): void
@@ -43,33 +49,41 @@ export interface Upstreams {
   drain(targets: readonly Target[], signal: AbortSignal): Promise<number>
 }
 
-const silenceMs = 600_000
 /** Long enough for the kernel to retry once, after a second, if a program's queue was full. */
 const poolConnectTimeoutMs = 1_500
 const suspicionMs = 1_000
 
 const keyOf = ({ host, port }: Target): string => (host.includes(':') ? `[${host}]:${port}` : `${host}:${port}`)
 
-const openPool = (key: string): PoolType =>
+const openPool = (key: string, idleMs: number): PoolType =>
   new Pool(`http://${key}`, {
     allowH2: false,
     connectTimeout: poolConnectTimeoutMs,
-    headersTimeout: silenceMs,
-    bodyTimeout: silenceMs,
-    maxHeaderSize: 65_536,
-    // Shorter than what programs use when they do not say: a socket closed by its program as we write to it loses the
-    // request if it may not be repeated.
-    keepAliveTimeout: 1_500,
-    keepAliveMaxTimeout: 60_000,
+    headersTimeout: usual.readMs,
+    bodyTimeout: usual.readMs,
+    maxHeaderSize: mostHeaderBytes,
+    // Usually shorter than what programs use when they do not say: a socket closed by its program as we write to it
+    // loses the request if it may not be repeated.
+    keepAliveTimeout: idleMs,
+    // Where they do say, that counts, up to this.
+    keepAliveMaxTimeout: idleMs === usual.idleMs ? 60_000 : idleMs,
     keepAliveTimeoutThreshold: 1_000,
   })
+
+/** What we do to each new connection to a target. */
+const preparePool = (upstream: Upstream): void => {
+  // A container that exits closes its connections: we then know before the next request.
+  upstream.pool.on('disconnect', () => checkPresence(upstream))
+  upstream.pool.on('connect', (_origin, chain) => acceptBareLineFeeds(chain.at(-1)))
+}
 
 const createUpstream = (target: Target): Upstream => {
   const key = keyOf(target)
   const upstream: Upstream = {
     key,
     target,
-    pool: openPool(key),
+    pool: openPool(key, usual.idleMs),
+    idleMs: usual.idleMs,
     sessions: createSessions(target),
     inFlight: 0,
     upgrades: 0,
@@ -82,8 +96,7 @@ const createUpstream = (target: Target): Upstream => {
     routed: true,
     whenIdle: new Set(),
   }
-  // A container that exits closes its connections: we then know before the next request.
-  upstream.pool.on('disconnect', () => checkPresence(upstream))
+  preparePool(upstream)
   return upstream
 }
 
@@ -113,6 +126,15 @@ export const createUpstreams = (): Upstreams => {
 
   return {
     of,
+    keepIdle(upstream, idleMs) {
+      if (upstream.idleMs === idleMs) return
+      const { pool } = upstream
+      upstream.idleMs = idleMs
+      upstream.pool = openPool(upstream.key, idleMs)
+      preparePool(upstream)
+      // Its requests in progress end first.
+      pool.close().catch(() => {})
+    },
     begin(upstream) {
       upstream.inFlight++
     },
@@ -170,7 +192,7 @@ export const pick = (choice: Choice, tried: ReadonlySet<Upstream> | null): Upstr
   return best
 }
 
-const isSuspect = (upstream: Upstream): boolean => {
+export const isSuspect = (upstream: Upstream): boolean => {
   if (upstream.isAbsent) return true
   if (upstream.suspectUntil === 0) return false
   if (performance.now() < upstream.suspectUntil) return true

@@ -50,9 +50,10 @@ export const createConverge = ({ instances, router }: BlueGreenParts, led: LedBo
     }
     if (stopsFirst(workload)) {
       const why = workload.recreate === true ? 'The update strategy is Recreate' : 'The service has volumes'
-      rollout.report('start', `${why}: stopping the running version before the new one starts.`)
       await rollout.step('stop-first', 2 * minute + stopGraceMs, async (signal) => {
         await look()
+        if (others.length > 0)
+          rollout.report('start', `${why}: stopping the running version before the new one starts.`)
         await instances.retire(workload, revision, stopGraceMs, signal)
         others = []
       })

@@ -27,7 +27,8 @@ export interface LedBook {
   follow(service: ServiceKey): Promise<void>
 }
 
-const nameOf = (route: AnyRoute): string => (isStreamRoute(route) ? `${route.protocol} ${route.port}` : route.host)
+const nameOf = (route: AnyRoute): string =>
+  isStreamRoute(route) ? `${route.protocol} ${route.port}` : `${route.host}${route.path ?? ''}`
 
 /** Whether routes are those of this version, but for which of its instances get requests. */
 const isSameVersion = (routes: readonly AnyRoute[], all: readonly AnyRoute[]): boolean =>

@@ -12,16 +12,16 @@ const targetsAt = (instances: readonly PlacedInstance[], port: number): Target[]
  */
 export const routesFor = (
   serviceId: string,
-  { hosts, ports }: Exposure,
+  { hosts, ports, policy }: Exposure,
   state: AnyRoute['state'],
   instances: readonly PlacedInstance[],
 ): AnyRoute[] => [
-  ...hosts.map(({ host, internalPort, protocol }) => ({
-    host,
+  ...hosts.map(({ internalPort, ...place }) => ({
+    ...place,
     serviceId,
-    protocol,
     state,
     targets: targetsAt(instances, internalPort),
+    ...(policy === undefined ? {} : { policy }),
   })),
   ...(state === 'stopped' ? [] : ports).map(({ externalPort, internalPort, protocol }) => ({
     port: externalPort,

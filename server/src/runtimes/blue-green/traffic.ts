@@ -23,7 +23,7 @@ export const createTraffic = (router: Pick<Router, 'setService' | 'drain' | 'url
         'switch',
         isStreamRoute(route)
           ? `${route.protocol} traffic to ${router.address(route.port)} now goes to the new version.`
-          : `Requests to ${router.url(route.host)} now go to the new version.`,
+          : `Requests to ${router.url(route.host)}${route.path ?? ''} now go to the new version.`,
       )
   },
   /** Waits for what is under way to instances that end next. */

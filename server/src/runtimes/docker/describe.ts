@@ -1,7 +1,7 @@
 /** Workload + index + place → what the Engine API is told. Pure: the same input gives the same container. */
 import { createHmac } from 'node:crypto'
+import { isReservedLabel } from '../../lib/docker/reserved-labels.ts'
 import { DeploymentError } from '../../lib/errors.ts'
-import { isReservedLabel } from '../labels.ts'
 import type { Task, Workload, WorkloadPort } from '../runtime.ts'
 
 /** Every container may have this many processes and threads. */
@@ -188,12 +188,14 @@ const portBindings = (workload: Workload, place: InstancePlace) =>
       )
 
 /**
- * Tells whether a container was made from this configuration. Its place and the number of instances do not count.
+ * Tells whether a container was made from this configuration. Its place and the number of instances do not count, nor
+ * how requests reach it and are treated on their way.
  * Whoever may read labels may read the environment too, so the key only keeps owners apart.
  */
 export const configHash = (workload: Workload, ownerId: string): string => {
-  const { instances: _, readiness: _r, readyTimeoutMs: _t, stopGraceMs: _s, ...rest } = workload
-  const text = JSON.stringify([rest, workload.env.reveal(), workload.files.reveal()])
+  const { instances: _, readiness: _r, readyTimeoutMs: _t, stopGraceMs: _s, ingress: _i, ...rest } = workload
+  const ports = workload.ports.map(({ publicPath: _p, publicPathRewrite: _w, ...port }) => port)
+  const text = JSON.stringify([{ ...rest, ports }, workload.env.reveal(), workload.files.reveal()])
   return createHmac('sha256', ownerId).update(text).digest('hex').slice(0, 32)
 }
 

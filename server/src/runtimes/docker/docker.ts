@@ -33,6 +33,7 @@ import { createReadiness } from './probes/readiness.ts'
 import { createReady } from './probes/ready.ts'
 import { watchInstances } from './probes/watch.ts'
 import { createTasks } from './tasks/tasks.ts'
+import { createUsage } from './usage.ts'
 
 export interface DockerRuntimeOptions {
   /** Default: the engine of this machine. */
@@ -191,6 +192,7 @@ export const createDockerRuntime = ({
     capacity: () => readCapacity(engine),
     removeEnvironment: (environmentId, signal) => removeNetwork(networks, environmentId, signal),
     observe: see,
+    usage: createUsage(engine, clock),
     watch: (signal) => watchEvents(events, signal),
     keepAlive: (signal) => watchInstances({ engine, containers, events, hooks, readiness, clock, log }, signal),
     logs: logs.ofService,

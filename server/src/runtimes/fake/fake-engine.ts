@@ -16,6 +16,8 @@ export interface FakeInstance {
   behaviour: Behaviour
   /** Internal ports that take datagrams. */
   udp: number[]
+  /** What it might use, if it were a program. */
+  limits?: { cpuMillicores: number; memoryMb: number }
 }
 
 export interface State {
@@ -135,13 +137,14 @@ export const createFakeEngine = (ownerId: string, clock: Clock, folder: string |
     of: (serviceId: string) => state.instances.filter(({ seen }) => seen.serviceId === serviceId),
     linesOf: ({ id }: Instance): LogLine[] => lines.get(id) ?? [],
     start: async (workload: Workload, index: number, name: string, behaviour: Behaviour): Promise<Instance> => {
-      const { organizationId, environmentId, serviceId, revision } = workload
+      const { organizationId, environmentId, serviceId, revision, cpuMillicores, memoryMb } = workload
       const ids = { id: newId(), name, organizationId, environmentId, serviceId, revision, index }
       const life = { exitCode: null, oomKilled: false, restarts: 0, startedAt: null, ports: [], endpoints: {} }
       const udp = workload.ports.filter(({ protocol }) => protocol === 'UDP').map(({ internalPort }) => internalPort)
+      const limits = { cpuMillicores, memoryMb }
       const { preStop } = workload
       const seen: Instance = { ...ids, state: 'created', ...life }
-      const instance: FakeInstance = { behaviour, udp, seen, ...(preStop === undefined ? {} : { preStop }) }
+      const instance: FakeInstance = { behaviour, udp, limits, seen, ...(preStop === undefined ? {} : { preStop }) }
       state.instances.push(instance)
       await open(instance, Object.fromEntries(workload.ports.map(({ internalPort }) => [internalPort, 0])))
       live(instance)

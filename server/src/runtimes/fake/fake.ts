@@ -12,7 +12,19 @@ import { type Clock, systemClock } from '../../lib/time/clock.ts'
 import { type BlueGreenParts, createBlueGreen, noRouter } from '../blue-green/blue-green.ts'
 import type { Instances, PlacedInstance } from '../blue-green/instances.ts'
 import type { Images } from '../images.ts'
-import type { Capacity, LogLine, LogOptions, Progress, Runtime, RuntimeEvent, Task, Workload } from '../runtime.ts'
+import { normalizeTime } from '../log-time.ts'
+import type {
+  Capacity,
+  Instance,
+  LogLine,
+  LogOptions,
+  Progress,
+  Runtime,
+  RuntimeEvent,
+  Task,
+  Usage,
+  Workload,
+} from '../runtime.ts'
 import { createFakeEngine, type FakeEngine, type FakeInstance, play } from './fake-engine.ts'
 import { type Behaviour, behaviourOf, type Script } from './script.ts'
 import { createFakeTasks } from './tasks.ts'
@@ -138,12 +150,16 @@ async function* tellEvents(source: AsyncIterable<[RuntimeEvent]>, signal: AbortS
 async function* tellLines(
   world: FakeEngine,
   serviceId: string,
-  { since, tail }: LogOptions,
+  { since, until, tail }: LogOptions,
   live: AsyncIterable<[string, LogLine]>,
 ) {
-  const later = since === undefined ? '' : new Date(since).toISOString()
+  const later = since === undefined ? '' : normalizeTime(since)
+  const end = until === undefined ? null : normalizeTime(until)
   const all = world.of(serviceId).flatMap(({ seen }) => world.linesOf(seen))
-  const past = all.filter(({ at }) => at > later).sort((a, b) => (a.at < b.at ? -1 : a.at > b.at ? 1 : 0))
+  const isWanted = (at: string): boolean => at > later && (end === null || at < end)
+  const past = all
+    .filter(({ at }) => isWanted(normalizeTime(at)))
+    .sort((a, b) => (a.at < b.at ? -1 : a.at > b.at ? 1 : 0))
   yield* tail === undefined ? past : past.slice(Math.max(0, past.length - tail))
   for await (const [from, line] of live) if (from === serviceId && !all.includes(line)) yield line
 }
@@ -197,6 +213,19 @@ const createInstances = (world: FakeEngine, clock: Clock, decide: (of: Workload)
   }
 }
 
+/** No program runs, so none uses anything; the limits are those that one would have. */
+const usageOf = ({ state }: FakeEngine, wanted: readonly Instance[]): Map<string, Usage> => {
+  const ids = new Set(wanted.map(({ id }) => id))
+  const running = state.instances.filter(({ seen }) => ids.has(seen.id) && seen.state === 'running')
+  const nothing = { cpuMillicores: 0, memoryMb: 0, memoryRssMb: 0 }
+  return new Map(
+    running.map(({ seen, limits }) => [
+      seen.id,
+      { ...nothing, cpuLimitMillicores: limits?.cpuMillicores ?? null, memoryLimitMb: limits?.memoryMb ?? null },
+    ]),
+  )
+}
+
 export const createFakeRuntime = (options: FakeRuntimeOptions): FakeRuntime => {
   const { ownerId, clock = systemClock, persistFolder, script, capacity = usualCapacity, router = noRouter } = options
   const world = createFakeEngine(ownerId, clock, persistFolder)
@@ -218,6 +247,7 @@ export const createFakeRuntime = (options: FakeRuntimeOptions): FakeRuntime => {
       save()
     },
     observe: instances.see,
+    usage: async (wanted) => usageOf(world, wanted),
     watch: (signal) => tellEvents(on(news, 'event', { signal }) as AsyncIterable<[RuntimeEvent]>, signal),
     // What it runs has no probe that could fail.
     keepAlive: async (signal) => {

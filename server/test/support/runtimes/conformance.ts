@@ -243,6 +243,24 @@ export const conform = ({ create, programs, images, ...rest }: Subject): void =>
       assert.deepEqual(await runtime.observe([]), [])
     })
 
+    test('usage tells what running instances use and may, also to several who ask at once, and nothing of what is gone', async () => {
+      const workload = createWorkload(programs.serve)
+      await deploy(runtime, workload)
+      const instances = await runtime.observe([workload])
+      const [first, second] = await Promise.all([
+        runtime.usage(instances, signal()),
+        runtime.usage(instances, signal()),
+      ])
+      assert.deepEqual([...first.keys()], [instances[0]!.id])
+      assert.deepEqual(first, second)
+      const [used] = first.values()
+      assert.deepEqual([used!.cpuLimitMillicores, used!.memoryLimitMb], [workload.cpuMillicores, workload.memoryMb])
+      assert.ok(used!.cpuMillicores >= 0 && used!.cpuMillicores < 20_000, JSON.stringify(used))
+      assert.ok(used!.memoryRssMb <= used!.memoryMb && used!.memoryMb <= workload.memoryMb, JSON.stringify(used))
+      await converge(workload, absent)
+      assert.equal((await runtime.usage(instances, signal())).size, 0)
+    })
+
     test('watch yields what starts and what ends, and ends itself when aborted', async () => {
       const workload = createWorkload(programs.serve)
       const controller = new AbortController()

@@ -1,4 +1,7 @@
-/** Watches the deployment queue of an environment the way a client does: again and again, over the public API. */
+/**
+ * Watches the deployments of an environment that run or wait the way a client does: again and again, over the public
+ * API.
+ */
 import type { Json } from '../api.ts'
 import { until } from '../until.ts'
 
@@ -26,6 +29,18 @@ export interface QueueWatch {
 }
 
 const longestMs = 600_000
+
+/** What runs, then what waits. What waits is read first: what begins between the two reads is in both, never in none. */
+const readOpen = async (send: Send, environmentId: string): Promise<Json[]> => {
+  const read = async (path: string): Promise<Json[]> => {
+    const { status, body } = await send('GET', `/environment/${environmentId}/${path}`)
+    return status === 200 ? body.results : []
+  }
+  const waiting = await read('deploymentQueue')
+  const running = (await read('deploymentHistoryV2?pageSize=100')).filter((one) => one.action_status === 'ONGOING')
+  const begun = new Set(running.map((one) => one.identifier.deployment_request_id))
+  return [...running, ...waiting.filter((one) => !begun.has(one.identifier.deployment_request_id))]
+}
 
 const hasBegun = (entry: Json): boolean => entry.stages.some((stage: Json) => stage.status !== 'QUEUED')
 
@@ -66,10 +81,7 @@ export const watchQueue = (send: Send, environmentId: string): QueueWatch => {
   // One look at a time: answers that overtake each other would show an order that never was.
   let looking: Promise<unknown> = Promise.resolve()
   const look = (): Promise<Seen[]> => {
-    const next = looking.then(async () => {
-      const { status, body } = await send('GET', `/environment/${environmentId}/deploymentQueue`)
-      return take(status === 200 ? body.results : [])
-    })
+    const next = looking.then(async () => take(await readOpen(send, environmentId)))
     looking = next.catch(() => {})
     return next
   }

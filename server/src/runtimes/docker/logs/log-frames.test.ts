@@ -2,8 +2,8 @@ import assert from 'node:assert/strict'
 import { Readable } from 'node:stream'
 import { test } from 'node:test'
 import fc from 'fast-check'
+import { normalizeTime } from '../../log-time.ts'
 import { maxLineBytes, readLines } from './log-frames.ts'
-import { normalizeTime } from './logs.ts'
 
 const at = '2026-01-02T03:04:05.000000006Z'
 

@@ -2,6 +2,7 @@
 
 import { type Engine, isEngineError } from '../../../lib/docker/docker-engine.ts'
 import type { Clock } from '../../../lib/time/clock.ts'
+import { normalizeTime } from '../../log-time.ts'
 import type { LogLine, LogOptions, ServiceKey } from '../../runtime.ts'
 import { type ContainerRow, type Containers, toInstance } from '../containers.ts'
 import { labels } from '../describe.ts'
@@ -16,6 +17,7 @@ interface ReadOptions {
   tail?: number
   /** Normalised by `normalizeTime`. */
   since?: string
+  until?: string
   follow?: boolean
   signal?: AbortSignal
 }
@@ -31,12 +33,6 @@ export interface Logs {
 
 // What may be written between reading the history and following: more than this much of it may be lost.
 const handoverLines = 20_000
-
-/** RFC 3339 → UTC with nine digits, so that times compare as texts. */
-export const normalizeTime = (text: string): string => {
-  const digits = /\.(\d{1,9})/.exec(text)?.[1] ?? ''
-  return `${new Date(text).toISOString().slice(0, 19)}.${digits.padEnd(9, '0')}Z`
-}
 
 /** Seconds and nanoseconds, as the engine wants them. */
 const toEngineTime = (normalized: string): string =>
@@ -91,7 +87,7 @@ async function* flatten(batches: Batches, signal?: AbortSignal): AsyncGenerator<
 }
 
 export const createLogs = (engine: Engine, containers: Containers, events: Events, clock: Clock): Logs => {
-  async function* read(source: LogSource, { tail, since, follow = false, signal }: ReadOptions): Batches {
+  async function* read(source: LogSource, { tail, since, until, follow = false, signal }: ReadOptions): Batches {
     const query = {
       stdout: true,
       stderr: true,
@@ -99,12 +95,18 @@ export const createLogs = (engine: Engine, containers: Containers, events: Event
       follow,
       tail: tail ?? 'all',
       since: since && toEngineTime(since),
+      until: until && toEngineTime(until),
     }
     try {
       const stream = await engine.stream('GET', `/containers/${source.id}/logs`, { query, signal })
       const isNew = createRepeatFilter(() => clock.now().toISOString())
       for await (const lines of readLines(stream, source.name, source.revision)) {
-        const later = lines.filter((line) => (since === undefined || line.at > since) && (!follow || isNew(line)))
+        const later = lines.filter(
+          ({ at }, index) =>
+            (since === undefined || at > since) &&
+            (until === undefined || at < until) &&
+            (!follow || isNew(lines[index]!)),
+        )
         if (later.length > 0) yield later
       }
     } catch (error) {
@@ -115,9 +117,12 @@ export const createLogs = (engine: Engine, containers: Containers, events: Event
 
   const rowsOf = (serviceId: string) => containers.list({ [labels.service]: serviceId })
 
-  async function* history(sources: LogSource[], { tail, since, signal }: LogOptions): Batches {
-    const from = since === undefined ? undefined : normalizeTime(since)
-    const all = mergeByTime(sources.map((source) => read(source, { tail, since: from, signal })))
+  async function* history(sources: LogSource[], { tail, since, until, signal }: LogOptions): Batches {
+    const times = {
+      since: since === undefined ? undefined : normalizeTime(since),
+      until: until === undefined ? undefined : normalizeTime(until),
+    }
+    const all = mergeByTime(sources.map((source) => read(source, { tail, ...times, signal })))
     if (tail === undefined) yield* all
     else yield await keepLast(all, Math.min(tail, mergedMost))
   }

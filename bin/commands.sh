@@ -1,0 +1,104 @@
+# The arguments of the commands: `--help`, and a refusal of what a command does not know, before anything is installed.
+
+# True when the word is among the arguments after it.
+is_among() {
+  local word=$1 each
+  shift
+  for each in "$@"; do [ "$each" != "$word" ] || return 0; done
+  return 1
+}
+
+usage_of() {
+  case $1 in
+    main) cat <<'TEXT' ;;
+npm start [-- --fake]
+
+Starts Slipway in the foreground. Ctrl-C stops it; what it deployed keeps running.
+
+  --fake   without a Docker engine: deployments are simulated, nothing runs
+
+Settings are environment variables, or lines of slipway.env in the data directory (.slipway):
+docs/guides/configuration.md lists them.
+TEXT
+    stop) cat <<'TEXT' ;;
+npm stop
+
+Stops Slipway, its router and its database. What it deployed keeps running.
+TEXT
+    reset) cat <<'TEXT' ;;
+npm run reset [-- --yes]
+
+Deletes the data directory and everything that was deployed from it: containers, networks, volumes,
+images, keys. Asks before it does.
+
+  --yes    without asking; needed where there is no terminal
+TEXT
+    rotate-keys) cat <<'TEXT' ;;
+npm run rotate-keys [-- --keep-master]
+
+Creates a new master key and new data keys and encrypts every secret again, whether Slipway is running
+or not. If it is interrupted, start it again.
+
+  --keep-master   uses the first key of the key file, which you have changed on every server
+TEXT
+    systemd) cat <<'TEXT' ;;
+bin/run systemd [--user=NAME] | sudo tee /etc/systemd/system/slipway.service
+
+Prints a systemd unit that starts this checkout at boot: docs/guides/boot-and-upgrade.md.
+
+  --user=NAME   the user that Slipway runs as; default: the owner of this checkout
+TEXT
+    test) cat <<'TEXT' ;;
+npm test [-- FILE ...]
+
+Runs all tests, or those of the given files. The tests of containers need a Docker engine.
+TEXT
+    check) cat <<'TEXT' ;;
+npm run check
+
+Checks types, lint and format, the house rules, and that openapi.json is up to date.
+TEXT
+    bench) cat <<'TEXT' ;;
+npm run bench [-- --only 1a,2b] [--rounds 5] [--floors]
+
+Prints each figure next to its theoretical minimum.
+
+  --only     figures by id, separated by commas
+  --rounds   how often each figure is measured
+  --floors   only the theoretical minimums
+TEXT
+    faults) cat <<'TEXT' ;;
+npm run test:faults [-- F3 F9]
+
+Injects all faults, or those with the given ids. Takes half an hour on an idle machine.
+TEXT
+  esac
+}
+
+# What a command accepts, as patterns of the shell; a command that is not here is checked by its own program.
+accepts() {
+  case $1:$2 in
+    main:--fake | reset:--yes | reset:--fake | rotate-keys:--keep-master | systemd:--user=?*) return 0 ;;
+    test:*\** | test:*\?*) return 0 ;;
+    test:*) [ -f "$root/$2" ] ;;
+    faults:F[0-9]*) return 0 ;;
+    bench:--only | bench:--only=* | bench:--rounds | bench:--rounds=* | bench:--floors | bench:[!-]*) return 0 ;;
+    *) return 1 ;;
+  esac
+}
+
+# check_arguments <command> <arguments>: ends the program after `--help`, or with code 2 at the first that is not known.
+check_arguments() {
+  local command=$1 each
+  shift
+  if is_among --help "$@" || is_among -h "$@"; then
+    usage_of "$command"
+    exit 0
+  fi
+  for each in "$@"; do
+    accepts "$command" "$each" && continue
+    if [ "$command" = test ]; then say "There is no test file $each."; else say "$each is not an argument of this command."; fi
+    usage_of "$command" >&2
+    exit 2
+  done
+}

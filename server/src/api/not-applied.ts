@@ -1,0 +1,90 @@
+/**
+ * The header `Slipway-Not-Applied`: JSON pointers to what this request sent and this server does not act on, because it
+ * is only recorded or not known; `?name` for a word of the query. Never a value; bounded, however much was sent.
+ */
+import { isDeepStrictEqual } from 'node:util'
+import type { TObject } from 'typebox'
+import { type Path, recordedIn, unknownIn, valueAt } from './operations/effects.ts'
+import type { Operation } from './operations/operation.ts'
+
+export const notAppliedHeader = 'slipway-not-applied'
+
+const maxNames = 20
+const maxLength = 1000
+/** More of a name is not worth its room, and no name of ours is longer. */
+const maxName = 100
+const more = '...'
+
+/** What was sent and has no effect. */
+export interface NotApplied {
+  query: string[]
+  recorded: Path[]
+  /** With what was sent there: a client that sends back what it read asked for nothing new. */
+  unknown: { path: Path; value: unknown }[]
+}
+
+const first = <T>(all: Iterable<T>): T[] => {
+  const found: T[] = []
+  for (const each of all) {
+    if (found.length > maxNames) break
+    found.push(each)
+  }
+  return found
+}
+
+/** Of a record, what every write changes: nobody asks for these by sending them back. */
+const stamps: ReadonlySet<string> = new Set(['updated_at', 'last_updated_by'])
+
+const noFields = { properties: {} } as unknown as TObject
+
+const unknownWords = (operation: Operation, query: Record<string, unknown>): string[] => {
+  const known = operation.query?.properties ?? {}
+  return Object.keys(query).filter((name) => !Object.hasOwn(known, name) && name !== operation.owner.param)
+}
+
+const recordedWords = ({ query: schema }: Operation, read: Record<string, unknown>): string[] =>
+  schema === undefined ? [] : first(recordedIn(schema, read)).map(([name]) => name!)
+
+/** `sent` is the body as it came, `read` the declared part of it; both null without a body. */
+export const notApplied = (
+  operation: Operation,
+  query: { sent: Record<string, unknown>; read: Record<string, unknown> },
+  body: { sent: unknown; read: unknown } | null,
+): NotApplied => {
+  const schema = operation.body ?? noFields
+  return {
+    query: [...unknownWords(operation, query.sent), ...recordedWords(operation, query.read)],
+    recorded: body === null ? [] : first(recordedIn(schema, body.read)),
+    unknown:
+      body === null
+        ? []
+        : first(unknownIn(schema, body.sent))
+            .filter((path) => !stamps.has(path.at(-1)!))
+            .map((path) => ({ path, value: valueAt(body.sent, path) })),
+  }
+}
+
+const encodeName = (name: string): string =>
+  encodeURIComponent(name.slice(0, maxName).toWellFormed().replaceAll('~', '~0').replaceAll('/', '~1'))
+
+const encodePath = (path: Path): string => path.map((name) => `/${encodeName(name)}`).join('')
+
+/** The header's value for an answer; null if everything that was sent acts. `answer` is read only if it is needed. */
+export const headerOf = ({ query, recorded, unknown }: NotApplied, answer: () => unknown): string | null => {
+  const record = unknown.length === 0 ? undefined : answer()
+  const ignored = unknown.filter(({ path, value }) => !isDeepStrictEqual(valueAt(record, path), value))
+  const names = [
+    ...recorded.map(encodePath),
+    ...ignored.map(({ path }) => encodePath(path)),
+    ...query.map((name) => `?${encodeName(name)}`),
+  ]
+  if (names.length === 0) return null
+  const shown: string[] = []
+  let length = more.length
+  for (const name of names) {
+    length += name.length + 2
+    if (shown.length === maxNames || length > maxLength) return [...shown, more].join(', ')
+    shown.push(name)
+  }
+  return shown.join(', ')
+}

@@ -1,0 +1,56 @@
+/**
+ * Every field that a request can have, with what it does: a row for each query parameter and each field of a body that
+ * has no fields of its own, and for each value of an enum that differs from its field. Pure.
+ */
+import { type Effect, type EffectMark, type Json, markOf } from './effects.ts'
+import type { Operation } from './operation.ts'
+
+export interface FieldRow {
+  operation: Operation
+  /** `?word` of the query, or a JSON pointer into the body in which `*` is any item or name; `…=VALUE` of an enum. */
+  field: string
+  effect: Effect
+  reason: string | null
+  schema: Json
+}
+
+interface Leaf {
+  field: string
+  schema: Json
+  mark: EffectMark | undefined
+}
+
+/** What is below a schema; its own mark covers all of it. */
+const leavesIn = (schema: Json, field: string, above: EffectMark | undefined): Leaf[] => {
+  const own = markOf(schema)
+  const mark = above ?? (own?.values === undefined ? own : undefined)
+  const inner = [
+    ...(schema.anyOf ?? []).filter(({ type }) => type !== 'null').flatMap((each) => leavesIn(each, field, mark)),
+    ...Object.entries(schema.properties ?? {}).flatMap(([name, each]) => leavesIn(each, `${field}/${name}`, mark)),
+    ...(schema.items?.properties === undefined && schema.items?.anyOf === undefined
+      ? []
+      : leavesIn(schema.items, `${field}/*`, mark)),
+  ]
+  const values = own?.values?.map((value) => ({ field: `${field}=${value}`, schema, mark: above ?? own })) ?? []
+  const isLeaf = inner.every((leaf) => leaf.field === field || leaf.field.startsWith(`${field}=`))
+  return isLeaf ? [{ field, schema, mark }, ...inner.filter((leaf) => leaf.field !== field), ...values] : inner
+}
+
+const rowOf = (operation: Operation, { field, schema, mark }: Leaf): FieldRow => ({
+  operation,
+  field,
+  effect: mark?.effect ?? 'acts',
+  reason: mark?.reason ?? null,
+  schema,
+})
+
+/** The fields of an operation's requests. */
+export const fieldsOf = (operation: Operation): FieldRow[] => {
+  const words = Object.entries((operation.query?.properties ?? {}) as Record<string, Json>)
+  const leaves = [
+    ...words.flatMap(([name, schema]) => leavesIn(schema, `?${name}`, undefined)),
+    ...(operation.body === undefined ? [] : leavesIn(operation.body as unknown as Json, '', undefined)),
+  ].filter(({ field }) => field !== '')
+  // Variants of one field may share fields.
+  return [...new Map(leaves.map((leaf) => [leaf.field, rowOf(operation, leaf)])).values()]
+}

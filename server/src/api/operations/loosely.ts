@@ -1,0 +1,58 @@
+/**
+ * Bodies as existing clients write them: their forms send numbers and booleans as text, and a value where a field holds
+ * JSON as text (`x-json-text`). Pure. A text becomes the number or the boolean that its schema wants only if it is
+ * exactly how that is written; never where the schema also takes a text. What comes out is checked, kept and answered
+ * like what was sent as it should be.
+ */
+import type { TSchema } from 'typebox'
+import { fits, isObject, type Json } from './schema.ts'
+
+/** Neither `1e3` nor `007`, `+1`, `1.50`, ` 1` or what a number cannot hold. */
+const decimalForm = /^-?\d{1,16}(\.\d{1,16})?$/
+
+const fromText = ({ type }: Json, text: string): unknown => {
+  if (type === 'boolean') return text === 'true' || text === 'false' ? text === 'true' : text
+  if ((type !== 'integer' && type !== 'number') || !decimalForm.test(text)) return text
+  const number = Number(text)
+  return String(number) === text ? number : text
+}
+
+/** The same array if nothing changes. */
+const eachOf = (items: Json, values: readonly unknown[]): readonly unknown[] => {
+  const read = values.map((value) => loosely(items, value))
+  return read.some((value, index) => value !== values[index]) ? read : values
+}
+
+/** The same object if nothing changes; only declared fields are looked at. */
+const fieldsOf = (properties: Record<string, Json>, value: Record<string, unknown>): Record<string, unknown> => {
+  let read = value
+  for (const name of Object.keys(value)) {
+    const schema = Object.hasOwn(properties, name) ? properties[name] : undefined
+    const inner = schema === undefined ? value[name] : loosely(schema, value[name])
+    if (inner === value[name]) continue
+    if (read === value) read = { ...value }
+    read[name] = inner
+  }
+  return read
+}
+
+const oneOf = (variants: readonly Json[], value: unknown): unknown => {
+  const variant = variants.find((each) => fits(each, value))
+  if (variant !== undefined) return loosely(variant, value)
+  for (const each of variants) {
+    const read = loosely(each, value)
+    if (read !== value) return read
+  }
+  return value
+}
+
+/** `value` with its texts read as the schema wants them. */
+export const loosely = (schema: TSchema, value: unknown): unknown => {
+  const json = schema as Json
+  if (json.anyOf !== undefined) return oneOf(json.anyOf, value)
+  if (typeof value === 'string') return fromText(json, value)
+  if (json['x-json-text'] === true && value !== null && value !== undefined) return JSON.stringify(value)
+  if (Array.isArray(value)) return json.items === undefined ? value : eachOf(json.items, value)
+  if (isObject(value)) return json.properties === undefined ? value : fieldsOf(json.properties, value)
+  return value
+}

@@ -1,0 +1,224 @@
+/**
+ * The settings of a service that its cluster's router acts on: which values are valid, and the router's policy that
+ * follows from them. A release keeps them as they were set. Pure.
+ */
+import { isOriginPattern } from '../../router/access/cors.ts'
+import { parseUsers } from '../../router/access/htpasswd.ts'
+import { isSource, listed } from '../../router/access/sources.ts'
+import { retryTriggers } from '../../router/http/retries.ts'
+import { isHeaderName, type Policy } from '../../router/policy.ts'
+import type { Workload } from '../../runtimes/runtime.ts'
+
+export type IngressSettings = Readonly<Record<string, unknown>>
+
+const ingress = (name: string): string => `network.ingress.${name}`
+const gateway = (name: string): string => `network.gateway_api.${name}`
+
+export const basicAuthKey = ingress('basic_auth_env_var')
+
+/** Each key, with its default: a service with nothing but defaults has the router's usual policy. */
+export const ingressDefaults: IngressSettings = {
+  [ingress('proxy_body_size_mb')]: 100,
+  [ingress('enable_cors')]: false,
+  [ingress('cors_allow_origin')]: '*',
+  [ingress('cors_allow_methods')]: 'GET, PUT, POST, DELETE, PATCH, OPTIONS',
+  [ingress('cors_allow_headers')]:
+    'DNT,Keep-Alive,User-Agent,X-Requested-With,If-Modified-Since,Cache-Control,Content-Type,Range,Authorization',
+  [ingress('proxy_buffer_size_kb')]: 4,
+  [ingress('keepalive_time_seconds')]: 3600,
+  [ingress('keepalive_timeout_seconds')]: 60,
+  [ingress('send_timeout_seconds')]: 60,
+  [ingress('proxy_connect_timeout_seconds')]: 60,
+  [ingress('proxy_send_timeout_seconds')]: 60,
+  [ingress('proxy_read_timeout_seconds')]: 60,
+  [ingress('whitelist_source_range')]: '0.0.0.0/0',
+  [ingress('denylist_source_range')]: '',
+  [basicAuthKey]: '',
+  [ingress('enable_sticky_session')]: false,
+  [ingress('grpc_send_timeout_seconds')]: 60,
+  [ingress('grpc_read_timeout_seconds')]: 60,
+  [ingress('extra_headers')]: '{}',
+  [gateway('http_request_timeout_seconds')]: null,
+  [gateway('http_connection_idle_timeout_seconds')]: null,
+  [gateway('retry.num_retries')]: null,
+  [gateway('retry.retry_on')]: null,
+  [gateway('retry.http_status_codes')]: null,
+  [gateway('retry.per_try_timeout_seconds')]: null,
+}
+
+/** Those that differ from their defaults; undefined if none does. */
+export const ingressSettingsIn = (settings: Readonly<Record<string, unknown>>): IngressSettings | undefined => {
+  const set = Object.entries(ingressDefaults)
+    .filter(([key, usual]) => settings[key] !== undefined && settings[key] !== usual)
+    .map(([key]) => [key, settings[key]] as const)
+  return set.length === 0 ? undefined : Object.fromEntries(set)
+}
+
+const sourcesOf = (text: string): string[] => (text.trim() === '' ? [] : listed(text))
+
+/** Headers that say how a message is framed, or that only the service may set. */
+const ownHeaders: ReadonlySet<string> = new Set([
+  'connection',
+  'content-encoding',
+  'content-length',
+  'content-range',
+  'date',
+  'keep-alive',
+  'set-cookie',
+  'te',
+  'trailer',
+  'transfer-encoding',
+  'upgrade',
+  'www-authenticate',
+])
+
+const headersOf = (text: string): Record<string, string> | null => {
+  try {
+    const value = JSON.parse(text.trim() === '' ? '{}' : text) as unknown
+    if (typeof value !== 'object' || value === null || Array.isArray(value)) return null
+    const entries = Object.entries(value)
+    const isGood = ([name, content]: [string, unknown]): boolean =>
+      isHeaderName(name) &&
+      !ownHeaders.has(name.toLowerCase()) &&
+      typeof content === 'string' &&
+      /^[\x20-\x7e]*$/.test(content)
+    return entries.length <= 100 && entries.every(isGood) ? Object.fromEntries(entries) : null
+  } catch {
+    return null
+  }
+}
+
+const statusesOf = (text: string): number[] => (text.trim() === '' ? [] : listed(text).map(Number))
+const wordsIn = (text: string): string[] => (text.trim() === '' ? [] : listed(text))
+const isNames = (text: string): boolean => listed(text).every((name) => name === '*' || isHeaderName(name))
+
+const addresses = 'must be a comma-separated list of addresses and networks, such as 10.0.0.0/8,192.0.2.7'
+const areSources = (text: string): boolean => sourcesOf(text).every(isSource)
+
+/** What is wrong with a text, by its key; the schemas know the rest. */
+const checks: Readonly<Record<string, readonly [isGood: (text: string) => boolean, what: string]>> = {
+  [ingress('whitelist_source_range')]: [areSources, addresses],
+  [ingress('denylist_source_range')]: [areSources, addresses],
+  [basicAuthKey]: [(text) => /^([A-Za-z_][A-Za-z0-9_]*)?$/.test(text), 'must be the name of one variable'],
+  [ingress('cors_allow_origin')]: [
+    (text) => listed(text).every(isOriginPattern),
+    'must be `*` or a comma-separated list of origins, such as https://app.example.com,https://*.example.org',
+  ],
+  [ingress('cors_allow_methods')]: [isNames, 'must be a comma-separated list of methods'],
+  [ingress('cors_allow_headers')]: [isNames, 'must be a comma-separated list of header names'],
+  [ingress('extra_headers')]: [
+    (text) => headersOf(text) !== null,
+    'must be a JSON object of header names and texts, such as {"X-Frame-Options":"DENY"}, without those that frame a message',
+  ],
+  [gateway('retry.retry_on')]: [
+    (text) => wordsIn(text).every((word) => (retryTriggers as readonly string[]).includes(word)),
+    `must be a comma-separated list of ${retryTriggers.join(', ')}`,
+  ],
+  [gateway('retry.http_status_codes')]: [
+    (text) => statusesOf(text).every((status) => Number.isInteger(status) && status >= 100 && status <= 599),
+    'must be a comma-separated list of statuses from 100 to 599',
+  ],
+}
+
+/** The first setting whose value the router cannot act on, and why; null if there is none. */
+export const wrongSetting = (settings: IngressSettings): { key: string; why: string } | null => {
+  for (const [key, [isGood, why]] of Object.entries(checks)) {
+    const value = settings[key]
+    if (typeof value === 'string' && !isGood(value)) return { key, why }
+  }
+  return null
+}
+
+/** What is wrong with the variable that basic authentication needs, as a whole sentence; null if nothing is. */
+export const usersRefusal = (settings: IngressSettings, env: Readonly<Record<string, string>>): string | null => {
+  const name = String(settings[basicAuthKey] ?? '')
+  if (name === '') return null
+  const text = Object.hasOwn(env, name) ? env[name]! : undefined
+  if (text === undefined)
+    return `The service has no variable ${name}, which ${basicAuthKey} names: add it with lines of \`htpasswd\`, or remove the setting.`
+  const users = parseUsers(text)
+  return typeof users === 'string' ? `The variable ${name}, which ${basicAuthKey} names, ${users}.` : null
+}
+
+/** Whether the policy needs the service's variables. */
+export const needsUsers = (settings: IngressSettings): boolean => (settings[basicAuthKey] ?? '') !== ''
+
+/** Why requests cannot be treated as a version asks, as a sentence: it must not be reachable otherwise. */
+export const policyRefusal = ({ ingress: settings, env }: Pick<Workload, 'ingress' | 'env'>): string | null => {
+  if (settings === undefined) return null
+  const wrong = wrongSetting(settings)
+  if (wrong !== null) return `The advanced setting ${wrong.key} ${wrong.why}.`
+  return usersRefusal(settings, env.reveal())
+}
+
+const milliseconds = (value: unknown): number | undefined => (typeof value === 'number' ? 1000 * value : undefined)
+
+const retryOf = (of: (key: string) => unknown): Policy['retry'] => {
+  const times = of(gateway('retry.num_retries'))
+  if (typeof times !== 'number') return undefined
+  const on = wordsIn(String(of(gateway('retry.retry_on')) ?? ''))
+  const statuses = statusesOf(String(of(gateway('retry.http_status_codes')) ?? ''))
+  const perTryMs = milliseconds(of(gateway('retry.per_try_timeout_seconds')))
+  return {
+    times,
+    on,
+    // As Envoy does without any word.
+    statuses: on.length === 0 && statuses.length === 0 ? [503] : statuses,
+    ...(perTryMs === undefined ? {} : { perTryMs }),
+  }
+}
+
+/**
+ * The router's policy. Whom it lets in is never left out because something is missing: then it is nobody.
+ */
+export const policyOf = (
+  settings: IngressSettings | undefined,
+  env: Readonly<Record<string, string>>,
+): Policy | undefined => {
+  if (settings === undefined) return undefined
+  const all = { ...ingressDefaults, ...settings }
+  const of = (key: string): unknown => all[key]
+  const text = (name: string): string => String(of(ingress(name)) ?? '')
+  const numbers = {
+    bodyBytes: settings[ingress('proxy_body_size_mb')],
+    headerBytes: settings[ingress('proxy_buffer_size_kb')],
+  }
+  const [allow, deny] = [sourcesOf(text('whitelist_source_range')), sourcesOf(text('denylist_source_range'))]
+  const isOpen =
+    allow.length === 0 || text('whitelist_source_range') === ingressDefaults[ingress('whitelist_source_range')]
+  const users = text('basic_auth_env_var')
+  const cors = {
+    origins: listed(text('cors_allow_origin')),
+    methods: text('cors_allow_methods'),
+    headers: text('cors_allow_headers'),
+  }
+  const headers = headersOf(text('extra_headers')) ?? {}
+  const policy: Policy = {
+    bodyBytes: numbers.bodyBytes === undefined ? undefined : Number(numbers.bodyBytes) * 2 ** 20,
+    headerBytes: numbers.headerBytes === undefined ? undefined : Number(numbers.headerBytes) * 1024,
+    readMs: milliseconds(settings[ingress('proxy_read_timeout_seconds')]),
+    sendMs: milliseconds(settings[ingress('proxy_send_timeout_seconds')]),
+    grpcReadMs: milliseconds(settings[ingress('grpc_read_timeout_seconds')]),
+    grpcSendMs: milliseconds(settings[ingress('grpc_send_timeout_seconds')]),
+    clientMs: milliseconds(settings[ingress('send_timeout_seconds')]),
+    connectMs: milliseconds(settings[ingress('proxy_connect_timeout_seconds')]),
+    keepAliveMs: milliseconds(settings[ingress('keepalive_timeout_seconds')]),
+    connectionMs: milliseconds(settings[ingress('keepalive_time_seconds')]),
+    requestMs: milliseconds(settings[gateway('http_request_timeout_seconds')]),
+    idleMs: milliseconds(settings[gateway('http_connection_idle_timeout_seconds')] || undefined),
+    allow: isOpen ? undefined : allow,
+    deny: deny.length === 0 ? undefined : deny,
+    users: users === '' ? undefined : linesOf(Object.hasOwn(env, users) ? env[users]! : ''),
+    cors: of(ingress('enable_cors')) === true ? cors : undefined,
+    headers: Object.keys(headers).length === 0 ? undefined : headers,
+    sticky: of(ingress('enable_sticky_session')) === true ? true : undefined,
+    retry: retryOf(of),
+  }
+  return JSON.parse(JSON.stringify(policy)) as Policy
+}
+
+/** Nothing but hashes of users goes on to the router. */
+const linesOf = (text: string): string[] => {
+  const users = parseUsers(text)
+  return typeof users === 'string' ? [] : users.map(({ name, hash }) => `${name}:${hash}`)
+}

@@ -1,0 +1,312 @@
+/**
+ * Clusters on the websocket of the public API: whether the engine answers, and what the caller's services use there.
+ * A cluster that this server has no runtime for ends the stream with a reason that begins with `NotFound`, which is how
+ * clients know that there is nothing to wait for. Machines are shared by organizations: each is told of its own services
+ * only.
+ */
+import Type from 'typebox'
+import { mayReadAt } from '../../api/auth/access.ts'
+import type { Mode, Place } from '../../api/auth/permissions.ts'
+import { type Context, nodeInPath, type Operation, operation } from '../../api/operations/operation.ts'
+import { Maybe, Text, Uuid } from '../../api/operations/schema.ts'
+import type { Parts } from '../../api/parts.ts'
+import type { Cluster } from '../../clusters/clusters.ts'
+import { explainEngine } from '../../lib/docker/engine-errors.ts'
+import type { Capacity, Instance, Usage } from '../../runtimes/runtime.ts'
+import { followShared, type Shared, type View } from '../../streams/shared-read.ts'
+import { type Sink, socketSink } from '../../streams/sink.ts'
+
+const statusEveryMs = 10_000
+const metricsEveryMs = 10_000
+const engineMs = 15_000
+/** Instances in one frame. */
+const maxPods = 500
+
+/** The one machine of a cluster: engines have no names that all could be told. */
+const nodeName = 'docker-engine'
+
+interface Service {
+  id: string
+  name: string
+  environmentId: string
+  environmentName: string
+  projectId: string
+  projectName: string
+  mode: Mode | null
+}
+
+interface Pod {
+  instance: Instance
+  usage: Usage | null
+  service: Service
+}
+
+interface Metrics {
+  clusterId: string
+  createdAt: Date
+  capacity: Capacity | null
+  problem: string | null
+  pods: Pod[]
+}
+
+const servicesSql = `select s.service_id as id, n.name, e.id as "environmentId", e.name as "environmentName",
+    p.id as "projectId", p.name as "projectName", e.spec ->> 'mode' as mode
+  from service_state s join node n on n.id = s.service_id join node e on e.id = s.environment_id
+    join node p on p.id = e.parent_id
+  where s.cluster_id = $1 order by n.created_at, n.id`
+
+const problemOf = async ({ runtime }: Cluster): Promise<string | null> => {
+  try {
+    await runtime.ping()
+    return null
+  } catch (error) {
+    return explainEngine(error)
+  }
+}
+
+const readPods = async ({ runtime }: Cluster, services: readonly Service[]): Promise<Pod[]> => {
+  if (services.length === 0) return []
+  const byId = new Map(services.map((service) => [service.id, service]))
+  const keys = services.map(({ id, environmentId }) => ({ serviceId: id, environmentId }))
+  const instances = (await runtime.observe(keys)).slice(0, maxPods)
+  const usage = await runtime.usage(instances, AbortSignal.timeout(engineMs))
+  return instances.flatMap((instance) => {
+    const service = byId.get(instance.serviceId)
+    return service === undefined ? [] : [{ instance, usage: usage.get(instance.id) ?? null, service }]
+  })
+}
+
+const readMetrics = async ({ clusters, database }: Parts, clusterId: string): Promise<Metrics | null> => {
+  const [row] = await database.query<{ createdAt: Date }>(
+    `select created_at as "createdAt" from node where id = $1 and kind = 'cluster'`,
+    [clusterId],
+  )
+  if (row === undefined) return null
+  const cluster = await clusters.of(clusterId)
+  const [capacity, asked, services] = await Promise.all([
+    cluster.capacity(),
+    problemOf(cluster),
+    database.query<Service>(servicesSql, [clusterId]),
+  ])
+  const known = { clusterId, createdAt: row.createdAt, capacity }
+  if (asked !== null) return { ...known, problem: asked, pods: [] }
+  try {
+    return { ...known, problem: null, pods: await readPods(cluster, services) }
+  } catch (error) {
+    return { ...known, problem: explainEngine(error), pods: [] }
+  }
+}
+
+const phases: Record<Instance['state'], string> = {
+  created: 'PENDING',
+  starting: 'PENDING',
+  running: 'RUNNING',
+  restarting: 'FAILED',
+  exited: 'FAILED',
+  missing: 'UNKNOWN',
+}
+
+const sum = (values: readonly (number | null | undefined)[]): number =>
+  values.reduce<number>((total, value) => total + (value ?? 0), 0)
+
+const percentOf = (part: number, whole: number | null | undefined): number | null =>
+  whole === null || whole === undefined || whole === 0 ? null : Math.round((100 * part) / whole)
+
+const usageOf = (
+  used: Pick<Usage, 'cpuMillicores' | 'memoryMb' | 'memoryRssMb'>,
+  cpu?: number | null,
+  memory?: number | null,
+) => ({
+  cpu_milli_usage: used.cpuMillicores,
+  cpu_percent_usage: percentOf(used.cpuMillicores, cpu),
+  memory_mib_rss_usage: used.memoryRssMb,
+  memory_mib_working_set_usage: used.memoryMb,
+  memory_percent_rss_usage: percentOf(used.memoryRssMb, memory),
+  memory_percent_working_set_usage: percentOf(used.memoryMb, memory),
+})
+
+const millisecondsOf = (at: string | null): number => (at === null ? 0 : Date.parse(at))
+
+const asPod = ({ instance, usage, service }: Pod) => ({
+  created_at: millisecondsOf(instance.startedAt),
+  name: instance.name,
+  namespace: service.environmentId,
+  error_container_statuses: [],
+  metrics_usage: usage === null ? {} : usageOf(usage, usage.cpuLimitMillicores, usage.memoryLimitMb),
+  cpu_milli_limit: usage?.cpuLimitMillicores ?? null,
+  cpu_milli_request: usage?.cpuLimitMillicores ?? null,
+  memory_mib_limit: usage?.memoryLimitMb ?? null,
+  memory_mib_request: usage?.memoryLimitMb ?? null,
+  images_version: {},
+  restart_count: instance.restarts,
+  status_phase: phases[instance.state],
+  qovery_service_info: {
+    project_id: service.projectId,
+    project_name: service.projectName,
+    environment_id: service.environmentId,
+    environment_name: service.environmentName,
+    service_id: service.id,
+    service_name: service.name,
+  },
+})
+
+const conditionOf = (problem: string | null, createdAt: number) => ({
+  type: 'Ready',
+  status: problem === null ? 'True' : 'False',
+  last_heartbeat_time: createdAt,
+  last_transition_time: createdAt,
+  reason: problem === null ? 'EngineAnswers' : 'EngineUnavailable',
+  message: problem ?? 'The engine answers.',
+})
+
+const asNode = ({ capacity, createdAt, problem }: Metrics, pods: readonly Pod[]) => {
+  const known = pods.flatMap(({ usage }) => usage ?? [])
+  const used = {
+    cpuMillicores: sum(known.map(({ cpuMillicores }) => cpuMillicores)),
+    memoryMb: sum(known.map(({ memoryMb }) => memoryMb)),
+    memoryRssMb: sum(known.map(({ memoryRssMb }) => memoryRssMb)),
+  }
+  const cpu = sum(known.map(({ cpuLimitMillicores }) => cpuLimitMillicores))
+  const memory = sum(known.map(({ memoryLimitMb }) => memoryLimitMb))
+  const has = {
+    cpu_milli: capacity?.cpuMillicores ?? 0,
+    memory_mib: capacity?.memoryMb ?? 0,
+    ephemeral_storage_mib: 0,
+    pods: 0,
+  }
+  return {
+    created_at: createdAt.getTime(),
+    name: nodeName,
+    architecture: capacity?.architecture ?? '',
+    // Clients leave out machines without a type.
+    instance_type: 'docker',
+    ...{ kernel_version: '', kubelet_version: '', operating_system: 'linux', os_image: '', unschedulable: false },
+    resources_allocatable: has,
+    resources_capacity: has,
+    resources_allocated: {
+      request_cpu_milli: cpu,
+      limit_cpu_milli: cpu,
+      request_memory_mib: memory,
+      limit_memory_mib: memory,
+    },
+    ...{ taints: [], labels: {}, annotations: {}, addresses: [] },
+    conditions: [conditionOf(problem, createdAt.getTime())],
+    metrics_usage: problem === null ? usageOf(used, capacity?.cpuMillicores, capacity?.memoryMb) : {},
+    pods: pods.map(asPod),
+  }
+}
+
+const asMetrics = (metrics: Metrics, pods: readonly Pod[]) => ({
+  nodes: [asNode(metrics, pods)],
+  pvcs: [],
+  node_pools: [],
+})
+
+/** Only services that the caller may see. Callers with the same rights share what is shown. */
+const seenBy = ({ principal }: Context): View<Metrics> => {
+  const placeOf = (clusterId: string, { projectId, mode }: Service): Place => ({ projectId, mode, clusterId })
+  const { role, account } = principal
+  const rights = role === null ? (account === null ? 'token' : 'nobody') : JSON.stringify(role.grants ?? role.name)
+  return {
+    name: `seen by ${rights}`,
+    show: (metrics) =>
+      asMetrics(
+        metrics,
+        metrics.pods.filter(({ service }) => mayReadAt(principal, placeOf(metrics.clusterId, service))),
+      ),
+  }
+}
+
+const asStatus = (problem: string | null) => ({
+  computed_status: {
+    global_status: problem === null ? 'RUNNING' : 'ERROR',
+    is_max_nodes_size_reached: false,
+    kube_version_status: { type: 'UNKNOWN' },
+    node_warnings:
+      problem === null
+        ? {}
+        : { [nodeName]: [{ type: 'Ready', reason: 'EngineUnavailable', message: problem, node_attributes: {} }] },
+    qovery_components: [],
+    qovery_components_in_failure: [],
+  },
+  tls_certificate: null,
+})
+
+const never = async (): Promise<() => void> => () => {}
+
+interface Status {
+  problem: string | null
+}
+
+const statusOf = ({ clusters, database }: Parts, id: string): Shared<Status> => ({
+  everyMs: statusEveryMs,
+  subscribe: never,
+  async read() {
+    const rows = await database.query('select 1 from node where id = $1', [id])
+    return rows.length === 0 ? null : { problem: await problemOf(await clusters.of(id)) }
+  },
+})
+
+const metricsOf = (parts: Parts, id: string): Shared<Metrics> => ({
+  everyMs: metricsEveryMs,
+  subscribe: never,
+  read: () => readMetrics(parts, id),
+})
+
+/** Begins the stream of a cluster that there is a runtime for. */
+const follow = async (context: Context, sink: Sink, begin: () => void): Promise<void> => {
+  const { parts, node } = context
+  try {
+    const { isConnected } = await parts.clusters.of(node.id)
+    if (isConnected) begin()
+    else sink.end('NotFound: this server has no runtime for this cluster.')
+  } catch (error) {
+    parts.log.warn({ err: error, clusterId: node.id }, 'a stream of a cluster could not start')
+    sink.end('The cluster is temporarily unavailable: connect again.')
+  }
+}
+
+const common = {
+  method: 'GET' as const,
+  tag: 'Websocket',
+  scope: 'Read' as const,
+  area: 'clusters' as const,
+  cluster: 'VIEWER' as const,
+  owner: { ...nodeInPath('cluster', 'cluster'), inQuery: true },
+  query: Type.Object({ cluster: Uuid(), organization: Maybe(Text()) }),
+  status: 200 as const,
+  produces: 'websocket' as const,
+}
+
+export const clusterStreamOperations: Operation[] = [
+  operation({
+    ...common,
+    id: 'handleClusterStatus',
+    path: '/cluster/status',
+    summary: 'Follow whether the engine of a cluster answers',
+    socket(context, socket) {
+      const { parts, node } = context
+      const sink = socketSink(socket)
+      const view = { name: 'status', show: ({ problem }: Status) => asStatus(problem) }
+      void follow(context, sink, () =>
+        followShared(parts, `cluster status ${node.id}`, () => statusOf(parts, node.id), { sink, view }),
+      )
+    },
+  }),
+  operation({
+    ...common,
+    id: 'handleClusterMetrics',
+    path: '/cluster/metrics',
+    summary: `Follow what the services of the organization use on a cluster, as one machine with up to ${maxPods} instances`,
+    socket(context, socket) {
+      const { parts, node } = context
+      const sink = socketSink(socket)
+      void follow(context, sink, () =>
+        followShared(parts, `cluster metrics ${node.id}`, () => metricsOf(parts, node.id), {
+          sink,
+          view: seenBy(context),
+        }),
+      )
+    },
+  }),
+]

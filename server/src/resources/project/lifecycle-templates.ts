@@ -1,0 +1,36 @@
+/** Templates of lifecycle jobs: this server has none, and says so in the form that clients know. */
+import Type from 'typebox'
+import { nodeInPath, type Operation, operation } from '../../api/operations/operation.ts'
+import { Open, Results, Text } from '../../api/operations/schema.ts'
+import { notFound } from '../../lib/errors.ts'
+
+const path = '/environment/{environmentId}/lifecycleTemplate'
+const common = {
+  method: 'GET' as const,
+  tag: 'Lifecycle Template Main Calls',
+  scope: 'Read' as const,
+  area: 'projects' as const,
+  owner: nodeInPath('environment', 'environmentId'),
+  status: 200 as const,
+}
+
+export const lifecycleTemplateOperations: Operation[] = [
+  operation({
+    ...common,
+    id: 'listEnvironmentLifecycleTemplates',
+    path,
+    summary: 'List the templates of lifecycle jobs: always empty, because this server has none',
+    answer: Results(Type.Object({ id: Text(), name: Text(), description: Text() })),
+    run: async () => ({ results: [] }),
+  }),
+  operation({
+    ...common,
+    id: 'getEnvironmentLifecycleTemplate',
+    path: `${path}/{lifecycleTemplateId}`,
+    summary: 'Read a template of lifecycle jobs: always 404, because this server has none',
+    answer: Open(),
+    run: async () => {
+      throw notFound()
+    },
+  }),
+]

@@ -1,0 +1,100 @@
+/** A policy, ready to be applied: made once for each, and shared by all requests. */
+import { createHmac } from 'node:crypto'
+import { mostHeaderBytes, type Policy, type RetryPolicy, usual } from '../policy.ts'
+import { type Cors, createCors } from './cors.ts'
+import { parseUsers } from './htpasswd.ts'
+import { createLogins, type Logins } from './logins.ts'
+import { type MayReach, mayReach } from './sources.ts'
+
+type Limits = { readonly [Name in keyof typeof usual]: number }
+
+export interface Rules extends Limits {
+  /** Nothing about a request has to be looked at before it is forwarded, and nothing added to its response. */
+  readonly isPlain: boolean
+  readonly mayReach: MayReach | null
+  readonly logins: Logins | null
+  readonly cors: Cors | null
+  /** Flat, lower-case names. */
+  readonly headers: readonly string[]
+  readonly sticky: boolean
+  readonly retry: RetryPolicy | null
+}
+
+const nothing = {
+  isPlain: true,
+  mayReach: null,
+  logins: null,
+  cors: null,
+  headers: [],
+  sticky: false,
+  retry: null,
+}
+
+export const usualRules: Rules = { ...usual, ...nothing }
+
+/** Nobody: lines that cannot be read must not open what they protect. */
+const noUsers: Logins = { check: () => false }
+
+const loginsOf = (lines: readonly string[]): Logins => {
+  const users = parseUsers(lines.join('\n'))
+  return typeof users === 'string' ? noUsers : createLogins(users)
+}
+
+const limitsOf = (policy: Policy): Limits => {
+  const set = Object.keys(usual).map((name) => [name, policy[name as keyof Limits] ?? usual[name as keyof Limits]])
+  const limits = Object.fromEntries(set) as Limits
+  return { ...limits, headerBytes: Math.min(mostHeaderBytes, Math.max(usual.headerBytes, limits.headerBytes)) }
+}
+
+const compile = (policy: Policy): Rules => {
+  const rules = {
+    ...nothing,
+    ...limitsOf(policy),
+    mayReach: mayReach(policy.allow, policy.deny),
+    logins: policy.users === undefined ? null : loginsOf(policy.users),
+    cors: policy.cors === undefined ? null : createCors(policy.cors),
+    headers: Object.entries(policy.headers ?? {}).flatMap(([name, value]) => [name.toLowerCase(), value]),
+    sticky: policy.sticky === true,
+    retry: policy.retry ?? null,
+  }
+  const { mayReach: list, logins, cors, headers, sticky } = rules
+  return { ...rules, isPlain: list === null && logins === null && cors === null && headers.length === 0 && !sticky }
+}
+
+// Passwords that were compared are remembered as long as the same route stays in the table.
+const compiled = new WeakMap<Policy, Rules>()
+
+export const rulesOf = (policy: Policy | undefined): Rules => {
+  if (policy === undefined) return usualRules
+  const rules = compiled.get(policy) ?? compile(policy)
+  compiled.set(policy, rules)
+  return rules
+}
+
+export const stickyCookie = 'SLIPWAY_INSTANCE'
+const stickySeconds = 86_400
+
+/** What a client is given to remember a target by: says nothing about its address to who does not know the service. */
+export const stickyValue = (serviceId: string, targetKey: string): string =>
+  createHmac('sha256', serviceId).update(targetKey).digest('base64url').slice(0, 22)
+
+export const stickyHeader = (value: string, isSecure: boolean): string =>
+  `${stickyCookie}=${value}; Path=/; Max-Age=${stickySeconds}; HttpOnly; SameSite=Lax${isSecure ? '; Secure' : ''}`
+
+/** Undefined if the client was not given one. */
+export const stickyOf = (cookies: string | undefined): string | undefined =>
+  cookies === undefined ? undefined : /(?:^|;\s*)SLIPWAY_INSTANCE=([A-Za-z0-9_-]{22})(?:;|$)/.exec(cookies)?.[1]
+
+/** The headers of a response, with those that a service's settings add in place of its own. */
+export const dressed = (passed: string[], added: readonly string[]): string[] => {
+  if (added.length === 0) return passed
+  const names = new Set<string>()
+  for (let index = 0; index < added.length; index += 2) names.add(added[index]!)
+  names.delete('set-cookie')
+  names.delete('vary')
+  const kept: string[] = []
+  for (let index = 0; index < passed.length; index += 2)
+    if (!names.has(passed[index]!.toLowerCase())) kept.push(passed[index]!, passed[index + 1]!)
+  kept.push(...added)
+  return kept
+}

@@ -1,0 +1,75 @@
+/** What a service's rules say of a request before anything of it is forwarded: who may ask, and with which password. */
+import type { IncomingHttpHeaders } from 'node:http'
+import { isPreflight } from '../access/cors.ts'
+import { dressed, type Rules, stickyHeader, stickyOf, stickyValue } from '../access/rules.ts'
+import { clientAddress } from '../access/sources.ts'
+import type { HostEntry } from '../table/live-table.ts'
+import { isSuspect, pick, type Upstream } from '../table/upstreams.ts'
+import type { IsTrusted } from './headers.ts'
+import type { PageName } from './pages.ts'
+
+/** `preflight`: the browser is answered here, because it sends no login with it. */
+export type Admission = 'pass' | 'preflight' | Extract<PageName, 'forbidden' | 'unauthorized' | 'busy'>
+
+export interface Asker {
+  /** Of the socket. */
+  peer: string | undefined
+  method: string | undefined
+  headers: IncomingHttpHeaders
+}
+
+const words = new Map<boolean | null, Admission>([
+  [true, 'pass'],
+  [false, 'unauthorized'],
+  [null, 'busy'],
+])
+
+/** Nobody gets past a list or a password because of an error here. */
+export const admit = (rules: Rules, asker: Asker, isTrusted: IsTrusted): Admission | Promise<Admission> => {
+  const { mayReach, logins, cors } = rules
+  const { peer, method, headers } = asker
+  if (mayReach !== null && !mayReach(clientAddress(peer, headers['x-forwarded-for'], isTrusted))) return 'forbidden'
+  if (cors !== null && isPreflight(method, headers) && cors(headers.origin) !== null) return 'preflight'
+  if (logins === null) return 'pass'
+  const verdict = logins.check(headers.authorization)
+  if (!(verdict instanceof Promise)) return words.get(verdict)!
+  return verdict.then(
+    (settled) => words.get(settled)!,
+    () => 'busy',
+  )
+}
+
+/** Those of a response that the rules add: who may read it, and what was asked for. */
+export const addedHeaders = ({ cors, headers }: Rules, origin: string | undefined): string[] => [
+  ...headers,
+  ...(cors?.(origin) ?? []),
+]
+
+/** A response's headers as the rules want them, for a client that stays with `upstream`. */
+export const dressedFor = (
+  { rules, route }: HostEntry,
+  passed: string[],
+  { headers }: Pick<Asker, 'headers'>,
+  upstream: Upstream | undefined,
+  isSecure: boolean,
+): string[] => {
+  const added = addedHeaders(rules, headers.origin)
+  if (rules.sticky && upstream !== undefined) {
+    const value = stickyValue(route.serviceId, upstream.key)
+    if (stickyOf(headers.cookie) !== value) added.push('set-cookie', stickyHeader(value, isSecure))
+  }
+  return dressed(passed, added)
+}
+
+/** The target of a client that stays with one, as long as it answers; else whichever is least busy. */
+export const pickFor = (
+  entry: HostEntry,
+  cookies: string | undefined,
+  tried: ReadonlySet<Upstream> | null,
+): Upstream | undefined => {
+  if (entry.byCookie !== null) {
+    const own = entry.byCookie.get(stickyOf(cookies) ?? '')
+    if (own !== undefined && tried?.has(own) !== true && !isSuspect(own)) return own
+  }
+  return pick(entry, tried) ?? pick(entry, null)
+}

@@ -1,0 +1,27 @@
+/** The guides on a real engine: what they promise of running services is seen there. */
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { ensureBusybox } from './support/docker/busybox-image.ts'
+import { engine } from './support/docker/docker.ts'
+import { guidesToPaste, pasteGuides } from './support/guides.ts'
+import { prepareSlipway } from './support/slipway/slipway.ts'
+
+const usual = { SLIPWAY_ADMIN_TOKEN: '', SLIPWAY_OUTBOUND_ALLOW: '', SLIPWAY_RATE_LIMIT: '', SLIPWAY_SAMPLE: 'on' }
+
+const hasImage = (name: string): Promise<boolean> =>
+  engine.call('GET', `/images/${name}/json`).then(
+    () => true,
+    () => false,
+  )
+
+test('all guides can be pasted on a real engine, but that to databases where their image is not to be had', async (t) => {
+  await ensureBusybox()
+  const slipway = await prepareSlipway({ env: usual })
+  t.after(() => slipway.remove())
+  await slipway.start()
+  const skipped = (await hasImage('postgres:16')) ? [] : ['databases.md']
+  const names = guidesToPaste.filter((name) => !skipped.includes(name))
+  const text = await pasteGuides(names, { SLIPWAY_DATA_DIR: slipway.dataDir, HOME: '/nonexistent' })
+  assert.match(text, /guide first-deploy\.md\n[\s\S]*?\nRUNNING\nhttp:\/\/web-test/)
+  assert.match(text, /guide domains\.md\n[\s\S]*?\n200\n/)
+})
