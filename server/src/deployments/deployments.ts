@@ -62,6 +62,12 @@ export type WorkloadSpec = Pick<
   | 'liveness'
   | 'readyTimeoutMs'
   | 'stopGraceMs'
+  | 'readOnlyRoot'
+  | 'recreate'
+  | 'eagerReadiness'
+  | 'postStart'
+  | 'preStop'
+  | 'labels'
   | 'ingress'
 >
 
@@ -307,9 +313,10 @@ export interface Deployments {
    */
   releasesOf(db: Queryable, environmentId: string, executionId?: string): Promise<ServiceRequest[]>
   /**
-   * Cancels running and queued deployments of an environment, or only one of them. 409 if there is nothing to cancel.
+   * Cancels running and queued deployments of an environment, or only one of them. A job has its grace period to end,
+   * unless it is forced. 409 if there is nothing to cancel.
    */
-  cancel(tx: Queryable, environmentId: string, deploymentId?: string): Promise<void>
+  cancel(tx: Queryable, environmentId: string, options?: { deploymentId?: string; force?: boolean }): Promise<void>
   /**
    * Statuses in the order of the ids asked for; ids without a status are left out. One statement, however many they
    * are. `steps` comes with the status of one service only.

@@ -42,7 +42,7 @@ export const createDeploymentEngine = (given: DeploymentParts): DeploymentEngine
     plan: (db, request) => planDeployment(parts, db, request),
     releaseFor: (db, serviceId, releaseId) => releaseFor(parts, db, serviceId, releaseId),
     releasesOf: (db, environmentId, executionId) => releasesOf(parts, db, environmentId, executionId),
-    cancel: (tx, environmentId, deploymentId) => cancelDeployments(tx, environmentId, requestParts, deploymentId),
+    cancel: (tx, environmentId, options) => cancelDeployments(tx, environmentId, requestParts, options),
     ...createStatuses(parts),
     async start() {
       const { database } = parts

@@ -153,7 +153,7 @@ const wholeActions: Operation[] = [
 ]
 
 const cancelWords =
-  'Has no effect: a cancel always ends in CANCELED within 15 s. A running job is killed; a terraform service is asked to stop, has 9 s to do so, and the state that it leaves is saved.'
+  'A running job, or terraform service, is killed instead of being asked to end within its termination grace period. The state that terraform leaves is saved in any case. May be sent after a cancel without it.'
 
 const openSql = `select id, environment_id || '-' || execution_number as "executionId" from deployment
   where environment_id = $1 and state in ${openStates} order by state desc, seq limit 1`
@@ -172,7 +172,7 @@ const cancelAction = operation({
       const { parts, node } = context
       // Read separately: a status may write a fingerprint, and no service's row may be locked before its deployment's.
       const [open] = await tx.query<{ id: string; executionId: string }>(openSql, [node.id])
-      await parts.deployments.cancel(tx, node.id)
+      await parts.deployments.cancel(tx, node.id, { force: context.body.force_cancel === true })
       await noteCancel(tx, context, node.id, null)
       const read = await readEnvironment(parts.deployments, tx, node.id)
       const createdAt = parts.clock.now().toISOString()

@@ -182,7 +182,7 @@ const cancelOne = operation({
   status: 202,
   run: (context) =>
     context.transaction(async (tx) => {
-      await context.parts.deployments.cancel(tx, context.node.parentId!, context.node.id)
+      await context.parts.deployments.cancel(tx, context.node.parentId!, { deploymentId: context.node.id })
       await noteCancel(tx, context, context.node.parentId!, context.node.id)
       return undefined
     }),

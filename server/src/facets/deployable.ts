@@ -67,7 +67,7 @@ const wantsDeploymentState = (setting: ApiSettings['statusVocabulary'], headers:
 
 const failed = new Set(['BUILD_ERROR', 'DEPLOYMENT_ERROR', 'RESTART_ERROR'])
 
-const runningWords = new Set(['RUNNING', 'ERROR', 'UNAVAILABLE'])
+const runningWords = new Set(['RUNNING', 'STOPPED', 'ERROR', 'UNAVAILABLE'])
 
 /**
  * RUNNING once deployed with instances that answer, ERROR if it failed, UNAVAILABLE while unknown; otherwise the exact

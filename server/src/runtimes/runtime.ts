@@ -73,10 +73,32 @@ export interface Workload {
   liveness: Probe | null
   /** How long the instances of a new revision may take until ready, in milliseconds. */
   readyTimeoutMs: number
-  /** Time between SIGTERM and SIGKILL, in milliseconds. */
+  /** Time between SIGTERM and SIGKILL, in milliseconds; what is run before SIGTERM takes its time from it. */
   stopGraceMs: number
+  /** Nothing but its volumes and the folders of its outputs can be written to. */
+  readOnlyRoot?: boolean
+  /** The running version ends before a new one starts. */
+  recreate?: boolean
+  /** Its readiness is asked as often as that is cheap until it is ready, and not afterwards: nobody chose a pace. */
+  eagerReadiness?: boolean
+  /** Run in an instance after each start of it; one that does not end with code 0 fails the start. */
+  postStart?: string[]
+  /** Run in an instance before SIGTERM, whatever it ends with. */
+  preStop?: string[]
+  /** Words of its owners for people and tools that look at the engine: never believed by us. */
+  labels?: Record<string, string>
   /** How its requests are treated on their way, where that is not as usual: settings, by their names. */
   ingress?: Readonly<Record<string, unknown>>
+}
+
+/** How long the instances of a new revision may take until they have said yes as often as they are asked to. */
+export const readyWithinMs = ({
+  readyTimeoutMs,
+  readiness,
+}: Pick<Workload, 'readyTimeoutMs' | 'readiness'>): number => {
+  if (readiness === null) return readyTimeoutMs
+  const { successThreshold, periodSeconds, timeoutSeconds } = readiness
+  return readyTimeoutMs + 1000 * Math.max(0, successThreshold - 1) * (periodSeconds + timeoutSeconds)
 }
 
 export type InstanceState = 'created' | 'starting' | 'running' | 'restarting' | 'exited' | 'missing'
@@ -115,6 +137,8 @@ export interface Instance {
   startedAt: string | null
   /** Ports that it is to listen on. */
   ports: readonly number[]
+  /** It was ready, and says no now: it gets no requests. */
+  unready?: boolean
   /** Of a task's execution, which only `owned` tells: the task's id. */
   taskId?: string
 }
@@ -134,7 +158,8 @@ export interface RuntimeEvent {
   serviceId: string
   revision: string
   instanceId: string
-  kind: 'started' | 'died' | 'oom' | 'removed'
+  /** `unready` and `ready`: whether it gets requests, after it was ready once. */
+  kind: 'started' | 'died' | 'oom' | 'removed' | 'unready' | 'ready'
 }
 
 export interface LogLine {
@@ -200,6 +225,12 @@ export interface Task {
   cpuMillicores: number
   memoryMb: number
   timeoutMs: number
+  /** How long its program may take to end when its time is over, in milliseconds. Default 10,000. */
+  stopGraceMs?: number
+  /** As of a workload. */
+  readOnlyRoot?: boolean
+  /** As of a workload. */
+  labels?: Workload['labels']
   /** Of several attempts with one id: a later one takes the place of an earlier one. Default 1. */
   attempt?: number
 }
@@ -274,7 +305,7 @@ export interface Runtime {
   /** What there is for services, as the engine says now. */
   capacity(): Promise<Capacity>
   /** Whether the running version of such a service ends before a new one starts. */
-  stopsFirst(workload: Pick<Workload, 'volumes'>): boolean
+  stopsFirst(workload: Pick<Workload, 'volumes' | 'recreate'>): boolean
   /**
    * Makes a service as desired from whatever there is of it, and ends what does not belong to that.
    *
@@ -302,8 +333,9 @@ export interface Runtime {
   /** What happens to our instances, until aborted; ends with an error when the engine goes away. */
   watch(signal: AbortSignal): AsyncIterable<RuntimeEvent>
   /**
-   * Restarts the instances whose liveness probe fails, until aborted; rejects when the engine goes away. One caller at
-   * a time: two would restart an instance twice.
+   * Restarts the instances whose liveness probe fails, and keeps requests from those whose readiness probe fails after
+   * they were ready, until aborted; rejects when the engine goes away. One caller at a time: two would restart an
+   * instance twice.
    */
   keepAlive(signal: AbortSignal): Promise<void>
   /** Lines of a service's present instances, all revisions, merged by time when `tail`, `since` or `until` is given. */

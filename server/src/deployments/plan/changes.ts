@@ -14,7 +14,10 @@ type NamesIn<T> = T extends readonly (infer Item)[]
     : never
 
 /** Every field that a configuration may have; what is not shown is left out by `flat`. */
-type FieldName = Exclude<NamesIn<Omit<Setup, 'tasks'> & { tasks?: TaskSpec }>, 'from' | 'readyTimeoutMs'>
+type FieldName = Exclude<
+  NamesIn<Omit<Setup, 'tasks'> & { tasks?: TaskSpec }>,
+  'from' | 'readyTimeoutMs' | 'eagerReadiness'
+>
 
 /**
  * Where the API has what a workload is made of, from the top or from the field around it. A field that the engine learns
@@ -28,6 +31,11 @@ const words: Readonly<Record<FieldName, readonly string[]>> = {
   memoryMb: ['memory'],
   instances: ['min_running_instances'],
   stopGraceMs: ['stop_grace_ms'],
+  readOnlyRoot: ['advanced_settings', 'security.read_only_root_filesystem'],
+  recreate: ['advanced_settings', 'deployment.update_strategy.type'],
+  postStart: ['advanced_settings', 'deployment.lifecycle.post_start_exec_command'],
+  preStop: ['advanced_settings', 'deployment.lifecycle.pre_stop_exec_command'],
+  labels: ['labels_groups'],
   ports: ['ports'],
   internalPort: ['internal_port'],
   externalPort: ['external_port'],
@@ -134,7 +142,10 @@ const differences = (from: unknown, to: unknown, path: readonly string[]): Chang
 
 /** A source's fields stand at the top of a configuration; which of the two it is shows in them. */
 // The probe says how long readiness may take.
-const flat = ({ from, readyTimeoutMs: _, ...rest }: Setup, withSource: boolean): Record<string, unknown> => {
+const flat = (
+  { from, readyTimeoutMs: _, eagerReadiness: _e, ...rest }: Setup,
+  withSource: boolean,
+): Record<string, unknown> => {
   if (from === undefined || !withSource) return { ...rest }
   const { from: __, ...source } = from
   return { ...rest, ...source }

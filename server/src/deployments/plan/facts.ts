@@ -22,6 +22,7 @@ import {
 import { openGitSource } from '../images/git-source.ts'
 import { type DeploymentParts, kindOf } from '../parts.ts'
 import { commitOf, nextVersion } from '../release/next-version.ts'
+import { specSql } from '../release/owners-labels.ts'
 import { type OpenedRelease, openRelease } from '../release/releases.ts'
 import { isReroute } from '../release/reroute.ts'
 import { isUp } from '../release/up-to-date.ts'
@@ -58,7 +59,7 @@ interface Row {
 /** Parts of a deployment that left a service alone are no measure: they name the release of another one. */
 const readRows = (db: Queryable, { environmentId, action, wholeEnvironment, services }: PlannedRequest) =>
   db.query<Row>(
-    `select s.service_id as id, s.kind, n.name, s.cluster_id as "clusterId", n.spec, s.desired, s.is_skipped as "isSkipped",
+    `select s.service_id as id, s.kind, n.name, s.cluster_id as "clusterId", ${specSql('n')} as spec, s.desired, s.is_skipped as "isSkipped",
        s.deployed_hash as "deployedHash", s.current_release_id as "releaseId",
        ${leavingSql} as leaving, s.state,
        (select count(*)::int from deployment_service o join deployment d on d.id = o.deployment_id

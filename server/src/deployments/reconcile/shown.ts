@@ -28,11 +28,11 @@ export interface Shown {
   restarts: Restarts | null
 }
 
-const isUp = ({ state }: Instance): boolean => state === 'running'
+const isUp = ({ state, unready }: Instance): boolean => state === 'running' && unready !== true
 
 const runningStateOf = (service: Known, current: readonly Instance[]): string => {
   if (service.desired !== 'RUNNING') return 'STOPPED'
-  if (current.length === 0) return service.instances === 0 ? 'RUNNING' : 'ERROR'
+  if (current.length === 0) return service.instances === 0 ? 'STOPPED' : 'ERROR'
   if (current.every(isUp)) return 'RUNNING'
   return current.some(isUp) ? 'WARNING' : 'ERROR'
 }

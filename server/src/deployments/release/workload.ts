@@ -6,6 +6,7 @@ import { createHmac } from 'node:crypto'
 import { Secret } from '../../lib/secret.ts'
 import type { Workload } from '../../runtimes/runtime.ts'
 import { type DeployableKind, mainTask, type Source, type Tasks, type WorkloadSpec } from '../deployments.ts'
+import { ownersLabelsIn } from './owners-labels.ts'
 
 /** The part of a resolved environment that a deployment needs. */
 export interface EffectiveVariables {
@@ -51,7 +52,7 @@ export const canonical = (value: unknown): string =>
   )
 
 /** As it has always been written down, so that an update of ours makes nothing out of date. */
-const counted = ({ tasks = {}, ...rest }: Wanted): object => {
+const counted = ({ tasks = {}, eagerReadiness: _, ...rest }: Wanted): object => {
   const { [mainTask]: task, ...named } = tasks
   return {
     ...rest,
@@ -92,7 +93,11 @@ export const aliasesOf = (name: string, serviceId: string): string[] =>
 /** All that a kind makes of a configuration. */
 export const desiredOf = (kind: DeployableKind, spec: Record<string, unknown>): { source: Source; spec: Wanted } => ({
   source: kind.source(spec),
-  spec: { ...kind.workload(spec), ...(kind.tasks === undefined ? {} : { tasks: kind.tasks(spec) }) },
+  spec: {
+    ...kind.workload(spec),
+    ...ownersLabelsIn(spec),
+    ...(kind.tasks === undefined ? {} : { tasks: kind.tasks(spec) }),
+  },
 })
 
 /** For kinds whose services see no variables. */

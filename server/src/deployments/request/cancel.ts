@@ -47,7 +47,7 @@ export const cancelDeployments = async (
   tx: Queryable,
   environmentId: string,
   parts: RequestParts,
-  only?: string,
+  { deploymentId: only, force = false }: { deploymentId?: string; force?: boolean } = {},
 ): Promise<void> => {
   await lockEnvironment(tx, environmentId)
   const waiting = await tx.query<{ id: string }>(
@@ -56,10 +56,11 @@ export const cancelDeployments = async (
     [environmentId, only ?? null],
   )
   const running = await tx.query<{ id: string }>(
-    `update deployment set cancel_requested_at = coalesce(cancel_requested_at, clock_timestamp())
+    `update deployment set cancel_requested_at = coalesce(cancel_requested_at, clock_timestamp()),
+       cancel_force = cancel_force or $3
      where environment_id = $1 and state = 'RUNNING' and action not in ('DELETE', 'UNINSTALL') and ($2::uuid is null or id = $2)
      returning id`,
-    [environmentId, only ?? null],
+    [environmentId, only ?? null, force],
   )
   if (waiting.length + running.length === 0)
     throw conflict('nothing_to_cancel', 'This environment has no running or queued deployment to cancel.')

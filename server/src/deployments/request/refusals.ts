@@ -87,5 +87,7 @@ export const stateRefusal = (
     return conflict('already_stopped', `Service ${name} is already stopped.`)
   if (action === 'RESTART' && !released)
     return conflict('not_deployed', `Service ${name} is not deployed and cannot be restarted: deploy it first.`)
+  if (action === 'RESTART' && !wholeEnvironment && state === 'STOPPED' && queued === 0)
+    return conflict('stopped', `Service ${name} is stopped and cannot be restarted: deploy it to start it.`)
   return null
 }

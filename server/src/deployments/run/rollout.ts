@@ -109,7 +109,7 @@ export const rollOut = async (run: ServiceRun, release: Release): Promise<void> 
   if (refusal !== null) throw new DeploymentError('ingress_setting_invalid', refusal)
   await reservePorts(run, workload)
   const takesOver = async (): Promise<void> => {
-    await makeCurrent(run, release, 'RUNNING')
+    await makeCurrent(run, release, workload.instances === 0 ? 'STOPPED' : 'RUNNING')
     await releaseUnusedPorts(run.parts.database, run.service.id)
   }
   await converge(run, runningAs(run, workload), takesOver).catch(scrub(environment.secretValues))

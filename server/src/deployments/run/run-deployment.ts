@@ -14,8 +14,7 @@ import type { DeploymentParts } from '../parts.ts'
 import { isCancel } from '../request/canceled.ts'
 import { inStages } from '../request/stages.ts'
 import { stateOf } from '../status/states.ts'
-import { keepsState } from '../tasks/jobs.ts'
-import { stopGraceMs } from '../tasks/state.ts'
+import { graceOf } from '../tasks/jobs.ts'
 import { actions, undo, undoStop } from './deploy.ts'
 import { createDeploymentLog } from './log.ts'
 import { conclude, type Outcome, readServices, type ServiceRow, type ServiceRun } from './service-run.ts'
@@ -24,10 +23,10 @@ import { createSteps, orLeft } from './steps.ts'
 /** Services of one stage worked on at once. */
 const parallel = 8
 const undoTimeoutMs = 60_000
-/** A cancel must end within 15 s, whatever the engine does; what is left then is swept by reconcile. */
+/** A cancel must end soon, whatever the engine does; what is left then is swept by reconcile. */
 const cancelUndoTimeoutMs = 6000
-/** Where a program is asked to end and what it leaves is saved: its grace, and what that takes. */
-const cancelTaskTimeoutMs = stopGraceMs + 4000
+/** Beside the grace of a program that is asked to end: to save what it leaves. */
+const cancelTaskTimeoutMs = 4000
 
 const asDeploymentError = (error: unknown, run: ServiceRun): DeploymentError => {
   if (error instanceof DeploymentError) return error
@@ -48,8 +47,9 @@ const isNotOurs = (error: unknown, { signal }: ServiceRun): boolean =>
   error instanceof LeaseLost || (signal.aborted && !isCancel({ signal }))
 
 const tidy = async (run: ServiceRun, canceled: boolean): Promise<void> => {
-  const cancelTimeoutMs = keepsState(run) ? cancelTaskTimeoutMs : cancelUndoTimeoutMs
-  const signal = AbortSignal.timeout(canceled ? cancelTimeoutMs : undoTimeoutMs)
+  const graceMs = graceOf(run)
+  const cancelTimeoutMs = Math.max(cancelUndoTimeoutMs, graceMs + cancelTaskTimeoutMs)
+  const signal = AbortSignal.timeout(canceled ? cancelTimeoutMs : undoTimeoutMs + graceMs)
   const action = run.claim.action as DeploymentAction
   try {
     if (action === 'DEPLOY' || action === 'RESTART') await orLeft(undo(run, signal), signal)

@@ -10,6 +10,7 @@ import type { Queryable } from '../../store/database.ts'
 import { type Claim, withClaim } from '../../work/queue.ts'
 import { asideEvents, type DeploymentAction, type ServiceRequest } from '../deployments.ts'
 import type { DeploymentParts } from '../parts.ts'
+import { specSql } from '../release/owners-labels.ts'
 import { forgetProblem } from '../status/problems.ts'
 import { enqueueEvent, setServiceState, showNextRequest } from '../status/service-state.ts'
 import { type Phase, stateOf } from '../status/states.ts'
@@ -59,7 +60,7 @@ export interface ServiceRun {
 
 export const readServices = (db: Queryable, deploymentId: string): Promise<ServiceRow[]> =>
   db.query<ServiceRow>(
-    `select w.service_id as id, w.kind, n.name, w.stage, n.spec, w.requested, e.parent_id as "projectId", s.cluster_id as "clusterId",
+    `select w.service_id as id, w.kind, n.name, w.stage, ${specSql('n')} as spec, w.requested, e.parent_id as "projectId", s.cluster_id as "clusterId",
        coalesce(e.spec ->> 'mode', 'DEVELOPMENT') as mode, s.current_release_id as "currentReleaseId",
        r.deployment_id as "currentRevision", s.deployed_hash as "deployedHash", s.desired, w.started_at is not null as started,
        w.finished_at is not null as finished, w.state as outcome

@@ -7,6 +7,7 @@
 import type { Kind } from '../../kinds.ts'
 import type { Queryable } from '../../store/database.ts'
 import { type DeploymentParts, kindOf } from '../parts.ts'
+import { specSql } from '../release/owners-labels.ts'
 import { withOwnFiles } from '../release/variables-now.ts'
 import { desiredOf, type EffectiveVariables, fingerprint, noVariables } from '../release/workload.ts'
 
@@ -27,7 +28,7 @@ interface Found {
 
 const readSubjects = (db: Queryable, rows: readonly Row[]): Promise<Found[]> =>
   db.query<Found>(
-    `select n.id, n.spec, n.sealed, n.organization_id as "organizationId", s.wanted_version as version
+    `select n.id, ${specSql('n')} as spec, n.sealed, n.organization_id as "organizationId", s.wanted_version as version
      from service_state s join node n on n.id = s.service_id where s.service_id = any($1)`,
     [rows.map(({ id }) => id)],
   )

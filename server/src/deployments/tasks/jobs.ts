@@ -10,11 +10,12 @@ import { isCancel } from '../request/canceled.ts'
 import { enter, type ServiceRun } from '../run/service-run.ts'
 import { taskIdOf } from './ids.ts'
 import { type Runnable, runTask, type TaskClaim } from './run.ts'
-import { endTaskOf, findState, forgetLeft, unlockState } from './state.ts'
+import { endTaskOf, findState, forgetLeft, unlockState, stopGraceMs as usualStateGraceMs } from './state.ts'
 import { clocksOf, type TaskToRun, taskFor, tasksIn } from './tasks.ts'
 
 const minute = 60_000
 export const pullDeadlineMs = 61 * minute
+const forcePollMs = 500
 
 const tasksNow = ({ parts, service }: ServiceRun) => tasksIn(kindOf(parts, service.kind), service.spec)
 
@@ -144,11 +145,37 @@ export const forgetRuns = async (run: ServiceRun): Promise<void> => {
   if (mayRunTasks(run)) await forgetLeft(claimOf(run))
 }
 
+/** How long a program of the service may take to end when it is asked to; 0 where it is not asked. */
+export const graceOf = (run: ServiceRun): number => {
+  if (!mayRunTasks(run)) return 0
+  const { stopGraceMs } = kindOf(run.parts, run.service.kind).workload(run.service.spec)
+  return stopGraceMs === 0 && keepsState(run) ? usualStateGraceMs : stopGraceMs
+}
+
+/** Resolves once the cancel of the deployment is forced. */
+const untilForced = async ({ parts, claim }: ServiceRun, signal: AbortSignal): Promise<void> => {
+  for (;;) {
+    const sql = 'select 1 from deployment where id = $1 and cancel_force'
+    if ((await parts.database.query(sql, [claim.id])).length > 0) return
+    await parts.clock.sleep(forcePollMs, signal)
+  }
+}
+
 /** An execution that this deployment began and nobody waits for. */
 export const endOwnTask = async (run: ServiceRun, signal: AbortSignal): Promise<void> => {
   const { parts, cluster, claim, ref } = run
   if (!mayRunTasks(run)) return
-  await endTaskOf(parts, cluster, { ...ref, taskId: taskIdOf(claim.id, ref.serviceId) }, signal)
+  const task = { ...ref, taskId: taskIdOf(claim.id, ref.serviceId) }
+  const over = new AbortController()
+  const watching = untilForced(run, AbortSignal.any([signal, over.signal]))
+    .then(() => cluster.runtime.stopTask({ ...task, outputs: [] }, 0, signal))
+    .catch(() => {})
+  try {
+    await endTaskOf(parts, cluster, task, signal, graceOf(run))
+  } finally {
+    over.abort()
+    await watching
+  }
   if (runsAlone(run)) await showRunning(run, isCancel(run) ? 'STOPPED' : 'ERROR')
 }
 
@@ -156,8 +183,9 @@ export const endOwnTask = async (run: ServiceRun, signal: AbortSignal): Promise<
 export const endRuns = async (run: ServiceRun): Promise<void> => {
   const { parts, cluster, ref, step, service, claim } = run
   if (!mayRunTasks(run)) return
-  await step('end-runs', { deadlineMs: 2 * minute, remember: false }, async (signal) => {
+  const graceMs = graceOf(run)
+  await step('end-runs', { deadlineMs: 2 * minute + graceMs, remember: false }, async (signal) => {
     const ids = await withClaim(parts.database, claim, (tx) => cancelRuns(tx, service.id))
-    await Promise.all(ids.map((taskId) => endTaskOf(parts, cluster, { ...ref, taskId }, signal)))
+    await Promise.all(ids.map((taskId) => endTaskOf(parts, cluster, { ...ref, taskId }, signal, graceMs)))
   })
 }

@@ -14,7 +14,7 @@ import type { TaskClaim } from './run.ts'
 
 type Parts = Pick<DeploymentParts, 'database' | 'sealer' | 'log'>
 
-/** A program of tools that keep locks and write files is asked before it is killed. */
+/** For programs of tools that keep locks and write files, where their owner chose nothing. */
 export const stopGraceMs = 9000
 
 export interface StateLock {
@@ -170,16 +170,25 @@ export const saveState = async (claim: TaskClaim, outputs: TaskOutputs, hasMoved
 }
 
 /**
- * Ends an execution that nobody waits for. Where it has a state, its program is asked first, and what it left is saved
- * before its container goes; when that cannot be, the state stays locked.
+ * Ends an execution that nobody waits for. Its program is asked first, if it has a grace or a state; what it left of
+ * that is saved before its container goes; when that cannot be, the state stays locked.
  */
-export const endTaskOf = async (parts: Parts, cluster: Cluster, task: TaskKey, signal: AbortSignal): Promise<void> => {
+export const endTaskOf = async (
+  parts: Parts,
+  cluster: Cluster,
+  task: TaskKey,
+  signal: AbortSignal,
+  graceMs?: number,
+): Promise<void> => {
   const lockedBy = ownerOfTask(task.taskId)
   const [row] = await parts.database.query<{ organizationId: string; begun: number | null }>(
     `select organization_id as "organizationId", begun from task_state where id = $1 and held_by = $2`,
     [task.serviceId, lockedBy],
   )
-  if (row !== undefined) await saveAtEnd(parts, cluster, task, { ...row, serviceId: task.serviceId, lockedBy }, signal)
+  if (row !== undefined)
+    await saveAtEnd(parts, cluster, task, { ...row, serviceId: task.serviceId, lockedBy, graceMs }, signal)
+  else if (graceMs !== undefined && graceMs > 0)
+    await cluster.runtime.stopTask({ ...task, outputs: [] }, graceMs, signal)
   await cluster.runtime.endTask(task, signal)
 }
 
@@ -187,13 +196,13 @@ const saveAtEnd = async (
   parts: Parts,
   { runtime }: Cluster,
   task: TaskKey,
-  held: Holder & { begun: number | null },
+  held: Holder & { begun: number | null; graceMs: number | undefined },
   signal: AbortSignal,
 ): Promise<void> => {
   try {
     // Without an attempt that may have begun, nothing was left.
     const stopped = { ...task, outputs: stateOutputs }
-    const outputs = held.begun === null ? {} : await runtime.stopTask(stopped, stopGraceMs, signal)
+    const outputs = held.begun === null ? {} : await runtime.stopTask(stopped, held.graceMs ?? stopGraceMs, signal)
     if (outputs === null) throw stateUnknown()
     await parts.database.transaction(await stateWrite(parts, held, outputs))
   } catch (error) {

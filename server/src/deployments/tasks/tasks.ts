@@ -60,6 +60,7 @@ const actionOf = ({ spec, event }: TaskToRun): Record<string, string> =>
 export const toTask = (workload: Workload, task: TaskToRun, taskId: string): Task => {
   const { spec, event } = task
   const { organizationId, environmentId, serviceId, image, files, cpuMillicores, memoryMb } = workload
+  const { readOnlyRoot, labels, stopGraceMs } = workload
   const command = spec.on[event] ?? { entrypoint: null, arguments: null }
   return {
     ...{ organizationId, environmentId, serviceId, taskId },
@@ -68,6 +69,9 @@ export const toTask = (workload: Workload, task: TaskToRun, taskId: string): Tas
     env: new Secret({ ...workload.env.reveal(), ...actionOf(task) }),
     volumes: spec.withVolumes === true ? workload.volumes : [],
     outputs: outputsOf(spec),
+    ...(stopGraceMs === 0 ? {} : { stopGraceMs }),
+    ...(readOnlyRoot === undefined ? {} : { readOnlyRoot }),
+    ...(labels === undefined ? {} : { labels }),
   }
 }
 

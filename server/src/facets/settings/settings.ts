@@ -18,15 +18,17 @@ import type { BuildLimits } from '../../deployments/deployments.ts'
 import { type IngressSettings, ingressSettingsIn } from '../../deployments/traffic/ingress-settings.ts'
 import { joinTag, splitTag } from '../../lib/docker/image-name.ts'
 import { type KeptRuns, usuallyKept } from '../../work/schedule.ts'
+import { containerKeys } from './container-settings.ts'
 import { ingress, requestBuffering } from './ingress-settings.ts'
 
 export type Settings = Record<string, TSchema>
 
 const percent = (value: number) => Whole(0, 100, { default: value })
 const seconds = (value: number, minimum = 0) => Whole(minimum, 86_400, { default: value })
-const flag = (value: boolean) => Flag({ default: value })
+const flag = (value: boolean, description?: string) =>
+  Flag({ default: value, ...(description === undefined ? {} : { description }) })
 const text = (value: string) => Text(8192, { default: value })
-const command = () => List(Text(4096), 100, { default: [] })
+const command = (description: string) => List(Text(4096), 100, { default: [], description })
 const nothing = (schema: TSchema) => Nullable(schema, { default: null })
 const labels = () =>
   Type.Unsafe<Record<string, string>>({
@@ -66,7 +68,6 @@ const keptRuns = (which: string) =>
   })
 
 const grace = { [graceKey]: Whole(0, 3600, { default: usualGraceSeconds }) }
-const taskGrace = { [graceKey]: Recorded(Whole(0, 3600, { default: usualGraceSeconds })) }
 
 const placement = {
   'deployment.affinity.node.required': Recorded(labels()),
@@ -77,14 +78,22 @@ const rollout = {
   'deployment.topology_spread.zone': Recorded(
     OneOf(['Disabled', 'ScheduleAnyway', 'DoNotSchedule'], { default: 'Disabled' }),
   ),
-  'deployment.update_strategy.type': Recorded(OneOf(['RollingUpdate', 'Recreate'], { default: 'RollingUpdate' })),
+  [containerKeys.strategy]: OneOf(['RollingUpdate', 'Recreate'], {
+    default: 'RollingUpdate',
+    description:
+      'Recreate: the running version is stopped before the new one starts. RollingUpdate: all instances of the new version start beside the old ones, unless the service has storage.',
+  }),
   'deployment.update_strategy.rolling_update.max_unavailable_percent': Recorded(percent(25)),
   'deployment.update_strategy.rolling_update.max_surge_percent': Recorded(percent(25)),
 }
 
 const lifecycle = {
-  'deployment.lifecycle.post_start_exec_command': Recorded(command()),
-  'deployment.lifecycle.pre_stop_exec_command': Recorded(command()),
+  [containerKeys.postStart]: command(
+    'Run in each instance after its start, at least once and within 120 s. If it does not exit with code 0, the deployment fails.',
+  ),
+  [containerKeys.preStop]: command(
+    'Run in each instance before SIGTERM. Its time counts toward the termination grace period; its exit code does not matter.',
+  ),
 }
 
 const build = {
@@ -113,7 +122,10 @@ const noAccounts = 'service accounts are a part of Kubernetes; this cluster has 
 
 const account = {
   'security.service_account_name': Refused(text(''), noAccounts),
-  'security.read_only_root_filesystem': Refused(flag(false), 'is not supported by this server'),
+  [containerKeys.readOnlyRoot]: flag(
+    false,
+    'Only storage can be written to; there is no writable /tmp unless storage is mounted there. Variables mounted as files must be in a folder. The output folders of a job stay writable.',
+  ),
 }
 
 const accountToken = { 'security.automount_service_account_token': Refused(flag(false), noAccounts) }
@@ -135,7 +147,7 @@ export const applicationSettings = settingsOf(...running, lifecycle, build, buil
 
 export const containerSettings = settingsOf(...running, requestBuffering)
 
-export const jobSettings = settingsOf(taskGrace, placement, build, buildCache, account, accountToken, {
+export const jobSettings = settingsOf(grace, placement, build, buildCache, account, accountToken, {
   'job.delete_ttl_seconds_after_finished': Recorded(nothing(Whole(0))),
   [overlapKey]: OneOf(['Forbid', 'Allow', 'Replace'], { default: 'Forbid' }),
   [keptKeys.failed]: keptRuns('failed'),
@@ -147,7 +159,8 @@ export const helmSettings = {
   ...Object.fromEntries(protecting.map((key) => [key, Refused(ingress[key]!, noCharts)])),
 }
 
-export const terraformSettings = settingsOf(taskGrace, placement, build, account, {
+export const terraformSettings = settingsOf(grace, placement, build, account, {
+  [containerKeys.readOnlyRoot]: Refused(flag(false), 'the tool writes to the folder of its module.'),
   'build.ephemeral_storage_in_gib': Recorded(Whole(0, 65_536, { default: 4 })),
   [toolImageKey]: Text(512, {
     default: '',
@@ -168,6 +181,12 @@ export const ingressIn = (spec: object): IngressSettings | undefined => ingressS
 
 /** How long a service's program may take to exit before it is killed. */
 export const stopGraceMs = (spec: object): number => 1000 * (setIn(spec)[graceKey] ?? usualGraceSeconds)
+
+/** The same where the owner chose it, which may be not to wait. */
+export const chosenGraceMs = (spec: object): number | undefined => {
+  const { [graceKey]: seconds } = setIn(spec)
+  return seconds === undefined ? undefined : Math.max(1, 1000 * seconds)
+}
 
 /** The build settings in a service's configuration; unset ones are left out. */
 export const buildLimitsIn = (spec: object): BuildLimits => {

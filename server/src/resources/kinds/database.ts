@@ -153,7 +153,12 @@ const workloadOfDatabase = ({ type, cpu, memory, storage, volume_id: id, ports }
     storage: [{ id, type: 'FAST_SSD', size: storage, mount_point: dataPath }],
     arguments: [],
   })
-  return { ...workload, stopGraceMs, entrypoint: entrypoint === undefined ? null : [...entrypoint] }
+  return {
+    ...workload,
+    eagerReadiness: true,
+    stopGraceMs,
+    entrypoint: entrypoint === undefined ? null : [...entrypoint],
+  }
 }
 
 const made = service({

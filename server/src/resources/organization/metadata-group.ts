@@ -6,6 +6,7 @@ import Type, { type TObject, type TProperties, type TSchema } from 'typebox'
 import type { Operation } from '../../api/operations/operation.ts'
 import { resource, type Spec } from '../../api/operations/resource.ts'
 import { List, Name, Text } from '../../api/operations/schema.ts'
+import { isReservedLabel } from '../../lib/docker/reserved-labels.ts'
 import { invalidField } from '../../lib/errors.ts'
 import { associated, refuseInUse, UsersCount, usersCount } from '../references.ts'
 
@@ -33,6 +34,11 @@ const checkPair = ({ key, value }: Pair, place: string, isValue: (value: string)
     throw invalidField(
       `${place}/key`,
       'must be at most 63 letters, digits, dashes, underscores and dots, optionally after a DNS name and a slash',
+    )
+  if (isReservedLabel(key))
+    throw invalidField(
+      `${place}/key`,
+      'must not begin with slipway, com.docker, io.docker or org.dockerproject: these are reserved',
     )
   if (!isValue(value))
     throw invalidField(`${place}/value`, 'must be at most 63 letters, digits, dashes, underscores and dots')

@@ -233,7 +233,7 @@ export const Healthchecks = (options: Record<string, unknown> = {}): TSchema =>
 
 interface KeptProbe {
   type?: {
-    tcp?: { port?: number } | null
+    tcp?: { port?: number; host?: string | null } | null
     http?: { path?: string; scheme?: 'HTTP' | 'HTTPS'; port?: number } | null
     exec?: { command: string[] } | null
     grpc?: unknown
@@ -259,6 +259,8 @@ export const checkProbes = (checks: KeptHealthchecks, ports: readonly Port[]): v
     const ways = Object.values(type).filter((way) => way !== null && way !== undefined)
     if (type.grpc !== undefined && type.grpc !== null)
       throw invalidField(field, 'gRPC requires a Kubernetes cluster; use `tcp`, `http` or `exec` on the local one')
+    if (typeof type.tcp?.host === 'string' && type.tcp.host !== '')
+      throw invalidField(`${field}/tcp/host`, 'is not possible: a probe asks the instance itself; leave it out')
     if (ways.length > 1) throw invalidField(field, 'must have only one of `tcp`, `http` and `exec`')
     const needsPort = (type.http ?? type.tcp) !== undefined && (type.http ?? type.tcp)?.port === undefined
     if (needsPort && (type.http ?? type.tcp) !== null && ports.length === 0)

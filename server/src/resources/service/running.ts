@@ -17,6 +17,7 @@ import {
 } from '../../api/operations/schema.ts'
 import { readCapacityFor } from '../../clusters/capacity.ts'
 import type { TaskCommand, WorkloadSpec } from '../../deployments/deployments.ts'
+import { containerSettingsIn } from '../../facets/settings/container-settings.ts'
 import { ingressIn, stopGraceMs } from '../../facets/settings/settings.ts'
 import { invalidField } from '../../lib/errors.ts'
 import type { Capacity } from '../../runtimes/runtime.ts'
@@ -148,6 +149,7 @@ export const workloadOf = (running: RunningSpec): WorkloadSpec => {
     liveness: toProbe(healthchecks.liveness_probe, ports),
     readyTimeoutMs: readyTimeoutMs(readiness),
     stopGraceMs: stopGraceMs(running),
+    ...containerSettingsIn(running),
     ...(ingress === undefined ? {} : { ingress }),
   }
 }

@@ -10,7 +10,7 @@ import {
   type TaskSpec,
   type WorkloadSpec,
 } from '../../deployments/deployments.ts'
-import { buildLimitsIn, toolImageIn } from '../../facets/settings/settings.ts'
+import { buildLimitsIn, chosenGraceMs, toolImageIn } from '../../facets/settings/settings.ts'
 import type { GitRepositorySpec } from '../service/git-source.ts'
 
 export type TerraformSpec = {
@@ -55,7 +55,8 @@ const source = (kept: TerraformSpec): Source => {
   }
 }
 
-const workload = ({ job_resources: resources }: TerraformSpec): WorkloadSpec => {
+const workload = (kept: TerraformSpec): WorkloadSpec => {
+  const { job_resources: resources } = kept
   const { cpu_milli: cpuMillicores, ram_mib: memoryMb } = resources
   return {
     entrypoint: null,
@@ -68,7 +69,8 @@ const workload = ({ job_resources: resources }: TerraformSpec): WorkloadSpec => 
     readiness: null,
     liveness: null,
     readyTimeoutMs: 0,
-    stopGraceMs: 0,
+    // 0 says that nobody chose: what was always written down.
+    stopGraceMs: chosenGraceMs(kept) ?? 0,
   }
 }
 

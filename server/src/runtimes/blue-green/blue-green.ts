@@ -14,6 +14,7 @@ import type { Ingress, Published } from '../ingress.ts'
 import type { Runtime, ServiceKey } from '../runtime.ts'
 import { createConverge, stopsFirst } from './converge.ts'
 import type { Instances } from './instances.ts'
+import { createLedBook, type LedBook } from './led.ts'
 import { routesFor } from './routes.ts'
 
 export interface BlueGreenParts {
@@ -30,7 +31,7 @@ export const noRouter: BlueGreenParts['router'] = {
   address: (port) => `localhost:${port}`,
 }
 
-const createIngress = ({ instances, router }: BlueGreenParts): Ingress => {
+const createIngress = ({ instances, router }: BlueGreenParts, led: LedBook): Ingress => {
   const look = async (services?: readonly ServiceKey[]): Promise<Published> => {
     const [seen, all] = await Promise.all([instances.see(services), router.routes()])
     const ids = services && new Set(services.map(({ serviceId }) => serviceId))
@@ -44,7 +45,9 @@ const createIngress = ({ instances, router }: BlueGreenParts): Ingress => {
       isAs({ service: { serviceId }, revision, exposure }) {
         const current = (found.get(serviceId) ?? []).filter((instance) => instance.revision === revision)
         const wanted = routesFor(serviceId, exposure, revision === null ? 'stopped' : 'up', current)
-        return areEqual(wanted, routes.get(serviceId) ?? [])
+        const isSo = areEqual(wanted, routes.get(serviceId) ?? [])
+        if (isSo) led.note(serviceId, revision === null ? null : { revision, exposure })
+        return isSo
       },
     }
   }
@@ -54,18 +57,23 @@ const createIngress = ({ instances, router }: BlueGreenParts): Ingress => {
       const seen = revision === null ? [] : await instances.see([service])
       const current = seen.filter((instance) => instance.revision === revision)
       const routes = routesFor(service.serviceId, exposure, revision === null ? 'stopped' : 'up', current)
+      led.note(service.serviceId, revision === null ? null : { revision, exposure })
       const refused = await routeWhatCan(router, service.serviceId, routes)
       return refused.map(({ message }) => message)
     },
-    unpublish: (serviceId) => router.setService(serviceId, []),
+    unpublish(serviceId) {
+      led.note(serviceId, null)
+      return router.setService(serviceId, [])
+    },
     url: (host) => router.url(host),
     address: (port) => router.address(port),
   }
 }
 
-/** What such a runtime answers of a `Runtime`. */
-export const createBlueGreen = (parts: BlueGreenParts): Pick<Runtime, 'converge' | 'stopsFirst' | 'ingress'> => ({
-  converge: createConverge(parts),
-  stopsFirst,
-  ingress: createIngress(parts),
-})
+/** What such a runtime answers of a `Runtime`; and `follow`, for when other instances of a service are ready than before. */
+export const createBlueGreen = (
+  parts: BlueGreenParts,
+): Pick<Runtime, 'converge' | 'stopsFirst' | 'ingress'> & Pick<LedBook, 'follow'> => {
+  const led = createLedBook(parts)
+  return { converge: createConverge(parts, led), stopsFirst, ingress: createIngress(parts, led), follow: led.follow }
+}

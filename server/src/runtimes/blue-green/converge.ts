@@ -7,11 +7,13 @@ import {
   isDown,
   type Rollout,
   type Runtime,
+  readyWithinMs,
   type ServiceKey,
   type Workload,
 } from '../runtime.ts'
 import type { BlueGreenParts } from './blue-green.ts'
 import type { PlacedInstance } from './instances.ts'
+import type { LedBook } from './led.ts'
 import { routesFor } from './routes.ts'
 import { createTraffic, drainTimeoutMs } from './traffic.ts'
 
@@ -22,7 +24,8 @@ const minute = 60_000
 const startDeadlineMs = 5 * minute
 
 /** Two versions side by side would share a volume's files: such services stop the old one first. */
-export const stopsFirst = ({ volumes }: Pick<Workload, 'volumes'>): boolean => volumes.length > 0
+export const stopsFirst = ({ volumes, recreate }: Pick<Workload, 'volumes' | 'recreate'>): boolean =>
+  volumes.length > 0 || recreate === true
 
 const nothing: Converged = { instances: [], refused: [] }
 
@@ -33,7 +36,7 @@ const unwatched = (signal: AbortSignal): Rollout => ({
   serving: async () => {},
 })
 
-export const createConverge = ({ instances, router }: BlueGreenParts): Runtime['converge'] => {
+export const createConverge = ({ instances, router }: BlueGreenParts, led: LedBook): Runtime['converge'] => {
   const { lead, tellLed, drain } = createTraffic(router)
 
   /** Starts the new version where it may start, and says to wait where nothing of the service runs. */
@@ -46,10 +49,11 @@ export const createConverge = ({ instances, router }: BlueGreenParts): Runtime['
       others = seen.filter((instance) => instance.revision !== revision)
     }
     if (stopsFirst(workload)) {
+      const why = workload.recreate === true ? 'The update strategy is Recreate' : 'The service has volumes'
       await rollout.step('stop-first', 2 * minute + stopGraceMs, async (signal) => {
         await look()
         if (others.length > 0)
-          rollout.report('start', 'The service has volumes: stopping the running version before the new one starts.')
+          rollout.report('start', `${why}: stopping the running version before the new one starts.`)
         await instances.retire(workload, revision, stopGraceMs, signal)
         others = []
       })
@@ -64,14 +68,16 @@ export const createConverge = ({ instances, router }: BlueGreenParts): Runtime['
 
   const rollOut = async (desired: Running, rollout: Rollout): Promise<Converged> => {
     const { workload, exposure } = desired
-    const { serviceId, revision, readyTimeoutMs, stopGraceMs } = workload
+    const { serviceId, revision, stopGraceMs } = workload
     const others = await startNew(desired, rollout)
     let current: PlacedInstance[] = []
-    await rollout.step('ready', readyTimeoutMs + minute, async (signal) => {
+    await rollout.step('ready', readyWithinMs(workload) + minute, async (signal) => {
       current = await instances.ready(workload, (text, level) => rollout.report('ready', text, level), signal)
     })
     await rollout.step('switch', minute, async () => {
-      const routes = routesFor(serviceId, await exposure(), 'up', current)
+      const exposed = await exposure()
+      const routes = routesFor(serviceId, exposed, 'up', current)
+      led.note(serviceId, { revision, exposure: exposed })
       await lead(serviceId, routes)
       await rollout.serving()
       tellLed(routes, rollout)
@@ -94,7 +100,9 @@ export const createConverge = ({ instances, router }: BlueGreenParts): Runtime['
       if (stopsFirst(workload)) await instances.retire(workload, revision, stopGraceMs, signal)
       current = await instances.apply(workload, () => {}, signal)
     }
-    const routes = routesFor(serviceId, await exposure(), 'up', current)
+    const exposed = await exposure()
+    const routes = routesFor(serviceId, exposed, 'up', current)
+    led.note(serviceId, { revision, exposure: exposed })
     const refused = await routeWhatCan(router, serviceId, routes)
     await drain(others, unwatched(signal), signal)
     await instances.retire(workload, revision, stopGraceMs, signal)
@@ -103,9 +111,11 @@ export const createConverge = ({ instances, router }: BlueGreenParts): Runtime['
 
   const stop = async (service: ServiceKey, { exposure, graceMs }: Stopped, rollout: Rollout): Promise<Converged> => {
     const { serviceId } = service
-    await rollout.step('switch', minute, async () =>
-      router.setService(serviceId, routesFor(serviceId, await exposure(), 'stopped', [])),
-    )
+    await rollout.step('switch', minute, async () => {
+      const routes = routesFor(serviceId, await exposure(), 'stopped', [])
+      led.note(serviceId, null)
+      await router.setService(serviceId, routes)
+    })
     await rollout.step('drain', drainTimeoutMs + minute, async (signal) =>
       drain(await instances.see([service]), rollout, signal),
     )
@@ -114,7 +124,10 @@ export const createConverge = ({ instances, router }: BlueGreenParts): Runtime['
   }
 
   const remove = async (service: ServiceKey, graceMs: number, rollout: Rollout): Promise<Converged> => {
-    await rollout.step('switch', minute, () => router.setService(service.serviceId, []))
+    await rollout.step('switch', minute, async () => {
+      led.note(service.serviceId, null)
+      await router.setService(service.serviceId, [])
+    })
     await rollout.step('retire', 2 * minute + graceMs, async (signal) => {
       await instances.retire(service, null, graceMs, signal)
       await instances.remove(service, signal)

@@ -4,9 +4,12 @@ import type { Exposure } from '../ingress.ts'
 import type { PlacedInstance } from './instances.ts'
 
 const targetsAt = (instances: readonly PlacedInstance[], port: number): Target[] =>
-  instances.flatMap((instance) => instance.endpoints[port] ?? [])
+  instances.flatMap(({ unready, endpoints }) => (unready === true ? [] : (endpoints[port] ?? [])))
 
-/** Each leads to the port it names on every instance that has it. The ports of a stopped service are closed. */
+/**
+ * Each leads to the port it names on every instance that has it and is ready. Where none is, nobody answers: a service
+ * that says of itself that it cannot is not asked. The ports of a stopped service are closed.
+ */
 export const routesFor = (
   serviceId: string,
   { hosts, ports, policy }: Exposure,

@@ -6,6 +6,7 @@ import type { InstanceState } from '../runtime.ts'
 import { labelOf, labels, parsePlace, taskIdIn } from './describe.ts'
 import type { Events, Seen } from './events.ts'
 import { isOurs } from './network/ports.ts'
+import type { Readiness } from './probes/readiness.ts'
 
 /** A row of the engine's list. */
 export interface ContainerRow {
@@ -20,6 +21,7 @@ export interface ContainerRow {
 export interface ContainerDetail {
   Id: string
   Config: { User: string; Labels: Record<string, string>; ExposedPorts?: Record<string, object> }
+  HostConfig: { ReadonlyRootfs: boolean }
   RestartCount: number
   State: {
     Status: string
@@ -121,8 +123,19 @@ const withSeen = (instance: Instance, seen: Seen | undefined): Instance => {
   return { ...instance, restarts: Math.max(instance.restarts, seen.exits), lastExit: seen.lastExit }
 }
 
-export const createContainers = (engine: Engine, ownerId: string, events: Events, elsewhere?: string): Containers => {
-  const instanceOf = (row: NamedRow): Instance => toInstance(row, elsewhere)
+export interface ContainersParts {
+  engine: Engine
+  ownerId: string
+  events: Events
+  readiness: Pick<Readiness, 'isUnready'>
+  elsewhere?: string | undefined
+}
+
+export const createContainers = ({ engine, ownerId, events, readiness, elsewhere }: ContainersParts): Containers => {
+  const instanceOf = (row: NamedRow): Instance => {
+    const instance = toInstance(row, elsewhere)
+    return readiness.isUnready(row.Id) ? { ...instance, unready: true } : instance
+  }
 
   const inspect: Containers['inspect'] = (id, signal) =>
     engine.call<ContainerDetail>('GET', `/containers/${id}/json`, { signal })

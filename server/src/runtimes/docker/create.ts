@@ -5,6 +5,8 @@ import { DeploymentError } from '../../lib/errors.ts'
 import type { Progress, Workload } from '../runtime.ts'
 import type { Containers } from './containers.ts'
 import { type ContainerBody, labels } from './describe.ts'
+import { removeContainer } from './endings.ts'
+import { createWithGiven, type Given } from './given-folders.ts'
 import { type EngineImages, isImageMissing, localName } from './images.ts'
 import type { Networks } from './network/network.ts'
 
@@ -56,8 +58,11 @@ export interface CreateContext {
 
 export interface Creator {
   /** Id of the new container. Rejects with an `EngineError` that `isNameTaken` knows, or a `DeploymentError`. */
-  create(name: string, body: ContainerBody, context: CreateContext): Promise<string>
-  /** `folders` are made for anyone in the container to write to. */
+  create(name: string, body: ContainerBody, context: CreateContext, given: Given): Promise<string>
+  /**
+   * `folders` are made for anyone in the container to write to. One with a read-only root has all of it since it was
+   * made.
+   */
   writeFiles(id: string, files: Workload['files'], folders?: readonly string[]): Promise<void>
   /** Starts it; what runs already is fine. Rejects with an `EngineError` that `isPlaceTaken` knows. */
   start(id: string, environmentId: string): Promise<void>
@@ -85,29 +90,42 @@ export const createCreator = (
   const post = async (name: string, body: ContainerBody): Promise<string> =>
     (await engine.call<{ Id: string }>('POST', '/containers/create', { query: { name }, body })).Id
 
+  const write: Creator['writeFiles'] = async (id, secret, folders = []) => {
+    const files = secret.reveal()
+    if (files.length + folders.length === 0) return
+    const { Config, HostConfig } = await inspect(id)
+    if (HostConfig.ReadonlyRootfs) return
+    const body = await packFiles(files, isRoot(Config.User) ? 0o400 : 0o444, folders)
+    await engine.call('PUT', `/containers/${id}/archive`, { query: { path: '/' }, body })
+  }
+
+  const make = (name: string, body: ContainerBody, given: Given): Promise<string> =>
+    body.HostConfig.ReadonlyRootfs === true
+      ? createWithGiven(
+          { post, write, remove: (id, volumes) => removeContainer(engine, id, volumes) },
+          name,
+          body,
+          given,
+        )
+      : post(name, body)
+
   const start = async (id: string) => engine.call('POST', `/containers/${id}/start`, { deadlineMs: 60_000 })
 
   return {
-    create: async (name, described, { environmentId, progress, signal }) => {
+    create: async (name, described, { environmentId, progress, signal }, given) => {
       const organizationId = described.Labels[labels.organization] ?? ''
       const named = { ...described, Image: localName(organizationId, described.Image) }
       const [body] = await Promise.all([fitProcessors(named), networks.ensure(environmentId)])
       try {
-        return await post(name, body)
+        return await make(name, body, given)
       } catch (error) {
         if (!isImageMissing(error)) throw error
         await images.restore(organizationId, described.Image, progress, signal)
         signal.throwIfAborted()
-        return await post(name, body)
+        return await make(name, body, given)
       }
     },
-    writeFiles: async (id, secret, folders = []) => {
-      const files = secret.reveal()
-      if (files.length + folders.length === 0) return
-      const { Config } = await inspect(id)
-      const body = await packFiles(files, isRoot(Config.User) ? 0o400 : 0o444, folders)
-      await engine.call('PUT', `/containers/${id}/archive`, { query: { path: '/' }, body })
-    },
+    writeFiles: write,
     start: async (id, environmentId) => {
       try {
         await start(id).catch(async (error: unknown) => {

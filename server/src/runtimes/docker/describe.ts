@@ -1,5 +1,7 @@
 /** Workload + index + place → what the Engine API is told. Pure: the same input gives the same container. */
 import { createHmac } from 'node:crypto'
+import { isReservedLabel } from '../../lib/docker/reserved-labels.ts'
+import { DeploymentError } from '../../lib/errors.ts'
 import type { Task, Workload, WorkloadPort } from '../runtime.ts'
 
 /** Every container may have this many processes and threads. */
@@ -39,6 +41,11 @@ export const labels = {
   config: 'slipway.config',
   /** JSON of the liveness probe, where there is one. */
   liveness: 'slipway.liveness',
+  /** The same of the readiness probe. */
+  readiness: 'slipway.readiness',
+  /** JSON of the commands that are run after a start and before an end. */
+  postStart: 'slipway.post-start',
+  preStop: 'slipway.pre-stop',
   task: 'slipway.task',
   attempt: 'slipway.attempt',
   volume: 'slipway.volume',
@@ -56,6 +63,20 @@ export const volumeName = (volumeId: string): string => `slipway-${volumeId}`
 
 /** Of every container of ours: an image cannot say for us what we leave out. Where there is nothing to say it is ''. */
 const noLabels: Readonly<Record<string, string>> = Object.fromEntries(Object.values(labels).map((name) => [name, '']))
+
+/** The engine sends all labels with every event. */
+const mostLabelBytes = 64 * 1024
+
+/** Labels as their owners want them, without those that somebody would take for ours or the engine's. */
+const ownersLabels = (given: Workload['labels'] = {}): Record<string, string> => {
+  const pairs = Object.entries(given).filter(([key]) => !isReservedLabel(key))
+  if (JSON.stringify(pairs).length <= mostLabelBytes) return Object.fromEntries(pairs)
+  const message =
+    'The groups of labels and annotations of the service are larger than 64 KiB together: make them smaller.'
+  throw new DeploymentError('labels_too_large', message)
+}
+
+const jsonOf = (value: unknown): string => (value === undefined || value === null ? '' : JSON.stringify(value))
 
 /** What a container says under this name; undefined where it says nothing. */
 export const labelOf = (of: Readonly<Record<string, string>> | null | undefined, name: string): string | undefined =>
@@ -95,12 +116,13 @@ const idLabels = (ownerId: string, of: Pick<Workload, 'organizationId' | 'enviro
   [labels.service]: of.serviceId,
 })
 
-const limits = (of: Pick<Workload, 'cpuMillicores' | 'memoryMb'>) => ({
+const limits = (of: Pick<Workload, 'cpuMillicores' | 'memoryMb' | 'readOnlyRoot'>) => ({
   NanoCpus: Math.max(10, of.cpuMillicores) * 1_000_000,
   Memory: of.memoryMb * 1024 * 1024,
   MemorySwap: of.memoryMb * 1024 * 1024,
   PidsLimit: pidsLimit,
   Init: true,
+  ...(of.readOnlyRoot === true ? { ReadonlyRootfs: true } : {}),
   SecurityOpt: ['no-new-privileges'],
   // Packets of another's making, and devices: nothing that a service needs.
   CapDrop: ['NET_RAW', 'MKNOD'],
@@ -185,13 +207,17 @@ export const describeInstance = (
 ): ContainerBody => ({
   ...program(workload),
   Labels: {
+    ...ownersLabels(workload.labels),
     ...noLabels,
     ...idLabels(ownerId, workload),
     [labels.revision]: workload.revision,
     [labels.index]: String(index),
     [labels.ports]: formatPlace(place),
     [labels.config]: configHash(workload, ownerId),
-    [labels.liveness]: workload.liveness === null ? '' : JSON.stringify(workload.liveness),
+    [labels.liveness]: jsonOf(workload.liveness),
+    [labels.readiness]: workload.eagerReadiness === true ? '' : jsonOf(workload.readiness),
+    [labels.postStart]: jsonOf(workload.postStart),
+    [labels.preStop]: jsonOf(workload.preStop),
   },
   ExposedPorts: Object.fromEntries(portKeys(workload).map((key) => [key, {}])),
   HostConfig: {
@@ -207,6 +233,7 @@ export const describeInstance = (
 export const describeTask = (task: Task, ownerId: string): ContainerBody => ({
   ...program(task),
   Labels: {
+    ...ownersLabels(task.labels),
     ...noLabels,
     ...idLabels(ownerId, task),
     [labels.revision]: task.taskId,

@@ -6,6 +6,7 @@ import { handed, startImages, type TestImages } from '../../../test/support/dock
 import { conform, type Program } from '../../../test/support/runtimes/conformance.ts'
 import { createLog } from '../../lib/log.ts'
 import { createDockerRuntime } from './docker.ts'
+import { execIn } from './exec.ts'
 
 const shell = (script: string): Program => ({ image: 'busybox:1', entrypoint: ['sh', '-c'], arguments: [script] })
 
@@ -34,6 +35,7 @@ describe('docker runtime', () => {
     programs: {
       serve: shell('mkdir -p /w; echo "$PAGE" > /w/index.html; exec httpd -f -p 8080 -h /w'),
       serveBoth: { image: nodeImage, entrypoint: ['/bin/node', '-e'], arguments: [echo] },
+      distinct: shell('mkdir -p /w; hostname > /w/index.html; exec httpd -f -p 8080 -h /w'),
       neverReady: shell('echo waiting; exec sleep 1000'),
       crash: shell('echo about to fail >&2; exit 3'),
       talk: shell(
@@ -44,6 +46,22 @@ describe('docker runtime', () => {
       writer: shell('cat /in/given; printf left > /out/left.txt'),
       badWriter: shell('printf left > /out/left.txt; exit 3'),
       endlessWriter: shell('printf begun > /out/left.txt; echo begun; exec sleep 1000'),
+    },
+    readiness: {
+      check: { kind: 'exec', command: ['test', '!', '-e', '/tmp/no'] },
+      initialDelaySeconds: 0,
+      periodSeconds: 1,
+      timeoutSeconds: 5,
+      successThreshold: 1,
+      failureThreshold: 1,
+    },
+    async say(_runtime, { id }, isReady) {
+      const command = isReady ? ['rm', '-f', '/tmp/no'] : ['touch', '/tmp/no']
+      await execIn(engine, id, command, AbortSignal.timeout(10_000))
+    },
+    commands: {
+      tell: (line) => ['sh', '-c', `echo ${line} > /proc/1/fd/1`],
+      fail: ['sh', '-c', 'echo no >&2; exit 3'],
     },
     images: { held: 'docker.io/library/slipway-test-conformance:1', missing: 'localhost:1/no/such:1' },
   })

@@ -16,11 +16,12 @@ import type { Log } from '../../lib/log.ts'
 import { type Clock, systemClock } from '../../lib/time/clock.ts'
 import { type BlueGreenParts, createBlueGreen, noRouter } from '../blue-green/blue-green.ts'
 import type { Instances } from '../blue-green/instances.ts'
-import type { Capacity, Runtime } from '../runtime.ts'
+import type { Capacity, Runtime, ServiceKey } from '../runtime.ts'
 import { createContainers } from './containers.ts'
 import { createCreator } from './create.ts'
 import { labelOf, labels } from './describe.ts'
 import { createEvents, watchEvents } from './events.ts'
+import { createHooks } from './hooks.ts'
 import { createImages } from './images.ts'
 import { createInstances } from './instances.ts'
 import { createLogs } from './logs/logs.ts'
@@ -28,8 +29,9 @@ import { createAddresses } from './network/addresses.ts'
 import { createNetworks, type Networks } from './network/network.ts'
 import { createPlaces } from './network/places.ts'
 import { createPorts, isFreeHere } from './network/ports.ts'
-import { keepAlive } from './probes/liveness.ts'
+import { createReadiness } from './probes/readiness.ts'
 import { createReady } from './probes/ready.ts'
+import { watchInstances } from './probes/watch.ts'
 import { createTasks } from './tasks/tasks.ts'
 import { createUsage } from './usage.ts'
 
@@ -111,7 +113,16 @@ export const createDockerRuntime = ({
 }: DockerRuntimeOptions): DockerRuntime => {
   const engine = createEngine(connection)
   const events = createEvents(engine, ownerId, clock)
-  const containers = createContainers(engine, ownerId, events, elsewhere)
+  const readiness = createReadiness((instance, isReady) => {
+    const { name, environmentId, serviceId, revision, id: instanceId } = instance
+    log.info(
+      { serviceId, instance: name },
+      isReady ? 'ready again: it gets requests' : 'not ready: it gets no requests',
+    )
+    follow({ environmentId, serviceId })
+    events.tell({ serviceId, revision, instanceId, kind: isReady ? 'ready' : 'unready' })
+  })
+  const containers = createContainers({ engine, ownerId, events, readiness, elsewhere })
   const networks = createNetworks(engine, ownerId, elsewhere)
   const volumes = createVolumes(engine, ownerId)
   const logs = createLogs(engine, containers, events, clock)
@@ -121,7 +132,8 @@ export const createDockerRuntime = ({
   const addresses = createAddresses(clock)
   const ports = createPorts(elsewhere === undefined ? isFreeHere : async () => true)
   const places = createPlaces({ containers, networks, addresses, ports, elsewhere })
-  const made = createInstances({ engine, containers, creator, places, ownerId, clock })
+  const hooks = createHooks(engine, clock)
+  const made = createInstances({ engine, containers, creator, places, hooks, ownerId, clock })
 
   const see: Instances['see'] = async (services) => {
     const ids = services && new Set(services.map(({ serviceId }) => serviceId))
@@ -132,9 +144,14 @@ export const createDockerRuntime = ({
     )
   }
 
+  const waitReady = createReady({ engine, containers, events, logs, clock })
   const instances: Instances = {
     apply: made.apply,
-    ready: createReady({ engine, containers, events, logs, clock }),
+    ready: async (workload, progress, signal) => {
+      const found = await waitReady(workload, progress, signal)
+      for (const instance of found) readiness.ready(instance)
+      return found.map((instance) => ({ ...instance, unready: false }))
+    },
     retire: made.retire,
     remove: async ({ serviceId }, signal) => {
       await made.endAll(serviceId, removalGraceMs, signal)
@@ -162,8 +179,12 @@ export const createDockerRuntime = ({
     }
   }
 
+  const { follow: followNow, ...blueGreen } = createBlueGreen({ instances, router })
+  const follow = (service: ServiceKey): void => {
+    followNow(service).catch((error: unknown) => log.warn({ err: error, ...service }, 'the routes wait for a minute'))
+  }
   return {
-    ...createBlueGreen({ instances, router }),
+    ...blueGreen,
     abilities: new Set(['volumes', 'tcp-ports', 'udp-ports'] as const),
     images,
     instances,
@@ -173,7 +194,7 @@ export const createDockerRuntime = ({
     observe: see,
     usage: createUsage(engine, clock),
     watch: (signal) => watchEvents(events, signal),
-    keepAlive: (signal) => keepAlive({ engine, containers, events, clock, log }, signal),
+    keepAlive: (signal) => watchInstances({ engine, containers, events, hooks, readiness, clock, log }, signal),
     logs: logs.ofService,
     run: tasks.run,
     stopTask: tasks.stop,

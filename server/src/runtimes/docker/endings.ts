@@ -1,5 +1,5 @@
 /**
- * Stops and removes containers: SIGTERM first, killed after their grace period, and removed with what belongs only to
+ * Stops and removes containers: what their owner runs before, SIGTERM then, killed after their grace period, and removed with what belongs only to
  * them.
  */
 
@@ -8,33 +8,37 @@ import { type Engine, ignoreGone } from '../../lib/docker/docker-engine.ts'
 import type { Clock } from '../../lib/time/clock.ts'
 import { type ContainerRow, type Containers, toInstance } from './containers.ts'
 import { labels } from './describe.ts'
+import type { Hooks } from './hooks.ts'
 import type { Places } from './network/places.ts'
 
 export interface EndingsParts {
   engine: Engine
   containers: Containers
   places: Pick<Places, 'release'>
+  hooks: Pick<Hooks, 'ending' | 'removed'>
   clock: Clock
 }
 
 /** Takes the nameless volumes along that an image declares; ours have names and stay. */
-export const removeContainer = async (engine: Engine, id: string): Promise<void> => {
-  const query = { force: true, v: true }
+export const removeContainer = async (engine: Engine, id: string, withVolumes = true): Promise<void> => {
+  const query = { force: true, v: withVolumes }
   await ignoreGone(engine.call('DELETE', `/containers/${id}`, { query, deadlineMs: 60_000 }))
 }
 
-export const createEndings = ({ engine, containers, places, clock }: EndingsParts) => {
+export const createEndings = ({ engine, containers, places, hooks, clock }: EndingsParts) => {
   const remove = async (id: string, name: string): Promise<void> => {
     await removeContainer(engine, id)
     places.release(name)
+    hooks.removed(id)
   }
 
   const endOne = async (row: ContainerRow, graceMs: number, signal: AbortSignal): Promise<void> => {
     if (row.State === 'running') {
+      const leftMs = await hooks.ending(row, graceMs, signal)
       // The engine counts in whole seconds; the removal by force ends the grace to the millisecond.
-      const query = { t: Math.ceil(graceMs / 1000) + 1 }
-      const stop = engine.call('POST', `/containers/${row.Id}/stop`, { query, deadlineMs: graceMs + 30_000 })
-      await waitAtMost(clock, graceMs, ignoreGone(stop), signal)
+      const query = { t: Math.ceil(leftMs / 1000) + 1 }
+      const stop = engine.call('POST', `/containers/${row.Id}/stop`, { query, deadlineMs: leftMs + 30_000 })
+      await waitAtMost(clock, leftMs, ignoreGone(stop), signal)
     }
     await remove(row.Id, toInstance(row).name)
   }

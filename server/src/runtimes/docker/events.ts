@@ -29,6 +29,8 @@ export interface Events {
   /** Resolves when every later event reaches `onEvent`; `onEnd` says that the stream is lost. */
   listen(onEvent: (event: ContainerEvent) => void, onEnd?: (error: Error) => void): Promise<() => void>
   seen(id: string): Seen | undefined
+  /** What we found out ourselves, for all who listen. */
+  tell(event: RuntimeEvent): void
   close(): void
 }
 
@@ -165,6 +167,10 @@ export const createEvents = (engine: Engine, ownerId: string, clock: Clock): Eve
       return () => leave(listener)
     },
     seen: (id) => seen.get(id),
+    tell: (event) => {
+      const own = { ...event, name: '', isTask: false, exitCode: null, at: clock.now().toISOString() }
+      for (const listener of [...listeners]) listener.onEvent(own)
+    },
     close: () => {
       close()
       end(new Error('the runtime is closed'))

@@ -12,6 +12,7 @@ import type { Containers } from './containers.ts'
 import { type CreateContext, type Creator, isNameTaken, isPlaceTaken } from './create.ts'
 import { configHash, containerName, describeInstance, labels } from './describe.ts'
 import { createEndings } from './endings.ts'
+import type { Hooks } from './hooks.ts'
 import type { Places } from './network/places.ts'
 
 export interface InstancesParts {
@@ -19,6 +20,7 @@ export interface InstancesParts {
   containers: Containers
   creator: Creator
   places: Places
+  hooks: Hooks
   ownerId: string
   clock: Clock
 }
@@ -29,7 +31,7 @@ const startsAtOnce = 8
 const placeTries = 5
 
 export const createInstances = (parts: InstancesParts) => {
-  const { containers, creator, places, ownerId, clock } = parts
+  const { containers, creator, places, hooks, ownerId, clock } = parts
   const { remove, rowsOf, end } = createEndings(parts)
   const startInTurn = createSemaphore(startsAtOnce)
   // One service at a time: a second `apply` finds what the first made, and `retire` sees what an aborted one began.
@@ -42,9 +44,10 @@ export const createInstances = (parts: InstancesParts) => {
       const body = describeInstance(workload, index, await places.take(workload, name), ownerId)
       let id: string | undefined
       try {
-        id = await creator.create(name, body, { ...context, environmentId })
+        id = await creator.create(name, body, { ...context, environmentId }, { files: workload.files, folders: [] })
         await creator.writeFiles(id, workload.files)
         await creator.start(id, environmentId)
+        await hooks.started(id, workload.postStart, context.signal)
         const row = { Id: id, Names: [name], State: 'running', Labels: body.Labels }
         return { ...containers.instanceOf(row), state: 'starting', startedAt: clock.now().toISOString() }
       } catch (error) {
@@ -57,7 +60,7 @@ export const createInstances = (parts: InstancesParts) => {
   }
 
   /** A container of that name, when it was made from the same configuration; anything else of ours gives way. */
-  const adopt = async (workload: Workload, index: number): Promise<Instance | null> => {
+  const adopt = async (workload: Workload, index: number, signal: AbortSignal): Promise<Instance | null> => {
     const name = containerName(workload.serviceId, workload.revision, index)
     const detail = await containers.inspect(name)
     const { Labels } = detail.Config
@@ -74,6 +77,8 @@ export const createInstances = (parts: InstancesParts) => {
     }
     try {
       if (!detail.State.Running) await creator.start(detail.Id, workload.environmentId)
+      if (!detail.State.Running || !hooks.isStarted(detail.Id))
+        await hooks.started(detail.Id, workload.postStart, signal)
     } catch (error) {
       if (!isPlaceTaken(error)) throw error
       await remove(detail.Id, name)
@@ -87,7 +92,7 @@ export const createInstances = (parts: InstancesParts) => {
       return await make(workload, index, context)
     } catch (error) {
       if (!isNameTaken(error)) throw error
-      const adopted = await adopt(workload, index)
+      const adopted = await adopt(workload, index, context.signal)
       onAdopted()
       return adopted ?? (await make(workload, index, context))
     }

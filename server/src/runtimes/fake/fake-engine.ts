@@ -11,6 +11,8 @@ import type { Behaviour } from './script.ts'
 
 export interface FakeInstance {
   seen: Instance
+  /** See `Workload.preStop`. */
+  preStop?: string[]
   behaviour: Behaviour
   /** Internal ports that take datagrams. */
   udp: number[]
@@ -39,6 +41,14 @@ const fileOf = (folder: string | undefined, ownerId: string): string | null => {
   if (folder === undefined) return null
   mkdirSync(folder, { recursive: true })
   return join(folder, `runtime-${ownerId}.json`)
+}
+
+type Tell = (seen: Instance, text: string) => void
+
+/** A command in an instance: `say WORD…` logs the words, `fail CODE` ends with that code. Answers its code. */
+export const play = (log: Tell, seen: Instance, [word, ...rest]: readonly string[]): number => {
+  if (word === 'say') log(seen, rest.join(' '))
+  return word === 'fail' ? Number(rest[0]) : 0
 }
 
 export const createFakeEngine = (ownerId: string, clock: Clock, folder: string | undefined) => {
@@ -120,6 +130,7 @@ export const createFakeEngine = (ownerId: string, clock: Clock, folder: string |
     state,
     news,
     log,
+    tell,
     save,
     restored,
     closed: closed.signal,
@@ -131,14 +142,17 @@ export const createFakeEngine = (ownerId: string, clock: Clock, folder: string |
       const life = { exitCode: null, oomKilled: false, restarts: 0, startedAt: null, ports: [], endpoints: {} }
       const udp = workload.ports.filter(({ protocol }) => protocol === 'UDP').map(({ internalPort }) => internalPort)
       const limits = { cpuMillicores, memoryMb }
-      const instance: FakeInstance = { behaviour, udp, limits, seen: { ...ids, state: 'created', ...life } }
+      const { preStop } = workload
+      const seen: Instance = { ...ids, state: 'created', ...life }
+      const instance: FakeInstance = { behaviour, udp, limits, seen, ...(preStop === undefined ? {} : { preStop }) }
       state.instances.push(instance)
       await open(instance, Object.fromEntries(workload.ports.map(({ internalPort }) => [internalPort, 0])))
       live(instance)
       return instance.seen
     },
     remove: (instance: FakeInstance): void => {
-      const { seen } = instance
+      const { seen, preStop } = instance
+      if (preStop !== undefined) play(log, seen, preStop)
       for (const endpoint of endpoints.get(seen.id) ?? []) endpoint.close()
       endpoints.delete(seen.id)
       lines.delete(seen.id)

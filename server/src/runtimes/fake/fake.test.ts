@@ -13,7 +13,7 @@ import {
   signal,
   start,
 } from '../../../test/support/runtimes/conformance.ts'
-import { createFakeRuntime } from './fake.ts'
+import { createFakeRuntime, type FakeRuntime } from './fake.ts'
 
 const program = (image: string, ...words: string[]): Program => ({ image, entrypoint: null, arguments: words })
 
@@ -23,6 +23,7 @@ describe('fake runtime', { concurrency: true }, () => {
     programs: {
       serve: program('any'),
       serveBoth: program('any'),
+      distinct: program('any'),
       neverReady: program('fake/never-ready'),
       crash: program('fake/crash:3'),
       talk: program('fake/talk'),
@@ -32,6 +33,16 @@ describe('fake runtime', { concurrency: true }, () => {
       badWriter: program('fake/crash:3', 'write /out/left.txt left'),
       endlessWriter: program('fake/slow:70000', 'write /out/left.txt begun'),
     },
+    readiness: {
+      check: { kind: 'tcp', port: 8080 },
+      initialDelaySeconds: 0,
+      periodSeconds: 1,
+      timeoutSeconds: 1,
+      successThreshold: 1,
+      failureThreshold: 1,
+    },
+    say: (runtime, instance, isReady) => (runtime as FakeRuntime).say(instance, isReady),
+    commands: { tell: (line) => ['say', line], fail: ['fail', '3'] },
     images: { held: 'registry.example/team/app:1', missing: 'registry.example/fake/refuse:1' },
   })
 })

@@ -26,7 +26,7 @@ import type {
   Usage,
   Workload,
 } from '../runtime.ts'
-import { createFakeEngine, type FakeEngine, type FakeInstance } from './fake-engine.ts'
+import { createFakeEngine, type FakeEngine, type FakeInstance, play } from './fake-engine.ts'
 import { type Behaviour, behaviourOf, type Script } from './script.ts'
 import { createFakeTasks } from './tasks.ts'
 
@@ -52,12 +52,23 @@ export interface FakeRuntime extends Runtime {
   instancesOf(serviceId: string): Promise<PlacedInstance[]>
   /** Appends a line to the log of every instance of a service. */
   append(serviceId: string, text: string, stream?: LogLine['stream']): void
+  /** Lets an instance say from now on whether it is ready. */
+  say(instance: Pick<PlacedInstance, 'id' | 'serviceId'>, isReady: boolean): Promise<void>
 }
 
 const stepMs = 5
 
 const refuseMissing = ({ kind }: Behaviour, image: string): void => {
   if (kind === 'refuse') throw new DeploymentError('image_missing', `Image ${image} does not exist.`)
+}
+
+const begin = async (world: FakeEngine, workload: Workload, index: number, name: string, behaviour: Behaviour) => {
+  const seen = await world.start(workload, index, name, behaviour)
+  const exitCode = workload.postStart === undefined ? 0 : play(world.log, seen, workload.postStart)
+  if (exitCode === 0) return seen
+  world.remove(world.of(workload.serviceId).find((each) => each.seen === seen)!)
+  const message = `The post-start command exited with code ${exitCode}: the program reported an error.`
+  throw new DeploymentError('post_start_failed', message)
 }
 
 const applyTo = async (world: FakeEngine, workload: Workload, behaviour: Behaviour, signal: AbortSignal) => {
@@ -72,7 +83,7 @@ const applyTo = async (world: FakeEngine, workload: Workload, behaviour: Behavio
     signal.throwIfAborted()
     const name = `fake-${serviceId}-${revision}-${index}`
     const known = world.of(serviceId).find(({ seen }) => seen.name === name)
-    instances.push(known?.seen ?? (await world.start(workload, index, name, behaviour)))
+    instances.push(known?.seen ?? (await begin(world, workload, index, name, behaviour)))
   }
   for (const instance of world.of(serviceId))
     if (instance.seen.revision === revision && instance.seen.index >= workload.instances) world.remove(instance)
@@ -222,9 +233,10 @@ export const createFakeRuntime = (options: FakeRuntimeOptions): FakeRuntime => {
   const { state, restored, news, save } = world
   const decide = (of: Pick<Workload | Task, 'image' | 'serviceId'>): Behaviour => script?.(of) ?? behaviourOf(of.image)
   const instances = createInstances(world, clock, decide)
+  const { follow, ...blueGreen } = createBlueGreen({ instances, router })
 
   return {
-    ...createBlueGreen({ instances, router }),
+    ...blueGreen,
     abilities: new Set(['volumes', 'tcp-ports', 'udp-ports'] as const),
     images: createImages((image) => decide({ image, serviceId: '' })),
     instances,
@@ -255,6 +267,13 @@ export const createFakeRuntime = (options: FakeRuntimeOptions): FakeRuntime => {
     },
     close: world.close,
     instancesOf: (serviceId) => instances.see([{ environmentId: '', serviceId }]),
+    async say({ id, serviceId }, isReady) {
+      const found = world.of(serviceId).find(({ seen }) => seen.id === id)
+      if (found === undefined) return
+      found.seen.unready = !isReady
+      world.tell(found.seen, isReady ? 'ready' : 'unready')
+      await follow({ environmentId: found.seen.environmentId, serviceId })
+    },
     append: (serviceId, text, stream) => {
       for (const { seen } of world.of(serviceId)) world.log(seen, text, stream)
     },

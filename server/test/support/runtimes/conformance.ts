@@ -5,8 +5,10 @@
 
 import assert from 'node:assert/strict'
 import { mkdtemp, rm } from 'node:fs/promises'
+import { type IncomingMessage, request } from 'node:http'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { text } from 'node:stream/consumers'
 import { after, before, describe, test } from 'node:test'
 import { DeploymentError } from '../../../src/lib/errors.ts'
 import { newId } from '../../../src/lib/ids.ts'
@@ -18,7 +20,9 @@ import type { Instances } from '../../../src/runtimes/blue-green/instances.ts'
 import type { Exposure } from '../../../src/runtimes/ingress.ts'
 import type {
   Desired,
+  Instance,
   LogLine,
+  Probe,
   Rollout,
   RolloutStep,
   Runtime,
@@ -27,6 +31,7 @@ import type {
   Workload,
 } from '../../../src/runtimes/runtime.ts'
 import { until as untilTrue } from '../until.ts'
+import { conformContainers } from './container-conformance.ts'
 import { conformRollouts } from './rollout-conformance.ts'
 import { conformTasks } from './task-conformance.ts'
 
@@ -38,7 +43,9 @@ export interface Subject {
   programs: {
     /** Answers HTTP on port 8080, at / with what contains its variable PAGE, or its revision. */
     serve: Program
-    /** The same, and answers every datagram on its port 8080 too. */
+    /** The same, but each instance answers what no other does; it is ready by `readiness`. */
+    distinct: Program
+    /** The same as `serve`, and answers every datagram on its port 8080 too. */
     serveBoth: Program
     /** Runs, logs at least one line, and never answers. */
     neverReady: Program
@@ -56,6 +63,16 @@ export interface Subject {
     badWriter: Program
     /** As a task: writes `begun` to `/out/left.txt`, then a line, and does not end within a minute unless it is asked to. */
     endlessWriter: Program
+  }
+  /** Asks an instance of `distinct` every second whether it is ready; one no counts. */
+  readiness: Probe
+  /** Lets an instance of `distinct` say that from now on. */
+  say(runtime: Runtime, instance: Instance, isReady: boolean): Promise<void>
+  commands: {
+    /** Lets the log of its instance have this line. */
+    tell(line: string): string[]
+    /** Ends with code 3. */
+    fail: string[]
   }
   images: {
     /** With a host; the engine holds it. */
@@ -105,6 +122,16 @@ export const createTask = (program: Program, over: Partial<Task> = {}): Task => 
   timeoutMs: 30_000,
   ...over,
 })
+
+/** Where names of hosts lead nowhere from here, the ingress is asked by its address. */
+export const visit = async (url: string): Promise<string> => {
+  const { hostname, port } = new URL(url)
+  const { promise, resolve, reject } = Promise.withResolvers<IncomingMessage>()
+  const options = { host: '127.0.0.1', port, headers: { host: hostname }, agent: false }
+  request(options, resolve).on('error', reject).end()
+  const answer = await promise
+  return `${answer.statusCode} ${await text(answer)}`
+}
 
 /** Tries until `check` gives something; rejects after ten seconds. */
 export const until = <T>(what: string, check: () => Promise<T | null> | T | null) =>
@@ -180,7 +207,7 @@ const collect = async (lines: AsyncIterable<LogLine>, enough: (line: LogLine) =>
 const numberOf = (line: LogLine): number => Number(/line (\d+)$/.exec(line.text)?.[1] ?? 0)
 const range = (first: number, last: number): number[] => Array.from({ length: last - first + 1 }, (_, i) => first + i)
 
-export const conform = ({ create, programs, images }: Subject): void => {
+export const conform = ({ create, programs, images, ...rest }: Subject): void => {
   let runtime: Runtime
   let router: Router
   let dataDir: string
@@ -334,5 +361,6 @@ export const conform = ({ create, programs, images }: Subject): void => {
     })
   })
 
+  conformContainers({ runtime: () => runtime, programs, ...rest })
   conformTasks(() => runtime, programs)
 }

@@ -1,9 +1,7 @@
 /** What every runtime guarantees of rollouts, images and what is published: part of the conformance suite. */
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
-import { type IncomingMessage, request } from 'node:http'
 import { createServer } from 'node:net'
-import { text } from 'node:stream/consumers'
 import { describe, test } from 'node:test'
 import { newId } from '../../../src/lib/ids.ts'
 import { Secret } from '../../../src/lib/secret.ts'
@@ -24,17 +22,8 @@ import {
   runningAs,
   type Subject,
   signal,
+  visit,
 } from './conformance.ts'
-
-/** Where names of hosts lead nowhere from here, the ingress is asked by its address. */
-const visit = async (url: string): Promise<string> => {
-  const { hostname, port } = new URL(url)
-  const { promise, resolve, reject } = Promise.withResolvers<IncomingMessage>()
-  const options = { host: '127.0.0.1', port, headers: { host: hostname }, agent: false }
-  request(options, resolve).on('error', reject).end()
-  const answer = await promise
-  return `${answer.statusCode} ${await text(answer)}`
-}
 
 const nobody = { organizationId: newId(), origin: null, login: null }
 

@@ -11,6 +11,7 @@ import type { WorkloadPort } from '../../runtime.ts'
 import { createContainers } from '../containers.ts'
 import { createCreator } from '../create.ts'
 import { createEvents } from '../events.ts'
+import { createHooks } from '../hooks.ts'
 import { createImages } from '../images.ts'
 import { createInstances } from '../instances.ts'
 import { createAddresses } from './addresses.ts'
@@ -57,7 +58,7 @@ test('when the engine finds the port taken, another is tried and nothing is left
   const ownerId = `ports-test-${newId()}`
   const engine = createEngine()
   const events = createEvents(engine, ownerId, systemClock)
-  const containers = createContainers(engine, ownerId, events)
+  const containers = createContainers({ engine, ownerId, events, readiness: { isUnready: () => false } })
   const networks = createNetworks(engine, ownerId)
   const creator = createCreator(engine, networks, createImages(engine, undefined), containers.inspect)
   const ports = createPorts()
@@ -73,7 +74,8 @@ test('when the engine finds the port taken, another is tried and nothing is left
   // As where this machine does not reach the network.
   const far = { ...networks, ensure: async (id: string) => networks.ensure(id).then(() => null) }
   const places = createPlaces({ containers, networks: far, addresses: createAddresses(systemClock), ports: racing })
-  const instances = createInstances({ engine, containers, creator, places, ownerId, clock: systemClock })
+  const hooks = createHooks(engine, systemClock)
+  const instances = createInstances({ engine, containers, creator, places, hooks, ownerId, clock: systemClock })
   const program = { image: 'busybox:1', entrypoint: null, arguments: ['httpd', '-f', '-p', '8080'] }
   const workload = createWorkload(program)
   try {

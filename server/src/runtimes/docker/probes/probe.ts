@@ -7,6 +7,7 @@ import { DeploymentError } from '../../../lib/errors.ts'
 import type { PlacedInstance as Instance } from '../../blue-green/instances.ts'
 import type { Probe, Workload } from '../../runtime.ts'
 import { usualPort } from '../describe.ts'
+import { execIn } from '../exec.ts'
 
 export type ProbeResult = string | null
 export type ProbeCall = (signal: AbortSignal) => Promise<ProbeResult>
@@ -83,13 +84,8 @@ const probeExec = async (engine: Engine, id: string, command: string[], timeoutM
   const deadline = AbortSignal.timeout(timeoutMs)
   const both = AbortSignal.any([signal, deadline])
   try {
-    const body = { Cmd: command, AttachStdout: true, AttachStderr: true }
-    const { Id } = await engine.call<{ Id: string }>('POST', `/containers/${id}/exec`, { body, signal: both })
-    const start = { Detach: false, Tty: false }
-    const output = await engine.stream('POST', `/exec/${Id}/start`, { body: start, signal: both })
-    for await (const _ of output);
-    const { ExitCode } = await engine.call<{ ExitCode: number }>('GET', `/exec/${Id}/json`, { signal: both })
-    return ExitCode === 0 ? null : `the probe command exited with code ${ExitCode}`
+    const { exitCode } = await execIn(engine, id, command, both)
+    return exitCode === 0 ? null : `the probe command exited with code ${exitCode}`
   } catch (error) {
     if (deadline.aborted) return `the probe command did not finish within ${timeoutMs} ms`
     if (isEngineError(error)) return 'the probe command could not be run'

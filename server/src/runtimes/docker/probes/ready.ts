@@ -7,7 +7,7 @@ import { type Engine, isEngineError } from '../../../lib/docker/docker-engine.ts
 import { DeploymentError } from '../../../lib/errors.ts'
 import type { Clock } from '../../../lib/time/clock.ts'
 import type { PlacedInstance as Instance } from '../../blue-green/instances.ts'
-import type { Progress, Workload } from '../../runtime.ts'
+import { type Progress, readyWithinMs, type Workload } from '../../runtime.ts'
 import type { Containers } from '../containers.ts'
 import { labels } from '../describe.ts'
 import type { ContainerEvent, Events } from '../events.ts'
@@ -29,6 +29,24 @@ const firstPauseMs = { look: 4, command: 50 }
 const longestPauseMs = 500
 const stayUpMs = 1000
 const errorLines = 50
+
+/** When it is asked: as its probe says; as soon as it is worth it where nobody chose a pace. */
+const paceOf = ({ readiness, eagerReadiness }: Workload): { firstMs: number; nextMs(): number } => {
+  if (readiness !== null && eagerReadiness !== true)
+    return {
+      firstMs: 1000 * readiness.initialDelaySeconds,
+      nextMs: () => 1000 * Math.max(1, readiness.periodSeconds),
+    }
+  let pauseMs = readiness?.check.kind === 'exec' ? firstPauseMs.command : firstPauseMs.look
+  return {
+    firstMs: 0,
+    nextMs() {
+      const nowMs = pauseMs
+      pauseMs = Math.min(pauseMs * 1.3, longestPauseMs)
+      return nowMs
+    },
+  }
+}
 
 /** What is known of one instance while it is waited for. */
 interface Candidate {
@@ -130,7 +148,8 @@ export const createReady = ({ engine, containers, events, logs, clock }: ReadyPa
     const signal = AbortSignal.any([outer, candidate.failed.signal])
     const look = probeFor(engine, workload, candidate.instance) ?? (() => lookAtAge(candidate))
     const needed = Math.max(1, workload.readiness?.successThreshold ?? 1)
-    let pauseMs = workload.readiness?.check.kind === 'exec' ? firstPauseMs.command : firstPauseMs.look
+    const pause = paceOf(workload)
+    await clock.sleep(pause.firstMs, signal)
     for (let successes = 0; ; ) {
       const finding = await look(signal)
       signal.throwIfAborted()
@@ -138,14 +157,13 @@ export const createReady = ({ engine, containers, events, logs, clock }: ReadyPa
       if (successes >= needed) return
       const leftMs = deadlineMs - clock.monotonicMs()
       if (leftMs <= 0) {
-        const within = `within ${seconds(workload.readyTimeoutMs)}`
+        const within = `within ${seconds(readyWithinMs(workload))}`
         const last = finding ?? `${successes} of ${needed} consecutive checks succeeded`
         const why = finding === null ? null : await ports.why(workload, candidate.instance.id, signal)
         const message = `The service did not become ready ${within}: ${why ?? `${last}.`}`
         throw await explain(candidate.instance, 'not_ready', message)
       }
-      await clock.sleep(Math.min(pauseMs, leftMs), signal)
-      pauseMs = Math.min(pauseMs * 1.3, longestPauseMs)
+      await clock.sleep(Math.min(pause.nextMs(), leftMs), signal)
     }
   }
 
@@ -156,7 +174,7 @@ export const createReady = ({ engine, containers, events, logs, clock }: ReadyPa
     const failed = new AbortController()
     const fail = (error: unknown) => failed.abort(error)
     let take = (event: ContainerEvent): void => void early.push(event)
-    const deadlineMs = clock.monotonicMs() + workload.readyTimeoutMs
+    const deadlineMs = clock.monotonicMs() + readyWithinMs(workload)
     const leave = await events.listen((event) => take(event), fail)
     try {
       signal.throwIfAborted()

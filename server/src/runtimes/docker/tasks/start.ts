@@ -53,7 +53,8 @@ export const createStarts = ({ engine, containers, creator, ownerId }: StartsPar
   const createOrJoin = async (task: Task, signal: AbortSignal, once?: Once): Promise<string> => {
     const name = taskName(task.taskId)
     const context = { environmentId: task.environmentId, progress: () => {}, signal }
-    const make = () => creator.create(name, describeTask(task, ownerId), context)
+    const given = { files: task.files, folders: foldersOf(task) }
+    const make = () => creator.create(name, describeTask(task, ownerId), context, given)
     if (once?.marked === true) {
       const found = await find(name)
       if (found === null) throw gone()

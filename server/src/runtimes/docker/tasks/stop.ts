@@ -4,7 +4,7 @@ import { untilAborted, waitAtMost } from '../../../lib/concurrency/waiting.ts'
 import { type Engine, ignoreGone, isEngineError } from '../../../lib/docker/docker-engine.ts'
 import type { Clock } from '../../../lib/time/clock.ts'
 
-/** SIGINT, and SIGKILL after the grace; what has ended is fine. */
+/** SIGTERM, and SIGKILL after the grace; what has ended is fine. */
 export const stopContainer = async (
   engine: Engine,
   clock: Clock,
@@ -19,7 +19,7 @@ export const stopContainer = async (
   const ended = engine.call('POST', `/containers/${id}/wait`, { deadlineMs: graceMs + 60_000, signal })
   ended.catch(() => {})
   if (graceMs > 0) {
-    await kill('SIGINT')
+    await kill('SIGTERM')
     await waitAtMost(clock, graceMs, ended, signal).catch(() => {})
   }
   await kill('SIGKILL')

@@ -31,8 +31,8 @@ interface Execution {
   result: Promise<TaskResult>
 }
 
-/** For what is stopped because its time is over. */
-const timeoutGraceMs = 10_000
+/** For what is stopped because its time is over, where nobody chose. */
+const usualGraceMs = 10_000
 
 export const createTasks = ({ engine, containers, creator, logs, ownerId, clock }: TasksParts) => {
   const { startOrJoin, remove } = createStarts({ engine, containers, creator, ownerId })
@@ -113,7 +113,7 @@ export const createTasks = ({ engine, containers, creator, logs, ownerId, clock 
       let timedOut = false
       const stopped = sleepUntilLate(task, id, either).then(() => {
         timedOut = true
-        return stopContainer(engine, clock, id, timeoutGraceMs, either)
+        return stopContainer(engine, clock, id, task.stopGraceMs ?? usualGraceMs, either)
       })
       const [ended] = await untilAborted(Promise.race([work, stopped.then(() => work)]), signal)
       const isGood = ended.exitCode === 0 && !timedOut

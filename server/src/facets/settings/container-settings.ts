@@ -1,0 +1,32 @@
+/**
+ * The advanced settings that change how containers run, and what an engine is told of them. What is at its default says
+ * nothing: the fingerprint of a service that sets none of this never moves. Pure.
+ */
+import type { WorkloadSpec } from '../../deployments/deployments.ts'
+
+export const containerKeys = {
+  readOnlyRoot: 'security.read_only_root_filesystem',
+  strategy: 'deployment.update_strategy.type',
+  postStart: 'deployment.lifecycle.post_start_exec_command',
+  preStop: 'deployment.lifecycle.pre_stop_exec_command',
+} as const
+
+interface SettingsSet {
+  [containerKeys.readOnlyRoot]?: boolean
+  [containerKeys.strategy]?: 'RollingUpdate' | 'Recreate'
+  [containerKeys.postStart]?: string[]
+  [containerKeys.preStop]?: string[]
+}
+
+export const containerSettingsIn = (
+  spec: object,
+): Pick<WorkloadSpec, 'readOnlyRoot' | 'recreate' | 'postStart' | 'preStop'> => {
+  const set = (spec as { advanced_settings?: SettingsSet }).advanced_settings ?? {}
+  const { [containerKeys.postStart]: postStart = [], [containerKeys.preStop]: preStop = [] } = set
+  return {
+    ...(set[containerKeys.readOnlyRoot] === true ? { readOnlyRoot: true } : {}),
+    ...(set[containerKeys.strategy] === 'Recreate' ? { recreate: true } : {}),
+    ...(postStart.length > 0 ? { postStart } : {}),
+    ...(preStop.length > 0 ? { preStop } : {}),
+  }
+}

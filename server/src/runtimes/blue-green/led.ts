@@ -1,0 +1,69 @@
+/**
+ * What requests of each service were led to last, so that an instance that is not ready is left out at once, whatever a
+ * deployment works on meanwhile. In memory: what is not known here waits for the next look of whoever reconciles.
+ */
+
+import { type AnyRoute, isStreamRoute, type Router } from '../../router/router.ts'
+import { areEqual } from '../../router/routes.ts'
+import type { Exposure } from '../ingress.ts'
+import type { ServiceKey } from '../runtime.ts'
+import type { Instances, PlacedInstance } from './instances.ts'
+import { routesFor } from './routes.ts'
+
+interface Led {
+  revision: string
+  exposure: Exposure
+}
+
+export interface LedParts {
+  instances: Pick<Instances, 'see'>
+  router: Pick<Router, 'setService' | 'routes'>
+}
+
+export interface LedBook {
+  /** Before the router is told; null: nothing of it is led to instances. */
+  note(serviceId: string, led: Led | null): void
+  /** The instances that are ready have changed. */
+  follow(service: ServiceKey): Promise<void>
+}
+
+const nameOf = (route: AnyRoute): string =>
+  isStreamRoute(route) ? `${route.protocol} ${route.port}` : `${route.host}${route.path ?? ''}`
+
+/** Whether routes are those of this version, but for which of its instances get requests. */
+const isSameVersion = (routes: readonly AnyRoute[], all: readonly AnyRoute[]): boolean =>
+  routes.length === all.length &&
+  routes.every((route) => {
+    const whole = all.find((each) => nameOf(each) === nameOf(route) && each.protocol === route.protocol)
+    const isPart = route.targets.every((target) =>
+      whole?.targets.some(({ host, port }) => host === target.host && port === target.port),
+    )
+    return route.state === 'up' && isPart
+  })
+
+const asReady = (instance: PlacedInstance): PlacedInstance => ({ ...instance, unready: false })
+
+export const createLedBook = ({ instances, router }: LedParts): LedBook => {
+  const book = new Map<string, Led>()
+  return {
+    // A new object each time: it tells whether anything was led elsewhere while we looked.
+    note(serviceId, led) {
+      if (led === null) book.delete(serviceId)
+      else book.set(serviceId, { ...led })
+    },
+    async follow(service) {
+      const { serviceId } = service
+      const noted = book.get(serviceId)
+      if (noted === undefined) return
+      const { revision, exposure } = noted
+      const [seen, routes] = await Promise.all([instances.see([service]), router.routes()])
+      const current = seen.filter((instance) => instance.revision === revision)
+      const present = routes.filter((route) => route.serviceId === serviceId)
+      const wanted = routesFor(serviceId, exposure, 'up', current)
+      if (areEqual(present, wanted)) return
+      // What another server has led elsewhere is its own matter.
+      const whole = routesFor(serviceId, exposure, 'up', current.map(asReady))
+      if (book.get(serviceId) === noted && isSameVersion(present, whole)) await router.setService(serviceId, wanted)
+    },
+  }
+}

@@ -1,0 +1,98 @@
+/**
+ * The commands of a service's owner around the life of its instances: one after each start, one before each end. They
+ * are in labels, so that whoever ends or watches a container knows them. Run at least once: also again, where the
+ * process that had begun one has died.
+ */
+import { waitAtMost } from '../../lib/concurrency/waiting.ts'
+import { type Engine, isEngineError } from '../../lib/docker/docker-engine.ts'
+import { DeploymentError } from '../../lib/errors.ts'
+import type { Clock } from '../../lib/time/clock.ts'
+import type { ContainerRow } from './containers.ts'
+import { labelOf, labels } from './describe.ts'
+import { execIn, isDownNow } from './exec.ts'
+import { explainExitCode } from '../../lib/exit-codes.ts'
+
+const postStartDeadlineMs = 120_000
+/** What ends at once is started again by the engine, some times; whoever waits until it is ready says why. */
+const patienceMs = 5000
+const pauseMs = 200
+/** For the program, where the command before took all of its time. As Kubernetes has it. */
+const leastGraceMs = 2000
+
+/** Null for anything but a list of words: anybody may have written the label. */
+export const parseCommand = (text: string | undefined): string[] | null => {
+  try {
+    const value: unknown = JSON.parse(text ?? 'null')
+    const isCommand = Array.isArray(value) && value.length > 0 && value.every((word) => typeof word === 'string')
+    return isCommand ? (value as string[]) : null
+  } catch {
+    return null
+  }
+}
+
+export interface Hooks {
+  /** Rejects with a `DeploymentError` when the command fails or takes too long. */
+  started(id: string, command: readonly string[] | undefined, signal: AbortSignal): Promise<void>
+  /** Whether `started` was done with this container by this process. */
+  isStarted(id: string): boolean
+  /** Answers how much of the grace is left. */
+  ending(row: Pick<ContainerRow, 'Id' | 'Labels'>, graceMs: number, signal: AbortSignal): Promise<number>
+  removed(id: string): void
+}
+
+export const createHooks = (engine: Engine, clock: Clock): Hooks => {
+  const done = new Set<string>()
+
+  const run = async (id: string, command: string[], signal: AbortSignal): Promise<void> => {
+    const { exitCode, output } = await execIn(engine, id, command, signal)
+    if (exitCode === 0) return
+    const message = `The post-start command exited with code ${exitCode}: ${explainExitCode(exitCode)}.`
+    throw new DeploymentError('post_start_failed', message, { lines: output.split('\n').filter(Boolean) })
+  }
+
+  const runOnce = async (id: string, command: string[], outer: AbortSignal): Promise<void> => {
+    const late = AbortSignal.timeout(postStartDeadlineMs)
+    const signal = AbortSignal.any([outer, late])
+    const untilMs = clock.monotonicMs() + patienceMs
+    for (;;) {
+      try {
+        return await run(id, command, signal)
+      } catch (error) {
+        outer.throwIfAborted()
+        if (late.aborted) {
+          const within = `within ${postStartDeadlineMs / 1000} s`
+          throw new DeploymentError('post_start_failed', `The post-start command did not finish ${within}.`)
+        }
+        // Gone, or down for longer: whoever waits until it is ready says why.
+        if (isEngineError(error, 404)) return
+        if (!isDownNow(error)) throw error
+        if (clock.monotonicMs() >= untilMs) return
+        await clock.sleep(pauseMs, signal)
+      }
+    }
+  }
+
+  return {
+    async started(id, command, signal) {
+      if (command !== undefined && command.length > 0) await runOnce(id, [...command], signal)
+      done.add(id)
+    },
+    isStarted: (id) => done.has(id),
+    async ending({ Id, Labels }, graceMs, signal) {
+      const command = parseCommand(labelOf(Labels, labels.preStop))
+      if (command === null || graceMs <= 0) return graceMs
+      const begunMs = clock.monotonicMs()
+      const over = new AbortController()
+      const either = AbortSignal.any([signal, over.signal])
+      await waitAtMost(
+        clock,
+        graceMs,
+        execIn(engine, Id, command, either).catch(() => undefined),
+        signal,
+      )
+      over.abort(new Error('its time is over'))
+      return Math.max(graceMs - (clock.monotonicMs() - begunMs), Math.min(graceMs, leastGraceMs))
+    },
+    removed: (id) => void done.delete(id),
+  }
+}
