@@ -6,11 +6,11 @@
 import { waitAtMost } from '../../lib/concurrency/waiting.ts'
 import { type Engine, isEngineError } from '../../lib/docker/docker-engine.ts'
 import { DeploymentError } from '../../lib/errors.ts'
+import { explainExitCode } from '../../lib/exit-codes.ts'
 import type { Clock } from '../../lib/time/clock.ts'
 import type { ContainerRow } from './containers.ts'
 import { labelOf, labels } from './describe.ts'
 import { execIn, isDownNow } from './exec.ts'
-import { explainExitCode } from '../../lib/exit-codes.ts'
 
 const postStartDeadlineMs = 120_000
 /** What ends at once is started again by the engine, some times; whoever waits until it is ready says why. */
