@@ -26,7 +26,7 @@ export interface SourceParts {
   concurrency: number
 }
 
-export interface Sources extends Omit<Mirrors, 'mirrorOf' | 'find' | 'contentOf'> {
+export interface Sources extends Omit<Mirrors, 'mirrorOf' | 'contentOf'> {
   /** With threads of its own, for the builds of one engine: one that stops reading its context holds up no other. */
   prepare(): Preparation
 }

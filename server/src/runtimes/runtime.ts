@@ -45,6 +45,12 @@ export interface Probe {
   failureThreshold: number
 }
 
+/**
+ * What a probe has where nobody chose: it says how long a version may take to become ready, and the pace of what runs. A
+ * version that starts is not kept waiting for it.
+ */
+export const usualPace = { initialDelaySeconds: 30, periodSeconds: 10 }
+
 /** One service at one revision: all that a runtime needs. Made by a pure function from the service's configuration. */
 export interface Workload {
   organizationId: string

@@ -81,8 +81,6 @@ test('a branch gives its head with the facts of the commit, and an unchanged hea
   assert.deepEqual([next.git_commit_id, next.tag], [second, ''])
   assert.equal(await mirrors.head(source, 5000), second)
   assert.equal(await mirrors.head({ ...source, branch: 'none' }, 5000), null)
-  await mirrors.find(source, second)
-  await rejects(mirrors.find(source, 'f'.repeat(40)), 'git_ref_missing')
 })
 
 test('a commit by id is fetched once, and again without the network', async () => {

@@ -41,8 +41,6 @@ export interface Mirrors extends Browser {
   contentOf(source: GitSource, commitId: string): Promise<string>
   /** The path of this source's mirror, whether it exists or not. */
   mirrorOf(source: GitSource): string
-  /** The same if it has the commit; else rejects with `git_ref_missing`. */
-  find(source: GitSource, commitId: string): Promise<string>
   close(): Promise<void>
 }
 
@@ -245,11 +243,6 @@ export const createMirrors = (parts: MirrorParts): Mirrors => {
     },
     mirrorOf,
     ...createContent({ git, remote, limits, lock, mirrorOf, untilClosed }),
-    async find(source, commitId) {
-      const mirror = mirrorOf(source)
-      if ((await readCommit(mirror, commitId)) !== null) return mirror
-      throw refMissing(`Commit ${commitId.slice(0, 12)} was not fetched.`)
-    },
     async close() {
       closing.abort(new Error('the server is stopping'))
     },

@@ -15,7 +15,7 @@ import {
 import { invalidField } from '../../lib/errors.ts'
 import { newId } from '../../lib/ids.ts'
 import { isPrefix } from '../../router/table/paths.ts'
-import type { PortProtocol, Probe, WorkloadPort } from '../../runtimes/runtime.ts'
+import { type PortProtocol, type Probe, usualPace, type WorkloadPort } from '../../runtimes/runtime.ts'
 
 const PortNumber = (options = {}) => Whole(1, 65_535, options)
 
@@ -193,6 +193,9 @@ export const completeStorage = (sent: unknown, previous: readonly StorageItem[])
   })
 }
 
+const paceWords =
+  'How a running version is asked, and part of the time in which a new one must become ready. A starting version is asked sooner where this is the default.'
+
 const OneProbe = () =>
   Type.Object(
     {
@@ -219,8 +222,10 @@ const OneProbe = () =>
           }),
         ),
       ),
-      initial_delay_seconds: Maybe(Whole(0, 86_400, { default: 30 })),
-      period_seconds: Maybe(Whole(1, 86_400, { default: 10 })),
+      initial_delay_seconds: Maybe(
+        Whole(0, 86_400, { default: usualPace.initialDelaySeconds, description: paceWords }),
+      ),
+      period_seconds: Maybe(Whole(1, 86_400, { default: usualPace.periodSeconds, description: paceWords })),
       timeout_seconds: Maybe(Whole(1, 86_400, { default: 5 })),
       success_threshold: Maybe(Whole(1, 1000, { default: 1 })),
       failure_threshold: Maybe(Whole(1, 1000, { default: 9 })),
@@ -274,8 +279,8 @@ export const toProbe = (kept: KeptProbe | null | undefined, ports: readonly Port
   if (kept === null || kept === undefined || type === null || type === undefined) return null
   const port = (ports.find((each) => each.is_default) ?? ports[0])?.internal_port ?? 0
   const common = {
-    initialDelaySeconds: kept.initial_delay_seconds ?? 30,
-    periodSeconds: kept.period_seconds ?? 10,
+    initialDelaySeconds: kept.initial_delay_seconds ?? usualPace.initialDelaySeconds,
+    periodSeconds: kept.period_seconds ?? usualPace.periodSeconds,
     timeoutSeconds: kept.timeout_seconds ?? 5,
     successThreshold: kept.success_threshold ?? 1,
     failureThreshold: kept.failure_threshold ?? 9,

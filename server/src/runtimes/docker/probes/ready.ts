@@ -7,7 +7,7 @@ import { type Engine, isEngineError } from '../../../lib/docker/docker-engine.ts
 import { DeploymentError } from '../../../lib/errors.ts'
 import type { Clock } from '../../../lib/time/clock.ts'
 import type { PlacedInstance as Instance } from '../../blue-green/instances.ts'
-import { type Progress, readyWithinMs, type Workload } from '../../runtime.ts'
+import { type Progress, readyWithinMs, usualPace, type Workload } from '../../runtime.ts'
 import type { Containers } from '../containers.ts'
 import { labels } from '../describe.ts'
 import type { ContainerEvent, Events } from '../events.ts'
@@ -30,16 +30,15 @@ const longestPauseMs = 500
 const stayUpMs = 1000
 const errorLines = 50
 
-/** When it is asked: as its probe says; as soon as it is worth it where nobody chose a pace. */
+/** When it is asked: as its probe says, and as soon as it is worth it where nobody chose. */
 const paceOf = ({ readiness, eagerReadiness }: Workload): { firstMs: number; nextMs(): number } => {
-  if (readiness !== null && eagerReadiness !== true)
-    return {
-      firstMs: 1000 * readiness.initialDelaySeconds,
-      nextMs: () => 1000 * Math.max(1, readiness.periodSeconds),
-    }
+  const chosen = eagerReadiness === true ? null : readiness
+  const { initialDelaySeconds, periodSeconds } = chosen ?? usualPace
+  const firstMs = initialDelaySeconds === usualPace.initialDelaySeconds ? 0 : 1000 * initialDelaySeconds
+  if (periodSeconds !== usualPace.periodSeconds) return { firstMs, nextMs: () => 1000 * Math.max(1, periodSeconds) }
   let pauseMs = readiness?.check.kind === 'exec' ? firstPauseMs.command : firstPauseMs.look
   return {
-    firstMs: 0,
+    firstMs,
     nextMs() {
       const nowMs = pauseMs
       pauseMs = Math.min(pauseMs * 1.3, longestPauseMs)
