@@ -319,15 +319,15 @@ test('a repository that was read by one organization, or with a token, is not th
     await builder.fetch(theirs, never)
     const request = requestOf('app', commitId)
     assert.equal((await builder.build({ ...request, source: theirs }, () => {}, never)).skipped, false)
-    for (const source of [
-      { organizationId: 'two', url, branch: 'main' },
-      { organizationId: 'two', url, branch: 'main', credentials },
-      { organizationId: 'one', url, branch: 'main' },
-    ])
+    // Whoever asks with something else asks the host, and never sees what is here for another.
+    for (const organizationId of ['one', 'two'])
       await assert.rejects(
-        builder.build({ ...request, source }, () => {}, never),
-        (error) => error instanceof DeploymentError && error.code === 'git_ref_missing',
+        builder.build({ ...request, source: { organizationId, url, branch: 'main' } }, () => {}, never),
+        (error) => error instanceof DeploymentError && error.code === 'git_denied',
       )
+    const asked = guarded.requests.length
+    await builder.build({ ...request, source: { ...theirs, organizationId: 'two' } }, () => {}, never)
+    assert.ok(guarded.requests.length > asked)
   } finally {
     await guarded.close()
   }

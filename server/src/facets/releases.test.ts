@@ -183,7 +183,8 @@ test('a version from before a port was changed is reached at the port it has', a
   const path = `/container/${id}`
   const reached = async (): Promise<number[]> => {
     const routes = (await api.router.routes()).filter(({ serviceId }) => serviceId === id)
-    return routes.flatMap(({ targets }) => targets.map((target) => target.port))
+    // The default port has an address of its own beside the service's.
+    return [...new Set(routes.flatMap(({ targets }) => targets.map((target) => target.port)))]
   }
   const listening = async () =>
     Object.values((await api.runtime.instancesOf(id))[0]!.endpoints).map((each) => each.port)

@@ -45,7 +45,8 @@ const statementName = (text: string): string => {
   return name
 }
 
-const lostConnection = /^(08|57P0|53)|^(ECONN|ENOENT|EPIPE|ETIMEDOUT)/
+// 08P01 is a mistake of ours in the protocol, such as a missing parameter.
+const lostConnection = /^(08(?!P01)|57P0|53)|^(ECONN|ENOENT|EPIPE|ETIMEDOUT)/
 
 /** True for errors that mean that the database is unavailable, not that the statement is wrong. */
 const isLost = (error: unknown): boolean => {

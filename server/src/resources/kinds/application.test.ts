@@ -79,7 +79,7 @@ test('what the local cluster cannot do is refused with the field and what would 
     [{ storage: [{ size: 4, mount_point: '/data/../etc' }] }, '/storage/0/mount_point'],
     [{ storage: [{ size: 4, mount_point: '/proc' }] }, '/storage/0/mount_point'],
     [{ ports: [{ internal_port: 80 }, { internal_port: 80 }] }, '/ports/1/internal_port'],
-    [{ healthchecks: { readiness_probe: { type: { grpc: { port: 80 } } } } }, '/healthchecks/readiness_probe/type'],
+    [{ healthchecks: { readiness_probe: { type: { grpc: { port: 80 } } } } }, '/healthchecks/readiness_probe/type/grpc'],
     [{ dockerfile_path: '../Dockerfile' }, '/dockerfile_path'],
     [{ git_repository: { url: 'ext::sh -c true' } }, '/git_repository/url'],
     [{ git_repository: { url: 'https://github.com/a/b', branch: '--upload-pack=x' } }, '/git_repository/branch'],
