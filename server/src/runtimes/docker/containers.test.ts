@@ -272,7 +272,7 @@ describe('containers on the real engine', () => {
       [
         'nothing behind a TCP port',
         createWorkload(shell('sleep 1000'), { ports: tcp, ...short }),
-        /^not_ready.*connection refused or closed/,
+        /^not_ready.*nothing listens on port 9000/,
       ],
       ['something behind it', createWorkload(shell('nc -ll -p 9000 -e cat'), { ports: tcp }), /^ready/],
       [
