@@ -76,11 +76,27 @@ const restore = async (t: TestContext, revision: string, fake: boolean): Promise
 const changesByItself = (path: string): boolean =>
   /\/events$|\/limits$|\/last_used_at$|\/maximum_(cpu|memory)$/.test(path)
 
+/** What this version says otherwise on purpose. */
+const onPurpose: readonly RegExp[] = [
+  // A git token is not an account.
+  /\/gitAuthProvider /,
+  // Durations are rounded once, and stages have theirs.
+  /\/steps\/.*duration_sec: /,
+  // The engine's vocabulary.
+  /\/logs .*\/stage\/step: /,
+  // More runs are kept.
+  /\/cronjob\.(failed|success)_jobs_history_limit: /,
+]
+
 /** Lists of statuses have no order. */
 const byId = (list: Json[]): Json[] => list.toSorted((a, b) => String(a?.id ?? '').localeCompare(String(b?.id ?? '')))
 
 /** Where the first says something else than the second, which may say more. */
 const differences = (old: Json, now: Json, path = ''): string[] => {
+  if (Array.isArray(old) && Array.isArray(now) && old.length < now.length)
+    return old
+      .filter((each) => !now.some((other) => differences(each, other).length === 0))
+      .map((each) => `${path}: ${JSON.stringify(each)} is missing`)
   if (Array.isArray(old) && Array.isArray(now) && old.length === now.length)
     return byId(old).flatMap((each, index) => differences(each, byId(now)[index], `${path}/${index}`))
   if (old !== null && now !== null && typeof old === 'object' && typeof now === 'object' && !Array.isArray(old))
@@ -121,7 +137,10 @@ for (const revision of revisions)
         if (status !== 200) wrong.push(`${path}: ${status}`)
         else wrong.push(...differences(answer, body).map((difference) => `${path} ${difference}`))
       }
-      assert.deepEqual(wrong, [])
+      assert.deepEqual(
+        wrong.filter((difference) => !onPurpose.some((expected) => expected.test(difference))),
+        [],
+      )
       // Its secrets are opened for whatever is deployed.
       await send(slipway, 'POST', `/environment/${ids.environmentId}/redeploy`)
       for (const path of [`/container/${ids.containerId}`, `/job/${ids.jobId}`, `/job/${ids.lifecycleId}`])

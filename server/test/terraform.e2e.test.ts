@@ -5,7 +5,8 @@
  */
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
-import { readFileSync } from 'node:fs'
+import { existsSync, readFileSync } from 'node:fs'
+import { delimiter, join } from 'node:path'
 import { buffer } from 'node:stream/consumers'
 import { after, before, describe, test } from 'node:test'
 import { findTool } from '../src/builds/tools.ts'
@@ -32,11 +33,15 @@ import { until } from './support/until.ts'
 const standIn = new URL('./terraform-tool/tofu', import.meta.url).pathname
 const real = (await findTool('terraform', { terraform: process.env.SLIPWAY_TERRAFORM })) ?? undefined
 const tool = real === undefined ? 'OPEN_TOFU' : 'TERRAFORM'
-const nowhere = '/nowhere/tool'
+/** The server is not to find the other tool. */
+const pathWithout = (name: string): string => {
+  const folders = (process.env.PATH ?? '').split(delimiter)
+  return folders.filter((folder) => !existsSync(join(folder, name))).join(delimiter)
+}
 const env: Record<string, string> =
   real === undefined
-    ? { SLIPWAY_TOFU: standIn, SLIPWAY_TERRAFORM: nowhere }
-    : { SLIPWAY_TERRAFORM: real, SLIPWAY_TOFU: nowhere }
+    ? { SLIPWAY_TOFU: standIn, PATH: pathWithout('terraform') }
+    : { SLIPWAY_TERRAFORM: real, PATH: pathWithout('tofu') }
 const token = `token-${randomBytes(8).toString('hex')}`
 
 let slipway: Slipway

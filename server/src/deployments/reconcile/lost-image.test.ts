@@ -56,6 +56,7 @@ test('a version whose container and image are gone is told within 10 s, and runs
   assert.equal(release.image, 'image-c1-again')
   assert.equal((release.commit as { git_commit_id: string }).git_commit_id, 'c1')
   assert.equal((await world.runtime.instancesOf(id)).length, 1)
+  await until(async () => (await deploymentsOf(world)).every(({ state }) => /ED$/.test(state)), { what: 'the end' })
   const [, repair, ...more] = await deploymentsOf(world)
   assert.deepEqual(more, [])
   const triggeredBy = 'Slipway: the image of the running version was removed'
@@ -68,7 +69,8 @@ test('a build that fails is told with its reason, tried again after ever longer 
   await until(async () => (await status()).state === 'RESTART_ERROR', { what: 'the first attempt' })
   assert.match((await status()).error!.message, /removed from the cluster.*could not be built again.*disk is away/)
   assert.equal((await status()).running_state, 'ERROR')
-  for (const minutes of [1, 5, 15, 60, 240]) {
+  // The first pause is of seconds, and told as a minute.
+  for (const minutes of [1, 1, 5, 15, 60, 240]) {
     const before = (await deploymentsOf(world)).length
     assert.match((await repair())!.message, new RegExp(`next one within ${minutes} min.*disk is away`))
     assert.equal((await deploymentsOf(world)).length, before, 'not before its pause is over')
@@ -80,7 +82,7 @@ test('a build that fails is told with its reason, tried again after ever longer 
   }
   await world.database.query(`update repair set last_at = last_at - interval '10 days'`)
   const count = (await deploymentsOf(world)).length
-  assert.match((await repair())!.message, /6 attempts: deploy the service\..*disk is away/)
+  assert.match((await repair())!.message, /7 attempts: deploy the service\..*disk is away/)
   assert.equal((await deploymentsOf(world)).length, count)
   // Whoever mends it deploys, and it begins anew.
   world.images.set('c2', 'image-c2')

@@ -19,7 +19,7 @@ import { openStates } from '../status/states.ts'
 
 const minute = 60_000
 /** Before each attempt, since the one before. */
-const pausesMs = [0, minute, 5 * minute, 15 * minute, 60 * minute, 240 * minute]
+const pausesMs = [0, 5000, minute, 5 * minute, 15 * minute, 60 * minute, 240 * minute]
 /** A version that was built again this recently and is lost once more goes on with the count of the one before. */
 const quietMs = 10 * minute
 /** How often that is done at once. */
