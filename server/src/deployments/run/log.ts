@@ -65,7 +65,7 @@ export const writeDeploymentLines = async (
   const lines = texts.map(
     (text): DeploymentLogLine => ({ at, text: sanitizeText(text.slice(0, maxLine)), level: 'error' }),
   )
-  await tx.query(insert, [deploymentId, null, JSON.stringify([{ step, lines }])])
+  await tx.query(insert, [deploymentId, null, JSON.stringify([{ step, lines }]), null])
 }
 
 export const createDeploymentLog = (
