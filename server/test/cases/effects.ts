@@ -203,6 +203,11 @@ Environment | /git_repository/url /git_repository/branch /git_repository/root_pa
 Organization | /git_repository/url /git_repository/branch /git_repository/root_path /git_repository/git_token_id /git_repository/provider /mode/type /mode/paths | src/resources/repositories/git-browsing | Dockerfiles, values and variables are read from a repository as they are written there
 Environment | /force_cancel | src/deployments/tasks/grace | a cancel asks a job and a tool to end within their grace; a forced one ends them at once, also after a plain one
 Job, Terraform | /deployment.termination_grace_period_seconds | src/deployments/tasks/grace | a cancel asks a job and a tool to end within their grace; a forced one ends them at once, also after a plain one
+Application, Container | /healthchecks/readiness_probe/initial_delay_seconds /healthchecks/readiness_probe/period_seconds | src/runtimes/docker/program-life | a chosen delay and period are kept while a version starts; with the usual ones it is asked at once
+Application, Container | /healthchecks/readiness_probe/initial_delay_seconds /healthchecks/readiness_probe/period_seconds /healthchecks/readiness_probe/success_threshold /healthchecks/readiness_probe/failure_threshold | src/runtimes/docker/probes/pace | after the switch an instance is asked after the delay and at the period, and both thresholds count
+Application, Container | /healthchecks/liveness_probe/initial_delay_seconds /healthchecks/liveness_probe/period_seconds /healthchecks/liveness_probe/failure_threshold | src/runtimes/docker/probes/pace | a liveness probe waits for its delay after each restart, and fails after as many looks as asked
+Application | /deployment.lifecycle.post_start_exec_command | src/runtimes/docker/program-life | the command after the start is run again after each start by the engine
+Job, Terraform | /deployment.termination_grace_period_seconds | src/runtimes/docker/program-life | a task is asked to end and has its grace, also when it took too long; without a grace it is killed at once
 `
 
 export const register: readonly Shown[] = table
