@@ -1,6 +1,7 @@
 /** Small promises of the interface that existing clients rely on, and what must act because it protects. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { newId } from '../src/lib/ids.ts'
 import { type Json, newApplication, newPlace, startApi } from './support/api.ts'
 import { judgeAnswer } from './support/client-types.ts'
 import { until } from './support/until.ts'
@@ -106,6 +107,8 @@ test('lists and histories are narrowed as asked', async () => {
   assert.equal((await ids(`/environment/${environmentId}/application?toUpdate=false`)).length, 2)
   assert.equal((await ids(`${organization}/services?project_id=${projectId}`)).length, 2)
   assert.deepEqual(await ids(`${organization}/services?environment_id=${(await newPlace(api)).environmentId}`), [])
+  assert.deepEqual(await ids(`${organization}/services?project_id=${projectId}&cluster_id=${newId()}`), [])
+  assert.equal((await ids(`${organization}/services?project_id=${projectId}&cluster_id=${api.clusterId}`)).length, 2)
 
   await deploy(changed)
   for (const path of [`/application/${changed.id}`, `/environment/${environmentId}`]) {

@@ -1,7 +1,7 @@
 /** Actions on a whole environment, or on some of its services given in the body. */
 import Type, { type TObject, type TSchema } from 'typebox'
 import { type Context, nodeInPath, type Operation, operation } from '../api/operations/operation.ts'
-import { Flag, List, Maybe, Nullable, OneOf, Recorded, Refused, Text, Uuid } from '../api/operations/schema.ts'
+import { Flag, List, Maybe, Nullable, OneOf, Refused, Text, Uuid } from '../api/operations/schema.ts'
 import {
   type DeploymentAction,
   type DeploymentRequest,
@@ -165,7 +165,7 @@ const cancelAction = operation({
   id: 'cancelEnvironmentDeployment',
   path: '/environment/{environmentId}/cancelDeployment',
   summary: 'Cancel running and queued deployments of an environment',
-  body: Type.Object({ force_cancel: Maybe(Recorded(Nullable(Flag({ description: cancelWords })))) }),
+  body: Type.Object({ force_cancel: Maybe(Nullable(Flag({ description: cancelWords }))) }),
   bodyOptional: true,
   run: (context) =>
     context.transaction(async (tx) => {

@@ -73,7 +73,6 @@ Database | /mode /instance_type /disk_type | src/resources/kinds/database | what
 Database | /accessibility | test/ports.e2e | a public PostgreSQL is reached from outside with its credentials, keeps its data over a minor version, and closes
 Database | /cpu /memory | src/resources/kinds/database | an omitted memory is what the image needs, a memory that is sent stays
 Database | /storage | test/limits | volumes count by number and size, those of databases too
-Database | ?applyImmediately | src/resources/kinds/database | a database is deployed, restarted, stopped and deleted
 Job | /cpu /memory /source/image/image_name /source/image/tag /source/image/registry_id | src/resources/kinds/job | the engine is told the source of a job, its commands, when they run and what they may use
 Job | /source/docker/git_repository/url /source/docker/git_repository/branch /source/docker/git_repository/root_path /source/docker/git_repository/git_token_id /source/docker/dockerfile_path /source/docker/docker_target_build_stage | src/resources/kinds/job | the engine is told the source of a job, its commands, when they run and what they may use
 Job | /max_nb_restart | src/deployments/tasks/jobs | a job that fails is run again as often as it may be, then is an error with its last lines
@@ -95,7 +94,6 @@ Terraform | /action_extra_arguments | src/resources/terraform/run | extra argume
 Terraform | /dockerfile_fragment/type /dockerfile_fragment/path /dockerfile_fragment/content | src/builds/tools | a fragment stands between the tool and the module, and takes nothing of what follows into its last line
 Terraform | /id /git_commit_id /action | src/resources/terraform/terraform | a deploy applies, a plan does not, and the status says which of them it was
 Terraform | ?resources_only | src/resources/terraform/terraform | a delete of the resources only leaves the configuration
-Terraform | ?skipReconcile | test/promises | what a cluster cannot do is refused: other rights in a kubeconfig, words that contradict each other
 Organization | /name | src/resources/organization/organization | an edit keeps what it leaves out
 Organization | /type /token | src/resources/organization/organization | a git token is kept sealed and never answered; a service that uses it keeps it from being deleted
 Organization | /workspace /git_api_url | src/resources/repositories/git-browsing | every provider lists the repositories that a token sees, page by page
@@ -161,7 +159,7 @@ Variable | /secret_manager_access_id | src/facets/variables/sources | an externa
 Organization Webhook | /kind /target_url /target_secret /enabled /events | src/resources/organization/webhook | many webhooks may be alike, and each takes the words of either vocabulary
 Organization Webhook | /project_names_filter /environment_types_filter | src/webhooks/outbox | each receiver hears only what it asked for, in its own spelling
 Account Info | /communication_email | src/api/auth/oidc | a JWT of the issuer is somebody: its account is made at first sight, and it sees no organization
-Terraform | ?force_terraform_action | src/deployments/tasks/state | what an uninstall is told to keep is kept with its state, and destroyed by a later end
+Terraform | ?force_terraform_action | src/resources/terraform/terraform | an uninstall that is told to skip the destroy says so, and runs nothing
 Application, Job | /build.disable_buildkit_cache | src/facets/settings/advanced-settings | limits of a build reach the build, and nothing that is not set changes what a deployment is known by
 Container Registry | /config/scaleway_access_key /config/scaleway_secret_key /config/json_credentials | src/resources/repositories/container-registry | the login for pulls is the one of the kind; what only a cloud provider hands out is named
 Application, Container, Database, Job, Helm, Terraform, ArgoCdApp | ?toUpdate | test/promises | lists and histories are narrowed as asked
@@ -169,7 +167,6 @@ Environment, Container, Database | ?startId | test/promises | lists and historie
 Organization | ?project_id ?environment_id ?cluster_id | test/promises | lists and histories are narrowed as asked
 Organization Api Token | ?name ?creatorName | test/promises | lists and histories are narrowed as asked
 Cluster | ?with_token_from_cli ?read_only | test/promises | what a cluster cannot do is refused: other rights in a kubeconfig, words that contradict each other
-Cluster, Environment, Application, Container, Database, Job, Helm, ArgoCdApp | ?skipReconcile | src/facets/deployable | a delete is accepted at once and ends in 404; a project in use is not deleted before
 Application | /git_repository/provider | src/resources/kinds/application | an application is created from the fields that the specification shows, and answered with all that clients need
 Job | /source/docker/git_repository/provider | src/resources/kinds/job | a lifecycle job is created from a repository, whose head is answered like that of an application
 Terraform | /terraform_files_source/git_repository/provider | src/resources/terraform/terraform | a terraform service is created from what clients send, and answered with all that they need
@@ -194,9 +191,23 @@ Job | /cronjob.failed_jobs_history_limit /cronjob.success_jobs_history_limit | s
 Websocket | ?query | test/original-console | D13: the log of a service begins with as many lines as are asked for, and shows only the wanted ones
 Websocket | ?service_type | src/facets/metrics | what a service uses is an empty list while nothing of it runs, and follows its instances
 Cluster | ?endpoint ?query ?start ?end ?since ?limit ?direction | src/facets/metrics | past lines are read with filters, by time, in either direction, and with the labels that they have
-Helm | ?of | test/promises | lists and histories are narrowed as asked
+Helm | ?of | src/resources/repositories/git-browsing | the commits of a helm service are those of its chart, or of its values
 Helm Repository | ?chartName /kind /url /config/username /config/password /config/scaleway_access_key /config/scaleway_secret_key | src/resources/helm/charts | the charts of a repository are read with its login, all or one by name
 Websocket | ?cluster | src/facets/metrics | a cluster says whether its engine answers, and what the services of the organization use there
+Container Registry | /config/azure_application_id | src/resources/repositories/container-registry | the login for pulls is the one of the kind; what only a cloud provider hands out is named
+Application | /deployment.lifecycle.post_start_exec_command /deployment.lifecycle.pre_stop_exec_command | src/facets/settings/advanced-settings | settings of containers reach the containers of the next deployment
+Application, Container | /deployment.update_strategy.type | src/facets/settings/advanced-settings | settings of containers reach the containers of the next deployment
+Application, Container | /security.read_only_root_filesystem | src/runtimes/docker/read-only-root | nothing but storage can be written to; mounted files are there beside what the image has, and go with the container
+Job | /security.read_only_root_filesystem | src/runtimes/docker/read-only-root | a task with a read-only root is given its files, and leaves its outputs, also as another user
+Environment | /git_repository/url /git_repository/branch /git_repository/root_path /git_repository/git_token_id /git_repository/provider /dockerfile_path | src/resources/repositories/git-browsing | Dockerfiles, values and variables are read from a repository as they are written there
+Organization | /git_repository/url /git_repository/branch /git_repository/root_path /git_repository/git_token_id /git_repository/provider /mode/type /mode/paths | src/resources/repositories/git-browsing | Dockerfiles, values and variables are read from a repository as they are written there
+Environment | /force_cancel | src/deployments/tasks/grace | a cancel asks a job and a tool to end within their grace; a forced one ends them at once, also after a plain one
+Job, Terraform | /deployment.termination_grace_period_seconds | src/deployments/tasks/grace | a cancel asks a job and a tool to end within their grace; a forced one ends them at once, also after a plain one
+Application, Container | /healthchecks/readiness_probe/initial_delay_seconds /healthchecks/readiness_probe/period_seconds | src/runtimes/docker/program-life | a chosen delay and period are kept while a version starts; with the usual ones it is asked at once
+Application, Container | /healthchecks/readiness_probe/initial_delay_seconds /healthchecks/readiness_probe/period_seconds /healthchecks/readiness_probe/success_threshold /healthchecks/readiness_probe/failure_threshold | src/runtimes/docker/probes/pace | after the switch an instance is asked after the delay and at the period, and both thresholds count
+Application, Container | /healthchecks/liveness_probe/initial_delay_seconds /healthchecks/liveness_probe/period_seconds /healthchecks/liveness_probe/failure_threshold | src/runtimes/docker/probes/pace | a liveness probe waits for its delay after each restart, and fails after as many looks as asked
+Application | /deployment.lifecycle.post_start_exec_command | src/runtimes/docker/program-life | the command after the start is run again after each start by the engine
+Job, Terraform | /deployment.termination_grace_period_seconds | src/runtimes/docker/program-life | a task is asked to end and has its grace, also when it took too long; without a grace it is killed at once
 `
 
 export const register: readonly Shown[] = table

@@ -143,8 +143,10 @@ export const runTask = async (
     const tail = createTail(environment.secretValues, (line) => claim.logLine(line))
     const again = `Restarting the job: attempt ${attempt} of ${spec.maxRestarts + 1}.`
     claim.logLine(attempt === 1 ? (claim.started ?? 'Job started.') : again)
-    const end = await claim.step(`task-${attempt}`, { deadlineMs: spec.timeoutMs + graceMs }, (signal) =>
-      runAttempt(claim, wanted, { ...task, attempt }, releaseId, tail, signal),
+    const end = await claim.step(
+      `task-${attempt}`,
+      { deadlineMs: spec.timeoutMs + (task.stopGraceMs ?? 0) + graceMs },
+      (signal) => runAttempt(claim, wanted, { ...task, attempt }, releaseId, tail, signal),
     )
     const failure = failureOf(end, task.memoryMb, tail.lines)
     if (failure === null) break

@@ -94,6 +94,33 @@ test('a setting that the engine acts on makes the service out of date, and its n
   assert.equal(release!.graceMs, '33000')
 })
 
+test('settings of containers reach the containers of the next deployment', async () => {
+  const { path, made } = await make()
+  const settings = {
+    'deployment.lifecycle.post_start_exec_command': ['say', 'it has begun'],
+    'deployment.lifecycle.pre_stop_exec_command': ['say', 'it ends'],
+    'security.read_only_root_filesystem': true,
+    'deployment.update_strategy.type': 'Recreate',
+  }
+  const status = async () => (await call('GET', `${path}/status`)).body.deployment_state
+  const act = async (action: string, state: string) => {
+    assert.equal((await call('POST', `${path}/${action}`)).status, 202)
+    await until(async () => (await status()) === state, { what: state })
+  }
+  await put(path, settings)
+  await act('deploy', 'DEPLOYED')
+  const lines = async () => JSON.stringify((await call('GET', `${path}/log`)).body)
+  assert.match(await lines(), /it has begun/)
+  const [release] = await api.database.query<{ workload: Json }>('select workload from release where service_id = $1', [
+    made.id,
+  ])
+  assert.partialDeepStrictEqual(release!.workload, { readOnlyRoot: true, recreate: true, preStop: ['say', 'it ends'] })
+  await put(path, { ...settings, 'deployment.lifecycle.post_start_exec_command': ['fail', '7'] })
+  await act('deploy', 'DEPLOYMENT_ERROR')
+  const said = JSON.stringify((await call('GET', `/environment/${made.environment.id}/logs`)).body)
+  assert.match(said, /The post-start command exited with code 7/)
+})
+
 test('limits of a build reach the build, and nothing that is not set changes what a deployment is known by', () => {
   const git_repository = { url: 'https://h/a', branch: 'main', root_path: '/', git_token_id: null }
   const spec = { git_repository, dockerfile_path: 'Dockerfile' }

@@ -79,7 +79,14 @@ test('what the local cluster cannot do is refused with the field and what would 
     [{ storage: [{ size: 4, mount_point: '/data/../etc' }] }, '/storage/0/mount_point'],
     [{ storage: [{ size: 4, mount_point: '/proc' }] }, '/storage/0/mount_point'],
     [{ ports: [{ internal_port: 80 }, { internal_port: 80 }] }, '/ports/1/internal_port'],
-    [{ healthchecks: { readiness_probe: { type: { grpc: { port: 80 } } } } }, '/healthchecks/readiness_probe/type/grpc'],
+    [
+      { healthchecks: { readiness_probe: { type: { grpc: { port: 80 } } } } },
+      '/healthchecks/readiness_probe/type/grpc',
+    ],
+    [
+      { healthchecks: { readiness_probe: { type: { tcp: { port: 80, host: 'other.example' } } } } },
+      '/healthchecks/readiness_probe/type/tcp/host',
+    ],
     [{ dockerfile_path: '../Dockerfile' }, '/dockerfile_path'],
     [{ git_repository: { url: 'ext::sh -c true' } }, '/git_repository/url'],
     [{ git_repository: { url: 'https://github.com/a/b', branch: '--upload-pack=x' } }, '/git_repository/branch'],
@@ -128,6 +135,7 @@ test('the workload of an application is what its configuration says', async () =
     },
     git_repository: { url: 'https://github.com/a/b', branch: 'dev', root_path: 'services/api/' },
     dockerfile_path: '/docker/Dockerfile',
+    docker_target_build_stage: 'release',
   })
   const [row] = await api.database.query<{ spec: Record<string, unknown> }>('select spec from node where id = $1', [id])
   const workload = application.deployable.workload(row!.spec)
@@ -144,7 +152,7 @@ test('the workload of an application is what its configuration says', async () =
     git: { url: 'https://github.com/a/b', branch: 'dev', gitTokenId: null },
     rootPath: '/services/api',
     dockerfilePath: 'docker/Dockerfile',
-    targetStage: null,
+    targetStage: 'release',
   })
 })
 

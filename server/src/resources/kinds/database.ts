@@ -6,7 +6,18 @@ import { randomInt } from 'node:crypto'
 import Type from 'typebox'
 import { type Context, nodeInPath, operation } from '../../api/operations/operation.ts'
 import { auditOf, type Change, placeOf, type Spec } from '../../api/operations/resource.ts'
-import { Computed, Flag, Maybe, Nullable, OneOf, Results, Secret, Text, Whole } from '../../api/operations/schema.ts'
+import {
+  Computed,
+  Flag,
+  Maybe,
+  Nullable,
+  OneOf,
+  Recorded,
+  Results,
+  Secret,
+  Text,
+  Whole,
+} from '../../api/operations/schema.ts'
 import type { WorkloadSpec } from '../../deployments/deployments.ts'
 import { deployable } from '../../facets/deployable.ts'
 import { history } from '../../facets/history.ts'
@@ -186,7 +197,12 @@ const made = service({
     disk_encrypted: false,
   }),
   facets: [
-    deployable({ deployBody: Type.Object({}), deployQuery: Type.Object({ applyImmediately: Maybe(Flag()) }) }),
+    deployable({
+      deployBody: Type.Object({}),
+      deployQuery: Type.Object({
+        applyImmediately: Maybe(Recorded(Flag({ description: 'Always as if true: a deploy applies at once.' }))),
+      }),
+    }),
     history,
     releases,
     logs,

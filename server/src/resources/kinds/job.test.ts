@@ -212,7 +212,9 @@ test('the engine is told the source of a job, its commands, when they run and wh
     timeoutMs: 60_000,
   })
   const schedule = { on_start: { entrypoint: 'sh -c', arguments: ['a b'] }, on_delete: {} }
-  const lifecycle = await kept(await createLifecycle({ schedule, max_duration_seconds: 0 }))
+  const git_repository = { url: 'https://github.com/example/jobs.git', branch: 'dev', root_path: '/a' }
+  const docker = { git_repository, dockerfile_path: 'b/Dockerfile', docker_target_build_stage: 'release' }
+  const lifecycle = await kept(await createLifecycle({ source: { docker }, schedule, max_duration_seconds: 0 }))
   assert.deepEqual(tasks!(lifecycle).main, {
     on: { START: { entrypoint: ['sh', '-c'], arguments: ['a b'] }, DELETE: { entrypoint: null, arguments: null } },
     cron: null,
@@ -221,9 +223,9 @@ test('the engine is told the source of a job, its commands, when they run and wh
   })
   assert.deepEqual(source(lifecycle), {
     from: 'git',
-    git: { url: 'https://github.com/example/jobs.git', branch: 'main', gitTokenId: null },
-    rootPath: '/',
-    dockerfilePath: 'Dockerfile',
-    targetStage: null,
+    git: { url: 'https://github.com/example/jobs.git', branch: 'dev', gitTokenId: null },
+    rootPath: '/a',
+    dockerfilePath: 'b/Dockerfile',
+    targetStage: 'release',
   })
 })

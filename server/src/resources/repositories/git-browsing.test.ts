@@ -223,8 +223,15 @@ test('Dockerfiles, values and variables are read from a repository as they are w
   assert.deepEqual(declared.body.results, [
     { key: 'key', sensitive: true, nullable: true, default: null, description: null, source: 'main.tf' },
   ])
+  const inner = { git_repository: { ...git_repository, root_path: '/env' } }
+  const [below] = (await call('POST', `${base}/parseTerraformVariablesFromGitRepo`, inner)).body.results
+  assert.deepEqual([below.key, below.source], ['inner', 'inner.tf'])
   const stranger = { ...git_repository, url: guarded.url('shop') }
   assert.equal((await check('Dockerfile', stranger)).body.code, 'git_denied')
+  const git_token_id = await newToken('BITBUCKET')
+  const admitted = await check('Dockerfile', { ...stranger, git_token_id } as typeof stranger)
+  assert.notEqual(admitted.body.code, 'git_denied')
+  assert.match(admitted.body.message ?? 'read', /read|Dockerfile/)
 })
 
 test('the commits of an application are those of its branch, the newest first, with the page of each', async () => {
@@ -243,6 +250,16 @@ test('the commits of an application are those of its branch, the newest first, w
   assert.deepEqual(after, [oldest])
   assert.deepEqual((await call('GET', `${path}?gitCommitId=${oldest.git_commit_id}`)).body.results, [oldest])
   assert.equal((await call('GET', `${path}?gitCommitId=--upload-pack`)).status, 400)
+})
+
+test('the commits of a helm service are those of its chart, or of its values', async () => {
+  const { environmentId } = await newPlace(api)
+  const repository = (branch: string) => ({ git_repository: { url: open.url('shop'), branch } })
+  const file = { git: { ...repository('feature/x'), paths: ['values.yaml'] } }
+  const body = { name: 'chart', source: repository('main'), values_override: { file }, arguments: [] }
+  const { id } = (await call('POST', `/environment/${environmentId}/helm`, body)).body
+  const newest = async (of: string) => (await call('GET', `/helm/${id}/commit?of=${of}`)).body.results[0].message
+  assert.deepEqual([await newest('chart'), await newest('values')], ['Second', 'Other'])
 })
 
 test('who uses a git token is counted, listed and keeps it from being deleted', async () => {

@@ -1,17 +1,6 @@
 /** Parts shared by several kinds of services: ports, storage, probes. Pure. */
 import Type, { type TSchema } from 'typebox'
-import {
-  Flag,
-  List,
-  Maybe,
-  Nullable,
-  OneOf,
-  Recorded,
-  Refused,
-  Text,
-  Uuid,
-  Whole,
-} from '../../api/operations/schema.ts'
+import { Flag, List, Maybe, Nullable, OneOf, Refused, Text, Uuid, Whole } from '../../api/operations/schema.ts'
 import { invalidField } from '../../lib/errors.ts'
 import { newId } from '../../lib/ids.ts'
 import { isPrefix } from '../../router/table/paths.ts'
@@ -202,7 +191,16 @@ const OneProbe = () =>
       type: Maybe(
         Nullable(
           Type.Object({
-            tcp: Maybe(Nullable(Type.Object({ port: Maybe(PortNumber()), host: Maybe(Recorded(Nullable(Text()))) }))),
+            tcp: Maybe(
+              Nullable(
+                Type.Object({
+                  port: Maybe(PortNumber()),
+                  host: Maybe(
+                    Refused(Nullable(Text()), 'is not possible: a probe asks the instance itself; leave it out'),
+                  ),
+                }),
+              ),
+            ),
             http: Maybe(
               Nullable(
                 Type.Object({
@@ -262,10 +260,6 @@ export const checkProbes = (checks: KeptHealthchecks, ports: readonly Port[]): v
     if (type === undefined || type === null) continue
     const field = `/healthchecks/${name}/type`
     const ways = Object.values(type).filter((way) => way !== null && way !== undefined)
-    if (type.grpc !== undefined && type.grpc !== null)
-      throw invalidField(field, 'gRPC requires a Kubernetes cluster; use `tcp`, `http` or `exec` on the local one')
-    if (typeof type.tcp?.host === 'string' && type.tcp.host !== '')
-      throw invalidField(`${field}/tcp/host`, 'is not possible: a probe asks the instance itself; leave it out')
     if (ways.length > 1) throw invalidField(field, 'must have only one of `tcp`, `http` and `exec`')
     const needsPort = (type.http ?? type.tcp) !== undefined && (type.http ?? type.tcp)?.port === undefined
     if (needsPort && (type.http ?? type.tcp) !== null && ports.length === 0)

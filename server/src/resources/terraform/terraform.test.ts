@@ -155,6 +155,21 @@ test('a delete of the resources only leaves the configuration', async () => {
   await sent('GET', `/terraform/${id}`, undefined, 404)
 })
 
+test('an uninstall that is told to skip the destroy says so, and runs nothing', async () => {
+  const { id, environment } = await create()
+  await sent('POST', `/terraform/${id}/deploy`, {}, 202)
+  await settledStatus(environment.id, id)
+  await sent('POST', `/terraform/${id}/uninstall?force_terraform_action=SKIP_DESTROY`, undefined, 202)
+  const log = await until(
+    async () => {
+      const found = await call('GET', `/environment/${environment.id}/logs`)
+      return /Uninstalled/.test(JSON.stringify(found.body)) ? found.body : null
+    },
+    { what: 'the uninstall' },
+  )
+  assert.match(JSON.stringify(log), /Skipping destroy as requested; resources are kept/)
+})
+
 test('variables and secrets are set through the generic family', async () => {
   const { id } = await create()
   const place = { variable_scope: 'TERRAFORM', variable_parent_id: id }
