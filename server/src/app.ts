@@ -9,7 +9,7 @@ import type { Builder, ImageBuilder } from './builds/builder.ts'
 import { createFakeBuilder } from './builds/fake-builder.ts'
 import { createBuilder } from './builds/git-builder.ts'
 import { createSources, type Sources } from './builds/sources.ts'
-import { missingTool } from './builds/tools.ts'
+import { missingTool, toolVersions } from './builds/tools.ts'
 import { learnCapacity } from './clusters/capacity.ts'
 import { type Clusters, createClusters } from './clusters/clusters.ts'
 import { createDockerEngines } from './clusters/docker-engines.ts'
@@ -212,6 +212,7 @@ const createRuntimeParts = (foundation: Foundation, fake: boolean, sampleUrl: st
       createBuilder({
         sources,
         missingTool: fake ? async () => null : missing,
+        toolVersions: () => toolVersions(tools),
         imageBuilder: async (clusterId) => (await clusters.of(clusterId)).builder,
       }),
   }

@@ -119,4 +119,6 @@ export interface Builder extends Browser, ImageBuilder {
   head(source: GitSource, timeoutMs: number): Promise<string | null>
   /** One sentence that says what a build around the operator's tool of this name needs; null when it is there. */
   missingTool(name: string): Promise<string | null>
+  /** The tools that this server's operator has installed, each with its version (`1.9.4`). */
+  toolVersions(): Promise<{ name: string; version: string }[]>
 }

@@ -9,6 +9,7 @@ import type { Sources } from './sources.ts'
 export interface BuilderParts {
   sources: Sources
   missingTool: Builder['missingTool']
+  toolVersions: Builder['toolVersions']
   /** That of a cluster's engine. Rejects with a `DeploymentError` for a cluster on which nothing is built. */
   imageBuilder(clusterId: string): Promise<Pick<ImageBuilder, 'build' | 'built'>>
 }
@@ -33,7 +34,7 @@ const withCommit = async <T>(
 }
 
 /** Closes the sources; who made the image builders closes them first. */
-export const createBuilder = ({ sources, missingTool, imageBuilder }: BuilderParts): Builder => ({
+export const createBuilder = ({ sources, missingTool, toolVersions, imageBuilder }: BuilderParts): Builder => ({
   fetch: sources.fetch,
   head: sources.head,
   branches: sources.branches,
@@ -53,5 +54,6 @@ export const createBuilder = ({ sources, missingTool, imageBuilder }: BuilderPar
     return withCommit(sources, request, signal, () => built(request, signal))
   },
   missingTool,
+  toolVersions,
   close: sources.close,
 })

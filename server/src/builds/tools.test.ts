@@ -1,8 +1,12 @@
 import assert from 'node:assert/strict'
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { test } from 'node:test'
 import { DeploymentError } from '../lib/errors.ts'
 import { parseDockerfile } from './preparation/dockerfile.ts'
 import { toolDockerfile } from './preparation/tool-dockerfile.ts'
+import { toolVersions } from './tools.ts'
 
 test('a fragment stands between the tool and the module, and takes nothing of what follows into its last line', () => {
   for (const fragment of [null, '', 'ENV A=1', 'RUN echo x \\', '# only a note \\', 'RUN a \\\n  b\nENV C=d']) {
@@ -37,4 +41,22 @@ test('a fragment that begins an image of its own is refused, however it is writt
       (error: unknown) => error instanceof DeploymentError && error.code === 'build_refused',
       fragment,
     )
+})
+
+test('installed tools are listed with the versions that they say themselves; what says none is left out', async () => {
+  const folder = await mkdtemp(join(tmpdir(), 'slipway-tools-'))
+  const program = async (name: string, lines: string): Promise<string> => {
+    const path = join(folder, name)
+    await writeFile(path, `#!/bin/sh\n${lines}\n`, { mode: 0o755 })
+    return path
+  }
+  try {
+    const tofu = await program('tofu', `echo "{\\"terraform_version\\":\\"1.9.4\\",\\"said\\":\\"$*\\"}"`)
+    const silent = await program('silent', 'exit 1')
+    const strange = await program('strange', `echo '{"terraform_version":"<b>1</b>"}'`)
+    assert.deepEqual(await toolVersions({ tofu, terraform: silent }), [{ name: 'tofu', version: '1.9.4' }])
+    assert.deepEqual(await toolVersions({ tofu: strange, terraform: join(folder, 'none') }), [])
+  } finally {
+    await rm(folder, { recursive: true })
+  }
 })

@@ -10,6 +10,7 @@ import { pack } from 'tar-stream'
 import { findImage, finish } from '../images/engine-images.ts'
 import type { Engine } from '../lib/docker/docker-engine.ts'
 import { DeploymentError } from '../lib/errors.ts'
+import { exec } from '../lib/exec.ts'
 import type { ToolBuild } from './builder.ts'
 
 /** The configured path of each tool; default: found on PATH. */
@@ -67,6 +68,33 @@ const contextOf = (base: string, name: string, binary: Buffer | null, own: Buffe
 /** One sentence that says what the operator is to do; null where the tool is installed. */
 export const missingTool = async (name: string, paths: ToolPaths): Promise<string | null> =>
   (await findTool(name, paths)) === null ? missingSentence(name) : null
+
+const versionMs = 10_000
+
+/** `terraform_version` of `<tool> version -json`, as both tools call it; null for a program that says something else. */
+const askVersion = async (path: string): Promise<string | null> => {
+  // Without this it asks its maker whether there is a newer one.
+  const env = { PATH: '/usr/bin:/bin', HOME: '/nonexistent', CHECKPOINT_DISABLE: '1' }
+  try {
+    const { code, stdout } = await exec(path, ['version', '-json'], { env, cwd: '/', timeoutMs: versionMs })
+    const { terraform_version: version } = JSON.parse(code === 0 ? stdout : '{}') as { terraform_version?: unknown }
+    return typeof version === 'string' && /^[\w.+-]{1,64}$/.test(version) ? version : null
+  } catch {
+    return null
+  }
+}
+
+/** The installed tools with their versions; those that do not say theirs are left out. */
+export const toolVersions = async (paths: ToolPaths): Promise<{ name: string; version: string }[]> => {
+  const found = await Promise.all(
+    Object.keys(described).map(async (name) => {
+      const path = await findTool(name, paths)
+      const version = path === null ? null : await askVersion(path)
+      return version === null ? [] : [{ name, version }]
+    }),
+  )
+  return found.flat()
+}
 
 export const createTools = (
   engine: Engine,

@@ -47,6 +47,7 @@ import type { Service } from './service/service.ts'
 import { exportOf } from './terraform/export.ts'
 import { listTerraformResources } from './terraform/resources.ts'
 import { terraform } from './terraform/terraform.ts'
+import { listTerraformVersions } from './terraform/versions.ts'
 
 /** The file of each kind. */
 export const serviceOf: Readonly<Record<Kind, Service>> = {
@@ -107,6 +108,7 @@ export const operations: readonly Operation[] = [
   ...gitFileOperations,
   gitWebhookStatus(services),
   listTerraformResources,
+  listTerraformVersions,
 ]
 
 export const deployableKinds: readonly DeployableKind[] = services.map(({ deployable }) => deployable)

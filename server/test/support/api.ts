@@ -96,6 +96,7 @@ const createBuilder = (source: TestApi['source'], built = new Set<string>()): Bu
   },
   built: async ({ commitId }) => (built.has(commitId) ? String(source.image) : null),
   missingTool: async () => null,
+  toolVersions: async () => [{ name: 'tofu', version: '1.9.4' }],
   close: async () => {},
 })
 

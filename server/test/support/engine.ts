@@ -245,6 +245,7 @@ const createBuilder = (world: World): Builder => ({
     return world.builds.includes(commitId) ? String(world.images.get(commitId) ?? `image-${commitId}`) : null
   },
   missingTool: async (name) => (name === 'missing' ? 'The tool is missing.' : null),
+  toolVersions: async () => [],
   close: async () => {},
 })
 

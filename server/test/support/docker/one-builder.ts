@@ -4,7 +4,7 @@ import type { Builder } from '../../../src/builds/builder.ts'
 import { createBuilder as createOver } from '../../../src/builds/git-builder.ts'
 import { createImageBuilder, type ImageBuilderParts } from '../../../src/builds/image-builder.ts'
 import { createSources, type SourceParts } from '../../../src/builds/sources.ts'
-import { missingTool } from '../../../src/builds/tools.ts'
+import { missingTool, toolVersions } from '../../../src/builds/tools.ts'
 
 export type OneBuilderParts = Omit<ImageBuilderParts, 'preparation' | 'folder'> & SourceParts
 
@@ -15,6 +15,7 @@ export const createBuilder = (parts: OneBuilderParts): Builder => {
   const builder = createOver({
     sources,
     missingTool: (name) => missingTool(name, parts.tools ?? {}),
+    toolVersions: () => toolVersions(parts.tools ?? {}),
     imageBuilder: async () => images,
   })
   const close = async (): Promise<void> => {
