@@ -41,7 +41,8 @@ describe('the life of programs', () => {
   /** When the program said the line, in milliseconds. */
   const timesOf = async (workload: Workload, line: string): Promise<number[]> => {
     const times: number[] = []
-    for await (const { text, at } of runtime.logs(workload, { tail: 100 })) if (text === line) times.push(Date.parse(at))
+    for await (const { text, at } of runtime.logs(workload, { tail: 100 }))
+      if (text === line) times.push(Date.parse(at))
     return times
   }
 
