@@ -182,7 +182,7 @@ Application, Container | /network.ingress.proxy_read_timeout_seconds | src/route
 Application, Container | /network.ingress.whitelist_source_range /network.ingress.denylist_source_range | src/router/http/policy | who may ask is decided by the address of the socket, and by what a trusted proxy says of it
 Application, Container | /network.ingress.basic_auth_env_var | src/router/http/policy | without a right password nothing reaches the service, whatever kind of hash it has
 Application, Container | /network.ingress.enable_sticky_session | src/router/http/policy | a client stays with its instance as long as that answers, and gets another one then
-Application, Container | /network.ingress.grpc_send_timeout_seconds /network.ingress.grpc_read_timeout_seconds | src/router/http/policy | gRPC: lists, passwords, prefixes, extra headers and silence act as for HTTP, in gRPC’s words
+Application, Container | /network.ingress.grpc_read_timeout_seconds | src/router/http/policy | gRPC: lists, passwords, prefixes, extra headers and silence act as for HTTP, in gRPC’s words
 Application, Container | /network.ingress.extra_headers | src/router/http/policy | extra headers take the place of the service’s own
 Application, Container | /network.gateway_api.retry.num_retries /network.gateway_api.retry.retry_on /network.gateway_api.retry.http_status_codes /network.gateway_api.retry.per_try_timeout_seconds | src/router/http/policy | a request is repeated as the settings say, and not when it has a body
 Application, Container | /ports/*/public_path /ports/*/public_path_rewrite | src/router/http/policy | the longest prefix above a path wins; nothing gets past one by spelling the path differently
@@ -208,6 +208,9 @@ Application, Container | /healthchecks/readiness_probe/initial_delay_seconds /he
 Application, Container | /healthchecks/liveness_probe/initial_delay_seconds /healthchecks/liveness_probe/period_seconds /healthchecks/liveness_probe/failure_threshold | src/runtimes/docker/probes/pace | a liveness probe waits for its delay after each restart, and fails after as many looks as asked
 Application | /deployment.lifecycle.post_start_exec_command | src/runtimes/docker/program-life | the command after the start is run again after each start by the engine
 Job, Terraform | /deployment.termination_grace_period_seconds | src/runtimes/docker/program-life | a task is asked to end and has its grace, also when it took too long; without a grace it is killed at once
+Application, Container | /network.ingress.grpc_send_timeout_seconds | src/router/http/policy | a gRPC stream whose target leaves it unread ends when the settings say, not sooner, and 0 lets it wait
+Application, Container | /min_running_instances | test/running | a service of no instances is STOPPED and gets no requests; what is stopped cannot be restarted
+Application, Container, Database, Job | /annotations_groups/*/id /labels_groups/*/id | test/running | a changed group of labels or annotations makes its services out of date, and the next deployment applies it
 `
 
 export const register: readonly Shown[] = table

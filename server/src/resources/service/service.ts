@@ -16,7 +16,6 @@ import {
   Nullable,
   OneOf,
   Open,
-  Recorded,
   Ref,
   Reference,
   Text,
@@ -39,9 +38,14 @@ import { writeRoutes } from './hosts.ts'
 import type { Port } from './parts.ts'
 import { writePorts } from './published-ports.ts'
 
+const groupWords =
+  'Its pairs become labels of the containers. A label wins over an annotation of the same key, and a later group over an earlier one.'
+
 const groupFields = {
-  annotations_groups: Maybe(Recorded(List(Type.Object({ id: Ref('annotations_group') }), 50, { default: [] }))),
-  labels_groups: Maybe(Recorded(List(Type.Object({ id: Ref('labels_group') }), 50, { default: [] }))),
+  annotations_groups: Maybe(
+    List(Type.Object({ id: Ref('annotations_group') }), 50, { default: [], description: groupWords }),
+  ),
+  labels_groups: Maybe(List(Type.Object({ id: Ref('labels_group') }), 50, { default: [], description: groupWords })),
 }
 
 /** The full groups for the ids in a configuration, in its order. */

@@ -334,6 +334,39 @@ test('gRPC: lists, passwords, prefixes, extra headers and silence act as for HTT
   clearInterval(timer)
 })
 
+test('a gRPC stream whose target leaves it unread ends when the settings say, not sooner, and 0 lets it wait', {
+  timeout: 20_000,
+}, async (t) => {
+  // It answers, and reads nothing.
+  const { target } = await serveGrpc(t, (stream) => {
+    stream.respond({ ':status': 200, 'content-type': 'application/grpc' }, { waitForTrailers: true })
+    stream.pause()
+  })
+  const { port } = await openInside(t, [
+    route([target], { host: 'a.localhost', serviceId: 'a', protocol: 'GRPC', policy: { grpcSendMs: 600 } }),
+    route([target], {
+      host: 'b.localhost',
+      serviceId: 'b',
+      protocol: 'GRPC',
+      policy: { grpcReadMs: 300, grpcSendMs: 0 },
+    }),
+  ])
+  const session = openClient(t, port)
+  const flood = (authority: string) => {
+    const stream = openStream(session, '/x', { ':authority': authority })
+    for (let sent = 0; sent < 8; sent += 1) stream.write(Buffer.alloc(256 * 1024))
+    return stream
+  }
+  const patient = flood('b.localhost')
+  const began = performance.now()
+  const late = await readStream(flood('a.localhost'))
+  const tookMs = performance.now() - began
+  assert.equal(late.trailers['grpc-status'], '4')
+  assert.ok(tookMs > 500 && tookMs < 5000, `${tookMs} ms`)
+  assert.equal(patient.closed, false)
+  patient.close()
+})
+
 test('response headers may end in LF alone, as for nginx and browsers; those of requests may not', async (t) => {
   const { createServer } = await import('node:net')
   const server = createServer((socket) =>

@@ -3,6 +3,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { createFakeClock } from '../../../../test/support/fake-clock.ts'
 import { newId } from '../../../lib/ids.ts'
+import type { PlacedInstance } from '../../blue-green/instances.ts'
 import type { Probe } from '../../runtime.ts'
 import { keepAliveOne } from './liveness.ts'
 import type { ProbeCall } from './probe.ts'
@@ -16,7 +17,13 @@ const probe: Probe = {
   successThreshold: 2,
   failureThreshold: 2,
 }
-const instance = { id: newId(), name: 'a', environmentId: newId(), serviceId: newId(), revision: newId() }
+const instance = {
+  id: newId(),
+  name: 'a',
+  environmentId: newId(),
+  serviceId: newId(),
+  revision: newId(),
+} as PlacedInstance
 
 test('after the switch an instance is asked after the delay and at the period, and both thresholds count', async () => {
   const clock = createFakeClock()
