@@ -3,7 +3,7 @@
  * is only recorded or not known; `?name` for a word of the query. Never a value; bounded, however much was sent.
  */
 import { isDeepStrictEqual } from 'node:util'
-import type { TObject } from 'typebox'
+import Type from 'typebox'
 import { type Path, recordedIn, unknownIn, valueAt } from './operations/effects.ts'
 import type { Operation } from './operations/operation.ts'
 
@@ -35,7 +35,7 @@ const first = <T>(all: Iterable<T>): T[] => {
 /** Of a record, what every write changes: nobody asks for these by sending them back. */
 const stamps: ReadonlySet<string> = new Set(['updated_at', 'last_updated_by'])
 
-const noFields = { properties: {} } as unknown as TObject
+const noFields = Type.Object({})
 
 const unknownWords = (operation: Operation, query: Record<string, unknown>): string[] => {
   const known = operation.query?.properties ?? {}

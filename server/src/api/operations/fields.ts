@@ -2,6 +2,7 @@
  * Every field that a request can have, with what it does: a row for each query parameter and each field of a body that
  * has no fields of its own, and for each value of an enum that differs from its field. Pure.
  */
+import type { TSchema } from 'typebox'
 import { type Effect, type EffectMark, type Json, markOf } from './effects.ts'
 import type { Operation } from './operation.ts'
 
@@ -49,7 +50,7 @@ export const fieldsOf = (operation: Operation): FieldRow[] => {
   const words = Object.entries((operation.query?.properties ?? {}) as Record<string, Json>)
   const leaves = [
     ...words.flatMap(([name, schema]) => leavesIn(schema, `?${name}`, undefined)),
-    ...(operation.body === undefined ? [] : leavesIn(operation.body as unknown as Json, '', undefined)),
+    ...(operation.body === undefined ? [] : leavesIn(operation.body as TSchema as Json, '', undefined)),
   ].filter(({ field }) => field !== '')
   // Variants of one field may share fields.
   return [...new Map(leaves.map((leaf) => [leaf.field, rowOf(operation, leaf)])).values()]
