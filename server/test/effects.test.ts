@@ -86,10 +86,7 @@ const protects =
 test('what protects is never only recorded', () => {
   const found = all.filter(({ field }) => protects.test(field))
   assert.ok(found.length >= 15, String(found.length))
-  // Nothing of a helm service runs here: its deployment is refused.
-  const recorded = found.filter(
-    ({ docker, record, resource }) => resource !== 'Helm' && (docker === 'recorded' || record === 'recorded'),
-  )
+  const recorded = found.filter(({ docker, record }) => docker === 'recorded' || record === 'recorded')
   assert.deepEqual(
     recorded.map(({ resource, field }) => keyOf(resource, field)),
     [],

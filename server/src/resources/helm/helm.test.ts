@@ -118,3 +118,19 @@ test('variables and secrets are set through the generic family', async () => {
   const mine = results.find(({ key }: Json) => key === 'A')
   assert.deepEqual([mine.scope, mine.service_type, mine.service_id], ['HELM', 'HELM', id])
 })
+
+test('settings that would protect what a chart runs are refused, as charts are not deployed here', async () => {
+  const { id } = await create({ source: { git_repository } })
+  const path = `/helm/${id}/advancedSettings`
+  const protecting = {
+    'network.ingress.whitelist_source_range': '10.0.0.0/8',
+    'network.ingress.denylist_source_range': '10.0.0.0/8',
+    'network.ingress.basic_auth_env_var': 'USERS',
+  }
+  const defaults = await sent('GET', path, undefined, 200)
+  for (const [key, value] of Object.entries(protecting)) {
+    const refused = await sent('PUT', path, { [key]: value }, 400)
+    assert.match(refused.message, /charts are not deployed here/)
+  }
+  assert.deepEqual(await sent('PUT', path, defaults, 201), defaults)
+})
