@@ -1,5 +1,6 @@
 /** When the programs of containers are asked whether they are ready, told that they have begun, and asked to end. */
 import assert from 'node:assert/strict'
+import { readFileSync } from 'node:fs'
 import { after, before, describe, test } from 'node:test'
 import { ensureBusybox } from '../../../test/support/docker/busybox-image.ts'
 import {
@@ -12,9 +13,11 @@ import {
   start,
   until,
 } from '../../../test/support/runtimes/conformance.ts'
+import { stateOutputs } from '../../deployments/tasks/files.ts'
 import { createEngine, type Engine } from '../../lib/docker/docker-engine.ts'
 import { newId } from '../../lib/ids.ts'
 import { createLog } from '../../lib/log.ts'
+import { Secret } from '../../lib/secret.ts'
 import type { Probe, Workload } from '../runtime.ts'
 import { createDockerRuntime, type DockerRuntime } from './docker.ts'
 import { execIn } from './exec.ts'
@@ -70,6 +73,28 @@ describe('the life of programs', () => {
     await plain
     assert.equal((await stubborn.run).exitCode, 137)
     assert.ok(performance.now() - beganMs < 10_000)
+  })
+
+  test('the tool of a terraform service is asked too, and what it saves before its end is waited for', async () => {
+    const tool = `#!/bin/sh
+[ "$1" = apply ] || exit 0
+trap 'sleep 2; echo saved > /slipway-output/state.json; exit 1' TERM
+echo applying
+${rest}
+`
+    const files = new Secret([
+      { path: '/in/run', content: readFileSync(new URL('../../builds/tool-script.sh', import.meta.url), 'utf8') },
+      { path: '/in/tool', content: tool },
+    ])
+    const prepare = 'mkdir -p /module/infra; touch /module/infra/main.tf; cp /in/tool /tmp/tool; chmod +x /tmp/tool'
+    const program = shell(`${prepare}; exec sh /in/run apply /tmp/tool infra here`)
+    const task = createTask(program, { files, outputs: stateOutputs })
+    const lines: string[] = []
+    const run = runtime.run(task, (line) => lines.push(line), signal())
+    await until('the apply', () => lines.includes('applying') || null)
+    const saved = { [stateOutputs[0]!.path]: { text: 'saved\n' } }
+    assert.deepEqual(await runtime.stopTask(task, 20_000, signal()), saved)
+    assert.notEqual((await run).exitCode, 0)
   })
 
   test('the command after the start is run again after each start by the engine', async () => {
