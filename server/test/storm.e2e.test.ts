@@ -108,7 +108,8 @@ test('100 deployments, cancels and deletes at random moments over 20 services en
   const history = await assertHistories(plan, storm, { deploymentMs: 45_000, cancelMs: 15_000 })
   t.diagnostic(`${history.length} deployments; accepted: ${JSON.stringify(storm.counts)}`)
   const world = worldOf(places)
-  await assertTrue(plan, storm, world, 10_000)
+  // A create that is under way at a cancel is never cut: a volume that comes late goes with the next sweep.
+  await assertTrue(plan, storm, world, 75_000)
   await Promise.all(places.map(removeAll))
   for (const [environmentId, ids] of storm.made)
     for (const id of ids)
