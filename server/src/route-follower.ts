@@ -15,7 +15,7 @@ const program = fileURLToPath(new URL('./programs/follow-routes.ts', import.meta
 /** Its own session: it must outlive us. Its settings are ours. */
 export const leaveFollower = async (dataDir: string, log: Pick<Log, 'warn'>): Promise<void> => {
   const output = await open(pathsOf(dataDir).log, 'a', 0o600)
-  const child = spawn('/bin/sh', [script, process.execPath, program], {
+  const child = spawn(script, [process.execPath, program], {
     detached: true,
     stdio: ['pipe', output.fd, output.fd],
   })
