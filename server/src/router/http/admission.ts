@@ -2,10 +2,9 @@
 import type { IncomingHttpHeaders } from 'node:http'
 import { isPreflight } from '../access/cors.ts'
 import { dressed, type Rules, stickyHeader, stickyOf, stickyValue } from '../access/rules.ts'
-import { clientAddress } from '../access/sources.ts'
+import { clientAddress, type IsTrusted } from '../access/sources.ts'
 import type { HostEntry } from '../table/live-table.ts'
 import { isSuspect, pick, type Upstream } from '../table/upstreams.ts'
-import type { IsTrusted } from './headers.ts'
 import type { PageName } from './pages.ts'
 
 /** `preflight`: the browser is answered here, because it sends no login with it. */

@@ -137,7 +137,7 @@ class StreamExchange {
 
   private async open(upstream: Upstream) {
     const { client, headers, request, traffic } = this
-    const address = client.session?.socket?.remoteAddress ?? ''
+    const address = client.session?.socket?.remoteAddress
     const path = rewritten(request.path, this.entry!.route)
     const passed = streamHeadersForTarget(headers, { ...request, path }, address, traffic.isTrusted)
     try {

@@ -1,7 +1,8 @@
 /** What is removed from and added to the headers of a forwarded HTTP/2 stream. */
 import type { IncomingHttpHeaders, OutgoingHttpHeaders } from 'node:http2'
+import { type IsTrusted, plainAddress } from '../access/sources.ts'
 import { normalizeHost } from '../table/table.ts'
-import { type IsTrusted, isSaidByUs } from './headers.ts'
+import { isSaidByUs } from './headers.ts'
 
 /** Belongs to one connection, or is set by us. */
 const dropped = new Set([
@@ -39,13 +40,11 @@ export const readStreamRequest = (headers: IncomingHttpHeaders): StreamRequest |
   return { authority, host: normalizeHost(authority), method, path }
 }
 
-const plainAddress = (address: string): string => (address.startsWith('::ffff:') ? address.slice(7) : address)
-
 /** The headers of a stream to the target. */
 export const streamHeadersForTarget = (
   headers: IncomingHttpHeaders,
   { authority, method, path }: StreamRequest,
-  address: string,
+  address: string | undefined,
   isTrusted: IsTrusted,
 ): OutgoingHttpHeaders => {
   const passed: OutgoingHttpHeaders = { ':method': method, ':scheme': 'http', ':authority': authority, ':path': path }
