@@ -67,3 +67,17 @@ export const streamHeadersForClient = (headers: IncomingHttpHeaders): OutgoingHt
   if (headers[':status'] !== undefined) passed[':status'] = headers[':status']
   return passed
 }
+
+/** Said beside what the service says itself. */
+const repeatable = ['set-cookie', 'vary']
+
+/** The headers of a response, with those of a flat list in place of its own. */
+export const dressedStream = (passed: OutgoingHttpHeaders, flat: readonly string[]): OutgoingHttpHeaders => {
+  const added: OutgoingHttpHeaders = {}
+  for (let index = 0; index < flat.length; index += 2) added[flat[index]!] = flat[index + 1]
+  const dressed = { ...passed, ...added }
+  for (const name of repeatable)
+    if (added[name] !== undefined && passed[name] !== undefined)
+      dressed[name] = [passed[name], added[name]].flat().map(String)
+  return dressed
+}
