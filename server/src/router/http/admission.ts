@@ -1,6 +1,6 @@
 /** What a service's rules say of a request before anything of it is forwarded: who may ask, and with which password. */
 import type { IncomingHttpHeaders } from 'node:http'
-import { isPreflight } from '../access/cors.ts'
+import { isPreflight, variesByOrigin } from '../access/cors.ts'
 import { dressed, type Rules, stickyHeader, stickyOf, stickyValue } from '../access/rules.ts'
 import { clientAddress, type IsTrusted } from '../access/sources.ts'
 import type { HostEntry } from '../table/live-table.ts'
@@ -42,7 +42,7 @@ export const admit = (rules: Rules, asker: Asker, isTrusted: IsTrusted): Admissi
 export const addedHeaders = (entry: HostEntry | undefined, origin: string | undefined): string[] => {
   if (entry === undefined || entry.rules.isPlain) return []
   const { cors, headers } = entry.rules
-  return cors === null ? [...headers] : [...headers, ...(cors(origin) ?? [])]
+  return cors === null ? [...headers] : [...headers, ...(cors(origin) ?? variesByOrigin)]
 }
 
 /** A response's headers as the rules want them, for a client that stays with `upstream`. */
