@@ -18,7 +18,7 @@ export interface CorsPolicy {
   headers: string
 }
 
-/** What is absent is as usual (`usual`); 0 turns a limit off. */
+/** What is absent is as usual (`usual`); 0 turns a limit off, but for `idleMs`, where it is as usual too. */
 export interface Policy {
   /** Of a request's body, over HTTP/1.1. */
   bodyBytes?: number

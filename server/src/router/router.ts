@@ -10,7 +10,7 @@ export interface Target {
 }
 
 /** `up`: traffic goes to the targets. `stopped` and `starting`: the router says so, or closes connections at once. */
-export type RouteState = 'up' | 'stopped' | 'starting'
+type RouteState = 'up' | 'stopped' | 'starting'
 
 /** Requests to a host name, on the one port that all host names share. */
 export interface Route {

@@ -17,6 +17,10 @@ const matchesOrigin = (pattern: string, origin: string): boolean => {
   return origin.startsWith(before) && origin.endsWith(after) && /^[a-z0-9_-]+(\.[a-z0-9_-]+)*$/.test(label)
 }
 
+/** Others may be answered differently: a cache must not give them this response. */
+export const variesByOrigin: readonly string[] = ['vary', 'Origin']
+
+/** Null: this origin is not allowed, and a response says only `variesByOrigin`. */
 export type Cors = (origin: string | undefined) => string[] | null
 
 /**
@@ -33,15 +37,8 @@ export const createCors = ({ origins, methods, headers }: CorsPolicy): Cors => {
   return (origin) => {
     const plain = origin?.toLowerCase()
     if (plain === undefined || !origins.some((pattern) => matchesOrigin(pattern, plain))) return null
-    return [
-      'access-control-allow-origin',
-      origin!,
-      'access-control-allow-credentials',
-      'true',
-      'vary',
-      'Origin',
-      ...common,
-    ]
+    const own = ['access-control-allow-origin', origin!, 'access-control-allow-credentials', 'true']
+    return [...own, ...variesByOrigin, ...common]
   }
 }
 

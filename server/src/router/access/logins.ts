@@ -42,7 +42,7 @@ const startThread = (): Worker => {
   return worker
 }
 
-const askThread = (hash: string, password: string): Promise<Verdict> => {
+const askThread = async (hash: string, password: string): Promise<Verdict> => {
   const { promise, resolve } = Promise.withResolvers<Verdict>()
   thread ??= startThread()
   const question: Question = { id: ++lastId, hash, password }
@@ -67,13 +67,13 @@ export const createLogins = (users: readonly User[]): Logins => {
 
   const remember = (key: string, verdict: Verdict | Promise<Verdict>): void => {
     const [oldest] = remembered.keys()
-    if (remembered.size >= mostRemembered && oldest !== undefined) remembered.delete(oldest)
+    if (remembered.size >= mostRemembered && !remembered.has(key)) remembered.delete(oldest!)
     remembered.set(key, verdict)
   }
 
   const compareSlowly = async (key: string, hash: string, password: string, isKnown: boolean): Promise<Verdict> => {
     waiting++
-    const isRight = await askThread(hash, password)
+    const isRight = await askThread(hash, password).catch(() => null)
     waiting--
     const verdict = isRight === null ? null : isRight && isKnown
     if (verdict === null) remembered.delete(key)

@@ -30,7 +30,7 @@ const nothing = {
   retry: null,
 }
 
-export const usualRules: Rules = { ...usual, ...nothing }
+const usualRules: Rules = { ...usual, ...nothing }
 
 /** Nobody: lines that cannot be read must not open what they protect. */
 const noUsers: Logins = { check: () => false }
@@ -43,7 +43,9 @@ const loginsOf = (lines: readonly string[]): Logins => {
 const limitsOf = (policy: Policy): Limits => {
   const set = Object.keys(usual).map((name) => [name, policy[name as keyof Limits] ?? usual[name as keyof Limits]])
   const limits = Object.fromEntries(set) as Limits
-  return { ...limits, headerBytes: Math.min(mostHeaderBytes, Math.max(usual.headerBytes, limits.headerBytes)) }
+  // The pool needs an end; elsewhere 0 is none.
+  const idleMs = limits.idleMs || usual.idleMs
+  return { ...limits, idleMs, headerBytes: Math.min(mostHeaderBytes, Math.max(usual.headerBytes, limits.headerBytes)) }
 }
 
 const compile = (policy: Policy): Rules => {
@@ -71,7 +73,7 @@ export const rulesOf = (policy: Policy | undefined): Rules => {
   return rules
 }
 
-export const stickyCookie = 'SLIPWAY_INSTANCE'
+const stickyCookie = 'SLIPWAY_INSTANCE'
 const stickySeconds = 86_400
 
 /** What a client is given to remember a target by: says nothing about its address to who does not know the service. */
@@ -81,9 +83,11 @@ export const stickyValue = (serviceId: string, targetKey: string): string =>
 export const stickyHeader = (value: string, isSecure: boolean): string =>
   `${stickyCookie}=${value}; Path=/; Max-Age=${stickySeconds}; HttpOnly; SameSite=Lax${isSecure ? '; Secure' : ''}`
 
+const stickyPattern = new RegExp(`(?:^|; ?)${stickyCookie}=([\\w-]+)`)
+
 /** Undefined if the client was not given one. */
 export const stickyOf = (cookies: string | undefined): string | undefined =>
-  cookies === undefined ? undefined : /(?:^|;\s*)SLIPWAY_INSTANCE=([A-Za-z0-9_-]{22})(?:;|$)/.exec(cookies)?.[1]
+  cookies === undefined ? undefined : stickyPattern.exec(cookies)?.[1]
 
 /** The headers of a response, with those that a service's settings add in place of its own. */
 export const dressed = (passed: string[], added: readonly string[]): string[] => {

@@ -1,35 +1,49 @@
-/** From which addresses a service may be reached. */
-import { BlockList, isIP } from 'node:net'
-import type { IsTrusted } from '../http/headers.ts'
+/** Addresses: whose they are, which proxies are believed, and from which a service may be reached. */
+import { BlockList, isIP, isIPv4 } from 'node:net'
 
 /** The entries of a comma-separated list of addresses and networks. */
 export const listed = (text: string): string[] => text.split(',').map((entry) => entry.trim())
 
-const familyOf = (address: string): 'ipv4' | 'ipv6' | null => {
-  const version = isIP(address)
-  return version === 0 || address.includes('%') ? null : version === 6 ? 'ipv6' : 'ipv4'
-}
+const familyOf = (address: string): 'ipv4' | 'ipv6' => (isIP(address) === 6 ? 'ipv6' : 'ipv4')
+
+/** Without a zone, which only the machine itself understands. */
+const isAddress = (text: string): boolean => isIP(text) !== 0 && !text.includes('%')
 
 /** Whether this is an address, or a network such as 10.0.0.0/8. */
 export const isSource = (entry: string): boolean => {
   const [address = '', bits, ...more] = entry.split('/')
-  const family = familyOf(address)
-  if (family === null || more.length > 0) return false
-  return bits === undefined || (/^(0|[1-9]\d{0,2})$/.test(bits) && Number(bits) <= (family === 'ipv4' ? 32 : 128))
+  if (!isAddress(address) || more.length > 0) return false
+  const mostBits = familyOf(address) === 'ipv4' ? 32 : 128
+  return bits === undefined || (/^(0|[1-9]\d{0,2})$/.test(bits) && Number(bits) <= mostBits)
 }
 
 const blockListOf = (entries: readonly string[]): BlockList => {
   const list = new BlockList()
   for (const entry of entries) {
     const [address = '', bits] = entry.split('/')
-    const family = familyOf(address)!
+    const family = familyOf(address)
     if (bits === undefined) list.addAddress(address, family)
     else list.addSubnet(address, Number(bits), family)
   }
   return list
 }
 
-const withoutMapping = (address: string): string => (address.startsWith('::ffff:') ? address.slice(7) : address)
+/** `10.0.0.1` for what a socket of both families calls `::ffff:10.0.0.1`. */
+export const plainAddress = (address = ''): string => {
+  const rest = address.startsWith('::ffff:') ? address.slice(7) : ''
+  return isIPv4(rest) ? rest : address
+}
+
+/** False for what is not an address. */
+const isIn = (list: BlockList, address: string): boolean => list.check(address, familyOf(address))
+
+export type IsTrusted = (address: string) => boolean
+
+/** Addresses and networks (`10.0.0.0/8`) of proxies in front of us, whose X-Forwarded headers are trusted. */
+export const trustProxies = (list: readonly string[]): IsTrusted => {
+  const trusted = blockListOf(list)
+  return list.length === 0 ? () => false : (address) => isIn(trusted, address)
+}
 
 /**
  * The address of whoever asks: the socket's, or what trusted proxies say of it. The chain is read from its end, where
@@ -41,12 +55,12 @@ export const clientAddress = (
   chain: string | string[] | undefined,
   isTrusted: IsTrusted,
 ): string | null => {
-  let address = withoutMapping(peer ?? '')
-  if (familyOf(address) === null) return null
+  let address = plainAddress(peer)
+  if (!isAddress(address)) return null
   const said = chain === undefined ? [] : String(chain).split(',')
   while (said.length > 0 && isTrusted(address)) {
-    const next = withoutMapping(said.pop()!.trim())
-    if (familyOf(next) === null) return null
+    const next = plainAddress(said.pop()!.trim())
+    if (!isAddress(next)) return null
     address = next
   }
   return address
@@ -63,9 +77,8 @@ export const mayReach = (
   const allowed = allow && blockListOf(allow)
   const denied = deny && blockListOf(deny)
   return (address) => {
-    const family = address === null ? null : familyOf(address)
-    if (family === null) return false
-    if (denied?.check(address!, family)) return false
-    return allowed === undefined || allowed.check(address!, family)
+    if (address === null || !isAddress(address)) return false
+    if (denied !== undefined && isIn(denied, address)) return false
+    return allowed === undefined || isIn(allowed, address)
   }
 }

@@ -8,7 +8,7 @@ import { checkRoutes, InvalidRoute, replaceService } from '../table/table.ts'
 import type { Upstreams } from '../table/upstreams.ts'
 import type { Counts, Health } from './protocol.ts'
 
-export interface ControlParts {
+interface ControlParts {
   table: LiveTable
   upstreams: Upstreams
   health: () => Health

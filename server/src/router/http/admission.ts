@@ -1,17 +1,16 @@
 /** What a service's rules say of a request before anything of it is forwarded: who may ask, and with which password. */
 import type { IncomingHttpHeaders } from 'node:http'
-import { isPreflight } from '../access/cors.ts'
+import { isPreflight, variesByOrigin } from '../access/cors.ts'
 import { dressed, type Rules, stickyHeader, stickyOf, stickyValue } from '../access/rules.ts'
-import { clientAddress } from '../access/sources.ts'
+import { clientAddress, type IsTrusted } from '../access/sources.ts'
 import type { HostEntry } from '../table/live-table.ts'
 import { isSuspect, pick, type Upstream } from '../table/upstreams.ts'
-import type { IsTrusted } from './headers.ts'
 import type { PageName } from './pages.ts'
 
 /** `preflight`: the browser is answered here, because it sends no login with it. */
 export type Admission = 'pass' | 'preflight' | Extract<PageName, 'forbidden' | 'unauthorized' | 'busy'>
 
-export interface Asker {
+interface Asker {
   /** Of the socket. */
   peer: string | undefined
   method: string | undefined
@@ -40,20 +39,22 @@ export const admit = (rules: Rules, asker: Asker, isTrusted: IsTrusted): Admissi
 }
 
 /** Those of a response that the rules add: who may read it, and what was asked for. */
-export const addedHeaders = ({ cors, headers }: Rules, origin: string | undefined): string[] => [
-  ...headers,
-  ...(cors?.(origin) ?? []),
-]
+export const addedHeaders = (entry: HostEntry | undefined, origin: string | undefined): string[] => {
+  if (entry === undefined || entry.rules.isPlain) return []
+  const { cors, headers } = entry.rules
+  return cors === null ? [...headers] : [...headers, ...(cors(origin) ?? variesByOrigin)]
+}
 
 /** A response's headers as the rules want them, for a client that stays with `upstream`. */
 export const dressedFor = (
-  { rules, route }: HostEntry,
+  entry: HostEntry,
   passed: string[],
   { headers }: Pick<Asker, 'headers'>,
   upstream: Upstream | undefined,
   isSecure: boolean,
 ): string[] => {
-  const added = addedHeaders(rules, headers.origin)
+  const { rules, route } = entry
+  const added = addedHeaders(entry, headers.origin)
   if (rules.sticky && upstream !== undefined) {
     const value = stickyValue(route.serviceId, upstream.key)
     if (stickyOf(headers.cookie) !== value) added.push('set-cookie', stickyHeader(value, isSecure))

@@ -18,7 +18,7 @@ export interface Http2Limits {
   resetsPerSecond: number
 }
 
-export interface Http2Front {
+interface Http2Front {
   /** Takes a connection whose first bytes were put back. */
   accept(socket: Socket): void
   /** Tells clients to open no more streams here. Those already on their way are served. */

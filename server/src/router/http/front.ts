@@ -11,7 +11,7 @@ import { readRequest } from './request-check.ts'
 import { sniff } from './sniff.ts'
 import { forwardUpgrade, refuseConnect } from './upgrade.ts'
 
-export interface Front {
+interface Front {
   /** Resolves with the port. Rejects like `listen`. */
   listen(host: string, port: number): Promise<number>
   /** Resolves when no new connection is accepted and the port is free. */

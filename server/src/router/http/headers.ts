@@ -1,6 +1,6 @@
 /** What is removed from and added to forwarded headers. All lists are flat: name, value, name, value. */
 import type { IncomingMessage } from 'node:http'
-import { BlockList, isIP } from 'node:net'
+import { type IsTrusted, plainAddress } from '../access/sources.ts'
 
 const hopByHop = new Set([
   'connection',
@@ -42,25 +42,7 @@ const namesIn = (connection: string | undefined): ReadonlySet<string> => {
   return names
 }
 
-export type IsTrusted = (address: string) => boolean
-
-/** Addresses and networks (`10.0.0.0/8`) of proxies in front of us, whose X-Forwarded headers are trusted. */
-export const trustProxies = (list: readonly string[]): IsTrusted => {
-  if (list.length === 0) return () => false
-  const trusted = new BlockList()
-  for (const item of list) {
-    const [address = '', bits] = item.split('/')
-    const family = isIP(address) === 6 ? 'ipv6' : 'ipv4'
-    if (bits === undefined) trusted.addAddress(address, family)
-    else trusted.addSubnet(address, Number(bits), family)
-  }
-  return (address) => trusted.check(address, isIP(address) === 6 ? 'ipv6' : 'ipv4')
-}
-
-export const peerOf = (req: IncomingMessage): string => {
-  const address = req.socket.remoteAddress ?? ''
-  return address.startsWith('::ffff:') ? address.slice(7) : address
-}
+const peerOf = (req: IncomingMessage): string => plainAddress(req.socket.remoteAddress)
 
 /** Whether the client's connection is encrypted, as far as a trusted proxy before us says so. */
 export const isSecure = (req: IncomingMessage, isTrusted: IsTrusted): boolean =>

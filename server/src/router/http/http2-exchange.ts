@@ -7,14 +7,16 @@ import {
   type OutgoingHttpHeaders,
   type ServerHttp2Stream,
 } from 'node:http2'
+import type { Rules } from '../access/rules.ts'
 import type { HostEntry } from '../table/live-table.ts'
 import { rewritten } from '../table/paths.ts'
 import { absence, checkPresence } from '../table/presence.ts'
 import { attemptPausesMs, findServing, type Traffic } from '../table/traffic.ts'
-import { markSuspect, pick, type Upstream } from '../table/upstreams.ts'
-import { type Admission, addedHeaders, admit } from './admission.ts'
+import { markSuspect, type Upstream } from '../table/upstreams.ts'
+import { type Admission, addedHeaders, admit, pickFor } from './admission.ts'
 import { grpcAnswer, grpcTrailers, isGrpc } from './grpc-status.ts'
 import {
+  dressedStream,
   readStreamRequest,
   type StreamRequest,
   streamHeadersForClient,
@@ -28,24 +30,19 @@ const { NGHTTP2_FLAG_END_STREAM } = constants
 
 const ignore = (): void => {}
 
-const pairsOf = (flat: readonly string[]): OutgoingHttpHeaders => {
-  const headers: OutgoingHttpHeaders = {}
-  for (let index = 0; index < flat.length; index += 2) headers[flat[index]!] = flat[index + 1]
-  return headers
-}
-
 /** Responds in the client's own terms: a gRPC status, or a page. */
 const sendStreamPage = (
   stream: ServerHttp2Stream,
   headers: IncomingHttpHeaders,
   name: PageName,
   host: string,
+  added: readonly string[] = [],
 ): void => {
   if (stream.destroyed || stream.headersSent) return
-  if (isGrpc(headers)) stream.respond(grpcAnswer(name, host), { endStream: true })
+  if (isGrpc(headers)) stream.respond(dressedStream(grpcAnswer(name, host), added), { endStream: true })
   else {
     const page = renderPage(name, host, headers.accept)
-    stream.respond({ ':status': page.status, ...pairsOf(page.headers) })
+    stream.respond(dressedStream({ ':status': page.status }, [...page.headers, ...added]))
     stream.end(headers[':method'] === 'HEAD' ? undefined : page.body)
   }
   closeUnread(stream)
@@ -72,7 +69,8 @@ class StreamExchange {
   private far: ClientHttp2Stream | undefined
   private trailers: OutgoingHttpHeaders = {}
   private entry: HostEntry | undefined
-  private isAdmitted = false
+  /** Whoever passed these has not passed others. */
+  private admittedBy: Rules | undefined
   /** It is answered by us, whatever becomes of the stream to the target. */
   private isLate = false
   private readonly whole = new Timer()
@@ -101,8 +99,8 @@ class StreamExchange {
     const entry = findServing(this.traffic, this.request.host, this.request.path, 'GRPC')
     if (typeof entry === 'string') return this.answer(entry)
     this.entry = entry
-    if (!this.isAdmitted && !this.isLetIn(entry)) return
-    const upstream = pick(entry, this.tried) ?? pick(entry, null)
+    if (this.admittedBy !== entry.rules && !this.isLetIn(entry.rules)) return
+    const upstream = pickFor(entry, undefined, this.tried)
     if (upstream === undefined) return this.answer('idle')
     this.attempts++
     if (upstream.isAbsent) return this.repeat(upstream, absence())
@@ -111,10 +109,11 @@ class StreamExchange {
   }
 
   /** False: it has been answered, or will be attempted once that is known. */
-  private isLetIn({ rules }: HostEntry): boolean {
+  private isLetIn(rules: Rules): boolean {
     const { client, headers, traffic } = this
-    this.isAdmitted = true
-    this.whole.set(rules.requestMs, () => this.onLate())
+    // Its time began with its arrival, whatever has changed since.
+    if (this.admittedBy === undefined) this.whole.set(rules.requestMs, () => this.onLate())
+    this.admittedBy = rules
     if (rules.isPlain) return true
     const asker = { peer: client.session?.socket?.remoteAddress, method: this.request.method, headers }
     const admission = admit(rules, asker, traffic.isTrusted)
@@ -126,18 +125,17 @@ class StreamExchange {
     if (admission === 'pass') return true
     if (admission !== 'preflight') this.answer(admission)
     else if (!this.client.destroyed)
-      this.client.respond({ ':status': 204, ...pairsOf(this.added()) }, { endStream: true })
+      this.client.respond(dressedStream({ ':status': 204 }, this.added()), { endStream: true })
     return false
   }
 
   private added(): string[] {
-    const { entry } = this
-    return entry === undefined || entry.rules.isPlain ? [] : addedHeaders(entry.rules, this.headers.origin)
+    return addedHeaders(this.entry, this.headers.origin)
   }
 
   private async open(upstream: Upstream) {
     const { client, headers, request, traffic } = this
-    const address = client.session?.socket?.remoteAddress ?? ''
+    const address = client.session?.socket?.remoteAddress
     const path = rewritten(request.path, this.entry!.route)
     const passed = streamHeadersForTarget(headers, { ...request, path }, address, traffic.isTrusted)
     try {
@@ -211,7 +209,7 @@ class StreamExchange {
     if (client.destroyed || client.headersSent) return
     const endStream = (flags & NGHTTP2_FLAG_END_STREAM) !== 0
     try {
-      const passed = { ...streamHeadersForClient(headers), ...pairsOf(this.added()) }
+      const passed = dressedStream(streamHeadersForClient(headers), this.added())
       client.respond(passed, endStream ? { endStream } : { waitForTrailers: true })
     } catch (error) {
       // A status that does not exist in HTTP/2.
@@ -274,7 +272,7 @@ class StreamExchange {
   }
 
   private answer(page: PageName): void {
-    sendStreamPage(this.client, this.headers, page, this.request.host)
+    sendStreamPage(this.client, this.headers, page, this.request.host, this.added())
   }
 }
 

@@ -1,7 +1,8 @@
 /** What is removed from and added to the headers of a forwarded HTTP/2 stream. */
 import type { IncomingHttpHeaders, OutgoingHttpHeaders } from 'node:http2'
+import { type IsTrusted, plainAddress } from '../access/sources.ts'
 import { normalizeHost } from '../table/table.ts'
-import { type IsTrusted, isSaidByUs } from './headers.ts'
+import { isSaidByUs } from './headers.ts'
 
 /** Belongs to one connection, or is set by us. */
 const dropped = new Set([
@@ -39,13 +40,11 @@ export const readStreamRequest = (headers: IncomingHttpHeaders): StreamRequest |
   return { authority, host: normalizeHost(authority), method, path }
 }
 
-const plainAddress = (address: string): string => (address.startsWith('::ffff:') ? address.slice(7) : address)
-
 /** The headers of a stream to the target. */
 export const streamHeadersForTarget = (
   headers: IncomingHttpHeaders,
   { authority, method, path }: StreamRequest,
-  address: string,
+  address: string | undefined,
   isTrusted: IsTrusted,
 ): OutgoingHttpHeaders => {
   const passed: OutgoingHttpHeaders = { ':method': method, ':scheme': 'http', ':authority': authority, ':path': path }
@@ -67,4 +66,18 @@ export const streamHeadersForClient = (headers: IncomingHttpHeaders): OutgoingHt
   for (const [name, value] of Object.entries(headers)) if (isPassed(name)) passed[name] = value
   if (headers[':status'] !== undefined) passed[':status'] = headers[':status']
   return passed
+}
+
+/** Said beside what the service says itself. */
+const repeatable = ['set-cookie', 'vary']
+
+/** The headers of a response, with those of a flat list in place of its own. */
+export const dressedStream = (passed: OutgoingHttpHeaders, flat: readonly string[]): OutgoingHttpHeaders => {
+  const added: OutgoingHttpHeaders = {}
+  for (let index = 0; index < flat.length; index += 2) added[flat[index]!] = flat[index + 1]
+  const dressed = { ...passed, ...added }
+  for (const name of repeatable)
+    if (added[name] !== undefined && passed[name] !== undefined)
+      dressed[name] = [passed[name], added[name]].flat().map(String)
+  return dressed
 }

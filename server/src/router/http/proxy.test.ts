@@ -275,3 +275,18 @@ test('a websocket is a tunnel of bytes; an end of either side ends the other; h2
   const declined = handshake('/', 'h2c').replace('Upgrade\r\n', 'Upgrade, close\r\n')
   assert.match(await sendRaw(port, declined), /^HTTP\/1.1 200 .*plain/s)
 })
+
+test('a websocket that is not opened in time is refused, and an open one may be silent', async (t) => {
+  const { server, target } = await serve(t, (_, res) => res.end())
+  server.on('upgrade', (req, socket) => {
+    if (req.url === '/never') return
+    socket.write('HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n')
+    setTimeout(() => socket.end('late'), 1000)
+  })
+  const { port } = await openInside(t, [route([target], { policy: { readMs: 300, sendMs: 300, requestMs: 300 } })])
+  const open = (path: string): Promise<string> =>
+    sendRaw(port, `GET ${path} HTTP/1.1\r\nHost: a.localhost\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n`)
+  const [never, silent] = await Promise.all([open('/never'), open('/')])
+  assert.match(never, /^HTTP\/1.1 502 /)
+  assert.match(silent, /^HTTP\/1.1 101 .*late$/s)
+})

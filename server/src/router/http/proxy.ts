@@ -1,13 +1,13 @@
 /** One plain request, from its arrival to the last byte of its response, with a few attempts. */
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Dispatcher } from 'undici'
-import { dressed } from '../access/rules.ts'
+import { dressed, type Rules } from '../access/rules.ts'
 import { usual } from '../policy.ts'
 import type { HostEntry } from '../table/live-table.ts'
 import { rewritten } from '../table/paths.ts'
 import { absence, checkPresence } from '../table/presence.ts'
 import { attemptPausesMs, findServing, type Traffic } from '../table/traffic.ts'
-import { markSuspect, pick, type Upstream } from '../table/upstreams.ts'
+import { markSuspect, type Upstream } from '../table/upstreams.ts'
 import { type Admission, addedHeaders, admit, dressedFor, pickFor } from './admission.ts'
 import { clientGone, codeOf, isRefusal, isReset, isSilence, LateError, TooLarge, unwanted } from './failures.ts'
 import { headersForClient, headersForTarget, isSecure, sizeOf } from './headers.ts'
@@ -55,7 +55,8 @@ class Exchange implements Dispatcher.DispatchHandler {
   private wasReset = false
   private bodyTaken = false
   private isGone = false
-  private isAdmitted = false
+  /** Whoever passed these has not passed others. */
+  private admittedBy: Rules | undefined
   private tried: Set<Upstream> | null = null
   private entry: HostEntry | undefined
   private upstream: Upstream | undefined
@@ -79,9 +80,8 @@ class Exchange implements Dispatcher.DispatchHandler {
     const entry = findServing(this.traffic, this.incoming.host, this.incoming.path, 'HTTP')
     if (typeof entry === 'string') return this.answer(entry)
     this.entry = entry
-    if (!this.isAdmitted && !this.isLetIn(entry)) return
-    const upstream =
-      entry.byCookie === null ? this.pickAny(entry) : pickFor(entry, this.incoming.req.headers.cookie, this.tried)
+    if (this.admittedBy !== entry.rules && !this.isLetIn(entry.rules)) return
+    const upstream = pickFor(entry, this.incoming.req.headers.cookie, this.tried)
     if (upstream === undefined) return this.answer('idle')
     this.attempts++
     this.upstream = upstream
@@ -90,26 +90,27 @@ class Exchange implements Dispatcher.DispatchHandler {
     else this.dispatch(upstream, entry)
   }
 
-  private pickAny(entry: HostEntry): Upstream | undefined {
-    return pick(entry, this.tried) ?? pick(entry, null)
-  }
-
   /** False: it has been answered, or will be attempted once that is known. */
-  private isLetIn({ rules }: HostEntry): boolean {
+  private isLetIn(rules: Rules): boolean {
     const { req } = this.incoming
-    this.isAdmitted = true
+    // Its time began with its arrival, whatever has changed since.
+    if (this.admittedBy === undefined) this.limit(rules)
+    this.admittedBy = rules
     if (rules.bodyBytes > 0 && Number(req.headers['content-length'] ?? 0) > rules.bodyBytes) {
       this.answer('tooLarge')
       return false
     }
-    if (rules.requestMs > 0) this.whole = new Timer().set(rules.requestMs, () => this.onLate())
-    // The attempts are over sooner than after the usual time.
-    if (rules.connectMs !== usual.connectMs) this.connecting = new Timer().set(rules.connectMs, () => this.onLate())
     if (rules.isPlain) return true
     const asker = { peer: req.socket.remoteAddress, method: req.method, headers: req.headers }
     const admission = admit(rules, asker, this.traffic.isTrusted)
     if (admission instanceof Promise) void admission.then((settled) => this.onAdmission(settled) && this.attempt())
     return !(admission instanceof Promise) && this.onAdmission(admission)
+  }
+
+  private limit({ requestMs, connectMs }: Rules): void {
+    if (requestMs > 0) this.whole = new Timer().set(requestMs, () => this.onLate())
+    // The attempts are over sooner than after the usual time.
+    if (connectMs !== usual.connectMs) this.connecting = new Timer().set(connectMs, () => this.onLate())
   }
 
   private onAdmission(admission: Admission): boolean {
@@ -295,9 +296,7 @@ class Exchange implements Dispatcher.DispatchHandler {
   }
 
   private added(): string[] {
-    return this.entry === undefined || this.entry.rules.isPlain
-      ? []
-      : addedHeaders(this.entry.rules, this.incoming.req.headers.origin)
+    return addedHeaders(this.entry, this.incoming.req.headers.origin)
   }
 
   private answer(page: PageName): void {

@@ -1,7 +1,7 @@
 import type { IncomingMessage } from 'node:http'
 import { Readable } from 'node:stream'
 
-export interface BodyEvents {
+interface BodyEvents {
   /** The target asks for the body. */
   onTaken(): void
   /** Whether the target leaves bytes unread; and when it has all of them. */

@@ -2,6 +2,7 @@
 import { type ClientRequest, type IncomingMessage, request } from 'node:http'
 import type { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
+import type { Rules } from '../access/rules.ts'
 import { join } from '../ports/join.ts'
 import type { HostEntry } from '../table/live-table.ts'
 import { rewritten } from '../table/paths.ts'
@@ -75,6 +76,8 @@ interface Handshake {
   host: string
   path: string
   attempts: number
+  /** Whoever passed these has not passed others. */
+  admittedBy: Rules | undefined
 }
 
 const onFailure = (handshake: Handshake, upstream: Upstream, isConnected: boolean, error: Error): void => {
@@ -97,6 +100,7 @@ const shake = (handshake: Handshake) => {
   if (client.destroyed) return
   const entry = findServing(traffic, host, path, 'HTTP')
   if (typeof entry === 'string') return refuse(client, req, entry, host)
+  if (handshake.admittedBy !== entry.rules) return void enter(handshake, entry.rules)
   const upstream = pickFor(entry, req.headers.cookie, null)
   if (upstream === undefined) return refuse(client, req, 'idle', host)
   handshake.attempts++
@@ -138,12 +142,11 @@ const shake = (handshake: Handshake) => {
 }
 
 /** As for every other request: nothing is forwarded before it may pass. */
-const enter = async (handshake: Handshake): Promise<void> => {
-  const { traffic, req, client, host, path } = handshake
-  const entry = findServing(traffic, host, path, 'HTTP')
-  if (typeof entry === 'string' || entry.rules.isPlain) return shake(handshake)
+const enter = async (handshake: Handshake, rules: Rules): Promise<void> => {
+  const { traffic, req, client, host } = handshake
   const asker = { peer: client.remoteAddress, method: req.method, headers: req.headers }
-  const admission = await admit(entry.rules, asker, traffic.isTrusted)
+  const admission = rules.isPlain ? 'pass' : await admit(rules, asker, traffic.isTrusted)
+  handshake.admittedBy = rules
   if (admission === 'pass') shake(handshake)
   else refuse(client, req, admission === 'preflight' ? 'malformed' : admission, host)
 }
@@ -162,7 +165,7 @@ export const forwardUpgrade = (
   const wanted = readRequest(req)
   if (typeof wanted === 'string') return refuse(client, req, wanted, '')
   if (hasBody(req)) return refuse(client, req, 'malformed', wanted.host)
-  void enter({ traffic, req, client, head, ...wanted, attempts: 0 })
+  shake({ traffic, req, client, head, ...wanted, attempts: 0, admittedBy: undefined })
 }
 
 export const refuseConnect = (req: IncomingMessage, client: Duplex): void => {

@@ -2,7 +2,7 @@ import type { Socket } from 'node:net'
 
 const aliveProbeMs = 30_000
 
-export interface JoinOptions {
+interface JoinOptions {
   /** How long one side may stay silent after the other has ended. */
   halfClosedMs: number
   /** Ends a side whose partner broke. Default: `destroy`. */

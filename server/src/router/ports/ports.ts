@@ -17,7 +17,7 @@ export interface Ports {
   close(): void
 }
 
-export type Opener = (port: number) => Promise<OpenPort>
+type Opener = (port: number) => Promise<OpenPort>
 
 const retryMs = 1_000
 

@@ -3,7 +3,7 @@ import { checkPolicy, type Policy } from '../policy.ts'
 import { type AnyRoute, isStreamRoute, type Route, type StreamRoute, type Target } from '../router.ts'
 import { isPrefix } from './paths.ts'
 
-export interface Table {
+interface Table {
   routes: readonly AnyRoute[]
   /** More than one only of hosts with path prefixes. */
   byHost: ReadonlyMap<string, readonly Route[]>

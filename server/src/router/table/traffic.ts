@@ -1,7 +1,7 @@
 /** Shared by all parts that forward traffic. */
 
+import type { IsTrusted } from '../access/sources.ts'
 import type { Counts } from '../control/protocol.ts'
-import type { IsTrusted } from '../http/headers.ts'
 import type { PageName } from '../http/pages.ts'
 import type { Route, StreamRoute } from '../router.ts'
 import type { Entry, HostEntry, LiveTable } from './live-table.ts'

@@ -59,8 +59,6 @@ const openPool = (key: string, idleMs: number): PoolType =>
   new Pool(`http://${key}`, {
     allowH2: false,
     connectTimeout: poolConnectTimeoutMs,
-    headersTimeout: usual.readMs,
-    bodyTimeout: usual.readMs,
     maxHeaderSize: mostHeaderBytes,
     // Usually shorter than what programs use when they do not say: a socket closed by its program as we write to it
     // loses the request if it may not be repeated.

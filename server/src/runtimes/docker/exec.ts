@@ -8,7 +8,7 @@ export interface ExecEnd {
 }
 
 const headerBytes = 8
-const keptBytes = 4096
+const usuallyKeptBytes = 4096
 
 /** What is in the engine's frames, or in as much of them as was kept. */
 const payloadOf = (bytes: Buffer): string => {
@@ -22,7 +22,13 @@ const payloadOf = (bytes: Buffer): string => {
 }
 
 /** Rejects with an `EngineError` where it cannot be run. An abort ends the wait; the engine cannot end the command. */
-export const execIn = async (engine: Engine, id: string, command: string[], signal: AbortSignal): Promise<ExecEnd> => {
+export const execIn = async (
+  engine: Engine,
+  id: string,
+  command: string[],
+  signal: AbortSignal,
+  keptBytes = usuallyKeptBytes,
+): Promise<ExecEnd> => {
   const body = { Cmd: command, AttachStdout: true, AttachStderr: true }
   const { Id } = await engine.call<{ Id: string }>('POST', `/containers/${id}/exec`, { body, signal })
   const start = { Detach: false, Tty: false }

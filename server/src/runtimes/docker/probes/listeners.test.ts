@@ -1,6 +1,12 @@
 import assert from 'node:assert/strict'
+import { Readable } from 'node:stream'
 import { test } from 'node:test'
+import { createWorkload } from '../../../../test/support/runtimes/conformance.ts'
+import type { Engine } from '../../../lib/docker/docker-engine.ts'
+import type { Workload } from '../../runtime.ts'
+import type { ContainerDetail } from '../containers.ts'
 import { explainPort, parseListeners } from './listeners.ts'
+import { createPortWatch } from './port-watch.ts'
 
 const head = '  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n'
 const row = (address: string, port: number, state = '0A'): string => {
@@ -49,3 +55,20 @@ for (const [name, table, exposed, kind, expected] of cases)
     assert.equal(finding?.kind ?? null, kind)
     if (expected !== null) assert.match(finding!.text, expected)
   })
+
+test('the table that a command in the container prints is read whole, up to 256 KiB', async () => {
+  const read = async (count: number): Promise<string | null> => {
+    const table = Buffer.from(head + row(any, 80, '01').repeat(count) + row(any, 8080))
+    const frame = Buffer.alloc(8)
+    frame.writeUInt32BE(table.length, 4)
+    const call = async () => ({ Id: 'exec', ExitCode: 0 })
+    const engine = { call, stream: async () => Readable.from([frame, table]) } as unknown as Engine
+    const detail = { Id: 'a', State: { Running: true, Pid: 0 }, Config: {} } as ContainerDetail
+    const ports: Workload['ports'] = [{ internalPort: 3000, protocol: 'TCP', publiclyAccessible: false }]
+    const workload = createWorkload({ image: 'x', entrypoint: [], arguments: [] }, { ports })
+    const watch = createPortWatch(engine, { inspect: async () => detail })
+    return watch.why(workload, 'a', new AbortController().signal)
+  }
+  assert.match((await read(500)) ?? '', /the program listens on 8080\./)
+  assert.match((await read(3000)) ?? '', /^nothing listens on port 3000 yet\.$/)
+})

@@ -9,6 +9,7 @@ import type { Clock } from '../../../lib/time/clock.ts'
 import type { Progress, Workload } from '../../runtime.ts'
 import type { ContainerDetail, Containers } from '../containers.ts'
 import { usualPort } from '../describe.ts'
+import { execIn } from '../exec.ts'
 import { explainPort, type Listener, type PortFinding, parseListeners } from './listeners.ts'
 
 const everyMs = 2000
@@ -17,7 +18,7 @@ const quietMs = 6000
 /** Of services without a probe of their own: how long a program that listens elsewhere only is waited for. */
 const patienceMs = { loopback: 30_000, elsewhere: 60_000, nothing: Number.POSITIVE_INFINITY }
 const execMs = 3000
-const maxTable = 256 * 1024
+const tableBytes = 256 * 1024
 
 const readTable = async (pid: number): Promise<string> => {
   const read = (name: string): Promise<string> => readFile(`/proc/${pid}/net/${name}`, 'utf8')
@@ -40,18 +41,10 @@ const readHere = async ({ Id, State }: ContainerDetail): Promise<string | null> 
 
 const readInside = async (engine: Engine, { Id }: ContainerDetail, outer: AbortSignal): Promise<string | null> => {
   const signal = AbortSignal.any([outer, AbortSignal.timeout(execMs)])
-  const body = { Cmd: ['cat', '/proc/net/tcp', '/proc/net/tcp6'], AttachStdout: true, Tty: true }
   try {
-    const exec = await engine.call<{ Id: string }>('POST', `/containers/${Id}/exec`, { body, signal })
-    const start = { Detach: false, Tty: true }
-    const output = await engine.stream('POST', `/exec/${exec.Id}/start`, { body: start, signal })
-    let text = ''
-    for await (const chunk of output.setEncoding('utf8') as AsyncIterable<string>) {
-      text += chunk
-      if (text.length > maxTable) break
-    }
+    const { output } = await execIn(engine, Id, ['cat', '/proc/net/tcp', '/proc/net/tcp6'], signal, tableBytes)
     // A table has a head, also an empty one; an image without this command prints something else.
-    return text.includes('local_address') ? text : null
+    return output.includes('local_address') ? output : null
   } catch (error) {
     outer.throwIfAborted()
     if (isEngineError(error) || signal.aborted) return null

@@ -186,7 +186,7 @@ export const createReady = ({ engine, containers, events, logs, clock }: ReadyPa
       for (const candidate of candidates.values()) adoptState(candidate, workload.memoryMb).catch(fail)
       for (const event of early) take(event)
       const both = AbortSignal.any([signal, failed.signal])
-      progress(`Waiting for ${awaited(workload)} (up to ${seconds(workload.readyTimeoutMs)}).`)
+      progress(`Waiting for ${awaited(workload)} (up to ${seconds(readyWithinMs(workload))}).`)
       tellPort(workload, [...candidates.values()][0]!, progress, both).catch(fail)
       let ready = 0
       const waits = [...candidates.values()].map(async (candidate) => {

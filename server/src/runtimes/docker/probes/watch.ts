@@ -4,7 +4,7 @@
  * watches (the control plane is down), only the engine's own restart policy acts.
  */
 import { untilAborted } from '../../../lib/concurrency/waiting.ts'
-import type { Engine } from '../../../lib/docker/docker-engine.ts'
+import { type Engine, isEngineError } from '../../../lib/docker/docker-engine.ts'
 import type { Log } from '../../../lib/log.ts'
 import type { Clock } from '../../../lib/time/clock.ts'
 import type { PlacedInstance as Instance } from '../../blue-green/instances.ts'
@@ -31,6 +31,7 @@ export interface WatchParts {
 /** What is looked at of one instance. */
 interface Watched {
   controller: AbortController
+  /** Without its owner's labels, which may be large. */
   row: ContainerRow
   /** It ended while it was watched. */
   hasEnded: boolean
@@ -39,6 +40,17 @@ interface Watched {
 /** A new start is not tried faster than this after a command that failed. */
 const restartPauseMs = 10_000
 const restartDeadlineMs = 60_000
+/** After an error, such as an engine that did not answer. */
+const retryPauseMs = 10_000
+/** Of one that is restarted. */
+const stopGraceMs = 10_000
+
+const ours: ReadonlySet<string> = new Set(Object.values(labels))
+
+const withOurLabels = (row: ContainerRow): ContainerRow => ({
+  ...{ Id: row.Id, Names: row.Names, State: row.State, Created: row.Created },
+  Labels: Object.fromEntries(Object.entries(row.Labels).filter(([name]) => ours.has(name))),
+})
 
 const probeIn = (row: ContainerRow, label: string, { endpoints }: Instance): Probe | null => {
   const text = labelOf(row.Labels, label)
@@ -74,42 +86,58 @@ export const watchInstances = async (parts: WatchParts, stopping: AbortSignal): 
     }
   }
 
+  /** Until it succeeds or `ended`: what an error ended for good would leave its instance unwatched. */
+  const persist = async (work: (isAgain: boolean) => Promise<void>, what: object, ended: AbortSignal) => {
+    for (let isAgain = false; ; isAgain = true) {
+      try {
+        return await work(isAgain)
+      } catch (error) {
+        // A container that is gone needs nothing any more.
+        if (ended.aborted || isEngineError(error, 404)) return
+        log.warn({ err: error, ...what }, `watching goes on in ${retryPauseMs / 1000} s`)
+        await clock.sleep(retryPauseMs, ended)
+      }
+    }
+  }
+
   const begin = (row: ContainerRow, isFresh: boolean, isRestarted: boolean): void => {
     const controller = new AbortController()
     watched.set(row.Id, { controller, row, hasEnded: false })
     const ended = AbortSignal.any([signal, controller.signal])
     const instance = containers.instanceOf(row)
-    const run = (work: Promise<void>): void =>
-      void work.catch((error: unknown) => {
-        if (!ended.aborted) log.warn({ err: error, instance: instance.name }, 'a probe waits for the engine')
-      })
+    const run = (work: (isAgain: boolean) => Promise<void>): void =>
+      void persist(work, { instance: instance.name }, ended).catch(() => {})
     const look = (probe: Probe): ProbeCall => probeCallOf(engine, probe, instance)
+    const failed = async (finding: string): Promise<void> => {
+      const { serviceId, name } = instance
+      log.warn({ serviceId, instance: name, finding }, 'liveness probe failed: restarting the instance')
+      await restart(row)
+    }
+    // The delay is for a program that begins, not for a second attempt to watch it.
+    const withDelay = (probe: Probe, isAgain: boolean): Probe =>
+      isAgain ? { ...probe, initialDelaySeconds: 0 } : probe
     const alive = probeIn(row, labels.liveness, instance)
     const ready = probeIn(row, labels.readiness, instance)
-    if (alive !== null)
-      run(
-        keepAliveOne(clock, alive, look(alive), ended, async (finding) => {
-          const { serviceId, name } = instance
-          log.warn({ serviceId, instance: name, finding }, 'liveness probe failed: restarting the instance')
-          await restart(row)
-        }),
-      )
-    if (ready !== null) run(watchReadiness({ clock, readiness, isFresh }, instance, ready, look(ready), ended))
-    if (isRestarted) run(runCommand(row, ended))
+    if (alive !== null) run((isAgain) => keepAliveOne(clock, withDelay(alive, isAgain), look(alive), ended, failed))
+    if (ready !== null)
+      run((isAgain) => {
+        const watch = { clock, readiness, isFresh: isFresh || isAgain }
+        return watchReadiness(watch, instance, withDelay(ready, isAgain), look(ready), ended)
+      })
+    if (isRestarted) run(() => runCommand(row, ended))
   }
 
   /** One call for all: instances that are not looked at yet. */
   const findNew = async (isFresh: boolean): Promise<void> => {
     for (const row of await containers.list({}, { signal }))
-      if (row.State === 'running' && !watched.has(row.Id)) begin(row, isFresh, false)
+      if (row.State === 'running' && !watched.has(row.Id)) begin(withOurLabels(row), isFresh, false)
   }
 
   const { promise: lost, reject } = Promise.withResolvers<never>()
   lost.catch(() => {})
   const onStarted = ({ instanceId }: ContainerEvent): void => {
     const known = watched.get(instanceId)
-    if (known === undefined)
-      findNew(true).catch((error: unknown) => log.debug({ err: error }, 'the instances could not be listed'))
+    if (known === undefined) void persist(() => findNew(true), {}, signal).catch(() => {})
     else if (known.hasEnded) {
       known.controller.abort(new Error('it was started again'))
       begin(known.row, true, true)
@@ -130,6 +158,7 @@ export const watchInstances = async (parts: WatchParts, stopping: AbortSignal): 
     watched.get(event.instanceId)?.controller.abort(new Error('it was removed'))
     watched.delete(event.instanceId)
     readiness.removed(event.instanceId)
+    hooks.removed(event.instanceId)
   }
   const leave = await events.listen(onEvent, reject)
   try {
@@ -142,6 +171,3 @@ export const watchInstances = async (parts: WatchParts, stopping: AbortSignal): 
     leave()
   }
 }
-
-/** Of one that is restarted. */
-const stopGraceMs = 10_000

@@ -1,0 +1,40 @@
+/** How long a version is waited for, with an engine in memory. */
+import assert from 'node:assert/strict'
+import { Readable } from 'node:stream'
+import { test } from 'node:test'
+import { createFakeClock } from '../../../../test/support/fake-clock.ts'
+import { createWorkload } from '../../../../test/support/runtimes/conformance.ts'
+import type { Engine } from '../../../lib/docker/docker-engine.ts'
+import type { Containers } from '../containers.ts'
+import type { Events } from '../events.ts'
+import type { Logs } from '../logs/logs.ts'
+import { createReady } from './ready.ts'
+
+test('the time that a version gets to say yes as often as asked is the one that its log and its failure name', async () => {
+  const clock = createFakeClock()
+  const engine = { call: async () => ({ Id: 'exec', ExitCode: 1 }), stream: async () => Readable.from([]) }
+  const instance = { id: 'a', index: 0, state: 'running', endpoints: {} }
+  const wait = createReady({
+    engine: engine as unknown as Engine,
+    containers: { list: async () => [], describe: async () => [instance] } as unknown as Containers,
+    events: { listen: async () => () => {} } as unknown as Events,
+    logs: { lastLines: async () => [] } as unknown as Logs,
+    clock,
+  })
+  const check = { kind: 'exec' as const, command: ['look'] }
+  const pace = { initialDelaySeconds: 1, periodSeconds: 3, timeoutSeconds: 1, successThreshold: 3, failureThreshold: 1 }
+  const workload = createWorkload(
+    { image: 'x', entrypoint: [], arguments: [] },
+    { readyTimeoutMs: 5000, readiness: { check, ...pace } },
+  )
+  const told: string[] = []
+  const waiting = wait(workload, (text) => told.push(text), new AbortController().signal)
+  let failure: Error | undefined
+  waiting.catch((error: Error) => {
+    failure = error
+  })
+  await clock.advance(12_900)
+  assert.deepEqual([told, failure], [['Waiting for the command of its readiness probe (up to 13 s).'], undefined])
+  await clock.advance(200)
+  assert.match(failure?.message ?? '', /^The service did not become ready within 13 s: /)
+})
