@@ -11,7 +11,7 @@ import type { Parts } from '../api/parts.ts'
 import { type Placement, readPlacement } from '../deployments/request/stage-rows.ts'
 import type { Queryable } from '../store/database.ts'
 import { followShared, type Shared, type View } from '../streams/shared-read.ts'
-import { eventSink, lastEventId, type Sink, socketSink } from '../streams/sink.ts'
+import { endAway, eventSink, lastEventId, type Sink, socketSink } from '../streams/sink.ts'
 import { executionOf } from './deployment-log-lines.ts'
 import { pastStatuses } from './past-statuses.ts'
 import { type EnvironmentRead, groupByType, readEnvironment, withStages } from './status.ts'
@@ -169,7 +169,7 @@ const statusSocket = operation({
     const sink = socketSink(socket)
     connect(context, sink).catch((error: unknown) => {
       context.parts.log.warn({ err: error }, 'a status stream ended early')
-      sink.end('The status is temporarily unavailable: connect again.')
+      endAway(sink, 'status')
     })
   },
 })

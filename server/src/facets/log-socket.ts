@@ -4,7 +4,7 @@ import { type Context, nodeInPath, type Owner, operation } from '../api/operatio
 import { Maybe, Recorded, Text, Uuid, Whole } from '../api/operations/schema.ts'
 import { badRequest } from '../lib/errors.ts'
 import type { LogLine } from '../runtimes/runtime.ts'
-import { type Sink, socketSink } from '../streams/sink.ts'
+import { endAway, type Sink, socketSink } from '../streams/sink.ts'
 import { fits, type LogQuery, LogQueryError, parseLogQuery } from './log-history/logql.ts'
 import { maxTail, readVersions, sendLines, streamTailOf } from './logs.ts'
 import { asFrame as asOutputFrame, followOutput, type OutputLine } from './runs/output.ts'
@@ -71,7 +71,7 @@ const sendFrames = async (context: Context, sink: Sink, query: LogQuery | null):
     await sendLines(context, sink, versions, asFrame(node.name), isWanted)
   } catch (error) {
     parts.log.warn({ err: error, serviceId: node.id }, 'a log stream could not start')
-    sink.end('The log is temporarily unavailable: connect again.')
+    endAway(sink, 'log')
   }
 }
 

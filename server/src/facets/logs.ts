@@ -10,7 +10,7 @@ import { idOf } from '../lib/ids.ts'
 import type { Clock } from '../lib/time/clock.ts'
 import type { LogLine, Runtime, ServiceKey } from '../runtimes/runtime.ts'
 import type { Queryable } from '../store/database.ts'
-import { eventSink, type Sink } from '../streams/sink.ts'
+import { endAway, eventSink, type Sink } from '../streams/sink.ts'
 import { type Facet, itemOf, ownerOf } from './self.ts'
 
 export const maxTail = 1000
@@ -146,7 +146,7 @@ export const sendLines = async (
     sink.end()
   } catch (error) {
     parts.log.warn({ err: error, serviceId: node.id }, 'a log stream ended early')
-    sink.end('The log is temporarily unavailable: connect again.')
+    endAway(sink, 'log')
   }
 }
 

@@ -5,7 +5,7 @@
 import type { Parts } from '../../api/parts.ts'
 import type { Queryable } from '../../store/database.ts'
 import { followTail } from '../../streams/log-tail.ts'
-import type { Sink } from '../../streams/sink.ts'
+import { endAway, type Sink } from '../../streams/sink.ts'
 
 export interface OutputLine {
   /** The chunks of a service become visible in numerical order. */
@@ -109,7 +109,7 @@ export const followOutput = async (
     followTail(parts, sink, source, { chunk: last.at(-1)?.chunk ?? '0', send })
   } catch (error) {
     parts.log.warn({ err: error, serviceId }, 'a log stream ended early')
-    sink.end('The log is temporarily unavailable: connect again.')
+    endAway(sink, 'log')
   }
 }
 

@@ -14,7 +14,7 @@ import type { Cluster } from '../../clusters/clusters.ts'
 import { explainEngine } from '../../lib/docker/engine-errors.ts'
 import type { Capacity, Instance, Usage } from '../../runtimes/runtime.ts'
 import { followShared, type Shared, type View } from '../../streams/shared-read.ts'
-import { type Sink, socketSink } from '../../streams/sink.ts'
+import { endAway, type Sink, socketSink } from '../../streams/sink.ts'
 
 const statusEveryMs = 10_000
 const metricsEveryMs = 10_000
@@ -262,7 +262,7 @@ const follow = async (context: Context, sink: Sink, begin: () => void): Promise<
     else sink.end('NotFound: this server has no runtime for this cluster.')
   } catch (error) {
     parts.log.warn({ err: error, clusterId: node.id }, 'a stream of a cluster could not start')
-    sink.end('The cluster is temporarily unavailable: connect again.')
+    endAway(sink, 'cluster')
   }
 }
 
