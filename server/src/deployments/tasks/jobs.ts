@@ -27,8 +27,7 @@ const mayRunTasks = ({ parts, service }: ServiceRun): boolean => kindOf(parts, s
 
 export const runsAlone = (run: ServiceRun): boolean => tasksNow(run).isAlone
 
-export const keepsState = (run: ServiceRun): boolean =>
-  Object.values(tasksOf(run)).some(({ state }) => state !== undefined)
+const keepsState = (run: ServiceRun): boolean => Object.values(tasksOf(run)).some(({ state }) => state !== undefined)
 
 /** What a deploy runs of the tasks of a service: those beside instances only when their event is forced. */
 export const eventTask = (run: ServiceRun): { event: TaskEvent; task: TaskToRun | null } => {
@@ -166,12 +165,17 @@ export const endOwnTask = async (run: ServiceRun, signal: AbortSignal): Promise<
   const { parts, cluster, claim, ref } = run
   if (!mayRunTasks(run)) return
   const task = { ...ref, taskId: taskIdOf(claim.id, ref.serviceId) }
+  const graceMs = graceOf(run)
   const over = new AbortController()
-  const watching = untilForced(run, AbortSignal.any([signal, over.signal]))
-    .then(() => cluster.runtime.stopTask({ ...task, outputs: [] }, 0, signal))
-    .catch(() => {})
+  // Without a grace there is nothing that a forced cancel could cut short.
+  const watching =
+    graceMs === 0
+      ? null
+      : untilForced(run, AbortSignal.any([signal, over.signal]))
+          .then(() => cluster.runtime.stopTask({ ...task, outputs: [] }, 0, signal))
+          .catch(() => {})
   try {
-    await endTaskOf(parts, cluster, task, signal, graceOf(run))
+    await endTaskOf(parts, cluster, task, signal, graceMs)
   } finally {
     over.abort()
     await watching
