@@ -33,7 +33,7 @@ const refuseMissingTool = async ({ parts }: ServiceRun, source: GitSpec): Promis
   if (missing !== null) throw new DeploymentError('tool_missing', missing)
 }
 
-export type MadeImage = Pick<Release, 'image' | 'commit' | 'source'>
+type MadeImage = Pick<Release, 'image' | 'commit' | 'source'>
 
 /** A redeploy keeps the deployed commit. */
 const deployedCommit = async ({ parts, service }: ServiceRun): Promise<string | undefined> => {

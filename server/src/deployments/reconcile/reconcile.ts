@@ -20,7 +20,7 @@ import { watchHealth } from './health.ts'
 import { differs, readDesired, reconcileService } from './service.ts'
 import { logFailure, sweepTasks, sweepUnknown } from './sweeps.ts'
 
-export interface Reconciler {
+interface Reconciler {
   /** Looks at one service soon: something about it changed that no deployment brings. */
   soon(serviceId: string): void
   stop(): Promise<void>

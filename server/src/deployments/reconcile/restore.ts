@@ -22,7 +22,7 @@ interface Wanted extends ServiceKey {
   policy?: Policy
 }
 
-export interface Missing {
+interface Missing {
   service: Wanted
   /** What there is of its version. */
   current: readonly Instance[]

@@ -16,7 +16,7 @@ import { exposureFor, type Outlets, readOutlets } from '../traffic/routes.ts'
 import { restore } from './restore.ts'
 import { createTeller, type Known, shownOf, showsOther } from './shown.ts'
 
-export interface DesiredService extends Known {
+interface DesiredService extends Known {
   environmentId: string
   releaseId: string | null
   revision: string | null
@@ -30,7 +30,7 @@ export interface DesiredService extends Known {
 }
 
 /** What there is of a service. */
-export interface FoundService {
+interface FoundService {
   instances: readonly Instance[]
   /** By its rows. */
   outlets: Outlets
