@@ -3,8 +3,9 @@ import { DeploymentError } from '../../lib/errors.ts'
 import { withClaim } from '../../work/queue.ts'
 import { cancelRuns, setSchedules } from '../../work/schedule.ts'
 import type { TaskEvent, Tasks } from '../deployments.ts'
+import { ensureReleaseImage } from '../images/make-image.ts'
 import { kindOf } from '../parts.ts'
-import { ensureReleaseImage, makeCurrent, openOwn } from '../release/release-run.ts'
+import { makeCurrent, openOwn } from '../release/release-run.ts'
 import type { OpenedRelease, Release } from '../release/releases.ts'
 import { isCancel } from '../request/canceled.ts'
 import { enter, type ServiceRun } from '../run/service-run.ts'
@@ -14,7 +15,6 @@ import { endTaskOf, findState, forgetLeft, unlockState, stopGraceMs as usualStat
 import { clocksOf, type TaskToRun, taskFor, tasksIn } from './tasks.ts'
 
 const minute = 60_000
-export const pullDeadlineMs = 61 * minute
 const forcePollMs = 500
 
 const tasksNow = ({ parts, service }: ServiceRun) => tasksIn(kindOf(parts, service.kind), service.spec)
@@ -81,7 +81,7 @@ export const runBeside = async (run: ServiceRun, task: TaskToRun): Promise<void>
   const { currentReleaseId } = run.service
   const opened = currentReleaseId === null ? null : await openOwn(run, currentReleaseId)
   if (opened === null) throw new DeploymentError('not_deployed', 'The service is not deployed.')
-  await run.step('pull', { deadlineMs: pullDeadlineMs }, (signal) => ensureReleaseImage(run, opened.release, signal))
+  await ensureReleaseImage(run, opened.release)
   await enter(run, 'executing')
   await execute(run, runnable(opened), task)
 }
@@ -126,7 +126,7 @@ const endingRelease = async (run: ServiceRun, { spec }: TaskToRun): Promise<stri
 
 /** What a service runs at its end: with the image that is deployed, as it is configured now. */
 export const runEnding = async (run: ServiceRun, event: 'STOP' | 'DELETE'): Promise<void> => {
-  const { step, service } = run
+  const { service } = run
   const task = taskFor(tasksOf(run), event)
   if (task === null) return
   if (service.requested.skipEnding === true)
@@ -134,7 +134,7 @@ export const runEnding = async (run: ServiceRun, event: 'STOP' | 'DELETE'): Prom
   const releaseId = await endingRelease(run, task)
   const opened = releaseId === null ? null : await openOwn(run, releaseId)
   if (opened === null) return
-  await step('pull', { deadlineMs: pullDeadlineMs }, (signal) => ensureReleaseImage(run, opened.release, signal))
+  await ensureReleaseImage(run, opened.release)
   await enter(run, 'executing')
   await execute(run, runnable(opened), task)
 }
