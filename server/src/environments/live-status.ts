@@ -3,7 +3,7 @@
  * of the public API. Each message is what the operations of `environments/status.ts` would return.
  */
 import Type from 'typebox'
-import { isSelective } from '../api/auth/access.ts'
+import { isSelective, rightsOf } from '../api/auth/access.ts'
 import { type Place, sees } from '../api/auth/permissions.ts'
 import { type Context, nodeInPath, type Operation, operation } from '../api/operations/operation.ts'
 import { Maybe, Text } from '../api/operations/schema.ts'
@@ -109,7 +109,7 @@ export const seenBy = <T>({ principal }: Context, show: (values: T[]) => unknown
   if (!isSelective(principal)) return { name: 'all', show: (all) => show(values(all)) }
   const grants = principal.role!.grants!
   const seen = (all: (Placed & { value: T })[]) => all.filter(({ place }) => sees(grants, place))
-  return { name: `seen with ${JSON.stringify(grants)}`, show: (all) => show(values(seen(all))) }
+  return { name: `seen by ${rightsOf(principal)}`, show: (all) => show(values(seen(all))) }
 }
 
 const followProject = (context: Context, sink: Sink): void => {
