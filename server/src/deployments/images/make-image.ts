@@ -17,7 +17,6 @@ import {
 } from '../release/releases.ts'
 import type { EffectiveVariables } from '../release/workload.ts'
 import { enter, type ServiceRun } from '../run/service-run.ts'
-import { expiryWarning } from './git-credentials.ts'
 import { openGitSource } from './git-source.ts'
 import { type ImageSource, openRegistry } from './registry-image.ts'
 
@@ -50,10 +49,9 @@ const fetchSource = async (
   wanted?: string,
 ): Promise<Commit> => {
   const { parts, service, claim } = run
-  const source = await openGitSource(parts, claim.organizationId, git)
-  const warning =
-    git.gitTokenId === null ? null : await expiryWarning(parts.database, claim.organizationId, git.gitTokenId)
-  if (warning !== null) run.log.line('source', warning, 'error')
+  const source = await openGitSource(parts, claim.organizationId, git, (warning) =>
+    run.log.line('source', warning, 'error'),
+  )
   const commitId = wanted ?? service.requested.commitId ?? (await deployedCommit(run))
   run.log.line('source', `Fetching ${commitId ?? git.branch} from the repository.`)
   const commit = await parts.builder.fetch({ ...source, ...(commitId === undefined ? {} : { commitId }) }, signal)

@@ -66,7 +66,7 @@ export const gitSourceFor = async (
   const { url, branch, git_token_id: tokenId } = git
   const { organizationId } = principal
   if (tokenId === null) return { organizationId, url, branch }
-  const credentials = await readGitCredentials(parts.database, parts.sealer, organizationId, tokenId)
+  const { credentials } = await readGitCredentials(parts.database, parts.sealer, organizationId, tokenId)
   return { organizationId, url, branch, ...(credentials === undefined ? {} : { credentials }) }
 }
 
