@@ -18,7 +18,7 @@ import { readPublishedPortsOf } from '../traffic/published-ports.ts'
 import { readHostsOf } from '../traffic/routes.ts'
 import { watchHealth } from './health.ts'
 import { createPolicies, type Policies } from './policies.ts'
-import { differs, readDesired, reconcileService } from './service.ts'
+import { differs, publicationOf, readDesired, reconcileService } from './service.ts'
 import { logFailure, sweepTasks, sweepUnknown } from './sweeps.ts'
 
 interface Reconciler {
@@ -65,6 +65,7 @@ const checkAll = async (
     const of = <T>(groups: Map<string, T[]>): T[] => groups.get(service.serviceId) ?? []
     const outlets = { hosts: of(hosts), outside: of(outside) }
     if (differs(service, { instances: of(instances), outlets, published })) found(service.serviceId)
+    else cluster.ingress.keep(publicationOf(service, outlets))
   }
   await logFailure(parts, {}, signal, () => sweepTasks(parts, cluster, owned, signal))
   await sweepUnknown(parts, cluster, owned, published.services, signal)

@@ -90,7 +90,7 @@ const isMissing = ({ desired, releaseId, instances }: DesiredService, current: r
   return desired === 'RUNNING' && releaseId !== null && alive.length < instances
 }
 
-const publicationOf = (service: DesiredService, outlets: Outlets): Publication => ({
+export const publicationOf = (service: DesiredService, outlets: Outlets): Publication => ({
   service,
   revision: keptRevision(service),
   exposure: exposureFor(outlets, service.desired === 'RUNNING' ? service.ports : [], service.policy),
@@ -154,7 +154,9 @@ const makeEqual = async (
   }
   const publication = publicationOf(service, found.outlets)
   // Nobody is told what is so already.
-  const refused = found.published.isAs(publication) ? [] : await cluster.ingress.publish(publication)
+  const isSo = found.published.isAs(publication)
+  if (isSo) cluster.ingress.keep(publication)
+  const refused = isSo ? [] : await cluster.ingress.publish(publication)
   await tell(current)
   warnRefused(parts, serviceId, refused)
   return true
