@@ -6,6 +6,7 @@ import { containersOf, engine, removeContainer } from './support/docker/docker.t
 import { countOf, happenedTo, type Planes, send, startPlanes } from './support/planes.ts'
 import type { Json, Slipway } from './support/slipway/slipway.ts'
 import { createPlace, hostOf, isSettled, type Place, visit } from './support/slipway/story.ts'
+import { startVisits } from './support/slipway/visits.ts'
 import { until } from './support/until.ts'
 
 let both: Planes
@@ -63,26 +64,6 @@ const linesOfBoth = (sentence: string, serviceId: string): number =>
 const running = async (id: string): Promise<string | undefined> =>
   (await containersOf(id)).find(({ State }) => State === 'running')?.Id
 
-/** Asks both routers in turn until the end; answers what was not the service's own. */
-const startVisits = (host: string) => {
-  const wrong: string[] = []
-  let goesOn = true
-  let asked = 0
-  const visits = (async () => {
-    while (goesOn)
-      for (const plane of both.planes) {
-        const { status, text } = await visit(plane, host).catch((error: Error) => ({ status: 0, text: error.message }))
-        asked += 1
-        if (status !== 200) wrong.push(`${status} ${text}`)
-      }
-  })()
-  return async (): Promise<{ asked: number; wrong: string[] }> => {
-    goesOn = false
-    await visits
-    return { asked, wrong }
-  }
-}
-
 describe('two control planes', () => {
   // Before the database of this file goes.
   before(async () => {
@@ -108,12 +89,12 @@ describe('two control planes', () => {
       [second, first, 'next'],
     ] as const) {
       await send(plane, 'PUT', `/container/${web.id}`, { arguments: program(text) })
-      const stop = text === 'web' ? null : startVisits(hostOf(place, 'web'))
+      const stop = text === 'web' ? null : startVisits(both.planes, hostOf(place, 'web'))
       await send(plane, 'POST', `/container/${web.id}/deploy`, {})
       assert.equal(await settled(other, web), 'DEPLOYED')
       // A version is replaced without an error, whichever router a request comes to.
-      const { wrong = [], asked = 1 } = (await stop?.()) ?? {}
-      assert.deepEqual([wrong, asked > 0], [[], true])
+      const { failures, count } = (await stop?.()) ?? { failures: [], count: 1 }
+      assert.deepEqual([failures, count > 0], [[], true])
       for (const each of both.planes) {
         assert.deepEqual(await visit(each, hostOf(place, 'web')), { status: 200, text })
         const logs = await send(each, 'GET', `/container/${web.id}/log`)

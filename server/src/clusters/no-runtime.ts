@@ -17,6 +17,7 @@ export const noBuilder: Pick<ImageBuilder, 'build' | 'built'> = { build: refuse,
 const ingress: Ingress = {
   publish: async () => [],
   unpublish: done,
+  keep: () => {},
   look: async () => ({ services: [], isAs: () => true }),
   url: (host) => `http://${host}`,
   address: (port) => `localhost:${port}`,

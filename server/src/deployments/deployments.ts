@@ -75,7 +75,7 @@ export type WorkloadSpec = Pick<
 export type TaskEvent = 'START' | 'STOP' | 'DELETE' | 'CRON' | TaskAside
 
 /** What runs only on request: a plan, unlocking a state, migrating a state. */
-export type TaskAside = 'PLAN' | 'UNLOCK' | 'MIGRATE'
+type TaskAside = 'PLAN' | 'UNLOCK' | 'MIGRATE'
 
 /** Events that look or repair: the service runs what it ran before, however they end, and there is no release of them. */
 export const asideEvents: ReadonlySet<TaskEvent> = new Set(['PLAN', 'UNLOCK', 'MIGRATE'] satisfies TaskAside[])
@@ -319,7 +319,7 @@ export interface Deployments {
   cancel(tx: Queryable, environmentId: string, options?: { deploymentId?: string; force?: boolean }): Promise<void>
   /**
    * Statuses in the order of the ids asked for; ids without a status are left out. One statement, however many they
-   * are. `steps` comes with the status of one service only.
+   * are.
    */
   statuses(db: Queryable, serviceIds: readonly string[]): Promise<ServiceStatus[]>
   /** Statuses of all services of an environment, with their kinds. */

@@ -35,10 +35,8 @@ export const createDeploymentEngine = (given: DeploymentParts): DeploymentEngine
   const requestParts = requestPartsOf(parts)
   const ends: (() => void | Promise<void>)[] = []
 
-  const request: Deployments['request'] = (tx, wanted) => requestDeployment(tx, wanted, requestParts)
-
   return {
-    request,
+    request: (tx, wanted) => requestDeployment(tx, wanted, requestParts),
     plan: (db, request) => planDeployment(parts, db, request),
     releaseFor: (db, serviceId, releaseId) => releaseFor(parts, db, serviceId, releaseId),
     releasesOf: (db, environmentId, executionId) => releasesOf(parts, db, environmentId, executionId),
@@ -54,7 +52,7 @@ export const createDeploymentEngine = (given: DeploymentParts): DeploymentEngine
       const reconciler = await startReconcilers(parts, worker)
       const scheduler = startScheduler(parts, worker)
       const deployments = startDeployments(parts, worker)
-      const autoStop = await startAutoStop(parts, { request })
+      const autoStop = await startAutoStop(parts)
       ends.push(reconciler.stop, scheduler.stop, deployments.stop, autoStop.stop)
       ends.push(await database.listen('slipway_schedule', scheduler.wake))
       ends.push(await database.listen('slipway_deployment', deployments.wake))

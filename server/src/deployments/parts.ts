@@ -1,5 +1,5 @@
 /** What the deployment engine works with; wired once in app.ts. */
-import type { Builder, GitSource } from '../builds/builder.ts'
+import type { Builder } from '../builds/builder.ts'
 import type { Clusters } from '../clusters/clusters.ts'
 import type { Kind } from '../kinds.ts'
 import type { KeyedLock } from '../lib/concurrency/keyed-lock.ts'
@@ -12,6 +12,7 @@ import type { Sealer } from '../store/keys/seal.ts'
 import type { EnqueueDeploymentEvent } from '../webhooks/webhooks.ts'
 import type { WorkRegistry } from '../work/registry.ts'
 import type { DeployableKind } from './deployments.ts'
+import type { GitAccess } from './images/git-credentials.ts'
 import type { RegistryCredentials } from './images/registry-credentials.ts'
 import type { EffectiveVariables } from './release/workload.ts'
 
@@ -32,7 +33,7 @@ export interface DeploymentParts {
     commits?: Readonly<Record<string, string>>,
   ): Promise<ReadonlyMap<string, EffectiveVariables>>
   /** The user and password of a git token; rejects with a `DeploymentError` if it no longer exists. */
-  gitCredentials(organizationId: string, gitTokenId: string): Promise<GitSource['credentials']>
+  gitCredentials(organizationId: string, gitTokenId: string): Promise<GitAccess>
   /** The address and login of a container registry; null if it was deleted. */
   registryCredentials(organizationId: string, registryId: string): Promise<RegistryCredentials | null>
   /** Rejects with `OutboundRefused` for an address that nothing may be fetched from. */

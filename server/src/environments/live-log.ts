@@ -3,7 +3,7 @@ import Type from 'typebox'
 import { type Context, nodeInPath, type Operation, operation } from '../api/operations/operation.ts'
 import { Maybe, Text, Uuid } from '../api/operations/schema.ts'
 import { followTail } from '../streams/log-tail.ts'
-import { eventSink, lastEventId, type Sink, socketSink } from '../streams/sink.ts'
+import { endAway, eventSink, lastEventId, type Sink, socketSink } from '../streams/sink.ts'
 import { maxLines, readClusterId, toLine } from './deployment-log.ts'
 import { executionOf, type LogRow, readAfter, readEnd, readLast } from './deployment-log-lines.ts'
 import { StreamQuery } from './stream-query.ts'
@@ -58,7 +58,7 @@ const begin = (
 ) =>
   followLog(context, sink, ...rest).catch((error: unknown) => {
     context.parts.log.warn({ err: error, environmentId: context.node.id }, 'a log stream ended early')
-    sink.end('The log is temporarily unavailable: connect again.')
+    endAway(sink, 'log')
   })
 
 const Version = Maybe(Text(200))

@@ -3,7 +3,7 @@
  * of the public API. Each message is what the operations of `environments/status.ts` would return.
  */
 import Type from 'typebox'
-import { isSelective } from '../api/auth/access.ts'
+import { isSelective, rightsOf } from '../api/auth/access.ts'
 import { type Place, sees } from '../api/auth/permissions.ts'
 import { type Context, nodeInPath, type Operation, operation } from '../api/operations/operation.ts'
 import { Maybe, Text } from '../api/operations/schema.ts'
@@ -11,7 +11,7 @@ import type { Parts } from '../api/parts.ts'
 import { type Placement, readPlacement } from '../deployments/request/stage-rows.ts'
 import type { Queryable } from '../store/database.ts'
 import { followShared, type Shared, type View } from '../streams/shared-read.ts'
-import { eventSink, lastEventId, type Sink, socketSink } from '../streams/sink.ts'
+import { endAway, eventSink, lastEventId, type Sink, socketSink } from '../streams/sink.ts'
 import { executionOf } from './deployment-log-lines.ts'
 import { pastStatuses } from './past-statuses.ts'
 import { type EnvironmentRead, groupByType, readEnvironment, withStages } from './status.ts'
@@ -109,7 +109,7 @@ export const seenBy = <T>({ principal }: Context, show: (values: T[]) => unknown
   if (!isSelective(principal)) return { name: 'all', show: (all) => show(values(all)) }
   const grants = principal.role!.grants!
   const seen = (all: (Placed & { value: T })[]) => all.filter(({ place }) => sees(grants, place))
-  return { name: `seen with ${JSON.stringify(grants)}`, show: (all) => show(values(seen(all))) }
+  return { name: `seen by ${rightsOf(principal)}`, show: (all) => show(values(seen(all))) }
 }
 
 const followProject = (context: Context, sink: Sink): void => {
@@ -169,7 +169,7 @@ const statusSocket = operation({
     const sink = socketSink(socket)
     connect(context, sink).catch((error: unknown) => {
       context.parts.log.warn({ err: error }, 'a status stream ended early')
-      sink.end('The status is temporarily unavailable: connect again.')
+      endAway(sink, 'status')
     })
   },
 })

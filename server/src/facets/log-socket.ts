@@ -4,40 +4,17 @@ import { type Context, nodeInPath, type Owner, operation } from '../api/operatio
 import { Maybe, Recorded, Text, Uuid, Whole } from '../api/operations/schema.ts'
 import { badRequest } from '../lib/errors.ts'
 import type { LogLine } from '../runtimes/runtime.ts'
-import { type Sink, socketSink } from '../streams/sink.ts'
+import { endAway, type Sink, socketSink } from '../streams/sink.ts'
 import { fits, type LogQuery, LogQueryError, parseLogQuery } from './log-history/logql.ts'
-import { maxTail, readVersions, sendLines, streamTailOf } from './logs.ts'
-import { asFrame as asOutputFrame, followOutput, type OutputLine } from './runs/output.ts'
+import { asFrame, labelsOf, maxTail, type ShownLine } from './log-lines.ts'
+import { asShown, readVersions, sendLines, streamTailOf } from './logs.ts'
+import { followOutput, type OutputLine } from './runs/output.ts'
 
 const service = nodeInPath('service', 'service')
 const serviceInQuery: Owner = { ...service, inQuery: true }
 
-const levelOf = ({ stream }: LogLine): string => (stream === 'stderr' ? 'ERROR' : 'INFO')
-
-/** A line with its labels, as the history of logs has them too. */
-const isLineOf = (query: LogQuery, node: Context['node'], versions: Map<string, string>) => (line: LogLine) =>
-  fits(
-    query,
-    {
-      ...labelsOf(node),
-      qovery_com_deployment_id: line.revision,
-      level: levelOf(line).toLowerCase(),
-      pod: line.instance,
-      app: versions.get(line.revision) ?? line.revision,
-    },
-    line.text,
-  )
-
-const isOutputOf =
-  (query: LogQuery, node: Context['node']) =>
-  ({ level, place, version, text }: OutputLine) =>
-    fits(query, { ...labelsOf(node), qovery_com_deployment_id: place, level, pod: place, app: version }, text)
-
-const labelsOf = ({ id, name, parentId }: Context['node']) => ({
-  qovery_com_service_id: id,
-  container: name,
-  namespace: parentId ?? '',
-})
+const fitsLine = (query: LogQuery, { node }: Context, line: ShownLine, deploymentId: string): boolean =>
+  fits(query, labelsOf({ ...node, environmentId: node.parentId ?? '' }, line, deploymentId), line.text)
 
 /** Null if every line is wanted. */
 const queryOf = ({ query: { query } }: Context): LogQuery | null => {
@@ -49,29 +26,16 @@ const queryOf = ({ query: { query } }: Context): LogQuery | null => {
   }
 }
 
-/** The public websocket API has one object per frame; `created_at` in milliseconds. */
-const asFrame =
-  (name: string) =>
-  (line: LogLine, version: string): object => ({
-    created_at: Date.parse(line.at),
-    message: line.text,
-    pod_name: line.instance,
-    container_name: name,
-    version,
-    severity_text: levelOf(line),
-    labels: {},
-    from_kube: false,
-  })
-
 const sendFrames = async (context: Context, sink: Sink, query: LogQuery | null): Promise<void> => {
   const { parts, db, node } = context
   try {
     const versions = await readVersions(db, node.id)
-    const isWanted = query === null ? null : isLineOf(query, node, versions)
+    const isWanted =
+      query === null ? null : (line: LogLine) => fitsLine(query, context, asShown(line, versions), line.revision)
     await sendLines(context, sink, versions, asFrame(node.name), isWanted)
   } catch (error) {
     parts.log.warn({ err: error, serviceId: node.id }, 'a log stream could not start')
-    sink.end('The log is temporarily unavailable: connect again.')
+    endAway(sink, 'log')
   }
 }
 
@@ -81,9 +45,9 @@ const keepsOutput: ReadonlySet<string> = new Set(['job', 'terraform'])
 const sendOutput = (context: Context, sink: Sink, query: LogQuery | null): Promise<void> => {
   const { parts, node } = context
   const tail = Math.min(maxTail, streamTailOf(context))
-  const filter = query === null ? {} : { isWanted: isOutputOf(query, node) }
+  const filter = query === null ? {} : { isWanted: (line: OutputLine) => fitsLine(query, context, line, line.place) }
   const wanted = { serviceId: node.id, environmentId: node.parentId!, tail, ...filter }
-  return followOutput(parts, sink, wanted, asOutputFrame(node.name))
+  return followOutput(parts, sink, wanted, asFrame(node.name))
 }
 
 /** `/service/logs`: arguments in the query, the token in the header or as a subprotocol. */

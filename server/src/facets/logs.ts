@@ -1,7 +1,5 @@
 /** Logs of services: the last lines, and a stream of events. The websocket of the public API is in log-socket.ts. */
-import Type from 'typebox'
-import { type Context, operation } from '../api/operations/operation.ts'
-import { Maybe, Results, Text, Timestamp, Uuid, Whole } from '../api/operations/schema.ts'
+import type { Context } from '../api/operations/operation.ts'
 import type { Parts } from '../api/parts.ts'
 import { readRef } from '../clusters/refs.ts'
 import { untilAborted } from '../lib/concurrency/waiting.ts'
@@ -10,14 +8,12 @@ import { idOf } from '../lib/ids.ts'
 import type { Clock } from '../lib/time/clock.ts'
 import type { LogLine, Runtime, ServiceKey } from '../runtimes/runtime.ts'
 import type { Queryable } from '../store/database.ts'
-import { eventSink, type Sink } from '../streams/sink.ts'
-import { type Facet, itemOf, ownerOf } from './self.ts'
+import { endAway, eventSink, type Sink } from '../streams/sink.ts'
+import { asEvent, asRecord, logOperations, maxTail, type ShownLine, searchedLines, tailOf } from './log-lines.ts'
+import type { Facet } from './self.ts'
 
-export const maxTail = 1000
 const retryMs = 1000
 const maxReadMs = 4000
-
-const Tail = Type.Object({ tail: Maybe(Whole(0, 1_000_000, { default: maxTail })) })
 
 /** The version of a line: the commit of its revision, else the revision. */
 export const readVersions = async (db: Queryable, serviceId: string): Promise<Map<string, string>> => {
@@ -29,12 +25,20 @@ export const readVersions = async (db: Queryable, serviceId: string): Promise<Ma
   return new Map(rows.map((row) => [row.revision, row.version]))
 }
 
-const tailOf = ({ query }: Context): number => Math.min(maxTail, Number(query.tail ?? maxTail))
+/** Of an instance of the service whose versions these are. */
+export const asShown = (
+  { at, text, stream, instance, revision }: LogLine,
+  versions: ReadonlyMap<string, string>,
+): ShownLine => ({
+  at,
+  text,
+  level: stream === 'stderr' ? 'error' : 'info',
+  place: instance,
+  version: versions.get(revision) ?? revision,
+})
 
 /** A stream forwards what it reads, so it may begin with the oldest line that the engine has. */
 export const streamTailOf = ({ query }: Context): number => Number(query.limit ?? query.tail ?? maxTail)
-/** How far back a stream that shows only some lines looks for the first of them. */
-const searchedLines = 10_000
 
 /** Where a service runs, and its name there. */
 const placeOf = async ({ clusters, database }: Parts, serviceId: string) => {
@@ -75,13 +79,9 @@ const lastLines = async (context: Context) => {
   const versions = await readVersions(db, node.id)
   const { runtime, key } = await placeOf(parts, node.id)
   const lines = await readTail(runtime, key, tail)
-  const results = lines.map((line, index) => ({
-    id: idOf(line.instance, line.at, line.text, String(index)),
-    created_at: line.at,
-    message: line.text,
-    pod_name: line.instance,
-    version: versions.get(line.revision) ?? line.revision,
-  }))
+  const results = lines.map((line, index) =>
+    asRecord(idOf(line.instance, line.at, line.text, String(index)), asShown(line, versions)),
+  )
   return { results: results.slice(-tail) }
 }
 
@@ -131,7 +131,7 @@ export const sendLines = async (
   { parts, node, ...context }: Context,
   sink: Sink,
   versions: Map<string, string>,
-  show: (line: LogLine, version: string) => object,
+  show: (line: ShownLine) => object,
   isWanted: ((line: LogLine) => boolean) | null = null,
 ): Promise<void> => {
   try {
@@ -141,63 +141,25 @@ export const sendLines = async (
       isWanted === null
         ? follow(runtime, parts.clock, key, { tail }, sink.gone)
         : followWanted(runtime, parts.clock, key, tail, isWanted, sink.gone)
-    for await (const line of lines)
-      await sink.send(JSON.stringify(show(line, versions.get(line.revision) ?? line.revision)))
+    for await (const line of lines) await sink.send(JSON.stringify(show(asShown(line, versions))))
     sink.end()
   } catch (error) {
     parts.log.warn({ err: error, serviceId: node.id }, 'a log stream ended early')
-    sink.end('The log is temporarily unavailable: connect again.')
+    endAway(sink, 'log')
   }
 }
-
-const asEvent = (line: LogLine, version: string): object => ({
-  created_at: line.at,
-  message: line.text,
-  pod_name: line.instance,
-  version,
-  stream: line.stream,
-})
 
 const streamLines = async (context: Context) => {
   const versions = await readVersions(context.db, context.node.id)
   await sendLines(context, eventSink(context, 'log lines of this service, oldest first'), versions, asEvent)
 }
 
-const LogRecord = Type.Object({
-  id: Uuid(),
-  created_at: Timestamp(),
-  message: Text(),
-  pod_name: Text(),
-  version: Text(),
-})
-
-export const logs: Facet = (self) => {
-  const common = {
-    method: 'GET' as const,
-    tag: `${self.noun} Logs`,
-    scope: 'Read' as const,
-    area: 'projects' as const,
-    owner: ownerOf(self),
-    query: Tail,
-  }
-  return [
-    operation({
-      ...common,
-      id: `list${self.noun}Log`,
-      path: `${itemOf(self)}/log`,
-      summary: `Read the last lines that ${self.nounWithArticle} printed, oldest first`,
-      status: 200,
-      answer: Results(LogRecord),
-      run: lastLines,
-    }),
-    operation({
-      ...common,
-      id: `stream${self.noun}Log`,
-      path: `${itemOf(self)}/log/stream`,
-      summary: `Follow what ${self.nounWithArticle} prints, as server-sent events`,
-      status: 200,
-      produces: 'text/event-stream',
-      run: streamLines,
-    }),
-  ]
-}
+export const logs: Facet = (self) =>
+  logOperations(self, {
+    summaries: {
+      list: `Read the last lines that ${self.nounWithArticle} printed, oldest first`,
+      stream: `Follow what ${self.nounWithArticle} prints, as server-sent events`,
+    },
+    list: lastLines,
+    stream: streamLines,
+  })

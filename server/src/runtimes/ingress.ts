@@ -56,6 +56,8 @@ export interface Ingress {
   publish(publication: Publication): Promise<readonly string[]>
   /** Of a service that may be known by its id alone. */
   unpublish(serviceId: string): Promise<void>
+  /** Goes on with what was found to be published so: an instance that is not ready any more is left out at once. */
+  keep(publication: Publication): void
   /** What is published of these services, or of all: one look however many they are. */
   look(services?: readonly ServiceKey[]): Promise<Published>
   /** Address for people of a host name: `http://<host>:<port>`. */

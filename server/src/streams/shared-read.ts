@@ -7,7 +7,7 @@
 import { createHash } from 'node:crypto'
 import type { Parts } from '../api/parts.ts'
 import { createLoop } from '../work/loop.ts'
-import type { Sink } from './sink.ts'
+import { endAway, type Sink } from './sink.ts'
 
 const restMs = 100
 const retryMs = 1000
@@ -76,7 +76,7 @@ const sendTo = async <T>(
     }
   } catch (error) {
     log.error({ err: error }, 'a stream ended early')
-    sink.end('The status is temporarily unavailable: connect again.')
+    endAway(sink, 'status')
   }
   follower.busy = false
 }

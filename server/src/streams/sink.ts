@@ -20,6 +20,10 @@ export interface Sink {
   end(problem?: string): void
 }
 
+/** Ends a stream whose source fails at the moment. */
+export const endAway = (sink: Sink, what: 'log' | 'status' | 'cluster'): void =>
+  sink.end(`The ${what} is temporarily unavailable: connect again.`)
+
 const drained = (raw: ServerResponse): Promise<void> =>
   new Promise((resolve) => {
     const done = (): void => {

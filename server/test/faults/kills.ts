@@ -5,13 +5,13 @@ import { containersOf } from '../support/docker/docker.ts'
 import { leftoversOf, ownerOf } from '../support/docker/leftovers.ts'
 import type { Receiver } from '../support/peers/receiver.ts'
 import { createApplication, createPlace, hostOf, type Place, settle, visit } from '../support/slipway/story.ts'
+import { startVisits } from '../support/slipway/visits.ts'
 import { until } from '../support/until.ts'
 import type { Fault } from './fault.ts'
 import { chance, moment, timed, whole } from './figures.ts'
 import { arm, moments } from './kill-moments.ts'
 import { type Scene, withScene } from './scene.ts'
 import { assertTold, listenTo } from './told.ts'
-import { startVisits } from './visits.ts'
 
 const kills = Number(process.env.FAULT_KILLS ?? 200)
 const seed = Number(process.env.FAULT_SEED ?? Date.now() % 1_000_000)
@@ -87,7 +87,7 @@ const assertAllThrough = async (story: Story): Promise<void> => {
 /** Runs `work` while the first service is visited: it may not be away for a moment. */
 const whileVisited = async (story: Story, work: () => Promise<void>): Promise<void> => {
   const { place, name } = story.all[0]!
-  const end = startVisits(story.scene.slipway, hostOf(place, name))
+  const end = startVisits([story.scene.slipway], hostOf(place, name))
   await work().finally(async () => {
     const { failures, count } = await end()
     assert.deepEqual(failures, [])

@@ -148,6 +148,12 @@ export const authorizerOf =
 /** A custom role, which may see only part of a list. */
 export const isSelective = ({ role }: Principal): boolean => role !== null && role.grants !== null
 
+/** The same for callers who may see the same. */
+export const rightsOf = ({ role, account }: Principal): string => {
+  if (role === null) return account === null ? 'token' : 'nobody'
+  return JSON.stringify(role.grants ?? role.name)
+}
+
 /** Whether the caller may read a service's data at a place, in an operation that is about something else. */
 export const mayReadAt = ({ role, account }: Principal, place: Place): boolean => {
   if (role === null) return account === null

@@ -2,7 +2,7 @@
 import type { GitSource } from '../../builds/builder.ts'
 import { DeploymentError } from '../../lib/errors.ts'
 import { Secret } from '../../lib/secret.ts'
-import type { Database, Queryable } from '../../store/database.ts'
+import type { Database } from '../../store/database.ts'
 import type { Sealer } from '../../store/keys/seal.ts'
 
 // What each kind of host expects as the user for a token.
@@ -14,6 +14,8 @@ interface TokenRow {
   workspace: string | null
   sealed: string | null
   expiry: string | null
+  isExpired: boolean
+  expiresSoon: boolean
 }
 
 const warnedDays = 7
@@ -23,12 +25,19 @@ const day = (ahead: number): string =>
 /** SQL: whether the last day of a git token's row is over, in UTC. Compared as text: a calendar may lack the date. */
 export const isExpiredSql = (row: string): string => `coalesce(${row}.spec ->> 'expired_at' < ${day(0)}, false)`
 
-const tokenSql = (condition: string): string => `select t.name, t.spec ->> 'type' as type,
-    t.spec ->> 'workspace' as workspace, t.sealed ->> 'token' as sealed,
-    case when ${condition} then t.spec ->> 'expired_at' end as expiry
+const tokenSql = `select t.name, t.spec ->> 'type' as type, t.spec ->> 'workspace' as workspace,
+    t.sealed ->> 'token' as sealed, t.spec ->> 'expired_at' as expiry, ${isExpiredSql('t')} as "isExpired",
+    coalesce(t.spec ->> 'expired_at' <= ${day(warnedDays)}, false) as "expiresSoon"
   from node t where t.id = $1 and t.organization_id = $2 and t.kind = 'git_token'`
-const readExpired = tokenSql(isExpiredSql('t'))
-const readExpiring = tokenSql(`t.spec ->> 'expired_at' <= ${day(warnedDays)}`)
+
+export interface GitAccess {
+  credentials: GitSource['credentials']
+  /** A sentence for a token that expires soon. */
+  warning: string | null
+}
+
+const warningOf = ({ name, expiry, expiresSoon }: TokenRow): string | null =>
+  expiresSoon ? `The git token ${name} expires on ${expiry}: replace it before then, or deployments will fail.` : null
 
 /** Rejects with a `DeploymentError` when the token was deleted, has expired, or has no text. */
 export const readGitCredentials = async (
@@ -36,30 +45,19 @@ export const readGitCredentials = async (
   sealer: Sealer,
   organizationId: string,
   gitTokenId: string,
-): Promise<GitSource['credentials']> => {
-  const [row] = await database.query<TokenRow>(readExpired, [gitTokenId, organizationId])
+): Promise<GitAccess> => {
+  const [row] = await database.query<TokenRow>(tokenSql, [gitTokenId, organizationId])
   if (row === undefined || row.sealed === null)
     throw new DeploymentError(
       'git_token_missing',
       'The git token of this service has been deleted: choose another one.',
     )
-  if (row.expiry !== null)
+  if (row.isExpired)
     throw new DeploymentError(
       'git_token_expired',
       `The git token ${row.name} expired on ${row.expiry}: change its token and its expired_at, or choose another one.`,
     )
   const token = await sealer.open(organizationId, { table: 'node', row: gitTokenId, column: 'token' }, row.sealed)
   const username = (row.type === 'BITBUCKET' ? row.workspace : null) ?? users[row.type] ?? 'git'
-  return new Secret({ username, password: token.reveal() })
-}
-
-/** A sentence for a token that expires soon, else null. */
-export const expiryWarning = async (
-  db: Queryable,
-  organizationId: string,
-  gitTokenId: string,
-): Promise<string | null> => {
-  const [row] = await db.query<TokenRow>(readExpiring, [gitTokenId, organizationId])
-  if (row === undefined || row.expiry === null) return null
-  return `The git token ${row.name} expires on ${row.expiry}: replace it before then, or deployments will fail.`
+  return { credentials: new Secret({ username, password: token.reveal() }), warning: warningOf(row) }
 }

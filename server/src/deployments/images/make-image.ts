@@ -17,12 +17,12 @@ import {
 } from '../release/releases.ts'
 import type { EffectiveVariables } from '../release/workload.ts'
 import { enter, type ServiceRun } from '../run/service-run.ts'
-import { expiryWarning } from './git-credentials.ts'
 import { openGitSource } from './git-source.ts'
 import { type ImageSource, openRegistry } from './registry-image.ts'
 
 const minute = 60_000
-const pullMinutes = 61
+/** A minute more than an engine has for it (images/engine-images.ts). */
+export const pullDeadlineMs = 61 * minute
 const usualLimits = { timeoutMs: 30 * minute, cpuMillicores: 2000, memoryMb: 2048 }
 
 type GitSpec = Extract<Source, { from: 'git' }>
@@ -33,7 +33,7 @@ const refuseMissingTool = async ({ parts }: ServiceRun, source: GitSpec): Promis
   if (missing !== null) throw new DeploymentError('tool_missing', missing)
 }
 
-export type MadeImage = Pick<Release, 'image' | 'commit' | 'source'>
+type MadeImage = Pick<Release, 'image' | 'commit' | 'source'>
 
 /** A redeploy keeps the deployed commit. */
 const deployedCommit = async ({ parts, service }: ServiceRun): Promise<string | undefined> => {
@@ -49,10 +49,9 @@ const fetchSource = async (
   wanted?: string,
 ): Promise<Commit> => {
   const { parts, service, claim } = run
-  const source = await openGitSource(parts, claim.organizationId, git)
-  const warning =
-    git.gitTokenId === null ? null : await expiryWarning(parts.database, claim.organizationId, git.gitTokenId)
-  if (warning !== null) run.log.line('source', warning, 'error')
+  const source = await openGitSource(parts, claim.organizationId, git, (warning) =>
+    run.log.line('source', warning, 'error'),
+  )
   const commitId = wanted ?? service.requested.commitId ?? (await deployedCommit(run))
   run.log.line('source', `Fetching ${commitId ?? git.branch} from the repository.`)
   const commit = await parts.builder.fetch({ ...source, ...(commitId === undefined ? {} : { commitId }) }, signal)
@@ -60,16 +59,21 @@ const fetchSource = async (
   return commit
 }
 
+type BuildVariables = Pick<EffectiveVariables, 'env' | 'secretValues'>
+
 /** `readVariables` is called once the commit is available, so that a build sees the newest ones. */
 const build = async (
   run: ServiceRun,
   source: GitSpec,
-  readVariables: (commitId: string) => Promise<EffectiveVariables>,
+  readVariables: (commitId: string) => Promise<BuildVariables>,
+  commitId?: string,
 ): Promise<MadeImage> => {
   const { step } = run
   await refuseMissingTool(run, source)
   await enter(run, 'building')
-  const commit = await step('source', { deadlineMs: 11 * minute }, (signal) => fetchSource(run, source, signal))
+  const commit = await step('source', { deadlineMs: 11 * minute }, (signal) =>
+    fetchSource(run, source, signal, commitId),
+  )
   const variables = await readVariables(commit.git_commit_id)
   return { image: await buildImage(run, source, commit, variables), commit, source: null }
 }
@@ -78,7 +82,7 @@ const buildImage = async (
   run: ServiceRun,
   source: GitSpec,
   commit: Pick<Commit, 'git_commit_id'>,
-  variables: Pick<EffectiveVariables, 'env' | 'secretValues'>,
+  variables: BuildVariables,
 ): Promise<string> => {
   const { parts, service, step, claim } = run
   const limits = { ...usualLimits, ...source.limits }
@@ -123,11 +127,8 @@ const buildAgain = async (run: ServiceRun, { release, environment }: OpenedRelea
   if (from?.from !== 'git' || commitId === undefined) throw unbuildable()
   run.log.line('image', 'The image of this version was removed from the cluster: building it again.', 'error')
   try {
-    await refuseMissingTool(run, from)
-    await enter(run, 'building')
-    const fetched = (signal: AbortSignal) => fetchSource(run, from, signal, commitId)
-    const commit = await run.step('source', { deadlineMs: 11 * minute }, fetched)
-    return await buildImage(run, from, commit, environment)
+    const { image } = await build(run, from, async () => environment, commitId)
+    return image
   } catch (error) {
     if (!(error instanceof DeploymentError)) throw error
     const message = `The image of this version was removed from the cluster and could not be built again. ${error.message}`
@@ -135,16 +136,15 @@ const buildAgain = async (run: ServiceRun, { release, environment }: OpenedRelea
   }
 }
 
+/** `ensureImage`, as a step of the deployment. */
+export const ensureReleaseImage = (run: ServiceRun, release: Release): Promise<boolean> =>
+  run.step('pull', { deadlineMs: pullDeadlineMs }, (signal) =>
+    ensureImage(run.parts, run.cluster, release, (text) => run.log.line('pull', text), signal),
+  )
+
 /** The image that a release can start from on its cluster: its own, pulled again if it is lost, or built again. */
 export const imageFor = async (run: ServiceRun, opened: OpenedRelease): Promise<string> => {
-  const { release } = opened
-  const { organizationId, image } = release
-  const isThere = await run.step('pull', { deadlineMs: pullMinutes * minute }, async (signal) => {
-    if (release.source === null) return run.cluster.images.isHeld(organizationId, image, signal)
-    await ensureImage(run.parts, run.cluster, release, (text) => run.log.line('pull', text), signal)
-    return true
-  })
-  if (isThere) return image
+  if (await ensureReleaseImage(run, opened.release)) return opened.release.image
   const built = await buildAgain(run, opened)
   await enter(run, 'working')
   return built
@@ -168,7 +168,7 @@ const pull = async (run: ServiceRun, wanted: ImageSource): Promise<MadeImage> =>
   const { service, step } = run
   await enter(run, 'working')
   const { registryId, name, tag: configured } = wanted
-  return step('pull', { deadlineMs: pullMinutes * minute }, async (signal) => {
+  return step('pull', { deadlineMs: pullDeadlineMs }, async (signal) => {
     const deployed = await deployedImage(run, wanted, signal)
     if (deployed !== null) {
       await ensureImage(run.parts, run.cluster, deployed, (text) => run.log.line('pull', text), signal)
@@ -220,19 +220,21 @@ const accessFor = async (parts: DeploymentParts, { organizationId }: Release, so
 
 const noLogin = { origin: null, login: null }
 
-/** Ensures that the cluster still has a pulled release's image. */
+/** Whether the cluster has a release's image: one that was pulled and is lost is pulled again, a built one is not. */
 export const ensureImage = async (
   parts: DeploymentParts,
   cluster: Cluster,
   release: Release,
   progress: Progress,
   signal: AbortSignal,
-): Promise<void> => {
+): Promise<boolean> => {
   const { organizationId, image: reference } = release
   // Nothing is looked up or logged in to for an image that is there.
-  if (release.source === null || (await cluster.images.isHeld(organizationId, reference, signal))) return
+  if (await cluster.images.isHeld(organizationId, reference, signal)) return true
+  if (release.source === null) return false
   const access = await accessFor(parts, release, release.source)
   await cluster.images.hold({ organizationId, reference, ...access, refresh: false }, progress, signal)
+  return true
 }
 
 export const makeImage = (

@@ -1,8 +1,9 @@
 /** What two versions of a service differ in, in the words of the API. Pure. Values of variables never come out of here. */
+import { reservedPrefixes } from '../../variables/built-in.ts'
 import { type Changes, mainTask, type Source, type TaskSpec, type Tasks, type WorkloadSpec } from '../deployments.ts'
 import type { EffectiveVariables, FrozenWorkload } from '../release/workload.ts'
 
-export type Setup = WorkloadSpec & { tasks?: Tasks; from?: Source }
+type Setup = WorkloadSpec & { tasks?: Tasks; from?: Source }
 
 /** Names of fields at any depth; what has names of its own making (a record) is passed through. */
 type NamesIn<T> = T extends readonly (infer Item)[]
@@ -182,14 +183,14 @@ const valuesOf = ({ env, files }: Environment): Map<string, string> => {
 }
 
 /** A plan says of the commit itself how it changes. */
-const isOwnCommit = (key: string): boolean => /^(?:SLIPWAY|QOVERY)_\w+_GIT_COMMIT_ID$/.test(key)
+const ownCommit = new RegExp(`^(?:${reservedPrefixes.join('|')})\\w+_GIT_COMMIT_ID$`)
 
 export const variableChanges = (from: Environment, to: Environment): Changes['variables'] => {
   const [before, after] = [valuesOf(from), valuesOf(to)]
   const keys = [...after.keys()].sort()
   return {
     added: keys.filter((key) => !before.has(key)),
-    changed: keys.filter((key) => before.has(key) && before.get(key) !== after.get(key) && !isOwnCommit(key)),
+    changed: keys.filter((key) => before.has(key) && before.get(key) !== after.get(key) && !ownCommit.test(key)),
     removed: [...before.keys()].filter((key) => !after.has(key)).sort(),
   }
 }

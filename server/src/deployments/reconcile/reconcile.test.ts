@@ -11,6 +11,7 @@ import { noBuilder } from '../../clusters/no-runtime.ts'
 import { newId } from '../../lib/ids.ts'
 import type { Runtime } from '../../runtimes/runtime.ts'
 import type { Database } from '../../store/database.ts'
+import { createPolicies } from './policies.ts'
 import { startReconcilers } from './reconcile.ts'
 import { reconcileService } from './service.ts'
 import { sweepTasks } from './sweeps.ts'
@@ -235,7 +236,7 @@ test('what the engine of a cluster says of the services of another one is not be
   t.mock.method(far.runtime, 'observe', async () => [said])
   const signal = AbortSignal.timeout(10_000)
   const cluster = await parts.clusters.of(far.clusterId)
-  await reconcileService(parts, cluster, id!, signal)
+  await reconcileService(parts, cluster, createPolicies(parts), id!, signal)
   assert.deepEqual(near.routes.get(id!), routes)
   const ended = t.mock.method(far.runtime, 'endTask', async () => {})
   const owned = { instances: [{ ...said, taskId: newId() }], environments: [], volumes: [] }

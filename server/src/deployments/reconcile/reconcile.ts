@@ -17,10 +17,11 @@ import { orLeft } from '../run/steps.ts'
 import { readPublishedPortsOf } from '../traffic/published-ports.ts'
 import { readHostsOf } from '../traffic/routes.ts'
 import { watchHealth } from './health.ts'
-import { differs, readDesired, reconcileService } from './service.ts'
+import { createPolicies, type Policies } from './policies.ts'
+import { differs, publicationOf, readDesired, reconcileService } from './service.ts'
 import { logFailure, sweepTasks, sweepUnknown } from './sweeps.ts'
 
-export interface Reconciler {
+interface Reconciler {
   /** Looks at one service soon: something about it changed that no deployment brings. */
   soon(serviceId: string): void
   stop(): Promise<void>
@@ -46,6 +47,7 @@ const groupBy = <T extends { serviceId: string }>(items: readonly T[]): Map<stri
 const checkAll = async (
   parts: DeploymentParts,
   cluster: Cluster,
+  policies: Policies,
   found: (serviceId: string) => void,
   signal: AbortSignal,
 ): Promise<void> => {
@@ -53,7 +55,7 @@ const checkAll = async (
   // first reading, never an orphan of the second.
   const owned = await cluster.runtime.owned()
   const published = await cluster.ingress.look()
-  const services = await readDesired(parts, cluster)
+  const services = await readDesired(parts, cluster, policies)
   const [hosts, outside] = await Promise.all([
     readHostsOf(parts.database, cluster.key).then(groupBy),
     readPublishedPortsOf(parts.database, cluster.key).then(groupBy),
@@ -63,6 +65,7 @@ const checkAll = async (
     const of = <T>(groups: Map<string, T[]>): T[] => groups.get(service.serviceId) ?? []
     const outlets = { hosts: of(hosts), outside: of(outside) }
     if (differs(service, { instances: of(instances), outlets, published })) found(service.serviceId)
+    else cluster.ingress.keep(publicationOf(service, outlets))
   }
   await logFailure(parts, {}, signal, () => sweepTasks(parts, cluster, owned, signal))
   await sweepUnknown(parts, cluster, owned, published.services, signal)
@@ -73,10 +76,11 @@ const startReconciler = (parts: DeploymentParts, hold: ClusterHold): Reconciler 
   const { cluster } = hold
   const common = { cluster: cluster.key }
   const sweepImages = createImageSweep(parts, cluster)
+  const policies = createPolicies(parts)
 
   const reconcile = async (serviceId: string, stopping: AbortSignal): Promise<number | undefined> => {
     const signal = AbortSignal.any([stopping, AbortSignal.timeout(serviceDeadlineMs)])
-    const work = () => reconcileService(parts, cluster, serviceId, signal)
+    const work = () => reconcileService(parts, cluster, policies, serviceId, signal)
     const isDone = await orLeft(sharing(parts.database, hold, serviceId, work), signal)
     return isDone ? undefined : busyPauseMs
   }
@@ -97,7 +101,7 @@ const startReconciler = (parts: DeploymentParts, hold: ClusterHold): Reconciler 
     run: async (stopping) => {
       const signal = AbortSignal.any([stopping, AbortSignal.timeout(passDeadlineMs)])
       await orLeft(
-        checkAll(parts, cluster, (id) => queue.add(id), signal),
+        checkAll(parts, cluster, policies, (id) => queue.add(id), signal),
         signal,
       )
       await orLeft(sweepImages(signal), signal)

@@ -5,24 +5,21 @@
  */
 import type { Cluster } from '../../clusters/clusters.ts'
 import { DeploymentError } from '../../lib/errors.ts'
-import type { Policy } from '../../router/policy.ts'
-import type { Converged, Desired, Instance, ServiceKey, Workload } from '../../runtimes/runtime.ts'
+import type { Converged, Desired, Instance, ServiceKey } from '../../runtimes/runtime.ts'
 import { ensureImage } from '../images/make-image.ts'
 import type { DeploymentParts } from '../parts.ts'
 import { openRelease, type Release } from '../release/releases.ts'
+import { runningAs, stoppedAs } from '../run/rollout.ts'
 import type { Problem } from '../status/problems.ts'
-import { readExposure } from '../traffic/routes.ts'
 import { beingPulled, buildLostImage } from './lost-image.ts'
 import type { Tell } from './shown.ts'
 
 interface Wanted extends ServiceKey {
   desired: string
   releaseId: string | null
-  ports: Workload['ports']
-  policy?: Policy
 }
 
-export interface Missing {
+interface Missing {
   service: Wanted
   /** What there is of its version. */
   current: readonly Instance[]
@@ -38,13 +35,13 @@ const lateMs = 5000
 /** As its release says; null when it is gone. */
 const openDesired = async (
   parts: DeploymentParts,
-  { serviceId, releaseId, desired, ports, policy }: Wanted,
+  { serviceId, releaseId, desired }: Wanted,
 ): Promise<{ desired: Desired; release: Release | null } | null> => {
-  const exposure = () => readExposure(parts.database, serviceId, desired === 'RUNNING' ? ports : [], policy)
-  if (desired !== 'RUNNING') return { desired: { state: 'stopped', exposure, graceMs: retireGraceMs }, release: null }
+  const of = { parts, service: { id: serviceId } }
+  if (desired !== 'RUNNING') return { desired: stoppedAs(of, retireGraceMs), release: null }
   const opened = releaseId === null ? null : await openRelease(parts.database, parts.sealer, releaseId)
   if (opened === null) return null
-  return { desired: { state: 'running', workload: opened.workload, exposure }, release: opened.release }
+  return { desired: runningAs(of, opened.workload), release: opened.release }
 }
 
 /** Null when there is an image to start from. */

@@ -8,15 +8,15 @@ import type { Policy } from '../../router/policy.ts'
 import type { Publication, Published } from '../../runtimes/ingress.ts'
 import { type Instance, isDown, type ServiceKey, type Workload } from '../../runtimes/runtime.ts'
 import type { DeploymentParts } from '../parts.ts'
-import { openRelease } from '../release/releases.ts'
 import { openStates } from '../status/states.ts'
 import { isAloneSql } from '../tasks/tasks.ts'
-import { type IngressSettings, needsUsers, policyOf } from '../traffic/ingress-settings.ts'
+import type { IngressSettings } from '../traffic/ingress-settings.ts'
 import { exposureFor, type Outlets, readOutlets } from '../traffic/routes.ts'
+import type { Policies } from './policies.ts'
 import { restore } from './restore.ts'
 import { createTeller, type Known, shownOf, showsOther } from './shown.ts'
 
-export interface DesiredService extends Known {
+interface DesiredService extends Known {
   environmentId: string
   releaseId: string | null
   revision: string | null
@@ -30,7 +30,7 @@ export interface DesiredService extends Known {
 }
 
 /** What there is of a service. */
-export interface FoundService {
+interface FoundService {
   instances: readonly Instance[]
   /** By its rows. */
   outlets: Outlets
@@ -46,21 +46,24 @@ const desiredSql = `select s.service_id as "serviceId", s.environment_id as "env
     exists (select from deployment d where d.environment_id = s.environment_id and d.state = 'RUNNING') as busy
   from service_state s left join release r on r.id = s.current_release_id`
 
-/** Passwords are in the sealed environment, which is opened only for services that have any. */
-const withPolicy = async ({ database, sealer }: DeploymentParts, service: DesiredService): Promise<DesiredService> => {
-  const { ingress, releaseId, desired } = service
+const withPolicy = async (policies: Policies, service: DesiredService): Promise<DesiredService> => {
+  const { serviceId, ingress, releaseId, desired } = service
   if (ingress === null || releaseId === null || desired !== 'RUNNING') return service
-  const opened = needsUsers(ingress) ? await openRelease(database, sealer, releaseId) : null
-  const policy = policyOf(ingress, opened?.environment.env ?? {})
+  const policy = await policies.of({ serviceId, releaseId, ingress })
   return policy === undefined ? service : { ...service, policy }
 }
 
 /** All services of a cluster. */
-export const readDesired = async (parts: DeploymentParts, { key }: Cluster): Promise<DesiredService[]> => {
+export const readDesired = async (
+  parts: DeploymentParts,
+  { key }: Cluster,
+  policies: Policies,
+): Promise<DesiredService[]> => {
   const sql = `${desiredSql} join node c on c.id = s.cluster_id where ${keySql('c')} = $1`
   const services = await parts.database.query<DesiredService>(sql, [key])
   const all: DesiredService[] = []
-  for (const service of services) all.push(service.ingress === null ? service : await withPolicy(parts, service))
+  for (const service of services) all.push(service.ingress === null ? service : await withPolicy(policies, service))
+  policies.keep(new Set(services.map(({ serviceId }) => serviceId)))
   return all
 }
 
@@ -74,7 +77,7 @@ const readOneDesired = async (
     `${desiredSql} join node c on c.id = s.cluster_id where s.service_id = $2 and ${keySql('c')} = $1`,
     [key, serviceId],
   )
-  return service && withPolicy(parts, service)
+  return service
 }
 
 const keptRevision = ({ desired, revision }: DesiredService): string | null => (desired === 'RUNNING' ? revision : null)
@@ -87,7 +90,7 @@ const isMissing = ({ desired, releaseId, instances }: DesiredService, current: r
   return desired === 'RUNNING' && releaseId !== null && alive.length < instances
 }
 
-const publicationOf = (service: DesiredService, outlets: Outlets): Publication => ({
+export const publicationOf = (service: DesiredService, outlets: Outlets): Publication => ({
   service,
   revision: keptRevision(service),
   exposure: exposureFor(outlets, service.desired === 'RUNNING' ? service.ports : [], service.policy),
@@ -151,7 +154,9 @@ const makeEqual = async (
   }
   const publication = publicationOf(service, found.outlets)
   // Nobody is told what is so already.
-  const refused = found.published.isAs(publication) ? [] : await cluster.ingress.publish(publication)
+  const isSo = found.published.isAs(publication)
+  if (isSo) cluster.ingress.keep(publication)
+  const refused = isSo ? [] : await cluster.ingress.publish(publication)
   await tell(current)
   warnRefused(parts, serviceId, refused)
   return true
@@ -182,6 +187,7 @@ const find = async (
 export const reconcileService = async (
   parts: DeploymentParts,
   cluster: Cluster,
+  policies: Policies,
   serviceId: string,
   signal: AbortSignal,
 ): Promise<boolean> => {
@@ -196,7 +202,7 @@ export const reconcileService = async (
     if (service === undefined || isNothing(service, found)) return true
     if (service.busy) return false
     signal.throwIfAborted()
-    return await makeEqual(parts, cluster, service, found, signal)
+    return await makeEqual(parts, cluster, await withPolicy(policies, service), found, signal)
   } finally {
     release()
   }

@@ -21,7 +21,7 @@ export interface Known {
   hasTask: boolean
 }
 
-export interface Shown {
+interface Shown {
   state: string
   problem: Problem | null
   /** Null: nothing new is known. */
@@ -77,14 +77,17 @@ export const shownOf = (service: Known, current: readonly Instance[], trouble: P
   return { state, problem: isWrong && trouble !== null ? trouble : problemOf(state, current, restarts), restarts }
 }
 
+/** Who runs a task shows how its service is. */
+const isShownByTask = ({ hasTask, desired }: Known): boolean => hasTask && desired === 'RUNNING'
+
 const areSame = (a: object | null, b: object | null): boolean => {
   if (a === null || b === null) return a === b
   return Object.entries(a).every(([key, value]) => (b as Record<string, unknown>)[key] === value)
 }
 
-/** Who runs a task shows how it is; a problem of a lasting kind was found by whoever acts on it. */
+/** A problem of a lasting kind was found by whoever acts on it. */
 export const showsOther = (service: Known, shown: Shown): boolean => {
-  if (service.hasTask && service.desired === 'RUNNING') return false
+  if (isShownByTask(service)) return false
   return (
     service.runningState !== shown.state ||
     (shown.restarts !== null && !areSame(shown.restarts, service.restarts)) ||
@@ -97,7 +100,7 @@ const unlessWorkedOn = `and not exists (select from deployment d join deployment
 
 /** While a deployment works on the service, nothing is written: it shows its own. */
 const show = async ({ database }: Pick<DeploymentParts, 'database'>, service: Known, shown: Shown) => {
-  if (service.hasTask && service.desired === 'RUNNING') return
+  if (isShownByTask(service)) return
   if (!showsOther(service, shown) && areSame(shown.problem, service.problem)) return
   await database.query(
     `update service_state set running_state = $2, problem = $3, restarts = coalesce($4, restarts)
@@ -120,6 +123,6 @@ export const createTeller = (parts: Pick<DeploymentParts, 'database'>, service: 
   return async (current, trouble = null) => {
     const shown = shownOf(known, current, trouble)
     await show(parts, known, shown)
-    known = { ...known, runningState: shown.state, problem: shown.problem }
+    known = { ...known, runningState: shown.state, problem: shown.problem, restarts: shown.restarts ?? known.restarts }
   }
 }

@@ -1,9 +1,8 @@
-/** What a deployment does with releases: opening them, keeping their images, and making one current. */
+/** What a deployment does with releases: opening them, freezing them again, and making one current. */
 import { usualLimits } from '../../limits/limits.ts'
 import { countRelease } from '../../limits/service-room.ts'
 import { withClaim } from '../../work/queue.ts'
 import { setSchedules } from '../../work/schedule.ts'
-import { ensureImage } from '../images/make-image.ts'
 import type { ServiceRun } from '../run/service-run.ts'
 import { clocksOf } from '../tasks/tasks.ts'
 import { freezeRelease, type OpenedRelease, openRelease, type Release } from './releases.ts'
@@ -11,9 +10,6 @@ import { aliasesOf } from './workload.ts'
 
 export const openOwn = (run: ServiceRun, releaseId: string): Promise<OpenedRelease | null> =>
   openRelease(run.parts.database, run.parts.sealer, releaseId)
-
-export const ensureReleaseImage = (run: ServiceRun, release: Release, signal: AbortSignal): Promise<void> =>
-  ensureImage(run.parts, run.cluster, release, (text) => run.log.line('pull', text), signal)
 
 /** An older release may need more than the service does now: there must be room for it. */
 export const countAgain = ({ parts, claim, service }: ServiceRun, { release }: OpenedRelease): Promise<void> => {

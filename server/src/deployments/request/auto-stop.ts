@@ -10,9 +10,11 @@ import { type DailyHours, readHours } from '../../lib/time/daily-hours.ts'
 import type { Queryable } from '../../store/database.ts'
 import { writeAudit } from '../../store/tree.ts'
 import { createLoop, type Loop } from '../../work/loop.ts'
-import type { Deployments, ServiceRequest } from '../deployments.ts'
+import type { ServiceRequest } from '../deployments.ts'
 import type { DeploymentParts } from '../parts.ts'
 import { leavingSql } from '../status/service-state.ts'
+import { requestDeployment } from './request.ts'
+import { requestPartsOf } from './request-parts.ts'
 
 const longestSleepMs = 30_000
 /** For one whose request was refused, such as by a limit. */
@@ -47,17 +49,18 @@ const triggeredBy = 'auto-stop'
 
 const request = async (
   tx: Queryable,
-  deployments: Pick<Deployments, 'request'>,
+  parts: DeploymentParts,
   due: Due,
   action: 'STOP' | 'DEPLOY',
   services: ServiceRequest[],
 ): Promise<void> => {
   const { environmentId, organizationId, projectId, name } = due
   const asked = { origin: 'QOVERY_INTERNAL', triggeredBy, requestId: newId() }
-  const { deploymentId, executionId } = await deployments.request(tx, {
-    ...{ organizationId, environmentId, action, services, ...asked },
-    wholeEnvironment: false,
-  })
+  const { deploymentId, executionId } = await requestDeployment(
+    tx,
+    { ...{ organizationId, environmentId, action, services, ...asked }, wholeEnvironment: false },
+    requestPartsOf(parts),
+  )
   await writeAudit(
     tx,
     organizationId,
@@ -72,23 +75,18 @@ const request = async (
 }
 
 /** What is to be remembered of the services that are stopped from now on. */
-const act = async (
-  tx: Queryable,
-  deployments: Pick<Deployments, 'request'>,
-  due: Due,
-  open: boolean,
-): Promise<string[]> => {
+const act = async (tx: Queryable, parts: DeploymentParts, due: Due, open: boolean): Promise<string[]> => {
   if (open) {
     const ids = await idsOf(tx, stillStopped, [due.environmentId, due.stopped])
     const services = ids.map((id) => ({ id, redeploy: true }))
-    if (ids.length > 0) await request(tx, deployments, due, 'DEPLOY', services)
+    if (ids.length > 0) await request(tx, parts, due, 'DEPLOY', services)
     return []
   }
   const ids = await idsOf(tx, running, [due.environmentId])
   if (ids.length > 0)
     await request(
       tx,
-      deployments,
+      parts,
       due,
       'STOP',
       ids.map((id) => ({ id })),
@@ -98,10 +96,7 @@ const act = async (
 
 const write = `update environment_hours set next_at = coalesce($2::timestamptz, 'infinity'), stopped = $3 where environment_id = $1`
 
-export const startAutoStop = async (
-  parts: DeploymentParts,
-  deployments: Pick<Deployments, 'request'>,
-): Promise<{ stop(): Promise<void> }> => {
+export const startAutoStop = async (parts: DeploymentParts): Promise<{ stop(): Promise<void> }> => {
   const { database, clock, log } = parts
 
   const put = async (environmentId: string): Promise<void> => {
@@ -117,7 +112,7 @@ export const startAutoStop = async (
         ;[taken] = await tx.query<Due>(dueSql, [now])
         if (taken === undefined) return false
         const found = readHours(taken.hours, now)
-        const stopped = taken.acts && found !== null ? await act(tx, deployments, taken, found.open) : taken.stopped
+        const stopped = taken.acts && found !== null ? await act(tx, parts, taken, found.open) : taken.stopped
         await tx.query(write, [taken.environmentId, found?.nextAt ?? null, stopped])
         return true
       })

@@ -4,7 +4,7 @@ import type { Ability, Workload } from '../../runtimes/runtime.ts'
 import { type DeployableKind, type DeploymentAction, needsOwnTool, type ServiceRequest } from '../deployments.ts'
 import { taskFor, tasksIn } from '../tasks/tasks.ts'
 
-export interface Candidate {
+interface Candidate {
   name: string
   spec: Record<string, unknown>
   /** It has a current release. */

@@ -41,7 +41,7 @@ interface ServiceRow {
   spec: Record<string, unknown>
 }
 
-export type KindFacts = Pick<DeployableKind, 'refusal' | 'tasks' | 'workload' | 'source' | 'subAction'>
+type KindFacts = Pick<DeployableKind, 'refusal' | 'tasks' | 'workload' | 'source' | 'subAction'>
 
 export interface RequestParts {
   kindOf(kind: Kind): KindFacts

@@ -5,6 +5,7 @@
 import { createMasker } from '../../builds/engine/log-mask.ts'
 import { DeploymentError } from '../../lib/errors.ts'
 import type { Desired, Rollout, Workload } from '../../runtimes/runtime.ts'
+import type { DeploymentParts } from '../parts.ts'
 import { makeCurrent, openOwn } from '../release/release-run.ts'
 import { currentRelease, type Release } from '../release/releases.ts'
 import { isCancel } from '../request/canceled.ts'
@@ -17,7 +18,9 @@ import type { ServiceRun } from './service-run.ts'
 
 const usualGraceMs = 10_000
 
-export const runningAs = ({ parts, service }: ServiceRun, workload: Workload): Desired => ({
+type Exposed = { parts: Pick<DeploymentParts, 'database'>; service: { id: string } }
+
+export const runningAs = ({ parts, service }: Exposed, workload: Workload): Desired => ({
   state: 'running',
   workload,
   exposure: () =>
@@ -27,11 +30,13 @@ export const runningAs = ({ parts, service }: ServiceRun, workload: Workload): D
 const graceOf = async ({ parts, service }: ServiceRun): Promise<number> =>
   (await currentRelease(parts.database, service.id))?.workload.stopGraceMs ?? usualGraceMs
 
-export const stopped = async (run: ServiceRun): Promise<Desired> => ({
+export const stoppedAs = ({ parts, service }: Exposed, graceMs: number): Desired => ({
   state: 'stopped',
-  exposure: () => readExposure(run.parts.database, run.service.id, []),
-  graceMs: await graceOf(run),
+  exposure: () => readExposure(parts.database, service.id, []),
+  graceMs,
 })
+
+export const stopped = async (run: ServiceRun): Promise<Desired> => stoppedAs(run, await graceOf(run))
 
 export const absent = async (run: ServiceRun): Promise<Desired> => ({ state: 'absent', graceMs: await graceOf(run) })
 

@@ -11,7 +11,6 @@ import { type Claim, withClaim } from '../../work/queue.ts'
 import { asideEvents, type DeploymentAction, type ServiceRequest } from '../deployments.ts'
 import type { DeploymentParts } from '../parts.ts'
 import { specSql } from '../release/owners-labels.ts'
-import { forgetProblem } from '../status/problems.ts'
 import { enqueueEvent, setServiceState, showNextRequest } from '../status/service-state.ts'
 import { type Phase, stateOf } from '../status/states.ts'
 import type { DeploymentLog } from './log.ts'
@@ -75,14 +74,19 @@ export const readServices = (db: Queryable, deploymentId: string): Promise<Servi
 
 const reference = (claim: Claim) => ({ deploymentId: claim.id, executionId: claim.executionId })
 
-/** The service's last deployment is the one that began last, however it ends; a look or a repair is none. */
-const noteStart = async (tx: Queryable, { claim, service }: ServiceRun): Promise<void> => {
+/**
+ * The service's last deployment is the one that began last, however it ends; a look or a repair is none, and so is one
+ * that left it out. Whatever was found before a deployment ended is forgotten: what it leaves is looked at anew.
+ */
+const note = async (tx: Queryable, { claim, service }: ServiceRun, end: Outcome['kind'] | null): Promise<void> => {
   const { forceEvent } = service.requested
-  if (forceEvent !== undefined && asideEvents.has(forceEvent)) return
+  const isLast = end !== 'skipped' && !(forceEvent !== undefined && asideEvents.has(forceEvent))
   await tx.query(
-    `update service_state s set last_deployment_at = w.started_at from deployment_service w
-     where s.service_id = $2 and w.deployment_id = $1 and w.service_id = $2`,
-    [claim.id, service.id],
+    `update service_state s set last_deployment_at = case when $3 then w.started_at else s.last_deployment_at end,
+       problem = case when $4 then null else s.problem end
+     from deployment_service w where s.service_id = $2 and w.deployment_id = $1 and w.service_id = $2
+       and (($3 and s.last_deployment_at is distinct from w.started_at) or ($4 and s.problem is not null))`,
+    [claim.id, service.id, isLast, end !== null],
   )
 }
 
@@ -96,7 +100,7 @@ export const enter = (run: ServiceRun, phase: Phase): Promise<void> => {
        where deployment_id = $1 and service_id = $2`,
       [run.claim.id, run.service.id, state],
     )
-    await noteStart(tx, run)
+    await note(tx, run, null)
     await setServiceState(tx, run.service.id, run.claim.action, state, reference(run.claim))
   })
 }
@@ -140,8 +144,7 @@ export const conclude = (run: ServiceRun, outcome: Outcome): Promise<void> =>
         run.unchanged === true ? service.currentReleaseId : null,
       ],
     )
-    await forgetProblem(tx, service.id)
-    if (outcome.kind !== 'skipped') await noteStart(tx, run)
+    await note(tx, run, outcome.kind)
     if (outcome.kind === 'succeeded' && claim.action === 'UNINSTALL')
       await tx.query('update service_state set current_release_id = null, deployed_hash = null where service_id = $1', [
         service.id,

@@ -10,7 +10,7 @@ import type { Database } from '../../store/database.ts'
 import { LeaseLost } from '../../work/lease.ts'
 import type { Claim } from '../../work/queue.ts'
 
-export interface StepOptions {
+interface StepOptions {
   deadlineMs: number
   /**
    * False for steps that make something true now (start, ready, switch …): a resumed worker does them again, because

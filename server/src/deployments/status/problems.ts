@@ -67,7 +67,3 @@ export const noteProblem = (
      where s.service_id = $2 and w.service_id = $2 and w.deployment_id = $1 and w.finished_at is null`,
     [deploymentId, serviceId, JSON.stringify({ code: 'not_ready', message, deploymentId } satisfies Problem)],
   )
-
-/** Whatever was found before a deployment ended: what it leaves is looked at anew. */
-export const forgetProblem = (tx: Queryable, serviceId: string): Promise<unknown> =>
-  tx.query('update service_state set problem = null where service_id = $1 and problem is not null', [serviceId])

@@ -3,8 +3,9 @@ import { DeploymentError } from '../../lib/errors.ts'
 import { withClaim } from '../../work/queue.ts'
 import { cancelRuns, setSchedules } from '../../work/schedule.ts'
 import type { TaskEvent, Tasks } from '../deployments.ts'
+import { ensureReleaseImage } from '../images/make-image.ts'
 import { kindOf } from '../parts.ts'
-import { ensureReleaseImage, makeCurrent, openOwn } from '../release/release-run.ts'
+import { makeCurrent, openOwn } from '../release/release-run.ts'
 import type { OpenedRelease, Release } from '../release/releases.ts'
 import { isCancel } from '../request/canceled.ts'
 import { enter, type ServiceRun } from '../run/service-run.ts'
@@ -14,7 +15,6 @@ import { endTaskOf, findState, forgetLeft, unlockState, stopGraceMs as usualStat
 import { clocksOf, type TaskToRun, taskFor, tasksIn } from './tasks.ts'
 
 const minute = 60_000
-export const pullDeadlineMs = 61 * minute
 const forcePollMs = 500
 
 const tasksNow = ({ parts, service }: ServiceRun) => tasksIn(kindOf(parts, service.kind), service.spec)
@@ -27,8 +27,7 @@ const mayRunTasks = ({ parts, service }: ServiceRun): boolean => kindOf(parts, s
 
 export const runsAlone = (run: ServiceRun): boolean => tasksNow(run).isAlone
 
-export const keepsState = (run: ServiceRun): boolean =>
-  Object.values(tasksOf(run)).some(({ state }) => state !== undefined)
+const keepsState = (run: ServiceRun): boolean => Object.values(tasksOf(run)).some(({ state }) => state !== undefined)
 
 /** What a deploy runs of the tasks of a service: those beside instances only when their event is forced. */
 export const eventTask = (run: ServiceRun): { event: TaskEvent; task: TaskToRun | null } => {
@@ -82,7 +81,7 @@ export const runBeside = async (run: ServiceRun, task: TaskToRun): Promise<void>
   const { currentReleaseId } = run.service
   const opened = currentReleaseId === null ? null : await openOwn(run, currentReleaseId)
   if (opened === null) throw new DeploymentError('not_deployed', 'The service is not deployed.')
-  await run.step('pull', { deadlineMs: pullDeadlineMs }, (signal) => ensureReleaseImage(run, opened.release, signal))
+  await ensureReleaseImage(run, opened.release)
   await enter(run, 'executing')
   await execute(run, runnable(opened), task)
 }
@@ -127,7 +126,7 @@ const endingRelease = async (run: ServiceRun, { spec }: TaskToRun): Promise<stri
 
 /** What a service runs at its end: with the image that is deployed, as it is configured now. */
 export const runEnding = async (run: ServiceRun, event: 'STOP' | 'DELETE'): Promise<void> => {
-  const { step, service } = run
+  const { service } = run
   const task = taskFor(tasksOf(run), event)
   if (task === null) return
   if (service.requested.skipEnding === true)
@@ -135,7 +134,7 @@ export const runEnding = async (run: ServiceRun, event: 'STOP' | 'DELETE'): Prom
   const releaseId = await endingRelease(run, task)
   const opened = releaseId === null ? null : await openOwn(run, releaseId)
   if (opened === null) return
-  await step('pull', { deadlineMs: pullDeadlineMs }, (signal) => ensureReleaseImage(run, opened.release, signal))
+  await ensureReleaseImage(run, opened.release)
   await enter(run, 'executing')
   await execute(run, runnable(opened), task)
 }
@@ -166,12 +165,17 @@ export const endOwnTask = async (run: ServiceRun, signal: AbortSignal): Promise<
   const { parts, cluster, claim, ref } = run
   if (!mayRunTasks(run)) return
   const task = { ...ref, taskId: taskIdOf(claim.id, ref.serviceId) }
+  const graceMs = graceOf(run)
   const over = new AbortController()
-  const watching = untilForced(run, AbortSignal.any([signal, over.signal]))
-    .then(() => cluster.runtime.stopTask({ ...task, outputs: [] }, 0, signal))
-    .catch(() => {})
+  // Without a grace there is nothing that a forced cancel could cut short.
+  const watching =
+    graceMs === 0
+      ? null
+      : untilForced(run, AbortSignal.any([signal, over.signal]))
+          .then(() => cluster.runtime.stopTask({ ...task, outputs: [] }, 0, signal))
+          .catch(() => {})
   try {
-    await endTaskOf(parts, cluster, task, signal, graceOf(run))
+    await endTaskOf(parts, cluster, task, signal, graceMs)
   } finally {
     over.abort()
     await watching

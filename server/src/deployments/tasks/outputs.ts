@@ -8,7 +8,7 @@ import type { Queryable } from '../../store/database.ts'
 import type { Sealer } from '../../store/keys/seal.ts'
 import { outputFiles } from './files.ts'
 
-export interface Output {
+interface Output {
   name: string
   value: string
   sensitive: boolean
@@ -66,7 +66,7 @@ export const sealOutputs = (sealer: Sealer, organizationId: string, outputs: rea
     }),
   )
 
-export type OutputRow = Awaited<ReturnType<typeof sealOutputs>>[number]
+type OutputRow = Awaited<ReturnType<typeof sealOutputs>>[number]
 
 /** In place of what the service told before. Runs that end at once take turns, so that the last one's are all there is. */
 export const writeOutputs = async (

@@ -17,7 +17,7 @@ type Parts = Pick<DeploymentParts, 'database' | 'sealer' | 'log'>
 /** For programs of tools that keep locks and write files, where their owner chose nothing. */
 export const stopGraceMs = 9000
 
-export interface StateLock {
+interface StateLock {
   /** Null before the first run. */
   text: string | null
   /** The last attempt of this claim whose program may have begun. */

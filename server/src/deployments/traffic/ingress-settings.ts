@@ -14,7 +14,7 @@ export type IngressSettings = Readonly<Record<string, unknown>>
 const ingress = (name: string): string => `network.ingress.${name}`
 const gateway = (name: string): string => `network.gateway_api.${name}`
 
-export const basicAuthKey = ingress('basic_auth_env_var')
+const basicAuthKey = ingress('basic_auth_env_var')
 
 /** Each key, with its default: a service with nothing but defaults has the router's usual policy. */
 export const ingressDefaults: IngressSettings = {
@@ -54,7 +54,8 @@ export const ingressSettingsIn = (settings: Readonly<Record<string, unknown>>): 
   return set.length === 0 ? undefined : Object.fromEntries(set)
 }
 
-const sourcesOf = (text: string): string[] => (text.trim() === '' ? [] : listed(text))
+/** The entries of a list that may be empty. */
+const wordsIn = (text: string): string[] => (text.trim() === '' ? [] : listed(text))
 
 /** Headers that say how a message is framed, or that only the service may set. */
 const ownHeaders: ReadonlySet<string> = new Set([
@@ -88,12 +89,11 @@ const headersOf = (text: string): Record<string, string> | null => {
   }
 }
 
-const statusesOf = (text: string): number[] => (text.trim() === '' ? [] : listed(text).map(Number))
-const wordsIn = (text: string): string[] => (text.trim() === '' ? [] : listed(text))
+const statusesOf = (text: string): number[] => wordsIn(text).map(Number)
 const isNames = (text: string): boolean => listed(text).every((name) => name === '*' || isHeaderName(name))
 
 const addresses = 'must be a comma-separated list of addresses and networks, such as 10.0.0.0/8,192.0.2.7'
-const areSources = (text: string): boolean => sourcesOf(text).every(isSource)
+const areSources = (text: string): boolean => wordsIn(text).every(isSource)
 
 /** What is wrong with a text, by its key; the schemas know the rest. */
 const checks: Readonly<Record<string, readonly [isGood: (text: string) => boolean, what: string]>> = {
@@ -130,7 +130,7 @@ export const wrongSetting = (settings: IngressSettings): { key: string; why: str
 }
 
 /** What is wrong with the variable that basic authentication needs, as a whole sentence; null if nothing is. */
-export const usersRefusal = (settings: IngressSettings, env: Readonly<Record<string, string>>): string | null => {
+const usersRefusal = (settings: IngressSettings, env: Readonly<Record<string, string>>): string | null => {
   const name = String(settings[basicAuthKey] ?? '')
   if (name === '') return null
   const text = Object.hasOwn(env, name) ? env[name]! : undefined
@@ -183,7 +183,7 @@ export const policyOf = (
     bodyBytes: settings[ingress('proxy_body_size_mb')],
     headerBytes: settings[ingress('proxy_buffer_size_kb')],
   }
-  const [allow, deny] = [sourcesOf(text('whitelist_source_range')), sourcesOf(text('denylist_source_range'))]
+  const [allow, deny] = [wordsIn(text('whitelist_source_range')), wordsIn(text('denylist_source_range'))]
   const isOpen =
     allow.length === 0 || text('whitelist_source_range') === ingressDefaults[ingress('whitelist_source_range')]
   const users = text('basic_auth_env_var')

@@ -13,7 +13,7 @@ export interface PublishedPort {
 }
 
 /** A port of a workload that is opened to the outside by its number. */
-export type OpenedPort = WorkloadPort & { protocol: PublishedPort['protocol']; externalPort: number }
+type OpenedPort = WorkloadPort & { protocol: PublishedPort['protocol']; externalPort: number }
 
 const isOpened = (port: WorkloadPort): port is OpenedPort =>
   port.publiclyAccessible && (port.protocol === 'TCP' || port.protocol === 'UDP') && port.externalPort !== undefined

@@ -7,7 +7,7 @@ import type { Queryable } from '../../store/database.ts'
 import { openedPorts, type PublishedPort, readPublishedPorts } from './published-ports.ts'
 
 /** One host name of a service and the port of its program that it leads to. */
-export interface Host {
+interface Host {
   host: string
   serviceId: string
   port: number

@@ -11,6 +11,8 @@ import { Maybe, OneOf, Text, Whole } from '../../api/operations/schema.ts'
 import { untilAborted } from '../../lib/concurrency/waiting.ts'
 import { badRequest, DeploymentError, notFound, unavailable } from '../../lib/errors.ts'
 import { isUuid } from '../../lib/ids.ts'
+import { labelsOf, type ShownLine } from '../log-lines.ts'
+import { asShown, readVersions } from '../logs.ts'
 import { readOutputBetween } from '../runs/output.ts'
 import { fits, type LabelName, type Labels, type LogQuery, LogQueryError, labelNames, parseLogQuery } from './logql.ts'
 import { readTimeRange, type TimeRange, toNanoseconds, toRfc3339 } from './time-range.ts'
@@ -58,19 +60,10 @@ const findService = async ({ db, node, principal }: Context, id: string): Promis
   return row
 }
 
-const versionsOf = async ({ db }: Context, serviceId: string): Promise<Map<string, string>> => {
-  const rows = await db.query<{ revision: string; version: string }>(
-    `select deployment_id as revision, coalesce(commit ->> 'git_commit_id', image) as version from release
-     where service_id = $1 order by created_at desc limit 50`,
-    [serviceId],
-  )
-  return new Map(rows.map(({ revision, version }) => [revision, version]))
-}
-
-const common = (service: ServiceRow) => ({
-  qovery_com_service_id: service.id,
-  container: service.name,
-  namespace: service.environmentId,
+const asLine = (service: ServiceRow, line: ShownLine, deploymentId: string): Line => ({
+  ns: toNanoseconds(line.at),
+  text: line.text,
+  labels: labelsOf(service, line, deploymentId),
 })
 
 /** Keeps the first or the last lines, as many as are wanted and fit into an answer. */
@@ -108,38 +101,20 @@ async function* fromContainers(
   signal: AbortSignal,
 ): AsyncGenerator<Line> {
   const { runtime } = await context.parts.clusters.of(context.node.id)
-  const versions = await versionsOf(context, service.id)
+  const versions = await readVersions(context.db, service.id)
   // Later than `since`: the first nanosecond belongs to it.
   const times = { since: toRfc3339(from > 0n ? from - 1n : 0n), until: toRfc3339(to) }
   const key = { environmentId: service.environmentId, serviceId: service.id }
-  for await (const { at, text, stream, instance, revision } of runtime.logs(key, { ...times, signal }))
-    yield {
-      ns: toNanoseconds(at),
-      text,
-      labels: {
-        ...common(service),
-        qovery_com_deployment_id: revision,
-        level: stream === 'stderr' ? 'error' : 'info',
-        pod: instance,
-        app: versions.get(revision) ?? revision,
-      },
-    }
+  for await (const line of runtime.logs(key, { ...times, signal }))
+    yield asLine(service, asShown(line, versions), line.revision)
 }
 
 const maxKeptOutput = 20_000
 
 async function* fromOutput({ db }: Context, service: ServiceRow, { range, newest }: Wanted): AsyncGenerator<Line> {
   const times = { from: new Date(toRfc3339(range.from)), to: new Date(toRfc3339(range.to)) }
-  for (const { at, text, level, place, version } of await readOutputBetween(db, service.id, {
-    ...times,
-    limit: maxKeptOutput,
-    newest,
-  }))
-    yield {
-      ns: toNanoseconds(at),
-      text,
-      labels: { ...common(service), qovery_com_deployment_id: '', level, pod: place, app: version },
-    }
+  const lines = await readOutputBetween(db, service.id, { ...times, limit: maxKeptOutput, newest })
+  for (const line of lines) yield asLine(service, line, '')
 }
 
 const isTask = ({ kind }: ServiceRow): boolean => kind === 'job' || kind === 'terraform'

@@ -5,18 +5,14 @@
 import type { Parts } from '../../api/parts.ts'
 import type { Queryable } from '../../store/database.ts'
 import { followTail } from '../../streams/log-tail.ts'
-import type { Sink } from '../../streams/sink.ts'
+import { endAway, type Sink } from '../../streams/sink.ts'
+import { type ShownLine, searchedLines } from '../log-lines.ts'
 
-export interface OutputLine {
+/** Its place is the run, or the deployment that ran it. */
+export interface OutputLine extends ShownLine {
   /** The chunks of a service become visible in numerical order. */
   chunk: string
   index: string
-  at: string
-  text: string
-  level: 'info' | 'error'
-  /** Of the run, or of the deployment that ran it. */
-  place: string
-  version: string
 }
 
 const shown = `l.id::text as chunk, x.index::text, x.line ->> 'at' as at, x.line ->> 'text' as text,
@@ -79,15 +75,12 @@ interface Followed {
   isWanted?(line: OutputLine): boolean
 }
 
-/** How far back the first of the wanted lines is looked for. */
-const searchedLines = 10_000
-
 /** Sends the last lines of a service and then new ones, until the reader disconnects. */
 export const followOutput = async (
   parts: Parts,
   sink: Sink,
   { serviceId, environmentId, tail, isWanted }: Followed,
-  show: (line: OutputLine) => object,
+  show: (line: ShownLine) => object,
 ): Promise<void> => {
   const { database } = parts
   try {
@@ -109,20 +102,6 @@ export const followOutput = async (
     followTail(parts, sink, source, { chunk: last.at(-1)?.chunk ?? '0', send })
   } catch (error) {
     parts.log.warn({ err: error, serviceId }, 'a log stream ended early')
-    sink.end('The log is temporarily unavailable: connect again.')
+    endAway(sink, 'log')
   }
 }
-
-/** As `/service/logs` has it: one object per frame, `created_at` in milliseconds. */
-export const asFrame =
-  (name: string) =>
-  ({ at, text, level, place, version }: OutputLine): object => ({
-    created_at: Date.parse(at),
-    message: text,
-    pod_name: place,
-    container_name: name,
-    version,
-    severity_text: level === 'error' ? 'ERROR' : 'INFO',
-    labels: {},
-    from_kube: false,
-  })

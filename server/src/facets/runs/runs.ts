@@ -3,9 +3,9 @@
  * deployments is in its log too. Runs and their output are kept as the advanced settings of the job say.
  */
 import Type from 'typebox'
-import { type Context, type Operation, operation } from '../../api/operations/operation.ts'
+import { type Context, operation } from '../../api/operations/operation.ts'
 import { auditOf } from '../../api/operations/resource-writes.ts'
-import { Flag, Maybe, Nullable, OneOf, Results, Text, Timestamp, Uuid, Whole } from '../../api/operations/schema.ts'
+import { Flag, Nullable, OneOf, Results, Text, Timestamp, Uuid, Whole } from '../../api/operations/schema.ts'
 import { mainTask } from '../../deployments/deployments.ts'
 import { auditTargetOf } from '../../kinds.ts'
 import { badRequest, conflict, notFound } from '../../lib/errors.ts'
@@ -14,10 +14,10 @@ import type { Queryable } from '../../store/database.ts'
 import { writeAudit } from '../../store/tree.ts'
 import { eventSink } from '../../streams/sink.ts'
 import { askForRun } from '../../work/schedule.ts'
-import { type Facet, itemOf, ownerOf, type Self } from '../self.ts'
+import { asEvent, asRecord, LogRecord, logOperations, tailOf } from '../log-lines.ts'
+import { type Facet, itemOf, ownerOf } from '../self.ts'
 import { followOutput, type OutputLine, readLastOutput } from './output.ts'
 
-const maxTail = 1000
 /** More than the longest output of one run has. */
 const maxRunLines = 20_000
 
@@ -69,21 +69,7 @@ const readRun = async (db: Queryable, serviceId: string, runId: string): Promise
   return toRun(row)
 }
 
-const LogRecord = Type.Object({
-  id: Uuid(),
-  created_at: Timestamp(),
-  message: Text(),
-  pod_name: Text(),
-  version: Text(),
-})
-
-const toRecord = ({ chunk, index, at, text, place, version }: OutputLine) => ({
-  id: idOf(chunk, index),
-  created_at: at,
-  message: text,
-  pod_name: place,
-  version,
-})
+const toRecord = (line: OutputLine) => asRecord(idOf(line.chunk, line.index), line)
 
 const refusal = `select s.current_release_id is not null and s.desired = 'RUNNING' as "isDeployed",
     n.spec #>> '{schedule,cronjob}' is not null as "isCron",
@@ -117,55 +103,17 @@ const start = async (context: Context) => {
   })
 }
 
-const Tail = Type.Object({ tail: Maybe(Whole(0, 1_000_000, { default: maxTail })) })
+const lastLines = async (context: Context) => {
+  const limit = tailOf(context)
+  const lines = limit === 0 ? [] : await readLastOutput(context.db, context.node.id, { limit })
+  return { results: lines.map(toRecord) }
+}
 
-const tailOf = ({ query }: Pick<Context, 'query'>): number => Math.min(maxTail, Number(query.tail ?? maxTail))
-
-const asEvent = ({ at, text, place, version, level }: OutputLine): object => ({
-  created_at: at,
-  message: text,
-  pod_name: place,
-  version,
-  stream: level === 'error' ? 'stderr' : 'stdout',
-})
-
-const logOperations = (self: Self): Operation[] => {
-  const common = {
-    method: 'GET' as const,
-    tag: `${self.noun} Logs`,
-    scope: 'Read' as const,
-    area: 'projects' as const,
-    owner: ownerOf(self),
-    query: Tail,
-    status: 200 as const,
-  }
-  return [
-    operation({
-      ...common,
-      id: `list${self.noun}Log`,
-      path: `${itemOf(self)}/log`,
-      summary: `Read the last lines that the runs of ${self.nounWithArticle} printed, by the clock, by hand and in deployments`,
-      answer: Results(LogRecord),
-      async run(context) {
-        const limit = tailOf(context)
-        const lines = limit === 0 ? [] : await readLastOutput(context.db, context.node.id, { limit })
-        return { results: lines.map(toRecord) }
-      },
-    }),
-    operation({
-      ...common,
-      id: `stream${self.noun}Log`,
-      path: `${itemOf(self)}/log/stream`,
-      summary: `Follow what the runs of ${self.nounWithArticle} print, as server-sent events`,
-      produces: 'text/event-stream',
-      async run(context) {
-        const { parts, node } = context
-        const sink = eventSink(context, 'lines that the runs of this job print, oldest first')
-        const wanted = { serviceId: node.id, environmentId: node.parentId!, tail: tailOf(context) }
-        await followOutput(parts, sink, wanted, asEvent)
-      },
-    }),
-  ]
+const streamLines = async (context: Context): Promise<void> => {
+  const { parts, node } = context
+  const sink = eventSink(context, 'lines that the runs of this job print, oldest first')
+  const wanted = { serviceId: node.id, environmentId: node.parentId!, tail: tailOf(context) }
+  await followOutput(parts, sink, wanted, asEvent)
 }
 
 export const runs: Facet = (self) => {
@@ -207,6 +155,13 @@ export const runs: Facet = (self) => {
         return { results: lines.map(toRecord) }
       },
     }),
-    ...logOperations(self),
+    ...logOperations(self, {
+      summaries: {
+        list: `Read the last lines that the runs of ${self.nounWithArticle} printed, by the clock, by hand and in deployments`,
+        stream: `Follow what the runs of ${self.nounWithArticle} print, as server-sent events`,
+      },
+      list: lastLines,
+      stream: streamLines,
+    }),
   ]
 }

@@ -60,15 +60,24 @@ interface State {
   error_message?: string
 }
 
-const stateOf = async ({ isConnected, runtime }: Cluster): Promise<State> => {
-  if (!isConnected) return { status: 'READY' }
+/** Why the engine of a cluster does not answer, as a sentence; null while it does. */
+export const engineProblem = async ({
+  runtime,
+}: Cluster): Promise<{ message: string; isRefusedLogin: boolean } | null> => {
   try {
     await runtime.ping()
-    return { status: 'DEPLOYED' }
+    return null
   } catch (error) {
-    const status = isRefusedLogin(error) ? 'INVALID_CREDENTIALS' : 'DEPLOYMENT_ERROR'
-    return { status, error_message: explainEngine(error) }
+    return { message: explainEngine(error), isRefusedLogin: isRefusedLogin(error) }
   }
+}
+
+const stateOf = async (cluster: Cluster): Promise<State> => {
+  if (!cluster.isConnected) return { status: 'READY' }
+  const problem = await engineProblem(cluster)
+  if (problem === null) return { status: 'DEPLOYED' }
+  const status = problem.isRefusedLogin ? 'INVALID_CREDENTIALS' : 'DEPLOYMENT_ERROR'
+  return { status, error_message: problem.message }
 }
 
 const statusesOf = (context: Context, rows: readonly Row[]) => Promise.all(rows.map((row) => readStatus(context, row)))

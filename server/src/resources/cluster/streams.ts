@@ -5,7 +5,7 @@
  * only.
  */
 import Type from 'typebox'
-import { mayReadAt } from '../../api/auth/access.ts'
+import { mayReadAt, rightsOf } from '../../api/auth/access.ts'
 import type { Mode, Place } from '../../api/auth/permissions.ts'
 import { type Context, nodeInPath, type Operation, operation } from '../../api/operations/operation.ts'
 import { Maybe, Recorded, Text, Uuid } from '../../api/operations/schema.ts'
@@ -14,7 +14,8 @@ import type { Cluster } from '../../clusters/clusters.ts'
 import { explainEngine } from '../../lib/docker/engine-errors.ts'
 import type { Capacity, Instance, Usage } from '../../runtimes/runtime.ts'
 import { followShared, type Shared, type View } from '../../streams/shared-read.ts'
-import { type Sink, socketSink } from '../../streams/sink.ts'
+import { endAway, type Sink, socketSink } from '../../streams/sink.ts'
+import { engineProblem } from './status.ts'
 
 const statusEveryMs = 10_000
 const metricsEveryMs = 10_000
@@ -55,14 +56,7 @@ const servicesSql = `select s.service_id as id, n.name, e.id as "environmentId",
     join node p on p.id = e.parent_id
   where s.cluster_id = $1 order by n.created_at, n.id`
 
-const problemOf = async ({ runtime }: Cluster): Promise<string | null> => {
-  try {
-    await runtime.ping()
-    return null
-  } catch (error) {
-    return explainEngine(error)
-  }
-}
+const problemOf = async (cluster: Cluster): Promise<string | null> => (await engineProblem(cluster))?.message ?? null
 
 const readPods = async ({ runtime }: Cluster, services: readonly Service[]): Promise<Pod[]> => {
   if (services.length === 0) return []
@@ -205,10 +199,8 @@ const asMetrics = (metrics: Metrics, pods: readonly Pod[]) => ({
 /** Only services that the caller may see. Callers with the same rights share what is shown. */
 const seenBy = ({ principal }: Context): View<Metrics> => {
   const placeOf = (clusterId: string, { projectId, mode }: Service): Place => ({ projectId, mode, clusterId })
-  const { role, account } = principal
-  const rights = role === null ? (account === null ? 'token' : 'nobody') : JSON.stringify(role.grants ?? role.name)
   return {
-    name: `seen by ${rights}`,
+    name: `seen by ${rightsOf(principal)}`,
     show: (metrics) =>
       asMetrics(
         metrics,
@@ -262,7 +254,7 @@ const follow = async (context: Context, sink: Sink, begin: () => void): Promise<
     else sink.end('NotFound: this server has no runtime for this cluster.')
   } catch (error) {
     parts.log.warn({ err: error, clusterId: node.id }, 'a stream of a cluster could not start')
-    sink.end('The cluster is temporarily unavailable: connect again.')
+    endAway(sink, 'cluster')
   }
 }
 

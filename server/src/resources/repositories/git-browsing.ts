@@ -26,7 +26,14 @@ import {
   gitProviders,
 } from '../service/git-source.ts'
 import type { Service } from '../service/service.ts'
-import { findRepository, listRepositories, type ProviderName, providers, readProviderToken } from './git-provider.ts'
+import {
+  expiredToken,
+  findRepository,
+  listRepositories,
+  type ProviderName,
+  providers,
+  readProviderToken,
+} from './git-provider.ts'
 
 const patienceMs = 30_000
 
@@ -37,7 +44,7 @@ const sentences: Record<string, string> = {
   git_unreachable: 'The git host cannot be reached or did not answer in time.',
   git_too_large: 'The folder has too many files to read, or one that is too large.',
   git_token_missing: 'The git token has been deleted: choose another one.',
-  git_token_expired: 'The git token has expired: change its token and its expired_at, or choose another one.',
+  git_token_expired: expiredToken,
 }
 
 /** Turns a git host's refusal into an `ApiError`. */
@@ -59,7 +66,7 @@ export const gitSourceFor = async (
   const { url, branch, git_token_id: tokenId } = git
   const { organizationId } = principal
   if (tokenId === null) return { organizationId, url, branch }
-  const credentials = await readGitCredentials(parts.database, parts.sealer, organizationId, tokenId)
+  const { credentials } = await readGitCredentials(parts.database, parts.sealer, organizationId, tokenId)
   return { organizationId, url, branch, ...(credentials === undefined ? {} : { credentials }) }
 }
 

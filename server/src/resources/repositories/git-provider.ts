@@ -88,6 +88,8 @@ export const providers = {
 
 export type ProviderName = keyof typeof providers
 
+export const expiredToken = 'The git token has expired: change its token and its expired_at, or choose another one.'
+
 interface TokenRow {
   id: string
   type: string
@@ -120,12 +122,7 @@ export const readProviderToken = async (
       undefined,
       'git_token_missing',
     )
-  if (row.expired)
-    throw badRequest(
-      'The git token has expired: change its token and its expired_at, or choose another one.',
-      undefined,
-      'git_token_expired',
-    )
+  if (row.expired) throw badRequest(expiredToken, undefined, 'git_token_expired')
   const sealedPlace = { table: 'node', row: row.id, column: 'token' }
   const opened = await parts.sealer.open(organizationId, sealedPlace, row.sealed)
   return { id: row.id, apiUrl: row.api_url.replace(/\/+$/, ''), workspace: row.workspace, text: opened }

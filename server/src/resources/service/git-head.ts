@@ -36,8 +36,10 @@ const look = async ({ parts, principal }: Context, git: GitRepositorySpec): Prom
   const { url, branch, git_token_id: tokenId } = git
   const { organizationId } = principal
   try {
-    const credentials =
-      tokenId === null ? undefined : await readGitCredentials(parts.database, parts.sealer, organizationId, tokenId)
+    const { credentials } =
+      tokenId === null
+        ? { credentials: undefined }
+        : await readGitCredentials(parts.database, parts.sealer, organizationId, tokenId)
     const source: GitSource = { organizationId, url, branch, ...(credentials === undefined ? {} : { credentials }) }
     const head = await parts.builder.head(source, headTimeoutMs)
     if (head !== null) return { head_commit_id: head, has_access: true }

@@ -10,7 +10,7 @@
  */
 import type { Router } from '../../router/router.ts'
 import { areEqual, routeWhatCan } from '../../router/routes.ts'
-import type { Ingress, Published } from '../ingress.ts'
+import type { Ingress, Publication, Published } from '../ingress.ts'
 import type { Runtime, ServiceKey } from '../runtime.ts'
 import { createConverge, stopsFirst } from './converge.ts'
 import type { Instances } from './instances.ts'
@@ -45,19 +45,21 @@ const createIngress = ({ instances, router }: BlueGreenParts, led: LedBook): Ing
       isAs({ service: { serviceId }, revision, exposure }) {
         const current = (found.get(serviceId) ?? []).filter((instance) => instance.revision === revision)
         const wanted = routesFor(serviceId, exposure, revision === null ? 'stopped' : 'up', current)
-        const isSo = areEqual(wanted, routes.get(serviceId) ?? [])
-        if (isSo) led.note(serviceId, revision === null ? null : { revision, exposure })
-        return isSo
+        return areEqual(wanted, routes.get(serviceId) ?? [])
       },
     }
   }
+  const keep = ({ service, revision, exposure }: Publication): void =>
+    led.note(service.serviceId, revision === null ? null : { revision, exposure })
   return {
     look,
-    async publish({ service, revision, exposure }) {
+    keep,
+    async publish(publication) {
+      const { service, revision, exposure } = publication
       const seen = revision === null ? [] : await instances.see([service])
       const current = seen.filter((instance) => instance.revision === revision)
       const routes = routesFor(service.serviceId, exposure, revision === null ? 'stopped' : 'up', current)
-      led.note(service.serviceId, revision === null ? null : { revision, exposure })
+      keep(publication)
       const refused = await routeWhatCan(router, service.serviceId, routes)
       return refused.map(({ message }) => message)
     },

@@ -87,14 +87,18 @@ describe('a read-only root and labels of owners', () => {
       outputs: [{ path: '/out/left.txt', maxBytes: 100 }],
     })
     const lines: string[] = []
-    const before = await volumes()
     const { exitCode, outputs } = await runtime.run(task, (line) => lines.push(line), signal())
     assert.deepEqual([exitCode, lines, outputs], [0, ['of /in/given'], { '/out/left.txt': { text: 'left' } }])
+    const made = await volumesOf(`slipway-task-${task.taskId}`)
+    assert.equal(made.length, 2)
     await runtime.endTask(task, signal())
     const own = (await runtime.owned()).instances.filter(({ serviceId }) => serviceId === task.serviceId)
     assert.deepEqual(own, [])
-    const more = (await volumes()).filter((name) => !before.includes(name))
-    assert.deepEqual(more, [])
+    const left = await volumes()
+    assert.deepEqual(
+      made.filter((name) => left.includes(name)),
+      [],
+    )
   })
 
   test('labels of owners are on containers and executions, but never those that we or the engine believe', async () => {
