@@ -1,6 +1,6 @@
 /**
- * The published table of effects (docs/guides/fields.md): by resource, how many fields act, are refused and are only
- * recorded on each kind of cluster, and every field that does not act. Pure.
+ * The published table of effects (docs/guides/fields.md): by resource, how many fields act, are refused, are only
+ * recorded and are discarded on each kind of cluster, and every field that does not act. Pure.
  */
 import type { Effect } from './effects.ts'
 import { type FieldRow, fieldsOf } from './fields.ts'
@@ -59,14 +59,14 @@ export const resourceFields = (operations: readonly Operation[]): ResourceField[
 }
 
 export const countEffects = (fields: readonly ResourceField[], cluster: ClusterKind): Counts => {
-  const counts: Counts = { acts: 0, refused: 0, recorded: 0 }
+  const counts: Counts = { acts: 0, refused: 0, recorded: 0, discarded: 0 }
   for (const field of fields) counts[field[cluster]] += 1
   return counts
 }
 
 const line = (...cells: (string | number)[]): string => `| ${cells.join(' | ')} |`
 
-const countCells = ({ acts, refused, recorded }: Counts): number[] => [acts, refused, recorded]
+const countCells = ({ acts, refused, recorded, discarded }: Counts): number[] => [acts, refused, recorded, discarded]
 
 const countRow = (name: string, fields: readonly ResourceField[]): string =>
   line(name, ...countCells(countEffects(fields, 'docker')), ...countCells(countEffects(fields, 'record')))
@@ -93,11 +93,12 @@ const introduction = `# What every field does
 Made from the schemas by \`server/src/programs/write-fields.ts\`; do not edit.
 
 Whatever a request can say **acts**, is **refused** (400 with the reason, unless it is the default or what is already
-set), or is only **recorded**: kept and returned for clients, without effect. The description of a field in the OpenAPI
+set), is only **recorded** (kept and returned for clients, without effect), or **discarded** (accepted, but not even
+kept). The description of a field in the OpenAPI
 document says so, the response names what this request sent and does not act in the header \`Slipway-Not-Applied\` (JSON
 pointers into the body, \`?word\` for the query; also for what is not known at all), and the plan of a deployment
 (\`?dry_run=true\`) lists it for each service in \`not_applied\`. Defaults are not named. What protects is never only
-recorded.
+recorded or discarded.
 
 A field is a JSON pointer into the body, in which \`*\` is any item, or \`?word\` of the query. "Record" is a cluster that
 this server only records: what would act with a deployment is refused there with the deployment.
@@ -109,8 +110,8 @@ export const fieldGuide = (operations: readonly Operation[]): string => {
   const byResource = [...Map.groupBy(fields, ({ resource }) => resource)].sort(([a], [b]) => (a < b ? -1 : 1))
   return [
     introduction,
-    '| resource | Docker: acts | refused | recorded | Record: acts | refused | recorded |',
-    '|---|---|---|---|---|---|---|',
+    '| resource | Docker: acts | refused | recorded | discarded | Record: acts | refused | recorded | discarded |',
+    '|---|---|---|---|---|---|---|---|---|',
     ...byResource.map(([name, own]) => countRow(name, own)),
     countRow('**all**', fields),
     ...byResource.flatMap(([name, own]) => detailsOf(name, own)),

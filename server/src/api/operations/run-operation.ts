@@ -188,7 +188,7 @@ export const runOperation = async (
     const result = operation.produces === undefined ? await shownTo(context, answer) : answer
     const declared = isOther ? { ...operation, ...operation.other } : operation
     if (operation.produces === undefined) {
-      noteNotApplied(reply, { ...found, recorded: [...found.recorded, ...learned] }, result)
+      noteNotApplied(reply, { ...found, idle: [...found.idle, ...learned] }, result)
       send(declared, request, reply, result)
     } else if (isTextType(operation.produces)) sendText(operation, reply, String(result))
     else if (operation.produces === 'application/octet-stream') sendBytes(operation, reply, result)

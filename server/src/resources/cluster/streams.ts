@@ -8,7 +8,7 @@ import Type from 'typebox'
 import { mayReadAt } from '../../api/auth/access.ts'
 import type { Mode, Place } from '../../api/auth/permissions.ts'
 import { type Context, nodeInPath, type Operation, operation } from '../../api/operations/operation.ts'
-import { Maybe, Recorded, Text, Uuid } from '../../api/operations/schema.ts'
+import { Discarded, Maybe, Text, Uuid } from '../../api/operations/schema.ts'
 import type { Parts } from '../../api/parts.ts'
 import type { Cluster } from '../../clusters/clusters.ts'
 import { explainEngine } from '../../lib/docker/engine-errors.ts'
@@ -273,7 +273,7 @@ const common = {
   area: 'clusters' as const,
   cluster: 'VIEWER' as const,
   owner: { ...nodeInPath('cluster', 'cluster'), inQuery: true },
-  query: Type.Object({ cluster: Uuid(), organization: Maybe(Recorded(Text())) }),
+  query: Type.Object({ cluster: Uuid(), organization: Maybe(Discarded(Text())) }),
   status: 200 as const,
   produces: 'websocket' as const,
 }

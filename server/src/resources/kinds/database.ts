@@ -8,11 +8,11 @@ import { type Context, nodeInPath, operation } from '../../api/operations/operat
 import { auditOf, type Change, placeOf, type Spec } from '../../api/operations/resource.ts'
 import {
   Computed,
+  Discarded,
   Flag,
   Maybe,
   Nullable,
   OneOf,
-  Recorded,
   Results,
   Secret,
   Text,
@@ -200,7 +200,7 @@ const made = service({
     deployable({
       deployBody: Type.Object({}),
       deployQuery: Type.Object({
-        applyImmediately: Maybe(Recorded(Flag({ description: 'Always as if true: a deploy applies at once.' }))),
+        applyImmediately: Maybe(Discarded(Flag({ description: 'Always as if true: a deploy applies at once.' }))),
       }),
     }),
     history,
