@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { type Json, newApplication, newPlace, startApi } from '../../test/support/api.ts'
+import { closedValues } from '../../test/support/closed-values.ts'
 import { hearSocket, lastThat } from '../../test/support/streams.ts'
 import { until } from '../../test/support/until.ts'
 import { usualLimits } from '../limits/limits.ts'
@@ -217,6 +218,11 @@ test('past lines are read with filters, by time, in either direction, and with t
   assert.deepEqual(linesOf(await history(`${selector} |= "ok"`, { direction: 'forward' })), ['one ok', 'two ok'])
   assert.deepEqual(linesOf(await history(`${selector} |= "ok"`, { limit: '1' })), ['two ok'])
   assert.deepEqual(linesOf(await history(`${selector} |= "ok"`, { direction: 'forward', limit: '1' })), ['one ok'])
+  for (const direction of closedValues('get-cluster-logs', '?direction')) {
+    const isForward = direction.toLowerCase() === 'forward'
+    const lines = linesOf(await history(`${selector} |= "ok"`, { direction, limit: '1' }))
+    assert.deepEqual(lines, [isForward ? 'one ok' : 'two ok'], direction)
+  }
   assert.deepEqual(linesOf(await history(`{qovery_com_service_id="${service.id}",level="error"}`)), ['four bad'])
   assert.deepEqual(linesOf(await history(selector, { start: '1700000000', end: '1700000100' })), [])
   const [found] = JSON.parse((await history(`${selector} |= "one"`)).body.response).data.result

@@ -7,6 +7,8 @@ export interface Shown {
   /** As in docs/guides/fields.md. */
   resources: readonly string[]
   fields: readonly string[]
+  /** Of fields with a closed list, the values that the test shows; `*` if it goes through those of the schema. */
+  values: Readonly<Record<string, readonly string[]>>
   /** Below server/. */
   file: string
   test: string
@@ -34,7 +36,10 @@ export const plain: Readonly<Record<string, readonly string[]>> = {
   'Organization Webhook': words('/description'),
 }
 
-/** Resources | fields | file below server/, without its ending | title of the test */
+/**
+ * Resources | fields | file below server/, without its ending | title of the test. A field with a closed list names the
+ * values that the test shows, `/field=A,B`, or `*` for a test that goes through those of the schema (`closedValues`).
+ */
 const table = `
 Application, Container, Database, Helm, Job, Terraform, ArgoCdApp | /name | test/bounds | names are unique in their parent whatever their case, and keep the case they were given
 Application, Container | /cpu /memory | src/runtimes/docker/containers | limits are set, and no container is privileged or reaches the host
@@ -70,7 +75,7 @@ Container | /image_name /tag /registry_id | src/deployments/images/images | a de
 Container | /image_tag | src/resources/kinds/container | a container is deployed at the tag named, and goes with its deletion
 Container | /auto_deploy | src/resources/kinds/container | a new tag is deployed to whatever follows the image, in all environments, and to nothing else
 Database | /type /version | src/resources/kinds/database | a database runs from the public image of its version, with a volume of its own and a probe in the container
-Database | /mode /instance_type /disk_type | src/resources/kinds/database | what the local cluster cannot do is refused with the field and what would be needed
+Database | /mode | src/resources/kinds/database | what the local cluster cannot do is refused with the field and what would be needed
 Database | /accessibility | test/ports.e2e | a public PostgreSQL is reached from outside with its credentials, keeps its data over a minor version, and closes
 Database | /cpu /memory | src/resources/kinds/database | an omitted memory is what the image needs, a memory that is sent stays
 Database | /storage | test/limits | volumes count by number and size, those of databases too
@@ -127,7 +132,7 @@ Container Registry | ?imageName ?search | src/resources/repositories/registry-im
 Environment | /registry_id /image_name /tag | src/resources/repositories/registry-images | an image is checked with the login of its registry before a service is made of it
 Helm Repository | /name | src/resources/helm/repository | names are unique; a repository in use is counted and cannot be deleted
 Organization Labels Group | /name /labels/*/key /labels/*/value | src/resources/organization/metadata-group | keys and values that Kubernetes would refuse are refused by name
-Organization Annotations Group | /name /annotations/*/key /annotations/*/value /scopes | src/resources/organization/metadata-group | a group of annotations keeps its scopes; any text is a value
+Organization Annotations Group | /name /annotations/*/key /annotations/*/value | src/resources/organization/metadata-group | a group of annotations keeps its scopes; any text is a value
 Cloud Provider Credential | /name | src/resources/cluster/credentials | names are unique within a provider; credentials that a cluster uses show it and cannot be deleted
 Cloud Provider Credential | /engine_url /engine_ca_certificate /engine_client_certificate /engine_client_key /engine_ssh_key /engine_ssh_host_keys /engine_service_address | src/resources/cluster/engine | what the fields of an engine lack, or hold in vain, is said by name
 Project | /name | src/resources/organization/organization | a project is made with 200, read, changed and deleted; its name is unique whatever the case
@@ -212,6 +217,48 @@ Job | /deployment.termination_grace_period_seconds | src/runtimes/docker/program
 Application, Container | /network.ingress.grpc_send_timeout_seconds | src/router/http/policy | a gRPC stream whose target leaves it unread ends when the settings say, not sooner, and 0 lets it wait
 Application, Container | /min_running_instances | test/running | a service of no instances is STOPPED and gets no requests; what is stopped cannot be restarted
 Application, Container, Database, Job | /annotations_groups/*/id /labels_groups/*/id | test/running | a changed group of labels or annotations makes its services out of date, and the next deployment applies it
+Cluster | /cloud_provider=* /cloud_provider_credentials/cloud_provider=* | test/closed-values | each cloud provider wants credentials of its own, and no cluster takes those of another
+Cluster | /kubernetes=* | test/closed-values | each way to have Kubernetes is kept; a managed one needs credentials
+Environment, Project | /mode=* | test/closed-values | each mode is given by a rule or named, and a role that sees one mode sees its environments only
+Organization Custom Role | /project_permissions/*/permissions/*/environment_type=* | test/closed-values | each mode is given by a rule or named, and a role that sees one mode sees its environments only
+Variable | /variable_scope=* /alias_scope=* /override_scope=* /vars/*/scope=* /dotenv/scope=* ?service_type=* | test/closed-values | each scope takes variables, aliases, overrides and imports of its place, and lists them
+Variable | ?scope=* | test/closed-values | each scope takes variables, aliases, overrides and imports of its place, and lists them
+Organization Event | ?eventType=* ?targetType=* ?origin=* ?subTargetType=* | test/closed-values | each word that the audit log is narrowed by finds what has it, and only that
+Application, Container, Job | /cpu_architecture=* | test/closed-values | each architecture is that of the machine or refused, for all that can ask for one
+Application, Container | /ports/*/protocol=* | test/closed-values | each protocol of a port is either routed by name or published as a port
+Environment | /terraforms/*/action=* | test/closed-values | each action of a terraform service is the one that the status says
+Terraform | /action=* | test/closed-values | each action of a terraform service is the one that the status says
+Terraform | /dockerfile_fragment/type=* | test/closed-values | each source of a Dockerfile fragment wants what it is made of, and is kept with it
+Organization Api Token | /scopes=* /scope=* | test/closed-values | each scope of a token is what the token may do
+Job | /cronjob.concurrency_policy=* | test/closed-values | each policy of a cron job is kept, and reaches its clock unless it is the usual one
+Organization Webhook | /events=* /environment_types_filter=* | src/webhooks/outbox | each word for an event and each mode of a filter is heard, and nothing else by it
+Organization Webhook | /kind=SLACK | src/webhooks/deliver | a Slack webhook gets a sentence and no signature
+Organization Webhook | /kind=STANDARD | src/resources/organization/webhook | a delivery verifies with the secret of the creation, is logged, and can be sent again
+Organization Custom Role | /project_permissions/*/permissions/*/permission=NO_ACCESS,VIEWER,DEPLOYER,MANAGER | src/api/auth/permissions | in a mode where it is \${level}, a custom role \${JSON.stringify(expected)}
+Organization Custom Role | /cluster_permissions/*/permission=VIEWER,ENV_CREATOR,ADMIN | src/api/auth/permissions | a custom role looks at every cluster, and changes those it administers
+Organization Event | ?targetLevelToFetch=* | test/closed-values | each level that targets are fetched for lists those of its kind
+Member | /role=OWNER,ADMIN,DEVELOPER | src/resources/organization/member | nobody gives, or takes from, somebody more rights than their own
+Member | /role=VIEWER | src/resources/organization/member | a role that is given or changed holds from the next request on, for members and for tokens
+Cloud Provider | ?gpu=INCLUDE,EXCLUDE,ONLY | src/resources/catalogue/catalogue | GPUs are listed when they are asked for, and small machines can be left out
+Organization | /type=BITBUCKET,GITHUB,GITLAB | src/resources/repositories/git-browsing | every provider lists the repositories that a token sees, page by page
+Organization | /mode/type=AutoDiscover,SpecificPaths | src/resources/repositories/git-browsing | Dockerfiles, values and variables are read from a repository as they are written there
+Helm | ?of=chart,values | src/resources/repositories/git-browsing | the commits of a helm service are those of its chart, or of its values
+Container Registry | /kind=* | src/resources/repositories/container-registry | every field of every kind is kept and read back, but no secret is ever answered, listed or audited
+Helm Repository | /kind=* | src/resources/helm/repository | every field is kept and read back, and no secret is ever answered
+Project, Environment | /weekdays=MONDAY,TUESDAY,WEDNESDAY,THURSDAY,FRIDAY,SATURDAY,SUNDAY | src/lib/time/daily-hours | each day of the week is the day on which the hours begin
+Application, Container | /healthchecks/readiness_probe/type/http/scheme=HTTP,HTTPS /healthchecks/liveness_probe/type/http/scheme=HTTP,HTTPS | src/resources/kinds/application | each way to probe, its words and its pace reach the instance, and what is left out has its default
+Application | /git_repository/provider=BITBUCKET,GITHUB,GITLAB | src/resources/repositories/git-browsing | the pages of commits are those of the provider that is named, whatever the host is called
+Job | /source/docker/git_repository/provider=BITBUCKET,GITHUB,GITLAB | src/resources/repositories/git-browsing | the pages of commits are those of the provider that is named, whatever the host is called
+Terraform | /terraform_files_source/git_repository/provider=BITBUCKET,GITHUB,GITLAB | src/resources/repositories/git-browsing | the pages of commits are those of the provider that is named, whatever the host is called
+Application, Container | /deployment.update_strategy.type=RollingUpdate,Recreate | src/facets/settings/advanced-settings | settings of containers reach the containers of the next deployment
+Database | /type=POSTGRESQL,MYSQL,MONGODB,REDIS | src/resources/kinds/database | each type is described by its image, port, files, probe, login and environment
+Database | /mode=CONTAINER | src/resources/kinds/database | what the local cluster cannot do is refused with the field and what would be needed
+Database | /accessibility=PRIVATE,PUBLIC | test/ports.e2e | a public PostgreSQL is reached from outside with its credentials, keeps its data over a minor version, and closes
+Job | ?forceEvent=START,STOP,DELETE | src/deployments/tasks/jobs | a forced event runs just that; a job without it is refused
+Job | ?forceEvent=CRON | src/deployments/tasks/jobs | a stop ends the run under way and no other begins; a forced run leaves the clock alone
+Terraform | /engine=TERRAFORM,OPEN_TOFU | test/terraform.e2e | a module is planned, applied, changed and destroyed; an application uses what it puts out
+Terraform | ?force_terraform_action=SKIP_DESTROY | src/resources/terraform/terraform | an uninstall that is told to skip the destroy says so, and runs nothing
+Cluster | ?direction=* | src/facets/metrics | past lines are read with filters, by time, in either direction, and with the labels that they have
 `
 
 export const register: readonly Shown[] = table
@@ -219,5 +266,13 @@ export const register: readonly Shown[] = table
   .split('\n')
   .map((row) => {
     const [resources, fields, file, test] = row.split(' | ') as [string, string, string, string]
-    return { resources: resources.split(', '), fields: words(fields), file: `${file}.test.ts`, test }
+    const named = words(fields).map((word) => word.split('=') as [string, string?])
+    const closed = named.flatMap(([field, list]) => (list === undefined ? [] : [[field, list.split(',')] as const]))
+    return {
+      resources: resources.split(', '),
+      fields: named.map(([field]) => field),
+      values: Object.fromEntries(closed),
+      file: `${file}.test.ts`,
+      test,
+    }
   })

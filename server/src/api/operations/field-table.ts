@@ -44,6 +44,8 @@ export interface ResourceField {
   record: Effect
   reason: string | null
   operations: string[]
+  /** Of a closed list, those that do what the field does. */
+  values: string[]
 }
 
 export const resourceFields = (operations: readonly Operation[]): ResourceField[] => {
@@ -51,8 +53,10 @@ export const resourceFields = (operations: readonly Operation[]): ResourceField[
   for (const row of operations.flatMap(fieldsOf)) {
     const [resource, docker, record] = [resourceOf(row.operation), effectOn('docker', row), effectOn('record', row)]
     const key = [resource, row.field, docker, record].join(' ')
-    const one = found.get(key) ?? { resource, field: row.field, docker, record, reason: row.reason, operations: [] }
+    const { field, reason } = row
+    const one = found.get(key) ?? { resource, field, docker, record, reason, operations: [], values: [] }
     one.operations.push(row.operation.id)
+    one.values = [...new Set([...one.values, ...row.values])]
     found.set(key, one)
   }
   return [...found.values()]
@@ -89,6 +93,31 @@ const detailsOf = (resource: string, fields: readonly ResourceField[]): string[]
   return ['', `## ${resource}`, '| effect | fields | operations | |', '|---|---|---|---|', ...detailRows(silent)]
 }
 
+/** Fields with the same values and effect in one row. */
+const valueRows = (fields: readonly ResourceField[]): string[] => {
+  const closed = fields.filter(({ values }) => values.length > 0)
+  const groups = Map.groupBy(closed, ({ docker, values }) => JSON.stringify([docker, values.toSorted()]))
+  return [...groups.values()].map((group) => {
+    const [{ docker, values }] = group as [ResourceField]
+    const byResource = Map.groupBy(group, ({ resource }) => resource)
+    const names = [...byResource].map(
+      ([resource, own]) => `${resource}: ${[...new Set(own.map(({ field }) => `\`${field}\``))].join(' ')}`,
+    )
+    return line(docker, values.map((value) => `\`${value === '' ? '""' : value}\``).join(' '), names.join('; '))
+  })
+}
+
+const valuesSection = (fields: readonly ResourceField[]): string[] => [
+  '',
+  '## Values',
+  'What each value of a closed list does on a Docker engine. It does what its field does, unless it has a row of its own',
+  'above, with its field (`/field=VALUE`).',
+  '',
+  '| effect | values | fields |',
+  '|---|---|---|',
+  ...valueRows(fields),
+]
+
 const introduction = `# What every field does
 Made from the schemas by \`server/src/programs/write-fields.ts\`; do not edit.
 
@@ -115,6 +144,7 @@ export const fieldGuide = (operations: readonly Operation[]): string => {
     ...byResource.map(([name, own]) => countRow(name, own)),
     countRow('**all**', fields),
     ...byResource.flatMap(([name, own]) => detailsOf(name, own)),
+    ...valuesSection(fields),
     '',
   ].join('\n')
 }
