@@ -34,7 +34,7 @@ import { refuseListen, tryAddresses } from './listen-addresses.ts'
 import { claimDataDirectory, releaseDataDirectory } from './process-file.ts'
 import { deployableKinds, operations } from './resources/index.ts'
 import { createFirstOrganization } from './resources/organization/organization.ts'
-import { createRouteFollower } from './route-follower.ts'
+import { leaveFollower } from './route-follower.ts'
 import { createRouter } from './router/control/client.ts'
 import type { Router } from './router/router.ts'
 import { createFakeRuntime } from './runtimes/fake/fake.ts'
@@ -93,38 +93,15 @@ interface Foundation {
   pullThrough: PullThrough
   router: Router
   /** The same, where other servers may share its routes. */
-  shared: SharedRoutes | null
+  shared: SharedRouter | null
 }
 
-interface SharedRoutes {
-  router: SharedRouter
-  leave(): Promise<void>
-}
-
-/**
- * Where the database is somebody else's, other servers may work on it, and requests may come to any of them, also to the
- * router of one that is away: its follower takes over when we end, and is called off before we begin.
- */
-const shareRouter = async (
-  own: Router,
-  foundation: Omit<ServersParts, 'clock'>,
-  { databaseUrl, dataDir }: Settings,
-): Promise<SharedRoutes | null> => {
+/** Where the database is somebody else's, other servers may work on it, and requests may come to any of them. */
+const shareRouter = (own: Router, foundation: Omit<ServersParts, 'clock'>, { databaseUrl }: Settings) => {
   if (databaseUrl === undefined) return null
   const { database, log, work } = foundation
   const parts = { database, log, work, clock: systemClock }
-  const router = createSharedRouter({ ...parts, own, servers: createServers(parts) })
-  const follower = createRouteFollower(dataDir)
-  await follower.start().catch((error: unknown) => log.warn({ err: error }, 'the route follower did not start'))
-  await router.follow()
-  const keeper = keepAlive(parts, follower)
-  return {
-    router,
-    async leave() {
-      await keeper.stop()
-      await router.leave()
-    },
-  }
+  return createSharedRouter({ ...parts, own, servers: createServers(parts) })
 }
 
 const createFoundation = async (settings: Settings): Promise<Foundation> => {
@@ -134,8 +111,9 @@ const createFoundation = async (settings: Settings): Promise<Foundation> => {
   const { trustedProxies } = settings
   const own = createRouter({ dataDir, host, port, log, trustedProxies })
   const [database] = await Promise.all([openDatabase(settings, log), own.start()])
-  const shared = await shareRouter(own, { database, log, work }, settings)
-  const router = shared?.router ?? own
+  const shared = shareRouter(own, { database, log, work }, settings)
+  if (shared !== null) await Promise.all([shared.follow(), leaveFollower(dataDir, log)])
+  const router = shared ?? own
   const sealer = await createSealer({ database, masterKeyFile: settings.masterKeyFile })
   const ownerId = await readOwnerId(database)
   await savePublishedHost(database, router.address(port).slice(0, -`:${port}`.length))

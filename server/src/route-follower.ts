@@ -1,44 +1,28 @@
-/** The server's side of programs/follow-routes.ts: starts it, and notices its end. */
-import { type ChildProcess, spawn } from 'node:child_process'
-import { once } from 'node:events'
+/**
+ * Sees to it that programs/follow-routes.ts runs once this server is gone, however it ends: a script that waits for the
+ * end of our side of a pipe.
+ */
+import { spawn } from 'node:child_process'
 import { open } from 'node:fs/promises'
+import type { Socket } from 'node:net'
 import { fileURLToPath } from 'node:url'
-import type { Companion } from './keep-alive.ts'
+import type { Log } from './lib/log.ts'
 import { pathsOf } from './router/control/protocol.ts'
 
-const readyMs = 15_000
-
+const script = fileURLToPath(new URL('./after-server.sh', import.meta.url))
 const program = fileURLToPath(new URL('./programs/follow-routes.ts', import.meta.url))
 
 /** Its own session: it must outlive us. Its settings are ours. */
-const launch = async (dataDir: string): Promise<ChildProcess> => {
-  const log = await open(pathsOf(dataDir).log, 'a', 0o600)
-  const child = spawn(process.execPath, ['--max-semi-space-size=1', program], {
+export const leaveFollower = async (dataDir: string, log: Pick<Log, 'warn'>): Promise<void> => {
+  const output = await open(pathsOf(dataDir).log, 'a', 0o600)
+  const child = spawn(script, [process.execPath, program], {
     detached: true,
-    stdio: ['ignore', log.fd, log.fd, 'ipc'],
+    stdio: ['pipe', output.fd, output.fd],
   })
-  await log.close()
-  return child
-}
-
-/** When it has started, the one that an earlier server has left does nothing any more. */
-export const createRouteFollower = (dataDir: string): Companion => {
-  let child: ChildProcess | undefined
-  return {
-    name: 'the route follower',
-    async ping() {
-      if (child === undefined || child.exitCode !== null || child.signalCode !== null)
-        throw new Error('the route follower has ended')
-    },
-    async start() {
-      const started = await launch(dataDir)
-      const deadline = AbortSignal.timeout(readyMs)
-      const ended = once(started, 'exit').then(() => Promise.reject(new Error('the route follower did not start')))
-      await Promise.race([once(started, 'message', { signal: deadline }), ended])
-      ended.catch(() => {})
-      started.unref()
-      started.channel?.unref()
-      child = started
-    },
-  }
+  await output.close()
+  const failed = (error: unknown): void =>
+    log.warn({ err: error }, 'this router will not follow the other servers while this server is away')
+  child.on('error', failed).on('exit', (code) => failed(new Error(`the waiting script ended with ${code}`)))
+  child.unref()
+  ;(child.stdin as Socket).on('error', () => {}).unref()
 }

@@ -217,6 +217,12 @@ test('D12: deploy takes the head of the branch, redeploy the deployed commit, an
     [first, again, newest].map(({ version_choice }) => version_choice),
     ['NEWEST', 'DEPLOYED', 'NEWEST'],
   )
+  const fresh = await place()
+  await newApplication(api, fresh.environmentId)
+  const choiceIn = async (environment: string) =>
+    (await stock.send('redeployEnvironment', 'POST', `/environment/${environment}/redeploy`)).version_choice
+  assert.deepEqual([await choiceIn(environmentId), await choiceIn(fresh.environmentId)], ['DEPLOYED', 'NEWEST'])
+  for (const each of [environmentId, fresh.environmentId]) await scene.settled(each)
   api.source.head = 'c'.repeat(40)
   const clone = await stock.send('cloneApplication', 'POST', `/application/${id}/clone`, {
     name: 'clone',

@@ -7,8 +7,8 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import { ApiError } from '../lib/errors.ts'
 
 export interface Cors {
-  /** What every answer to this request says to the browser. */
-  headersFor(request: FastifyRequest): Record<string, string>
+  /** Adds what every answer to this request says to the browser. */
+  addHeaders(request: FastifyRequest, reply: FastifyReply): void
   /** Answers the question that a browser asks before a request of a listed origin; false if the request is no such question. */
   answerPreflight(request: FastifyRequest, reply: FastifyReply): boolean
   /** Throws a 403 for a websocket that a page of an unlisted origin opens. */
@@ -45,15 +45,12 @@ export const createCors = (origins: readonly string[]): Cors => {
   const originOf = ({ headers }: FastifyRequest): string | undefined =>
     headers.origin !== undefined && listed.has(headers.origin) ? headers.origin : undefined
   return {
-    headersFor(request) {
-      if (listed.size === 0) return {}
+    addHeaders(request, reply) {
+      if (listed.size === 0) return
       const origin = originOf(request)
-      return {
-        vary: 'Origin',
-        ...(origin === undefined
-          ? {}
-          : { 'access-control-allow-origin': origin, 'access-control-expose-headers': readable }),
-      }
+      reply.header('vary', 'Origin')
+      if (origin !== undefined)
+        reply.headers({ 'access-control-allow-origin': origin, 'access-control-expose-headers': readable })
     },
     answerPreflight(request, reply) {
       const { method, headers } = request

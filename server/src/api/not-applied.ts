@@ -71,6 +71,7 @@ const encodePath = (path: Path): string => path.map((name) => `/${encodeName(nam
 
 /** The header's value for an answer; null if everything that was sent acts. `answer` is read only if it is needed. */
 export const headerOf = ({ query, idle, unknown }: NotApplied, answer: () => unknown): string | null => {
+  if (query.length + idle.length + unknown.length === 0) return null
   const record = unknown.length === 0 ? undefined : answer()
   const ignored = unknown.filter(({ path, value }) => !isDeepStrictEqual(valueAt(record, path), value))
   const names = [

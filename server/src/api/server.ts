@@ -274,7 +274,8 @@ const commonHeaders = (id: string): Record<string, string> => ({
 /** No hook runs for a URL that cannot be parsed: an authenticated caller gets the 404 of an unknown path. */
 const answerUnreadable = async (gate: Gate, error: Error, request: FastifyRequest, reply: FastifyReply) => {
   const { code } = error as { code?: string }
-  reply.headers({ ...commonHeaders(request.id), ...gate.cors.headersFor(request) })
+  reply.headers(commonHeaders(request.id))
+  gate.cors.addHeaders(request, reply)
   try {
     await authenticate(gate, request, reply)
     if (code !== 'FST_ERR_BAD_URL' && code !== 'FST_ERR_MAX_PARAM_LENGTH') throw error
@@ -322,7 +323,8 @@ const createInstance = (gate: Gate, operations: readonly Operation[]): FastifyIn
   })
   app.decorateRequest('admitted', null)
   app.addHook('onRequest', async (request, reply) => {
-    reply.headers({ ...commonHeaders(request.id), ...gate.cors.headersFor(request) })
+    reply.headers(commonHeaders(request.id))
+    gate.cors.addHeaders(request, reply)
     return gate.cors.answerPreflight(request, reply) ? reply : undefined
   })
   // Fastify types an instance by its server options, and then accepts that type nowhere.

@@ -76,6 +76,50 @@ for (const kind of Object.keys(throughOf) as Kind[])
       }
     })
 
+test('a change of routes is decided once: a push after a death at any call changes nothing of what was frozen', async () => {
+  const world = await newWorld()
+  const id = await addService(world)
+  const first = await start(world)
+  await ask(first, world, 'DEPLOY', [{ id }])
+  await settled(first, world, id)
+  await first.engine.stop()
+  first.power.off = true
+  const frozenIn = (deploymentId: string) =>
+    world.database.query('select image from release where deployment_id = $1', [deploymentId])
+  let frozen = 0
+  for (let calls = 1, survived = false; !survived; calls += 1) {
+    const before = await revisions(world, id)
+    const path = { path: `/${calls}` }
+    await world.database.query('update node set spec = $2 where id = $1', [id, JSON.stringify(path)])
+    const dying = await start(world, { callsLeft: calls, lateCut: true })
+    const { deploymentId } = await ask(dying, world, 'DEPLOY', [{ id }])
+    const ended = async () => dying.power.off || (await openDeployments(world)).length === 0
+    await until(ended, { timeoutMs: 20_000, what: `the death at call ${calls}` })
+    dying.power.callsLeft = null
+    survived = !dying.power.off
+    if (survived) await dying.engine.stop()
+    dying.power.off = true
+    const wasFrozen = (await frozenIn(deploymentId)).length > 0
+    const { head } = world
+    const builds = [...world.builds]
+    world.head = `pushed-${calls}`
+    const next = await start(world)
+    assert.equal(await settled(next, world, id, 20_000), 'DEPLOYED', `call ${calls}`)
+    await until(async () => (await openDeployments(world)).length === 0, { what: 'the deployment to end' })
+    if (wasFrozen) {
+      frozen += 1
+      assert.deepEqual([world.builds, await revisions(world, id)], [builds, before], `call ${calls}`)
+      world.head = head
+    } else assert.deepEqual(await revisions(world, id), [deploymentId], `call ${calls}`)
+    const [revision] = await revisions(world, id)
+    assert.deepEqual(await frozenIn(deploymentId), await frozenIn(revision!), `call ${calls}`)
+    await next.engine.stop()
+    next.power.off = true
+    assert.ok(calls < 500, 'the deployment never survived')
+  }
+  assert.ok(frozen > 1, 'no death came after the release was frozen')
+})
+
 for (const lateCut of [false, true])
   test(`a process that dies at any call ${lateCut ? 'after' : 'before'} it happens still ends what it was to uninstall`, async () => {
     const world = await newWorld()

@@ -41,8 +41,13 @@ const destroys = { scope: 'Admin' as const }
 const accepted = { status: 202 as const, answer: AcceptedEnvironmentStatus }
 
 /** Empty unless it is the same for all. */
-const choiceOfAll = (services: Services): { version_choice?: VersionChoice } => {
-  const [choice, ...others] = new Set(services.map((service) => versionChoiceOf(service, true)))
+const choiceOfAll = async (tx: Queryable, services: Services): Promise<{ version_choice?: VersionChoice }> => {
+  const rows = await tx.query<{ id: string }>(
+    'select service_id as id from service_state where service_id = any($1) and current_release_id is not null',
+    [services.map(({ id }) => id)],
+  )
+  const deployed = new Set(rows.map(({ id }) => id))
+  const [choice, ...others] = new Set(services.map((service) => versionChoiceOf(service, deployed.has(service.id))))
   return choice === undefined || others.length > 0 ? {} : { version_choice: choice }
 }
 
@@ -59,7 +64,10 @@ const act = async (
     const answer = await request(tx, context, { ...actionRequest, services })
     if (action === 'DELETE') return undefined
     const read = await readEnvironment(context.parts.deployments, tx, context.node.id)
-    return { ...acceptedEnvironment(read, answer, action), ...(action === 'DEPLOY' ? choiceOfAll(services) : {}) }
+    return {
+      ...acceptedEnvironment(read, answer, action),
+      ...(action === 'DEPLOY' ? await choiceOfAll(tx, services) : {}),
+    }
   })
 }
 

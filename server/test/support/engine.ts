@@ -139,7 +139,12 @@ const running = (spec: Record<string, unknown>): WorkloadSpec => ({
   cpuMillicores: 100,
   memoryMb: 32,
   instances: Number(spec.instances ?? 1),
-  ports: [{ internalPort: 8080, protocol: 'HTTP', publiclyAccessible: true }],
+  ports: [
+    {
+      ...{ internalPort: 8080, protocol: 'HTTP', publiclyAccessible: true },
+      ...(spec.path === undefined ? {} : { publicPath: String(spec.path) }),
+    },
+  ],
   volumes: spec.volume === true ? [{ id: newId(), mountPath: '/data', sizeGb: 4 }] : [],
   readiness: null,
   liveness: null,

@@ -73,6 +73,13 @@ const transactions = (parts: Parts, operation: Operation, key: KeyedRequest | nu
   return { transaction, write }
 }
 
+const queryOf = ({ query: schema }: Operation, request: FastifyRequest): Record<string, unknown> => {
+  if (schema === undefined) return {}
+  const query = readQuery(schema, request.query as Record<string, unknown>)
+  refuseMarked(schema, query)
+  return query
+}
+
 /** What a run is given. */
 export const contextOf = (
   parts: Parts,
@@ -89,7 +96,7 @@ export const contextOf = (
     db: parts.database,
     ...admitted,
     params: pathParams(request),
-    query: operation.query === undefined ? {} : readQuery(operation.query, request.query as Record<string, unknown>),
+    query: queryOf(operation, request),
     body,
     headers: request.headers,
     requestId: request.id,
@@ -150,7 +157,6 @@ const notAppliedOf = (
   body: unknown,
 ): NotApplied => {
   const hasBody = request.body !== undefined && request.body !== null && operation.consumes === undefined
-  if (operation.query !== undefined) refuseMarked(operation.query, query)
   const words = { sent: request.query as Record<string, unknown>, read: query }
   return notApplied(operation, words, hasBody ? { sent: request.body, read: body } : null)
 }
@@ -188,7 +194,8 @@ export const runOperation = async (
     const result = operation.produces === undefined ? await shownTo(context, answer) : answer
     const declared = isOther ? { ...operation, ...operation.other } : operation
     if (operation.produces === undefined) {
-      noteNotApplied(reply, { ...found, idle: [...found.idle, ...learned] }, result)
+      found.idle.push(...learned)
+      noteNotApplied(reply, found, result)
       send(declared, request, reply, result)
     } else if (isTextType(operation.produces)) sendText(operation, reply, String(result))
     else if (operation.produces === 'application/octet-stream') sendBytes(operation, reply, result)

@@ -28,13 +28,13 @@ export interface Shown {
   restarts: Restarts | null
 }
 
-const isUp = ({ state, unready }: Instance): boolean => state === 'running' && unready !== true
+const isServing = ({ state, unready }: Instance): boolean => state === 'running' && unready !== true
 
 const runningStateOf = (service: Known, current: readonly Instance[]): string => {
   if (service.desired !== 'RUNNING') return 'STOPPED'
   if (current.length === 0) return service.instances === 0 ? 'STOPPED' : 'ERROR'
-  if (current.every(isUp)) return 'RUNNING'
-  return current.some(isUp) ? 'WARNING' : 'ERROR'
+  if (current.every(isServing)) return 'RUNNING'
+  return current.some(isServing) ? 'WARNING' : 'ERROR'
 }
 
 const howItEnded = (memoryMb: number, exitCode: number, oomKilled: boolean): string =>

@@ -52,8 +52,8 @@ const decide = async (run: ServiceRun, wanted: Wanted, current: OpenedRelease): 
 
 /** The release of the instances that run, with the new routes; null if they have to be replaced. */
 export const rerouted = async (run: ServiceRun, wanted: Wanted): Promise<Release | null> => {
-  const { parts, service, claim, step, committed } = run
-  if (committed || service.currentReleaseId === null || service.desired !== 'RUNNING') return null
+  const { parts, service, claim, step } = run
+  if (service.currentReleaseId === null || service.desired !== 'RUNNING') return null
   const current = await openOwn(run, service.currentReleaseId)
   const hash = current === null ? null : await decide(run, wanted, current)
   if (current === null || hash === null) return null

@@ -40,7 +40,6 @@ export const isUpToDate = async (run: ServiceRun, wanted: ReturnType<typeof desi
     released: service.currentReleaseId !== null,
     running: service.desired === 'RUNNING',
   })
-  // From the switch on there is a new version, which is the current one.
-  if (!may || run.committed) return false
+  if (!may) return false
   return step('compare', { deadlineMs }, (signal) => wouldChangeNothing(run, wanted, signal))
 }

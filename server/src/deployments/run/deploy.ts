@@ -30,7 +30,7 @@ import {
   showRunning,
   unlock,
 } from '../tasks/jobs.ts'
-import { isAlone, taskFor } from '../tasks/tasks.ts'
+import { isAlone, type TaskToRun, taskFor } from '../tasks/tasks.ts'
 import { absent, converge, convergeBack, rollOut, runningAs, stopped } from './rollout.ts'
 import { enter, type ServiceRun } from './service-run.ts'
 
@@ -45,6 +45,7 @@ export const deploy = async (run: ServiceRun): Promise<void> => {
   if (event === 'UNLOCK') return unlock(run)
   const wanted = desiredOf(kind, service.spec)
   if (task !== null && !isAlone(wanted.spec)) return runBeside(run, task)
+  if (service.frozenReleaseId !== null) return goOn(run, service.frozenReleaseId, task)
   if (await isUpToDate(run, wanted)) return skipUnchanged(run)
   const taken = task === null ? await rerouted(run, wanted) : null
   if (taken !== null) return reroute(run, taken)
@@ -73,8 +74,21 @@ export const deploy = async (run: ServiceRun): Promise<void> => {
       variables,
     ),
   )
-  if (isAlone(frozen)) await runOnce(run, release, task)
-  else await rollOut(run, release)
+  await start(run, release, task)
+}
+
+const start = (run: ServiceRun, release: Release, task: TaskToRun | null): Promise<void> =>
+  isAlone(release.workload) ? runOnce(run, release, task) : rollOut(run, release)
+
+/** After a kill: what was frozen is rolled out, whatever has changed since then. */
+const goOn = async (run: ServiceRun, releaseId: string, task: TaskToRun | null): Promise<void> => {
+  await enter(run, 'working')
+  const release = await run.step('release', { deadlineMs: minute }, async () => {
+    const opened = await openOwn(run, releaseId)
+    if (opened === null) throw new DeploymentError('release_missing', 'The release no longer exists.')
+    return opened.release
+  })
+  await start(run, release, task)
 }
 
 /** It keeps its instances, and requests are treated as the new configuration says from now on. */
@@ -101,9 +115,7 @@ const rollBack = async (run: ServiceRun, releaseId: string): Promise<void> => {
   await countAgain(run, old)
   const image = await imageFor(run, old)
   const release = await step('release', { deadlineMs: minute }, () => freezeAgain(run, old, image))
-  const { workload } = release
-  if (isAlone(workload)) await runOnce(run, release, taskFor(workload.tasks, 'START'))
-  else await rollOut(run, release)
+  await start(run, release, taskFor(release.workload.tasks, 'START'))
 }
 
 /** The same release in new instances; what was built and is lost is built again. */

@@ -64,7 +64,7 @@ const putRoutes = async ({ table }: ControlParts, req: IncomingMessage, serviceI
   await table.change((all) => replaceService(all, serviceId, routes))
 }
 
-/** Open calls: of those who want to know when this process ends, and of the one that follows for an absent server. */
+/** Open calls: of the server, which wants to know when this process ends, and of who follows while no server is here. */
 interface OpenCalls {
   watchers: Set<ServerResponse>
   followers: Set<ServerResponse>
@@ -94,9 +94,10 @@ const answer = async (parts: ControlParts, open: OpenCalls, req: IncomingMessage
     case 'POST /stop':
       return stop(parts, res)
     case 'GET /watch':
+      for (const follower of open.followers) follower.end('a server is back\n')
       return keepOpen(open.watchers, res, 'watching')
     case 'GET /follow':
-      for (const former of open.followers) former.end('superseded\n')
+      if (open.watchers.size > 0) return send(res, 409, { message: 'a server looks after this router' })
       return keepOpen(open.followers, res, 'following')
     default:
       return send(res, 404, { message: 'no such call' })

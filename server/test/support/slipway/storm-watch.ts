@@ -30,16 +30,22 @@ export interface QueueWatch {
 
 const longestMs = 600_000
 
-/** What runs, then what waits. What waits is read first: what begins between the two reads is in both, never in none. */
+/**
+ * What runs, then what waits. What waits is read first: what begins between the two reads is in both, never in none.
+ * What has even ended between them, and made room for one behind it, no longer waits.
+ */
 const readOpen = async (send: Send, environmentId: string): Promise<Json[]> => {
   const read = async (path: string): Promise<Json[]> => {
     const { status, body } = await send('GET', `/environment/${environmentId}/${path}`)
     return status === 200 ? body.results : []
   }
   const waiting = await read('deploymentQueue')
-  const running = (await read('deploymentHistoryV2?pageSize=100')).filter((one) => one.action_status === 'ONGOING')
-  const begun = new Set(running.map((one) => one.identifier.deployment_request_id))
-  return [...running, ...waiting.filter((one) => !begun.has(one.identifier.deployment_request_id))]
+  const history = await read('deploymentHistoryV2?pageSize=100')
+  const begun = new Set(history.map((one) => one.identifier.deployment_request_id))
+  return [
+    ...history.filter((one) => one.action_status === 'ONGOING'),
+    ...waiting.filter((one) => !begun.has(one.identifier.deployment_request_id)),
+  ]
 }
 
 const hasBegun = (entry: Json): boolean => entry.stages.some((stage: Json) => stage.status !== 'QUEUED')
