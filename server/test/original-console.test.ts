@@ -1,6 +1,7 @@
 /** The defects that the original's own console had here, each replayed as that console sends it. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { notAppliedHeader } from '../src/api/not-applied.ts'
 import { DeploymentError } from '../src/lib/errors.ts'
 import { newContainer, newRegistry } from './cases/container.ts'
 import { type Json, newApplication, newPlace, startApi, type TestPlace } from './support/api.ts'
@@ -275,6 +276,13 @@ test('D14: what a person does in the console has the origin CONSOLE, what a toke
   assert.equal(await originNow(), 'API')
 })
 
+/** Every field of a billing address that the console reads. */
+const emptyBilling = Object.fromEntries(
+  'first_name last_name email address city zip state country_code company vat_number'
+    .split(' ')
+    .map((name) => [name, null]),
+)
+
 test('D16, D17: what there is none of here is answered empty, and git tokens are no accounts', async () => {
   const { send } = stock
   const cost = await send('getOrganizationCurrentCost', 'GET', `${ofOrganization}/currentCost`)
@@ -286,7 +294,8 @@ test('D16, D17: what there is none of here is answered empty, and git tokens are
   ] as const)
     assert.deepEqual((await send(id, 'GET', `${ofOrganization}/${path}`)).results, [], path)
   assert.equal((await send('getOrganizationOnboarding', 'GET', `${ofOrganization}/onboarding`)).status, 'COMPLETED')
-  await send('getOrganizationBillingInfo', 'GET', `${ofOrganization}/billingInfo`)
+  const billing = await send('getOrganizationBillingInfo', 'GET', `${ofOrganization}/billingInfo`)
+  assert.deepEqual(billing, emptyBilling)
 })
 
 test('D16: somebody new gets through the sign-up form to an organization, and an invitation leads to the console', async () => {
@@ -295,6 +304,7 @@ test('D16: somebody new gets through the sign-up form to an organization, and an
   assert.equal(form.user_email, 'bob@example.com')
   const filled = { ...form, first_name: 'Bob', last_name: 'B', type_of_use: 'WORK', current_step: 'personalize' }
   await bob.send('createUserSignUp', 'POST', '/admin/userSignUp', filled)
+  assert.deepEqual(await bob.send('getUserSignUp', 'GET', '/admin/userSignUp'), form, 'a form changes no account')
   const made = await bob.send('createOrganization', 'POST', '/organization', { name: "Bob's", plan: 'FREE' })
   const billing = {
     first_name: 'Bob',
@@ -303,7 +313,12 @@ test('D16: somebody new gets through the sign-up form to an organization, and an
     zip: '10001',
     country_code: 'US',
   }
-  await bob.send('editOrganizationBillingInfo', 'PUT', `/organization/${made.id}/billingInfo`, billing)
+  const address = `/organization/${made.id}/billingInfo`
+  assert.deepEqual(await bob.send('editOrganizationBillingInfo', 'PUT', address, billing), emptyBilling)
+  assert.deepEqual(await bob.send('getOrganizationBillingInfo', 'GET', address), emptyBilling)
+  const { headers } = await bob.refused('PUT', address, billing)
+  const named = headers.get(notAppliedHeader)
+  assert.equal(named, '/first_name, /email, /city, /zip, /country_code')
   await bob.send('createProject', 'POST', `/organization/${made.id}/project`, { name: 'main' })
 
   const invited = await stock.send('postInviteMember', 'POST', `${ofOrganization}/inviteMember`, {

@@ -5,8 +5,10 @@ import Type from 'typebox'
 import { type Answer, applicationBody, newApplication, newPlace, startApi } from '../../test/support/api.ts'
 import { until } from '../../test/support/until.ts'
 import { notAppliedHeader } from './not-applied.ts'
+import { effectSentence } from './operations/effects.ts'
 import { operation, ownOrganization } from './operations/operation.ts'
 import {
+  AllDiscarded,
   Flag,
   Maybe,
   OneOf,
@@ -25,6 +27,7 @@ const Pet = Type.Object({
   kind: Maybe(RecordedValues(OneOf(['CAT', 'DOG']), ['DOG'])),
   sound: Maybe(RefusedValues(OneOf(['MEOW', 'ROAR']), ['ROAR'], 'only a lion can')),
   wings: Maybe(Refused(Whole(0, 10, { default: 0 }), 'pets cannot fly')),
+  ...AllDiscarded({ chip: Maybe(Text()) }),
   toys: Maybe(Type.Array(Type.Object({ name: Text(), brand: Maybe(Recorded(Text())) }))),
 })
 
@@ -53,12 +56,14 @@ const named = async (body: object, query = ''): Promise<string | null> => {
   return headers.get(notAppliedHeader)
 }
 
-test('recorded fields, values and query words are named by where they were sent; defaults and what acts are not', async () => {
+test('recorded and discarded fields, values and query words are named by where they were sent; defaults and what acts are not', async () => {
   assert.equal(await named({}), null)
   assert.equal(await named({ colour: 'brown', collar: { bell: false }, kind: 'CAT', wings: 0, toys: [] }), null)
   assert.equal(await named({ colour: 'red' }), '/colour')
   assert.equal(await named({ collar: { size: 3 } }), '/collar')
   assert.equal(await named({ kind: 'DOG' }), '/kind')
+  assert.equal(await named({ chip: '42' }), '/chip')
+  assert.equal(effectSentence(Pet.properties.chip), 'Accepted, but not stored; has no effect on this server.')
   assert.equal(await named({ toys: [{ name: 'ball' }, { name: 'mouse', brand: 'x' }] }), '/toys/1/brand')
   assert.equal(await named({}, '?softly=true&now=true'), '?softly')
   assert.equal(await named({}, '?softly=false'), null)

@@ -1,10 +1,10 @@
 /**
  * The header `Slipway-Not-Applied`: JSON pointers to what this request sent and this server does not act on, because it
- * is only recorded or not known; `?name` for a word of the query. Never a value; bounded, however much was sent.
+ * is only recorded, discarded or not known; `?name` for a word of the query. Never a value; bounded, however much was sent.
  */
 import { isDeepStrictEqual } from 'node:util'
 import Type from 'typebox'
-import { type Path, recordedIn, unknownIn, valueAt } from './operations/effects.ts'
+import { type Path, unknownIn, valueAt, withoutEffectIn } from './operations/effects.ts'
 import type { Operation } from './operations/operation.ts'
 
 export const notAppliedHeader = 'slipway-not-applied'
@@ -18,7 +18,7 @@ const more = '...'
 /** What was sent and has no effect. */
 export interface NotApplied {
   query: string[]
-  recorded: Path[]
+  idle: Path[]
   /** With what was sent there: a client that sends back what it read asked for nothing new. */
   unknown: { path: Path; value: unknown }[]
 }
@@ -42,8 +42,8 @@ const unknownWords = (operation: Operation, query: Record<string, unknown>): str
   return Object.keys(query).filter((name) => !Object.hasOwn(known, name) && name !== operation.owner.param)
 }
 
-const recordedWords = ({ query: schema }: Operation, read: Record<string, unknown>): string[] =>
-  schema === undefined ? [] : first(recordedIn(schema, read)).map(([name]) => name!)
+const idleWords = ({ query: schema }: Operation, read: Record<string, unknown>): string[] =>
+  schema === undefined ? [] : first(withoutEffectIn(schema, read)).map(([name]) => name!)
 
 /** `sent` is the body as it came, `read` the declared part of it; both null without a body. */
 export const notApplied = (
@@ -53,8 +53,8 @@ export const notApplied = (
 ): NotApplied => {
   const schema = operation.body ?? noFields
   return {
-    query: [...unknownWords(operation, query.sent), ...recordedWords(operation, query.read)],
-    recorded: body === null ? [] : first(recordedIn(schema, body.read)),
+    query: [...unknownWords(operation, query.sent), ...idleWords(operation, query.read)],
+    idle: body === null ? [] : first(withoutEffectIn(schema, body.read)),
     unknown:
       body === null
         ? []
@@ -70,12 +70,12 @@ const encodeName = (name: string): string =>
 const encodePath = (path: Path): string => path.map((name) => `/${encodeName(name)}`).join('')
 
 /** The header's value for an answer; null if everything that was sent acts. `answer` is read only if it is needed. */
-export const headerOf = ({ query, recorded, unknown }: NotApplied, answer: () => unknown): string | null => {
-  if (query.length + recorded.length + unknown.length === 0) return null
+export const headerOf = ({ query, idle, unknown }: NotApplied, answer: () => unknown): string | null => {
+  if (query.length + idle.length + unknown.length === 0) return null
   const record = unknown.length === 0 ? undefined : answer()
   const ignored = unknown.filter(({ path, value }) => !isDeepStrictEqual(valueAt(record, path), value))
   const names = [
-    ...recorded.map(encodePath),
+    ...idle.map(encodePath),
     ...ignored.map(({ path }) => encodePath(path)),
     ...query.map((name) => `?${encodeName(name)}`),
   ]

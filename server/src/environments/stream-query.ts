@@ -1,7 +1,7 @@
 /** The subject of a connection to the websocket API: clients send its arguments in the query. */
 import Type from 'typebox'
 import { nodeInPath, type Owner } from '../api/operations/operation.ts'
-import { Maybe, Recorded, Text, Uuid } from '../api/operations/schema.ts'
+import { Discarded, Maybe, Text, Uuid } from '../api/operations/schema.ts'
 
 const project = nodeInPath('project', 'project')
 const environment = nodeInPath('environment', 'environment')
@@ -20,8 +20,8 @@ export const environmentOrProject: Owner = {
 
 /** Redundant or unused arguments: clients send everything they know. */
 export const StreamQuery = {
-  organization: Maybe(Recorded(Text())),
-  cluster: Maybe(Recorded(Text())),
+  organization: Maybe(Discarded(Text())),
+  cluster: Maybe(Discarded(Text())),
 }
 
 export const EnvironmentOrProject = {

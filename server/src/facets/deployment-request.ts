@@ -2,7 +2,7 @@
 import Type from 'typebox'
 import { type Context, OtherAnswer } from '../api/operations/operation.ts'
 import { auditOf } from '../api/operations/resource.ts'
-import { Flag, Maybe, Nullable, Recorded, Text } from '../api/operations/schema.ts'
+import { Discarded, Flag, Maybe, Nullable, Text } from '../api/operations/schema.ts'
 import type {
   AcceptedDeployment,
   DeploymentAction,
@@ -31,7 +31,7 @@ export const MaybeImageTag = () => Maybe(Nullable(Text(128, { pattern: `^${tagPa
 /** Of deletes. */
 export const SkipReconcile = Type.Object({
   skipReconcile: Maybe(
-    Recorded(
+    Discarded(
       Flag({
         description:
           'Always as if true: a delete never applies a configuration first, and it succeeds for what is already gone.',

@@ -1,7 +1,7 @@
 /** `/service/logs` of the public websocket API: the last lines of a service and all later ones, as many and as wanted. */
 import Type from 'typebox'
 import { type Context, nodeInPath, type Owner, operation } from '../api/operations/operation.ts'
-import { Maybe, Recorded, Text, Uuid, Whole } from '../api/operations/schema.ts'
+import { Discarded, Maybe, Text, Uuid, Whole } from '../api/operations/schema.ts'
 import { badRequest } from '../lib/errors.ts'
 import type { LogLine } from '../runtimes/runtime.ts'
 import { endAway, type Sink, socketSink } from '../streams/sink.ts'
@@ -63,8 +63,8 @@ export const serviceLogSocket = operation({
   owner: serviceInQuery,
   query: Type.Object({
     service: Uuid(),
-    organization: Maybe(Recorded(Text())),
-    cluster: Maybe(Recorded(Text())),
+    organization: Maybe(Discarded(Text())),
+    cluster: Maybe(Discarded(Text())),
     project: Maybe(Text()),
     environment: Maybe(Text()),
     limit: Maybe(Whole(0, 1_000_000, { description: 'How many existing lines to begin with; the same as `tail`.' })),

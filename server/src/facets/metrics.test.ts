@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { type Json, newApplication, newPlace, startApi } from '../../test/support/api.ts'
+import { closedValues } from '../../test/support/closed-values.ts'
 import { hearSocket, lastThat } from '../../test/support/streams.ts'
 import { until } from '../../test/support/until.ts'
 import { usualLimits } from '../limits/limits.ts'
@@ -85,7 +86,7 @@ test('streams of one service share their readings, and nothing is asked once nob
   again.close()
 })
 
-test('a cluster says whether its engine answers, and what the services of the organization use there', async () => {
+test('a cluster says whether its engine answers, and what the services of the organization use there', async (t) => {
   const service = await newService()
   await deployed(service)
   const query = `organization=${organizationId}&cluster=${clusterId}`
@@ -97,17 +98,24 @@ test('a cluster says whether its engine answers, and what the services of the or
   )
   status.close()
 
-  const { ping } = api.runtime
-  api.runtime.ping = async () => {
+  const ping = t.mock.method(api.runtime, 'ping', async () => {
     throw new Error('away')
-  }
+  })
   const away = await hearSocket(`${url}/cluster/status?${query}`, token)
   const { computed_status: broken } = await lastThat(away, 'the status', () => true)
   assert.equal(broken.global_status, 'ERROR')
   assert.equal(typeof (Object.values(broken.node_warnings) as Json)[0][0].message, 'string')
   away.close()
-  api.runtime.ping = ping
+  const lost = await hearSocket(`${url}/cluster/metrics?${query}`, token)
+  const [absent] = (await lastThat(lost, 'the metrics while the engine is away', () => true)).nodes
+  const [condition] = absent.conditions
+  assert.deepEqual([absent.pods, absent.metrics_usage], [[], {}])
+  assert.deepEqual([condition.status, condition.reason], ['False', 'EngineUnavailable'])
+  assert.equal(condition.message, Object.values<Json>(broken.node_warnings)[0][0].message)
+  lost.close()
+  ping.mock.restore()
 
+  const asking = Date.now()
   const metrics = await hearSocket(`${url}/cluster/metrics?${query}`, token)
   const { nodes, pvcs, node_pools } = await lastThat(metrics, 'the metrics', () => true)
   assert.deepEqual([pvcs, node_pools, nodes.length], [[], [], 1])
@@ -115,8 +123,48 @@ test('a cluster says whether its engine answers, and what the services of the or
   assert.ok(node.instance_type !== null && node.resources_capacity.cpu_milli > 0)
   const mine = node.pods.find((pod: Json) => pod.qovery_service_info.service_id === service.id)
   assert.deepEqual([mine.metrics_usage.cpu_milli_usage, mine.memory_mib_limit, mine.status_phase], [90, 128, 'RUNNING'])
+  const [{ status: ready, last_heartbeat_time: heartbeat }] = node.conditions
+  assert.ok(ready === 'True' && heartbeat >= asking && heartbeat <= Date.now(), `${heartbeat}`)
+  assert.deepEqual([mine.memory_mib_request, node.resources_capacity.pods], [mine.memory_mib_limit, 0])
   assert.equal(node.metrics_usage.memory_mib_working_set_usage, 32 * node.pods.length)
   metrics.close()
+})
+
+test('what a caller may not see takes no room among the instances of a cluster', async (t) => {
+  const [hidden, seen] = [await newService(), await newService()]
+  for (const service of [hidden, seen]) await deployed(service)
+  const roles = `/organization/${organizationId}/customRole`
+  const role = (await call('POST', roles, { name: 'one project' })).body
+  const { cluster_permissions, project_permissions } = (await call('GET', `${roles}/${role.id}`)).body
+  const permissions = ['DEVELOPMENT', 'PREVIEW', 'STAGING', 'PRODUCTION'].map((environment_type) => ({
+    environment_type,
+    permission: 'VIEWER',
+  }))
+  const only = project_permissions.map((each: Json) =>
+    each.project_id === seen.projectId ? { ...each, permissions } : each,
+  )
+  const put = await call('PUT', `${roles}/${role.id}`, {
+    name: 'one project',
+    cluster_permissions,
+    project_permissions: only,
+  })
+  assert.equal(put.status, 200, JSON.stringify(put.body))
+  const made = await call('POST', `/organization/${organizationId}/apiToken`, { name: 'part', role_id: role.id })
+  const [first] = await api.runtime.instancesOf(hidden.id)
+  const [last] = await api.runtime.instancesOf(seen.id)
+  const many = Array.from({ length: 600 }, (_, index) => ({ ...first!, id: `hidden ${index}` }))
+  t.mock.method(api.runtime, 'observe', async () => [...many, last!])
+  const metrics = await hearSocket(`${url}/cluster/metrics?cluster=${clusterId}`, made.body.token)
+  const { nodes } = await lastThat(metrics, 'the metrics', () => true)
+  assert.deepEqual(
+    nodes[0].pods.map((pod: Json) => pod.qovery_service_info.service_id),
+    [seen.id],
+  )
+  metrics.close()
+  const all = await hearSocket(`${url}/cluster/metrics?cluster=${clusterId}`, token)
+  const whole = (await lastThat(all, 'the metrics of all', () => true)).nodes[0]
+  assert.deepEqual([whole.pods.length, whole.metrics_usage.cpu_milli_usage], [500, 601 * 90])
+  all.close()
 })
 
 test('an organization is told of its own services only, and of no cluster of another', async () => {
@@ -170,6 +218,11 @@ test('past lines are read with filters, by time, in either direction, and with t
   assert.deepEqual(linesOf(await history(`${selector} |= "ok"`, { direction: 'forward' })), ['one ok', 'two ok'])
   assert.deepEqual(linesOf(await history(`${selector} |= "ok"`, { limit: '1' })), ['two ok'])
   assert.deepEqual(linesOf(await history(`${selector} |= "ok"`, { direction: 'forward', limit: '1' })), ['one ok'])
+  for (const direction of closedValues('get-cluster-logs', '?direction')) {
+    const isForward = direction.toLowerCase() === 'forward'
+    const lines = linesOf(await history(`${selector} |= "ok"`, { direction, limit: '1' }))
+    assert.deepEqual(lines, [isForward ? 'one ok' : 'two ok'], direction)
+  }
   assert.deepEqual(linesOf(await history(`{qovery_com_service_id="${service.id}",level="error"}`)), ['four bad'])
   assert.deepEqual(linesOf(await history(selector, { start: '1700000000', end: '1700000100' })), [])
   const [found] = JSON.parse((await history(`${selector} |= "one"`)).body.response).data.result

@@ -4,7 +4,7 @@
  */
 import Type from 'typebox'
 import { nodeInPath, type Operation, operation } from '../api/operations/operation.ts'
-import { Maybe, Recorded, Text, Uuid } from '../api/operations/schema.ts'
+import { Discarded, Maybe, Text, Uuid } from '../api/operations/schema.ts'
 import type { Parts } from '../api/parts.ts'
 import { readRef } from '../clusters/refs.ts'
 import type { Instance, Usage } from '../runtimes/runtime.ts'
@@ -76,8 +76,8 @@ export const serviceMetricsSocket: Operation = operation({
   owner: { ...nodeInPath('service', 'service'), inQuery: true },
   query: Type.Object({
     service: Uuid(),
-    organization: Maybe(Recorded(Text())),
-    cluster: Maybe(Recorded(Text())),
+    organization: Maybe(Discarded(Text())),
+    cluster: Maybe(Discarded(Text())),
     project: Maybe(Text()),
     environment: Maybe(Text()),
     service_type: Maybe(Text()),

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { closedValues } from '../../test/support/closed-values.ts'
 import {
   createOwner,
   createWebhook,
@@ -45,6 +46,32 @@ test('each receiver hears only what it asked for, in its own spelling', async (t
   await settledAs(theirs.id, 'DELIVERED')
   await until(() => seen.length === 4, { what: 'four deliveries' })
   assert.equal(seen[0]!.body.payload.application_id, undefined)
+})
+
+test('each word for an event and each mode of a filter is heard, and nothing else by it', async () => {
+  const url = 'http://127.0.0.1:9/'
+  const [first, second] = [await createOwner(), await createOwner()]
+  const modes = closedValues('createOrganizationWebhook', '/environment_types_filter')
+  const byWord = new Map<string, string>()
+  for (const word of closedValues('createOrganizationWebhook', '/events'))
+    byWord.set(word, (await createWebhook(first, url, { events: [word] })).id)
+  const byMode = new Map<string, string>()
+  for (const mode of modes)
+    byMode.set(mode, (await createWebhook(second, url, { environment_types_filter: [mode] })).id)
+  const kinds = ['DEPLOYMENT_STARTED', 'DEPLOYMENT_SUCCESSFUL', 'DEPLOYMENT_FAILURE', 'DEPLOYMENT_CANCELLED'] as const
+  for (const kind of kinds) await happen(event(first, { kind }))
+  for (const environmentMode of modes)
+    await happen(event(second, { environmentMode: environmentMode as 'STAGING', serviceName: environmentMode }))
+  for (const [word, id] of byWord)
+    assert.deepEqual(
+      (await outboxOf(id)).map((row) => JSON.parse(row.body).event_type),
+      [word],
+    )
+  for (const [mode, id] of byMode)
+    assert.deepEqual(
+      (await outboxOf(id)).map((row) => JSON.parse(row.body).payload.service_name),
+      [mode],
+    )
 })
 
 test('an event of a transaction that is rolled back is never sent', async () => {

@@ -7,6 +7,8 @@ export interface Shown {
   /** As in docs/guides/fields.md. */
   resources: readonly string[]
   fields: readonly string[]
+  /** Of fields with a closed list, the values that the test shows; `*` if it goes through those of the schema. */
+  values: Readonly<Record<string, readonly string[]>>
   /** Below server/. */
   file: string
   test: string
@@ -34,7 +36,10 @@ export const plain: Readonly<Record<string, readonly string[]>> = {
   'Organization Webhook': words('/description'),
 }
 
-/** Resources | fields | file below server/, without its ending | title of the test */
+/**
+ * Resources | fields | file below server/, without its ending | title of the test. A field with a closed list names the
+ * values that the test shows, `/field=A,B`, or `*` for a test that goes through those of the schema (`closedValues`).
+ */
 const table = `
 Application, Container, Database, Helm, Job, Terraform, ArgoCdApp | /name | test/bounds | names are unique in their parent whatever their case, and keep the case they were given
 Application, Container | /cpu /memory | src/runtimes/docker/containers | limits are set, and no container is privileged or reaches the host
@@ -43,6 +48,7 @@ Job | /cpu_architecture | src/resources/kinds/application | what the local clust
 Application | /min_running_instances /arguments /entrypoint /ports/*/internal_port | src/resources/kinds/application | the workload of an application is what its configuration says
 Container | /min_running_instances /arguments /entrypoint /ports/*/internal_port | src/resources/kinds/container | the workload of a container is what its configuration says
 Application, Container | /healthchecks/readiness_probe/type/tcp/port /healthchecks/readiness_probe/type/http/path /healthchecks/readiness_probe/type/http/scheme /healthchecks/readiness_probe/type/http/port /healthchecks/readiness_probe/type/exec/command /healthchecks/readiness_probe/initial_delay_seconds /healthchecks/readiness_probe/period_seconds /healthchecks/readiness_probe/timeout_seconds /healthchecks/readiness_probe/success_threshold /healthchecks/readiness_probe/failure_threshold | src/runtimes/docker/containers | probes: what is asked decides, and the last finding is told
+Application, Container | /healthchecks/readiness_probe/type/tcp/port /healthchecks/readiness_probe/type/http/path /healthchecks/readiness_probe/type/http/scheme /healthchecks/readiness_probe/type/http/port /healthchecks/readiness_probe/type/exec/command /healthchecks/readiness_probe/timeout_seconds /healthchecks/liveness_probe/type/tcp/port /healthchecks/liveness_probe/type/http/path /healthchecks/liveness_probe/type/http/scheme /healthchecks/liveness_probe/type/http/port /healthchecks/liveness_probe/type/exec/command /healthchecks/liveness_probe/timeout_seconds /healthchecks/liveness_probe/success_threshold | src/resources/kinds/application | each way to probe, its words and its pace reach the instance, and what is left out has its default
 Application, Container | /healthchecks/liveness_probe/type/tcp/port /healthchecks/liveness_probe/type/http/path /healthchecks/liveness_probe/type/http/scheme /healthchecks/liveness_probe/type/http/port /healthchecks/liveness_probe/type/exec/command /healthchecks/liveness_probe/initial_delay_seconds /healthchecks/liveness_probe/period_seconds /healthchecks/liveness_probe/timeout_seconds /healthchecks/liveness_probe/success_threshold /healthchecks/liveness_probe/failure_threshold | src/runtimes/docker/containers | an instance whose liveness probe fails is restarted, one that is alive is not
 Application, Container | /ports/*/id /storage/*/id | src/resources/kinds/application | an edit keeps what it leaves out, and ports and storage keep their ids
 Application, Container | /ports/*/external_port /ports/*/publicly_accessible /ports/*/protocol | test/ports.e2e | HTTP, TCP and UDP ports of one application: old connections drain while new ones and flows go to the new version
@@ -69,7 +75,7 @@ Container | /image_name /tag /registry_id | src/deployments/images/images | a de
 Container | /image_tag | src/resources/kinds/container | a container is deployed at the tag named, and goes with its deletion
 Container | /auto_deploy | src/resources/kinds/container | a new tag is deployed to whatever follows the image, in all environments, and to nothing else
 Database | /type /version | src/resources/kinds/database | a database runs from the public image of its version, with a volume of its own and a probe in the container
-Database | /mode /instance_type /disk_type | src/resources/kinds/database | what the local cluster cannot do is refused with the field and what would be needed
+Database | /mode | src/resources/kinds/database | what the local cluster cannot do is refused with the field and what would be needed
 Database | /accessibility | test/ports.e2e | a public PostgreSQL is reached from outside with its credentials, keeps its data over a minor version, and closes
 Database | /cpu /memory | src/resources/kinds/database | an omitted memory is what the image needs, a memory that is sent stays
 Database | /storage | test/limits | volumes count by number and size, those of databases too
@@ -101,7 +107,7 @@ Organization | /expired_at | test/promises | an expired git token is not used, a
 Organization | ?projectId ?environmentId ?clusterId | src/resources/project/overview | services are told by project, environment and cluster
 Organization Account Git Repository | ?gitTokenId ?name | src/resources/repositories/git-browsing | branches of a private repository are read from it with the token
 Git repository | ?gitTokenId ?name | src/resources/repositories/git-browsing | branches of a private repository are read from it with the token
-Git repository | /url /branch /root_path /git_token_id /provider | src/resources/repositories/git-browsing | folders are listed as paths from the top, of private repositories with a token only
+Git repository | /url /branch /root_path /git_token_id | src/resources/repositories/git-browsing | folders are listed as paths from the top, of private repositories with a token only
 Organization Custom Role | /name | test/bounds | names are unique in their parent whatever their case, and keep the case they were given
 Organization Custom Role | /cluster_permissions/*/cluster_id /cluster_permissions/*/permission /project_permissions/*/project_id /project_permissions/*/is_admin /project_permissions/*/permissions/*/environment_type /project_permissions/*/permissions/*/permission | src/resources/organization/member | an edit of a custom role names every cluster, every project and all four modes
 Member | /user_id /role_id | src/resources/organization/member | a role that is given or changed holds from the next request on, for members and for tokens
@@ -116,7 +122,6 @@ Cluster | /name /kubernetes | src/resources/cluster/cluster | what a request lea
 Cluster | /region /cloud_provider | src/variables/built-in | a service learns what its neighbours are called, built from and listen on, and where all of them run
 Cluster | /cloud_provider_credentials/cloud_provider /cloud_provider_credentials/credentials/id /cloud_provider_credentials/credentials/name /cloud_provider_credentials/region | src/resources/cluster/engine | a cluster with credentials of an engine is deployed there, shows its version, and goes when it is deleted
 Cluster | /credentials/id /credentials/name | src/resources/cluster/cluster | credentials can be specified later, but not taken from a cloud cluster
-Cluster | ?dry_run | src/resources/cluster/cluster | the local cluster has nothing to deploy, is never stopped or deleted, and tells what its machine has
 Cluster | /reason /ttl_in_days | src/resources/cluster/cluster | a lock keeps a cluster from being deployed and deleted until it is taken away or its days are over
 ArgoCD | /argocd_url /argocd_token | src/resources/argocd/config | a check asks the Argo CD and tells what is wrong with the token or the way there
 ArgoCD | /agent_cluster_id /argocd_cluster_url /cluster_id ?agentClusterId ?argocdClusterUrl | src/resources/argocd/config | what an Argo CD deploys to is linked to clusters of ours, until it is unlinked or the cluster goes
@@ -127,7 +132,7 @@ Container Registry | ?imageName ?search | src/resources/repositories/registry-im
 Environment | /registry_id /image_name /tag | src/resources/repositories/registry-images | an image is checked with the login of its registry before a service is made of it
 Helm Repository | /name | src/resources/helm/repository | names are unique; a repository in use is counted and cannot be deleted
 Organization Labels Group | /name /labels/*/key /labels/*/value | src/resources/organization/metadata-group | keys and values that Kubernetes would refuse are refused by name
-Organization Annotations Group | /name /annotations/*/key /annotations/*/value /scopes | src/resources/organization/metadata-group | a group of annotations keeps its scopes; any text is a value
+Organization Annotations Group | /name /annotations/*/key /annotations/*/value | src/resources/organization/metadata-group | a group of annotations keeps its scopes; any text is a value
 Cloud Provider Credential | /name | src/resources/cluster/credentials | names are unique within a provider; credentials that a cluster uses show it and cannot be deleted
 Cloud Provider Credential | /engine_url /engine_ca_certificate /engine_client_certificate /engine_client_key /engine_ssh_key /engine_ssh_host_keys /engine_service_address | src/resources/cluster/engine | what the fields of an engine lack, or hold in vain, is said by name
 Project | /name | src/resources/organization/organization | a project is made with 200, read, changed and deleted; its name is unique whatever the case
@@ -167,9 +172,9 @@ Environment, Container, Database | ?startId | test/promises | lists and historie
 Organization | ?project_id ?environment_id ?cluster_id | test/promises | lists and histories are narrowed as asked
 Organization Api Token | ?name ?creatorName | test/promises | lists and histories are narrowed as asked
 Cluster | ?with_token_from_cli ?read_only | test/promises | what a cluster cannot do is refused: other rights in a kubeconfig, words that contradict each other
-Application | /git_repository/provider | src/resources/kinds/application | an application is created from the fields that the specification shows, and answered with all that clients need
-Job | /source/docker/git_repository/provider | src/resources/kinds/job | a lifecycle job is created from a repository, whose head is answered like that of an application
-Terraform | /terraform_files_source/git_repository/provider | src/resources/terraform/terraform | a terraform service is created from what clients send, and answered with all that they need
+Application | /git_repository/provider | src/resources/repositories/git-browsing | the pages of commits are those of the provider that is named, whatever the host is called
+Job | /source/docker/git_repository/provider | src/resources/repositories/git-browsing | the pages of commits are those of the provider that is named, whatever the host is called
+Terraform | /terraform_files_source/git_repository/provider | src/resources/repositories/git-browsing | the pages of commits are those of the provider that is named, whatever the host is called
 Cluster | /is_demo | src/resources/cluster/cluster | what a request leaves out has its default, and the record has every field that clients read
 Application, Container | /network.ingress.proxy_body_size_mb | src/router/http/policy | a body that is too large is refused before and while it is sent; 0 takes every size
 Application, Container | /network.ingress.enable_cors /network.ingress.cors_allow_origin /network.ingress.cors_allow_methods /network.ingress.cors_allow_headers | src/router/http/policy | browsers of listed origins may read answers; preflights are answered without a login
@@ -192,15 +197,15 @@ Websocket | ?query | test/original-console | D13: the log of a service begins wi
 Websocket | ?service_type | src/facets/metrics | what a service uses is an empty list while nothing of it runs, and follows its instances
 Cluster | ?endpoint ?query ?start ?end ?since ?limit ?direction | src/facets/metrics | past lines are read with filters, by time, in either direction, and with the labels that they have
 Helm | ?of | src/resources/repositories/git-browsing | the commits of a helm service are those of its chart, or of its values
-Helm Repository | ?chartName /kind /url /config/username /config/password /config/scaleway_access_key /config/scaleway_secret_key | src/resources/helm/charts | the charts of a repository are read with its login, all or one by name
+Helm Repository | ?chartName /kind /url /config/username /config/password | src/resources/helm/charts | the charts of a repository are read with its login, all or one by name
 Websocket | ?cluster | src/facets/metrics | a cluster says whether its engine answers, and what the services of the organization use there
 Container Registry | /config/azure_application_id | src/resources/repositories/container-registry | the login for pulls is the one of the kind; what only a cloud provider hands out is named
 Application | /deployment.lifecycle.post_start_exec_command /deployment.lifecycle.pre_stop_exec_command | src/facets/settings/advanced-settings | settings of containers reach the containers of the next deployment
 Application, Container | /deployment.update_strategy.type | src/facets/settings/advanced-settings | settings of containers reach the containers of the next deployment
 Application, Container | /security.read_only_root_filesystem | src/runtimes/docker/read-only-root | nothing but storage can be written to; mounted files are there beside what the image has, and go with the container
 Job | /security.read_only_root_filesystem | src/runtimes/docker/read-only-root | a task with a read-only root is given its files, and leaves its outputs, also as another user
-Environment | /git_repository/url /git_repository/branch /git_repository/root_path /git_repository/git_token_id /git_repository/provider /dockerfile_path | src/resources/repositories/git-browsing | Dockerfiles, values and variables are read from a repository as they are written there
-Organization | /git_repository/url /git_repository/branch /git_repository/root_path /git_repository/git_token_id /git_repository/provider /mode/type /mode/paths | src/resources/repositories/git-browsing | Dockerfiles, values and variables are read from a repository as they are written there
+Environment | /git_repository/url /git_repository/branch /git_repository/root_path /git_repository/git_token_id /dockerfile_path | src/resources/repositories/git-browsing | Dockerfiles, values and variables are read from a repository as they are written there
+Organization | /git_repository/url /git_repository/branch /git_repository/root_path /git_repository/git_token_id /mode/type /mode/paths | src/resources/repositories/git-browsing | Dockerfiles, values and variables are read from a repository as they are written there
 Environment | /force_cancel | src/deployments/tasks/grace | a cancel asks a job and a tool to end within their grace; a forced one ends them at once, also after a plain one
 Job, Terraform | /deployment.termination_grace_period_seconds | src/deployments/tasks/grace | a cancel asks a job and a tool to end within their grace; a forced one ends them at once, also after a plain one
 Application, Container | /healthchecks/readiness_probe/initial_delay_seconds /healthchecks/readiness_probe/period_seconds | src/runtimes/docker/program-life | a chosen delay and period are kept while a version starts; with the usual ones it is asked at once
@@ -212,6 +217,48 @@ Job | /deployment.termination_grace_period_seconds | src/runtimes/docker/program
 Application, Container | /network.ingress.grpc_send_timeout_seconds | src/router/http/policy | a gRPC stream whose target leaves it unread ends when the settings say, not sooner, and 0 lets it wait
 Application, Container | /min_running_instances | test/running | a service of no instances is STOPPED and gets no requests; what is stopped cannot be restarted
 Application, Container, Database, Job | /annotations_groups/*/id /labels_groups/*/id | test/running | a changed group of labels or annotations makes its services out of date, and the next deployment applies it
+Cluster | /cloud_provider=* /cloud_provider_credentials/cloud_provider=* | test/closed-values | each cloud provider wants credentials of its own, and no cluster takes those of another
+Cluster | /kubernetes=* | test/closed-values | each way to have Kubernetes is kept; a managed one needs credentials
+Environment, Project | /mode=* | test/closed-values | each mode is given by a rule or named, and a role that sees one mode sees its environments only
+Organization Custom Role | /project_permissions/*/permissions/*/environment_type=* | test/closed-values | each mode is given by a rule or named, and a role that sees one mode sees its environments only
+Variable | /variable_scope=* /alias_scope=* /override_scope=* /vars/*/scope=* /dotenv/scope=* ?service_type=* | test/closed-values | each scope takes variables, aliases, overrides and imports of its place, and lists them
+Variable | ?scope=* | test/closed-values | each scope takes variables, aliases, overrides and imports of its place, and lists them
+Organization Event | ?eventType=* ?targetType=* ?origin=* ?subTargetType=* | test/closed-values | each word that the audit log is narrowed by finds what has it, and only that
+Application, Container, Job | /cpu_architecture=* | test/closed-values | each architecture is that of the machine or refused, for all that can ask for one
+Application, Container | /ports/*/protocol=* | test/closed-values | each protocol of a port is either routed by name or published as a port
+Environment | /terraforms/*/action=* | test/closed-values | each action of a terraform service is the one that the status says
+Terraform | /action=* | test/closed-values | each action of a terraform service is the one that the status says
+Terraform | /dockerfile_fragment/type=* | test/closed-values | each source of a Dockerfile fragment wants what it is made of, and is kept with it
+Organization Api Token | /scopes=* /scope=* | test/closed-values | each scope of a token is what the token may do
+Job | /cronjob.concurrency_policy=* | test/closed-values | each policy of a cron job is kept, and reaches its clock unless it is the usual one
+Organization Webhook | /events=* /environment_types_filter=* | src/webhooks/outbox | each word for an event and each mode of a filter is heard, and nothing else by it
+Organization Webhook | /kind=SLACK | src/webhooks/deliver | a Slack webhook gets a sentence and no signature
+Organization Webhook | /kind=STANDARD | src/resources/organization/webhook | a delivery verifies with the secret of the creation, is logged, and can be sent again
+Organization Custom Role | /project_permissions/*/permissions/*/permission=NO_ACCESS,VIEWER,DEPLOYER,MANAGER | src/api/auth/permissions | in a mode where it is \${level}, a custom role \${JSON.stringify(expected)}
+Organization Custom Role | /cluster_permissions/*/permission=VIEWER,ENV_CREATOR,ADMIN | src/api/auth/permissions | a custom role looks at every cluster, and changes those it administers
+Organization Event | ?targetLevelToFetch=* | test/closed-values | each level that targets are fetched for lists those of its kind
+Member | /role=OWNER,ADMIN,DEVELOPER | src/resources/organization/member | nobody gives, or takes from, somebody more rights than their own
+Member | /role=VIEWER | src/resources/organization/member | a role that is given or changed holds from the next request on, for members and for tokens
+Cloud Provider | ?gpu=INCLUDE,EXCLUDE,ONLY | src/resources/catalogue/catalogue | GPUs are listed when they are asked for, and small machines can be left out
+Organization | /type=BITBUCKET,GITHUB,GITLAB | src/resources/repositories/git-browsing | every provider lists the repositories that a token sees, page by page
+Organization | /mode/type=AutoDiscover,SpecificPaths | src/resources/repositories/git-browsing | Dockerfiles, values and variables are read from a repository as they are written there
+Helm | ?of=chart,values | src/resources/repositories/git-browsing | the commits of a helm service are those of its chart, or of its values
+Container Registry | /kind=* | src/resources/repositories/container-registry | every field of every kind is kept and read back, but no secret is ever answered, listed or audited
+Helm Repository | /kind=* | src/resources/helm/repository | every field is kept and read back, and no secret is ever answered
+Project, Environment | /weekdays=MONDAY,TUESDAY,WEDNESDAY,THURSDAY,FRIDAY,SATURDAY,SUNDAY | src/lib/time/daily-hours | each day of the week is the day on which the hours begin
+Application, Container | /healthchecks/readiness_probe/type/http/scheme=HTTP,HTTPS /healthchecks/liveness_probe/type/http/scheme=HTTP,HTTPS | src/resources/kinds/application | each way to probe, its words and its pace reach the instance, and what is left out has its default
+Application | /git_repository/provider=BITBUCKET,GITHUB,GITLAB | src/resources/repositories/git-browsing | the pages of commits are those of the provider that is named, whatever the host is called
+Job | /source/docker/git_repository/provider=BITBUCKET,GITHUB,GITLAB | src/resources/repositories/git-browsing | the pages of commits are those of the provider that is named, whatever the host is called
+Terraform | /terraform_files_source/git_repository/provider=BITBUCKET,GITHUB,GITLAB | src/resources/repositories/git-browsing | the pages of commits are those of the provider that is named, whatever the host is called
+Application, Container | /deployment.update_strategy.type=RollingUpdate,Recreate | src/facets/settings/advanced-settings | settings of containers reach the containers of the next deployment
+Database | /type=POSTGRESQL,MYSQL,MONGODB,REDIS | src/resources/kinds/database | each type is described by its image, port, files, probe, login and environment
+Database | /mode=CONTAINER | src/resources/kinds/database | what the local cluster cannot do is refused with the field and what would be needed
+Database | /accessibility=PRIVATE,PUBLIC | test/ports.e2e | a public PostgreSQL is reached from outside with its credentials, keeps its data over a minor version, and closes
+Job | ?forceEvent=START,STOP,DELETE | src/deployments/tasks/jobs | a forced event runs just that; a job without it is refused
+Job | ?forceEvent=CRON | src/deployments/tasks/jobs | a stop ends the run under way and no other begins; a forced run leaves the clock alone
+Terraform | /engine=TERRAFORM,OPEN_TOFU | test/terraform.e2e | a module is planned, applied, changed and destroyed; an application uses what it puts out
+Terraform | ?force_terraform_action=SKIP_DESTROY | src/resources/terraform/terraform | an uninstall that is told to skip the destroy says so, and runs nothing
+Cluster | ?direction=* | src/facets/metrics | past lines are read with filters, by time, in either direction, and with the labels that they have
 `
 
 export const register: readonly Shown[] = table
@@ -219,5 +266,13 @@ export const register: readonly Shown[] = table
   .split('\n')
   .map((row) => {
     const [resources, fields, file, test] = row.split(' | ') as [string, string, string, string]
-    return { resources: resources.split(', '), fields: words(fields), file: `${file}.test.ts`, test }
+    const named = words(fields).map((word) => word.split('=') as [string, string?])
+    const closed = named.flatMap(([field, list]) => (list === undefined ? [] : [[field, list.split(',')] as const]))
+    return {
+      resources: resources.split(', '),
+      fields: named.map(([field]) => field),
+      values: Object.fromEntries(closed),
+      file: `${file}.test.ts`,
+      test,
+    }
   })

@@ -1,6 +1,6 @@
 /**
  * What the values of a request do. Every declared field acts unless its schema is marked (schema.ts): `recorded` is
- * kept for clients and has no effect, `refused` is a 400 with the reason. What no schema declares has no effect either.
+ * kept for clients and has no effect, `discarded` is not even kept, `refused` is a 400 with the reason. What no schema declares has no effect either.
  * A field at its default, or with what is already kept, asks for nothing and is neither named nor refused.
  */
 import { isDeepStrictEqual } from 'node:util'
@@ -72,9 +72,9 @@ export function* unknownIn(schema: TSchema | Json, value: unknown, path: Path = 
     for (const [index, item] of value.entries()) yield* unknownIn(json.items, item, [...path, String(index)])
 }
 
-/** The fields of a value that are only recorded and ask for something. */
-export function* recordedIn(schema: TSchema, value: unknown): Generator<Path> {
-  for (const { path, mark } of markedIn(schema, value)) if (mark.effect === 'recorded') yield path
+/** The fields of a value that are only recorded or discarded, and ask for something. */
+export function* withoutEffectIn(schema: TSchema, value: unknown): Generator<Path> {
+  for (const { path, mark } of markedIn(schema, value)) if (mark.effect !== 'refused') yield path
 }
 
 /** What a value has at a path; undefined if there is nothing. */
@@ -96,6 +96,11 @@ export const refuseMarked = (schema: TSchema, value: unknown, kept: unknown = un
   }
 }
 
+const idle = {
+  recorded: 'Stored and returned; has no effect on this server.',
+  discarded: 'Accepted, but not stored; has no effect on this server.',
+}
+
 /** What a description says of a marked field; null for one that acts. */
 export const effectSentence = (schema: unknown): string | null => {
   const mark = markOf(schema)
@@ -103,8 +108,7 @@ export const effectSentence = (schema: unknown): string | null => {
   const { effect, reason, values } = mark
   const more = reason === undefined ? '' : ` ${reason[0]!.toUpperCase()}${reason.slice(1)}`
   const subject = values?.map((value) => `\`${value}\``).join(', ')
-  if (effect === 'recorded')
-    return `${subject === undefined ? '' : `${subject}: `}Stored and returned; has no effect on this server.${more}`
+  if (effect !== 'refused') return `${subject === undefined ? '' : `${subject}: `}${idle[effect]}${more}`
   const what = subject === undefined ? 'Any value but the default is refused' : `${subject}: refused`
   return `${what}: ${reason!}${/[.!?]$/.test(reason!) ? '' : '.'}`
 }

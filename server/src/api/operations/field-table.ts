@@ -1,6 +1,6 @@
 /**
- * The published table of effects (docs/guides/fields.md): by resource, how many fields act, are refused and are only
- * recorded on each kind of cluster, and every field that does not act. Pure.
+ * The published table of effects (docs/guides/fields.md): by resource, how many fields act, are refused, are only
+ * recorded and are discarded on each kind of cluster, and every field that does not act. Pure.
  */
 import type { Effect } from './effects.ts'
 import { type FieldRow, fieldsOf } from './fields.ts'
@@ -44,6 +44,8 @@ export interface ResourceField {
   record: Effect
   reason: string | null
   operations: string[]
+  /** Of a closed list, those that do what the field does. */
+  values: string[]
 }
 
 export const resourceFields = (operations: readonly Operation[]): ResourceField[] => {
@@ -51,22 +53,24 @@ export const resourceFields = (operations: readonly Operation[]): ResourceField[
   for (const row of operations.flatMap(fieldsOf)) {
     const [resource, docker, record] = [resourceOf(row.operation), effectOn('docker', row), effectOn('record', row)]
     const key = [resource, row.field, docker, record].join(' ')
-    const one = found.get(key) ?? { resource, field: row.field, docker, record, reason: row.reason, operations: [] }
+    const { field, reason } = row
+    const one = found.get(key) ?? { resource, field, docker, record, reason, operations: [], values: [] }
     one.operations.push(row.operation.id)
+    one.values = [...new Set([...one.values, ...row.values])]
     found.set(key, one)
   }
   return [...found.values()]
 }
 
 export const countEffects = (fields: readonly ResourceField[], cluster: ClusterKind): Counts => {
-  const counts: Counts = { acts: 0, refused: 0, recorded: 0 }
+  const counts: Counts = { acts: 0, refused: 0, recorded: 0, discarded: 0 }
   for (const field of fields) counts[field[cluster]] += 1
   return counts
 }
 
 const line = (...cells: (string | number)[]): string => `| ${cells.join(' | ')} |`
 
-const countCells = ({ acts, refused, recorded }: Counts): number[] => [acts, refused, recorded]
+const countCells = ({ acts, refused, recorded, discarded }: Counts): number[] => [acts, refused, recorded, discarded]
 
 const countRow = (name: string, fields: readonly ResourceField[]): string =>
   line(name, ...countCells(countEffects(fields, 'docker')), ...countCells(countEffects(fields, 'record')))
@@ -89,15 +93,41 @@ const detailsOf = (resource: string, fields: readonly ResourceField[]): string[]
   return ['', `## ${resource}`, '| effect | fields | operations | |', '|---|---|---|---|', ...detailRows(silent)]
 }
 
+/** Fields with the same values and effect in one row. */
+const valueRows = (fields: readonly ResourceField[]): string[] => {
+  const closed = fields.filter(({ values }) => values.length > 0)
+  const groups = Map.groupBy(closed, ({ docker, values }) => JSON.stringify([docker, values.toSorted()]))
+  return [...groups.values()].map((group) => {
+    const [{ docker, values }] = group as [ResourceField]
+    const byResource = Map.groupBy(group, ({ resource }) => resource)
+    const names = [...byResource].map(
+      ([resource, own]) => `${resource}: ${[...new Set(own.map(({ field }) => `\`${field}\``))].join(' ')}`,
+    )
+    return line(docker, values.map((value) => `\`${value === '' ? '""' : value}\``).join(' '), names.join('; '))
+  })
+}
+
+const valuesSection = (fields: readonly ResourceField[]): string[] => [
+  '',
+  '## Values',
+  'What each value of a closed list does on a Docker engine. It does what its field does, unless it has a row of its own',
+  'above, with its field (`/field=VALUE`).',
+  '',
+  '| effect | values | fields |',
+  '|---|---|---|',
+  ...valueRows(fields),
+]
+
 const introduction = `# What every field does
 Made from the schemas by \`server/src/programs/write-fields.ts\`; do not edit.
 
 Whatever a request can say **acts**, is **refused** (400 with the reason, unless it is the default or what is already
-set), or is only **recorded**: kept and returned for clients, without effect. The description of a field in the OpenAPI
+set), is only **recorded** (kept and returned for clients, without effect), or **discarded** (accepted, but not even
+kept). The description of a field in the OpenAPI
 document says so, the response names what this request sent and does not act in the header \`Slipway-Not-Applied\` (JSON
 pointers into the body, \`?word\` for the query; also for what is not known at all), and the plan of a deployment
 (\`?dry_run=true\`) lists it for each service in \`not_applied\`. Defaults are not named. What protects is never only
-recorded.
+recorded or discarded.
 
 A field is a JSON pointer into the body, in which \`*\` is any item, or \`?word\` of the query. "Record" is a cluster that
 this server only records: what would act with a deployment is refused there with the deployment.
@@ -109,11 +139,12 @@ export const fieldGuide = (operations: readonly Operation[]): string => {
   const byResource = [...Map.groupBy(fields, ({ resource }) => resource)].sort(([a], [b]) => (a < b ? -1 : 1))
   return [
     introduction,
-    '| resource | Docker: acts | refused | recorded | Record: acts | refused | recorded |',
-    '|---|---|---|---|---|---|---|',
+    '| resource | Docker: acts | refused | recorded | discarded | Record: acts | refused | recorded | discarded |',
+    '|---|---|---|---|---|---|---|---|---|',
     ...byResource.map(([name, own]) => countRow(name, own)),
     countRow('**all**', fields),
     ...byResource.flatMap(([name, own]) => detailsOf(name, own)),
+    ...valuesSection(fields),
     '',
   ].join('\n')
 }

@@ -1,6 +1,6 @@
 /**
  * Every field that a request can have, with what it does: a row for each query parameter and each field of a body that
- * has no fields of its own, and for each value of an enum that differs from its field. Pure.
+ * has no fields of its own, with the values of a closed list, and for each value that differs from its field. Pure.
  */
 import type { TSchema } from 'typebox'
 import { type Effect, type EffectMark, type Json, markOf } from './effects.ts'
@@ -13,6 +13,8 @@ export interface FieldRow {
   effect: Effect
   reason: string | null
   schema: Json
+  /** Of a closed list, those that do what the field does. */
+  values: readonly string[]
 }
 
 interface Leaf {
@@ -37,12 +39,20 @@ const leavesIn = (schema: Json, field: string, above: EffectMark | undefined): L
   return isLeaf ? [{ field, schema, mark }, ...inner.filter((leaf) => leaf.field !== field), ...values] : inner
 }
 
+/** The values of a closed list that have no row of their own, or of a list of such values; none for any other schema. */
+const valuesOf = (schema: Json): string[] => [
+  ...((schema.enum as string[] | undefined) ?? []).filter((value) => markOf(schema)?.values?.includes(value) !== true),
+  ...(schema.anyOf ?? []).flatMap(valuesOf),
+  ...(schema.items === undefined || schema.items.properties !== undefined ? [] : valuesOf(schema.items)),
+]
+
 const rowOf = (operation: Operation, { field, schema, mark }: Leaf): FieldRow => ({
   operation,
   field,
   effect: mark?.effect ?? 'acts',
   reason: mark?.reason ?? null,
   schema,
+  values: field.includes('=') ? [] : [...new Set(valuesOf(schema))],
 })
 
 /** The fields of an operation's requests. */

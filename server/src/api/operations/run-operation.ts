@@ -194,7 +194,7 @@ export const runOperation = async (
     const result = operation.produces === undefined ? await shownTo(context, answer) : answer
     const declared = isOther ? { ...operation, ...operation.other } : operation
     if (operation.produces === undefined) {
-      found.recorded.push(...learned)
+      found.idle.push(...learned)
       noteNotApplied(reply, found, result)
       send(declared, request, reply, result)
     } else if (isTextType(operation.produces)) sendText(operation, reply, String(result))

@@ -1,7 +1,7 @@
 /**
  * The vocabulary of our schemas. Every string has a maximum length, every number a range, every array a maximum. Marks:
  * `Ref` (an id of the same organization), `Secret` (sealed, never answered), `Computed`, and what a value does, if it does
- * not act: `Recorded`, `Refused`, `RecordedValues`, `RefusedValues` (effects.ts).
+ * not act: `Recorded`, `Discarded`, `Refused`, `RecordedValues`, `RefusedValues` (effects.ts).
  */
 import Type, { type TObject, type TProperties, type TSchema, type TSchemaOptions } from 'typebox'
 
@@ -39,8 +39,8 @@ export const Computed = <T extends TSchema>(schema: T) => Type.Unsafe<Type.Stati
 
 /** What a value in a request does that does not act, or which of an enum's values do not. */
 export interface EffectMark {
-  effect: 'recorded' | 'refused'
-  /** Of `refused`, why; of `recorded`, what more there is to say. */
+  effect: 'recorded' | 'discarded' | 'refused'
+  /** Of `refused`, why; else what more there is to say. */
   reason?: string
   /** Only these values. */
   values?: readonly string[]
@@ -62,6 +62,12 @@ export const Recorded = <T extends TSchema>(schema: T, reason?: string): T =>
 /** The same for each of these fields. */
 export const AllRecorded = <T extends TProperties>(fields: T, reason?: string): T =>
   Object.fromEntries(Object.entries(fields).map(([name, schema]) => [name, Recorded(schema, reason)])) as T
+/** Accepted, but neither kept nor of any effect, as words of a query without effect always are. */
+export const Discarded = <T extends TSchema>(schema: T, reason?: string): T =>
+  marked(schema, { effect: 'discarded', ...(reason === undefined ? {} : { reason }) })
+/** The same for each of these fields. */
+export const AllDiscarded = <T extends TProperties>(fields: T): T =>
+  Object.fromEntries(Object.entries(fields).map(([name, schema]) => [name, Discarded(schema)])) as T
 /** 400 with the reason, unless it is the default or what is already kept. */
 export const Refused = <T extends TSchema>(schema: T, reason: string): T =>
   marked(schema, { effect: 'refused', reason })

@@ -126,6 +126,8 @@ test('a forced event runs just that; a job without it is refused', async () => {
   assert.equal(await run('DEPLOY', id, { forceEvent: 'STOP' }), 'DEPLOYED')
   const log = await logOf(id)
   assert.ok(log.includes('stopped') && !log.includes('begun'))
+  assert.equal(await run('DEPLOY', id, { forceEvent: 'START' }), 'DEPLOYED')
+  assert.ok((await logOf(id)).includes('begun'))
   await assert.rejects(run('DEPLOY', id, { forceEvent: 'DELETE' }), (error: unknown) => {
     assert.ok(error instanceof ApiError)
     assert.deepEqual([error.status, error.code], [400, 'event_missing'])

@@ -115,6 +115,13 @@ test('settings of containers reach the containers of the next deployment', async
     made.id,
   ])
   assert.partialDeepStrictEqual(release!.workload, { readOnlyRoot: true, recreate: true, preStop: ['say', 'it ends'] })
+  await put(path, { 'deployment.update_strategy.type': 'RollingUpdate' })
+  await act('deploy', 'DEPLOYED')
+  const [beside] = await api.database.query<{ workload: Json }>(
+    'select workload from release where service_id = $1 order by created_at desc limit 1',
+    [made.id],
+  )
+  assert.equal(beside!.workload.recreate, undefined)
   await put(path, { ...settings, 'deployment.lifecycle.post_start_exec_command': ['fail', '7'] })
   await act('deploy', 'DEPLOYMENT_ERROR')
   const said = JSON.stringify((await call('GET', `/environment/${made.environment.id}/logs`)).body)

@@ -10,6 +10,16 @@ const look = (hours: DailyHours, now: string): string => {
   return found === null ? 'never' : `${found.open ? 'open' : 'closed'} until ${found.nextAt.toISOString().slice(0, 16)}`
 }
 
+test('each day of the week is the day on which the hours begin', () => {
+  const week = ['MONDAY', 'TUESDAY', 'WEDNESDAY', 'THURSDAY', 'FRIDAY', 'SATURDAY', 'SUNDAY']
+  // 2026-11-23 is a Monday.
+  for (const [index, day] of week.entries())
+    assert.equal(
+      look({ ...office, weekdays: [day] }, '2026-11-22T20:00:00Z'),
+      `closed until 2026-11-${23 + index}T08:00`,
+    )
+})
+
 test('hours begin and end on their days, in their time zone, over midnight and through a change of the clocks', () => {
   const night = { ...office, start_time: at('22:00'), stop_time: at('06:00') }
   const paris = { ...office, timezone: 'Europe/Paris', weekdays: ['SATURDAY', 'SUNDAY', 'MONDAY'] }

@@ -48,6 +48,7 @@ test('GPUs are listed when they are asked for, and small machines can be left ou
   const gpus = new Map(only.map((one) => [one.type, one.gpu_info.count]))
   assert.deepEqual([gpus.get('g4dn.xlarge'), gpus.get('g5.12xlarge')], [1, 4])
   assert.ok(only.every((one) => one.gpu_info.count >= 1))
+  assert.deepEqual(await list(`${path}?gpu=EXCLUDE`), usual)
   assert.equal((await list(`${path}?gpu=INCLUDE`)).length, usual.length + only.length)
   assert.equal((await list(`${path}?with_gpu=true`)).length, usual.length + only.length)
   const enough = await list(`${path}?only_meets_resource_reqs=true`)

@@ -6,7 +6,7 @@
 import Type from 'typebox'
 import type { Context, Operation } from '../../api/operations/operation.ts'
 import { type Along, type Change, resource, type Spec } from '../../api/operations/resource.ts'
-import { Maybe, OneOf, Recorded } from '../../api/operations/schema.ts'
+import { Discarded, Maybe, OneOf } from '../../api/operations/schema.ts'
 import { capacitySql } from '../../clusters/capacity.ts'
 import { isEngineSql, isLocal, isLocalSql } from '../../clusters/local.ts'
 import { SkipReconcile } from '../../facets/deployment-request.ts'
@@ -91,7 +91,7 @@ const inTurn =
 const onlyConfiguration = 'DELETE_QOVERY_CONFIG'
 const removeQuery = Type.Object({
   deleteMode: Maybe(
-    Recorded(
+    Discarded(
       OneOf(['DEFAULT', 'DELETE_CLUSTER_AND_QOVERY_CONFIG', onlyConfiguration], { default: 'DEFAULT' }),
       'all do the same: a cluster without environments has nothing but its configuration here, and nothing was created at a provider.',
     ),

@@ -6,6 +6,7 @@ import Type from 'typebox'
 import { type Context, type Operation, operation, organizationInPath } from '../../api/operations/operation.ts'
 import type { Spec } from '../../api/operations/resource.ts'
 import {
+  Discarded,
   Flag,
   List,
   Maybe,
@@ -192,7 +193,7 @@ const actions: Operation[] = [
     area: 'clusters',
     cluster: 'ADMIN',
     owner: clusterInOrganization,
-    query: Type.Object({ dry_run: Maybe(Flag()) }),
+    query: Type.Object({ dry_run: Maybe(Discarded(Flag())) }),
     status: 201,
     run: nothingToDo,
   }),

@@ -2,13 +2,13 @@
  * Clusters on the websocket of the public API: whether the engine answers, and what the caller's services use there.
  * A cluster that this server has no runtime for ends the stream with a reason that begins with `NotFound`, which is how
  * clients know that there is nothing to wait for. Machines are shared by organizations: each is told of its own services
- * only.
+ * only. Clients expect the words of Kubernetes: requests equal limits, and a number that Docker does not have is 0.
  */
 import Type from 'typebox'
 import { mayReadAt, rightsOf } from '../../api/auth/access.ts'
 import type { Mode, Place } from '../../api/auth/permissions.ts'
 import { type Context, nodeInPath, type Operation, operation } from '../../api/operations/operation.ts'
-import { Maybe, Recorded, Text, Uuid } from '../../api/operations/schema.ts'
+import { Discarded, Maybe, Text, Uuid } from '../../api/operations/schema.ts'
 import type { Parts } from '../../api/parts.ts'
 import type { Cluster } from '../../clusters/clusters.ts'
 import { explainEngine } from '../../lib/docker/engine-errors.ts'
@@ -20,7 +20,7 @@ import { engineProblem } from './status.ts'
 const statusEveryMs = 10_000
 const metricsEveryMs = 10_000
 const engineMs = 15_000
-/** Instances in one frame. */
+/** Instances in one frame, of those that the caller may see; what they use is summed over all of them. */
 const maxPods = 500
 
 /** The one machine of a cluster: engines have no names that all could be told. */
@@ -45,6 +45,8 @@ interface Pod {
 interface Metrics {
   clusterId: string
   createdAt: Date
+  /** When the engine was asked. */
+  askedAt: Date
   capacity: Capacity | null
   problem: string | null
   pods: Pod[]
@@ -62,7 +64,7 @@ const readPods = async ({ runtime }: Cluster, services: readonly Service[]): Pro
   if (services.length === 0) return []
   const byId = new Map(services.map((service) => [service.id, service]))
   const keys = services.map(({ id, environmentId }) => ({ serviceId: id, environmentId }))
-  const instances = (await runtime.observe(keys)).slice(0, maxPods)
+  const instances = await runtime.observe(keys)
   const usage = await runtime.usage(instances, AbortSignal.timeout(engineMs))
   return instances.flatMap((instance) => {
     const service = byId.get(instance.serviceId)
@@ -70,19 +72,20 @@ const readPods = async ({ runtime }: Cluster, services: readonly Service[]): Pro
   })
 }
 
-const readMetrics = async ({ clusters, database }: Parts, clusterId: string): Promise<Metrics | null> => {
+const readMetrics = async ({ clusters, clock, database }: Parts, clusterId: string): Promise<Metrics | null> => {
   const [row] = await database.query<{ createdAt: Date }>(
     `select created_at as "createdAt" from node where id = $1 and kind = 'cluster'`,
     [clusterId],
   )
   if (row === undefined) return null
   const cluster = await clusters.of(clusterId)
+  const askedAt = clock.now()
   const [capacity, asked, services] = await Promise.all([
     cluster.capacity(),
     problemOf(cluster),
     database.query<Service>(servicesSql, [clusterId]),
   ])
-  const known = { clusterId, createdAt: row.createdAt, capacity }
+  const known = { clusterId, createdAt: row.createdAt, askedAt, capacity }
   if (asked !== null) return { ...known, problem: asked, pods: [] }
   try {
     return { ...known, problem: null, pods: await readPods(cluster, services) }
@@ -144,16 +147,17 @@ const asPod = ({ instance, usage, service }: Pod) => ({
   },
 })
 
-const conditionOf = (problem: string | null, createdAt: number) => ({
+const conditionOf = ({ problem, askedAt, createdAt }: Metrics) => ({
   type: 'Ready',
   status: problem === null ? 'True' : 'False',
-  last_heartbeat_time: createdAt,
-  last_transition_time: createdAt,
+  last_heartbeat_time: askedAt.getTime(),
+  last_transition_time: createdAt.getTime(),
   reason: problem === null ? 'EngineAnswers' : 'EngineUnavailable',
   message: problem ?? 'The engine answers.',
 })
 
-const asNode = ({ capacity, createdAt, problem }: Metrics, pods: readonly Pod[]) => {
+const asNode = (metrics: Metrics, pods: readonly Pod[]) => {
+  const { capacity, createdAt, problem } = metrics
   const known = pods.flatMap(({ usage }) => usage ?? [])
   const used = {
     cpuMillicores: sum(known.map(({ cpuMillicores }) => cpuMillicores)),
@@ -184,9 +188,9 @@ const asNode = ({ capacity, createdAt, problem }: Metrics, pods: readonly Pod[])
       limit_memory_mib: memory,
     },
     ...{ taints: [], labels: {}, annotations: {}, addresses: [] },
-    conditions: [conditionOf(problem, createdAt.getTime())],
+    conditions: [conditionOf(metrics)],
     metrics_usage: problem === null ? usageOf(used, capacity?.cpuMillicores, capacity?.memoryMb) : {},
-    pods: pods.map(asPod),
+    pods: pods.slice(0, maxPods).map(asPod),
   }
 }
 
@@ -265,7 +269,7 @@ const common = {
   area: 'clusters' as const,
   cluster: 'VIEWER' as const,
   owner: { ...nodeInPath('cluster', 'cluster'), inQuery: true },
-  query: Type.Object({ cluster: Uuid(), organization: Maybe(Recorded(Text())) }),
+  query: Type.Object({ cluster: Uuid(), organization: Maybe(Discarded(Text())) }),
   status: 200 as const,
   produces: 'websocket' as const,
 }

@@ -1,6 +1,7 @@
 /**
  * The index of a chart repository: names of charts and their versions. Reads only the form in which helm writes
- * indexes, block YAML by indentation, or JSON; everything but names and versions is skipped. Pure.
+ * indexes, block YAML by indentation, or JSON; everything but names and versions is skipped. Nothing is left out
+ * silently: an index with more than the limits is an error of its own. Pure.
  */
 
 export interface ChartVersions {
@@ -9,7 +10,21 @@ export interface ChartVersions {
 }
 
 const maxCharts = 5000
-const maxVersions = 2000
+const maxVersions = 5000
+
+/** Says which limit the index exceeds. */
+export class ChartIndexTooLarge extends Error {}
+
+/** For one more chart. */
+const checkCharts = (count: number): void => {
+  if (count >= maxCharts) throw new ChartIndexTooLarge(`lists more than ${maxCharts} charts`)
+}
+
+/** For one more version. */
+const checkVersions = (chart: ChartVersions): void => {
+  if (chart.versions.length >= maxVersions)
+    throw new ChartIndexTooLarge(`lists more than ${maxVersions} versions of a chart`)
+}
 
 const indentOf = (line: string): number => line.length - line.trimStart().length
 
@@ -26,13 +41,19 @@ const pairIn = (text: string): { name: string; value: string } | null => {
 const fromJson = (text: string): ChartVersions[] | null => {
   const { entries } = JSON.parse(text) as { entries?: unknown }
   if (typeof entries !== 'object' || entries === null) return null
-  return Object.entries(entries).map(([chart_name, list]) => ({
-    chart_name,
-    versions: (Array.isArray(list) ? list : []).flatMap((item: unknown) => {
+  const charts: ChartVersions[] = []
+  for (const [chart_name, list] of Object.entries(entries)) {
+    checkCharts(charts.length)
+    const chart: ChartVersions = { chart_name, versions: [] }
+    charts.push(chart)
+    for (const item of Array.isArray(list) ? list : []) {
       const version = (item as { version?: unknown } | null)?.version
-      return typeof version === 'string' ? [version] : []
-    }),
-  }))
+      if (typeof version !== 'string') continue
+      checkVersions(chart)
+      chart.versions.push(version)
+    }
+  }
+  return charts
 }
 
 const fromYaml = (text: string): ChartVersions[] | null => {
@@ -51,7 +72,8 @@ const fromYaml = (text: string): ChartVersions[] | null => {
     nameIndent ??= indent
     if (indent === nameIndent && !isItem) {
       const pair = pairIn(text)
-      if (pair === null || charts.length === maxCharts) break
+      if (pair === null) return null
+      checkCharts(charts.length)
       charts.push({ chart_name: pair.name, versions: [] })
       itemIndent = null
       continue
@@ -61,17 +83,20 @@ const fromYaml = (text: string): ChartVersions[] | null => {
     const own =
       isItem && indent === itemIndent ? text.slice(2).trimStart() : indent === itemIndent + 2 && !isItem ? text : null
     const pair = own === null ? null : pairIn(own)
-    const versions = charts.at(-1)?.versions
-    if (pair?.name === 'version' && versions !== undefined && versions.length < maxVersions) versions.push(pair.value)
+    const chart = charts.at(-1)
+    if (pair?.name !== 'version' || chart === undefined) continue
+    checkVersions(chart)
+    chart.versions.push(pair.value)
   }
   return charts
 }
 
-/** Null for what is not an index. */
+/** Null for what is not an index; throws `ChartIndexTooLarge`. */
 export const parseChartIndex = (text: string): ChartVersions[] | null => {
   try {
     return text.trimStart().startsWith('{') ? fromJson(text) : fromYaml(text)
-  } catch {
+  } catch (error) {
+    if (error instanceof ChartIndexTooLarge) throw error
     return null
   }
 }

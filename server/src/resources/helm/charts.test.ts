@@ -4,7 +4,7 @@ import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { after, test } from 'node:test'
 import { startApi } from '../../../test/support/api.ts'
-import { parseChartIndex } from './chart-index.ts'
+import { ChartIndexTooLarge, parseChartIndex } from './chart-index.ts'
 
 const index = `apiVersion: v1
 entries:
@@ -41,6 +41,7 @@ const { call, organizationId } = api
 const server = createServer((request, response) => {
   const isKnown = request.headers.authorization === `Basic ${Buffer.from('u:canary').toString('base64')}`
   if (request.url === '/charts/index.yaml') return response.writeHead(isKnown ? 200 : 401).end(isKnown ? index : '')
+  if (request.url === '/big/index.yaml') return response.end(bigIndexes.yamlCharts(5001))
   if (request.url === '/page/index.yaml') return response.end('<html>')
   if (request.url === '/away/index.yaml') return response.writeHead(302, { location: 'http://127.0.0.1/' }).end()
   return response.writeHead(404).end()
@@ -63,6 +64,28 @@ test('an index tells its charts and their versions, and nothing that only looks 
     assert.equal(parseChartIndex(text), null, text)
 })
 
+/** Indexes of so many charts of one version each, or of one chart of so many versions. */
+const bigIndexes = {
+  yamlCharts: (count: number) =>
+    `entries:\n${Array.from({ length: count }, (_, at) => `  c${at}:\n  - version: 1\n`).join('')}`,
+  yamlVersions: (count: number) => `entries:\n  a:\n${'  - version: 1\n'.repeat(count)}`,
+  jsonCharts: (count: number) =>
+    JSON.stringify({
+      entries: Object.fromEntries(Array.from({ length: count }, (_, at) => [`c${at}`, [{ version: '1' }]])),
+    }),
+  jsonVersions: (count: number) =>
+    JSON.stringify({ entries: { a: Array.from({ length: count }, () => ({ version: '1' })) } }),
+}
+
+test('an index above the limits is an error, never a shorter list', () => {
+  for (const [name, big] of Object.entries(bigIndexes)) {
+    const charts = parseChartIndex(big(5000))!
+    assert.equal(Math.max(charts.length, charts[0]!.versions.length), 5000, name)
+    assert.throws(() => parseChartIndex(big(5001)), ChartIndexTooLarge, name)
+  }
+  assert.equal(parseChartIndex('entries:\n  a:\n  - version: 1\n  what is this\n  b:\n  - version: 1\n'), null)
+})
+
 const chartsOf = async (body: object, query = '') => {
   const made = await call('POST', base, { name: JSON.stringify(body).slice(0, 60), kind: 'HTTPS', ...body })
   assert.equal(made.status, 201, JSON.stringify(made.body))
@@ -81,6 +104,7 @@ test('a repository that cannot be read is a sentence', async () => {
   const refused: [object, RegExp][] = [
     [{ url: `${host}/charts` }, /refused the login/],
     [{ url: `${host}/page` }, /no index of charts/],
+    [{ url: `${host}/big` }, /lists more than 5000 charts/],
     [{ url: `${host}/missing` }, /status 404/],
     [{ url: `${host}/away` }, /status 302/],
     [{ url: 'https://charts.invalid' }, /cannot be reached/],

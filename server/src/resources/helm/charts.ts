@@ -6,7 +6,7 @@ import { createRegistryClient, RegistryError } from '../../lib/docker/docker-reg
 import { badRequest, notFound } from '../../lib/errors.ts'
 import { OutboundFailed, OutboundRefused } from '../../lib/net/outbound.ts'
 import { Secret } from '../../lib/secret.ts'
-import { type ChartVersions, parseChartIndex } from './chart-index.ts'
+import { ChartIndexTooLarge, type ChartVersions, parseChartIndex } from './chart-index.ts'
 
 const patienceMs = 30_000
 /** Large public repositories have indexes of 20 MB. */
@@ -40,6 +40,9 @@ const read = async ({ parts, node, principal }: Context): Promise<Repository> =>
 const unreachable = (why: string) =>
   badRequest(`The repository cannot be reached: ${why}.`, undefined, 'repository_unreachable')
 
+const tooLarge = (how: string) =>
+  badRequest(`The index of this repository ${how}: use a smaller repository.`, undefined, 'repository_too_large')
+
 const readIndex = async ({ parts }: Context, repository: Repository): Promise<ChartVersions[]> => {
   const { url, username, password } = repository
   const login = Buffer.from(`${username}:${password.reveal()}`).toString('base64')
@@ -65,8 +68,7 @@ const readIndex = async ({ parts }: Context, repository: Repository): Promise<Ch
       undefined,
       'repository_answer',
     )
-  if (answer.truncated)
-    throw badRequest('The index of this repository is larger than 32 MiB.', undefined, 'repository_too_large')
+  if (answer.truncated) throw tooLarge('is larger than 32 MiB')
   const charts = parseChartIndex(answer.body)
   if (charts === null)
     throw badRequest('The repository has no index of charts at index.yaml.', undefined, 'repository_answer')
@@ -117,6 +119,7 @@ export const listCharts: Operation = operation({
     try {
       return { results: await list(untyped, repository, context.query.chartName) }
     } catch (error) {
+      if (error instanceof ChartIndexTooLarge) throw tooLarge(error.message)
       if (error instanceof RegistryError) throw badRequest(error.message, undefined, `registry_${error.code}`)
       if (error instanceof OutboundRefused || error instanceof OutboundFailed) throw unreachable(error.message)
       throw error

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { type Json, newPlace, startApi } from '../../../test/support/api.ts'
+import { closedValues } from '../../../test/support/closed-values.ts'
 
 const api = await startApi({ idle: true })
 const { call, organizationId } = api
@@ -11,7 +12,11 @@ test('every field is kept and read back, and no secret is ever answered', async 
   const open = { username: 'u', region: 'r', access_key_id: 'a', role_arn: 'arn', scaleway_access_key: 's' }
   const secrets = { password: 'canary-1', secret_access_key: 'canary-2', scaleway_secret_key: 'canary-3' }
   const { results: kinds } = (await call('GET', '/availableHelmRepository')).body
-  assert.equal(kinds.length, 8)
+  const values = closedValues('createHelmRepository', '/kind')
+  assert.deepEqual(
+    kinds.map(({ kind }: Json) => kind),
+    values,
+  )
   for (const { kind } of kinds) {
     const url = { HTTPS: 'https://h.invalid', OCI_DOCKER_HUB: 'oci://docker.io', OCI_GITHUB_CR: 'oci://ghcr.io' }[
       kind as string

@@ -55,7 +55,7 @@ const repository = resource({
     kind: OneOf(Object.keys(kinds)),
     url: Maybe(Text(2048)),
     skip_tls_verification: Maybe(Recorded(Flag({ default: false }))),
-    config: Type.Object(commonConfig(noLogin), { default: {} }),
+    config: Type.Object(commonConfig(['username', 'password'], noLogin), { default: {} }),
   }),
   record: { associated_services_count: UsersCount() },
   columns: { associated_services_count: usersCount },

@@ -212,6 +212,34 @@ test('exactly one public web port is the default; the others have their port in 
   )
 })
 
+test('each way to probe, its words and its pace reach the instance, and what is left out has its default', () => {
+  const ports = completePorts([{ internal_port: 8080, publicly_accessible: true }], [])
+  const kept = {
+    initial_delay_seconds: 1,
+    period_seconds: 2,
+    timeout_seconds: 3,
+    success_threshold: 4,
+    failure_threshold: 5,
+  }
+  const pace = { initialDelaySeconds: 1, periodSeconds: 2, timeoutSeconds: 3, successThreshold: 4, failureThreshold: 5 }
+  const http = { kind: 'http', port: 8080, path: '/', scheme: 'HTTP' }
+  for (const [type, check] of [
+    [{ tcp: { port: 5432 } }, { kind: 'tcp', port: 5432 }],
+    [{ tcp: {} }, { kind: 'tcp', port: 8080 }],
+    [{ http: {} }, http],
+    [{ http: { scheme: 'HTTP' as const, path: '/up', port: 81 } }, { ...http, path: '/up', port: 81 }],
+    [{ http: { scheme: 'HTTPS' as const, path: '/up' } }, { ...http, path: '/up', scheme: 'HTTPS' }],
+    [{ exec: { command: ['ok', 'a b'] } }, { kind: 'exec', command: ['ok', 'a b'] }],
+    [
+      { tcp: null, http: null, exec: { command: ['ok'] } },
+      { kind: 'exec', command: ['ok'] },
+    ],
+  ] as const)
+    assert.deepEqual(toProbe({ ...kept, type } as Parameters<typeof toProbe>[0], ports), { ...pace, check })
+  for (const type of [undefined, null, {}, { tcp: null }])
+    assert.equal(toProbe({ ...kept, ...(type === undefined ? {} : { type }) }, ports), null)
+})
+
 test('without a probe there is none, and entrypoints are split into words', () => {
   assert.equal(toProbe(undefined, []), null)
   assert.equal(wordsOf('  '), null)

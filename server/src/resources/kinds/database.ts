@@ -8,11 +8,13 @@ import { type Context, nodeInPath, operation } from '../../api/operations/operat
 import { auditOf, type Change, placeOf, type Spec } from '../../api/operations/resource.ts'
 import {
   Computed,
+  Discarded,
   Flag,
   Maybe,
   Nullable,
   OneOf,
-  Recorded,
+  Refused,
+  RefusedValues,
   Results,
   Secret,
   Text,
@@ -36,16 +38,18 @@ import { databaseTypeNames, databaseTypes, isEligible, nextVersions, upgradeRefu
 
 const modes = ['CONTAINER', 'MANAGED']
 
+const managed = 'MANAGED is not possible: this server creates nothing at cloud providers. Use CONTAINER'
+
 const spec = Type.Object({
   type: OneOf(databaseTypeNames),
   version: Text(20, { pattern: '^\\d{1,4}(\\.\\d{1,4}){0,2}$' }),
-  mode: OneOf(modes),
+  mode: RefusedValues(OneOf(modes), ['MANAGED'], managed),
   accessibility: Maybe(OneOf(['PRIVATE', 'PUBLIC'], { default: 'PRIVATE' })),
   cpu: Maybe(Whole(10, 1_000_000, { default: 250 })),
   memory: Maybe(Whole(6, 100_000_000)),
   storage: Maybe(Whole(1, 65_536, { default: 10, description: plannedSize })),
-  instance_type: Maybe(Nullable(Text(100))),
-  disk_type: Maybe(Nullable(OneOf(['gp2', 'gp3']))),
+  instance_type: Maybe(Refused(Nullable(Text(100)), 'is only for the mode MANAGED; set `cpu` and `memory` instead')),
+  disk_type: Maybe(Refused(Nullable(OneOf(['gp2', 'gp3'])), 'is only for the mode MANAGED')),
   password: Maybe(Secret(100)),
   database_url: Maybe(Secret(1024)),
 })
@@ -60,15 +64,6 @@ type DatabaseSpec = {
   volume_id: string
   /** Its only port; rows from before databases could be public have none. */
   ports?: Port[]
-}
-
-const managed = 'MANAGED is not possible: this server creates nothing at cloud providers. Use CONTAINER'
-
-const refuseUnable = ({ mode, instance_type: instanceType, disk_type: diskType }: Spec): void => {
-  if (mode === 'MANAGED') throw invalidField('/mode', managed)
-  if (typeof instanceType === 'string' && instanceType !== '')
-    throw invalidField('/instance_type', 'is only for the mode MANAGED; set `cpu` and `memory` instead')
-  if (typeof diskType === 'string') throw invalidField('/disk_type', 'is only for the mode MANAGED')
 }
 
 const checkVersion = (type: string, version: string, previous: string | undefined): void => {
@@ -134,7 +129,6 @@ const complete = async (
   const { id, previous } = change
   const before = previous?.spec
   const { type } = body
-  refuseUnable(body)
   checkVersion(type, body.version, before?.version)
   const kept = { ...body, memory: body.memory ?? databaseTypes[type]!.memory, instance_type: null, disk_type: null }
   await refuseBeyondCluster(change, kept)
@@ -200,7 +194,7 @@ const made = service({
     deployable({
       deployBody: Type.Object({}),
       deployQuery: Type.Object({
-        applyImmediately: Maybe(Recorded(Flag({ description: 'Always as if true: a deploy applies at once.' }))),
+        applyImmediately: Maybe(Discarded(Flag({ description: 'Always as if true: a deploy applies at once.' }))),
       }),
     }),
     history,

@@ -1,6 +1,6 @@
-/** Groups of annotations, and the kinds of objects they apply to. */
+/** Groups of annotations, with the kinds of objects that a Kubernetes cluster would put them on. */
 import Type from 'typebox'
-import { List, OneOf, Text } from '../../api/operations/schema.ts'
+import { List, OneOf, Recorded, Text } from '../../api/operations/schema.ts'
 import { Key, metadataGroup } from './metadata-group.ts'
 
 const scopes = [
@@ -23,5 +23,10 @@ export const annotationsGroupOperations = metadataGroup({
   pair: Type.Object({ key: Key(), value: Text(65_536) }),
   // Any text; Kubernetes limits the annotations of one object to far more than one line of ours.
   isValue: () => true,
-  more: { scopes: List(OneOf(scopes), scopes.length) },
+  more: {
+    scopes: Recorded(
+      List(OneOf(scopes), scopes.length),
+      'annotations are labels of the containers, whatever the scopes.',
+    ),
+  },
 })

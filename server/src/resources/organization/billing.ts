@@ -5,7 +5,7 @@
 import Type from 'typebox'
 import { type Operation, operation, organizationInPath, ownOrganization } from '../../api/operations/operation.ts'
 import {
-  AllRecorded,
+  AllDiscarded,
   Maybe,
   Nullable,
   OneOf,
@@ -17,8 +17,6 @@ import {
   Whole,
 } from '../../api/operations/schema.ts'
 import { showAccount } from './account.ts'
-
-const notStored = 'not even stored'
 
 const ofOrganization = {
   tag: 'Billing',
@@ -95,12 +93,7 @@ const billingInfo: Operation[] = [
     method: 'PUT',
     summary: 'Accept a billing address without storing it: nothing is billed',
     scope: 'Write',
-    body: Type.Object(
-      AllRecorded(
-        eachBillingField(() => Maybe(Nullable(Text(2048)))),
-        notStored,
-      ),
-    ),
+    body: Type.Object(AllDiscarded(eachBillingField(() => Maybe(Nullable(Text(2048)))))),
     run: async () => eachBillingField(() => null),
   }),
 ]
@@ -132,14 +125,14 @@ const signUps: Operation[] = [
     ...signUp,
     id: 'getUserSignUp',
     method: 'GET',
-    summary: "Read the caller's sign-up form, as far as its account fills it in",
+    summary: "Read the caller's sign-up form as its account fills it in; `type_of_use` is always WORK",
     answer: Type.Object({
       id: Uuid(),
       created_at: Timestamp(),
       first_name: Text(),
       last_name: Text(),
       user_email: Text(320),
-      type_of_use: OneOf(uses),
+      type_of_use: OneOf(['WORK']),
       qovery_usage: Text(),
     }),
     async run({ db, principal }) {
@@ -154,23 +147,20 @@ const signUps: Operation[] = [
     method: 'POST',
     summary: 'Accept a sign-up form without storing it: an account is what its provider says',
     body: Type.Object(
-      AllRecorded(
-        {
-          first_name: Text(),
-          last_name: Text(),
-          user_email: Text(320),
-          type_of_use: OneOf(uses),
-          qovery_usage: Text(2048),
-          company_name: Maybe(Nullable(Text())),
-          company_size: Maybe(Nullable(Text(20))),
-          user_role: Maybe(Nullable(Text())),
-          qovery_usage_other: Maybe(Nullable(Text(2048))),
-          user_questions: Maybe(Nullable(Text(2048))),
-          current_step: Maybe(Nullable(Text())),
-          infrastructure_hosting: Maybe(Nullable(Text())),
-        },
-        notStored,
-      ),
+      AllDiscarded({
+        first_name: Text(),
+        last_name: Text(),
+        user_email: Text(320),
+        type_of_use: OneOf(uses),
+        qovery_usage: Text(2048),
+        company_name: Maybe(Nullable(Text())),
+        company_size: Maybe(Nullable(Text(20))),
+        user_role: Maybe(Nullable(Text())),
+        qovery_usage_other: Maybe(Nullable(Text(2048))),
+        user_questions: Maybe(Nullable(Text(2048))),
+        current_step: Maybe(Nullable(Text())),
+        infrastructure_hosting: Maybe(Nullable(Text())),
+      }),
     ),
     run: async () => undefined,
   }),

@@ -65,7 +65,7 @@ const unused = 'this server cannot log in with it; a deployment that needs it fa
 
 const config = Type.Object(
   {
-    ...commonConfig(unused),
+    ...commonConfig(['username', 'password', 'scaleway_access_key', 'scaleway_secret_key'], unused),
     json_credentials: Maybe(Secret(65_536)),
     azure_application_id: Maybe(Text()),
     ...AllRecorded(

@@ -252,6 +252,32 @@ test('the commits of an application are those of its branch, the newest first, w
   assert.equal((await call('GET', `${path}?gitCommitId=--upload-pack`)).status, 400)
 })
 
+test('the pages of commits are those of the provider that is named, whatever the host is called', async () => {
+  const { environmentId } = await newPlace(api)
+  const pages = { BITBUCKET: '/commits/', GITHUB: '/commit/', GITLAB: '/-/commit/' }
+  const bodies = {
+    application: (git_repository: Json) => ({ git_repository }),
+    job: (git_repository: Json) => ({ source: { docker: { git_repository } }, schedule: { on_start: {} } }),
+    terraform: (git_repository: Json) => ({
+      ...{ terraform_files_source: { git_repository }, engine: 'OPEN_TOFU' },
+      ...{ terraform_variables_source: { tf_vars: [] }, backend: { kubernetes: {} } },
+      provider_version: { explicit_version: '1.9.0' },
+    }),
+  }
+  for (const [kind, bodyOf] of Object.entries(bodies))
+    for (const [provider, page] of Object.entries(pages)) {
+      const body = { name: `${kind} ${provider}`, ...bodyOf({ url: open.url('shop'), branch: 'main', provider }) }
+      const created = await call('POST', `/environment/${environmentId}/${kind}`, body)
+      assert.equal(created.status, 201, JSON.stringify(created.body))
+      const [newest] = (await call('GET', `/${kind}/${created.body.id}/commit`)).body.results
+      const repository = open.url('shop').replace('.git', '')
+      assert.equal(newest.commit_page_url, `${repository}${page}${newest.git_commit_id}`)
+    }
+  const named = { name: 'named', git_repository: { url: 'https://git.example/a/b', provider: 'BITBUCKET' } }
+  const { git_repository } = (await call('POST', `/environment/${environmentId}/application`, named)).body
+  assert.equal(git_repository.provider, 'BITBUCKET')
+})
+
 test('the commits of a helm service are those of its chart, or of its values', async () => {
   const { environmentId } = await newPlace(api)
   const repository = (branch: string) => ({ git_repository: { url: open.url('shop'), branch } })

@@ -21,8 +21,8 @@ import { badRequest, DeploymentError } from '../../lib/errors.ts'
 import { type GitPath, repositorySql } from '../service/git-head.ts'
 import {
   completeGitRepository,
-  GitRepositoryRequest,
   type GitRepositorySpec,
+  GitRepositoryToRead,
   gitProviders,
 } from '../service/git-source.ts'
 import type { Service } from '../service/service.ts'
@@ -153,7 +153,7 @@ const accounts = ({ path, tag, owner, word }: (typeof places)[number]): Operatio
     run: async () => ({ results: [] }),
   })
 
-const repositoryBody = GitRepositoryRequest()
+const repositoryBody = GitRepositoryToRead()
 
 const listFolders = operation({
   id: 'listDirectoriesFromGitRepository',

@@ -11,7 +11,7 @@ import { checkRefs } from '../../api/operations/resource.ts'
 import { Flag, List, Maybe, Nullable, OneOf, Results, Text } from '../../api/operations/schema.ts'
 import { declaredArgs, parseDockerfile } from '../../builds/preparation/dockerfile.ts'
 import { badRequest, DeploymentError, invalidField } from '../../lib/errors.ts'
-import { completeGitRepository, GitRepositoryRequest, insidePath } from '../service/git-source.ts'
+import { completeGitRepository, GitRepositoryToRead, insidePath } from '../service/git-source.ts'
 import { readDeclarations, readValues } from '../terraform/module-text.ts'
 import { askingGit, gitSourceFor } from './git-browsing.ts'
 
@@ -29,7 +29,7 @@ const readFiles = async (context: Context, body: Asked, isWanted: (path: string)
 }
 
 const dockerfileBody = Type.Object({
-  git_repository: GitRepositoryRequest(),
+  git_repository: GitRepositoryToRead(),
   dockerfile_path: Text(1024, { minLength: 1 }),
 })
 
@@ -73,7 +73,7 @@ const checkDockerfile = operation({
 })
 
 const valuesBody = Type.Object({
-  git_repository: GitRepositoryRequest(),
+  git_repository: GitRepositoryToRead(),
   mode: Type.Object({
     type: OneOf(['AutoDiscover', 'SpecificPaths']),
     paths: Maybe(List(Text(1024, { minLength: 1 }), 50)),
@@ -110,7 +110,7 @@ const listValues = operation({
   },
 })
 
-const variablesBody = Type.Object({ git_repository: GitRepositoryRequest() })
+const variablesBody = Type.Object({ git_repository: GitRepositoryToRead() })
 
 const parseVariables = operation({
   ...common,

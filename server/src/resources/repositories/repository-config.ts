@@ -26,19 +26,15 @@ const open = ['username', 'region', 'access_key_id', 'role_arn', 'scaleway_acces
 const azure = ['azure_tenant_id', 'azure_subscription_id']
 const secrets = ['password', 'secret_access_key', 'scaleway_secret_key']
 
-/** Fields that both have. */
-/** Of what can be set, what makes up a login. */
-const logins = new Set(['username', 'password', 'scaleway_access_key', 'scaleway_secret_key'])
-
-/** `unused` says of the fields that no login is made of why they are only recorded. */
-export const commonConfig = (unused: string) => {
+/** Fields that both have. `logins` are those that a login is made of; `unused` says why the others are only recorded. */
+export const commonConfig = (logins: readonly string[], unused: string) => {
   const all = {
     ...Object.fromEntries([...open, ...azure].map((name) => [name, Maybe(Text(2048))])),
     ...Object.fromEntries(secrets.map((name) => [name, Maybe(Secret(16_384))])),
   }
   const marked = Object.entries(all).map(([name, schema]) => [
     name,
-    logins.has(name) ? schema : Recorded(schema, unused),
+    logins.includes(name) ? schema : Recorded(schema, unused),
   ])
   return Object.fromEntries(marked) as typeof all
 }

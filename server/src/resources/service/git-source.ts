@@ -1,7 +1,7 @@
 /** Git repositories of services: what is accepted, and how it is answered. Pure. */
 
 import Type from 'typebox'
-import { Flag, Maybe, Nullable, OneOf, Ref, Text, Timestamp } from '../../api/operations/schema.ts'
+import { Discarded, Flag, Maybe, Nullable, OneOf, Ref, Text, Timestamp } from '../../api/operations/schema.ts'
 import { isValidBranch, isValidGitUrl } from '../../builds/git/names.ts'
 import type { BuildLimits, Source } from '../../deployments/deployments.ts'
 import { invalidField } from '../../lib/errors.ts'
@@ -17,6 +17,10 @@ export const GitRepositoryRequest = () =>
     git_token_id: Maybe(Nullable(Ref('git_token'))),
     provider: Maybe(OneOf(gitProviders)),
   })
+
+/** What is read once and kept by nothing. */
+export const GitRepositoryToRead = () =>
+  Type.Object({ ...GitRepositoryRequest().properties, provider: Maybe(Discarded(OneOf(gitProviders))) })
 
 /** What is answered. */
 export const GitRepository = () =>

@@ -3,7 +3,7 @@
  * only what is its own: its configuration, how that is validated and shown, and what the engine runs.
  */
 import Type, { type TObject, type TSchema } from 'typebox'
-import { pointerTo, recordedIn } from '../../api/operations/effects.ts'
+import { pointerTo, withoutEffectIn } from '../../api/operations/effects.ts'
 import { type Context, type FieldsOf, JsonText, type Operation } from '../../api/operations/operation.ts'
 import { type Change, type ResourceDefinition, resource, type Spec } from '../../api/operations/resource.ts'
 import {
@@ -268,7 +268,11 @@ export const service = <Schema extends TObject, Kept = FieldsOf<Schema>>(
   const whole = merge(described.spec, settings === undefined ? {} : { advanced_settings: settings })
   return {
     operations: all,
-    deployable: { ...definition.deployable, kind, recorded: (kept) => [...recordedIn(whole, kept)].map(pointerTo) },
+    deployable: {
+      ...definition.deployable,
+      kind,
+      recorded: (kept) => [...withoutEffectIn(whole, kept)].map(pointerTo),
+    },
     readAll: reader(kind, recordText, view),
     answer,
     definition,
