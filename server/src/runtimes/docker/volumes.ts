@@ -14,7 +14,8 @@ export interface VolumeRow {
 
 const deadlineMs = 10_000
 
-const isRefusedSize = (error: unknown): boolean => isEngineError(error) && /no quota support|project quota|invalid option/i.test(error.message)
+const isRefusedSize = (error: unknown): boolean =>
+  isEngineError(error) && /no quota support|project quota|invalid option/i.test(error.message)
 
 const withoutSizes = (body: ContainerBody): ContainerBody => {
   const mounts = (body.HostConfig.Mounts as Mount[]).map(({ VolumeOptions: { Labels }, ...mount }) => ({
