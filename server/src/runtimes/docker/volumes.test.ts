@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { createWorkload } from '../../../test/support/runtimes/conformance.ts'
-import { type Engine, EngineError } from '../../lib/docker/docker-engine.ts'
+import { type Engine, EngineError, engineUnavailable } from '../../lib/docker/docker-engine.ts'
 import { newId } from '../../lib/ids.ts'
 import { type ContainerBody, describeInstance, type Mount, volumeName } from './describe.ts'
 import { createVolumes, type VolumeRow } from './volumes.ts'
@@ -11,7 +11,7 @@ const refusals = {
   limits: null,
   plain: 'create x: quota size requested but no quota support',
   old: 'create x: invalid option: "size"',
-  full: 'write /var/lib/docker: no space left on device',
+  forbidden: 'a proxy before the engine allows no volumes to be made',
 }
 
 const createStub = () => {
@@ -80,12 +80,9 @@ test('an engine whose disk is mounted in another way is asked again, and service
   assert.deepEqual([...(await volumes.sizesOf([...ids, ...later.ids])).values()], [null, 5], 'what was made stays')
 })
 
-test('a killed attempt leaves nothing that counts, and an error that says nothing about sizes is no answer', async () => {
+test('a killed attempt leaves nothing that counts, and an engine that is away gives no answer', async () => {
   const { stub, make, engine } = createStub()
   const [volumes, next] = [createVolumes(engine, 'owner'), createVolumes(engine, 'owner')]
-  stub.says = 'full'
-  await assert.rejects(volumes.sized(described(4).body, make), /no space left/)
-  stub.says = 'limits'
   const call = engine.call
   let isCut = false
   engine.call = (async (method, path, options) => {
@@ -95,8 +92,14 @@ test('a killed attempt leaves nothing that counts, and an error that says nothin
     }
     return call(method, path, options)
   }) as Engine['call']
-  await assert.rejects(volumes.askAgain(), /cut/)
-  assert.equal(stub.volumes.size, 1)
+  assert.deepEqual([await volumes.askAgain(), isCut, stub.volumes.size], [true, true, 1])
   stub.says = 'plain'
   assert.deepEqual([await next.askAgain(), stub.volumes.size], [false, 0])
+  engine.call = () => Promise.reject(engineUnavailable('away'))
+  await assert.rejects(volumes.askAgain(), { code: 'engine_unavailable' })
+  engine.call = call
+  stub.says = 'forbidden'
+  const { ids, body } = described(4)
+  await volumes.sized(body, make)
+  assert.deepEqual([...(await volumes.sizesOf(ids)).values()], [null])
 })

@@ -42,15 +42,17 @@ export const createVolumes = (engine: Engine, ownerId: string) => {
   }
   const removeProbe = () => ignoreGone(engine.call('DELETE', `/volumes/${probe}`))
   const ask = async (): Promise<boolean> => {
-    // A volume of that name would be taken for a new one.
-    await removeProbe()
     try {
+      // A volume of that name would be taken for a new one.
+      await removeProbe()
       await engine.call('POST', '/volumes/create', { body: { Name: probe, DriverOpts: { size: '1M' } } })
     } catch (error) {
-      if (!isRefusedSize(error)) throw error
+      // Whatever it refuses, sizes are not limited; the rest of its capacity is known all the same.
+      if (!isEngineError(error)) throw error
       return false
     }
-    await removeProbe()
+    // What stays is removed by the next attempt.
+    await removeProbe().catch(() => {})
     return true
   }
   const askAgain = (): Promise<boolean> => {
