@@ -120,6 +120,12 @@ ready_docker_registry() {
   (install_packages docker-registry) || say 'Tests that pull images are skipped.'
 }
 
+# Makes the disk with quotas of the tests that limit volumes; without it they are skipped, and say so.
+ready_xfsprogs() {
+  if [ -x /sbin/mkfs.xfs ] || ! can_install; then return; fi
+  (install_packages xfsprogs) || say 'Tests on a disk with quotas are skipped.'
+}
+
 engine_answers() { "$node" "$root/bin/engine-answers.ts" >/dev/null 2>&1; }
 
 wait_for_engine() {

@@ -218,6 +218,7 @@ const createParts = async (foundation: Foundation, machine: RuntimeParts, disk: 
     fingerprintKey: await readFingerprintKey(database, sealer),
     environmentLock: createKeyedLock(),
     concurrency: settings.deployConcurrency,
+    volumeSizes: settings.volumeSizes,
     engineWaitMs: settings.engineWaitSeconds * 1000,
     alone: settings.databaseUrl === undefined,
     clock: systemClock,

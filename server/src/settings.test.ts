@@ -45,6 +45,7 @@ test('an empty environment gives the documented defaults', () => {
     buildConcurrency: availableParallelism(),
     buildDns: undefined,
     deployConcurrency: 2 * availableParallelism(),
+    volumeSizes: 'auto',
     engineWaitSeconds: 120,
     preparation: {
       contextBytes: 500 * 2 ** 20,
@@ -114,6 +115,7 @@ const good: [Record<string, string>, Partial<Settings>][] = [
   [{ SLIPWAY_DISK_RESERVE_MB: '0' }, { diskReserveMb: 0 }],
   [{ SLIPWAY_TOFU: '/opt/tofu' }, { tools: { tofu: '/opt/tofu', terraform: undefined } }],
   [{ SLIPWAY_DEPLOY_CONCURRENCY: '7' }, { deployConcurrency: 7 }],
+  [{ SLIPWAY_VOLUME_SIZES: 'Enforce' }, { volumeSizes: 'enforce' }],
   [{ SLIPWAY_ENGINE_WAIT_SECONDS: '20' }, { engineWaitSeconds: 20 }],
   [{ SLIPWAY_IMAGE_MAX_MB: '500' }, { imageMaxMb: 500 }],
   [{ SLIPWAY_ENGINE_IMAGES: 'node:22, my-base' }, { engineImages: ['node:22', 'my-base'] }],
@@ -173,6 +175,7 @@ const bad: Record<string, string[]> = {
   SLIPWAY_BUILD_DNS: ['dns.example', '::1'],
   SLIPWAY_DISK_RESERVE_MB: ['-1', 'all'],
   SLIPWAY_DEPLOY_CONCURRENCY: ['0', 'two'],
+  SLIPWAY_VOLUME_SIZES: ['record', 'on'],
   SLIPWAY_ENGINE_WAIT_SECONDS: ['0', 'long'],
   SLIPWAY_IMAGE_MAX_MB: ['0', 'much'],
   SLIPWAY_ENGINE_IMAGES: ['Node', 'team/app', 'a b', 'host.example/x'],

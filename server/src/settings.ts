@@ -7,6 +7,7 @@ import { isIP } from 'node:net'
 import { availableParallelism } from 'node:os'
 import { resolve } from 'node:path'
 import type { PreparationLimits } from './builds/preparation/limits.ts'
+import { type VolumeSizes, volumeSizeModes } from './deployments/request/volume-sizes.ts'
 import { parseAllowList } from './lib/net/address-policy.ts'
 import { Secret } from './lib/secret.ts'
 import { type Limits, limitNames, limitSettings, usualLimits } from './limits/limits.ts'
@@ -51,6 +52,8 @@ export interface Settings {
   /** A DNS resolver for builds; if undefined, the engine's own. */
   buildDns: string | undefined
   deployConcurrency: number
+  /** Whether a service with storage needs a cluster whose engine limits the size of volumes. */
+  volumeSizes: VolumeSizes
   /** How long a deployment waits for an engine that does not answer. */
   engineWaitSeconds: number
   /** Limits for reading a repository for a build and sending its files. */
@@ -405,6 +408,7 @@ export const parseSettings = (
     buildConcurrency: read('SLIPWAY_BUILD_CONCURRENCY', cores, concurrency),
     buildDns: read<string | undefined>('SLIPWAY_BUILD_DNS', undefined, address),
     deployConcurrency: read('SLIPWAY_DEPLOY_CONCURRENCY', 2 * cores, concurrency),
+    volumeSizes: read('SLIPWAY_VOLUME_SIZES', 'auto', oneOf(volumeSizeModes)),
     engineWaitSeconds: read('SLIPWAY_ENGINE_WAIT_SECONDS', 120, whole(1, 3600)),
     preparation: readPreparation(read),
     gitMemoryMb: read('SLIPWAY_GIT_MEMORY_MB', 1024, whole(256, 1_000_000)),

@@ -7,7 +7,8 @@ import type { Queryable } from '../store/database.ts'
 import type { Cluster } from './clusters.ts'
 import { keySql } from './local.ts'
 
-const columns = `k.cpu_millicores as "cpuMillicores", k.memory_mb as "memoryMb", k.architecture`
+const columns = `k.cpu_millicores as "cpuMillicores", k.memory_mb as "memoryMb", k.architecture,
+  k.limits_volumes as "limitsVolumes"`
 
 export const readCapacity = async (db: Queryable, key: string): Promise<Capacity | null> => {
   const [row] = await db.query<Capacity>(`select ${columns} from cluster_capacity k where k.cluster = $1`, [key])
@@ -37,13 +38,13 @@ export const serviceCapacitySql = (row: string): string =>
 
 /** Asks the cluster's engine for its capacity, and stores it. Rejects if it does not answer. */
 export const learnCapacity = async (db: Queryable, { key, runtime }: Cluster): Promise<void> => {
-  const { cpuMillicores, memoryMb, architecture } = await runtime.capacity()
+  const { cpuMillicores, memoryMb, architecture, limitsVolumes } = await runtime.capacity()
   await db.query(
-    `insert into cluster_capacity as k (cluster, cpu_millicores, memory_mb, architecture) values ($1, $2, $3, $4)
+    `insert into cluster_capacity as k (cluster, cpu_millicores, memory_mb, architecture, limits_volumes) values ($1, $2, $3, $4, $5)
      on conflict (cluster) do update set cpu_millicores = excluded.cpu_millicores, memory_mb = excluded.memory_mb,
-       architecture = excluded.architecture, read_at = excluded.read_at
-     where (k.cpu_millicores, k.memory_mb, k.architecture)
-       <> (excluded.cpu_millicores, excluded.memory_mb, excluded.architecture)`,
-    [key, cpuMillicores, memoryMb, architecture],
+       architecture = excluded.architecture, limits_volumes = excluded.limits_volumes, read_at = excluded.read_at
+     where (k.cpu_millicores, k.memory_mb, k.architecture, k.limits_volumes)
+       <> (excluded.cpu_millicores, excluded.memory_mb, excluded.architecture, excluded.limits_volumes)`,
+    [key, cpuMillicores, memoryMb, architecture, limitsVolumes],
   )
 }

@@ -11,7 +11,7 @@ import { createClusters } from './clusters.ts'
 const database = await testDatabase()
 const runtime = createFakeRuntime({
   ownerId: newId(),
-  capacity: { cpuMillicores: 3000, memoryMb: 700, architecture: 'ARM64' },
+  capacity: { cpuMillicores: 3000, memoryMb: 700, architecture: 'ARM64', limitsVolumes: false },
 })
 after(() => runtime.close())
 const clusters = createClusters({ database, runtime })
@@ -69,7 +69,7 @@ test('what a cluster has is what its engine said last, also while the engine is 
   const { id, clusterId } = await newOrganization()
   const environmentId = await newEnvironment(id, clusterId)
   await learnCapacity(database, await clusters.of(clusterId))
-  const known = { cpuMillicores: 3000, memoryMb: 700, architecture: 'ARM64' }
+  const known = { cpuMillicores: 3000, memoryMb: 700, architecture: 'ARM64', limitsVolumes: false }
   assert.deepEqual(await readCapacityFor(database, environmentId), known)
   t.mock.method(runtime, 'capacity', async () => {
     throw new Error('away')

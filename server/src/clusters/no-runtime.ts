@@ -38,6 +38,7 @@ export const noRuntime: Runtime = {
   images,
   ping: refuse,
   capacity: refuse,
+  volumeSizes: async () => new Map(),
   stopsFirst: () => false,
   // What is to end has no instance there, and what is to run cannot.
   converge: async (_service, { state }) => (state === 'running' ? refuse() : { instances: [], refused: [] }),

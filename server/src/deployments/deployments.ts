@@ -132,6 +132,8 @@ export interface DeployableKind<Kept = Record<string, unknown>> {
   environment?(spec: Kept, secrets: Readonly<Record<string, string>>): Record<string, string>
   /** Files beside those of the variables, made of the row and its own sealed fields. */
   files?(spec: Kept, secrets: Readonly<Record<string, string>>): { path: string; content: string }[]
+  /** JSON pointers to the sizes of its volumes, in the order of its workload's. */
+  sizeFields?(spec: Kept): string[]
   /** JSON pointers to what a configuration has that this server only records. */
   recorded?(spec: Kept): string[]
   /** The name of an action of its services in status records; default NONE. */

@@ -15,6 +15,7 @@ import type { DeployableKind } from './deployments.ts'
 import type { GitAccess } from './images/git-credentials.ts'
 import type { RegistryCredentials } from './images/registry-credentials.ts'
 import type { EffectiveVariables } from './release/workload.ts'
+import type { VolumeSizes } from './request/volume-sizes.ts'
 
 export interface DeploymentParts {
   database: Database
@@ -48,6 +49,8 @@ export interface DeploymentParts {
   environmentLock: KeyedLock
   /** How many deployments run at once on each cluster. */
   concurrency: number
+  /** Whether a service needs a cluster that limits its volumes; `auto` without. */
+  volumeSizes?: VolumeSizes | undefined
   /** How long a deployment waits for an engine that does not answer; the usual without. */
   engineWaitMs?: number | undefined
   /** True when no other control plane can work on this database: leases of a dead process end at once. */

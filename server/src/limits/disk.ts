@@ -1,7 +1,7 @@
 /**
  * Disk space. Images are counted per organization: a deployment that would build or pull more is refused when it is
  * requested, and again before it does. Free space on the disks of the engine and of the data directory is reported in
- * /metrics and, if it is less than the reserve, in the log. Volumes are not measured: engines do not enforce a size. If
+ * /metrics and, if it is less than the reserve, in the log. Volumes are not measured: their engines limit them, or cannot. If
  * the engine cannot say how large its images are, nobody is refused.
  */
 import { statfs } from 'node:fs/promises'

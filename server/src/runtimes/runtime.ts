@@ -258,6 +258,8 @@ export interface Capacity {
   cpuMillicores: number
   memoryMb: number
   architecture: 'AMD64' | 'ARM64'
+  /** A new volume takes no more than its size; else sizes are only counted. */
+  limitsVolumes: boolean
 }
 
 /** What not every runtime has: a service that needs it is refused. */
@@ -310,6 +312,11 @@ export interface Runtime {
   ping(): Promise<void>
   /** What there is for services, as the engine says now. */
   capacity(): Promise<Capacity>
+  /**
+   * How much each of these volumes takes at most, in GB, whatever it was last asked to: null without a limit. Those that
+   * were not made yet are left out.
+   */
+  volumeSizes(ids: readonly string[]): Promise<ReadonlyMap<string, number | null>>
   /** Whether the running version of such a service ends before a new one starts. */
   stopsFirst(workload: Pick<Workload, 'volumes' | 'recreate'>): boolean
   /**

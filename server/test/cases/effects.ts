@@ -53,7 +53,7 @@ Application, Container | /healthchecks/liveness_probe/type/tcp/port /healthcheck
 Application, Container | /ports/*/id /storage/*/id | src/resources/kinds/application | an edit keeps what it leaves out, and ports and storage keep their ids
 Application, Container | /ports/*/external_port /ports/*/publicly_accessible /ports/*/protocol | test/ports.e2e | HTTP, TCP and UDP ports of one application: old connections drain while new ones and flows go to the new version
 Application, Container | /ports/*/is_default | src/resources/kinds/application | exactly one public web port is the default; the others have their port in the host
-Application, Container | /storage/*/size | test/limits | volumes count by number and size, those of databases too
+Application, Container | /storage/*/size | src/deployments/run/volumes | a volume is limited to its size, which cannot be changed: a deploy says so and leaves what runs
 Application, Container | /storage/*/mount_point | test/environment.e2e | one deploy brings up the whole shop; it can be stopped, restarted, cloned and deleted, and keeps its data
 Application, Container | /deployment.termination_grace_period_seconds | test/service-facets.e2e | a program that does not end when it is asked to is ended after its grace period
 Application, Container | ?tail | src/facets/deployable | the log is read oldest first, cut to its tail, and streamed as it comes
@@ -78,7 +78,7 @@ Database | /type /version | src/resources/kinds/database | a database runs from 
 Database | /mode | src/resources/kinds/database | what the local cluster cannot do is refused with the field and what would be needed
 Database | /accessibility | test/ports.e2e | a public PostgreSQL is reached from outside with its credentials, keeps its data over a minor version, and closes
 Database | /cpu /memory | src/resources/kinds/database | an omitted memory is what the image needs, a memory that is sent stays
-Database | /storage | test/limits | volumes count by number and size, those of databases too
+Database | /storage | src/resources/service/volume-sizes | volumes of a clone are its own, and are limited to the sizes of their source
 Job | /cpu /memory /source/image/image_name /source/image/tag /source/image/registry_id | src/resources/kinds/job | the engine is told the source of a job, its commands, when they run and what they may use
 Job | /source/docker/git_repository/url /source/docker/git_repository/branch /source/docker/git_repository/root_path /source/docker/git_repository/git_token_id /source/docker/dockerfile_path /source/docker/docker_target_build_stage | src/resources/kinds/job | the engine is told the source of a job, its commands, when they run and what they may use
 Job | /max_nb_restart | src/deployments/tasks/jobs | a job that fails is run again as often as it may be, then is an error with its last lines

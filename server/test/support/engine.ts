@@ -133,6 +133,8 @@ export const addService = async (
   return id
 }
 
+type Volumes = WorkloadSpec['volumes']
+
 const running = (spec: Record<string, unknown>): WorkloadSpec => ({
   entrypoint: null,
   arguments: null,
@@ -145,7 +147,7 @@ const running = (spec: Record<string, unknown>): WorkloadSpec => ({
       ...(spec.path === undefined ? {} : { publicPath: String(spec.path) }),
     },
   ],
-  volumes: spec.volume === true ? [{ id: newId(), mountPath: '/data', sizeGb: 4 }] : [],
+  volumes: spec.volume === true ? [{ id: newId(), mountPath: '/data', sizeGb: 4 }] : ((spec.volumes ?? []) as Volumes),
   readiness: null,
   liveness: null,
   readyTimeoutMs: Number(spec.readyTimeoutMs ?? 5000),
@@ -195,7 +197,12 @@ const never = (): never => {
 }
 
 /** What real kinds would be of these abilities; of their own files the engine knows nothing. */
-const common = { source: built, workload: running }
+const common = {
+  source: built,
+  workload: running,
+  sizeFields: ({ volumes = [] }: Record<string, unknown>) =>
+    (volumes as Volumes).map((_, index) => `/storage/${index}/size`),
+}
 
 const kinds: DeployableKind[] = [
   { ...common, kind: 'application' },

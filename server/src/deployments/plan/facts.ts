@@ -11,6 +11,7 @@ import { Secret } from '../../lib/secret.ts'
 import type { Instance } from '../../runtimes/runtime.ts'
 import type { Queryable } from '../../store/database.ts'
 import {
+  type DeployableKind,
   type DeploymentAction,
   type Plan,
   type PlannedRequest,
@@ -18,6 +19,7 @@ import {
   type Source,
   type VersionChange,
   versionChoiceOf,
+  type WorkloadSpec,
 } from '../deployments.ts'
 import { openGitSource } from '../images/git-source.ts'
 import { type DeploymentParts, kindOf } from '../parts.ts'
@@ -29,8 +31,10 @@ import { isUp } from '../release/up-to-date.ts'
 import { environmentNow } from '../release/variables-now.ts'
 import { desiredOf, type EffectiveVariables, fingerprint } from '../release/workload.ts'
 import { deployRefusal, kindRefusal, stateRefusal } from '../request/refusals.ts'
+import { readLacking } from '../request/request-parts.ts'
 import { readPlacement } from '../request/stage-rows.ts'
 import { defaultOrder } from '../request/stages.ts'
+import { changedSize, unlimitedVolumes } from '../request/volume-sizes.ts'
 import { deployingActions, leavingSql } from '../status/service-state.ts'
 import { openStates, stateOf } from '../status/states.ts'
 import { taskFor } from '../tasks/tasks.ts'
@@ -92,7 +96,10 @@ interface Subject {
 type Setting = Pick<
   ServiceFacts,
   'stopsFirst' | 'runsTask' | 'sameSetup' | 'reroutes' | 'version' | 'isUp' | 'builds' | 'changes' | 'refusal'
->
+> & {
+  /** JSON pointers to the sizes of volumes that the engine does not limit. */
+  unlimited: string[]
+}
 
 const nothingNew: Setting = {
   stopsFirst: false,
@@ -104,6 +111,7 @@ const nothingNew: Setting = {
   builds: false,
   changes: noChanges,
   refusal: null,
+  unlimited: [],
 }
 
 const versionChange = (from: string | null, to: string | null): VersionChange | null =>
@@ -168,6 +176,24 @@ const versionChangesOf = (version: Version, current: OpenedRelease | null, built
   }
 }
 
+/** Rejects for a size that was changed. Nothing is said while the engine does not answer. */
+const unlimitedSizes = async (
+  kind: DeployableKind,
+  { row, cluster }: Subject,
+  { volumes }: Pick<WorkloadSpec, 'volumes'>,
+): Promise<string[]> => {
+  if (volumes.length === 0) return []
+  const [capacity, made] = await Promise.all([
+    cluster.capacity(),
+    cluster.runtime.volumeSizes(volumes.map(({ id }) => id)).catch(() => null),
+  ])
+  if (capacity === null || made === null) return []
+  const changed = changedSize(volumes, made)
+  if (changed !== null) throw new DeploymentError('volume_size_fixed', changed)
+  const fields = kind.sizeFields?.(row.spec) ?? []
+  return unlimitedVolumes(volumes, made, capacity.limitsVolumes).flatMap((index) => fields[index] ?? [])
+}
+
 const settingOfDeploy = async (
   parts: DeploymentParts,
   organizationId: string,
@@ -178,6 +204,7 @@ const settingOfDeploy = async (
   const { row, cluster, requested, current } = subject
   const kind = kindOf(parts, row.kind)
   const { source, spec } = desiredOf(kind, row.spec)
+  const unlimited = await unlimitedSizes(kind, subject, spec)
   const variables = await environmentNow(parts, kind, organizationId, row)
   const version = await nextVersion(parts, cluster, organizationId, requested, source, current?.release ?? null, signal)
   const commitId = version.of === 'commit' ? version.to : null
@@ -185,6 +212,7 @@ const settingOfDeploy = async (
   const before = current === null ? null : setupOf(current.release.workload)
   return {
     refusal: null,
+    unlimited,
     stopsFirst: cluster.runtime.stopsFirst(spec),
     runsTask: taskFor(spec.tasks, requested.forceEvent ?? 'START', requested.task) !== null,
     reroutes: current !== null && isReroute(parts, { source, spec }, current.release, variables, row.deployedHash),
@@ -241,7 +269,7 @@ const refusalOf = async (
   if (state !== null || !deployingActions.has(action)) return state?.message ?? null
   const refusal = await deployRefusal(
     kind,
-    cluster.runtime.abilities,
+    await readLacking(parts, parts.database, cluster),
     (name) => parts.builder.missingTool(name),
     row.spec,
     requested,
@@ -275,7 +303,7 @@ export const planDeployment = async (parts: DeploymentParts, db: Queryable, requ
     const subject = { row, cluster: cluster!, requested: requested ?? {}, current: await openCurrent(parts, row) }
     const own = seen.filter(({ serviceId }) => serviceId === row.id)
     const isIdle = requested === undefined || refusal !== null
-    const setting = isIdle ? nothingNew : await settingOf(parts, request, subject, own, signal)
+    const { unlimited, ...setting } = isIdle ? nothingNew : await settingOf(parts, request, subject, own, signal)
     facts.set(row.id, {
       ...setting,
       id: row.id,
@@ -291,7 +319,7 @@ export const planDeployment = async (parts: DeploymentParts, db: Queryable, requ
       wholeEnvironment,
       released: row.releaseId !== null,
       running: row.desired === 'RUNNING',
-      recorded: kindOf(parts, row.kind).recorded?.(row.spec) ?? [],
+      recorded: [...(kindOf(parts, row.kind).recorded?.(row.spec) ?? []), ...unlimited],
       usualSeconds: row.usualSeconds,
     })
   })

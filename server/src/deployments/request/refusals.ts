@@ -3,6 +3,7 @@ import { type ApiError, badRequest, conflict } from '../../lib/errors.ts'
 import type { Ability, Workload } from '../../runtimes/runtime.ts'
 import { type DeployableKind, type DeploymentAction, needsOwnTool, type ServiceRequest } from '../deployments.ts'
 import { taskFor, tasksIn } from '../tasks/tasks.ts'
+import { sizeRefusal, type VolumeSizes } from './volume-sizes.ts'
 
 interface Candidate {
   name: string
@@ -58,10 +59,19 @@ export const abilityRefusal = (abilities: ReadonlySet<Ability>, of: Needs): stri
   return `The cluster ${lacks[lacking].what}: change the service, or clone it to an environment on another cluster.`
 }
 
+/** What a cluster lacks for a service; null when it lacks nothing. */
+export type Lacking = (of: Needs) => string | null
+
+/** `limits`: whether it limits volumes; null if it never said. */
+export const lackingOf =
+  (abilities: ReadonlySet<Ability>, limits: boolean | null, sizes: VolumeSizes): Lacking =>
+  (of) =>
+    abilityRefusal(abilities, of) ?? sizeRefusal(sizes, limits, of.volumes)
+
 /** Why a service of this kind cannot be deployed to its cluster, whatever state it is in; null when it can. */
 export const deployRefusal = async (
   kind: Pick<DeployableKind, 'refusal' | 'source' | 'workload'>,
-  abilities: ReadonlySet<Ability>,
+  lacking: Lacking,
   missingTool: (name: string) => Promise<string | null>,
   spec: Record<string, unknown>,
   { forceEvent, releaseId }: Partial<ServiceRequest>,
@@ -69,8 +79,8 @@ export const deployRefusal = async (
   const refusal = kind.refusal?.(spec) ?? null
   // What is freed runs nothing, and an older release has its image.
   if (refusal !== null || forceEvent === 'UNLOCK' || releaseId !== undefined) return refusal
-  const lacking = abilityRefusal(abilities, kind.workload(spec))
-  if (lacking !== null) return lacking
+  const lacks = lacking(kind.workload(spec))
+  if (lacks !== null) return lacks
   const source = kind.source(spec)
   return source.from === 'git' && needsOwnTool(source) ? missingTool(source.tool.name) : null
 }

@@ -1,15 +1,28 @@
 /** What a request for a deployment needs of the engine's parts. */
+import { readCapacity } from '../../clusters/capacity.ts'
+import type { Cluster } from '../../clusters/clusters.ts'
 import type { Kind } from '../../kinds.ts'
 import { usualLimits } from '../../limits/limits.ts'
 import type { Queryable } from '../../store/database.ts'
 import { type DeploymentParts, kindOf } from '../parts.ts'
+import { type Lacking, lackingOf } from './refusals.ts'
 import type { RequestParts } from './request.ts'
+
+/** What a cluster lacks, as it last said. */
+export const readLacking = async (
+  { volumeSizes = 'auto' }: Pick<DeploymentParts, 'volumeSizes'>,
+  db: Queryable,
+  { key, runtime }: Cluster,
+): Promise<Lacking> => {
+  const capacity = volumeSizes === 'auto' ? null : await readCapacity(db, key)
+  return lackingOf(runtime.abilities, capacity?.limitsVolumes ?? null, volumeSizes)
+}
 
 export const requestPartsOf = (parts: DeploymentParts): RequestParts => ({
   enqueue: parts.enqueue,
   limits: parts.limits ?? usualLimits,
   disk: parts.disk,
   missingTool: (name) => parts.builder.missingTool(name),
-  abilitiesOf: async (tx: Queryable, clusterId: string) => (await parts.clusters.of(clusterId, tx)).runtime.abilities,
+  lackingOf: async (tx, clusterId) => readLacking(parts, tx, await parts.clusters.of(clusterId, tx)),
   kindOf: (kind: Kind) => kindOf(parts, kind),
 })

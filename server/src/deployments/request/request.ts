@@ -9,7 +9,6 @@ import { newId } from '../../lib/ids.ts'
 import type { Disk } from '../../limits/disk.ts'
 import type { Limits } from '../../limits/limits.ts'
 import { refuseLongQueue } from '../../limits/queue-room.ts'
-import type { Ability } from '../../runtimes/runtime.ts'
 import type { Queryable } from '../../store/database.ts'
 import type { EnqueueDeploymentEvent } from '../../webhooks/webhooks.ts'
 import type { AcceptedDeployment, DeployableKind, DeploymentRequest, ServiceRequest } from '../deployments.ts'
@@ -24,7 +23,7 @@ import {
   setServiceState,
 } from '../status/service-state.ts'
 import { isFinal, openStates, stateOf } from '../status/states.ts'
-import { deployRefusal, kindRefusal, stateRefusal } from './refusals.ts'
+import { deployRefusal, kindRefusal, type Lacking, stateRefusal } from './refusals.ts'
 import { readPlacement } from './stage-rows.ts'
 import { defaultOrder } from './stages.ts'
 
@@ -48,7 +47,7 @@ export interface RequestParts {
   enqueue: EnqueueDeploymentEvent
   missingTool(name: string): Promise<string | null>
   /** Of a cluster that services can be deployed to. */
-  abilitiesOf(tx: Queryable, clusterId: string): Promise<ReadonlySet<Ability>>
+  lackingOf(tx: Queryable, clusterId: string): Promise<Lacking>
   limits: Pick<Limits, 'queued'>
   disk?: Pick<Disk, 'refuseDeploy'> | undefined
 }
@@ -92,10 +91,10 @@ const chooseDeployable = async (
   const asked = new Map(request.services.map((service) => [service.id, service]))
   const refusals = new Map<string, string>()
   const [one] = services
-  const abilities = one === undefined ? new Set<Ability>() : await parts.abilitiesOf(tx, one.clusterId)
+  const lacking = one === undefined ? () => null : await parts.lackingOf(tx, one.clusterId)
   for (const service of services) {
     const kind = parts.kindOf(service.kind)
-    const refusal = await deployRefusal(kind, abilities, parts.missingTool, service.spec, asked.get(service.id)!)
+    const refusal = await deployRefusal(kind, lacking, parts.missingTool, service.spec, asked.get(service.id)!)
     const error = kindRefusal(request.action, kind, service, asked.get(service.id)!)
     if (refusal !== null) refusals.set(service.id, refusal)
     else if (error !== null) throw error

@@ -33,6 +33,7 @@ import {
 import { isAlone, type TaskToRun, taskFor } from '../tasks/tasks.ts'
 import { absent, converge, convergeBack, rollOut, runningAs, stopped } from './rollout.ts'
 import { enter, type ServiceRun } from './service-run.ts'
+import { checkVolumes } from './volumes.ts'
 
 const minute = 60_000
 
@@ -49,6 +50,7 @@ export const deploy = async (run: ServiceRun): Promise<void> => {
   if (await isUpToDate(run, wanted)) return skipUnchanged(run)
   const taken = task === null ? await rerouted(run, wanted) : null
   if (taken !== null) return reroute(run, taken)
+  await checkVolumes(run, wanted.spec)
   const readVariables = (commitId?: string) => environmentNow(parts, kind, claim.organizationId, service, commitId)
   const made = await makeImage(run, wanted.source, readVariables)
   const variables = await readVariables((made.commit as Commit | null)?.git_commit_id)
@@ -112,6 +114,7 @@ const rollBack = async (run: ServiceRun, releaseId: string): Promise<void> => {
   await enter(run, 'working')
   const old = await openOwn(run, releaseId)
   if (old === null) throw new DeploymentError('release_missing', 'The release no longer exists.')
+  await checkVolumes(run, old.workload, { isOlder: true })
   await countAgain(run, old)
   const image = await imageFor(run, old)
   const release = await step('release', { deadlineMs: minute }, () => freezeAgain(run, old, image))

@@ -21,7 +21,14 @@ import {
   viewGitRepository,
 } from '../service/git-source.ts'
 import { Healthchecks, noPreviews, noPushes } from '../service/parts.ts'
-import { completeRunning, Running, type RunningRequest, type RunningSpec, workloadOf } from '../service/running.ts'
+import {
+  completeRunning,
+  Running,
+  type RunningRequest,
+  type RunningSpec,
+  sizeFields,
+  workloadOf,
+} from '../service/running.ts'
 import { type Filled, service } from '../service/service.ts'
 
 const spec = Type.Object({
@@ -74,5 +81,6 @@ export const application = service({
   deployable: {
     source: (kept) => gitSourceOf(kept, buildLimitsIn(kept)),
     workload: workloadOf,
+    sizeFields,
   },
 })

@@ -15,7 +15,14 @@ import { containerSettings } from '../../facets/settings/settings.ts'
 import { autoDeploy } from '../service/auto-deploy.ts'
 import { ImageRequest, type ImageSpec, imageSourceOf, Registry, registrySql } from '../service/image-source.ts'
 import { Healthchecks, noPreviews } from '../service/parts.ts'
-import { completeRunning, Running, type RunningRequest, type RunningSpec, workloadOf } from '../service/running.ts'
+import {
+  completeRunning,
+  Running,
+  type RunningRequest,
+  type RunningSpec,
+  sizeFields,
+  workloadOf,
+} from '../service/running.ts'
 import { type Filled, service } from '../service/service.ts'
 
 const spec = Type.Object({
@@ -56,5 +63,6 @@ export const container = service({
   deployable: {
     source: imageSourceOf,
     workload: workloadOf,
+    sizeFields,
   },
 })

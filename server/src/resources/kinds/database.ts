@@ -30,15 +30,16 @@ import { newId } from '../../lib/ids.ts'
 import type { Queryable } from '../../store/database.ts'
 import { publishedHostSql } from '../../store/installation.ts'
 import { type Content, writeAudit } from '../../store/tree.ts'
-import { completePorts, isPublished, type Port, plannedSize } from '../service/parts.ts'
+import { completePorts, isPublished, type Port, volumeSizeWords } from '../service/parts.ts'
 import { choosePorts } from '../service/published-ports.ts'
-import { refuseBeyondCluster, workloadOf } from '../service/running.ts'
+import { noteSizes, refuseBeyondCluster, workloadOf } from '../service/running.ts'
 import { type Filled, type Service, service } from '../service/service.ts'
 import { databaseTypeNames, databaseTypes, isEligible, nextVersions, upgradeRefusal } from './database-types.ts'
 
 const modes = ['CONTAINER', 'MANAGED']
 
 const managed = 'MANAGED is not possible: this server creates nothing at cloud providers. Use CONTAINER'
+const usualStorageGb = 10
 
 const spec = Type.Object({
   type: OneOf(databaseTypeNames),
@@ -47,7 +48,7 @@ const spec = Type.Object({
   accessibility: Maybe(OneOf(['PRIVATE', 'PUBLIC'], { default: 'PRIVATE' })),
   cpu: Maybe(Whole(10, 1_000_000, { default: 250 })),
   memory: Maybe(Whole(6, 100_000_000)),
-  storage: Maybe(Whole(1, 65_536, { default: 10, description: plannedSize })),
+  storage: Maybe(Whole(1, 65_536, { default: usualStorageGb, description: volumeSizeWords })),
   instance_type: Maybe(Refused(Nullable(Text(100)), 'is only for the mode MANAGED; set `cpu` and `memory` instead')),
   disk_type: Maybe(Refused(Nullable(OneOf(['gp2', 'gp3'])), 'is only for the mode MANAGED')),
   password: Maybe(Secret(100)),
@@ -131,7 +132,8 @@ const complete = async (
   const { type } = body
   checkVersion(type, body.version, before?.version)
   const kept = { ...body, memory: body.memory ?? databaseTypes[type]!.memory, instance_type: null, disk_type: null }
-  await refuseBeyondCluster(change, kept)
+  const capacity = await refuseBeyondCluster(change, kept)
+  if (body.storage !== usualStorageGb) noteSizes(context, capacity, [['storage']])
   const wanted = portsOf(type, body.accessibility, before?.ports ?? [])
   const ports = await choosePorts(context, change, wanted, { named: false })
   const whole = { ...kept, ports, built_in: builtInValuesOf(id, type, ports) }
@@ -207,6 +209,7 @@ const made = service({
       return { from: 'image', registryId: null, name: databaseTypes[type]!.image, tag: version }
     },
     workload: workloadOfDatabase,
+    sizeFields: () => ['/storage'],
     moveRefusal: upgradeRefusal,
     environment: (kept, secrets) => databaseTypes[kept.type]!.environment(secrets.password!),
   },

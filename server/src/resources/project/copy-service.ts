@@ -131,7 +131,9 @@ export const prepareCopy = async (
   const { resource, definition } = service
   const opened = await openAll(sealer, context.principal.organizationId, source, rename)
   const body = { ...bodyOf(service, source, opened, rename), name: wanted.name }
-  const completed = (await resource.validate?.(body, context, changeOf(tx, wanted))) ?? body
+  // The request did not send what the source has.
+  const silent = { ...context, onlyRecorded: () => {} }
+  const completed = (await resource.validate?.(body, silent, changeOf(tx, wanted))) ?? body
   const spec = saveHead(definition.git, source, renewRestrictions(completed))
   const { open, sealed } = await sealAll(context, wanted.id, secretPaths(resource.spec), spec)
   return { service, ...wanted, spec: open, sealed }

@@ -144,14 +144,15 @@ const noGpu = 'this cluster has no GPUs'
 /** A number of GPUs. */
 export const Gpus = () => Refused(Whole(0, 1000, { default: 0 }), noGpu)
 
-export const plannedSize = "GB. Counts toward the organization's limits; the size of the volume is not enforced."
+export const volumeSizeWords =
+  "GB; counts toward the organization's limits. A new volume takes no more than this where the Docker engine of the cluster can limit it; elsewhere the header and the plan name the field as not applied. The size of a limited volume cannot be changed: a deploy with another one is refused."
 
 export const Storage = () =>
   List(
     Type.Object({
       id: Maybe(Uuid()),
       type: Maybe(OneOf(['FAST_SSD'], { default: 'FAST_SSD' })),
-      size: Whole(minStorageGb, 65_536, { description: plannedSize }),
+      size: Whole(minStorageGb, 65_536, { description: volumeSizeWords }),
       mount_point: Text(1024, { minLength: 2, pattern: '^/[^\\u0000-\\u0020\\u007f:,\\\\]+$' }),
     }),
     20,

@@ -1,6 +1,7 @@
 /**
  * What services with instances share: resources, instances, ports, storage, probes, and the workload made from them.
  */
+import { pointerTo } from '../../api/operations/effects.ts'
 import type { Context } from '../../api/operations/operation.ts'
 import type { Change, Spec } from '../../api/operations/resource.ts'
 import {
@@ -91,11 +92,30 @@ export type RunningRequest = Omit<RunningSpec, 'ports' | 'storage'> & {
   autoscaling?: unknown
 }
 
-/** 400 for what the environment's cluster does not have. Nothing is checked while a cluster has never answered. */
-export const refuseBeyondCluster = async ({ db, parent }: Change, body: Spec): Promise<void> => {
+/**
+ * What the environment's cluster has; 400 for what it does not have. Nothing is checked while a cluster has never
+ * answered, which is null.
+ */
+export const refuseBeyondCluster = async ({ db, parent }: Change, body: Spec): Promise<Capacity | null> => {
   const capacity = await readCapacityFor(db, parent.id)
   if (capacity !== null) refuseBeyond(capacity, body)
+  return capacity
 }
+
+/** Says which sizes of volumes do not act on a cluster. */
+export const noteSizes = (
+  { onlyRecorded }: Pick<Context, 'onlyRecorded'>,
+  capacity: Capacity | null,
+  sizes: readonly (readonly string[])[],
+): void => {
+  if (capacity?.limitsVolumes === false) for (const path of sizes) onlyRecorded(path)
+}
+
+const sizePaths = (storage: readonly unknown[]): string[][] =>
+  storage.map((_, index) => ['storage', String(index), 'size'])
+
+/** See `DeployableKind.sizeFields`. */
+export const sizeFields = ({ storage }: Pick<RunningSpec, 'storage'>): string[] => sizePaths(storage).map(pointerTo)
 
 const refuseBeyond = ({ cpuMillicores, memoryMb, architecture }: Capacity, body: Spec): void => {
   if (Number(body.cpu) > cpuMillicores)
@@ -114,7 +134,7 @@ const refuseBadInstances = ({ min_running_instances: min, max_running_instances:
 /** Validates and completes what `Running` declares; other fields are passed through. */
 export const completeRunning = async (body: RunningRequest, context: Context, change: Change<RunningSpec>) => {
   const before: Partial<RunningSpec> = change.previous?.spec ?? {}
-  await refuseBeyondCluster(change, body)
+  noteSizes(context, await refuseBeyondCluster(change, body), sizePaths((body.storage ?? []) as unknown[]))
   refuseBadInstances(body)
   const { autoscaling: _, ...kept } = body
   const ports = completePorts(body.ports ?? [], before.ports ?? [])

@@ -9,6 +9,7 @@ import { removeContainer } from './endings.ts'
 import { createWithGiven, type Given } from './given-folders.ts'
 import { type EngineImages, isImageMissing, localName } from './images.ts'
 import type { Networks } from './network/network.ts'
+import type { Volumes } from './volumes.ts'
 
 const isNetworkMissing = (error: unknown): boolean =>
   isEngineError(error) && /network .*not found|could not find network/i.test(error.message)
@@ -68,12 +69,15 @@ export interface Creator {
   start(id: string, environmentId: string): Promise<void>
 }
 
-export const createCreator = (
-  engine: Engine,
-  networks: Networks,
-  images: Pick<EngineImages, 'restore'>,
-  inspect: Containers['inspect'],
-): Creator => {
+export interface CreatorParts {
+  engine: Engine
+  networks: Networks
+  images: Pick<EngineImages, 'restore'>
+  volumes: Pick<Volumes, 'sized'>
+  inspect: Containers['inspect']
+}
+
+export const createCreator = ({ engine, networks, images, volumes, inspect }: CreatorParts): Creator => {
   let processors: Promise<number> | undefined
 
   /** The engine refuses more processors than it has; a smaller host then gives all of them. */
@@ -99,7 +103,7 @@ export const createCreator = (
     await engine.call('PUT', `/containers/${id}/archive`, { query: { path: '/' }, body })
   }
 
-  const make = (name: string, body: ContainerBody, given: Given): Promise<string> =>
+  const makeAs = (name: string, body: ContainerBody, given: Given): Promise<string> =>
     body.HostConfig.ReadonlyRootfs === true
       ? createWithGiven(
           { post, write, remove: (id, volumes) => removeContainer(engine, id, volumes) },
@@ -108,6 +112,9 @@ export const createCreator = (
           given,
         )
       : post(name, body)
+
+  const make = (name: string, body: ContainerBody, given: Given): Promise<string> =>
+    volumes.sized(body, (its) => makeAs(name, its, given))
 
   const start = async (id: string) => engine.call('POST', `/containers/${id}/start`, { deadlineMs: 60_000 })
 

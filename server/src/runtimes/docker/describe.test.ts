@@ -86,7 +86,10 @@ test('a workload becomes exactly this body', () => {
           Type: 'volume',
           Source: 'slipway-vol',
           Target: '/data',
-          VolumeOptions: { Labels: { ...ofUs, 'slipway.volume': 'vol' } },
+          VolumeOptions: {
+            Labels: { ...ofUs, 'slipway.volume': 'vol' },
+            DriverConfig: { Name: 'local', Options: { size: '1G' } },
+          },
         },
       ],
       NetworkMode: network,

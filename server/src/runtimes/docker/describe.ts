@@ -145,15 +145,26 @@ const network = (environmentId: string, aliases: string[], address?: string) => 
   },
 })
 
+export interface Mount {
+  Type: 'volume'
+  Source: string
+  Target: string
+  VolumeOptions: { Labels: Record<string, string>; DriverConfig?: { Name: string; Options: Record<string, string> } }
+}
+
 const mounts = (
   workload: Pick<Workload, 'organizationId' | 'environmentId' | 'serviceId' | 'volumes'>,
   ownerId: string,
-) =>
+): Mount[] =>
   workload.volumes.map((volume) => ({
     Type: 'volume',
     Source: volumeName(volume.id),
     Target: volume.mountPath,
-    VolumeOptions: { Labels: { ...idLabels(ownerId, workload), [labels.volume]: volume.id } },
+    VolumeOptions: {
+      Labels: { ...idLabels(ownerId, workload), [labels.volume]: volume.id },
+      // Left out where the engine limits no sizes.
+      DriverConfig: { Name: 'local', Options: { size: `${volume.sizeGb}G` } },
+    },
   }))
 
 /** The port that tells whether a service without a readiness probe is ready. */

@@ -9,7 +9,7 @@
  */
 
 import type { OrganizationImages } from '../../images/images.ts'
-import { createEngine, type Engine, ignoreGone, isEngineError } from '../../lib/docker/docker-engine.ts'
+import { createEngine, type Engine, isEngineError } from '../../lib/docker/docker-engine.ts'
 import type { EngineConnection } from '../../lib/docker/engine-connection.ts'
 import { DeploymentError } from '../../lib/errors.ts'
 import type { Log } from '../../lib/log.ts'
@@ -34,6 +34,7 @@ import { createReady } from './probes/ready.ts'
 import { watchInstances } from './probes/watch.ts'
 import { createTasks } from './tasks/tasks.ts'
 import { createUsage } from './usage.ts'
+import { createVolumes, type Volumes } from './volumes.ts'
 
 export interface DockerRuntimeOptions {
   /** Default: the engine of this machine. */
@@ -55,40 +56,22 @@ export interface DockerRuntime extends Runtime {
   readonly instances: Instances
 }
 
-interface VolumeRow {
-  Name: string
-  Labels: Record<string, string> | null
-}
-
 const pingDeadlineMs = 3000
 /** For services that are removed for good: long enough to write what they hold. */
 const removalGraceMs = 10_000
 
-const createVolumes = (engine: Engine, ownerId: string) => {
-  const list = async (labelled: Record<string, string> = {}): Promise<VolumeRow[]> => {
-    const wanted = Object.entries({ ...labelled, [labels.owner]: ownerId }).map(([key, value]) => `${key}=${value}`)
-    const query = { filters: JSON.stringify({ label: wanted }) }
-    return (await engine.call<{ Volumes: VolumeRow[] | null }>('GET', '/volumes', { query })).Volumes ?? []
-  }
-  return {
-    list,
-    removeOf: async (serviceId: string): Promise<void> => {
-      const rows = await list({ [labels.service]: serviceId })
-      await Promise.all(rows.map(({ Name }) => ignoreGone(engine.call('DELETE', `/volumes/${Name}`))))
-    },
-  }
-}
-
-const readCapacity = async (engine: Engine): Promise<Capacity> => {
-  const { NCPU, MemTotal, Architecture } = await engine.call<{ NCPU: number; MemTotal: number; Architecture: string }>(
-    'GET',
-    '/info',
-    { deadlineMs: pingDeadlineMs },
-  )
+const readCapacity = async (engine: Engine, volumes: Volumes): Promise<Capacity> => {
+  const [{ NCPU, MemTotal, Architecture }, limitsVolumes] = await Promise.all([
+    engine.call<{ NCPU: number; MemTotal: number; Architecture: string }>('GET', '/info', {
+      deadlineMs: pingDeadlineMs,
+    }),
+    volumes.askAgain(),
+  ])
   return {
     cpuMillicores: NCPU * 1000,
     memoryMb: Math.floor(MemTotal / 2 ** 20),
     architecture: /^(aarch64|arm64)$/.test(Architecture) ? 'ARM64' : 'AMD64',
+    limitsVolumes,
   }
 }
 
@@ -127,7 +110,7 @@ export const createDockerRuntime = ({
   const volumes = createVolumes(engine, ownerId)
   const logs = createLogs(engine, containers, events, clock)
   const images = createImages(engine, organizationImages)
-  const creator = createCreator(engine, networks, images, containers.inspect)
+  const creator = createCreator({ engine, networks, images, volumes, inspect: containers.inspect })
   const tasks = createTasks({ engine, containers, creator, logs, ownerId, clock })
   const addresses = createAddresses(clock)
   const ports = createPorts(elsewhere === undefined ? isFreeHere : async () => true)
@@ -189,7 +172,8 @@ export const createDockerRuntime = ({
     images,
     instances,
     ping: () => engine.call('GET', '/_ping', { deadlineMs: pingDeadlineMs }),
-    capacity: () => readCapacity(engine),
+    capacity: () => readCapacity(engine, volumes),
+    volumeSizes: volumes.sizesOf,
     removeEnvironment: (environmentId, signal) => removeNetwork(networks, environmentId, signal),
     observe: see,
     usage: createUsage(engine, clock),

@@ -23,7 +23,8 @@ export interface FakeInstance {
 export interface State {
   instances: FakeInstance[]
   environments: string[]
-  volumes: Owned['volumes']
+  /** `limitGb`: absent or null without a limit. */
+  volumes: (Owned['volumes'][number] & { limitGb?: number | null })[]
 }
 
 const maxLines = 10_000
@@ -134,6 +135,8 @@ export const createFakeEngine = (ownerId: string, clock: Clock, folder: string |
     save,
     restored,
     closed: closed.signal,
+    /** New volumes get their sizes as limits. */
+    limitsVolumes: true,
     of: (serviceId: string) => state.instances.filter(({ seen }) => seen.serviceId === serviceId),
     linesOf: ({ id }: Instance): LogLine[] => lines.get(id) ?? [],
     start: async (workload: Workload, index: number, name: string, behaviour: Behaviour): Promise<Instance> => {

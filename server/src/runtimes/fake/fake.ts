@@ -43,7 +43,7 @@ export interface FakeRuntimeOptions {
   router?: BlueGreenParts['router']
 }
 
-const usualCapacity: Capacity = { cpuMillicores: 16_000, memoryMb: 65_536, architecture: 'AMD64' }
+const usualCapacity: Capacity = { cpuMillicores: 16_000, memoryMb: 65_536, architecture: 'AMD64', limitsVolumes: true }
 
 export interface FakeRuntime extends Runtime {
   /** What it makes its rollouts of. */
@@ -52,6 +52,8 @@ export interface FakeRuntime extends Runtime {
   instancesOf(serviceId: string): Promise<PlacedInstance[]>
   /** Appends a line to the log of every instance of a service. */
   append(serviceId: string, text: string, stream?: LogLine['stream']): void
+  /** Lets it limit the sizes of new volumes from now on, or not. */
+  limitVolumes(does: boolean): void
   /** Lets an instance say from now on whether it is ready. */
   say(instance: Pick<PlacedInstance, 'id' | 'serviceId'>, isReady: boolean): Promise<void>
 }
@@ -76,8 +78,9 @@ const applyTo = async (world: FakeEngine, workload: Workload, behaviour: Behavio
   const { state } = world
   refuseMissing(behaviour, workload.image)
   if (!state.environments.includes(environmentId)) state.environments.push(environmentId)
-  for (const { id } of volumes)
-    if (!state.volumes.some((volume) => volume.id === id)) state.volumes.push({ id, environmentId, serviceId })
+  for (const { id, sizeGb } of volumes)
+    if (!state.volumes.some((volume) => volume.id === id))
+      state.volumes.push({ id, environmentId, serviceId, limitGb: world.limitsVolumes ? sizeGb : null })
   const instances = []
   for (let index = 0; index < workload.instances; index += 1) {
     signal.throwIfAborted()
@@ -230,6 +233,7 @@ const usageOf = ({ state }: FakeEngine, wanted: readonly Instance[]): Map<string
 export const createFakeRuntime = (options: FakeRuntimeOptions): FakeRuntime => {
   const { ownerId, clock = systemClock, persistFolder, script, capacity = usualCapacity, router = noRouter } = options
   const world = createFakeEngine(ownerId, clock, persistFolder)
+  world.limitsVolumes = capacity.limitsVolumes
   const { state, restored, news, save } = world
   const decide = (of: Pick<Workload | Task, 'image' | 'serviceId'>): Behaviour => script?.(of) ?? behaviourOf(of.image)
   const instances = createInstances(world, clock, decide)
@@ -241,7 +245,12 @@ export const createFakeRuntime = (options: FakeRuntimeOptions): FakeRuntime => {
     images: createImages((image) => decide({ image, serviceId: '' })),
     instances,
     ping: () => restored,
-    capacity: async () => capacity,
+    capacity: async () => ({ ...capacity, limitsVolumes: world.limitsVolumes }),
+    volumeSizes: async (ids) => {
+      await restored
+      const wanted = state.volumes.filter(({ id }) => ids.includes(id))
+      return new Map(wanted.map(({ id, limitGb }) => [id, limitGb ?? null]))
+    },
     removeEnvironment: async (environmentId) => {
       await restored
       state.environments = state.environments.filter((each) => each !== environmentId)
@@ -263,9 +272,13 @@ export const createFakeRuntime = (options: FakeRuntimeOptions): FakeRuntime => {
     owned: async () => {
       await restored
       const { instances, environments, volumes } = state
-      return structuredClone({ instances: instances.map(({ seen }) => seen), environments, volumes })
+      const owned = volumes.map(({ limitGb: _, ...volume }) => volume)
+      return structuredClone({ instances: instances.map(({ seen }) => seen), environments, volumes: owned })
     },
     close: world.close,
+    limitVolumes: (does) => {
+      world.limitsVolumes = does
+    },
     instancesOf: (serviceId) => instances.see([{ environmentId: '', serviceId }]),
     async say({ id, serviceId }, isReady) {
       const found = world.of(serviceId).find(({ seen }) => seen.id === id)

@@ -46,9 +46,9 @@ const addBridge = async (): Promise<string> => {
   return name
 }
 
-const flagsOf = (folder: string, host: string, bridge: string): string[] => [
+const flagsOf = (folder: string, dataRoot: string, host: string, bridge: string): string[] => [
   ...['--config-file', join(folder, 'daemon.json'), '--host', host, '--pidfile', join(folder, 'pid')],
-  ...['--data-root', join(folder, 'data'), '--exec-root', join(folder, 'exec')],
+  ...['--data-root', dataRoot, '--exec-root', join(folder, 'exec')],
   ...['--bridge', bridge, '--iptables=false', '--ip-masq=false', '--ip-forward=false'],
 ]
 
@@ -59,8 +59,10 @@ const end = async (child: ChildProcess): Promise<void> => {
   await exit
 }
 
-export const startOwnEngine = async (): Promise<OwnEngine> => {
+/** `dataRoot`: a folder for what it keeps, instead of one that goes with it. */
+export const startOwnEngine = async ({ dataRoot }: { dataRoot?: string } = {}): Promise<OwnEngine> => {
   const folder = mkdtempSync(join(tmpdir(), 'engine-'))
+  const data = dataRoot ?? join(folder, 'data')
   const bridge = await addBridge()
   const host = `unix://${join(folder, 'socket')}`
   writeFileSync(join(folder, 'daemon.json'), '{}')
@@ -69,7 +71,7 @@ export const startOwnEngine = async (): Promise<OwnEngine> => {
   let child: ChildProcess
   const start = async (): Promise<void> => {
     const output = openSync(log, 'a')
-    child = spawn(program!, flagsOf(folder, host, bridge), { stdio: ['ignore', output, output] })
+    child = spawn(program!, flagsOf(folder, data, host, bridge), { stdio: ['ignore', output, output] })
     await until(
       async () => {
         if (child.exitCode !== null) throw new Error(`dockerd ended:\n${readFileSync(log, 'utf8').slice(-2000)}`)

@@ -14,6 +14,7 @@ import { createEvents } from '../events.ts'
 import { createHooks } from '../hooks.ts'
 import { createImages } from '../images.ts'
 import { createInstances } from '../instances.ts'
+import { createVolumes } from '../volumes.ts'
 import { createAddresses } from './addresses.ts'
 import { createNetworks } from './network.ts'
 import { createPlaces } from './places.ts'
@@ -60,7 +61,11 @@ test('when the engine finds the port taken, another is tried and nothing is left
   const events = createEvents(engine, ownerId, systemClock)
   const containers = createContainers({ engine, ownerId, events, readiness: { isUnready: () => false } })
   const networks = createNetworks(engine, ownerId)
-  const creator = createCreator(engine, networks, createImages(engine, undefined), containers.inspect)
+  const creator = createCreator({
+    ...{ engine, networks, inspect: containers.inspect },
+    images: createImages(engine, undefined),
+    volumes: createVolumes(engine, ownerId),
+  })
   const ports = createPorts()
   const holder = createServer()
   await new Promise<void>((resolve) => holder.listen(0, '127.0.0.1', resolve))

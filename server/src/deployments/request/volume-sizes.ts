@@ -1,0 +1,46 @@
+/** What becomes of the sizes of volumes on a cluster, whose engine limits them or only counts them. Pure. */
+import type { Workload } from '../../runtimes/runtime.ts'
+
+/** `enforce`: a service whose volumes would have no limit is not deployed. */
+export const volumeSizeModes = ['auto', 'enforce'] as const
+export type VolumeSizes = (typeof volumeSizeModes)[number]
+
+type Volumes = Workload['volumes']
+
+/** How much each volume takes at most: see `Runtime.volumeSizes`. */
+type Made = ReadonlyMap<string, number | null>
+
+/** Why a cluster is refused for its volumes; null where it limits them, or never said whether it does. */
+export const sizeRefusal = (mode: VolumeSizes, limits: boolean | null, volumes: Volumes): string | null => {
+  if (mode !== 'enforce' || limits !== false || volumes.length === 0) return null
+  return 'The Docker engine of the cluster cannot limit the size of volumes, which this server requires (SLIPWAY_VOLUME_SIZES): remove the storage, or clone the service to an environment on another cluster.'
+}
+
+/** A volume that has another limit than is wanted; null if there is none. */
+export const changedSize = (volumes: Volumes, made: Made): string | null => {
+  const changed = volumes.find(({ id, sizeGb }) => (made.get(id) ?? sizeGb) !== sizeGb)
+  if (changed === undefined) return null
+  const { id, mountPath, sizeGb } = changed
+  const has = made.get(id)
+  return `The volume at ${mountPath} has ${has} GB, and its size cannot be changed to ${sizeGb} GB: Docker engines cannot resize volumes. Set the size back to ${has}, or move the data to new storage.`
+}
+
+/** The places of those in the list that take as much as they like. */
+export const unlimitedVolumes = (volumes: Volumes, made: Made, limits: boolean): number[] =>
+  volumes.flatMap(({ id }, index) => ((made.has(id) ? made.get(id) === null : !limits) ? [index] : []))
+
+/** What a deployment says of its volumes. */
+export const sizeNotes = (volumes: Volumes, made: Made, limits: boolean): string[] => {
+  const changed = volumes.flatMap(({ id, mountPath, sizeGb }) => {
+    const has = made.get(id) ?? sizeGb
+    return has === sizeGb ? [] : [`The volume at ${mountPath} keeps its size of ${has} GB.`]
+  })
+  const unlimited = unlimitedVolumes(volumes, made, limits).map((index) => {
+    const { mountPath, sizeGb } = volumes[index]!
+    const why = limits
+      ? 'it was made without a limit and stays as it is'
+      : 'the Docker engine of the cluster cannot limit it'
+    return `The size of the volume at ${mountPath} (${sizeGb} GB) is not enforced: ${why}.`
+  })
+  return [...changed, ...unlimited]
+}

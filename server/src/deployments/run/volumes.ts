@@ -1,0 +1,28 @@
+/** The sizes of a service's volumes, looked at before anything of a new version is made. */
+import { DeploymentError } from '../../lib/errors.ts'
+import type { Workload } from '../../runtimes/runtime.ts'
+import { changedSize, sizeNotes, sizeRefusal } from '../request/volume-sizes.ts'
+import type { ServiceRun } from './service-run.ts'
+
+const deadlineMs = 60_000
+
+/**
+ * Fails where the operator requires limits that the engine does not have, and, unless an older release comes back, for
+ * a volume whose size was changed. Says which sizes are not enforced.
+ */
+export const checkVolumes = async (
+  { parts, cluster, step, log }: ServiceRun,
+  { volumes }: Pick<Workload, 'volumes'>,
+  { isOlder = false } = {},
+): Promise<void> => {
+  if (volumes.length === 0) return
+  const ids = volumes.map(({ id }) => id)
+  const [made, { limitsVolumes }] = await step('volumes', { deadlineMs, remember: false }, () =>
+    Promise.all([cluster.runtime.volumeSizes(ids), cluster.runtime.capacity()]),
+  )
+  const refusal = sizeRefusal(parts.volumeSizes ?? 'auto', limitsVolumes, volumes)
+  if (refusal !== null) throw new DeploymentError('volume_sizes_unlimited', refusal)
+  const changed = isOlder ? null : changedSize(volumes, made)
+  if (changed !== null) throw new DeploymentError('volume_size_fixed', changed)
+  for (const note of sizeNotes(volumes, made, limitsVolumes)) log.line('volumes', note)
+}
