@@ -233,6 +233,8 @@ const commitOf = (id: string): Commit => ({
 const createBuilder = (world: World): Builder => ({
   fetch: async (source) => commitOf(source.commitId ?? world.head),
   head: async () => world.head,
+  heads: async (_, branches) => new Map(branches.map((branch) => [branch, world.head])),
+  changes: async () => null,
   branches: async () => ['main'],
   commits: async () => [commitOf(world.head)],
   folders: async () => [],

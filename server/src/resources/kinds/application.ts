@@ -20,13 +20,12 @@ import {
   gitSourceOf,
   viewGitRepository,
 } from '../service/git-source.ts'
-import { Healthchecks, noPreviews, noPushes } from '../service/parts.ts'
+import { Healthchecks, noPreviews } from '../service/parts.ts'
 import { completeRunning, Running, type RunningRequest, type RunningSpec, workloadOf } from '../service/running.ts'
 import { type Filled, service } from '../service/service.ts'
 
 const spec = Type.Object({
   ...Running(),
-  auto_deploy: Maybe(Recorded(Running().auto_deploy, noPushes)),
   ...Build(),
   build_mode: Maybe(OneOf(['DOCKER'], { default: 'DOCKER' })),
   auto_preview: Maybe(Recorded(Flag({ default: true }), noPreviews)),
@@ -74,5 +73,6 @@ export const application = service({
   deployable: {
     source: (kept) => gitSourceOf(kept, buildLimitsIn(kept)),
     workload: workloadOf,
+    push: ({ auto_deploy: isWanted }) => (isWanted === true ? {} : null),
   },
 })
