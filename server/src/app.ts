@@ -219,6 +219,7 @@ const createParts = async (foundation: Foundation, machine: RuntimeParts, disk: 
     environmentLock: createKeyedLock(),
     concurrency: settings.deployConcurrency,
     engineWaitMs: settings.engineWaitSeconds * 1000,
+    gitPollSeconds: settings.gitPollSeconds,
     alone: settings.databaseUrl === undefined,
     clock: systemClock,
   })
