@@ -194,8 +194,10 @@ const never = (): never => {
   throw new Error('asked what cannot be deployed')
 }
 
+const push: DeployableKind['push'] = ({ auto_deploy: isWanted }) => (isWanted === true ? {} : null)
+
 /** What real kinds would be of these abilities; of their own files the engine knows nothing. */
-const common = { source: built, workload: running }
+const common = { source: built, workload: running, push }
 
 const kinds: DeployableKind[] = [
   { ...common, kind: 'application' },
