@@ -220,6 +220,7 @@ const createParts = async (foundation: Foundation, machine: RuntimeParts, disk: 
     concurrency: settings.deployConcurrency,
     volumeSizes: settings.volumeSizes,
     engineWaitMs: settings.engineWaitSeconds * 1000,
+    gitPollSeconds: settings.gitPollSeconds,
     alone: settings.databaseUrl === undefined,
     clock: systemClock,
   })

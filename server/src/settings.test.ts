@@ -47,6 +47,7 @@ test('an empty environment gives the documented defaults', () => {
     deployConcurrency: 2 * availableParallelism(),
     volumeSizes: 'auto',
     engineWaitSeconds: 120,
+    gitPollSeconds: 60,
     preparation: {
       contextBytes: 500 * 2 ** 20,
       contextEntries: 100_000,
@@ -117,6 +118,7 @@ const good: [Record<string, string>, Partial<Settings>][] = [
   [{ SLIPWAY_DEPLOY_CONCURRENCY: '7' }, { deployConcurrency: 7 }],
   [{ SLIPWAY_VOLUME_SIZES: 'Enforce' }, { volumeSizes: 'enforce' }],
   [{ SLIPWAY_ENGINE_WAIT_SECONDS: '20' }, { engineWaitSeconds: 20 }],
+  [{ SLIPWAY_GIT_POLL_SECONDS: '0' }, { gitPollSeconds: 0 }],
   [{ SLIPWAY_IMAGE_MAX_MB: '500' }, { imageMaxMb: 500 }],
   [{ SLIPWAY_ENGINE_IMAGES: 'node:22, my-base' }, { engineImages: ['node:22', 'my-base'] }],
   [{ SLIPWAY_ENGINE_IMAGES: '*' }, { engineImages: ['*'] }],

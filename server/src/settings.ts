@@ -56,6 +56,7 @@ export interface Settings {
   volumeSizes: VolumeSizes
   /** How long a deployment waits for an engine that does not answer. */
   engineWaitSeconds: number
+  gitPollSeconds: number
   /** Limits for reading a repository for a build and sending its files. */
   preparation: PreparationLimits
   /** Of one git process. */
@@ -410,6 +411,7 @@ export const parseSettings = (
     deployConcurrency: read('SLIPWAY_DEPLOY_CONCURRENCY', 2 * cores, concurrency),
     volumeSizes: read('SLIPWAY_VOLUME_SIZES', 'auto', oneOf(volumeSizeModes)),
     engineWaitSeconds: read('SLIPWAY_ENGINE_WAIT_SECONDS', 120, whole(1, 3600)),
+    gitPollSeconds: read('SLIPWAY_GIT_POLL_SECONDS', 60, whole(0, 86_400)),
     preparation: readPreparation(read),
     gitMemoryMb: read('SLIPWAY_GIT_MEMORY_MB', 1024, whole(256, 1_000_000)),
     tools: Object.freeze({

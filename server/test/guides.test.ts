@@ -9,7 +9,17 @@ import { prepareSlipway, type Slipway } from './support/slipway/slipway.ts'
 
 const missing = ['curl', 'git', 'openssl'].find((program) => spawnSync(program, ['--version']).error !== undefined)
 
-const everyDay = ['volumes', 'databases', 'health-checks', 'cron-jobs', 'domains', 'private-sources', 'ci', 'router']
+const everyDay = [
+  'volumes',
+  'databases',
+  'health-checks',
+  'cron-jobs',
+  'domains',
+  'private-sources',
+  'ci',
+  'router',
+  'deploy-on-push',
+]
 const begin = ['api', 'first-deploy', 'identity', 'plan-and-rollback', 'webhooks']
 
 describe('the examples, on a clean data directory and other ports than usual', {

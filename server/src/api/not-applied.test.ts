@@ -133,7 +133,7 @@ test('what is refused now, but was kept before, can be sent back', async () => {
 
 test('a plan names the recorded fields and settings of each service', async () => {
   const { environmentId } = await newPlace(api)
-  const made = await newApplication(api, environmentId, { auto_deploy: true, auto_preview: true })
+  const made = await newApplication(api, environmentId, { auto_deploy: true, auto_preview: false })
   const path = `/application/${made.id}`
   const settings = { 'hpa.cpu.average_utilization_percent': 70, 'deployment.termination_grace_period_seconds': 9 }
   const put = await api.call('PUT', `${path}/advancedSettings`, settings)
@@ -141,17 +141,17 @@ test('a plan names the recorded fields and settings of each service', async () =
   const { body, status } = await api.call('POST', `${path}/deploy?dry_run=true`)
   assert.equal(status, 200, JSON.stringify(body))
   assert.deepEqual(body.stages[0].services[0].not_applied, [
-    '/auto_deploy',
+    '/auto_preview',
     '/advanced_settings/hpa.cpu.average_utilization_percent',
   ])
 })
 
 test('a create names what it only records, also when it is repeated under its key', async () => {
   const { environmentId } = await newPlace(api)
-  const body = applicationBody('twice', { auto_deploy: true, unheard_of: 1 })
+  const body = applicationBody('twice', { auto_deploy: true, auto_preview: false, unheard_of: 1 })
   const create = () =>
     api.call('POST', `/environment/${environmentId}/application`, body, { 'idempotency-key': 'the-same' })
   const [first, second] = [await create(), await create()]
   assert.deepEqual([first.status, second.headers.get('idempotent-replayed')], [201, 'true'])
-  for (const { headers } of [first, second]) assert.equal(headers.get(notAppliedHeader), '/auto_deploy, /unheard_of')
+  for (const { headers } of [first, second]) assert.equal(headers.get(notAppliedHeader), '/auto_preview, /unheard_of')
 })

@@ -22,6 +22,7 @@ import { deleteEndedSessions } from './auth/ended-sessions.ts'
 import { addSignIn } from './auth/sign-in.ts'
 import { type Cors, createCors } from './cors.ts'
 import { drainOnClose } from './drain.ts'
+import { addGitWebhooks } from './git-webhooks.ts'
 import { deleteOldKeys } from './idempotency.ts'
 import { createMetrics, type Metrics } from './metrics.ts'
 import { createOpenStreams, type OpenStreams } from './open-streams.ts'
@@ -359,6 +360,7 @@ export const createApi = async (parts: Parts, operations: readonly Operation[]):
   addErrors(app, gate, operations)
   await addPages(app, parts, operations, gate.metrics)
   await addSignIn(app, parts)
+  await addGitWebhooks(app, parts, gate.failed)
   for (const operation of operations) addOperation(app, gate, operation)
   const forgetting = createLoop(parts, {
     name: 'old keys and sessions',

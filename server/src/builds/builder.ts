@@ -93,6 +93,13 @@ export interface Browser {
     isWanted: (path: string) => boolean,
     signal: AbortSignal,
   ): Promise<{ path: string; text: string }[]>
+  /** The heads of these branches now; the source's own branch does not matter. Missing ones are left out. */
+  heads(source: GitSource, branches: readonly string[], signal: AbortSignal): Promise<ReadonlyMap<string, string>>
+  /**
+   * The paths in which the source's commit differs from an earlier one; null if that cannot be said, because the earlier
+   * one is gone, or because there are too many.
+   */
+  changes(source: GitSource, from: string, signal: AbortSignal): Promise<string[] | null>
 }
 
 /** Images on one engine. */

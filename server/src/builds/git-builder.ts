@@ -39,6 +39,8 @@ export const createBuilder = ({ sources, missingTool, toolVersions, imageBuilder
   head: sources.head,
   branches: sources.branches,
   commits: sources.commits,
+  heads: sources.heads,
+  changes: sources.changes,
   folders: sources.folders,
   files: sources.files,
   async build(request, onLog, signal) {

@@ -65,6 +65,8 @@ export const createSources = (parts: SourceParts): Sources => {
     head: async (...args) => (await ready()).mirrors.head(...args),
     branches: async (...args) => (await ready()).mirrors.branches(...args),
     commits: async (...args) => (await ready()).mirrors.commits(...args),
+    heads: async (...args) => (await ready()).mirrors.heads(...args),
+    changes: async (...args) => (await ready()).mirrors.changes(...args),
     folders: async (...args) => (await ready()).mirrors.folders(...args),
     fetchSubmodules: async (...args) => (await ready()).mirrors.fetchSubmodules(...args),
     files: async (...args) => (await ready()).mirrors.files(...args),

@@ -136,6 +136,8 @@ export interface DeployableKind<Kept = Record<string, unknown>> {
   sizeFields?(spec: Kept): string[]
   /** JSON pointers to what a configuration has that this server only records. */
   recorded?(spec: Kept): string[]
+  /** What a push to a service's repository asks for besides the commit; null: nothing. Absent: it asks for nothing. */
+  push?(spec: Kept): Pick<ServiceRequest, 'forceEvent'> | null
   /** The name of an action of its services in status records; default NONE. */
   subAction?(action: string, event: TaskEvent | null): string
 }

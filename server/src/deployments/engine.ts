@@ -12,6 +12,8 @@ import type { Deployments } from './deployments.ts'
 import { withRoom } from './images/room.ts'
 import type { DeploymentParts } from './parts.ts'
 import { planDeployment } from './plan/facts.ts'
+import { startPushes } from './pushes/pushes.ts'
+import { watchLeases } from './pushes/rows.ts'
 import { startReconcilers } from './reconcile/reconcile.ts'
 import { releaseFor, releasesOf } from './release/rollback.ts'
 import { startAutoStop } from './request/auto-stop.ts'
@@ -35,12 +37,16 @@ export const createDeploymentEngine = (given: DeploymentParts): DeploymentEngine
   const requestParts = requestPartsOf(parts)
   const ends: (() => void | Promise<void>)[] = []
 
+  const request: Deployments['request'] = (tx, wanted) => requestDeployment(tx, wanted, requestParts)
+  const cancel: Deployments['cancel'] = (tx, environmentId, options) =>
+    cancelDeployments(tx, environmentId, requestParts, options)
+
   return {
-    request: (tx, wanted) => requestDeployment(tx, wanted, requestParts),
+    request,
     plan: (db, request) => planDeployment(parts, db, request),
     releaseFor: (db, serviceId, releaseId) => releaseFor(parts, db, serviceId, releaseId),
     releasesOf: (db, environmentId, executionId) => releasesOf(parts, db, environmentId, executionId),
-    cancel: (tx, environmentId, options) => cancelDeployments(tx, environmentId, requestParts, options),
+    cancel,
     ...createStatuses(parts),
     async start() {
       const { database } = parts
@@ -48,12 +54,14 @@ export const createDeploymentEngine = (given: DeploymentParts): DeploymentEngine
         await expireLeases(database, deploymentLeases)
         await expireLeases(database, runLeases)
         await expireLeases(database, clusterLeases)
+        await expireLeases(database, watchLeases)
       }
       const reconciler = await startReconcilers(parts, worker)
       const scheduler = startScheduler(parts, worker)
       const deployments = startDeployments(parts, worker)
       const autoStop = await startAutoStop(parts)
-      ends.push(reconciler.stop, scheduler.stop, deployments.stop, autoStop.stop)
+      const pushes = await startPushes(parts, worker, { request, cancel })
+      ends.push(reconciler.stop, scheduler.stop, deployments.stop, autoStop.stop, pushes.stop)
       ends.push(await database.listen('slipway_schedule', scheduler.wake))
       ends.push(await database.listen('slipway_deployment', deployments.wake))
       ends.push(await database.listen('slipway_routes', reconciler.soon))

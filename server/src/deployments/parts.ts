@@ -53,6 +53,8 @@ export interface DeploymentParts {
   volumeSizes?: VolumeSizes | undefined
   /** How long a deployment waits for an engine that does not answer; the usual without. */
   engineWaitMs?: number | undefined
+  /** How often each repository is asked for new commits; 0: only after a git host has told of a push; default 60. */
+  gitPollSeconds?: number | undefined
   /** True when no other control plane can work on this database: leases of a dead process end at once. */
   alone: boolean
   /** Background work reports here. */

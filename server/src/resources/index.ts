@@ -41,7 +41,8 @@ import { containerRegistryOperations } from './repositories/container-registry.t
 import { gitBrowsing } from './repositories/git-browsing.ts'
 import { gitFileOperations } from './repositories/git-files.ts'
 import { gitTokenOperations } from './repositories/git-token.ts'
-import { gitWebhookStatus } from './repositories/git-webhook.ts'
+import { gitWebhookOperations } from './repositories/git-webhook.ts'
+import { gitWebhookStatus } from './repositories/git-webhook-status.ts'
 import { registryImageOperations } from './repositories/registry-images.ts'
 import type { Service } from './service/service.ts'
 import { exportOf } from './terraform/export.ts'
@@ -106,6 +107,7 @@ export const operations: readonly Operation[] = [
   ...logHistoryOperations,
   ...lifecycleTemplateOperations,
   ...gitFileOperations,
+  ...gitWebhookOperations,
   gitWebhookStatus(services),
   listTerraformResources,
   listTerraformVersions,

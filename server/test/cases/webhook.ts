@@ -23,10 +23,12 @@ export const webhookCases: Cases = {
   makers: {
     webhookId: async (_, { api, post }) => (await post(`/organization/${api.organizationId}/webhook`, webhookBody)).id,
     webhookEventId: async () => newId(),
+    gitWebhookId: async (_, { api, post }) => (await post(`/organization/${api.organizationId}/gitWebhook`, {})).id,
   },
   cases: {
     editOrganizationWebhook: { body: () => ({ enabled: false }) },
     createOrganizationWebhook: { body: () => webhookBody },
+    createGitWebhook: { body: () => ({ description: 'ours' }) },
     listWebhookEvent: { before: withDelivery },
     resendWebhookEvent: { before: withDelivery, refused: 409 },
   },

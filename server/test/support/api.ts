@@ -69,20 +69,39 @@ export interface TestApi {
   newToken(scopes: readonly Scope[], organizationId?: string): Promise<string>
   /** An organization of somebody else, with an Admin token of it. */
   newOrganization(): Promise<{ id: string; token: string }>
+  source: TestSource
+}
+
+/** What the git host of every repository has. */
+export interface TestSource {
+  head: string
   /** Image that commits of the branch build to; a `DeploymentError` fails the build. */
-  source: { head: string; image: string | DeploymentError }
+  image: string | DeploymentError
+  /** Of the head; a `DeploymentError` fails its fetch. */
+  message: string | DeploymentError
+  /** The paths in which the head differs from any other commit. */
+  changes: string[] | null
+  /** Repositories that were asked for their heads, in order; a `DeploymentError` is the answer. */
+  looks: string[]
+  refusal: DeploymentError | null
 }
 
 export const headCommit = 'a'.repeat(40)
 
 const someCommit = { message: 'a change', author_name: 'somebody', created_at: '2026-01-01T00:00:00Z', tag: '' }
 
-const createBuilder = (source: TestApi['source'], built = new Set<string>()): Builder => ({
-  fetch: async ({ commitId }) => ({
-    ...someCommit,
-    git_commit_id: commitId ?? source.head,
-  }),
+const createBuilder = (source: TestSource, built = new Set<string>()): Builder => ({
+  async fetch({ commitId }) {
+    if (source.message instanceof DeploymentError) throw source.message
+    return { ...someCommit, message: source.message, git_commit_id: commitId ?? source.head }
+  },
   head: async () => source.head,
+  async heads({ url }, branches) {
+    source.looks.push(url)
+    if (source.refusal !== null) throw source.refusal
+    return new Map(branches.map((branch) => [branch, source.head]))
+  },
+  changes: async () => source.changes,
   branches: async () => ['main'],
   commits: async ({ commitId }) => [{ ...someCommit, git_commit_id: commitId ?? source.head }],
   folders: async () => ['src'],
@@ -129,7 +148,10 @@ const createParts = async (
   const sealer = await createSealer({ database, masterKeyFile: join(dataDir, 'master') })
   const router = createRouter()
   const runtime = createFakeRuntime({ ownerId: newId(), router })
-  const source = { head: headCommit, image: 'fake/serve' as string | DeploymentError }
+  const source: TestSource = {
+    ...{ head: headCommit, image: 'fake/serve', message: someCommit.message },
+    ...{ changes: null, looks: [], refusal: null },
+  }
   const builder = createBuilder(source)
   const work = createWorkRegistry(systemClock)
   const others = engines && { database, sealer, engines, log, work, clock: systemClock }

@@ -196,10 +196,13 @@ const never = (): never => {
   throw new Error('asked what cannot be deployed')
 }
 
+const push: DeployableKind['push'] = ({ auto_deploy: isWanted }) => (isWanted === true ? {} : null)
+
 /** What real kinds would be of these abilities; of their own files the engine knows nothing. */
 const common = {
   source: built,
   workload: running,
+  push,
   sizeFields: ({ volumes = [] }: Record<string, unknown>) =>
     (volumes as Volumes).map((_, index) => `/storage/${index}/size`),
 }
@@ -240,6 +243,8 @@ const commitOf = (id: string): Commit => ({
 const createBuilder = (world: World): Builder => ({
   fetch: async (source) => commitOf(source.commitId ?? world.head),
   head: async () => world.head,
+  heads: async (_, branches) => new Map(branches.map((branch) => [branch, world.head])),
+  changes: async () => null,
   branches: async () => ['main'],
   commits: async () => [commitOf(world.head)],
   folders: async () => [],

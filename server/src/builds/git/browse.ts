@@ -24,6 +24,8 @@ const maxFileBytes = 64 * 1024
 const tooLarge = (message: string): DeploymentError => new DeploymentError('git_too_large', message)
 
 const limits = { timeoutMs: 30_000, maxOutput: 1 << 24 }
+/** Characters of all changed paths. */
+const maxChanges = 1 << 22
 
 export const createBrowser = ({ git, remote, timeoutMs, fetch, mirrorOf, locked }: BrowserParts): Browser => {
   const readHistory = async (mirror: string, commitId: string, count: number): Promise<Commit[]> => {
@@ -51,6 +53,16 @@ export const createBrowser = ({ git, remote, timeoutMs, fetch, mirrorOf, locked 
     return readHistory(mirror, commitId, count)
   }
 
+  const isFetched = (source: GitSource, signal: AbortSignal): Promise<boolean> =>
+    fetch(source, signal).then(
+      () => true,
+      (error: unknown) => {
+        // A commit that was pushed over may be gone at its host.
+        if (error instanceof DeploymentError && error.code === 'git_ref_missing') return false
+        throw error
+      },
+    )
+
   return {
     async branches(source, signal) {
       validate(source)
@@ -62,6 +74,19 @@ export const createBrowser = ({ git, remote, timeoutMs, fetch, mirrorOf, locked 
       const found = await locked(mirror, signal, () => deepen(source, mirror, head, count, signal))
       const refs = await remote.listRefs(source, timeoutMs, true, signal)
       return found.map((commit) => ({ ...commit, tag: findTag(refs, commit.git_commit_id) }))
+    },
+    async heads(source, branches, signal) {
+      for (const branch of branches) validate({ ...source, branch })
+      return remote.listHeads(source, branches, timeoutMs, signal)
+    },
+    async changes(source, from, signal) {
+      const { git_commit_id: to } = await fetch(source, signal)
+      if (!isCommitId(from) || !(await isFetched({ ...source, commitId: from }, signal))) return null
+      const args = ['--git-dir', mirrorOf(source), 'diff-tree', '-r', '-z', '--name-only', '--no-renames']
+      args.push('--end-of-options', from, to)
+      const { code, stdout } = await git.run(args, { ...limits, maxOutput: maxChanges, overflow: 'front' })
+      if (code !== 0 || stdout.length >= maxChanges) return null
+      return stdout.split('\0').filter((path) => path !== '')
     },
     async folders(source, folder, signal) {
       const { git_commit_id: head } = await fetch(source, signal)

@@ -111,6 +111,32 @@ test('branches that once were folders, rewritten branches and missing ones', asy
   assert.equal((await mirrors.fetch({ organizationId, url, branch: 'x/y' }, never)).git_commit_id, three)
 })
 
+test('heads of several branches are listed at once, and changes between commits are those of their files', async () => {
+  const server = await serve()
+  const mirrors = await open()
+  const first = await server.commit('app', { 'a.txt': '1', 'api/b.txt': '1', 'weird "name" ü.txt': '1' }, 'first')
+  await server.git('app', ['update-ref', 'refs/heads/next', first])
+  const second = await server.commit('app', { 'api/b.txt': '2', 'a.txt': null, 'weird "name" ü.txt': '2' }, 'second')
+  const source = { organizationId, url: server.url('app'), branch: 'main' }
+  server.requests.length = 0
+  const heads = await mirrors.heads(source, ['main', 'next', 'mai', 'gone'], never)
+  assert.deepEqual(Object.fromEntries(heads), { main: second, next: first })
+  assert.deepEqual(server.requests, ['GET /info/refs?service=git-upload-pack', 'POST /git-upload-pack'])
+  const pushed = { ...source, commitId: second }
+  assert.deepEqual((await mirrors.changes(pushed, first, never))?.toSorted(), [
+    'a.txt',
+    'api/b.txt',
+    'weird "name" ü.txt',
+  ])
+  assert.deepEqual(await mirrors.changes(pushed, second, never), [])
+  // Pushed over, and collected by its host.
+  for (const gone of ['0'.repeat(40), 'f'.repeat(40), '--upload-pack=x'])
+    assert.equal(await mirrors.changes(pushed, gone, never), null)
+  await rejects(mirrors.heads({ ...source, url: server.url('missing') }, ['main'], never), 'git_denied')
+  await rejects(mirrors.heads(source, ['--upload-pack=x'], never), 'git_refused')
+  await mirrors.close()
+})
+
 test('a private repository needs its token, and no error or file tells it', async () => {
   const password = 'canary-token-8271'
   const server = await serve({ auth: { username: 'user', password } })

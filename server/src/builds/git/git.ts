@@ -230,6 +230,8 @@ export const createMirrors = (parts: MirrorParts): Mirrors => {
     fetch: (source, signal) => fetch(source, untilClosed(signal)),
     branches: (source, signal) => browser.branches(source, untilClosed(signal)),
     commits: (source, count, signal) => browser.commits(source, count, untilClosed(signal)),
+    heads: (source, branches, signal) => browser.heads(source, branches, untilClosed(signal)),
+    changes: (source, from, signal) => browser.changes(source, from, untilClosed(signal)),
     folders: (source, path, signal) => browser.folders(source, path, untilClosed(signal)),
     files: (source, path, isWanted, signal) => browser.files(source, path, isWanted, untilClosed(signal)),
     async head(source, timeoutMs) {

@@ -118,6 +118,17 @@ export const createRemote = (git: Git, network: GitNetwork, limits: GitLimits) =
     return [...refs.keys()].map((ref) => ref.replace(/^refs\/heads\//, ''))
   }
 
+  const listHeads = async (
+    source: GitSource,
+    branches: readonly string[],
+    timeoutMs: number,
+    signal: AbortSignal,
+  ): Promise<Map<string, string>> => {
+    const names = branches.map((branch) => `refs/heads/${branch}`)
+    const refs = await askRefs(source, timeoutMs, names, signal)
+    return new Map([...refs].map(([ref, id]) => [ref.slice('refs/heads/'.length), id]))
+  }
+
   /** Aborts a fetch whose mirror grows too large. */
   const watchSize = (mirror: string, tooLarge: AbortController) => {
     const timer = setInterval(async () => {
@@ -168,5 +179,5 @@ export const createRemote = (git: Git, network: GitNetwork, limits: GitLimits) =
     )
   }
 
-  return { listRefs, listBranches, fetchCommit, isShallow }
+  return { listRefs, listBranches, listHeads, fetchCommit, isShallow }
 }

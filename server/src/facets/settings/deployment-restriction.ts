@@ -1,10 +1,11 @@
 /**
- * Deployment restrictions: which changes of a repository cause an automatic deployment. They are stored with the
- * service and apply only to pushes; a requested deployment is never restricted.
+ * Deployment restrictions: which changes of a repository cause an automatic deployment (deployments/pushes/filters.ts).
+ * They are stored with the service and apply only to pushes; a requested deployment is never restricted.
  */
 import Type from 'typebox'
 import { type Context, type Operation, type Owner, operation } from '../../api/operations/operation.ts'
-import { OneOf, Recorded, Results, Text, Timestamp, Uuid } from '../../api/operations/schema.ts'
+import { AllRecorded, OneOf, Results, Text, Timestamp, Uuid } from '../../api/operations/schema.ts'
+import { kinds } from '../../kinds.ts'
 import { conflict, invalidField } from '../../lib/errors.ts'
 import { isUuid, newId } from '../../lib/ids.ts'
 import { type Facet, itemOf, ownerOf, paramOf, type Self } from '../self.ts'
@@ -14,22 +15,23 @@ const field = 'deployment_restrictions'
 const param = 'deploymentRestrictionId'
 const maxRestrictions = 100
 
-const noPushes = 'they restrict deployments triggered by a push; this server triggers none.'
+const fields = {
+  mode: OneOf(['EXCLUDE', 'MATCH'], {
+    description:
+      'MATCH: a push deploys the service only if a changed path begins with one of these values. EXCLUDE: changes of paths that begin with it do not count.',
+  }),
+  type: OneOf(['PATH']),
+  value: Text(1024, {
+    minLength: 1,
+    description: 'The beginning of a path in the repository, such as "services/api/".',
+  }),
+}
 
-const body = Type.Object(
-  {
-    mode: Recorded(OneOf(['EXCLUDE', 'MATCH']), noPushes),
-    type: Recorded(OneOf(['PATH']), noPushes),
-    value: Recorded(
-      Text(1024, {
-        minLength: 1,
-        description: 'The beginning of a path in the repository, such as "services/api/".',
-      }),
-      noPushes,
-    ),
-  },
-  { title: 'DeploymentRestrictionRequest' },
-)
+const title = 'DeploymentRestrictionRequest'
+const body = Type.Object(fields, { title })
+const notHere = 'helm services are installed by a Kubernetes cluster; a deployment is refused.'
+/** Of kinds whose services this server does not run. */
+const recordedBody = Type.Object(AllRecorded(fields, notHere), { title: `Helm${title}` }) as typeof body
 
 type Wanted = Type.Static<typeof body>
 
@@ -123,6 +125,7 @@ export const deploymentRestrictions: Facet = (self): Operation[] => {
   const collection = { tag, path: `${itemOf(self)}/deploymentRestriction`, owner: ownerOf(self) }
   const item = { tag, path: `${collection.path}/{${param}}`, owner: ownerOfOne(self) }
   const noun = `${self.noun}DeploymentRestriction`
+  const sent = kinds[self.kind].runs === 'nothing' ? recordedBody : body
   return [
     operation({
       ...collection,
@@ -142,7 +145,7 @@ export const deploymentRestrictions: Facet = (self): Operation[] => {
       summary: `Add a deployment restriction to ${self.nounWithArticle}: which pushes deploy it automatically`,
       scope: 'Write',
       area: 'projects',
-      body,
+      body: sent,
       status: 201,
       answer,
       run: create,
@@ -154,7 +157,7 @@ export const deploymentRestrictions: Facet = (self): Operation[] => {
       summary: `Change a deployment restriction of ${self.nounWithArticle}`,
       scope: 'Write',
       area: 'projects',
-      body: Type.Partial(body),
+      body: Type.Partial(sent),
       status: 200,
       answer,
       run: edit,

@@ -20,7 +20,7 @@ import {
   gitSourceOf,
   viewGitRepository,
 } from '../service/git-source.ts'
-import { Healthchecks, noPreviews, noPushes } from '../service/parts.ts'
+import { Healthchecks, noPreviews } from '../service/parts.ts'
 import {
   completeRunning,
   Running,
@@ -33,7 +33,6 @@ import { type Filled, service } from '../service/service.ts'
 
 const spec = Type.Object({
   ...Running(),
-  auto_deploy: Maybe(Recorded(Running().auto_deploy, noPushes)),
   ...Build(),
   build_mode: Maybe(OneOf(['DOCKER'], { default: 'DOCKER' })),
   auto_preview: Maybe(Recorded(Flag({ default: true }), noPreviews)),
@@ -82,5 +81,6 @@ export const application = service({
     source: (kept) => gitSourceOf(kept, buildLimitsIn(kept)),
     workload: workloadOf,
     sizeFields,
+    push: ({ auto_deploy: isWanted }) => (isWanted === true ? {} : null),
   },
 })

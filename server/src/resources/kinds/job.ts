@@ -59,12 +59,7 @@ const spec = Type.Object({
     Whole(0, longestSeconds, { default: 3600, description: '0 means the maximum, one week.' }),
   ),
   auto_preview: Maybe(Recorded(Flag({ default: false }), noPreviews)),
-  auto_deploy: Maybe(
-    Nullable(Flag(), {
-      default: false,
-      description: 'Acts for jobs from an image; of a job from a repository it is only recorded.',
-    }),
-  ),
+  auto_deploy: Maybe(Nullable(Flag(), { default: false })),
   port: Maybe(Recorded(Nullable(Whole(1, 65_535)), noTraffic)),
   healthchecks: Maybe(Recorded(Healthchecks({ default: {} }), noTraffic)),
   source: Type.Object({
@@ -105,6 +100,7 @@ type JobSpec = {
   max_duration_seconds: number
   port?: number | null
   healthchecks: KeptHealthchecks
+  auto_deploy: boolean
   source: JobSource
   schedule: JobSchedule
 }
@@ -138,12 +134,10 @@ const workloadOfJob = (kept: JobSpec): WorkloadSpec =>
     arguments: [],
   })
 
-const complete = async (body: Request, context: Context, change: Change<JobSpec>) => {
+const complete = async (body: Request, _context: Context, change: Change<JobSpec>) => {
   const { previous } = change
   await refuseBeyondCluster(change, body)
   checkProbes(body.healthchecks ?? {}, portsOf(body))
-  // Nobody reports the commits of a repository; of an image, a CI system reports its tags (service/auto-deploy.ts).
-  if (context.body.auto_deploy === true && (body.source.docker ?? null) !== null) context.onlyRecorded(['auto_deploy'])
   return {
     ...body,
     auto_deploy: body.auto_deploy === true,
@@ -218,6 +212,7 @@ export const job = service({
       return image === undefined ? gitSourceOf(docker!, buildLimitsIn(kept)) : imageSourceOf(image)
     },
     workload: workloadOfJob,
+    push: ({ auto_deploy: isWanted }) => (isWanted ? {} : null),
     tasks(kept) {
       const { schedule, max_nb_restart: maxRestarts, max_duration_seconds: seconds } = kept
       const { on, cron } = tasksOf(schedule)

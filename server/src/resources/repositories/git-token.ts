@@ -3,7 +3,8 @@ import Type from 'typebox'
 import type { Context, Operation } from '../../api/operations/operation.ts'
 import { type Change, resource, type Spec } from '../../api/operations/resource.ts'
 import { Maybe, Name, OneOf, Secret, Text } from '../../api/operations/schema.ts'
-import { invalidField } from '../../lib/errors.ts'
+import { conflict, invalidField } from '../../lib/errors.ts'
+import type { Queryable } from '../../store/database.ts'
 import { associated, refuseInUse, UsersCount, usersCount } from '../references.ts'
 
 const tag = 'Organization Main Calls'
@@ -28,6 +29,15 @@ const validate = (spec: Spec, context: Context, { previous }: Change): Spec => {
   if (moved && context.body.token === undefined)
     throw invalidField('/token', 'must be sent again when the host of git_api_url changes')
   return { ...spec, git_api_url: url }
+}
+
+const refuseWhileHooked = async (tx: Queryable, { node, principal }: Context): Promise<void> => {
+  const rows = await tx.query(
+    `select 1 from node where organization_id = $1 and kind = 'git_webhook' and spec ->> 'git_token_id' = $2 limit 1`,
+    [principal.organizationId, node.id],
+  )
+  if (rows.length > 0)
+    throw conflict('git_token_in_use', 'A git webhook is for this git token: delete the webhook first.')
 }
 
 const gitToken = resource({
@@ -72,7 +82,13 @@ const gitToken = resource({
   columns: { associated_services_count: usersCount },
   validate,
   audit: { target: 'ORGANIZATION', subTarget: 'GIT_TOKEN' },
-  onDelete: refuseInUse('git_token_in_use', 'A service still uses this git token: change or delete it first.'),
+  async onDelete(tx, context) {
+    await refuseWhileHooked(tx, context)
+    return refuseInUse('git_token_in_use', 'A service still uses this git token: change or delete it first.')(
+      tx,
+      context,
+    )
+  },
 })
 
 export const gitTokenOperations: Operation[] = [

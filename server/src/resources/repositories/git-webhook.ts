@@ -1,41 +1,159 @@
-/** Whether a git host tells this server of pushes to a service's repository: it does not, and this says so. */
+/**
+ * Webhooks of git hosts: an address that a host calls after a push, and the secret that signs its calls
+ * (api/git-webhooks.ts receives them). The secret is generated here, answered once, at creation and at each rotation.
+ */
 import Type from 'typebox'
-import { nodeInPath, type Operation, operation } from '../../api/operations/operation.ts'
-import { List, OneOf, Text } from '../../api/operations/schema.ts'
-import { badRequest } from '../../lib/errors.ts'
-import { repositorySql } from '../service/git-head.ts'
-import { gitProviders } from '../service/git-source.ts'
-import type { Service } from '../service/service.ts'
+import { gitWebhookPath } from '../../api/git-webhooks.ts'
+import {
+  type Context,
+  nodeInPath,
+  type Operation,
+  operation,
+  organizationInPath,
+} from '../../api/operations/operation.ts'
+import { auditOf, checkRefs, resource, type Spec } from '../../api/operations/resource.ts'
+import { Computed, Maybe, Nullable, Ref, Text, Timestamp } from '../../api/operations/schema.ts'
+import { conflict, notFound } from '../../lib/errors.ts'
+import { newId } from '../../lib/ids.ts'
+import type { Queryable } from '../../store/database.ts'
+import { insertNode, insertSql, lockNode, timestampSql, updateNode, updateSql } from '../../store/tree.ts'
+import { graceHours } from '../../webhooks/inbound/deliveries.ts'
+import { createSigningSecret } from '../../webhooks/sign.ts'
 
-/** The provider of the service's repository, wherever its kind has it. */
-const providerSql = (services: readonly Service[]): string => {
-  const places = services.flatMap(({ definition: { git } }) => (git === undefined ? [] : [repositorySql(git)]))
-  return `coalesce(${[...new Set(places)].map((place) => `${place} ->> 'provider'`).join(', ')})`
+const kind = 'git_webhook'
+const collection = '/organization/{organizationId}/gitWebhook'
+const item = `${collection}/{gitWebhookId}`
+const tag = 'Organization Git Webhook'
+const auditTarget = { target: 'WEBHOOK' }
+const nowhere = { projectId: null, environmentId: null }
+
+const spec = Type.Object({
+  description: Maybe(Nullable(Text(2048))),
+  git_token_id: Maybe(
+    Nullable(Ref('git_token'), {
+      description: 'The webhook is only for repositories that services read with this token; without it, for all.',
+    }),
+  ),
+})
+
+/** As the caller reached us, which is how a git host may reach us too. */
+const addressOf = ({ scheme, headers }: Context, id: unknown): string =>
+  `${scheme}//${String(headers.host ?? '127.0.0.1')}${gitWebhookPath}/${String(id)}`
+
+const viewFor = (record: Spec, context?: Context): Spec => ({
+  ...record,
+  ...(context === undefined ? {} : { url: addressOf(context, record.id) }),
+})
+
+const gitWebhook = resource({
+  kind,
+  area: 'webhooks',
+  parent: { kind: 'organization', param: 'organizationId' },
+  tag,
+  words: ['a git webhook', 'git webhooks'],
+  collection,
+  item,
+  param: 'gitWebhookId',
+  ids: { list: 'listGitWebhooks', read: 'getGitWebhook', remove: 'deleteGitWebhook' },
+  spec,
+  record: {
+    url: Computed(Text(2048, { description: 'What to enter at the git host; content type `application/json`.' })),
+    rotated_at: Computed(Nullable(Timestamp())),
+    last_delivery_at: Computed(
+      Nullable(Timestamp(), { description: 'The last delivery that was accepted in the last seven days.' }),
+    ),
+  },
+  columns: {
+    rotated_at: `n.spec -> 'rotated_at'`,
+    last_delivery_at: `(select ${timestampSql('max(d.received_at)')} from git_delivery d where d.webhook_id = n.id)`,
+  },
+  view: viewFor,
+  audit: auditTarget,
+})
+
+const insert = insertSql(kind, kind, gitWebhook.recordText)
+const update = updateSql(gitWebhook.recordText)
+
+const seal = ({ parts, principal }: Context, id: string, column: string, text: string): Promise<string> =>
+  parts.sealer.seal(principal.organizationId, { table: 'node', row: id, column }, text)
+
+const Shown = Type.Object({
+  ...gitWebhook.answer.properties,
+  signing_secret: Text(255, {
+    description: 'What to enter at the git host as the secret; shown only in this response.',
+  }),
+})
+
+const create = operation({
+  id: 'createGitWebhook',
+  method: 'POST',
+  path: collection,
+  tag,
+  summary: 'Create a webhook that a git host calls after a push; its secret is only in this response',
+  scope: 'Write',
+  area: 'webhooks',
+  owner: organizationInPath,
+  body: spec,
+  bodyOptional: true,
+  defaults: true,
+  status: 201,
+  answer: Shown,
+  async run(context) {
+    const { body, db, principal } = context
+    await checkRefs(db, spec, body, principal.organizationId)
+    const [id, signing_secret] = [newId(), createSigningSecret()]
+    const sealed = { signing_secret: await seal(context, id, 'signing_secret', signing_secret) }
+    const { organizationId, tokenId } = principal
+    const row = { id, organizationId, parentId: organizationId, name: id, spec: body, sealed, updatedBy: tokenId }
+    return context.write(async (tx) => {
+      const text = await insertNode(tx, insert, row, auditOf(context, 'CREATE', auditTarget, nowhere, body))
+      return { ...viewFor(JSON.parse(text) as Spec, context), signing_secret }
+    })
+  },
+})
+
+const readSealed = async (db: Queryable, id: string): Promise<string> => {
+  const [row] = await db.query<{ sealed: string | null }>(
+    `select sealed ->> 'signing_secret' as sealed from node where id = $1`,
+    [id],
+  )
+  if (row === undefined || row.sealed === null) throw notFound()
+  return row.sealed
 }
 
-export const gitWebhookStatus = (services: readonly Service[]): Operation =>
-  operation({
-    id: 'getServiceGitWebhookStatus',
-    method: 'GET',
-    path: '/service/{serviceId}/gitWebhookStatus',
-    tag: 'Service Main Calls',
-    summary:
-      'Read whether the git host tells this server of pushes: always NOT_CONFIGURED, because this server registers no webhooks at git hosts',
-    scope: 'Read',
-    area: 'projects',
-    owner: nodeInPath('service', 'serviceId'),
-    status: 200,
-    answer: Type.Object({
-      status: OneOf(['ACTIVE', 'NOT_CONFIGURED', 'MISCONFIGURED', 'UNABLE_TO_VERIFY']),
-      provider: OneOf(gitProviders),
-      missing_events: List(Text()),
-    }),
-    async run({ db, node }) {
-      const [row] = await db.query<{ provider: string | null }>(
-        `select ${providerSql(services)} as provider from node n where n.id = $1`,
-        [node.id],
-      )
-      if (row?.provider == null) throw badRequest('This service is not built from a git repository.')
-      return { status: 'NOT_CONFIGURED', provider: row.provider, missing_events: [] }
-    },
-  })
+const rotate = operation({
+  id: 'rotateGitWebhookSecret',
+  method: 'POST',
+  path: `${item}/rotate`,
+  tag,
+  summary: `Give a git webhook a new secret, which is only in this response; the one before is accepted for ${graceHours} hours, unless it is rotated again`,
+  scope: 'Write',
+  area: 'webhooks',
+  owner: nodeInPath(kind, 'gitWebhookId', 'organizationId'),
+  status: 200,
+  answer: Shown,
+  async run(context) {
+    const { db, node, parts, principal } = context
+    const known = await readSealed(db, node.id)
+    const place = { table: 'node', row: node.id, column: 'signing_secret' }
+    const before = (await parts.sealer.open(principal.organizationId, place, known)).reveal()
+    const signing_secret = createSigningSecret()
+    const sealed = {
+      signing_secret: await seal(context, node.id, 'signing_secret', signing_secret),
+      previous_secret: await seal(context, node.id, 'previous_secret', before),
+    }
+    return context.transaction(async (tx) => {
+      const kept = await lockNode(tx, node.id)
+      if (kept === null) throw notFound()
+      if (kept.sealed.signing_secret !== known)
+        throw conflict('rotated_meanwhile', 'The secret was rotated by somebody else at the same time: try again.')
+      const change = { rotated_at: parts.clock.now().toISOString() }
+      const content = { name: kept.name, spec: { ...kept.spec, ...change }, sealed }
+      const audit = auditOf(context, 'UPDATE', auditTarget, nowhere, change)
+      const text = await updateNode(tx, update, node.id, content, principal.tokenId, audit)
+      return { ...viewFor(JSON.parse(text) as Spec, context), signing_secret }
+    })
+  },
+})
+
+export const gitWebhookOperations: Operation[] = [...gitWebhook.operations, create, rotate]

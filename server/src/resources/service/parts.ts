@@ -137,8 +137,6 @@ const minStorageGb = 4
 
 /** Of `auto_preview`. */
 export const noPreviews = 'this server creates no previews of pull requests.'
-/** Of `auto_deploy` where the source is a repository. */
-export const noPushes = 'this server does not watch repositories: deployments of a new commit must be requested.'
 const noGpu = 'this cluster has no GPUs'
 
 /** A number of GPUs. */

@@ -20,7 +20,7 @@ import {
   insidePath,
   viewGitRepository,
 } from '../service/git-source.ts'
-import { Gpus, noPushes } from '../service/parts.ts'
+import { Gpus } from '../service/parts.ts'
 import { service } from '../service/service.ts'
 import { type TerraformSpec, terraformRun } from './run.ts'
 import {
@@ -82,7 +82,7 @@ const Fragment = () =>
 const engines = ['TERRAFORM', 'OPEN_TOFU']
 
 const spec = Type.Object({
-  auto_deploy_config: Maybe(Recorded(AutoDeploy(), noPushes)),
+  auto_deploy_config: Maybe(AutoDeploy()),
   terraform_files_source: Type.Object({ git_repository: GitRepositoryRequest() }),
   terraform_variables_source: Maybe(VariablesSource()),
   backend: Backend(),
@@ -105,7 +105,12 @@ const spec = Type.Object({
 
 const filesPath = ['terraform_files_source', 'git_repository']
 
-type Kept = TerraformSpec & { auto_deploy_config: { auto_deploy: boolean } } & Spec
+type Kept = TerraformSpec & {
+  auto_deploy_config: { auto_deploy: boolean; terraform_action: keyof typeof pushed }
+} & Spec
+
+/** What a push runs, by `terraform_action`. */
+const pushed = { DEFAULT: {}, PLAN: { forceEvent: 'PLAN' }, NOOP: null } as const
 
 /** Keeps only the backend that is set. */
 const completeBackend = (sent: Spec): Spec => {
@@ -214,5 +219,6 @@ export const terraform = service({
   facets: [deploys, newHistory, advancedSettings(terraformSettings), deploymentRestrictions],
   deployable: {
     ...terraformRun,
+    push: ({ auto_deploy_config: config }) => (config.auto_deploy ? pushed[config.terraform_action] : null),
   },
 })

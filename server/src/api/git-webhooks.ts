@@ -1,0 +1,166 @@
+/**
+ * Where git hosts tell of pushes: `POST /git-webhooks/{id}`, without a token, because a delivery is signed. Promises an
+ * answer after one small statement, and that what is not genuine, or comes again, has no effect but a line in the log,
+ * of which there are only so many a minute. What a delivery leads to is done elsewhere (deployments/pushes).
+ */
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import { ApiError, notFound, unavailable } from '../lib/errors.ts'
+import { isUuid } from '../lib/ids.ts'
+import {
+  acceptDelivery,
+  findGitWebhook,
+  forgetDeliveries,
+  type GitWebhook,
+  openSecrets,
+} from '../webhooks/inbound/deliveries.ts'
+import { isPush, type Push, readPush } from '../webhooks/inbound/payload.ts'
+import { digestOf, type Envelope, isGenuine, readEnvelope } from '../webhooks/inbound/verify.ts'
+import { createLoop } from '../work/loop.ts'
+import type { Parts } from './parts.ts'
+import { createLimiter, type Limiter, tooManyRequests } from './rate-limit.ts'
+import type { Throttle } from './throttle.ts'
+
+export const gitWebhookPath = '/git-webhooks'
+
+/** Real ones have some kilobytes; what is larger is found by the poll. */
+const maxBytes = 5 << 20
+/** Bodies that are read at once. */
+const maxReading = 32
+/** Genuine deliveries of one webhook, and lines about others, a minute. */
+const perMinute = 600
+const linesPerMinute = 60
+const hourMs = 3_600_000
+
+declare module 'fastify' {
+  interface FastifyRequest {
+    /** The webhook of the path; null until it is found. */
+    gitWebhook: GitWebhook | null
+  }
+}
+
+/** Lines about deliveries without effect: so many a minute and webhook; the next one says how many were left out. */
+const createRefusals = ({ log, clock }: Parts) => {
+  const lines = createLimiter(linesPerMinute, clock)
+  const leftOut = new Map<string, number>()
+  return (about: { gitWebhook: string; organizationId?: string; reason: string; address: string }): void => {
+    const { gitWebhook } = about
+    if (!lines.take(gitWebhook).admitted) {
+      if (leftOut.size > 10_000) leftOut.clear()
+      leftOut.set(gitWebhook, (leftOut.get(gitWebhook) ?? 0) + 1)
+      return
+    }
+    const others = leftOut.get(gitWebhook)
+    leftOut.delete(gitWebhook)
+    log.warn({ ...about, ...(others === undefined ? {} : { others }) }, 'a delivery of a git host was refused')
+  }
+}
+
+interface Desk {
+  parts: Parts
+  /** Failures of one address. */
+  failed: Throttle
+  deliveries: Limiter
+  refused: ReturnType<typeof createRefusals>
+}
+
+/** Says why in the log, and no more than needed in the answer. */
+const refuse = ({ failed, refused }: Desk, request: FastifyRequest, reason: string, error: ApiError): never => {
+  const { id } = request.params as { id: string }
+  const webhook = request.gitWebhook
+  // Whoever guesses ids gets no line for each of them.
+  refused({
+    gitWebhook: webhook === null ? 'unknown' : id,
+    ...(webhook === null ? {} : { organizationId: webhook.organizationId }),
+    reason,
+    address: request.ip,
+  })
+  if (error.status !== 401 && error.status !== 404) throw error
+  const allowance = failed.take(request.ip)
+  throw allowance.admitted ? error : tooManyRequests(allowance)
+}
+
+const unsigned = (): ApiError =>
+  new ApiError(
+    401,
+    'signature_invalid',
+    'The signature is not valid: check the secret of this webhook at the git host.',
+  )
+
+const repeated = (): ApiError =>
+  new ApiError(409, 'delivery_repeated', 'This delivery was accepted before: it is not accepted again.')
+
+const unreadable = (): ApiError =>
+  new ApiError(400, 'invalid_request', 'The body is not that of a push event: send JSON, or a form with a payload.')
+
+const unknownHost = (): ApiError =>
+  new ApiError(400, 'invalid_request', 'The headers are not those of GitHub, GitLab, Bitbucket, Gitea or Forgejo.')
+
+const find = async (desk: Desk, request: FastifyRequest): Promise<void> => {
+  const { id } = request.params as { id: string }
+  request.gitWebhook = isUuid(id) ? await findGitWebhook(desk.parts.database, id) : null
+  if (request.gitWebhook === null) refuse(desk, request, 'unknown webhook', notFound())
+}
+
+/** The envelope of a genuine delivery. */
+const verify = async (desk: Desk, request: FastifyRequest, webhook: GitWebhook, body: Buffer): Promise<Envelope> => {
+  const { sealer, clock } = desk.parts
+  const envelope = readEnvelope(request.headers)
+  if (envelope === null) return refuse(desk, request, 'unknown headers', unknownHost())
+  const nowSeconds = Math.floor(clock.now().getTime() / 1000)
+  const isOurs = isGenuine(envelope, await openSecrets(sealer, webhook), request.headers, body, nowSeconds)
+  return isOurs ? envelope : refuse(desk, request, 'wrong signature', unsigned())
+}
+
+const pushIn = (desk: Desk, request: FastifyRequest, envelope: Envelope, body: Buffer): Push | null => {
+  if (!isPush(envelope)) return null
+  return readPush(envelope, request.headers, body) ?? refuse(desk, request, 'unreadable body', unreadable())
+}
+
+const receive = async (desk: Desk, request: FastifyRequest, reply: FastifyReply): Promise<object> => {
+  const webhook = request.gitWebhook!
+  const body = Buffer.isBuffer(request.body) ? request.body : Buffer.alloc(0)
+  const envelope = await verify(desk, request, webhook, body)
+  const allowance = desk.deliveries.take(webhook.id)
+  if (!allowance.admitted) refuse(desk, request, 'too many deliveries', tooManyRequests(allowance))
+  const push = pushIn(desk, request, envelope, body)
+  const { deliveryId } = envelope
+  const { database } = desk.parts
+  const accepted = await acceptDelivery(database, webhook, { digest: digestOf(body), deliveryId }, push)
+  if (!accepted.isFresh) refuse(desk, request, 'repeated delivery', repeated())
+  reply.code(202)
+  return { status: push === null ? 'IGNORED' : 'ACCEPTED', repositories: accepted.repositories }
+}
+
+/** Adds the path; needs no token. `failed` is shared with other failures of an address. */
+export const addGitWebhooks = async (app: FastifyInstance, parts: Parts, failed: Throttle): Promise<void> => {
+  const deliveries = createLimiter(perMinute, parts.clock)
+  const desk: Desk = { parts, failed, deliveries, refused: createRefusals(parts) }
+  let reading = 0
+  app.decorateRequest('gitWebhook', null)
+  await app.register(async (scope) => {
+    scope.removeAllContentTypeParsers()
+    scope.addContentTypeParser('*', { parseAs: 'buffer', bodyLimit: maxBytes }, (_request, body, done) =>
+      done(null, body),
+    )
+    scope.post(`${gitWebhookPath}/:id`, {
+      bodyLimit: maxBytes,
+      async onRequest(request, reply) {
+        await find(desk, request)
+        if (reading >= maxReading) throw unavailable('busy', 'Too many deliveries at once: try again in a moment.')
+        reading += 1
+        reply.raw.once('close', () => {
+          reading -= 1
+        })
+      },
+      handler: (request, reply) => receive(desk, request, reply),
+    })
+  })
+  const forgetting = createLoop(parts, {
+    name: 'old git deliveries',
+    periodMs: hourMs,
+    waits: true,
+    failed: 'old deliveries of git hosts could not be deleted',
+    run: () => forgetDeliveries(parts.database),
+  })
+  app.addHook('onClose', forgetting.stop)
+}

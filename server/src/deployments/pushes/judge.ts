@@ -1,0 +1,84 @@
+/**
+ * What a new head means for the services that follow its branch. The repository is believed, and nobody who told of a
+ * push: the message and the changed paths are those of the commits in our mirror.
+ */
+import type { Commit, GitSource } from '../../builds/builder.ts'
+import { DeploymentError } from '../../lib/errors.ts'
+import type { ServiceRequest } from '../deployments.ts'
+import { type DeploymentParts, kindOf } from '../parts.ts'
+import { filtersIn, hasFilters, refusalOf, skipWordIn } from './filters.ts'
+import type { Follower } from './rows.ts'
+
+/** A service whose branch has a new head. */
+export interface News {
+  follower: Follower
+  head: string
+  /** Who pushed, as a git host said; '' if nobody told. */
+  pusher: string
+  /** What is to be deployed; null if nothing is, for the reason. */
+  wanted: ServiceRequest | null
+  reason: string | null
+}
+
+type Judgement = Pick<News, 'wanted' | 'reason'>
+
+const skipped = (reason: string): Judgement => ({ wanted: null, reason })
+
+/** What a push asks of a service; null: nothing. */
+export const askedOf = (
+  parts: Pick<DeploymentParts, 'kinds'>,
+  follower: Follower,
+  head: string,
+): ServiceRequest | null => {
+  const asked = kindOf(parts, follower.kind).push?.(follower.spec) ?? null
+  return asked === null ? null : { id: follower.id, commitId: head, ...asked }
+}
+
+/** The commit of a head; null if it cannot be read, for a reason that a deployment of it will say. */
+const readCommit = async (
+  { builder }: Pick<DeploymentParts, 'builder'>,
+  source: GitSource,
+  signal: AbortSignal,
+): Promise<Commit | null> => {
+  try {
+    return await builder.fetch(source, signal)
+  } catch (error) {
+    if (error instanceof DeploymentError && error.next === 'stop') return null
+    throw error
+  }
+}
+
+/** The judge of one head: fetches the commit, and compares it with earlier ones, once each. */
+export const createJudge = (
+  parts: Pick<DeploymentParts, 'builder' | 'kinds'>,
+  source: GitSource & { commitId: string },
+  signal: AbortSignal,
+) => {
+  let commit: Promise<Commit | null> | undefined
+  const compared = new Map<string, Promise<string[] | null>>()
+  const { commitId: head } = source
+  const read = (): Promise<Commit | null> => (commit ??= readCommit(parts, source, signal))
+  const changesFrom = (from: string | null): Promise<string[] | null> => {
+    if (from === null || from === '') return Promise.resolve(null)
+    const known = compared.get(from) ?? parts.builder.changes(source, from, signal)
+    compared.set(from, known)
+    return known
+  }
+  const filter = async (follower: Follower): Promise<string | null> => {
+    const kept = kindOf(parts, follower.kind).source(follower.spec)
+    const filters = filtersIn(follower.spec, kept.from === 'git' ? kept.rootPath : '/')
+    return hasFilters(filters) ? refusalOf(filters, await changesFrom(follower.seen)) : null
+  }
+  return async (follower: Follower): Promise<Judgement> => {
+    if (follower.isStopped) return skipped('The service is stopped.')
+    const wanted = askedOf(parts, follower, head)
+    if (wanted === null) return skipped('The configuration of the service asks for nothing after a push.')
+    if (follower.deployed === head) return skipped('This commit is already deployed.')
+    const found = await read()
+    if (found === null) return { wanted, reason: null }
+    const word = skipWordIn(found.message)
+    if (word !== null) return skipped(`The message of the commit has ${word}.`)
+    const refusal = await filter(follower)
+    return refusal === null ? { wanted, reason: null } : skipped(refusal)
+  }
+}

@@ -1,0 +1,160 @@
+/** Looks at repositories on several servers and by processes that die, on the engine's world of tests. */
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { testDatabase } from '../../../test/support/database.ts'
+import {
+  addService,
+  createTestEngine,
+  createWorld,
+  type Power,
+  partsOf,
+  type World,
+} from '../../../test/support/engine.ts'
+import { until } from '../../../test/support/until.ts'
+import { newId } from '../../lib/ids.ts'
+import { startPushes } from './pushes.ts'
+
+const following = {
+  auto_deploy: true,
+  git_repository: { url: 'https://git.example/Team/App.git', branch: 'main', root_path: '/', git_token_id: null },
+}
+
+const seenOf = async ({ database }: World, id: string): Promise<string | null> => {
+  const [row] = await database.query<{ seen: string | null }>(
+    'select seen from followed_branch where service_id = $1',
+    [id],
+  )
+  return row!.seen
+}
+
+const newScene = async (services = 1) => {
+  const world = await createWorld(await testDatabase())
+  const ids: string[] = []
+  for (let made = 0; made < services; made += 1) ids.push(await addService(world, following))
+  return { world, ids, id: ids[0]! }
+}
+
+/** What a git host tells: the repository is looked at, whatever commit that names. */
+const tell = async ({ database }: World, commitId: string | null): Promise<void> => {
+  await database.query(
+    `insert into push_hint (repository_id, branch, commit_id, pusher) select id, 'main', $1, 'p' from watched_repository`,
+    [commitId],
+  )
+  await database.query(`select pg_notify('slipway_push', '')`)
+}
+
+/** How often each commit was asked for, by service. */
+const requestsFor = async ({ database }: World, commitId: string): Promise<number[]> =>
+  (
+    await database.query<{ count: number }>(
+      `select count(*)::int as count from deployment_service where requested ->> 'commitId' = $1 group by service_id`,
+      [commitId],
+    )
+  ).map(({ count }) => count)
+
+/** One server's looks alone, over its own power; nothing is deployed. */
+const startLooks = async (world: World, power: Partial<Power> = {}) => {
+  const { engine, power: its } = createTestEngine(world, power)
+  const { engine: calm } = createTestEngine(world)
+  its.off = false
+  const looks = await startPushes(partsOf(world, its), newId(), { request: calm.request, cancel: calm.cancel })
+  assert.ok(engine)
+  return { looks, power: its }
+}
+
+test('two servers that are told of the same pushes deploy each of them once', async () => {
+  const { world, ids } = await newScene(12)
+  const servers = [await startLooks(world), await startLooks(world)]
+  await until(async () => (await seenOf(world, ids.at(-1)!)) === 'c1', { what: 'the first look' })
+  for (let count = 0; count < 10; count += 1) {
+    world.head = `${count}`.padEnd(40, 'a')
+    await Promise.all([tell(world, null), tell(world, world.head), tell(world, 'f'.repeat(40))])
+    await until(async () => (await seenOf(world, ids.at(-1)!)) === world.head, { what: 'the push' })
+    assert.deepEqual(await requestsFor(world, world.head), Array(ids.length).fill(1))
+  }
+  for (const { looks } of servers) await looks.stop()
+  const left = await world.database.query(`select 1 from watched_repository where lease_until > clock_timestamp()`)
+  assert.deepEqual(left, [])
+})
+
+for (const lateCut of [false, true])
+  test(`a push is deployed once though a process dies at any call of a look ${lateCut ? 'after' : 'before'} it happens`, async () => {
+    const { world, id } = await newScene()
+    const first = await startLooks(world)
+    await until(async () => (await seenOf(world, id)) === 'c1', { what: 'the first look' })
+    await first.looks.stop()
+    let deaths = 0
+    for (let calls = 1, survived = false; !survived; calls += 1) {
+      world.head = `${calls}`.padEnd(40, 'b')
+      const dying = await startLooks(world, { callsLeft: calls, lateCut })
+      await tell(world, world.head)
+      const hints = async () => (await world.database.query('select 1 from push_hint')).length
+      await until(async () => dying.power.off || (await hints()) === 0, { what: `the death at call ${calls}` })
+      dying.power.callsLeft = null
+      survived = !dying.power.off
+      deaths += survived ? 0 : 1
+      if (survived) await dying.looks.stop()
+      dying.power.off = true
+      // As when its lease has run out.
+      await world.database.query(`update watched_repository set lease_until = '-infinity'`)
+      const next = await startLooks(world)
+      await until(async () => (await seenOf(world, id)) === world.head && (await hints()) === 0, {
+        what: `the push after death at call ${calls}`,
+      })
+      assert.deepEqual(await requestsFor(world, world.head), [1], `call ${calls}`)
+      await next.looks.stop()
+      assert.ok(calls < 100, 'the look never survived')
+    }
+    assert.ok(deaths > 8, String(deaths))
+  })
+
+test('a host that tells before it shows is asked again, and one that tells of nothing is not asked for ever', async () => {
+  const { world, id } = await newScene()
+  const { looks } = await startLooks(world)
+  await until(async () => (await seenOf(world, id)) === 'c1', { what: 'the first look' })
+  const wanted = 'd'.repeat(40)
+  await tell(world, wanted)
+  const tries = async () => (await world.database.query<{ tries: number }>('select tries from push_hint'))[0]?.tries
+  await until(async () => (await tries()) === 1, { what: 'the first try' })
+  world.head = wanted
+  const again = async () => {
+    await world.database.query('update push_hint set due_at = now()')
+    await world.database.query(`select pg_notify('slipway_push', '')`)
+  }
+  await again()
+  await until(async () => (await seenOf(world, id)) === wanted, { what: 'the push' })
+  await tell(world, 'e'.repeat(40))
+  for (let count = 1; count <= 5; count += 1) {
+    await until(async () => (await tries()) === count, { what: `try ${count}` })
+    await again()
+  }
+  await until(async () => (await tries()) === undefined, { what: 'the end of the tries' })
+  await looks.stop()
+})
+
+test('one organization has a few looks at once, and is asked less often the more repositories it has', async () => {
+  const world = await createWorld(await testDatabase())
+  const repository = (count: number) => ({ ...following.git_repository, url: `https://git.example/team/app-${count}` })
+  for (let count = 0; count < 90; count += 1)
+    await addService(world, { ...following, git_repository: repository(count) })
+  let [atOnce, most] = [0, 0]
+  const { builder, ...parts } = partsOf(world, { off: false, callsLeft: null, lateCut: false })
+  const { engine } = createTestEngine(world)
+  const slow: typeof builder.heads = async (...args) => {
+    atOnce += 1
+    most = Math.max(most, atOnce)
+    await world.database.query('select pg_sleep(0.02)')
+    atOnce -= 1
+    return builder.heads(...args)
+  }
+  const looks = await startPushes({ ...parts, builder: { ...builder, heads: slow } }, newId(), engine)
+  const unseen = async () => (await world.database.query('select 1 from followed_branch where seen is null')).length
+  await until(async () => (await unseen()) === 0, { what: 'all first looks', timeoutMs: 20_000 })
+  await looks.stop()
+  assert.equal(most, 4)
+  const [row] = await world.database.query<{ first: number; last: number }>(
+    `select extract(epoch from min(next_at) - now())::float8 as first, extract(epoch from max(next_at) - now())::float8 as last
+     from watched_repository where next_at < 'infinity'`,
+  )
+  assert.ok(row!.first > 70 && row!.last < 100, JSON.stringify(row))
+})

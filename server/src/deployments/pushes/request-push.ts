@@ -1,0 +1,159 @@
+/**
+ * Deploys what was pushed: one deployment of each environment, in one transaction with the note that the head was
+ * judged, under the lease of the repository: once, whatever dies, and however many servers look. A deployment of an
+ * earlier push that still waits is canceled, and its services are deployed with the newer commit.
+ */
+import { ApiError } from '../../lib/errors.ts'
+import { newId } from '../../lib/ids.ts'
+import type { Queryable } from '../../store/database.ts'
+import { writeAudit } from '../../store/tree.ts'
+import { holdLease } from '../../work/lease.ts'
+import type { AcceptedDeployment, Deployments, ServiceRequest } from '../deployments.ts'
+import type { DeploymentParts } from '../parts.ts'
+import { writeDeploymentLines } from '../run/log.ts'
+import { lockEnvironment } from '../status/service-state.ts'
+import type { News } from './judge.ts'
+import { type Judged, lockFollowers, noteSeen, type Watched, watchLeases } from './rows.ts'
+
+export type Asking = Pick<Deployments, 'request' | 'cancel'>
+
+/** Of deployments that a push has caused. */
+export const pushOrigin = 'GIT'
+
+/** Names of pushers are whatever a git host says: they must not look like those of our own users. */
+export const triggeredBy = (pusher: string): string => (pusher === '' ? 'git push' : `${pusher} (git push)`)
+
+const judged = (
+  news: News,
+  outcome: Judged['outcome'],
+  reason: string | null,
+  deploymentId: string | null,
+): Judged => ({
+  commit_id: news.head,
+  at: new Date().toISOString(),
+  outcome,
+  reason,
+  deployment_request_id: deploymentId,
+})
+
+/**
+ * Deployments of earlier pushes that wait and deploy nothing but these services; locked, so that none of them begins.
+ */
+const lockWaiting = async (tx: Queryable, environmentId: string, known: ReadonlySet<string>) => {
+  const locked = await tx.query<{ id: string }>(
+    `select id from deployment where environment_id = $1 and state = 'QUEUED' and origin = '${pushOrigin}'
+       and action = 'DEPLOY' order by seq for update skip locked`,
+    [environmentId],
+  )
+  const rows = await tx.query<{ id: string; services: string[] }>(
+    `select deployment_id as id, array_agg(service_id::text) as services from deployment_service
+     where deployment_id = any($1) group by deployment_id`,
+    [locked.map(({ id }) => id)],
+  )
+  return rows.filter(({ services }) => services.every((id) => known.has(id)))
+}
+
+/** Cancels what this push replaces; returns the requests that are to be made instead, with the wanted ones. */
+const supersede = async (
+  tx: Queryable,
+  asking: Asking,
+  environmentId: string,
+  wanted: readonly ServiceRequest[],
+  current: ReadonlyMap<string, ServiceRequest>,
+): Promise<ServiceRequest[]> => {
+  const all = new Map(wanted.map((each) => [each.id, each]))
+  for (const { id, services } of await lockWaiting(tx, environmentId, new Set(current.keys()))) {
+    await asking.cancel(tx, environmentId, { deploymentId: id })
+    await writeDeploymentLines(tx, id, 'compare', [
+      'Canceled because a newer commit was pushed, which is deployed instead.',
+    ])
+    for (const service of services) if (!all.has(service)) all.set(service, current.get(service)!)
+  }
+  return [...all.values()]
+}
+
+const audit = async (tx: Queryable, watched: Watched, { follower, pusher }: News, made: AcceptedDeployment) => {
+  const { environmentId, environmentName: name, projectId } = follower
+  await writeAudit(
+    tx,
+    watched.organizationId,
+    { id: environmentId, name },
+    {
+      ...{ eventId: newId(), eventType: 'TRIGGER_DEPLOY', targetType: 'ENVIRONMENT', subTargetType: null },
+      ...{ projectId, environmentId, actorType: 'SYSTEM', actorId: null, userAgent: null },
+      ...{ origin: pushOrigin, triggeredBy: triggeredBy(pusher), requestId: newId() },
+      change: JSON.stringify({ deployment_request_id: made.deploymentId, execution_id: made.executionId }),
+    },
+  )
+}
+
+export interface PushRequest {
+  parts: Pick<DeploymentParts, 'database'>
+  asking: Asking
+  watched: Watched
+  /** What the present heads ask of each service that follows the repository, pushed just now or before. */
+  current: ReadonlyMap<string, ServiceRequest>
+}
+
+const deploy = ({ parts, asking, watched, current }: PushRequest, news: readonly News[]): Promise<void> =>
+  holdLease(parts.database, watchLeases, watched, async (tx) => {
+    const { environmentId } = news[0]!.follower
+    const { organizationId } = watched
+    await lockEnvironment(tx, environmentId)
+    const still = await lockFollowers(
+      tx,
+      watched,
+      news.map(({ follower }) => follower),
+    )
+    const left = news.filter(({ follower }) => still.has(follower.id))
+    const [first] = left
+    if (first === undefined) return
+    const wanted = left.flatMap((each) => each.wanted ?? [])
+    const services = await supersede(tx, asking, environmentId, wanted, current)
+    const made = await asking.request(tx, {
+      ...{ organizationId, environmentId, action: 'DEPLOY', wholeEnvironment: false, services },
+      ...{ origin: pushOrigin, triggeredBy: triggeredBy(first.pusher), requestId: newId() },
+    })
+    await audit(tx, watched, first, made)
+    for (const each of left)
+      await noteSeen(tx, [each.follower.id], each.head, judged(each, 'DEPLOYED', null, made.deploymentId))
+  })
+
+/** Notes what is not deployed. Something that is only not possible now keeps its push for the next look. */
+const note = ({ parts, watched }: PushRequest, news: News, outcome: Judged['outcome'], reason: string | null) =>
+  holdLease(parts.database, watchLeases, watched, async (tx) => {
+    const still = await lockFollowers(tx, watched, [news.follower])
+    const seen = outcome === 'WAITING' ? (news.follower.seen ?? '') : news.head
+    await noteSeen(tx, [...still], seen, judged(news, outcome, reason, null))
+  })
+
+/**
+ * Deploys the services of one environment together; if the request is refused, each by itself, so that one that cannot
+ * be deployed holds up no other. True: something is to be tried again.
+ */
+const deployEach = async (request: PushRequest, news: readonly News[]): Promise<boolean> => {
+  try {
+    await deploy(request, news)
+    return false
+  } catch (error) {
+    if (!(error instanceof ApiError) || error.status >= 500) throw error
+    if (news.length === 1) {
+      const outcome = error.status === 409 ? 'WAITING' : 'REFUSED'
+      await note(request, news[0]!, outcome, error.message)
+      return outcome === 'WAITING'
+    }
+  }
+  let isUnfinished = false
+  for (const each of news) isUnfinished = (await deployEach(request, [each])) || isUnfinished
+  return isUnfinished
+}
+
+/** Acts on the news of a look. True: something is to be tried again soon. */
+export const actOn = async (request: PushRequest, news: readonly News[]): Promise<boolean> => {
+  let isUnfinished = false
+  for (const each of news) if (each.wanted === null) await note(request, each, 'SKIPPED', each.reason)
+  const wanted = news.filter((each) => each.wanted !== null)
+  for (const [, together] of Map.groupBy(wanted, ({ follower }) => follower.environmentId))
+    isUnfinished = (await deployEach(request, together)) || isUnfinished
+  return isUnfinished
+}

@@ -1,0 +1,241 @@
+/** What the look at a repository reads and writes: who follows it, what git hosts said, and when the next look is due. */
+import type { Kind } from '../../kinds.ts'
+import type { DeploymentError } from '../../lib/errors.ts'
+import type { Database, Queryable } from '../../store/database.ts'
+import { holdLease, type Leased, type LeaseTable, leaseEnd, leaseMs } from '../../work/lease.ts'
+import { leavingSql } from '../status/service-state.ts'
+
+/** A repository that this worker may look at as long as its fence is valid. */
+export interface Watched extends Leased {
+  organizationId: string
+  url: string
+  gitTokenId: string | null
+}
+
+const columns = `id, organization_id as "organizationId", url, git_token_id as "gitTokenId", fence`
+
+export const watchLeases: LeaseTable<Watched> = {
+  name: 'watched_repository',
+  open: `lease_until > '-infinity'`,
+  columns,
+}
+
+/** Looks of one organization at once. */
+const perOrganization = 4
+
+// A service that follows a branch since a moment ago is looked at now: what is there by then was not pushed.
+const newFollowersSql = `update watched_repository w set next_at = clock_timestamp()
+  where w.next_at > clock_timestamp() and w.failures = 0
+    and w.id in (select f.repository_id from followed_branch f where f.seen is null)`
+
+const claimSql = `
+  with due as (
+    select id from watched_repository where next_at <= clock_timestamp()
+    union select repository_id from push_hint where due_at <= clock_timestamp()
+  ), busy as (
+    select organization_id, count(*) as looks from watched_repository
+    where lease_until > '-infinity' and lease_until >= clock_timestamp() group by organization_id
+  ), candidate as (
+    select w.id, w.next_at, coalesce(b.looks, 0) + row_number() over (partition by w.organization_id order by w.next_at, w.id) as turn
+    from due join watched_repository w using (id) left join busy b using (organization_id)
+    where w.lease_until < clock_timestamp()
+  ), chosen as (
+    select w.id from candidate c join watched_repository w using (id)
+    where c.turn <= ${perOrganization} and w.lease_until < clock_timestamp()
+    order by c.turn, c.next_at limit $3 for update of w skip locked
+  )
+  update watched_repository w set worker = $1, fence = fence + 1, lease_until = ${leaseEnd(2)}
+  where w.id in (select id from chosen)
+  returning ${columns}`
+
+const nextDueSql = `select (extract(epoch from least(
+    (select min(next_at) from watched_repository where next_at < 'infinity' and next_at > clock_timestamp()),
+    (select min(due_at) from push_hint where due_at > clock_timestamp())
+  ) - clock_timestamp()) * 1000)::float8 as wait`
+
+export interface Claim {
+  claimed: Watched[]
+  /** Until the next one is due; null if none waits. */
+  nextDueMs: number | null
+}
+
+export const claimDue = async (database: Database, worker: string, room: number): Promise<Claim> => {
+  await database.query(newFollowersSql)
+  const claimed = await database.query<Watched>(claimSql, [worker, leaseMs, room])
+  const [next] = await database.query<{ wait: number | null }>(nextDueSql)
+  return { claimed, nextDueMs: next?.wait ?? null }
+}
+
+/** A service that follows a branch of the repository. */
+export interface Follower {
+  id: string
+  kind: Kind
+  name: string
+  branch: string
+  seen: string | null
+  spec: Record<string, unknown>
+  environmentId: string
+  environmentName: string
+  projectId: string
+  isStopped: boolean
+  /** The commit that runs; null without. */
+  deployed: string | null
+}
+
+export const readFollowers = (db: Queryable, { id }: Leased): Promise<Follower[]> =>
+  db.query<Follower>(
+    `select f.service_id as id, n.kind, n.name, f.branch, f.seen, n.spec, e.id as "environmentId", e.name as "environmentName",
+       e.parent_id as "projectId", s.action = 'STOP' as "isStopped", r.commit ->> 'git_commit_id' as deployed
+     from followed_branch f join node n on n.id = f.service_id join node e on e.id = n.parent_id
+       join service_state s on s.service_id = f.service_id left join release r on r.id = s.current_release_id
+     where f.repository_id = $1 order by e.id, n.created_at, n.id`,
+    [id],
+  )
+
+export interface Hint {
+  id: string
+  branch: string
+  commitId: string | null
+  pusher: string
+  tries: number
+}
+
+/** The newest first. */
+export const readHints = (db: Queryable, { id }: Leased): Promise<Hint[]> =>
+  db.query<Hint>(
+    `select id, branch, commit_id as "commitId", coalesce(pusher, '') as pusher, tries from push_hint
+     where repository_id = $1 order by due_at desc, id`,
+    [id],
+  )
+
+/** What became of a new head. */
+export interface Judged {
+  commit_id: string
+  at: string
+  outcome: 'DEPLOYED' | 'SKIPPED' | 'REFUSED' | 'WAITING'
+  reason: string | null
+  deployment_request_id: string | null
+}
+
+/** Those of these services that still follow as they were read, and are not being deleted; locked. */
+export const lockFollowers = async (
+  tx: Queryable,
+  { id }: Leased,
+  followers: readonly Follower[],
+): Promise<Set<string>> => {
+  const column = (value: (one: Follower) => unknown): unknown[] => followers.map(value)
+  const rows = await tx.query<{ id: string }>(
+    `select f.service_id as id from unnest($2::uuid[], $3::text[], $4::text[]) as t (id, branch, seen)
+       join followed_branch f on f.service_id = t.id join service_state s on s.service_id = f.service_id
+     where f.repository_id = $1 and f.branch = t.branch and f.seen is not distinct from t.seen and not ${leavingSql}
+     for no key update of f`,
+    [id, column((one) => one.id), column(({ branch }) => branch), column(({ seen }) => seen)],
+  )
+  return new Set(rows.map((row) => row.id))
+}
+
+/** Remembers the head that was judged; `judged` null: there was nothing to judge. */
+export const noteSeen = async (
+  tx: Queryable,
+  serviceIds: readonly string[],
+  seen: string | null,
+  judged: Judged | null,
+): Promise<void> => {
+  await tx.query(
+    `update followed_branch set seen = coalesce($2, seen), judged = coalesce($3::jsonb, judged) where service_id = any($1)`,
+    [serviceIds, seen, judged === null ? null : JSON.stringify(judged)],
+  )
+}
+
+/** How often a hint that found nothing leads to another look: a host may tell before it shows. */
+const hintPausesSeconds = [5, 20, 60, 300, 1800]
+const heardDays = 7
+/** Of repositories whose host tells of pushes. */
+const heardPollSeconds = 600
+const longestPauseSeconds = 3600
+
+// One look a second of each organization at most, however many repositories it has.
+const pollSql = `make_interval(secs => (0.9 + 0.2 * random()) * greatest($4::float8,
+  (select count(*) from watched_repository o where o.organization_id = w.organization_id),
+  case when coalesce($5::timestamptz, w.heard_at) > clock_timestamp() - interval '${heardDays} days' and not $6
+    then ${heardPollSeconds} else 0 end))`
+
+const finishSql = `update watched_repository w set worker = null, lease_until = '-infinity',
+    failures = case when $3::jsonb is null then 0 else failures + 1 end, error = $3,
+    heard_at = case when $6 then null else coalesce($5::timestamptz, heard_at) end,
+    next_at = least(
+      case when $4::float8 = 0 then 'infinity'::timestamptz else clock_timestamp() + ${pollSql} end
+        + case when $3::jsonb is null then interval '0' else
+          make_interval(secs => least(${longestPauseSeconds}, 15 * 2 ^ least(failures, 10))) end,
+      case when $7 then clock_timestamp() + interval '1 minute' else 'infinity'::timestamptz end)
+  where w.id = $1 and w.fence = $2`
+
+export interface Looked {
+  /** Services that were looked at for the first time, with the heads of their branches, '' without one. */
+  first: readonly { id: string; branch: string; head: string }[]
+  error: DeploymentError | null
+  /** Hints that are answered, and those that are to be looked into again. */
+  answered: readonly Hint[]
+  open: readonly Hint[]
+  /** A push was found of which nobody had told. */
+  wasUntold: boolean
+  /** Something is to be tried again soon. */
+  isUnfinished: boolean
+}
+
+/** What was there when a service began to follow its branch was not pushed for it. */
+const noteFirst = async (tx: Queryable, { id }: Leased, first: Looked['first']): Promise<void> => {
+  const column = (name: 'id' | 'branch' | 'head'): unknown[] => first.map((each) => each[name])
+  if (first.length > 0)
+    await tx.query(
+      `update followed_branch f set seen = t.head from unnest($2::uuid[], $3::text[], $4::text[]) as t (id, branch, head)
+       where f.service_id = t.id and f.repository_id = $1 and f.branch = t.branch and f.seen is null`,
+      [id, column('id'), column('branch'), column('head')],
+    )
+}
+
+/** Ends a look: when the next one is due, and what is left of the hints. */
+export const finishLook = (database: Database, watched: Watched, pollSeconds: number, looked: Looked): Promise<void> =>
+  holdLease(database, watchLeases, watched, async (tx) => {
+    const { error, answered, open } = looked
+    const over = open.filter(({ tries }) => tries >= hintPausesSeconds.length)
+    await tx.query('delete from push_hint where id = any($1)', [[...answered, ...over].map(({ id }) => id)])
+    for (const { id, tries } of open.filter((hint) => !over.includes(hint)))
+      await tx.query(
+        `update push_hint set tries = tries + 1, due_at = clock_timestamp() + make_interval(secs => $2) where id = $1`,
+        [id, hintPausesSeconds[tries]],
+      )
+    await noteFirst(tx, watched, looked.first)
+    await tx.query(finishSql, [
+      watched.id,
+      watched.fence,
+      error === null ? null : JSON.stringify({ code: error.code, message: error.message }),
+      pollSeconds,
+      answered.length > 0 ? new Date().toISOString() : null,
+      looked.wasUntold,
+      looked.isUnfinished,
+    ])
+  })
+
+/** Forgets a repository that nobody follows any more. */
+export const forgetWatched = (database: Database, watched: Watched): Promise<void> =>
+  holdLease(database, watchLeases, watched, async (tx) => {
+    const gone = `delete from watched_repository w where w.id = $1 and not exists (select from followed_branch f
+      where f.repository_id = w.id) returning 1`
+    // Somebody began to follow it meanwhile: the next look is theirs.
+    if ((await tx.query(gone, [watched.id])).length === 0)
+      await tx.query(`update watched_repository set lease_until = '-infinity', worker = null where id = $1`, [
+        watched.id,
+      ])
+  })
+
+/** Watches again what is followed and was forgotten at the moment in which somebody began to follow it. */
+export const watchForgotten = async (db: Queryable): Promise<void> => {
+  await db.query(
+    `insert into watched_repository (id, organization_id, url, path, git_token_id)
+     select distinct f.repository_id, n.organization_id, p ->> 0, repository_path(p ->> 0), (p ->> 2)::uuid
+     from followed_branch f join node n on n.id = f.service_id cross join pushed_repository(n.kind, n.spec) p
+     where p is not null and not exists (select from watched_repository w where w.id = f.repository_id)
+     on conflict do nothing`,
+  )
+}

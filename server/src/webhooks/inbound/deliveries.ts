@@ -1,0 +1,95 @@
+/**
+ * Deliveries of git hosts, as rows: which webhook is meant, and what a genuine delivery leaves behind. Promises that
+ * one is accepted once, by whichever server it reaches, and that it concerns only repositories that services of the
+ * webhook's organization follow. What it leaves is a reason to look at these (deployments/pushes); a process that dies
+ * after the answer loses nothing.
+ */
+import type { Queryable } from '../../store/database.ts'
+import type { Sealer } from '../../store/keys/seal.ts'
+import type { Push } from './payload.ts'
+
+/** Told when there is a reason to look at a repository. */
+export const pushChannel = 'slipway_push'
+
+export interface GitWebhook {
+  id: string
+  organizationId: string
+  /** It concerns only repositories that are read with this token; null: all of the organization. */
+  gitTokenId: string | null
+  sealed: Record<string, string>
+}
+
+/** After a rotation, the secret before it is accepted this long. */
+export const graceHours = 24
+
+/** SQL: the sealed secrets of a row `n` that are accepted now. */
+const acceptedSql = `case when (n.spec ->> 'rotated_at')::timestamptz > clock_timestamp() - interval '${graceHours} hours'
+  then n.sealed else n.sealed - 'previous_secret' end`
+
+export const findGitWebhook = async (db: Queryable, id: string): Promise<GitWebhook | null> => {
+  const [row] = await db.query<GitWebhook>(
+    `select n.id, n.organization_id as "organizationId", n.spec ->> 'git_token_id' as "gitTokenId", ${acceptedSql} as sealed
+     from node n where n.id = $1 and n.kind = 'git_webhook'`,
+    [id],
+  )
+  return row ?? null
+}
+
+export const openSecrets = async (sealer: Sealer, { id, organizationId, sealed }: GitWebhook): Promise<string[]> => {
+  const secrets: string[] = []
+  for (const [column, text] of Object.entries(sealed))
+    secrets.push((await sealer.open(organizationId, { table: 'node', row: id, column }, text)).reveal())
+  return secrets
+}
+
+const acceptSql = `
+  with fresh as (
+    insert into git_delivery (webhook_id, digest, delivery_id) values ($1, $2, $3) on conflict do nothing returning 1
+  ), meant as (
+    select distinct w.id, p.branch, p.commit_id from unnest($7::text[], $8::text[]) as p (branch, commit_id)
+    join watched_repository w on w.organization_id = $4 and w.path = any($6)
+      and ($5::uuid is null or w.git_token_id = $5)
+    where exists (select from fresh)
+      and exists (select from followed_branch f where f.repository_id = w.id and f.branch = p.branch)
+  ), noted as (
+    insert into push_hint (repository_id, branch, commit_id, pusher) select id, branch, commit_id, $9 from meant
+    returning repository_id
+  ), told as (
+    select pg_notify('${pushChannel}', '') from (select from noted limit 1) any_row
+  )
+  select (select count(*) from fresh)::int as fresh, (select count(distinct repository_id) from noted)::int as repositories,
+    (select count(*) from told)::int as told`
+
+export interface Accepted {
+  /** False: it was accepted before. */
+  isFresh: boolean
+  /** How many of the organization's repositories will be looked at. */
+  repositories: number
+}
+
+/** `push` null: it was something else. */
+export const acceptDelivery = async (
+  db: Queryable,
+  webhook: GitWebhook,
+  { digest, deliveryId }: { digest: Buffer; deliveryId: string | null },
+  push: Push | null,
+): Promise<Accepted> => {
+  const branches = push?.branches ?? []
+  const [row] = await db.query<{ fresh: number; repositories: number }>(acceptSql, [
+    webhook.id,
+    digest,
+    deliveryId,
+    webhook.organizationId,
+    webhook.gitTokenId,
+    push?.paths ?? [],
+    branches.map(({ branch }) => branch),
+    branches.map(({ commitId }) => commitId),
+    push?.pusher ?? '',
+  ])
+  return { isFresh: row!.fresh === 1, repositories: row!.repositories }
+}
+
+/** How long deliveries are remembered. One that is sent again later leads to a look that finds nothing new. */
+export const forgetDeliveries = async (db: Queryable): Promise<void> => {
+  await db.query(`delete from git_delivery where received_at < clock_timestamp() - interval '7 days'`)
+}

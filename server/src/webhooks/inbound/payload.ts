@@ -1,0 +1,139 @@
+/**
+ * What a git host says was pushed. Pure. Only a reason to look at the repository: whatever is deployed is read from
+ * there. Texts are bounded and cleaned, because they are shown.
+ */
+import type { Envelope, Headers, Host } from './verify.ts'
+
+export interface PushedBranch {
+  branch: string
+  /** The new head, as the host says; null if that is not a commit id. */
+  commitId: string | null
+}
+
+export interface Push {
+  /** What the repository may be called in the URLs of services: `owner/name` in small letters. */
+  paths: string[]
+  branches: PushedBranch[]
+  /** Who pushed, as the host says; '' if it does not. */
+  pusher: string
+}
+
+type Json = Record<string, unknown>
+
+const isObject = (value: unknown): value is Json => typeof value === 'object' && value !== null && !Array.isArray(value)
+
+const at = (value: unknown, ...path: string[]): unknown =>
+  path.reduce<unknown>(
+    (inner, name) => (isObject(inner) && Object.hasOwn(inner, name) ? inner[name] : undefined),
+    value,
+  )
+
+const text = (value: unknown, ...path: string[]): string => {
+  const found = at(value, ...path)
+  return typeof found === 'string' ? found : ''
+}
+
+const maxBranches = 50
+const maxPusher = 100
+
+const commitIdOf = (id: string): string | null => (/^(?:[0-9a-f]{40}|[0-9a-f]{64})$/.test(id) ? id : null)
+
+const isNothing = (id: string): boolean => /^0*$/.test(id)
+
+/** A branch of `refs/heads/…`; none for a tag, and for a branch that was deleted. */
+const branchIn = (ref: string, after: string): PushedBranch[] =>
+  ref.startsWith('refs/heads/') && !isNothing(after)
+    ? [{ branch: ref.slice('refs/heads/'.length), commitId: commitIdOf(after) }]
+    : []
+
+const pathOf = (url: string): string => {
+  const path = url.includes('://') ? (URL.parse(url)?.pathname ?? '') : url
+  return path
+    .replace(/^\/+/, '')
+    .replace(/(\.git)?\/*$/, '')
+    .toLowerCase()
+}
+
+const clean = (name: string): string =>
+  name
+    .replace(/[\p{Cc}\p{Cf}\u2028\u2029]/gu, ' ')
+    .trim()
+    .slice(0, maxPusher)
+    .toWellFormed()
+
+interface Shape {
+  events: readonly string[]
+  paths(body: unknown): string[]
+  branches(body: unknown): PushedBranch[]
+  pusher(body: unknown): string
+}
+
+const oneRef = (body: unknown): PushedBranch[] => branchIn(text(body, 'ref'), text(body, 'after'))
+
+const likeGithub = (body: unknown): string[] =>
+  ['full_name', 'clone_url', 'html_url'].map((name) => text(body, 'repository', name))
+
+const changesOf = (body: unknown): unknown[] => {
+  const changes = at(body, 'push', 'changes')
+  return Array.isArray(changes) ? changes.slice(0, maxBranches) : []
+}
+
+const shapes: Record<Host, Shape> = {
+  GITHUB: {
+    events: ['push'],
+    paths: likeGithub,
+    branches: oneRef,
+    pusher: (body) => text(body, 'pusher', 'name') || text(body, 'sender', 'login'),
+  },
+  GITEA: {
+    events: ['push'],
+    paths: likeGithub,
+    branches: oneRef,
+    pusher: (body) => text(body, 'pusher', 'login') || text(body, 'pusher', 'username'),
+  },
+  GITLAB: {
+    events: ['Push Hook'],
+    paths: (body) => ['path_with_namespace', 'git_http_url', 'web_url'].map((name) => text(body, 'project', name)),
+    branches: oneRef,
+    pusher: (body) => text(body, 'user_username') || text(body, 'user_name'),
+  },
+  BITBUCKET: {
+    events: ['repo:push'],
+    paths: (body) => [text(body, 'repository', 'full_name'), text(body, 'repository', 'links', 'html', 'href')],
+    branches: (body) =>
+      changesOf(body).flatMap((change) =>
+        text(change, 'new', 'type') === 'branch'
+          ? branchIn(`refs/heads/${text(change, 'new', 'name')}`, text(change, 'new', 'target', 'hash') || '?')
+          : [],
+      ),
+    pusher: (body) => text(body, 'actor', 'nickname') || text(body, 'actor', 'display_name'),
+  },
+}
+
+export const isPush = ({ host, event }: Envelope): boolean => shapes[host].events.includes(event)
+
+/** Hosts send JSON, or a form that has it in the field `payload`. */
+const parse = (headers: Headers, body: Buffer): unknown => {
+  const isForm = String(headers['content-type'] ?? '').startsWith('application/x-www-form-urlencoded')
+  const sent = body.toString('utf8')
+  return JSON.parse(isForm ? (new URLSearchParams(sent).get('payload') ?? '') : sent)
+}
+
+/** Null if the body is not one that this host sends. */
+export const readPush = ({ host }: Envelope, headers: Headers, body: Buffer): Push | null => {
+  let parsed: unknown
+  try {
+    parsed = parse(headers, body)
+  } catch {
+    return null
+  }
+  const shape = shapes[host]
+  const paths = [...new Set(shape.paths(parsed).map(pathOf))].filter((path) => path !== '' && path.length <= 2048)
+  if (paths.length === 0) return null
+  const branches = shape.branches(parsed).filter(({ branch }) => branch.length <= 255 && !branch.includes('\0'))
+  return {
+    paths: paths.map((path) => path.replaceAll('\0', '').toWellFormed()),
+    branches,
+    pusher: clean(shape.pusher(parsed)),
+  }
+}
