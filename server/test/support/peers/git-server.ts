@@ -34,6 +34,7 @@ export interface GitServer {
   /** Runs git in the repository, for what no honest client makes; answers its output without the outer blanks. */
   git(name: string, args: readonly string[], input?: string | Buffer): Promise<string>
   /** From now on; null ends it. */
+  /** Cuts what hangs. */
   setFault(fault: Fault): void
   /** `GET /info/refs` and `POST /git-upload-pack` so far, in order. */
   requests: string[]
@@ -156,9 +157,10 @@ export const startGitServer = async (
   const root = await mkdtemp(join(tmpdir(), 'slipway-git-'))
   const requests: string[] = []
   let fault: Fault = null
+  const hanging = new Set<ServerResponse>()
   const server = createServer((request, response) => {
     requests.push(`${request.method} ${(request.url ?? '').replace(/^\/[^/]+/, '')}`)
-    if (fault?.kind === 'hang') return
+    if (fault?.kind === 'hang') return void hanging.add(response)
     if (fault?.kind === 'redirect') return void response.writeHead(302, { location: fault.to + request.url }).end()
     if (!isAllowed(request, options.auth))
       return void response.writeHead(401, { 'www-authenticate': 'Basic realm="git"' }).end()
@@ -212,6 +214,8 @@ export const startGitServer = async (
     git: (name, args, input) => run(root, ['--git-dir', folder(name), ...args], { input }),
     setFault(next) {
       fault = next
+      for (const response of hanging) response.destroy()
+      hanging.clear()
     },
     async close() {
       server.closeAllConnections()
