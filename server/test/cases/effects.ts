@@ -75,8 +75,8 @@ Application, Job, Terraform | /build.skip_git_submodules | src/builds/git/submod
 Container | /image_name /tag /registry_id | src/deployments/images/images | a deploy of an image pulls it and builds nothing; a tag that the deploy names wins
 Container | /image_tag | src/resources/kinds/container | a container is deployed at the tag named, and goes with its deletion
 Application | /auto_deploy | test/pushes | a push that a git host tells of deploys the head that the repository has, whatever the payload says
-Application, Job, Terraform | /mode /type /value | test/pushes | auto_deploy, skip words, the root path, restrictions and a stop decide what a push deploys
-Terraform | /auto_deploy_config/auto_deploy /auto_deploy_config/terraform_action | test/pushes | a push deploys a job from a repository, and runs of a module what its terraform_action says
+Application, Job, Terraform | /mode=MATCH,EXCLUDE /type=PATH /value | test/pushes | auto_deploy, skip words, the root path, restrictions and a stop decide what a push deploys
+Terraform | /auto_deploy_config/auto_deploy /auto_deploy_config/terraform_action=DEFAULT,PLAN,NOOP | test/pushes | a push deploys a job from a repository, and runs of a module what its terraform_action says
 Organization Git Webhook | /git_token_id | test/pushes | a webhook for a git token concerns only what is read with it, and keeps it from being deleted
 Container | /auto_deploy | src/resources/kinds/container | a new tag is deployed to whatever follows the image, in all environments, and to nothing else
 Database | /type /version | src/resources/kinds/database | a database runs from the public image of its version, with a volume of its own and a probe in the container
