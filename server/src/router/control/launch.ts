@@ -4,7 +4,7 @@ import { once } from 'node:events'
 import { mkdir, open, readFile, rename, stat } from 'node:fs/promises'
 import { setTimeout as pause } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
-import { askHealth, askStop } from './control-client.ts'
+import { askHealth, askStop, RouterAbsent } from './control-client.ts'
 import { exitCodes, type Health, type Paths, PROTOCOL_VERSION } from './protocol.ts'
 
 export interface LaunchRequest {
@@ -72,7 +72,12 @@ const stopOther = async (wanted: LaunchRequest): Promise<boolean> => {
   const health = await askHealth(wanted.paths.controlSocket)
   if (health === null) return true
   if (fits(health, wanted)) return false
-  await askStop(wanted.paths.controlSocket)
+  try {
+    await askStop(wanted.paths.controlSocket)
+  } catch (error) {
+    // Somebody else stopped it since it answered.
+    if (!(error instanceof RouterAbsent)) throw error
+  }
   return true
 }
 

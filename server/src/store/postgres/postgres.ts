@@ -51,7 +51,8 @@ const settings = {
   timezone: 'UTC',
   log_timezone: 'UTC',
 }
-const withoutSync = { fsync: 'off', synchronous_commit: 'off', full_page_writes: 'off' }
+/** For a server that many tests share, each with databases and pools of its own. */
+const throwAway = { fsync: 'off', synchronous_commit: 'off', full_page_writes: 'off', max_connections: '500' }
 
 const wrongPassword = '28P01'
 
@@ -97,7 +98,7 @@ const longestLog = 5_000_000
 const launch = async (bin: string, place: PostgresPlace, durable: boolean): Promise<ChildProcess> => {
   const { data, socketDir, logFile, user } = place
   if ((lstatSync(logFile, { throwIfNoEntry: false })?.size ?? 0) > longestLog) await rename(logFile, `${logFile}.1`)
-  const chosen = { ...settings, ...(durable ? {} : withoutSync), unix_socket_directories: socketDir }
+  const chosen = { ...settings, ...(durable ? {} : throwAway), unix_socket_directories: socketDir }
   const flags = Object.entries(chosen).flatMap(([name, value]) => ['-c', `${name}=${value}`])
   // The folder belongs to the database's user: we must not follow a link in it.
   const { O_WRONLY, O_APPEND, O_CREAT, O_NOFOLLOW } = constants
