@@ -98,8 +98,10 @@ for (const lateCut of [false, true])
       // As when its lease has run out.
       await world.database.query(`update watched_repository set lease_until = '-infinity'`)
       const next = await startLooks(world)
+      // A statement that was under way at the death may take the lease once more, which then runs out by itself.
       await until(async () => (await seenOf(world, id)) === world.head && (await hints()) === 0, {
         what: `the push after death at call ${calls}`,
+        timeoutMs: 60_000,
       })
       assert.deepEqual(await requestsFor(world, world.head), [1], `call ${calls}`)
       await next.looks.stop()
