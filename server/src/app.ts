@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import { type AdminToken, ensureAdminToken } from './api/auth/admin-token.ts'
 import type { Parts } from './api/parts.ts'
 import { createApi } from './api/server.ts'
+import { apiAddress, publishApi, startTls } from './app-tls.ts'
 import type { Builder, ImageBuilder } from './builds/builder.ts'
 import { createFakeBuilder } from './builds/fake-builder.ts'
 import { createBuilder } from './builds/git-builder.ts'
@@ -42,7 +43,7 @@ import type { Runtime } from './runtimes/runtime.ts'
 import { createSampleRepository, reachSample, samplePath, serveSample } from './sample-repository.ts'
 import type { Settings } from './settings.ts'
 import { connect, type Database, migrate } from './store/database.ts'
-import { readFingerprintKey, readOwnerId, savePublishedHost } from './store/installation.ts'
+import { readFingerprintKey, readOwnerId, saveNames, savePublishedHost } from './store/installation.ts'
 import { createSealer, type Sealer } from './store/keys/seal.ts'
 import { startPostgres } from './store/postgres/postgres.ts'
 import { createStreams } from './streams/changes.ts'
@@ -90,8 +91,12 @@ interface Foundation {
   ownerId: string
   outbound: Outbound
   issuerOutbound: Outbound
+  /** The same for the certificate authority. */
+  acmeOutbound: Outbound
   pullThrough: PullThrough
   router: Router
+  /** That of this machine alone. */
+  own: Router
   /** The same, where other servers may share its routes. */
   shared: SharedRouter | null
 }
@@ -106,27 +111,29 @@ const shareRouter = (own: Router, foundation: Omit<ServersParts, 'clock'>, { dat
 
 const createFoundation = async (settings: Settings): Promise<Foundation> => {
   const log = createLog(settings.logLevel)
-  const { dataDir, routerHost: host, routerPort: port } = settings
+  const { dataDir, routerHost: host, routerPort: port, routerTlsPort: tlsPort, hstsSeconds } = settings
   const work = createWorkRegistry(systemClock)
   const { trustedProxies } = settings
-  const own = createRouter({ dataDir, host, port, log, trustedProxies })
+  const own = createRouter({ dataDir, host, port, log, trustedProxies, tlsPort, hstsSeconds })
   const [database] = await Promise.all([openDatabase(settings, log), own.start()])
   const shared = shareRouter(own, { database, log, work }, settings)
   if (shared !== null) await Promise.all([shared.follow(), leaveFollower(dataDir, log)])
   const router = shared ?? own
   const sealer = await createSealer({ database, masterKeyFile: settings.masterKeyFile })
   const ownerId = await readOwnerId(database)
+  await saveNames(database, settings)
   await savePublishedHost(database, router.address(port).slice(0, -`:${port}`.length))
   // Each server of an installation has its own mark: the pulls of another one must not be swept here.
   const pullThrough = await startPullThrough(markOf(`${ownerId} ${hostname()} ${dataDir}`))
   const addresses = [...ownAddresses(settings), pullThrough.address]
   const outbound = createOutbound({ allow: [...settings.outboundAllow], own: addresses })
   // The operator chose the issuer, so it may be anywhere; users cannot reach its network through this.
-  const issuerOutbound = createOutbound({
-    allow: [...settings.outboundAllow, ...issuerPlace(settings)],
-    own: addresses,
-  })
-  return { settings, log, work, database, sealer, ownerId, router, shared, outbound, issuerOutbound, pullThrough }
+  const outboundTo = (places: readonly string[]): Outbound =>
+    createOutbound({ allow: [...settings.outboundAllow, ...places], own: addresses })
+  const issuerOutbound = outboundTo(settings.oidc === undefined ? [] : [placeOf(settings.oidc.issuer)])
+  const acmeOutbound = outboundTo([placeOf(settings.acme.directory)])
+  const outgoing = { outbound, issuerOutbound, acmeOutbound }
+  return { settings, log, work, database, sealer, ownerId, router, own, shared, ...outgoing, pullThrough }
 }
 
 /**
@@ -141,11 +148,10 @@ const ownAddresses = ({ databaseUrl, dockerHost }: Settings): string[] =>
     return url === null || url.hostname === '' ? [] : [`${url.hostname}:${url.port || port}`]
   })
 
-/** `host:port` of the OIDC issuer. */
-const issuerPlace = ({ oidc }: Settings): string[] => {
-  if (oidc === undefined) return []
-  const { hostname, port, protocol } = new URL(oidc.issuer)
-  return [`${hostname}:${port || (protocol === 'https:' ? 443 : 80)}`]
+/** `host:port` of an address. */
+const placeOf = (url: string): string => {
+  const { hostname, port, protocol } = new URL(url)
+  return `${hostname}:${port || (protocol === 'https:' ? 443 : 80)}`
 }
 
 /** The engine of this machine, those of others, and what is built on all of them. */
@@ -234,8 +240,10 @@ const createParts = async (foundation: Foundation, machine: RuntimeParts, disk: 
     scheduleSeconds: settings.webhookSchedule,
   })
   const streams = createStreams(database)
+  const trustedProxies = settings.apiHost === undefined ? settings.trustedProxies : [...settings.trustedProxies, apiAddress(settings)]
   const parts: Parts = {
     ...foundation,
+    settings: { ...settings, trustedProxies },
     clusters,
     builder,
     disk,
@@ -285,6 +293,8 @@ export const startApp = async (settings: Settings, options: { fake: boolean }): 
   const databaseKeeper = superviseDatabase(foundation)
   await engine.start()
   await delivery.start()
+  await publishApi(foundation)
+  const certificates = await startTls(foundation)
   return {
     parts,
     url,
@@ -295,6 +305,7 @@ export const startApp = async (settings: Settings, options: { fake: boolean }): 
       await api.close()
       await engine.stop()
       await delivery.stop()
+      await certificates?.stop()
       await parts.clusters.close()
       await parts.builder.close()
       await foundation.pullThrough.close()

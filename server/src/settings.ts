@@ -6,10 +6,12 @@
 import { isIP } from 'node:net'
 import { availableParallelism } from 'node:os'
 import { resolve } from 'node:path'
+import { domainToASCII } from 'node:url'
 import type { PreparationLimits } from './builds/preparation/limits.ts'
 import { type VolumeSizes, volumeSizeModes } from './deployments/request/volume-sizes.ts'
 import { parseAllowList } from './lib/net/address-policy.ts'
 import { Secret } from './lib/secret.ts'
+import { type AcmeSettings, readAcme, tlsSettings } from './settings-acme.ts'
 import { type Limits, limitNames, limitSettings, usualLimits } from './limits/limits.ts'
 import { engineNames, type FileSetting, loadSettingsFile, SettingsError, settingsFileName } from './settings-file.ts'
 
@@ -18,6 +20,16 @@ export interface Settings {
   port: number
   routerHost: string
   routerPort: number
+  /** For HTTPS; if undefined, the router serves none. */
+  routerTlsPort: number | undefined
+  /** Of the header Strict-Transport-Security; 0: none. */
+  hstsSeconds: number
+  /** Below which every service has a name; if undefined, below `localhost`. */
+  domain: string | undefined
+  /** Where the router publishes the API. */
+  apiHost: string | undefined
+  /** Where certificates come from, if the router has TLS. */
+  acme: AcmeSettings
   /** Ports of this machine for the TCP and UDP ports of services, both ends included. */
   portRange: PortRange
   /** Further ports of this machine that a service can request; privileged ones only if listed. */
@@ -297,6 +309,15 @@ const imageNames = (value: string): { value: readonly string[] } | string => {
     : '* or names of official images, such as postgres or node:22, separated by commas'
 }
 
+const domainName = (value: string): { value: string } | string => {
+  const name = domainToASCII(value.replace(/\.$/, ''))
+  const labels = name.split('.')
+  const fits = labels.every((label) => /^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/.test(label)) && name.length <= 190
+  return fits && labels.length > 1 && !/^\d+$/.test(labels.at(-1)!)
+    ? { value: name }
+    : 'a domain name, such as apps.example.com'
+}
+
 const emails = (value: string): { value: readonly string[] } | string => {
   const found = parts(value.toLowerCase())
   return found.every((each) => /^[^@\s]+@[^@\s]+$/.test(each))
@@ -335,6 +356,22 @@ const readPreparation = (read: ReturnType<typeof createReader>['read']): Prepara
     readMs: read('SLIPWAY_PREPARE_SECONDS', minute, whole(1, hour)) * 1000,
     contextMs: read('SLIPWAY_CONTEXT_SECONDS', 10 * minute, whole(1, 24 * hour)) * 1000,
   })
+
+/** What makes no sense without TLS, or at the same place as something else. */
+const refuseTls = (settings: Settings, isSet: (name: string) => boolean): string[] => {
+  const { host, port, routerHost, routerPort, routerTlsPort, domain, apiHost } = settings
+  const problems: string[] = []
+  if (routerTlsPort === undefined)
+    for (const name of tlsSettings)
+      if (isSet(name)) problems.push(`${name} needs SLIPWAY_ROUTER_TLS_PORT: without it the router has no TLS.`)
+  if (routerTlsPort === routerPort) problems.push('SLIPWAY_ROUTER_TLS_PORT must differ from SLIPWAY_ROUTER_PORT.')
+  if (routerTlsPort === port && routerHost === host)
+    problems.push('SLIPWAY_ROUTER_TLS_PORT must differ from SLIPWAY_PORT.')
+  if (apiHost !== undefined && apiHost === domain) problems.push('SLIPWAY_API_HOST must differ from SLIPWAY_DOMAIN.')
+  if (isSet('SLIPWAY_ACME_EAB_KID') !== isSet('SLIPWAY_ACME_EAB_HMAC'))
+    problems.push('SLIPWAY_ACME_EAB_KID and SLIPWAY_ACME_EAB_HMAC must be set together.')
+  return problems
+}
 
 const distance = (left: string, right: string): number => {
   let row = Array.from({ length: right.length + 1 }, (_, index) => index)
@@ -390,6 +427,11 @@ export const parseSettings = (
     port: read('SLIPWAY_PORT', 8080, port),
     routerHost: read('SLIPWAY_ROUTER_HOST', '127.0.0.1', host),
     routerPort: read('SLIPWAY_ROUTER_PORT', 8000, port),
+    routerTlsPort: read<number | undefined>('SLIPWAY_ROUTER_TLS_PORT', undefined, port),
+    hstsSeconds: read('SLIPWAY_HSTS_SECONDS', 0, whole(0, 63_072_000)),
+    domain: read<string | undefined>('SLIPWAY_DOMAIN', undefined, domainName),
+    apiHost: read<string | undefined>('SLIPWAY_API_HOST', undefined, domainName),
+    acme: readAcme(read),
     portRange: read('SLIPWAY_PORT_RANGE', usualRange, portRange),
     extraPorts: read<readonly PortRange[]>('SLIPWAY_EXTRA_PORTS', Object.freeze([]), portList),
     databasePort: localPortOf(env.DATABASE_URL ?? file.get('DATABASE_URL')?.value),
@@ -428,6 +470,7 @@ export const parseSettings = (
   }
   if (settings.routerPort === settings.port && settings.routerHost === settings.host)
     problems.push('SLIPWAY_ROUTER_PORT must differ from SLIPWAY_PORT.')
+  problems.push(...refuseTls(settings, (name) => (env[name] ?? file.get(name)?.value ?? '').trim() !== ''))
   problems.push(...refuseUnknown(file, names))
   if (problems.length > 0) throw new SettingsError(problems)
   return { settings: Object.freeze(settings), warnings: warnOfUnknown(env, names) }

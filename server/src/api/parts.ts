@@ -22,6 +22,11 @@ export interface ApiSettings {
   /** Where the server and the router listen: no service can have these. */
   port: number
   routerPort: number
+  routerTlsPort?: number | undefined
+  /** Below which services have their names; default `localhost`. */
+  domain?: string | undefined
+  /** Where the router publishes the API; default nowhere. */
+  apiHost?: string | undefined
   /** Ports of this machine for services, both ends included. */
   portRange: { first: number; last: number }
   /** Further ports that a service may ask for. */

@@ -47,6 +47,8 @@ const createOwn = (busy: number[] = []) => {
       drained.push(targets.length)
       return { remaining: 1 }
     },
+    setTls: async () => {},
+    tls: async () => ({}),
     url: (host) => host,
     address: String,
     stop: async () => {},

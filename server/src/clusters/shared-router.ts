@@ -7,7 +7,7 @@
  * When the process dies: its router goes on with the table that it has; the next start brings that up to date first.
  */
 import { createKeyedLock, withLock } from '../lib/concurrency/keyed-lock.ts'
-import type { AnyRoute, Router, Target } from '../router/router.ts'
+import { type AnyRoute, apiRouteId, type Router, type Target } from '../router/router.ts'
 import { areEqual, routeWhatCan } from '../router/routes.ts'
 import { createLoop, type Loop } from '../work/loop.ts'
 import type { Question, Servers, ServersParts } from './servers.ts'
@@ -17,6 +17,10 @@ export interface SharedRouter extends Router {
   follow(): Promise<void>
   /** The router goes on; nothing is told to it any more. */
   leave(): Promise<void>
+  /** Has the other servers look what their routers are to serve for this host; resolves when they have, or after a while. */
+  tellTls(host: string): Promise<void>
+  /** What the others call here. */
+  hearTls(learn: (host: string) => Promise<void>): void
 }
 
 export interface SharedRouterParts extends ServersParts {
@@ -50,6 +54,7 @@ export const createSharedRouter = (parts: SharedRouterParts): SharedRouter => {
   /** By service: what is told by us and what we hear of others do not cross. */
   const turns = createKeyedLock()
   let looking: Loop | undefined
+  let learnTls: ((host: string) => Promise<void>) | undefined
 
   /** All of them but those whose port cannot be had here, which wait for the next look. */
   const setWhatCan = async (serviceId: string, routes: readonly AnyRoute[]): Promise<void> => {
@@ -69,12 +74,18 @@ export const createSharedRouter = (parts: SharedRouterParts): SharedRouter => {
     ])
     const known = new Map(told.map(({ id, routes }) => [id, routes]))
     for (const serviceId of new Set([...known.keys(), ...has.keys()])) {
+      // The API's own host is each server's own matter.
+      if (serviceId === apiRouteId) continue
       const wanted = known.get(serviceId)
       const isRight = wanted === null || areEqual(wanted ?? [], has.get(serviceId) ?? [])
       if (!isRight) await learn(serviceId)
     }
   }
-  const answer = async ({ service, targets, timeoutMs }: Question): Promise<number> => {
+  const answer = async ({ service, tls, targets, timeoutMs }: Question): Promise<number> => {
+    if (tls !== undefined) {
+      await learnTls?.(String(tls))
+      return 0
+    }
     if (service !== undefined) {
       await learn(String(service))
       return 0
@@ -124,6 +135,12 @@ export const createSharedRouter = (parts: SharedRouterParts): SharedRouter => {
         log.warn({ err: error }, 'the router will be updated later')
         looking?.wake(1000)
       })
+    },
+    async tellTls(host) {
+      await servers.ask(await servers.others(), { tls: host }, toldMs)
+    },
+    hearTls(learn) {
+      learnTls = learn
     },
     async leave() {
       await looking?.stop()

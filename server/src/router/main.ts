@@ -24,6 +24,8 @@ import type { AnyRoute } from './router.ts'
 import { createLiveTable } from './table/live-table.ts'
 import { loadRoutes, saveRoutes } from './table/table-file.ts'
 import { newCounts, type Traffic } from './table/traffic.ts'
+import { openTlsBook } from './tls/book.ts'
+import { createTlsListener } from './tls/listener.ts'
 import { createUpstreams } from './table/upstreams.ts'
 
 const graceMs = 20_000
@@ -53,13 +55,18 @@ const readArguments = () => {
       host: { type: 'string', default: '127.0.0.1' },
       port: { type: 'string', default: '8000' },
       'trusted-proxies': { type: 'string', default: '' },
+      'tls-port': { type: 'string' },
+      'hsts-seconds': { type: 'string', default: '0' },
       'takes-over': { type: 'boolean', default: false },
     },
   })
   const dataDir = values['data-dir']
   if (dataDir === undefined) throw new Error('--data-dir is missing')
   const trustedProxies = values['trusted-proxies'].split(',').filter((item) => item !== '')
-  return { dataDir, host: values.host, port: Number(values.port), trustedProxies, takesOver: values['takes-over'] }
+  const wantedTlsPort = values['tls-port'] === undefined ? null : Number(values['tls-port'])
+  const hstsSeconds = Number(values['hsts-seconds'])
+  const place = { dataDir, host: values.host, port: Number(values.port), wantedTlsPort, hstsSeconds }
+  return { ...place, trustedProxies, takesOver: values['takes-over'] }
 }
 
 const leave = (code: number, message: string): never => {
@@ -80,7 +87,7 @@ const waitForLock = async (folder: string): Promise<Lock | null> => {
   }
 }
 
-const { dataDir, host, port, trustedProxies, takesOver } = readArguments()
+const { dataDir, host, port, wantedTlsPort, hstsSeconds, trustedProxies, takesOver } = readArguments()
 const paths = pathsOf(dataDir)
 await mkdir(paths.folder, { recursive: true, mode: 0o700 })
 await chmod(paths.folder, 0o700)
@@ -103,25 +110,40 @@ const ports = createPorts(
 const save = (routes: readonly AnyRoute[]): Promise<void> => saveRoutes(paths.table, routes)
 const table = createLiveTable(await loadRoutes(paths.table, onBroken), upstreams, save, ports)
 const counts = newCounts()
-const traffic: Traffic = { table, upstreams, counts, isTrusted: trustProxies(trustedProxies), report, stopping: false }
+const book = await openTlsBook(paths.tls, say)
+const secure = wantedTlsPort === null ? undefined : { book, port: wantedTlsPort, hstsSeconds }
+const traffic: Traffic = {
+  ...{ table, upstreams, counts, isTrusted: trustProxies(trustedProxies), report, stopping: false },
+  ...(secure === undefined ? {} : { secure }),
+}
 const front = createFront(traffic)
+const tls = createTlsListener(
+  book,
+  { http1: (socket) => front.accept(socket, false), http2: (socket) => front.accept(socket, true) },
+  report,
+)
 
-const listen = async (): Promise<number> => {
+const listen = async (on: Pick<typeof front, 'listen'>, wanted: number, setting: string): Promise<number> => {
   try {
-    return await front.listen(host, port)
+    return await on.listen(host, wanted)
   } catch (error) {
-    const problem = listenProblem(error, { host: 'SLIPWAY_ROUTER_HOST', port: 'SLIPWAY_ROUTER_PORT' })
-    return leave(exitCodes.cannotListen, `the router cannot listen on ${host}:${port}: ${problem ?? String(error)}`)
+    const problem = listenProblem(error, { host: 'SLIPWAY_ROUTER_HOST', port: setting })
+    return leave(exitCodes.cannotListen, `the router cannot listen on ${host}:${wanted}: ${problem ?? String(error)}`)
   }
 }
 
-const httpPort = await listen()
+const httpPort = await listen(front, port, 'SLIPWAY_ROUTER_PORT')
+if (secure !== undefined) secure.port = await listen(tls, secure.port, 'SLIPWAY_ROUTER_TLS_PORT')
 await ports.openMissing()
 
-const health: Health = { version: PROTOCOL_VERSION, pid: process.pid, host, port: httpPort, trustedProxies }
+const health: Health = {
+  ...{ version: PROTOCOL_VERSION, pid: process.pid, host, port: httpPort, trustedProxies },
+  ...{ tlsPort: secure?.port ?? null, hstsSeconds: secure?.hstsSeconds ?? 0 },
+}
 
 const finish = async (): Promise<void> => {
   await front.finish(graceMs)
+  tls.end()
   for (const client of clients) client.destroy()
   const owner = await readFile(paths.pid, 'utf8').catch(() => '')
   if (owner.trim() === String(process.pid)) await rm(paths.pid, { force: true })
@@ -135,6 +157,7 @@ const stop = () => {
   if (ending !== undefined) return ending
   say('no longer accepting connections')
   ports.close()
+  tls.close()
   const released = front.close().then(() => {
     control.close()
     lock.close()
@@ -146,6 +169,7 @@ const stop = () => {
 const control = createControl({
   table,
   upstreams,
+  book,
   health: () => health,
   counts: () => ({ ...counts, rssBytes: process.memoryUsage.rss() }),
   stop,

@@ -52,6 +52,8 @@ export interface Policy {
   headers?: Record<string, string>
   /** A client stays with the target it had first. */
   sticky?: true
+  /** Requests without TLS are answered, not redirected. */
+  keepsHttp?: true
   retry?: RetryPolicy
 }
 
@@ -89,6 +91,7 @@ const checks: Readonly<Record<Exclude<keyof Policy, keyof typeof usual>, (value:
   cors: (value) => isRecord(value) && isCors(value),
   headers: (value) => isRecord(value) && Object.keys(value).every(isHeaderName) && Object.values(value).every(isText),
   sticky: (value) => value === true,
+  keepsHttp: (value) => value === true,
   retry: (value) => isRecord(value) && isRetry(value),
 }
 

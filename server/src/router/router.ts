@@ -38,6 +38,9 @@ export interface StreamRoute {
   targets: Target[]
 }
 
+/** In place of a service's id, of the route to the API. */
+export const apiRouteId = 'api'
+
 export type AnyRoute = Route | StreamRoute
 
 export const isStreamRoute = (route: AnyRoute): route is StreamRoute =>
@@ -51,6 +54,23 @@ export class PortUnavailable extends Error {
     super(message)
     this.port = port
   }
+}
+
+/** What the router is given to serve HTTPS for a host, and to answer a certificate authority. */
+export interface HostTls {
+  /** PEM: the chain, and its key. Both or neither. */
+  certificate?: string
+  key?: string
+  /** Over HTTP: `/.well-known/acme-challenge/<token>`. */
+  challenge?: { token: string; answer: string } | undefined
+  /** What a client is shown that offers `acme-tls/1`. */
+  alpn?: { certificate: string; key: string } | undefined
+}
+
+/** What a router has been given for a host: its digest (`tlsDigest`), and whether HTTPS is served. */
+export interface KnownTls {
+  digest: string
+  isServed: boolean
 }
 
 export interface Router {
@@ -70,7 +90,14 @@ export interface Router {
    * connections.
    */
   drain(targets: Target[], timeoutMs: number, signal: AbortSignal): Promise<{ remaining: number }>
-  /** The public address: `http://<host>:<port>`. */
+  /**
+   * Serves HTTPS for this host as it says; {} ends it. Connections and handshakes under way are not disturbed. Rejects
+   * if the certificate cannot be served; the one before stays.
+   */
+  setTls(host: string, value: HostTls): Promise<void>
+  /** By host name. */
+  tls(): Promise<Record<string, KnownTls>>
+  /** The public address: `http://<host>:<port>`, or `https://…` if the host has a certificate here. */
   url(host: string): string
   /** The public address of a stream route's port: `<host>:<port>`. */
   address(port: number): string

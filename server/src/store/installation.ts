@@ -1,7 +1,8 @@
 /** Facts of this installation that all replicas share, created on first use. */
 import { randomBytes } from 'node:crypto'
 import { newId } from '../lib/ids.ts'
-import type { Database } from './database.ts'
+import type { Secret } from '../lib/secret.ts'
+import type { Database, Queryable } from './database.ts'
 import type { Sealer } from './keys/seal.ts'
 
 /** Represents the installation where an organization is required. */
@@ -28,6 +29,71 @@ export const savePublishedHost = async (database: Database, host: string): Promi
      on conflict (name) do update set value = excluded.value where installation.value <> excluded.value`,
     [host],
   )
+}
+
+const textSql = (name: string): string => `(select value from installation where name = '${name}')`
+
+/** SQL for the domain below which services have their names. */
+export const serviceDomainSql = `coalesce(${textSql('domain')}, 'localhost')`
+
+/** SQL: whether a host is the API's own, or one that the platform gives to services. */
+export const isReservedSql = (host: string): string =>
+  `(${host} = coalesce(${textSql('api_host')}, '') or ${host} = ${serviceDomainSql}
+    or ${textSql('domain')} is not null and right(${host}, length(${textSql('domain')}) + 1) = '.' || ${textSql('domain')})`
+
+const setText = (tx: Queryable, name: string, value: string | undefined): Promise<unknown> =>
+  value === undefined
+    ? tx.query('delete from installation where name = $1', [name])
+    : tx.query(
+        `insert into installation (name, value) values ($1, $2) on conflict (name) do update set value = excluded.value`,
+        [name, value],
+      )
+
+/** Names keep their labels; a label that a custom domain has under the new domain is the platform's from now on. */
+const renameHosts = async (tx: Queryable, before: string): Promise<void> => {
+  await tx.query(`delete from route where custom_domain_id is not null and ${isReservedSql('host')}`)
+  await tx.query(
+    `update route set host = left(host, length(host) - length($1) - 1) || '.' || ${serviceDomainSql}
+     where custom_domain_id is null and right(host, length($1) + 1) = '.' || $1`,
+    [before],
+  )
+  await tx.query(
+    `insert into route (host, organization_id, environment_id, service_id, port, protocol, is_default, custom_domain_id)
+     select d.domain, r.organization_id, r.environment_id, r.service_id, r.port, r.protocol, false, d.id
+     from custom_domain d join route r on r.service_id = d.service_id and r.is_default and r.custom_domain_id is null
+     where not ${isReservedSql('d.domain')} and not exists (select from route o where o.custom_domain_id = d.id)
+     on conflict do nothing`,
+  )
+  // What instances were told of hosts has changed.
+  await tx.query('update service_state set wanted_hash = null, wanted_version = wanted_version + 1')
+  await tx.query(`select pg_notify('slipway_routes', id) from (select distinct service_id::text as id from route) routed`)
+}
+
+/** The operator's names for services and for the API; all hosts of services follow. */
+export const saveNames = (
+  database: Database,
+  { domain, apiHost }: { domain: string | undefined; apiHost: string | undefined },
+): Promise<void> =>
+  database.transaction(async (tx) => {
+    await tx.query('lock table installation in exclusive mode')
+    const [before] = await tx.query<{ domain: string; apiHost: string | null }>(
+      `select ${serviceDomainSql} as domain, ${textSql('api_host')} as "apiHost"`,
+    )
+    if (before!.domain === (domain ?? 'localhost') && before!.apiHost === (apiHost ?? null)) return
+    await setText(tx, 'domain', domain)
+    await setText(tx, 'api_host', apiHost)
+    await renameHosts(tx, before!.domain)
+  })
+
+/** PEM, sealed at rest: the key of this installation's account at certificate authorities. */
+export const readAccountKey = async (
+  database: Database,
+  sealer: Sealer,
+  make: () => Promise<string>,
+): Promise<Secret> => {
+  const place = { table: 'installation', row: 'acme_account_key', column: 'value' }
+  const sealed = await fact(database, 'acme_account_key', async () => sealer.seal(installationId, place, await make()))
+  return sealer.open(installationId, place, sealed)
 }
 
 /** The label value on everything this installation creates on an engine. */

@@ -27,7 +27,7 @@ export const leaseEnd = (parameter: number): string => `clock_timestamp() + $${p
 
 /** A table whose rows are worked on under leases: `worker`, `fence`, `lease_until`. */
 export interface LeaseTable<C extends Leased> {
-  name: 'deployment' | 'task_run' | 'cluster_work' | 'watched_repository'
+  name: 'deployment' | 'task_run' | 'cluster_work' | 'watched_repository' | 'certificate'
   /** Which rows are under way, in SQL. Absent: those whose `state` is RUNNING. */
   open?: string
   /** How a row becomes a claim, in SQL. */

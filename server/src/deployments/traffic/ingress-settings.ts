@@ -38,6 +38,7 @@ export const ingressDefaults: IngressSettings = {
   [ingress('grpc_send_timeout_seconds')]: 60,
   [ingress('grpc_read_timeout_seconds')]: 60,
   [ingress('extra_headers')]: '{}',
+  [ingress('force_ssl_redirect')]: true,
   [gateway('http_request_timeout_seconds')]: null,
   [gateway('http_connection_idle_timeout_seconds')]: null,
   [gateway('retry.num_retries')]: null,
@@ -212,6 +213,7 @@ export const policyOf = (
     cors: of(ingress('enable_cors')) === true ? cors : undefined,
     headers: Object.keys(headers).length === 0 ? undefined : headers,
     sticky: of(ingress('enable_sticky_session')) === true ? true : undefined,
+    keepsHttp: of(ingress('force_ssl_redirect')) === false ? true : undefined,
     retry: retryOf(of),
   }
   return JSON.parse(JSON.stringify(policy)) as Policy

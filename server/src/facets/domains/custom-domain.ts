@@ -1,12 +1,12 @@
 /**
  * Custom domains: host names that a user adds to a service. One routes to the default public port as soon as it is
- * created, without a deployment, and belongs to one service only. The router serves HTTP: certificates are only
- * recorded.
+ * created, without a deployment, and belongs to one service only. If the router has TLS, a certificate is ordered for it
+ * (certificates/).
  */
 import Type from 'typebox'
 import { type Context, type Operation, type Owner, operation } from '../../api/operations/operation.ts'
 import { auditOf, placeOf } from '../../api/operations/resource.ts'
-import { Flag, Maybe, Nullable, OneOf, Recorded, Results, Text, Timestamp, Uuid } from '../../api/operations/schema.ts'
+import { Flag, Maybe, Nullable, OneOf, Results, Text, Timestamp, Uuid } from '../../api/operations/schema.ts'
 import { auditTargetOf } from '../../kinds.ts'
 import { isUuid, newId } from '../../lib/ids.ts'
 import type { Queryable } from '../../store/database.ts'
@@ -15,6 +15,7 @@ import { type Facet, itemOf, ownerOf, paramOf, type Self } from '../self.ts'
 import { checkDomain, checkedStatuses } from './check.ts'
 import {
   type CustomDomain,
+  certificateStates,
   completeDomain,
   type DomainRequest,
   insertDomain,
@@ -28,10 +29,27 @@ const param = 'customDomainId'
 const body = Type.Object(
   {
     domain: Text(253, { minLength: 1 }),
-    generate_certificate: Maybe(Recorded(Flag({ default: false }), 'the router of this server serves only HTTP.')),
+    generate_certificate: Maybe(
+      Flag({
+        default: false,
+        description:
+          'Orders a certificate for the domain and serves HTTPS, if this server does (`SLIPWAY_ROUTER_TLS_PORT`): `certificate` in the response says how far that is.',
+      }),
+    ),
     use_cdn: Maybe(Flag({ default: false })),
   },
   { title: 'CustomDomainRequest' },
+)
+
+/** Of a host name; null if none is wanted for it, or this server has no TLS. */
+export const Certificate = Type.Object(
+  {
+    state: OneOf(certificateStates),
+    expires_at: Nullable(Timestamp()),
+    reason: Nullable(Text(1024, { description: 'Why there is no certificate, or no newer one.' })),
+    next_attempt_at: Nullable(Timestamp()),
+  },
+  { title: 'HostCertificate' },
 )
 
 const answer = Type.Object(
@@ -44,6 +62,7 @@ const answer = Type.Object(
     use_cdn: Flag(),
     validation_domain: Maybe(Text(253)),
     status: OneOf(['VALIDATION_PENDING']),
+    certificate: Nullable(Certificate),
   },
   { title: 'CustomDomain' },
 )
@@ -103,7 +122,7 @@ const change = (
 // Its defaults are filled in.
 const create = (context: Context<DomainRequest>) => {
   const { body: sent } = context
-  const domainRequest = { ...sent, domain: completeDomain(sent.domain) }
+  const domainRequest = { ...sent, domain: completeDomain(sent.domain, context.parts.settings) }
   const ids = { id: newId(), organizationId: context.principal.organizationId, serviceId: context.node.id }
   return change(context, 'CREATE', ids.id, (tx) => insertDomain(tx, ids, domainRequest))
 }
@@ -112,7 +131,7 @@ const edit = (context: Context<Partial<DomainRequest>>) => {
   const before = theOne(context)
   const domainRequest: DomainRequest = { ...before, ...context.body }
   return change(context, 'UPDATE', before.id, (tx) =>
-    updateDomain(tx, before.id, { ...domainRequest, domain: completeDomain(domainRequest.domain) }),
+    updateDomain(tx, before.id, { ...domainRequest, domain: completeDomain(domainRequest.domain, context.parts.settings) }),
   )
 }
 

@@ -4,11 +4,13 @@
  */
 import Type from 'typebox'
 import { nodeInPath, type Operation, type Owner, operation } from '../../api/operations/operation.ts'
-import { Flag, OneOf, Results, Text, Uuid, Whole } from '../../api/operations/schema.ts'
+import { Flag, Nullable, OneOf, Results, Text, Uuid, Whole } from '../../api/operations/schema.ts'
 import { readClusterId } from '../../clusters/refs.ts'
 import { type Kind, serviceTypes, typeOf } from '../../kinds.ts'
 import type { Ingress } from '../../runtimes/ingress.ts'
 import { type Facet, itemOf, ownerOf } from '../self.ts'
+import { Certificate } from './custom-domain.ts'
+import { certificateSql, type Certificate as HostCertificate } from './rows.ts'
 
 const Link = Type.Object({
   service_id: Uuid(),
@@ -19,6 +21,7 @@ const Link = Type.Object({
   is_qovery_domain: Flag(),
   is_platform_domain: Flag(),
   is_default: Flag(),
+  certificate: Nullable(Certificate),
 })
 
 interface Row {
@@ -31,6 +34,7 @@ interface Row {
   serviceId: string
   kind: Kind
   externalPort: number | null
+  certificate: HostCertificate | null
 }
 
 const readSql = (ofRoute: string, ofNode: string): string =>
@@ -38,11 +42,11 @@ const readSql = (ofRoute: string, ofNode: string): string =>
      select r.host, r.protocol, r.port, r.is_default or r.custom_domain_id is not null as "isDefault",
        r.custom_domain_id is null as "isPlatform", r.service_id as "serviceId", n.kind,
        (select (p ->> 'external_port')::int from jsonb_array_elements(n.spec -> 'ports') p
-        where (p ->> 'internal_port')::int = r.port limit 1) as "externalPort", n.created_at, r.is_default
+        where (p ->> 'internal_port')::int = r.port limit 1) as "externalPort", ${certificateSql('r.host')} as certificate, n.created_at, r.is_default
      from route r join node n on n.id = r.service_id where ${ofRoute}
      union all
      select null, p ->> 'protocol', (p ->> 'internal_port')::int, false, true, n.id, n.kind,
-       (p ->> 'external_port')::int, n.created_at, false
+       (p ->> 'external_port')::int, null, n.created_at, false
      from node n, jsonb_array_elements(n.spec -> 'ports') p
      where ${ofNode} and n.name_scope = 'service' and p -> 'publicly_accessible' = 'true'
        and p ->> 'protocol' in ('TCP', 'UDP')
@@ -63,6 +67,7 @@ const toLink = (ingress: Ingress, row: Row) => ({
   is_qovery_domain: row.isPlatform,
   is_platform_domain: row.isPlatform,
   is_default: row.isDefault,
+  certificate: row.certificate,
 })
 
 const links = (id: string, path: string, tag: string, summary: string, owner: Owner, sql: string): Operation =>

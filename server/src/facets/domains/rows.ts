@@ -2,6 +2,7 @@
 import { domainToASCII } from 'node:url'
 import { conflict, invalidField } from '../../lib/errors.ts'
 import { type Queryable, sqlState } from '../../store/database.ts'
+import { isReservedSql } from '../../store/installation.ts'
 import { timestampSql } from '../../store/tree.ts'
 
 export interface CustomDomain {
@@ -13,11 +14,33 @@ export interface CustomDomain {
   use_cdn: boolean
   /** The target for a CNAME of the domain; null while the service has no public port. */
   validation_domain: string | null
+  certificate: Certificate | null
 }
+
+/** What is known of a host's certificate. */
+export interface Certificate {
+  state: (typeof certificateStates)[number]
+  expires_at: string | null
+  /** Why there is none, or no newer one. */
+  reason: string | null
+  /** When the next one is ordered, or this one again. */
+  next_attempt_at: string | null
+}
+
+export const certificateStates = ['WAITING', 'ORDERING', 'ISSUED', 'EXPIRED'] as const
+
+/** SQL for the certificate of a host, as JSON; null if none is wanted. */
+export const certificateSql = (host: string): string => `(select jsonb_build_object(
+    'state', case when t.chain is null then case when t.order_url is null then 'WAITING' else 'ORDERING' end
+      when t.not_after > clock_timestamp() then 'ISSUED' else 'EXPIRED' end,
+    'expires_at', ${timestampSql('t.not_after')}, 'reason', t.problem ->> 'message',
+    'next_attempt_at', case when t.next_at > '-infinity' then ${timestampSql('t.next_at')} end)
+  from certificate t where t.host = ${host})`
 
 const columns = `d.id, ${timestampSql('d.created_at')} as created_at, ${timestampSql('d.updated_at')} as updated_at,
   d.domain, d.generate_certificate, d.use_cdn, (select r.host from route r where r.service_id = d.service_id
-    and r.is_default and r.custom_domain_id is null) as validation_domain`
+    and r.is_default and r.custom_domain_id is null) as validation_domain,
+  ${certificateSql('d.domain')} as certificate`
 
 export const readDomains = (db: Queryable, serviceId: string, id: string | null = null): Promise<CustomDomain[]> =>
   db.query<CustomDomain>(
@@ -29,8 +52,17 @@ export const readDomains = (db: Queryable, serviceId: string, id: string | null 
 const label = /^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/
 const field = '/domain'
 
+/** Names of the platform itself. */
+export interface Reserved {
+  domain?: string | undefined
+  apiHost?: string | undefined
+}
+
+const isReserved = (name: string, { domain, apiHost }: Reserved): boolean =>
+  name === apiHost || (domain !== undefined && (name === domain || name.endsWith(`.${domain}`)))
+
 /** The normalized form of a domain; throws a 400 for names that cannot be used. */
-export const completeDomain = (sent: string): string => {
+export const completeDomain = (sent: string, reserved: Reserved): string => {
   if (sent.includes('*')) throw invalidField(field, 'must be a single host name; the router does not support wildcards')
   const domain = domainToASCII(sent.trim())
   const labels = domain.split('.')
@@ -43,6 +75,8 @@ export const completeDomain = (sent: string): string => {
       field,
       'must have at least three labels: names directly under localhost are assigned to services',
     )
+  if (isReserved(domain, reserved))
+    throw invalidField(field, 'must not be a name that this server assigns to services or uses itself')
   return domain
 }
 
@@ -90,7 +124,7 @@ export const routeDomains = async (tx: Queryable, serviceId: string): Promise<vo
     `insert into route (host, organization_id, environment_id, service_id, port, protocol, is_default, custom_domain_id)
      select d.domain, r.organization_id, r.environment_id, r.service_id, r.port, r.protocol, false, d.id
      from custom_domain d join route r on r.service_id = d.service_id and r.is_default and r.custom_domain_id is null
-     where d.service_id = $1`,
+     where d.service_id = $1 and not ${isReservedSql('d.domain')}`,
     [serviceId],
   )
 }

@@ -84,6 +84,10 @@ const acting: Readonly<Record<string, readonly [Make, string]>> = {
     seconds,
     `How long nothing may move in a gRPC stream, in either direction. ${off}`,
   ],
+  'network.ingress.force_ssl_redirect': [
+    flag,
+    'Sends requests over HTTP to HTTPS (308) at every host that has a certificate. Without TLS (`SLIPWAY_ROUTER_TLS_PORT`) no host has one. For HTTP ports.',
+  ],
   'network.ingress.extra_headers': [
     text,
     'A JSON object of headers that every response gets, in place of those of the program with the same name.',
@@ -116,7 +120,6 @@ const acting: Readonly<Record<string, readonly [Make, string]>> = {
 
 /** Settings of the network that nothing can be done about here, each with the reason. */
 const recorded: Record<string, TSchema> = {
-  'network.ingress.force_ssl_redirect': Recorded(Flag({ default: true }), 'the router has no TLS.'),
   'network.ingress.proxy_buffering': Recorded(
     Text(8192, { default: 'on' }),
     'the router passes responses on as they come, as `off` does.',

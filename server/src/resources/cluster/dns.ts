@@ -39,7 +39,7 @@ const forms: Record<string, TObject> = {
 }
 
 /** The suffix of services' host names unless they have custom domains. */
-const ownDomain = { provider: 'QOVERY', domain: 'localhost' }
+const ownDomain = ({ parts }: Context): Spec => ({ provider: 'QOVERY', domain: parts.settings.domain ?? 'localhost' })
 
 const Request = Type.Object({
   dns_provider: Recorded(FormsOf('provider', forms), 'this server manages no DNS.'),
@@ -74,7 +74,7 @@ const replace = async (context: Context<Type.Static<typeof Request>>) => {
       await tx.query(update, [context.node.id, sealed])
       return answer
     })
-  const target = { field, empty: ownDomain, eventType: 'UPDATE', subTarget: 'DNS_PROVIDER' } as const
+  const target = { field, empty: ownDomain(context), eventType: 'UPDATE', subTarget: 'DNS_PROVIDER' } as const
   const wanted: InnerChange<Spec> = { ...target, change: () => withoutKey(sent) }
   return changeInner({ ...context, transaction }, wanted, (kept) => ({ dns_provider: kept }))
 }
@@ -92,7 +92,9 @@ export const clusterDnsOperations: Operation[] = [
     owner: clusterInPath,
     status: 200,
     answer: Provider,
-    run: async ({ db, node }) => ({ dns_provider: await readInner<Spec>(db, node.id, field, ownDomain) }),
+    run: async (context) => ({
+      dns_provider: await readInner<Spec>(context.db, context.node.id, field, ownDomain(context)),
+    }),
   }),
   operation({
     id: 'editClusterDnsProvider',

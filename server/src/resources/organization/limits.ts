@@ -2,6 +2,7 @@
 import Type from 'typebox'
 import { operation, organizationInPath } from '../../api/operations/operation.ts'
 import { Nullable, OneOf, Results, Text } from '../../api/operations/schema.ts'
+import { countCertificates } from '../../certificates/rows.ts'
 import { readEngines } from '../../limits/engine-room.ts'
 import { type Limits, limitNames, limitSettings, usualLimits } from '../../limits/limits.ts'
 import { readQueued } from '../../limits/queue-room.ts'
@@ -19,6 +20,7 @@ const publicNames: Readonly<Record<keyof Limits, string>> = {
   streams: 'STREAMS',
   streamsPerToken: 'STREAMS_PER_TOKEN',
   engines: 'ENGINES',
+  certificates: 'CERTIFICATES',
 }
 
 const Figure = (description: string) => Nullable(Type.Number({ minimum: 0 }), { description })
@@ -46,13 +48,17 @@ export const organizationLimits = operation({
   answer: Results(Limit),
   async run({ db, parts, node }) {
     const { limits = usualLimits } = parts.settings
-    const [services, queued, diskGb, engines] = await Promise.all([
+    const [services, queued, diskGb, engines, certificates] = await Promise.all([
       readServiceUse(db, node.id),
       readQueued(db, node.id),
       parts.disk?.usedGb(node.id) ?? null,
       readEngines(db, node.id),
+      countCertificates(db, node.id),
     ])
-    const used: Partial<Record<keyof Limits, number | null>> = { ...services, queued, diskGb, engines }
+    const used: Partial<Record<keyof Limits, number | null>> = {
+      ...services,
+      ...{ queued, diskGb, engines, certificates },
+    }
     const results = limitNames.map((limit) => ({
       name: publicNames[limit],
       limit: limits[limit] === 0 ? null : limits[limit],

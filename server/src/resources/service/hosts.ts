@@ -1,13 +1,15 @@
-/** Host names of services: `<service>-<environment>.localhost`, assigned once and kept when names change. */
+/**
+ * Host names of services: `<service>-<environment>`, below `localhost` or the operator's domain; assigned once and kept
+ * when names change.
+ */
 import { createHash } from 'node:crypto'
 import { dnsLabel } from '../../deployments/release/workload.ts'
 import { routeDomains } from '../../facets/domains/rows.ts'
 import type { PortProtocol } from '../../runtimes/runtime.ts'
 import type { Queryable } from '../../store/database.ts'
-import { serviceDomain } from '../../variables/places.ts'
+import { serviceDomainSql } from '../../store/installation.ts'
 import type { Port } from './parts.ts'
 
-const domain = serviceDomain
 // Room for `p65535-` in front and a suffix behind within the 63 characters of a DNS label.
 const maxLabel = 48
 
@@ -26,7 +28,7 @@ export interface WantedRoute {
 }
 
 /** One host per public web port, and the label itself for the default one. Pure. */
-export const routesOf = (label: string, ports: readonly Port[]): WantedRoute[] =>
+export const routesOf = (label: string, ports: readonly Port[], domain = 'localhost'): WantedRoute[] =>
   ports
     .filter((port) => port.publicly_accessible && (port.protocol === 'HTTP' || port.protocol === 'GRPC'))
     .flatMap(({ internal_port: port, protocol, is_default: isDefault }) => [
@@ -40,6 +42,7 @@ const suffixOf = (id: string, attempt: number): string =>
 const insert = `insert into route (host, organization_id, environment_id, service_id, port, protocol, is_default)
   select w.host, $2, $3, $4, w.port, w.protocol, w.is_default
   from json_to_recordset($1::json) as w (host text, port integer, protocol text, is_default boolean)
+  where w.host is distinct from (select value from installation where name = 'api_host')
   on conflict (host) do update
     set port = excluded.port, protocol = excluded.protocol, is_default = excluded.is_default
     where route.service_id = excluded.service_id
@@ -52,7 +55,7 @@ export interface RoutedService {
   environmentId: string
 }
 
-const currentLabel = async (tx: Queryable, serviceId: string): Promise<string | null> => {
+const currentLabel = async (tx: Queryable, serviceId: string, domain: string): Promise<string | null> => {
   const [row] = await tx.query<{ host: string }>(
     'select host from route where service_id = $1 and custom_domain_id is null order by is_default desc limit 1',
     [serviceId],
@@ -62,12 +65,16 @@ const currentLabel = async (tx: Queryable, serviceId: string): Promise<string | 
 
 /** A label that is already taken gets a suffix. */
 const writeOwnRoutes = async (tx: Queryable, service: RoutedService, ports: readonly Port[]): Promise<void> => {
-  const [environment] = await tx.query<{ name: string }>('select name from node where id = $1', [service.environmentId])
-  const current = await currentLabel(tx, service.id)
-  const wish = hostLabel(service.name, environment?.name ?? '', service.id)
+  const [found] = await tx.query<{ environment: string | null; domain: string }>(
+    `select (select name from node where id = $1) as environment, ${serviceDomainSql} as domain`,
+    [service.environmentId],
+  )
+  const { environment, domain } = found!
+  const current = await currentLabel(tx, service.id, domain)
+  const wish = hostLabel(service.name, environment ?? '', service.id)
   for (let attempt = 0; ; attempt += 1) {
     const label = current ?? (attempt === 0 ? wish : `${wish}-${suffixOf(service.id, attempt)}`)
-    const wanted = routesOf(label, ports)
+    const wanted = routesOf(label, ports, domain)
     await tx.query('delete from route where service_id = $1 and not host = any($2)', [
       service.id,
       wanted.map((route) => route.host),

@@ -58,8 +58,8 @@ export const choosePorts = async (
   ports: readonly Port[],
   { named }: { named: boolean },
 ): Promise<Port[]> => {
-  const { port: apiPort, routerPort, databasePort, portRange } = parts.settings
-  const own = [apiPort, routerPort, ...(databasePort === undefined ? [] : [databasePort])]
+  const { port: apiPort, routerPort, routerTlsPort, databasePort, portRange } = parts.settings
+  const own = [apiPort, routerPort, routerTlsPort, databasePort].filter((port) => port !== undefined)
   checkNamed(ports, own, named ? parts.settings : null)
   const taken = [...own, ...ports.map((port) => port.external_port)]
   const chosen: Port[] = []

@@ -2,7 +2,7 @@
 import { readFile, rm } from 'node:fs/promises'
 import { setTimeout as pause } from 'node:timers/promises'
 import type { Log } from '../../lib/log.ts'
-import type { AnyRoute, Router } from '../router.ts'
+import type { AnyRoute, KnownTls, Router } from '../router.ts'
 import { askHealth, askStop, type CallOptions, call, openCall, RouterAbsent } from './control-client.ts'
 import { ensureRunning, type LaunchRequest } from './launch.ts'
 import { type Counts, type Health, pathsOf } from './protocol.ts'
@@ -17,6 +17,10 @@ export interface RouterOptions {
   nodePath?: string
   /** Addresses and networks of proxies whose X-Forwarded headers are trusted. */
   trustedProxies?: readonly string[]
+  /** For HTTPS; absent: none; 0: any free one. */
+  tlsPort?: number | undefined
+  /** Of the header Strict-Transport-Security; default 0: none. */
+  hstsSeconds?: number
 }
 
 /** What tests and benchmarks need in addition. */
@@ -32,6 +36,11 @@ const restartPausesMs = [0, 200, 1_000, 5_000] as const
 const namesNoMachine: ReadonlySet<string> = new Set(['0.0.0.0', '::'])
 
 const bracketed = (host: string): string => (host.includes(':') ? `[${host}]` : host)
+
+const usualPorts = { http: 80, https: 443 }
+
+const addressOf = (scheme: 'http' | 'https', name: string, port: number): string =>
+  `${scheme}://${name}${port === usualPorts[scheme] ? '' : `:${port}`}`
 
 const isAlive = async (pid: number): Promise<boolean> => {
   try {
@@ -60,7 +69,11 @@ export const createRouter = (options: RouterOptions): ProcessRouter => {
     ...{ dataDir, host, port, paths },
     nodePath: options.nodePath ?? process.execPath,
     trustedProxies: options.trustedProxies ?? [],
+    tlsPort: options.tlsPort ?? null,
+    hstsSeconds: options.hstsSeconds ?? 0,
   }
+  /** Host names that this process has given a certificate. */
+  const encrypted = new Set<string>()
   let isWanted = false
   let running: Health | undefined
   let starting: Promise<Health> | undefined
@@ -131,7 +144,21 @@ export const createRouter = (options: RouterOptions): ProcessRouter => {
     },
     routes: () => ask<AnyRoute[]>('GET', '/routes'),
     drain: (targets, timeoutMs, signal) => ask('POST', '/drain', { body: { targets, timeoutMs }, signal }),
-    url: (name) => `http://${name}:${port === 0 ? (running?.port ?? 0) : port}`,
+    async setTls(name, value) {
+      await ask('PUT', `/tls/${encodeURIComponent(name)}`, { body: value })
+      if (value.certificate === undefined) encrypted.delete(name)
+      else encrypted.add(name)
+    },
+    async tls() {
+      const known = await ask<Record<string, KnownTls>>('GET', '/tls')
+      encrypted.clear()
+      for (const [name, { isServed }] of Object.entries(known)) if (isServed) encrypted.add(name)
+      return known
+    },
+    url: (name) =>
+      encrypted.has(name)
+        ? addressOf('https', name, wanted.tlsPort || (running?.tlsPort ?? 0))
+        : addressOf('http', name, port === 0 ? (running?.port ?? 0) : port),
     address: (streamPort) => `${namesNoMachine.has(host) ? 'localhost' : bracketed(host)}:${streamPort}`,
     health: () => askHealth(controlSocket),
     counts: () => ask<Counts>('GET', '/metrics'),

@@ -4,6 +4,7 @@ import { chmod, rm } from 'node:fs/promises'
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import { PortUnavailable, type Target } from '../router.ts'
 import type { LiveTable } from '../table/live-table.ts'
+import type { TlsBook } from '../tls/book.ts'
 import { checkRoutes, InvalidRoute, replaceService } from '../table/table.ts'
 import type { Upstreams } from '../table/upstreams.ts'
 import type { Counts, Health } from './protocol.ts'
@@ -11,6 +12,7 @@ import type { Counts, Health } from './protocol.ts'
 interface ControlParts {
   table: LiveTable
   upstreams: Upstreams
+  book: TlsBook
   health: () => Health
   counts: () => Counts
   /** Stops accepting; `released` resolves when port, socket and lock are free, `finished` when no request is left. */
@@ -78,7 +80,8 @@ const keepOpen = (calls: Set<ServerResponse>, res: ServerResponse, word: string)
 const answer = async (parts: ControlParts, open: OpenCalls, req: IncomingMessage, res: ServerResponse) => {
   const path = req.url ?? ''
   const service = /^\/services\/([^/]+)\/routes$/.exec(path)
-  const call = service === null ? `${req.method} ${path}` : `${req.method} /services`
+  const tls = /^\/tls\/([^/]+)$/.exec(path)
+  const call = `${req.method} ${service !== null ? '/services' : tls !== null ? '/tls/host' : path}`
   switch (call) {
     case 'GET /health':
       return send(res, 200, parts.health())
@@ -88,6 +91,11 @@ const answer = async (parts: ControlParts, open: OpenCalls, req: IncomingMessage
       return send(res, 200, parts.table.routes())
     case 'PUT /services':
       await putRoutes(parts, req, decodeURIComponent(service![1]!))
+      return send(res, 200, {})
+    case 'GET /tls':
+      return send(res, 200, parts.book.known())
+    case 'PUT /tls/host':
+      await parts.book.set(decodeURIComponent(tls![1]!), await readJson(req))
       return send(res, 200, {})
     case 'POST /drain':
       return drain(parts, req, res)

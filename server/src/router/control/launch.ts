@@ -13,6 +13,9 @@ export interface LaunchRequest {
   /** 0: any free one. */
   port: number
   trustedProxies: readonly string[]
+  /** Null: none; 0: any free one. */
+  tlsPort: number | null
+  hstsSeconds: number
   nodePath: string
   paths: Paths
 }
@@ -42,11 +45,15 @@ const lastLine = async (path: string): Promise<string> => {
   return (text.trimEnd().split('\n').at(-1) ?? '').replace(/^\S+Z /, '')
 }
 
-const argumentsFor = ({ dataDir, host, port, trustedProxies }: LaunchRequest, takesOver: boolean): string[] => [
+const argumentsFor = (
+  { dataDir, host, port, trustedProxies, tlsPort, hstsSeconds }: LaunchRequest,
+  takesOver: boolean,
+): string[] => [
   program,
   ...(takesOver ? ['--takes-over'] : []),
   ...['--data-dir', dataDir, '--host', host, '--port', String(port)],
   ...['--trusted-proxies', trustedProxies.join(',')],
+  ...(tlsPort === null ? [] : ['--tls-port', String(tlsPort), '--hsts-seconds', String(hstsSeconds)]),
 ]
 
 /** Its own session, no inherited environment: it must not see the control plane's secrets. */
@@ -106,10 +113,15 @@ const launch = async (wanted: LaunchRequest, takesOver: boolean): Promise<boolea
   throw new Error(result[0] === exitCodes.cannotListen ? line : `the router did not start: ${line}`)
 }
 
-const fits = (health: Health, { host, port, trustedProxies }: LaunchRequest): boolean =>
+const areSamePort = (had: number | null, wanted: number | null): boolean =>
+  wanted === 0 ? had !== null : had === wanted
+
+const fits = (health: Health, { host, port, trustedProxies, tlsPort, hstsSeconds }: LaunchRequest): boolean =>
   health.version === PROTOCOL_VERSION &&
   health.host === host &&
   (port === 0 || health.port === port) &&
+  areSamePort(health.tlsPort, tlsPort) &&
+  health.hstsSeconds === (tlsPort === null ? 0 : hstsSeconds) &&
   health.trustedProxies.join() === trustedProxies.join()
 
 const checkPath = ({ paths }: LaunchRequest): void => {

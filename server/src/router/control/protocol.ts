@@ -5,7 +5,7 @@ import { join, resolve } from 'node:path'
  * Raised when control API or table file change. A client replaces a router of another version; `POST /stop` and the
  * shape of `GET /health` must never change, because they are how it does that.
  */
-export const PROTOCOL_VERSION = 3
+export const PROTOCOL_VERSION = 4
 
 export interface Health {
   version: number
@@ -13,6 +13,9 @@ export interface Health {
   host: string
   port: number
   trustedProxies: string[]
+  /** Null: TLS is off. */
+  tlsPort: number | null
+  hstsSeconds: number
 }
 
 export interface Counts {
@@ -41,6 +44,7 @@ export const pathsOf = (dataDir: string) => {
     folder,
     controlSocket: join(folder, 'control.sock'),
     table: join(folder, 'routes.json'),
+    tls: join(folder, 'tls'),
     log: join(folder, 'router.log'),
     pid: join(folder, 'router.pid'),
     compileCache: join(folder, 'cache'),

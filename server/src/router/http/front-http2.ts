@@ -84,7 +84,7 @@ export const createHttp2Front = (traffic: Traffic, limits: Http2Limits, onLeave:
     watchSilence(session, limits)
     if (traffic.stopping) sendGoaway(session)
   })
-  server.on('stream', (stream, headers) => {
+  server.on('stream', (stream, headers, _flags, received) => {
     // Also for one that has ended: later frames may have ended its session, which is reported later.
     stream.on('error', () => {})
     // Reset by its client before we saw it; no other event will say that it has ended.
@@ -92,7 +92,7 @@ export const createHttp2Front = (traffic: Traffic, limits: Http2Limits, onLeave:
     traffic.counts.requests++
     traffic.counts.inFlight++
     stream.once('close', onLeave)
-    forwardStream(traffic, stream, headers)
+    forwardStream(traffic, stream, headers, received)
   })
 
   return {

@@ -2,8 +2,10 @@
 import { once } from 'node:events'
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import type { AddressInfo, Socket } from 'node:net'
+import type { TLSSocket } from 'node:tls'
 import { usual } from '../policy.ts'
 import type { Traffic } from '../table/traffic.ts'
+import { hstsHeader, judgeTls } from '../tls/guard.ts'
 import { createHttp2Front, type Http2Limits } from './front-http2.ts'
 import { noteBirth } from './keep-alive.ts'
 import { forward, sendPage } from './proxy.ts'
@@ -11,7 +13,27 @@ import { readRequest } from './request-check.ts'
 import { sniff } from './sniff.ts'
 import { forwardUpgrade, refuseConnect } from './upgrade.ts'
 
+/** True if it has been answered. */
+const isAnsweredByTls = (
+  traffic: Traffic,
+  req: IncomingMessage,
+  res: ServerResponse,
+  wanted: { host: string; path: string },
+): boolean => {
+  if (traffic.secure === undefined) return false
+  const verdict = judgeTls(traffic, { ...wanted, headers: req.headers, socket: req.socket })
+  const [name, value] = hstsHeader(traffic, req.socket)
+  if (name !== undefined) res.setHeader(name, value!)
+  if (verdict === null) return false
+  if (verdict.kind === 'misdirected') sendPage(req, res, 'misdirected', wanted.host)
+  else if (verdict.kind === 'redirect') sendPage(req, res, 'moved', wanted.host, ['location', verdict.to])
+  else res.writeHead(200, { 'content-type': 'text/plain', 'cache-control': 'no-store' }).end(verdict.answer)
+  return true
+}
+
 interface Front {
+  /** Takes a connection that is encrypted already; `http2`: its client has agreed on that. */
+  accept(socket: TLSSocket, http2: boolean): void
   /** Resolves with the port. Rejects like `listen`. */
   listen(host: string, port: number): Promise<number>
   /** Resolves when no new connection is accepted and the port is free. */
@@ -70,7 +92,10 @@ export const createFront = (traffic: Traffic, limits = defaultLimits): Front => 
     counts.inFlight++
     res.once('close', leave)
     const wanted = readRequest(req)
-    if (typeof wanted === 'object') return forward(traffic, { req, res, ...wanted, expectsContinue })
+    if (typeof wanted === 'object') {
+      if (isAnsweredByTls(traffic, req, res, wanted)) return
+      return forward(traffic, { req, res, ...wanted, expectsContinue })
+    }
     res.shouldKeepAlive = false
     sendPage(req, res, wanted, '')
   }
@@ -87,6 +112,11 @@ export const createFront = (traffic: Traffic, limits = defaultLimits): Front => 
   })
 
   return {
+    accept(socket, isHttp2) {
+      socket.on('error', () => socket.destroy())
+      if (isHttp2) http2.accept(socket)
+      else server.emit('connection', socket)
+    },
     async listen(host, port) {
       server.listen({ host, port, backlog: 1024 })
       await once(server, 'listening')

@@ -10,6 +10,7 @@ const statuses: Partial<Record<PageName, number>> = {
   method: 12,
   protocol: 12,
   malformed: 13,
+  misdirected: 13,
   elsewhere: 12,
   forbidden: 7,
   unauthorized: 16,

@@ -1,5 +1,6 @@
 /** What is removed from and added to forwarded headers. All lists are flat: name, value, name, value. */
 import type { IncomingMessage } from 'node:http'
+import { isEncrypted } from '../tls/guard.ts'
 import { type IsTrusted, plainAddress } from '../access/sources.ts'
 
 const hopByHop = new Set([
@@ -44,9 +45,11 @@ const namesIn = (connection: string | undefined): ReadonlySet<string> => {
 
 const peerOf = (req: IncomingMessage): string => plainAddress(req.socket.remoteAddress)
 
-/** Whether the client's connection is encrypted, as far as a trusted proxy before us says so. */
+/** Whether the client's connection is encrypted: ours, or that of a trusted proxy before us. */
 export const isSecure = (req: IncomingMessage, isTrusted: IsTrusted): boolean =>
-  req.headers['x-forwarded-proto'] === 'https' && isTrusted(peerOf(req))
+  isTrusted(peerOf(req)) && req.headers['x-forwarded-proto'] !== undefined
+    ? req.headers['x-forwarded-proto'] === 'https'
+    : isEncrypted(req.socket)
 
 /** Bytes of raw headers. */
 export const sizeOf = (raw: readonly (Buffer | string)[]): number => {
@@ -60,7 +63,7 @@ const addForwarded = (headers: string[], req: IncomingMessage, isTrusted: IsTrus
   const said = isTrusted(peer) ? req.headers : undefined
   const chain = said?.['x-forwarded-for']
   headers.push('x-forwarded-for', chain === undefined ? peer : `${chain}, ${peer}`)
-  headers.push('x-forwarded-proto', String(said?.['x-forwarded-proto'] ?? 'http'))
+  headers.push('x-forwarded-proto', String(said?.['x-forwarded-proto'] ?? (isEncrypted(req.socket) ? 'https' : 'http')))
   headers.push('x-forwarded-host', String(said?.['x-forwarded-host'] ?? req.headers.host ?? ''))
 }
 

@@ -13,8 +13,10 @@ import { rewritten } from '../table/paths.ts'
 import { absence, checkPresence } from '../table/presence.ts'
 import { attemptPausesMs, findServing, type Traffic } from '../table/traffic.ts'
 import { markSuspect, type Upstream } from '../table/upstreams.ts'
+import { hstsHeader, isEncrypted, judgeTls } from '../tls/guard.ts'
 import { type Admission, addedHeaders, admit, pickFor } from './admission.ts'
 import { grpcAnswer, grpcTrailers, isGrpc } from './grpc-status.ts'
+import { forwardAsHttp1 } from './http1-over-2.ts'
 import {
   dressedStream,
   readStreamRequest,
@@ -137,7 +139,8 @@ class StreamExchange {
     const { client, headers, request, traffic } = this
     const address = client.session?.socket?.remoteAddress
     const path = rewritten(request.path, this.entry!.route)
-    const passed = streamHeadersForTarget(headers, { ...request, path }, address, traffic.isTrusted)
+    const scheme = isEncrypted(client.session?.socket) ? 'https' : 'http'
+    const passed = streamHeadersForTarget(headers, { ...request, path }, address, traffic.isTrusted, scheme)
     try {
       this.carry(upstream, await upstream.sessions.open(passed, client.endAfterHeaders))
     } catch (error) {
@@ -276,11 +279,30 @@ class StreamExchange {
   }
 }
 
-export const forwardStream = (traffic: Traffic, stream: ServerHttp2Stream, headers: IncomingHttpHeaders) => {
+/** Over TLS every service is asked as its route says; without, HTTP/2 is for gRPC. */
+const isAskedAsHttp1 = ({ table }: Traffic, { host, path }: StreamRequest): boolean => {
+  const entry = table.find(host, path)
+  return entry === undefined || entry === null || entry === 'elsewhere' || entry.route.protocol === 'HTTP'
+}
+
+/** `received`: the same headers, in their order. */
+export const forwardStream = (
+  traffic: Traffic,
+  stream: ServerHttp2Stream,
+  headers: IncomingHttpHeaders,
+  received: readonly string[],
+) => {
   stream.on('error', ignore)
   const request = readStreamRequest(headers)
   if (request === null) return sendStreamPage(stream, headers, 'malformed', '')
   if (request.method === 'CONNECT') return sendStreamPage(stream, headers, 'method', '')
+  const socket = stream.session?.socket
+  const verdict = isEncrypted(socket) ? judgeTls(traffic, { ...request, headers, socket }) : null
+  if (verdict !== null) return sendStreamPage(stream, headers, 'misdirected', request.host)
+  if (isEncrypted(socket) && isAskedAsHttp1(traffic, request)) {
+    if (!request.path.startsWith('/')) return sendStreamPage(stream, headers, 'malformed', request.host)
+    return forwardAsHttp1(traffic, stream, headers, received, request, hstsHeader(traffic, socket))
+  }
   // Whether to send the body is between the client and the target; without this the client would wait.
   if (headers.expect === '100-continue') stream.additionalHeaders({ ':status': 100 })
   new StreamExchange(traffic, stream, headers, request).attempt()

@@ -46,6 +46,7 @@ export const streamHeadersForTarget = (
   { authority, method, path }: StreamRequest,
   address: string | undefined,
   isTrusted: IsTrusted,
+  scheme: 'http' | 'https',
 ): OutgoingHttpHeaders => {
   const passed: OutgoingHttpHeaders = { ':method': method, ':scheme': 'http', ':authority': authority, ':path': path }
   for (const [name, value] of Object.entries(headers)) if (isPassed(name) && !isSaidByUs(name)) passed[name] = value
@@ -55,7 +56,7 @@ export const streamHeadersForTarget = (
   const said = isTrusted(peer) ? headers : undefined
   const chain = said?.['x-forwarded-for']
   passed['x-forwarded-for'] = chain === undefined ? peer : `${chain}, ${peer}`
-  passed['x-forwarded-proto'] = said?.['x-forwarded-proto'] ?? 'http'
+  passed['x-forwarded-proto'] = said?.['x-forwarded-proto'] ?? scheme
   passed['x-forwarded-host'] = said?.['x-forwarded-host'] ?? authority
   return passed
 }

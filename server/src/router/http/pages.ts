@@ -18,6 +18,8 @@ export type PageName =
   | 'busy'
   | 'tooLarge'
   | 'headers'
+  | 'misdirected'
+  | 'moved'
 
 interface Words {
   status: number
@@ -53,6 +55,11 @@ const words: Record<PageName, Words> = {
   malformed: { status: 400, message: () => 'The request is malformed.' },
   method: { status: 405, message: () => 'This method is not allowed here.' },
   protocol: { status: 505, message: (host) => `The service at ${host} does not support this version of HTTP.` },
+  misdirected: {
+    status: 421,
+    message: () => 'This connection is for another host: open one for the host of the request.',
+  },
+  moved: { status: 308, message: (host) => `The service at ${host} is reached over HTTPS.` },
   coding: { status: 501, message: () => 'This transfer coding is not supported.' },
 }
 

@@ -9,6 +9,7 @@ import { rewritten } from '../table/paths.ts'
 import { absence } from '../table/presence.ts'
 import { attemptPausesMs, connectTimeoutMs, findServing, type Traffic } from '../table/traffic.ts'
 import { markSuspect, type Upstream } from '../table/upstreams.ts'
+import { judgeTls } from '../tls/guard.ts'
 import { admit, dressedFor, pickFor } from './admission.ts'
 import { headersForClient, headersForTarget, isSecure } from './headers.ts'
 import { type PageName, rawHead, renderPage } from './pages.ts'
@@ -16,9 +17,15 @@ import { hasBody, readRequest } from './request-check.ts'
 
 const halfClosedMs = 30_000
 
-const refuse = (client: Duplex, req: IncomingMessage, name: PageName, host: string): void => {
+const refuse = (
+  client: Duplex,
+  req: IncomingMessage,
+  name: PageName,
+  host: string,
+  added: readonly string[] = [],
+): void => {
   const { status, headers, body } = renderPage(name, host, req.headers.accept)
-  client.end(rawHead(status, '', [...headers, 'connection', 'close']) + body)
+  client.end(rawHead(status, '', [...headers, ...added, 'connection', 'close']) + body)
 }
 
 const openTunnel = (traffic: Traffic, upstream: Upstream, client: Socket, far: Socket): void => {
@@ -165,6 +172,9 @@ export const forwardUpgrade = (
   const wanted = readRequest(req)
   if (typeof wanted === 'string') return refuse(client, req, wanted, '')
   if (hasBody(req)) return refuse(client, req, 'malformed', wanted.host)
+  const verdict = judgeTls(traffic, { ...wanted, headers: req.headers, socket: client })
+  if (verdict?.kind === 'misdirected') return refuse(client, req, 'misdirected', wanted.host)
+  if (verdict?.kind === 'redirect') return refuse(client, req, 'moved', wanted.host, ['location', verdict.to])
   shake({ traffic, req, client, head, ...wanted, attempts: 0, admittedBy: undefined })
 }
 

@@ -20,7 +20,8 @@ export const normalizeHost = (header: string): string => {
   return (name.endsWith('.') ? name.slice(0, -1) : name).toLowerCase()
 }
 
-const hostName = /^(?=.{1,253}$)(\[[0-9a-f:.]+\]|[a-z0-9_]([a-z0-9_-]{0,62})(\.[a-z0-9_]([a-z0-9_-]{0,62}))*)$/
+const hostNamePattern = /^(?=.{1,253}$)(\[[0-9a-f:.]+\]|[a-z0-9_]([a-z0-9_-]{0,62})(\.[a-z0-9_]([a-z0-9_-]{0,62}))*)$/
+export const isHostName = (text: string): boolean => hostNamePattern.test(text)
 const states: readonly unknown[] = ['up', 'stopped', 'starting']
 
 const isTarget = (value: unknown): value is Target => {
@@ -56,7 +57,7 @@ const checkRoute = (value: unknown): AnyRoute => {
   const { host, port, serviceId, protocol, state, targets } = route
   const isStream = protocol === 'TCP' || protocol === 'UDP'
   if (isStream && (!isPort(port) || host !== undefined)) fail('its port is not a port number')
-  if (!isStream && (typeof host !== 'string' || !hostName.test(host))) fail('its host is not a lower-case host name')
+  if (!isStream && (typeof host !== 'string' || !isHostName(host))) fail('its host is not a lower-case host name')
   if (!isStream && protocol !== 'HTTP' && protocol !== 'GRPC') fail('its protocol must be HTTP, GRPC, TCP or UDP')
   if (typeof serviceId !== 'string' || serviceId === '') fail('it has no service')
   if (!states.includes(state)) fail('its state must be up, stopped or starting')

@@ -5,6 +5,7 @@ import type { Counts } from '../control/protocol.ts'
 import type { PageName } from '../http/pages.ts'
 import type { Route, StreamRoute } from '../router.ts'
 import type { Entry, HostEntry, LiveTable } from './live-table.ts'
+import type { Secure } from '../tls/guard.ts'
 import type { Upstreams } from './upstreams.ts'
 
 export interface Traffic {
@@ -15,6 +16,8 @@ export interface Traffic {
   /** One line for the operator; called at most a few times a second, whatever happens. */
   readonly report: (message: string) => void
   stopping: boolean
+  /** Absent: TLS is off. */
+  readonly secure?: Secure
 }
 
 export const newCounts = (): Traffic['counts'] => ({

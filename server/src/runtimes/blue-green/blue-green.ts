@@ -8,7 +8,7 @@
  * When the process dies: nothing is lost. The instances and the table of the router say how far it came, and the next
  * `converge` goes on from there.
  */
-import type { Router } from '../../router/router.ts'
+import { apiRouteId, type Router } from '../../router/router.ts'
 import { areEqual, routeWhatCan } from '../../router/routes.ts'
 import type { Ingress, Publication, Published } from '../ingress.ts'
 import type { Runtime, ServiceKey } from '../runtime.ts'
@@ -41,7 +41,7 @@ const createIngress = ({ instances, router }: BlueGreenParts, led: LedBook): Ing
     )
     const found = Map.groupBy(seen, ({ serviceId }) => serviceId)
     return {
-      services: [...routes.keys()],
+      services: [...routes.keys()].filter((id) => id !== apiRouteId),
       isAs({ service: { serviceId }, revision, exposure }) {
         const current = (found.get(serviceId) ?? []).filter((instance) => instance.revision === revision)
         const wanted = routesFor(serviceId, exposure, revision === null ? 'stopped' : 'up', current)

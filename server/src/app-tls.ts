@@ -1,0 +1,58 @@
+/** Wires certificates, and the API's own host. */
+import { isIP } from 'node:net'
+import { createAcmeAuthority } from './certificates/acme.ts'
+import { startCertificates } from './certificates/certificates.ts'
+import { createAccountKey } from './certificates/account-key.ts'
+import type { SharedRouter } from './clusters/shared-router.ts'
+import type { Log } from './lib/log.ts'
+import type { Outbound } from './lib/net/outbound.ts'
+import { systemClock } from './lib/time/clock.ts'
+import { apiRouteId, type Router } from './router/router.ts'
+import type { Settings } from './settings.ts'
+import type { Database } from './store/database.ts'
+import { readAccountKey } from './store/installation.ts'
+import type { Sealer } from './store/keys/seal.ts'
+import type { WorkRegistry } from './work/registry.ts'
+
+interface TlsFoundation {
+  settings: Settings
+  log: Log
+  work: WorkRegistry
+  database: Database
+  sealer: Sealer
+  own: Router
+  shared: SharedRouter | null
+  outbound: Outbound
+  acmeOutbound: Outbound
+}
+
+/** Where the router of this machine finds the API, and comes from when it does. */
+export const apiAddress = ({ host }: Pick<Settings, 'host'>): string =>
+  isIP(host) !== 0 && host !== '0.0.0.0' && host !== '::' ? host : '127.0.0.1'
+
+/** The API at its own host; limits of bodies and times are the API's own. */
+export const publishApi = async ({ settings, own }: Pick<TlsFoundation, 'settings' | 'own'>): Promise<void> => {
+  const { apiHost: host, port } = settings
+  const target = { host: apiAddress(settings), port }
+  const policy = { bodyBytes: 0, readMs: 0, sendMs: 0 }
+  const route = { serviceId: apiRouteId, protocol: 'HTTP' as const, state: 'up' as const, targets: [target], policy }
+  await own.setService(apiRouteId, host === undefined ? [] : [{ ...route, host }])
+}
+
+/** Null without TLS. */
+export const startTls = async (foundation: TlsFoundation): Promise<{ stop(): Promise<void> } | null> => {
+  const { settings, database, sealer, own, shared, acmeOutbound } = foundation
+  const { routerTlsPort, acme, domain, apiHost, limits } = settings
+  if (routerTlsPort === undefined) return null
+  const accountKey = () => readAccountKey(database, sealer, createAccountKey)
+  return startCertificates({
+    ...foundation,
+    router: own,
+    authority: createAcmeAuthority(acme, acmeOutbound, accountKey),
+    ...{ challenge: acme.challenge, domain, apiHost, mostCertificates: limits.certificates },
+    alone: settings.databaseUrl === undefined,
+    tellOthers: async (host) => shared?.tellTls(host),
+    onTold: (learn) => shared?.hearTls(learn),
+    clock: systemClock,
+  })
+}

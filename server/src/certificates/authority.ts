@@ -1,0 +1,53 @@
+/** A certificate authority, as an order for one host needs it. Every call may be repeated, also by another process. */
+
+export const challengeKinds = ['http-01', 'tls-alpn-01'] as const
+export type ChallengeKind = (typeof challengeKinds)[number]
+
+export interface Challenge {
+  kind: ChallengeKind
+  token: string
+  /** What the CA has to find: the key authorization. */
+  answer: string
+}
+
+/** An order as it is now. */
+export interface OrderView {
+  status: 'pending' | 'ready' | 'processing' | 'valid' | 'invalid'
+  /** What is asked for; null if nothing is, or if the CA does not offer this kind. */
+  challenge: (Challenge & { url: string; isAnswered: boolean }) | null
+  /** The CA's own words; null without. */
+  problem: string | null
+}
+
+export interface CertificateAuthority {
+  /** Begins an order; returns its address. */
+  order(host: string, signal: AbortSignal): Promise<string>
+  look(orderUrl: string, kind: ChallengeKind, signal: AbortSignal): Promise<OrderView>
+  /** Has the CA look at the answer to a challenge. */
+  answer(challengeUrl: string, signal: AbortSignal): Promise<void>
+  /** A key in PEM, for a certificate that is to come. */
+  createKey(): Promise<string>
+  finalize(orderUrl: string, host: string, key: string, signal: AbortSignal): Promise<void>
+  /** The chain in PEM. */
+  certificate(orderUrl: string, signal: AbortSignal): Promise<string>
+  /** What a TLS-ALPN-01 connection is shown. */
+  alpnPair(host: string, answer: string): Promise<{ certificate: string; key: string }>
+}
+
+/**
+ * `silent`: nothing came, or nothing useful; `limited`: it wants to be left alone for a while; `gone`: it does not know
+ * the order any more; `refused`: anything else.
+ */
+export type ProblemKind = 'silent' | 'limited' | 'gone' | 'refused'
+
+/** Every call rejects with this. Its message is a sentence for people. */
+export class AuthorityProblem extends Error {
+  readonly kind: ProblemKind
+  readonly retryAfterMs: number | undefined
+
+  constructor(kind: ProblemKind, message: string, retryAfterMs?: number) {
+    super(message)
+    this.kind = kind
+    this.retryAfterMs = retryAfterMs
+  }
+}

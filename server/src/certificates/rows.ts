@@ -1,0 +1,235 @@
+/** Certificates as rows: which hosts are to have one, what is due, and what became of it. */
+import type { Database, Queryable } from '../store/database.ts'
+import { installationId } from '../store/installation.ts'
+import type { SealedPlace } from '../store/keys/seal.ts'
+import { holdLease, type Leased, type LeaseTable, leaseEnd, leaseMs } from '../work/lease.ts'
+import type { Challenge } from './authority.ts'
+
+/** The certificate of a host, for the time of a lease. */
+export interface Wanted extends Leased {
+  host: string
+  /** Null: the installation's own. */
+  organizationId: string | null
+  /** Whether one is served already. */
+  isServed: boolean
+  failures: number
+  orderUrl: string | null
+  orderedAt: Date | null
+  /** Sealed. */
+  orderKey: string | null
+  challenge: Challenge | null
+}
+
+export interface Problem {
+  code: 'dns' | 'limit' | 'silent' | 'limited' | 'refused' | 'certificate'
+  message: string
+}
+
+const columns = `id, fence, host, organization_id as "organizationId", chain is not null as "isServed", failures,
+  order_url as "orderUrl", ordered_at as "orderedAt", order_key as "orderKey", challenge`
+
+export const certificateLeases: LeaseTable<Wanted> = {
+  name: 'certificate',
+  open: `lease_until > '-infinity'`,
+  columns,
+}
+
+/** Orders of one organization at once. */
+const perOrganization = 2
+
+const claimSql = `
+  with busy as (
+    select organization_id, count(*) as orders from certificate where lease_until >= clock_timestamp() group by 1
+  ), candidate as (
+    select c.id, c.next_at, coalesce(b.orders, 0) + row_number() over (partition by c.organization_id order by c.next_at, c.id) as turn
+    from certificate c left join busy b on b.organization_id is not distinct from c.organization_id
+    where c.next_at <= $4 and c.lease_until < clock_timestamp()
+  ), chosen as (
+    select c.id from candidate x join certificate c using (id)
+    where x.turn <= ${perOrganization} and c.lease_until < clock_timestamp()
+    order by x.turn, x.next_at limit $3 for update of c skip locked
+  )
+  update certificate c set worker = $1, fence = fence + 1, lease_until = ${leaseEnd(2)}
+  where c.id in (select id from chosen)
+  returning ${columns}`
+
+/** Takes what is due; `nextMs`: until the next one is, null if none waits. */
+export const claimDue = async (
+  database: Database,
+  worker: string,
+  room: number,
+  now: Date,
+): Promise<{ claimed: Wanted[]; nextMs: number | null }> => {
+  const claimed = await database.query<Wanted>(claimSql, [worker, leaseMs, room, now])
+  const [next] = await database.query<{ at: Date | null }>(
+    `select min(next_at) as at from certificate where next_at > $1 and next_at < 'infinity'`,
+    [now],
+  )
+  return { claimed, nextMs: next?.at == null ? null : next.at.getTime() - now.getTime() }
+}
+
+/** Of whose keys those of an organization, or of the installation, are. */
+export const sealerOf = ({ organizationId }: Pick<Wanted, 'organizationId'>): string => organizationId ?? installationId
+
+export const keyPlace = (id: string, column: 'order_key' | 'chain_key'): SealedPlace => ({
+  table: 'certificate',
+  row: id,
+  column,
+})
+
+const hostsSql = `
+  with wanted as (
+    select r.host, r.organization_id, r.service_id, r.custom_domain_id
+    from route r left join custom_domain d on d.id = r.custom_domain_id
+    where case when d.id is not null then d.generate_certificate
+      else $1::text is not null and right(r.host, length($1) + 1) = '.' || $1 and (r.is_default or not exists (
+        select from route o where o.service_id = r.service_id and o.port = r.port and o.is_default)) end
+    union all select $2::text, null, null, null where $2::text is not null
+  ), gone as (
+    delete from certificate c where not exists (select from wanted w where w.host = c.host
+      and w.service_id is not distinct from c.service_id and w.custom_domain_id is not distinct from c.custom_domain_id)
+    returning c.host
+  )`
+
+const missingSql = `${hostsSql}
+  insert into certificate (host, organization_id, service_id, custom_domain_id, next_at, failures)
+  select w.host, w.organization_id, w.service_id, w.custom_domain_id, coalesce(o.not_before, '-infinity'), coalesce(o.failures, 0)
+  from wanted w left join lateral (select not_before, failures from certificate_order where host = w.host
+    order by created_at desc limit 1) o on true
+  where not exists (select from certificate c where c.host = w.host)
+  on conflict do nothing`
+
+/** Certificates for the hosts that are to have one, and for no others: a host that has got another owner starts over. */
+export const followHosts = async (
+  database: Database,
+  { domain, apiHost }: { domain: string | undefined; apiHost: string | undefined },
+): Promise<void> => {
+  await database.query(`${hostsSql} select count(*) from gone`, [domain ?? null, apiHost ?? null])
+  await database.query(missingSql, [domain ?? null, apiHost ?? null])
+}
+
+const rememberDays = 8
+
+/** What is said of orders is kept as long as limits look back. */
+export const forgetOrders = async (database: Queryable, now: Date): Promise<void> => {
+  await database.query(`delete from certificate_order where created_at < $1::timestamptz - $2 * interval '1 day'`, [
+    now,
+    rememberDays,
+  ])
+}
+
+/** Hosts of an organization that have a certificate or an order. */
+export const countCertificates = async (db: Queryable, organizationId: string): Promise<number> => {
+  const [row] = await db.query<{ count: number }>(
+    `select count(*)::int as count from certificate
+     where organization_id = $1 and (chain is not null or order_url is not null)`,
+    [organizationId],
+  )
+  return row!.count
+}
+
+export interface Usage {
+  /** Hosts of the organization that have a certificate or an order. */
+  certificates: number
+  /** Its orders of the last day. */
+  orders: number
+}
+
+export const readUsage = async (db: Queryable, wanted: Wanted, now: Date): Promise<Usage> => {
+  const [row] = await db.query<Usage>(
+    `select (select count(*)::int from certificate c where c.organization_id is not distinct from $1 and c.id <> $2
+         and (c.chain is not null or c.order_url is not null)) as certificates,
+       (select count(*)::int from certificate_order o where o.organization_id is not distinct from $1
+         and o.created_at > $3::timestamptz - interval '1 day') as orders`,
+    [wanted.organizationId, wanted.id, now],
+  )
+  return row!
+}
+
+const hold = (database: Database, wanted: Wanted, sql: string, values: readonly unknown[]): Promise<unknown> =>
+  holdLease(database, certificateLeases, wanted, (tx) => tx.query(sql, [wanted.id, ...values]))
+
+/** Before the CA is asked, so that an order counts whatever happens then. */
+export const noteOrdering = async (database: Database, { host, organizationId }: Wanted, now: Date): Promise<void> => {
+  await database.query(
+    `insert into certificate_order (host, organization_id, created_at, not_before)
+     values ($1, $2, $3, $3::timestamptz + interval '1 minute')`,
+    [host, organizationId, now],
+  )
+}
+
+export const noteOrder = (database: Database, wanted: Wanted, url: string, now: Date): Promise<unknown> =>
+  hold(
+    database,
+    wanted,
+    'update certificate set order_url = $2, ordered_at = $3, order_key = null, challenge = null where id = $1',
+    [url, now],
+  )
+
+export const noteKey = (database: Database, wanted: Wanted, sealed: string): Promise<unknown> =>
+  hold(database, wanted, 'update certificate set order_key = $2 where id = $1', [sealed])
+
+export const noteChallenge = (database: Database, wanted: Wanted, challenge: Challenge): Promise<unknown> =>
+  hold(database, wanted, 'update certificate set challenge = $2 where id = $1', [JSON.stringify(challenge)])
+
+export interface Issued {
+  chain: string
+  sealedKey: string
+  notBefore: Date
+  notAfter: Date
+  nextAt: Date
+}
+
+const withoutOrder = 'order_url = null, ordered_at = null, order_key = null, challenge = null'
+
+export const noteIssued = (database: Database, wanted: Wanted, issued: Issued): Promise<unknown> =>
+  hold(
+    database,
+    wanted,
+    `update certificate set chain = $2, chain_key = $3, not_before = $4, not_after = $5, next_at = $6, problem = null,
+       failures = 0, lease_until = '-infinity', ${withoutOrder} where id = $1`,
+    [issued.chain, issued.sealedKey, issued.notBefore, issued.notAfter, issued.nextAt],
+  )
+
+export interface Failed {
+  problem: Problem
+  nextAt: Date
+  failures: number
+  /** The order is of no more use. */
+  isOver: boolean
+}
+
+export const noteFailed = async (database: Database, wanted: Wanted, failed: Failed): Promise<void> => {
+  const { problem, nextAt, failures, isOver } = failed
+  await holdLease(database, certificateLeases, wanted, async (tx) => {
+    await tx.query(
+      `update certificate set problem = $2, next_at = $3, failures = $4, lease_until = '-infinity'
+         ${isOver ? `, ${withoutOrder}` : ''} where id = $1`,
+      [wanted.id, JSON.stringify(problem), nextAt, failures],
+    )
+    await tx.query(
+      `update certificate_order set not_before = $2, failures = $3 where id = (select id from certificate_order where host = $1
+         order by created_at desc limit 1)`,
+      [wanted.host, nextAt, failures],
+    )
+  })
+}
+
+/** What routers are to serve for a host; keys are sealed. */
+export interface Served {
+  id: string
+  host: string
+  organizationId: string | null
+  chain: string | null
+  chainKey: string | null
+  challenge: Challenge | null
+}
+
+/** Of one host, or of all. */
+export const readServed = (db: Queryable, host: string | null): Promise<Served[]> =>
+  db.query<Served>(
+    `select id, host, organization_id as "organizationId", chain, chain_key as "chainKey", challenge from certificate
+     where ($1::text is null or host = $1) and (chain is not null or challenge is not null)`,
+    [host],
+  )
+

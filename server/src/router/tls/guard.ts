@@ -1,0 +1,64 @@
+/**
+ * What TLS says of a request before anything else does: a CA's question, a request for another host than its connection
+ * is for, and one that is to come over HTTPS.
+ */
+import type { IncomingHttpHeaders } from 'node:http'
+import type { Socket } from 'node:net'
+import type { Traffic } from '../table/traffic.ts'
+import { normalizeHost } from '../table/table.ts'
+import { plainAddress } from '../access/sources.ts'
+import type { TlsBook } from './book.ts'
+
+/** What the router does about TLS; absent without a port for it. */
+export interface Secure {
+  book: Pick<TlsBook, 'has' | 'answerTo'>
+  /** Where clients find it; known once it listens. */
+  port: number
+  /** Of the header Strict-Transport-Security; 0: none. */
+  hstsSeconds: number
+}
+
+export type Verdict = { kind: 'challenge'; answer: string } | { kind: 'misdirected' } | { kind: 'redirect'; to: string }
+
+const challengePath = /^\/\.well-known\/acme-challenge\/([\w-]{1,512})$/
+
+interface Asked {
+  host: string
+  path: string
+  headers: IncomingHttpHeaders
+  socket: Pick<Socket, 'remoteAddress'> | undefined
+}
+
+export const isEncrypted = (socket: object | undefined): boolean =>
+  (socket as { encrypted?: unknown } | undefined)?.encrypted === true
+
+/** One connection is for one host: each has its own certificate, and perhaps its own rules. */
+const isMisdirected = ({ book }: Secure, { host, socket }: Asked): boolean => {
+  const { servername } = socket as { servername?: string | false }
+  return typeof servername !== 'string' || normalizeHost(servername) !== host || !book.has(host)
+}
+
+const isWantedPlain = ({ table, isTrusted }: Traffic, { host, path, headers, socket }: Asked): boolean => {
+  const entry = table.find(host, path)
+  if (entry !== null && typeof entry === 'object' && entry.route.policy?.keepsHttp === true) return true
+  return headers['x-forwarded-proto'] === 'https' && isTrusted(plainAddress(socket?.remoteAddress))
+}
+
+/** Null: nothing stands in the way. */
+export const judgeTls = (traffic: Traffic, asked: Asked): Verdict | null => {
+  const { secure } = traffic
+  const { host, path } = asked
+  if (secure === undefined) return null
+  if (isEncrypted(asked.socket)) return isMisdirected(secure, asked) ? { kind: 'misdirected' } : null
+  const token = challengePath.exec(path)?.[1]
+  const answer = token === undefined ? undefined : secure.book.answerTo(host, token)
+  if (answer !== undefined) return { kind: 'challenge', answer }
+  if (!secure.book.has(host) || isWantedPlain(traffic, asked)) return null
+  return { kind: 'redirect', to: `https://${host}${secure.port === 443 ? '' : `:${secure.port}`}${path}` }
+}
+
+/** [] if nothing is to be said. */
+export const hstsHeader = ({ secure }: Traffic, socket: object | undefined): string[] =>
+  secure !== undefined && secure.hstsSeconds > 0 && isEncrypted(socket)
+    ? ['strict-transport-security', `max-age=${secure.hstsSeconds}`]
+    : []

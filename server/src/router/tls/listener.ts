@@ -1,0 +1,160 @@
+/**
+ * The listener for TLS: handshakes, their limits, and which certificate a client is shown. Connections that are
+ * encrypted go to the same front as all others.
+ */
+import { once } from 'node:events'
+import { type AddressInfo, createServer, type Server, type Socket } from 'node:net'
+import { createServer as createTlsServer, type TLSSocket } from 'node:tls'
+import { plainAddress } from '../access/sources.ts'
+import { normalizeHost } from '../table/table.ts'
+import type { TlsBook } from './book.ts'
+import { acmeProtocol, isAcmeHello } from './client-hello.ts'
+import { contextOf, tlsOptions } from './context.ts'
+
+export interface TlsLimits {
+  handshakeMs: number
+  /** Handshakes under way at once, of one address and of all. */
+  perAddress: number
+  inAll: number
+}
+
+export const defaultTlsLimits: TlsLimits = { handshakeMs: 10_000, perAddress: 200, inAll: 4000 }
+
+export interface TlsListener {
+  /** Resolves with the port. Rejects like `listen`. */
+  listen(host: string, port: number): Promise<number>
+  /** No new connection is accepted, and the port is free. */
+  close(): void
+  /** Handshakes under way are given up. */
+  end(): void
+}
+
+interface Encrypted {
+  http1(socket: TLSSocket): void
+  http2(socket: TLSSocket): void
+}
+
+/** One network of IPv6 is one customer. */
+const originOf = (socket: Socket): string => {
+  const address = plainAddress(socket.remoteAddress)
+  return address.includes(':') ? address.split(':').slice(0, 4).join(':') : address
+}
+
+/** What a connection and its encrypted half have in common. */
+const keyOf = ({ remoteAddress, remotePort }: Socket): string => `${remoteAddress} ${remotePort}`
+
+/** Counts what is not encrypted yet. */
+const createGate = (limits: TlsLimits) => {
+  const pending = new Map<string, { socket: Socket; origin: string }>()
+  const byOrigin = new Map<string, number>()
+  const leave = (key: string): void => {
+    const found = pending.get(key)
+    if (found === undefined) return
+    pending.delete(key)
+    const left = (byOrigin.get(found.origin) ?? 1) - 1
+    if (left === 0) byOrigin.delete(found.origin)
+    else byOrigin.set(found.origin, left)
+  }
+  return {
+    pending,
+    leave,
+    enter(socket: Socket): boolean {
+      const [key, origin] = [keyOf(socket), originOf(socket)]
+      const own = byOrigin.get(origin) ?? 0
+      if (own >= limits.perAddress || pending.size >= limits.inAll) return false
+      pending.set(key, { socket, origin })
+      byOrigin.set(origin, own + 1)
+      socket.once('close', () => leave(key))
+      return true
+    },
+  }
+}
+
+/** Answers a CA that wants to see its challenge: the handshake is all there is. */
+const createChallengeServer = (book: TlsBook, limits: TlsLimits): Server =>
+  createTlsServer({
+    ...tlsOptions,
+    handshakeTimeout: limits.handshakeMs,
+    ALPNProtocols: [acmeProtocol],
+    SNICallback(name, done) {
+      const pair = book.challengeOf(normalizeHost(name))
+      try {
+        done(null, pair === undefined ? undefined : contextOf(pair))
+      } catch (error) {
+        done(error as Error)
+      }
+    },
+  })
+    .on('secureConnection', (socket: TLSSocket) => socket.on('error', () => {}).end())
+    .on('tlsClientError', (_error, socket: TLSSocket) => socket.destroy())
+
+const createHttpsServer = (book: TlsBook, limits: TlsLimits, report: (message: string) => void): Server =>
+  createTlsServer({
+    ...tlsOptions,
+    handshakeTimeout: limits.handshakeMs,
+    ALPNProtocols: ['h2', 'http/1.1'],
+    SNICallback(name, done) {
+      book.contextFor(normalizeHost(name)).then(
+        (context) => done(null, context),
+        (error: Error) => {
+          report(`the certificate of ${name} cannot be used: ${error.message}`)
+          done(error)
+        },
+      )
+    },
+  }).on('tlsClientError', (_error, socket: TLSSocket) => socket.destroy())
+
+export const createTlsListener = (
+  book: TlsBook,
+  encrypted: Encrypted,
+  report: (message: string) => void,
+  limits = defaultTlsLimits,
+): TlsListener => {
+  const gate = createGate(limits)
+  const https = createHttpsServer(book, limits, report)
+  const challenges = createChallengeServer(book, limits)
+  /** Its bytes stay in the socket, for whoever is next. */
+  const peek = (socket: Socket): void => {
+    const late = setTimeout(() => socket.destroy(), limits.handshakeMs)
+    const drop = (): void => void socket.destroy()
+    const end = (): void => {
+      clearTimeout(late)
+      socket.off('readable', look).off('error', drop).off('end', drop)
+    }
+    let seen = Buffer.alloc(0)
+    const look = (): void => {
+      const bytes = socket.read() as Buffer | null
+      if (bytes !== null) seen = Buffer.concat([seen, bytes])
+      const found = isAcmeHello(seen)
+      if (found === 'more' && seen.length < 16_384) return
+      end()
+      socket.unshift(seen)
+      const server = found === true ? challenges : https
+      server.emit('connection', socket)
+    }
+    socket.on('readable', look).on('error', drop).on('end', drop).once('close', end)
+  }
+
+  https.on('secureConnection', (socket: TLSSocket) => {
+    if (socket.remoteAddress === undefined) return void socket.destroy()
+    gate.leave(keyOf(socket))
+    if (socket.alpnProtocol === 'h2') encrypted.http2(socket)
+    else encrypted.http1(socket)
+  })
+  const server = createServer({ noDelay: true }, (socket) => {
+    if (!gate.enter(socket)) return void socket.destroy()
+    if (book.hasChallenges()) peek(socket)
+    else https.emit('connection', socket)
+  })
+  return {
+    async listen(host, port) {
+      server.listen({ host, port, backlog: 1024 })
+      await once(server, 'listening')
+      return (server.address() as AddressInfo).port
+    },
+    close: () => void server.close(),
+    end() {
+      for (const { socket } of gate.pending.values()) socket.destroy()
+    },
+  }
+}
