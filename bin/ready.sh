@@ -126,6 +126,12 @@ ready_xfsprogs() {
   (install_packages xfsprogs) || say 'Tests on a disk with quotas are skipped.'
 }
 
+# The ACME server of the tests of certificates; without it they are skipped, and say so.
+ready_test_programs() {
+  if [ -x /usr/bin/pebble ] || ! can_install; then return; fi
+  (install_packages pebble) || say 'Tests with an ACME server are skipped.'
+}
+
 engine_answers() { "$node" "$root/bin/engine-answers.ts" >/dev/null 2>&1; }
 
 wait_for_engine() {

@@ -1,8 +1,8 @@
 /** Wires certificates, and the API's own host. */
 import { isIP } from 'node:net'
+import { createAccountKey } from './certificates/account-key.ts'
 import { createAcmeAuthority } from './certificates/acme.ts'
 import { startCertificates } from './certificates/certificates.ts'
-import { createAccountKey } from './certificates/account-key.ts'
 import type { SharedRouter } from './clusters/shared-router.ts'
 import type { Log } from './lib/log.ts'
 import type { Outbound } from './lib/net/outbound.ts'

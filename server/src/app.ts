@@ -240,7 +240,8 @@ const createParts = async (foundation: Foundation, machine: RuntimeParts, disk: 
     scheduleSeconds: settings.webhookSchedule,
   })
   const streams = createStreams(database)
-  const trustedProxies = settings.apiHost === undefined ? settings.trustedProxies : [...settings.trustedProxies, apiAddress(settings)]
+  const trustedProxies =
+    settings.apiHost === undefined ? settings.trustedProxies : [...settings.trustedProxies, apiAddress(settings)]
   const parts: Parts = {
     ...foundation,
     settings: { ...settings, trustedProxies },

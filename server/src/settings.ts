@@ -11,8 +11,8 @@ import type { PreparationLimits } from './builds/preparation/limits.ts'
 import { type VolumeSizes, volumeSizeModes } from './deployments/request/volume-sizes.ts'
 import { parseAllowList } from './lib/net/address-policy.ts'
 import { Secret } from './lib/secret.ts'
-import { type AcmeSettings, readAcme, tlsSettings } from './settings-acme.ts'
 import { type Limits, limitNames, limitSettings, usualLimits } from './limits/limits.ts'
+import { type AcmeSettings, readAcme, tlsSettings } from './settings-acme.ts'
 import { engineNames, type FileSetting, loadSettingsFile, SettingsError, settingsFileName } from './settings-file.ts'
 
 export interface Settings {

@@ -44,7 +44,7 @@ const ranks = [
   ['api'],
   ['deployments'],
   ['clusters'],
-  ['runtimes'],
+  ['runtimes', 'certificates'],
   ['builds', 'variables', 'webhooks', 'router', 'limits'],
   ['images'],
   ['work'],

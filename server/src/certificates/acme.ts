@@ -5,7 +5,7 @@
  */
 import { AsyncLocalStorage } from 'node:async_hooks'
 import type * as Acme from 'acme-client'
-import { OutboundFailed, OutboundRefused, type Outbound } from '../lib/net/outbound.ts'
+import { type Outbound, OutboundFailed, OutboundRefused } from '../lib/net/outbound.ts'
 import { sanitizeText } from '../lib/sanitize-text.ts'
 import type { Secret } from '../lib/secret.ts'
 import { AuthorityProblem, type CertificateAuthority, type ChallengeKind, type OrderView } from './authority.ts'
@@ -65,11 +65,17 @@ const wordsOf = ({ detail }: ProblemDocument): string =>
 
 const problemOf = (status: number, headers: Record<string, string>, body: string): AuthorityProblem => {
   const document = documentIn(body)
-  const name = String(document.type ?? '').split(':').at(-1)
+  const name = String(document.type ?? '')
+    .split(':')
+    .at(-1)
   const words = wordsOf(document)
   const retryAfterMs = retryAfterIn(headers['retry-after'])
   if (status === 429 || name === 'rateLimited')
-    return new AuthorityProblem('limited', `The certificate authority limits requests: ${words || 'it says nothing more'}`, retryAfterMs)
+    return new AuthorityProblem(
+      'limited',
+      `The certificate authority limits requests: ${words || 'it says nothing more'}`,
+      retryAfterMs,
+    )
   if (status >= 500 || status < 400)
     return new AuthorityProblem('silent', `The certificate authority answered with status ${status}.`, retryAfterMs)
   const kind = status === 404 || name === 'accountDoesNotExist' ? 'gone' : 'refused'
@@ -78,7 +84,9 @@ const problemOf = (status: number, headers: Record<string, string>, body: string
 
 const headersOf = (headers: unknown): Record<string, string> => {
   const plain = (headers as { toJSON?(): Record<string, unknown> }).toJSON?.() ?? (headers as Record<string, unknown>)
-  return Object.fromEntries(Object.entries(plain).flatMap(([name, value]) => (value == null ? [] : [[name, String(value)]])))
+  return Object.fromEntries(
+    Object.entries(plain).flatMap(([name, value]) => (value == null ? [] : [[name, String(value)]])),
+  )
 }
 
 /** One request of the package. What it rejects with has no `config`, so the package passes it on at once. */
@@ -116,7 +124,10 @@ const load = async (): Promise<typeof Acme> => {
 const retype = (error: unknown): unknown => {
   if (error instanceof AuthorityProblem) return error
   const message = (error as Error).message ?? ''
-  return new AuthorityProblem('silent', `The certificate authority's answer cannot be used: ${sanitizeText(message).slice(0, 200)}.`)
+  return new AuthorityProblem(
+    'silent',
+    `The certificate authority's answer cannot be used: ${sanitizeText(message).slice(0, 200)}.`,
+  )
 }
 
 const statuses: readonly unknown[] = ['pending', 'ready', 'processing', 'valid', 'invalid']
@@ -135,9 +146,7 @@ export const createAcmeAuthority = (
     const client = new acme.Client({
       directoryUrl: directory,
       accountKey: key.reveal(),
-      ...(eab === undefined
-        ? {}
-        : { externalAccountBinding: { kid: eab.kid, hmacKey: eab.hmacKey.reveal() } }),
+      ...(eab === undefined ? {} : { externalAccountBinding: { kid: eab.kid, hmacKey: eab.hmacKey.reveal() } }),
     })
     await client.createAccount({
       termsOfServiceAgreed: true,
@@ -146,7 +155,10 @@ export const createAcmeAuthority = (
     return { acme, client }
   }
   /** With the account, which is made once; a failure is tried again by the next call. */
-  const withClient = <T>(signal: AbortSignal, work: (client: Acme.Client, acme: typeof Acme) => Promise<T>): Promise<T> =>
+  const withClient = <T>(
+    signal: AbortSignal,
+    work: (client: Acme.Client, acme: typeof Acme) => Promise<T>,
+  ): Promise<T> =>
     calls.run({ outbound, ca, signal }, async () => {
       try {
         opening ??= open().catch((error: unknown) => {

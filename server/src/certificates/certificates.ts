@@ -103,11 +103,12 @@ export const startCertificates = async (parts: CertificateParts): Promise<{ stop
     run: () => publisher.publishAll(),
   })
   const learn = (host: string): void => {
-    if (host === '') return routers.wake()
-    publisher.publish(host).catch((error: unknown) => {
-      log.warn({ err: error, host }, 'the certificate of a host cannot be served')
-      routers.wake(periodMs)
-    })
+    if (host === '') routers.wake()
+    else
+      publisher.publish(host).catch((error: unknown) => {
+        log.warn({ err: error, host }, 'the certificate of a host cannot be served')
+        routers.wake(periodMs)
+      })
   }
   const leaves = [
     await database.listen('slipway_certificate', learn),

@@ -2,12 +2,13 @@
  * One order, from whatever has been reached to a certificate or a reason. Each step is written down before the next
  * depends on it, so that another process goes on after it; what the CA was asked and nobody wrote down is asked again.
  */
-import { limitSentence } from '../limits/limits.ts'
-import { readChain, refuseCertificate } from '../router/tls/check-certificate.ts'
-import type { Clock } from '../lib/time/clock.ts'
-import { OutboundFailed, type Outbound } from '../lib/net/outbound.ts'
+
 import { LeaseHandedOff } from '../lib/lease-handed-off.ts'
 import type { Log } from '../lib/log.ts'
+import { type Outbound, OutboundFailed } from '../lib/net/outbound.ts'
+import type { Clock } from '../lib/time/clock.ts'
+import { limitSentence } from '../limits/limits.ts'
+import { readChain, refuseCertificate } from '../router/tls/check-certificate.ts'
 import type { Database } from '../store/database.ts'
 import type { Sealer } from '../store/keys/seal.ts'
 import { AuthorityProblem, type CertificateAuthority, type ChallengeKind, type OrderView } from './authority.ts'
@@ -215,7 +216,10 @@ export const attempt = async (parts: OrderParts, wanted: Wanted, signal: AbortSi
     if (signal.aborted || error instanceof LeaseHandedOff) throw error
     const why = unfinished(error)
     const isKnown = error instanceof Unfinished || error instanceof AuthorityProblem
-    parts.log.warn({ ...(isKnown ? {} : { err: error }), host: wanted.host, why: why.message }, 'a certificate has to wait')
+    parts.log.warn(
+      { ...(isKnown ? {} : { err: error }), host: wanted.host, why: why.message },
+      'a certificate has to wait',
+    )
     const isFailure = why.pauseMs === undefined
     const failures = wanted.failures + (isFailure ? 1 : 0)
     const pauseMs = Math.max(why.pauseMs ?? backoffMs(failures - 1, parts.random()), why.retryAfterMs ?? 0)

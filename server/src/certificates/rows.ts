@@ -232,4 +232,3 @@ export const readServed = (db: Queryable, host: string | null): Promise<Served[]
      where ($1::text is null or host = $1) and (chain is not null or challenge is not null)`,
     [host],
   )
-

@@ -24,9 +24,9 @@ import type { AnyRoute } from './router.ts'
 import { createLiveTable } from './table/live-table.ts'
 import { loadRoutes, saveRoutes } from './table/table-file.ts'
 import { newCounts, type Traffic } from './table/traffic.ts'
+import { createUpstreams } from './table/upstreams.ts'
 import { openTlsBook } from './tls/book.ts'
 import { createTlsListener } from './tls/listener.ts'
-import { createUpstreams } from './table/upstreams.ts'
 
 const graceMs = 20_000
 const takeOverMs = 3_000

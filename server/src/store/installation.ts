@@ -66,7 +66,9 @@ const renameHosts = async (tx: Queryable, before: string): Promise<void> => {
   )
   // What instances were told of hosts has changed.
   await tx.query('update service_state set wanted_hash = null, wanted_version = wanted_version + 1')
-  await tx.query(`select pg_notify('slipway_routes', id) from (select distinct service_id::text as id from route) routed`)
+  await tx.query(
+    `select pg_notify('slipway_routes', id) from (select distinct service_id::text as id from route) routed`,
+  )
 }
 
 /** The operator's names for services and for the API; all hosts of services follow. */

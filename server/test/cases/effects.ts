@@ -64,6 +64,7 @@ Application, Container, Database, Helm, Job, Terraform | ?pageSize ?page | src/e
 Application, Container, Database, Job | /release_id | src/facets/releases | a release of another service is 404, one that never ran well or has lost its image 409 with the reason
 Application, Container, Database, Helm, Job, Terraform | /environment_id | src/resources/project/clone | a service cloned into another environment keeps what it can see there, and takes no value along that it cannot
 Application, Container, Helm | /domain | src/facets/domains/custom-domain | a domain of a running service serves at once, and ends serving at once, without a deployment
+Application, Container | /generate_certificate | src/facets/domains/custom-domain | a domain gets a certificate only when one is asked for, and says how far it is
 Application, Container, Helm | /use_cdn | src/facets/domains/custom-domain | a check tells by the addresses of a name whether it leads here, and answers none of them
 Application | /git_repository/url /git_repository/branch /git_repository/root_path /dockerfile_path | test/docker.e2e | the polling client of the specification goes from nothing to a running application and back
 Application | /git_repository/git_token_id | test/docker.e2e | a private repository is deployed with its git token, which is found nowhere afterwards
@@ -191,6 +192,7 @@ Application, Container | /network.ingress.proxy_connect_timeout_seconds | src/ro
 Application, Container | /network.ingress.proxy_read_timeout_seconds | src/router/http/policy | a target that is silent for too long gets a 504 or is cut off, but one that goes on sending may take for ever
 Application, Container | /network.ingress.whitelist_source_range /network.ingress.denylist_source_range | src/router/http/policy | who may ask is decided by the address of the socket, and by what a trusted proxy says of it
 Application, Container | /network.ingress.basic_auth_env_var | src/router/http/policy | without a right password nothing reaches the service, whatever kind of hash it has
+Application, Container | /network.ingress.force_ssl_redirect | src/router/tls/tls | HTTPS is served for a host that has a certificate, over TLS 1.2 and 1.3, and HTTP leads to it
 Application, Container | /network.ingress.enable_sticky_session | src/router/http/policy | a client stays with its instance as long as that answers, and gets another one then
 Application, Container | /network.ingress.grpc_read_timeout_seconds | src/router/http/policy | gRPC: lists, passwords, prefixes, extra headers and silence act as for HTTP, in gRPC’s words
 Application, Container | /network.ingress.extra_headers | src/router/http/policy | extra headers take the place of the service’s own

@@ -42,7 +42,7 @@ const description = `Git repositories, images, charts and modules become running
 2. **Deploy.** [First deploy](/guides/first-deploy.md) leads from a repository to a running service,
    [API](/guides/api.md) through everything else: tokens, variables, waiting, logs, live updates, clones.
 3. **Go on**: [databases](/guides/databases.md), [volumes](/guides/volumes.md), [health checks](/guides/health-checks.md),
-   [cron jobs](/guides/cron-jobs.md), [domains](/guides/domains.md), [the router](/guides/router.md), [private sources](/guides/private-sources.md),
+   [cron jobs](/guides/cron-jobs.md), [domains](/guides/domains.md), [HTTPS](/guides/tls.md), [the router](/guides/router.md), [private sources](/guides/private-sources.md),
    [continuous integration](/guides/ci.md), [plan and rollback](/guides/plan-and-rollback.md),
    [webhooks](/guides/webhooks.md), [Terraform](/guides/terraform.md), [configuration](/guides/configuration.md).
 

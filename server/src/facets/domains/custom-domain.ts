@@ -41,7 +41,7 @@ const body = Type.Object(
   { title: 'CustomDomainRequest' },
 )
 
-/** Of a host name; null if none is wanted for it, or this server has no TLS. */
+/** Of a host name; null if none is wanted for it. */
 export const Certificate = Type.Object(
   {
     state: OneOf(certificateStates),
@@ -76,12 +76,24 @@ const checked = Type.Object(
   { title: 'CheckedCustomDomain' },
 )
 
-const show = ({ validation_domain: target, ...kept }: CustomDomain) => ({
-  ...kept,
-  ...(target === null ? {} : { validation_domain: target }),
-  // The only value in the public API.
-  status: 'VALIDATION_PENDING',
-})
+/** Said at once, before anything has been begun. */
+const certificateOf = ({ generate_certificate: isWanted, certificate }: CustomDomain, hasTls: boolean) => {
+  if (!isWanted) return null
+  const reason = hasTls ? null : 'This server has no TLS: the operator turns it on with SLIPWAY_ROUTER_TLS_PORT.'
+  const waiting = { state: 'WAITING' as const, expires_at: null, reason, next_attempt_at: null }
+  return hasTls ? (certificate ?? waiting) : waiting
+}
+
+const show = ({ parts }: Pick<Context, 'parts'>, row: CustomDomain) => {
+  const { validation_domain: target, ...kept } = row
+  return {
+    ...kept,
+    ...(target === null ? {} : { validation_domain: target }),
+    // The only value in the public API.
+    status: 'VALIDATION_PENDING',
+    certificate: certificateOf(row, parts.settings.routerTlsPort !== undefined),
+  }
+}
 
 /** The service in the path with the domain in the path, if the domain belongs to it. */
 const ownerOfOne = (self: Self): Owner => {
@@ -116,7 +128,7 @@ const change = (
     const target = { target: auditTargetOf(node.kind), subTarget: 'CUSTOM_DOMAIN' }
     const audit = auditOf(context, eventType, target, placeOf(node), row ?? null)
     await writeAudit(tx, principal.organizationId, node, audit)
-    return row === undefined ? undefined : show(row)
+    return row === undefined ? undefined : show(context, row)
   })
 
 // Its defaults are filled in.
@@ -131,7 +143,10 @@ const edit = (context: Context<Partial<DomainRequest>>) => {
   const before = theOne(context)
   const domainRequest: DomainRequest = { ...before, ...context.body }
   return change(context, 'UPDATE', before.id, (tx) =>
-    updateDomain(tx, before.id, { ...domainRequest, domain: completeDomain(domainRequest.domain, context.parts.settings) }),
+    updateDomain(tx, before.id, {
+      ...domainRequest,
+      domain: completeDomain(domainRequest.domain, context.parts.settings),
+    }),
   )
 }
 
@@ -162,7 +177,9 @@ const ofService = (self: Self, tag: string): Operation[] => {
       owner,
       status: 200,
       answer: Results(answer),
-      run: async ({ db, node }) => ({ results: (await readDomains(db, node.id)).map(show) }),
+      run: async (context) => ({
+        results: (await readDomains(context.db, context.node.id)).map((row) => show(context, row)),
+      }),
     }),
     operation({
       id: `create${noun}CustomDomain`,
@@ -211,14 +228,14 @@ const ofOne = (self: Self, tag: string, noun: string): Operation[] => {
       ...read,
       id: `get${self.noun}CustomDomain`,
       summary: `Read a custom domain of ${self.nounWithArticle}`,
-      run: async (context) => show(theOne(context)),
+      run: async (context) => show(context, theOne(context)),
     }),
     operation({
       ...read,
       id: `get${noun}Status`,
       path: `${path}/status`,
       summary: `Read the status of a custom domain of ${self.nounWithArticle}`,
-      run: async (context) => show(theOne(context)),
+      run: async (context) => show(context, theOne(context)),
     }),
     operation({
       ...common,

@@ -4,9 +4,9 @@ import { chmod, rm } from 'node:fs/promises'
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import { PortUnavailable, type Target } from '../router.ts'
 import type { LiveTable } from '../table/live-table.ts'
-import type { TlsBook } from '../tls/book.ts'
 import { checkRoutes, InvalidRoute, replaceService } from '../table/table.ts'
 import type { Upstreams } from '../table/upstreams.ts'
+import type { TlsBook } from '../tls/book.ts'
 import type { Counts, Health } from './protocol.ts'
 
 interface ControlParts {

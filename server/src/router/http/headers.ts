@@ -1,7 +1,7 @@
 /** What is removed from and added to forwarded headers. All lists are flat: name, value, name, value. */
 import type { IncomingMessage } from 'node:http'
-import { isEncrypted } from '../tls/guard.ts'
 import { type IsTrusted, plainAddress } from '../access/sources.ts'
+import { isEncrypted } from '../tls/guard.ts'
 
 const hopByHop = new Set([
   'connection',

@@ -24,7 +24,11 @@ const dropped = new Set([
 ])
 
 /** As they were received, with one `host` and one `cookie`, which HTTP/2 may have cut in pieces. */
-const rawHeadersOf = (received: readonly string[], { authority }: StreamRequest, cookie: string | undefined): string[] => {
+const rawHeadersOf = (
+  received: readonly string[],
+  { authority }: StreamRequest,
+  cookie: string | undefined,
+): string[] => {
   const raw = ['host', authority]
   for (let index = 0; index < received.length; index += 2) {
     const name = received[index]!

@@ -4,8 +4,8 @@ import type { IsTrusted } from '../access/sources.ts'
 import type { Counts } from '../control/protocol.ts'
 import type { PageName } from '../http/pages.ts'
 import type { Route, StreamRoute } from '../router.ts'
-import type { Entry, HostEntry, LiveTable } from './live-table.ts'
 import type { Secure } from '../tls/guard.ts'
+import type { Entry, HostEntry, LiveTable } from './live-table.ts'
 import type { Upstreams } from './upstreams.ts'
 
 export interface Traffic {

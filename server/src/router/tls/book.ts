@@ -176,9 +176,10 @@ export const openTlsBook = async (folder: string, report: (message: string) => v
       const entry = entries.get(host)
       return entry?.hasCertificate === true ? contexts(entry.digest, () => read(host)) : undefined
     },
-    known: () => Object.fromEntries(
-      [...entries].map(([host, { digest, hasCertificate: isServed }]) => [host, { digest, isServed }]),
-    ),
+    known: () =>
+      Object.fromEntries(
+        [...entries].map(([host, { digest, hasCertificate: isServed }]) => [host, { digest, isServed }]),
+      ),
     async set(host, given) {
       const value = checkShape(host, given)
       if (value.certificate !== undefined) {

@@ -2,7 +2,13 @@
  * Whether a certificate and its key can be served. They may come from anybody: sizes are looked at before anything is
  * computed with them, and the one signature that proves the key is made by a thread.
  */
-import { createPrivateKey, sign as cryptoSign, type KeyObject, verify as cryptoVerify, X509Certificate } from 'node:crypto'
+import {
+  createPrivateKey,
+  sign as cryptoSign,
+  verify as cryptoVerify,
+  type KeyObject,
+  X509Certificate,
+} from 'node:crypto'
 import { promisify } from 'node:util'
 
 export interface KeyPair {

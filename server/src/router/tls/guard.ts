@@ -4,9 +4,9 @@
  */
 import type { IncomingHttpHeaders } from 'node:http'
 import type { Socket } from 'node:net'
-import type { Traffic } from '../table/traffic.ts'
-import { normalizeHost } from '../table/table.ts'
 import { plainAddress } from '../access/sources.ts'
+import { normalizeHost } from '../table/table.ts'
+import type { Traffic } from '../table/traffic.ts'
 import type { TlsBook } from './book.ts'
 
 /** What the router does about TLS; absent without a port for it. */

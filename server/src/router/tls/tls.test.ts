@@ -9,7 +9,15 @@ import { connect } from 'node:net'
 import { type TestContext, test } from 'node:test'
 import { connect as connectTls, type TLSSocket } from 'node:tls'
 import { echo, serveGrpc } from '../../../test/support/router/grpc.ts'
-import { type Answer, ask, freePort, readAnswer, route, serve, startProcess } from '../../../test/support/router/parts.ts'
+import {
+  type Answer,
+  ask,
+  freePort,
+  readAnswer,
+  route,
+  serve,
+  startProcess,
+} from '../../../test/support/router/parts.ts'
 import { createTestCa } from '../../../test/support/tls/test-ca.ts'
 import type { ProcessRouter } from '../control/client.ts'
 import type { Route, Target } from '../router.ts'
@@ -349,7 +357,9 @@ test('a client that begins no handshake, or floods them, keeps nobody else out',
     const socket = connect(tlsPort, '127.0.0.1').on('error', () => {})
     return { socket, closed: new Promise((resolve) => socket.once('close', resolve)) }
   })
-  t.after(() => silent.forEach(({ socket }) => socket.destroy()))
+  t.after(() => {
+    for (const { socket } of silent) socket.destroy()
+  })
   // Some are over the limit of one address.
   await Promise.race(silent.map(({ closed }) => closed))
   for (const { socket } of silent) socket.destroy()

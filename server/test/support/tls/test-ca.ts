@@ -1,11 +1,10 @@
 /** A certificate authority of the tests' own. */
-import { webcrypto } from 'node:crypto'
+import { createPublicKey, webcrypto } from 'node:crypto'
 import {
   BasicConstraintsExtension,
   KeyUsageFlags,
   KeyUsagesExtension,
   PemConverter,
-  Pkcs10CertificateRequest,
   SubjectAlternativeNameExtension,
   X509CertificateGenerator,
 } from '@peculiar/x509'
@@ -22,11 +21,12 @@ export interface TestCa {
   /** PEM. */
   certificate: string
   issue(host: string, life?: { notBefore?: Date; notAfter?: Date }): Promise<Pair>
-  /** The certificate that a request in PEM asks for. */
-  sign(csr: string, life?: { notBefore?: Date; notAfter?: Date }): Promise<string>
+  /** A certificate for a key of somebody else. */
+  certify(host: string, key: string, life?: { notBefore?: Date; notAfter?: Date }): Promise<string>
 }
 
-const createKeys = () => webcrypto.subtle.generateKey(algorithm, true, ['sign', 'verify']) as Promise<webcrypto.CryptoKeyPair>
+const createKeys = () =>
+  webcrypto.subtle.generateKey(algorithm, true, ['sign', 'verify']) as Promise<webcrypto.CryptoKeyPair>
 
 const pemOf = async (key: webcrypto.CryptoKey): Promise<string> =>
   PemConverter.encode(await webcrypto.subtle.exportKey('pkcs8', key), 'PRIVATE KEY')
@@ -43,8 +43,8 @@ export const createTestCa = async (): Promise<TestCa> => {
     ],
   })
   let serial = 1
-  const certify = async (
-    publicKey: webcrypto.CryptoKey | Pkcs10CertificateRequest['publicKey'],
+  const make = async (
+    publicKey: webcrypto.CryptoKey,
     host: string,
     { notBefore = new Date(Date.now() - day), notAfter = new Date(Date.now() + 30 * day) } = {},
   ): Promise<string> => {
@@ -60,13 +60,11 @@ export const createTestCa = async (): Promise<TestCa> => {
     certificate: root.toString('pem'),
     async issue(host, life) {
       const own = await createKeys()
-      return { certificate: await certify(own.publicKey, host, life), key: await pemOf(own.privateKey) }
+      return { certificate: await make(own.publicKey, host, life), key: await pemOf(own.privateKey) }
     },
-    sign(csr, life) {
-      const request = new Pkcs10CertificateRequest(csr)
-      const { rawData } = request.extensions.find(({ type }) => type === '2.5.29.17')!
-      const host = new SubjectAlternativeNameExtension(rawData).names.items[0]!.value
-      return certify(request.publicKey, host, life)
+    async certify(host, key, life) {
+      const spki = createPublicKey(key).export({ type: 'spki', format: 'der' })
+      return make(await webcrypto.subtle.importKey('spki', spki, algorithm, true, ['verify']), host, life)
     },
   }
 }
