@@ -195,8 +195,9 @@ test('a CA that is invalid, limits us or says nothing leaves what is served, say
   scene.ca.state.refusal = null
   scene.ca.state.verdict = 'never'
   await fail(/did not finish the order in time/, 'silent')
-  assert.ok(pauses[0]! >= 2 && pauses[1]! >= 4 && pauses[3]! >= 16, String(pauses))
-  assert.ok(pauses[2]! >= 300, 'Retry-After counts')
+  // The clock has gone on a little since.
+  assert.ok(pauses[0]! > 1.8 && pauses[1]! > 3.8 && pauses[3]! > 15.8, String(pauses))
+  assert.ok(pauses[2]! > 299, 'Retry-After counts')
   assert.equal((await scene.row()).failures, 4)
   scene.ca.state.verdict = 'valid'
   assert.equal(await scene.work(), 1)

@@ -53,6 +53,12 @@ const claimSql = `
   where c.id in (select id from chosen)
   returning ${columns}`
 
+// What somebody works on may be left by him.
+const nextSql = `select (1000 * extract(epoch from least(
+    (select min(next_at) from certificate where next_at > $1 and next_at < 'infinity') - $1,
+    (select min(lease_until) from certificate where next_at <= $1 and lease_until >= clock_timestamp()) - clock_timestamp()
+  )))::float8 as wait`
+
 /** Takes what is due; `nextMs`: until the next one is, null if none waits. */
 export const claimDue = async (
   database: Database,
@@ -61,11 +67,8 @@ export const claimDue = async (
   now: Date,
 ): Promise<{ claimed: Wanted[]; nextMs: number | null }> => {
   const claimed = await database.query<Wanted>(claimSql, [worker, leaseMs, room, now])
-  const [next] = await database.query<{ at: Date | null }>(
-    `select min(next_at) as at from certificate where next_at > $1 and next_at < 'infinity'`,
-    [now],
-  )
-  return { claimed, nextMs: next?.at == null ? null : next.at.getTime() - now.getTime() }
+  const [next] = await database.query<{ wait: number | null }>(nextSql, [now])
+  return { claimed, nextMs: next!.wait }
 }
 
 /** Of whose keys those of an organization, or of the installation, are. */
