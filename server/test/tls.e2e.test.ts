@@ -5,7 +5,7 @@
  */
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
-import { mkdtempSync, rmSync } from 'node:fs'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { type IncomingMessage, request as requestHttp } from 'node:http'
 import { Agent, request } from 'node:https'
 import { tmpdir } from 'node:os'
@@ -208,4 +208,17 @@ test('a control plane that is killed in the middle of an order gets the certific
     [host],
   )) as [{ count: number }]
   assert.ok(count <= 2, `${count} orders`)
+})
+
+test('a CA that asks over TLS-ALPN-01 issues too', { skip: withoutPebble }, async () => {
+  const host = 'alpn.shop.localhost'
+  await slipway.kill('SIGKILL')
+  writeFileSync(join(slipway.dataDir, 'slipway.env'), 'SLIPWAY_ACME_CHALLENGE=tls-alpn-01\n')
+  await slipway.start()
+  await send('POST', `/application/${service.id}/customDomain`, { domain: host, generate_certificate: true })
+  const challenged = async () =>
+    (await rowOf(host))?.challenge?.kind === 'tls-alpn-01' || (await rowOf(host))?.chain != null
+  await until(challenged, { what: 'the challenge', ...patience })
+  await issued(host)
+  assert.equal((await until(async () => askTls(host).catch(() => null), { what: 'HTTPS', ...patience })).status, 200)
 })

@@ -3,7 +3,9 @@ import { test } from 'node:test'
 import { type Json, newApplication, newPlace, startApi } from '../../../test/support/api.ts'
 import { judgeAnswer } from '../../../test/support/client-types.ts'
 import { until } from '../../../test/support/until.ts'
+import { followHosts } from '../../certificates/rows.ts'
 import { createOutbound } from '../../lib/net/outbound.ts'
+import { saveNames } from '../../store/installation.ts'
 
 const api = await startApi()
 const { call } = api
@@ -153,4 +155,75 @@ test('a check tells by the addresses of a name whether it leads here, and answer
     ],
   )
   assert.doesNotMatch(JSON.stringify(answer), /192\.0\.2|127\.0/)
+})
+
+test('a domain gets a certificate only when one is asked for, and says how far it is', async () => {
+  const { id } = await application()
+  const path = `/application/${id}/customDomain`
+  const plain = await bring(id, newDomain())
+  assert.equal(plain.certificate, null)
+  const domain = newDomain()
+  const asked = await sent('POST', path, { domain, generate_certificate: true }, 201)
+  assert.match(asked.certificate.reason, /has no TLS/)
+  const { settings } = api.parts
+  api.parts.settings = { ...settings, routerTlsPort: 443, domain: 'apps.example', apiHost: 'slipway.example' }
+  try {
+    const { id: own } = asked
+    const read = async () => (await sent('GET', `${path}/${own}/status`, undefined, 200)).certificate
+    assert.deepEqual(await read(), { state: 'WAITING', expires_at: null, reason: null, next_attempt_at: null })
+    const hosts = { domain: 'apps.example', apiHost: 'slipway.example' }
+    await followHosts(api.database, hosts)
+    const wanted = await api.database.query<{ host: string }>('select host from certificate order by host')
+    assert.ok(wanted.some(({ host }) => host === domain) && wanted.every(({ host }) => host !== plain.domain))
+    await api.database.query(
+      `update certificate set problem = '{"code":"limited","message":"The CA is tired."}', order_url = 'x' where host = $1`,
+      [domain],
+    )
+    assert.deepEqual([(await read()).state, (await read()).reason], ['ORDERING', 'The CA is tired.'])
+    await api.database.query(
+      `update certificate set chain = 'x', not_after = clock_timestamp() + interval '1 day' where host = $1`,
+      [domain],
+    )
+    assert.equal((await read()).state, 'ISSUED')
+    const { results } = await sent('GET', `/application/${id}/link`, undefined, 200)
+    assert.equal(results.find((link: Json) => link.url.includes(domain)).certificate.state, 'ISSUED')
+    // A rename starts over.
+    const renamed = newDomain()
+    await sent('PUT', `${path}/${own}`, { domain: renamed }, 200)
+    await followHosts(api.database, hosts)
+    assert.deepEqual([(await read()).state, (await read()).reason], ['WAITING', null])
+    await sent('PUT', `${path}/${own}`, { generate_certificate: false }, 200)
+    await followHosts(api.database, hosts)
+    assert.equal(await read(), null)
+    for (const taken of ['slipway.example', 'apps.example', 'x.apps.example', 'A.b.Apps.example'])
+      assert.match((await bring(id, taken, 400)).message, /assigns to services/)
+  } finally {
+    api.parts.settings = settings
+  }
+})
+
+test('services move below the operator’s domain and back, whatever domains of users are there', async () => {
+  const service = await application()
+  const own = newDomain()
+  await bring(service.id, own)
+  await bring(service.id, 'shop.base.example')
+  const hostsOf = async ({ id }: Json): Promise<string[]> =>
+    (
+      await api.database.query<{ host: string }>('select host from route where service_id = $1 order by host', [id])
+    ).map(({ host }) => host)
+  const before = await hostsOf(service)
+  await saveNames(api.database, { domain: 'base.example', apiHost: 'api.example' })
+  try {
+    const moved = before
+      .filter((host) => host !== 'shop.base.example')
+      .map((host) => host.replace('.localhost', '.base.example'))
+    assert.deepEqual(await hostsOf(service), moved.sort())
+    const fresh = await application()
+    assert.ok((await hostsOf(fresh)).every((host) => host.endsWith('.base.example')))
+    const { results } = await sent('GET', `/application/${fresh.id}/environmentVariable`, undefined, 200)
+    assert.ok(results.some(({ value }: Json) => String(value).endsWith('.base.example')))
+  } finally {
+    await saveNames(api.database, { domain: undefined, apiHost: undefined })
+  }
+  assert.deepEqual(await hostsOf(service), before)
 })

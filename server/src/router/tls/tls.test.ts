@@ -1,6 +1,6 @@
 /** HTTPS of the router: which certificate, which host, which protocol; and keys that are to break it. */
 import assert from 'node:assert/strict'
-import { generateKeyPairSync, X509Certificate } from 'node:crypto'
+import { createPrivateKey, generateKeyPairSync, randomBytes, X509Certificate } from 'node:crypto'
 import { once } from 'node:events'
 import { stat } from 'node:fs/promises'
 import { connect as connectHttp2 } from 'node:http2'
@@ -344,6 +344,24 @@ test('keys are looked at before anything is computed with them', async () => {
   const curve = generateKeyPairSync('ec', { namedCurve: 'secp256k1' }).privateKey
   assert.match(String(await judge(pem(curve as never))), /curve/)
   assert.match(String(await judge(pem(generateKeyPairSync('ed25519').privateKey as never))), /RSA or ECDSA/)
+  // Numbers that nobody has to have computed: only their sizes are looked at.
+  const number = (bytes: number): string => {
+    const drawn = randomBytes(bytes)
+    drawn[0]! |= 0x80
+    drawn[bytes - 1]! |= 1
+    return drawn.toString('base64url')
+  }
+  const made = (n: number, d: number, p: number, e = 'AQAB'): string => {
+    const parts = { d: number(d), p: number(p), q: number(p), dp: number(p), dq: number(p), qi: number(p) }
+    const key = createPrivateKey({ format: 'jwk', key: { kty: 'RSA', n: number(n), e, ...parts } })
+    return String(key.export({ type: 'pkcs8', format: 'pem' }))
+  }
+  assert.match(String(await judge(made(1024, 1024, 512))), /8192 bits/)
+  assert.match(String(await judge(made(2048, 2048, 1024))), /too large/)
+  assert.match(String(await judge(made(256, 2048, 128))), /not consistent/)
+  assert.match(String(await judge(made(256, 256, 1024))), /not consistent/)
+  assert.match(String(await judge(made(256, 256, 128))), /not consistent/)
+  assert.match(String(await judge(made(256, 256, 128, number(256)))), /not consistent/)
   const rsa = generateKeyPairSync('rsa', { modulusLength: 2048 }).privateKey
   assert.match(String(await judge(pem(rsa as never))), /another certificate/)
 })
