@@ -66,7 +66,12 @@ export const parseSettingsFile = (text: string): SettingsFile => {
 
 const holdsSecret = ({ settings }: SettingsFile): boolean => {
   const hasPassword = URL.parse(settings.get('DATABASE_URL')?.value ?? '')?.password
-  return settings.has('SLIPWAY_ADMIN_TOKEN') || settings.has('SLIPWAY_OIDC_CLIENT_SECRET') || Boolean(hasPassword)
+  return (
+    settings.has('SLIPWAY_ADMIN_TOKEN') ||
+    settings.has('SLIPWAY_OIDC_CLIENT_SECRET') ||
+    settings.has('SLIPWAY_ACME_EAB_HMAC') ||
+    Boolean(hasPassword)
+  )
 }
 
 /** Whoever may write the file controls the server. */

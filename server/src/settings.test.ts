@@ -26,6 +26,17 @@ test('an empty environment gives the documented defaults', () => {
     port: 8080,
     routerHost: '127.0.0.1',
     routerPort: 8000,
+    routerTlsPort: undefined,
+    hstsSeconds: 0,
+    domain: undefined,
+    apiHost: undefined,
+    acme: {
+      directory: 'https://acme-v02.api.letsencrypt.org/directory',
+      email: undefined,
+      eab: undefined,
+      ca: undefined,
+      challenge: 'http-01',
+    },
     portRange: { first: 30_000, last: 32_767 },
     extraPorts: [],
     databasePort: undefined,
@@ -78,6 +89,11 @@ const good: [Record<string, string>, Partial<Settings>][] = [
   [
     { SLIPWAY_ROUTER_HOST: '::', SLIPWAY_ROUTER_PORT: '9' },
     { routerHost: '::', routerPort: 9 },
+  ],
+  [{ SLIPWAY_DOMAIN: 'Apps.Bücher.example.' }, { domain: 'apps.xn--bcher-kva.example' }],
+  [
+    { SLIPWAY_ROUTER_TLS_PORT: '443', SLIPWAY_HSTS_SECONDS: '300', SLIPWAY_API_HOST: 'api.example.org' },
+    { routerTlsPort: 443, hstsSeconds: 300, apiHost: 'api.example.org' },
   ],
   [{ SLIPWAY_PORT_RANGE: '40000-40000' }, { portRange: { first: 40_000, last: 40_000 } }],
   [
@@ -158,6 +174,9 @@ const bad: Record<string, string[]> = {
   SLIPWAY_ROUTER_PORT: ['nine', '8080'],
   SLIPWAY_EXTRA_PORTS: ['0', '5-4', '70000', 'a', '1-2-3'],
   SLIPWAY_PORT_RANGE: ['30000', '5-4', '0-9', '1-65536', 'a-b'],
+  SLIPWAY_ROUTER_TLS_PORT: ['x', '8000'],
+  SLIPWAY_DOMAIN: ['localhost', '*.example.org', 'a..example', '10.0.0.1', 'https://a.example'],
+  SLIPWAY_API_HOST: ['api', 'api.example.org:443'],
   DATABASE_URL: ['mysql://x', 'db:5432', 'postgresql://['],
   SLIPWAY_ADMIN_TOKEN: ['short', 'x'.repeat(23), 'with spaces in it, and rather long', 'x'.repeat(513)],
   SLIPWAY_SAMPLE: ['maybe'],
@@ -200,6 +219,38 @@ test('an issuer needs an audience, and may be in clear text on this machine only
   const local = { SLIPWAY_OIDC_ISSUER: 'http://localhost:9000' }
   assert.match(problemsOf(local)[0]!, /^SLIPWAY_OIDC_AUDIENCE or SLIPWAY_OIDC_CLIENT_ID must/)
   assert.deepEqual(problemsOf({ ...local, SLIPWAY_OIDC_AUDIENCE: 'api' }), [])
+})
+
+test('settings of certificates are read with TLS, and refused without it', () => {
+  const acme = {
+    SLIPWAY_ACME_DIRECTORY: 'https://localhost:14000/dir',
+    SLIPWAY_ACME_EMAIL: 'ops@example.org',
+    SLIPWAY_ACME_EAB_KID: 'kid-1',
+    SLIPWAY_ACME_EAB_HMAC: 'hush-hush-hush-hush',
+    SLIPWAY_ACME_CHALLENGE: 'TLS-ALPN-01',
+  }
+  const { settings } = parseSettings({ ...acme, SLIPWAY_ROUTER_TLS_PORT: '443' })
+  const { directory, email, eab, challenge } = settings.acme
+  assert.deepEqual(
+    [directory, email, eab?.kid, challenge],
+    ['https://localhost:14000/dir', 'ops@example.org', 'kid-1', 'tls-alpn-01'],
+  )
+  assert.equal(eab?.hmacKey.reveal(), 'hush-hush-hush-hush')
+  assert.doesNotMatch(inspect(settings) + JSON.stringify(settings), /hush/)
+  const refused = problemsOf(acme)
+  for (const [index, name] of Object.keys(acme).entries())
+    assert.match(refused[index]!, new RegExp(`^${name} needs SLIPWAY_ROUTER_TLS_PORT: `))
+  const alone = problemsOf({ SLIPWAY_ROUTER_TLS_PORT: '443', SLIPWAY_ACME_EAB_KID: 'kid-1' })
+  assert.match(alone[0]!, /must be set together/)
+  for (const [name, value] of [
+    ['SLIPWAY_ACME_DIRECTORY', 'http://ca.example/dir'],
+    ['SLIPWAY_ACME_EMAIL', 'a@b.example,c@d.example'],
+    ['SLIPWAY_ACME_CA_FILE', '/nonexistent/ca.pem'],
+    ['SLIPWAY_ACME_CHALLENGE', 'dns-01'],
+  ] as const) {
+    const [problem] = problemsOf({ SLIPWAY_ROUTER_TLS_PORT: '443', [name]: value })
+    assert.match(problem!, new RegExp(`^${name} must be `))
+  }
 })
 
 test('all problems are told at once', () => {
