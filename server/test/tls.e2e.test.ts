@@ -13,7 +13,7 @@ import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { type TestDatabase, testDatabase } from './support/database.ts'
 import { startGitServer } from './support/peers/git-server.ts'
-import { freePort, type Json, prepareSlipway, type Slipway } from './support/slipway/slipway.ts'
+import { bundledServer, freePort, type Json, prepareSlipway, type Slipway } from './support/slipway/slipway.ts'
 import { type Pebble, startPebble, withoutPebble } from './support/tls/pebble.ts'
 import { until } from './support/until.ts'
 
@@ -76,6 +76,8 @@ before(async () => {
   pebble = await startPebble({ httpPort, tlsPort })
   slipway = await prepareSlipway({
     fake: true,
+    // The packages for certificates have to be whole in it.
+    server: await bundledServer(),
     env: {
       DATABASE_URL: database.connectionString,
       SLIPWAY_MASTER_KEY_FILE: join(keys, 'master'),

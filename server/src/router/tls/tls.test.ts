@@ -228,6 +228,89 @@ test('what two servers could read differently is refused over TLS as without, an
   assert.equal((await askTls(tlsPort, 'a.localhost')).body, 'ok')
 })
 
+const frame = (type: number, flags: number, payload: Buffer = Buffer.alloc(0), stream = 1): Buffer => {
+  const head = Buffer.alloc(9)
+  head.writeUIntBE(payload.length, 0, 3)
+  head.set([type, flags], 3)
+  head.writeUInt32BE(stream, 5)
+  return Buffer.concat([head, payload])
+}
+
+/** A header as it is, which no honest client would send. */
+const literal = (name: string, value: string): Buffer =>
+  Buffer.concat([Buffer.from([0, name.length]), Buffer.from(name), Buffer.from([value.length]), Buffer.from(value)])
+
+/** The frames of one request, in order; the body ends the stream. */
+const rawStream = (fields: Record<string, string | string[]>, body: string): Buffer => {
+  const all = { ':method': 'POST', ':scheme': 'https', ':path': '/seen', ':authority': 'a.localhost', ...fields }
+  const names = Object.entries(all).flatMap(([name, value]) => [value].flat().map((each) => literal(name, each)))
+  return Buffer.concat([
+    Buffer.from('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n'),
+    frame(4, 0, Buffer.alloc(0), 0),
+    frame(1, 4, Buffer.concat(names)),
+    frame(0, 1, Buffer.from(body)),
+  ])
+}
+
+test('frames of HTTP/2 that would be two requests, or other headers, in HTTP/1.1 reach no program as such', async (t) => {
+  const seen: string[] = []
+  const { target } = await serve(t, (req, res) => {
+    const { 'x-forwarded-for': _, 'x-injected': injected, host } = req.headers
+    seen.push(`${req.method} ${req.url} ${host} ${injected}`)
+    req.resume().on('end', () => res.end('ok'))
+  })
+  const { router, tlsPort } = await open(t)
+  await router.setService('a', [route([target]), route([target], { host: 'b.localhost' })])
+  await give(router, 'a.localhost')
+  const inner = 'GET /smuggled HTTP/1.1\r\nHost: b.localhost\r\nX-Injected: 1\r\n\r\n'
+  const attacks: [Record<string, string | string[]>, string][] = [
+    [{ 'transfer-encoding': 'chunked' }, `0\r\n\r\n${inner}`],
+    [{ 'content-length': '0' }, inner],
+    [{ 'content-length': ['0', String(inner.length)] }, inner],
+    [{ connection: 'transfer-encoding' }, inner],
+    [{ upgrade: 'websocket', connection: 'upgrade' }, inner],
+    [{ 'x-a': `b\r\n\r\n${inner}` }, ''],
+    [{ 'x-a': 'b\r\nx-injected: 1' }, ''],
+    [{ 'x-a': 'b\nx-injected: 1' }, ''],
+    [{ 'x-a: b\r\nx-injected': '1' }, ''],
+    [{ ':path': `/seen HTTP/1.1\r\nX-Injected: 1\r\n\r\n${inner}` }, ''],
+    [{ ':path': '/seen\r\nx-injected:1' }, ''],
+    [{ ':path': ['/seen', '/smuggled'] }, ''],
+    [{ ':path': 'https://b.localhost/smuggled' }, ''],
+    [{ ':method': `GET /smuggled HTTP/1.1\r\nX-Injected: 1\r\nX:` }, ''],
+    [{ ':authority': 'b.localhost' }, ''],
+    [{ ':authority': ['a.localhost', 'b.localhost'] }, ''],
+    [{ host: 'b.localhost' }, ''],
+    [{ ':authority': 'a.localhost\r\nx-injected: 1' }, ''],
+    [{ ':authority': 'a.localhost@b.localhost' }, ''],
+  ]
+  for (const [fields, body] of attacks) {
+    const place = { host: '127.0.0.1', port: tlsPort, servername: 'a.localhost', ca: ca.certificate }
+    const socket = connectTls({ ...place, ALPNProtocols: ['h2'] })
+    socket.on('error', () => {})
+    await once(socket, 'secureConnect')
+    // The stream or its connection ends, or a response begins.
+    const answered = new Promise<void>((resolve) => {
+      let bytes = Buffer.alloc(0)
+      socket.once('close', resolve).on('data', (chunk: Buffer) => {
+        bytes = Buffer.concat([bytes, chunk])
+        while (bytes.length >= 9 && bytes.length >= 9 + bytes.readUIntBE(0, 3)) {
+          if ([1, 3, 7].includes(bytes[3]!)) resolve()
+          bytes = bytes.subarray(9 + bytes.readUIntBE(0, 3))
+        }
+      })
+    })
+    socket.write(rawStream(fields, body))
+    await answered
+    socket.destroy()
+  }
+  assert.equal((await askTls(tlsPort, 'a.localhost')).body, 'ok')
+  // What did reach it was one plain request, for the host of its connection.
+  const others = seen.filter((each) => !/^(POST \/seen|GET \/) a\.localhost undefined$/.test(each))
+  assert.deepEqual(others, [])
+  assert.equal((await router.counts()).internalErrors, 0)
+})
+
 const serialOf = (socket: TLSSocket): string => socket.getPeerCertificate().serialNumber
 
 test('a certificate is replaced under load without a failed request, and open connections stay', async (t) => {
