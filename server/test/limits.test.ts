@@ -25,6 +25,8 @@ const limits = {
   streams: 0,
   streamsPerToken: 0,
   engines: 0,
+  repositoryMb: 0,
+  repositoriesMb: 0,
 }
 
 /** What the engine would list. */

@@ -23,6 +23,9 @@ export interface Limits {
   streamsPerToken: number
   /** Clusters with a Docker engine of their own. */
   engines: number
+  /** What is pushed to this server: in one repository, and in all of the organization. */
+  repositoryMb: number
+  repositoriesMb: number
 }
 
 export const usualLimits: Limits = Object.freeze({
@@ -36,6 +39,8 @@ export const usualLimits: Limits = Object.freeze({
   streams: 400,
   streamsPerToken: 100,
   engines: 10,
+  repositoryMb: 1024,
+  repositoriesMb: 10_240,
 })
 
 export const limitSettings: Readonly<Record<keyof Limits, string>> = Object.freeze({
@@ -49,6 +54,8 @@ export const limitSettings: Readonly<Record<keyof Limits, string>> = Object.free
   streams: 'SLIPWAY_LIMIT_STREAMS',
   streamsPerToken: 'SLIPWAY_LIMIT_STREAMS_PER_TOKEN',
   engines: 'SLIPWAY_LIMIT_ENGINES',
+  repositoryMb: 'SLIPWAY_LIMIT_REPOSITORY_MB',
+  repositoriesMb: 'SLIPWAY_LIMIT_REPOSITORIES_MB',
 })
 
 export const limitNames = Object.keys(limitSettings) as (keyof Limits)[]
@@ -65,6 +72,8 @@ const words: Readonly<Record<keyof Limits, readonly [what: string, way: string]>
   streams: ['open streams in an organization', 'Close some'],
   streamsPerToken: ['open streams of one token or account', 'Close some'],
   engines: ['Docker engines connected by an organization', 'Disconnect some'],
+  repositoryMb: ['MB in one repository on this server', 'Push less'],
+  repositoriesMb: ['MB in all repositories of an organization on this server', 'Delete applications'],
 }
 
 /** `wanted` is the resulting usage; for the disk, the current one. */
@@ -86,7 +95,7 @@ export const limitReached = (limit: keyof Limits, most: number, wanted: number):
 export const takeTurns = async (
   tx: Queryable,
   organizationId: string,
-  about: 'services' | 'queue' | 'engines',
+  about: 'services' | 'queue' | 'engines' | 'repositories',
 ): Promise<void> => {
   await tx.query(textLockSql, [`limit ${about} ${organizationId}`])
 }

@@ -5,6 +5,7 @@ import { Nullable, OneOf, Results, Text } from '../../api/operations/schema.ts'
 import { readEngines } from '../../limits/engine-room.ts'
 import { type Limits, limitNames, limitSettings, usualLimits } from '../../limits/limits.ts'
 import { readQueued } from '../../limits/queue-room.ts'
+import { readRepositories } from '../../limits/repository-room.ts'
 import { readServiceUse } from '../../limits/service-room.ts'
 
 /** The names in the response. */
@@ -19,6 +20,8 @@ const publicNames: Readonly<Record<keyof Limits, string>> = {
   streams: 'STREAMS',
   streamsPerToken: 'STREAMS_PER_TOKEN',
   engines: 'ENGINES',
+  repositoryMb: 'REPOSITORY_MB',
+  repositoriesMb: 'REPOSITORIES_MB',
 }
 
 const Figure = (description: string) => Nullable(Type.Number({ minimum: 0 }), { description })
@@ -46,13 +49,14 @@ export const organizationLimits = operation({
   answer: Results(Limit),
   async run({ db, parts, node }) {
     const { limits = usualLimits } = parts.settings
-    const [services, queued, diskGb, engines] = await Promise.all([
+    const [services, queued, diskGb, engines, repositoriesMb] = await Promise.all([
       readServiceUse(db, node.id),
       readQueued(db, node.id),
       parts.disk?.usedGb(node.id) ?? null,
       readEngines(db, node.id),
+      readRepositories(db, node.id),
     ])
-    const used: Partial<Record<keyof Limits, number | null>> = { ...services, queued, diskGb, engines }
+    const used: Partial<Record<keyof Limits, number | null>> = { ...services, queued, diskGb, engines, repositoriesMb }
     const results = limitNames.map((limit) => ({
       name: publicNames[limit],
       limit: limits[limit] === 0 ? null : limits[limit],
