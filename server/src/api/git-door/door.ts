@@ -5,7 +5,6 @@
  * leaves the objects to git, which runs apart.
  */
 import { once } from 'node:events'
-import type { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { createGunzip } from 'node:zlib'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
@@ -83,9 +82,10 @@ const findApplication = async ({ parts }: DoorParts, { node }: Admitted): Promis
 }
 
 /** The body as git sent it. */
-const bodyOf = (request: FastifyRequest): Readable => {
+const bodyOf = (request: FastifyRequest): AsyncIterable<Buffer> => {
   const encoding = request.headers['content-encoding'] ?? 'identity'
-  if (encoding === 'identity') return request.raw
+  // An answer before its end must still reach the client.
+  if (encoding === 'identity') return request.raw.iterator({ destroyOnReturn: false })
   if (encoding !== 'gzip' && encoding !== 'x-gzip')
     throw new ApiError(415, 'unsupported_media_type', 'The body may be encoded with gzip only.')
   const gunzip = createGunzip()

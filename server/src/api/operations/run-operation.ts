@@ -103,7 +103,8 @@ export const contextOf = (
     query: queryOf(operation, request),
     body,
     headers: request.headers,
-    upload: request.raw,
+    // An answer before its end must still reach the client.
+    upload: request.raw.iterator({ destroyOnReturn: false }),
     requestId: request.id,
     userAgent: request.headers['user-agent']?.slice(0, 255) ?? null,
     origin: originOf(admitted.principal),

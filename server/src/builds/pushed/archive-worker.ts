@@ -92,4 +92,5 @@ try {
   end = { refused: wordsFor(error) }
 }
 parentPort!.postMessage(end)
-process.stdin.destroy()
+// Ends this thread, whatever of its input is left; what it wrote has been handed over.
+process.exit()

@@ -74,17 +74,21 @@ export const commitArchive = async (
   }
   // Ended only by the thread's own word: a stream that breaks off must not look complete.
   const stream = untilEnd(worker, ended, stop.signal)
-  const sending = pipeline(atMost(archive, maxBytes), worker.stdin!).catch((error: unknown) => {
-    // The thread stops reading what it refuses.
-    if (error instanceof ApiError) fail(error)
-    else if ((error as { code?: string }).code === 'ECONNRESET') fail(cutOff())
-  })
+  const over = new AbortController()
+  const sending = pipeline(atMost(archive, maxBytes), worker.stdin!, { signal: over.signal }).catch(
+    (error: unknown) => {
+      // The thread stops reading what it refuses.
+      if (error instanceof ApiError) fail(error)
+      else if ((error as { code?: string }).code === 'ECONNRESET') fail(cutOff())
+    },
+  )
   try {
     return await intake.make(stream, timeoutMs)
   } catch (error) {
     throw failure ?? (stop.signal.aborted ? stop.signal.reason : explainIntake(error, maxBytes))
   } finally {
     clearTimeout(late)
+    over.abort()
     await worker.terminate()
     await sending
   }

@@ -36,6 +36,7 @@ export class ArchiveRefused extends Error {
 const blockBytes = 512
 const maxHeaderText = 65_536
 const maxDepth = 100
+const maxInFolder = 10_000
 
 const damaged = (): ArchiveRefused => new ArchiveRefused('The archive is damaged or is not a tar archive.')
 
@@ -109,7 +110,7 @@ const isZero = (block: Buffer): boolean => block.every((byte) => byte === 0)
 
 const readHeader = (block: Buffer): Header => {
   let sum = 0
-  for (const [at, byte] of block.entries()) sum += at >= 148 && at < 156 ? 32 : byte
+  for (let at = 0; at < blockBytes; at += 1) sum += at >= 148 && at < 156 ? 32 : block[at]!
   if (octal(block.subarray(148, 156)) !== sum) throw damaged()
   const prefix = block.toString('latin1', 257, 262) === 'ustar' ? cut(block.subarray(345, 500)) : Buffer.alloc(0)
   const isGnu = block.toString('latin1', 257, 265) === 'ustar  \0'
@@ -214,12 +215,30 @@ const kindRefused = (type: string, path: string): ArchiveRefused =>
     ? refusedPath('The archive has hard links: pack it with tar --hard-dereference', path)
     : refusedPath('The archive has something that is neither a file, a folder nor a symbolic link', path)
 
+/** Counts what is in each folder: git is slow with very many in one. */
+const createFolders = () => {
+  const counts = new Map<string, number>()
+  return (path: string): void => {
+    for (let inner = path; ; ) {
+      const parent = inner.slice(0, Math.max(inner.lastIndexOf('/'), 0))
+      const before = counts.get(parent)
+      counts.set(parent, (before ?? 0) + 1)
+      if ((before ?? 0) >= maxInFolder)
+        throw refusedPath(`The archive has more than ${maxInFolder} files in one folder`, parent)
+      if (before !== undefined || parent === '') return
+      inner = parent
+    }
+  }
+}
+
 /** The files and links of an archive, in its order; folders are made by what is in them. */
 export async function* readTar(source: AsyncIterable<Buffer>, limits: ArchiveLimits): AsyncGenerator<ArchiveEntry> {
   const taker = createTaker(source)
+  const count = createFolders()
   let said: Said = {}
   let entries = 0
   let paths = 0
+  let texts = 0
   while (!(await taker.isOver())) {
     const block = await taker.take(blockBytes)
     if (isZero(block)) return taker.rest()
@@ -227,6 +246,8 @@ export async function* readTar(source: AsyncIterable<Buffer>, limits: ArchiveLim
     entries += 1
     if (entries > limits.entries) throw new ArchiveRefused(`The archive has more than ${limits.entries} entries.`)
     const { type } = header
+    if ('xgLK'.includes(type)) texts += header.size
+    if (texts > 2 * limits.allPathBytes) throw new ArchiveRefused('The headers in the archive are too large in total.')
     if (type === 'x') readPax(await readText(taker, header.size), said)
     else if (type === 'g') await readText(taker, header.size)
     else if (type === 'L') said.path = cut(await readText(taker, header.size))
@@ -237,6 +258,7 @@ export async function* readTar(source: AsyncIterable<Buffer>, limits: ArchiveLim
       paths += named.length + link.length
       if (paths > limits.allPathBytes) throw new ArchiveRefused('The paths in the archive are too long in total.')
       const path = insidePath(named, limits)
+      count(path)
       const isFile = type === '0' || type === '\0' || type === '7'
       if (!isFile && type !== '2' && type !== '5') throw kindRefused(type, path)
       if (type === '2') {
