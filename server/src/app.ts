@@ -9,6 +9,7 @@ import { apiAddress, publishApi, startTls } from './app-tls.ts'
 import type { Builder, ImageBuilder } from './builds/builder.ts'
 import { createFakeBuilder } from './builds/fake-builder.ts'
 import { createBuilder } from './builds/git-builder.ts'
+import type { Repositories } from './builds/pushed/repositories.ts'
 import { createSources, type Sources } from './builds/sources.ts'
 import { missingTool, toolVersions } from './builds/tools.ts'
 import { learnCapacity } from './clusters/capacity.ts'
@@ -156,6 +157,7 @@ const placeOf = (url: string): string => {
 
 /** The engine of this machine, those of others, and what is built on all of them. */
 interface RuntimeParts {
+  repositories: Repositories
   runtime: Runtime
   imageBuilder: ImageBuilder
   engines: Engines
@@ -176,7 +178,9 @@ const createRuntimeParts = (foundation: Foundation, fake: boolean, sampleUrl: st
   const { settings, outbound, log } = foundation
   const network = reachSample(outbound, sampleUrl)
   const { dataDir, preparation, gitMemoryMb, tools, buildConcurrency: concurrency } = settings
-  const sources = createSources({ dataDir, network, preparation, gitMemoryMb, concurrency, log, clock: systemClock })
+  const { database } = foundation
+  const limits = { preparation, gitMemoryMb, concurrency }
+  const sources = createSources({ dataDir, database, network, ...limits, log, clock: systemClock })
   const open = (target: DockerTarget) => openDockerMachine({ ...foundation, sources }, target)
   const own = defaultConnection(settings.dockerHost)
   const here = fake
@@ -184,6 +188,7 @@ const createRuntimeParts = (foundation: Foundation, fake: boolean, sampleUrl: st
     : open({ connection: own, serviceAddress: null, clusterId: null, organizationId: null })
   const missing = (name: string) => missingTool(name, tools)
   return {
+    repositories: sources.repositories,
     runtime: here.runtime,
     imageBuilder: here.builder,
     engines: createDockerEngines({
@@ -204,7 +209,7 @@ const createRuntimeParts = (foundation: Foundation, fake: boolean, sampleUrl: st
 
 const createParts = async (foundation: Foundation, machine: RuntimeParts, disk: Disk) => {
   const { settings, database, sealer, log, work } = foundation
-  const { runtime, imageBuilder, engines, builderOver } = machine
+  const { repositories, runtime, imageBuilder, engines, builderOver } = machine
   const others = { database, sealer, engines, log, work, clock: systemClock }
   const clusters = createClusters({ database, runtime, builder: imageBuilder, others })
   const builder = builderOver(clusters)
@@ -247,6 +252,7 @@ const createParts = async (foundation: Foundation, machine: RuntimeParts, disk: 
     settings: { ...settings, trustedProxies },
     clusters,
     builder,
+    repositories,
     disk,
     streams,
     deployments: engine,

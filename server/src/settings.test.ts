@@ -68,6 +68,7 @@ test('an empty environment gives the documented defaults', () => {
       contextMs: 600_000,
     },
     gitMemoryMb: 1024,
+    pushMaxMb: 200,
     tools: { tofu: undefined, terraform: undefined },
     imageMaxMb: 10_240,
     engineImages: settings.engineImages,

@@ -73,6 +73,8 @@ export interface Settings {
   preparation: PreparationLimits
   /** Of one git process. */
   gitMemoryMb: number
+  /** Of one push to a repository on this server. */
+  pushMaxMb: number
   /** Programs that terraform services run, by path; if undefined, found on PATH. */
   tools: { tofu: string | undefined; terraform: string | undefined }
   /** The maximum size of an image from a registry. */
@@ -456,6 +458,7 @@ export const parseSettings = (
     gitPollSeconds: read('SLIPWAY_GIT_POLL_SECONDS', 60, whole(0, 86_400)),
     preparation: readPreparation(read),
     gitMemoryMb: read('SLIPWAY_GIT_MEMORY_MB', 1024, whole(256, 1_000_000)),
+    pushMaxMb: read('SLIPWAY_PUSH_MAX_MB', 200, whole(1, 100_000)),
     tools: Object.freeze({
       tofu: read<string | undefined>('SLIPWAY_TOFU', undefined, path),
       terraform: read<string | undefined>('SLIPWAY_TERRAFORM', undefined, path),

@@ -26,6 +26,8 @@ const limits = {
   streamsPerToken: 0,
   engines: 0,
   certificates: 0,
+  repositoryMb: 0,
+  repositoriesMb: 0,
 }
 
 /** What the engine would list. */

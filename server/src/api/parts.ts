@@ -1,5 +1,6 @@
 /** What every operation works with; wired once in app.ts. */
 import type { Builder } from '../builds/builder.ts'
+import type { Repositories } from '../builds/pushed/repositories.ts'
 import type { Clusters } from '../clusters/clusters.ts'
 import type { Deployments } from '../deployments/deployments.ts'
 import type { Log } from '../lib/log.ts'
@@ -45,6 +46,8 @@ export interface ApiSettings {
   consoleUrl?: string | undefined
   /** What one organization may have; defaults apply without it. */
   limits?: Limits | undefined
+  /** Of one push to a repository on this server; default 200. */
+  pushMaxMb?: number | undefined
   statusVocabulary: 'auto' | 'running' | 'deployment'
   /** The first start deploys a sample application. */
   sample: boolean
@@ -57,6 +60,8 @@ export interface Parts {
   sealer: Sealer
   deployments: Deployments
   builder: Builder
+  /** Those that applications have on this server; absent if it keeps none. */
+  repositories?: Repositories | undefined
   clusters: Clusters
   outbound: Outbound
   /** The same, plus the address of the OIDC issuer. */

@@ -17,27 +17,32 @@ import { createLoop } from '../work/loop.ts'
 import { checkAccept } from './accept.ts'
 import { sendError, toApiError } from './answer-error.ts'
 import { answerOnSocket } from './answerer.ts'
-import { type Authenticator, createAuthenticator, tokenInHeader } from './auth/auth.ts'
+import { type Authenticator, createAuthenticator, passwordInHeader, tokenInHeader } from './auth/auth.ts'
 import { deleteEndedSessions } from './auth/ended-sessions.ts'
 import { addSignIn } from './auth/sign-in.ts'
 import { type Cors, createCors } from './cors.ts'
 import { drainOnClose } from './drain.ts'
+import { addGitDoor } from './git-door/door.ts'
+import { maxPushBytes, receiveMs, receiverOf } from './git-door/receive.ts'
 import { addGitWebhooks } from './git-webhooks.ts'
 import { deleteOldKeys } from './idempotency.ts'
 import { createMetrics, type Metrics } from './metrics.ts'
 import { createOpenStreams, type OpenStreams } from './open-streams.ts'
-import { assertComplete, type Operation, type Principal } from './operations/operation.ts'
+import { archiveType, assertComplete, type Operation, type Principal } from './operations/operation.ts'
 import { type Admitted, admit, contextOf, methodNotAllowed, runOperation } from './operations/run-operation.ts'
 import { parseJson } from './operations/validate.ts'
 import { addPages } from './pages.ts'
 import type { Parts } from './parts.ts'
 import { type Allowance, allowanceHeaders, createLimiter, type Limiter, tooManyRequests } from './rate-limit.ts'
-import { createRouteTable, type RouteTable } from './route-table.ts'
+import { createRouteTable, type Match, type RouteTable } from './route-table.ts'
 import { createThrottle, type Throttle } from './throttle.ts'
 
 const bodyLimit = 1024 * 1024
 const maxUrlLength = 8192
 const hourMs = 3_600_000
+/** Of a whole request, and of one whose body is streamed. */
+const requestMs = 30_000
+const longRequestMs = receiveMs + 30_000
 const requestIdForm = /^[A-Za-z0-9._-]{8,128}$/
 
 interface Gate {
@@ -52,11 +57,17 @@ interface Gate {
 }
 
 declare module 'fastify' {
+  interface FastifyContextConfig {
+    /** The token may be a password, for programs that know nothing else. */
+    takesPasswords?: boolean
+    /** Its body is streamed, and may take as long as its reader allows. */
+    isLong?: boolean
+  }
   interface FastifyRequest {
     /** What the gate has found out of a request to an operation; null until it is let through. */
     admitted: Admitted | null
-    /** What it is for; null until its path was looked up. */
-    operation: Operation | null
+    /** The operation that it is for; null if there is none. */
+    match: Match | null
   }
 }
 
@@ -67,7 +78,9 @@ const requestId = (raw: IncomingMessage): string => {
 
 /** The token in a websocket's subprotocols, for browsers, which cannot set its headers. */
 const tokenOf = (request: FastifyRequest): string | null => {
-  const fromHeader = tokenInHeader(request.headers.authorization)
+  const { authorization } = request.headers
+  const takesPasswords = request.routeOptions?.config?.takesPasswords === true
+  const fromHeader = tokenInHeader(authorization) ?? (takesPasswords ? passwordInHeader(authorization) : null)
   const protocols = request.headers['sec-websocket-protocol']
   if (fromHeader !== null || protocols === undefined) return fromHeader
   const found = protocols.split(',').find((each) => each.trim().startsWith('auth.bearer.'))
@@ -104,6 +117,11 @@ const uriTooLong = (): ApiError => new ApiError(414, 'uri_too_long', 'The URL is
 
 const yamlTypes = ['application/x-yaml', 'application/yaml', 'text/yaml']
 
+const archiveTypes = [archiveType, 'application/x-gzip']
+
+const notJson = (): ApiError =>
+  new ApiError(415, 'unsupported_media_type', 'The body must be application/json in UTF-8, not encoded.')
+
 const refuseUnreadable = (request: FastifyRequest, { consumes }: Operation): void => {
   if (request.url.length > maxUrlLength) throw uriTooLong()
   if (request.method === 'GET' || request.method === 'HEAD') return
@@ -111,13 +129,19 @@ const refuseUnreadable = (request: FastifyRequest, { consumes }: Operation): voi
   if (request.headers['content-length'] === '0') delete request.headers['content-type']
   const { 'content-encoding': encoding, 'content-type': type } = request.headers
   const charset = /;\s*charset\s*=\s*"?([^\s;"]+)/i.exec(type ?? '')?.[1]
+  if (consumes === archiveType) {
+    if (type !== undefined && !archiveTypes.some((each) => type.toLowerCase().startsWith(each)))
+      throw new ApiError(415, 'unsupported_media_type', `The body must be a tar archive with gzip: ${archiveType}.`)
+    return
+  }
+  if (archiveTypes.some((each) => type?.toLowerCase().startsWith(each) === true)) throw notJson()
   const isYaml = yamlTypes.some((each) => type?.toLowerCase().startsWith(each) === true)
   if (
     (isYaml && consumes === undefined) ||
     (encoding !== undefined && encoding !== 'identity') ||
     (charset !== undefined && !/^utf-?8$/i.test(charset))
   )
-    throw new ApiError(415, 'unsupported_media_type', 'The body must be application/json in UTF-8, not encoded.')
+    throw notJson()
 }
 
 /** What an operation sends on success; null if that has no body or is not HTTP. */
@@ -154,21 +178,19 @@ const routeFor = (gate: Gate, operationOf: (request: FastifyRequest) => Operatio
 })
 
 /** One route for each method, behind which our own table finds the operation. */
-const addOperations = (app: FastifyInstance, gate: Gate, table: RouteTable, operations: readonly Operation[]): void => {
-  const { onRequest, ...route } = routeFor(gate, ({ operation }) => operation!)
+const addOperations = (app: FastifyInstance, gate: Gate, operations: readonly Operation[]): void => {
+  const { onRequest, ...route } = routeFor(gate, ({ match }) => match!.operation)
   for (const method of new Set(operations.map((operation) => operation.method)))
     app.route({
       method,
       url: '*',
       exposeHeadRoute: method === 'GET',
       async onRequest(request, reply) {
-        const match = table.find(request.method, request.url)
-        if (match === null) {
+        if (request.match === null) {
           reply.callNotFound()
           return reply
         }
-        request.operation = match.operation
-        request.params = match.params
+        request.params = request.match.params
         return onRequest(request, reply)
       },
       ...route,
@@ -187,6 +209,24 @@ const addSocket = (app: FastifyInstance, gate: Gate, operation: Operation): void
 }
 
 const isSocket = ({ produces }: Operation): boolean => produces === 'websocket'
+
+/** The repositories of applications, for git: with the rights of the operations that deploy and read them. */
+const addDoor = async (app: FastifyInstance, gate: Gate, operations: readonly Operation[]): Promise<void> => {
+  const { parts } = gate
+  const [push, fetch] = ['deployApplication', 'getApplication'].map((id) => operations.find((each) => each.id === id))
+  if (parts.repositories === undefined || push === undefined || fetch === undefined) return
+  await addGitDoor(app, {
+    parts,
+    receive: receiverOf(parts),
+    operations: { push, fetch },
+    authenticate: (request, reply) => authenticate(gate, request, reply),
+    watch(operation, request, reply, end) {
+      countStream(gate, request, reply)
+      watch(gate, operation, request, reply.raw, end)
+    },
+    maxBytes: maxPushBytes(parts),
+  })
+}
 
 const isStream = ({ produces }: Operation): boolean => produces === 'text/event-stream' || produces === 'websocket'
 
@@ -249,6 +289,8 @@ const addParser = (app: FastifyInstance): void => {
       done(error as Error)
     }
   })
+  // Read by whoever wants it, as it comes.
+  app.addContentTypeParser(archiveTypes, (_request, _payload, done) => done(null))
   app.addContentTypeParser(yamlTypes, { parseAs: 'string' }, (_request, body, done) => done(null, body))
 }
 
@@ -289,6 +331,21 @@ const commonHeaders = (id: string): Record<string, string> => ({
   'cache-control': 'no-store',
 })
 
+/** The server's own limit is that of streamed bodies: all others have theirs here. */
+const limitTime = (request: FastifyRequest): void => {
+  const { raw } = request
+  const { 'content-length': length, 'transfer-encoding': encoding } = request.headers
+  const isEmpty = encoding === undefined && (length === undefined || length === '0')
+  const isLong = request.routeOptions.config?.isLong === true || request.match?.operation.consumes === archiveType
+  if (isEmpty || isLong) return
+  const late = setTimeout(() => {
+    if (!raw.complete)
+      answerParserError(Object.assign(new Error('late'), { code: 'ERR_HTTP_REQUEST_TIMEOUT' }), raw.socket)
+  }, requestMs)
+  raw.once('end', () => clearTimeout(late))
+  raw.once('close', () => clearTimeout(late))
+}
+
 /** No hook runs for a URL that cannot be parsed: an authenticated caller gets the 404 of an unknown path. */
 const answerUnreadable = async (gate: Gate, error: Error, request: FastifyRequest, reply: FastifyReply) => {
   const { code } = error as { code?: string }
@@ -315,7 +372,7 @@ const noCompiler = (): never => {
   throw new Error('a route has a Fastify schema: declare it on the operation instead')
 }
 
-const createInstance = (gate: Gate, operations: readonly Operation[]): FastifyInstance => {
+const createInstance = (gate: Gate, table: RouteTable, operations: readonly Operation[]): FastifyInstance => {
   const app = fastify({
     http: {
       shouldUpgradeCallback: takesUpgrade(operations),
@@ -329,7 +386,7 @@ const createInstance = (gate: Gate, operations: readonly Operation[]): FastifyIn
     // ignored.
     trustProxy: [...(gate.parts.settings.trustedProxies ?? [])],
     genReqId: requestId,
-    requestTimeout: 30_000,
+    requestTimeout: longRequestMs,
     keepAliveTimeout: 72_000,
     forceCloseConnections: true,
     return503OnClosing: true,
@@ -340,10 +397,12 @@ const createInstance = (gate: Gate, operations: readonly Operation[]): FastifyIn
       void answerUnreadable(gate, error, request as FastifyRequest, reply as FastifyReply),
   })
   app.decorateRequest('admitted', null)
-  app.decorateRequest('operation', null)
+  app.decorateRequest('match', null)
   app.addHook('onRequest', async (request, reply) => {
     reply.headers(commonHeaders(request.id))
     gate.cors.addHeaders(request, reply)
+    request.match = table.find(request.method, request.url)
+    limitTime(request)
     return gate.cors.answerPreflight(request, reply) ? reply : undefined
   })
   // Fastify types an instance by its server options, and then accepts that type nowhere.
@@ -367,7 +426,8 @@ export const createApi = async (parts: Parts, operations: readonly Operation[]):
     perOrganization: createLimiter(rateLimit * tokensWorth, parts.clock),
     metrics: createMetrics(parts.database, parts.work, parts.disk),
   }
-  const app = createInstance(gate, operations)
+  const table = createRouteTable(operations)
+  const app = createInstance(gate, table, operations)
   await app.register(websocket, {
     options: {
       maxPayload: 64 * 1024,
@@ -375,12 +435,12 @@ export const createApi = async (parts: Parts, operations: readonly Operation[]):
     },
   })
   addParser(app)
-  const table = createRouteTable(operations)
   addErrors(app, gate, table)
   await addPages(app, parts, operations, gate.metrics)
   await addSignIn(app, parts)
   await addGitWebhooks(app, parts, gate.failed)
-  addOperations(app, gate, table, operations)
+  await addDoor(app, gate, operations)
+  addOperations(app, gate, operations)
   for (const operation of operations.filter(isSocket)) addSocket(app, gate, operation)
   const forgetting = createLoop(parts, {
     name: 'old keys and sessions',

@@ -6,12 +6,16 @@
 import { DeploymentError } from '../lib/errors.ts'
 import type { Log } from '../lib/log.ts'
 import type { Clock } from '../lib/time/clock.ts'
+import type { Database } from '../store/database.ts'
 import { createMirrors, type Mirrors } from './git/git.ts'
 import { openGitPlace } from './git/place.ts'
 import { createGit } from './git/process.ts'
 import { type GitLimits, type GitNetwork, usualLimits } from './git/remote.ts'
 import type { PreparationLimits } from './preparation/limits.ts'
 import { createPreparation, type Preparation } from './preparation/preparation.ts'
+import { sweepIntakes } from './pushed/intake.ts'
+import { createRepositories, type Repositories } from './pushed/repositories.ts'
+import { createStored } from './pushed/stored.ts'
 
 export interface SourceParts {
   dataDir: string
@@ -24,19 +28,29 @@ export interface SourceParts {
   preparation?: Partial<PreparationLimits>
   /** How many builds run at once. */
   concurrency: number
+  /** Has the repositories on this server itself; without it there are none. */
+  database?: Database
 }
 
-export interface Sources extends Omit<Mirrors, 'mirrorOf' | 'contentOf'> {
+export interface Sources extends Omit<Mirrors, 'mirrorOf' | 'contentOf' | 'withStored'> {
+  /** Those on this server itself. Rejects without a database. */
+  repositories: Repositories
   /** With threads of its own, for the builds of one engine: one that stops reading its context holds up no other. */
   prepare(): Preparation
 }
 
+const started = new Date(Date.now() - performance.now())
+
 const open = async (parts: SourceParts) => {
-  const { dataDir, log, gitLimits, gitMemoryMb: memoryMb } = parts
+  const { dataDir, log, gitLimits, gitMemoryMb: memoryMb, database } = parts
   const { mirrors: folder, template, home, user, prlimit } = await openGitPlace(dataDir, log)
   const maxFileBytes = (gitLimits?.maxBytes ?? usualLimits.maxBytes) + 2 ** 30
   const setup = { home, user, prlimit, maxFileBytes, ...(memoryMb === undefined ? {} : { memoryMb }) }
-  const mirrors = createMirrors({ ...parts, git: createGit(setup), folder, template, limits: gitLimits })
+  const git = createGit(setup)
+  const stored = database === undefined ? undefined : createStored(database)
+  const mirrors = createMirrors({ ...parts, git, folder, template, limits: gitLimits, stored })
+  const repositories = database === undefined ? null : createRepositories({ git, template, mirrors, database })
+  await sweepIntakes(git, folder, started)
   const prepare = () =>
     createPreparation({
       git: setup,
@@ -46,7 +60,7 @@ const open = async (parts: SourceParts) => {
       threads: parts.concurrency + 2,
       clock: parts.clock,
     })
-  return { mirrors, prepare }
+  return { mirrors, prepare, repositories }
 }
 
 export const createSources = (parts: SourceParts): Sources => {
@@ -60,7 +74,16 @@ export const createSources = (parts: SourceParts): Sources => {
         cause: error,
       })
     })
+  const repositories = async (): Promise<Repositories> => {
+    const found = (await ready()).repositories
+    if (found === null) throw new Error('there is no database for repositories')
+    return found
+  }
   return {
+    repositories: {
+      intake: async (...args) => (await repositories()).intake(...args),
+      serve: async (...args) => (await repositories()).serve(...args),
+    },
     fetch: async (...args) => (await ready()).mirrors.fetch(...args),
     head: async (...args) => (await ready()).mirrors.head(...args),
     branches: async (...args) => (await ready()).mirrors.branches(...args),

@@ -7,7 +7,10 @@ import type { Kind } from '../kinds.ts'
 import type { Workload } from '../runtimes/runtime.ts'
 import type { Queryable } from '../store/database.ts'
 import type { KeptRuns, When } from '../work/schedule.ts'
+import type { OwnPushes } from './pushes/own.ts'
 import type { Problem, Restarts } from './status/problems.ts'
+
+export type { Accepted, OwnApplication, OwnPush, OwnPushes, OwnRef } from './pushes/own.ts'
 
 export type DeploymentAction = 'DEPLOY' | 'RESTART' | 'STOP' | 'UNINSTALL' | 'DELETE'
 
@@ -297,6 +300,8 @@ export const versionChoiceOf = (
 }
 
 export interface Deployments {
+  /** Pushes to the repositories that applications have on this server. */
+  readonly own: OwnPushes
   /**
    * Writes the deployment, the new service states and the STARTED events in `tx`, and wakes a worker at its commit.
    * A request that equals one still QUEUED joins it. 409 for a service that is being deleted. 400 for a deploy of what

@@ -12,6 +12,7 @@ import type { Deployments } from './deployments.ts'
 import { withRoom } from './images/room.ts'
 import type { DeploymentParts } from './parts.ts'
 import { planDeployment } from './plan/facts.ts'
+import { createOwnPushes, ownLeases } from './pushes/own.ts'
 import { startPushes } from './pushes/pushes.ts'
 import { watchLeases } from './pushes/rows.ts'
 import { startReconcilers } from './reconcile/reconcile.ts'
@@ -47,6 +48,7 @@ export const createDeploymentEngine = (given: DeploymentParts): DeploymentEngine
     releaseFor: (db, serviceId, releaseId) => releaseFor(parts, db, serviceId, releaseId),
     releasesOf: (db, environmentId, executionId) => releasesOf(parts, db, environmentId, executionId),
     cancel,
+    own: createOwnPushes(parts, worker, { request, cancel }),
     ...createStatuses(parts),
     async start() {
       const { database } = parts
@@ -55,6 +57,7 @@ export const createDeploymentEngine = (given: DeploymentParts): DeploymentEngine
         await expireLeases(database, runLeases)
         await expireLeases(database, clusterLeases)
         await expireLeases(database, watchLeases)
+        await expireLeases(database, ownLeases)
       }
       const reconciler = await startReconcilers(parts, worker)
       const scheduler = startScheduler(parts, worker)

@@ -25,6 +25,9 @@ export interface Limits {
   engines: number
   /** Hosts with a certificate. */
   certificates: number
+  /** What is pushed to this server: in one repository, and in all of the organization. */
+  repositoryMb: number
+  repositoriesMb: number
 }
 
 export const usualLimits: Limits = Object.freeze({
@@ -39,6 +42,8 @@ export const usualLimits: Limits = Object.freeze({
   streamsPerToken: 100,
   engines: 10,
   certificates: 200,
+  repositoryMb: 1024,
+  repositoriesMb: 10_240,
 })
 
 export const limitSettings: Readonly<Record<keyof Limits, string>> = Object.freeze({
@@ -53,6 +58,8 @@ export const limitSettings: Readonly<Record<keyof Limits, string>> = Object.free
   streamsPerToken: 'SLIPWAY_LIMIT_STREAMS_PER_TOKEN',
   engines: 'SLIPWAY_LIMIT_ENGINES',
   certificates: 'SLIPWAY_LIMIT_CERTIFICATES',
+  repositoryMb: 'SLIPWAY_LIMIT_REPOSITORY_MB',
+  repositoriesMb: 'SLIPWAY_LIMIT_REPOSITORIES_MB',
 })
 
 export const limitNames = Object.keys(limitSettings) as (keyof Limits)[]
@@ -70,6 +77,8 @@ const words: Readonly<Record<keyof Limits, readonly [what: string, way: string]>
   streamsPerToken: ['open streams of one token or account', 'Close some'],
   engines: ['Docker engines connected by an organization', 'Disconnect some'],
   certificates: ['certificates in an organization', 'Remove some domains'],
+  repositoryMb: ['MB in one repository on this server', 'Push less'],
+  repositoriesMb: ['MB in all repositories of an organization on this server', 'Delete applications'],
 }
 
 /** `wanted` is the resulting usage; for the disk, the current one. */
@@ -91,7 +100,7 @@ export const limitReached = (limit: keyof Limits, most: number, wanted: number):
 export const takeTurns = async (
   tx: Queryable,
   organizationId: string,
-  about: 'services' | 'queue' | 'engines',
+  about: 'services' | 'queue' | 'engines' | 'repositories',
 ): Promise<void> => {
   await tx.query(textLockSql, [`limit ${about} ${organizationId}`])
 }

@@ -13,6 +13,8 @@ import type { Operation, Scope } from '../../src/api/operations/operation.ts'
 import type { ApiSettings, Parts } from '../../src/api/parts.ts'
 import { createApi } from '../../src/api/server.ts'
 import type { Builder } from '../../src/builds/builder.ts'
+import { removeGitPlace } from '../../src/builds/git/place.ts'
+import { createSources } from '../../src/builds/sources.ts'
 import { learnCapacity } from '../../src/clusters/capacity.ts'
 import { createClusters } from '../../src/clusters/clusters.ts'
 import type { Engines } from '../../src/clusters/engines.ts'
@@ -144,7 +146,7 @@ const testPorts = { port: 8080, routerPort: 8000, portRange: { first: 30_000, la
 const createParts = async (
   database: TestDatabase,
   dataDir: string,
-  { settings = {}, disk, engines }: TestApiOptions,
+  { settings = {}, disk, engines, git = false }: TestApiOptions,
 ) => {
   const log = createLog(process.env.TEST_LOG ?? 'silent')
   const sealer = await createSealer({ database, masterKeyFile: join(dataDir, 'master') })
@@ -182,22 +184,27 @@ const createParts = async (
     clock: systemClock,
     log,
   })
+  // Tests reach nothing but loopback, whatever they ask for.
+  const outbound = createOutbound({ allow: ['loopback'], resolve: resolveLocal })
+  const sources = git
+    ? createSources({ dataDir, database, network: outbound, concurrency: 1, log, clock: systemClock })
+    : null
   const parts: Parts = {
     database,
     sealer,
     deployments: engine,
     builder,
+    repositories: sources?.repositories,
     clusters,
     disk,
     streams: createStreams(database),
-    // Tests reach nothing but loopback, whatever they ask for.
-    outbound: createOutbound({ allow: ['loopback'], resolve: resolveLocal }),
+    outbound,
     work,
     settings: { ...testPorts, dataDir, rateLimit: 0, statusVocabulary: 'auto', sample: false, ...settings },
     clock: systemClock,
     log,
   }
-  return { parts, engine, runtime, router, source }
+  return { parts, engine, runtime, router, source, sources }
 }
 
 /** Sends requests with one token; bodies that are strings go as they are. */
@@ -226,13 +233,15 @@ export interface TestApiOptions {
   disk?: Disk
   /** Of other machines; without, every cluster but the default one is only described. */
   engines?: Engines
+  /** Real repositories of applications on the server itself; what is pushed to them is built by the same builder. */
+  git?: boolean
 }
 
 /** Starts an API of its own over a fresh database. */
 export const startApi = async (options: TestApiOptions = {}): Promise<TestApi> => {
   const database = await testDatabase()
   const dataDir = mkdtempSync(join(tmpdir(), 'slipway-api-'))
-  const { parts, engine, runtime, router, source } = await createParts(database, dataDir, options)
+  const { parts, engine, runtime, router, source, sources } = await createParts(database, dataDir, options)
   const organizationId = await createFirstOrganization(parts)
   const [cluster] = await database.query<{ id: string }>(`select id from node where kind = 'cluster'`)
   const newToken = async (scopes: readonly Scope[], owner = organizationId): Promise<string> => {
@@ -247,6 +256,8 @@ export const startApi = async (options: TestApiOptions = {}): Promise<TestApi> =
     await app.close()
     await engine.stop()
     await parts.clusters.close()
+    await sources?.close()
+    if (sources !== null) await removeGitPlace(dataDir)
     await database.close()
     await rm(dataDir, { recursive: true, force: true })
   })

@@ -63,6 +63,15 @@ export const tokenInHeader = (header: string | undefined): string | null => {
   return match === null ? null : match[1]!
 }
 
+/** The password of basic authentication; the user name does not matter. */
+export const passwordInHeader = (header: string | undefined): string | null => {
+  const encoded = /^basic +([A-Za-z0-9+/]{1,16384}=*) *$/i.exec(header ?? '')?.[1]
+  if (encoded === undefined) return null
+  const text = Buffer.from(encoded, 'base64').toString('utf8')
+  const colon = text.indexOf(':')
+  return colon === -1 ? null : text.slice(colon + 1)
+}
+
 interface Cached {
   principal: Principal
   /** For a token with a role: what the role grants is read with every request. */

@@ -35,3 +35,9 @@ export interface Principal {
   /** Sees every organization of this installation, and may create them. */
   isOperator: boolean
 }
+
+/** The caller in the audit log. */
+export const actorOf = ({ account, tokenId }: Principal): { actorType: 'API_TOKEN' | 'USER'; actorId: string } => ({
+  actorType: account === null ? 'API_TOKEN' : 'USER',
+  actorId: tokenId,
+})

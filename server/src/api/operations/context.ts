@@ -20,6 +20,8 @@ export interface Context<Body = Fields, Query = Fields, Params = Record<string, 
   query: Query
   /** Only declared fields, with defaults; `{}` if there was no body. */
   body: Body
+  /** The bytes of a body that is an archive; of others, nothing is left to read. */
+  upload: AsyncIterable<Buffer>
   headers: Record<string, string | string[] | undefined>
   requestId: string
   userAgent: string | null

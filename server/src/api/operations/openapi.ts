@@ -1,7 +1,7 @@
 /** The description of the API, OpenAPI 3.1: a fold over the operations. */
 import type { TSchema } from 'typebox'
 import { effectSentence } from './effects.ts'
-import { isList, isTextType, type Operation } from './operation.ts'
+import { archiveType, isList, isTextType, type Operation } from './operation.ts'
 
 type Json = Record<string, unknown>
 
@@ -165,6 +165,10 @@ const parametersOf = (operation: Operation, named: Named): Json[] => {
 }
 
 const bodyOf = (operation: Operation, named: Named): Json => {
+  if (operation.consumes === archiveType)
+    return {
+      requestBody: { required: true, content: { [archiveType]: { schema: { type: 'string', format: 'binary' } } } },
+    }
   if (operation.consumes !== undefined)
     return { requestBody: { required: true, content: { [operation.consumes]: { schema: { type: 'string' } } } } }
   if (operation.body === undefined) return {}

@@ -97,6 +97,9 @@ export class OtherAnswer {
   }
 }
 
+/** A tar archive with gzip. */
+export const archiveType = 'application/gzip'
+
 /** Whether an operation answers a list, which has an ETag. */
 export const isList = ({ method, answer }: Pick<Operation, 'method' | 'answer'>): boolean =>
   method === 'GET' && Object.hasOwn((answer as { properties?: object } | undefined)?.properties ?? {}, 'results')
@@ -132,8 +135,11 @@ interface Described extends Need {
   other?: { status: 200; answer: TSchema; description: string }
   /** Content type of the answer if it is not JSON; `websocket` for an upgrade, `…/octet-stream` for bytes. */
   produces?: 'text/event-stream' | 'websocket' | 'application/octet-stream' | TextType
-  /** Content type of a body that is text and not JSON: `run` gets it as `body.text`. JSON is accepted too. */
-  consumes?: 'application/x-yaml'
+  /**
+   * Content type of a body that is not JSON. Text: `run` gets it as `body.text`, and JSON is accepted too. An archive:
+   * `run` reads `upload`, however large it is.
+   */
+  consumes?: 'application/x-yaml' | typeof archiveType
 }
 
 type Named<Path extends string> = Path extends `${string}{${infer Name}}${infer Rest}` ? Name | Named<Rest> : never

@@ -20,6 +20,7 @@ import {
   updateSql,
 } from '../../store/tree.ts'
 import type { Area, ClusterLevel } from '../auth/permissions.ts'
+import { actorOf } from '../auth/principal.ts'
 import { refuseMarked } from './effects.ts'
 import { type Context, type FieldsOf, JsonText, type Scope } from './operation.ts'
 import { refsIn, secretPaths } from './schema.ts'
@@ -129,8 +130,7 @@ export const auditOf = (
   change: change === null ? null : JSON.stringify(change),
   origin: context.origin,
   triggeredBy: context.principal.name,
-  actorType: context.principal.account === null ? 'API_TOKEN' : 'USER',
-  actorId: context.principal.tokenId,
+  ...actorOf(context.principal),
   userAgent: context.userAgent,
   requestId: context.requestId,
 })

@@ -4,7 +4,7 @@
 
 import { hash } from 'node:crypto'
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import { ApiError, notFound } from '../../lib/errors.ts'
+import { ApiError, badRequest, notFound } from '../../lib/errors.ts'
 import type { Queryable } from '../../store/database.ts'
 import { type Answerer, answerWith } from '../answerer.ts'
 import { authorize, authorizerOf, type Found, findRow, isSelective, onlyVisible } from '../auth/access.ts'
@@ -13,6 +13,7 @@ import { headerOf, type NotApplied, notApplied, notAppliedHeader } from '../not-
 import type { Parts } from '../parts.ts'
 import { refuseMarked } from './effects.ts'
 import {
+  archiveType,
   type Context,
   etagOf,
   isList,
@@ -53,6 +54,9 @@ const keyOf = (
 ): KeyedRequest | null => {
   const key = operation.method === 'POST' ? readKey(request.headers['idempotency-key']) : null
   if (key === null) return null
+  // Its answer would be repeated for another body, which nobody has read by then.
+  if (operation.consumes === archiveType)
+    throw badRequest('An Idempotency-Key is not possible with an archive: send it without one.')
   const { organizationId, account } = admitted.principal
   // Callers must not see each other's answers, least of all those who are in no organization yet.
   const path = request.url.split('?')[0]!.toLowerCase() + (account === null ? '' : `#${account.id}`)
@@ -99,6 +103,8 @@ export const contextOf = (
     query: queryOf(operation, request),
     body,
     headers: request.headers,
+    // An answer before its end must still reach the client.
+    upload: request.raw.iterator({ destroyOnReturn: false }),
     requestId: request.id,
     userAgent: request.headers['user-agent']?.slice(0, 255) ?? null,
     origin: originOf(admitted.principal),
@@ -143,6 +149,7 @@ const sendBytes = (operation: Operation, reply: FastifyReply, bytes: unknown): v
   void reply.code(operation.status).header('content-type', operation.produces).send(bytes)
 
 const bodyOf = (operation: Operation, sent: unknown): Record<string, unknown> => {
+  if (operation.consumes === archiveType) return {}
   if (operation.consumes !== undefined) return { text: typeof sent === 'string' ? sent : JSON.stringify(sent ?? '') }
   if (operation.body === undefined) return {}
   const body = readBody(operation.body, sent, operation.defaults ?? 'nested')

@@ -27,6 +27,15 @@ const limits = { timeoutMs: 30_000, maxOutput: 1 << 24 }
 /** Characters of all changed paths. */
 const maxChanges = 1 << 22
 
+/** The paths in which two commits of a mirror differ; null for too many, or if one of them is missing. */
+export const changedPaths = async (git: Git, mirror: string, from: string, to: string): Promise<string[] | null> => {
+  const args = ['--git-dir', mirror, 'diff-tree', '-r', '-z', '--name-only', '--no-renames']
+  args.push('--end-of-options', from, to)
+  const { code, stdout } = await git.run(args, { ...limits, maxOutput: maxChanges, overflow: 'front' })
+  if (code !== 0 || stdout.length >= maxChanges) return null
+  return stdout.split('\0').filter((path) => path !== '')
+}
+
 export const createBrowser = ({ git, remote, timeoutMs, fetch, mirrorOf, locked }: BrowserParts): Browser => {
   const readHistory = async (mirror: string, commitId: string, count: number): Promise<Commit[]> => {
     const args = ['--git-dir', mirror, 'rev-list', `--max-count=${count}`, '--end-of-options', commitId, '--']
@@ -82,11 +91,7 @@ export const createBrowser = ({ git, remote, timeoutMs, fetch, mirrorOf, locked 
     async changes(source, from, signal) {
       const { git_commit_id: to } = await fetch(source, signal)
       if (!isCommitId(from) || !(await isFetched({ ...source, commitId: from }, signal))) return null
-      const args = ['--git-dir', mirrorOf(source), 'diff-tree', '-r', '-z', '--name-only', '--no-renames']
-      args.push('--end-of-options', from, to)
-      const { code, stdout } = await git.run(args, { ...limits, maxOutput: maxChanges, overflow: 'front' })
-      if (code !== 0 || stdout.length >= maxChanges) return null
-      return stdout.split('\0').filter((path) => path !== '')
+      return changedPaths(git, mirrorOf(source), from, to)
     },
     async folders(source, folder, signal) {
       const { git_commit_id: head } = await fetch(source, signal)

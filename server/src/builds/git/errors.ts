@@ -19,6 +19,12 @@ export const branchMissing = (branch: string, branches: readonly string[]): Depl
   return refMissing(`The repository has no branch ${branch}.${there}`)
 }
 
+/** The same of a repository on this server itself. */
+export const nothingPushed = (branch: string, branches: readonly string[]): DeploymentError =>
+  branches.length > 0
+    ? branchMissing(branch, branches)
+    : refMissing(`Nothing has been pushed to the branch ${branch} of this application's repository yet.`)
+
 export const refused = (message: string, cause?: unknown): DeploymentError =>
   new DeploymentError('git_refused', message, { cause })
 

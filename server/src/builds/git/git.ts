@@ -11,13 +11,30 @@ import type { Clock } from '../../lib/time/clock.ts'
 import type { Browser, Commit, GitSource } from '../builder.ts'
 import { createBrowser } from './browse.ts'
 import { maxCommitBytes, parseCommit } from './commit.ts'
-import { branchMissing, explainGit, explainLimits, isNotHandedOut, refMissing, refused } from './errors.ts'
+import {
+  branchMissing,
+  explainGit,
+  explainLimits,
+  isNotHandedOut,
+  nothingPushed,
+  refMissing,
+  refused,
+} from './errors.ts'
 import { noteUse } from './mirror-folder.ts'
 import { createUpkeep } from './mirror-upkeep.ts'
-import { isCommitId } from './names.ts'
+import { internalIdIn, isCommitId } from './names.ts'
 import { withObjects } from './objects.ts'
 import { type Git, GitFailed } from './process.ts'
-import { createRemote, findTag, type GitLimits, type GitNetwork, hash, usualLimits, validate } from './remote.ts'
+import {
+  createRemote,
+  findTag,
+  type GitLimits,
+  type GitNetwork,
+  hash,
+  type StoredRepositories,
+  usualLimits,
+  validate,
+} from './remote.ts'
 import { fetchSubmodules, madeFor } from './submodules.ts'
 
 export interface MirrorParts {
@@ -30,6 +47,8 @@ export interface MirrorParts {
   log: Log
   clock: Clock
   limits?: Partial<GitLimits>
+  /** Those on this server itself; none without. */
+  stored?: StoredRepositories | undefined
 }
 
 export interface Mirrors extends Browser {
@@ -41,6 +60,8 @@ export interface Mirrors extends Browser {
   contentOf(source: GitSource, commitId: string): Promise<string>
   /** The path of this source's mirror, whether it exists or not. */
   mirrorOf(source: GitSource): string
+  /** Works with the mirror of a repository on this server, which has all that was pushed; one at a time for each. */
+  withStored<T>(source: GitSource, signal: AbortSignal, work: (mirror: string, id: string) => Promise<T>): Promise<T>
   close(): Promise<void>
 }
 
@@ -135,7 +156,7 @@ const createContent = (parts: ContentParts): Pick<Mirrors, 'fetchSubmodules' | '
 export const createMirrors = (parts: MirrorParts): Mirrors => {
   const { git, folder, log } = parts
   const limits = { ...usualLimits, ...parts.limits }
-  const remote = createRemote(git, parts.network, limits)
+  const remote = createRemote(git, parts.network, limits, parts.stored)
   const lock = createKeyedLock()
   const closing = new AbortController()
   const { prepare, fetchWithRepair, tidy } = createUpkeep(parts, limits, remote, closing.signal)
@@ -163,6 +184,7 @@ export const createMirrors = (parts: MirrorParts): Mirrors => {
       const result = await fetchWithRepair(source, mirror, commitId, signal)
       const commit = result.code === 0 ? await readCommit(mirror, commitId) : null
       if (commit !== null) {
+        if (internalIdIn(source.url) !== null) return commit
         await tidy(mirror).catch((error: unknown) => log.warn({ err: error }, 'a git mirror could not be cleaned up'))
         return commit
       }
@@ -197,8 +219,10 @@ export const createMirrors = (parts: MirrorParts): Mirrors => {
       readLastHead(mirror, source.branch),
     ])
     const commitId = source.commitId ?? refs.get(`refs/heads/${source.branch}`)
-    if (commitId === undefined)
-      throw branchMissing(source.branch, await browser.branches(source, signal).catch(() => []))
+    if (commitId === undefined) {
+      const others = await browser.branches(source, signal).catch(() => [])
+      throw (internalIdIn(source.url) === null ? branchMissing : nothingPushed)(source.branch, others)
+    }
     const tag = learnTag(mirror, refs, commitId)
     if (source.commitId === undefined) heads.set(`${mirror} ${source.branch}`, commitId)
     if (last?.git_commit_id === commitId) return { ...last, tag }
@@ -244,6 +268,18 @@ export const createMirrors = (parts: MirrorParts): Mirrors => {
       }
     },
     mirrorOf,
+    withStored(source, signal, work) {
+      const id = internalIdIn(source.url)
+      if (id === null) throw new Error('not a repository of this server')
+      const mirror = mirrorOf(source)
+      return withLock(lock, mirror, signal, async () => {
+        await prepare(mirror)
+        noteUse(mirror).catch(() => {})
+        const { code, stderr } = await fetchWithRepair(source, mirror, '', untilClosed(signal))
+        if (code !== 0) throw new Error(`a repository could not be restored: ${stderr.trim()}`)
+        return work(mirror, id)
+      })
+    },
     ...createContent({ git, remote, limits, lock, mirrorOf, untilClosed }),
     async close() {
       closing.abort(new Error('the server is stopping'))

@@ -17,6 +17,19 @@ export const isValidGitUrl = (text: string): boolean => {
   return url.pathname.length > 1 && url.port !== '0' && !url.hostname.endsWith('.')
 }
 
+/** How an application names the repository that it has on this server itself. */
+export const internalUrl = 'slipway:internal'
+
+/**
+ * The URL of a source that is such a repository: made of the application's own id and never of what somebody sent, so
+ * that nobody can name the repository of another one.
+ */
+export const internalUrlOf = (applicationId: string): string => `${internalUrl}/${applicationId}`
+
+/** The application of such a URL; null for all others. */
+export const internalIdIn = (url: string): string | null =>
+  /^slipway:internal\/([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})$/.exec(url)?.[1] ?? null
+
 const isValidComponent = (component: string): boolean =>
   component !== '' && !component.startsWith('.') && !component.endsWith('.lock')
 

@@ -82,7 +82,11 @@ const maxFiles = 512
 /** For the user, across all its processes. */
 const maxProcesses = 1024
 
-export type RunOptions = Pick<ExecOptions, 'signal' | 'timeoutMs' | 'maxOutput' | 'overflow'> & { config?: GitConfig }
+export type RunOptions = Pick<ExecOptions, 'signal' | 'timeoutMs' | 'maxOutput' | 'overflow' | 'input'> & {
+  config?: GitConfig
+  /** In addition to what every git gets. */
+  env?: Record<string, string>
+}
 
 export interface TalkOptions {
   timeoutMs?: number
@@ -102,7 +106,7 @@ export interface Git {
   /** Runs to completion; a code other than 0 is a result. */
   run(args: readonly string[], options?: RunOptions): Promise<ExecResult>
   /** The bytes of its standard output; the stream fails with `GitFailed` when git does, and destroying it kills git. */
-  open(args: readonly string[], options?: { timeoutMs?: number }): Readable
+  open(args: readonly string[], options?: Pick<TalkOptions, 'timeoutMs' | 'env'>): Readable
   talk(args: readonly string[], options?: TalkOptions): GitTalk
   /** Removes what git created, as git's user: root must not follow a folder that was swapped for a link. */
   remove(paths: readonly string[]): Promise<void>
@@ -183,9 +187,9 @@ export const createGit = (setup: GitSetup): Git => {
     return attach(spawn(file, all, { ...options, stdio: [stdin, 'pipe', 'pipe'] }), setup, timeoutMs)
   }
   return {
-    run(args, { config = [], timeoutMs = usualTimeoutMs, ...options } = {}) {
+    run(args, { config = [], timeoutMs = usualTimeoutMs, env: more = {}, ...options } = {}) {
       const [file, all] = commandOf(setup, args, timeoutMs)
-      const env = environment(setup.home, config)
+      const env = { ...environment(setup.home, config), ...more }
       return exec(file, all, { ...options, ...setup.user, timeoutMs, env, cwd: setup.home })
     },
     open: (args, options = {}) => start(args, 'ignore', options).output,
@@ -193,3 +197,11 @@ export const createGit = (setup: GitSetup): Git => {
     remove: (paths) => removeTrees(paths, setup.user),
   }
 }
+
+/** The same git with more in the environment of each of its processes. */
+export const withEnvironment = (git: Git, env: Record<string, string>): Git => ({
+  run: (args, options = {}) => git.run(args, { ...options, env: { ...env, ...options.env } }),
+  open: (args, options = {}) => git.open(args, { ...options, env: { ...env, ...options.env } }),
+  talk: (args, options = {}) => git.talk(args, { ...options, env: { ...env, ...options.env } }),
+  remove: git.remove,
+})

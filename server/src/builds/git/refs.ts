@@ -76,7 +76,8 @@ const command = (names: readonly string[], format: string): Buffer =>
     'latin1',
   )
 
-const isAsked = (names: readonly string[], ref: string): boolean =>
+/** Whether a reference is among the names that were asked for. */
+export const isAsked = (names: readonly string[], ref: string): boolean =>
   names.some((name) => (name.endsWith('/') ? ref.startsWith(name) : ref === name))
 
 /**

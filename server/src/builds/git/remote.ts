@@ -6,21 +6,28 @@ import { createHash } from 'node:crypto'
 import { readdir } from 'node:fs/promises'
 import { isIP } from 'node:net'
 import { untilAborted } from '../../lib/concurrency/waiting.ts'
-import { ExecTimeout } from '../../lib/exec.ts'
+import { type ExecResult, ExecTimeout } from '../../lib/exec.ts'
 import type { Outbound } from '../../lib/net/outbound.ts'
 import { isPrivateAddress } from '../../lib/net/private-host.ts'
 import type { GitSource } from '../builder.ts'
 import { explainOutbound, isNotHandedOut, refused, tooSlow } from './errors.ts'
 import { clearLeftovers, mirrorSize } from './mirror-folder.ts'
-import { isCommitId, isValidBranch, isValidGitUrl } from './names.ts'
+import { internalIdIn, isCommitId, isValidBranch, isValidGitUrl } from './names.ts'
 import type { Git, GitConfig } from './process.ts'
-import { createRefs, type Refs } from './refs.ts'
+import { createRefs, isAsked, type Refs } from './refs.ts'
 
 /**
  * `check` returns the only address that git may connect to; `open` connects by itself. Both reject what may not be
  * reached.
  */
 export type GitNetwork = Pick<Outbound, 'check' | 'open'>
+
+/** The repositories on this server itself, by the ids of their applications: nothing of them goes over the network. */
+export interface StoredRepositories {
+  refs(id: string): Promise<Refs>
+  /** Brings into this mirror what it lacks of a repository. A code other than 0: the mirror must be made anew. */
+  restore(git: Git, mirror: string, id: string): Promise<ExecResult>
+}
 
 export interface GitLimits {
   lsRemoteMs: number
@@ -42,7 +49,8 @@ export const hash = (text: string): string => createHash('sha256').update(text).
 
 /** Rejects what must not be passed to git. */
 export const validate = ({ url, branch, commitId }: GitSource): void => {
-  if (!isValidGitUrl(url)) throw refused('The URL of the repository is not a plain https URL.')
+  if (internalIdIn(url) === null && !isValidGitUrl(url))
+    throw refused('The URL of the repository is not a plain https URL.')
   if (!isValidBranch(branch)) throw refused('The branch name is not valid in git.')
   if (commitId !== undefined && !isCommitId(commitId))
     throw refused('The commit id must be 40 or 64 hexadecimal digits.')
@@ -77,8 +85,23 @@ export const findTag = (refs: Refs, commitId: string): string => {
   return ''
 }
 
-export const createRemote = (git: Git, network: GitNetwork, limits: GitLimits) => {
+const notKept: StoredRepositories = {
+  refs: async () => new Map(),
+  restore: async () => {
+    throw refused('This server keeps no repositories.')
+  },
+}
+
+export const createRemote = (
+  git: Git,
+  network: GitNetwork,
+  limits: GitLimits,
+  stored: StoredRepositories = notKept,
+) => {
   const readRefs = createRefs((request) => network.open(request))
+
+  const readStored = async (id: string, names: readonly string[]): Promise<Refs> =>
+    new Map([...(await stored.refs(id))].filter(([ref]) => isAsked(names, ref)))
 
   const addressOf = async (source: GitSource, signal: AbortSignal): Promise<string> => {
     const url = new URL(source.url)
@@ -105,6 +128,8 @@ export const createRemote = (git: Git, network: GitNetwork, limits: GitLimits) =
     names: readonly string[],
     signal: AbortSignal,
   ): Promise<Refs> => {
+    const id = internalIdIn(source.url)
+    if (id !== null) return readStored(id, names)
     const login = source.credentials === undefined ? null : authorization(source, await addressOf(source, signal))
     const headers: Record<string, string> = login === null ? {} : { authorization: login }
     return readRefs({ url: source.url, headers, names, timeoutMs, signal })
@@ -165,7 +190,9 @@ export const createRemote = (git: Git, network: GitNetwork, limits: GitLimits) =
     commitId: string,
     signal: AbortSignal,
     depth: number = 1,
-  ) => {
+  ): Promise<ExecResult> => {
+    const id = internalIdIn(source.url)
+    if (id !== null) return stored.restore(git, mirror, id)
     const ref = refOf(source)
     const some = [`--depth=${depth}`, '--end-of-options', source.url, `+${commitId}:${ref}`]
     const result = await download(source, mirror, some, signal)

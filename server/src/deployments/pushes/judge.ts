@@ -2,7 +2,7 @@
  * What a new head means for the services that follow its branch. The repository is believed, and nobody who told of a
  * push: the message and the changed paths are those of the commits in our mirror.
  */
-import type { Commit, GitSource } from '../../builds/builder.ts'
+import type { Builder, Commit, GitSource } from '../../builds/builder.ts'
 import { DeploymentError } from '../../lib/errors.ts'
 import type { ServiceRequest } from '../deployments.ts'
 import { type DeploymentParts, kindOf } from '../parts.ts'
@@ -20,7 +20,12 @@ export interface News {
   reason: string | null
 }
 
-type Judgement = Pick<News, 'wanted' | 'reason'>
+/** Where a judge reads commits. */
+export interface JudgeParts {
+  builder: Pick<Builder, 'fetch' | 'changes'>
+}
+
+export type Judgement = Pick<News, 'wanted' | 'reason'>
 
 const skipped = (reason: string): Judgement => ({ wanted: null, reason })
 
@@ -35,11 +40,7 @@ export const askedOf = (
 }
 
 /** The commit of a head; null if it cannot be read, for a reason that a deployment of it will say. */
-const readCommit = async (
-  { builder }: Pick<DeploymentParts, 'builder'>,
-  source: GitSource,
-  signal: AbortSignal,
-): Promise<Commit | null> => {
+const readCommit = async ({ builder }: JudgeParts, source: GitSource, signal: AbortSignal): Promise<Commit | null> => {
   try {
     return await builder.fetch(source, signal)
   } catch (error) {
@@ -50,7 +51,7 @@ const readCommit = async (
 
 /** The judge of one head: fetches the commit, and compares it with earlier ones, once each. */
 export const createJudge = (
-  parts: Pick<DeploymentParts, 'builder' | 'kinds'>,
+  parts: JudgeParts & Pick<DeploymentParts, 'kinds'>,
   source: GitSource & { commitId: string },
   signal: AbortSignal,
 ) => {

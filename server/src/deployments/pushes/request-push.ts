@@ -6,7 +6,7 @@
 import { ApiError } from '../../lib/errors.ts'
 import { newId } from '../../lib/ids.ts'
 import type { Queryable } from '../../store/database.ts'
-import { writeAudit } from '../../store/tree.ts'
+import { type Audit, writeAudit } from '../../store/tree.ts'
 import { holdLease } from '../../work/lease.ts'
 import type { AcceptedDeployment, Deployments, ServiceRequest } from '../deployments.ts'
 import type { DeploymentParts } from '../parts.ts'
@@ -21,10 +21,10 @@ export type Asking = Pick<Deployments, 'request' | 'cancel'>
 export const pushOrigin = 'GIT'
 
 /** Names of pushers are whatever a git host says: they must not look like those of our own users. */
-export const triggeredBy = (pusher: string): string => (pusher === '' ? 'git push' : `${pusher} (git push)`)
+export const triggeredBy = (pusher: string, how = 'git push'): string => (pusher === '' ? how : `${pusher} (${how})`)
 
-const judged = (
-  news: News,
+export const judged = (
+  news: Pick<News, 'head'>,
   outcome: Judged['outcome'],
   reason: string | null,
   deploymentId: string | null,
@@ -72,19 +72,56 @@ const supersede = async (
   return [...all.values()]
 }
 
-const audit = async (tx: Queryable, watched: Watched, { follower, pusher }: News, made: AcceptedDeployment) => {
+/** Who is behind a push; nobody of ours, if a git host told of it. */
+export type Pusher = Pick<Audit, 'actorType' | 'actorId' | 'userAgent' | 'requestId'> & {
+  /** In which way, if not by git. */
+  how?: string
+}
+
+const hostTold = (): Pusher => ({ actorType: 'SYSTEM', actorId: null, userAgent: null, requestId: newId() })
+
+const audit = async (
+  tx: Queryable,
+  organizationId: string,
+  { follower, pusher }: News,
+  made: AcceptedDeployment,
+  { how, ...by }: Pusher,
+) => {
   const { environmentId, environmentName: name, projectId } = follower
   await writeAudit(
     tx,
-    watched.organizationId,
+    organizationId,
     { id: environmentId, name },
     {
       ...{ eventId: newId(), eventType: 'TRIGGER_DEPLOY', targetType: 'ENVIRONMENT', subTargetType: null },
-      ...{ projectId, environmentId, actorType: 'SYSTEM', actorId: null, userAgent: null },
-      ...{ origin: pushOrigin, triggeredBy: triggeredBy(pusher), requestId: newId() },
+      ...{ projectId, environmentId, ...by, origin: pushOrigin, triggeredBy: triggeredBy(pusher, how) },
       change: JSON.stringify({ deployment_request_id: made.deploymentId, execution_id: made.executionId }),
     },
   )
+}
+
+/**
+ * Requests one deployment of what was pushed to the services of one environment, which the caller has locked; in place
+ * of those of earlier pushes that wait.
+ */
+export const requestPushed = async (
+  tx: Queryable,
+  asking: Asking,
+  organizationId: string,
+  news: readonly [News, ...News[]],
+  current: ReadonlyMap<string, ServiceRequest>,
+  by = hostTold(),
+): Promise<AcceptedDeployment> => {
+  const [first] = news
+  const { environmentId } = first.follower
+  const wanted = news.flatMap((each) => each.wanted ?? [])
+  const services = await supersede(tx, asking, environmentId, wanted, current)
+  const made = await asking.request(tx, {
+    ...{ organizationId, environmentId, action: 'DEPLOY', wholeEnvironment: false, services },
+    ...{ origin: pushOrigin, triggeredBy: triggeredBy(first.pusher, by.how), requestId: by.requestId },
+  })
+  await audit(tx, organizationId, first, made, by)
+  return made
 }
 
 export interface PushRequest {
@@ -97,24 +134,16 @@ export interface PushRequest {
 
 const deploy = ({ parts, asking, watched, current }: PushRequest, news: readonly News[]): Promise<void> =>
   holdLease(parts.database, watchLeases, watched, async (tx) => {
-    const { environmentId } = news[0]!.follower
-    const { organizationId } = watched
-    await lockEnvironment(tx, environmentId)
+    await lockEnvironment(tx, news[0]!.follower.environmentId)
     const still = await lockFollowers(
       tx,
       watched,
       news.map(({ follower }) => follower),
     )
-    const left = news.filter(({ follower }) => still.has(follower.id))
-    const [first] = left
+    const [first, ...rest] = news.filter(({ follower }) => still.has(follower.id))
     if (first === undefined) return
-    const wanted = left.flatMap((each) => each.wanted ?? [])
-    const services = await supersede(tx, asking, environmentId, wanted, current)
-    const made = await asking.request(tx, {
-      ...{ organizationId, environmentId, action: 'DEPLOY', wholeEnvironment: false, services },
-      ...{ origin: pushOrigin, triggeredBy: triggeredBy(first.pusher), requestId: newId() },
-    })
-    await audit(tx, watched, first, made)
+    const left = [first, ...rest] as const
+    const made = await requestPushed(tx, asking, watched.organizationId, left, current)
     for (const each of left)
       await noteSeen(tx, [each.follower.id], each.head, judged(each, 'DEPLOYED', null, made.deploymentId))
   })

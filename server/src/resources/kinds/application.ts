@@ -12,12 +12,14 @@ import { releases } from '../../facets/releases.ts'
 import { advancedSettings } from '../../facets/settings/advanced-settings.ts'
 import { deploymentRestrictions } from '../../facets/settings/deployment-restriction.ts'
 import { applicationSettings, buildLimitsIn } from '../../facets/settings/settings.ts'
+import { sourceArchive } from '../../facets/source-archive.ts'
 import {
   Build,
   type BuildFields,
   completeBuild,
   GitRepository,
   gitSourceOf,
+  isInternal,
   viewGitRepository,
 } from '../service/git-source.ts'
 import { Healthchecks, noPreviews } from '../service/parts.ts'
@@ -44,7 +46,7 @@ const complete = async (
   context: Context,
   change: Change<RunningSpec & BuildFields>,
 ) => {
-  const built = completeBuild(body, change.previous?.spec ?? {})
+  const built = completeBuild(body, change.previous?.spec ?? {}, '', change.id)
   return { ...(await completeRunning(body, context, change)), ...built }
 }
 
@@ -76,11 +78,12 @@ export const application = service({
     advancedSettings(applicationSettings, 'AdvancedSettings'),
     customDomains('CustomDomain'),
     deploymentRestrictions,
+    sourceArchive,
   ],
   deployable: {
     source: (kept) => gitSourceOf(kept, buildLimitsIn(kept)),
     workload: workloadOf,
     sizeFields,
-    push: ({ auto_deploy: isWanted }) => (isWanted === true ? {} : null),
+    push: ({ auto_deploy: isWanted, git_repository: git }) => (isWanted === true || isInternal(git) ? {} : null),
   },
 })

@@ -6,6 +6,7 @@ import { countCertificates } from '../../certificates/rows.ts'
 import { readEngines } from '../../limits/engine-room.ts'
 import { type Limits, limitNames, limitSettings, usualLimits } from '../../limits/limits.ts'
 import { readQueued } from '../../limits/queue-room.ts'
+import { readRepositories } from '../../limits/repository-room.ts'
 import { readServiceUse } from '../../limits/service-room.ts'
 
 /** The names in the response. */
@@ -21,6 +22,8 @@ const publicNames: Readonly<Record<keyof Limits, string>> = {
   streamsPerToken: 'STREAMS_PER_TOKEN',
   engines: 'ENGINES',
   certificates: 'CERTIFICATES',
+  repositoryMb: 'REPOSITORY_MB',
+  repositoriesMb: 'REPOSITORIES_MB',
 }
 
 const Figure = (description: string) => Nullable(Type.Number({ minimum: 0 }), { description })
@@ -48,16 +51,17 @@ export const organizationLimits = operation({
   answer: Results(Limit),
   async run({ db, parts, node }) {
     const { limits = usualLimits } = parts.settings
-    const [services, queued, diskGb, engines, certificates] = await Promise.all([
+    const [services, queued, diskGb, engines, certificates, repositoriesMb] = await Promise.all([
       readServiceUse(db, node.id),
       readQueued(db, node.id),
       parts.disk?.usedGb(node.id) ?? null,
       readEngines(db, node.id),
       countCertificates(db, node.id),
+      readRepositories(db, node.id),
     ])
     const used: Partial<Record<keyof Limits, number | null>> = {
       ...services,
-      ...{ queued, diskGb, engines, certificates },
+      ...{ queued, diskGb, engines, certificates, repositoriesMb },
     }
     const results = limitNames.map((limit) => ({
       name: publicNames[limit],

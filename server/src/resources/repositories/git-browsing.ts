@@ -24,6 +24,8 @@ import {
   type GitRepositorySpec,
   GitRepositoryToRead,
   gitProviders,
+  isInternal,
+  sourceUrlOf,
 } from '../service/git-source.ts'
 import type { Service } from '../service/service.ts'
 import {
@@ -61,9 +63,10 @@ export const askingGit = async <T>(work: (signal: AbortSignal) => Promise<T>): P
 
 export const gitSourceFor = async (
   { parts, principal }: Context,
-  git: Pick<GitRepositorySpec, 'url' | 'branch' | 'git_token_id'>,
+  git: Pick<GitRepositorySpec, 'url' | 'branch' | 'git_token_id' | 'repository_id'>,
 ): Promise<GitSource> => {
-  const { url, branch, git_token_id: tokenId } = git
+  const { branch, git_token_id: tokenId } = git
+  const url = sourceUrlOf(git)
   const { organizationId } = principal
   if (tokenId === null) return { organizationId, url, branch }
   const { credentials } = await readGitCredentials(parts.database, parts.sealer, organizationId, tokenId)
@@ -238,8 +241,9 @@ const listCommits = (self: Self, repository: GitPath): Operation =>
         )
       })
       const page = git.url.replace(/(\.git)?\/?$/, '') + (commitPages[git.provider] ?? commitPages.GITHUB)
+      const pageOf = (id: string): string => (isInternal(git) ? '' : page + id)
       const shown = commits.filter(({ git_commit_id: id }) => id !== after)
-      return { results: shown.map((each) => ({ ...each, commit_page_url: page + each.git_commit_id })) }
+      return { results: shown.map((each) => ({ ...each, commit_page_url: pageOf(each.git_commit_id) })) }
     },
   })
 

@@ -2,6 +2,7 @@
 import Type from 'typebox'
 import { nodeInPath, type Operation, operation } from '../../api/operations/operation.ts'
 import { List, Nullable, OneOf, Text, Timestamp, Uuid } from '../../api/operations/schema.ts'
+import { internalUrl } from '../../builds/git/names.ts'
 import { badRequest } from '../../lib/errors.ts'
 import { timestampSql } from '../../store/tree.ts'
 import { repositorySql } from '../service/git-head.ts'
@@ -29,6 +30,7 @@ const LastPush = Type.Object(
 
 interface Row {
   provider: string | null
+  isInternal: boolean
   isHeard: boolean | null
   webhooks: number
   lastPush: Type.Static<typeof LastPush> | null
@@ -37,18 +39,21 @@ interface Row {
 }
 
 // Told of a push within the days in which the poll counts on being told.
-const rowSql = (repository: string): string => `select ${repository} ->> 'provider' as provider,
-    w.heard_at > clock_timestamp() - interval '7 days' as "isHeard", f.judged as "lastPush", w.error ->> 'message' as "lookError",
+const rowSql = (
+  repository: string,
+): string => `select ${repository} ->> 'provider' as provider, ${repository} ->> 'url' = '${internalUrl}' as "isInternal",
+    w.heard_at > clock_timestamp() - interval '7 days' as "isHeard", coalesce(f.judged, o.judged) as "lastPush", w.error ->> 'message' as "lookError",
     case when w.next_at between clock_timestamp() - interval '1 year' and clock_timestamp() + interval '1 year'
       then ${timestampSql('w.next_at')} end as "nextLookAt",
     (select count(*)::int from node h where h.organization_id = n.organization_id and h.kind = 'git_webhook'
       and (h.spec ->> 'git_token_id' is null or h.spec ->> 'git_token_id' = ${repository} ->> 'git_token_id')) as webhooks
   from node n left join followed_branch f on f.service_id = n.id left join watched_repository w on w.id = f.repository_id
+    left join git_repository o on o.id = n.id
   where n.id = $1`
 
 /** Without asking the host: a webhook of ours that was never called may be missing there, or nobody has pushed. */
-const statusOf = ({ isHeard, webhooks }: Row): string => {
-  if (isHeard === true) return 'ACTIVE'
+const statusOf = ({ isHeard, isInternal, webhooks }: Row): string => {
+  if (isHeard === true || isInternal) return 'ACTIVE'
   return webhooks > 0 ? 'UNABLE_TO_VERIFY' : 'NOT_CONFIGURED'
 }
 

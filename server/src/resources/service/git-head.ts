@@ -8,7 +8,7 @@ import type { Spec } from '../../api/operations/resource.ts'
 import type { GitSource } from '../../builds/builder.ts'
 import { readGitCredentials } from '../../deployments/images/git-credentials.ts'
 import { DeploymentError } from '../../lib/errors.ts'
-import type { GitRepositorySpec } from './git-source.ts'
+import { type GitRepositorySpec, sourceUrlOf } from './git-source.ts'
 
 const headTimeoutMs = 10_000
 /** How long an answer waits for a git host; what comes later is in the next read. */
@@ -33,7 +33,8 @@ type Seen = Pick<GitRepositorySpec, 'head_commit_id' | 'has_access'>
 const isRefused = (error: unknown): boolean => error instanceof DeploymentError && refusals.includes(error.code)
 
 const look = async ({ parts, principal }: Context, git: GitRepositorySpec): Promise<Seen> => {
-  const { url, branch, git_token_id: tokenId } = git
+  const { branch, git_token_id: tokenId } = git
+  const url = sourceUrlOf(git)
   const { organizationId } = principal
   try {
     const { credentials } =

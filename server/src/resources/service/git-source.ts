@@ -2,7 +2,7 @@
 
 import Type from 'typebox'
 import { Discarded, Flag, Maybe, Nullable, OneOf, Ref, Text, Timestamp } from '../../api/operations/schema.ts'
-import { isValidBranch, isValidGitUrl } from '../../builds/git/names.ts'
+import { internalUrl, internalUrlOf, isValidBranch, isValidGitUrl } from '../../builds/git/names.ts'
 import type { BuildLimits, Source } from '../../deployments/deployments.ts'
 import { invalidField } from '../../lib/errors.ts'
 
@@ -11,7 +11,10 @@ export const gitProviders = ['BITBUCKET', 'GITHUB', 'GITLAB']
 /** What a create or an edit sends. */
 export const GitRepositoryRequest = () =>
   Type.Object({
-    url: Text(2048, { minLength: 1 }),
+    url: Text(2048, {
+      minLength: 1,
+      description: 'An https or http URL; `slipway:internal` for a repository of the application on this server.',
+    }),
     branch: Maybe(Text(255, { minLength: 1 })),
     root_path: Maybe(Text(1024)),
     git_token_id: Maybe(Nullable(Ref('git_token'))),
@@ -47,6 +50,8 @@ export interface GitRepositorySpec {
   root_path: string
   git_token_id: string | null
   provider: string
+  /** Whose repository it is, if it is on this server: the application's own id. */
+  repository_id?: string
   /** The branch's head when it was last looked up; answered until something is deployed. */
   head_commit_id?: string
   /** Whether the host let it be read when it was last looked up; unknown if it did not say. */
@@ -68,15 +73,34 @@ export const insidePath = (field: string, path: string): string => {
   return parts.join('/')
 }
 
-/** Validates and completes what was sent; a known head is kept while the branch is the same. */
+/** Whether the repository is on this server itself. */
+export const isInternal = ({ url }: Pick<GitRepositorySpec, 'url'>): boolean => url === internalUrl
+
+/** The URL of its source. */
+export const sourceUrlOf = ({ url, repository_id: id }: Pick<GitRepositorySpec, 'url' | 'repository_id'>): string =>
+  id === undefined ? url : internalUrlOf(id)
+
+const checkInternal = (field: string, applicationId: string | undefined, tokenId: string | null): void => {
+  if (applicationId === undefined)
+    throw invalidField(`${field}/url`, 'only an application can have its repository on this server')
+  if (tokenId !== null)
+    throw invalidField(`${field}/git_token_id`, 'must be null: the repository is on this server and needs no git token')
+}
+
+/**
+ * Validates and completes what was sent; a known head is kept while the branch is the same. Only an application, whose
+ * id is given, may have its repository on this server.
+ */
 export const completeGitRepository = (
   sent: unknown,
   previous?: GitRepositorySpec,
   field = '/git_repository',
+  applicationId?: string,
 ): GitRepositorySpec => {
   const source = sent as Partial<GitRepositorySpec> & { url: string }
   const { url, branch = 'main' } = source
-  if (!isValidGitUrl(url))
+  if (isInternal({ url })) checkInternal(field, applicationId, source.git_token_id ?? null)
+  else if (!isValidGitUrl(url))
     throw invalidField(
       `${field}/url`,
       'must be an https or http URL; for a private repository use a git token instead of ssh',
@@ -92,6 +116,7 @@ export const completeGitRepository = (
     root_path: `/${root}`,
     git_token_id: tokenId,
     provider: source.provider ?? providerOf(url),
+    ...(isInternal({ url }) ? { repository_id: applicationId! } : {}),
     ...(same ? { head_commit_id: previous.head_commit_id!, has_access: true } : {}),
   }
 }
@@ -106,7 +131,7 @@ export interface KeptCommit {
 
 /** The form in responses; `commit` is what runs now, if anything does. */
 export const viewGitRepository = (spec: GitRepositorySpec, commit: KeptCommit | null, tokenName: string | null) => {
-  const { head_commit_id: head = '', ...kept } = spec
+  const { head_commit_id: head = '', repository_id: _, ...kept } = spec
   const path = spec.url.replace(/^[a-z]+:\/\/[^/]+\//i, '').replace(/^[^/]*@[^:]+:/, '')
   const parts = path
     .replace(/\.git\/?$/, '')
@@ -139,8 +164,18 @@ export type BuildFields = {
 }
 
 /** Validates and completes what `Build` declares; `field` is its place in the body. */
-export const completeBuild = (sent: Record<string, unknown>, before?: Partial<BuildFields>, field = '') => ({
-  git_repository: completeGitRepository(sent.git_repository, before?.git_repository, `${field}/git_repository`),
+export const completeBuild = (
+  sent: Record<string, unknown>,
+  before?: Partial<BuildFields>,
+  field = '',
+  applicationId?: string,
+) => ({
+  git_repository: completeGitRepository(
+    sent.git_repository,
+    before?.git_repository,
+    `${field}/git_repository`,
+    applicationId,
+  ),
   dockerfile_path: insidePath(`${field}/dockerfile_path`, (sent.dockerfile_path as string | null) ?? 'Dockerfile'),
 })
 
@@ -150,7 +185,7 @@ export const gitSourceOf = (
   limits: BuildLimits = {},
 ): Source => ({
   from: 'git',
-  git: { url: git.url, branch: git.branch, gitTokenId: git.git_token_id },
+  git: { url: sourceUrlOf(git), branch: git.branch, gitTokenId: git.git_token_id },
   rootPath: git.root_path,
   dockerfilePath,
   targetStage,

@@ -1,0 +1,112 @@
+/**
+ * A directory as tar and gzip, made a commit. The archive is read in a thread of its own with limits; what it refuses is
+ * one sentence. Nothing of it is on disk but git's objects, in an intake that is removed.
+ */
+import { pipeline } from 'node:stream/promises'
+import { Worker } from 'node:worker_threads'
+import { ApiError } from '../../lib/errors.ts'
+import type { ArchiveEnd, ArchiveJob } from './archive-job.ts'
+import { atMost, explainIntake, type Intake, pushRefused } from './intake.ts'
+import { type ArchiveLimits, smallBytes } from './tar-reader.ts'
+
+const program = new URL('./archive-worker.ts', import.meta.url)
+const heapMb = 64
+/** How much more than the archive may come out of it. */
+const inflation = 5
+
+export const archiveLimits = (maxBytes: number): ArchiveLimits => ({
+  maxBytes,
+  inflatedBytes: Math.max(inflation * maxBytes, smallBytes),
+  entries: 50_000,
+  pathBytes: 1024,
+  allPathBytes: 8 * 2 ** 20,
+})
+
+const archiveRefused = (message: string): ApiError => new ApiError(400, 'archive_refused', message)
+
+const tooSlow = (): ApiError => archiveRefused('The archive did not arrive, or could not be read, in time.')
+
+const cutOff = (): ApiError => archiveRefused('The connection was closed before the whole archive arrived.')
+
+const personOf = (name: string): string =>
+  name
+    .replace(/[<>\p{Cc}]/gu, '')
+    .trim()
+    .slice(0, 200) || 'Slipway'
+
+export interface SentArchive {
+  author: string
+  at: Date
+  message: string
+  parent: string | null
+  maxBytes: number
+  timeoutMs: number
+}
+
+/** The commit made of an archive. Rejects with an `ApiError`. */
+export const commitArchive = async (
+  intake: Pick<Intake, 'make'>,
+  archive: AsyncIterable<Buffer>,
+  { author, at, message, parent, maxBytes, timeoutMs }: SentArchive,
+): Promise<string> => {
+  const limits = archiveLimits(maxBytes)
+  const seconds = Math.floor(at.getTime() / 1000)
+  const worker = new Worker(program, {
+    workerData: { limits, author: personOf(author), at: seconds, message, parent } satisfies ArchiveJob,
+    resourceLimits: { maxOldGenerationSizeMb: heapMb, maxYoungGenerationSizeMb: 16 },
+    env: {},
+    execArgv: [],
+    stdin: true,
+    stdout: true,
+    stderr: true,
+  })
+  worker.stderr.resume()
+  const { promise: ended, resolve } = Promise.withResolvers<ArchiveEnd | null>()
+  worker.once('message', resolve)
+  worker.on('error', () => resolve(null))
+  worker.once('exit', () => resolve(null))
+  const stop = new AbortController()
+  const late = setTimeout(() => stop.abort(tooSlow()), timeoutMs)
+  let failure: unknown = null
+  const fail = (error: unknown): void => {
+    failure ??= error
+    stop.abort(error)
+  }
+  // Ended only by the thread's own word: a stream that breaks off must not look complete.
+  const stream = untilEnd(worker, ended, stop.signal)
+  const over = new AbortController()
+  const sending = pipeline(atMost(archive, maxBytes), worker.stdin!, { signal: over.signal }).catch(
+    (error: unknown) => {
+      // The thread stops reading what it refuses.
+      if (error instanceof ApiError) fail(error)
+      else if ((error as { code?: string }).code === 'ECONNRESET') fail(cutOff())
+    },
+  )
+  try {
+    return await intake.make(stream, timeoutMs)
+  } catch (error) {
+    throw failure ?? (stop.signal.aborted ? stop.signal.reason : explainIntake(error, maxBytes))
+  } finally {
+    clearTimeout(late)
+    over.abort()
+    await worker.terminate()
+    await sending
+  }
+}
+
+async function* untilEnd(
+  worker: Worker,
+  ended: Promise<ArchiveEnd | null>,
+  signal: AbortSignal,
+): AsyncGenerator<Buffer> {
+  const onAbort = (): void => void worker.stdout.destroy(signal.reason as Error)
+  signal.addEventListener('abort', onAbort, { once: true })
+  try {
+    for await (const chunk of worker.stdout as AsyncIterable<Buffer>) yield chunk
+    const end = await ended
+    if (end === null) throw pushRefused('The archive needs more memory than is allowed for it.')
+    if (end.refused !== null) throw archiveRefused(end.refused)
+  } finally {
+    signal.removeEventListener('abort', onAbort)
+  }
+}

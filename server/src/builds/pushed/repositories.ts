@@ -1,0 +1,48 @@
+/**
+ * The repositories that applications have on this server itself, as the door for pushes and fetches uses them. Knows
+ * neither callers nor deployments.
+ */
+import type { Database } from '../../store/database.ts'
+import type { GitSource } from '../builder.ts'
+import type { Mirrors } from '../git/git.ts'
+import type { Git, GitTalk } from '../git/process.ts'
+import { type Intake, openIntake } from './intake.ts'
+import { readRefs } from './rows.ts'
+import { alignRefs } from './stored.ts'
+
+const fetchMs = 600_000
+
+export interface Repositories {
+  /** For what is pushed to a repository now. Whoever opens one removes it. */
+  intake(source: GitSource, signal: AbortSignal): Promise<Intake>
+  /** `git upload-pack`, which serves fetches and nothing else; `advertise` lists the references. */
+  serve(source: GitSource, options: { advertise: boolean; protocol: string }, signal: AbortSignal): Promise<GitTalk>
+}
+
+export interface RepositoryParts {
+  git: Git
+  template: string
+  mirrors: Pick<Mirrors, 'withStored'>
+  database: Database
+}
+
+export const createRepositories = ({ git, template, mirrors, database }: RepositoryParts): Repositories => ({
+  intake: async (source, signal) =>
+    openIntake(git, await mirrors.withStored(source, signal, async (mirror) => mirror), template),
+  async serve(source, { advertise, protocol }, signal) {
+    const mirror = await mirrors.withStored(source, signal, async (path, id) => {
+      const refs = await readRefs(database, id)
+      await alignRefs(git, path, new Map(refs.map(({ name, objectId }) => [name, objectId])), source.branch)
+      return path
+    })
+    const mode = advertise ? ['--advertise-refs'] : []
+    return git.talk(['upload-pack', '--strict', '--stateless-rpc', ...mode, mirror], {
+      timeoutMs: fetchMs,
+      config: [
+        ['transfer.hideRefs', 'refs/slipway'],
+        ['uploadpack.allowFilter', 'false'],
+      ],
+      env: { GIT_PROTOCOL: protocol },
+    })
+  },
+})
