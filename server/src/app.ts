@@ -221,6 +221,7 @@ const createParts = async (foundation: Foundation, machine: RuntimeParts, disk: 
     volumeSizes: settings.volumeSizes,
     engineWaitMs: settings.engineWaitSeconds * 1000,
     gitPollSeconds: settings.gitPollSeconds,
+    imagePollSeconds: settings.imagePollSeconds,
     alone: settings.databaseUrl === undefined,
     clock: systemClock,
   })

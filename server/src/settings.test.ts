@@ -39,6 +39,7 @@ test('an empty environment gives the documented defaults', () => {
     trustedProxies: [],
     corsOrigins: [],
     consoleUrl: undefined,
+    publicUrl: undefined,
     limits: usualLimits,
     diskReserveMb: 2048,
     statusVocabulary: 'auto',
@@ -48,6 +49,7 @@ test('an empty environment gives the documented defaults', () => {
     volumeSizes: 'auto',
     engineWaitSeconds: 120,
     gitPollSeconds: 60,
+    imagePollSeconds: 300,
     preparation: {
       contextBytes: 500 * 2 ** 20,
       contextEntries: 100_000,
@@ -101,6 +103,7 @@ const good: [Record<string, string>, Partial<Settings>][] = [
     { corsOrigins: ['https://console.example.org', 'http://127.0.0.1:4200'] },
   ],
   [{ SLIPWAY_CONSOLE_URL: 'https://console.example.org/app/' }, { consoleUrl: 'https://console.example.org/app' }],
+  [{ SLIPWAY_PUBLIC_URL: 'https://slipway.example.org/' }, { publicUrl: 'https://slipway.example.org' }],
   [{ SLIPWAY_SAMPLE: 'off' }, { sample: false }],
   [{ SLIPWAY_SAMPLE: 'On' }, { sample: true }],
   [{ SLIPWAY_OUTBOUND_ALLOW: 'loopback, git.test:8080' }, { outboundAllow: ['loopback', 'git.test:8080'] }],

@@ -38,6 +38,8 @@ export interface ApiSettings {
   corsOrigins?: readonly string[] | undefined
   /** Where people use the console, for links; default the address of the request. */
   consoleUrl?: string | undefined
+  /** Where others reach the API, for git hosts; without it none can be told where to call. */
+  publicUrl?: string | undefined
   /** What one organization may have; defaults apply without it. */
   limits?: Limits | undefined
   statusVocabulary: 'auto' | 'running' | 'deployment'

@@ -108,7 +108,7 @@ export const operations: readonly Operation[] = [
   ...lifecycleTemplateOperations,
   ...gitFileOperations,
   ...gitWebhookOperations,
-  gitWebhookStatus(services),
+  ...gitWebhookStatus(services),
   listTerraformResources,
   listTerraformVersions,
 ]

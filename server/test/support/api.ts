@@ -159,9 +159,12 @@ const createParts = async (
   await clusters.start()
   // What the engine has is known from the first request on, also where no engine looks after it.
   await Promise.all(clusters.all().map((cluster) => learnCapacity(database, cluster)))
+  // Tests reach nothing but loopback, whatever they ask for.
+  const outbound = createOutbound({ allow: ['loopback'], resolve: resolveLocal })
   const engine = createDeploymentEngine({
     database,
     sealer,
+    outbound,
     clusters,
     builder,
     enqueue: enqueueDeploymentEvent,
@@ -188,8 +191,7 @@ const createParts = async (
     clusters,
     disk,
     streams: createStreams(database),
-    // Tests reach nothing but loopback, whatever they ask for.
-    outbound: createOutbound({ allow: ['loopback'], resolve: resolveLocal }),
+    outbound,
     work,
     settings: { ...testPorts, dataDir, rateLimit: 0, statusVocabulary: 'auto', sample: false, ...settings },
     clock: systemClock,

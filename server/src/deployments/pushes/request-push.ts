@@ -14,6 +14,7 @@ import { writeDeploymentLines } from '../run/log.ts'
 import { lockEnvironment } from '../status/service-state.ts'
 import type { News } from './judge.ts'
 import { type Judged, lockFollowers, noteSeen, type Watched, watchLeases } from './rows.ts'
+import { noteStatuses } from './status-rows.ts'
 
 export type Asking = Pick<Deployments, 'request' | 'cancel'>
 
@@ -117,6 +118,9 @@ const deploy = ({ parts, asking, watched, current }: PushRequest, news: readonly
     await audit(tx, watched, first, made)
     for (const each of left)
       await noteSeen(tx, [each.follower.id], each.head, judged(each, 'DEPLOYED', null, made.deploymentId))
+    const { deploymentId } = made
+    const told = services.map(({ id, commitId = '' }) => ({ serviceId: id, commitId, deploymentId, reason: null }))
+    await noteStatuses(tx, watched, told)
   })
 
 /** Notes what is not deployed. Something that is only not possible now keeps its push for the next look. */
@@ -125,6 +129,13 @@ const note = ({ parts, watched }: PushRequest, news: News, outcome: Judged['outc
     const still = await lockFollowers(tx, watched, [news.follower])
     const seen = outcome === 'WAITING' ? (news.follower.seen ?? '') : news.head
     await noteSeen(tx, [...still], seen, judged(news, outcome, reason, null))
+    const commitId = news.head
+    if (outcome === 'REFUSED')
+      await noteStatuses(
+        tx,
+        watched,
+        [...still].map((serviceId) => ({ serviceId, commitId, deploymentId: null, reason })),
+      )
   })
 
 /**
