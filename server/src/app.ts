@@ -32,8 +32,9 @@ import { systemClock } from './lib/time/clock.ts'
 import type { Disk } from './limits/disk.ts'
 import { refuseListen, tryAddresses } from './listen-addresses.ts'
 import { claimDataDirectory, releaseDataDirectory } from './process-file.ts'
-import { deployableKinds, operations } from './resources/index.ts'
+import { deployableKinds, operations, services } from './resources/index.ts'
 import { createFirstOrganization } from './resources/organization/organization.ts'
+import { startPreviews } from './resources/previews/previews.ts'
 import { leaveFollower } from './route-follower.ts'
 import { createRouter } from './router/control/client.ts'
 import type { Router } from './router/router.ts'
@@ -286,6 +287,7 @@ export const startApp = async (settings: Settings, options: { fake: boolean }): 
   const databaseKeeper = superviseDatabase(foundation)
   await engine.start()
   await delivery.start()
+  const previews = await startPreviews(parts, services, { alone: settings.databaseUrl === undefined })
   return {
     parts,
     url,
@@ -294,6 +296,7 @@ export const startApp = async (settings: Settings, options: { fake: boolean }): 
     adminToken,
     async stop() {
       await api.close()
+      await previews.stop()
       await engine.stop()
       await delivery.stop()
       await parts.clusters.close()

@@ -50,6 +50,7 @@ test('an empty environment gives the documented defaults', () => {
     engineWaitSeconds: 120,
     gitPollSeconds: 60,
     imagePollSeconds: 300,
+    previewHours: 168,
     preparation: {
       contextBytes: 500 * 2 ** 20,
       contextEntries: 100_000,

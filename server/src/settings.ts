@@ -60,6 +60,8 @@ export interface Settings {
   engineWaitSeconds: number
   gitPollSeconds: number
   imagePollSeconds: number
+  /** How long an environment of a pull request that nobody pushes to is kept. */
+  previewHours: number
   /** Limits for reading a repository for a build and sending its files. */
   preparation: PreparationLimits
   /** Of one git process. */
@@ -417,6 +419,7 @@ export const parseSettings = (
     engineWaitSeconds: read('SLIPWAY_ENGINE_WAIT_SECONDS', 120, whole(1, 3600)),
     gitPollSeconds: read('SLIPWAY_GIT_POLL_SECONDS', 60, whole(0, 86_400)),
     imagePollSeconds: read('SLIPWAY_IMAGE_POLL_SECONDS', 300, whole(0, 86_400)),
+    previewHours: read('SLIPWAY_PREVIEW_HOURS', 168, whole(1, 8760)),
     preparation: readPreparation(read),
     gitMemoryMb: read('SLIPWAY_GIT_MEMORY_MB', 1024, whole(256, 1_000_000)),
     tools: Object.freeze({

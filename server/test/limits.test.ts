@@ -25,6 +25,7 @@ const limits = {
   streams: 0,
   streamsPerToken: 0,
   engines: 0,
+  previews: 0,
 }
 
 /** What the engine would list. */

@@ -23,6 +23,8 @@ export interface Limits {
   streamsPerToken: number
   /** Clusters with a Docker engine of their own. */
   engines: number
+  /** Environments made for pull requests, of one project. */
+  previews: number
 }
 
 export const usualLimits: Limits = Object.freeze({
@@ -36,6 +38,7 @@ export const usualLimits: Limits = Object.freeze({
   streams: 400,
   streamsPerToken: 100,
   engines: 10,
+  previews: 5,
 })
 
 export const limitSettings: Readonly<Record<keyof Limits, string>> = Object.freeze({
@@ -49,6 +52,7 @@ export const limitSettings: Readonly<Record<keyof Limits, string>> = Object.free
   streams: 'SLIPWAY_LIMIT_STREAMS',
   streamsPerToken: 'SLIPWAY_LIMIT_STREAMS_PER_TOKEN',
   engines: 'SLIPWAY_LIMIT_ENGINES',
+  previews: 'SLIPWAY_LIMIT_PREVIEWS',
 })
 
 export const limitNames = Object.keys(limitSettings) as (keyof Limits)[]
@@ -65,6 +69,7 @@ const words: Readonly<Record<keyof Limits, readonly [what: string, way: string]>
   streams: ['open streams in an organization', 'Close some'],
   streamsPerToken: ['open streams of one token or account', 'Close some'],
   engines: ['Docker engines connected by an organization', 'Disconnect some'],
+  previews: ['previews of pull requests in a project', 'Close some'],
 }
 
 /** `wanted` is the resulting usage; for the disk, the current one. */

@@ -114,6 +114,11 @@ export interface ResourceDefinition<Schema extends TObject = TObject, Kept = Fie
   onDelete?(tx: Queryable, context: Context): Promise<'gone' | undefined>
 }
 
+const actorOf = ({ account, tokenId }: Context['principal']): Pick<Audit, 'actorType' | 'actorId'> => ({
+  actorType: account === null ? 'API_TOKEN' : 'USER',
+  actorId: tokenId,
+})
+
 export const auditOf = (
   context: Context,
   eventType: Audit['eventType'],
@@ -129,8 +134,7 @@ export const auditOf = (
   change: change === null ? null : JSON.stringify(change),
   origin: context.origin,
   triggeredBy: context.principal.name,
-  actorType: context.principal.account === null ? 'API_TOKEN' : 'USER',
-  actorId: context.principal.tokenId,
+  ...(context.isOwn === true ? ({ actorType: 'SYSTEM', actorId: null } as const) : actorOf(context.principal)),
   userAgent: context.userAgent,
   requestId: context.requestId,
 })

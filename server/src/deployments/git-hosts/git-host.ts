@@ -15,6 +15,7 @@ import {
   type HostForm,
   type HostKind,
   isListAnswer,
+  lengthOf,
   type PullRequest,
 } from './hosts.ts'
 import { askHost, GitHostError, type HostRequest, type HostToken } from './request.ts'
@@ -33,8 +34,8 @@ export interface GitHost {
   tell(status: CommitStatus, signal: AbortSignal): Promise<void>
   /** Sees to it that the host calls this address, once, with this secret. */
   hook(url: string, secret: string, signal: AbortSignal): Promise<void>
-  /** All that are open, or null if they are more than are looked at. */
-  pullRequests(signal: AbortSignal): Promise<PullRequest[] | null>
+  /** Those that are open; not complete if they are more than are looked at. */
+  pullRequests(signal: AbortSignal): Promise<{ requests: PullRequest[]; isComplete: boolean }>
   /** Writes the comment that has the mark, or changes it. */
   comment(number: number, mark: string, text: string, signal: AbortSignal): Promise<void>
 }
@@ -89,6 +90,11 @@ const readToken = async ({ database }: HostParts, organizationId: string, id: st
 const oneOfUs = (hooks: readonly Hook[], url: string): Hook[] =>
   hooks.filter((hook) => hook.url === url && hook.id !== '')
 
+/** One may be on two pages, if another was closed meanwhile. */
+const distinct = (requests: readonly PullRequest[]): PullRequest[] => [
+  ...new Map(requests.map((each) => [each.number, each])).values(),
+]
+
 const hostOf = (parts: HostParts, token: HostToken, kind: HostKind, repository: string): GitHost => {
   const form: HostForm = forms[kind]
   const send = (request: HostRequest, signal: AbortSignal, accepts: readonly number[] = []) =>
@@ -119,12 +125,11 @@ const hostOf = (parts: HostParts, token: HostToken, kind: HostKind, repository: 
       const { requests } = form
       const found: PullRequest[] = []
       for (let page = 1; page <= maxPages; page += 1) {
-        const some = requests.read(await list(requests.list(repository, page), signal))
-        found.push(...some)
-        if (some.length === 0) return found
-        if (some.length < requests.perPage) return found
+        const value = await list(requests.list(repository, page), signal)
+        found.push(...requests.read(value))
+        if (lengthOf(value) < requests.perPage) return { requests: distinct(found), isComplete: true }
       }
-      return null
+      return { requests: distinct(found), isComplete: false }
     },
     async comment(number, mark, text, signal) {
       const { comments } = form

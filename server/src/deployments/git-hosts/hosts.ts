@@ -280,3 +280,9 @@ export const forms: Readonly<Record<HostKind, HostForm>> = {
 /** Whether an answer to a list is one: an error that looks like an empty list must remove nothing. */
 export const isListAnswer = (value: unknown): boolean =>
   Array.isArray(value) || (isObject(value) && Array.isArray(value.values))
+
+/** Of such an answer. */
+export const lengthOf = (value: unknown): number => {
+  const list = isObject(value) ? value.values : value
+  return Array.isArray(list) ? list.length : 0
+}

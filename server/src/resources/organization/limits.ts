@@ -19,6 +19,7 @@ const publicNames: Readonly<Record<keyof Limits, string>> = {
   streams: 'STREAMS',
   streamsPerToken: 'STREAMS_PER_TOKEN',
   engines: 'ENGINES',
+  previews: 'PREVIEWS_PER_PROJECT',
 }
 
 const Figure = (description: string) => Nullable(Type.Number({ minimum: 0 }), { description })
