@@ -19,7 +19,16 @@ import { findNode, writeAudit } from '../../store/tree.ts'
 import { holdLease } from '../../work/lease.ts'
 import { cloneEnvironment, type EnvironmentRequest } from '../project/clone.ts'
 import type { Service } from '../service/service.ts'
-import { countPlaces, type Preview, previewLeases, readBuilt, readSource, type SourceOf, writePreview } from './rows.ts'
+import {
+  countPlaces,
+  noteImages,
+  type Preview,
+  previewLeases,
+  readBuilt,
+  readSource,
+  type SourceOf,
+  writePreview,
+} from './rows.ts'
 
 export interface MakeParts {
   parts: Parts
@@ -215,4 +224,5 @@ export const remove = (
     })
     await writeDeployAudit(tx, preview, environmentId, 'DELETE', deploymentId)
     await writePreview(tx, preview, { state: 'REMOVING', deploymentId, ...change })
+    await noteImages(tx, preview)
   })

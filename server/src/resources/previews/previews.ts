@@ -20,9 +20,11 @@ import {
   type Change,
   claimPreviews,
   forgetPreview,
+  noteImages,
   type Preview,
   previewLeases,
   readMade,
+  readUnneeded,
   releaseIn,
   wakeWaiting,
   writePreview,
@@ -68,10 +70,23 @@ const reread = async ({ parts }: MakeParts, preview: Preview): Promise<void> => 
   Object.assign(preview, row, { changes, fence })
 }
 
+/** An engine that does not answer now keeps them, as it keeps what else it has built. */
+const forgetImages = async ({ parts }: MakeParts, preview: Preview): Promise<void> => {
+  const { clusterId, images } = await readUnneeded(parts.database, preview)
+  if (clusterId === null || images.length === 0) return
+  try {
+    const { builder } = await parts.clusters.of(clusterId)
+    await builder.forget?.(preview.organizationId, images)
+  } catch (error) {
+    parts.log.warn({ err: error, preview: preview.id }, 'images of a preview could not be removed')
+  }
+}
+
 /** One that has an environment. */
 const carry = async (makeParts: MakeParts, preview: Preview, environmentId: string): Promise<Step> => {
   const made = await readMade(makeParts.parts.database, environmentId)
   if (made === null) {
+    await forgetImages(makeParts, preview)
     const isOver = preview.state === 'REMOVING' && !preview.isExpired
     const [state, reason] = isOver ? (['WAITING', null] as const) : (['EXPIRED', preview.reason ?? gone] as const)
     await turn(makeParts, preview, { environmentId: null, state, reason })
@@ -160,6 +175,7 @@ const run = async (makeParts: MakeParts, preview: Preview, signal: AbortSignal):
   if (next !== 0) await say(makeParts, preview, next === null, signal)
   await holdLease(database, previewLeases, preview, async (tx) => {
     if (next === null && (await forgetPreview(tx, preview))) return wakeWaiting(tx, preview.projectId)
+    await noteImages(tx, preview)
     await releaseIn(tx, preview, next ?? 0)
   })
 }

@@ -95,6 +95,34 @@ export const releaseIn = async (tx: Queryable, { id, changes }: Preview, seconds
   )
 }
 
+/** Remembers what has been built for its environment so far, for when nothing else tells any more. */
+export const noteImages = async (tx: Queryable, { id, environmentId }: Preview): Promise<void> => {
+  if (environmentId !== null)
+    await tx.query(
+      `update preview p set cluster_id = coalesce((select (e.spec ->> 'cluster_id')::uuid from node e where e.id = $2), p.cluster_id),
+         images = (select coalesce(array_agg(distinct x.image), '{}') from (
+           select unnest(p.images) as image
+           union select r.image from service_state s join release r on r.service_id = s.service_id
+             where s.environment_id = $2 and r.commit is not null
+         ) x) where p.id = $1`,
+      [id, environmentId],
+    )
+}
+
+/** What was built for it and no service that is left could run again. */
+export const readUnneeded = async (
+  db: Queryable,
+  { id }: Leased,
+): Promise<{ clusterId: string | null; images: string[] }> => {
+  const [row] = await db.query<{ clusterId: string | null; images: string[] }>(
+    `select cluster_id as "clusterId", (select coalesce(array_agg(i), '{}') from unnest(images) i
+       where not exists (select from release r join node n on n.id = r.service_id where r.image = i)) as images
+     from preview where id = $1`,
+    [id],
+  )
+  return row ?? { clusterId: null, images: [] }
+}
+
 /** Nothing is left of it: its place is free. */
 export const forgetPreview = async (tx: Queryable, preview: Preview): Promise<boolean> => {
   const [gone] = await tx.query('delete from preview where id = $1 and changes = $2 returning 1', [

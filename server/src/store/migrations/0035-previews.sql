@@ -42,6 +42,9 @@ create table preview (
   deployment_id uuid,
   expires_at timestamptz,
   is_expired boolean not null default false,
+  -- What was built for it, and where: it goes with the environment.
+  images text[] not null default '{}',
+  cluster_id uuid,
   -- The comment as the host has it.
   commented text,
   comment_failures integer not null default 0,
