@@ -34,8 +34,9 @@ import { systemClock } from './lib/time/clock.ts'
 import type { Disk } from './limits/disk.ts'
 import { refuseListen, tryAddresses } from './listen-addresses.ts'
 import { claimDataDirectory, releaseDataDirectory } from './process-file.ts'
-import { deployableKinds, operations } from './resources/index.ts'
+import { deployableKinds, operations, services } from './resources/index.ts'
 import { createFirstOrganization } from './resources/organization/organization.ts'
+import { startPreviews } from './resources/previews/previews.ts'
 import { leaveFollower } from './route-follower.ts'
 import { createRouter } from './router/control/client.ts'
 import type { Router } from './router/router.ts'
@@ -232,6 +233,7 @@ const createParts = async (foundation: Foundation, machine: RuntimeParts, disk: 
     volumeSizes: settings.volumeSizes,
     engineWaitMs: settings.engineWaitSeconds * 1000,
     gitPollSeconds: settings.gitPollSeconds,
+    imagePollSeconds: settings.imagePollSeconds,
     alone: settings.databaseUrl === undefined,
     clock: systemClock,
   })
@@ -303,6 +305,7 @@ export const startApp = async (settings: Settings, options: { fake: boolean }): 
   await delivery.start()
   await publishApi(foundation)
   const certificates = await startTls(foundation)
+  const previews = await startPreviews(parts, services, { alone: settings.databaseUrl === undefined })
   return {
     parts,
     url,
@@ -311,6 +314,7 @@ export const startApp = async (settings: Settings, options: { fake: boolean }): 
     adminToken,
     async stop() {
       await api.close()
+      await previews.stop()
       await engine.stop()
       await delivery.stop()
       await certificates?.stop()

@@ -55,6 +55,8 @@ export interface Settings {
   corsOrigins: readonly string[]
   /** Where people use the console, without a slash at the end; if undefined, links lead to the API's own address. */
   consoleUrl: string | undefined
+  /** Where others reach the API, without a slash at the end; git hosts are told it. */
+  publicUrl: string | undefined
   /** Limits of one organization; 0 disables a limit. */
   limits: Limits
   /** Megabytes to keep free on the disks of the engine and of the data directory; 0 disables the reserve. */
@@ -69,6 +71,9 @@ export interface Settings {
   /** How long a deployment waits for an engine that does not answer. */
   engineWaitSeconds: number
   gitPollSeconds: number
+  imagePollSeconds: number
+  /** How long an environment of a pull request that nobody pushes to is kept. */
+  previewHours: number
   /** Limits for reading a repository for a build and sending its files. */
   preparation: PreparationLimits
   /** Of one git process. */
@@ -271,7 +276,7 @@ const pageAddress = (value: string): { value: string } | string => {
   const isWeb = url?.protocol === 'https:' || url?.protocol === 'http:'
   return isWeb && url.href === `${url.origin}${url.pathname}`
     ? { value: url.href.replace(/\/+$/, '') }
-    : 'the http or https address of a console, such as https://console.example.org'
+    : 'an http or https address, such as https://console.example.org'
 }
 
 const schedule = (value: string): { value: readonly number[] } | string => {
@@ -447,6 +452,7 @@ export const parseSettings = (
     trustedProxies: read<readonly string[]>('SLIPWAY_TRUSTED_PROXIES', Object.freeze([]), networks),
     corsOrigins: read<readonly string[]>('SLIPWAY_CORS_ORIGINS', Object.freeze([]), origins),
     consoleUrl: read<string | undefined>('SLIPWAY_CONSOLE_URL', undefined, pageAddress),
+    publicUrl: read<string | undefined>('SLIPWAY_PUBLIC_URL', undefined, pageAddress),
     limits: readLimits(read),
     diskReserveMb: read('SLIPWAY_DISK_RESERVE_MB', 2048, whole(0, 1_000_000_000)),
     statusVocabulary: read('SLIPWAY_STATUS_VOCABULARY', 'auto', oneOf(vocabularies)),
@@ -456,6 +462,8 @@ export const parseSettings = (
     volumeSizes: read('SLIPWAY_VOLUME_SIZES', 'auto', oneOf(volumeSizeModes)),
     engineWaitSeconds: read('SLIPWAY_ENGINE_WAIT_SECONDS', 120, whole(1, 3600)),
     gitPollSeconds: read('SLIPWAY_GIT_POLL_SECONDS', 60, whole(0, 86_400)),
+    imagePollSeconds: read('SLIPWAY_IMAGE_POLL_SECONDS', 300, whole(0, 86_400)),
+    previewHours: read('SLIPWAY_PREVIEW_HOURS', 168, whole(1, 8760)),
     preparation: readPreparation(read),
     gitMemoryMb: read('SLIPWAY_GIT_MEMORY_MB', 1024, whole(256, 1_000_000)),
     pushMaxMb: read('SLIPWAY_PUSH_MAX_MB', 200, whole(1, 100_000)),

@@ -28,6 +28,7 @@ const limits = {
   certificates: 0,
   repositoryMb: 0,
   repositoriesMb: 0,
+  previews: 0,
 }
 
 /** What the engine would list. */

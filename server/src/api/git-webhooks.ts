@@ -8,12 +8,13 @@ import { ApiError, notFound, unavailable } from '../lib/errors.ts'
 import { isUuid } from '../lib/ids.ts'
 import {
   acceptDelivery,
+  acceptRequest,
   findGitWebhook,
   forgetDeliveries,
   type GitWebhook,
   openSecrets,
 } from '../webhooks/inbound/deliveries.ts'
-import { isPush, type Push, readPush } from '../webhooks/inbound/payload.ts'
+import { isPush, isRequest, type Push, readPush } from '../webhooks/inbound/payload.ts'
 import { digestOf, type Envelope, isGenuine, readEnvelope } from '../webhooks/inbound/verify.ts'
 import { createLoop } from '../work/loop.ts'
 import type { Parts } from './parts.ts'
@@ -112,7 +113,7 @@ const verify = async (desk: Desk, request: FastifyRequest, webhook: GitWebhook, 
 }
 
 const pushIn = (desk: Desk, request: FastifyRequest, envelope: Envelope, body: Buffer): Push | null => {
-  if (!isPush(envelope)) return null
+  if (!isPush(envelope) && !isRequest(envelope)) return null
   return readPush(envelope, request.headers, body) ?? refuse(desk, request, 'unreadable body', unreadable())
 }
 
@@ -125,7 +126,11 @@ const receive = async (desk: Desk, request: FastifyRequest, reply: FastifyReply)
   const push = pushIn(desk, request, envelope, body)
   const { deliveryId } = envelope
   const { database } = desk.parts
-  const accepted = await acceptDelivery(database, webhook, { digest: digestOf(body), deliveryId }, push)
+  const delivery = { digest: digestOf(body), deliveryId }
+  const accepted =
+    push !== null && isRequest(envelope)
+      ? await acceptRequest(database, webhook, delivery, push)
+      : await acceptDelivery(database, webhook, delivery, push)
   if (!accepted.isFresh) refuse(desk, request, 'repeated delivery', repeated())
   reply.code(202)
   return { status: push === null ? 'IGNORED' : 'ACCEPTED', repositories: accepted.repositories }

@@ -140,10 +140,7 @@ test('a plan names the recorded fields and settings of each service', async () =
   assert.equal(put.headers.get(notAppliedHeader), '/hpa.cpu.average_utilization_percent')
   const { body, status } = await api.call('POST', `${path}/deploy?dry_run=true`)
   assert.equal(status, 200, JSON.stringify(body))
-  assert.deepEqual(body.stages[0].services[0].not_applied, [
-    '/auto_preview',
-    '/advanced_settings/hpa.cpu.average_utilization_percent',
-  ])
+  assert.deepEqual(body.stages[0].services[0].not_applied, ['/advanced_settings/hpa.cpu.average_utilization_percent'])
 })
 
 test('a create names what it only records, also when it is repeated under its key', async () => {
@@ -153,5 +150,5 @@ test('a create names what it only records, also when it is repeated under its ke
     api.call('POST', `/environment/${environmentId}/application`, body, { 'idempotency-key': 'the-same' })
   const [first, second] = [await create(), await create()]
   assert.deepEqual([first.status, second.headers.get('idempotent-replayed')], [201, 'true'])
-  for (const { headers } of [first, second]) assert.equal(headers.get(notAppliedHeader), '/auto_preview, /unheard_of')
+  for (const { headers } of [first, second]) assert.equal(headers.get(notAppliedHeader), '/unheard_of')
 })

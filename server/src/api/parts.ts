@@ -44,6 +44,12 @@ export interface ApiSettings {
   corsOrigins?: readonly string[] | undefined
   /** Where people use the console, for links; default the address of the request. */
   consoleUrl?: string | undefined
+  /** Where others reach the API, for git hosts; without it none can be told where to call. */
+  publicUrl?: string | undefined
+  /** How long an environment of a pull request that nobody pushes to is kept; default a week. */
+  previewHours?: number | undefined
+  /** How often git hosts are asked for pull requests; 0: only after they have told of one; default 60. */
+  gitPollSeconds?: number | undefined
   /** What one organization may have; defaults apply without it. */
   limits?: Limits | undefined
   /** Of one push to a repository on this server; default 200. */

@@ -112,6 +112,11 @@ export interface ImageBuilder {
   build(request: BuildRequest, onLog: (text: string) => void, signal: AbortSignal): Promise<BuiltImage>
   /** The existing image of a commit; null if it would have to be built. */
   built(request: BuildRequest, signal: AbortSignal): Promise<string | null>
+  /**
+   * The organization needs these images no more: their names go, and what nothing else names or runs. Absent where
+   * nothing is kept.
+   */
+  forget?(organizationId: string, imageIds: readonly string[]): Promise<void>
   close(): Promise<void>
 }
 

@@ -49,6 +49,24 @@ export const removeImagesOf = async (
   await removeSteps(engine, stepIds)
 }
 
+/** Removes an organization's names of images, and with them what nothing else names or runs. */
+export const removeNamesOf = async (
+  engine: Engine,
+  organizationId: string,
+  imageIds: readonly string[],
+): Promise<void> => {
+  const own = `slipway/${organizationId.toLowerCase()}/`
+  for (const id of imageIds.filter((each) => /^sha256:[0-9a-f]{64}$/.test(each))) {
+    const image = await engine
+      .call<{ RepoTags: string[] | null }>('GET', `/images/${id}/json`)
+      .catch((error: unknown) => {
+        if (!isEngineError(error, 404)) throw error
+        return null
+      })
+    for (const tag of image?.RepoTags ?? []) if (tag.startsWith(own)) await remove(engine, tag)
+  }
+}
+
 /**
  * Removes the tags of this content, and with them the images that nobody else has tagged or runs; then unnamed
  * leftovers of build steps.

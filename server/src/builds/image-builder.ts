@@ -14,7 +14,7 @@ import type { Log } from '../lib/log.ts'
 import type { Clock } from '../lib/time/clock.ts'
 import type { Queryable } from '../store/database.ts'
 import type { BuildRequest, BuiltImage, ImageBuilder, ToolBuild } from './builder.ts'
-import { tagImage } from './built-images.ts'
+import { removeNamesOf, tagImage } from './built-images.ts'
 import { type BaseImageParts, createBaseImages } from './engine/base-image.ts'
 import { createBuildContainers } from './engine/build-containers.ts'
 import { type BuildLog, createBuildLog } from './engine/build-log.ts'
@@ -249,6 +249,7 @@ export const createImageBuilder = (parts: ImageBuilderParts): ImageBuilder => {
   return {
     build: (request, onLog, signal) => track(build(request, onLog, AbortSignal.any([signal, closing.signal]))),
     built,
+    forget: (organizationId, imageIds) => removeNamesOf(ours.engine, organizationId, imageIds),
     async close() {
       closing.abort(new Error('the server is stopping'))
       await Promise.all([...running, swept])

@@ -31,7 +31,7 @@ export interface Cluster {
   readonly isConnected: boolean
   readonly runtime: Runtime
   /** Builds images for what runs there. */
-  readonly builder: Pick<ImageBuilder, 'build' | 'built'>
+  readonly builder: Pick<ImageBuilder, 'build' | 'built' | 'forget'>
   /** The runtime's. */
   readonly ingress: Ingress
   readonly images: Images

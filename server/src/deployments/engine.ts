@@ -12,9 +12,13 @@ import type { Deployments } from './deployments.ts'
 import { withRoom } from './images/room.ts'
 import type { DeploymentParts } from './parts.ts'
 import { planDeployment } from './plan/facts.ts'
+import { imageLeases } from './pushes/image-rows.ts'
+import { startImages } from './pushes/images.ts'
 import { createOwnPushes, ownLeases } from './pushes/own.ts'
 import { startPushes } from './pushes/pushes.ts'
 import { watchLeases } from './pushes/rows.ts'
+import { statusLeases } from './pushes/status-rows.ts'
+import { startStatuses } from './pushes/statuses.ts'
 import { startReconcilers } from './reconcile/reconcile.ts'
 import { releaseFor, releasesOf } from './release/rollback.ts'
 import { startAutoStop } from './request/auto-stop.ts'
@@ -58,13 +62,18 @@ export const createDeploymentEngine = (given: DeploymentParts): DeploymentEngine
         await expireLeases(database, clusterLeases)
         await expireLeases(database, watchLeases)
         await expireLeases(database, ownLeases)
+        await expireLeases(database, statusLeases)
+        await expireLeases(database, imageLeases)
       }
       const reconciler = await startReconcilers(parts, worker)
       const scheduler = startScheduler(parts, worker)
       const deployments = startDeployments(parts, worker)
       const autoStop = await startAutoStop(parts)
       const pushes = await startPushes(parts, worker, { request, cancel })
-      ends.push(reconciler.stop, scheduler.stop, deployments.stop, autoStop.stop, pushes.stop)
+      const statuses = await startStatuses(parts, worker)
+      const images = await startImages(parts, worker, { request })
+      ends.push(reconciler.stop, scheduler.stop, deployments.stop, autoStop.stop)
+      ends.push(pushes.stop, statuses.stop, images.stop)
       ends.push(await database.listen('slipway_schedule', scheduler.wake))
       ends.push(await database.listen('slipway_deployment', deployments.wake))
       ends.push(await database.listen('slipway_routes', reconciler.soon))

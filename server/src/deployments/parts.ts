@@ -4,6 +4,7 @@ import type { Clusters } from '../clusters/clusters.ts'
 import type { Kind } from '../kinds.ts'
 import type { KeyedLock } from '../lib/concurrency/keyed-lock.ts'
 import type { Log } from '../lib/log.ts'
+import type { Outbound } from '../lib/net/outbound.ts'
 import type { Clock } from '../lib/time/clock.ts'
 import type { Disk } from '../limits/disk.ts'
 import type { Limits } from '../limits/limits.ts'
@@ -37,6 +38,8 @@ export interface DeploymentParts {
   gitCredentials(organizationId: string, gitTokenId: string): Promise<GitAccess>
   /** The address and login of a container registry; null if it was deleted. */
   registryCredentials(organizationId: string, registryId: string): Promise<RegistryCredentials | null>
+  /** What asks and tells git hosts; without it none is told of anything. */
+  outbound?: Outbound | undefined
   /** Rejects with `OutboundRefused` for an address that nothing may be fetched from. */
   checkAddress(url: URL): Promise<unknown>
   /** What one organization may have; defaults apply without it. */
@@ -55,6 +58,8 @@ export interface DeploymentParts {
   engineWaitMs?: number | undefined
   /** How often each repository is asked for new commits; 0: only after a git host has told of a push; default 60. */
   gitPollSeconds?: number | undefined
+  /** How often each image whose tag is followed is asked for; 0: never; default 300. */
+  imagePollSeconds?: number | undefined
   /** True when no other control plane can work on this database: leases of a dead process end at once. */
   alone: boolean
   /** Background work reports here. */

@@ -105,10 +105,21 @@ const fetchManifest = async (session: RegistrySession, name: string, tag: string
   return { digest, mediaType: typeOf(answer), bytes }
 }
 
-/** Only the digest, regardless of the engine's platform. */
+/** What the registry says without sending the manifest, which some count as a pull; null if it does not say. */
+const headDigest = async (session: RegistrySession, name: string, tag: string): Promise<string | null> => {
+  const headers = { accept: acceptedTypes }
+  const answer = await session.open('HEAD', `/v2/${name}/manifests/${tag}`, { maxBytes: maxManifestBytes, headers })
+  answer.body.destroy()
+  const told = answer.headers['docker-content-digest']
+  return answer.status === 200 && isDigest(told) ? told : null
+}
+
+/** Only the digest, regardless of the engine's platform. Whatever is pulled later is checked against its own. */
 export const askDigest = async (outbound: Outbound, access: ImageAccess, signal: AbortSignal): Promise<string> => {
   const session = createRegistrySession(outbound, { url: originOf(access), login: access.login }, signal)
-  return (await fetchManifest(session, splitHost(access.repository).name, access.tag)).digest
+  const { name } = splitHost(access.repository)
+  const told = isDigest(access.tag) ? null : await headDigest(session, name, access.tag)
+  return told ?? (await fetchManifest(session, name, access.tag)).digest
 }
 
 export const askRegistry = async (

@@ -28,6 +28,8 @@ export interface Limits {
   /** What is pushed to this server: in one repository, and in all of the organization. */
   repositoryMb: number
   repositoriesMb: number
+  /** Environments made for pull requests, of one project. */
+  previews: number
 }
 
 export const usualLimits: Limits = Object.freeze({
@@ -44,6 +46,7 @@ export const usualLimits: Limits = Object.freeze({
   certificates: 200,
   repositoryMb: 1024,
   repositoriesMb: 10_240,
+  previews: 5,
 })
 
 export const limitSettings: Readonly<Record<keyof Limits, string>> = Object.freeze({
@@ -60,6 +63,7 @@ export const limitSettings: Readonly<Record<keyof Limits, string>> = Object.free
   certificates: 'SLIPWAY_LIMIT_CERTIFICATES',
   repositoryMb: 'SLIPWAY_LIMIT_REPOSITORY_MB',
   repositoriesMb: 'SLIPWAY_LIMIT_REPOSITORIES_MB',
+  previews: 'SLIPWAY_LIMIT_PREVIEWS',
 })
 
 export const limitNames = Object.keys(limitSettings) as (keyof Limits)[]
@@ -79,6 +83,7 @@ const words: Readonly<Record<keyof Limits, readonly [what: string, way: string]>
   certificates: ['certificates in an organization', 'Remove some domains'],
   repositoryMb: ['MB in one repository on this server', 'Push less'],
   repositoriesMb: ['MB in all repositories of an organization on this server', 'Delete applications'],
+  previews: ['previews of pull requests in a project', 'Close some'],
 }
 
 /** `wanted` is the resulting usage; for the disk, the current one. */

@@ -32,6 +32,7 @@ import { memberOperations } from './organization/member.ts'
 import { organizationOperations } from './organization/organization.ts'
 import { roleOperations } from './organization/role.ts'
 import { webhookOperations } from './organization/webhook.ts'
+import { listPreviews } from './previews/list.ts'
 import { cloneOperations } from './project/clone.ts'
 import { environmentOperations } from './project/environment.ts'
 import { listServicesOf } from './project/environment-services.ts'
@@ -61,7 +62,7 @@ export const serviceOf: Readonly<Record<Kind, Service>> = {
   argocd_app: argocdApp,
 }
 
-const services: readonly Service[] = allKinds.map((kind) => serviceOf[kind])
+export const services: readonly Service[] = allKinds.map((kind) => serviceOf[kind])
 
 const variablesOf = ({ definition: { kind, noun } }: Service): Operation[] => {
   const importId = kinds[kind].variables?.importId ?? null
@@ -108,7 +109,8 @@ export const operations: readonly Operation[] = [
   ...lifecycleTemplateOperations,
   ...gitFileOperations,
   ...gitWebhookOperations,
-  gitWebhookStatus(services),
+  ...gitWebhookStatus(services),
+  listPreviews,
   listTerraformResources,
   listTerraformVersions,
 ]

@@ -1,8 +1,8 @@
 /**
- * Leases on the rows of a table: what `deployment`, `task_run`, `cluster_work`, `watched_repository` and
- * `git_repository` have in common. Promises that a row belongs to one worker at a time, and that a worker which lost it
- * can write nothing more: every claim raises the row's fence. When the process dies, the lease runs out and another
- * worker claims the row. Knows nothing of what is done with it.
+ * Leases on the rows of a table: what `deployment`, `task_run`, `watched_repository` and others have in common.
+ * Promises that a row belongs to one worker at a time, and that a worker which lost it can write nothing more: every
+ * claim raises the row's fence. When the process dies, the lease runs out and another worker claims the row. Knows
+ * nothing of what is done with it.
  */
 import { LeaseHandedOff } from '../lib/lease-handed-off.ts'
 import type { Database, Queryable } from '../store/database.ts'
@@ -27,7 +27,17 @@ export const leaseEnd = (parameter: number): string => `clock_timestamp() + $${p
 
 /** A table whose rows are worked on under leases: `worker`, `fence`, `lease_until`. */
 export interface LeaseTable<C extends Leased> {
-  name: 'deployment' | 'task_run' | 'cluster_work' | 'watched_repository' | 'certificate' | 'git_repository'
+  name:
+    | 'deployment'
+    | 'task_run'
+    | 'cluster_work'
+    | 'watched_repository'
+    | 'commit_status'
+    | 'watched_image'
+    | 'preview_source'
+    | 'preview'
+    | 'certificate'
+    | 'git_repository'
   /** Which rows are under way, in SQL. Absent: those whose `state` is RUNNING. */
   open?: string
   /** How a row becomes a claim, in SQL. */

@@ -71,6 +71,7 @@ Application | /git_repository/git_token_id | test/docker.e2e | a private reposit
 Application | /docker_target_build_stage | src/resources/kinds/application | the workload of an application is what its configuration says
 Application | /git_commit_id | src/environments/actions | selected services are deployed at the versions named, restarted, stopped, uninstalled and deleted, and no others
 Application, Helm, Job, Terraform | ?startId ?gitCommitId | src/resources/repositories/git-browsing | the commits of an application are those of its branch, the newest first, with the page of each
+Application, Job, Environment | /auto_preview | test/previews | a pull request that a host tells of gets an environment of its own, that follows its pushes and goes with it
 Application, Job, Terraform | /build.timeout_max_sec /build.cpu_max_in_milli /build.ram_max_in_gib | src/facets/settings/advanced-settings | limits of a build reach the build, and nothing that is not set changes what a deployment is known by
 Application, Job, Terraform | /build.skip_git_submodules | src/builds/git/submodules | files of submodules are in place, nested ones too, whatever their depth and the form of their URL
 Container | /image_name /tag /registry_id | src/deployments/images/images | a deploy of an image pulls it and builds nothing; a tag that the deploy names wins
@@ -79,6 +80,7 @@ Application | /auto_deploy | test/pushes | a push that a git host tells of deplo
 Application, Job, Terraform | /mode=MATCH,EXCLUDE /type=PATH /value | test/pushes | auto_deploy, skip words, the root path, restrictions and a stop decide what a push deploys
 Terraform | /auto_deploy_config/auto_deploy /auto_deploy_config/terraform_action=DEFAULT,PLAN,NOOP | test/pushes | a push deploys a job from a repository, and runs of a module what its terraform_action says
 Organization Git Webhook | /git_token_id | test/pushes | a webhook for a git token concerns only what is read with it, and keeps it from being deleted
+Container, Job | /auto_deploy | test/pushes-told | a tag that moves deploys the containers and jobs that follow it, once, and nothing that stays or is stopped
 Container | /auto_deploy | src/resources/kinds/container | a new tag is deployed to whatever follows the image, in all environments, and to nothing else
 Database | /type /version | src/resources/kinds/database | a database runs from the public image of its version, with a volume of its own and a probe in the container
 Database | /mode | src/resources/kinds/database | what the local cluster cannot do is refused with the field and what would be needed

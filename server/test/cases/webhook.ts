@@ -29,6 +29,7 @@ export const webhookCases: Cases = {
     editOrganizationWebhook: { body: () => ({ enabled: false }) },
     createOrganizationWebhook: { body: () => webhookBody },
     createGitWebhook: { body: () => ({ description: 'ours' }) },
+    syncServiceGitWebhook: { refused: 400 },
     listWebhookEvent: { before: withDelivery },
     resendWebhookEvent: { before: withDelivery, refused: 409 },
   },

@@ -28,8 +28,9 @@ import { createLog } from '../../src/lib/log.ts'
 import { createOutbound } from '../../src/lib/net/outbound.ts'
 import { systemClock } from '../../src/lib/time/clock.ts'
 import type { Disk } from '../../src/limits/disk.ts'
-import { operations as allOperations, deployableKinds } from '../../src/resources/index.ts'
+import { operations as allOperations, deployableKinds, services } from '../../src/resources/index.ts'
 import { createFirstOrganization } from '../../src/resources/organization/organization.ts'
+import { startPreviews } from '../../src/resources/previews/previews.ts'
 import type { AnyRoute, Router } from '../../src/router/router.ts'
 import { createFakeRuntime, type FakeRuntime } from '../../src/runtimes/fake/fake.ts'
 import { readFingerprintKey } from '../../src/store/installation.ts'
@@ -77,6 +78,8 @@ export interface TestApi {
 /** What the git host of every repository has. */
 export interface TestSource {
   head: string
+  /** Of other branches than those that have it. */
+  branches: Map<string, string>
   /** Image that commits of the branch build to; a `DeploymentError` fails the build. */
   image: string | DeploymentError
   /** Of the head; a `DeploymentError` fails its fetch. */
@@ -101,7 +104,7 @@ const createBuilder = (source: TestSource, built = new Set<string>()): Builder =
   async heads({ url }, branches) {
     source.looks.push(url)
     if (source.refusal !== null) throw source.refusal
-    return new Map(branches.map((branch) => [branch, source.head]))
+    return new Map(branches.map((branch) => [branch, source.branches.get(branch) ?? source.head]))
   },
   changes: async () => source.changes,
   branches: async () => ['main'],
@@ -154,7 +157,7 @@ const createParts = async (
   const runtime = createFakeRuntime({ ownerId: newId(), router })
   const source: TestSource = {
     ...{ head: headCommit, image: 'fake/serve', message: someCommit.message },
-    ...{ changes: null, looks: [], refusal: null },
+    ...{ changes: null, looks: [], refusal: null, branches: new Map() },
   }
   const builder = createBuilder(source)
   const work = createWorkRegistry(systemClock)
@@ -163,9 +166,12 @@ const createParts = async (
   await clusters.start()
   // What the engine has is known from the first request on, also where no engine looks after it.
   await Promise.all(clusters.all().map((cluster) => learnCapacity(database, cluster)))
+  // Tests reach nothing but loopback, whatever they ask for.
+  const outbound = createOutbound({ allow: ['loopback'], resolve: resolveLocal })
   const engine = createDeploymentEngine({
     database,
     sealer,
+    outbound,
     clusters,
     builder,
     enqueue: enqueueDeploymentEvent,
@@ -184,8 +190,6 @@ const createParts = async (
     clock: systemClock,
     log,
   })
-  // Tests reach nothing but loopback, whatever they ask for.
-  const outbound = createOutbound({ allow: ['loopback'], resolve: resolveLocal })
   const sources = git
     ? createSources({ dataDir, database, network: outbound, concurrency: 1, log, clock: systemClock })
     : null
@@ -230,6 +234,8 @@ export interface TestApiOptions {
   operations?: readonly Operation[]
   /** Leave what is deployed waiting in its queue. */
   idle?: boolean
+  /** Leave pull requests alone. */
+  withoutPreviews?: boolean
   disk?: Disk
   /** Of other machines; without, every cluster but the default one is only described. */
   engines?: Engines
@@ -252,8 +258,11 @@ export const startApi = async (options: TestApiOptions = {}): Promise<TestApi> =
   const app = await createApi(parts, options.operations ?? allOperations)
   const url = await app.listen({ host: '127.0.0.1', port: 0 })
   if (options.idle !== true) await engine.start()
+  const isQuiet = options.idle === true || options.withoutPreviews === true
+  const previews = isQuiet ? null : await startPreviews(parts, services, { alone: true })
   after(async () => {
     await app.close()
+    await previews?.stop()
     await engine.stop()
     await parts.clusters.close()
     await sources?.close()

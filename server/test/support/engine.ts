@@ -67,7 +67,7 @@ const switched = <T extends object>(part: T, power: Power): T =>
   })
 
 /** A transaction is one call: cut, none of it happened, or (late) all of it. */
-const switchedDatabase = (database: Database, power: Power): Database => ({
+export const switchedDatabase = (database: Database, power: Power): Database => ({
   ...database,
   query: (text, values) => through(power, () => database.query(text, values)),
   transaction: (work) => through(power, () => database.transaction(work)),

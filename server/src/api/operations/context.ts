@@ -27,6 +27,8 @@ export interface Context<Body = Fields, Query = Fields, Params = Record<string, 
   userAgent: string | null
   /** API for a token, CONSOLE for a person who signed in. */
   origin: string
+  /** Nobody asked: it is done by this server itself. */
+  isOwn?: true
   /** How the caller reached us, or reached the trusted proxy it came through. */
   scheme: 'http:' | 'https:'
   /** Names a field of the body in the answer as not applied, where only the run can know that it is merely recorded. */

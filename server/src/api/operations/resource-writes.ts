@@ -130,7 +130,7 @@ export const auditOf = (
   change: change === null ? null : JSON.stringify(change),
   origin: context.origin,
   triggeredBy: context.principal.name,
-  ...actorOf(context.principal),
+  ...(context.isOwn === true ? ({ actorType: 'SYSTEM', actorId: null } as const) : actorOf(context.principal)),
   userAgent: context.userAgent,
   requestId: context.requestId,
 })

@@ -123,7 +123,7 @@ const accept = (
     const made =
       wanted === null
         ? null
-        : await requestPushed(tx, asking, organizationId, [{ ...news, wanted }], new Map([[id, wanted]]), by)
+        : (await requestPushed(tx, asking, organizationId, [{ ...news, wanted }], new Map([[id, wanted]]), by)).made
     const outcome = made === null ? 'SKIPPED' : 'DEPLOYED'
     const note = judged(news, outcome, head.reason, made?.deploymentId ?? null)
     await tx.query('update git_repository set judged = $2 where id = $1', [id, JSON.stringify(note)])

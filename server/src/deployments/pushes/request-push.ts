@@ -14,6 +14,7 @@ import { writeDeploymentLines } from '../run/log.ts'
 import { lockEnvironment } from '../status/service-state.ts'
 import type { News } from './judge.ts'
 import { type Judged, lockFollowers, noteSeen, type Watched, watchLeases } from './rows.ts'
+import { noteStatuses } from './status-rows.ts'
 
 export type Asking = Pick<Deployments, 'request' | 'cancel'>
 
@@ -111,7 +112,7 @@ export const requestPushed = async (
   news: readonly [News, ...News[]],
   current: ReadonlyMap<string, ServiceRequest>,
   by = hostTold(),
-): Promise<AcceptedDeployment> => {
+): Promise<{ made: AcceptedDeployment; services: ServiceRequest[] }> => {
   const [first] = news
   const { environmentId } = first.follower
   const wanted = news.flatMap((each) => each.wanted ?? [])
@@ -121,7 +122,7 @@ export const requestPushed = async (
     ...{ origin: pushOrigin, triggeredBy: triggeredBy(first.pusher, by.how), requestId: by.requestId },
   })
   await audit(tx, organizationId, first, made, by)
-  return made
+  return { made, services }
 }
 
 export interface PushRequest {
@@ -143,9 +144,12 @@ const deploy = ({ parts, asking, watched, current }: PushRequest, news: readonly
     const [first, ...rest] = news.filter(({ follower }) => still.has(follower.id))
     if (first === undefined) return
     const left = [first, ...rest] as const
-    const made = await requestPushed(tx, asking, watched.organizationId, left, current)
+    const { made, services } = await requestPushed(tx, asking, watched.organizationId, left, current)
     for (const each of left)
       await noteSeen(tx, [each.follower.id], each.head, judged(each, 'DEPLOYED', null, made.deploymentId))
+    const { deploymentId } = made
+    const told = services.map(({ id, commitId = '' }) => ({ serviceId: id, commitId, deploymentId, reason: null }))
+    await noteStatuses(tx, watched, told)
   })
 
 /** Notes what is not deployed. Something that is only not possible now keeps its push for the next look. */
@@ -154,6 +158,13 @@ const note = ({ parts, watched }: PushRequest, news: News, outcome: Judged['outc
     const still = await lockFollowers(tx, watched, [news.follower])
     const seen = outcome === 'WAITING' ? (news.follower.seen ?? '') : news.head
     await noteSeen(tx, [...still], seen, judged(news, outcome, reason, null))
+    const commitId = news.head
+    if (outcome === 'REFUSED')
+      await noteStatuses(
+        tx,
+        watched,
+        [...still].map((serviceId) => ({ serviceId, commitId, deploymentId: null, reason })),
+      )
   })
 
 /**

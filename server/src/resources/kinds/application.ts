@@ -2,7 +2,7 @@
 import Type from 'typebox'
 import type { Context } from '../../api/operations/operation.ts'
 import type { Change } from '../../api/operations/resource.ts'
-import { Computed, Flag, Maybe, OneOf, Recorded, Whole } from '../../api/operations/schema.ts'
+import { Computed, Flag, Maybe, OneOf, Whole } from '../../api/operations/schema.ts'
 import { deployable } from '../../facets/deployable.ts'
 import { customDomains } from '../../facets/domains/custom-domain.ts'
 import { serviceLinks } from '../../facets/domains/links.ts'
@@ -22,7 +22,7 @@ import {
   isInternal,
   viewGitRepository,
 } from '../service/git-source.ts'
-import { Healthchecks, noPreviews } from '../service/parts.ts'
+import { autoPreview, Healthchecks } from '../service/parts.ts'
 import {
   completeRunning,
   Running,
@@ -37,7 +37,7 @@ const spec = Type.Object({
   ...Running(),
   ...Build(),
   build_mode: Maybe(OneOf(['DOCKER'], { default: 'DOCKER' })),
-  auto_preview: Maybe(Recorded(Flag({ default: true }), noPreviews)),
+  auto_preview: Maybe(Flag({ default: true, description: autoPreview })),
 })
 
 /** Checks and completes a whole configuration. */

@@ -34,11 +34,11 @@ import {
   registrySql,
 } from '../service/image-source.ts'
 import {
+  autoPreview,
   checkProbes,
   completePorts,
   Healthchecks,
   type KeptHealthchecks,
-  noPreviews,
   type Port,
 } from '../service/parts.ts'
 import { Resources, refuseBeyondCluster, workloadOf } from '../service/running.ts'
@@ -58,7 +58,7 @@ const spec = Type.Object({
   max_duration_seconds: Maybe(
     Whole(0, longestSeconds, { default: 3600, description: '0 means the maximum, one week.' }),
   ),
-  auto_preview: Maybe(Recorded(Flag({ default: false }), noPreviews)),
+  auto_preview: Maybe(Flag({ default: false, description: autoPreview })),
   auto_deploy: Maybe(Nullable(Flag(), { default: false })),
   port: Maybe(Recorded(Nullable(Whole(1, 65_535)), noTraffic)),
   healthchecks: Maybe(Recorded(Healthchecks({ default: {} }), noTraffic)),

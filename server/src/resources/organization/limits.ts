@@ -24,6 +24,7 @@ const publicNames: Readonly<Record<keyof Limits, string>> = {
   certificates: 'CERTIFICATES',
   repositoryMb: 'REPOSITORY_MB',
   repositoriesMb: 'REPOSITORIES_MB',
+  previews: 'PREVIEWS_PER_PROJECT',
 }
 
 const Figure = (description: string) => Nullable(Type.Number({ minimum: 0 }), { description })

@@ -181,7 +181,7 @@ const EnvironmentBody = Type.Object(
   { title: 'CloneEnvironmentRequest' },
 )
 
-type EnvironmentRequest = Type.Static<typeof EnvironmentBody>
+export type EnvironmentRequest = Type.Static<typeof EnvironmentBody>
 
 /** The source's configuration, changed by the rule and, with precedence, by the body. */
 const specOf = async (tx: Queryable, source: Spec, wish: EnvironmentRequest, projectId: string): Promise<Spec> => {
@@ -222,7 +222,8 @@ const addEnvironment = async (tx: Queryable, context: Context, made: Node, spec:
   })
 }
 
-const cloneEnvironment = (services: readonly Service[]) => async (context: Context<EnvironmentRequest>) => {
+/** In the transaction of the context, which may do more in it. */
+export const cloneEnvironment = (services: readonly Service[]) => async (context: Context<EnvironmentRequest>) => {
   const { node, principal, body: wish } = context
   await checkRefs(context.db, EnvironmentBody, wish, principal.organizationId)
   await prepareSealing(context, await serviceIdsOf(context.db, node.id))

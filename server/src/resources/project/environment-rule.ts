@@ -37,11 +37,13 @@ export const checkSchedule = ({ auto_stop, timezone, start_time, stop_time, week
     throw invalidField('/stop_time', 'must be another time of day than start_time if auto_stop is true')
 }
 
-const preview = 'this server creates no previews of pull requests.'
+const onDemand = 'previews are made for every pull request, or for none.'
+const preview =
+  'Whether each open pull request to a branch that services with `auto_preview` follow gets a clone of this environment, of the mode PREVIEW, until it closes. Not for previews themselves.'
 
 const EnvironmentRuleBody = {
-  on_demand_preview: Maybe(Recorded(Flag({ default: false }), preview)),
-  auto_preview: Maybe(Recorded(Flag({ default: false }), preview)),
+  on_demand_preview: Maybe(Recorded(Flag({ default: false }), onDemand)),
+  auto_preview: Maybe(Flag({ default: false, description: preview })),
   ...schedule,
 }
 

@@ -1,19 +1,15 @@
 /** The three git providers: how to ask each for the repositories that a token can access. */
 import type { Context } from '../../api/operations/operation.ts'
+import { askHost, GitHostError, type HostToken } from '../../deployments/git-hosts/request.ts'
 import { isExpiredSql } from '../../deployments/images/git-credentials.ts'
 import { badRequest } from '../../lib/errors.ts'
 import { isUuid } from '../../lib/ids.ts'
-import { OutboundFailed, OutboundRefused } from '../../lib/net/outbound.ts'
-import { isPrivateHost } from '../../lib/net/private-host.ts'
-import type { Secret } from '../../lib/secret.ts'
 
 type Json = Record<string, unknown>
 
-export interface ProviderToken {
+export interface ProviderToken extends HostToken {
   id: string
-  apiUrl: string
   workspace: string | null
-  text: Secret<string>
 }
 
 export interface ProviderRepository {
@@ -128,13 +124,6 @@ export const readProviderToken = async (
   return { id: row.id, apiUrl: row.api_url.replace(/\/+$/, ''), workspace: row.workspace, text: opened }
 }
 
-const refuseStatus = (status: number): void => {
-  if (status === 401 || status === 403)
-    throw badRequest('The git host rejected this git token.', undefined, 'git_denied')
-  if (status === 404) throw badRequest('The repository does not exist on the git host.', undefined, 'git_denied')
-  if (status !== 200) throw badRequest(`The git host answered with status ${status}.`, undefined, 'git_unreachable')
-}
-
 const noAnswer = (): Error =>
   badRequest(
     'The response is not that of a git host: check the address of the git token.',
@@ -142,31 +131,14 @@ const noAnswer = (): Error =>
     'git_unreachable',
   )
 
-const parse = (body: string): unknown => {
-  try {
-    return JSON.parse(body)
-  } catch {
-    throw noAnswer()
-  }
-}
+const isRefusal = ({ code }: GitHostError): boolean => code === 'denied' || code === 'missing'
 
 const ask = async ({ parts }: Context, token: ProviderToken, path: string, signal: AbortSignal): Promise<unknown> => {
-  const url = new URL(token.apiUrl + path)
   try {
-    if (url.protocol === 'http:' && !(await isPrivateHost(parts.outbound, url)))
-      throw badRequest('A git token cannot be sent over plain http: use an https address.')
-    const headers = {
-      accept: 'application/json',
-      authorization: `Bearer ${token.text.reveal()}`,
-      'user-agent': 'Slipway',
-    }
-    const response = await parts.outbound.request({ method: 'GET', url, headers, maxResponseBytes: 16 << 20, signal })
-    refuseStatus(response.status)
-    return parse(response.body)
+    return (await askHost(parts.outbound, token, { method: 'GET', path }, signal)).value
   } catch (error) {
-    if (error instanceof OutboundRefused || error instanceof OutboundFailed)
-      throw badRequest(`The git host cannot be reached: ${error.message}.`, undefined, 'git_unreachable')
-    throw error
+    if (!(error instanceof GitHostError)) throw error
+    throw badRequest(error.message, undefined, isRefusal(error) ? 'git_denied' : 'git_unreachable')
   }
 }
 

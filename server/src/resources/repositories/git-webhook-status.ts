@@ -1,13 +1,18 @@
-/** Whether pushes to a service's repository are noticed, how, and what became of the last one. */
+/** Whether pushes to a service's repository are noticed, how, and what became of the last one; and the webhook's sync. */
 import Type from 'typebox'
-import { nodeInPath, type Operation, operation } from '../../api/operations/operation.ts'
+import { isSelective } from '../../api/auth/access.ts'
+import { gitWebhookPath } from '../../api/git-webhooks.ts'
+import { type Context, nodeInPath, type Operation, operation } from '../../api/operations/operation.ts'
 import { List, Nullable, OneOf, Text, Timestamp, Uuid } from '../../api/operations/schema.ts'
 import { internalUrl } from '../../builds/git/names.ts'
-import { badRequest } from '../../lib/errors.ts'
+import { type GitHost, GitHostError, openGitHost } from '../../deployments/git-hosts/git-host.ts'
+import { badRequest, DeploymentError, forbidden } from '../../lib/errors.ts'
+import type { Queryable } from '../../store/database.ts'
 import { timestampSql } from '../../store/tree.ts'
 import { repositorySql } from '../service/git-head.ts'
 import { gitProviders } from '../service/git-source.ts'
 import type { Service } from '../service/service.ts'
+import { ensureGitWebhook } from './git-webhook.ts'
 
 /** The repository of a service, wherever its kind has it. */
 const repositoryOf = (services: readonly Service[]): string => {
@@ -57,41 +62,116 @@ const statusOf = ({ isHeard, isInternal, webhooks }: Row): string => {
   return webhooks > 0 ? 'UNABLE_TO_VERIFY' : 'NOT_CONFIGURED'
 }
 
-export const gitWebhookStatus = (services: readonly Service[]): Operation => {
-  const sql = rowSql(repositoryOf(services))
-  return operation({
+const GitWebhookStatus = Type.Object({
+  status: OneOf(['ACTIVE', 'NOT_CONFIGURED', 'MISCONFIGURED', 'UNABLE_TO_VERIFY']),
+  provider: OneOf(gitProviders),
+  missing_events: List(Text()),
+  last_push: Nullable(LastPush),
+  next_look_at: Nullable(Timestamp(), {
+    description: 'When the repository is asked for new commits at the latest.',
+  }),
+  look_error: Nullable(Text(500, { description: 'Why the repository could not be asked the last time.' })),
+})
+
+const notBuilt = () => badRequest('This service is not built from a git repository.')
+
+const readStatus = async (db: Queryable, sql: string, id: string) => {
+  const [row] = await db.query<Row>(sql, [id])
+  if (row?.provider == null) throw notBuilt()
+  const { provider, lastPush, nextLookAt, lookError } = row
+  return {
+    status: statusOf(row),
+    provider,
+    missing_events: [],
+    last_push: lastPush,
+    next_look_at: nextLookAt,
+    look_error: lookError,
+  }
+}
+
+const common = { tag: 'Service Main Calls', area: 'projects', owner: nodeInPath('service', 'serviceId') } as const
+
+const readOne = (sql: string): Operation =>
+  operation({
+    ...common,
     id: 'getServiceGitWebhookStatus',
     method: 'GET',
     path: '/service/{serviceId}/gitWebhookStatus',
-    tag: 'Service Main Calls',
     summary:
       'Read whether the git host tells this server of pushes to the repository of a service (ACTIVE: it did in the last seven days), and what became of the last push',
     scope: 'Read',
-    area: 'projects',
-    owner: nodeInPath('service', 'serviceId'),
     status: 200,
-    answer: Type.Object({
-      status: OneOf(['ACTIVE', 'NOT_CONFIGURED', 'MISCONFIGURED', 'UNABLE_TO_VERIFY']),
-      provider: OneOf(gitProviders),
-      missing_events: List(Text()),
-      last_push: Nullable(LastPush),
-      next_look_at: Nullable(Timestamp(), {
-        description: 'When the repository is asked for new commits at the latest.',
-      }),
-      look_error: Nullable(Text(500, { description: 'Why the repository could not be asked the last time.' })),
-    }),
-    async run({ db, node }) {
-      const [row] = await db.query<Row>(sql, [node.id])
-      if (row?.provider == null) throw badRequest('This service is not built from a git repository.')
-      const { provider, lastPush, nextLookAt, lookError } = row
-      return {
-        status: statusOf(row),
-        provider,
-        missing_events: [],
-        last_push: lastPush,
-        next_look_at: nextLookAt,
-        look_error: lookError,
-      }
+    answer: GitWebhookStatus,
+    run: ({ db, node }) => readStatus(db, sql, node.id),
+  })
+
+const patienceMs = 30_000
+
+interface Place {
+  url: string | null
+  gitTokenId: string | null
+}
+
+const noAddress =
+  'The git host cannot be told where to call: the operator must set SLIPWAY_PUBLIC_URL to the address at which others reach this server.'
+const noToken =
+  'The git host is asked with the git token of the repository, and this service has none: set git_token_id, or enter a webhook at the host by hand.'
+const noHost =
+  'The repository is not at the git host of its git token (git_api_url), so nobody can be told: enter a webhook at the host by hand.'
+
+/** The host refuses, or is away: the caller is told which. */
+const askHost = async (
+  context: Context,
+  place: { url: string; gitTokenId: string },
+  hook: (host: GitHost) => Promise<void>,
+) => {
+  const { parts, principal } = context
+  try {
+    const host = await openGitHost(parts, principal.organizationId, place.url, place.gitTokenId)
+    if (host === null) throw badRequest(noHost, undefined, 'git_host_unknown')
+    await hook(host)
+  } catch (error) {
+    if (error instanceof GitHostError)
+      throw badRequest(error.message, undefined, error.code === 'unreachable' ? 'git_unreachable' : 'git_denied')
+    if (error instanceof DeploymentError) throw badRequest(error.message, undefined, error.code)
+    throw error
+  }
+}
+
+const sync = (sql: string, repository: string): Operation =>
+  operation({
+    ...common,
+    id: 'syncServiceGitWebhook',
+    method: 'POST',
+    path: '/service/{serviceId}/gitWebhook/sync',
+    summary:
+      "Enter a webhook for pushes and pull requests at the git host of a service's repository, or correct the one that is there, with the repository's git token",
+    scope: 'Write',
+    status: 200,
+    answer: GitWebhookStatus,
+    async run(context) {
+      const { db, node, parts, principal } = context
+      // The token and the webhook are the organization's: a role for some projects is not enough.
+      if (isSelective(principal)) throw forbidden('This needs a role that may use the git tokens of the organization.')
+      const [place] = await db.query<Place>(
+        `select ${repository} ->> 'url' as url, ${repository} ->> 'git_token_id' as "gitTokenId" from node n where n.id = $1`,
+        [node.id],
+      )
+      if (place?.url == null) throw notBuilt()
+      const { url, gitTokenId } = place
+      const { publicUrl } = parts.settings
+      if (publicUrl === undefined) throw badRequest(noAddress, undefined, 'public_url_missing')
+      if (gitTokenId === null) throw badRequest(noToken, undefined, 'git_token_missing')
+      await askHost(context, { url, gitTokenId }, async (host) => {
+        const { id, secret } = await ensureGitWebhook(context, gitTokenId)
+        await host.hook(`${publicUrl}${gitWebhookPath}/${id}`, secret, AbortSignal.timeout(patienceMs))
+      })
+      return readStatus(db, sql, node.id)
     },
   })
+
+export const gitWebhookStatus = (services: readonly Service[]): Operation[] => {
+  const repository = repositoryOf(services)
+  const sql = rowSql(repository)
+  return [readOne(sql), sync(sql, repository)]
 }

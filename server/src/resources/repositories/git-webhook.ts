@@ -36,9 +36,9 @@ const spec = Type.Object({
   ),
 })
 
-/** As the caller reached us, which is how a git host may reach us too. */
-const addressOf = ({ scheme, headers }: Context, id: unknown): string =>
-  `${scheme}//${String(headers.host ?? '127.0.0.1')}${gitWebhookPath}/${String(id)}`
+/** Where the operator says that others reach us, else as the caller did, which is how a git host may reach us too. */
+const addressOf = ({ parts, scheme, headers }: Context, id: unknown): string =>
+  `${parts.settings.publicUrl ?? `${scheme}//${String(headers.host ?? '127.0.0.1')}`}${gitWebhookPath}/${String(id)}`
 
 const viewFor = (record: Spec, context?: Context): Spec => ({
   ...record,
@@ -73,6 +73,36 @@ const gitWebhook = resource({
 
 const insert = insertSql(kind, kind, gitWebhook.recordText)
 const update = updateSql(gitWebhook.recordText)
+
+/** The webhook for what is read with a git token, and its secret: made unless there is one. */
+export const ensureGitWebhook = async (
+  context: Context,
+  gitTokenId: string,
+): Promise<{ id: string; secret: string }> => {
+  const { principal, parts, db } = context
+  const { organizationId, tokenId } = principal
+  await parts.sealer.prepare(organizationId)
+  // Not the transaction of the request, whose result would be kept as its answer: this one is a secret.
+  return db.transaction(async (tx) => {
+    // Of two at once, the second finds what the first has made.
+    await tx.query('select 1 from node where id = $1 for no key update', [gitTokenId])
+    const [row] = await tx.query<{ id: string; sealed: string }>(
+      `select id, sealed ->> 'signing_secret' as sealed from node where organization_id = $1 and kind = '${kind}'
+         and spec ->> 'git_token_id' = $2 order by created_at, id limit 1`,
+      [organizationId, gitTokenId],
+    )
+    if (row !== undefined) {
+      const place = { table: 'node', row: row.id, column: 'signing_secret' }
+      return { id: row.id, secret: (await parts.sealer.open(organizationId, place, row.sealed)).reveal() }
+    }
+    const [id, secret] = [newId(), createSigningSecret()]
+    const sealed = { signing_secret: await seal(context, id, 'signing_secret', secret) }
+    const body = { git_token_id: gitTokenId }
+    const made = { id, organizationId, parentId: organizationId, name: id, spec: body, sealed, updatedBy: tokenId }
+    await insertNode(tx, insert, made, auditOf(context, 'CREATE', auditTarget, nowhere, body))
+    return { id, secret }
+  })
+}
 
 const seal = ({ parts, principal }: Context, id: string, column: string, text: string): Promise<string> =>
   parts.sealer.seal(principal.organizationId, { table: 'node', row: id, column }, text)

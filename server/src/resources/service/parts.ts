@@ -135,8 +135,11 @@ export const workloadPorts = (ports: readonly Port[]): WorkloadPort[] =>
 
 const minStorageGb = 4
 
-/** Of `auto_preview`. */
-export const noPreviews = 'this server creates no previews of pull requests.'
+/** Of `auto_preview` where there is a repository. */
+export const autoPreview =
+  "Whether pull requests to the service's branch get a preview, if the deployment rule of its environment has `auto_preview` too."
+/** Of `auto_preview` where there is none. */
+export const noPreviews = 'an image has no pull requests.'
 const noGpu = 'this cluster has no GPUs'
 
 /** A number of GPUs. */

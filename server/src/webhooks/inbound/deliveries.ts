@@ -11,6 +11,9 @@ import type { Push } from './payload.ts'
 /** Told when there is a reason to look at a repository. */
 export const pushChannel = 'slipway_push'
 
+/** Told when there is a reason to look at pull requests. */
+export const requestChannel = 'slipway_preview_source'
+
 export interface GitWebhook {
   id: string
   organizationId: string
@@ -86,6 +89,32 @@ export const acceptDelivery = async (
     branches.map(({ commitId }) => commitId),
     push?.pusher ?? '',
   ])
+  return { isFresh: row!.fresh === 1, repositories: row!.repositories }
+}
+
+const acceptRequestSql = `
+  with fresh as (
+    insert into git_delivery (webhook_id, digest, delivery_id) values ($1, $2, $3) on conflict do nothing returning 1
+  ), meant as (
+    update preview_source s set asked = asked + 1, next_at = case when failures = 0 then '-infinity' else next_at end
+    where exists (select from fresh) and s.organization_id = $4 and s.path = any($6)
+      and ($5::uuid is null or s.git_token_id = $5) returning 1
+  ), told as (
+    select pg_notify('${requestChannel}', '') from (select from meant limit 1) any_row
+  )
+  select (select count(*) from fresh)::int as fresh, (select count(*) from meant)::int as repositories,
+    (select count(*) from told)::int as told`
+
+/** The same for one that tells of a pull request. */
+export const acceptRequest = async (
+  db: Queryable,
+  webhook: GitWebhook,
+  { digest, deliveryId }: { digest: Buffer; deliveryId: string | null },
+  { paths }: Pick<Push, 'paths'>,
+): Promise<Accepted> => {
+  const { id, organizationId, gitTokenId } = webhook
+  const values = [id, digest, deliveryId, organizationId, gitTokenId, paths]
+  const [row] = await db.query<{ fresh: number; repositories: number }>(acceptRequestSql, values)
   return { isFresh: row!.fresh === 1, repositories: row!.repositories }
 }
 

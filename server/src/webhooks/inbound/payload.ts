@@ -63,6 +63,8 @@ const clean = (name: string): string =>
 
 interface Shape {
   events: readonly string[]
+  /** Of pull requests. */
+  requests: readonly string[]
   paths(body: unknown): string[]
   branches(body: unknown): PushedBranch[]
   pusher(body: unknown): string
@@ -81,24 +83,28 @@ const changesOf = (body: unknown): unknown[] => {
 const shapes: Record<Host, Shape> = {
   GITHUB: {
     events: ['push'],
+    requests: ['pull_request', 'pull_request_sync'],
     paths: likeGithub,
     branches: oneRef,
     pusher: (body) => text(body, 'pusher', 'name') || text(body, 'sender', 'login'),
   },
   GITEA: {
     events: ['push'],
+    requests: ['pull_request', 'pull_request_sync'],
     paths: likeGithub,
     branches: oneRef,
     pusher: (body) => text(body, 'pusher', 'login') || text(body, 'pusher', 'username'),
   },
   GITLAB: {
     events: ['Push Hook'],
+    requests: ['Merge Request Hook'],
     paths: (body) => ['path_with_namespace', 'git_http_url', 'web_url'].map((name) => text(body, 'project', name)),
     branches: oneRef,
     pusher: (body) => text(body, 'user_username') || text(body, 'user_name'),
   },
   BITBUCKET: {
     events: ['repo:push'],
+    requests: ['created', 'updated', 'fulfilled', 'rejected'].map((each) => `pullrequest:${each}`),
     paths: (body) => [text(body, 'repository', 'full_name'), text(body, 'repository', 'links', 'html', 'href')],
     branches: (body) =>
       changesOf(body).flatMap((change) =>
@@ -111,6 +117,9 @@ const shapes: Record<Host, Shape> = {
 }
 
 export const isPush = ({ host, event }: Envelope): boolean => shapes[host].events.includes(event)
+
+/** Whether it tells of a pull request: whose is all that is read of it. */
+export const isRequest = ({ host, event }: Envelope): boolean => shapes[host].requests.includes(event)
 
 /** Hosts send JSON, or a form that has it in the field `payload`. */
 const parse = (headers: Headers, body: Buffer): unknown => {

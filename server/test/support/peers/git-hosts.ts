@@ -189,6 +189,23 @@ export const pushBody = (host: HostName, push: PushTold): string => {
   return JSON.stringify(bodies[shape]({ ...whole, ...push }))
 }
 
+const requestEvents: Record<HostName, Record<string, string>> = {
+  github: { 'x-github-event': 'pull_request' },
+  gitlab: { 'x-gitlab-event': 'Merge Request Hook' },
+  'gitlab-signed': { 'x-gitlab-event': 'Merge Request Hook' },
+  bitbucket: { 'x-event-key': 'pullrequest:updated' },
+  gitea: { 'x-gitea-event': 'pull_request', 'x-github-event': 'pull_request' },
+  forgejo: { 'x-forgejo-event': 'pull_request', 'x-gitea-event': 'pull_request' },
+}
+
+/** That a pull request of a repository was opened, pushed to or closed, as its host tells of it. */
+export const requestDelivery = (host: HostName, path: string, secret: string): Delivery => {
+  const body: Record<string, unknown> = JSON.parse(pushBody(host, { path }))
+  const { ref: _, after: __, push: ___, ...rest } = body
+  const { headers, body: text } = sign(host, JSON.stringify({ ...rest, action: 'opened', number: told }), secret)
+  return { headers: { ...headers, ...requestEvents[host] }, body: text }
+}
+
 /** A push, as its host tells of it. */
 export const pushDelivery = (host: HostName, push: PushTold, secret: string): Delivery =>
   sign(host, pushBody(host, push), secret)

@@ -1,0 +1,288 @@
+/**
+ * What each kind of git host is asked for, and how: statuses of commits, webhooks, pull requests and their comments.
+ * Pure; `git-host.ts` asks. Public shapes of docs.github.com, docs.gitlab.com, developer.atlassian.com, docs.gitea.com.
+ */
+import { at, idAt, isObject, listOf, textAt } from './answers.ts'
+import type { HostRequest, Json } from './request.ts'
+
+export type HostKind = 'GITHUB' | 'GITLAB' | 'BITBUCKET' | 'GITEA'
+
+export type CommitState = 'PENDING' | 'SUCCESS' | 'FAILURE' | 'CANCELED'
+
+export interface CommitStatus {
+  commitId: string
+  state: CommitState
+  /** At most 40 characters: the same for all statuses of a service. */
+  key: string
+  /** What people read. */
+  name: string
+  description: string
+  /** Where what was deployed answers; null if it does not. */
+  url: string | null
+}
+
+export interface Hook {
+  id: string
+  url: string
+}
+
+/** An open pull request, as the host says. */
+export interface PullRequest {
+  number: number
+  title: string
+  url: string
+  /** Its branch, and the one that it is to be merged into. */
+  branch: string
+  base: string
+  /** Its branch is in another repository. */
+  isFork: boolean
+}
+
+export interface Comment {
+  id: string
+  text: string
+}
+
+export interface HostForm {
+  status(repository: string, status: CommitStatus): HostRequest
+  /** Answers of a host that has the status already. */
+  hasStatus: readonly number[]
+  hooks: {
+    list(repository: string): string
+    read(value: unknown): Hook[]
+    make(repository: string, url: string, secret: string): HostRequest
+    change(repository: string, id: string, url: string, secret: string): HostRequest
+    remove(repository: string, id: string): HostRequest
+  }
+  requests: {
+    perPage: number
+    list(repository: string, page: number): string
+    read(value: unknown): PullRequest[]
+  }
+  comments: {
+    list(repository: string, number: number): string
+    read(value: unknown): Comment[]
+    make(repository: string, number: number, text: string): HostRequest
+    change(repository: string, number: number, id: string, text: string): HostRequest
+  }
+}
+
+const encodeAll = (repository: string): string => repository.split('/').map(encodeURIComponent).join('/')
+const repos = (repository: string): string => `/repos/${encodeAll(repository)}`
+const projects = (repository: string): string => `/projects/${encodeURIComponent(repository)}`
+const repositories = (repository: string): string => `/repositories/${encodeAll(repository)}`
+
+const numbered = (value: unknown, name: string): number => {
+  const found = at(value, name)
+  return typeof found === 'number' && Number.isSafeInteger(found) && found > 0 ? found : 0
+}
+
+const isWhole = ({ number, branch, base }: PullRequest): boolean => number > 0 && branch !== '' && base !== ''
+
+const pulls = (value: unknown): PullRequest[] =>
+  listOf(value)
+    .map((each) => ({
+      number: numbered(each, 'number'),
+      title: textAt(each, 'title'),
+      url: textAt(each, 'html_url'),
+      branch: textAt(each, 'head', 'ref'),
+      base: textAt(each, 'base', 'ref'),
+      // A fork that was deleted has no repository any more.
+      isFork:
+        textAt(each, 'head', 'repo', 'full_name').toLowerCase() !==
+        (textAt(each, 'base', 'repo', 'full_name').toLowerCase() || '?'),
+    }))
+    .filter(isWhole)
+
+const statesLikeGithub = { PENDING: 'pending', SUCCESS: 'success', FAILURE: 'failure', CANCELED: 'error' }
+
+const hookLikeGithub = (url: string, secret: string): Json => ({
+  active: true,
+  events: ['push', 'pull_request'],
+  config: { url, secret, content_type: 'json' },
+})
+
+/** GitHub's, which Gitea and Forgejo have taken over in most places. */
+const likeGithub = (more: Json, perPage: string): HostForm => ({
+  hasStatus: [],
+  status: (repository, { commitId, state, name, description, url }) => ({
+    method: 'POST',
+    path: `${repos(repository)}/statuses/${commitId}`,
+    body: {
+      ...{ state: statesLikeGithub[state], context: name, description },
+      ...(url === null ? {} : { target_url: url }),
+    },
+  }),
+  hooks: {
+    list: (repository) => `${repos(repository)}/hooks?${perPage}`,
+    read: (value) => listOf(value).map((each) => ({ id: idAt(each, 'id'), url: textAt(each, 'config', 'url') })),
+    make: (repository, url, secret) => ({
+      method: 'POST',
+      path: `${repos(repository)}/hooks`,
+      body: { ...more, ...hookLikeGithub(url, secret) },
+    }),
+    change: (repository, id, url, secret) => ({
+      method: 'PATCH',
+      path: `${repos(repository)}/hooks/${id}`,
+      body: hookLikeGithub(url, secret),
+    }),
+    remove: (repository, id) => ({ method: 'DELETE', path: `${repos(repository)}/hooks/${id}` }),
+  },
+  requests: {
+    perPage: Number(perPage.split('=')[1]),
+    list: (repository, page) => `${repos(repository)}/pulls?state=open&${perPage}&page=${page}`,
+    read: pulls,
+  },
+  comments: {
+    list: (repository, number) => `${repos(repository)}/issues/${number}/comments?${perPage}`,
+    read: (value) => listOf(value).map((each) => ({ id: idAt(each, 'id'), text: textAt(each, 'body') })),
+    make: (repository, number, body) => ({
+      method: 'POST',
+      path: `${repos(repository)}/issues/${number}/comments`,
+      body: { body },
+    }),
+    change: (repository, _number, id, body) => ({
+      method: 'PATCH',
+      path: `${repos(repository)}/issues/comments/${id}`,
+      body: { body },
+    }),
+  },
+})
+
+const gitlabHook = (url: string, token: string): Json => ({
+  ...{ url, token, push_events: true, merge_requests_events: true, enable_ssl_verification: true },
+})
+
+const gitlab: HostForm = {
+  // It refuses to go from a state to the same one.
+  hasStatus: [400],
+  status: (repository, { commitId, state, name, description, url }) => ({
+    method: 'POST',
+    path: `${projects(repository)}/statuses/${commitId}`,
+    body: {
+      state: { PENDING: 'pending', SUCCESS: 'success', FAILURE: 'failed', CANCELED: 'canceled' }[state],
+      ...{ name, description },
+      ...(url === null ? {} : { target_url: url }),
+    },
+  }),
+  hooks: {
+    list: (repository) => `${projects(repository)}/hooks?per_page=100`,
+    read: (value) => listOf(value).map((each) => ({ id: idAt(each, 'id'), url: textAt(each, 'url') })),
+    make: (repository, url, secret) => ({
+      ...{ method: 'POST', path: `${projects(repository)}/hooks`, body: gitlabHook(url, secret) },
+    }),
+    change: (repository, id, url, secret) => ({
+      ...{ method: 'PUT', path: `${projects(repository)}/hooks/${id}`, body: gitlabHook(url, secret) },
+    }),
+    remove: (repository, id) => ({ method: 'DELETE', path: `${projects(repository)}/hooks/${id}` }),
+  },
+  requests: {
+    perPage: 100,
+    list: (repository, page) => `${projects(repository)}/merge_requests?state=opened&per_page=100&page=${page}`,
+    read: (value) =>
+      listOf(value)
+        .map((each) => ({
+          number: numbered(each, 'iid'),
+          title: textAt(each, 'title'),
+          url: textAt(each, 'web_url'),
+          branch: textAt(each, 'source_branch'),
+          base: textAt(each, 'target_branch'),
+          isFork: numbered(each, 'source_project_id') !== (numbered(each, 'target_project_id') || -1),
+        }))
+        .filter(isWhole),
+  },
+  comments: {
+    list: (repository, number) => `${projects(repository)}/merge_requests/${number}/notes?per_page=100&sort=asc`,
+    read: (value) => listOf(value).map((each) => ({ id: idAt(each, 'id'), text: textAt(each, 'body') })),
+    make: (repository, number, body) => ({
+      ...{ method: 'POST', path: `${projects(repository)}/merge_requests/${number}/notes`, body: { body } },
+    }),
+    change: (repository, number, id, body) => ({
+      ...{ method: 'PUT', path: `${projects(repository)}/merge_requests/${number}/notes/${id}`, body: { body } },
+    }),
+  },
+}
+
+const bitbucketHook = (url: string, secret: string): Json => ({
+  ...{ description: 'Slipway', url, secret, active: true },
+  events: ['repo:push', ...['created', 'updated', 'fulfilled', 'rejected'].map((each) => `pullrequest:${each}`)],
+})
+
+const bitbucket: HostForm = {
+  hasStatus: [],
+  status: (repository, { commitId, state, key, name, description, url }) => ({
+    method: 'POST',
+    path: `${repositories(repository)}/commit/${commitId}/statuses/build`,
+    body: {
+      state: { PENDING: 'INPROGRESS', SUCCESS: 'SUCCESSFUL', FAILURE: 'FAILED', CANCELED: 'STOPPED' }[state],
+      // It wants an address in any case.
+      ...{ key, name, description, url: url ?? `https://bitbucket.org/${repository}` },
+    },
+  }),
+  hooks: {
+    list: (repository) => `${repositories(repository)}/hooks?pagelen=100`,
+    read: (value) => listOf(at(value, 'values')).map((each) => ({ id: idAt(each, 'uuid'), url: textAt(each, 'url') })),
+    make: (repository, url, secret) => ({
+      ...{ method: 'POST', path: `${repositories(repository)}/hooks`, body: bitbucketHook(url, secret) },
+    }),
+    change: (repository, id, url, secret) => ({
+      method: 'PUT',
+      path: `${repositories(repository)}/hooks/${encodeURIComponent(id)}`,
+      body: bitbucketHook(url, secret),
+    }),
+    remove: (repository, id) => ({
+      ...{ method: 'DELETE', path: `${repositories(repository)}/hooks/${encodeURIComponent(id)}` },
+    }),
+  },
+  requests: {
+    perPage: 50,
+    list: (repository, page) => `${repositories(repository)}/pullrequests?state=OPEN&pagelen=50&page=${page}`,
+    read: (value) =>
+      listOf(at(value, 'values'))
+        .map((each) => ({
+          number: numbered(each, 'id'),
+          title: textAt(each, 'title'),
+          url: textAt(each, 'links', 'html', 'href'),
+          branch: textAt(each, 'source', 'branch', 'name'),
+          base: textAt(each, 'destination', 'branch', 'name'),
+          isFork:
+            textAt(each, 'source', 'repository', 'full_name') !==
+            (textAt(each, 'destination', 'repository', 'full_name') || '?'),
+        }))
+        .filter(isWhole),
+  },
+  comments: {
+    list: (repository, number) => `${repositories(repository)}/pullrequests/${number}/comments?pagelen=100`,
+    read: (value) =>
+      listOf(at(value, 'values'))
+        .filter((each) => at(each, 'deleted') !== true)
+        .map((each) => ({ id: idAt(each, 'id'), text: textAt(each, 'content', 'raw') })),
+    make: (repository, number, raw) => ({
+      method: 'POST',
+      path: `${repositories(repository)}/pullrequests/${number}/comments`,
+      body: { content: { raw } },
+    }),
+    change: (repository, number, id, raw) => ({
+      method: 'PUT',
+      path: `${repositories(repository)}/pullrequests/${number}/comments/${id}`,
+      body: { content: { raw } },
+    }),
+  },
+}
+
+export const forms: Readonly<Record<HostKind, HostForm>> = {
+  GITHUB: likeGithub({ name: 'web' }, 'per_page=100'),
+  GITEA: likeGithub({ type: 'gitea' }, 'limit=50'),
+  GITLAB: gitlab,
+  BITBUCKET: bitbucket,
+}
+
+/** Whether an answer to a list is one: an error that looks like an empty list must remove nothing. */
+export const isListAnswer = (value: unknown): boolean =>
+  Array.isArray(value) || (isObject(value) && Array.isArray(value.values))
+
+/** Of such an answer. */
+export const lengthOf = (value: unknown): number => {
+  const list = isObject(value) ? value.values : value
+  return Array.isArray(list) ? list.length : 0
+}

@@ -1,0 +1,116 @@
+/**
+ * Asks the API of a git host with a git token. Promises that a token goes only to the address it was given for, never in
+ * the clear to a public one; that an answer is bounded; and that nothing of an answer is believed but its form.
+ */
+import { type Outbound, OutboundFailed, OutboundRefused } from '../../lib/net/outbound.ts'
+import { isPrivateHost } from '../../lib/net/private-host.ts'
+import type { Secret } from '../../lib/secret.ts'
+
+export type Json = Record<string, unknown>
+
+export interface HostToken {
+  /** Without a slash at its end. */
+  apiUrl: string
+  text: Secret<string>
+}
+
+/** Why a git host did not do what it was asked: a sentence that may be shown. */
+export class GitHostError extends Error {
+  /** `denied`: the token may not; `missing`; `refused`: it does not do that; `unreachable`: not now. */
+  readonly code: 'denied' | 'missing' | 'refused' | 'unreachable'
+  /** What the host asks to be waited. */
+  readonly waitMs: number
+
+  constructor(
+    code: GitHostError['code'],
+    message: string,
+    { waitMs = 0, cause }: { waitMs?: number; cause?: unknown } = {},
+  ) {
+    super(message, { cause })
+    this.name = 'GitHostError'
+    this.code = code
+    this.waitMs = waitMs
+  }
+}
+
+export interface HostRequest {
+  method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
+  path: string
+  body?: Json
+}
+
+export interface HostAnswer {
+  status: number
+  /** Parsed; null without a body. */
+  value: unknown
+}
+
+const maxBytes = 16 << 20
+const maxWaitMs = 3_600_000
+
+/** What a host that has had enough asks for: seconds to wait, or the second of its clock at which it answers again. */
+const waitOf = (headers: Readonly<Record<string, string>>, nowMs: number): number => {
+  const seconds = Number(headers['retry-after'])
+  const until = Number(headers['x-ratelimit-reset'] ?? headers['ratelimit-reset'])
+  const wanted = seconds > 0 ? seconds * 1000 : until * 1000 - nowMs
+  return wanted > 0 ? Math.min(wanted, maxWaitMs) : 0
+}
+
+const isSpent = (status: number, headers: Readonly<Record<string, string>>): boolean =>
+  status === 429 ||
+  (status === 403 && (headers['x-ratelimit-remaining'] === '0' || headers['retry-after'] !== undefined))
+
+const refuse = (status: number, headers: Readonly<Record<string, string>>): void => {
+  if (status >= 200 && status < 300) return
+  if (isSpent(status, headers)) {
+    const waitMs = waitOf(headers, Date.now())
+    throw new GitHostError('unreachable', 'The git host has had too many requests with this git token.', { waitMs })
+  }
+  if (status === 401 || status === 403)
+    throw new GitHostError('denied', 'The git host does not allow this with the git token.')
+  if (status === 404)
+    throw new GitHostError('missing', 'The repository does not exist, or the git token may not see it.')
+  const code = status >= 500 || status < 400 ? 'unreachable' : 'refused'
+  throw new GitHostError(code, `The git host answered with status ${status}.`)
+}
+
+const parse = (body: string, truncated: boolean): unknown => {
+  if (body === '') return null
+  try {
+    if (!truncated) return JSON.parse(body)
+  } catch {}
+  throw new GitHostError('refused', 'The response is not that of a git host: check the address of the git token.')
+}
+
+/** Rejects with a `GitHostError` unless the host did it. `accepts`: statuses that are answers too. */
+export const askHost = async (
+  outbound: Outbound,
+  { apiUrl, text }: HostToken,
+  { method, path, body }: HostRequest,
+  signal: AbortSignal,
+  accepts: readonly number[] = [],
+): Promise<HostAnswer> => {
+  try {
+    const url = new URL(apiUrl + path)
+    if (url.protocol === 'http:' && !(await isPrivateHost(outbound, url)))
+      throw new GitHostError('refused', 'A git token cannot be sent over plain http: use an https address.')
+    const answer = await outbound.request({
+      ...{ method, url, signal, maxResponseBytes: maxBytes },
+      headers: {
+        accept: 'application/json',
+        authorization: `Bearer ${text.reveal()}`,
+        'user-agent': 'Slipway',
+        ...(body === undefined ? {} : { 'content-type': 'application/json' }),
+      },
+      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+    })
+    if (!accepts.includes(answer.status)) refuse(answer.status, answer.headers)
+    return { status: answer.status, value: parse(answer.body, answer.truncated) }
+  } catch (error) {
+    if (error instanceof OutboundRefused)
+      throw new GitHostError('refused', `The git host cannot be reached: ${error.message}.`, { cause: error })
+    if (error instanceof OutboundFailed)
+      throw new GitHostError('unreachable', `The git host cannot be reached: ${error.message}.`, { cause: error })
+    throw error
+  }
+}

@@ -1,0 +1,210 @@
+/**
+ * Deploys containers and jobs with `auto_deploy` when the tag of their image moves: its registry is asked for the digest
+ * every so often (SLIPWAY_IMAGE_POLL_SECONDS). Promises that a digest is deployed once, by whichever server, that what a
+ * tag was when a service began to follow it is not news, and that no organization has more than a few looks at once.
+ * When the process dies: the lease of the image ends, and the next look finds what this one would have found.
+ */
+import { joinTag } from '../../lib/docker/image-name.ts'
+import { ApiError, DeploymentError } from '../../lib/errors.ts'
+import { newId } from '../../lib/ids.ts'
+import { LeaseHandedOff } from '../../lib/lease-handed-off.ts'
+import type { Queryable } from '../../store/database.ts'
+import { writeAudit } from '../../store/tree.ts'
+import { holdLease, LeaseLost, leaseMs, releaseLeases, renewLeases } from '../../work/lease.ts'
+import { createLoop } from '../../work/loop.ts'
+import { createWorker } from '../../work/worker.ts'
+import type { Deployments } from '../deployments.ts'
+import { openRegistry } from '../images/registry-image.ts'
+import type { DeploymentParts } from '../parts.ts'
+import { lockEnvironment } from '../status/service-state.ts'
+import {
+  claimImages,
+  finishImageLook,
+  forgetImage,
+  type ImageFollower,
+  imageChannel,
+  imageLeases,
+  lockImageFollowers,
+  noteImageSeen,
+  readImageFollowers,
+  type WatchedImage,
+  watchForgottenImages,
+} from './image-rows.ts'
+import { pushOrigin } from './request-push.ts'
+
+const defaultPollSeconds = 300
+const concurrency = 8
+const longestPauseMs = 30_000
+const shortestPauseMs = 25
+const heartbeatMs = 4000
+const hourMs = 3_600_000
+
+const triggeredBy = 'new image'
+
+type Asking = Pick<Deployments, 'request'>
+
+const unknown = () =>
+  new DeploymentError('image_unreachable', 'The registry did not say what the tag of the image is now.')
+
+/** The image by its digest, as its registry says now. */
+const readImage = async (
+  parts: DeploymentParts,
+  { organizationId, registryId, name, tag }: WatchedImage,
+  clusterId: string,
+  signal: AbortSignal,
+): Promise<string> => {
+  const { repository, ...access } = await openRegistry(parts, organizationId, { registryId, name })
+  const { images } = await parts.clusters.of(clusterId)
+  const found = await images.resolve({ organizationId, reference: joinTag(repository, tag), ...access }, signal)
+  if (found === null) throw unknown()
+  return found
+}
+
+const audit = async (tx: Queryable, watched: WatchedImage, follower: ImageFollower, deploymentId: string) => {
+  const { environmentId, environmentName: name, projectId } = follower
+  await writeAudit(
+    tx,
+    watched.organizationId,
+    { id: environmentId, name },
+    {
+      ...{ eventId: newId(), eventType: 'TRIGGER_DEPLOY', targetType: 'ENVIRONMENT', subTargetType: null },
+      ...{ projectId, environmentId, actorType: 'SYSTEM', actorId: null, userAgent: null },
+      ...{ origin: pushOrigin, triggeredBy, requestId: newId() },
+      change: JSON.stringify({ deployment_request_id: deploymentId, image: joinTag(watched.name, watched.tag) }),
+    },
+  )
+}
+
+/** Deploys the followers of one environment and remembers what for, at once. */
+const deploy = (
+  { database }: DeploymentParts,
+  asking: Asking,
+  watched: WatchedImage,
+  found: string,
+  followers: readonly ImageFollower[],
+): Promise<void> =>
+  holdLease(database, imageLeases, watched, async (tx) => {
+    const { environmentId } = followers[0]!
+    const { organizationId } = watched
+    await lockEnvironment(tx, environmentId)
+    const still = await lockImageFollowers(tx, watched, followers)
+    const left = followers.filter(({ id }) => still.has(id))
+    const wanted = left.filter(({ isStopped, deployed }) => !isStopped && deployed !== found)
+    await noteImageSeen(tx, [...still], found)
+    if (wanted[0] === undefined) return
+    const { deploymentId } = await asking.request(tx, {
+      ...{ organizationId, environmentId, action: 'DEPLOY', wholeEnvironment: false },
+      ...{ origin: pushOrigin, triggeredBy, requestId: newId() },
+      services: wanted.map(({ id }) => ({ id })),
+    })
+    await audit(tx, watched, wanted[0], deploymentId)
+  })
+
+/** True: it is to be tried again soon. What is refused for good is over. */
+const deployOrNote = async (
+  parts: DeploymentParts,
+  asking: Asking,
+  watched: WatchedImage,
+  found: string,
+  followers: readonly ImageFollower[],
+): Promise<boolean> => {
+  try {
+    await deploy(parts, asking, watched, found, followers)
+    return false
+  } catch (error) {
+    if (!(error instanceof ApiError) || error.status >= 500) throw error
+    if (error.status === 409) return true
+    if (followers.length === 1) {
+      const ids = followers.map(({ id }) => id)
+      await holdLease(parts.database, imageLeases, watched, (tx) => noteImageSeen(tx, ids, found))
+      return false
+    }
+  }
+  let isUnfinished = false
+  for (const each of followers)
+    isUnfinished = (await deployOrNote(parts, asking, watched, found, [each])) || isUnfinished
+  return isUnfinished
+}
+
+const look = async (parts: DeploymentParts, asking: Asking, watched: WatchedImage, signal: AbortSignal) => {
+  const { database, imagePollSeconds: pollSeconds = defaultPollSeconds } = parts
+  const followers = await readImageFollowers(database, watched)
+  if (followers[0] === undefined) return forgetImage(database, watched)
+  const found = await readImage(parts, watched, followers[0].clusterId, signal)
+  const first = followers.filter(({ seen }) => seen === null).map(({ id }) => id)
+  await holdLease(database, imageLeases, watched, (tx) => noteImageSeen(tx, first, found))
+  const moved = followers.filter(({ seen }) => seen !== null && seen !== found)
+  let isUnfinished = false
+  for (const [, together] of Map.groupBy(moved, ({ environmentId }) => environmentId))
+    isUnfinished = (await deployOrNote(parts, asking, watched, found, together)) || isUnfinished
+  await finishImageLook(database, watched, pollSeconds, { error: null, isUnfinished })
+}
+
+const lookOrNote = async (parts: DeploymentParts, asking: Asking, watched: WatchedImage, signal: AbortSignal) => {
+  try {
+    await look(parts, asking, watched, signal)
+  } catch (error) {
+    if (signal.aborted || error instanceof LeaseHandedOff) throw error
+    const known =
+      error instanceof DeploymentError
+        ? error
+        : new DeploymentError('internal', "The image could not be looked at: see the server's log.", { cause: error })
+    if (known !== error) parts.log.warn({ err: error, image: watched.id }, 'an image could not be looked at')
+    const { imagePollSeconds = defaultPollSeconds } = parts
+    await finishImageLook(parts.database, watched, imagePollSeconds, { error: known, isUnfinished: false })
+  }
+}
+
+const startLooks = (parts: DeploymentParts, worker: string, asking: Asking) => {
+  const { database } = parts
+  return createWorker<WatchedImage>(parts, {
+    name: 'image tags',
+    concurrency,
+    periodMs: longestPauseMs,
+    idOf: ({ id }) => id,
+    about: ({ id }) => ({ image: id }),
+    async claim(room) {
+      const { claimed, nextDueMs } = await claimImages(database, worker, room)
+      return { claimed, more: false, nextMs: Math.max(nextDueMs ?? longestPauseMs, shortestPauseMs) }
+    },
+    run: (watched, { signal }) => lookOrNote(parts, asking, watched, signal),
+    renew: {
+      everyMs: heartbeatMs,
+      leaseMs,
+      async renew(ids) {
+        const held = new Set((await renewLeases(database, imageLeases, worker, ids)).map(({ id }) => id))
+        return new Map(ids.filter((id) => !held.has(id)).map((id) => [id, new LeaseLost()]))
+      },
+    },
+    release: (all) =>
+      releaseLeases(
+        database,
+        imageLeases,
+        worker,
+        all.map(({ id }) => id),
+      ),
+    failed: 'a look at an image was interrupted and waits for its next claim',
+  })
+}
+
+export const startImages = async (
+  parts: DeploymentParts,
+  worker: string,
+  asking: Asking,
+): Promise<{ stop(): Promise<void> }> => {
+  if (parts.imagePollSeconds === 0) return { stop: async () => {} }
+  const looks = startLooks(parts, worker, asking)
+  const forgotten = createLoop(parts, {
+    name: 'followed images',
+    periodMs: hourMs,
+    failed: 'some images may not be watched',
+    run: () => watchForgottenImages(parts.database),
+  })
+  const leave = await parts.database.listen(imageChannel, looks.wake)
+  return {
+    async stop() {
+      leave()
+      await Promise.all([looks.stop(), forgotten.stop()])
+    },
+  }
+}

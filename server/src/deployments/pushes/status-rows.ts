@@ -1,0 +1,153 @@
+/** What git hosts are still to be told of commits: rows that wait, are told, and go when there is nothing more to tell. */
+import type { Database, Queryable } from '../../store/database.ts'
+import { holdLease, type Leased, type LeaseTable, leaseEnd, leaseMs } from '../../work/lease.ts'
+import type { CommitState } from '../git-hosts/hosts.ts'
+
+export const statusChannel = 'slipway_commit_status'
+
+export interface Telling extends Leased {
+  organizationId: string
+  serviceId: string
+  name: string
+  url: string
+  gitTokenId: string
+  commitId: string
+  deploymentId: string | null
+  reason: string | null
+  told: CommitState | null
+  changes: string
+  tries: number
+}
+
+const columns = `id, organization_id as "organizationId", service_id as "serviceId", name, url, git_token_id as "gitTokenId",
+  commit_id as "commitId", deployment_id as "deploymentId", reason, told, changes, tries, fence`
+
+export const statusLeases: LeaseTable<Telling> = { name: 'commit_status', open: `lease_until > '-infinity'`, columns }
+
+/** Of one organization at once: a host of theirs that hangs holds up no other's. */
+const perOrganization = 2
+
+const claimSql = `
+  with busy as (
+    select organization_id, count(*) as told from commit_status
+    where lease_until > '-infinity' and lease_until >= clock_timestamp() group by organization_id
+  ), candidate as (
+    select s.id, s.due_at, coalesce(b.told, 0) + row_number() over (partition by s.organization_id order by s.due_at, s.id) as turn
+    from commit_status s left join busy b using (organization_id)
+    where s.due_at <= clock_timestamp() and s.lease_until < clock_timestamp()
+  ), chosen as (
+    select s.id from candidate c join commit_status s using (id)
+    where c.turn <= ${perOrganization} and s.lease_until < clock_timestamp()
+    order by c.turn, c.due_at limit $3 for update of s skip locked
+  )
+  update commit_status s set worker = $1, fence = fence + 1, lease_until = ${leaseEnd(2)}
+  where s.id in (select id from chosen) returning ${columns}`
+
+export const claimStatuses = async (
+  database: Database,
+  worker: string,
+  room: number,
+): Promise<{ claimed: Telling[]; nextDueMs: number | null }> => {
+  const claimed = await database.query<Telling>(claimSql, [worker, leaseMs, room])
+  const [next] = await database.query<{ wait: number | null }>(
+    `select (extract(epoch from min(due_at) - clock_timestamp()) * 1000)::float8 as wait from commit_status
+     where due_at > clock_timestamp()`,
+  )
+  return { claimed, nextDueMs: next?.wait ?? null }
+}
+
+/** A service whose commit is deployed, or was refused. */
+export interface StatusWish {
+  serviceId: string
+  commitId: string
+  deploymentId: string | null
+  reason: string | null
+}
+
+/**
+ * Notes that a host is to be told, in the transaction that deploys. Only where there is a token to tell it with; a row
+ * that nobody could tell of keeps its pause.
+ */
+export const noteStatuses = async (
+  tx: Queryable,
+  repository: { organizationId: string; url: string; gitTokenId: string | null },
+  wishes: readonly StatusWish[],
+): Promise<void> => {
+  if (repository.gitTokenId === null || !/^https?:/.test(repository.url) || wishes.length === 0) return
+  const column = (name: keyof StatusWish): unknown[] => wishes.map((wish) => wish[name])
+  await tx.query(
+    `insert into commit_status as s (organization_id, url, git_token_id, service_id, name, commit_id, deployment_id, reason)
+     select $1, $2, $3, t.service_id, concat_ws('/', p.name, e.name, n.name), t.commit_id, t.deployment_id, t.reason
+     from unnest($4::uuid[], $5::text[], $6::uuid[], $7::text[]) as t (service_id, commit_id, deployment_id, reason)
+       join node n on n.id = t.service_id join node e on e.id = n.parent_id join node p on p.id = e.parent_id
+     on conflict (service_id, commit_id) do update set deployment_id = excluded.deployment_id, reason = excluded.reason,
+       told = null, changes = s.changes + 1, created_at = excluded.created_at,
+       due_at = case when s.tries = 0 then excluded.due_at else s.due_at end`,
+    [
+      ...[repository.organizationId, repository.url, repository.gitTokenId, column('serviceId'), column('commitId')],
+      ...[column('deploymentId'), column('reason')],
+    ],
+  )
+  await tx.query(`select pg_notify('${statusChannel}', '')`)
+}
+
+/** How a deployment of one service stands. */
+export interface Standing {
+  state: CommitState
+  error: string | null
+  host: string | null
+  clusterId: string | null
+}
+
+const standingSql = `select case
+      when w.deployment_id is null then 'CANCELED'
+      when w.state like '%ERROR' then 'FAILURE'
+      when w.state = 'CANCELED' or d.state = 'CANCELED' then 'CANCELED'
+      when w.finished_at is not null or d.state = 'SUCCEEDED' then 'SUCCESS'
+      when d.state = 'FAILED' then 'CANCELED'
+      else 'PENDING' end as state,
+    coalesce(w.error, d.error) ->> 'message' as error, s.cluster_id as "clusterId",
+    (select r.host from route r where r.service_id = t.service_id
+     order by r.custom_domain_id is null, r.is_default desc, r.host limit 1) as host
+  from (select $1::uuid as deployment_id, $2::uuid as service_id) t
+    left join deployment_service w on w.deployment_id = t.deployment_id and w.service_id = t.service_id
+    left join deployment d on d.id = w.deployment_id left join service_state s on s.service_id = t.service_id`
+
+export const readStanding = async (
+  db: Queryable,
+  { deploymentId, serviceId }: Pick<Telling, 'deploymentId' | 'serviceId'>,
+): Promise<Standing> => (await db.query<Standing>(standingSql, [deploymentId, serviceId]))[0]!
+
+/** What was told; null: there is nothing more to tell, or nobody to tell it to. */
+export const finishTelling = (database: Database, telling: Telling, told: CommitState | null): Promise<void> =>
+  holdLease(database, statusLeases, telling, async (tx) => {
+    const gone = `delete from commit_status where id = $1 and changes = $2 returning 1`
+    const isOver = told !== 'PENDING'
+    if (isOver && (await tx.query(gone, [telling.id, telling.changes])).length > 0) return
+    // Looked at again in any case: whatever should have told of a change may be gone.
+    await tx.query(
+      `update commit_status set told = coalesce($3, told), tries = 0, worker = null, lease_until = '-infinity',
+         due_at = case when changes = $2 then clock_timestamp() + interval '10 minutes' else clock_timestamp() end
+       where id = $1`,
+      [telling.id, telling.changes, told],
+    )
+  })
+
+/** Pauses after failures in a row; after the last one nobody is told. */
+const pausesSeconds = [10, 60, 300, 1800, 7200, 7200, 7200]
+
+/** False: it was tried often enough, and is given up. */
+export const putOff = (database: Database, telling: Telling, waitMs: number): Promise<boolean> =>
+  holdLease(database, statusLeases, telling, async (tx) => {
+    const pause = pausesSeconds[telling.tries]
+    if (pause === undefined) {
+      await tx.query('delete from commit_status where id = $1', [telling.id])
+      return false
+    }
+    await tx.query(
+      `update commit_status set tries = tries + 1, worker = null, lease_until = '-infinity',
+         due_at = clock_timestamp() + make_interval(secs => (0.9 + 0.2 * random()) * $2::float8) where id = $1`,
+      [telling.id, Math.max(pause, waitMs / 1000)],
+    )
+    return true
+  })

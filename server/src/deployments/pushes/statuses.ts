@@ -1,0 +1,143 @@
+/**
+ * Tells git hosts what becomes of the commits that a push has deployed: pending, success with the address, failure with
+ * the reason. Promises that no deployment waits for it, that the last word is told or given up after some hours, and
+ * that no secret of a service is in it. A status may be told twice, which changes nothing at the host.
+ * When the process dies: the lease of the row ends, and another server tells what is true by then.
+ */
+import { DeploymentError } from '../../lib/errors.ts'
+import type { Outbound } from '../../lib/net/outbound.ts'
+import { LeaseLost, leaseMs, releaseLeases, renewLeases } from '../../work/lease.ts'
+import { createWorker, type Worker } from '../../work/worker.ts'
+import { oneLine } from '../git-hosts/answers.ts'
+import { GitHostError, openGitHost } from '../git-hosts/git-host.ts'
+import type { CommitState, CommitStatus } from '../git-hosts/hosts.ts'
+import type { DeploymentParts } from '../parts.ts'
+import {
+  claimStatuses,
+  finishTelling,
+  putOff,
+  readStanding,
+  type Standing,
+  statusChannel,
+  statusLeases,
+  type Telling,
+} from './status-rows.ts'
+
+const concurrency = 8
+const longestPauseMs = 30_000
+const shortestPauseMs = 25
+const heartbeatMs = 4000
+const patienceMs = 20_000
+const maxDescription = 140
+const maxName = 100
+
+type StatusParts = DeploymentParts & { outbound: Outbound }
+
+const words: Record<CommitState, string> = {
+  PENDING: 'The deployment is under way.',
+  SUCCESS: 'Deployed.',
+  FAILURE: 'The deployment failed.',
+  CANCELED: 'The deployment was canceled.',
+}
+
+const firstSentence = (text: string): string => /^[\s\S]*?[.!?](?=\s|$)/.exec(text)?.[0] ?? text
+
+/** The reason of a failure, without anything that a service keeps secret. */
+const reasonOf = async (parts: StatusParts, { serviceId, reason }: Telling, error: string | null): Promise<string> => {
+  const said = reason ?? error
+  if (said === null || said === '') return words.FAILURE
+  const seen = (await parts.variables([serviceId])).get(serviceId)
+  let text = firstSentence(said)
+  for (const secret of seen?.secretValues ?? []) if (secret !== '') text = text.replaceAll(secret, '***')
+  return text
+}
+
+const addressOf = async (parts: StatusParts, { host, clusterId }: Standing): Promise<string | null> => {
+  if (host === null || clusterId === null) return null
+  return (await parts.clusters.of(clusterId)).ingress.url(host)
+}
+
+const statusOf = async (parts: StatusParts, telling: Telling): Promise<CommitStatus> => {
+  const standing: Standing =
+    telling.deploymentId === null
+      ? { state: 'FAILURE', error: null, host: null, clusterId: null }
+      : await readStanding(parts.database, telling)
+  const { state } = standing
+  const description = state === 'FAILURE' ? await reasonOf(parts, telling, standing.error) : words[state]
+  return {
+    ...{ state, commitId: telling.commitId, key: `slipway-${telling.serviceId.replaceAll('-', '')}` },
+    name: oneLine(`slipway/${telling.name}`, maxName),
+    description: oneLine(description, maxDescription),
+    url: state === 'SUCCESS' ? await addressOf(parts, standing) : null,
+  }
+}
+
+const tell = async (parts: StatusParts, telling: Telling, signal: AbortSignal): Promise<void> => {
+  const status = await statusOf(parts, telling)
+  if (status.state === telling.told) return finishTelling(parts.database, telling, telling.told)
+  const { organizationId, url, gitTokenId } = telling
+  const host = await openGitHost(parts, organizationId, url, gitTokenId)
+  await host?.tell(status, AbortSignal.any([signal, AbortSignal.timeout(patienceMs)]))
+  return finishTelling(parts.database, telling, host === null ? null : status.state)
+}
+
+/** What will not be otherwise in an hour: nobody is told, and the deployment goes its way. */
+const isHopeless = (error: unknown): boolean =>
+  error instanceof DeploymentError || (error instanceof GitHostError && error.code !== 'unreachable')
+
+const tellOrPutOff = async (parts: StatusParts, telling: Telling, signal: AbortSignal): Promise<void> => {
+  try {
+    await tell(parts, telling, signal)
+  } catch (error) {
+    if (signal.aborted || error instanceof LeaseLost) throw error
+    const { log, database } = parts
+    const about = { organizationId: telling.organizationId, service: telling.serviceId, commit: telling.commitId }
+    if (isHopeless(error)) {
+      log.info({ ...about, reason: (error as Error).message }, 'a git host was not told of a commit')
+      return finishTelling(database, telling, null)
+    }
+    const isAgain = await putOff(database, telling, error instanceof GitHostError ? error.waitMs : 0)
+    log[isAgain ? 'debug' : 'warn']({ ...about, err: error }, 'a git host could not be told of a commit')
+  }
+}
+
+/** Nothing where there is no way out. */
+export const startStatuses = async (parts: DeploymentParts, worker: string): Promise<{ stop(): Promise<void> }> => {
+  const { database, outbound } = parts
+  if (outbound === undefined) return { stop: async () => {} }
+  const telling: Worker = createWorker<Telling>(parts, {
+    name: 'commit statuses',
+    concurrency,
+    periodMs: longestPauseMs,
+    idOf: ({ id }) => id,
+    about: ({ id }) => ({ commitStatus: id }),
+    async claim(room) {
+      const { claimed, nextDueMs } = await claimStatuses(database, worker, room)
+      return { claimed, more: false, nextMs: Math.max(nextDueMs ?? longestPauseMs, shortestPauseMs) }
+    },
+    run: (claimed, { signal }) => tellOrPutOff({ ...parts, outbound }, claimed, signal),
+    renew: {
+      everyMs: heartbeatMs,
+      leaseMs,
+      async renew(ids) {
+        const held = new Set((await renewLeases(database, statusLeases, worker, ids)).map(({ id }) => id))
+        return new Map(ids.filter((id) => !held.has(id)).map((id) => [id, new LeaseLost()]))
+      },
+    },
+    release: (all) =>
+      releaseLeases(
+        database,
+        statusLeases,
+        worker,
+        all.map(({ id }) => id),
+      ),
+    failed: 'telling a git host of a commit was interrupted and waits for its next claim',
+  })
+  const leave = await database.listen(statusChannel, telling.wake)
+  return {
+    async stop() {
+      leave()
+      await telling.stop()
+    },
+  }
+}

@@ -1,0 +1,230 @@
+/**
+ * Makes, updates and removes the environment of a pull request. Each is one transaction with what is remembered of it,
+ * under the lease of the preview: there is one environment, or none, whatever instant a process dies at.
+ */
+import { Readable } from 'node:stream'
+import type { Context } from '../../api/operations/context.ts'
+import type { Principal } from '../../api/operations/operation.ts'
+import type { Parts } from '../../api/parts.ts'
+import { pushOrigin } from '../../deployments/pushes/request-push.ts'
+import { noteStatuses } from '../../deployments/pushes/status-rows.ts'
+import { lockEnvironment } from '../../deployments/status/service-state.ts'
+import { openStates } from '../../deployments/status/states.ts'
+import { servicesOf } from '../../facets/deployment-request.ts'
+import { ApiError } from '../../lib/errors.ts'
+import { newId } from '../../lib/ids.ts'
+import { limitReached, usualLimits } from '../../limits/limits.ts'
+import type { Queryable } from '../../store/database.ts'
+import { textLockSql } from '../../store/locks.ts'
+import { findNode, writeAudit } from '../../store/tree.ts'
+import { holdLease } from '../../work/lease.ts'
+import { cloneEnvironment, type EnvironmentRequest } from '../project/clone.ts'
+import type { Service } from '../service/service.ts'
+import {
+  countPlaces,
+  noteImages,
+  type Preview,
+  previewLeases,
+  readBuilt,
+  readSource,
+  type SourceOf,
+  writePreview,
+} from './rows.ts'
+
+export interface MakeParts {
+  parts: Parts
+  services: readonly Service[]
+}
+
+const defaultHours = 168
+const nobody = '00000000-0000-0000-0000-000000000000'
+
+const hoursOf = ({ settings }: Parts): number => settings.previewHours ?? defaultHours
+
+const triggeredBy = ({ number }: Preview): string => `pull request ${number}`
+
+const ourselves = (preview: Preview): Principal => ({
+  ...{
+    tokenId: nobody,
+    name: triggeredBy(preview),
+    organizationId: preview.organizationId,
+    scopes: new Set(['Admin']),
+  },
+  ...{ createdBy: null, expiresAt: null, role: null, within: null, account: null, memberships: [], isOperator: false },
+})
+
+type Transaction = Context['transaction']
+
+/** What a clone needs of a request, where nobody has made one. */
+const contextOf = async (
+  parts: Parts,
+  preview: Preview,
+  body: EnvironmentRequest,
+  transaction: Transaction,
+): Promise<Context<EnvironmentRequest> | null> => {
+  const node = await findNode('environment')(parts.database, preview.originId, preview.organizationId)
+  if (node === null) return null
+  return {
+    ...{ parts, db: parts.database, principal: ourselves(preview), node, body, params: {}, query: {}, headers: {} },
+    ...{ requestId: newId(), userAgent: null, origin: pushOrigin, scheme: 'http:', isOwn: true, transaction },
+    upload: Readable.from([]),
+    write: (work) => work(parts.database),
+    onlyRecorded() {},
+    async authorizeAlso() {},
+    setHeader() {},
+    hijack() {
+      throw new Error('nobody waits for an answer')
+    },
+  }
+}
+
+const maxName = 100
+
+/** `staging shop #12`, of the environment, the repository and the request; its services have host names from it. */
+const nameOf = (origin: string, { number, id }: Preview, { url }: SourceOf, isTaken: boolean): string => {
+  const repository = /([^/]+?)(\.git)?\/*$/.exec(url)?.[1] ?? 'repository'
+  const name = `${origin.slice(0, maxName)} ${repository.slice(0, maxName)} #${number}`
+  return isTaken ? `${name} ${id.slice(0, 8)}` : name
+}
+
+const writeDeployAudit = async (tx: Queryable, preview: Preview, environmentId: string, action: string, id: string) => {
+  const [row] = await tx.query<{ name: string }>('select name from node where id = $1', [environmentId])
+  await writeAudit(
+    tx,
+    preview.organizationId,
+    { id: environmentId, name: row?.name ?? null },
+    {
+      ...{ eventId: newId(), eventType: `TRIGGER_${action}`, targetType: 'ENVIRONMENT', subTargetType: null },
+      ...{ projectId: preview.projectId, environmentId, actorType: 'SYSTEM', actorId: null, userAgent: null },
+      ...{ origin: pushOrigin, triggeredBy: triggeredBy(preview), requestId: newId() },
+      change: JSON.stringify({ deployment_request_id: id, pull_request: preview.number }),
+    },
+  )
+}
+
+/** Deploys; the services of the repository with the commit of the request. */
+const deploy = async (
+  tx: Queryable,
+  { parts }: MakeParts,
+  preview: Preview,
+  environmentId: string,
+  source: SourceOf,
+  isNew: boolean,
+): Promise<void> => {
+  const { organizationId } = preview
+  const commitId = preview.commitId!
+  const built = await readBuilt(tx, environmentId, source)
+  const others = isNew ? (await servicesOf(tx, environmentId)).filter((id) => !built.includes(id)) : []
+  const { deploymentId } = await parts.deployments.request(tx, {
+    ...{ organizationId, environmentId, action: 'DEPLOY', wholeEnvironment: isNew },
+    ...{ origin: pushOrigin, triggeredBy: triggeredBy(preview), requestId: newId() },
+    services: [...built.map((id) => ({ id, commitId })), ...others.map((id) => ({ id }))],
+  })
+  await writeDeployAudit(tx, preview, environmentId, 'DEPLOY', deploymentId)
+  const told = built.map((serviceId) => ({ serviceId, commitId, deploymentId, reason: null }))
+  await noteStatuses(tx, { organizationId, ...source }, told)
+  const made = { state: 'ACTIVE', reason: null, environmentId, deployedCommit: commitId, deploymentId } as const
+  await writePreview(tx, preview, { ...made, isExpired: false }, hoursOf(parts))
+}
+
+/** What was cloned becomes the request's own: its branch, deployed by it alone, and no source of previews. */
+const turnToRequest = async (tx: Queryable, { branch }: Preview, environmentId: string, { url }: SourceOf) => {
+  await tx.query(
+    `update node n set updated_by = null, spec = case
+       when jsonb_typeof(n.spec -> 'git_repository') = 'object' then
+         jsonb_set(n.spec #- '{git_repository,head_commit_id}', '{git_repository,branch}', to_jsonb($3::text))
+       when jsonb_typeof(n.spec #> '{source,docker,git_repository}') = 'object' then
+         jsonb_set(n.spec #- '{source,docker,git_repository,head_commit_id}', '{source,docker,git_repository,branch}', to_jsonb($3::text))
+       else jsonb_set(n.spec #- '{terraform_files_source,git_repository,head_commit_id}',
+         '{terraform_files_source,git_repository,branch}', to_jsonb($3::text)) end
+     from node s cross join repository_of(s.spec) r
+     where s.id = n.id and n.parent_id = $1 and n.name_scope = 'service'
+       and repository_key(r ->> 'url') = repository_key($2)`,
+    [environmentId, url, branch],
+  )
+  await tx.query(
+    `update node set updated_by = null, spec = case
+       when kind = 'terraform' then jsonb_set(spec, '{auto_deploy_config,auto_deploy}', 'false')
+       when spec ? 'auto_deploy' then jsonb_set(spec, '{auto_deploy}', 'false') else spec end
+     where parent_id = $1 and name_scope = 'service'`,
+    [environmentId],
+  )
+  await tx.query(
+    `update node set updated_by = null, spec = case when jsonb_typeof(spec -> 'deployment_rule') = 'object'
+       then jsonb_set(spec, '{deployment_rule,auto_preview}', 'false') else spec end where id = $1`,
+    [environmentId],
+  )
+}
+
+/** 409 while the project has as many as it may; of two that want the last place, one gets it. */
+const takePlace = async (tx: Queryable, { settings }: Parts, preview: Preview): Promise<void> => {
+  const { previews: most } = settings.limits ?? usualLimits
+  if (most === 0) return
+  await tx.query(textLockSql, [`previews ${preview.projectId}`])
+  const others = await countPlaces(tx, preview)
+  if (others >= most) throw limitReached('previews', most, others + 1)
+}
+
+/** Clones the environment and deploys it with the branch; false: what was to be cloned is gone. */
+export const make = async (makeParts: MakeParts, preview: Preview, isTaken = false): Promise<boolean> => {
+  const { parts, services } = makeParts
+  const source = await readSource(parts.database, preview)
+  const transaction: Transaction = (work) =>
+    holdLease(parts.database, previewLeases, preview, async (tx) => {
+      await takePlace(tx, parts, preview)
+      const made = await work(tx)
+      const { id } = made as { id: string }
+      await turnToRequest(tx, preview, id, source)
+      await deploy(tx, makeParts, preview, id, source, true)
+      return made
+    })
+  const context = await contextOf(parts, preview, { name: '', mode: 'PREVIEW' }, transaction)
+  if (context === null) return false
+  context.body = { mode: 'PREVIEW', name: nameOf(context.node.name, preview, source, isTaken) }
+  try {
+    await cloneEnvironment(services)(context)
+    return true
+  } catch (error) {
+    const isOurName = error instanceof ApiError && error.status === 409 && /name/.test(error.code)
+    if (!isOurName || isTaken) throw error
+    return make(makeParts, preview, true)
+  }
+}
+
+/** Deploys the newer commit; what still waits of earlier ones is canceled. */
+export const update = (makeParts: MakeParts, preview: Preview, environmentId: string): Promise<void> =>
+  holdLease(makeParts.parts.database, previewLeases, preview, async (tx) => {
+    const { deployments } = makeParts.parts
+    await lockEnvironment(tx, environmentId)
+    const waiting = await tx.query<{ id: string }>(
+      `select id from deployment where environment_id = $1 and state = 'QUEUED' and origin = $2 and action = 'DEPLOY'
+         and not whole_environment order by seq for update skip locked`,
+      [environmentId, pushOrigin],
+    )
+    for (const { id } of waiting) await deployments.cancel(tx, environmentId, { deploymentId: id })
+    await deploy(tx, makeParts, preview, environmentId, await readSource(tx, preview), false)
+  })
+
+/** Deletes the environment, and ends what is being deployed to it. */
+export const remove = (
+  { parts }: MakeParts,
+  preview: Preview,
+  environmentId: string,
+  change: { reason: string | null; isExpired: boolean },
+): Promise<void> =>
+  holdLease(parts.database, previewLeases, preview, async (tx) => {
+    await lockEnvironment(tx, environmentId)
+    const [busy] = await tx.query(
+      `select 1 from deployment where environment_id = $1 and state in ${openStates} and action <> 'DELETE' limit 1`,
+      [environmentId],
+    )
+    if (busy !== undefined) await parts.deployments.cancel(tx, environmentId)
+    const services = (await servicesOf(tx, environmentId)).map((id) => ({ id }))
+    const { deploymentId } = await parts.deployments.request(tx, {
+      ...{ organizationId: preview.organizationId, environmentId, action: 'DELETE', wholeEnvironment: true, services },
+      ...{ origin: pushOrigin, triggeredBy: triggeredBy(preview), requestId: newId() },
+    })
+    await writeDeployAudit(tx, preview, environmentId, 'DELETE', deploymentId)
+    await writePreview(tx, preview, { state: 'REMOVING', deploymentId, ...change })
+    await noteImages(tx, preview)
+  })

@@ -1,0 +1,151 @@
+/** Repositories whose pull requests get previews: which they are, when each is asked, and what was found. */
+import type { Database, Queryable } from '../../store/database.ts'
+import { holdLease, type Leased, type LeaseTable, leaseEnd, leaseMs } from '../../work/lease.ts'
+
+export const previewChannel = 'slipway_preview'
+
+export interface PreviewSource extends Leased {
+  organizationId: string
+  url: string
+  gitTokenId: string
+  asked: string
+}
+
+const columns = `id, organization_id as "organizationId", url, git_token_id as "gitTokenId", asked, fence`
+
+export const sourceLeases: LeaseTable<PreviewSource> = {
+  name: 'preview_source',
+  open: `lease_until > '-infinity'`,
+  columns,
+}
+
+/** Notes the repositories that are to be asked, and forgets those that nobody needs any more. */
+export const findSources = async (db: Queryable): Promise<void> => {
+  await db.query(
+    `with wanted as (
+       select distinct on (1, 2, 3) n.organization_id, repository_key(r ->> 'url') as key, (r ->> 'git_token_id')::uuid as token,
+         r ->> 'url' as url
+       from node e join node n on n.parent_id = e.id and n.name_scope = 'service' cross join repository_of(n.spec) r
+       where e.kind = 'environment' and e.spec #>> '{deployment_rule,auto_preview}' = 'true'
+         and is_previewed(n.kind, n.spec, e.spec) and r ->> 'git_token_id' is not null and r ->> 'url' ~ '^https?://'
+     ), gone as (
+       delete from preview_source s where s.lease_until < clock_timestamp()
+         and not exists (select from preview p where p.source_id = s.id)
+         and not exists (select from wanted w where w.organization_id = s.organization_id
+           and w.key = repository_key(s.url) and w.token = s.git_token_id)
+     )
+     insert into preview_source (id, organization_id, url, path, git_token_id)
+     select md5(concat_ws(' ', organization_id, token, key))::uuid, organization_id, url, repository_path(url), token
+     from wanted on conflict do nothing`,
+  )
+}
+
+const claimSql = `
+  with busy as (
+    select organization_id, count(*) as looks from preview_source
+    where lease_until > '-infinity' and lease_until >= clock_timestamp() group by organization_id
+  ), candidate as (
+    select s.id, s.next_at, coalesce(b.looks, 0) + row_number() over (partition by s.organization_id order by s.next_at, s.id) as turn
+    from preview_source s left join busy b using (organization_id)
+    where s.next_at <= clock_timestamp() and s.lease_until < clock_timestamp()
+  ), chosen as (
+    select s.id from candidate c join preview_source s using (id)
+    where c.turn <= 2 and s.lease_until < clock_timestamp()
+    order by c.turn, c.next_at limit $3 for update of s skip locked
+  )
+  update preview_source s set worker = $1, fence = fence + 1, lease_until = ${leaseEnd(2)}
+  where s.id in (select id from chosen) returning ${columns}`
+
+export const claimSources = async (
+  database: Database,
+  worker: string,
+  room: number,
+): Promise<{ claimed: PreviewSource[]; nextDueMs: number | null }> => {
+  const claimed = await database.query<PreviewSource>(claimSql, [worker, leaseMs, room])
+  const [next] = await database.query<{ wait: number | null }>(
+    `select (extract(epoch from min(next_at) - clock_timestamp()) * 1000)::float8 as wait from preview_source
+     where next_at > clock_timestamp() and next_at < 'infinity'`,
+  )
+  return { claimed, nextDueMs: next?.wait ?? null }
+}
+
+/** An environment whose services of the repository are to be previewed, and the branches that they follow. */
+export interface Origin {
+  environmentId: string
+  projectId: string
+  branches: string[]
+}
+
+export const readOrigins = (db: Queryable, { organizationId, url, gitTokenId }: PreviewSource): Promise<Origin[]> =>
+  db.query<Origin>(
+    `select e.id as "environmentId", e.parent_id as "projectId", array_agg(distinct r ->> 'branch') as branches
+     from node e join node n on n.parent_id = e.id and n.name_scope = 'service' cross join repository_of(n.spec) r
+     where e.organization_id = $1 and e.kind = 'environment' and is_previewed(n.kind, n.spec, e.spec)
+       and repository_key(r ->> 'url') = repository_key($2) and r ->> 'git_token_id' = $3
+     group by e.id, e.parent_id`,
+    [organizationId, url, gitTokenId],
+  )
+
+/** An open request to a branch that services of an environment follow. */
+export interface Wanted {
+  originId: string
+  projectId: string
+  number: number
+  title: string
+  url: string
+  branch: string
+  isFork: boolean
+  commitId: string | null
+}
+
+const upsertSql = `insert into preview as p (organization_id, project_id, origin_id, source_id, number, title, url, branch, is_fork, commit_id)
+  select $1, t.project_id, t.origin_id, $2, t.number, t.title, t.url, t.branch, t.is_fork, t.commit_id
+  from unnest($3::uuid[], $4::uuid[], $5::int[], $6::text[], $7::text[], $8::text[], $9::boolean[], $10::text[])
+    as t (origin_id, project_id, number, title, url, branch, is_fork, commit_id)
+  on conflict (origin_id, source_id, number) do update set title = excluded.title, url = excluded.url,
+    branch = excluded.branch, is_fork = excluded.is_fork, commit_id = coalesce(excluded.commit_id, p.commit_id),
+    is_open = true, next_at = '-infinity', changes = p.changes + 1
+  where (p.title, p.url, p.branch, p.is_fork, p.commit_id, p.is_open) is distinct from (excluded.title, excluded.url,
+    excluded.branch, excluded.is_fork, coalesce(excluded.commit_id, p.commit_id), true)`
+
+// One look a second of each organization at most.
+const finishSql = `update preview_source s set worker = null, lease_until = '-infinity',
+    failures = case when $3::jsonb is null then 0 else failures + 1 end, error = $3,
+    next_at = case when asked <> $5 and $3::jsonb is null then clock_timestamp()
+      when $4::float8 = 0 and $3::jsonb is null then 'infinity'::timestamptz
+      else clock_timestamp() + make_interval(secs => (0.9 + 0.2 * random()) * greatest($4::float8,
+        (select count(*) from preview_source o where o.organization_id = s.organization_id),
+        case when $3::jsonb is null then 0 else least(3600, 15 * 2 ^ least(failures, 10)) end)) end
+  where s.id = $1 and s.fence = $2`
+
+export interface Found {
+  wanted: readonly Wanted[]
+  /** All that are open; null: they are not known, and none is closed. */
+  open: readonly number[] | null
+}
+
+/** Remembers what was found, and ends the look. */
+export const finishSource = (
+  database: Database,
+  source: PreviewSource,
+  pollSeconds: number,
+  found: Found | { error: { code: string; message: string } },
+): Promise<void> =>
+  holdLease(database, sourceLeases, source, async (tx) => {
+    if ('wanted' in found) {
+      const column = (name: keyof Wanted): unknown[] => found.wanted.map((each) => each[name])
+      await tx.query(upsertSql, [
+        ...[source.organizationId, source.id, column('originId'), column('projectId'), column('number')],
+        ...[column('title'), column('url'), column('branch'), column('isFork'), column('commitId')],
+      ])
+      await tx.query(
+        `update preview p set is_open = false, next_at = '-infinity', changes = changes + 1
+         where source_id = $1 and is_open and (($2::int[] is not null and not number = any($2))
+           or not exists (select from node e where e.id = p.origin_id))`,
+        [source.id, found.open],
+      )
+      await tx.query(`select pg_notify('${previewChannel}', '')`)
+    }
+    const error = 'error' in found ? JSON.stringify(found.error) : null
+    await tx.query(finishSql, [source.id, source.fence, error, pollSeconds, source.asked])
+  })

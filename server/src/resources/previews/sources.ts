@@ -1,0 +1,147 @@
+/**
+ * Finds pull requests: asks the git host of each repository whose services are to be previewed for those that are open,
+ * when the host has told of one and every so often (SLIPWAY_GIT_POLL_SECONDS). Promises that what a payload says is not
+ * believed, that the commit of a request is the one that the repository itself has, and that a host which does not
+ * answer, or not with a list, closes nothing.
+ * When the process dies: the lease ends, and the next look finds what this one would have found.
+ */
+import type { Parts } from '../../api/parts.ts'
+import { isValidBranch } from '../../builds/git/names.ts'
+import { oneLine } from '../../deployments/git-hosts/answers.ts'
+import { GitHostError, openGitHost } from '../../deployments/git-hosts/git-host.ts'
+import type { PullRequest } from '../../deployments/git-hosts/hosts.ts'
+import { readGitCredentials } from '../../deployments/images/git-credentials.ts'
+import { DeploymentError } from '../../lib/errors.ts'
+import { LeaseHandedOff } from '../../lib/lease-handed-off.ts'
+import { requestChannel } from '../../webhooks/inbound/deliveries.ts'
+import { LeaseLost, leaseMs, releaseLeases, renewLeases } from '../../work/lease.ts'
+import { createLoop } from '../../work/loop.ts'
+import { createWorker } from '../../work/worker.ts'
+import {
+  claimSources,
+  type Found,
+  findSources,
+  finishSource,
+  type PreviewSource,
+  readOrigins,
+  sourceLeases,
+  type Wanted,
+} from './source-rows.ts'
+
+const concurrency = 4
+const longestPauseMs = 10_000
+const shortestPauseMs = 25
+const heartbeatMs = 4000
+const patienceMs = 60_000
+const minuteMs = 60_000
+
+/** The heads of branches, as the repository has them. */
+const readHeads = async (
+  { builder, database, sealer }: Parts,
+  { organizationId, url, gitTokenId }: PreviewSource,
+  branches: readonly string[],
+  signal: AbortSignal,
+): Promise<ReadonlyMap<string, string>> => {
+  const [branch] = branches
+  if (branch === undefined) return new Map()
+  const { credentials } = await readGitCredentials(database, sealer, organizationId, gitTokenId)
+  const source = { organizationId, url, branch, ...(credentials === undefined ? {} : { credentials }) }
+  return builder.heads(source, branches, signal)
+}
+
+const maxTitle = 200
+const maxUrl = 2000
+
+/** Only addresses that a browser follows to the host. */
+const pageOf = ({ url }: PullRequest): string =>
+  /^https?:\/\/[!#-'*-;=?-~]+$/.test(url) && url.length <= maxUrl ? url : ''
+
+const look = async (parts: Parts, source: PreviewSource, signal: AbortSignal): Promise<Found> => {
+  const { organizationId, url, gitTokenId } = source
+  const host = await openGitHost(parts, organizationId, url, gitTokenId)
+  if (host === null)
+    throw new DeploymentError('git_host_unknown', 'The repository is not at the git host of its git token.')
+  const { requests, isComplete } = await host.pullRequests(signal)
+  const origins = await readOrigins(parts.database, source)
+  const pairs = origins.flatMap((origin) =>
+    requests
+      .filter(({ base, branch }) => origin.branches.includes(base) && isValidBranch(branch))
+      .map((request) => ({ origin, request })),
+  )
+  const own = pairs.filter(({ request }) => !request.isFork).map(({ request }) => request.branch)
+  const heads = await readHeads(parts, source, [...new Set(own)], signal)
+  const wanted: Wanted[] = pairs.map(({ origin, request }) => ({
+    ...{ originId: origin.environmentId, projectId: origin.projectId, number: request.number },
+    ...{ title: oneLine(request.title, maxTitle), url: pageOf(request) },
+    ...{ branch: request.branch, isFork: request.isFork },
+    commitId: request.isFork ? null : (heads.get(request.branch) ?? null),
+  }))
+  return { wanted, open: isComplete ? requests.map(({ number }) => number) : null }
+}
+
+const lookOrNote = async (parts: Parts, pollSeconds: number, source: PreviewSource, signal: AbortSignal) => {
+  try {
+    const found = await look(parts, source, AbortSignal.any([signal, AbortSignal.timeout(patienceMs)]))
+    await finishSource(parts.database, source, pollSeconds, found)
+  } catch (error) {
+    if (signal.aborted || error instanceof LeaseHandedOff) throw error
+    const isKnown = error instanceof DeploymentError || error instanceof GitHostError
+    if (!isKnown) parts.log.warn({ err: error, repository: source.id }, 'pull requests could not be read')
+    const message = isKnown ? error.message : "The pull requests could not be read: see the server's log."
+    const code = isKnown ? error.code : 'internal'
+    await finishSource(parts.database, source, pollSeconds, { error: { code, message } })
+  }
+}
+
+export const startSources = async (
+  parts: Parts,
+  worker: string,
+  pollSeconds: number,
+): Promise<{ stop(): Promise<void> }> => {
+  const { database } = parts
+  const looks = createWorker<PreviewSource>(parts, {
+    name: 'pull requests',
+    concurrency,
+    periodMs: longestPauseMs,
+    idOf: ({ id }) => id,
+    about: ({ id }) => ({ repository: id }),
+    async claim(room) {
+      const { claimed, nextDueMs } = await claimSources(database, worker, room)
+      return { claimed, more: false, nextMs: Math.max(nextDueMs ?? longestPauseMs, shortestPauseMs) }
+    },
+    run: (source, { signal }) => lookOrNote(parts, pollSeconds, source, signal),
+    renew: {
+      everyMs: heartbeatMs,
+      leaseMs,
+      async renew(ids) {
+        const held = new Set((await renewLeases(database, sourceLeases, worker, ids)).map(({ id }) => id))
+        return new Map(ids.filter((id) => !held.has(id)).map((id) => [id, new LeaseLost()]))
+      },
+    },
+    release: (all) =>
+      releaseLeases(
+        database,
+        sourceLeases,
+        worker,
+        all.map(({ id }) => id),
+      ),
+    failed: 'a look at pull requests was interrupted and waits for its next claim',
+  })
+  const finding = createLoop(parts, {
+    name: 'previewed repositories',
+    periodMs: minuteMs,
+    failed: 'some pull requests may not be seen',
+    async run() {
+      await findSources(database)
+      looks.wake()
+    },
+  })
+  const leave = await database.listen(requestChannel, () => finding.wake())
+  return {
+    async stop() {
+      leave()
+      await finding.stop()
+      await looks.stop()
+    },
+  }
+}
