@@ -221,6 +221,11 @@ const createParts = async (foundation: Foundation, machine: RuntimeParts, disk: 
     volumeSizes: settings.volumeSizes,
     engineWaitMs: settings.engineWaitSeconds * 1000,
     gitPollSeconds: settings.gitPollSeconds,
+    scaleTimes: {
+      sleepAfterMs: settings.sleepAfterSeconds * 1000,
+      upMs: settings.scaleUpSeconds * 1000,
+      downMs: settings.scaleDownSeconds * 1000,
+    },
     alone: settings.databaseUrl === undefined,
     clock: systemClock,
   })

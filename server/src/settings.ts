@@ -57,6 +57,11 @@ export interface Settings {
   /** How long a deployment waits for an engine that does not answer. */
   engineWaitSeconds: number
   gitPollSeconds: number
+  /** How long nobody asks for a service with a minimum of 0 before it sleeps; 0: it never does. */
+  sleepAfterSeconds: number
+  /** How long the instances of a service are too busy, or not busy enough, before there are more, or fewer. */
+  scaleUpSeconds: number
+  scaleDownSeconds: number
   /** Limits for reading a repository for a build and sending its files. */
   preparation: PreparationLimits
   /** Of one git process. */
@@ -412,6 +417,9 @@ export const parseSettings = (
     volumeSizes: read('SLIPWAY_VOLUME_SIZES', 'auto', oneOf(volumeSizeModes)),
     engineWaitSeconds: read('SLIPWAY_ENGINE_WAIT_SECONDS', 120, whole(1, 3600)),
     gitPollSeconds: read('SLIPWAY_GIT_POLL_SECONDS', 60, whole(0, 86_400)),
+    sleepAfterSeconds: read('SLIPWAY_SLEEP_AFTER_SECONDS', 300, whole(0, 86_400)),
+    scaleUpSeconds: read('SLIPWAY_SCALE_UP_SECONDS', 30, whole(1, 3600)),
+    scaleDownSeconds: read('SLIPWAY_SCALE_DOWN_SECONDS', 300, whole(1, 3600)),
     preparation: readPreparation(read),
     gitMemoryMb: read('SLIPWAY_GIT_MEMORY_MB', 1024, whole(256, 1_000_000)),
     tools: Object.freeze({

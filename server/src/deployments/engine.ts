@@ -14,7 +14,7 @@ import type { DeploymentParts } from './parts.ts'
 import { planDeployment } from './plan/facts.ts'
 import { startPushes } from './pushes/pushes.ts'
 import { watchLeases } from './pushes/rows.ts'
-import { startReconcilers } from './reconcile/reconcile.ts'
+import { startReconcilers, wantedChannel } from './reconcile/reconcile.ts'
 import { releaseFor, releasesOf } from './release/rollback.ts'
 import { startAutoStop } from './request/auto-stop.ts'
 import { cancelDeployments } from './request/cancel.ts'
@@ -22,6 +22,7 @@ import { Canceled } from './request/canceled.ts'
 import { requestDeployment } from './request/request.ts'
 import { requestPartsOf } from './request/request-parts.ts'
 import { startDeployments } from './run/worker.ts'
+import { scalingChannel } from './scaling/turns.ts'
 import { createStatuses } from './status/status.ts'
 import { startScheduler } from './tasks/scheduler.ts'
 
@@ -65,6 +66,9 @@ export const createDeploymentEngine = (given: DeploymentParts): DeploymentEngine
       ends.push(await database.listen('slipway_schedule', scheduler.wake))
       ends.push(await database.listen('slipway_deployment', deployments.wake))
       ends.push(await database.listen('slipway_routes', reconciler.soon))
+      ends.push(await database.listen(wantedChannel, (id) => reconciler.wake(id, true)))
+      ends.push(await database.listen(scalingChannel, reconciler.yield))
+      parts.router?.wanted(reconciler.wake)
       ends.push(await database.listen('slipway_cancel', (id) => deployments.abort(id, new Canceled())))
       // Whatever came before somebody listened.
       deployments.wake()

@@ -16,6 +16,7 @@ import { trustProxies } from './access/sources.ts'
 import { createControl } from './control/control.ts'
 import { hasFormerLeft, type Lock, takeLock } from './control/lock.ts'
 import { exitCodes, type Health, PROTOCOL_VERSION, pathsOf } from './control/protocol.ts'
+import { createHolds } from './hold/holds.ts'
 import { createFront } from './http/front.ts'
 import { createPorts } from './ports/ports.ts'
 import { openTcpPort } from './ports/tcp.ts'
@@ -101,9 +102,11 @@ const ports = createPorts(
   report,
 )
 const save = (routes: readonly AnyRoute[]): Promise<void> => saveRoutes(paths.table, routes)
-const table = createLiveTable(await loadRoutes(paths.table, onBroken), upstreams, save, ports)
+const holds = createHolds(report)
+const table = createLiveTable(await loadRoutes(paths.table, onBroken), upstreams, save, ports, holds.settle)
 const counts = newCounts()
-const traffic: Traffic = { table, upstreams, counts, isTrusted: trustProxies(trustedProxies), report, stopping: false }
+const isTrusted = trustProxies(trustedProxies)
+const traffic: Traffic = { table, upstreams, counts, holds, isTrusted, report, stopping: false }
 const front = createFront(traffic)
 
 const listen = async (): Promise<number> => {
@@ -135,6 +138,7 @@ const stop = () => {
   if (ending !== undefined) return ending
   say('no longer accepting connections')
   ports.close()
+  holds.end()
   const released = front.close().then(() => {
     control.close()
     lock.close()
@@ -146,6 +150,7 @@ const stop = () => {
 const control = createControl({
   table,
   upstreams,
+  holds,
   health: () => health,
   counts: () => ({ ...counts, rssBytes: process.memoryUsage.rss() }),
   stop,

@@ -126,6 +126,8 @@ const createRouter = (): Router => {
     setService: async (serviceId, routes) => void table.set(serviceId, routes),
     routes: async () => [...table.values()].flat(),
     drain: async () => ({ remaining: 0 }),
+    wanted: () => {},
+    idle: async () => [],
     url: (host) => `http://${host}:8000`,
     address: (port) => `localhost:${port}`,
     stop: async () => {},

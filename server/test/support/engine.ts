@@ -271,6 +271,8 @@ const createRouter = (table: () => World['routes']): Router => ({
   setService: async (serviceId, routes) => void table().set(serviceId, routes),
   routes: async () => [...table().values()].flat(),
   drain: async () => ({ remaining: 0 }),
+  wanted: () => {},
+  idle: async () => [],
   url: (host) => `http://${host}`,
   address: (port) => `localhost:${port}`,
   stop: async () => {},

@@ -2,6 +2,8 @@
 import { once } from 'node:events'
 import { chmod, rm } from 'node:fs/promises'
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
+import type { Holds } from '../hold/holds.ts'
+import { readIdle } from '../hold/idle.ts'
 import { PortUnavailable, type Target } from '../router.ts'
 import type { LiveTable } from '../table/live-table.ts'
 import { checkRoutes, InvalidRoute, replaceService } from '../table/table.ts'
@@ -11,6 +13,7 @@ import type { Counts, Health } from './protocol.ts'
 interface ControlParts {
   table: LiveTable
   upstreams: Upstreams
+  holds: Pick<Holds, 'listen'>
   health: () => Health
   counts: () => Counts
   /** Stops accepting; `released` resolves when port, socket and lock are free, `finished` when no request is left. */
@@ -68,11 +71,22 @@ const putRoutes = async ({ table }: ControlParts, req: IncomingMessage, serviceI
 interface OpenCalls {
   watchers: Set<ServerResponse>
   followers: Set<ServerResponse>
+  /** Who can wake what sleeps. */
+  listeners: Set<ServerResponse>
 }
 
 const keepOpen = (calls: Set<ServerResponse>, res: ServerResponse, word: string): void => {
   calls.add(res.once('close', () => calls.delete(res)))
   res.writeHead(200).write(`${word}\n`)
+}
+
+/** A line for each service that requests wait for. */
+const tellWanted = ({ holds }: ControlParts, { listeners }: OpenCalls, res: ServerResponse): void => {
+  keepOpen(listeners, res, '')
+  res.once(
+    'close',
+    holds.listen((serviceId) => res.write(`${serviceId}\n`)),
+  )
 }
 
 const answer = async (parts: ControlParts, open: OpenCalls, req: IncomingMessage, res: ServerResponse) => {
@@ -89,6 +103,10 @@ const answer = async (parts: ControlParts, open: OpenCalls, req: IncomingMessage
     case 'PUT /services':
       await putRoutes(parts, req, decodeURIComponent(service![1]!))
       return send(res, 200, {})
+    case 'GET /idle':
+      return send(res, 200, readIdle(parts.table.routes(), parts.upstreams))
+    case 'GET /wanted':
+      return tellWanted(parts, open, res)
     case 'POST /drain':
       return drain(parts, req, res)
     case 'POST /stop':
@@ -113,7 +131,7 @@ const fail = (res: ServerResponse, error: unknown) => {
 }
 
 export const createControl = (parts: ControlParts): Control => {
-  const open: OpenCalls = { watchers: new Set(), followers: new Set() }
+  const open: OpenCalls = { watchers: new Set(), followers: new Set(), listeners: new Set() }
   const server: Server = createServer({ requestTimeout: 0 }, (req, res) => {
     answer(parts, open, req, res).catch((error: unknown) => fail(res, error))
   })
@@ -128,6 +146,7 @@ export const createControl = (parts: ControlParts): Control => {
     close() {
       server.close()
       for (const res of [...open.watchers, ...open.followers]) res.end('stopping\n')
+      for (const res of open.listeners) res.end()
     },
   }
 }

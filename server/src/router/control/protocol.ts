@@ -5,7 +5,7 @@ import { join, resolve } from 'node:path'
  * Raised when control API or table file change. A client replaces a router of another version; `POST /stop` and the
  * shape of `GET /health` must never change, because they are how it does that.
  */
-export const PROTOCOL_VERSION = 3
+export const PROTOCOL_VERSION = 4
 
 export interface Health {
   version: number

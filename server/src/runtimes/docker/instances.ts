@@ -143,6 +143,16 @@ export const createInstances = (parts: InstancesParts) => {
         signal,
       )
     },
+    shrink: async (workload: Workload, signal: AbortSignal): Promise<void> => {
+      const { serviceId, revision, instances, stopGraceMs } = workload
+      await untilAborted(perService.settled(serviceId), signal)
+      const rows = await rowsOf(serviceId, { [labels.revision]: revision })
+      await end(
+        rows.filter((row) => containers.instanceOf(row).index >= instances),
+        stopGraceMs,
+        signal,
+      )
+    },
     /** Tasks too. */
     endAll: async (serviceId: string, graceMs: number, signal: AbortSignal): Promise<void> => {
       await untilAborted(perService.settled(serviceId), signal)
