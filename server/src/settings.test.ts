@@ -48,6 +48,9 @@ test('an empty environment gives the documented defaults', () => {
     volumeSizes: 'auto',
     engineWaitSeconds: 120,
     gitPollSeconds: 60,
+    sleepAfterSeconds: 300,
+    scaleUpSeconds: 30,
+    scaleDownSeconds: 300,
     preparation: {
       contextBytes: 500 * 2 ** 20,
       contextEntries: 100_000,

@@ -19,6 +19,7 @@ const everyDay = [
   'ci',
   'router',
   'deploy-on-push',
+  'scaling',
 ]
 const begin = ['api', 'first-deploy', 'identity', 'plan-and-rollback', 'webhooks']
 

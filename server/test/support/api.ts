@@ -19,6 +19,7 @@ import type { Engines } from '../../src/clusters/engines.ts'
 import { createDeploymentEngine, type DeploymentEngine } from '../../src/deployments/engine.ts'
 import { readGitCredentials } from '../../src/deployments/images/git-credentials.ts'
 import { readRegistryCredentials } from '../../src/deployments/images/registry-credentials.ts'
+import type { DeploymentParts, ScaleTimes } from '../../src/deployments/parts.ts'
 import { createKeyedLock } from '../../src/lib/concurrency/keyed-lock.ts'
 import { DeploymentError } from '../../src/lib/errors.ts'
 import { newId } from '../../src/lib/ids.ts'
@@ -57,6 +58,8 @@ export interface TestApi {
   runtime: FakeRuntime
   router: Router
   engine: DeploymentEngine
+  /** The engine of another server on the same database and runtime; not started. */
+  another(over?: Partial<DeploymentParts>): DeploymentEngine
   app: FastifyInstance
   organizationId: string
   clusterId: string
@@ -144,11 +147,10 @@ const testPorts = { port: 8080, routerPort: 8000, portRange: { first: 30_000, la
 const createParts = async (
   database: TestDatabase,
   dataDir: string,
-  { settings = {}, disk, engines }: TestApiOptions,
+  { settings = {}, disk, engines, router = createRouter(), scaleTimes }: TestApiOptions,
 ) => {
   const log = createLog(process.env.TEST_LOG ?? 'silent')
   const sealer = await createSealer({ database, masterKeyFile: join(dataDir, 'master') })
-  const router = createRouter()
   const runtime = createFakeRuntime({ ownerId: newId(), router })
   const source: TestSource = {
     ...{ head: headCommit, image: 'fake/serve', message: someCommit.message },
@@ -161,7 +163,7 @@ const createParts = async (
   await clusters.start()
   // What the engine has is known from the first request on, also where no engine looks after it.
   await Promise.all(clusters.all().map((cluster) => learnCapacity(database, cluster)))
-  const engine = createDeploymentEngine({
+  const engineParts: DeploymentParts = {
     database,
     sealer,
     clusters,
@@ -178,10 +180,13 @@ const createParts = async (
     environmentLock: createKeyedLock(),
     concurrency: 4,
     alone: true,
+    router,
+    scaleTimes,
     work,
     clock: systemClock,
     log,
-  })
+  }
+  const engine = createDeploymentEngine(engineParts)
   const parts: Parts = {
     database,
     sealer,
@@ -197,7 +202,10 @@ const createParts = async (
     clock: systemClock,
     log,
   }
-  return { parts, engine, runtime, router, source }
+  /** As of a second server, with the same runtime. */
+  const another = (over: Partial<DeploymentParts> = {}) =>
+    createDeploymentEngine({ ...engineParts, alone: false, environmentLock: createKeyedLock(), ...over })
+  return { parts, engine, another, runtime, router, source }
 }
 
 /** Sends requests with one token; bodies that are strings go as they are. */
@@ -224,6 +232,9 @@ export interface TestApiOptions {
   /** Leave what is deployed waiting in its queue. */
   idle?: boolean
   disk?: Disk
+  /** Default: one that only keeps its table. */
+  router?: Router
+  scaleTimes?: ScaleTimes
   /** Of other machines; without, every cluster but the default one is only described. */
   engines?: Engines
 }
@@ -232,7 +243,7 @@ export interface TestApiOptions {
 export const startApi = async (options: TestApiOptions = {}): Promise<TestApi> => {
   const database = await testDatabase()
   const dataDir = mkdtempSync(join(tmpdir(), 'slipway-api-'))
-  const { parts, engine, runtime, router, source } = await createParts(database, dataDir, options)
+  const { parts, engine, another, runtime, router, source } = await createParts(database, dataDir, options)
   const organizationId = await createFirstOrganization(parts)
   const [cluster] = await database.query<{ id: string }>(`select id from node where kind = 'cluster'`)
   const newToken = async (scopes: readonly Scope[], owner = organizationId): Promise<string> => {
@@ -259,6 +270,7 @@ export const startApi = async (options: TestApiOptions = {}): Promise<TestApi> =
     runtime,
     router,
     engine,
+    another,
     app,
     organizationId,
     clusterId: cluster!.id,

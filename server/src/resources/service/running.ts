@@ -65,7 +65,7 @@ export const Running = () => ({
     Whole(-1, 1000, {
       default: 1,
       description:
-        'Instances are added up to this number while they use more of their `cpu` than the advanced setting `hpa.cpu.average_utilization_percent` says, and removed when fewer are enough. -1: as many as the minimum. 0: nothing runs. All of them count toward the limits of the organization.',
+        'Instances are added up to this number while they use more of their `cpu` than the advanced setting `hpa.cpu.average_utilization_percent` says, and removed when fewer are enough. -1: as many as the minimum, and so with storage. 0: nothing runs. All of them count toward the limits of the organization.',
     }),
   ),
   healthchecks: Maybe(Healthchecks({ default: {} })),
@@ -174,7 +174,8 @@ const instancesOf = (running: RunningSpec): Pick<WorkloadSpec, 'instances' | 'sc
   const { min_running_instances: min, max_running_instances: most } = running
   if (most === 0) return { instances: 0 }
   const instances = Math.max(1, min)
-  const max = most === -1 ? instances : most
+  // Two programs never write to one volume.
+  const max = most === -1 || running.storage.length > 0 ? instances : most
   if (min > 0 && max === min) return { instances }
   const sleeps = min === 0 && canBeWoken(running.ports)
   return { instances, scaling: { min, max, cpuPercent: cpuPercentIn(running), sleeps } }

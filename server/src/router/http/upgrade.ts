@@ -145,7 +145,7 @@ const shake = (handshake: Handshake) => {
 }
 
 /** It waits until its service runs. That its client leaves is noticed only by who reads; nothing is taken meanwhile. */
-const hold = (handshake: Handshake, { route }: HostEntry): void => {
+const hold = (handshake: Handshake, { route }: HostEntry) => {
   const { traffic, req, client, host } = handshake
   const look = (): void => void client.read(0)
   const leave = (): void => {
