@@ -35,12 +35,12 @@ export const routesFor = (
 
 /** What the router is told of a service as it is published. */
 export const routesOf = (
-  { service: { serviceId }, revision, exposure, instances = Number.POSITIVE_INFINITY, rest }: Publication,
+  { service: { serviceId }, revision, exposure, instances, rest }: Publication,
   seen: readonly PlacedInstance[],
 ): AnyRoute[] => {
   if (revision === null) return routesFor(serviceId, exposure, 'stopped', [])
   if (rest !== undefined) return routesFor(serviceId, exposure, rest, [])
-  const led = seen.filter((each) => each.revision === revision && each.index < instances)
+  const led = seen.filter((each) => each.revision === revision && (instances === undefined || each.index < instances))
   return routesFor(serviceId, exposure, 'up', led)
 }
 
