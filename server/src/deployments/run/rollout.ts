@@ -95,7 +95,7 @@ const tellScaling = ({ log }: ServiceRun, { scaling }: Workload): void => {
 
 /** Back to what was before: what can be had of it at once is enough. */
 export const convergeBack = async (run: ServiceRun, before: Workload | null, signal: AbortSignal): Promise<void> => {
-  await takeInstances(run)
+  await takeInstances(run, signal)
   const desired =
     before === null
       ? await stopped(run)

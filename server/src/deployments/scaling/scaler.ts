@@ -52,7 +52,8 @@ type Wish = (service: ScaledService) => number
 const awake: Wish = ({ scale, scaling }) => (scale === 0 ? Math.max(1, scaling.min) : scale)
 const asleep: Wish = ({ scaling }) => (scaling.sleeps ? 0 : Math.max(1, scaling.min))
 
-const lookEveryMs = (ms: number, longestMs: number): number => Math.min(longestMs, Math.max(shortestLookMs, ms / 4))
+const lookEveryMs = (ms: number, longestMs: number): number =>
+  ms === 0 ? longestMs : Math.min(longestMs, Math.max(shortestLookMs, ms / 4))
 
 interface History {
   releaseId: string

@@ -20,7 +20,10 @@ const openSql = `select from scale_work s join cluster_work c on c.id = s.cluste
   where s.service_id = $1 and c.lease_until > clock_timestamp()`
 
 /** From now on the deployment alone says what runs of its service. */
-export const takeInstances = async ({ parts, claim, service, signal }: ServiceRun): Promise<void> => {
+export const takeInstances = async (
+  { parts, claim, service, signal: usual }: ServiceRun,
+  signal: AbortSignal = usual,
+): Promise<void> => {
   const { database, clock } = parts
   await withClaim(database, claim, (tx) => tx.query(claimSql, [claim.id, service.id]))
   // Whoever scales it has been told, or finds out before it begins; and its lease runs out if it is gone.
