@@ -86,7 +86,12 @@ const act = async (made: Made, action: string, state: string): Promise<Json> => 
   return shows(made, { deployment_state: state }, state)
 }
 
-const sleeps = (made: Made): Promise<Json> => shows(made, { asleep: true, running_state: 'STOPPED' }, 'sleep')
+/** Nothing of it is left, and requests wait from now on. */
+const sleeps = async (made: Made): Promise<Json> => {
+  const shown = await shows(made, { asleep: true, running_state: 'STOPPED' }, 'sleep')
+  await until(async () => (await count(made)) === 0, { what: 'no instance' })
+  return shown
+}
 
 const visit = (made: Made): Promise<{ status: number; body: string }> => ask(port, { host: made.host })
 
@@ -101,7 +106,6 @@ test('a service sleeps when nobody asks, says so, and the next requests wake it 
     [asleep.deployment_state, asleep.scaling.running_instances, asleep.error],
     ['DEPLOYED', 0, undefined],
   )
-  await until(async () => (await count(made)) === 0, { what: 'no instance' })
   const before = starts.get(made.id)!
   const answers = await Promise.all(Array.from({ length: 200 }, () => visit(made)))
   assert.deepEqual([...new Set(answers.map((answer) => answer.status))], [200])
@@ -260,11 +264,10 @@ test('instances come and go by processor use between minimum and maximum, none i
   await until(async () => (await count(made)) === 1, { what: 'one is left' })
   assert.equal((await runtime.instancesOf(made.id))[0]!.id, after.find(({ index }) => index === 0)!.id)
   const { events } = await ok('GET', `/organization/${api.organizationId}/events?targetType=CONTAINER&eventType=UPDATE`)
-  const own = events.filter(({ target_id }: Json) => target_id === made.id).map(({ change }: Json) => change)
-  assert.ok(
-    own.some((change: string) => /"running_instances":\{"from":1,"to":2\}/.test(change)),
-    JSON.stringify(own),
-  )
+  const own = events.filter(({ target_id: id, change }: Json) => id === made.id && /running_instances/.test(change))
+  const steps: { from: number; to: number }[] = own.map(({ change }: Json) => JSON.parse(change).running_instances)
+  const way = steps.reverse().map(({ from, to }) => `${from} ${to}`)
+  assert.deepEqual(way, ['1 2', '2 3', '3 2', '2 1'])
 })
 
 test('a target of processor use is the owner’s, and acts with the next deployment', async () => {

@@ -141,6 +141,7 @@ const running = (spec: Record<string, unknown>): WorkloadSpec => ({
   cpuMillicores: 100,
   memoryMb: 32,
   instances: Number(spec.instances ?? 1),
+  ...(spec.scaling === undefined ? {} : { scaling: spec.scaling as NonNullable<WorkloadSpec['scaling']> }),
   ports: [
     {
       ...{ internalPort: 8080, protocol: 'HTTP', publiclyAccessible: true },

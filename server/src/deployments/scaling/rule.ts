@@ -47,5 +47,5 @@ export const decide = (
   const calm = within(samples, nowMs, downMs)
   if (calm === null || calm.length === 0) return now
   const needed = Math.max(...calm.map(({ load }) => Math.ceil(load / target)))
-  return needed < now ? bounded(Math.max(needed, Math.floor(now / 2))) : now
+  return needed < now ? bounded(Math.max(needed, Math.ceil(now / 2))) : now
 }

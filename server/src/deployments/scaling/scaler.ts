@@ -12,11 +12,10 @@ import { newId } from '../../lib/ids.ts'
 import { writeAudit } from '../../store/tree.ts'
 import { createKeyedQueue } from '../../work/keyed-queue.ts'
 import { createLoop } from '../../work/loop.ts'
-import type { DeploymentParts, ScaleTimes } from '../parts.ts'
+import type { DeploymentParts } from '../parts.ts'
+import { createFollower, usualScaleTimes, type Wish } from './follow.ts'
 import { resize } from './resize.ts'
-import { roomFor } from './room.ts'
 import { readOneScaled, readScaled, type ScaledService } from './rows.ts'
-import { decide, type Sample } from './rule.ts'
 import { scaling } from './turns.ts'
 
 export interface Scaler {
@@ -33,8 +32,6 @@ export interface Turns {
   scaled: Set<string>
 }
 
-export const usualScaleTimes: ScaleTimes = { sleepAfterMs: 300_000, upMs: 30_000, downMs: 300_000 }
-
 const workers = 32
 const backoff = { firstMs: 500, longestMs: 10_000 }
 /** While a deployment or the reconciler works on the service. */
@@ -46,39 +43,11 @@ const sampleMs = 5000
 
 class Yielded extends Error {}
 
-/** What is to become of a service: how many instances, of those that there are then. */
-type Wish = (service: ScaledService) => number
-
 const awake: Wish = ({ scale, scaling }) => (scale === 0 ? Math.max(1, scaling.min) : scale)
 const asleep: Wish = ({ scaling }) => (scaling.sleeps ? 0 : Math.max(1, scaling.min))
 
 const lookEveryMs = (ms: number, longestMs: number): number =>
   ms === 0 ? longestMs : Math.min(longestMs, Math.max(shortestLookMs, ms / 4))
-
-interface History {
-  releaseId: string
-  scale: number
-  samples: Sample[]
-}
-
-/** How much of one instance's limit all of them use together; null while that is not known. */
-const readLoads = async (
-  { runtime }: ClusterHold['cluster'],
-  services: readonly ScaledService[],
-  signal: AbortSignal,
-): Promise<Map<string, number>> => {
-  const seen = await runtime.observe(services)
-  const usage = await runtime.usage(seen, signal)
-  return new Map(
-    services.flatMap(({ serviceId, revision, scale, cpuMillicores }) => {
-      const own = seen.filter((each) => each.serviceId === serviceId && each.revision === revision)
-      const used = own.flatMap(({ id }) => usage.get(id) ?? [])
-      if (used.length < scale) return []
-      const shares = used.map((each) => each.cpuMillicores / Math.max(1, each.cpuLimitMillicores ?? cpuMillicores))
-      return [[serviceId, shares.reduce((sum, share) => sum + share, 0)] as const]
-    }),
-  )
-}
 
 /** A person reads of it where the other changes of the service are told. */
 const tell = async ({ database, log }: DeploymentParts, service: ScaledService, to: number): Promise<void> => {
@@ -105,12 +74,11 @@ export const startScaler = (
   turns: Turns,
   equalSoon: (serviceId: string) => void,
 ): Scaler => {
-  const { database, clock, log, router, scaleTimes = usualScaleTimes } = parts
+  const { database, log, router } = parts
   const { cluster } = hold
   const common = { cluster: cluster.key }
   const wishes = new Map<string, Wish>()
   const underWay = new Map<string, AbortController>()
-  const histories = new Map<string, History>()
 
   /** Requests wait for what else is done to it; anything else is wished for again by the next look, if it is right then. */
   const again = (serviceId: string, wish: Wish): number | undefined => {
@@ -170,7 +138,7 @@ export const startScaler = (
     queue.add(serviceId)
   }
 
-  const { sleepAfterMs, upMs } = scaleTimes
+  const { sleepAfterMs, upMs } = parts.scaleTimes ?? usualScaleTimes
   const lookForIdle = async (): Promise<void> => {
     const all = await readScaled(database, cluster.key)
     const candidates = all.filter(
@@ -179,39 +147,6 @@ export const startScaler = (
     if (candidates.length === 0 || router === undefined) return
     const ids = candidates.map(({ serviceId }) => serviceId)
     for (const serviceId of await router.idle(ids, sleepAfterMs)) want(serviceId, asleep)
-  }
-  const keep = (service: ScaledService, load: number): History => {
-    const { serviceId, releaseId, scale } = service
-    const before = histories.get(serviceId)
-    const isSame = before?.releaseId === releaseId && before.scale === scale
-    const history = isSame ? before : { releaseId, scale, samples: [] }
-    const nowMs = clock.monotonicMs()
-    history.samples.push({ atMs: nowMs, load })
-    const longestMs = 2 * Math.max(scaleTimes.upMs, scaleTimes.downMs)
-    while (nowMs - history.samples[0]!.atMs > longestMs) history.samples.shift()
-    histories.set(serviceId, history)
-    return history
-  }
-  const follow = async (service: ScaledService, load: number): Promise<void> => {
-    const { samples } = keep(service, load)
-    const wanted = decide(service.scaling, service.scale, samples, clock.monotonicMs(), scaleTimes)
-    if (wanted === service.scale) return
-    const next = wanted > service.scale ? Math.min(wanted, await roomFor(parts, cluster, service)) : wanted
-    if (next !== service.scale) want(service.serviceId, (now) => (now.scale === service.scale ? next : now.scale))
-  }
-  const lookAtLoad = async (signal: AbortSignal): Promise<void> => {
-    const all = await readScaled(database, cluster.key)
-    const growing = all.filter(
-      ({ scaling, scale, busy }) =>
-        scale > 0 && !busy && (scaling.max > Math.max(1, scaling.min) || scale > scaling.max),
-    )
-    for (const id of histories.keys()) if (!growing.some(({ serviceId }) => serviceId === id)) histories.delete(id)
-    if (growing.length === 0) return
-    const loads = await readLoads(cluster, growing, signal)
-    for (const service of growing) {
-      const load = loads.get(service.serviceId)
-      if (load !== undefined) await follow(service, load)
-    }
   }
   const idle = createLoop(parts, {
     ...common,
@@ -227,7 +162,7 @@ export const startScaler = (
     periodMs: lookEveryMs(upMs, sampleMs),
     waits: true,
     failed: 'the number of instances stays as it is for now',
-    run: lookAtLoad,
+    run: createFollower(parts, cluster, want),
   })
   return {
     wake: (serviceId) => want(serviceId, awake),

@@ -69,19 +69,18 @@ interface Crowd {
   unanswered: number
   /** They go on, in turn. */
   isOpen: boolean
+  telling?: NodeJS.Timeout
 }
 
-export const createHolds = (report: (message: string) => void, limits = usualHoldLimits): Holds => {
-  const crowds = new Map<string, Crowd>()
-  const listeners = new Set<(serviceId: string) => void>()
-  let total = 0
-  let bytes = 0
-  let telling: NodeJS.Timeout | undefined
+/** A few at a time: whatever else the process serves goes on in between. */
+const createTurns = (report: (message: string) => void): ((turn: () => void) => void) => {
   const turns: (() => void)[] = []
   let isDue = false
-
-  /** A few at a time: whatever else the process serves goes on in between. */
-  const takeTurns = (): void => {
+  const schedule = (): void => {
+    if (!isDue) setImmediate(take)
+    isDue = true
+  }
+  const take = (): void => {
     isDue = false
     for (const turn of turns.splice(0, atOnce)) {
       try {
@@ -92,27 +91,29 @@ export const createHolds = (report: (message: string) => void, limits = usualHol
     }
     if (turns.length > 0) schedule()
   }
-  const schedule = (): void => {
-    if (!isDue) setImmediate(takeTurns)
-    isDue = true
-  }
-  const inTurn = (turn: () => void): void => {
+  return (turn) => {
     turns.push(turn)
     schedule()
   }
+}
 
-  const tell = ({ serviceId }: Crowd): void => {
-    for (const listener of listeners) listener(serviceId)
-  }
-  const tellAll = (): void => {
-    for (const crowd of crowds.values()) if (!crowd.isOpen && crowd.held.size > 0) tell(crowd)
+export const createHolds = (report: (message: string) => void, limits = usualHoldLimits): Holds => {
+  const crowds = new Map<string, Crowd>()
+  const listeners = new Set<(serviceId: string) => void>()
+  let total = 0
+  let bytes = 0
+  const inTurn = createTurns(report)
+
+  const isWaiting = ({ isOpen, held }: Crowd): boolean => !isOpen && held.size > 0
+  const tell = (crowd: Crowd): void => {
+    clearTimeout(crowd.telling)
+    for (const listener of listeners) listener(crowd.serviceId)
+    crowd.telling = setTimeout(() => isWaiting(crowd) && tell(crowd), tellAgainMs).unref()
   }
   const forgetIfEmpty = (crowd: Crowd): void => {
     if (crowd.held.size > 0 || crowd.unanswered > 0) return
+    clearTimeout(crowd.telling)
     crowds.delete(crowd.serviceId)
-    if (crowds.size > 0) return
-    clearInterval(telling)
-    telling = undefined
   }
 
   /** False if it was not waiting any more. */
@@ -159,7 +160,6 @@ export const createHolds = (report: (message: string) => void, limits = usualHol
     crowds.set(serviceId, crowd)
     // Whoever comes has seen that it sleeps.
     crowd.isOpen = false
-    telling ??= setInterval(tellAll, tellAgainMs).unref()
     return crowd
   }
 
@@ -191,12 +191,12 @@ export const createHolds = (report: (message: string) => void, limits = usualHol
       for (const crowd of [...crowds.values()]) {
         crowd.isOpen = !asleep.has(crowd.serviceId)
         if (crowd.isOpen) goOn(crowd)
-        else if (crowd.held.size > 0) tell(crowd)
+        else if (isWaiting(crowd)) tell(crowd)
       }
     },
     listen(listener) {
       listeners.add(listener)
-      for (const crowd of crowds.values()) if (!crowd.isOpen && crowd.held.size > 0) listener(crowd.serviceId)
+      for (const crowd of crowds.values()) if (isWaiting(crowd)) listener(crowd.serviceId)
       return () => void listeners.delete(listener)
     },
     end() {
