@@ -234,6 +234,11 @@ const createParts = async (foundation: Foundation, machine: RuntimeParts, disk: 
     engineWaitMs: settings.engineWaitSeconds * 1000,
     gitPollSeconds: settings.gitPollSeconds,
     imagePollSeconds: settings.imagePollSeconds,
+    scaleTimes: {
+      sleepAfterMs: settings.sleepAfterSeconds * 1000,
+      upMs: settings.scaleUpSeconds * 1000,
+      downMs: settings.scaleDownSeconds * 1000,
+    },
     alone: settings.databaseUrl === undefined,
     clock: systemClock,
   })

@@ -62,6 +62,9 @@ test('an empty environment gives the documented defaults', () => {
     gitPollSeconds: 60,
     imagePollSeconds: 300,
     previewHours: 168,
+    sleepAfterSeconds: 300,
+    scaleUpSeconds: 30,
+    scaleDownSeconds: 300,
     preparation: {
       contextBytes: 500 * 2 ** 20,
       contextEntries: 100_000,

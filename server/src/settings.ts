@@ -74,6 +74,11 @@ export interface Settings {
   imagePollSeconds: number
   /** How long an environment of a pull request that nobody pushes to is kept. */
   previewHours: number
+  /** How long nobody asks for a service with a minimum of 0 before it sleeps; 0: it never does. */
+  sleepAfterSeconds: number
+  /** How long the instances of a service are too busy, or not busy enough, before there are more, or fewer. */
+  scaleUpSeconds: number
+  scaleDownSeconds: number
   /** Limits for reading a repository for a build and sending its files. */
   preparation: PreparationLimits
   /** Of one git process. */
@@ -464,6 +469,9 @@ export const parseSettings = (
     gitPollSeconds: read('SLIPWAY_GIT_POLL_SECONDS', 60, whole(0, 86_400)),
     imagePollSeconds: read('SLIPWAY_IMAGE_POLL_SECONDS', 300, whole(0, 86_400)),
     previewHours: read('SLIPWAY_PREVIEW_HOURS', 168, whole(1, 8760)),
+    sleepAfterSeconds: read('SLIPWAY_SLEEP_AFTER_SECONDS', 300, whole(0, 86_400)),
+    scaleUpSeconds: read('SLIPWAY_SCALE_UP_SECONDS', 30, whole(1, 3600)),
+    scaleDownSeconds: read('SLIPWAY_SCALE_DOWN_SECONDS', 300, whole(1, 3600)),
     preparation: readPreparation(read),
     gitMemoryMb: read('SLIPWAY_GIT_MEMORY_MB', 1024, whole(256, 1_000_000)),
     pushMaxMb: read('SLIPWAY_PUSH_MAX_MB', 200, whole(1, 100_000)),

@@ -20,6 +20,7 @@ const everyDay = [
   'router',
   'deploy-on-push',
   'previews',
+  'scaling',
 ]
 const begin = ['api', 'first-deploy', 'identity', 'plan-and-rollback', 'webhooks']
 

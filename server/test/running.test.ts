@@ -36,7 +36,7 @@ test('a service of no instances is STOPPED and gets no requests; what is stopped
   }
   await act(path, 'deploy', 'DEPLOYED')
   assert.equal((await targets()).length, 1)
-  await ok('PUT', path, { min_running_instances: 0 })
+  await ok('PUT', path, { min_running_instances: 0, max_running_instances: 0 })
   await ok('POST', `${path}/redeploy`)
   const isDone = async () => {
     const { deployment_state: done, running_state: shown } = await status(path)

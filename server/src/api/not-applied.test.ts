@@ -135,12 +135,14 @@ test('a plan names the recorded fields and settings of each service', async () =
   const { environmentId } = await newPlace(api)
   const made = await newApplication(api, environmentId, { auto_deploy: true, auto_preview: false })
   const path = `/application/${made.id}`
-  const settings = { 'hpa.cpu.average_utilization_percent': 70, 'deployment.termination_grace_period_seconds': 9 }
+  const settings = { 'hpa.memory.average_utilization_percent': 70, 'deployment.termination_grace_period_seconds': 9 }
   const put = await api.call('PUT', `${path}/advancedSettings`, settings)
-  assert.equal(put.headers.get(notAppliedHeader), '/hpa.cpu.average_utilization_percent')
+  assert.equal(put.headers.get(notAppliedHeader), '/hpa.memory.average_utilization_percent')
   const { body, status } = await api.call('POST', `${path}/deploy?dry_run=true`)
   assert.equal(status, 200, JSON.stringify(body))
-  assert.deepEqual(body.stages[0].services[0].not_applied, ['/advanced_settings/hpa.cpu.average_utilization_percent'])
+  assert.deepEqual(body.stages[0].services[0].not_applied, [
+    '/advanced_settings/hpa.memory.average_utilization_percent',
+  ])
 })
 
 test('a create names what it only records, also when it is repeated under its key', async () => {

@@ -42,6 +42,7 @@ export const noRuntime: Runtime = {
   stopsFirst: () => false,
   // What is to end has no instance there, and what is to run cannot.
   converge: async (_service, { state }) => (state === 'running' ? refuse() : { instances: [], refused: [] }),
+  resize: refuse,
   removeEnvironment: done,
   observe: async () => [],
   usage: async () => new Map(),

@@ -35,6 +35,7 @@ const route = (serviceId: string, port: number): Route => ({
 const createOwn = (busy: number[] = []) => {
   const table = new Map<string, AnyRoute[]>()
   const drained: number[] = []
+  const used = new Set<string>()
   const own: Router = {
     start: async () => {},
     async setService(serviceId, routes) {
@@ -49,11 +50,13 @@ const createOwn = (busy: number[] = []) => {
     },
     setTls: async () => {},
     tls: async () => ({}),
+    wanted: () => {},
+    idle: async (serviceIds) => serviceIds.filter((id) => !used.has(id)),
     url: (host) => host,
     address: String,
     stop: async () => {},
   }
-  return { own, table, drained }
+  return { own, table, drained, used }
 }
 
 const startServer = async (busy: number[] = []) => {

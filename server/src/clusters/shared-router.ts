@@ -81,11 +81,12 @@ export const createSharedRouter = (parts: SharedRouterParts): SharedRouter => {
       if (!isRight) await learn(serviceId)
     }
   }
-  const answer = async ({ service, tls, targets, timeoutMs }: Question): Promise<number> => {
+  const answer = async ({ service, idle, ms, tls, targets, timeoutMs }: Question): Promise<number> => {
     if (tls !== undefined) {
       await learnTls?.(String(tls))
       return 0
     }
+    if (idle !== undefined) return (await own.idle([String(idle)], Number(ms))).length
     if (service !== undefined) {
       await learn(String(service))
       return 0
@@ -121,6 +122,18 @@ export const createSharedRouter = (parts: SharedRouterParts): SharedRouter => {
         drainOthers(targets, timeoutMs, signal),
       ])
       return { remaining: here.remaining + elsewhere }
+    },
+    async idle(serviceIds, ms) {
+      const here = await own.idle(serviceIds, ms)
+      const others = here.length === 0 ? [] : await servers.others()
+      if (others.length === 0) return here
+      const idle: string[] = []
+      for (const serviceId of here) {
+        const answers = await servers.ask(others, { idle: serviceId, ms }, toldMs)
+        // One that does not answer may have been asked.
+        if (answers.length === others.length && answers.every((each) => each === 1)) idle.push(serviceId)
+      }
+      return idle
     },
     async follow() {
       await servers.start(answer, () => looking?.wake())

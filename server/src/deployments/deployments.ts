@@ -4,7 +4,7 @@
  */
 import type { GitSource, ToolBuild } from '../builds/builder.ts'
 import type { Kind } from '../kinds.ts'
-import type { Workload } from '../runtimes/runtime.ts'
+import type { Scaling, Workload } from '../runtimes/runtime.ts'
 import type { Queryable } from '../store/database.ts'
 import type { KeptRuns, When } from '../work/schedule.ts'
 import type { OwnPushes } from './pushes/own.ts'
@@ -59,6 +59,7 @@ export type WorkloadSpec = Pick<
   | 'cpuMillicores'
   | 'memoryMb'
   | 'instances'
+  | 'scaling'
   | 'ports'
   | 'volumes'
   | 'readiness'
@@ -211,6 +212,8 @@ export interface ServiceStatus {
   error?: { code: string; message: string }
   /** How an instance of the running version ended last; absent if none did. */
   restarts?: Restarts
+  /** How many instances there are to be now, if that follows their use. */
+  scaling?: { running_instances: number; minimum: number; maximum: number; asleep: boolean; message?: string }
 }
 
 export interface VersionChange {
@@ -288,6 +291,9 @@ export interface StateRow {
   failure?: Problem | null
   problem?: Problem | null
   restarts?: Restarts | null
+  /** How many instances of it there are to be now, and how that follows their use; null: as its release says. */
+  scale?: number | null
+  scaling?: Scaling | null
 }
 
 /** Of a service in a deploy. A redeploy of what was never deployed takes the newest. */

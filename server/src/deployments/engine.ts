@@ -19,7 +19,7 @@ import { startPushes } from './pushes/pushes.ts'
 import { watchLeases } from './pushes/rows.ts'
 import { statusLeases } from './pushes/status-rows.ts'
 import { startStatuses } from './pushes/statuses.ts'
-import { startReconcilers } from './reconcile/reconcile.ts'
+import { startReconcilers, wantedChannel } from './reconcile/reconcile.ts'
 import { releaseFor, releasesOf } from './release/rollback.ts'
 import { startAutoStop } from './request/auto-stop.ts'
 import { cancelDeployments } from './request/cancel.ts'
@@ -27,6 +27,7 @@ import { Canceled } from './request/canceled.ts'
 import { requestDeployment } from './request/request.ts'
 import { requestPartsOf } from './request/request-parts.ts'
 import { startDeployments } from './run/worker.ts'
+import { scalingChannel } from './scaling/turns.ts'
 import { createStatuses } from './status/status.ts'
 import { startScheduler } from './tasks/scheduler.ts'
 
@@ -77,6 +78,9 @@ export const createDeploymentEngine = (given: DeploymentParts): DeploymentEngine
       ends.push(await database.listen('slipway_schedule', scheduler.wake))
       ends.push(await database.listen('slipway_deployment', deployments.wake))
       ends.push(await database.listen('slipway_routes', reconciler.soon))
+      ends.push(await database.listen(wantedChannel, (id) => reconciler.wake(id, true)))
+      ends.push(await database.listen(scalingChannel, reconciler.yield))
+      parts.router?.wanted(reconciler.wake)
       ends.push(await database.listen('slipway_cancel', (id) => deployments.abort(id, new Canceled())))
       // Whatever came before somebody listened.
       deployments.wake()

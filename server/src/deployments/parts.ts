@@ -8,6 +8,7 @@ import type { Outbound } from '../lib/net/outbound.ts'
 import type { Clock } from '../lib/time/clock.ts'
 import type { Disk } from '../limits/disk.ts'
 import type { Limits } from '../limits/limits.ts'
+import type { Router } from '../router/router.ts'
 import type { Database, Queryable } from '../store/database.ts'
 import type { Sealer } from '../store/keys/seal.ts'
 import type { EnqueueDeploymentEvent } from '../webhooks/webhooks.ts'
@@ -17,6 +18,14 @@ import type { GitAccess } from './images/git-credentials.ts'
 import type { RegistryCredentials } from './images/registry-credentials.ts'
 import type { EffectiveVariables } from './release/workload.ts'
 import type { VolumeSizes } from './request/volume-sizes.ts'
+
+export interface ScaleTimes {
+  /** How long nobody asks for a service before it sleeps; 0: it never does. */
+  sleepAfterMs: number
+  /** For how long its instances use more, or less, than they should before there are more, or fewer. */
+  upMs: number
+  downMs: number
+}
 
 export interface DeploymentParts {
   database: Database
@@ -56,6 +65,10 @@ export interface DeploymentParts {
   volumeSizes?: VolumeSizes | undefined
   /** How long a deployment waits for an engine that does not answer; the usual without. */
   engineWaitMs?: number | undefined
+  /** Says which services are asked for; without it none sleeps. */
+  router?: Pick<Router, 'wanted' | 'idle'> | undefined
+  /** When the number of a service's instances follows its use; as is usual without. */
+  scaleTimes?: ScaleTimes | undefined
   /** How often each repository is asked for new commits; 0: only after a git host has told of a push; default 60. */
   gitPollSeconds?: number | undefined
   /** How often each image whose tag is followed is asked for; 0: never; default 300. */

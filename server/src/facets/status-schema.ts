@@ -87,6 +87,21 @@ const Restarts = Type.Object(
   },
 )
 
+const Scaling = Type.Object(
+  {
+    running_instances: Whole(0),
+    minimum: Whole(0),
+    maximum: Whole(0),
+    asleep: Flag(),
+    message: Maybe(Text()),
+  },
+  {
+    title: 'StatusScaling',
+    description:
+      'How many instances there are to be now, between the deployed minimum and maximum. Asleep: none, until the next request. Absent for services with a fixed number.',
+  },
+)
+
 const fields = (stateValues: readonly string[]) => ({
   id: Uuid(),
   state: OneOf(stateValues),
@@ -102,6 +117,7 @@ const fields = (stateValues: readonly string[]) => ({
   running_state: Text(),
   error: Maybe(ErrorTold),
   restarts: Maybe(Restarts),
+  scaling: Maybe(Scaling),
 })
 
 /** The status of a service. */

@@ -33,6 +33,11 @@ const parts = { database, log, work: createWorkRegistry(systemClock), clock: sys
 const own = createRouter({ dataDir, host, port, log })
 const shared = createSharedRouter({ ...parts, own, servers: createServers(parts) })
 
+// Whatever sleeps is woken by one of the other servers.
+own.wanted((serviceId) => {
+  database.query(`select pg_notify('slipway_wanted', $1)`, [serviceId]).catch(() => {})
+})
+
 const follow = async (): Promise<void> => {
   for (;;) {
     try {

@@ -16,6 +16,7 @@ import { trustProxies } from './access/sources.ts'
 import { createControl } from './control/control.ts'
 import { hasFormerLeft, type Lock, takeLock } from './control/lock.ts'
 import { exitCodes, type Health, PROTOCOL_VERSION, pathsOf } from './control/protocol.ts'
+import { createHolds } from './hold/holds.ts'
 import { createFront } from './http/front.ts'
 import { createPorts } from './ports/ports.ts'
 import { openTcpPort } from './ports/tcp.ts'
@@ -108,12 +109,13 @@ const ports = createPorts(
   report,
 )
 const save = (routes: readonly AnyRoute[]): Promise<void> => saveRoutes(paths.table, routes)
-const table = createLiveTable(await loadRoutes(paths.table, onBroken), upstreams, save, ports)
+const holds = createHolds(report)
+const table = createLiveTable(await loadRoutes(paths.table, onBroken), upstreams, save, ports, holds.settle)
 const counts = newCounts()
 const book = await openTlsBook(paths.tls, say)
 const secure = wantedTlsPort === null ? undefined : { book, port: wantedTlsPort, hstsSeconds }
 const traffic: Traffic = {
-  ...{ table, upstreams, counts, isTrusted: trustProxies(trustedProxies), report, stopping: false },
+  ...{ table, upstreams, counts, holds, isTrusted: trustProxies(trustedProxies), report, stopping: false },
   ...(secure === undefined ? {} : { secure }),
 }
 const front = createFront(traffic)
@@ -158,6 +160,7 @@ const stop = () => {
   say('no longer accepting connections')
   ports.close()
   tls.close()
+  holds.end()
   const released = front.close().then(() => {
     control.close()
     lock.close()
@@ -170,6 +173,7 @@ const control = createControl({
   table,
   upstreams,
   book,
+  holds,
   health: () => health,
   counts: () => ({ ...counts, rssBytes: process.memoryUsage.rss() }),
   stop,

@@ -9,8 +9,12 @@ export interface Target {
   port: number
 }
 
-/** `up`: traffic goes to the targets. `stopped` and `starting`: the router says so, or closes connections at once. */
-type RouteState = 'up' | 'stopped' | 'starting'
+/**
+ * `up`: traffic goes to the targets. `asleep`: a request waits until this changes. `stopped`, `starting` and `failed`:
+ * the router says so, or closes connections at once.
+ */
+export const routeStates = ['up', 'asleep', 'stopped', 'starting', 'failed'] as const
+type RouteState = (typeof routeStates)[number]
 
 /** Requests to a host name, on the one port that all host names share. */
 export interface Route {
@@ -97,6 +101,10 @@ export interface Router {
   setTls(host: string, value: HostTls): Promise<void>
   /** By host name. */
   tls(): Promise<Record<string, KnownTls>>
+  /** From now on `tell` hears of each service that sleeps while requests wait for it, and again as long as they do. */
+  wanted(tell: (serviceId: string) => void): void
+  /** Those of these services that nobody has asked for in so many milliseconds. Of one that is not routed nothing is known. */
+  idle(serviceIds: readonly string[], ms: number): Promise<string[]>
   /** The public address: `http://<host>:<port>`, or `https://…` if the host has a certificate here. */
   url(host: string): string
   /** The public address of a stream route's port: `<host>:<port>`. */

@@ -39,6 +39,10 @@ export interface Publication {
   /** Whose instances answer; null: the service is stopped. */
   revision: string | null
   exposure: Exposure
+  /** How many of them get requests, the first ones; absent: all. */
+  instances?: number
+  /** None runs: its hosts hold requests until one does (`asleep`), or say that none could be started (`failed`). */
+  rest?: 'asleep' | 'failed' | undefined
 }
 
 /** What is published at one moment. */

@@ -51,6 +51,22 @@ export interface Probe {
  */
 export const usualPace = { initialDelaySeconds: 30, periodSeconds: 10 }
 
+/** How the number of a service's instances follows its use. */
+export interface Scaling {
+  /** 0 or more. With 0 it sleeps while nobody asks for it, if it can be woken. */
+  min: number
+  /** 1 or more. */
+  max: number
+  /** What its instances use of their processor limit, on average, when there are as many as there should be: 1–1000. */
+  cpuPercent: number
+  /** With 0 instances its hosts hold requests until it runs. */
+  sleeps: boolean
+}
+
+/** Whether nothing of a version runs until somebody asks for it. */
+export const isAsleep = ({ instances, scaling }: Pick<Workload, 'instances' | 'scaling'>): boolean =>
+  instances === 0 && scaling?.sleeps === true
+
 /** One service at one revision: all that a runtime needs. Made by a pure function from the service's configuration. */
 export interface Workload {
   organizationId: string
@@ -71,8 +87,10 @@ export interface Workload {
   files: Secret<{ path: string; content: string }[]>
   cpuMillicores: number
   memoryMb: number
-  /** How many instances run side by side, 0 or more. */
+  /** How many instances run side by side, 0 or more; of one that scales, how many now. */
   instances: number
+  /** How many there are follows its use; absent: always as many. */
+  scaling?: Scaling
   ports: WorkloadPort[]
   volumes: { id: string; mountPath: string; sizeGb: number }[]
   readiness: Probe | null
@@ -272,10 +290,18 @@ export interface Owned {
   volumes: ({ id: string } & ServiceKey)[]
 }
 
+/** `exposure` is asked when it is published: names may come and go while a version starts. */
+export interface Running {
+  state: 'running'
+  workload: Workload
+  exposure(): Promise<Exposure>
+  /** Without instances: it was to be woken and could not be started, which its hosts say. */
+  failed?: boolean
+}
+
 /** What a service is to be. */
 export type Desired =
-  /** `exposure` is asked when it is published: names may come and go while a version starts. */
-  | { state: 'running'; workload: Workload; exposure(): Promise<Exposure> }
+  | Running
   /** Nothing of it runs; its volumes stay, and its hosts say that it is stopped. */
   | { state: 'stopped'; exposure(): Promise<Exposure>; graceMs: number }
   /** Nothing of it is left, its volumes included. */
@@ -334,6 +360,13 @@ export interface Runtime {
    * what cannot be published is told in the answer.
    */
   converge(service: ServiceKey, desired: Desired, rollout: Rollout | null, signal: AbortSignal): Promise<Converged>
+  /**
+   * Makes the version that serves have as many instances as its workload says; none of the others is restarted. Those
+   * that are added get requests when all are ready. Those that are too many, the last ones, get no more, and end when
+   * they have answered. `serving` is called before requests are led otherwise; if it rejects, they are not. Rejects as a
+   * rollout that is not ready does: what was added stays then, without requests, until a call for fewer.
+   */
+  resize(service: ServiceKey, desired: Running, serving: () => Promise<void>, signal: AbortSignal): Promise<Converged>
   /** Removes what the environment itself has (its network), once no instance is left in it. */
   removeEnvironment(environmentId: string, signal: AbortSignal): Promise<void>
   /** The instances of these services, or of all: one call to the engine however many they are. */

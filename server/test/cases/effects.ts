@@ -224,7 +224,10 @@ Application | /deployment.lifecycle.post_start_exec_command | src/runtimes/docke
 Terraform | /deployment.termination_grace_period_seconds | src/runtimes/docker/program-life | the tool of a terraform service is asked too, and what it saves before its end is waited for
 Job | /deployment.termination_grace_period_seconds | src/runtimes/docker/program-life | a task is asked to end and has its grace, also when it took too long; without a grace it is killed at once
 Application, Container | /network.ingress.grpc_send_timeout_seconds | src/router/http/policy | a gRPC stream whose target leaves it unread ends when the settings say, not sooner, and 0 lets it wait
-Application, Container | /min_running_instances | test/running | a service of no instances is STOPPED and gets no requests; what is stopped cannot be restarted
+Application, Container | /max_running_instances | test/running | a service of no instances is STOPPED and gets no requests; what is stopped cannot be restarted
+Application, Container | /min_running_instances | test/scaling | a service sleeps when nobody asks, says so, and the next requests wake it with one start
+Application, Container | /min_running_instances /max_running_instances | test/scaling | instances come and go by processor use between minimum and maximum, none is restarted, and a deployment keeps their number
+Application, Container | /hpa.cpu.average_utilization_percent | test/scaling | a target of processor use is the owner’s, and acts with the next deployment
 Application, Container, Database, Job | /annotations_groups/*/id /labels_groups/*/id | test/running | a changed group of labels or annotations makes its services out of date, and the next deployment applies it
 Cluster | /cloud_provider=* /cloud_provider_credentials/cloud_provider=* | test/closed-values | each cloud provider wants credentials of its own, and no cluster takes those of another
 Cluster | /kubernetes=* | test/closed-values | each way to have Kubernetes is kept; a managed one needs credentials

@@ -21,6 +21,7 @@ import type { Engines } from '../../src/clusters/engines.ts'
 import { createDeploymentEngine, type DeploymentEngine } from '../../src/deployments/engine.ts'
 import { readGitCredentials } from '../../src/deployments/images/git-credentials.ts'
 import { readRegistryCredentials } from '../../src/deployments/images/registry-credentials.ts'
+import type { DeploymentParts, ScaleTimes } from '../../src/deployments/parts.ts'
 import { createKeyedLock } from '../../src/lib/concurrency/keyed-lock.ts'
 import { DeploymentError } from '../../src/lib/errors.ts'
 import { newId } from '../../src/lib/ids.ts'
@@ -60,6 +61,8 @@ export interface TestApi {
   runtime: FakeRuntime
   router: Router
   engine: DeploymentEngine
+  /** The engine of another server on the same database and runtime; not started. */
+  another(over?: Partial<DeploymentParts>): DeploymentEngine
   app: FastifyInstance
   organizationId: string
   clusterId: string
@@ -133,6 +136,8 @@ const createRouter = (): Router => {
     drain: async () => ({ remaining: 0 }),
     setTls: async () => {},
     tls: async () => ({}),
+    wanted: () => {},
+    idle: async () => [],
     url: (host) => `http://${host}:8000`,
     address: (port) => `localhost:${port}`,
     stop: async () => {},
@@ -149,11 +154,10 @@ const testPorts = { port: 8080, routerPort: 8000, portRange: { first: 30_000, la
 const createParts = async (
   database: TestDatabase,
   dataDir: string,
-  { settings = {}, disk, engines, git = false }: TestApiOptions,
+  { settings = {}, disk, engines, git = false, router = createRouter(), scaleTimes }: TestApiOptions,
 ) => {
   const log = createLog(process.env.TEST_LOG ?? 'silent')
   const sealer = await createSealer({ database, masterKeyFile: join(dataDir, 'master') })
-  const router = createRouter()
   const runtime = createFakeRuntime({ ownerId: newId(), router })
   const source: TestSource = {
     ...{ head: headCommit, image: 'fake/serve', message: someCommit.message },
@@ -168,7 +172,7 @@ const createParts = async (
   await Promise.all(clusters.all().map((cluster) => learnCapacity(database, cluster)))
   // Tests reach nothing but loopback, whatever they ask for.
   const outbound = createOutbound({ allow: ['loopback'], resolve: resolveLocal })
-  const engine = createDeploymentEngine({
+  const engineParts: DeploymentParts = {
     database,
     sealer,
     outbound,
@@ -186,10 +190,13 @@ const createParts = async (
     environmentLock: createKeyedLock(),
     concurrency: 4,
     alone: true,
+    router,
+    scaleTimes,
     work,
     clock: systemClock,
     log,
-  })
+  }
+  const engine = createDeploymentEngine(engineParts)
   const sources = git
     ? createSources({ dataDir, database, network: outbound, concurrency: 1, log, clock: systemClock })
     : null
@@ -208,7 +215,10 @@ const createParts = async (
     clock: systemClock,
     log,
   }
-  return { parts, engine, runtime, router, source, sources }
+  /** As of a second server, with the same runtime. */
+  const another = (over: Partial<DeploymentParts> = {}) =>
+    createDeploymentEngine({ ...engineParts, alone: false, environmentLock: createKeyedLock(), ...over })
+  return { parts, engine, another, runtime, router, source, sources }
 }
 
 /** Sends requests with one token; bodies that are strings go as they are. */
@@ -237,6 +247,9 @@ export interface TestApiOptions {
   /** Leave pull requests alone. */
   withoutPreviews?: boolean
   disk?: Disk
+  /** Default: one that only keeps its table. */
+  router?: Router
+  scaleTimes?: ScaleTimes
   /** Of other machines; without, every cluster but the default one is only described. */
   engines?: Engines
   /** Real repositories of applications on the server itself; what is pushed to them is built by the same builder. */
@@ -247,7 +260,7 @@ export interface TestApiOptions {
 export const startApi = async (options: TestApiOptions = {}): Promise<TestApi> => {
   const database = await testDatabase()
   const dataDir = mkdtempSync(join(tmpdir(), 'slipway-api-'))
-  const { parts, engine, runtime, router, source, sources } = await createParts(database, dataDir, options)
+  const { parts, engine, another, runtime, router, source, sources } = await createParts(database, dataDir, options)
   const organizationId = await createFirstOrganization(parts)
   const [cluster] = await database.query<{ id: string }>(`select id from node where kind = 'cluster'`)
   const newToken = async (scopes: readonly Scope[], owner = organizationId): Promise<string> => {
@@ -279,6 +292,7 @@ export const startApi = async (options: TestApiOptions = {}): Promise<TestApi> =
     runtime,
     router,
     engine,
+    another,
     app,
     organizationId,
     clusterId: cluster!.id,

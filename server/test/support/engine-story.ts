@@ -22,8 +22,12 @@ export const newWorld = async (): Promise<World> => {
   return world
 }
 
-export const start = async (world: World, power = {}): Promise<TestEngine> => {
-  const test = createTestEngine(world, power)
+export const start = async (
+  world: World,
+  power = {},
+  more: Parameters<typeof createTestEngine>[2] = {},
+): Promise<TestEngine> => {
+  const test = createTestEngine(world, power, more)
   engines.push(test)
   // With the power off a start never comes back.
   await Promise.race([test.engine.start(), until(() => test.power.off, { timeoutMs: 10_000, what: 'the start' })])

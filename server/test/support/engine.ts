@@ -141,6 +141,7 @@ const running = (spec: Record<string, unknown>): WorkloadSpec => ({
   cpuMillicores: 100,
   memoryMb: 32,
   instances: Number(spec.instances ?? 1),
+  ...(spec.scaling === undefined ? {} : { scaling: spec.scaling as NonNullable<WorkloadSpec['scaling']> }),
   ports: [
     {
       ...{ internalPort: 8080, protocol: 'HTTP', publiclyAccessible: true },
@@ -273,6 +274,8 @@ const createRouter = (table: () => World['routes']): Router => ({
   drain: async () => ({ remaining: 0 }),
   setTls: async () => {},
   tls: async () => ({}),
+  wanted: () => {},
+  idle: async () => [],
   url: (host) => `http://${host}`,
   address: (port) => `localhost:${port}`,
   stop: async () => {},

@@ -17,7 +17,7 @@ type NamesIn<T> = T extends readonly (infer Item)[]
 /** Every field that a configuration may have; what is not shown is left out by `flat`. */
 type FieldName = Exclude<
   NamesIn<Omit<Setup, 'tasks'> & { tasks?: TaskSpec }>,
-  'from' | 'readyTimeoutMs' | 'eagerReadiness'
+  'from' | 'readyTimeoutMs' | 'eagerReadiness' | 'scaling' | 'min' | 'sleeps'
 >
 
 /**
@@ -31,6 +31,8 @@ const words: Readonly<Record<FieldName, readonly string[]>> = {
   cpuMillicores: ['cpu'],
   memoryMb: ['memory'],
   instances: ['min_running_instances'],
+  max: ['max_running_instances'],
+  cpuPercent: ['advanced_settings', 'hpa.cpu.average_utilization_percent'],
   stopGraceMs: ['stop_grace_ms'],
   readOnlyRoot: ['advanced_settings', 'security.read_only_root_filesystem'],
   recreate: ['advanced_settings', 'deployment.update_strategy.type'],
@@ -144,9 +146,11 @@ const differences = (from: unknown, to: unknown, path: readonly string[]): Chang
 /** A source's fields stand at the top of a configuration; which of the two it is shows in them. */
 // The probe says how long readiness may take.
 const flat = (
-  { from, readyTimeoutMs: _, eagerReadiness: _e, ...rest }: Setup,
+  { from, readyTimeoutMs: _, eagerReadiness: _e, scaling, ...others }: Setup,
   withSource: boolean,
 ): Record<string, unknown> => {
+  const { min, max, cpuPercent } = scaling ?? { min: others.instances }
+  const rest = { ...others, instances: min, max, cpuPercent }
   if (from === undefined || !withSource) return { ...rest }
   const { from: __, ...source } = from
   return { ...rest, ...source }

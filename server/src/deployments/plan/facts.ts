@@ -54,6 +54,7 @@ interface Row {
   isSkipped: boolean
   deployedHash: string | null
   releaseId: string | null
+  scale: number | null
   leaving: boolean
   state: string
   queued: number
@@ -64,7 +65,7 @@ interface Row {
 const readRows = (db: Queryable, { environmentId, action, wholeEnvironment, services }: PlannedRequest) =>
   db.query<Row>(
     `select s.service_id as id, s.kind, n.name, s.cluster_id as "clusterId", ${specSql('n')} as spec, s.desired, s.is_skipped as "isSkipped",
-       s.deployed_hash as "deployedHash", s.current_release_id as "releaseId",
+       s.deployed_hash as "deployedHash", s.current_release_id as "releaseId", s.scale,
        ${leavingSql} as leaving, s.state,
        (select count(*)::int from deployment_service o join deployment d on d.id = o.deployment_id
          where o.service_id = s.service_id and d.state in ${openStates}) as queued,
@@ -196,7 +197,7 @@ const unlimitedSizes = async (
 
 const settingOfDeploy = async (
   parts: DeploymentParts,
-  organizationId: string,
+  { organizationId, wholeEnvironment }: Pick<PlannedRequest, 'organizationId' | 'wholeEnvironment'>,
   subject: Subject,
   seen: readonly Instance[],
   signal: AbortSignal,
@@ -218,7 +219,7 @@ const settingOfDeploy = async (
     reroutes: current !== null && isReroute(parts, { source, spec }, current.release, variables, row.deployedHash),
     sameSetup: fingerprint(parts.fingerprintKey, source, spec, variables) === row.deployedHash,
     version,
-    isUp: current !== null && isUp(current.release, seen),
+    isUp: current !== null && isUp(current.release, seen, row.scale, wholeEnvironment),
     builds: version.of === 'commit' && built === null,
     changes: {
       ...versionChangesOf(version, current, built),
@@ -231,7 +232,7 @@ const settingOfDeploy = async (
 /** What an action would begin with; a fault that would end it at once is its refusal. */
 const settingOf = async (
   parts: DeploymentParts,
-  { action, organizationId }: PlannedRequest,
+  request: PlannedRequest,
   subject: Subject,
   seen: readonly Instance[],
   signal: AbortSignal,
@@ -242,13 +243,13 @@ const settingOf = async (
     if (target === null) throw notFound()
     return settingOfRollback(subject, target)
   }
-  if (action !== 'DEPLOY')
+  if (request.action !== 'DEPLOY')
     return {
       ...nothingNew,
       stopsFirst: current !== null && subject.cluster.runtime.stopsFirst(current.release.workload),
     }
   try {
-    return await settingOfDeploy(parts, organizationId, subject, seen, signal)
+    return await settingOfDeploy(parts, request, subject, seen, signal)
   } catch (error) {
     if (error instanceof DeploymentError) return { ...nothingNew, refusal: error.message }
     throw error

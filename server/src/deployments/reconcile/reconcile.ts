@@ -9,11 +9,13 @@
 import type { Cluster } from '../../clusters/clusters.ts'
 import { type ClusterHold, holdClusters, sharing } from '../../clusters/hold.ts'
 import { readRef } from '../../clusters/refs.ts'
+import { isUuid } from '../../lib/ids.ts'
 import { createKeyedQueue } from '../../work/keyed-queue.ts'
 import { createLoop } from '../../work/loop.ts'
 import { createImageSweep } from '../images/pulled-images.ts'
 import type { DeploymentParts } from '../parts.ts'
 import { orLeft } from '../run/steps.ts'
+import { type Scaler, startScaler, type Turns } from '../scaling/scaler.ts'
 import { readPublishedPortsOf } from '../traffic/published-ports.ts'
 import { readHostsOf } from '../traffic/routes.ts'
 import { watchHealth } from './health.ts'
@@ -27,6 +29,20 @@ interface Reconciler {
   stop(): Promise<void>
 }
 
+interface ClusterWork extends Reconciler {
+  scaler: Scaler
+}
+
+export interface Reconcilers extends Reconciler {
+  /** Requests wait for a service that sleeps. `heard`: another server has told. */
+  wake(serviceId: string, heard?: boolean): void
+  /** A deployment is about to touch the instances of a service; '' of any. */
+  yield(serviceId: string): void
+}
+
+/** Tells the holder of a service's cluster that requests wait for it. */
+export const wantedChannel = 'slipway_wanted'
+
 const everyMs = 60_000
 /** What happens to a service comes in several events. */
 const settleMs = 300
@@ -36,6 +52,8 @@ const workers = 16
 const backoff = { firstMs: 2000, longestMs: 60_000 }
 /** While a deployment works on its environment. */
 const busyPauseMs = 5000
+/** While its number of instances is being changed. */
+const scalingPauseMs = 1000
 /** A missing image may take its time; whoever takes longer is to make room for others. */
 const serviceDeadlineMs = 10 * 60_000
 const passDeadlineMs = 10 * 60_000
@@ -72,17 +90,24 @@ const checkAll = async (
 }
 
 /** Begins at once, in the background: a start does not wait for the engine. */
-const startReconciler = (parts: DeploymentParts, hold: ClusterHold): Reconciler => {
+const startReconciler = (parts: DeploymentParts, hold: ClusterHold): ClusterWork => {
   const { cluster } = hold
+  const turns: Turns = { reconciled: new Set(), scaled: new Set() }
   const common = { cluster: cluster.key }
   const sweepImages = createImageSweep(parts, cluster)
   const policies = createPolicies(parts)
 
   const reconcile = async (serviceId: string, stopping: AbortSignal): Promise<number | undefined> => {
-    const signal = AbortSignal.any([stopping, AbortSignal.timeout(serviceDeadlineMs)])
-    const work = () => reconcileService(parts, cluster, policies, serviceId, signal)
-    const isDone = await orLeft(sharing(parts.database, hold, serviceId, work), signal)
-    return isDone ? undefined : busyPauseMs
+    if (turns.scaled.has(serviceId)) return scalingPauseMs
+    turns.reconciled.add(serviceId)
+    try {
+      const signal = AbortSignal.any([stopping, AbortSignal.timeout(serviceDeadlineMs)])
+      const work = () => reconcileService(parts, cluster, policies, serviceId, signal)
+      const isDone = await orLeft(sharing(parts.database, hold, serviceId, work), signal)
+      return isDone ? undefined : busyPauseMs
+    } finally {
+      turns.reconciled.delete(serviceId)
+    }
   }
   const queue = createKeyedQueue(parts, {
     ...common,
@@ -124,18 +149,20 @@ const startReconciler = (parts: DeploymentParts, hold: ClusterHold): Reconciler 
     run: (signal) => cluster.runtime.keepAlive(signal),
   })
   const health = watchHealth(parts, cluster, () => all.wake())
+  const scaler = startScaler(parts, hold, turns, (id) => queue.add(id))
   return {
     soon,
+    scaler,
     async stop() {
-      await Promise.all([events.stop(), liveness.stop(), health.stop(), all.stop(), queue.stop()])
+      await Promise.all([scaler.stop(), events.stop(), liveness.stop(), health.stop(), all.stop(), queue.stop()])
     },
   }
 }
 
 /** One for each cluster that this server holds. */
-export const startReconcilers = async (parts: DeploymentParts, worker: string): Promise<Reconciler> => {
+export const startReconcilers = async (parts: DeploymentParts, worker: string): Promise<Reconcilers> => {
   const { clusters, database, log } = parts
-  const reconcilers = new Map<string, Reconciler>()
+  const reconcilers = new Map<string, ClusterWork>()
   const holding = await holdClusters(parts, worker, (hold) => {
     const reconciler = startReconciler(parts, hold)
     reconcilers.set(hold.id, reconciler)
@@ -146,13 +173,27 @@ export const startReconcilers = async (parts: DeploymentParts, worker: string): 
       },
     }
   })
-  const findAndAdd = async (serviceId: string): Promise<void> => {
-    const ref = await readRef(database, serviceId)
-    if (ref === null) return
-    const { key } = await clusters.of(ref.clusterId)
-    reconcilers.get(key)?.soon(serviceId)
+  /** Undefined when another server holds its cluster. */
+  const find = async (serviceId: string): Promise<ClusterWork | undefined> => {
+    const ref = isUuid(serviceId) ? await readRef(database, serviceId) : null
+    return ref === null ? undefined : reconcilers.get((await clusters.of(ref.clusterId)).key)
+  }
+  const findAndAdd = async (serviceId: string): Promise<void> => (await find(serviceId))?.soon(serviceId)
+  const findAndWake = async (serviceId: string, heard: boolean): Promise<void> => {
+    const work = await find(serviceId)
+    if (work !== undefined) work.scaler.wake(serviceId)
+    else if (!heard) await database.query(`select pg_notify('${wantedChannel}', $1)`, [serviceId])
   }
   return {
+    wake(serviceId, heard = false) {
+      // Whoever waits asks again.
+      findAndWake(serviceId, heard).catch((error: unknown) =>
+        log.warn({ err: error, serviceId }, 'a service that is asked for cannot be woken at the moment'),
+      )
+    },
+    yield(serviceId) {
+      for (const { scaler } of reconcilers.values()) scaler.yield(serviceId)
+    },
     // Every server hears of it, and the one that holds the cluster acts.
     soon(serviceId) {
       findAndAdd(serviceId).catch((error: unknown) => log.warn({ err: error, serviceId }, 'reconciling waits a minute'))

@@ -10,6 +10,7 @@ import { ensureImage } from '../images/make-image.ts'
 import type { DeploymentParts } from '../parts.ts'
 import { openRelease, type Release } from '../release/releases.ts'
 import { runningAs, stoppedAs } from '../run/rollout.ts'
+import { atScale } from '../scaling/rows.ts'
 import type { Problem } from '../status/problems.ts'
 import { beingPulled, buildLostImage } from './lost-image.ts'
 import type { Tell } from './shown.ts'
@@ -17,6 +18,7 @@ import type { Tell } from './shown.ts'
 interface Wanted extends ServiceKey {
   desired: string
   releaseId: string | null
+  scale: number | null
 }
 
 interface Missing {
@@ -35,21 +37,21 @@ const lateMs = 5000
 /** As its release says; null when it is gone. */
 const openDesired = async (
   parts: DeploymentParts,
-  { serviceId, releaseId, desired }: Wanted,
+  { serviceId, releaseId, desired, scale }: Wanted,
 ): Promise<{ desired: Desired; release: Release | null } | null> => {
   const of = { parts, service: { id: serviceId } }
   if (desired !== 'RUNNING') return { desired: stoppedAs(of, retireGraceMs), release: null }
   const opened = releaseId === null ? null : await openRelease(parts.database, parts.sealer, releaseId)
   if (opened === null) return null
-  return { desired: runningAs(of, opened.workload), release: opened.release }
+  return { desired: runningAs(of, atScale(opened.workload, scale)), release: opened.release }
 }
 
 /** Null when there is an image to start from. */
-const findLost = async (
+export const findLost = async (
   parts: DeploymentParts,
   cluster: Cluster,
   release: Release,
-  { current, tell }: Missing,
+  { current, tell }: Pick<Missing, 'current' | 'tell'>,
   signal: AbortSignal,
 ): Promise<'lost' | 'busy' | null> => {
   if (await cluster.images.isHeld(release.organizationId, release.image, signal)) return null

@@ -6,7 +6,7 @@ import type { Cluster } from '../../clusters/clusters.ts'
 import { keySql } from '../../clusters/local.ts'
 import type { Policy } from '../../router/policy.ts'
 import type { Publication, Published } from '../../runtimes/ingress.ts'
-import { type Instance, isDown, type ServiceKey, type Workload } from '../../runtimes/runtime.ts'
+import { type Instance, isDown, type Scaling, type ServiceKey, type Workload } from '../../runtimes/runtime.ts'
 import type { DeploymentParts } from '../parts.ts'
 import { openStates } from '../status/states.ts'
 import { isAloneSql } from '../tasks/tasks.ts'
@@ -25,6 +25,11 @@ interface DesiredService extends Known {
   ingress: IngressSettings | null
   /** That follows from `ingress`; absent: the usual one. */
   policy?: Policy
+  /** How many of it there are to be now, and how that number follows its use; null: as its release says. */
+  scale: number | null
+  scaling: Scaling | null
+  /** It could not be woken a moment ago: its hosts say so, before the next request may try again. */
+  hasFailed: boolean
   /** A deployment works on its environment. */
   busy: boolean
 }
@@ -39,7 +44,8 @@ interface FoundService {
 
 const desiredSql = `select s.service_id as "serviceId", s.environment_id as "environmentId", s.desired,
     s.current_release_id as "releaseId", coalesce(r.workload ->> 'revision', r.deployment_id::text) as revision,
-    coalesce((r.workload ->> 'instances')::int, 0) as instances,
+    coalesce(s.scale, (r.workload ->> 'instances')::int, 0) as instances, s.scale, s.scaling, s.wake_error as "wakeError",
+    coalesce((s.wake_error ->> 'at')::timestamptz > clock_timestamp() - interval '30 seconds', false) as "hasFailed",
     coalesce((r.workload ->> 'memoryMb')::int, 0) as "memoryMb", s.problem, s.restarts,
     coalesce(r.workload -> 'ports', '[]') as ports, r.workload -> 'ingress' as ingress, s.running_state as "runningState",
     coalesce(${isAloneSql('r.workload')}, false) as "hasTask",
@@ -82,18 +88,28 @@ const readOneDesired = async (
 
 const keptRevision = ({ desired, revision }: DesiredService): string | null => (desired === 'RUNNING' ? revision : null)
 
+/** Those that are to run; of its version, those that are more than are to be now are not among them. */
 const currentOf = (service: DesiredService, instances: readonly Instance[]): Instance[] =>
-  instances.filter(({ revision }) => revision === keptRevision(service))
+  instances.filter(
+    ({ revision, index }) => revision === keptRevision(service) && (service.scale === null || index < service.scale),
+  )
 
 const isMissing = ({ desired, releaseId, instances }: DesiredService, current: readonly Instance[]): boolean => {
   const alive = current.filter((instance) => !isDown(instance))
   return desired === 'RUNNING' && releaseId !== null && alive.length < instances
 }
 
+const restOf = ({ scale, scaling, hasFailed }: DesiredService): Publication['rest'] => {
+  if (scale !== 0 || scaling?.sleeps !== true) return undefined
+  return hasFailed ? 'failed' : 'asleep'
+}
+
 export const publicationOf = (service: DesiredService, outlets: Outlets): Publication => ({
   service,
   revision: keptRevision(service),
   exposure: exposureFor(outlets, service.desired === 'RUNNING' ? service.ports : [], service.policy),
+  ...(service.scale === null ? {} : { instances: service.scale }),
+  rest: restOf(service),
 })
 
 const isNothing = ({ desired }: DesiredService, { instances }: FoundService): boolean =>

@@ -5,6 +5,7 @@
 import { explainExitCode, outOfMemory } from '../../lib/exit-codes.ts'
 import type { Instance } from '../../runtimes/runtime.ts'
 import type { DeploymentParts } from '../parts.ts'
+import type { WakeError } from '../scaling/rows.ts'
 import type { Problem, Restarts } from '../status/problems.ts'
 
 /** Of a row of `service_state` with its current release. */
@@ -17,6 +18,8 @@ export interface Known {
   runningState: string
   problem: Problem | null
   restarts: Restarts | null
+  /** Why it sleeps although it was to be woken. */
+  wakeError: WakeError | null
   /** Tasks are all that it runs: it has no instances, and whoever runs them shows how it is. */
   hasTask: boolean
 }
@@ -32,7 +35,7 @@ const isServing = ({ state, unready }: Instance): boolean => state === 'running'
 
 const runningStateOf = (service: Known, current: readonly Instance[]): string => {
   if (service.desired !== 'RUNNING') return 'STOPPED'
-  if (current.length === 0) return service.instances === 0 ? 'STOPPED' : 'ERROR'
+  if (current.length === 0) return service.instances === 0 && service.wakeError === null ? 'STOPPED' : 'ERROR'
   if (current.every(isServing)) return 'RUNNING'
   return current.some(isServing) ? 'WARNING' : 'ERROR'
 }
@@ -74,6 +77,10 @@ export const shownOf = (service: Known, current: readonly Instance[], trouble: P
   const state = runningStateOf(service, current)
   const restarts = service.desired === 'RUNNING' ? restartsOf(service, current) : null
   const isWrong = state === 'ERROR' || state === 'WARNING'
+  if (service.instances === 0 && service.wakeError !== null) {
+    const { code, message } = service.wakeError
+    return { state, problem: isWrong ? { code, message } : null, restarts }
+  }
   return { state, problem: isWrong && trouble !== null ? trouble : problemOf(state, current, restarts), restarts }
 }
 

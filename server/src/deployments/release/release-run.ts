@@ -1,6 +1,8 @@
 /** What a deployment does with releases: opening them, freezing them again, and making one current. */
+
 import { usualLimits } from '../../limits/limits.ts'
 import { countRelease } from '../../limits/service-room.ts'
+import type { Workload } from '../../runtimes/runtime.ts'
 import { withClaim } from '../../work/queue.ts'
 import { setSchedules } from '../../work/schedule.ts'
 import type { ServiceRun } from '../run/service-run.ts'
@@ -34,15 +36,24 @@ export const freezeAgain = (
  * From now on the service runs this release, on its schedule too; a cancel comes too late. A forced event leaves the
  * schedule alone.
  */
-export const makeCurrent = async (run: ServiceRun, release: Release, running: string): Promise<void> => {
+export const makeCurrent = async (
+  run: ServiceRun,
+  release: Release,
+  running: string,
+  { scaling, instances }: Partial<Pick<Workload, 'scaling' | 'instances'>> = {},
+): Promise<void> => {
   const { parts, service, claim } = run
   run.signal.throwIfAborted()
   run.committed = true
   await withClaim(parts.database, claim, async (tx) => {
     await tx.query(
       `update service_state set current_release_id = $2, deployed_hash = $3, desired = 'RUNNING',
-         running_state = $4, problem = null, restarts = null where service_id = $1`,
-      [service.id, release.id, release.hash, running],
+         running_state = $4, problem = null, restarts = null, scaling = $5, scale = $6,
+         scaled_at = clock_timestamp(), wake_error = null where service_id = $1`,
+      [
+        ...[service.id, release.id, release.hash, running],
+        ...(scaling === undefined ? [null, null] : [JSON.stringify(scaling), instances]),
+      ],
     )
     const { tasks } = release.workload
     if (tasks !== undefined && service.requested.forceEvent === undefined)

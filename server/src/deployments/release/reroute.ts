@@ -7,6 +7,7 @@ import type { WorkloadPort } from '../../runtimes/runtime.ts'
 import { type DeploymentParts, kindOf } from '../parts.ts'
 import { isSameVersion } from '../plan/plan.ts'
 import type { ServiceRun } from '../run/service-run.ts'
+import { readScale } from '../scaling/rows.ts'
 import { nextVersion } from './next-version.ts'
 import { openOwn } from './release-run.ts'
 import { freezeRelease, type OpenedRelease, type Release } from './releases.ts'
@@ -46,7 +47,9 @@ const decide = async (run: ServiceRun, wanted: Wanted, current: OpenedRelease): 
   const { release } = current
   const signal = AbortSignal.any([run.signal, AbortSignal.timeout(deadlineMs)])
   const version = await nextVersion(parts, cluster, organizationId, service.requested, wanted.source, release, signal)
-  if (!isSameVersion(version) || !isUp(release, await cluster.runtime.observe([ref]))) return null
+  const { scale } = await readScale(parts.database, service.id)
+  if (!isSameVersion(version)) return null
+  if (!isUp(release, await cluster.runtime.observe([ref]), scale, claim.wholeEnvironment)) return null
   return fingerprint(parts.fingerprintKey, wanted.source, wanted.spec, variables)
 }
 

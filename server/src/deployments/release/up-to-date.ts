@@ -3,6 +3,7 @@ import type { Instance } from '../../runtimes/runtime.ts'
 import { kindOf } from '../parts.ts'
 import { isSameVersion, mayBeSkipped } from '../plan/plan.ts'
 import type { ServiceRun } from '../run/service-run.ts'
+import { atScale, readScale } from '../scaling/rows.ts'
 import { eventTask } from '../tasks/jobs.ts'
 import { nextVersion } from './next-version.ts'
 import { currentRelease, type Release } from './releases.ts'
@@ -11,10 +12,19 @@ import { type desiredOf, fingerprint } from './workload.ts'
 
 const deadlineMs = 120_000
 
-/** Every instance that a release is to have runs. */
-export const isUp = ({ workload }: Release, seen: readonly Instance[]): boolean =>
+/**
+ * Every instance that a release is to have runs: `scale` of them, or as many as it says itself. One that sleeps is as it
+ * should be, but whoever deploys one service is to see it run.
+ */
+export const isUp = (
+  { workload }: Release,
+  seen: readonly Instance[],
+  scale: number | null,
+  wholeEnvironment: boolean,
+): boolean =>
+  (wholeEnvironment || scale !== 0) &&
   seen.filter(({ revision, state }) => revision === workload.revision && state === 'running').length >=
-  workload.instances
+    atScale(workload, scale).instances
 
 const wouldChangeNothing = async (
   run: ServiceRun,
@@ -27,7 +37,8 @@ const wouldChangeNothing = async (
   const current = await currentRelease(parts.database, service.id)
   if (current === null) return false
   const version = await nextVersion(parts, cluster, claim.organizationId, service.requested, source, current, signal)
-  return isSameVersion(version) && isUp(current, await cluster.runtime.observe([ref]))
+  const { scale } = await readScale(parts.database, service.id)
+  return isSameVersion(version) && isUp(current, await cluster.runtime.observe([ref]), scale, claim.wholeEnvironment)
 }
 
 /** Decided once in a deployment. Costs nothing where a deploy rolls out whatever has changed. */

@@ -31,7 +31,7 @@ import {
   unlock,
 } from '../tasks/jobs.ts'
 import { isAlone, type TaskToRun, taskFor } from '../tasks/tasks.ts'
-import { absent, converge, convergeBack, rollOut, runningAs, stopped } from './rollout.ts'
+import { absent, converge, convergeBack, rollOut, stopped } from './rollout.ts'
 import { enter, type ServiceRun } from './service-run.ts'
 import { checkVolumes } from './volumes.ts'
 
@@ -172,7 +172,7 @@ export const undo = async (run: ServiceRun, signal: AbortSignal): Promise<void> 
   await endOwnTask(run, signal)
   const wasRunning = service.desired === 'RUNNING' && service.currentReleaseId !== null
   const current = wasRunning ? await openOwn(run, service.currentReleaseId!) : null
-  await convergeBack(run, current === null ? await stopped(run) : runningAs(run, current.workload), signal)
+  await convergeBack(run, current?.workload ?? null, signal)
 }
 
 /** A canceled stop: what ran before runs again. */

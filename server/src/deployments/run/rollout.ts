@@ -4,13 +4,15 @@
  */
 import { createMasker } from '../../builds/engine/log-mask.ts'
 import { DeploymentError } from '../../lib/errors.ts'
-import type { Desired, Rollout, Workload } from '../../runtimes/runtime.ts'
+import type { Desired, Rollout, Running, Workload } from '../../runtimes/runtime.ts'
 import type { DeploymentParts } from '../parts.ts'
 import { makeCurrent, openOwn } from '../release/release-run.ts'
 import { currentRelease, type Release } from '../release/releases.ts'
 import { isCancel } from '../request/canceled.ts'
 import { abilityRefusal } from '../request/refusals.ts'
-import { noteProblem } from '../status/problems.ts'
+import { atScale, readScale } from '../scaling/rows.ts'
+import { takeInstances } from '../scaling/turns.ts'
+import { neverSleeps, noteProblem } from '../status/problems.ts'
 import { policyOf, policyRefusal } from '../traffic/ingress-settings.ts'
 import { claimPorts, openedPorts, releaseUnusedPorts } from '../traffic/published-ports.ts'
 import { readExposure } from '../traffic/routes.ts'
@@ -20,7 +22,7 @@ const usualGraceMs = 10_000
 
 type Exposed = { parts: Pick<DeploymentParts, 'database'>; service: { id: string } }
 
-export const runningAs = ({ parts, service }: Exposed, workload: Workload): Desired => ({
+export const runningAs = ({ parts, service }: Exposed, workload: Workload): Running => ({
   state: 'running',
   workload,
   exposure: () =>
@@ -71,11 +73,33 @@ export const converge = async (
   desired: Desired,
   serving: () => Promise<void> = async () => {},
 ): Promise<void> => {
+  await takeInstances(run)
   await run.cluster.runtime.converge(run.ref, desired, watched(run, serving), run.signal)
 }
 
+/** As many instances of a new version as the one has that it takes over from, which may have to serve as much. */
+const scaledAs = async ({ parts, service }: ServiceRun, release: Release, workload: Workload): Promise<Workload> => {
+  const { scaling } = workload
+  if (scaling === undefined) return workload
+  const { scale, releaseId } = await readScale(parts.database, service.id)
+  if (service.desired !== 'RUNNING') return workload
+  const current = releaseId === null ? null : await currentRelease(parts.database, service.id)
+  if (scale !== null && (releaseId === release.id || current?.workload.revision === workload.revision))
+    return atScale(workload, scale)
+  return { ...workload, instances: Math.min(scaling.max, Math.max(workload.instances, scale ?? 0)) }
+}
+
+const tellScaling = ({ log }: ServiceRun, { scaling }: Workload): void => {
+  if (scaling?.min === 0 && !scaling.sleeps) log.line('start', neverSleeps)
+}
+
 /** Back to what was before: what can be had of it at once is enough. */
-export const convergeBack = async (run: ServiceRun, desired: Desired, signal: AbortSignal): Promise<void> => {
+export const convergeBack = async (run: ServiceRun, before: Workload | null, signal: AbortSignal): Promise<void> => {
+  await takeInstances(run, signal)
+  const desired =
+    before === null
+      ? await stopped(run)
+      : runningAs(run, atScale(before, (await readScale(run.parts.database, run.service.id)).scale))
   const { refused } = await run.cluster.runtime.converge(run.ref, desired, null, signal)
   for (const message of refused) run.parts.log.warn({ serviceId: run.service.id }, message)
 }
@@ -107,15 +131,18 @@ const scrub =
 export const rollOut = async (run: ServiceRun, release: Release): Promise<void> => {
   const opened = await openOwn(run, release.id)
   if (opened === null) throw new Error(`release ${release.id} no longer exists`)
-  const { workload, environment } = opened
-  const lacking = abilityRefusal(run.cluster.runtime.abilities, workload)
+  const { environment } = opened
+  const lacking = abilityRefusal(run.cluster.runtime.abilities, opened.workload)
   if (lacking !== null) throw new DeploymentError('cluster_unable', lacking)
-  const refusal = policyRefusal(workload)
+  const refusal = policyRefusal(opened.workload)
   if (refusal !== null) throw new DeploymentError('ingress_setting_invalid', refusal)
-  await reservePorts(run, workload)
+  await reservePorts(run, opened.workload)
+  await takeInstances(run)
+  const workload = await scaledAs(run, release, opened.workload)
   const takesOver = async (): Promise<void> => {
-    await makeCurrent(run, release, workload.instances === 0 ? 'STOPPED' : 'RUNNING')
+    await makeCurrent(run, release, workload.instances === 0 ? 'STOPPED' : 'RUNNING', workload)
     await releaseUnusedPorts(run.parts.database, run.service.id)
   }
+  tellScaling(run, workload)
   await converge(run, runningAs(run, workload), takesOver).catch(scrub(environment.secretValues))
 }

@@ -31,6 +31,10 @@ export const problemSql = (m: string): string => `${m}.problem, ${m}.restarts,
       from deployment_service w where w.deployment_id = ${m}.deployment_id and w.service_id = ${m}.service_id
         and w.error is not null) end as failure`
 
+/** Of a minimum of 0 that cannot be kept. */
+export const neverSleeps =
+  'One instance always runs: only a service with a public HTTP or gRPC port, and without a public TCP or UDP port, can be woken by a request.'
+
 const unknown: Problem = {
   code: 'cluster_unavailable',
   message: 'The cluster does not answer: the state of its services is unknown.',

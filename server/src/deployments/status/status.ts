@@ -9,14 +9,15 @@ import { timestampSql } from '../../store/tree.ts'
 import type { Deployments, ServiceStatus, StateRow } from '../deployments.ts'
 import { type DeploymentParts, kindOf } from '../parts.ts'
 import { renewWantedHashes } from './freshness.ts'
-import { problemFrom, problemSql } from './problems.ts'
+import { neverSleeps, problemFrom, problemSql } from './problems.ts'
 import { isFinal, openStates } from './states.ts'
 import { stepsFrom, stepsSql } from './step-metrics.ts'
 
 const stateColumns = `m.service_id as id, m.kind, m.state, m.action, m.action_status as "actionStatus",
     m.running_state as "runningState", m.deployment_id as "deploymentId", m.execution_id as "executionId",
     m.current_release_id is not null as released, m.deployed_hash as "deployedHash", m.wanted_hash as "desiredHash",
-    m.forced_event as "forcedEvent", m.is_skipped as "isSkipped", ${problemSql('m')}`
+    m.forced_event as "forcedEvent", m.is_skipped as "isSkipped", m.scale,
+    case when m.desired = 'RUNNING' and m.current_release_id is not null then m.scaling end as scaling, ${problemSql('m')}`
 
 const readByIds = `
   with mine as (select * from service_state where service_id = any($1)),
@@ -91,9 +92,25 @@ const toStatus = (parts: DeploymentParts, row: StateRow): ServiceStatus => ({
   ...(row.executionId === null ? {} : { execution_id: row.executionId }),
   deployment_state: row.state,
   running_state: row.runningState,
+  ...scalingOf(row),
   ...problemFrom(row),
   ...stepsFrom(row.steps),
 })
+
+const scalingOf = ({ scaling = null, scale = null }: StateRow): Pick<ServiceStatus, 'scaling'> => {
+  if (scaling === null || scale === null) return {}
+  const { min, max, sleeps } = scaling
+  const isAsleep = scale === 0
+  return {
+    scaling: {
+      running_instances: scale,
+      minimum: min,
+      maximum: max,
+      asleep: isAsleep,
+      ...(min === 0 && !sleeps ? { message: neverSleeps } : {}),
+    },
+  }
+}
 
 type Statuses = Pick<Deployments, 'statuses' | 'environmentStatuses' | 'statusesOf'>
 

@@ -82,7 +82,7 @@ test('a setting that the engine acts on makes the service out of date, and its n
     await until(async () => (await state()).service_deployment_status === 'UP_TO_DATE', { what: 'the deployment' })
   }
   await deploy()
-  await put(path, { 'hpa.cpu.average_utilization_percent': 70 })
+  await put(path, { 'hpa.memory.average_utilization_percent': 70 })
   assert.equal((await state()).service_deployment_status, 'UP_TO_DATE')
   await put(path, { [grace]: 33 })
   assert.equal((await state()).service_deployment_status, 'OUT_OF_DATE')
@@ -134,7 +134,7 @@ test('limits of a build reach the build, and nothing that is not set changes wha
   const limitsOf = (advanced_settings?: object) =>
     (application.deployable.source({ ...spec, advanced_settings }) as { limits?: object }).limits
   assert.equal(limitsOf(), undefined)
-  assert.equal(limitsOf({ 'hpa.cpu.average_utilization_percent': 70 }), undefined)
+  assert.equal(limitsOf({ 'hpa.memory.average_utilization_percent': 70 }), undefined)
   const set = { 'build.timeout_max_sec': 60, 'build.cpu_max_in_milli': 500, 'build.ram_max_in_gib': 3 }
   const sourceOf = (settings: object) => application.deployable.source({ ...spec, advanced_settings: settings }) as Json
   const other = sourceOf({ 'build.skip_git_submodules': true, 'build.disable_buildkit_cache': true })

@@ -113,8 +113,15 @@ const buildCache = {
 
 const domains = { 'deployment.custom_domain_check_enabled': Recorded(flag(true)) }
 
+const cpuTargetKey = 'hpa.cpu.average_utilization_percent'
+const usualCpuPercent = 60
+
 const scaling = {
-  'hpa.cpu.average_utilization_percent': Recorded(Whole(1, 1000, { default: 60 })),
+  [cpuTargetKey]: Whole(1, 1000, {
+    default: usualCpuPercent,
+    description:
+      'What the instances of a service use of their `cpu` on average when there are as many as there should be, between `min_running_instances` and `max_running_instances`. Takes effect with the next deploy.',
+  }),
   'hpa.memory.average_utilization_percent': Recorded(nothing(Whole(1, 1000))),
 }
 
@@ -178,6 +185,9 @@ const setIn = (spec: object): Record<string, number | undefined> =>
 
 /** What the router acts on, as far as it is not as usual. */
 export const ingressIn = (spec: object): IngressSettings | undefined => ingressSettingsIn(setIn(spec))
+
+/** What the instances of a service are to use of their processor limit, in percent. */
+export const cpuPercentIn = (spec: object): number => setIn(spec)[cpuTargetKey] ?? usualCpuPercent
 
 /** How long a service's program may take to exit before it is killed. */
 export const stopGraceMs = (spec: object): number => 1000 * (setIn(spec)[graceKey] ?? usualGraceSeconds)

@@ -19,7 +19,7 @@ import {
 import { readCapacityFor } from '../../clusters/capacity.ts'
 import type { TaskCommand, WorkloadSpec } from '../../deployments/deployments.ts'
 import { containerSettingsIn } from '../../facets/settings/container-settings.ts'
-import { ingressIn, stopGraceMs } from '../../facets/settings/settings.ts'
+import { cpuPercentIn, ingressIn, stopGraceMs } from '../../facets/settings/settings.ts'
 import { invalidField } from '../../lib/errors.ts'
 import type { Capacity } from '../../runtimes/runtime.ts'
 import {
@@ -54,12 +54,19 @@ export const Resources = (defaults = { cpu: 500, memory: 512 }) => ({
 /** The configuration of every service with instances. */
 export const Running = () => ({
   ...Resources(),
-  min_running_instances: Maybe(Whole(0, 100, { default: 1 })),
+  min_running_instances: Maybe(
+    Whole(0, 100, {
+      default: 1,
+      description:
+        '0: the service sleeps while nobody asks for it, without instances, and the next request wakes it; requests wait for that. It needs a public HTTP or gRPC port and no public TCP or UDP port; otherwise one instance always runs.',
+    }),
+  ),
   max_running_instances: Maybe(
-    Recorded(
-      Whole(-1, 1000, { default: 1 }),
-      'there are always `min_running_instances` instances; it counts toward the limits of the organization.',
-    ),
+    Whole(-1, 1000, {
+      default: 1,
+      description:
+        'Instances are added up to this number while they use more of their `cpu` than the advanced setting `hpa.cpu.average_utilization_percent` says, and removed when fewer are enough. -1: as many as the minimum, and so with storage. 0: nothing runs. All of them count toward the limits of the organization.',
+    }),
   ),
   healthchecks: Maybe(Healthchecks({ default: {} })),
   auto_deploy: Maybe(Nullable(Flag(), { default: false })),
@@ -68,7 +75,10 @@ export const Running = () => ({
   arguments: Maybe(List(Text(4096), 200, { default: [] })),
   entrypoint: Maybe(Nullable(Text(4096))),
   autoscaling: Maybe(
-    Refused(Nullable(Open()), 'requires a Kubernetes cluster with KEDA; set `min_running_instances` instead'),
+    Refused(
+      Nullable(Open()),
+      'requires a Kubernetes cluster with KEDA; set `min_running_instances` and `max_running_instances` instead',
+    ),
   ),
 })
 
@@ -153,6 +163,24 @@ export const commandOf = (command: { entrypoint?: string | null; arguments?: str
   arguments: command.arguments === undefined || command.arguments.length === 0 ? null : command.arguments,
 })
 
+/** A request finds it by a name and waits there; a connection to a port of its own would not. */
+const canBeWoken = (ports: readonly Port[]): boolean => {
+  const open = workloadPorts([...ports]).filter(({ publiclyAccessible }) => publiclyAccessible)
+  return open.length > 0 && open.every(({ protocol }) => protocol === 'HTTP' || protocol === 'GRPC')
+}
+
+/** How many a new version starts, and how their number follows their use. */
+const instancesOf = (running: RunningSpec): Pick<WorkloadSpec, 'instances' | 'scaling'> => {
+  const { min_running_instances: min, max_running_instances: most } = running
+  if (most === 0) return { instances: 0 }
+  const instances = Math.max(1, min)
+  // Two programs never write to one volume.
+  const max = most === -1 || running.storage.length > 0 ? instances : most
+  if (min > 0 && max === min) return { instances }
+  const sleeps = min === 0 && canBeWoken(running.ports)
+  return { instances, scaling: { min, max, cpuPercent: cpuPercentIn(running), sleeps } }
+}
+
 /** The workload that the engine runs. */
 export const workloadOf = (running: RunningSpec): WorkloadSpec => {
   const { ports, healthchecks } = running
@@ -162,7 +190,7 @@ export const workloadOf = (running: RunningSpec): WorkloadSpec => {
     ...commandOf(running),
     cpuMillicores: running.cpu,
     memoryMb: running.memory,
-    instances: running.min_running_instances,
+    ...instancesOf(running),
     ports: workloadPorts(ports),
     volumes: running.storage.map(({ id, mount_point: mountPath, size: sizeGb }) => ({ id, mountPath, sizeGb })),
     readiness,

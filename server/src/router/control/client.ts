@@ -1,5 +1,6 @@
 /** The control plane's client of the router: starts, adopts, restarts and calls it. */
 import { readFile, rm } from 'node:fs/promises'
+import { createInterface } from 'node:readline'
 import { setTimeout as pause } from 'node:timers/promises'
 import type { Log } from '../../lib/log.ts'
 import type { AnyRoute, KnownTls, Router } from '../router.ts'
@@ -30,6 +31,7 @@ export interface ProcessRouter extends Router {
 }
 
 const endTimeoutMs = 25_000
+const listenAgainMs = 100
 const restartPausesMs = [0, 200, 1_000, 5_000] as const
 
 /** Hosts to listen on that nobody can connect to by that name. */
@@ -75,6 +77,7 @@ export const createRouter = (options: RouterOptions): ProcessRouter => {
   /** Host names that this process has given a certificate. */
   const encrypted = new Set<string>()
   let isWanted = false
+  let isEnded = false
   let running: Health | undefined
   let starting: Promise<Health> | undefined
 
@@ -133,6 +136,20 @@ export const createRouter = (options: RouterOptions): ProcessRouter => {
     }
   }
 
+  /** Also while the router is away: it is asked again as soon as it is there. */
+  const listen = async (tell: (serviceId: string) => void): Promise<void> => {
+    while (!isEnded) {
+      try {
+        const answer = await openCall(controlSocket, 'GET', '/wanted')
+        answer.socket.unref()
+        for await (const line of createInterface({ input: answer })) if (line !== '') tell(line)
+      } catch {
+        // It is not there, or ended.
+      }
+      await pause(listenAgainMs, undefined, { ref: false })
+    }
+  }
+
   return {
     async start() {
       isWanted = true
@@ -159,11 +176,17 @@ export const createRouter = (options: RouterOptions): ProcessRouter => {
       encrypted.has(name)
         ? addressOf('https', name, wanted.tlsPort || (running?.tlsPort ?? 0))
         : addressOf('http', name, port === 0 ? (running?.port ?? 0) : port),
+    wanted: (tell) => void listen(tell),
+    async idle(serviceIds, ms) {
+      const idle = await ask<Record<string, number>>('GET', '/idle')
+      return serviceIds.filter((id) => (idle[id] ?? -1) >= ms)
+    },
     address: (streamPort) => `${namesNoMachine.has(host) ? 'localhost' : bracketed(host)}:${streamPort}`,
     health: () => askHealth(controlSocket),
     counts: () => ask<Counts>('GET', '/metrics'),
     async stop() {
       isWanted = false
+      isEnded = true
       await starting?.catch(() => {})
       const health = await askHealth(controlSocket)
       if (health !== null) {

@@ -2,6 +2,8 @@
 import { once } from 'node:events'
 import { chmod, rm } from 'node:fs/promises'
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
+import type { Holds } from '../hold/holds.ts'
+import { readIdle } from '../hold/idle.ts'
 import { PortUnavailable, type Target } from '../router.ts'
 import type { LiveTable } from '../table/live-table.ts'
 import { checkRoutes, InvalidRoute, replaceService } from '../table/table.ts'
@@ -13,6 +15,7 @@ interface ControlParts {
   table: LiveTable
   upstreams: Upstreams
   book: TlsBook
+  holds: Pick<Holds, 'listen'>
   health: () => Health
   counts: () => Counts
   /** Stops accepting; `released` resolves when port, socket and lock are free, `finished` when no request is left. */
@@ -70,11 +73,22 @@ const putRoutes = async ({ table }: ControlParts, req: IncomingMessage, serviceI
 interface OpenCalls {
   watchers: Set<ServerResponse>
   followers: Set<ServerResponse>
+  /** Who can wake what sleeps. */
+  listeners: Set<ServerResponse>
 }
 
 const keepOpen = (calls: Set<ServerResponse>, res: ServerResponse, word: string): void => {
   calls.add(res.once('close', () => calls.delete(res)))
   res.writeHead(200).write(`${word}\n`)
+}
+
+/** A line for each service that requests wait for. */
+const tellWanted = ({ holds }: ControlParts, { listeners }: OpenCalls, res: ServerResponse): void => {
+  keepOpen(listeners, res, '')
+  res.once(
+    'close',
+    holds.listen((serviceId) => res.write(`${serviceId}\n`)),
+  )
 }
 
 const answer = async (parts: ControlParts, open: OpenCalls, req: IncomingMessage, res: ServerResponse) => {
@@ -97,6 +111,10 @@ const answer = async (parts: ControlParts, open: OpenCalls, req: IncomingMessage
     case 'PUT /tls/host':
       await parts.book.set(decodeURIComponent(tls![1]!), await readJson(req))
       return send(res, 200, {})
+    case 'GET /idle':
+      return send(res, 200, readIdle(parts.table.routes(), parts.upstreams))
+    case 'GET /wanted':
+      return tellWanted(parts, open, res)
     case 'POST /drain':
       return drain(parts, req, res)
     case 'POST /stop':
@@ -121,7 +139,7 @@ const fail = (res: ServerResponse, error: unknown) => {
 }
 
 export const createControl = (parts: ControlParts): Control => {
-  const open: OpenCalls = { watchers: new Set(), followers: new Set() }
+  const open: OpenCalls = { watchers: new Set(), followers: new Set(), listeners: new Set() }
   const server: Server = createServer({ requestTimeout: 0 }, (req, res) => {
     answer(parts, open, req, res).catch((error: unknown) => fail(res, error))
   })
@@ -136,6 +154,7 @@ export const createControl = (parts: ControlParts): Control => {
     close() {
       server.close()
       for (const res of [...open.watchers, ...open.followers]) res.end('stopping\n')
+      for (const res of open.listeners) res.end()
     },
   }
 }

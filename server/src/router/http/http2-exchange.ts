@@ -8,6 +8,7 @@ import {
   type ServerHttp2Stream,
 } from 'node:http2'
 import type { Rules } from '../access/rules.ts'
+import { heldBytes, type Place } from '../hold/holds.ts'
 import type { HostEntry } from '../table/live-table.ts'
 import { rewritten } from '../table/paths.ts'
 import { absence, checkPresence } from '../table/presence.ts'
@@ -73,6 +74,7 @@ class StreamExchange {
   private entry: HostEntry | undefined
   /** Whoever passed these has not passed others. */
   private admittedBy: Rules | undefined
+  private place: Place | null = null
   /** It is answered by us, whatever becomes of the stream to the target. */
   private isLate = false
   private readonly whole = new Timer()
@@ -89,6 +91,7 @@ class StreamExchange {
 
   private leave(): void {
     const { far, client } = this
+    this.place?.leave()
     this.whole.clear()
     this.unread.clear()
     far?.close(client.rstCode === NGHTTP2_NO_ERROR ? NGHTTP2_CANCEL : client.rstCode)
@@ -102,6 +105,7 @@ class StreamExchange {
     if (typeof entry === 'string') return this.answer(entry)
     this.entry = entry
     if (this.admittedBy !== entry.rules && !this.isLetIn(entry.rules)) return
+    if (entry.route.state === 'asleep') return this.hold(entry)
     const upstream = pickFor(entry, undefined, this.tried)
     if (upstream === undefined) return this.answer('idle')
     this.attempts++
@@ -121,6 +125,17 @@ class StreamExchange {
     const admission = admit(rules, asker, traffic.isTrusted)
     if (admission instanceof Promise) void admission.then((settled) => this.onAdmission(settled) && this.attempt())
     return !(admission instanceof Promise) && this.onAdmission(admission)
+  }
+
+  /** It waits, with its frames unread, until its service runs. */
+  private hold({ route }: HostEntry): void {
+    const { client, headers } = this
+    this.place?.leave()
+    const words = Object.entries(headers).flat().map(String)
+    const bytes = heldBytes(words, client.endAfterHeaders ? '0' : headers['content-length'])
+    const waiting = { resume: () => this.attempt(), refuse: (page: PageName) => this.answer(page) }
+    this.place = this.traffic.holds.take(route.serviceId, bytes, waiting)
+    if (this.place === null) this.answer('crowded')
   }
 
   private onAdmission(admission: Admission): boolean {
@@ -163,6 +178,7 @@ class StreamExchange {
     })
     far.once('response', (headers, flags) => {
       upstream.heardAt = performance.now()
+      this.place?.leave()
       this.onResponse(far, headers, flags)
     })
     far.once('trailers', (trailers) => {
@@ -275,6 +291,7 @@ class StreamExchange {
   }
 
   private answer(page: PageName): void {
+    this.place?.leave()
     sendStreamPage(this.client, this.headers, page, this.request.host, this.added())
   }
 }

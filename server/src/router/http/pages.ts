@@ -5,6 +5,9 @@ export type PageName =
   | 'unknown'
   | 'stopped'
   | 'starting'
+  | 'failed'
+  | 'waking'
+  | 'crowded'
   | 'unreachable'
   | 'silent'
   | 'malformed'
@@ -32,6 +35,17 @@ const words: Record<PageName, Words> = {
   unknown: { status: 404, message: (host) => `There is no service at ${host}.` },
   stopped: { status: 503, message: (host) => `The service at ${host} is stopped.`, retryAfterSeconds: 30 },
   starting: { status: 503, message: (host) => `The service at ${host} is starting.`, retryAfterSeconds: 2 },
+  failed: { status: 503, message: (host) => `The service at ${host} could not be started.`, retryAfterSeconds: 30 },
+  waking: {
+    status: 503,
+    message: (host) => `The service at ${host} is being started, which takes longer than a request waits.`,
+    retryAfterSeconds: 5,
+  },
+  crowded: {
+    status: 503,
+    message: (host) => `Too many requests wait for the service at ${host} to start.`,
+    retryAfterSeconds: 5,
+  },
   idle: { status: 503, message: (host) => `The service at ${host} has no running instance.`, retryAfterSeconds: 30 },
   elsewhere: { status: 404, message: (host) => `The service at ${host} has nothing at this path.` },
   forbidden: { status: 403, message: (host) => `The service at ${host} does not accept requests from your address.` },

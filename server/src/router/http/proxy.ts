@@ -2,6 +2,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Dispatcher } from 'undici'
 import { dressed, type Rules } from '../access/rules.ts'
+import { heldBytes, type Place } from '../hold/holds.ts'
 import { usual } from '../policy.ts'
 import type { HostEntry } from '../table/live-table.ts'
 import { rewritten } from '../table/paths.ts'
@@ -57,6 +58,7 @@ class Exchange implements Dispatcher.DispatchHandler {
   private isGone = false
   /** Whoever passed these has not passed others. */
   private admittedBy: Rules | undefined
+  private place: Place | null = null
   private tried: Set<Upstream> | null = null
   private entry: HostEntry | undefined
   private upstream: Upstream | undefined
@@ -81,6 +83,7 @@ class Exchange implements Dispatcher.DispatchHandler {
     if (typeof entry === 'string') return this.answer(entry)
     this.entry = entry
     if (this.admittedBy !== entry.rules && !this.isLetIn(entry.rules)) return
+    if (entry.route.state === 'asleep') return this.hold(entry)
     const upstream = pickFor(entry, this.incoming.req.headers.cookie, this.tried)
     if (upstream === undefined) return this.answer('idle')
     this.attempts++
@@ -107,10 +110,28 @@ class Exchange implements Dispatcher.DispatchHandler {
     return !(admission instanceof Promise) && this.onAdmission(admission)
   }
 
-  private limit({ requestMs, connectMs }: Rules): void {
-    if (requestMs > 0) this.whole = new Timer().set(requestMs, () => this.onLate())
+  private limit(rules: Rules): void {
+    if (rules.requestMs > 0) this.whole = new Timer().set(rules.requestMs, () => this.onLate())
+    this.limitConnecting(rules)
+  }
+
+  private limitConnecting({ connectMs }: Rules): void {
     // The attempts are over sooner than after the usual time.
     if (connectMs !== usual.connectMs) this.connecting = new Timer().set(connectMs, () => this.onLate())
+  }
+
+  /** It waits, with its body unread, until its service runs. */
+  private hold({ route, rules }: HostEntry): void {
+    const { req } = this.incoming
+    this.connecting?.clear()
+    this.place?.leave()
+    const resume = (): void => {
+      this.limitConnecting(rules)
+      this.attempt()
+    }
+    const bytes = heldBytes(req.rawHeaders, this.withBody ? req.headers['content-length'] : '0')
+    this.place = this.traffic.holds.take(route.serviceId, bytes, { resume, refuse: (page) => this.answer(page) })
+    if (this.place === null) this.answer('crowded')
   }
 
   private onAdmission(admission: Admission): boolean {
@@ -172,6 +193,7 @@ class Exchange implements Dispatcher.DispatchHandler {
     const entry = this.entry!
     if (this.upstream !== undefined) this.upstream.heardAt = performance.now()
     if (status < 200) return this.passEarlyHints(status, headers)
+    this.place?.leave()
     this.target?.clear()
     const raw = (controller.rawHeaders ?? []) as Buffer[]
     if (sizeOf(raw) > entry.rules.headerBytes) return controller.abort(new TooLarge('headers'))
@@ -300,6 +322,7 @@ class Exchange implements Dispatcher.DispatchHandler {
   }
 
   private answer(page: PageName): void {
+    this.place?.leave()
     sendPage(this.incoming.req, this.incoming.res, page, this.incoming.host, this.added())
   }
 
@@ -314,6 +337,7 @@ class Exchange implements Dispatcher.DispatchHandler {
 
   private onClientClose(): void {
     this.isGone = true
+    this.place?.leave()
     this.whole?.clear()
     this.connecting?.clear()
     this.target?.clear()

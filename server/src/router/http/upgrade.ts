@@ -3,6 +3,7 @@ import { type ClientRequest, type IncomingMessage, request } from 'node:http'
 import type { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import type { Rules } from '../access/rules.ts'
+import { heldBytes } from '../hold/holds.ts'
 import { join } from '../ports/join.ts'
 import type { HostEntry } from '../table/live-table.ts'
 import { rewritten } from '../table/paths.ts'
@@ -36,6 +37,7 @@ const openTunnel = (traffic: Traffic, upstream: Upstream, client: Socket, far: S
   const onEnd = (): void => {
     upgrades.open--
     upstream.upgrades--
+    upstream.usedAt = performance.now()
   }
   join(client, far, { halfClosedMs, onEnd })
 }
@@ -108,6 +110,7 @@ const shake = (handshake: Handshake) => {
   const entry = findServing(traffic, host, path, 'HTTP')
   if (typeof entry === 'string') return refuse(client, req, entry, host)
   if (handshake.admittedBy !== entry.rules) return void enter(handshake, entry.rules)
+  if (entry.route.state === 'asleep') return hold(handshake, entry)
   const upstream = pickFor(entry, req.headers.cookie, null)
   if (upstream === undefined) return refuse(client, req, 'idle', host)
   handshake.attempts++
@@ -146,6 +149,29 @@ const shake = (handshake: Handshake) => {
     onFailure(handshake, upstream, isConnected, error)
   })
   out.end()
+}
+
+/** It waits until its service runs. That its client leaves is noticed only by who reads; nothing is taken meanwhile. */
+const hold = (handshake: Handshake, { route }: HostEntry) => {
+  const { traffic, req, client, host } = handshake
+  const look = (): void => void client.read(0)
+  const leave = (): void => {
+    unwatch()
+    place?.leave()
+    client.destroy()
+  }
+  const unwatch = (): void => void client.off('readable', look).off('end', leave).off('close', leave)
+  const goOn = (then: () => void) => (): void => {
+    unwatch()
+    place?.leave()
+    then()
+  }
+  const place = traffic.holds.take(route.serviceId, heldBytes(req.rawHeaders, '0'), {
+    resume: goOn(() => shake(handshake)),
+    refuse: (page) => goOn(() => refuse(client, req, page, host))(),
+  })
+  if (place === null) return refuse(client, req, 'crowded', host)
+  client.on('readable', look).once('end', leave).once('close', leave)
 }
 
 /** As for every other request: nothing is forwarded before it may pass. */

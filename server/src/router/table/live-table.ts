@@ -50,6 +50,7 @@ export const createLiveTable = (
   upstreams: Upstreams,
   save: (routes: readonly AnyRoute[]) => Promise<void>,
   ports: Pick<Ports, 'open' | 'retain'>,
+  changed: (routes: readonly AnyRoute[]) => void = () => {},
 ): LiveTable => {
   let routes: readonly AnyRoute[] = []
   /** A host without prefixes, as most are, is found at once. */
@@ -86,6 +87,7 @@ export const createLiveTable = (
     byPort = { TCP: entriesOf(table.byPort.TCP), UDP: entriesOf(table.byPort.UDP) }
     upstreams.retain(next.flatMap((route) => route.targets))
     ports.retain(next.filter((route) => isStreamRoute(route)))
+    changed(next)
   }
 
   const applyAll = async (changes: Change[]): Promise<{ next: readonly AnyRoute[]; applied: Change[] }> => {

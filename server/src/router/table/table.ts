@@ -1,6 +1,6 @@
 /** The route table as a value: checking, replacing, looking up. Pure. */
 import { checkPolicy, type Policy } from '../policy.ts'
-import { type AnyRoute, isStreamRoute, type Route, type StreamRoute, type Target } from '../router.ts'
+import { type AnyRoute, isStreamRoute, type Route, routeStates, type StreamRoute, type Target } from '../router.ts'
 import { isPrefix } from './paths.ts'
 
 interface Table {
@@ -22,7 +22,7 @@ export const normalizeHost = (header: string): string => {
 
 const hostNamePattern = /^(?=.{1,253}$)(\[[0-9a-f:.]+\]|[a-z0-9_]([a-z0-9_-]{0,62})(\.[a-z0-9_]([a-z0-9_-]{0,62}))*)$/
 export const isHostName = (text: string): boolean => hostNamePattern.test(text)
-const states: readonly unknown[] = ['up', 'stopped', 'starting']
+const states: readonly unknown[] = routeStates
 
 const isTarget = (value: unknown): value is Target => {
   const { host, port } = (value ?? {}) as Partial<Target>
@@ -60,7 +60,7 @@ const checkRoute = (value: unknown): AnyRoute => {
   if (!isStream && (typeof host !== 'string' || !isHostName(host))) fail('its host is not a lower-case host name')
   if (!isStream && protocol !== 'HTTP' && protocol !== 'GRPC') fail('its protocol must be HTTP, GRPC, TCP or UDP')
   if (typeof serviceId !== 'string' || serviceId === '') fail('it has no service')
-  if (!states.includes(state)) fail('its state must be up, stopped or starting')
+  if (!states.includes(state)) fail('its state is unknown')
   if (!Array.isArray(targets) || !targets.every(isTarget)) fail('a target needs a host and a port')
   const place = isStream ? { port } : { host, ...checkTreatment(route, fail) }
   const own = (targets as Target[]).map(({ host, port }) => ({ host, port }))

@@ -2,6 +2,7 @@
 
 import type { IsTrusted } from '../access/sources.ts'
 import type { Counts } from '../control/protocol.ts'
+import type { Holds } from '../hold/holds.ts'
 import type { PageName } from '../http/pages.ts'
 import type { Route, StreamRoute } from '../router.ts'
 import type { Secure } from '../tls/guard.ts'
@@ -13,6 +14,8 @@ export interface Traffic {
   readonly upstreams: Upstreams
   readonly isTrusted: IsTrusted
   readonly counts: Omit<Counts, 'rssBytes'>
+  /** What waits for services that sleep. */
+  readonly holds: Holds
   /** One line for the operator; called at most a few times a second, whatever happens. */
   readonly report: (message: string) => void
   stopping: boolean
@@ -31,7 +34,7 @@ export const newCounts = (): Traffic['counts'] => ({
   internalErrors: 0,
 })
 
-/** The active entry for this host and path, or the page that says why there is none. */
+/** The active entry for this host and path, also of a service that sleeps, or the page that says why there is none. */
 export const findServing = (
   traffic: Traffic,
   host: string,
@@ -43,8 +46,9 @@ export const findServing = (
   if (entry === null) return 'malformed'
   if (entry === 'elsewhere') return 'elsewhere'
   if (entry.route.protocol !== protocol) return 'protocol'
-  if (entry.route.state === 'stopped') return 'stopped'
-  if (entry.route.state === 'starting') return 'starting'
+  const { state } = entry.route
+  if (state === 'asleep') return entry
+  if (state !== 'up') return state
   return entry.upstreams.length === 0 ? 'idle' : entry
 }
 

@@ -30,6 +30,8 @@ export interface Upstream {
   checkedAt: number
   /** Monotonic: when it last responded, or accepted a connection. */
   heardAt: number
+  /** Monotonic: when a request to it ended last. */
+  usedAt: number
   routed: boolean
   readonly whenIdle: Set<() => void>
 }
@@ -91,6 +93,7 @@ const createUpstream = (target: Target): Upstream => {
     isChecked: false,
     checkedAt: 0,
     heardAt: 0,
+    usedAt: performance.now(),
     routed: true,
     whenIdle: new Set(),
   }
@@ -137,6 +140,7 @@ export const createUpstreams = (): Upstreams => {
       upstream.inFlight++
     },
     end(upstream) {
+      upstream.usedAt = performance.now()
       if (--upstream.inFlight > 0) return
       for (const tell of upstream.whenIdle) tell()
       forgetIfUnused(upstream)

@@ -15,7 +15,8 @@ import type { Runtime, ServiceKey } from '../runtime.ts'
 import { createConverge, stopsFirst } from './converge.ts'
 import type { Instances } from './instances.ts'
 import { createLedBook, type LedBook } from './led.ts'
-import { routesFor } from './routes.ts'
+import { createResize } from './resize.ts'
+import { routesOf } from './routes.ts'
 
 export interface BlueGreenParts {
   instances: Instances
@@ -42,25 +43,21 @@ const createIngress = ({ instances, router }: BlueGreenParts, led: LedBook): Ing
     const found = Map.groupBy(seen, ({ serviceId }) => serviceId)
     return {
       services: [...routes.keys()].filter((id) => id !== apiRouteId),
-      isAs({ service: { serviceId }, revision, exposure }) {
-        const current = (found.get(serviceId) ?? []).filter((instance) => instance.revision === revision)
-        const wanted = routesFor(serviceId, exposure, revision === null ? 'stopped' : 'up', current)
-        return areEqual(wanted, routes.get(serviceId) ?? [])
+      isAs(publication) {
+        const { serviceId } = publication.service
+        return areEqual(routesOf(publication, found.get(serviceId) ?? []), routes.get(serviceId) ?? [])
       },
     }
   }
-  const keep = ({ service, revision, exposure }: Publication): void =>
-    led.note(service.serviceId, revision === null ? null : { revision, exposure })
+  const keep = (publication: Publication): void => led.note(publication.service.serviceId, publication)
   return {
     look,
     keep,
     async publish(publication) {
-      const { service, revision, exposure } = publication
+      const { service, revision } = publication
       const seen = revision === null ? [] : await instances.see([service])
-      const current = seen.filter((instance) => instance.revision === revision)
-      const routes = routesFor(service.serviceId, exposure, revision === null ? 'stopped' : 'up', current)
       keep(publication)
-      const refused = await routeWhatCan(router, service.serviceId, routes)
+      const refused = await routeWhatCan(router, service.serviceId, routesOf(publication, seen))
       return refused.map(({ message }) => message)
     },
     unpublish(serviceId) {
@@ -75,7 +72,13 @@ const createIngress = ({ instances, router }: BlueGreenParts, led: LedBook): Ing
 /** What such a runtime answers of a `Runtime`; and `follow`, for when other instances of a service are ready than before. */
 export const createBlueGreen = (
   parts: BlueGreenParts,
-): Pick<Runtime, 'converge' | 'stopsFirst' | 'ingress'> & Pick<LedBook, 'follow'> => {
+): Pick<Runtime, 'converge' | 'resize' | 'stopsFirst' | 'ingress'> & Pick<LedBook, 'follow'> => {
   const led = createLedBook(parts)
-  return { converge: createConverge(parts, led), stopsFirst, ingress: createIngress(parts, led), follow: led.follow }
+  return {
+    converge: createConverge(parts, led),
+    resize: createResize(parts, led),
+    stopsFirst,
+    ingress: createIngress(parts, led),
+    follow: led.follow,
+  }
 }

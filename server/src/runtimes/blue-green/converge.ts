@@ -6,6 +6,7 @@ import {
   type Desired,
   isDown,
   type Rollout,
+  type Running,
   type Runtime,
   readyWithinMs,
   type ServiceKey,
@@ -14,10 +15,9 @@ import {
 import type { BlueGreenParts } from './blue-green.ts'
 import type { PlacedInstance } from './instances.ts'
 import type { LedBook } from './led.ts'
-import { routesFor } from './routes.ts'
+import { publicationOf, routesFor, routesOf } from './routes.ts'
 import { createTraffic, drainTimeoutMs } from './traffic.ts'
 
-type Running = Extract<Desired, { state: 'running' }>
 type Stopped = Extract<Desired, { state: 'stopped' }>
 
 const minute = 60_000
@@ -29,8 +29,11 @@ export const stopsFirst = ({ volumes, recreate }: Pick<Workload, 'volumes' | 're
 
 const nothing: Converged = { instances: [], refused: [] }
 
+/** What its hosts say while nothing of it runs yet. */
+const restOf = ({ scaling }: Workload): 'asleep' | 'starting' => (scaling?.sleeps === true ? 'asleep' : 'starting')
+
 /** For when nobody watches: each step is done, once. */
-const unwatched = (signal: AbortSignal): Rollout => ({
+export const unwatched = (signal: AbortSignal): Rollout => ({
   step: (_name, _deadlineMs, work) => work(signal),
   report: () => {},
   serving: async () => {},
@@ -60,7 +63,7 @@ export const createConverge = ({ instances, router }: BlueGreenParts, led: LedBo
     }
     await rollout.step('start', startDeadlineMs, async (signal) => {
       if (seen === undefined) await look()
-      if (seen!.length === 0) await lead(serviceId, routesFor(serviceId, await exposure(), 'starting', []))
+      if (seen!.length === 0) await lead(serviceId, routesFor(serviceId, await exposure(), restOf(workload), []))
       await instances.apply(workload, (text) => rollout.report('start', text), signal)
     })
     return others
@@ -75,9 +78,9 @@ export const createConverge = ({ instances, router }: BlueGreenParts, led: LedBo
       current = await instances.ready(workload, (text, level) => rollout.report('ready', text, level), signal)
     })
     await rollout.step('switch', minute, async () => {
-      const exposed = await exposure()
-      const routes = routesFor(serviceId, exposed, 'up', current)
-      led.note(serviceId, { revision, exposure: exposed })
+      const publication = publicationOf(workload, await exposure())
+      const routes = routesOf(publication, current)
+      led.note(serviceId, publication)
       await lead(serviceId, routes)
       await rollout.serving()
       tellLed(routes, rollout)
@@ -96,16 +99,18 @@ export const createConverge = ({ instances, router }: BlueGreenParts, led: LedBo
     const others = seen.filter((instance) => instance.revision !== revision)
     let current = seen.filter((instance) => instance.revision === revision)
     const up = current.filter((instance) => !isDown(instance))
-    if (up.length < workload.instances || current.length > workload.instances) {
+    const surplus = current.filter(({ index }) => index >= workload.instances)
+    current = current.filter((instance) => !surplus.includes(instance))
+    if (up.filter((instance) => !surplus.includes(instance)).length < workload.instances) {
       if (stopsFirst(workload)) await instances.retire(workload, revision, stopGraceMs, signal)
       current = await instances.apply(workload, () => {}, signal)
     }
-    const exposed = await exposure()
-    const routes = routesFor(serviceId, exposed, 'up', current)
-    led.note(serviceId, { revision, exposure: exposed })
-    const refused = await routeWhatCan(router, serviceId, routes)
-    await drain(others, unwatched(signal), signal)
+    const publication = publicationOf(workload, await exposure())
+    led.note(serviceId, publication)
+    const refused = await routeWhatCan(router, serviceId, routesOf(publication, current))
+    await drain([...others, ...surplus], unwatched(signal), signal)
     await instances.retire(workload, revision, stopGraceMs, signal)
+    if (surplus.length > 0) await instances.shrink(workload, signal)
     return { instances: current, refused: refused.map(({ message }) => message) }
   }
 

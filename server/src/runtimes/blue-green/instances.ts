@@ -25,6 +25,8 @@ export interface Instances {
    * then SIGKILL after `graceMs`. Volumes stay.
    */
   retire(service: ServiceKey, keep: string | null, graceMs: number, signal: AbortSignal): Promise<void>
+  /** Ends and removes those of this revision that are more than `instances`, the last ones, as `retire` does. */
+  shrink(workload: Workload, signal: AbortSignal): Promise<void>
   /** Removes everything of a service, its volumes included. */
   remove(service: ServiceKey, signal: AbortSignal): Promise<void>
   /** The instances of these services, or of all: one call to the engine however many they are. */

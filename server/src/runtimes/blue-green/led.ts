@@ -5,15 +5,10 @@
 
 import { type AnyRoute, isStreamRoute, type Router } from '../../router/router.ts'
 import { areEqual } from '../../router/routes.ts'
-import type { Exposure } from '../ingress.ts'
+import type { Publication } from '../ingress.ts'
 import type { ServiceKey } from '../runtime.ts'
 import type { Instances, PlacedInstance } from './instances.ts'
-import { routesFor } from './routes.ts'
-
-interface Led {
-  revision: string
-  exposure: Exposure
-}
+import { routesOf } from './routes.ts'
 
 export interface LedParts {
   instances: Pick<Instances, 'see'>
@@ -21,8 +16,8 @@ export interface LedParts {
 }
 
 export interface LedBook {
-  /** Before the router is told; null: nothing of it is led to instances. */
-  note(serviceId: string, led: Led | null): void
+  /** Before the router is told; null: what it is told next is somebody else's matter. */
+  note(serviceId: string, led: Publication | null): void
   /** The instances that are ready have changed. */
   follow(service: ServiceKey): Promise<void>
 }
@@ -44,25 +39,23 @@ const isSameVersion = (routes: readonly AnyRoute[], all: readonly AnyRoute[]): b
 const asReady = (instance: PlacedInstance): PlacedInstance => ({ ...instance, unready: false })
 
 export const createLedBook = ({ instances, router }: LedParts): LedBook => {
-  const book = new Map<string, Led>()
+  const book = new Map<string, Publication>()
   return {
     // A new object each time: it tells whether anything was led elsewhere while we looked.
     note(serviceId, led) {
-      if (led === null) book.delete(serviceId)
+      if (led === null || led.revision === null || led.rest !== undefined) book.delete(serviceId)
       else book.set(serviceId, { ...led })
     },
     async follow(service) {
       const { serviceId } = service
       const noted = book.get(serviceId)
       if (noted === undefined) return
-      const { revision, exposure } = noted
       const [seen, routes] = await Promise.all([instances.see([service]), router.routes()])
-      const current = seen.filter((instance) => instance.revision === revision)
       const present = routes.filter((route) => route.serviceId === serviceId)
-      const wanted = routesFor(serviceId, exposure, 'up', current)
+      const wanted = routesOf(noted, seen)
       if (areEqual(present, wanted)) return
       // What another server has led elsewhere is its own matter.
-      const whole = routesFor(serviceId, exposure, 'up', current.map(asReady))
+      const whole = routesOf(noted, seen.map(asReady))
       if (book.get(serviceId) === noted && isSameVersion(present, whole)) await router.setService(serviceId, wanted)
     },
   }

@@ -1,6 +1,7 @@
 /** From what is to be published and the instances that answer to what the router is told. Pure. */
 import type { AnyRoute, Target } from '../../router/router.ts'
-import type { Exposure } from '../ingress.ts'
+import type { Exposure, Publication } from '../ingress.ts'
+import { isAsleep, type Workload } from '../runtime.ts'
 import type { PlacedInstance } from './instances.ts'
 
 const targetsAt = (instances: readonly PlacedInstance[], port: number): Target[] =>
@@ -31,6 +32,26 @@ export const routesFor = (
     targets: targetsAt(instances, internalPort),
   })),
 ]
+
+/** What the router is told of a service as it is published. */
+export const routesOf = (
+  { service: { serviceId }, revision, exposure, instances, rest }: Publication,
+  seen: readonly PlacedInstance[],
+): AnyRoute[] => {
+  if (revision === null) return routesFor(serviceId, exposure, 'stopped', [])
+  if (rest !== undefined) return routesFor(serviceId, exposure, rest, [])
+  const led = seen.filter((each) => each.revision === revision && (instances === undefined || each.index < instances))
+  return routesFor(serviceId, exposure, 'up', led)
+}
+
+/** A version that is there is published so. */
+export const publicationOf = (workload: Workload, exposure: Exposure, failed = false): Publication => ({
+  service: workload,
+  revision: workload.revision,
+  exposure,
+  ...(workload.scaling === undefined ? {} : { instances: workload.instances }),
+  rest: isAsleep(workload) ? (failed ? 'failed' : 'asleep') : undefined,
+})
 
 /** Every address that requests may be under way to. */
 export const targetsOf = (instances: readonly PlacedInstance[]): Target[] =>

@@ -204,7 +204,15 @@ const portBindings = (workload: Workload, place: InstancePlace) =>
  * Whoever may read labels may read the environment too, so the key only keeps owners apart.
  */
 export const configHash = (workload: Workload, ownerId: string): string => {
-  const { instances: _, readiness: _r, readyTimeoutMs: _t, stopGraceMs: _s, ingress: _i, ...rest } = workload
+  const {
+    instances: _,
+    scaling: _c,
+    readiness: _r,
+    readyTimeoutMs: _t,
+    stopGraceMs: _s,
+    ingress: _i,
+    ...rest
+  } = workload
   const ports = workload.ports.map(({ publicPath: _p, publicPathRewrite: _w, ...port }) => port)
   const text = JSON.stringify([{ ...rest, ports }, workload.env.reveal(), workload.files.reveal()])
   return createHmac('sha256', ownerId).update(text).digest('hex').slice(0, 32)

@@ -136,6 +136,7 @@ export const createDockerRuntime = ({
       return found.map((instance) => ({ ...instance, unready: false }))
     },
     retire: made.retire,
+    shrink: made.shrink,
     remove: async ({ serviceId }, signal) => {
       await made.endAll(serviceId, removalGraceMs, signal)
       await volumes.removeOf(serviceId)

@@ -8,7 +8,7 @@ import { DeploymentError } from '../../lib/errors.ts'
 import type { Clock } from '../../lib/time/clock.ts'
 import type { PlacedInstance as Instance } from '../blue-green/instances.ts'
 import type { Progress, ServiceKey, Workload } from '../runtime.ts'
-import type { Containers } from './containers.ts'
+import type { ContainerRow, Containers } from './containers.ts'
 import { type CreateContext, type Creator, isNameTaken, isPlaceTaken } from './create.ts'
 import { configHash, containerName, describeInstance, labels } from './describe.ts'
 import { createEndings } from './endings.ts'
@@ -123,25 +123,28 @@ export const createInstances = (parts: InstancesParts) => {
     return results.flatMap((result) => (result.status === 'fulfilled' ? [result.value] : []))
   }
 
+  const endThose = async (
+    serviceId: string,
+    isOver: (row: ContainerRow) => boolean,
+    graceMs: number,
+    signal: AbortSignal,
+  ): Promise<void> => {
+    await untilAborted(perService.settled(serviceId), signal)
+    await end((await rowsOf(serviceId)).filter(isOver), graceMs, signal)
+  }
+
   return {
     apply: (workload: Workload, progress: Progress, signal: AbortSignal): Promise<Instance[]> => {
       signal.throwIfAborted()
       const work = withLock(perService, workload.serviceId, signal, () => makeAll(workload, progress, signal))
       return untilAborted(work, signal)
     },
-    retire: async (
-      { serviceId }: ServiceKey,
-      keep: string | null,
-      graceMs: number,
-      signal: AbortSignal,
-    ): Promise<void> => {
-      await untilAborted(perService.settled(serviceId), signal)
-      const rows = await rowsOf(serviceId)
-      await end(
-        rows.filter((row) => row.Labels[labels.revision] !== keep),
-        graceMs,
-        signal,
-      )
+    retire: ({ serviceId }: ServiceKey, keep: string | null, graceMs: number, signal: AbortSignal): Promise<void> =>
+      endThose(serviceId, (row) => row.Labels[labels.revision] !== keep, graceMs, signal),
+    shrink: ({ serviceId, revision, instances, stopGraceMs }: Workload, signal: AbortSignal): Promise<void> => {
+      const isOver = (row: ContainerRow): boolean =>
+        row.Labels[labels.revision] === revision && containers.instanceOf(row).index >= instances
+      return endThose(serviceId, isOver, stopGraceMs, signal)
     },
     /** Tasks too. */
     endAll: async (serviceId: string, graceMs: number, signal: AbortSignal): Promise<void> => {

@@ -135,6 +135,8 @@ export const createFakeEngine = (ownerId: string, clock: Clock, folder: string |
     save,
     restored,
     closed: closed.signal,
+    /** Millicores that all instances of a service use together. */
+    loads: new Map<string, number>(),
     /** New volumes get their sizes as limits. */
     limitsVolumes: true,
     of: (serviceId: string) => state.instances.filter(({ seen }) => seen.serviceId === serviceId),

@@ -52,6 +52,8 @@ export interface FakeRuntime extends Runtime {
   instancesOf(serviceId: string): Promise<PlacedInstance[]>
   /** Appends a line to the log of every instance of a service. */
   append(serviceId: string, text: string, stream?: LogLine['stream']): void
+  /** What all instances of a service use of processors together from now on, each up to its limit. */
+  burn(serviceId: string, millicores: number): void
   /** Lets it limit the sizes of new volumes from now on, or not. */
   limitVolumes(does: boolean): void
   /** Lets an instance say from now on whether it is ready. */
@@ -199,6 +201,13 @@ const createInstances = (world: FakeEngine, clock: Clock, decide: (of: Workload)
       signal.throwIfAborted()
       return structuredClone(await applyTo(world, workload, decide(workload), signal).finally(save))
     },
+    shrink: async ({ serviceId, revision, instances }, signal) => {
+      await restored
+      signal.throwIfAborted()
+      for (const instance of world.of(serviceId))
+        if (instance.seen.revision === revision && instance.seen.index >= instances) world.remove(instance)
+      save()
+    },
     ready: async (workload, progress, signal) => {
       await restored
       return structuredClone(await waitReady(world, clock, workload, progress, signal))
@@ -217,16 +226,19 @@ const createInstances = (world: FakeEngine, clock: Clock, decide: (of: Workload)
   }
 }
 
-/** No program runs, so none uses anything; the limits are those that one would have. */
-const usageOf = ({ state }: FakeEngine, wanted: readonly Instance[]): Map<string, Usage> => {
+/** No program runs, so none uses anything but what a test says; the limits are those that one would have. */
+const usageOf = ({ state, loads }: FakeEngine, wanted: readonly Instance[]): Map<string, Usage> => {
   const ids = new Set(wanted.map(({ id }) => id))
   const running = state.instances.filter(({ seen }) => ids.has(seen.id) && seen.state === 'running')
-  const nothing = { cpuMillicores: 0, memoryMb: 0, memoryRssMb: 0 }
+  const shareOf = (serviceId: string): number =>
+    (loads.get(serviceId) ?? 0) / running.filter(({ seen }) => seen.serviceId === serviceId).length
+  const nothing = { memoryMb: 0, memoryRssMb: 0 }
   return new Map(
-    running.map(({ seen, limits }) => [
-      seen.id,
-      { ...nothing, cpuLimitMillicores: limits?.cpuMillicores ?? null, memoryLimitMb: limits?.memoryMb ?? null },
-    ]),
+    running.map(({ seen, limits }) => {
+      const most = limits?.cpuMillicores ?? null
+      const cpuMillicores = Math.min(shareOf(seen.serviceId), most ?? Number.POSITIVE_INFINITY)
+      return [seen.id, { ...nothing, cpuMillicores, cpuLimitMillicores: most, memoryLimitMb: limits?.memoryMb ?? null }]
+    }),
   )
 }
 
@@ -276,6 +288,7 @@ export const createFakeRuntime = (options: FakeRuntimeOptions): FakeRuntime => {
       return structuredClone({ instances: instances.map(({ seen }) => seen), environments, volumes: owned })
     },
     close: world.close,
+    burn: (serviceId, millicores) => void world.loads.set(serviceId, millicores),
     limitVolumes: (does) => {
       world.limitsVolumes = does
     },

@@ -8,6 +8,7 @@ import { join } from 'node:path'
 import type { TestContext } from 'node:test'
 import { trustProxies } from '../../../src/router/access/sources.ts'
 import { createRouter, type ProcessRouter, type RouterOptions } from '../../../src/router/control/client.ts'
+import { createHolds, type HoldLimits, usualHoldLimits } from '../../../src/router/hold/holds.ts'
 import { createFront, defaultLimits, type Limits } from '../../../src/router/http/front.ts'
 import { createPorts } from '../../../src/router/ports/ports.ts'
 import { openTcpPort } from '../../../src/router/ports/tcp.ts'
@@ -73,7 +74,12 @@ export interface Inside {
 export const openInside = async (
   t: TestContext,
   routes: AnyRoute[],
-  more: { limits?: Partial<Limits>; trusted?: string[]; flowLimits?: FlowLimits } = {},
+  more: {
+    limits?: Partial<Limits>
+    trusted?: string[]
+    flowLimits?: FlowLimits
+    holds?: Partial<HoldLimits>
+  } = {},
 ): Promise<Inside> => {
   const upstreams = createUpstreams()
   const clients = new Set<Socket>()
@@ -84,9 +90,11 @@ export const openInside = async (
     },
     () => {},
   )
-  const table = createLiveTable(routes, upstreams, async () => {}, ports)
+  const report = (): void => {}
+  const holds = createHolds(report, { ...usualHoldLimits, ...more.holds })
+  const table = createLiveTable(routes, upstreams, async () => {}, ports, holds.settle)
   const isTrusted = trustProxies(more.trusted ?? [])
-  const traffic: Traffic = { table, upstreams, isTrusted, counts: newCounts(), report: () => {}, stopping: false }
+  const traffic: Traffic = { table, upstreams, holds, isTrusted, counts: newCounts(), report, stopping: false }
   const front = createFront(traffic, { ...defaultLimits, ...more.limits })
   const port = await front.listen('127.0.0.1', 0)
   await ports.openMissing()

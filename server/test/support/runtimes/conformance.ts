@@ -25,6 +25,7 @@ import type {
   Probe,
   Rollout,
   RolloutStep,
+  Running,
   Runtime,
   RuntimeEvent,
   Task,
@@ -139,7 +140,7 @@ export const until = <T>(what: string, check: () => Promise<T | null> | T | null
 
 export const nowhere: Exposure = { hosts: [], ports: [] }
 
-export const runningAs = (workload: Workload, exposure: Exposure = nowhere): Desired => ({
+export const runningAs = (workload: Workload, exposure: Exposure = nowhere): Running => ({
   state: 'running',
   workload,
   exposure: async () => exposure,

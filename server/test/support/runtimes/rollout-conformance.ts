@@ -255,6 +255,70 @@ export const conformRollouts = ({ runtime, create, programs, images }: RolloutSu
     })
   })
 
+  describe('another number of instances', () => {
+    const scaling = { min: 0, max: 3, cpuPercent: 60, sleeps: true }
+    const resize = (
+      { workload, exposure }: ReturnType<typeof createVersion>,
+      instances: number,
+      more: { serving?: () => Promise<void>; failed?: true } = {},
+    ) => {
+      const { serving = async () => {}, ...rest } = more
+      const desired = { ...runningAs({ ...workload, instances }, exposure), ...rest }
+      return runtime().resize(workload, desired, serving, signal())
+    }
+    const idsOf = async ({ workload }: ReturnType<typeof createVersion>): Promise<string[]> =>
+      (await runtime().observe([workload])).sort((a, b) => a.index - b.index).map(({ id }) => id)
+
+    test('adds some beside those that run and ends the last ones, and restarts none', async () => {
+      const version = createVersion({ instances: 1, scaling })
+      await converge(version.workload, version.desired)
+      const [first] = await idsOf(version)
+      let seen = 0
+      await resize(version, 3, {
+        async serving() {
+          seen = (await idsOf(version)).length
+        },
+      })
+      const three = await idsOf(version)
+      assert.deepEqual([seen, three.length, three[0]], [3, 3, first])
+      assert.match(await version.visit(), /^200/)
+      assert.equal((await resize(version, 2)).instances.length, 2)
+      assert.deepEqual(await idsOf(version), three.slice(0, 2))
+      assert.equal((await resize(version, 2)).instances.length, 2)
+      assert.deepEqual(await idsOf(version), three.slice(0, 2))
+      const reason = new Error('something else is wanted')
+      assert.equal(await rejection(resize(version, 1, { serving: () => Promise.reject(reason) })), reason)
+      assert.equal((await idsOf(version)).length, 2)
+      await converge(version.workload, runningAs({ ...version.workload, instances: 1 }, version.exposure), null)
+      assert.deepEqual(await idsOf(version), three.slice(0, 1))
+    })
+
+    test('with none its hosts hold requests, which the first that is added answers', async () => {
+      const version = createVersion({ instances: 1, scaling })
+      await converge(version.workload, version.desired)
+      await resize(version, 0)
+      assert.deepEqual(await idsOf(version), [])
+      const { ingress } = runtime()
+      const publication = { service: version.workload, revision: version.workload.revision, exposure: version.exposure }
+      assert.equal((await ingress.look([version.workload])).isAs({ ...publication, rest: 'asleep' }), true)
+      assert.equal((await ingress.look([version.workload])).isAs(publication), false)
+      const waiting = version.visit()
+      await resize(version, 1)
+      assert.match(await waiting, new RegExp(`^200 .*${version.workload.revision}`))
+    })
+
+    test('what does not become ready is refused with the reason, and its hosts say so', async () => {
+      const deaf = createVersion({ ...programs.neverReady, instances: 0, scaling, readyTimeoutMs: 700 })
+      await converge(deaf.workload, deaf.desired, null)
+      const waiting = deaf.visit()
+      const error = await deploymentError(resize(deaf, 1))
+      assert.equal(error.code, 'not_ready')
+      await resize(deaf, 0, { failed: true })
+      assert.match(await waiting, /^503 .*could not be started/s)
+      assert.deepEqual(await idsOf(deaf), [])
+    })
+  })
+
   describe('ingress', () => {
     test('a name that is added or taken away is published by itself, and seen to differ until then', async () => {
       const { workload, exposure, desired } = createVersion()

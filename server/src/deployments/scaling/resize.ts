@@ -1,0 +1,87 @@
+/**
+ * Another number of instances for one service: waking it, putting it to sleep, more and fewer. The same version in the
+ * same environment, so it is no deployment: nothing is built, nothing frozen, and nothing waits in a queue.
+ *
+ * Promises: how many there are to be is written down before requests are led otherwise, and after added instances are
+ * ready. When the process dies in between, the reconciler finishes what was written, or ends what was not; requests that
+ * wait ask again.
+ */
+import type { Cluster } from '../../clusters/clusters.ts'
+import { DeploymentError } from '../../lib/errors.ts'
+import type { Running } from '../../runtimes/runtime.ts'
+import type { DeploymentParts } from '../parts.ts'
+import { findLost } from '../reconcile/restore.ts'
+import { openRelease } from '../release/releases.ts'
+import { runningAs } from '../run/rollout.ts'
+import { atScale, type ScaledService, showWaking, writeScale } from './rows.ts'
+
+/** Something else is wanted of the service by now. */
+class Superseded extends Error {}
+
+/** What keeps a service from starting, whoever tries; of an engine that is away nothing is known. */
+const isOwnFault = (error: unknown): error is DeploymentError =>
+  error instanceof DeploymentError && error.code !== 'engine_unavailable' && error.code !== 'cluster_not_connected'
+
+const converge = async (
+  { database, log }: DeploymentParts,
+  { runtime }: Cluster,
+  service: ScaledService,
+  desired: Running,
+  signal: AbortSignal,
+): Promise<void> => {
+  const next = desired.workload.instances
+  const serving = async (): Promise<void> => {
+    if (!(await writeScale(database, service, next))) throw new Superseded('something else is wanted')
+  }
+  const { refused } = await runtime.resize(service, desired, serving, signal)
+  for (const message of refused) log.warn({ serviceId: service.serviceId }, `${message}; retrying in a minute`)
+}
+
+/** Ends what was started in vain. Of a service that sleeps, whoever waits is told; it is tried again after a while. */
+const undo = async (
+  { database, clock }: DeploymentParts,
+  { runtime }: Cluster,
+  service: ScaledService,
+  desired: Running,
+  error: DeploymentError,
+  signal: AbortSignal,
+): Promise<void> => {
+  const isWake = service.scale === 0
+  if (isWake) {
+    const { code, message } = error
+    await showWaking(database, service, 'ERROR', { code, message, at: clock.now().toISOString() })
+  }
+  const before = { ...desired, workload: atScale(desired.workload, service.scale), ...(isWake ? { failed: true } : {}) }
+  await runtime.resize(service, before, async () => {}, signal)
+}
+
+/** True once there are so many; false when it has to wait for its image. */
+export const resize = async (
+  parts: DeploymentParts,
+  cluster: Cluster,
+  service: ScaledService,
+  next: number,
+  signal: AbortSignal,
+): Promise<boolean> => {
+  const { database, sealer } = parts
+  const opened = await openRelease(database, sealer, service.releaseId)
+  if (opened === null) return true
+  const isWake = service.scale === 0
+  const desired = runningAs(
+    { parts, service: { id: service.serviceId } },
+    { ...opened.workload, scaling: service.scaling, instances: next },
+  )
+  try {
+    if (isWake) await showWaking(database, service, 'STARTING', null)
+    const missing = { current: [], tell: async () => {} }
+    const lost = next > service.scale ? await findLost(parts, cluster, opened.release, missing, signal) : null
+    if (lost !== null) return false
+    await converge(parts, cluster, service, desired, signal)
+  } catch (error) {
+    if (error instanceof Superseded) return true
+    if (!isOwnFault(error) || next < service.scale) throw error
+    await undo(parts, cluster, service, desired, error, signal)
+    throw error
+  }
+  return true
+}

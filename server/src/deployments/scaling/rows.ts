@@ -1,0 +1,121 @@
+/** Services that scale, in the database: how many instances of the deployed version there are to be. */
+import { keySql } from '../../clusters/local.ts'
+import type { Kind } from '../../kinds.ts'
+import type { Scaling, Workload } from '../../runtimes/runtime.ts'
+import type { Queryable } from '../../store/database.ts'
+import type { Problem } from '../status/problems.ts'
+
+/** Why a service could not be woken. */
+export interface WakeError extends Problem {
+  /** RFC 3339. */
+  at: string
+}
+
+export interface ScaledService {
+  serviceId: string
+  environmentId: string
+  organizationId: string
+  kind: Kind
+  name: string
+  projectId: string
+  releaseId: string
+  revision: string
+  scaling: Scaling
+  /** 0: it sleeps. */
+  scale: number
+  /** How long there have been so many. */
+  forMs: number
+  cpuMillicores: number
+  memoryMb: number
+  /** A deployment says what runs of it. */
+  busy: boolean
+}
+
+/** SQL of a row `s` of `service_state`: whether a deployment says what runs of it. */
+const busySql = `exists (select from deployment_service w join deployment d on d.id = w.deployment_id
+  where w.service_id = s.service_id and w.converging and w.finished_at is null and d.state = 'RUNNING')`
+
+const scaledSql = `select s.service_id as "serviceId", s.environment_id as "environmentId",
+    s.organization_id as "organizationId", s.kind, n.name, e.parent_id as "projectId",
+    s.current_release_id as "releaseId", coalesce(r.workload ->> 'revision', r.deployment_id::text) as revision,
+    s.scaling, s.scale, extract(epoch from clock_timestamp() - s.scaled_at)::float8 * 1000 as "forMs",
+    (r.workload ->> 'cpuMillicores')::float8 as "cpuMillicores", (r.workload ->> 'memoryMb')::float8 as "memoryMb",
+    ${busySql} as busy
+  from service_state s join release r on r.id = s.current_release_id join node n on n.id = s.service_id
+    join node e on e.id = s.environment_id join node c on c.id = s.cluster_id
+  where ${keySql('c')} = $1 and s.desired = 'RUNNING' and s.scaling is not null`
+
+/** Of a cluster, those that are to run. */
+export const readScaled = (db: Queryable, clusterKey: string): Promise<ScaledService[]> =>
+  db.query<ScaledService>(scaledSql, [clusterKey])
+
+/** Undefined for one that does not scale, is stopped, or belongs to another cluster. */
+export const readOneScaled = async (
+  db: Queryable,
+  clusterKey: string,
+  serviceId: string,
+): Promise<ScaledService | undefined> =>
+  (await db.query<ScaledService>(`${scaledSql} and s.service_id = $2`, [clusterKey, serviceId]))[0]
+
+/** False when something else is wanted of the service by now: nothing has changed then. */
+export const writeScale = async (
+  db: Queryable,
+  { serviceId, releaseId, scale }: ScaledService,
+  next: number,
+): Promise<boolean> => {
+  const rows = await db.query(
+    `update service_state s set scale = $4, scaled_at = clock_timestamp(), wake_error = null, problem = null,
+       running_state = case when $4 = 0 then 'STOPPED' when $3 = 0 then 'RUNNING' else running_state end
+     where service_id = $1 and current_release_id = $2 and scale = $3 and desired = 'RUNNING' and not ${busySql}
+     returning 1`,
+    [serviceId, releaseId, scale, next],
+  )
+  return rows.length > 0
+}
+
+/** What is shown of one that sleeps while it is woken, or could not be. */
+export const showWaking = (
+  db: Queryable,
+  { serviceId, releaseId }: ScaledService,
+  state: 'STARTING' | 'STOPPED' | 'ERROR',
+  error: WakeError | null,
+): Promise<unknown> =>
+  db.query(
+    `update service_state s set running_state = $3, wake_error = $4, problem = $5
+     where service_id = $1 and current_release_id = $2 and scale = 0 and desired = 'RUNNING' and not ${busySql}`,
+    [
+      serviceId,
+      releaseId,
+      state,
+      error === null ? null : JSON.stringify(error),
+      error === null ? null : JSON.stringify({ code: error.code, message: error.message } satisfies Problem),
+    ],
+  )
+
+/** How many instances there are to be of the version that runs; null: as many as its release says. */
+export const readScale = async (
+  db: Queryable,
+  serviceId: string,
+): Promise<{ scale: number | null; releaseId: string | null }> => {
+  const [row] = await db.query<{ scale: number | null; releaseId: string | null }>(
+    'select scale, current_release_id as "releaseId" from service_state where service_id = $1',
+    [serviceId],
+  )
+  return row ?? { scale: null, releaseId: null }
+}
+
+/** With as many instances as there are to be now. */
+export const atScale = <Of extends Pick<Workload, 'instances' | 'scaling'>>(workload: Of, scale: number | null): Of =>
+  scale === null || workload.scaling === undefined ? workload : { ...workload, instances: scale }
+
+/** What all services of a cluster may use of its memory, with as many instances as they are to have now. */
+export const readMemoryInUse = async (db: Queryable, clusterKey: string): Promise<number> => {
+  const [row] = await db.query<{ memoryMb: number }>(
+    `select coalesce(sum(coalesce(s.scale, (r.workload ->> 'instances')::int, 0) * (r.workload ->> 'memoryMb')::float8), 0)
+       as "memoryMb"
+     from service_state s join release r on r.id = s.current_release_id join node c on c.id = s.cluster_id
+     where ${keySql('c')} = $1 and s.desired = 'RUNNING'`,
+    [clusterKey],
+  )
+  return row!.memoryMb
+}

@@ -1,0 +1,177 @@
+/**
+ * Lets the number of instances follow the use of services, on one cluster: wakes what requests wait for, puts to sleep
+ * what nobody asks for, and adds and removes by processor use. Of several servers, only the holder of the cluster does.
+ *
+ * Promises: one service is worked on once at a time, and never together with a deployment that touches its instances or
+ * with the reconciler; whatever is not done is asked for again, by the requests that wait or by the next look.
+ */
+import type { ClusterHold } from '../../clusters/hold.ts'
+import { kinds } from '../../kinds.ts'
+import { DeploymentError } from '../../lib/errors.ts'
+import { newId } from '../../lib/ids.ts'
+import { writeAudit } from '../../store/tree.ts'
+import { createKeyedQueue } from '../../work/keyed-queue.ts'
+import { createLoop } from '../../work/loop.ts'
+import type { DeploymentParts } from '../parts.ts'
+import { createFollower, usualScaleTimes, type Wish } from './follow.ts'
+import { resize } from './resize.ts'
+import { readOneScaled, readScaled, type ScaledService } from './rows.ts'
+import { scaling } from './turns.ts'
+
+export interface Scaler {
+  /** Requests wait for it. */
+  wake(serviceId: string): void
+  /** A deployment is about to touch the instances of this service, or of any (''): what is done to it ends now. */
+  yield(serviceId: string): void
+  stop(): Promise<void>
+}
+
+/** Services that are worked on, by whom: neither begins what the other has not ended. */
+export interface Turns {
+  reconciled: Set<string>
+  scaled: Set<string>
+}
+
+const workers = 32
+const backoff = { firstMs: 500, longestMs: 10_000 }
+/** While a deployment or the reconciler works on the service. */
+const laterMs = 250
+const deadlineMs = 10 * 60_000
+const longestLookMs = 15_000
+const shortestLookMs = 100
+const sampleMs = 5000
+
+class Yielded extends Error {}
+
+const awake: Wish = ({ scale, scaling }) => (scale === 0 ? Math.max(1, scaling.min) : scale)
+const asleep: Wish = ({ scaling }) => (scaling.sleeps ? 0 : Math.max(1, scaling.min))
+
+const lookEveryMs = (ms: number, longestMs: number): number =>
+  ms === 0 ? longestMs : Math.min(longestMs, Math.max(shortestLookMs, ms / 4))
+
+/** A person reads of it where the other changes of the service are told. */
+const tell = async ({ database, log }: DeploymentParts, service: ScaledService, to: number): Promise<void> => {
+  const { serviceId, organizationId, projectId, environmentId, kind, name, scale } = service
+  log.info({ serviceId, from: scale, to }, 'the number of instances follows the use of the processor')
+  const eventId = newId()
+  await writeAudit(
+    database,
+    organizationId,
+    { id: serviceId, name },
+    {
+      ...{ eventId, eventType: 'UPDATE', targetType: kinds[kind].audit, subTargetType: null, requestId: eventId },
+      ...{ projectId, environmentId, actorType: 'SYSTEM', actorId: null, userAgent: null },
+      ...{ origin: 'QOVERY_INTERNAL', triggeredBy: 'autoscaling' },
+      change: JSON.stringify({ running_instances: { from: scale, to } }),
+    },
+  )
+}
+
+/** `equalSoon`: the reconciler sees to it that what is published is as it should be. */
+export const startScaler = (
+  parts: DeploymentParts,
+  hold: ClusterHold,
+  turns: Turns,
+  equalSoon: (serviceId: string) => void,
+): Scaler => {
+  const { database, log, router } = parts
+  const { cluster } = hold
+  const common = { cluster: cluster.key }
+  const wishes = new Map<string, Wish>()
+  const underWay = new Map<string, AbortController>()
+
+  /** Requests wait for what else is done to it; anything else is wished for again by the next look, if it is right then. */
+  const again = (serviceId: string, wish: Wish): number | undefined => {
+    if (wish !== awake) return undefined
+    wishes.set(serviceId, wish)
+    return laterMs
+  }
+  const work = async (serviceId: string, wish: Wish, signal: AbortSignal): Promise<number | undefined> => {
+    const service = await readOneScaled(database, cluster.key, serviceId)
+    const next = service === undefined ? undefined : wish(service)
+    // The router may not have heard of what runs.
+    if (service === undefined || next === service.scale) return void equalSoon(serviceId)
+    if (service.busy) return again(serviceId, wish)
+    if (!(await resize(parts, cluster, service, next!, signal))) return undefined
+    if (service.scale === 0) log.info({ serviceId }, 'asked for: the service is awake')
+    else if (next === 0) log.info({ serviceId }, 'nobody has asked for it: the service sleeps')
+    else await tell(parts, service, next!)
+    return undefined
+  }
+  const run = async (serviceId: string, stopping: AbortSignal): Promise<number | undefined> => {
+    const wish = wishes.get(serviceId)
+    if (wish === undefined) return undefined
+    if (turns.reconciled.has(serviceId)) return laterMs
+    wishes.delete(serviceId)
+    const yielding = new AbortController()
+    const signal = AbortSignal.any([stopping, yielding.signal, AbortSignal.timeout(deadlineMs)])
+    turns.scaled.add(serviceId)
+    underWay.set(serviceId, yielding)
+    let pauseMs: number | undefined
+    try {
+      await scaling(database, hold, serviceId, async () => {
+        pauseMs = await work(serviceId, wish, signal)
+      })
+      return pauseMs
+    } catch (error) {
+      if (yielding.signal.aborted) return again(serviceId, wish)
+      if (!(error instanceof DeploymentError)) throw error
+      log.warn({ err: error, serviceId }, 'the number of instances could not be changed')
+      return undefined
+    } finally {
+      underWay.delete(serviceId)
+      turns.scaled.delete(serviceId)
+    }
+  }
+  const queue = createKeyedQueue(parts, {
+    ...common,
+    name: 'scaling',
+    workers,
+    backoff,
+    failed: 'changing the number of instances failed',
+    run,
+  })
+  const want = (serviceId: string, wish: Wish): void => {
+    // Who waits comes first.
+    if (wishes.get(serviceId) === awake) return
+    wishes.set(serviceId, wish)
+    queue.add(serviceId)
+  }
+
+  const { sleepAfterMs, upMs } = parts.scaleTimes ?? usualScaleTimes
+  const lookForIdle = async (): Promise<void> => {
+    const all = await readScaled(database, cluster.key)
+    const candidates = all.filter(
+      ({ scaling, scale, busy, forMs }) => scaling.sleeps && scale > 0 && !busy && forMs >= sleepAfterMs,
+    )
+    if (candidates.length === 0 || router === undefined) return
+    const ids = candidates.map(({ serviceId }) => serviceId)
+    for (const serviceId of await router.idle(ids, sleepAfterMs)) want(serviceId, asleep)
+  }
+  const idle = createLoop(parts, {
+    ...common,
+    name: 'sleep',
+    periodMs: lookEveryMs(sleepAfterMs, longestLookMs),
+    waits: true,
+    failed: 'services that nobody asks for stay awake for now',
+    run: () => (sleepAfterMs === 0 ? Promise.resolve() : lookForIdle()),
+  })
+  const load = createLoop(parts, {
+    ...common,
+    name: 'autoscaling',
+    periodMs: lookEveryMs(upMs, sampleMs),
+    waits: true,
+    failed: 'the number of instances stays as it is for now',
+    run: createFollower(parts, cluster, want),
+  })
+  return {
+    wake: (serviceId) => want(serviceId, awake),
+    yield(serviceId) {
+      for (const [id, controller] of underWay)
+        if (serviceId === '' || id === serviceId) controller.abort(new Yielded('a deployment touches its instances'))
+    },
+    async stop() {
+      await Promise.all([idle.stop(), load.stop(), queue.stop()])
+    },
+  }
+}

@@ -1,0 +1,58 @@
+/**
+ * Who changes the instances of a service: a deployment, or whoever scales it. Neither waits for the other's work: a
+ * deployment that is about to touch instances says so, and what scales them ends at once; what scales leaves alone what a
+ * deployment touches.
+ */
+import type { ClusterHold } from '../../clusters/hold.ts'
+import type { Database } from '../../store/database.ts'
+import { withClaim } from '../../work/queue.ts'
+import type { ServiceRun } from '../run/service-run.ts'
+
+export const scalingChannel = 'slipway_scaling'
+
+const pauseMs = 50
+
+const claimSql = `with marked as (update deployment_service set converging = true
+    where deployment_id = $1 and service_id = $2 returning service_id)
+  select pg_notify('${scalingChannel}', service_id::text) from marked`
+
+const openSql = `select from scale_work s join cluster_work c on c.id = s.cluster and c.fence = s.fence
+  where s.service_id = $1 and c.lease_until > clock_timestamp()`
+
+/** From now on the deployment alone says what runs of its service. */
+export const takeInstances = async (
+  { parts, claim, service, signal: usual }: ServiceRun,
+  signal: AbortSignal = usual,
+): Promise<void> => {
+  const { database, clock } = parts
+  await withClaim(database, claim, (tx) => tx.query(claimSql, [claim.id, service.id]))
+  // Whoever scales it has been told, or finds out before it begins; and its lease runs out if it is gone.
+  for (const beganMs = clock.monotonicMs(); clock.monotonicMs() - beganMs < longestMs; ) {
+    if ((await database.query(openSql, [service.id])).length === 0) return
+    if (signal.aborted) return
+    await clock.sleep(pauseMs)
+  }
+}
+
+/** A lease has run out by then. */
+const longestMs = 60_000
+
+/** Marks a service as one that is being scaled, for as long as `work` takes. */
+export const scaling = async (
+  database: Database,
+  { id, fence }: ClusterHold,
+  serviceId: string,
+  work: () => Promise<void>,
+): Promise<void> => {
+  await database.query(
+    `insert into scale_work (service_id, cluster, fence) values ($1, $2, $3)
+     on conflict (service_id) do update set cluster = excluded.cluster, fence = excluded.fence`,
+    [serviceId, id, fence],
+  )
+  try {
+    await work()
+  } finally {
+    const own = 'service_id = $1 and cluster = $2 and fence = $3'
+    await database.query(`delete from scale_work where ${own}`, [serviceId, id, fence]).catch(() => {})
+  }
+}

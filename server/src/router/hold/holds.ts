@@ -1,0 +1,206 @@
+/**
+ * Requests to services that sleep: they wait here until the table leads somewhere, and whoever can wake the service is
+ * told that it is wanted.
+ *
+ * Promises: nothing of a request is read while it waits; a place is free again when its client leaves; each that waits is
+ * answered, after `longestMs` at the latest; a crowd at one service takes no place from others, and does not keep the
+ * process from serving them.
+ * Does not know: what a request is, and what its service does.
+ */
+import type { PageName } from '../http/pages.ts'
+import type { AnyRoute } from '../router.ts'
+
+export interface Waiting {
+  /** Goes on with what the table says by now; its place is free when it calls `leave`. */
+  resume(): void
+  refuse(page: Extract<PageName, 'waking' | 'crowded'>): void
+}
+
+export interface Place {
+  /** The client has gone, or was answered. Any number of times. */
+  leave(): void
+}
+
+export interface Holds {
+  /** Null if there is no place. `bytes`: about what it keeps in memory. */
+  take(serviceId: string, bytes: number, waiting: Waiting): Place | null
+  /** The table has changed: what waits for a service that does not sleep any more goes on. */
+  settle(routes: readonly AnyRoute[]): void
+  /** `tell` hears of each service that requests wait for: at once, and again as long as they do. */
+  listen(tell: (serviceId: string) => void): () => void
+  /** Nobody will come to wake anything: all are told to come again. */
+  end(): void
+}
+
+export interface HoldLimits {
+  perService: number
+  total: number
+  bytes: number
+  longestMs: number
+}
+
+export const usualHoldLimits: HoldLimits = { perService: 2000, total: 8000, bytes: 64 << 20, longestMs: 60_000 }
+
+/** Of one service that go on at once and have no answer yet: a program that has just started has a short queue. */
+const mostUnanswered = 32
+/** One that takes longer does not keep the others waiting. */
+const patienceMs = 250
+const tellAgainMs = 5000
+/** As much as the buffers of a connection take. */
+const unreadBytes = 128 << 10
+/** Answers in a row, before others have their turn. */
+const atOnce = 32
+
+/** What a request keeps in memory while it waits: its headers, and what is read of a body before anybody asks for it. */
+export const heldBytes = (headers: readonly string[], contentLength: string | undefined): number => {
+  const head = headers.reduce((sum, each) => sum + each.length, 0)
+  return head + Math.min(unreadBytes, Number(contentLength ?? unreadBytes) || 0)
+}
+
+interface Held extends Place {
+  bytes: number
+  waiting: Waiting
+  timer: NodeJS.Timeout
+}
+
+interface Crowd {
+  serviceId: string
+  held: Set<Held>
+  unanswered: number
+  /** They go on, in turn. */
+  isOpen: boolean
+  telling?: NodeJS.Timeout
+}
+
+/** A few at a time: whatever else the process serves goes on in between. */
+const createTurns = (report: (message: string) => void): ((turn: () => void) => void) => {
+  const turns: (() => void)[] = []
+  let isDue = false
+  const schedule = (): void => {
+    if (!isDue) setImmediate(take)
+    isDue = true
+  }
+  const take = (): void => {
+    isDue = false
+    for (const turn of turns.splice(0, atOnce)) {
+      try {
+        turn()
+      } catch (error) {
+        report(`a request that waited could not go on: ${String(error)}`)
+      }
+    }
+    if (turns.length > 0) schedule()
+  }
+  return (turn) => {
+    turns.push(turn)
+    schedule()
+  }
+}
+
+export const createHolds = (report: (message: string) => void, limits = usualHoldLimits): Holds => {
+  const crowds = new Map<string, Crowd>()
+  const listeners = new Set<(serviceId: string) => void>()
+  let total = 0
+  let bytes = 0
+  const inTurn = createTurns(report)
+
+  const isWaiting = ({ isOpen, held }: Crowd): boolean => !isOpen && held.size > 0
+  const tell = (crowd: Crowd): void => {
+    clearTimeout(crowd.telling)
+    for (const listener of listeners) listener(crowd.serviceId)
+    crowd.telling = setTimeout(() => isWaiting(crowd) && tell(crowd), tellAgainMs).unref()
+  }
+  const forgetIfEmpty = (crowd: Crowd): void => {
+    if (crowd.held.size > 0 || crowd.unanswered > 0) return
+    clearTimeout(crowd.telling)
+    crowds.delete(crowd.serviceId)
+  }
+
+  /** False if it was not waiting any more. */
+  const remove = (crowd: Crowd, held: Held): boolean => {
+    if (!crowd.held.delete(held)) return false
+    clearTimeout(held.timer)
+    total--
+    bytes -= held.bytes
+    return true
+  }
+  const refuse = (crowd: Crowd, held: Held, page: 'waking' | 'crowded'): void => {
+    if (!remove(crowd, held)) return
+    inTurn(() => held.waiting.refuse(page))
+    forgetIfEmpty(crowd)
+  }
+  const goOn = (crowd: Crowd): void => {
+    for (const held of crowd.held) {
+      if (!crowd.isOpen || crowd.unanswered >= mostUnanswered) return
+      remove(crowd, held)
+      crowd.unanswered++
+      let isOver = false
+      held.leave = () => {
+        if (isOver) return
+        isOver = true
+        clearTimeout(patience)
+        crowd.unanswered--
+        forgetIfEmpty(crowd)
+        if (crowd.held.size > 0) inTurn(() => goOn(crowd))
+      }
+      const patience = setTimeout(() => held.leave(), patienceMs)
+      inTurn(() => held.waiting.resume())
+    }
+  }
+
+  /** The largest crowd makes room for others. */
+  const makeRoom = (crowd: Crowd): boolean => {
+    const largest = [...crowds.values()].reduce((a, b) => (b.held.size > a.held.size ? b : a), crowd)
+    if (largest.held.size <= crowd.held.size + 1) return false
+    refuse(largest, [...largest.held].at(-1)!, 'crowded')
+    return true
+  }
+  const crowdOf = (serviceId: string): Crowd => {
+    const crowd = crowds.get(serviceId) ?? { serviceId, held: new Set(), unanswered: 0, isOpen: false }
+    crowds.set(serviceId, crowd)
+    // Whoever comes has seen that it sleeps.
+    crowd.isOpen = false
+    return crowd
+  }
+
+  return {
+    take(serviceId, size, waiting) {
+      const crowd = crowdOf(serviceId)
+      const isFull = total >= limits.total || bytes + size > limits.bytes
+      if (crowd.held.size >= limits.perService || (isFull && !makeRoom(crowd))) {
+        forgetIfEmpty(crowd)
+        return null
+      }
+      const held: Held = {
+        bytes: size,
+        waiting,
+        timer: setTimeout(() => refuse(crowd, held, 'waking'), limits.longestMs),
+        leave: () => {
+          if (remove(crowd, held)) forgetIfEmpty(crowd)
+        },
+      }
+      crowd.held.add(held)
+      total++
+      bytes += size
+      if (crowd.held.size === 1) tell(crowd)
+      return { leave: () => held.leave() }
+    },
+    settle(routes) {
+      if (crowds.size === 0) return
+      const asleep = new Set(routes.flatMap(({ state, serviceId }) => (state === 'asleep' ? [serviceId] : [])))
+      for (const crowd of [...crowds.values()]) {
+        crowd.isOpen = !asleep.has(crowd.serviceId)
+        if (crowd.isOpen) goOn(crowd)
+        else if (isWaiting(crowd)) tell(crowd)
+      }
+    },
+    listen(listener) {
+      listeners.add(listener)
+      for (const crowd of crowds.values()) if (isWaiting(crowd)) listener(crowd.serviceId)
+      return () => void listeners.delete(listener)
+    },
+    end() {
+      for (const crowd of [...crowds.values()]) for (const held of [...crowd.held]) refuse(crowd, held, 'waking')
+    },
+  }
+}

@@ -1,0 +1,35 @@
+/** Another number of instances of the version that serves. See `Runtime.resize`. */
+import { routeWhatCan } from '../../router/routes.ts'
+import { isDown, type Runtime } from '../runtime.ts'
+import type { BlueGreenParts } from './blue-green.ts'
+import { stopsFirst, unwatched } from './converge.ts'
+import type { LedBook } from './led.ts'
+import { publicationOf, routesOf } from './routes.ts'
+import { createTraffic } from './traffic.ts'
+
+export const createResize = ({ instances, router }: BlueGreenParts, led: LedBook): Runtime['resize'] => {
+  const { drain } = createTraffic(router)
+  return async (_service, { workload, exposure, failed }, serving, signal) => {
+    signal.throwIfAborted()
+    const { serviceId, revision, stopGraceMs } = workload
+    const seen = await instances.see([workload])
+    const own = seen.filter((instance) => instance.revision === revision)
+    let current = own.filter(({ index }) => index < workload.instances)
+    if (current.filter((instance) => !isDown(instance)).length < workload.instances) {
+      if (own.length < seen.length && stopsFirst(workload))
+        await instances.retire(workload, revision, stopGraceMs, signal)
+      await instances.apply(workload, () => {}, signal)
+      current = await instances.ready(workload, () => {}, signal)
+    }
+    const publication = publicationOf(workload, await exposure(), failed)
+    await serving()
+    led.note(serviceId, publication)
+    const refused = await routeWhatCan(router, serviceId, routesOf(publication, current))
+    const surplus = own.filter(({ index }) => index >= workload.instances)
+    if (surplus.length > 0) {
+      await drain(surplus, unwatched(signal), signal)
+      await instances.shrink(workload, signal)
+    }
+    return { instances: current, refused: refused.map(({ message }) => message) }
+  }
+}
