@@ -64,7 +64,7 @@ const words: Readonly<Record<keyof Limits, readonly [what: string, way: string]>
   diskGb: ['GB of images in an organization', 'Delete unused services'],
   streams: ['open streams in an organization', 'Close some'],
   streamsPerToken: ['open streams of one token or account', 'Close some'],
-  engines: ['Docker engines connected by an organization', 'Disconnect some'],
+  engines: ['Docker engines and Kubernetes clusters connected by an organization', 'Disconnect some'],
 }
 
 /** `wanted` is the resulting usage; for the disk, the current one. */

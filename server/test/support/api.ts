@@ -30,6 +30,7 @@ import { operations as allOperations, deployableKinds } from '../../src/resource
 import { createFirstOrganization } from '../../src/resources/organization/organization.ts'
 import type { AnyRoute, Router } from '../../src/router/router.ts'
 import { createFakeRuntime, type FakeRuntime } from '../../src/runtimes/fake/fake.ts'
+import { createOpenKubernetes, type OpenKubernetes } from '../../src/runtimes/kubernetes/kubernetes.ts'
 import { readFingerprintKey } from '../../src/store/installation.ts'
 import { createSealer } from '../../src/store/keys/seal.ts'
 import { createStreams } from '../../src/streams/changes.ts'
@@ -137,12 +138,16 @@ const resolveLocal = async (host: string): Promise<{ address: string }[]> => {
   throw new Error('tests look up no names')
 }
 
+const refuseAll = async (): Promise<never> => {
+  throw new Error('tests without engines reach no other machine')
+}
+
 const testPorts = { port: 8080, routerPort: 8000, portRange: { first: 30_000, last: 32_767 }, extraPorts: [] }
 
 const createParts = async (
   database: TestDatabase,
   dataDir: string,
-  { settings = {}, disk, engines }: TestApiOptions,
+  { settings = {}, disk, engines, openKubernetes = createOpenKubernetes(engines?.pin ?? refuseAll) }: TestApiOptions,
 ) => {
   const log = createLog(process.env.TEST_LOG ?? 'silent')
   const sealer = await createSealer({ database, masterKeyFile: join(dataDir, 'master') })
@@ -154,7 +159,7 @@ const createParts = async (
   }
   const builder = createBuilder(source)
   const work = createWorkRegistry(systemClock)
-  const others = engines && { database, sealer, engines, log, work, clock: systemClock }
+  const others = engines && { database, sealer, engines, openKubernetes, log, work, clock: systemClock }
   const clusters = createClusters({ database, runtime, ...(others === undefined ? {} : { others }) })
   await clusters.start()
   // What the engine has is known from the first request on, also where no engine looks after it.
@@ -224,6 +229,8 @@ export interface TestApiOptions {
   disk?: Disk
   /** Of other machines; without, every cluster but the default one is only described. */
   engines?: Engines
+  /** Without, by the network, at the addresses that `engines` allows. */
+  openKubernetes?: OpenKubernetes
 }
 
 /** Starts an API of its own over a fresh database. */
