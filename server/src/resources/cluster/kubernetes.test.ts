@@ -1,5 +1,6 @@
 /** A Kubernetes cluster, from its registration to its end: it is looked at, and nothing runs there yet. */
 import assert from 'node:assert/strict'
+import { readFileSync } from 'node:fs'
 import { after, test } from 'node:test'
 import { type Json, newApplication, startApi } from '../../../test/support/api.ts'
 import { createFakeEngines, engineWith } from '../../../test/support/docker/fake-engines.ts'
@@ -332,7 +333,10 @@ test('the manifest that is served grants what is asked for, and nothing else', a
   const { path } = await register()
   const { parse } = await import('yaml')
   const { kubernetesAccess } = parse((await call('GET', `${path}/installationHelmValues`)).body as string)
-  assert.deepEqual(kubernetesAccess, JSON.parse(JSON.stringify(accessManifest)))
+  const manifest = JSON.parse(JSON.stringify(accessManifest))
+  assert.deepEqual(kubernetesAccess, manifest)
+  const guide = readFileSync(new URL('../../../../docs/guides/kubernetes-cluster.md', import.meta.url), 'utf8')
+  assert.deepEqual(parse(/^```yaml\n([\s\S]*?)^```$/m.exec(guide)![1]!), manifest)
   const role = kubernetesAccess.items.find(({ kind }: Json) => kind === 'ClusterRole')
   const cluster = await newKubernetes()
   cluster.rules = role.rules
