@@ -29,6 +29,7 @@ export const kubernetesFields = {
 export const kubernetesForm = { objectType: 'OTHER', choice: 'kubernetes', needs: [field] }
 
 const leastMinor = 28
+const checkMs = 10_000
 
 /** Why a cluster of this version is not taken; null when it is. */
 export const refuseVersion = (version: string): string | null => {
@@ -49,7 +50,7 @@ export const identifyKubernetes = async ({ parts }: Context, kubeconfig: Sealed)
   if (openKubernetes === null) throw badRequest('This server connects only to its own Docker engine.')
   const kubernetes = openKubernetes(await read(kubeconfig.reveal()))
   try {
-    const facts = await kubernetes.look()
+    const facts = await kubernetes.look(undefined, checkMs)
     const refusal = refuseVersion(facts.version)
     if (refusal !== null) throw invalidField(`/${field}`, refusal)
     refuseMissing(facts)

@@ -23,14 +23,15 @@ export interface KubernetesFacts {
 
 /** All reject with `KubernetesError`. */
 export interface Kubernetes {
-  look(signal?: AbortSignal): Promise<KubernetesFacts>
+  /** `deadlineMs`: default 5000. */
+  look(signal?: AbortSignal, deadlineMs?: number): Promise<KubernetesFacts>
   nodes(signal?: AbortSignal): Promise<ClusterNode[]>
   close(): Promise<void>
 }
 
 export type OpenKubernetes = (access: KubernetesAccess) => Kubernetes
 
-const deadlineMs = 5000
+const usualDeadlineMs = 5000
 const mostNodes = 500
 const reviews = '/apis/authorization.k8s.io/v1'
 /** One that is not there: only what is granted in all namespaces counts in it. */
@@ -109,6 +110,7 @@ export const createOpenKubernetes =
     /** One deadline for all that `work` asks. */
     const inTime = async <T>(
       signal: AbortSignal | undefined,
+      deadlineMs: number,
       work: (options: AskOptions) => Promise<T>,
     ): Promise<T> => {
       const late = AbortSignal.timeout(deadlineMs)
@@ -120,9 +122,11 @@ export const createOpenKubernetes =
       }
     }
     return {
-      look: (signal) => inTime(signal, (options) => look(api, options)),
+      look: (signal, deadlineMs = usualDeadlineMs) => inTime(signal, deadlineMs, (options) => look(api, options)),
       nodes: (signal) =>
-        inTime(signal, async (options) => (await api.list<unknown>('/api/v1/nodes', mostNodes, options)).map(readNode)),
+        inTime(signal, usualDeadlineMs, async (options) =>
+          (await api.list<unknown>('/api/v1/nodes', mostNodes, options)).map(readNode),
+        ),
       close: api.close,
     }
   }
