@@ -102,7 +102,7 @@ const bundle = (): Promise<unknown> =>
     format: 'esm',
     platform: 'node',
     target: 'node24',
-    external: ['@scalar/fastify-api-reference', 'ssh2'],
+    external: ['@scalar/fastify-api-reference', 'ssh2', 'yaml'],
     banner: { js: banner },
     plugins: [placed, required],
     sourcemap: 'linked',

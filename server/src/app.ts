@@ -41,6 +41,7 @@ import { leaveFollower } from './route-follower.ts'
 import { createRouter } from './router/control/client.ts'
 import type { Router } from './router/router.ts'
 import { createFakeRuntime } from './runtimes/fake/fake.ts'
+import { createOpenKubernetes, type OpenKubernetes } from './runtimes/kubernetes/kubernetes.ts'
 import type { Runtime } from './runtimes/runtime.ts'
 import { createSampleRepository, reachSample, samplePath, serveSample } from './sample-repository.ts'
 import type { Settings } from './settings.ts'
@@ -162,6 +163,7 @@ interface RuntimeParts {
   runtime: Runtime
   imageBuilder: ImageBuilder
   engines: Engines
+  openKubernetes: OpenKubernetes
   builderOver(clusters: Clusters): Builder
 }
 
@@ -198,6 +200,7 @@ const createRuntimeParts = (foundation: Foundation, fake: boolean, sampleUrl: st
       pin: outbound.checkMachine,
       sockets: settings.engineSockets,
     }),
+    openKubernetes: createOpenKubernetes(outbound.checkMachine),
     builderOver: (clusters) =>
       createBuilder({
         sources,
@@ -210,8 +213,8 @@ const createRuntimeParts = (foundation: Foundation, fake: boolean, sampleUrl: st
 
 const createParts = async (foundation: Foundation, machine: RuntimeParts, disk: Disk) => {
   const { settings, database, sealer, log, work } = foundation
-  const { repositories, runtime, imageBuilder, engines, builderOver } = machine
-  const others = { database, sealer, engines, log, work, clock: systemClock }
+  const { repositories, runtime, imageBuilder, engines, openKubernetes, builderOver } = machine
+  const others = { database, sealer, engines, openKubernetes, log, work, clock: systemClock }
   const clusters = createClusters({ database, runtime, builder: imageBuilder, others })
   const builder = builderOver(clusters)
   await clusters.start()

@@ -17,10 +17,11 @@ import { operations } from '../src/resources/index.ts'
 import type { Values } from './cases/case.ts'
 import { type Answer, type Json, newApplication, newPlace, startApi } from './support/api.ts'
 import { createFakeEngines } from './support/docker/fake-engines.ts'
+import { openFakeKubernetes } from './support/peers/kubernetes.ts'
 import { addressOf, caseOf, newScene, paramsOf, valuesFor } from './support/scene.ts'
 import { until } from './support/until.ts'
 
-const api = await startApi({ engines: createFakeEngines() })
+const api = await startApi({ engines: createFakeEngines(), openKubernetes: openFakeKubernetes })
 
 let logged = ''
 /** All that any part writes to its log from now on, at every level, as it would stand in the file. */

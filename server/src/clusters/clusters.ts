@@ -10,6 +10,8 @@
 import type { ImageBuilder } from '../builds/builder.ts'
 import type { Images } from '../runtimes/images.ts'
 import type { Ingress } from '../runtimes/ingress.ts'
+import type { OpenKubernetes } from '../runtimes/kubernetes/kubernetes.ts'
+import type { ClusterNode } from '../runtimes/kubernetes/nodes.ts'
 import type { Capacity, Runtime, ServiceKey } from '../runtimes/runtime.ts'
 import type { Queryable } from '../store/database.ts'
 import { readCapacity } from './capacity.ts'
@@ -27,14 +29,18 @@ export interface ServiceRef extends ServiceKey {
 export interface Cluster {
   /** Rows that stand for one engine have one key: see local.ts. */
   readonly key: string
-  /** Whether this server has a runtime for it. */
+  /** Whether this server knows how to reach it. */
   readonly isConnected: boolean
+  /** Whether services can run there; else it is only looked at, if it is connected. */
+  readonly runsServices: boolean
   readonly runtime: Runtime
   /** Builds images for what runs there. */
   readonly builder: Pick<ImageBuilder, 'build' | 'built' | 'forget'>
   /** The runtime's. */
   readonly ingress: Ingress
   readonly images: Images
+  /** The machines that it says it has; null for one that is a single machine. */
+  readonly nodes: ((signal?: AbortSignal) => Promise<ClusterNode[]>) | null
   /** What it has for services, as its engine said last; null until it first said. */
   capacity(): Promise<Capacity | null>
 }
@@ -42,10 +48,12 @@ export interface Cluster {
 export interface Clusters {
   /** `db`: in a transaction, so that it needs no second connection. */
   of(clusterId: string, db?: Queryable): Promise<Cluster>
-  /** Every one that this server has a runtime for now, once. */
+  /** Every one that services can run on now, once. */
   all(): readonly Cluster[]
   /** What this server does with engines of other machines; null where every cluster is this machine's. */
   readonly engines: Engines | null
+  /** Connects to a Kubernetes cluster; null as above. */
+  readonly openKubernetes: OpenKubernetes | null
   /** Connects to the engines of other machines, and follows their clusters from then on. */
   start(): Promise<void>
   close(): Promise<void>
@@ -62,18 +70,15 @@ export interface ClustersParts {
 }
 
 export const createClusters = ({ database, runtime, builder = noBuilder, others }: ClustersParts): Clusters => {
-  const make = (key: string, isConnected: boolean, its: Runtime, builds: Cluster['builder']): Cluster => ({
-    key,
-    isConnected,
-    runtime: its,
-    builder: builds,
+  const make = (key: string, its: Runtime, more: Partial<Cluster>): Cluster => ({
+    ...{ key, isConnected: true, runsServices: true, nodes: null, builder: noBuilder, runtime: its },
+    ...more,
     ingress: its.ingress,
     images: its.images,
     capacity: () => readCapacity(database, key),
   })
-  const local = make(localKey, true, runtime, builder)
-  const connected =
-    others === undefined ? null : createConnected(others, (key, its, builds) => make(key, true, its, builds))
+  const local = make(localKey, runtime, { builder })
+  const connected = others === undefined ? null : createConnected(others, make)
   /** Ids of rows that stand for this machine, which they do for their life. */
   const locals = new Set<string>()
 
@@ -84,12 +89,15 @@ export const createClusters = ({ database, runtime, builder = noBuilder, others 
         clusterId,
       ])
       if (row === undefined || !isLocal(row.spec))
-        return (await connected?.find(clusterId)) ?? make(clusterId, false, noRuntime, noBuilder)
+        return (
+          (await connected?.find(clusterId)) ?? make(clusterId, noRuntime, { isConnected: false, runsServices: false })
+        )
       locals.add(clusterId)
       return local
     },
     all: () => [local, ...(connected?.all() ?? [])],
     engines: others?.engines ?? null,
+    openKubernetes: others?.openKubernetes ?? null,
     start: async () => connected?.start(),
     async close() {
       await Promise.all([runtime.close(), connected?.close()])

@@ -51,6 +51,9 @@ const startServer = async () => {
           }
         },
       },
+      openKubernetes: () => {
+        throw new Error('not asked')
+      },
       clock: systemClock,
       log: createLog('silent'),
       work: createWorkRegistry(systemClock),

@@ -3,36 +3,49 @@
  * when something tells of a change, and every few seconds, so that every server follows what another one wrote.
  */
 import { isIPv6 } from 'node:net'
-import type { EngineConnection, Pin } from '../lib/docker/engine-connection.ts'
+import type { EngineConnection } from '../lib/docker/engine-connection.ts'
+import type { Pin } from '../lib/net/pinned-connector.ts'
 import type { Clock } from '../lib/time/clock.ts'
+import type { OpenKubernetes } from '../runtimes/kubernetes/kubernetes.ts'
 import type { Runtime } from '../runtimes/runtime.ts'
 import type { Database } from '../store/database.ts'
 import type { Sealer } from '../store/keys/seal.ts'
 import { createLoop, type WorkParts } from '../work/loop.ts'
+import { learnCapacity } from './capacity.ts'
 import type { Cluster } from './clusters.ts'
 import { connectionOf, type EngineRow, type EngineSpec, type Engines, openSecrets, readEngineRows } from './engines.ts'
+import { connectKubernetes, type KubernetesRow, openKubeconfig, readKubernetesRows } from './kubernetes.ts'
 
 export interface ConnectedParts extends WorkParts {
   database: Database
   sealer: Sealer
   engines: Engines
+  openKubernetes: OpenKubernetes
 }
 
 export interface Connected {
+  /** Those that services can run on. */
   all(): Cluster[]
-  /** Undefined for one that is no engine. */
+  /** Undefined for one that this server does not reach. */
   find(clusterId: string): Promise<Cluster | undefined>
   /** Begins to follow the rows. */
   start(): Promise<void>
   close(): Promise<void>
 }
 
-interface Entry {
-  version: string
+/** What a cluster is connected by. */
+interface Opened {
   cluster: Cluster
-  connection: EngineConnection
+  /** Removes what was made there: the cluster is gone. */
   clear(): Promise<void>
-  /** When its engine is to be asked again who it is. */
+  /** Asks for its version. */
+  version(signal: AbortSignal): Promise<string>
+}
+
+interface Entry extends Opened {
+  /** Of its row and credentials. */
+  written: string
+  /** When it is to be asked again which version it has. */
   asksAtMs: number
 }
 
@@ -65,9 +78,9 @@ const serviceAddressOf = async (
 
 export const createConnected = (
   parts: ConnectedParts,
-  make: (clusterId: string, runtime: Runtime, builder: Cluster['builder']) => Cluster,
+  make: (clusterId: string, runtime: Runtime, more: Partial<Cluster>) => Cluster,
 ): Connected => {
-  const { database, sealer, engines, clock, log } = parts
+  const { database, sealer, engines, openKubernetes, clock, log } = parts
   const entries = new Map<string, Entry>()
   const closing = new Set<Promise<void>>()
   const stopping = new AbortController()
@@ -85,42 +98,59 @@ export const createConnected = (
       .finally(() => closing.delete(closed))
     closing.add(closed)
   }
-  const connect = async (row: EngineRow): Promise<void> => {
-    if (entries.get(row.clusterId)?.version === row.version) return
+  const openEngine = async (row: EngineRow): Promise<Opened> => {
     const connection = connectionOf(row.spec, await openSecrets(sealer, row), engines.pin)
     const { clusterId, organizationId, spec } = row
     const serviceAddress = await serviceAddressOf(spec, connection, engines.pin)
     const { runtime, builder, clear } = engines.open({ clusterId, organizationId, connection, serviceAddress })
+    const version = async (signal: AbortSignal) => (await engines.identify(connection, signal)).version
+    return { cluster: make(clusterId, runtime, { builder }), clear, version }
+  }
+  const openOther = async (row: KubernetesRow): Promise<Opened> => {
+    const { kubernetes, runtime } = await connectKubernetes(row, await openKubeconfig(sealer, row), openKubernetes)
+    const cluster = make(row.clusterId, runtime, { runsServices: false, nodes: kubernetes.nodes })
+    const version = async (signal: AbortSignal) => {
+      // Nobody holds it, for nothing runs there.
+      const [{ version: its }] = await Promise.all([kubernetes.look(signal), learnCapacity(database, cluster)])
+      return its
+    }
+    return { cluster, clear: async () => {}, version }
+  }
+  const connect = async (row: { clusterId: string; version: string }, open: () => Promise<Opened>): Promise<void> => {
+    const { clusterId, version: written } = row
+    if (entries.get(clusterId)?.written === written) return
+    const opened = await open()
     letGo(clusterId)
-    entries.set(clusterId, {
-      version: row.version,
-      cluster: make(clusterId, runtime, builder),
-      connection,
-      clear,
-      asksAtMs: 0,
-    })
-    log.info({ cluster: clusterId }, 'connected to the engine of a cluster')
+    entries.set(clusterId, { ...opened, written, asksAtMs: 0 })
+    log.info({ cluster: clusterId }, 'connected to a cluster')
   }
   const read = async (clusterId: string | null): Promise<void> => {
-    const rows = await readEngineRows(database, clusterId)
-    const there = new Set(rows.map((row) => row.clusterId))
+    const [docker, kubernetes] = [
+      await readEngineRows(database, clusterId),
+      await readKubernetesRows(database, clusterId),
+    ]
+    const rows = [
+      ...docker.map((row) => ({ row, open: () => openEngine(row) })),
+      ...kubernetes.map((row) => ({ row, open: () => openOther(row) })),
+    ]
+    const there = new Set(rows.map(({ row }) => row.clusterId))
     for (const id of clusterId === null ? [...entries.keys()] : [clusterId]) if (!there.has(id)) letGo(id, true)
-    for (const row of rows)
-      await connect(row).catch((error: unknown) => {
+    for (const { row, open } of rows)
+      await connect(row, open).catch((error: unknown) => {
         log.warn({ err: error, cluster: row.clusterId }, 'the credentials of a cluster cannot be used')
       })
   }
   const learnVersion = async ([clusterId, entry]: [string, Entry]): Promise<void> => {
     if (clock.monotonicMs() < entry.asksAtMs) return
     entry.asksAtMs = clock.monotonicMs() + askEveryMs
-    const { version } = await engines.identify(entry.connection, stopping.signal)
+    const version = await entry.version(stopping.signal)
     await database.query(
       `update cluster_engine set version = $2, read_at = clock_timestamp() where cluster_id = $1 and version <> $2`,
       [clusterId, version],
     )
   }
   /** One that does not answer is asked again as late: its health says so meanwhile. */
-  const learnVersions = () => Promise.allSettled([...entries].map(learnVersion))
+  const learnVersions = () => Promise.allSettled([...entries].map(learnVersion)).then(() => {})
   let last: Promise<void> = Promise.resolve()
   /** One at a time, so that nobody connects twice. */
   const refresh = (clusterId: string | null): Promise<void> => {
@@ -131,24 +161,28 @@ export const createConnected = (
   const ends: (() => unknown)[] = []
 
   return {
-    all: () => [...entries.values()].map(({ cluster }) => cluster),
+    all: () => [...entries.values()].map(({ cluster }) => cluster).filter(({ runsServices }) => runsServices),
     async find(clusterId) {
       if (!entries.has(clusterId)) await refresh(clusterId)
       return entries.get(clusterId)?.cluster
     },
     async start() {
       await refresh(null)
+      const common = { periodMs: everyMs, waits: true, failed: 'cluster connections could not be refreshed' }
+      // Of its own: one that does not answer keeps nobody from being connected.
+      const versions = createLoop(parts, { ...common, name: 'cluster versions', run: learnVersions })
       const loop = createLoop(parts, {
+        ...common,
         name: 'cluster connections',
-        periodMs: everyMs,
-        waits: true,
-        failed: 'cluster connections could not be refreshed',
         run: async () => {
           await refresh(null)
-          await learnVersions()
+          versions.wake()
         },
       })
-      ends.push(() => loop.stop())
+      ends.push(async () => {
+        await loop.stop()
+        await versions.stop()
+      })
       ends.push(await database.listen('slipway_cluster', () => loop.wake()))
     },
     async close() {

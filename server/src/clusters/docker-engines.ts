@@ -1,6 +1,7 @@
 /** Docker engines of other machines, of which clusters are made. */
 import { createEngine } from '../lib/docker/docker-engine.ts'
-import type { EngineConnection, Pin } from '../lib/docker/engine-connection.ts'
+import type { EngineConnection } from '../lib/docker/engine-connection.ts'
+import type { Pin } from '../lib/net/pinned-connector.ts'
 import type { EngineFacts, Engines } from './engines.ts'
 
 export interface DockerEnginesOptions {

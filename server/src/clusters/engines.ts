@@ -3,10 +3,10 @@ import type { ImageBuilder } from '../builds/builder.ts'
 import {
   defaultSocketPath,
   type EngineConnection,
-  type Pin,
   parseEngineUrl,
   type SshConnection,
 } from '../lib/docker/engine-connection.ts'
+import type { Pin } from '../lib/net/pinned-connector.ts'
 import type { Secret } from '../lib/secret.ts'
 import type { Runtime } from '../runtimes/runtime.ts'
 import type { Queryable } from '../store/database.ts'

@@ -38,7 +38,14 @@ const startServer = async (all: Cluster[], clock = systemClock) => {
     },
   }
   const nothing = async () => {}
-  const clusters: Clusters = { of: async () => all[0]!, all: () => all, engines: null, start: nothing, close: nothing }
+  const clusters: Clusters = {
+    of: async () => all[0]!,
+    all: () => all,
+    engines: null,
+    openKubernetes: null,
+    start: nothing,
+    close: nothing,
+  }
   const parts = { database: its, clusters, clock, log: createLog('silent'), work: createWorkRegistry(clock) }
   const holding = await holdClusters(parts, newId(), (hold) => {
     assert.ok(!now.has(hold.id), 'it is looked after once')

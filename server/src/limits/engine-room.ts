@@ -1,6 +1,6 @@
 /**
- * Room for Docker engines: how many one organization may connect. Each has connections, deployment slots and build
- * threads of its own in this server.
+ * Room for Docker engines and Kubernetes clusters: how many one organization may connect. Each has connections, and an
+ * engine deployment slots and build threads, of its own in this server.
  */
 import type { Queryable } from '../store/database.ts'
 import { type Limits, limitReached, takeTurns } from './limits.ts'

@@ -79,7 +79,7 @@ const words: Readonly<Record<keyof Limits, readonly [what: string, way: string]>
   diskGb: ['GB of images in an organization', 'Delete unused services'],
   streams: ['open streams in an organization', 'Close some'],
   streamsPerToken: ['open streams of one token or account', 'Close some'],
-  engines: ['Docker engines connected by an organization', 'Disconnect some'],
+  engines: ['Docker engines and Kubernetes clusters connected by an organization', 'Disconnect some'],
   certificates: ['certificates in an organization', 'Remove some domains'],
   repositoryMb: ['MB in one repository on this server', 'Push less'],
   repositoriesMb: ['MB in all repositories of an organization on this server', 'Delete applications'],

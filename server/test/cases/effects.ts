@@ -142,6 +142,7 @@ Helm Repository | /name | src/resources/helm/repository | names are unique; a re
 Organization Labels Group | /name /labels/*/key /labels/*/value | src/resources/organization/metadata-group | keys and values that Kubernetes would refuse are refused by name
 Organization Annotations Group | /name /annotations/*/key /annotations/*/value | src/resources/organization/metadata-group | a group of annotations keeps its scopes; any text is a value
 Cloud Provider Credential | /name | src/resources/cluster/credentials | names are unique within a provider; credentials that a cluster uses show it and cannot be deleted
+Cloud Provider Credential | /kubeconfig | src/resources/cluster/kubernetes | a Kubernetes cluster is registered by its kubeconfig, looked at, and taken away
 Cloud Provider Credential | /engine_url /engine_ca_certificate /engine_client_certificate /engine_client_key /engine_ssh_key /engine_ssh_host_keys /engine_service_address | src/resources/cluster/engine | what the fields of an engine lack, or hold in vain, is said by name
 Project | /name | src/resources/organization/organization | a project is made with 200, read, changed and deleted; its name is unique whatever the case
 Project | /mode /cluster_id /wildcard | src/resources/project/deployment-rule | a new environment gets mode, cluster and schedule of the first rule that its name fits, unless it says otherwise

@@ -3,6 +3,7 @@ import { once } from 'node:events'
 import { createServer, type Server, type ServerResponse } from 'node:http'
 import type { Operation } from '../../src/api/operations/operation.ts'
 import { engineWith } from '../support/docker/fake-engines.ts'
+import { kubeconfigWith } from '../support/peers/kubernetes.ts'
 import type { Case, Cases, Scene, Values } from './case.ts'
 
 const base = ({ api }: Scene): string => `/organization/${api.organizationId}`
@@ -34,6 +35,9 @@ const credentials: Record<string, object> = {
   onPremise: {},
 }
 
+const machineWith = (field: string, text: string): object =>
+  field === 'kubeconfig' ? { kubeconfig: kubeconfigWith(text) } : engineWith(field, text)
+
 const bodyOf = (provider: string, { count }: Scene) => ({ name: `${provider} ${count}`, ...credentials[provider] })
 
 const family = ({ method, path }: Operation): Case | undefined => {
@@ -47,7 +51,7 @@ const family = ({ method, path }: Operation): Case | undefined => {
   return {
     scopes,
     ...(item === undefined ? {} : { before }),
-    ...(provider === 'onPremise' ? { withSecret: engineWith } : {}),
+    ...(provider === 'onPremise' ? { withSecret: machineWith } : {}),
     ...(method === 'POST' ? { body: (_: Values, scene: Scene) => bodyOf(provider, scene) } : {}),
     ...(method === 'PUT' ? { body: (_: Values, { count }: Scene) => ({ name: `changed ${count}` }) } : {}),
   }

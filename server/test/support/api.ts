@@ -34,6 +34,7 @@ import { createFirstOrganization } from '../../src/resources/organization/organi
 import { startPreviews } from '../../src/resources/previews/previews.ts'
 import type { AnyRoute, Router } from '../../src/router/router.ts'
 import { createFakeRuntime, type FakeRuntime } from '../../src/runtimes/fake/fake.ts'
+import { createOpenKubernetes, type OpenKubernetes } from '../../src/runtimes/kubernetes/kubernetes.ts'
 import { readFingerprintKey } from '../../src/store/installation.ts'
 import { createSealer } from '../../src/store/keys/seal.ts'
 import { createStreams } from '../../src/streams/changes.ts'
@@ -149,12 +150,24 @@ const resolveLocal = async (host: string): Promise<{ address: string }[]> => {
   throw new Error('tests look up no names')
 }
 
+const refuseAll = async (): Promise<never> => {
+  throw new Error('tests without engines reach no other machine')
+}
+
 const testPorts = { port: 8080, routerPort: 8000, portRange: { first: 30_000, last: 32_767 }, extraPorts: [] }
 
 const createParts = async (
   database: TestDatabase,
   dataDir: string,
-  { settings = {}, disk, engines, git = false, router = createRouter(), scaleTimes }: TestApiOptions,
+  {
+    settings = {},
+    disk,
+    engines,
+    openKubernetes = createOpenKubernetes(engines?.pin ?? refuseAll),
+    git = false,
+    router = createRouter(),
+    scaleTimes,
+  }: TestApiOptions,
 ) => {
   const log = createLog(process.env.TEST_LOG ?? 'silent')
   const sealer = await createSealer({ database, masterKeyFile: join(dataDir, 'master') })
@@ -165,7 +178,7 @@ const createParts = async (
   }
   const builder = createBuilder(source)
   const work = createWorkRegistry(systemClock)
-  const others = engines && { database, sealer, engines, log, work, clock: systemClock }
+  const others = engines && { database, sealer, engines, openKubernetes, log, work, clock: systemClock }
   const clusters = createClusters({ database, runtime, ...(others === undefined ? {} : { others }) })
   await clusters.start()
   // What the engine has is known from the first request on, also where no engine looks after it.
@@ -254,6 +267,8 @@ export interface TestApiOptions {
   engines?: Engines
   /** Real repositories of applications on the server itself; what is pushed to them is built by the same builder. */
   git?: boolean
+  /** Without, by the network, at the addresses that `engines` allows. */
+  openKubernetes?: OpenKubernetes
 }
 
 /** Starts an API of its own over a fresh database. */

@@ -22,6 +22,8 @@ const database = await testDatabase()
 const clusterOf = (key: string, runtime: Runtime): Cluster => ({
   key,
   isConnected: true,
+  runsServices: true,
+  nodes: null,
   runtime,
   builder: noBuilder,
   ingress: runtime.ingress,
@@ -39,6 +41,7 @@ const createScene = async () => {
       of: async (id) => both.find(({ key }) => key === id)!,
       all: () => (all ? both : []),
       engines: null,
+      openKubernetes: null,
       start: async () => {},
       close: async () => {},
     }

@@ -25,12 +25,23 @@ test('deployments of a cluster that does not answer take its own places only', a
   after(() => Promise.all(worlds.map(({ runtime }) => runtime.close())))
   const clusterOf = (key: string, runtime: Runtime): Cluster => {
     const { ingress, images } = runtime
-    return { key, isConnected: true, runtime, builder: noBuilder, ingress, images, capacity: async () => null }
+    return {
+      key,
+      isConnected: true,
+      runsServices: true,
+      nodes: null,
+      runtime,
+      builder: noBuilder,
+      ingress,
+      images,
+      capacity: async () => null,
+    }
   }
   const clusters: Clusters = {
     of: async (id) => (id === far.clusterId ? clusterOf(id, silent(far.runtime)) : clusterOf('local', near.runtime)),
     all: () => [],
     engines: null,
+    openKubernetes: null,
     start: async () => {},
     close: async () => {},
   }

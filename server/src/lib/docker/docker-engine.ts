@@ -2,10 +2,11 @@
  * The Engine API over a local socket, TCP or SSH: one call, one stream, every one with a deadline, and errors a caller
  * can tell apart.
  */
-import { isIP, type Socket } from 'node:net'
+import type { Socket } from 'node:net'
 import type { Readable } from 'node:stream'
-import { buildConnector, type Dispatcher, Pool } from 'undici'
+import { type buildConnector, type Dispatcher, Pool } from 'undici'
 import { DeploymentError } from '../errors.ts'
+import { pinnedConnector } from '../net/pinned-connector.ts'
 import {
   defaultConnection,
   type EngineConnection,
@@ -47,7 +48,6 @@ export interface Engine {
 }
 
 const defaultDeadlineMs = 30_000
-const connectMs = 5000
 
 /** True for an answer of the engine with one of these statuses. */
 export const isEngineError = (error: unknown, ...statuses: number[]): error is EngineError =>
@@ -73,18 +73,9 @@ interface Transport {
   close(): void
 }
 
-/** Connects to the pinned address; name and certificate stay those of the host. */
 const openTcp = ({ host, port, tls, pin }: TcpConnection): Transport => {
   const { ca, cert, key } = tls ?? {}
-  const connector = buildConnector({ ca, cert, key: key?.reveal(), allowH2: false, timeout: connectMs })
-  const connect: buildConnector.connector = (options, callback) => {
-    if (pin === undefined) return connector(options, callback)
-    const servername = isIP(options.hostname.replace(/^\[|\]$/g, '')) === 0 ? options.hostname : undefined
-    pin(host, port).then(
-      ({ address }) => connector({ ...options, hostname: address, servername }, callback),
-      (error: Error) => callback(error, null),
-    )
-  }
+  const connect = pinnedConnector({ host, port, pin, tls: { ca, cert, key: key?.reveal() } })
   return { pool: new Pool(`${tls === null ? 'http' : 'https'}://${host}:${port}`, { ...limits, connect }), close() {} }
 }
 

@@ -1,6 +1,7 @@
 /** How a Docker engine is reached. Plain values; secrets are `Secret`, so that a connection can be logged. */
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
+import type { Pin } from '../net/pinned-connector.ts'
 import { Secret } from '../secret.ts'
 
 /** A socket of this machine. */
@@ -8,9 +9,6 @@ export interface LocalConnection {
   kind: 'local'
   socketPath: string
 }
-
-/** The address to connect to instead of a name: resolved, and allowed. Asked for every connection. */
-export type Pin = (host: string, port: number) => Promise<{ address: string }>
 
 interface Distant {
   host: string

@@ -1,14 +1,17 @@
 /**
  * How a cluster is reached and what is installed in it: its kubeconfig, which is sealed and shown only to an Admin, and
- * the values for Helm charts that follow from its parameters.
+ * the values for Helm charts that follow from its parameters, with the manifest of what this server needs there.
  */
 import Type from 'typebox'
 import { type Context, type Fields, type Operation, operation } from '../../api/operations/operation.ts'
 import { auditOf, placeOf, type Spec } from '../../api/operations/resource.ts'
 import { Flag, Maybe } from '../../api/operations/schema.ts'
+import { openKubeconfig, readKubernetesRows } from '../../clusters/kubernetes.ts'
 import { ApiError, badRequest, notFound } from '../../lib/errors.ts'
+import type { Secret } from '../../lib/secret.ts'
+import { accessManifest } from '../../runtimes/kubernetes/rights.ts'
 import { writeAudit } from '../../store/tree.ts'
-import { clusterInOrganization, isDocker, readCluster } from './rows.ts'
+import { clusterInOrganization, engineOf, isDocker, readCluster } from './rows.ts'
 import { toYaml } from './yaml-text.ts'
 
 const path = '/organization/{organizationId}/cluster/{clusterId}'
@@ -27,21 +30,31 @@ const KubeconfigQuery = Type.Object({
 
 type KubeconfigContext = Context<Fields, Type.Static<typeof KubeconfigQuery>>
 
-const readKubeconfig = async (context: KubeconfigContext): Promise<string> => {
-  const { db, node, parts, principal, query } = context
-  if (query.read_only === true)
-    throw badRequest(
-      'A read-only kubeconfig is not possible: this server answers the one that was set, with its rights.',
-    )
-  if (query.with_token_from_cli === true)
-    throw badRequest('A token from the command line is not possible: this server answers the kubeconfig that was set.')
+/** Of the credentials that make the cluster a Kubernetes cluster that is reached; null without. */
+const registeredIn = async ({ db, node, parts }: KubeconfigContext): Promise<Secret | null> => {
+  const [row] = await readKubernetesRows(db, node.id)
+  return row === undefined ? null : openKubeconfig(parts.sealer, row)
+}
+
+const recordedIn = async ({ db, node, parts, principal }: KubeconfigContext): Promise<Secret> => {
   const [row] = await db.query<{ sealed: string | null }>(
     `select sealed ->> '${column}' as sealed from node where id = $1`,
     [node.id],
   )
   if (row === undefined) throw notFound()
   if (row.sealed === null) throw noKubeconfig()
-  const text = await parts.sealer.open(principal.organizationId, placeIn(node.id), row.sealed)
+  return parts.sealer.open(principal.organizationId, placeIn(node.id), row.sealed)
+}
+
+const readKubeconfig = async (context: KubeconfigContext): Promise<string> => {
+  const { db, node, principal, query } = context
+  if (query.read_only === true)
+    throw badRequest(
+      'A read-only kubeconfig is not possible: this server answers the one that was set, with its rights.',
+    )
+  if (query.with_token_from_cli === true)
+    throw badRequest('A token from the command line is not possible: this server answers the kubeconfig that was set.')
+  const text = (await registeredIn(context)) ?? (await recordedIn(context))
   const audit = auditOf(context, 'UPDATE', auditTarget, placeOf(node), null)
   await writeAudit(db, principal.organizationId, node, { ...audit, eventType: 'EXPORT' })
   return text.reveal()
@@ -63,7 +76,10 @@ const update = `update node set sealed = sealed || jsonb_build_object('${column}
 const replaceKubeconfig = async (context: Context): Promise<void> => {
   const { node, parts, principal } = context
   const text = String(context.body.text)
-  if (await isDocker(context, context.db)) throw badRequest('This cluster is a Docker engine, which has no kubeconfig.')
+  const engine = await engineOf(context, context.db)
+  if (engine === 'docker') throw badRequest('This cluster is a Docker engine, which has no kubeconfig.')
+  if (engine === 'kubernetes')
+    throw badRequest('This cluster is reached by the kubeconfig of its credentials: change it there.')
   checkKubeconfig(text)
   const sealed = await parts.sealer.seal(principal.organizationId, placeIn(node.id), text)
   await context.transaction(async (tx) => {
@@ -111,6 +127,9 @@ const helmValues = async (context: Context): Promise<string> => {
       ? {}
       : { 'cert-manager': without({ namespace: certificates.kubernetes_namespace }) }),
     ...(balancer === undefined ? {} : { metallb: without({ ipAddressPools: balancer.ip_address_pools }) }),
+    ...(spec.cloud_provider === 'ON_PREMISE' && spec.kubernetes === 'SELF_MANAGED'
+      ? { kubernetesAccess: accessManifest }
+      : {}),
   })
 }
 
@@ -149,7 +168,8 @@ export const clusterAccessOperations: Operation[] = [
     method: 'GET',
     path: `${path}/installationHelmValues`,
     tag: 'Clusters',
-    summary: 'Read the parameters of a cluster as values for Helm charts',
+    summary:
+      'Read the parameters of a cluster as values for Helm charts; of one of your own also, as `kubernetesAccess`, the manifest of the rights that this server needs there',
     scope: 'Read',
     area: 'clusters',
     cluster: 'VIEWER',

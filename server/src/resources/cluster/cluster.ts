@@ -1,14 +1,14 @@
 /**
  * Clusters: where environments run. The local Docker engine is the default one; a cluster whose credentials name another
- * engine is that engine. Others are only recorded, because this server has no runtime for them: they are READY, never
- * DEPLOYED, and refuse deployments with the reason.
+ * engine is that engine. One whose credentials have a kubeconfig is that Kubernetes cluster: it is looked at, and refuses
+ * deployments with the reason. Others are only recorded: they are READY, never DEPLOYED, and refuse deployments too.
  */
 import Type from 'typebox'
 import type { Context, Operation } from '../../api/operations/operation.ts'
 import { type Along, type Change, resource, type Spec } from '../../api/operations/resource.ts'
 import { Discarded, Maybe, OneOf } from '../../api/operations/schema.ts'
 import { capacitySql } from '../../clusters/capacity.ts'
-import { isEngineSql, isLocal, isLocalSql } from '../../clusters/local.ts'
+import { isLocal, isLocalSql, isReachedSql } from '../../clusters/local.ts'
 import { SkipReconcile } from '../../facets/deployment-request.ts'
 import { badRequest, conflict, invalidField } from '../../lib/errors.ts'
 import type { Queryable } from '../../store/database.ts'
@@ -78,7 +78,7 @@ const refuseNeeded = async (tx: Queryable, context: Context): Promise<undefined>
   return undefined
 }
 
-const isConnected = `${isLocalSql('n')} or ${isEngineSql('n')}`
+const isReached = isReachedSql('n')
 
 const inTurn =
   (...alongs: (Along | undefined)[]): Along =>
@@ -120,8 +120,8 @@ const cluster = resource({
   record: clusterRecord,
   columns: {
     organization: `json_build_object('id', n.organization_id)`,
-    status: `case when ${isConnected} then 'DEPLOYED' else 'READY' end`,
-    deployment_status: `case when ${isConnected} then 'UP_TO_DATE' else 'NEVER_DEPLOYED' end`,
+    status: `case when ${isReached} then 'DEPLOYED' else 'READY' end`,
+    deployment_status: `case when ${isReached} then 'UP_TO_DATE' else 'NEVER_DEPLOYED' end`,
     version: '(select u.version from cluster_engine u where u.cluster_id = n.id)',
     has_access: 'true',
     is_default: isLocalSql('n'),

@@ -26,7 +26,7 @@ import {
 import { invalidField } from '../../lib/errors.ts'
 import { recordSql } from '../../store/tree.ts'
 import { refuseInUse, usersOfN } from '../references.ts'
-import { checkedEngine, engineFields, engineFormOf, engineForms } from './engine-credentials.ts'
+import { checkedMachine, machineFields, machineFormOf, machineForms } from './machine-credentials.ts'
 
 /** One way to authenticate with a provider. */
 interface Form {
@@ -49,10 +49,10 @@ interface Provider {
   /** The field that selects the form, if requests have one. */
   choose?: string
   forms: readonly Form[]
-  /** Chooses by what is to be kept, where no field does. */
-  formOf?(spec: Spec): Form
+  /** Chooses by what is to be kept and what is sent, where no field does. */
+  formOf?: typeof machineFormOf
   /** Does what a create or edit needs before it begins. */
-  around?: typeof checkedEngine
+  around?: typeof checkedMachine
   /** Other words for a choice. */
   alias?: Record<string, string>
   fields: Record<string, TSchema>
@@ -152,10 +152,10 @@ const providers: readonly Provider[] = [
     path: 'onPremise',
     word: 'OnPremise',
     vendor: 'ON_PREMISE',
-    forms: engineForms,
-    formOf: engineFormOf,
-    around: checkedEngine,
-    fields: engineFields,
+    forms: machineForms,
+    formOf: machineFormOf,
+    around: checkedMachine,
+    fields: machineFields,
   },
 ]
 
@@ -182,7 +182,7 @@ const formOf = ({ choose, forms, alias }: Provider, sent: Spec, previous: Change
 const complete =
   (provider: Provider) =>
   (body: Spec, context: Context, { previous }: Change): Spec => {
-    const form = provider.formOf?.(body) ?? formOf(provider, context.body, previous)
+    const form = provider.formOf?.(body, context.body, previous?.sealed) ?? formOf(provider, context.body, previous)
     const missing = form.needs.find((name) => !isGiven(context.body[name] ?? body[name] ?? previous?.sealed[name]))
     if (missing !== undefined) throw invalidField(`/${missing}`, 'is required for this kind of credentials')
     const needed = form.needs.flatMap((name) => (body[name] === undefined ? [] : [[name, body[name]]]))

@@ -1,14 +1,21 @@
 /**
- * Which engine is which cluster's. An engine belongs to one cluster of one organization, and a cluster with environments
- * keeps its engine as long as that answers.
+ * Which engine is which cluster's: a Docker engine, or a Kubernetes cluster. It belongs to one cluster of one
+ * organization, and a cluster with environments keeps it as long as it answers.
  */
 import type { Clusters } from '../../clusters/clusters.ts'
-import type { EngineFacts } from '../../clusters/engines.ts'
+import { isKubernetesId } from '../../clusters/kubernetes.ts'
 import { isLocalSql } from '../../clusters/local.ts'
 import { conflict } from '../../lib/errors.ts'
 import { refuseManyEngines } from '../../limits/engine-room.ts'
 import { type Limits, usualLimits } from '../../limits/limits.ts'
 import { type Queryable, sqlState } from '../../store/database.ts'
+
+/** Who an engine is, as it says itself. */
+export interface MachineFacts {
+  /** Its own, the same over restarts. */
+  id: string
+  version: string
+}
 
 /** A cluster, and the engine that it has. */
 export interface EngineUser {
@@ -42,18 +49,22 @@ const answers = async (clusters: Clusters, clusterId: string): Promise<boolean> 
   )
 }
 
+const wordOf = (id: string): string => (isKubernetesId(id) ? 'Kubernetes cluster' : 'Docker engine')
+
 /** Throws when a cluster with environments would lose an engine that still runs them. */
 export const refuseMove = async (
   clusters: Clusters,
   users: readonly EngineUser[],
-  facts: EngineFacts | null,
+  facts: MachineFacts | null,
 ): Promise<void> => {
   for (const { clusterId, engineId, hasEnvironments } of users) {
     if (engineId === null || engineId === facts?.id || !hasEnvironments) continue
-    if (facts !== null && !(await answers(clusters, clusterId))) continue
+    const isOfItsKind = facts !== null && isKubernetesId(facts.id) === isKubernetesId(engineId)
+    if (isOfItsKind && !(await answers(clusters, clusterId))) continue
+    const word = wordOf(engineId)
     throw conflict(
       'cluster_in_use',
-      'This cluster still has environments on its Docker engine: delete them before you change or remove the engine.',
+      `This cluster still has environments on its ${word}: delete them before you change or remove the ${word}.`,
     )
   }
 }
@@ -67,7 +78,7 @@ const connect = async (
   tx: Queryable,
   limits: Limits,
   clusterId: string,
-  { id, version }: EngineFacts,
+  { id, version }: MachineFacts,
 ): Promise<void> => {
   const [row] = await tx.query<{ connected: boolean; organizationId: string }>(upsert, [clusterId, id, version])
   // One that had an engine already may change it above a lowered limit.
@@ -79,7 +90,7 @@ export const claim = async (
   tx: Queryable,
   limits: Limits = usualLimits,
   clusterId: string,
-  facts: EngineFacts | null,
+  facts: MachineFacts | null,
 ): Promise<void> => {
   if (facts === null) {
     await tx.query('delete from cluster_engine where cluster_id = $1', [clusterId])
@@ -89,9 +100,7 @@ export const claim = async (
     await connect(tx, limits, clusterId, facts)
   } catch (error) {
     if (sqlState(error) !== '23505') throw error
-    throw conflict(
-      'engine_in_use',
-      'Another cluster already uses this Docker engine: an engine can belong to only one cluster.',
-    )
+    const word = wordOf(facts.id)
+    throw conflict('engine_in_use', `Another cluster already uses this ${word}: it can belong to only one cluster.`)
   }
 }

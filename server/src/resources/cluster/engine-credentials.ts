@@ -1,30 +1,23 @@
 /**
  * Credentials that name a Docker engine: their fields, and the look at the engine before they are written. Promises that
- * what is kept was reached, is new enough, is not the engine of this server, and is no other cluster's.
+ * what is kept was reached, is new enough, and is not the engine of this server.
  */
 import { createPrivateKey, X509Certificate } from 'node:crypto'
 import { isIPv4, isIPv6 } from 'node:net'
 import type { Context } from '../../api/operations/operation.ts'
-import type { Answered, Spec, Write } from '../../api/operations/resource.ts'
+import type { Spec } from '../../api/operations/resource.ts'
 import { Maybe, Secret, Text } from '../../api/operations/schema.ts'
 import {
   connectionOf,
   type EngineFacts,
-  type EngineRow,
   type EngineSecrets,
   type EngineSpec,
   type Engines,
-  engineSecrets,
-  openSecrets,
-  readEngineUrl,
 } from '../../clusters/engines.ts'
 import type { SshConnection, TcpConnection } from '../../lib/docker/engine-connection.ts'
 import { explainEngine } from '../../lib/docker/engine-errors.ts'
 import { parseHostKeys, refuseKey } from '../../lib/docker/ssh-tunnel.ts'
 import { badRequest, forbidden, invalidField, unavailable } from '../../lib/errors.ts'
-import { Secret as Sealed } from '../../lib/secret.ts'
-import type { Queryable } from '../../store/database.ts'
-import { claim, readUsers, refuseMove } from './engine-claims.ts'
 
 const pem = 65_536
 
@@ -55,7 +48,7 @@ export const engineFields = {
 
 const optional = { engine_service_address: (): undefined => undefined }
 
-interface EngineForm {
+export interface EngineForm {
   objectType: string
   /** Scheme of the address. */
   choice?: string
@@ -151,6 +144,8 @@ export const refuseEngine = ({ apiVersion, version, os, architecture }: EngineFa
   return null
 }
 
+const isGiven = (value: unknown): boolean => value !== undefined && value !== ''
+
 const orRefused = async <T>(asking: Promise<T>): Promise<T> =>
   asking.catch((error: unknown) => {
     throw invalidField('/engine_url', explainEngine(error))
@@ -177,72 +172,17 @@ export const identify = async (context: Context, spec: EngineSpec, secrets: Engi
   return facts
 }
 
-const kind = 'onpremise_credentials'
-const isGiven = (value: unknown): boolean => value !== undefined && value !== ''
-
-/** Refuses what would be left out silently. */
-const refuseUnused = (body: Spec, spec: Spec): void => {
-  const url = isGiven(spec.engine_url) ? readEngineUrl(String(spec.engine_url)) : null
-  if (typeof url === 'string') throw invalidField('/engine_url', url)
-  const { needs, may = {} } = engineFormOf(spec)
-  const unused = Object.keys(engineFields).find(
-    (name) => isGiven(body[name]) && !needs.includes(name) && !(name in may),
-  )
-  if (unused === undefined) return
-  const why = url === null ? 'requires `engine_url`' : 'is not used for an engine at this kind of address'
-  throw invalidField(`/${unused}`, why)
-}
-
-type Kept = Pick<EngineRow, 'organizationId' | 'credentialsId' | 'sealed'> & { spec: Spec }
-
-/** The credentials of an organization; undefined when there are none of this id. */
-export const readCredentials = async (db: Queryable, organizationId: string, id: string): Promise<Kept | undefined> =>
-  (
-    await db.query<Kept>(
-      `select organization_id as "organizationId", id as "credentialsId", spec, sealed from node
-       where id = $1 and organization_id = $2 and kind = '${kind}'`,
-      [id, organizationId],
-    )
-  )[0]
-
-const secretsOf = async ({ body, parts }: Context, kept: Kept | undefined): Promise<EngineSecrets> => {
-  const secrets = kept === undefined ? {} : await openSecrets(parts.sealer, kept)
-  for (const name of engineSecrets) if (isGiven(body[name])) secrets[name] = new Sealed(String(body[name]))
-  return secrets
-}
-
 const checkFields = async (spec: EngineSpec, secrets: EngineSecrets, engines: Engines | null): Promise<void> => {
   if (engines !== null) await checkServiceAddress(engines, spec.engine_service_address)
   if (spec.engine_url.startsWith('tcp:')) checkPem(spec, secrets)
   if (spec.engine_url.startsWith('ssh:')) await checkSsh(spec, secrets)
 }
 
-const identifyChecked = async (context: Context, spec: EngineSpec, secrets: EngineSecrets): Promise<EngineFacts> => {
+export const identifyChecked = async (
+  context: Context,
+  spec: EngineSpec,
+  secrets: EngineSecrets,
+): Promise<EngineFacts> => {
   await checkFields(spec, secrets, context.parts.clusters.engines)
   return identify(context, spec, secrets)
-}
-
-const dropSecrets = `update node set sealed = sealed - $2::text[] where id = $1 and sealed ?| $2::text[]`
-
-/** Of a create or edit of credentials: reaches the engine that they name before they are written. */
-export const checkedEngine = async (context: Context, write: Write): Promise<Answered> => {
-  const { body, node, parts, principal } = context
-  if (!Object.keys(engineFields).some((name) => body[name] !== undefined)) return write(context)
-  const kept = node.kind === kind ? await readCredentials(context.db, principal.organizationId, node.id) : undefined
-  const spec: Spec = { ...kept?.spec, ...body }
-  refuseUnused(body, spec)
-  const secrets = await secretsOf(context, kept)
-  const { choice, needs } = engineFormOf(spec)
-  // The write says which one it is.
-  if (needs.some((name) => !isGiven(spec[name]) && secrets[name as keyof EngineSecrets] === undefined))
-    return write(context)
-  const facts = choice === undefined ? null : await identifyChecked(context, spec as unknown as EngineSpec, secrets)
-  const users = kept === undefined ? [] : await readUsers(context.db, kept.credentialsId)
-  await refuseMove(parts.clusters, users, facts)
-  return write(context, async (tx, record) => {
-    const unused = engineSecrets.filter((name) => !needs.includes(name))
-    await tx.query(dropSecrets, [record.id, unused])
-    for (const { clusterId } of users) await claim(tx, parts.settings.limits, clusterId, facts)
-    return record
-  })
 }

@@ -1,22 +1,22 @@
-/** Clusters that are a Docker engine: what is looked at when a cluster comes to name the credentials of one. */
+/** Clusters that are a Docker engine or Kubernetes: what is looked at when a cluster comes to name the credentials of one. */
 import type { Context } from '../../api/operations/operation.ts'
 import type { Answered, Spec, Write } from '../../api/operations/resource.ts'
-import type { EngineSpec } from '../../clusters/engines.ts'
-import { openSecrets } from '../../clusters/engines.ts'
 import { isLocal } from '../../clusters/local.ts'
 import { badRequest } from '../../lib/errors.ts'
 import { isUuid } from '../../lib/ids.ts'
 import type { Queryable } from '../../store/database.ts'
 import { claim, readUser, refuseMove } from './engine-claims.ts'
-import { identify, readCredentials } from './engine-credentials.ts'
+import { identifyKept, readCredentials } from './machine-credentials.ts'
 
 const refuseKind = (spec: Spec): void => {
   if (isLocal(spec))
     throw badRequest(
-      'The default cluster is the Docker engine of this machine: create another cluster for this engine.',
+      'The default cluster is the Docker engine of this machine: create another cluster for these credentials.',
     )
   if (spec.cloud_provider !== 'ON_PREMISE' || spec.kubernetes !== 'SELF_MANAGED')
-    throw badRequest('These are credentials of a Docker engine: its cluster must be ON_PREMISE and SELF_MANAGED.')
+    throw badRequest(
+      'These are credentials of a Docker engine or a Kubernetes cluster of your own: their cluster must be ON_PREMISE and SELF_MANAGED.',
+    )
 }
 
 const idIn = (spec: Spec): string | undefined => {
@@ -34,12 +34,9 @@ export const prepareEngine = async (
   const id = idIn(spec)
   if (id === (previous === null ? undefined : idIn(previous.spec)) || !principal.scopes.has('Admin')) return null
   const row = isUuid(id ?? '') ? await readCredentials(db, principal.organizationId, id!) : undefined
-  const engine = row?.spec.engine_url === undefined ? null : row
-  if (engine !== null) refuseKind({ ...previous?.spec, ...spec })
-  const facts =
-    engine === null
-      ? null
-      : await identify(context, engine.spec as unknown as EngineSpec, await openSecrets(parts.sealer, engine))
+  const namesOne = row !== undefined && (row.spec.engine_url !== undefined || row.sealed.kubeconfig !== undefined)
+  if (namesOne) refuseKind({ ...previous?.spec, ...spec })
+  const facts = row === undefined ? null : await identifyKept(context, row)
   if (previous !== null) await refuseMove(parts.clusters, await readUser(db, previous.id), facts)
   const write = (tx: Queryable, clusterId: string) => claim(tx, parts.settings.limits, clusterId, facts)
   return { ...(facts === null ? {} : { version: facts.version }), claim: write }

@@ -1,7 +1,7 @@
 /** What several files about clusters read from a cluster's row. Knows nothing of responses. */
 import { type Context, nodeInPath } from '../../api/operations/operation.ts'
 import type { Spec } from '../../api/operations/resource.ts'
-import { isEngineSql, isLocalSql } from '../../clusters/local.ts'
+import { isEngineSql, isKubernetesSql, isLocalSql } from '../../clusters/local.ts'
 import { conflict, notFound } from '../../lib/errors.ts'
 import type { Queryable } from '../../store/database.ts'
 
@@ -15,14 +15,19 @@ export const readCluster = async ({ node }: Context, db: Queryable): Promise<Spe
   return row.spec
 }
 
-const dockerSql = `select ${isLocalSql('n')} or ${isEngineSql('n')} as "isDocker" from node n where n.id = $1`
+const engineSql = `select case when ${isLocalSql('n')} or ${isEngineSql('n')} then 'docker'
+  when ${isKubernetesSql('n')} then 'kubernetes' end as engine from node n where n.id = $1`
+
+/** What this server reaches as the cluster of the path: an engine that services run on, or Kubernetes; null for none. */
+export const engineOf = async ({ node }: Context, db: Queryable): Promise<'docker' | 'kubernetes' | null> => {
+  const [row] = await db.query<{ engine: 'docker' | 'kubernetes' | null }>(engineSql, [node.id])
+  if (row === undefined) throw notFound()
+  return row.engine
+}
 
 /** Whether the cluster of the path is a Docker engine that services run on: this machine's, or one that credentials name. */
-export const isDocker = async ({ node }: Context, db: Queryable): Promise<boolean> => {
-  const [row] = await db.query<{ isDocker: boolean }>(dockerSql, [node.id])
-  if (row === undefined) throw notFound()
-  return row.isDocker
-}
+export const isDocker = async (context: Context, db: Queryable): Promise<boolean> =>
+  (await engineOf(context, db)) === 'docker'
 
 export interface Lock {
   reason: string

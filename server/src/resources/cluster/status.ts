@@ -1,6 +1,7 @@
 /**
- * The status of clusters, and the actions on them. A Docker engine, local or remote, answers or does not, and is never
- * itself deployed; this server has no runtime for other clusters and refuses actions on them with the reason.
+ * The status of clusters, and the actions on them. A Docker engine, local or remote, or a Kubernetes cluster with a
+ * kubeconfig answers or does not, and is never itself deployed; other clusters are not reached, and actions on them are
+ * refused with the reason.
  */
 import Type from 'typebox'
 import { type Context, type Operation, operation, organizationInPath } from '../../api/operations/operation.ts'
@@ -20,9 +21,9 @@ import {
   Whole,
 } from '../../api/operations/schema.ts'
 import type { Cluster } from '../../clusters/clusters.ts'
-import { explainEngine, isRefusedLogin } from '../../lib/docker/engine-errors.ts'
+import { explainCluster, isRefusedByCluster } from '../../clusters/explain.ts'
 import { type ApiError, badRequest, conflict } from '../../lib/errors.ts'
-import { clusterInOrganization, clusterInPath, isDocker, lockIn, readCluster, refuseLocked } from './rows.ts'
+import { clusterInOrganization, clusterInPath, engineOf, lockIn, readCluster, refuseLocked } from './rows.ts'
 import { clusterStates } from './schema.ts'
 
 export const Lock = Type.Object(
@@ -46,7 +47,7 @@ const Status = Type.Object(
     cluster_lock: Nullable(Lock),
     last_deployment_date: Nullable(Timestamp()),
     reason: OneOf(['UNSPECIFIED', 'MAINTENANCE']),
-    error_message: Maybe(Text(500, { description: 'Why the engine of the cluster is currently unavailable.' })),
+    error_message: Maybe(Text(500, { description: 'Why the cluster is currently unavailable.' })),
   },
   { title: 'ClusterStatus' },
 )
@@ -69,7 +70,7 @@ export const engineProblem = async ({
     await runtime.ping()
     return null
   } catch (error) {
-    return { message: explainEngine(error), isRefusedLogin: isRefusedLogin(error) }
+    return { message: explainCluster(error).slice(0, 500), isRefusedLogin: isRefusedByCluster(error) }
   }
 }
 
@@ -107,17 +108,24 @@ const noRuntime = ({ kubernetes }: Spec): ApiError =>
       : 'This version of the server cannot create clusters at a cloud provider or deploy to Kubernetes: use a cluster that is a Docker engine.',
   )
 
-/** The status of the local cluster, which needs no action; 409 if it is locked, 400 for any other cluster. */
+/** The status of a cluster that is reached, which needs no action; 409 if it is locked, 400 for any other cluster. */
 const nothingToDo = async (context: Context) => {
   const spec = await readCluster(context, context.db)
-  if (!(await isDocker(context, context.db))) throw noRuntime(spec)
+  if ((await engineOf(context, context.db)) === null) throw noRuntime(spec)
   refuseLocked(spec, context.parts.clock.now())
   return statusOf(context, spec)
 }
 
+const upgrade = async (context: Context) => {
+  if ((await engineOf(context, context.db)) !== 'kubernetes') return nothingToDo(context)
+  throw badRequest('This server does not upgrade Kubernetes clusters: use the tools that this one was made with.')
+}
+
 const stop = async (context: Context) => {
-  if (!(await isDocker(context, context.db)))
-    throw badRequest('This cluster has never been deployed: there is nothing to stop.')
+  const engine = await engineOf(context, context.db)
+  if (engine === 'kubernetes')
+    throw badRequest('This server does not stop Kubernetes clusters: use the tools that this one was made with.')
+  if (engine === null) throw badRequest('This cluster has never been deployed: there is nothing to stop.')
   throw conflict(
     'local_cluster',
     'This cluster is a Docker engine that services run on and cannot be stopped: stop its environments instead.',
@@ -140,7 +148,7 @@ const reads: Operation[] = [
     ...read,
     id: 'getClusterStatus',
     path: `${path}/status`,
-    summary: 'Read the status of a cluster: whether its engine answers',
+    summary: 'Read the status of a cluster: whether it answers',
     owner: clusterInOrganization,
     answer: Status,
     run: async (context) => statusOf(context, await readCluster(context, context.db)),
@@ -168,8 +176,8 @@ const reads: Operation[] = [
     owner: clusterInOrganization,
     answer: Type.Object({ is_ready: Flag() }),
     run: async (context) => {
-      const { status } = await statusOf(context, await readCluster(context, context.db))
-      return { is_ready: status === 'DEPLOYED' }
+      const cluster = await context.parts.clusters.of(context.node.id)
+      return { is_ready: cluster.runsServices && (await engineProblem(cluster)) === null }
     },
   }),
   operation({
@@ -188,7 +196,7 @@ const actions: Operation[] = [
     ...act,
     id: 'deployCluster',
     path: `${path}/deploy`,
-    summary: 'Deploy a cluster; does nothing for a Docker engine',
+    summary: 'Deploy a cluster; does nothing for a Docker engine or a Kubernetes cluster of your own',
     scope: 'Deploy',
     area: 'clusters',
     cluster: 'ADMIN',
@@ -207,7 +215,7 @@ const actions: Operation[] = [
     cluster: 'ADMIN',
     owner: clusterInPath,
     status: 201,
-    run: nothingToDo,
+    run: upgrade,
   }),
   operation({
     ...act,

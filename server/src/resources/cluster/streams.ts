@@ -11,10 +11,12 @@ import { type Context, nodeInPath, type Operation, operation } from '../../api/o
 import { Discarded, Maybe, Text, Uuid } from '../../api/operations/schema.ts'
 import type { Parts } from '../../api/parts.ts'
 import type { Cluster } from '../../clusters/clusters.ts'
-import { explainEngine } from '../../lib/docker/engine-errors.ts'
+import { explainCluster } from '../../clusters/explain.ts'
+import type { ClusterNode } from '../../runtimes/kubernetes/nodes.ts'
 import type { Capacity, Instance, Usage } from '../../runtimes/runtime.ts'
 import { followShared, type Shared, type View } from '../../streams/shared-read.ts'
 import { endAway, type Sink, socketSink } from '../../streams/sink.ts'
+import { asNodeFrame, nodeWarningsOf } from './node-frames.ts'
 import { engineProblem } from './status.ts'
 
 const statusEveryMs = 10_000
@@ -23,7 +25,7 @@ const engineMs = 15_000
 /** Instances in one frame, of those that the caller may see; what they use is summed over all of them. */
 const maxPods = 500
 
-/** The one machine of a cluster: engines have no names that all could be told. */
+/** The one machine of a cluster that is an engine: they have no names that all could be told. */
 const nodeName = 'docker-engine'
 
 interface Service {
@@ -50,6 +52,8 @@ interface Metrics {
   capacity: Capacity | null
   problem: string | null
   pods: Pod[]
+  /** Null for a cluster that is one machine. */
+  nodes: ClusterNode[] | null
 }
 
 const servicesSql = `select s.service_id as id, n.name, e.id as "environmentId", e.name as "environmentName",
@@ -85,12 +89,14 @@ const readMetrics = async ({ clusters, clock, database }: Parts, clusterId: stri
     problemOf(cluster),
     database.query<Service>(servicesSql, [clusterId]),
   ])
-  const known = { clusterId, createdAt: row.createdAt, askedAt, capacity }
+  const nodes = cluster.nodes === null ? null : []
+  const known = { clusterId, createdAt: row.createdAt, askedAt, capacity, nodes }
   if (asked !== null) return { ...known, problem: asked, pods: [] }
   try {
-    return { ...known, problem: null, pods: await readPods(cluster, services) }
+    const pods = await readPods(cluster, services)
+    return { ...known, problem: null, pods, nodes: (await cluster.nodes?.()) ?? null }
   } catch (error) {
-    return { ...known, problem: explainEngine(error), pods: [] }
+    return { ...known, problem: explainCluster(error), pods: [] }
   }
 }
 
@@ -195,7 +201,7 @@ const asNode = (metrics: Metrics, pods: readonly Pod[]) => {
 }
 
 const asMetrics = (metrics: Metrics, pods: readonly Pod[]) => ({
-  nodes: [asNode(metrics, pods)],
+  nodes: metrics.nodes === null ? [asNode(metrics, pods)] : metrics.nodes.map(asNodeFrame),
   pvcs: [],
   node_pools: [],
 })
@@ -213,33 +219,49 @@ const seenBy = ({ principal }: Context): View<Metrics> => {
   }
 }
 
-const asStatus = (problem: string | null) => ({
+interface Status {
+  problem: string | null
+  /** Those of the machines; what keeps the whole cluster from answering has the name of what should answer. */
+  warnings: ReturnType<typeof nodeWarningsOf>
+}
+
+const awayBecause = (problem: string, name: string): Status => ({
+  problem,
+  warnings: { [name]: [{ type: 'Ready', reason: 'EngineUnavailable', message: problem, node_attributes: {} }] },
+})
+
+const asStatus = (status: Status) => ({
   computed_status: {
-    global_status: problem === null ? 'RUNNING' : 'ERROR',
+    global_status: status.problem === null ? 'RUNNING' : 'ERROR',
     is_max_nodes_size_reached: false,
     kube_version_status: { type: 'UNKNOWN' },
-    node_warnings:
-      problem === null
-        ? {}
-        : { [nodeName]: [{ type: 'Ready', reason: 'EngineUnavailable', message: problem, node_attributes: {} }] },
+    node_warnings: status.warnings,
     qovery_components: [],
     qovery_components_in_failure: [],
   },
   tls_certificate: null,
 })
 
-const never = async (): Promise<() => void> => () => {}
-
-interface Status {
-  problem: string | null
+/** One that answers, and does not tell its machines, has a problem too. */
+const readClusterStatus = async (cluster: Cluster): Promise<Status> => {
+  const name = cluster.nodes === null ? nodeName : 'api-server'
+  const problem = await problemOf(cluster)
+  if (problem !== null) return awayBecause(problem, name)
+  if (cluster.nodes === null) return { problem, warnings: {} }
+  return cluster.nodes().then(
+    (nodes) => ({ problem, warnings: nodeWarningsOf(nodes) }),
+    (error: unknown) => awayBecause(explainCluster(error), name),
+  )
 }
+
+const never = async (): Promise<() => void> => () => {}
 
 const statusOf = ({ clusters, database }: Parts, id: string): Shared<Status> => ({
   everyMs: statusEveryMs,
   subscribe: never,
   async read() {
     const rows = await database.query('select 1 from node where id = $1', [id])
-    return rows.length === 0 ? null : { problem: await problemOf(await clusters.of(id)) }
+    return rows.length === 0 ? null : readClusterStatus(await clusters.of(id))
   },
 })
 
@@ -249,7 +271,7 @@ const metricsOf = (parts: Parts, id: string): Shared<Metrics> => ({
   read: () => readMetrics(parts, id),
 })
 
-/** Begins the stream of a cluster that there is a runtime for. */
+/** Begins the stream of a cluster that is reached. */
 const follow = async (context: Context, sink: Sink, begin: () => void): Promise<void> => {
   const { parts, node } = context
   try {
@@ -283,7 +305,7 @@ export const clusterStreamOperations: Operation[] = [
     socket(context, socket) {
       const { parts, node } = context
       const sink = socketSink(socket)
-      const view = { name: 'status', show: ({ problem }: Status) => asStatus(problem) }
+      const view = { name: 'status', show: asStatus }
       void follow(context, sink, () =>
         followShared(parts, `cluster status ${node.id}`, () => statusOf(parts, node.id), { sink, view }),
       )

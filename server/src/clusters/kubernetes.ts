@@ -1,0 +1,76 @@
+/**
+ * Clusters that are Kubernetes, by the kubeconfig of their credentials: which rows are, and what this server does with
+ * them. It looks at them and runs nothing there yet.
+ */
+import { parseKubeconfig } from '../lib/kubernetes/kubeconfig.ts'
+import { KubernetesError } from '../lib/kubernetes/kubernetes-errors.ts'
+import type { Secret } from '../lib/secret.ts'
+import type { Kubernetes, KubernetesFacts, OpenKubernetes } from '../runtimes/kubernetes/kubernetes.ts'
+import { capacityOf } from '../runtimes/kubernetes/nodes.ts'
+import { describeActs } from '../runtimes/kubernetes/rights.ts'
+import type { Runtime } from '../runtimes/runtime.ts'
+import type { Queryable } from '../store/database.ts'
+import type { Sealer } from '../store/keys/seal.ts'
+import { namesKubernetesSql } from './local.ts'
+import { noRuntime } from './no-runtime.ts'
+
+export interface KubernetesRow {
+  clusterId: string
+  organizationId: string
+  credentialsId: string
+  /** Other, once the credentials were written again. */
+  version: string
+  sealed: Record<string, string>
+  /** Of the cluster that it was when it was registered; null if nothing was. */
+  claimedId: string | null
+}
+
+const columns = `c.id as "clusterId", c.organization_id as "organizationId", k.id as "credentialsId",
+  k.id || ' ' || k.version || ' ' || coalesce(u.engine_id, '') as version, k.sealed, u.engine_id as "claimedId"`
+
+/** The clusters that are Kubernetes, or one of them. */
+export const readKubernetesRows = (db: Queryable, clusterId: string | null = null): Promise<KubernetesRow[]> =>
+  db.query<KubernetesRow>(
+    `select ${columns} from node c join node k on ${namesKubernetesSql('c')}
+       left join cluster_engine u on u.cluster_id = c.id
+     where $1::uuid is null or c.id = $1 order by c.created_at`,
+    [clusterId],
+  )
+
+/** The kubeconfig as it was written. */
+export const openKubeconfig = (
+  sealer: Sealer,
+  { organizationId, credentialsId, sealed }: Pick<KubernetesRow, 'organizationId' | 'credentialsId' | 'sealed'>,
+): Promise<Secret> =>
+  sealer.open(organizationId, { table: 'node', row: credentialsId, column: 'kubeconfig' }, sealed.kubeconfig!)
+
+const prefix = 'kubernetes '
+
+/** By which `cluster_engine` knows a cluster: never the id of a Docker engine. */
+export const idOfKubernetes = (uid: string): string => prefix + uid
+
+export const isKubernetesId = (id: string): boolean => id.startsWith(prefix)
+
+/** Throws when a login lacks rights. */
+export const refuseMissing = ({ missing }: KubernetesFacts): void => {
+  if (missing.length === 0) return
+  const rights = describeActs(missing)
+  throw new KubernetesError(403, `The login of the kubeconfig lacks these rights in the cluster: ${rights}.`)
+}
+
+/** What this server does with one of them: `runtime` answers whether it is there, and starts nothing. */
+export const connectKubernetes = async (
+  row: KubernetesRow,
+  kubeconfig: Secret,
+  open: OpenKubernetes,
+): Promise<{ kubernetes: Kubernetes; runtime: Runtime }> => {
+  const kubernetes = open(await parseKubeconfig(kubeconfig.reveal()))
+  const ping = async (): Promise<void> => {
+    const facts = await kubernetes.look()
+    refuseMissing(facts)
+    if (facts.uid !== null && idOfKubernetes(facts.uid) === row.claimedId) return
+    throw new KubernetesError(403, 'Another cluster answers at this address than the one that was registered.')
+  }
+  const capacity = async () => capacityOf(await kubernetes.nodes())
+  return { kubernetes, runtime: { ...noRuntime, ping, capacity, close: kubernetes.close } }
+}

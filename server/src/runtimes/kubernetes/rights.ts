@@ -1,0 +1,111 @@
+/**
+ * What this server may do in a cluster: the one table from which the manifest that grants it is made, and by which a
+ * login is judged. Services are to have a namespace for each environment, so that the rights hold in every namespace.
+ */
+
+export interface Right {
+  /** Empty for the core of the API. */
+  group: string
+  resources: readonly string[]
+  verbs: readonly string[]
+}
+
+/** One verb on one resource. */
+export interface Act {
+  group: string
+  resource: string
+  verb: string
+}
+
+const look = ['get', 'list', 'watch']
+const manage = [...look, 'create', 'patch', 'delete']
+
+export const rights: readonly Right[] = [
+  { group: '', resources: ['namespaces'], verbs: manage },
+  { group: '', resources: ['services', 'secrets', 'configmaps', 'persistentvolumeclaims'], verbs: manage },
+  { group: '', resources: ['pods'], verbs: [...look, 'delete'] },
+  { group: '', resources: ['pods/log'], verbs: ['get'] },
+  { group: '', resources: ['pods/exec'], verbs: ['get', 'create'] },
+  { group: '', resources: ['events', 'nodes'], verbs: look },
+  { group: 'apps', resources: ['deployments', 'statefulsets'], verbs: manage },
+  { group: 'apps', resources: ['replicasets'], verbs: look },
+  { group: 'batch', resources: ['jobs'], verbs: manage },
+  { group: 'autoscaling', resources: ['horizontalpodautoscalers'], verbs: manage },
+  { group: 'policy', resources: ['poddisruptionbudgets'], verbs: manage },
+  { group: 'networking.k8s.io', resources: ['networkpolicies', 'ingresses'], verbs: manage },
+  { group: 'gateway.networking.k8s.io', resources: ['httproutes', 'grpcroutes'], verbs: manage },
+  { group: 'metrics.k8s.io', resources: ['pods', 'nodes'], verbs: ['get', 'list'] },
+]
+
+/** As the API server tells it (`SelfSubjectRulesReview`): text of a stranger. */
+export interface Rule {
+  verbs?: unknown
+  apiGroups?: unknown
+  resources?: unknown
+  resourceNames?: unknown
+}
+
+const has = (list: unknown, ...any: string[]): boolean => Array.isArray(list) && any.some((each) => list.includes(each))
+
+const isForAll = (list: unknown): boolean => !Array.isArray(list) || list.length === 0
+
+const grants = (rule: Rule, { group, resource, verb }: Act): boolean =>
+  has(rule.verbs, verb, '*') &&
+  has(rule.apiGroups, group, '*') &&
+  has(rule.resources, resource, '*', resource.replace(/^.*\//, '*/')) &&
+  isForAll(rule.resourceNames)
+
+const acts: readonly Act[] = rights.flatMap(({ group, resources, verbs }) =>
+  resources.flatMap((resource) => verbs.map((verb) => ({ group, resource, verb }))),
+)
+
+/** What the rules do not grant. */
+export const missingIn = (rules: readonly Rule[]): Act[] =>
+  acts.filter((act) => !rules.some((rule) => grants(rule, act)))
+
+const nameOf = ({ group, resource }: Act): string => (group === '' ? resource : `${resource}.${group}`)
+
+/** `get, list nodes; create jobs.batch`; the resources that do not fit into `longest` characters are counted. */
+export const describeActs = (missing: readonly Act[], longest = 300): string => {
+  const lines = [...Map.groupBy(missing, nameOf)].map(
+    ([name, all]) => `${all.map(({ verb }) => verb).join(', ')} ${name}`,
+  )
+  let shown = lines
+  while (shown.length > 1 && shown.join('; ').length > longest) shown = shown.slice(0, -1)
+  const left = lines.length - shown.length
+  return shown.join('; ') + (left === 0 ? '' : `; and rights on ${left} more`)
+}
+
+const name = 'slipway'
+const meta = { name }
+const account = { kind: 'ServiceAccount', name, namespace: name }
+const authorization = 'rbac.authorization.k8s.io'
+
+/** An account of our own in the cluster, what it may do, and a token for it; for `kubectl apply`. */
+export const accessManifest = {
+  apiVersion: 'v1',
+  kind: 'List',
+  items: [
+    { apiVersion: 'v1', kind: 'Namespace', metadata: meta },
+    { apiVersion: 'v1', kind: 'ServiceAccount', metadata: { name, namespace: name } },
+    {
+      apiVersion: `${authorization}/v1`,
+      kind: 'ClusterRole',
+      metadata: meta,
+      rules: rights.map(({ group, resources, verbs }) => ({ apiGroups: [group], resources, verbs })),
+    },
+    {
+      apiVersion: `${authorization}/v1`,
+      kind: 'ClusterRoleBinding',
+      metadata: meta,
+      roleRef: { apiGroup: authorization, kind: 'ClusterRole', name },
+      subjects: [account],
+    },
+    {
+      apiVersion: 'v1',
+      kind: 'Secret',
+      metadata: { name: `${name}-token`, namespace: name, annotations: { 'kubernetes.io/service-account.name': name } },
+      type: 'kubernetes.io/service-account-token',
+    },
+  ],
+}
