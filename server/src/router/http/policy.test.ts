@@ -273,6 +273,73 @@ test('a request is repeated as the settings say, and not when it has a body', { 
   assert.deepEqual([(await ask(port, { path: '/hang' })).status, asked], [200, 2])
 })
 
+test('the time for a whole request ends its retries too', { timeout }, async (t) => {
+  let asked = 0
+  const { target } = await serve(t, (req, res) => {
+    asked++
+    if (req.url === '/fails') res.writeHead(503).end()
+  })
+  const retry = { times: 1000, on: ['5xx'], statuses: [] }
+  const { port, traffic } = await openInside(t, [
+    route([target], { policy: { requestMs: 700, retry } }),
+    // The settings of a service whose program answers within each attempt's time, and never in all.
+    route([target], {
+      host: 'b.localhost',
+      serviceId: 'b',
+      policy: { requestMs: 700, retry: { ...retry, perTryMs: 10_000 } },
+    }),
+  ])
+  for (const [host, path] of [
+    ['a', '/hangs'],
+    ['b', '/hangs'],
+    ['a', '/fails'],
+  ] as const) {
+    asked = 0
+    assert.equal((await ask(port, { host: `${host}.localhost`, path })).status, 504, host + path)
+    await until(() => traffic.counts.inFlight === 0)
+    if (path === '/hangs') assert.equal(asked, 1)
+  }
+})
+
+test('a silence that the settings allow is not cut by the limit for clients', {
+  timeout,
+}, async (t) => {
+  const limits = { silenceMs: 500 }
+  const late = 1500
+  const { target } = await serve(t, (_, res) => void setTimeout(() => res.end('late'), late))
+  const grpc = await serveGrpc(t, (stream) => {
+    setTimeout(() => stream.destroyed || stream.respond({ ':status': 200 }, { endStream: true }), late)
+  })
+  const on = (host: string, policy: Policy) => route([target], { host: `${host}.localhost`, serviceId: host, policy })
+  const grpcOn = (host: string, policy: Policy) =>
+    route([grpc.target], { host: `${host}.localhost`, serviceId: host, policy, protocol: 'GRPC' })
+  const { port } = await openInside(
+    t,
+    [
+      on('long', { readMs: 90_000 }),
+      on('endless', { readMs: 0 }),
+      on('usual', {}),
+      grpcOn('grpc-long', { grpcReadMs: 90_000 }),
+      grpcOn('grpc-endless', { grpcReadMs: 0 }),
+      grpcOn('grpc-usual', {}),
+    ],
+    { limits },
+  )
+  const [long, endless] = await Promise.all([
+    ask(port, { host: 'long.localhost' }),
+    ask(port, { host: 'endless.localhost' }),
+    assert.rejects(ask(port, { host: 'usual.localhost' }), { code: 'ECONNRESET' }),
+  ])
+  assert.deepEqual([long.body, endless.body], ['late', 'late'])
+  const call = async (host: string) => {
+    const stream = openStream(openClient(t, port), '/x', { ':authority': `${host}.localhost` })
+    stream.end()
+    return (await readStream(stream)).headers[':status']
+  }
+  assert.deepEqual(await Promise.all([call('grpc-long'), call('grpc-endless')]), [200, 200])
+  assert.notEqual(await call('grpc-usual').catch(() => 'cut'), 200)
+})
+
 test('a client’s connection ends when the settings say, and says so', { timeout }, async (t) => {
   const { target } = await serveNames(t, 'a')
   // Its answer is later than the age that its clients' connections may have.
@@ -393,6 +460,9 @@ test('gRPC: lists, passwords, prefixes, extra headers and silence act as for HTT
     grpc('c.localhost', { grpcReadMs: 300 }),
     grpc('d.localhost', {}, { path: '/pkg.One' }),
     grpc('e.localhost', { requestMs: 300 }),
+    // As an earlier release may still say: HTTP/2 has no such headers.
+    grpc('g.localhost', { headers: { 'Proxy-Connection': 'close', 'HTTP2-Settings': 'x', 'X-Extra': '2' } }),
+    grpc('h.localhost', { headers: { 'Proxy-Connection': 'close' }, deny: ['127.0.0.1'] }),
     grpc('f.localhost', { cors: { origins: ['https://app.example.com'], methods: 'POST', headers: 'X-A' } }),
   ])
   const session = openClient(t, port)
@@ -403,6 +473,9 @@ test('gRPC: lists, passwords, prefixes, extra headers and silence act as for HTT
   assert.deepEqual([good.body, good.headers['x-extra']], ['hello', '1'])
   const crossing = await call('f', '/x', { origin: 'https://evil.example' })
   assert.deepEqual([crossing.body, crossing.headers.vary], ['hello', 'Origin'])
+  const other = await call('g')
+  assert.deepEqual([other.body, other.headers['x-extra']], ['hello', '2'])
+  assert.equal((await call('h')).trailers['grpc-status'], '7')
   assert.equal((await call('b')).trailers['grpc-status'], '7')
   assert.equal((await call('c', '/hang')).trailers['grpc-status'], '4')
   assert.equal((await call('d', '/pkg.One/Do')).body, 'hello')

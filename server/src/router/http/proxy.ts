@@ -16,6 +16,7 @@ import { type PageName, renderPage } from './pages.ts'
 import { bodyForAttempt } from './request-body.ts'
 import { hasBody } from './request-check.ts'
 import { retriesLoss, retriesStatus, retryPauseMs } from './retries.ts'
+import { allowSilence } from './silence.ts'
 import { Timer } from './timer.ts'
 
 type Controller = Dispatcher.DispatchController
@@ -43,6 +44,8 @@ interface Incoming {
   path: string
   /** The client waits for `100 Continue` before it sends the body. */
   expectsContinue: boolean
+  /** How long its connection may be silent if the service's settings say no more. */
+  silenceMs: number
 }
 
 /** Also the handler called by the target's connection. */
@@ -55,6 +58,8 @@ class Exchange implements Dispatcher.DispatchHandler {
   private wasReset = false
   private bodyTaken = false
   private isGone = false
+  /** The time for all attempts together is over. */
+  private isLate = false
   /** Whoever passed these has not passed others. */
   private admittedBy: Rules | undefined
   private tried: Set<Upstream> | null = null
@@ -107,7 +112,8 @@ class Exchange implements Dispatcher.DispatchHandler {
     return !(admission instanceof Promise) && this.onAdmission(admission)
   }
 
-  private limit({ requestMs, connectMs }: Rules): void {
+  private limit({ requestMs, connectMs, silenceMs }: Rules): void {
+    allowSilence(this.incoming.req, this.incoming.silenceMs, silenceMs)
     if (requestMs > 0) this.whole = new Timer().set(requestMs, () => this.onLate())
     // The attempts are over sooner than after the usual time.
     if (connectMs !== usual.connectMs) this.connecting = new Timer().set(connectMs, () => this.onLate())
@@ -244,7 +250,7 @@ class Exchange implements Dispatcher.DispatchHandler {
   /** As the service's settings ask for: a body is not kept for another attempt. */
   private mayRetry(): boolean {
     const retry = this.entry?.rules.retry ?? null
-    return retry !== null && this.retried < retry.times && !this.withBody && !this.isGone
+    return retry !== null && this.retried < retry.times && !this.withBody && !this.isGone && !this.isLate
   }
 
   private mayRepeat(controller: Controller | undefined, error: Error): boolean {
@@ -282,6 +288,7 @@ class Exchange implements Dispatcher.DispatchHandler {
 
   /** The time for the whole request, or for a connection, is over. */
   private onLate() {
+    this.isLate = true
     if (this.controller !== undefined) return this.cut(new LateError())
     if (this.isGone) return
     this.isGone = true
