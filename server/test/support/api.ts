@@ -33,6 +33,7 @@ import { createFakeRuntime, type FakeRuntime } from '../../src/runtimes/fake/fak
 import { readFingerprintKey } from '../../src/store/installation.ts'
 import { createSealer } from '../../src/store/keys/seal.ts'
 import { createStreams } from '../../src/streams/changes.ts'
+import { createSecretManagers } from '../../src/variables/external/managers.ts'
 import { loadAllVariables } from '../../src/variables/rows.ts'
 import { enqueueDeploymentEvent } from '../../src/webhooks/outbox.ts'
 import { createWorkRegistry } from '../../src/work/registry.ts'
@@ -142,7 +143,7 @@ const testPorts = { port: 8080, routerPort: 8000, portRange: { first: 30_000, la
 const createParts = async (
   database: TestDatabase,
   dataDir: string,
-  { settings = {}, disk, engines }: TestApiOptions,
+  { settings = {}, disk, engines, secretManagers }: TestApiOptions,
 ) => {
   const log = createLog(process.env.TEST_LOG ?? 'silent')
   const sealer = await createSealer({ database, masterKeyFile: join(dataDir, 'master') })
@@ -159,6 +160,8 @@ const createParts = async (
   await clusters.start()
   // What the engine has is known from the first request on, also where no engine looks after it.
   await Promise.all(clusters.all().map((cluster) => learnCapacity(database, cluster)))
+  // Tests reach nothing but loopback, whatever they ask for.
+  const outbound = createOutbound({ allow: ['loopback'], resolve: resolveLocal })
   const engine = createDeploymentEngine({
     database,
     sealer,
@@ -167,6 +170,7 @@ const createParts = async (
     enqueue: enqueueDeploymentEvent,
     kinds: deployableKinds,
     variables: (serviceIds, db = database, commits) => loadAllVariables(db, sealer, serviceIds, commits),
+    secretManagers: createSecretManagers({ database, sealer, outbound, clock: systemClock, addressOf: secretManagers }),
     gitCredentials: (organizationId, id) => readGitCredentials(database, sealer, organizationId, id),
     registryCredentials: (organizationId, id) => readRegistryCredentials(database, sealer, organizationId, id),
     checkAddress: async () => undefined,
@@ -188,8 +192,7 @@ const createParts = async (
     clusters,
     disk,
     streams: createStreams(database),
-    // Tests reach nothing but loopback, whatever they ask for.
-    outbound: createOutbound({ allow: ['loopback'], resolve: resolveLocal }),
+    outbound,
     work,
     settings: { ...testPorts, dataDir, rateLimit: 0, statusVocabulary: 'auto', sample: false, ...settings },
     clock: systemClock,
@@ -222,6 +225,8 @@ export interface TestApiOptions {
   /** Leave what is deployed waiting in its queue. */
   idle?: boolean
   disk?: Disk
+  /** Where the hosts of secret managers are. */
+  secretManagers?: (host: string) => string
   /** Of other machines; without, every cluster but the default one is only described. */
   engines?: Engines
 }

@@ -7,6 +7,7 @@ import type { WorkloadPort } from '../../runtimes/runtime.ts'
 import { type DeploymentParts, kindOf } from '../parts.ts'
 import { isSameVersion } from '../plan/plan.ts'
 import type { ServiceRun } from '../run/service-run.ts'
+import { areAsReleased } from './external-secrets.ts'
 import { nextVersion } from './next-version.ts'
 import { openOwn } from './release-run.ts'
 import { freezeRelease, type OpenedRelease, type Release } from './releases.ts'
@@ -45,6 +46,7 @@ const decide = async (run: ServiceRun, wanted: Wanted, current: OpenedRelease): 
   if (!isReroute(parts, wanted, current.release, variables, service.deployedHash)) return null
   const { release } = current
   const signal = AbortSignal.any([run.signal, AbortSignal.timeout(deadlineMs)])
+  if (!(await areAsReleased(run, variables, current, signal))) return null
   const version = await nextVersion(parts, cluster, organizationId, service.requested, wanted.source, release, signal)
   if (!isSameVersion(version) || !isUp(release, await cluster.runtime.observe([ref]))) return null
   return fingerprint(parts.fingerprintKey, wanted.source, wanted.spec, variables)

@@ -131,7 +131,7 @@ test('a reference to an access that is not there fails no deployment: its log sa
   assert.match(log, /TOKEN is skipped: its secret manager access no longer exists\./)
 })
 
-test('an external secret is kept as a reference, and a deployment that needs it fails with its name', async () => {
+test('an external secret is kept as a reference; with a role as its authentication a deployment fails and says so', async () => {
   const { environmentId, id } = await scene()
   const [access, other] = await newAccesses('one', 'two')
   const wanted = { key: 'TOKEN', value: 'vault/token', is_secret: false, secret_manager_access_id: access }
@@ -154,7 +154,10 @@ test('an external secret is kept as a reference, and a deployment that needs it 
   const settled = async () => (await call('GET', `/environment/${environmentId}/status`)).body.state.endsWith('_ERROR')
   await until(settled, { timeoutMs: 10_000, what: 'the deployment to fail' })
   const [entry] = await list(`/application/${id}/deploymentHistoryV2`)
-  assert.match(entry.error.message, /^FILE, TOKEN: .*secret manager/)
+  assert.match(
+    entry.error.message,
+    /^(FILE|TOKEN): the value cannot be read from the secret manager "(one|two)" \(AWS Secrets Manager\): its authentication is a role of a cluster /,
+  )
   for (const row of await list(`/variable?parent_id=${id}&scope=APPLICATION`))
     if (row.key === 'TOKEN')
       await post(`/variable/${row.id}/override`, {
