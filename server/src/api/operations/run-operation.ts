@@ -7,7 +7,15 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import { ApiError, notFound } from '../../lib/errors.ts'
 import type { Queryable } from '../../store/database.ts'
 import { type Answerer, answerWith } from '../answerer.ts'
-import { authorize, authorizerOf, type Found, findRow, isSelective, onlyVisible } from '../auth/access.ts'
+import {
+  authorize,
+  authorizerOf,
+  type Found,
+  findRow,
+  isSelective,
+  onlyVisible,
+  sharesAnswers,
+} from '../auth/access.ts'
 import { claimKey, hashBody, type KeyedRequest, openReplay, Replay, readKey, storeAnswer } from '../idempotency.ts'
 import { headerOf, type NotApplied, notApplied, notAppliedHeader } from '../not-applied.ts'
 import type { Parts } from '../parts.ts'
@@ -53,9 +61,9 @@ const keyOf = (
 ): KeyedRequest | null => {
   const key = operation.method === 'POST' ? readKey(request.headers['idempotency-key']) : null
   if (key === null) return null
-  const { organizationId, account } = admitted.principal
+  const { organizationId } = admitted.principal
   // Callers must not see each other's answers, least of all those who are in no organization yet.
-  const path = request.url.split('?')[0]!.toLowerCase() + (account === null ? '' : `#${account.id}`)
+  const path = `${request.url.split('?')[0]!.toLowerCase()}#${hash('sha256', sharesAnswers(admitted.principal))}`
   return { organizationId, method: operation.method, path, key, bodyHash: hashBody([request.query, body]) }
 }
 
