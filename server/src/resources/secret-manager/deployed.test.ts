@@ -179,7 +179,7 @@ test('a deployment gets the values of AWS and Google secrets, as variables and f
   await refer(scene, 'REGIONAL', 'regional/versions/3', google)
   await post(`/application/${scene.id}/environmentVariable`, { key: 'URL', value: 'x://{{AWS}}@host' })
   const entry = await settle(scene)
-  assert.equal(entry.status, 'SUCCESS', JSON.stringify(entry))
+  assert.equal(entry.status, 'DEPLOYED', JSON.stringify(entry))
   const { env, files } = await workloadOf(scene)
   const { AWS, FILE, PARAMETER, GLOBAL, REGIONAL, URL: url } = env
   assert.deepEqual(
@@ -232,14 +232,16 @@ test('a value that changed in the manager rolls out with the next deploy; nothin
   const plan = (await call('POST', `${whole}?dry_run=true`, {})).body
   assert.deepEqual(asked, [], 'a status and a plan ask no manager')
   assert.doesNotMatch(JSON.stringify(plan), /TOKEN|canary/)
-  await post(`/application/${scene.id}/restart`, {}, 202)
+  await post(`/application/${scene.id}/restart-service`, {}, 202)
   const isBack = async () => (await workloadOf(scene)).revision !== before.revision
   await until(isBack, { what: 'the restart' })
   assert.equal((await workloadOf(scene)).env.TOKEN, 'canary-before', 'a restart has what was frozen')
   assert.deepEqual(asked, [])
   await until(
     async () =>
-      /^RESTARTED|RUNNING|DEPLOYED$/.test((await call('GET', `/environment/${scene.environmentId}/status`)).body.state),
+      /^(RESTARTED|RUNNING|DEPLOYED)$/.test(
+        (await call('GET', `/environment/${scene.environmentId}/status`)).body.state,
+      ),
     {
       what: 'the end of the restart',
     },

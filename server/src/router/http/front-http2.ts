@@ -3,7 +3,7 @@ import { createServer, type Http2Server, type ServerHttp2Session } from 'node:ht
 import type { Socket } from 'node:net'
 import type { Traffic } from '../table/traffic.ts'
 import { forwardStream } from './http2-exchange.ts'
-import { beginStreams } from './silence.ts'
+import { allowUsualSilence, endSilence } from './silence.ts'
 
 export interface Http2Limits {
   headerBytes: number
@@ -53,11 +53,14 @@ const watchSilence = (session: ServerHttp2Session, limits: Http2Limits): void =>
   session.once('remoteSettings', () => clearTimeout(greeting))
   session.once('close', () => clearTimeout(greeting))
   session.setTimeout(limits.idleMs, () => session.destroy())
+  allowUsualSilence(session, limits.silenceMs)
   session.on('stream', (stream) => {
     if (stream.destroyed) return
-    if (++streams === 1) beginStreams(session, limits.silenceMs)
+    if (++streams === 1) endSilence(session)
     stream.once('close', () => {
-      if (--streams === 0 && !session.destroyed) session.setTimeout(limits.idleMs)
+      if (--streams > 0 || session.destroyed) return
+      allowUsualSilence(session, limits.silenceMs)
+      session.setTimeout(limits.idleMs)
     })
   })
 }

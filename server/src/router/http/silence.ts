@@ -32,11 +32,12 @@ interface Allowance {
 
 const allowances = new WeakMap<Http2Session, Allowance>()
 
-/** From now on the streams of a connection are in progress: until one may be silent for longer, as usual. */
-export const beginStreams = (session: Http2Session, usualMs: number): void => {
-  allowances.set(session, { usualMs, allowedMs: usualMs })
-  session.setTimeout(usualMs)
-}
+/** For streams to come, until one may be silent for longer. */
+export const allowUsualSilence = (session: Http2Session, usualMs: number): void =>
+  void allowances.set(session, { usualMs, allowedMs: usualMs })
+
+/** A stream has begun; what is allowed for it may be known already. */
+export const endSilence = (session: Http2Session): void => void session.setTimeout(allowances.get(session)!.allowedMs)
 
 /** For one of its streams, and so for all that are in progress beside it. */
 export const allowStreamSilence = (session: Http2Session | undefined, silenceMs: number): void => {
