@@ -181,6 +181,30 @@ test('a variable does not become an external secret by an edit', async () => {
   assert.deepEqual([refused.status, refused.body.details[0].field], [400, '/secret_manager_access_id'])
 })
 
+test('a place has room for 2000 variables of 16 MiB together; what is there can still be replaced', async () => {
+  const { environmentId, id, path } = await scene()
+  const fill = (parent: string, scope: string, count: number, bytes: number) =>
+    api.database.query(
+      `insert into variable (id, organization_id, parent_id, scope, key, value, is_secret, variable_type)
+       select gen_random_uuid(), $1, $2, $3, 'KEY_' || n, repeat('x', $5), false, 'VALUE' from generate_series(1, $4) n`,
+      [api.organizationId, parent, scope, count, bytes],
+    )
+  await fill(id, 'APPLICATION', 2000, 1)
+  const more = await call('POST', path, { key: 'MORE', value: '1' })
+  assert.deepEqual([more.status, more.body.code], [409, 'too_many_variables'])
+  const imported = await call('POST', `${path}/import`, { dotenv: { text: 'MORE=1' } })
+  assert.equal(imported.body.code, 'too_many_variables')
+  assert.equal((await call('POST', path, { key: 'KEY_1', value: 'again' })).status, 201)
+
+  const wide = `/environment/${environmentId}/environmentVariable`
+  await fill(environmentId, 'ENVIRONMENT', 261, 64_000)
+  const small = await post(wide, { key: 'SMALL', value: 'x' })
+  const large = 'x'.repeat(65_536)
+  const grown = await post(wide, { key: 'LARGE', value: large })
+  for (const { id: variable, key } of [small, grown])
+    assert.equal((await call('PUT', `${wide}/${variable}`, { key, value: large })).status, key === 'SMALL' ? 409 : 200)
+})
+
 test('containers have both families, and terraform services the generic one, over one store', async () => {
   const { environmentId } = await newPlace(api)
   const box = await newContainer({ api, post }, environmentId)
