@@ -50,6 +50,7 @@ import { readFingerprintKey, readOwnerId, saveNames, savePublishedHost } from '.
 import { createSealer, type Sealer } from './store/keys/seal.ts'
 import { startPostgres } from './store/postgres/postgres.ts'
 import { createStreams } from './streams/changes.ts'
+import { createSecretManagers } from './variables/external/managers.ts'
 import { loadAllVariables } from './variables/rows.ts'
 import { watchDisk } from './watched-disk.ts'
 import { createDelivery } from './webhooks/deliver.ts'
@@ -225,6 +226,7 @@ const createParts = async (foundation: Foundation, machine: RuntimeParts, disk: 
     enqueue: enqueueDeploymentEvent,
     kinds: deployableKinds,
     variables: (serviceIds, db = database, commits) => loadAllVariables(db, sealer, serviceIds, commits),
+    secretManagers: createSecretManagers({ database, sealer, outbound: foundation.outbound, clock: systemClock }),
     gitCredentials: (organizationId, id) => readGitCredentials(database, sealer, organizationId, id),
     registryCredentials: (organizationId, id) => readRegistryCredentials(database, sealer, organizationId, id),
     checkAddress: (url) => foundation.outbound.check(url),

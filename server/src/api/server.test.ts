@@ -258,6 +258,19 @@ test('a token with an Idempotency-Key makes one thing, however often it is sent'
   isError(await call('POST', projects, { name: 'other' }, { 'idempotency-key': 'a b' }), 400, 'invalid_request')
 })
 
+test('an answer is repeated for nobody who has fewer rights than the first who got it', async () => {
+  const headers = { 'idempotency-key': 'for-one' }
+  const writer = api.as(await api.newToken(['Write']))
+  const other = api.as(await api.newToken(['Write']))
+  const body = { name: 'told once' }
+  const first = await call('POST', projects, body, headers)
+  assert.equal(first.status, 200)
+  assert.equal((await call('POST', projects, body, headers)).body.id, first.body.id)
+  assert.equal((await writer('POST', projects, body, headers)).status, 409, 'its name is taken')
+  const own = await writer('POST', projects, { name: 'its own' }, headers)
+  assert.equal((await other('POST', projects, { name: 'its own' }, headers)).body.id, own.body.id)
+})
+
 test('twins with one Idempotency-Key never make two things', async () => {
   const { environmentId } = await newPlace(api)
   const send = () =>

@@ -11,6 +11,7 @@ import type { Limits } from '../limits/limits.ts'
 import type { Router } from '../router/router.ts'
 import type { Database, Queryable } from '../store/database.ts'
 import type { Sealer } from '../store/keys/seal.ts'
+import type { SecretManagers } from '../variables/external/managers.ts'
 import type { EnqueueDeploymentEvent } from '../webhooks/webhooks.ts'
 import type { WorkRegistry } from '../work/registry.ts'
 import type { DeployableKind } from './deployments.ts'
@@ -43,6 +44,8 @@ export interface DeploymentParts {
     db?: Queryable,
     commits?: Readonly<Record<string, string>>,
   ): Promise<ReadonlyMap<string, EffectiveVariables>>
+  /** Where the values of external secrets are read. */
+  secretManagers: SecretManagers
   /** The user and password of a git token; rejects with a `DeploymentError` if it no longer exists. */
   gitCredentials(organizationId: string, gitTokenId: string): Promise<GitAccess>
   /** The address and login of a container registry; null if it was deleted. */

@@ -1,5 +1,5 @@
 /** Objects with several forms: a value or a field selects the form, then the object is checked against its schema. */
-import Type, { type TObject } from 'typebox'
+import Type, { type TObject, type TSchema } from 'typebox'
 import { loosely } from '../api/operations/loosely.ts'
 import type { Spec } from '../api/operations/resource.ts'
 import { OneOf, partial, pick, withoutSecrets } from '../api/operations/schema.ts'
@@ -20,12 +20,19 @@ export const readForm = (schema: TObject, value: unknown, at: string): Spec => {
   return picked as Spec
 }
 
-/** A schema for an object with one of these forms, as loose as all of them together; read bodies with `readFormBy`. */
-export const FormsOf = (discriminator: string, forms: Record<string, TObject>) => {
+/**
+ * A schema for an object with one of these forms, as loose as all of them together; read bodies with `readFormBy`.
+ * `words`: which form it is.
+ */
+export const FormsOf = (
+  discriminator: string,
+  forms: Record<string, TObject>,
+  words: TSchema = OneOf(Object.keys(forms)),
+) => {
   const fields = Object.assign({}, ...Object.values(forms).map((form) => partial(form).properties))
   return Type.Unsafe<Spec>({
     type: 'object',
-    properties: { [discriminator]: OneOf(Object.keys(forms)), ...fields },
+    properties: { [discriminator]: words, ...fields },
     'x-anything': true,
   })
 }

@@ -54,6 +54,26 @@ const existingAt = async (db: Queryable, parentId: string, key: string): Promise
   return row
 }
 
+const mostAtPlace = 2000
+const mostBytesAtPlace = 16 * 2 ** 20
+
+/**
+ * Throws a 409 if a place would have more than services can use: everyone who reads a status reads all of it. Of
+ * requests at the same time each sees only what the others have finished.
+ */
+const refuseTooMany = async (db: Queryable, parentId: string, key: string, value: string | null): Promise<void> => {
+  const [others] = await db.query<{ rows: number; bytes: number }>(
+    `select count(*)::int as rows, coalesce(sum(octet_length(coalesce(sealed, value))), 0)::float8 as bytes
+     from variable where parent_id = $1 and key <> $2 and scope <> 'BUILT_IN'`,
+    [parentId, key],
+  )
+  const { rows, bytes } = others!
+  if (rows >= mostAtPlace)
+    throw conflict('too_many_variables', `A place can have at most ${mostAtPlace} variables and secrets: delete some.`)
+  if (bytes + Buffer.byteLength(value ?? '') > mostBytesAtPlace)
+    throw conflict('too_many_variables', 'The variables and secrets of a place can be 16 MiB together: delete some.')
+}
+
 const upsertSql = `
   insert into variable (id, organization_id, parent_id, scope, key, value, sealed, is_secret, variable_type, mount_path,
     description, enable_interpolation_in_file, target_id, secret_manager_access_id)
@@ -70,6 +90,7 @@ const sealAt = (sealer: Sealer, organizationId: string, id: string, value: strin
 
 /** Sets a key at a place, replacing an existing one; the replaced row keeps its id, so that its aliases are kept. */
 const put = async (db: Queryable, sealer: Sealer, place: VariablePlace, row: RowToWrite): Promise<VariableRecord> => {
+  await refuseTooMany(db, place.id, row.key, row.value)
   // A race with another writer of the same key changes the id that the seal is bound to: retry.
   for (let attempt = 0; attempt < 3; attempt++) {
     const existing = await existingAt(db, place.id, row.key)
@@ -186,6 +207,7 @@ export const editVariable = async (
 ): Promise<VariableRecord> => {
   checkEdit(row, edit)
   const value = row.variable_type === 'ALIAS' ? null : (edit.value ?? null)
+  if (value !== null) await refuseTooMany(db, row.parent_id, row.key, value)
   const sealed = row.is_secret && value !== null ? await sealAt(sealer, row.organization_id, row.id, value) : null
   const values = [row.id, edit.key, row.is_secret ? null : value, sealed]
   const more = [edit.description, edit.interpolateInFile].flatMap((each) => [each !== undefined, each ?? null])

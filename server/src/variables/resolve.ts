@@ -17,11 +17,22 @@ export interface TraceableVariable {
   targetId: string | null
 }
 
+/** A key whose value is in a secret manager: what that calls it, and the access that it is read with. */
+export interface ExternalReference {
+  key: string
+  /** The row that refers to it; aliases have the same. */
+  variableId: string
+  accessId: string
+  reference: string
+}
+
 /** One row that the service can see. `value` is plain text, a secret's too: keep the whole inside a `Secret`. */
 export interface VisibleVariable extends TraceableVariable {
   /** Null for an alias, which has the value of its target. */
   value: string | null
   isSecret: boolean
+  /** Of an external secret: its value is a reference. */
+  accessId?: string | null
   /** Not null: the value is the content of a file at this path. */
   mountPath: string | null
   interpolateInFile: boolean
@@ -34,8 +45,8 @@ export interface ResolvedVariables {
   secretValues: string[]
   /** Where each key of `env` comes from. */
   origins: Record<string, { scope: VariableScope; variableId: string }>
-  /** Keys whose values are in an external secret manager: only the reference is here. */
-  unresolved: string[]
+  /** Keys that have a reference for a value. */
+  external: ExternalReference[]
 }
 
 /** What a key means once scopes and aliases are resolved. */
@@ -46,7 +57,7 @@ interface Effective {
   mountPath: string | null
   interpolateInFile: boolean
   isSecret: boolean
-  isExternal: boolean
+  external: ExternalReference | null
 }
 
 const ranks: Record<string, number> = { BUILT_IN: 0, PROJECT: 1, ENVIRONMENT: 2 }
@@ -118,14 +129,17 @@ const inherited = <T>(
 const settle = (row: VisibleVariable, view: View<VisibleVariable>): Effective | undefined => {
   const source = follow(row, view)
   if (source === undefined) return undefined
+  const text = source.value ?? ''
+  const { id: variableId, accessId } = source
+  const isExternal = source.variableType.endsWith('EXTERNAL_SECRET')
   return {
     key: row.key,
     row,
-    text: source.value ?? '',
+    text,
     mountPath: inherited(source, view, ({ mountPath }) => mountPath),
     interpolateInFile: inherited(source, view, ({ interpolateInFile }) => interpolateInFile) ?? false,
-    isSecret: row.isSecret || source.isSecret,
-    isExternal: source.variableType.endsWith('EXTERNAL_SECRET'),
+    isSecret: row.isSecret || source.isSecret || isExternal,
+    external: isExternal ? { key: row.key, variableId, accessId: accessId ?? '', reference: text } : null,
   }
 }
 
@@ -218,6 +232,6 @@ export const resolveVariables = (rows: readonly VisibleVariable[]): ResolvedVari
     files,
     secretValues: collectSecrets(all, values, files),
     origins: Object.fromEntries(all.map(({ key, row }) => [key, { scope: row.scope, variableId: row.id }])),
-    unresolved: all.filter(({ isExternal }) => isExternal).map(({ key }) => key),
+    external: all.flatMap(({ external }) => external ?? []),
   }
 }

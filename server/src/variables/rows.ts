@@ -19,7 +19,7 @@ import {
   toContext,
   toService,
 } from './places.ts'
-import { type ResolvedVariables, resolveVariables, type VisibleVariable } from './resolve.ts'
+import { type ExternalReference, type ResolvedVariables, resolveVariables, type VisibleVariable } from './resolve.ts'
 
 interface StoredVariable extends VisibleVariable {
   parentId: string
@@ -33,6 +33,7 @@ const storedSql = `json_build_object('id', v.id, 'parentId', v.parent_id, 'organ
   'value', v.value, 'sealed', v.sealed, 'scope', v.scope,
   'isSecret', v.is_secret, 'variableType', v.variable_type, 'mountPath', v.mount_path,
   'interpolateInFile', coalesce(v.enable_interpolation_in_file, false), 'targetId', v.target_id,
+  'accessId', v.secret_manager_access_id,
   'dangling', v.secret_manager_access_id is not null and not exists (select from node a
     where a.id = v.secret_manager_access_id and a.organization_id = v.organization_id and a.kind = 'secret_manager_access'))`
 
@@ -117,12 +118,29 @@ const openSiblings = async (sealer: Sealer, { places, siblings, outside_host }: 
 /** What a deployment uses, and the keys that it lacks. */
 export interface LoadedVariables extends ResolvedVariables {
   leftOut: string[]
+  /** The same with the values of external secrets, by the ids of their variables. */
+  fill(values: ReadonlyMap<string, string>): FilledVariables
+}
+
+/** With values in place of references. */
+export interface FilledVariables extends ResolvedVariables {
+  leftOut: string[]
+  external: (ExternalReference & { value: string })[]
+  /** As it is written down: with the references. */
+  asWritten: ResolvedVariables
 }
 
 const resolve = (builtIn: readonly VisibleVariable[], seen: readonly OpenedVariable[]): LoadedVariables => {
-  const resolved = resolveVariables([...builtIn, ...seen.filter(({ dangling }) => !dangling).map(({ row }) => row)])
-  const without = seen.filter(({ dangling, row }) => dangling && !Object.hasOwn(resolved.env, row.key))
-  return { ...resolved, leftOut: [...new Set(without.map(({ row }) => row.key))].sort() }
+  const rows = [...builtIn, ...seen.filter(({ dangling }) => !dangling).map(({ row }) => row)]
+  const asWritten = resolveVariables(rows)
+  const without = seen.filter(({ dangling, row }) => dangling && !Object.hasOwn(asWritten.env, row.key))
+  const leftOut = [...new Set(without.map(({ row }) => row.key))].sort()
+  const fill = (values: ReadonlyMap<string, string>): FilledVariables => {
+    const filled = resolveVariables(rows.map((row) => ({ ...row, value: values.get(row.id) ?? row.value })))
+    const external = asWritten.external.map((one) => ({ ...one, value: values.get(one.variableId) ?? '' }))
+    return { ...filled, leftOut, external, asWritten }
+  }
+  return { ...asWritten, leftOut, fill }
 }
 
 /** The environments of services as deployments would use them now, by service; keep them in memory only. One statement. */

@@ -38,6 +38,7 @@ import { createOpenKubernetes, type OpenKubernetes } from '../../src/runtimes/ku
 import { readFingerprintKey } from '../../src/store/installation.ts'
 import { createSealer } from '../../src/store/keys/seal.ts'
 import { createStreams } from '../../src/streams/changes.ts'
+import { createSecretManagers } from '../../src/variables/external/managers.ts'
 import { loadAllVariables } from '../../src/variables/rows.ts'
 import { enqueueDeploymentEvent } from '../../src/webhooks/outbox.ts'
 import { createWorkRegistry } from '../../src/work/registry.ts'
@@ -167,6 +168,7 @@ const createParts = async (
     git = false,
     router = createRouter(),
     scaleTimes,
+    secretManagers,
   }: TestApiOptions,
 ) => {
   const log = createLog(process.env.TEST_LOG ?? 'silent')
@@ -194,6 +196,7 @@ const createParts = async (
     enqueue: enqueueDeploymentEvent,
     kinds: deployableKinds,
     variables: (serviceIds, db = database, commits) => loadAllVariables(db, sealer, serviceIds, commits),
+    secretManagers: createSecretManagers({ database, sealer, outbound, clock: systemClock, addressOf: secretManagers }),
     gitCredentials: (organizationId, id) => readGitCredentials(database, sealer, organizationId, id),
     registryCredentials: (organizationId, id) => readRegistryCredentials(database, sealer, organizationId, id),
     checkAddress: async () => undefined,
@@ -263,6 +266,8 @@ export interface TestApiOptions {
   /** Default: one that only keeps its table. */
   router?: Router
   scaleTimes?: ScaleTimes
+  /** Where the hosts of secret managers are. */
+  secretManagers?: (host: string) => string
   /** Of other machines; without, every cluster but the default one is only described. */
   engines?: Engines
   /** Real repositories of applications on the server itself; what is pushed to them is built by the same builder. */

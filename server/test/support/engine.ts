@@ -327,6 +327,7 @@ export const partsOf = (world: World, its: Power, more: Partial<DeploymentParts>
     enqueue: async (_tx, event) => void world.events.push({ ...event, at: performance.now() }),
     kinds,
     variables: async (serviceIds) => new Map(serviceIds.map((id) => [id, variables])),
+    secretManagers: { read: async () => new Secret(new Map()) },
     gitCredentials: async () => ({ credentials: undefined, warning: null }),
     registryCredentials: async () => ({ url: 'https://docker.io', username: null, password: null }),
     checkAddress: async () => undefined,

@@ -123,9 +123,12 @@ const requireScope = (scopes: ReadonlySet<Scope>, operation: Operation): void =>
 export const authorize = async (db: Queryable, operation: Operation, { principal, node }: Found): Promise<void> => {
   const { role, account, within } = principal
   if (role === null && account === null) return requireScope(principal.scopes, operation)
-  if (within !== null) requireScope(within, operation)
   const hangs = role !== null && role.grants !== null && operation.owner.param !== null
-  judge(role, operation, hangs ? await placeOfNode(db, node) : nowhere)
+  const place = hangs ? await placeOfNode(db, node) : nowhere
+  // What the role does not see is not there, whatever the token's own scopes are.
+  if (decide(role, operation, place) === 'hidden') throw notFound()
+  if (within !== null) requireScope(within, operation)
+  judge(role, operation, place)
 }
 
 /** `Context.demand`. */
@@ -154,6 +157,10 @@ export const rightsOf = ({ role, account }: Principal): string => {
   return JSON.stringify(role.grants ?? role.name)
 }
 
+/** The same for callers who may see each other's answers: whoever has less must not be given what others were told. */
+export const sharesAnswers = (principal: Principal): string =>
+  principal.account === null ? `${rightsOf(principal)} ${[...principal.scopes].sort()}` : principal.account.id
+
 /** Whether the caller may read a service's data at a place, in an operation that is about something else. */
 export const mayReadAt = ({ role, account }: Principal, place: Place): boolean => {
   if (role === null) return account === null
@@ -161,9 +168,12 @@ export const mayReadAt = ({ role, account }: Principal, place: Place): boolean =
   return decide(role, asked, place) === 'allowed'
 }
 
+/** The first that a record has says where it is: what uses something may do so for a whole project. */
+const placeNames = ['id', 'environment_id', 'project_id', 'cluster_id']
+
 const idOf = (record: Record<string, unknown>): string | null => {
-  const id = record.id ?? record.environment_id ?? record.cluster_id
-  return typeof id === 'string' && isUuid(id) ? id : null
+  const ids = placeNames.map((name) => record[name])
+  return ids.find((id): id is string => typeof id === 'string' && isUuid(id)) ?? null
 }
 
 /** A list without the records that a custom role has no access to; anything else unchanged. */

@@ -7,7 +7,15 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import { ApiError, badRequest, notFound } from '../../lib/errors.ts'
 import type { Queryable } from '../../store/database.ts'
 import { type Answerer, answerWith } from '../answerer.ts'
-import { authorize, authorizerOf, type Found, findRow, isSelective, onlyVisible } from '../auth/access.ts'
+import {
+  authorize,
+  authorizerOf,
+  type Found,
+  findRow,
+  isSelective,
+  onlyVisible,
+  sharesAnswers,
+} from '../auth/access.ts'
 import { claimKey, hashBody, type KeyedRequest, openReplay, Replay, readKey, storeAnswer } from '../idempotency.ts'
 import { headerOf, type NotApplied, notApplied, notAppliedHeader } from '../not-applied.ts'
 import type { Parts } from '../parts.ts'
@@ -57,9 +65,9 @@ const keyOf = (
   // Its answer would be repeated for another body, which nobody has read by then.
   if (operation.consumes === archiveType)
     throw badRequest('An Idempotency-Key is not possible with an archive: send it without one.')
-  const { organizationId, account } = admitted.principal
+  const { organizationId } = admitted.principal
   // Callers must not see each other's answers, least of all those who are in no organization yet.
-  const path = request.url.split('?')[0]!.toLowerCase() + (account === null ? '' : `#${account.id}`)
+  const path = `${request.url.split('?')[0]!.toLowerCase()}#${hash('sha256', sharesAnswers(admitted.principal))}`
   return { organizationId, method: operation.method, path, key, bodyHash: hashBody([request.query, body]) }
 }
 

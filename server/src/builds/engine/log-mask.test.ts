@@ -49,6 +49,40 @@ test('no way to cut a text shows a secret', () => {
   )
 })
 
+test('of values that overlap the first and longest is masked, wherever the text is cut', () => {
+  const word = (minLength: number, maxLength: number) =>
+    fc.string({ unit: fc.constantFrom('a', 'b'), minLength, maxLength })
+  fc.assert(
+    fc.property(fc.array(word(6, 9), { minLength: 1, maxLength: 4 }), fc.array(word(0, 12)), (secrets, pieces) => {
+      const longestFirst = [...secrets].sort((a, b) => b.length - a.length)
+      return maskAll(secrets, pieces) === pieces.join('').replaceAll(new RegExp(longestFirst.join('|'), 'g'), '***')
+    }),
+  )
+})
+
+test('no value is too long: a long one is masked from its beginning on, for as long as the text is like it', () => {
+  const long = Array.from({ length: 9000 }, (_, at) => `line ${at}`).join('\n')
+  assert.equal(long.length > 64 * 1024, true)
+  assert.equal(maskAll([long], [`a ${long} b`]), 'a *** b')
+  const pieces = `a ${long} b`.match(/[\s\S]{1,1000}/g)!
+  assert.equal(maskAll([long], pieces), 'a *** b')
+  assert.equal(maskAll([long], [long.slice(0, 500), '!']), '***!')
+  const other = `${long.slice(0, 300)}and another end`
+  assert.equal(maskAll([long, other], [`${other}. ${long}. ${long.slice(0, 300)}`]), '***. ***. ***')
+  assert.equal(maskAll([long, other], [...`${other}.`, ...long, '.']), '***.***.')
+})
+
+test('values of thousands of like characters and texts of them cost no more than others', () => {
+  const secrets = Array.from({ length: 50 }, (_, at) => `${'a'.repeat(30_000 + at)}b${at}`)
+  const masker = createMasker(secrets)
+  let shown = ''
+  for (let size = 0; size < 4e6; size += 16_384)
+    shown += masker.write(`${'a'.repeat(16_383)}${size % 3 === 0 ? 'c' : 'a'}`)
+  shown += masker.end()
+  assert.match(shown, /^(\*\*\*|[ac])+$/)
+  assert.ok(shown.length < 1e6)
+})
+
 test('100 MB pass in seconds', () => {
   const masker = createMasker(['s3cr3t-value', 'p'.repeat(4000)])
   const piece = 'a line of some build output, as they are\n'.repeat(1600)

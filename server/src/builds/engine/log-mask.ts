@@ -1,6 +1,12 @@
-/** Removes known secret values from text that comes in chunks, even if a chunk boundary splits them. Pure. */
+/**
+ * Removes known secret values from text that comes in chunks, even if a chunk boundary splits them. Pure. Whatever the
+ * values and the text are, each character costs a bounded time: of a long value the beginning is recognized, and it is
+ * masked for as long as the text goes on like it.
+ */
 
 const shortest = 6
+/** So much of a value is looked for; longer ones begin with a text of this length. */
+const headLength = 64
 const mask = '***'
 
 /** All full groups of three bytes: the rest of the encoding depends on what follows the value. */
@@ -27,8 +33,6 @@ const formsOf = (value: string): string[] => {
   return [...forms, base64.replaceAll('+', '-').replaceAll('/', '_').replace(/=+$/, '')]
 }
 
-const escapeRegExp = (text: string): string => text.replace(/[\\^$.*+?()[\]{}|]/g, '\\$&')
-
 export interface Masker {
   /** The text that can be shown so far; the start of a possible secret is held back. */
   write(text: string): string
@@ -36,44 +40,162 @@ export interface Masker {
   end(): string
 }
 
-/** The longest end of `text` that is the beginning of a needle, but not a whole one. */
-const heldLength = (text: string, needles: readonly string[], firsts: ReadonlySet<string>, longest: number): number => {
-  for (let at = Math.max(0, text.length - longest + 1); at < text.length; at += 1) {
-    if (!firsts.has(text[at]!)) continue
-    const tail = text.slice(at)
-    if (needles.some((needle) => needle.startsWith(tail))) return tail.length
+/** Whether some head goes on after `text`; `heads` is sorted. */
+const isBeginning = (heads: readonly string[], text: string): boolean => {
+  let [from, to] = [0, heads.length]
+  while (from < to) {
+    const middle = (from + to) >> 1
+    if (heads[middle]! <= text) from = middle + 1
+    else to = middle
   }
+  return heads[from]?.startsWith(text) === true
+}
+
+/** The longest end of `text` that is the beginning of a head, but not a whole one. */
+const heldLength = (heads: readonly string[], text: string): number => {
+  for (let length = Math.min(text.length, headLength - 1); length > 0; length -= 1)
+    if (isBeginning(heads, text.slice(-length))) return length
   return 0
+}
+
+/** Numbers of six characters each: each takes five bits more than those behind it, and the seventh has left. */
+const next = (hash: number, code: number): number => ((hash << 5) ^ code) & 0x3fffffff
+const slots = 1 << 16
+const slotOf = (hash: number): number => (hash ^ (hash >>> 14)) & (slots - 1)
+
+/** Heads with the same beginning: their lengths, the longest first, and by head the values that begin with it. */
+interface Bucket {
+  lengths: number[]
+  values: Map<string, string[]>
+}
+
+interface Index {
+  heads: string[]
+  /** 1: a beginning may be in `buckets`. */
+  filter: Uint8Array
+  buckets: Map<string, Bucket>
+}
+
+const byText = (a: string, b: string): number => (a < b ? -1 : a > b ? 1 : 0)
+
+const indexOf = (needles: readonly string[]): Index => {
+  const filter = new Uint8Array(slots)
+  const buckets = new Map<string, Bucket>()
+  for (const needle of needles) {
+    const [beginning, head] = [needle.slice(0, shortest), needle.slice(0, headLength)]
+    let hash = 0
+    for (let at = 0; at < shortest; at += 1) hash = next(hash, needle.charCodeAt(at))
+    filter[slotOf(hash)] = 1
+    const bucket = buckets.get(beginning) ?? { lengths: [], values: new Map() }
+    bucket.values.set(head, [...(bucket.values.get(head) ?? []), needle])
+    buckets.set(beginning, bucket)
+  }
+  for (const bucket of buckets.values())
+    bucket.lengths = [...new Set([...bucket.values.keys()].map(({ length }) => length))].sort((a, b) => b - a)
+  const heads = [...buckets.values()].flatMap(({ values }) => [...values.keys()])
+  return { heads: heads.sort(byText), filter, buckets }
+}
+
+/** Values that the masked text may still go on like: those from `from` to `to`, which are alike up to `depth`. */
+interface Inside {
+  values: readonly string[]
+  from: number
+  to: number
+  depth: number
+}
+
+/** The first of the values from `from` to `to` whose character at `depth` is at least `code`; one that has ended is below. */
+const firstWith = ({ values, from, to, depth }: Inside, code: number): number => {
+  let [low, high] = [from, to]
+  while (low < high) {
+    const middle = (low + high) >> 1
+    const value = values[middle]!
+    if (depth >= value.length || value.charCodeAt(depth) < code) low = middle + 1
+    else high = middle
+  }
+  return low
+}
+
+/** Goes on through `text` from `at`, for as long as it is like one of the values; returns where it is not any more. */
+const follow = (inside: Inside, text: string, at: number): number => {
+  let end = at
+  while (end < text.length) {
+    const code = text.charCodeAt(end)
+    const from = firstWith(inside, code)
+    const to = inside.to - from > 1 ? firstWith({ ...inside, from }, code + 1) : inside.to
+    if (from >= to || inside.values[from]!.charCodeAt(inside.depth) !== code) return end
+    Object.assign(inside, { from, to, depth: inside.depth + 1 })
+    end += 1
+  }
+  return end
 }
 
 /** Values shorter than 6 characters are not masked: that would affect ordinary text. */
 export const createMasker = (secrets: readonly string[]): Masker => {
   const all = secrets.filter((value) => value.length >= shortest).flatMap(formsOf)
-  const needles = [...new Set(all)].filter((needle) => needle.length >= shortest).sort((a, b) => b.length - a.length)
+  const needles = [...new Set(all)].filter((needle) => needle.length >= shortest).sort(byText)
   if (needles.length === 0) return { write: (text) => text, end: () => '' }
-  const pattern = new RegExp(needles.map(escapeRegExp).join('|'), 'g')
-  const firsts = new Set(needles.map((needle) => needle[0]!))
-  const longest = needles[0]!.length
+  const { heads, filter, buckets } = indexOf(needles)
+
+  /** What the text at a place is masked as, and where that ends; null if it is no secret. */
+  const matchAt = (text: string, at: number, border: number): { inside: Inside; end: number } | null => {
+    const bucket = buckets.get(text.slice(at, at + shortest))
+    for (const length of bucket?.lengths ?? []) {
+      const values = at + length > border ? undefined : bucket!.values.get(text.slice(at, at + length))
+      if (values === undefined) continue
+      return { inside: { values, from: 0, to: values.length, depth: length }, end: at + length }
+    }
+    return null
+  }
+
   let held = ''
+  /** The text so far has ended within a masked value. */
+  let inside: Inside | null = null
+
+  /** Masks what begins before `border`, and returns it with the place from which on nothing is shown yet. */
+  const pass = (text: string, border: number): [shown: string, at: number] => {
+    let at = 0
+    if (inside !== null) {
+      at = follow(inside, text, 0)
+      if (at === text.length) return ['', at]
+      inside = null
+    }
+    let shown = ''
+    let hash = 0
+    let from = at
+    for (let end = at; end < text.length && end - shortest + 1 < border; end += 1) {
+      hash = next(hash, text.charCodeAt(end))
+      const start = end - shortest + 1
+      if (start < from || filter[slotOf(hash)] === 0) continue
+      const match = matchAt(text, start, text.length)
+      if (match === null) continue
+      shown += text.slice(from, start) + mask
+      from = follow(match.inside, text, match.end)
+      if (from === text.length) {
+        inside = match.inside
+        return [shown, from]
+      }
+      // The six characters that end before it belong to what is masked.
+      end = from - 1
+      hash = 0
+    }
+    const to = Math.max(from, border)
+    return [shown + text.slice(from, to), to]
+  }
+
   return {
     write(text) {
       const joined = held + text
-      const border = joined.length - heldLength(joined, needles, firsts, longest)
-      let shown = ''
-      let at = 0
-      for (const { 0: found, index } of joined.matchAll(pattern)) {
-        if (index >= border) break
-        shown += joined.slice(at, index) + mask
-        at = index + found.length
-      }
-      shown += joined.slice(at, Math.max(at, border))
-      held = joined.slice(Math.max(at, border))
+      const [shown, at] = pass(joined, joined.length - heldLength(heads, joined))
+      held = joined.slice(at)
       return shown
     },
     end() {
       const rest = held
       held = ''
-      return rest.replace(pattern, mask)
+      const [shown] = pass(rest, rest.length)
+      inside = null
+      return shown
     },
   }
 }

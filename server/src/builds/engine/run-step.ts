@@ -124,6 +124,14 @@ export const runStep = async (
   }
 }
 
+/** Of a container that is never started: an image is made from it. */
+export const bodyWithoutTriggers = (parent: ImageDetail) => ({
+  Image: parent.Id,
+  ...commandOf(parent, ['/slipway-never-started']),
+  Labels: labelsOf(parent),
+  HostConfig: { NetworkMode: 'none' },
+})
+
 /** The same image without its ONBUILD triggers, which we run ourselves. */
 export const withoutTriggers = async (
   engine: Engine,
@@ -132,11 +140,7 @@ export const withoutTriggers = async (
   signal: AbortSignal,
 ): Promise<string> => {
   const name = made.name('container')
-  const body = {
-    Image: parent.Id,
-    ...commandOf(parent, ['/slipway-never-started']),
-    HostConfig: { NetworkMode: 'none' },
-  }
+  const body = bodyWithoutTriggers(parent)
   try {
     const { Id } = await engine.call<{ Id: string }>('POST', '/containers/create', { query: { name }, body })
     return await commit(engine, Id, parent, 'without ONBUILD', signal)

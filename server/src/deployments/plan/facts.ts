@@ -23,6 +23,7 @@ import {
 } from '../deployments.ts'
 import { openGitSource } from '../images/git-source.ts'
 import { type DeploymentParts, kindOf } from '../parts.ts'
+import { fillAsReleased } from '../release/external-secrets.ts'
 import { commitOf, nextVersion } from '../release/next-version.ts'
 import { specSql } from '../release/owners-labels.ts'
 import { type OpenedRelease, openRelease } from '../release/releases.ts'
@@ -206,7 +207,7 @@ const settingOfDeploy = async (
   const kind = kindOf(parts, row.kind)
   const { source, spec } = desiredOf(kind, row.spec)
   const unlimited = await unlimitedSizes(kind, subject, spec)
-  const variables = await environmentNow(parts, kind, organizationId, row)
+  const variables = await environmentNow(parts, kind, organizationId, row, { fill: fillAsReleased(current) })
   const version = await nextVersion(parts, cluster, organizationId, requested, source, current?.release ?? null, signal)
   const commitId = version.of === 'commit' ? version.to : null
   const built = await builtImage(parts, organizationId, subject, source, commitId, variables, signal)

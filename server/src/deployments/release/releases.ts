@@ -38,7 +38,7 @@ export interface OpenedRelease {
   environment: Environment
 }
 
-type Environment = Pick<EffectiveVariables, 'env' | 'files' | 'secretValues'>
+type Environment = Pick<EffectiveVariables, 'env' | 'files' | 'secretValues' | 'external'>
 
 const columns = `id, organization_id as "organizationId", service_id as "serviceId", cluster_id as "clusterId",
   deployment_id as "deploymentId", image, commit, source, workload, hash`
@@ -56,7 +56,9 @@ export const freezeRelease = async (
   environment: Environment,
 ): Promise<Release> => {
   const id = newId()
-  const sealed = await sealer.seal(release.organizationId, place(id), JSON.stringify(environment))
+  const { env, files, secretValues, external } = environment
+  const text = JSON.stringify({ env, files, secretValues, ...(external?.length ? { external } : {}) })
+  const sealed = await sealer.seal(release.organizationId, place(id), text)
   await database.query(
     `insert into release (id, organization_id, service_id, deployment_id, image, commit, workload, sealed_env, hash,
        source)

@@ -8,6 +8,7 @@ import { type DeploymentParts, kindOf } from '../parts.ts'
 import { isSameVersion } from '../plan/plan.ts'
 import type { ServiceRun } from '../run/service-run.ts'
 import { readScale } from '../scaling/rows.ts'
+import { areAsReleased } from './external-secrets.ts'
 import { nextVersion } from './next-version.ts'
 import { openOwn } from './release-run.ts'
 import { freezeRelease, type OpenedRelease, type Release } from './releases.ts'
@@ -46,6 +47,7 @@ const decide = async (run: ServiceRun, wanted: Wanted, current: OpenedRelease): 
   if (!isReroute(parts, wanted, current.release, variables, service.deployedHash)) return null
   const { release } = current
   const signal = AbortSignal.any([run.signal, AbortSignal.timeout(deadlineMs)])
+  if (!(await areAsReleased(run, variables, current, signal))) return null
   const version = await nextVersion(parts, cluster, organizationId, service.requested, wanted.source, release, signal)
   const { scale } = await readScale(parts.database, service.id)
   if (!isSameVersion(version)) return null

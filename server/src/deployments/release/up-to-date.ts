@@ -5,7 +5,9 @@ import { isSameVersion, mayBeSkipped } from '../plan/plan.ts'
 import type { ServiceRun } from '../run/service-run.ts'
 import { atScale, readScale } from '../scaling/rows.ts'
 import { eventTask } from '../tasks/jobs.ts'
+import { areAsReleased } from './external-secrets.ts'
 import { nextVersion } from './next-version.ts'
+import { openOwn } from './release-run.ts'
 import { currentRelease, type Release } from './releases.ts'
 import { environmentNow } from './variables-now.ts'
 import { type desiredOf, fingerprint } from './workload.ts'
@@ -36,6 +38,8 @@ const wouldChangeNothing = async (
   if (fingerprint(parts.fingerprintKey, source, spec, variables) !== service.deployedHash) return false
   const current = await currentRelease(parts.database, service.id)
   if (current === null) return false
+  const isSame = async () => areAsReleased(run, variables, await openOwn(run, current.id), signal)
+  if ((variables.external ?? []).length > 0 && !(await isSame())) return false
   const version = await nextVersion(parts, cluster, claim.organizationId, service.requested, source, current, signal)
   const { scale } = await readScale(parts.database, service.id)
   return isSameVersion(version) && isUp(current, await cluster.runtime.observe([ref]), scale, claim.wholeEnvironment)

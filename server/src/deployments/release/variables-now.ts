@@ -1,24 +1,19 @@
-import { DeploymentError } from '../../lib/errors.ts'
 import type { DeployableKind } from '../deployments.ts'
 import type { DeploymentParts } from '../parts.ts'
 import type { EffectiveVariables } from './workload.ts'
 
-/** Everything that a service sees, as of now. Rejects if a value is in a secret manager, because none is connected. */
+/** Everything that a service sees, as of now; of what is in a secret manager, the reference. */
 const variablesNow = async (
   parts: Pick<DeploymentParts, 'variables'>,
   serviceId: string,
   commitId: string | undefined,
 ): Promise<EffectiveVariables> => {
   const commits = commitId === undefined ? {} : { [serviceId]: commitId }
-  const variables = (await parts.variables([serviceId], undefined, commits)).get(serviceId)!
-  const keys = variables.unresolved ?? []
-  if (keys.length > 0)
-    throw new DeploymentError(
-      'secret_not_resolved',
-      `${keys.slice(0, 10).join(', ')}: the value is in an external secret manager, which this server is not connected to. Set it as a secret instead.`,
-    )
-  return variables
+  return (await parts.variables([serviceId], undefined, commits)).get(serviceId)!
 }
+
+/** Puts values in place of references to secret managers. */
+export type Fill = (variables: EffectiveVariables) => Promise<EffectiveVariables>
 
 type SealedFields = Readonly<Record<string, string>>
 
@@ -60,23 +55,31 @@ export const withOwnFiles = async (
     service.sealed === undefined
       ? await openSealed(parts, organizationId, service.id)
       : await openFields(parts, organizationId, service.id, service.sealed)
+  const own = kind.files(service.spec, secrets)
+  const { asWritten } = variables
   return {
     ...variables,
-    files: [...variables.files, ...kind.files(service.spec, secrets)],
+    files: [...variables.files, ...own],
+    ...(asWritten === undefined ? {} : { asWritten: { ...asWritten, files: [...asWritten.files, ...own] } }),
     secretValues: [...variables.secretValues, ...Object.values(secrets)],
   }
 }
 
-/** What runs gets: the variables that a service sees, or what its kind says. `commitId` is what is being deployed. */
+/**
+ * What runs gets: the variables that a service sees, or what its kind says. `commitId` is what is being deployed. Secrets
+ * of managers outside are left as references without `fill`.
+ */
 export const environmentNow = async (
   parts: Pick<DeploymentParts, 'variables' | 'database' | 'sealer'>,
   kind: DeployableKind,
   organizationId: string,
   service: { id: string; spec: Record<string, unknown> },
-  commitId?: string,
+  { commitId, fill = async (variables) => variables }: { commitId?: string | undefined; fill?: Fill } = {},
 ): Promise<EffectiveVariables> => {
-  if (kind.environment === undefined)
-    return withOwnFiles(parts, kind, organizationId, service, await variablesNow(parts, service.id, commitId))
+  if (kind.environment === undefined) {
+    const variables = await fill(await variablesNow(parts, service.id, commitId))
+    return withOwnFiles(parts, kind, organizationId, service, variables)
+  }
   const secrets = await openSealed(parts, organizationId, service.id)
   const env = kind.environment(service.spec, secrets)
   const origins = Object.fromEntries(Object.keys(env).map((key) => [key, { scope: 'BUILT_IN' }]))

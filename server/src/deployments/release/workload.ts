@@ -5,6 +5,7 @@
 import { createHmac } from 'node:crypto'
 import { Secret } from '../../lib/secret.ts'
 import type { Workload } from '../../runtimes/runtime.ts'
+import type { ExternalReference } from '../../variables/resolve.ts'
 import { type DeployableKind, mainTask, type Source, type Tasks, type WorkloadSpec } from '../deployments.ts'
 import { ownersLabelsIn } from './owners-labels.ts'
 
@@ -15,8 +16,12 @@ export interface EffectiveVariables {
   secretValues: string[]
   /** Where each key of `env` is defined. */
   origins: Record<string, { scope: string }>
-  /** Keys whose values are references to a secret manager. */
-  unresolved?: readonly string[]
+  /** Keys whose values are in secret managers. Without `value` it has not been read: `env` has the reference. */
+  external?: readonly (ExternalReference & { value?: string })[]
+  /** The same with these values, by the ids of their variables. */
+  fill?(values: ReadonlyMap<string, string>): EffectiveVariables
+  /** What counts as the configuration where that is not the values: references to secrets outside. */
+  asWritten?: Pick<EffectiveVariables, 'env' | 'files' | 'external'>
   /** Keys without a value: what they refer to is not there. */
   leftOut?: readonly string[]
 }
@@ -70,10 +75,13 @@ export const fingerprint = (
   key: Buffer,
   source: Source,
   spec: Wanted,
-  variables: Pick<EffectiveVariables, 'env' | 'files' | 'origins'>,
+  variables: Pick<EffectiveVariables, 'env' | 'files' | 'origins' | 'external' | 'asWritten'>,
 ): string => {
-  const env = Object.entries(variables.env).filter(([name]) => variables.origins[name]?.scope !== 'BUILT_IN')
-  const text = canonical({ source, spec: counted(spec), env: Object.fromEntries(env), files: variables.files })
+  const { env: all, files, external = [] } = variables.asWritten ?? variables
+  const env = Object.entries(all).filter(([name]) => variables.origins[name]?.scope !== 'BUILT_IN')
+  const accesses = Object.fromEntries(external.map(({ key: name, accessId }) => [name, accessId]))
+  const from = external.length === 0 ? {} : { accesses }
+  const text = canonical({ source, spec: counted(spec), env: Object.fromEntries(env), files, ...from })
   return createHmac('sha256', key).update(text).digest('hex')
 }
 

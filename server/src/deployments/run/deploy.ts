@@ -10,6 +10,7 @@ import { asideEvents, type DeploymentAction } from '../deployments.ts'
 import { imageFor, makeImage } from '../images/make-image.ts'
 import { dropImagesOf } from '../images/pulled-images.ts'
 import { kindOf } from '../parts.ts'
+import { fillNow } from '../release/external-secrets.ts'
 import { countAgain, freezeAgain, openOwn } from '../release/release-run.ts'
 import { freezeRelease, type Release } from '../release/releases.ts'
 import { rerouted } from '../release/reroute.ts'
@@ -51,7 +52,9 @@ export const deploy = async (run: ServiceRun): Promise<void> => {
   const taken = task === null ? await rerouted(run, wanted) : null
   if (taken !== null) return reroute(run, taken)
   await checkVolumes(run, wanted.spec)
-  const readVariables = (commitId?: string) => environmentNow(parts, kind, claim.organizationId, service, commitId)
+  const fill = fillNow(run)
+  const readVariables = (commitId?: string) =>
+    environmentNow(parts, kind, claim.organizationId, service, { commitId, fill })
   const made = await makeImage(run, wanted.source, readVariables)
   const variables = await readVariables((made.commit as Commit | null)?.git_commit_id)
   for (const key of variables.leftOut ?? [])

@@ -78,10 +78,10 @@ export const toTask = (workload: Workload, task: TaskToRun, taskId: string): Tas
 /** The last lines of a program's output, without the secrets in it; each goes to `logLine` too. */
 export const createTail = (secrets: readonly string[], logLine: (line: string) => void) => {
   const lines: string[] = []
+  const masker = createMasker(secrets)
   return {
     lines,
     add(line: string): void {
-      const masker = createMasker(secrets)
       const text = masker.write(line) + masker.end()
       lines.push(text)
       if (lines.length > keptLines) lines.shift()

@@ -47,6 +47,33 @@ test('every setting has its part in a policy that the router accepts', () => {
   }
 })
 
+test('lists on several lines are taken as on one', () => {
+  const settings = {
+    [net('enable_cors')]: true,
+    [net('cors_allow_origin')]: 'https://a.example,\n  https://b.example\n',
+    [net('cors_allow_methods')]: '\n GET,\r\n\tPUT ,DELETE\n',
+    [net('cors_allow_headers')]: 'X-A,\nX-B',
+    [net('denylist_source_range')]: '10.1.1.1,\n10.1.1.2',
+    'network.gateway_api.retry.num_retries': 1,
+    'network.gateway_api.retry.retry_on': '5xx,\n reset',
+  }
+  assert.equal(wrongSetting(settings), null)
+  const policy = policyOf(settings, {})!
+  assert.equal(checkPolicy(policy), null)
+  assert.deepEqual(policy.cors, {
+    origins: ['https://a.example', 'https://b.example'],
+    methods: 'GET, PUT ,DELETE',
+    headers: 'X-A, X-B',
+  })
+  assert.deepEqual(
+    [policy.deny, policy.retry?.on],
+    [
+      ['10.1.1.1', '10.1.1.2'],
+      ['5xx', 'reset'],
+    ],
+  )
+})
+
 test('a variable that is missing or has no hashed passwords fails a deployment, and lets nobody in', () => {
   const ingress = { [net('basic_auth_env_var')]: 'LOGINS' }
   const refusal = (env: Record<string, string>) => policyRefusal({ ingress, env: new Secret(env) })
@@ -85,6 +112,8 @@ test('values that the router cannot act on are told, and never take a list away'
     ['extra_headers', '{"X":"a\\r\\nSet-Cookie: b"}'],
     ['extra_headers', '{"Content-Length":"0"}'],
     ['extra_headers', '{"X A":"b"}'],
+    ['extra_headers', '{"Proxy-Connection":"close"}'],
+    ['extra_headers', '{"HTTP2-Settings":"x"}'],
   ]
   for (const [name, value] of wrong) assert.equal(wrongSetting({ [net(name)]: value })?.key, net(name), value)
   for (const [name, value] of [

@@ -58,6 +58,9 @@ export const ingressSettingsIn = (settings: Readonly<Record<string, unknown>>): 
 /** The entries of a list that may be empty. */
 const wordsIn = (text: string): string[] => (text.trim() === '' ? [] : listed(text))
 
+/** A list may be written on several lines, a header may not. */
+const onOneLine = (text: string): string => text.trim().replaceAll(/\s+/g, ' ')
+
 /** Headers that say how a message is framed, or that only the service may set. */
 const ownHeaders: ReadonlySet<string> = new Set([
   'connection',
@@ -65,7 +68,10 @@ const ownHeaders: ReadonlySet<string> = new Set([
   'content-length',
   'content-range',
   'date',
+  'http2-settings',
   'keep-alive',
+  'proxy-authenticate',
+  'proxy-connection',
   'set-cookie',
   'te',
   'trailer',
@@ -190,8 +196,8 @@ export const policyOf = (
   const users = text('basic_auth_env_var')
   const cors = {
     origins: listed(text('cors_allow_origin')),
-    methods: text('cors_allow_methods'),
-    headers: text('cors_allow_headers'),
+    methods: onOneLine(text('cors_allow_methods')),
+    headers: onOneLine(text('cors_allow_headers')),
   }
   const headers = headersOf(text('extra_headers')) ?? {}
   const policy: Policy = {

@@ -131,7 +131,7 @@ test('a reference to an access that is not there fails no deployment: its log sa
   assert.match(log, /TOKEN is skipped: its secret manager access no longer exists\./)
 })
 
-test('an external secret is kept as a reference, and a deployment that needs it fails with its name', async () => {
+test('an external secret is kept as a reference; with a role as its authentication a deployment fails and says so', async () => {
   const { environmentId, id } = await scene()
   const [access, other] = await newAccesses('one', 'two')
   const wanted = { key: 'TOKEN', value: 'vault/token', is_secret: false, secret_manager_access_id: access }
@@ -154,7 +154,10 @@ test('an external secret is kept as a reference, and a deployment that needs it 
   const settled = async () => (await call('GET', `/environment/${environmentId}/status`)).body.state.endsWith('_ERROR')
   await until(settled, { timeoutMs: 10_000, what: 'the deployment to fail' })
   const [entry] = await list(`/application/${id}/deploymentHistoryV2`)
-  assert.match(entry.error.message, /^FILE, TOKEN: .*secret manager/)
+  assert.match(
+    entry.error.message,
+    /^(FILE|TOKEN): the value cannot be read from the secret manager "(one|two)" \(AWS Secrets Manager\): its authentication is a role of a cluster /,
+  )
   for (const row of await list(`/variable?parent_id=${id}&scope=APPLICATION`))
     if (row.key === 'TOKEN')
       await post(`/variable/${row.id}/override`, {
@@ -176,6 +179,30 @@ test('a variable does not become an external secret by an edit', async () => {
   const [access] = await newAccesses('unused')
   const refused = await call('PUT', `/variable/${id}`, { key: 'A', secret_manager_access_id: access })
   assert.deepEqual([refused.status, refused.body.details[0].field], [400, '/secret_manager_access_id'])
+})
+
+test('a place has room for 2000 variables of 16 MiB together; what is there can still be replaced', async () => {
+  const { environmentId, id, path } = await scene()
+  const fill = (parent: string, scope: string, count: number, bytes: number) =>
+    api.database.query(
+      `insert into variable (id, organization_id, parent_id, scope, key, value, is_secret, variable_type)
+       select gen_random_uuid(), $1, $2, $3, 'KEY_' || n, repeat('x', $5), false, 'VALUE' from generate_series(1, $4) n`,
+      [api.organizationId, parent, scope, count, bytes],
+    )
+  await fill(id, 'APPLICATION', 2000, 1)
+  const more = await call('POST', path, { key: 'MORE', value: '1' })
+  assert.deepEqual([more.status, more.body.code], [409, 'too_many_variables'])
+  const imported = await call('POST', `${path}/import`, { dotenv: { text: 'MORE=1' } })
+  assert.equal(imported.body.code, 'too_many_variables')
+  assert.equal((await call('POST', path, { key: 'KEY_1', value: 'again' })).status, 201)
+
+  const wide = `/environment/${environmentId}/environmentVariable`
+  await fill(environmentId, 'ENVIRONMENT', 261, 64_000)
+  const small = await post(wide, { key: 'SMALL', value: 'x' })
+  const large = 'x'.repeat(65_536)
+  const grown = await post(wide, { key: 'LARGE', value: large })
+  for (const { id: variable, key } of [small, grown])
+    assert.equal((await call('PUT', `${wide}/${variable}`, { key, value: large })).status, key === 'SMALL' ? 409 : 200)
 })
 
 test('containers have both families, and terraform services the generic one, over one store', async () => {

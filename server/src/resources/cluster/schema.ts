@@ -159,9 +159,7 @@ export const clusterSpec = Type.Object({
   infrastructure_charts_parameters: Maybe(Recorded(Charts)),
   keda: Maybe(Recorded(Enabled())),
   labels_groups: Maybe(Recorded(List(Type.Object({ id: Ref('labels_group') }), 50))),
-  secret_manager_accesses: Maybe(
-    Recorded(AccessRequests(), 'a deployment that needs a secret of an external manager fails with a sentence.'),
-  ),
+  secret_manager_accesses: Maybe(AccessRequests()),
 })
 
 export const Feature = Type.Object(

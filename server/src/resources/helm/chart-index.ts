@@ -30,12 +30,18 @@ const indentOf = (line: string): number => line.length - line.trimStart().length
 
 const unquote = (text: string): string => /^(['"])(.*)\1$/.exec(text)?.[2] ?? text
 
+/** A comment begins at a number sign behind a space. In time linear in the text, as everything here. */
+const withoutComment = (text: string): string => {
+  let at = text.indexOf('#')
+  while (at > 0 && !/\s/.test(text[at - 1]!)) at = text.indexOf('#', at + 1)
+  return at > 0 ? text.slice(0, at) : text
+}
+
 /** `name: value`, also after `- `; null for other lines. */
 const pairIn = (text: string): { name: string; value: string } | null => {
-  const [, name, value] = /^("[^"]*"|'[^']*'|[^\s#:'"-][^\s:]*):(?:\s+(.*))?$/.exec(text) ?? []
-  return name === undefined
-    ? null
-    : { name: unquote(name), value: unquote((value ?? '').replace(/\s+#.*$/, '').trim()) }
+  const [begin, name] = /^("[^"]*"|'[^']*'|[^\s#:'"-][^\s:]*):(?=\s|$)/.exec(text) ?? []
+  if (begin === undefined || name === undefined) return null
+  return { name: unquote(name), value: unquote(withoutComment(text.slice(begin.length)).trim()) }
 }
 
 const fromJson = (text: string): ChartVersions[] | null => {

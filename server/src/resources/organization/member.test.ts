@@ -258,6 +258,44 @@ test('what a custom role has no access to is in no list, and is not there when a
   await leave(id)
 })
 
+test('a place that a role does not see is not there either for a token whose scopes allow less than the role', async () => {
+  const [seen, hidden] = [await newPlace(api), await newPlace(api)]
+  const role = await newRole('reader', {
+    [seen.projectId]: { is_admin: false, permissions: grant('DEVELOPMENT', 'MANAGER') },
+  })
+  const made = await call('POST', `${base}/apiToken`, { name: 'reads', role_id: role.id, scopes: ['Read'] })
+  const reader = api.as(made.body.token)
+  const edit = (environmentId: string) => reader('PUT', `/environment/${environmentId}`, { name: 'other' })
+  assert.equal((await edit(seen.environmentId)).status, 403)
+  assert.equal((await edit(hidden.environmentId)).status, 404)
+  assert.equal((await reader('DELETE', `/project/${hidden.projectId}`)).status, 404)
+})
+
+test('who uses a secret manager is listed without what belongs to a project that a role does not see', async () => {
+  const [seen, hidden] = [await newPlace(api), await newPlace(api)]
+  const role = await newRole('looks', {
+    [seen.projectId]: { is_admin: false, permissions: grant('DEVELOPMENT', 'VIEWER') },
+  })
+  const authentication = { mode: 'AUTOMATICALLY_CONFIGURED' }
+  const access = { name: 'vault', endpoint: { mode: 'AWS_SECRET_MANAGER', region: 'eu-west-3' }, authentication }
+  const ours = { cloud_provider: 'ON_PREMISE', kubernetes: 'SELF_MANAGED', region: 'on-premise' }
+  const cluster = await call('POST', `${base}/cluster`, { name: 'vaults', ...ours, secret_manager_accesses: [access] })
+  const secret_manager_access_id = cluster.body.secret_manager_accesses[0].id
+  for (const { projectId } of [seen, hidden]) {
+    const place = { variable_scope: 'PROJECT', variable_parent_id: projectId }
+    const body = { key: `OF_${projectId.slice(-4)}`, value: 'x', is_secret: false, secret_manager_access_id, ...place }
+    assert.equal((await call('POST', '/variable', body)).status, 201)
+  }
+  const { token } = (await call('POST', `${base}/apiToken`, { name: 'looks', role_id: role.id })).body
+  const path = `/secretManagerAccess/${secret_manager_access_id}/associatedServices`
+  const listed = (await api.as(token)('GET', path)).body.results
+  assert.deepEqual(
+    listed.map((each: Json) => each.project_id),
+    [seen.projectId],
+  )
+  assert.equal((await call('GET', path)).body.results.length, 2)
+})
+
 test('an edit of a custom role names every cluster, every project and all four modes', async () => {
   const { projectId } = await newPlace(api)
   const { body: role } = await call('POST', `${base}/customRole`, { name: 'partial' })

@@ -5,7 +5,19 @@
 import Type, { type TObject } from 'typebox'
 import type { Context } from '../../api/operations/operation.ts'
 import type { Answered, Spec, Write } from '../../api/operations/resource.ts'
-import { List, Maybe, Name, Nullable, Secret, Text, Timestamp, Uuid } from '../../api/operations/schema.ts'
+import {
+  List,
+  Maybe,
+  Name,
+  Nullable,
+  OneOf,
+  Recorded,
+  RecordedValues,
+  Secret,
+  Text,
+  Timestamp,
+  Uuid,
+} from '../../api/operations/schema.ts'
 import { conflict, forbidden, invalidField } from '../../lib/errors.ts'
 import { newId } from '../../lib/ids.ts'
 import { type Queryable, sqlState } from '../../store/database.ts'
@@ -24,19 +36,34 @@ const endpoints: Record<string, TObject> = {
   GCP_SECRET_MANAGER: Type.Object({ region: Needed(), project_id: Needed() }),
 }
 
+/** As deployments say that need it (variables/external/managers.ts). */
+const needsCluster =
+  'it is a role of a cluster at the cloud provider, which this server does not have: a deployment that needs it fails and says so.'
+
 const authentications: Record<string, TObject> = {
   AUTOMATICALLY_CONFIGURED: Type.Object({}),
-  AWS_ROLE_ARN: Type.Object({ role_arn: Needed(2048) }),
+  AWS_ROLE_ARN: Type.Object({ role_arn: Recorded(Needed(2048), needsCluster) }),
   AWS_STATIC_CREDENTIALS: Type.Object({
-    region: Needed(),
+    region: Recorded(Needed(), 'requests are signed for the region of the endpoint.'),
     access_key: Needed(),
     secret_key: Maybe(Nullable(Secret(4096))),
   }),
   GCP_JSON_CREDENTIALS: Type.Object({ json_credentials: Maybe(Nullable(Secret(65_536))) }),
 }
 
+/** Which kinds of managers know which credentials. */
+const fitting: Record<string, readonly string[]> = {
+  AWS_STATIC_CREDENTIALS: ['AWS_SECRET_MANAGER', 'AWS_PARAMETER_STORE'],
+  AWS_ROLE_ARN: ['AWS_SECRET_MANAGER', 'AWS_PARAMETER_STORE'],
+  GCP_JSON_CREDENTIALS: ['GCP_SECRET_MANAGER'],
+}
+
+const authenticationWords = () =>
+  RecordedValues(OneOf(Object.keys(authentications)), ['AUTOMATICALLY_CONFIGURED', 'AWS_ROLE_ARN'], needsCluster)
+
 const shownAuthentications: Record<string, TObject> = {
-  ...authentications,
+  AUTOMATICALLY_CONFIGURED: Type.Object({}),
+  AWS_ROLE_ARN: Type.Object({ role_arn: Text(2048) }),
   AWS_STATIC_CREDENTIALS: Type.Object({ region: Text(), access_key: Text() }),
   GCP_JSON_CREDENTIALS: Type.Object({}),
 }
@@ -48,7 +75,7 @@ export const AccessRequests = () =>
       id: Maybe(Nullable(Uuid())),
       name: Name(),
       endpoint: FormsOf('mode', endpoints),
-      authentication: FormsOf('mode', authentications),
+      authentication: FormsOf('mode', authentications, authenticationWords()),
     }),
     50,
   )
@@ -138,6 +165,8 @@ const prepareOne = async (context: Context, known: readonly Known[], sent: Spec,
   const wanted = withAuthenticationMode(sent.authentication as Spec)
   const authentication = readFormBy('mode', authentications, wanted, `${at}/authentication`)
   const mode = String(authentication.mode)
+  if (fitting[mode]?.includes(String(endpoint.mode)) === false)
+    throw invalidField(`${at}/authentication/mode`, `is not possible for ${String(endpoint.mode)}`)
   const id = before?.id ?? newId()
   const entry = { id, isNew: before === undefined, name: String(sent.name) }
   const name = secretOf[mode]

@@ -35,6 +35,23 @@ last = null`
   for (const bad of ['[1]', '{', 'null']) assert.deepEqual(readValues('x.tfvars.json', bad), {})
 })
 
+test('no text takes long to read, however it is written', () => {
+  const worst = [
+    ' '.repeat(60_000),
+    '(\n'.repeat(30_000),
+    '<<A\n'.repeat(15_000),
+    '"a" '.repeat(15_000),
+    '{['.repeat(30_000),
+  ]
+  const start = performance.now()
+  for (let file = 0; file < 50; file += 1)
+    for (const text of worst) {
+      readValues('x.tfvars', `x = a${text}b`)
+      readDeclarations('x.tf', `variable "x" {\ndefault = a${text}b\n}`)
+    }
+  assert.ok(performance.now() - start < 30_000)
+})
+
 test('a module tells the variables that it declares, and no default of a sensitive one', () => {
   const text = `
 terraform { required_version = ">= 1" }

@@ -99,6 +99,13 @@ const entriesIn = (text: string): Entry[] => {
   return entries
 }
 
+/** Without a comment at the end of its last line. */
+const withoutComment = (body: string): string => {
+  const line = body.lastIndexOf('\n') + 1
+  const at = body.slice(line).search(/#|\/\//)
+  return (at === -1 ? body : body.slice(0, line + at)).trim()
+}
+
 /** A text without its quotes; anything else as it is written, without a comment after it. */
 const plainValue = (body: string): string => {
   const end = body.startsWith('"') ? endOfText(body, 0) : 0
@@ -112,7 +119,7 @@ const plainValue = (body: string): string => {
   }
   const [heredoc] = /^<<-?\w+\r?\n/.exec(body) ?? []
   if (heredoc !== undefined) return body.slice(heredoc.length, body.lastIndexOf('\n') + 1)
-  return /^[\w.-]+/.test(body) ? body.replace(/\s*(#|\/\/).*$/, '').trim() : body
+  return /^[\w.-]/.test(body) ? withoutComment(body) : body
 }
 
 /** What a file of values (`.tfvars`, or `.tfvars.json`) sets. */

@@ -11,6 +11,9 @@ type Limits = { readonly [Name in keyof typeof usual]: number }
 export interface Rules extends Limits {
   /** Nothing about a request has to be looked at before it is forwarded, and nothing added to its response. */
   readonly isPlain: boolean
+  /** How long nothing may move on a client's connection in the middle of a request. 0: as usual; `Infinity`: for ever. */
+  readonly silenceMs: number
+  readonly grpcSilenceMs: number
   readonly mayReach: MayReach | null
   readonly logins: Logins | null
   readonly cors: Cors | null
@@ -30,7 +33,19 @@ const nothing = {
   retry: null,
 }
 
-const usualRules: Rules = { ...usual, ...nothing }
+/** With limits of which each ends a silence: a longer one must not end before, and 0 among them is none. */
+const silenceWith = (...limitsMs: number[]): number => {
+  if (limitsMs.includes(0)) return Number.POSITIVE_INFINITY
+  const longestMs = Math.max(...limitsMs)
+  return longestMs > usual.readMs ? longestMs : 0
+}
+
+const silencesOf = ({ readMs, sendMs, clientMs, grpcReadMs, grpcSendMs }: Limits) => ({
+  silenceMs: silenceWith(readMs, sendMs, clientMs),
+  grpcSilenceMs: silenceWith(grpcReadMs, grpcSendMs),
+})
+
+const usualRules: Rules = { ...usual, ...nothing, ...silencesOf(usual) }
 
 /** Nobody: lines that cannot be read must not open what they protect. */
 const noUsers: Logins = { check: () => false }
@@ -49,9 +64,11 @@ const limitsOf = (policy: Policy): Limits => {
 }
 
 const compile = (policy: Policy): Rules => {
+  const limits = limitsOf(policy)
   const rules = {
     ...nothing,
-    ...limitsOf(policy),
+    ...limits,
+    ...silencesOf(limits),
     mayReach: mayReach(policy.allow, policy.deny),
     logins: policy.users === undefined ? null : loginsOf(policy.users),
     cors: policy.cors === undefined ? null : createCors(policy.cors),

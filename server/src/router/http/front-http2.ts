@@ -3,12 +3,13 @@ import { createServer, type Http2Server, type ServerHttp2Session } from 'node:ht
 import type { Socket } from 'node:net'
 import type { Traffic } from '../table/traffic.ts'
 import { forwardStream } from './http2-exchange.ts'
+import { allowUsualSilence, endSilence } from './silence.ts'
 
 export interface Http2Limits {
   headerBytes: number
   /** For the client's first frame after the preface. */
   headersTimeoutMs: number
-  /** With a stream open, and nothing sent either way. */
+  /** With a stream open, and nothing sent either way; a service's settings may allow more. */
   silenceMs: number
   /** Without any stream. Bytes of an incomplete header do not count. */
   idleMs: number
@@ -52,11 +53,14 @@ const watchSilence = (session: ServerHttp2Session, limits: Http2Limits): void =>
   session.once('remoteSettings', () => clearTimeout(greeting))
   session.once('close', () => clearTimeout(greeting))
   session.setTimeout(limits.idleMs, () => session.destroy())
+  allowUsualSilence(session, limits.silenceMs)
   session.on('stream', (stream) => {
     if (stream.destroyed) return
-    if (++streams === 1) session.setTimeout(limits.silenceMs)
+    if (++streams === 1) endSilence(session)
     stream.once('close', () => {
-      if (--streams === 0 && !session.destroyed) session.setTimeout(limits.idleMs)
+      if (--streams > 0 || session.destroyed) return
+      allowUsualSilence(session, limits.silenceMs)
+      session.setTimeout(limits.idleMs)
     })
   })
 }

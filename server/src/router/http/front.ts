@@ -47,7 +47,7 @@ export type Limits = Http2Limits
 export const defaultLimits: Limits = {
   headerBytes: 32_768,
   headersTimeoutMs: 15_000,
-  /** How long a client may neither send nor receive anything in the middle of a request. */
+  /** How long a client may neither send nor receive anything in the middle of a request, if its service says no more. */
   silenceMs: 660_000,
   idleMs: usual.keepAliveMs,
   streams: 250,
@@ -92,9 +92,10 @@ export const createFront = (traffic: Traffic, limits = defaultLimits): Front => 
     counts.inFlight++
     res.once('close', leave)
     const wanted = readRequest(req)
+    const { silenceMs } = limits
     if (typeof wanted === 'object') {
       if (isAnsweredByTls(traffic, req, res, wanted)) return
-      return forward(traffic, { req, res, ...wanted, expectsContinue })
+      return forward(traffic, { req, res, ...wanted, expectsContinue, silenceMs })
     }
     res.shouldKeepAlive = false
     sendPage(req, res, wanted, '')

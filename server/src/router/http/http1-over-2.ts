@@ -191,5 +191,12 @@ export const forwardAsHttp1 = (
   const req = requestOf(stream, headers, received, request)
   const res = new StreamResponse(stream, added) as unknown as ServerResponse
   const { host, path } = request
-  forward(traffic, { req, res, host, path, expectsContinue: headers.expect === '100-continue' })
+  forward(traffic, {
+    req,
+    res,
+    host,
+    path,
+    expectsContinue: headers.expect === '100-continue',
+    session: stream.session,
+  })
 }

@@ -26,6 +26,7 @@ import {
   streamHeadersForTarget,
 } from './http2-headers.ts'
 import { type PageName, renderPage } from './pages.ts'
+import { allowStreamSilence } from './silence.ts'
 import { Timer } from './timer.ts'
 
 const { NGHTTP2_CANCEL, NGHTTP2_INTERNAL_ERROR, NGHTTP2_NO_ERROR, NGHTTP2_REFUSED_STREAM } = constants
@@ -100,7 +101,7 @@ class StreamExchange {
   }
 
   attempt() {
-    if (this.client.destroyed) return
+    if (this.client.destroyed || this.isLate) return
     const entry = findServing(this.traffic, this.request.host, this.request.path, 'GRPC')
     if (typeof entry === 'string') return this.answer(entry)
     this.entry = entry
@@ -118,7 +119,10 @@ class StreamExchange {
   private isLetIn(rules: Rules): boolean {
     const { client, headers, traffic } = this
     // Its time began with its arrival, whatever has changed since.
-    if (this.admittedBy === undefined) this.whole.set(rules.requestMs, () => this.onLate())
+    if (this.admittedBy === undefined) {
+      this.whole.set(rules.requestMs, () => this.onLate())
+      allowStreamSilence(client.session, rules.grpcSilenceMs)
+    }
     this.admittedBy = rules
     if (rules.isPlain) return true
     const asker = { peer: client.session?.socket?.remoteAddress, method: this.request.method, headers }
@@ -185,7 +189,7 @@ class StreamExchange {
       this.trailers = streamHeadersForClient(trailers)
     })
     this.watchSilence(far)
-    if (client.destroyed) far.close(NGHTTP2_CANCEL)
+    if (client.destroyed || this.isLate) far.close(NGHTTP2_CANCEL)
     else if (!client.endAfterHeaders) client.pipe(far)
   }
 
@@ -272,7 +276,7 @@ class StreamExchange {
   }
 
   private repeat(failed: Upstream, error: Error) {
-    if (this.client.destroyed) return
+    if (this.client.destroyed || this.isLate) return
     const pauseMs = attemptPausesMs[this.attempts - 1]
     this.tried.add(failed)
     if (pauseMs === undefined) {

@@ -21,6 +21,17 @@ const dropped = new Set([
   'x-real-ip',
 ])
 
+/** Of HTTP/1.1 only: Node throws if it is to send one of these. */
+const ofConnections = new Set([
+  'connection',
+  'http2-settings',
+  'keep-alive',
+  'proxy-connection',
+  'te',
+  'transfer-encoding',
+  'upgrade',
+])
+
 const isPassed = (name: string): boolean => !name.startsWith(':') && !dropped.has(name)
 
 export interface StreamRequest {
@@ -75,7 +86,8 @@ const repeatable = ['set-cookie', 'vary']
 /** The headers of a response, with those of a flat list in place of its own. */
 export const dressedStream = (passed: OutgoingHttpHeaders, flat: readonly string[]): OutgoingHttpHeaders => {
   const added: OutgoingHttpHeaders = {}
-  for (let index = 0; index < flat.length; index += 2) added[flat[index]!] = flat[index + 1]
+  for (let index = 0; index < flat.length; index += 2)
+    if (!ofConnections.has(flat[index]!)) added[flat[index]!] = flat[index + 1]
   const dressed = { ...passed, ...added }
   for (const name of repeatable)
     if (added[name] !== undefined && passed[name] !== undefined)

@@ -393,6 +393,9 @@ test('gRPC: lists, passwords, prefixes, extra headers and silence act as for HTT
     grpc('c.localhost', { grpcReadMs: 300 }),
     grpc('d.localhost', {}, { path: '/pkg.One' }),
     grpc('e.localhost', { requestMs: 300 }),
+    // As an earlier release may still say: HTTP/2 has no such headers.
+    grpc('g.localhost', { headers: { 'Proxy-Connection': 'close', 'HTTP2-Settings': 'x', 'X-Extra': '2' } }),
+    grpc('h.localhost', { headers: { 'Proxy-Connection': 'close' }, deny: ['127.0.0.1'] }),
     grpc('f.localhost', { cors: { origins: ['https://app.example.com'], methods: 'POST', headers: 'X-A' } }),
   ])
   const session = openClient(t, port)
@@ -403,6 +406,9 @@ test('gRPC: lists, passwords, prefixes, extra headers and silence act as for HTT
   assert.deepEqual([good.body, good.headers['x-extra']], ['hello', '1'])
   const crossing = await call('f', '/x', { origin: 'https://evil.example' })
   assert.deepEqual([crossing.body, crossing.headers.vary], ['hello', 'Origin'])
+  const other = await call('g')
+  assert.deepEqual([other.body, other.headers['x-extra']], ['hello', '2'])
+  assert.equal((await call('h')).trailers['grpc-status'], '7')
   assert.equal((await call('b')).trailers['grpc-status'], '7')
   assert.equal((await call('c', '/hang')).trailers['grpc-status'], '4')
   assert.equal((await call('d', '/pkg.One/Do')).body, 'hello')

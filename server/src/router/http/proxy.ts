@@ -1,5 +1,7 @@
 /** One plain request, from its arrival to the last byte of its response, with a few attempts. */
+
 import type { IncomingMessage, ServerResponse } from 'node:http'
+import type { Http2Session } from 'node:http2'
 import type { Dispatcher } from 'undici'
 import { dressed, type Rules } from '../access/rules.ts'
 import { heldBytes, type Place } from '../hold/holds.ts'
@@ -17,6 +19,7 @@ import { type PageName, renderPage } from './pages.ts'
 import { bodyForAttempt } from './request-body.ts'
 import { hasBody } from './request-check.ts'
 import { retriesLoss, retriesStatus, retryPauseMs } from './retries.ts'
+import { allowSilence, allowStreamSilence } from './silence.ts'
 import { Timer } from './timer.ts'
 
 type Controller = Dispatcher.DispatchController
@@ -44,6 +47,10 @@ interface Incoming {
   path: string
   /** The client waits for `100 Continue` before it sends the body. */
   expectsContinue: boolean
+  /** How long its connection may be silent if the service's settings say no more. */
+  silenceMs?: number
+  /** Of a request over HTTP/2 instead. */
+  session?: Http2Session | undefined
 }
 
 /** Also the handler called by the target's connection. */
@@ -56,6 +63,8 @@ class Exchange implements Dispatcher.DispatchHandler {
   private wasReset = false
   private bodyTaken = false
   private isGone = false
+  /** The time for all attempts together is over. */
+  private isLate = false
   /** Whoever passed these has not passed others. */
   private admittedBy: Rules | undefined
   private place: Place | null = null
@@ -111,6 +120,9 @@ class Exchange implements Dispatcher.DispatchHandler {
   }
 
   private limit(rules: Rules): void {
+    const { req, silenceMs, session } = this.incoming
+    if (silenceMs === undefined) allowStreamSilence(session, rules.silenceMs)
+    else allowSilence(req, silenceMs, rules.silenceMs)
     if (rules.requestMs > 0) this.whole = new Timer().set(rules.requestMs, () => this.onLate())
     this.limitConnecting(rules)
   }
@@ -266,7 +278,7 @@ class Exchange implements Dispatcher.DispatchHandler {
   /** As the service's settings ask for: a body is not kept for another attempt. */
   private mayRetry(): boolean {
     const retry = this.entry?.rules.retry ?? null
-    return retry !== null && this.retried < retry.times && !this.withBody && !this.isGone
+    return retry !== null && this.retried < retry.times && !this.withBody && !this.isGone && !this.isLate
   }
 
   private mayRepeat(controller: Controller | undefined, error: Error): boolean {
@@ -304,6 +316,7 @@ class Exchange implements Dispatcher.DispatchHandler {
 
   /** The time for the whole request, or for a connection, is over. */
   private onLate() {
+    this.isLate = true
     if (this.controller !== undefined) return this.cut(new LateError())
     if (this.isGone) return
     this.isGone = true
