@@ -1,9 +1,10 @@
 /** How large the caches are that a build used; then what is too much goes. Runs after the build. */
+
+import type { Engine } from '../../lib/docker/docker-engine.ts'
 import type { ImageOwner } from '../image-store.ts'
 import type { BuildContainers } from './build-containers.ts'
 import { readOutput } from './container-output.ts'
 import type { StepCaches } from './step-caches.ts'
-import type { Engine } from '../../lib/docker/docker-engine.ts'
 
 /** Who fills a cache with more files than can be counted meanwhile loses it. */
 const measureMs = 120_000
@@ -68,7 +69,7 @@ export const measureCaches = async (
   owner: ImageOwner,
   volumes: readonly string[],
 ): Promise<void> => {
-  const sizes = await readSizes(parts, volumes)
+  const sizes = volumes.length === 0 ? [] : await readSizes(parts, volumes)
   for (const [index, volume] of volumes.entries()) await parts.caches.measure(owner, volume, sizes[index]!)
   await parts.caches.tidy(owner.clusterId)
 }

@@ -6,8 +6,8 @@ import type { Engine } from '../../lib/docker/docker-engine.ts'
 import { readableOf } from '../../lib/tar-streams.ts'
 import type { ImageStore } from '../image-store.ts'
 import type { StagePlan } from '../preparation/build-plan.ts'
-import { ownDockerfile } from '../preparation/own-dockerfile.ts'
 import type { ContextShape } from '../preparation/context-shape.ts'
+import { ownDockerfile } from '../preparation/own-dockerfile.ts'
 import type { BuildContainers, BuildLeftovers } from './build-containers.ts'
 import type { BuildLog } from './build-log.ts'
 import { type BuildNetworkParts, createBuildNetwork } from './build-network.ts'
@@ -35,7 +35,10 @@ export interface ImageBuild {
   /** The ids of the base images by name. */
   bases: ReadonlyMap<string, string>
   /** The files of the build with our own Dockerfile. */
-  context(dockerfile: { name: string; text: string; shape?: ContextShape }, signal: AbortSignal): Promise<{ tar: Readable }>
+  context(
+    dockerfile: { name: string; text: string; shape?: ContextShape },
+    signal: AbortSignal,
+  ): Promise<{ tar: Readable }>
   /** What steps may ask for as a secret, by name. */
   secrets: Readonly<Record<string, string>>
   limits: StepLimits
@@ -132,6 +135,6 @@ export const buildImage = async (
     await end(error)
     throw error
   } finally {
-    if (usedCaches.size > 0) later(measureCaches(parts, build, [...usedCaches]))
+    later(measureCaches(parts, build, [...usedCaches]))
   }
 }

@@ -3,8 +3,7 @@
  * that lives as long as the step; the step gets each of its entries by its path, never the volume. Promises that an
  * entry is a file or a folder of ours: a link would be followed by the engine's machine.
  */
-import { type Pack, pack } from 'tar-stream'
-import { extract } from 'tar-stream'
+import { extract, type Pack, pack } from 'tar-stream'
 import { type Engine, isEngineError } from '../../lib/docker/docker-engine.ts'
 import { readableOf } from '../../lib/tar-streams.ts'
 import type { BuildLeftovers } from './build-containers.ts'
@@ -51,6 +50,8 @@ export const kindAt = async (
     const stream = await engine.stream('GET', `/containers/${container}/archive`, { query: { path }, signal })
     try {
       const entries = extract()
+      // Whoever leaves early ends it, which is no failure.
+      entries.on('error', () => {})
       stream.on('error', (error) => entries.destroy(error))
       for await (const entry of stream.pipe(entries)) return entry.header.type ?? null
       return null

@@ -156,7 +156,13 @@ export const runTool = async (
 ): Promise<string> => {
   const name = made.name('container')
   const busybox = `${toolsFolder}/busybox`
-  const step = { parent, words: [busybox, 'sh', '-c', script, busybox, ...words], args: [], limits, networkMode: 'none' }
+  const step = {
+    parent,
+    words: [busybox, 'sh', '-c', script, busybox, ...words],
+    args: [],
+    limits,
+    networkMode: 'none',
+  }
   const plain = bodyOf(step)
   const HostConfig = {
     ...plain.HostConfig,

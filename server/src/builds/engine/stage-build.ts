@@ -161,12 +161,7 @@ const push = (state: StageState, line: PendingLine): void => {
 }
 
 /** Sends what is pending to the engine. */
-const flush = async (
-  scene: BuildScene,
-  state: StageState,
-  isNeeded = false,
-  shape?: ContextShape,
-): Promise<void> => {
+const flush = async (scene: BuildScene, state: StageState, isNeeded = false, shape?: ContextShape): Promise<void> => {
   const { plan, engine, made, log, network, deadlineMs } = scene
   const { pending, args, image } = state
   if (pending.length === 0 && !isNeeded) return flushNotes(scene, state)

@@ -5,9 +5,9 @@
  */
 import { posix } from 'node:path'
 import { DeploymentError } from '../../lib/errors.ts'
+import { type ContextShape, nothingFolder, ownFolder } from '../preparation/context-shape.ts'
 import { type CopyInstruction, heredocValue, valueIn } from '../preparation/dockerfile.ts'
 import type { Escape } from '../preparation/dockerfile-lines.ts'
-import { type ContextShape, nothingFolder, ownFolder } from '../preparation/context-shape.ts'
 import { readHeredocWord } from '../preparation/heredocs.ts'
 import { buildFailure } from './engine-build.ts'
 import { runTool, StepFailed } from './run-step.ts'
@@ -65,7 +65,9 @@ export const shapeCopy = (copy: CopyInstruction, sign: Escape, lookUp: LookUp): 
     ...{ sources, files, parents, hasNothing: mayMatchNothing },
     ...{ excludes: excludes.map(expand), mode: mode === null ? null : Number.parseInt(mode, 8) },
   }
-  const from = parents ? [`${ownFolder}/`] : [...given.map(({ word }) => word), ...(mayMatchNothing ? [`${nothingFolder}/`] : [])]
+  const from = parents
+    ? [`${ownFolder}/`]
+    : [...given.map(({ word }) => word), ...(mayMatchNothing ? [`${nothingFolder}/`] : [])]
   const all = [...from, words.at(-1)!]
   return { rest: isJson ? JSON.stringify(all) : all.join(' '), shape }
 }

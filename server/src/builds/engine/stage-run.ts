@@ -69,7 +69,8 @@ export const prepareStep = async (
   const files = await makeFiles(scene, ofType(mounts, 'bind'), ({ index, from }) => {
     if (from === null) return null
     const id = originId(planned.mounts.get(mountKey(at.run.step, index))!)
-    if (id === null) throw new DeploymentError('build_failed', 'The build failed: RUN mounts from scratch, which is empty.')
+    if (id === null)
+      throw new DeploymentError('build_failed', 'The build failed: RUN mounts from scratch, which is empty.')
     return id
   })
   return { ...at, mounts, files }

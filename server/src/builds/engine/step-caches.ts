@@ -32,7 +32,11 @@ export interface HeldCaches {
 }
 
 /** A name that no other organization can have, whatever it calls its cache. */
-const volumeOf = ({ organizationId, clusterId }: ImageOwner, { id, uid, gid, mode }: CacheMount, copy: number): string =>
+const volumeOf = (
+  { organizationId, clusterId }: ImageOwner,
+  { id, uid, gid, mode }: CacheMount,
+  copy: number,
+): string =>
   `slipway-cache-${createHash('sha256')
     .update(JSON.stringify(['slipway-cache-1', organizationId, clusterId, id, uid, gid, mode, copy]))
     .digest('hex')

@@ -62,11 +62,7 @@ export const argValue = (
 ): string | undefined =>
   given(buildArgs, name) ?? (fallback === null ? undefined : valueIn(at, fallback, file.sign, lookUp))
 
-const globalValues = (
-  file: Dockerfile,
-  buildArgs: Record<string, string>,
-  platform: Platform,
-): Map<string, string> => {
+const globalValues = (file: Dockerfile, buildArgs: Record<string, string>, platform: Platform): Map<string, string> => {
   const values = new Map<string, string>(platformArgs(platform))
   for (const each of file.globals)
     for (const arg of each.args) {
@@ -119,8 +115,7 @@ const planStage = (
         : { from: 'image', name: base }
   const platform = stage.platform === null ? null : value(stage.platform)
   const planned: PlannedStage = { index, stage, base: origin, copies: new Map(), mounts: new Map(), platform }
-  for (const each of stage.instructions)
-    findOrigins(each, (from) => originOf(from, each.line, index, names), planned)
+  for (const each of stage.instructions) findOrigins(each, (from) => originOf(from, each.line, index, names), planned)
   return planned
 }
 

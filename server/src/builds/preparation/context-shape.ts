@@ -33,7 +33,8 @@ const fits = /^[^#!\n\r\0][^\n\r\0]{0,500}$/
 const partsOf = (path: string): string[] => path.split('/').filter((part) => part !== '' && part !== '.')
 
 const compile = (pattern: string, comparisons: number): ((path: string) => boolean) => {
-  if (!fits.test(pattern)) throw refusePreparation(`COPY has the pattern ${JSON.stringify(pattern.slice(0, 80))}, which cannot be read.`)
+  if (!fits.test(pattern))
+    throw refusePreparation(`COPY has the pattern ${JSON.stringify(pattern.slice(0, 80))}, which cannot be read.`)
   return parseIgnoreFile(pattern, comparisons)
 }
 

@@ -51,12 +51,7 @@ const choose = (value: string | undefined, operator: string, other: () => string
   return present ? value! : other()
 }
 
-const createReader = (
-  text: string,
-  sign: Escape,
-  find: (name: string) => string | undefined,
-  hasQuotes: boolean,
-) => {
+const createReader = (text: string, sign: Escape, find: (name: string) => string | undefined, hasQuotes: boolean) => {
   let at = 0
   let room = maxValueChars
 

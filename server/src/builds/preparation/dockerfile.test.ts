@@ -233,11 +233,17 @@ const runOf = (text: string) => {
 }
 
 test('a here-document is the command, a program, or what the shell reads, as BuildKit has it', () => {
-  assert.equal(runOf('RUN <<EOF\n# no comment\n\necho one \\\n  two\nEOF').command, '# no comment\n\necho one \\\n  two\n')
+  assert.equal(
+    runOf('RUN <<EOF\n# no comment\n\necho one \\\n  two\nEOF').command,
+    '# no comment\n\necho one \\\n  two\n',
+  )
   assert.equal(runOf('RUN <<-EOF\n\t\techo one\n\tEOF').command, 'echo one\n')
   const { command, script } = runOf('RUN <<EOF\n#!/usr/bin/env python3\nprint(1)\nEOF')
   assert.deepEqual([command, script?.text], ['/dev/pipes/EOF', '#!/usr/bin/env python3\nprint(1)\n'])
-  assert.equal(runOf('RUN cat <<A >/a && cat <<"B" >/b\n1\nA\n2\nB\n').command, 'cat <<A >/a && cat <<"B" >/b\n1\nA\n2\nB')
+  assert.equal(
+    runOf('RUN cat <<A >/a && cat <<"B" >/b\n1\nA\n2\nB\n').command,
+    'cat <<A >/a && cat <<"B" >/b\n1\nA\n2\nB',
+  )
   assert.equal(runOf('RUN echo "<<EOF" a<<b\n').command, 'echo "<<EOF" a<<b')
   const { stages } = parseDockerfile('FROM a\nCOPY <<x <<"y" /d/\nFROM b\nx\nADD http://h/x /x\ny\nRUN true')
   assert.equal(stages.length, 1)

@@ -119,8 +119,7 @@ const readFlags = (rest: string, { line }: Common, repeated = ''): { flags: Flag
 }
 
 const refuseFlags = (word: string, flags: Flags, known: string[], { line }: Common): void => {
-  for (const name of flags.keys())
-    if (!known.includes(name)) throw unreadable(line, `${word} --${name} ${unsupported}`)
+  for (const name of flags.keys()) if (!known.includes(name)) throw unreadable(line, `${word} --${name} ${unsupported}`)
 }
 
 const one = (flags: Flags, name: string): string | null => flags.get(name)?.[0] ?? null
@@ -227,7 +226,10 @@ const readExtras = (flags: Flags, rest: string, common: Common, sign: Escape): C
   if (chmod !== null && !/^(?:[0-7]{3,4}|\$[A-Za-z0-9_${}:+-]+)$/.test(chmod))
     throw unreadable(common.line, '--chmod must be an octal number like 755.')
   if (flags.has('from') && (excludes.length > 0 || parents))
-    throw unreadable(common.line, 'COPY --exclude and --parents are only supported for files of the build, not with --from.')
+    throw unreadable(
+      common.line,
+      'COPY --exclude and --parents are only supported for files of the build, not with --from.',
+    )
   if (flags.has('from') && (common.heredocs ?? []).length > 0)
     throw unreadable(common.line, 'COPY --from cannot have a here-document.')
   const isPlain = chmod === null && excludes.length === 0 && !parents && !mayMatchNothing

@@ -26,8 +26,7 @@ export const readHeredocWord = (word: string): HeredocWord | null => {
   if (found === null) return null
   const written = found[2]!
   const name = written.replaceAll(/["'\\]/g, '')
-  if (!fileName.test(name))
-    throw new BadWord('the name of a here-document can have only letters, digits and . _ -')
+  if (!fileName.test(name)) throw new BadWord('the name of a here-document can have only letters, digits and . _ -')
   return { name, expand: name === written, chomp: found[1] === '-' }
 }
 

@@ -176,7 +176,14 @@ const readBind = (mount: RunMount, index: number, folder: string): BindMount => 
   if (!literalSource.test(source) || controls.test(source) || source.length > 1000)
     throw new BadWord('source of RUN --mount has a character that is not supported')
   const target = placeOf(demandTarget(mount), folder)
-  return { type: 'bind', index, from, source: source === '' ? '.' : source, target, isReadOnly: isReadOnly(options, true) }
+  return {
+    type: 'bind',
+    index,
+    from,
+    source: source === '' ? '.' : source,
+    target,
+    isReadOnly: isReadOnly(options, true),
+  }
 }
 
 const readCache = (mount: RunMount, folder: string): CacheMount => {
@@ -197,7 +204,14 @@ const readSecret = (mount: RunMount, folder: string): SecretMount => {
     throw new BadWord('env of RUN --mount can have only letters, digits and underscores')
   const written = options.target ?? (env === null ? `/run/secrets/${id}` : null)
   const target = written === null ? null : placeOf(written, folder)
-  return { type: 'secret', id, target, env, isRequired: readFlag(options, 'required', false), ...ownedBy(options, 0o400) }
+  return {
+    type: 'secret',
+    id,
+    target,
+    env,
+    isRequired: readFlag(options, 'required', false),
+    ...ownedBy(options, 0o400),
+  }
 }
 
 const readTmpfs = (mount: RunMount, folder: string): TmpfsMount => {
