@@ -50,110 +50,76 @@ export interface StepCacheParts {
   maxMb: number
 }
 
-export const createStepCaches = ({ engine, store, clock, maxMb }: StepCacheParts) => {
-  /** Steps of this process that use a volume. */
+/** Volumes that steps of this process use. */
+const createUsers = () => {
   const users = new Map<string, number>()
   const count = (volume: string, by: 1 | -1): void => {
     const now = (users.get(volume) ?? 0) + by
     if (now === 0) users.delete(volume)
     else users.set(volume, now)
   }
+  return { has: (volume: string): boolean => users.has(volume), count }
+}
 
-  const open = async (owner: ImageOwner, mount: CacheMount, volume: string): Promise<HeldCache> => {
+type Users = ReturnType<typeof createUsers>
+
+/** What one step holds, renewed until it is released. */
+const createHolds = (store: CacheStore, clock: Clock) => {
+  const holder = newId()
+  const held = new Set<string>()
+  const ended = new AbortController()
+
+  const tryHold = async (owner: ImageOwner, volume: string): Promise<boolean> => {
     await store.use(owner, volume)
-    // What a killed process wrote down was perhaps never made.
-    const isThere = await isHeld(volume)
-    if (!isThere) await engine.call('POST', '/volumes/create', { body: { Name: volume } })
-    return { mount, volume, isNew: !isThere }
+    if (!(await store.hold(volume, holder, holdMs))) return false
+    held.add(volume)
+    return true
   }
 
-  const isHeld = async (volume: string): Promise<boolean> => {
-    try {
-      await engine.call('GET', `/volumes/${volume}`)
-      return true
-    } catch (error) {
-      if (isEngineError(error, 404)) return false
-      throw error
+  const renew = async (): Promise<void> => {
+    for (;;) {
+      await clock.sleep(renewMs, ended.signal)
+      for (const volume of held) await store.hold(volume, holder, holdMs)
     }
   }
+  // Ends with `ended`; a hold that could not be renewed is another's only after a minute.
+  renew().catch(() => {})
 
-  const awaitHold = async (
-    owner: ImageOwner,
-    volume: string,
-    holder: string,
-    onWait: () => void,
-    signal: AbortSignal,
-  ): Promise<void> => {
-    await store.use(owner, volume)
-    for (let turn = 0; !(await store.hold(volume, holder, holdMs)); turn += 1) {
-      if (turn === 0) onWait()
-      await clock.sleep(pollMs, signal)
-    }
-  }
-
-  /** The first copy that nobody has. */
-  const holdPrivate = async (owner: ImageOwner, mount: CacheMount, holder: string): Promise<string> => {
-    for (let copy = 0; copy < maxPrivate; copy += 1) {
-      const volume = volumeOf(owner, mount, copy)
-      await store.use(owner, volume)
-      if (await store.hold(volume, holder, holdMs)) return volume
-    }
-    throw new Error(`more than ${maxPrivate} steps use a private cache at once`)
-  }
-
-  const take = async (
-    owner: ImageOwner,
-    mounts: readonly CacheMount[],
-    onWait: (mount: CacheMount) => void,
-    signal: AbortSignal,
-  ): Promise<HeldCaches> => {
-    const holder = newId()
-    const held = new Set<string>()
-    const ended = new AbortController()
-    const counted: string[] = []
-    const release = async (): Promise<void> => {
-      ended.abort()
-      for (const volume of counted.splice(0)) count(volume, -1)
-      await Promise.all([...held].map((volume) => store.free(volume, holder)))
-    }
-    const renew = async (): Promise<void> => {
-      for (;;) {
-        await clock.sleep(renewMs, ended.signal)
-        for (const volume of held) await store.hold(volume, holder, holdMs)
-      }
-    }
-    const name = async (mount: CacheMount): Promise<string> => {
+  return {
+    async hold(owner: ImageOwner, mount: CacheMount, onWait: () => void, signal: AbortSignal): Promise<string> {
       const volume = volumeOf(owner, mount, 0)
       if (mount.sharing === 'shared' || held.has(volume)) return volume
-      if (mount.sharing === 'private') {
-        const own = await holdPrivate(owner, mount, holder)
-        held.add(own)
-        return own
+      for (let turn = 0; mount.sharing === 'locked'; turn += 1) {
+        if (await tryHold(owner, volume)) return volume
+        if (turn === 0) onWait()
+        await clock.sleep(pollMs, signal)
       }
-      await awaitHold(owner, volume, holder, () => onWait(mount), signal)
-      held.add(volume)
-      return volume
-    }
-    // Ends with `ended`; a hold that could not be renewed is somebody else's problem only after a minute.
-    renew().catch(() => {})
-    try {
-      const caches: HeldCache[] = []
-      // Always in the same order: two steps that wait for each other's would wait forever.
-      const order = (mount: CacheMount): string => volumeOf(owner, mount, 0)
-      for (const mount of [...mounts].sort((a, b) => (order(a) < order(b) ? -1 : 1))) {
-        const volume = await name(mount)
-        count(volume, 1)
-        counted.push(volume)
-        caches.push(await open(owner, mount, volume))
+      for (let copy = 0; copy < maxPrivate; copy += 1) {
+        const own = volumeOf(owner, mount, copy)
+        if (!held.has(own) && (await tryHold(owner, own))) return own
       }
-      return { caches, release }
-    } catch (error) {
-      await release()
-      throw error
-    }
+      throw new Error(`more than ${maxPrivate} steps use a private cache at once`)
+    },
+    async release(): Promise<void> {
+      ended.abort()
+      await Promise.all([...held].map((volume) => store.free(volume, holder)))
+    },
   }
+}
 
-  /** Removes a volume that no container has; false if one has. */
+const isThere = async (engine: Engine, volume: string): Promise<boolean> => {
+  try {
+    await engine.call('GET', `/volumes/${volume}`)
+    return true
+  } catch (error) {
+    if (isEngineError(error, 404)) return false
+    throw error
+  }
+}
+
+/** Removes what is old, or too much. */
+const createTidy = ({ engine, store, maxMb }: StepCacheParts, users: Users) => {
+  /** False if a container has it. */
   const remove = async (volume: string): Promise<boolean> => {
     try {
       await ignoreGone(engine.call('DELETE', `/volumes/${volume}`))
@@ -165,8 +131,7 @@ export const createStepCaches = ({ engine, store, clock, maxMb }: StepCacheParts
     return true
   }
 
-  /** Removes what is old, or too much. */
-  const tidy = async (clusterId: string): Promise<void> => {
+  return async (clusterId: string): Promise<void> => {
     const byOwner = Map.groupBy(await store.list(clusterId), ({ organizationId }) => organizationId)
     for (const known of byOwner.values()) {
       let total = known.reduce((sum, { sizeKb }) => sum + sizeKb, 0)
@@ -180,14 +145,57 @@ export const createStepCaches = ({ engine, store, clock, maxMb }: StepCacheParts
       }
     }
   }
+}
 
-  /** Notes its size; also one that another server has forgotten meanwhile. */
-  const measure = async (owner: ImageOwner, volume: string, sizeKb: number): Promise<void> => {
+export const createStepCaches = (parts: StepCacheParts) => {
+  const { engine, store, clock } = parts
+  const users = createUsers()
+
+  const open = async (owner: ImageOwner, mount: CacheMount, volume: string): Promise<HeldCache> => {
     await store.use(owner, volume)
-    await store.measure(volume, sizeKb)
+    // What a killed process wrote down was perhaps never made.
+    const isNew = !(await isThere(engine, volume))
+    if (isNew) await engine.call('POST', '/volumes/create', { body: { Name: volume } })
+    return { mount, volume, isNew }
   }
 
-  return { take, tidy, measure }
+  return {
+    /** The caches of a step, once they are its own as far as it asks for that. */
+    async take(
+      owner: ImageOwner,
+      mounts: readonly CacheMount[],
+      onWait: (mount: CacheMount) => void,
+      signal: AbortSignal,
+    ): Promise<HeldCaches> {
+      const holds = createHolds(store, clock)
+      const used: string[] = []
+      const release = async (): Promise<void> => {
+        for (const volume of used.splice(0)) users.count(volume, -1)
+        await holds.release()
+      }
+      try {
+        const caches: HeldCache[] = []
+        // Always in the same order: two steps that wait for each other's would wait forever.
+        const order = (mount: CacheMount): string => volumeOf(owner, mount, 0)
+        for (const mount of [...mounts].sort((a, b) => (order(a) < order(b) ? -1 : 1))) {
+          const volume = await holds.hold(owner, mount, () => onWait(mount), signal)
+          users.count(volume, 1)
+          used.push(volume)
+          caches.push(await open(owner, mount, volume))
+        }
+        return { caches, release }
+      } catch (error) {
+        await release()
+        throw error
+      }
+    },
+    tidy: createTidy(parts, users),
+    /** Notes its size; also of one that another server has forgotten meanwhile. */
+    async measure(owner: ImageOwner, volume: string, sizeKb: number): Promise<void> {
+      await store.use(owner, volume)
+      await store.measure(volume, sizeKb)
+    },
+  }
 }
 
 export type StepCaches = ReturnType<typeof createStepCaches>
