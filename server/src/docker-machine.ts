@@ -1,7 +1,7 @@
 /** What one Docker engine does for this server: services run there, images are held and built there. */
 import { join } from 'node:path'
 import type { ImageBuilder } from './builds/builder.ts'
-import { removeImagesOf } from './builds/built-images.ts'
+import { removeCaches, removeImagesOf } from './builds/built-images.ts'
 import { createImageBuilder } from './builds/image-builder.ts'
 import type { Sources } from './builds/sources.ts'
 import type { EngineUse } from './clusters/engines.ts'
@@ -59,10 +59,17 @@ const clearEngine = async (connection: EngineConnection, db: Queryable, organiza
     'select image_id as id from build_step where organization_id = $1 order by created_at',
     [organizationId],
   )
+  const caches = await db.query<{ volume: string }>('select volume from build_cache where organization_id = $1', [
+    organizationId,
+  ])
   const stepIds = steps.map(({ id }) => id)
   const engine = createEngine(connection)
   try {
     await removeImagesOf(engine, organizationId, stepIds)
+    await removeCaches(
+      engine,
+      caches.map(({ volume }) => volume),
+    )
   } finally {
     await engine.close()
   }
@@ -88,6 +95,7 @@ export const openDockerMachine = (parts: DockerMachineParts, target: DockerTarge
     folder: buildFolder(settings.dataDir, clusterId),
     preparation: sources.prepare(),
     concurrency: settings.buildConcurrency,
+    cacheMb: settings.buildCacheMb,
     allowed: settings.outboundAllow,
     dns: settings.buildDns,
     diskReserveMb: settings.diskReserveMb,

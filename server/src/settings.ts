@@ -63,6 +63,8 @@ export interface Settings {
   diskReserveMb: number
   statusVocabulary: 'auto' | 'running' | 'deployment'
   buildConcurrency: number
+  /** Megabytes that the caches of an organization's build steps may keep on each engine between builds. */
+  buildCacheMb: number
   /** A DNS resolver for builds; if undefined, the engine's own. */
   buildDns: string | undefined
   deployConcurrency: number
@@ -462,6 +464,7 @@ export const parseSettings = (
     diskReserveMb: read('SLIPWAY_DISK_RESERVE_MB', 2048, whole(0, 1_000_000_000)),
     statusVocabulary: read('SLIPWAY_STATUS_VOCABULARY', 'auto', oneOf(vocabularies)),
     buildConcurrency: read('SLIPWAY_BUILD_CONCURRENCY', cores, concurrency),
+    buildCacheMb: read('SLIPWAY_BUILD_CACHE_MB', 5120, whole(0, 1_000_000_000)),
     buildDns: read<string | undefined>('SLIPWAY_BUILD_DNS', undefined, address),
     deployConcurrency: read('SLIPWAY_DEPLOY_CONCURRENCY', 2 * cores, concurrency),
     volumeSizes: read('SLIPWAY_VOLUME_SIZES', 'auto', oneOf(volumeSizeModes)),

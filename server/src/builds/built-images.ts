@@ -2,7 +2,7 @@
  * The images that this installation has built, identified by their tags, which contain the organization. Not by labels:
  * each would be another step in every build, and images derived from it would inherit them.
  */
-import { type Engine, isEngineError } from '../lib/docker/docker-engine.ts'
+import { type Engine, ignoreGone, isEngineError } from '../lib/docker/docker-engine.ts'
 
 const tagOf = (contentKey: string): string => contentKey.slice(0, 16)
 
@@ -80,4 +80,12 @@ export const removeBuiltImages = async (
   const tags = await tagsLike(engine, ['slipway/*', 'slipway/*/*'])
   for (const tag of tags.filter((each) => ours.has(each.slice(each.lastIndexOf(':') + 1)))) await remove(engine, tag)
   await removeSteps(engine, stepIds)
+}
+
+/** Removes volumes of caches, but for those that a step has now. */
+export const removeCaches = async (engine: Engine, volumes: readonly string[]): Promise<void> => {
+  for (const volume of volumes)
+    await ignoreGone(engine.call('DELETE', `/volumes/${volume}`)).catch((error: unknown) => {
+      if (!isEngineError(error, 409)) throw error
+    })
 }

@@ -5,7 +5,7 @@
  */
 
 import type { BuildRequest, BuiltImage, ImageBuilder } from './builder.ts'
-import { baseNames, planStages } from './preparation/build-plan.ts'
+import { baseNames, planStages, usualPlatform } from './preparation/build-plan.ts'
 import type { Preparation } from './preparation/preparation.ts'
 
 export const createFakeBuilder = (preparation: Preparation): ImageBuilder => {
@@ -22,7 +22,8 @@ export const createFakeBuilder = (preparation: Preparation): ImageBuilder => {
   ): Promise<BuiltImage> => {
     const { commitId, targetStage, tool } = request
     const { dockerfile } = await preparation.read(request, signal)
-    const [base] = tool === undefined ? baseNames(planStages(dockerfile, {}, targetStage)).slice(-1) : ['fake/tool']
+    const stages = tool === undefined ? planStages(dockerfile, {}, targetStage, usualPlatform) : null
+    const [base] = stages === null ? ['fake/tool'] : baseNames(stages).slice(-1)
     const reference = base?.startsWith('fake/') === true ? base : `fake/serve-${commitId.slice(0, 12)}`
     const contentKey = keyOf(request)
     const skipped = built.has(contentKey)

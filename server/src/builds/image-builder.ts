@@ -15,15 +15,18 @@ import type { Clock } from '../lib/time/clock.ts'
 import type { Queryable } from '../store/database.ts'
 import type { BuildRequest, BuiltImage, ImageBuilder, ToolBuild } from './builder.ts'
 import { removeNamesOf, tagImage } from './built-images.ts'
+import { type CacheStore, createCacheStore } from './cache-store.ts'
 import { type BaseImageParts, createBaseImages } from './engine/base-image.ts'
 import { createBuildContainers } from './engine/build-containers.ts'
 import { type BuildLog, createBuildLog } from './engine/build-log.ts'
 import { createDiskReserve } from './engine/disk-reserve.ts'
+import { createEnginePlatform } from './engine/engine-platform.ts'
 import { buildImage } from './engine/image-build.ts'
+import { createStepCaches } from './engine/step-caches.ts'
 import type { SourceTree } from './git/source-tree.ts'
 import { createImageStore, type ImageOwner, type ImageStore } from './image-store.ts'
-import { baseNames, planStages, type StagePlan } from './preparation/build-plan.ts'
-import { contentKey } from './preparation/context.ts'
+import { baseNames, type Platform, planStages, type StagePlan, secretNames } from './preparation/build-plan.ts'
+import { contentKey, type OwnDockerfile } from './preparation/context.ts'
 import { pickBuildArgs } from './preparation/dockerfile.ts'
 import type { Preparation } from './preparation/preparation.ts'
 import { createTools, type ToolPaths } from './tools.ts'
@@ -46,8 +49,11 @@ export interface ImageBuilderParts extends Pick<BaseImageParts, 'images' | 'regi
   dns?: string | undefined
   /** Of the engine's disk, for everything but builds. */
   diskReserveMb?: number
+  /** For what the caches of an organization's steps may keep between builds, on this engine. */
+  cacheMb?: number
   /** For tests. */
   store?: ImageStore
+  cacheStore?: CacheStore
   tools?: ToolPaths
 }
 
@@ -75,13 +81,17 @@ const limitTime = (timeoutMs: number, outer: AbortSignal[]) => {
 }
 
 /** Reads the plan of a build from the mirror. */
-const createPlanner = (preparation: Preparation, toolImage: (tool: ToolBuild) => Promise<string>) => {
+const createPlanner = (
+  preparation: Preparation,
+  platform: (signal: AbortSignal) => Promise<Platform>,
+  toolImage: (tool: ToolBuild) => Promise<string>,
+) => {
   return async (request: BuildRequest, signal: AbortSignal): Promise<Plan> => {
     const { tree, dockerfile } = await preparation.read(request, signal)
     const image = request.tool === undefined ? null : await toolImage(request.tool)
     const own: Record<string, string> = image === null ? {} : { SLIPWAY_TOOL: image }
     const buildArgs = pickBuildArgs(dockerfile, { ...request.variables.reveal(), ...own })
-    const stages = planStages(dockerfile, buildArgs, request.targetStage)
+    const stages = planStages(dockerfile, buildArgs, request.targetStage, await platform(signal))
     return { tree, stages, baseNames: baseNames(stages), toolImage: image }
   }
 }
@@ -95,6 +105,8 @@ const nullIfRefused = async <T>(work: () => Promise<T>): Promise<T | null> => {
     throw error
   }
 }
+
+const usualCacheMb = 5120
 
 type Found = [name: string, id: string | null][]
 
@@ -111,7 +123,12 @@ const createBuildParts = (parts: ImageBuilderParts) => {
   const containers = createBuildContainers(engine, folder, clock)
   const disk = createDiskReserve({ engine, isLocal, reserveMb: parts.diskReserveMb ?? 0 })
   const network = { isLocal, elsewhere, holderImage: bases.operators, allowed: parts.allowed ?? [], dns: parts.dns }
-  return { engine, store, bases, tools, containers, disk, ...network }
+  const caches = createStepCaches({
+    ...{ engine, clock, maxMb: parts.cacheMb ?? usualCacheMb },
+    store: parts.cacheStore ?? createCacheStore(parts.database),
+  })
+  const platform = createEnginePlatform(engine)
+  return { engine, store, bases, tools, containers, disk, caches, platform, ...network }
 }
 
 /** Builds what does not exist yet, each content once. */
@@ -156,11 +173,12 @@ const createWork = (ours: ReturnType<typeof createBuildParts>, preparation: Prep
     later: (work: Promise<void>) => void,
   ): Promise<string> => {
     const { organizationId, clusterId, timeoutMs } = request
-    const context = (own: { name: string; text: string }, inner: AbortSignal): Promise<{ tar: Readable }> =>
+    const context = (own: OwnDockerfile, inner: AbortSignal): Promise<{ tar: Readable }> =>
       preparation.context(plan.tree, own, inner)
     const noCache = request.noCache === true
     const build = { organizationId, clusterId, noCache, plan: plan.stages, bases: found, context, limits: request }
-    return buildImage(ours, { ...build, deadlineMs: timeoutMs + 60_000 }, output, signal, later)
+    const secrets = request.variables.reveal()
+    return buildImage(ours, { ...build, secrets, deadlineMs: timeoutMs + 60_000 }, output, signal, later)
   }
 
   const build = async (
@@ -184,6 +202,13 @@ const createWork = (ours: ReturnType<typeof createBuildParts>, preparation: Prep
   return { findPlanned, build }
 }
 
+/** What the log must not show: secret values, and all that a step gets as a secret. */
+const hiddenOf = ({ secrets, variables }: BuildRequest, { stages }: Plan): string[] => {
+  const known = variables.reveal()
+  const given = secretNames(stages).flatMap((name) => (Object.hasOwn(known, name) ? [known[name]!] : []))
+  return [...new Set([...secrets.reveal(), ...given])]
+}
+
 const waitingText = (running: number): string =>
   `Waiting for a build slot: ${running} ${running === 1 ? 'build is running' : 'builds are running'}.\n`
 
@@ -194,7 +219,7 @@ export const createImageBuilder = (parts: ImageBuilderParts): ImageBuilder => {
   // One slot is kept for others: no organization can fill the machine.
   const withPlace = createSemaphore(parts.concurrency, Math.max(1, parts.concurrency - 1))
   const closing = new AbortController()
-  const plan = createPlanner(preparation, ours.tools.reference)
+  const plan = createPlanner(preparation, ours.platform, ours.tools.reference)
   const running = new Set<Promise<unknown>>()
   let swept: Promise<void> | undefined
   /** Once; again before the next build where the engine did not answer. */
@@ -223,7 +248,7 @@ export const createImageBuilder = (parts: ImageBuilderParts): ImageBuilder => {
     const what = await plan(request, outer)
     const found = request.noCache === true ? null : await work.findPlanned(what, request, outer)
     if (found !== null) return found
-    const output = createBuildLog(request.secrets.reveal(), onLog)
+    const output = createBuildLog(hiddenOf(request, what), onLog)
     const onWait = (count: number) => onLog(waitingText(count))
     const inPlace = async () => {
       using limit = limitTime(request.timeoutMs, [outer])

@@ -5,7 +5,7 @@
  */
 import { rm } from 'node:fs/promises'
 import { createInterface } from 'node:readline/promises'
-import { removeBuiltImages, removeImagesOf } from '../builds/built-images.ts'
+import { removeBuiltImages, removeCaches, removeImagesOf } from '../builds/built-images.ts'
 import { createBuildContainers } from '../builds/engine/build-containers.ts'
 import { removeGitPlace } from '../builds/git/place.ts'
 import { checkOwner, isFake } from '../data-directory.ts'
@@ -63,6 +63,8 @@ interface Owner {
   organizationIds: string[]
   /** Leftovers of their steps. */
   stepIds: string[]
+  /** Volumes of the caches of steps. */
+  caches: string[]
   /** Of clusters on other machines. */
   engines: ConnectedEngine[]
 }
@@ -78,6 +80,8 @@ const readOwner = async (): Promise<Owner | null> => {
   try {
     const images = await database.query<{ key: string }>('select content_key as key from image')
     const steps = await database.query<{ id: string }>('select image_id as id from build_step order by created_at')
+    // A database of an earlier version has none.
+    const caches = await database.query<{ volume: string }>('select volume from build_cache').catch(() => [])
     const organizations = await database.query<{ id: string }>(
       `select id from node where kind = 'organization' union select organization_id from release`,
     )
@@ -85,6 +89,7 @@ const readOwner = async (): Promise<Owner | null> => {
       id: await readOwnerId(database),
       contentKeys: images.map(({ key }) => key),
       stepIds: steps.map(({ id }) => id),
+      caches: caches.map(({ volume }) => volume),
       organizationIds: organizations.map(({ id }) => id),
       engines: await readConnectedEngines(database, settings).catch(engineKeysMissing),
     }
@@ -102,6 +107,7 @@ const removeThere = async (owner: Owner, { clusterId, organizationId, connection
   try {
     await createBuildContainers(engine, buildFolder(settings.dataDir, clusterId), systemClock).sweep()
     await removeImagesOf(engine, organizationId, owner.stepIds)
+    await removeCaches(engine, owner.caches)
   } finally {
     await engine.close()
   }
@@ -124,6 +130,7 @@ const reset = async (): Promise<void> => {
     const engine = createEngine(connection)
     await createBuildContainers(engine, buildFolder(dataDir, null), systemClock).sweep()
     await removeBuiltImages(engine, owner.contentKeys, owner.stepIds)
+    await removeCaches(engine, owner.caches)
     await removePulledImages(engine, owner.organizationIds)
     await engine.close()
     await removeEverywhere(owner)

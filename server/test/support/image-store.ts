@@ -1,5 +1,6 @@
 /** An image store that lives in memory, for tests without a database. */
 
+import type { CacheStore, KnownCache } from '../../src/builds/cache-store.ts'
 import type { ImageOwner, ImageStore, StoredImage } from '../../src/builds/image-store.ts'
 import { newId } from '../../src/lib/ids.ts'
 
@@ -27,4 +28,36 @@ export const createMemoryStore = () => {
     },
   }
   return { store, contentKeys: () => [...images.keys()], stepIds: () => [...steps.values()] }
+}
+
+/** Likewise of caches; `age` makes them unused for so many days. */
+export const createMemoryCaches = () => {
+  const known = new Map<string, KnownCache & { clusterId: string }>()
+  const holders = new Map<string, string>()
+  const store: CacheStore = {
+    async use({ organizationId, clusterId }, volume) {
+      const { sizeKb } = known.get(volume) ?? { sizeKb: 0 }
+      known.delete(volume)
+      known.set(volume, { volume, organizationId, clusterId, sizeKb, idleDays: 0, isOrphan: false })
+    },
+    async hold(volume, holder) {
+      if ((holders.get(volume) ?? holder) !== holder) return false
+      holders.set(volume, holder)
+      return true
+    },
+    async free(volume, holder) {
+      if (holders.get(volume) === holder) holders.delete(volume)
+    },
+    measure: async (volume, sizeKb) => void known.set(volume, { ...known.get(volume)!, sizeKb }),
+    list: async (clusterId) => [...known.values()].filter((each) => each.clusterId === clusterId),
+    forget: async (volume) => void known.delete(volume),
+  }
+  return {
+    store,
+    volumes: () => [...known.keys()],
+    sizes: () => [...known.values()].map(({ sizeKb }) => sizeKb),
+    age(days: number): void {
+      for (const each of known.values()) each.idleDays = days
+    },
+  }
 }

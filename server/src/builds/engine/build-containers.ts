@@ -1,5 +1,5 @@
 /**
- * The containers and network that a build creates on the engine. Ensures their removal, even after our process is
+ * The containers, volumes and network that a build creates on the engine. Ensures their removal, even after our process is
  * killed: their names are written to a file per build before they are created. Labels are not used, because the image
  * would inherit them.
  */
@@ -16,11 +16,13 @@ const containerId = /^[0-9a-f]{12,64}$/
 const ownName = /^slipway-build-[0-9a-f-]{36}$/
 
 export interface BuildLeftovers {
-  /** A name for a container or network that is about to be created. */
-  name(kind: 'container' | 'network'): string
+  /** A name for what is about to be created. */
+  name(kind: 'container' | 'volume' | 'network'): string
   /** A container that the engine created and removes by itself. */
   add(id: string): void
   removeContainer(name: string): Promise<void>
+  /** Once no container has it. */
+  removeVolume(name: string): Promise<void>
   /** Returns when everything has been removed. */
   end(): Promise<void>
 }
@@ -43,6 +45,8 @@ export const createBuildContainers = (engine: Engine, folder: string, clock: Clo
 
   const removeNetwork = (name: string): Promise<void> => ignoreGone(engine.call('DELETE', `/networks/${name}`))
 
+  const removeVolume = (name: string): Promise<void> => ignoreGone(engine.call('DELETE', `/volumes/${name}`))
+
   const awaitEnd = async (id: string): Promise<void> => {
     const start = clock.monotonicMs()
     while (await isThere(id)) {
@@ -55,7 +59,7 @@ export const createBuildContainers = (engine: Engine, folder: string, clock: Clo
     open(): BuildLeftovers {
       const file = join(folder, newId())
       const ids: string[] = []
-      const named = { container: new Set<string>(), network: new Set<string>() }
+      const named = { container: new Set<string>(), volume: new Set<string>(), network: new Set<string>() }
       return {
         name(kind) {
           const name = `slipway-build-${newId()}`
@@ -72,8 +76,13 @@ export const createBuildContainers = (engine: Engine, folder: string, clock: Clo
           await remove(name)
           named.container.delete(name)
         },
+        async removeVolume(name) {
+          await removeVolume(name)
+          named.volume.delete(name)
+        },
         async end() {
           await Promise.all([...named.container].map(remove))
+          await Promise.all([...named.volume].map(removeVolume))
           await Promise.all([...named.network].map(removeNetwork))
           await Promise.all(ids.slice(-2).map(awaitEnd))
           await rm(file, { force: true })
@@ -86,6 +95,7 @@ export const createBuildContainers = (engine: Engine, folder: string, clock: Clo
         const lines = (await readFile(join(folder, name), 'utf8')).split('\n').map((line) => line.split(' '))
         const of = (kind: string) => lines.flatMap(([word, value = '']) => (word === kind ? [value] : []))
         for (const id of of('container')) if (containerId.test(id) || ownName.test(id)) await remove(id)
+        for (const volume of of('volume')) if (ownName.test(volume)) await removeVolume(volume)
         for (const network of of('network')) if (ownName.test(network)) await removeNetwork(network)
         await rm(join(folder, name))
       }

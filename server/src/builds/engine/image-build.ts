@@ -6,19 +6,24 @@ import type { Engine } from '../../lib/docker/docker-engine.ts'
 import { readableOf } from '../../lib/tar-streams.ts'
 import type { ImageStore } from '../image-store.ts'
 import type { StagePlan } from '../preparation/build-plan.ts'
+import type { ContextShape } from '../preparation/context-shape.ts'
 import { ownDockerfile } from '../preparation/own-dockerfile.ts'
-import type { BuildContainers } from './build-containers.ts'
+import type { BuildContainers, BuildLeftovers } from './build-containers.ts'
 import type { BuildLog } from './build-log.ts'
 import { type BuildNetworkParts, createBuildNetwork } from './build-network.ts'
+import { measureCaches } from './cache-sizes.ts'
 import type { DiskReserve } from './disk-reserve.ts'
+import type { ImageDetail } from './image-config.ts'
 import type { StepLimits } from './run-step.ts'
 import { buildStage } from './stage-build.ts'
+import type { StepCaches } from './step-caches.ts'
 
 export interface ImageBuildParts extends BuildNetworkParts {
   engine: Engine
   store: ImageStore
   containers: BuildContainers
   disk: DiskReserve
+  caches: StepCaches
 }
 
 export interface ImageBuild {
@@ -30,7 +35,12 @@ export interface ImageBuild {
   /** The ids of the base images by name. */
   bases: ReadonlyMap<string, string>
   /** The files of the build with our own Dockerfile. */
-  context(dockerfile: { name: string; text: string }, signal: AbortSignal): Promise<{ tar: Readable }>
+  context(
+    dockerfile: { name: string; text: string; shape?: ContextShape },
+    signal: AbortSignal,
+  ): Promise<{ tar: Readable }>
+  /** What steps may ask for as a secret, by name. */
+  secrets: Readonly<Record<string, string>>
   limits: StepLimits
   deadlineMs: number
 }
@@ -40,6 +50,37 @@ const alone = (text: string): Readable => {
   archive.entry({ name: ownDockerfile }, text)
   archive.finalize()
   return readableOf(archive)
+}
+
+/** A volume with the busybox of the holder's image, made when it is first needed. */
+const createTools = (
+  engine: Engine,
+  made: BuildLeftovers,
+  image: (signal: AbortSignal) => Promise<string>,
+  signal: AbortSignal,
+) => {
+  let making: Promise<string> | null = null
+  const make = async (): Promise<string> => {
+    const Image = await image(signal)
+    const volume = made.name('volume')
+    const name = made.name('container')
+    await engine.call('POST', '/volumes/create', { body: { Name: volume } })
+    const Mounts = [{ Type: 'volume', Source: volume, Target: '/bin' }]
+    const body = { Image, Entrypoint: ['/bin/sh'], Cmd: [], HostConfig: { NetworkMode: 'none', Mounts } }
+    await engine.call('POST', '/containers/create', { query: { name }, body })
+    await made.removeContainer(name)
+    return volume
+  }
+  const settled = async (): Promise<void> => {
+    await making?.catch(() => {})
+  }
+  return {
+    volume: (): Promise<string> => {
+      making ??= make()
+      return making
+    },
+    settled,
+  }
 }
 
 /**
@@ -53,16 +94,18 @@ export const buildImage = async (
   signal: AbortSignal,
   later: (work: Promise<void>) => void,
 ): Promise<string> => {
-  const { engine, store, disk } = parts
+  const { engine, store, disk, caches } = parts
   const { organizationId, plan } = build
   const made = parts.containers.open()
   const control = new AbortController()
   const both = AbortSignal.any([signal, control.signal])
   const network = createBuildNetwork(parts, made, log.write, both)
+  const tools = createTools(engine, made, parts.holderImage, both)
+  const usedCaches = new Set<string>()
   const end = async (reason: unknown): Promise<void> => {
     // A network that was never needed ends with the build.
     control.abort(reason)
-    await network.settled()
+    await Promise.all([network.settled(), tools.settled()])
     await made.end()
   }
   try {
@@ -73,8 +116,11 @@ export const buildImage = async (
       network,
       // A secret that no layer was made with finds none.
       cacheSecret: build.noCache ? randomUUID() : await store.cacheSecret(organizationId),
-      context: async (text: string, needsFiles: boolean) => {
-        const { tar } = needsFiles ? await build.context({ name: ownDockerfile, text }, both) : { tar: alone(text) }
+      ...{ caches, usedCaches, tools: tools.volume, holderImage: parts.holderImage },
+      inspect: (id: string) => engine.call<ImageDetail>('GET', `/images/${id}/json`, { signal: both }),
+      context: async (text: string, needsFiles: boolean, shape?: ContextShape) => {
+        const own = { name: ownDockerfile, text, ...(shape === undefined ? {} : { shape }) }
+        const { tar } = needsFiles ? await build.context(own, both) : { tar: alone(text) }
         return { tar, dockerfile: ownDockerfile }
       },
       watch: <T>(work: (watched: AbortSignal) => Promise<T>) => disk.watch(work, both),
@@ -88,5 +134,7 @@ export const buildImage = async (
   } catch (error) {
     await end(error)
     throw error
+  } finally {
+    later(measureCaches(parts, build, [...usedCaches]))
   }
 }

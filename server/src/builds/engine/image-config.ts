@@ -50,6 +50,13 @@ export const withArgs = (words: string[], args: [name: string, value: string][])
   return ['/bin/sh', '-c', `export ${set}; exec "$@"`, 'sh', ...words]
 }
 
+/** The same command once its shell has read a file of variables. */
+export const withPrelude = (words: string[], path: string | null): string[] =>
+  path === null ? words : ['/bin/sh', '-c', `. ${path}; exec "$@"`, 'sh', ...words]
+
+/** A line for a shell that sets and exports a variable. */
+export const exportLine = (name: string, value: string): string => `export ${name}=${quote(value)}\n`
+
 /**
  * The command of a step's container, so that an image made from it has its parent's: the engine fills in what the new
  * configuration leaves out from the container's. An image with a command and no entrypoint keeps `null` for the latter

@@ -6,7 +6,7 @@ import { type Engine, EngineError } from '../../lib/docker/docker-engine.ts'
 import { explainExitCode } from '../../lib/exit-codes.ts'
 import type { BuildLeftovers } from './build-containers.ts'
 import { readOutput } from './container-output.ts'
-import { commandOf, configAfter, type ImageDetail, withArgs } from './image-config.ts'
+import { commandOf, configAfter, type ImageDetail, withArgs, withPrelude } from './image-config.ts'
 
 const pidsLimit = 4096
 const maxComment = 4000
@@ -23,6 +23,15 @@ export interface Step {
   args: [name: string, value: string][]
   networkMode: string
   limits: StepLimits
+  mounts?: EngineMounts
+  /** A file in the container that is read by the shell before the command: variables that nothing else may see. */
+  preludePath?: string | null
+}
+
+/** As the engine's API has them. */
+export interface EngineMounts {
+  Mounts: object[]
+  Tmpfs: Record<string, string>
 }
 
 /** The step's command exited with a code other than 0, or could not be started. */
@@ -34,7 +43,7 @@ const meaningOf = (exitCode: number): string => (exitCode < 126 ? '' : `: ${expl
 /** The engine's message for a failed command. */
 const showWords = (words: string[]): string => words.join(' ')
 
-const hostConfig = ({ networkMode, limits }: Step) => {
+const hostConfig = ({ networkMode, limits, mounts }: Step) => {
   const bytes = limits.memoryMb * 2 ** 20
   return {
     NetworkMode: networkMode,
@@ -46,6 +55,7 @@ const hostConfig = ({ networkMode, limits }: Step) => {
     CpuPeriod: 100_000,
     CpuQuota: Math.max(1000, Math.round(limits.cpuMillicores * 100)),
     LogConfig: { Type: 'none' },
+    ...mounts,
   }
 }
 
@@ -53,7 +63,7 @@ const hostConfig = ({ networkMode, limits }: Step) => {
  * A container inherits its image's labels, and Slipway identifies its own containers by labels that begin with
  * slipway.: those from a Dockerfile are emptied. The image keeps its parent's, so this does not affect it.
  */
-const labelsOf = ({ Config }: ImageDetail): Record<string, string> =>
+export const labelsOf = ({ Config }: ImageDetail): Record<string, string> =>
   Object.fromEntries(
     Object.keys(Config?.Labels ?? {})
       .filter((name) => name.startsWith('slipway.'))
@@ -61,11 +71,11 @@ const labelsOf = ({ Config }: ImageDetail): Record<string, string> =>
   )
 
 export const bodyOf = (step: Step) => {
-  const { parent, words, args } = step
+  const { parent, words, args, preludePath = null } = step
   const probed = (parent.Config?.Healthcheck ?? null) !== null
   return {
     Image: parent.Id,
-    ...commandOf(parent, withArgs(words, args)),
+    ...commandOf(parent, withArgs(withPrelude(words, preludePath), args)),
     Labels: labelsOf(parent),
     ...(probed ? { Healthcheck: { Test: ['NONE'] } } : {}),
     HostConfig: hostConfig(step),
@@ -131,6 +141,59 @@ export const bodyWithoutTriggers = (parent: ImageDetail) => ({
   Labels: labelsOf(parent),
   HostConfig: { NetworkMode: 'none' },
 })
+
+/** A program of ours that changes an image of a tenant's: with our own shell, without a network. */
+export interface ImageTool {
+  parent: ImageDetail
+  script: string
+  words: string[]
+  /** A volume with `busybox` in it. */
+  tools: string
+  limits: StepLimits
+}
+
+/** Nothing mounted here is left in the image: the engine makes this folder for each container. */
+const toolsFolder = '/dev/slipway-tools'
+
+/** Returns the id of the changed image. */
+export const runTool = async (
+  engine: Engine,
+  made: BuildLeftovers,
+  { parent, script, words, tools, limits }: ImageTool,
+  signal: AbortSignal,
+): Promise<string> => {
+  const name = made.name('container')
+  const busybox = `${toolsFolder}/busybox`
+  const step = {
+    parent,
+    words: [busybox, 'sh', '-c', script, busybox, ...words],
+    args: [],
+    limits,
+    networkMode: 'none',
+  }
+  const plain = bodyOf(step)
+  const HostConfig = {
+    ...plain.HostConfig,
+    CapDrop: ['ALL'],
+    CapAdd: ['DAC_OVERRIDE', 'FOWNER'],
+    Mounts: [{ Type: 'volume', Source: tools, Target: toolsFolder, ReadOnly: true, VolumeOptions: { NoCopy: true } }],
+  }
+  try {
+    const body = { ...plain, User: '0:0', WorkingDir: '/', HostConfig }
+    const { Id } = await engine.call<{ Id: string }>('POST', '/containers/create', { query: { name }, body })
+    signal.throwIfAborted()
+    let said = ''
+    for await (const text of readOutput(engine, Id, signal)) said = (said + text).slice(-500)
+    const { StatusCode } = await engine.call<{ StatusCode: number }>('POST', `/containers/${Id}/wait`, { signal })
+    if (StatusCode !== 0) throw new StepFailed(said.trim() || `it ended with code ${StatusCode}`)
+    return await commit(engine, Id, parent, 'slipway', signal)
+  } catch (error) {
+    signal.throwIfAborted()
+    throw error instanceof EngineError ? new StepFailed(error.message, { cause: error }) : error
+  } finally {
+    await made.removeContainer(name)
+  }
+}
 
 /** The same image without its ONBUILD triggers, which we run ourselves. */
 export const withoutTriggers = async (

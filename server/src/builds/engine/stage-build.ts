@@ -10,14 +10,18 @@ import { isEngineError } from '../../lib/docker/docker-engine.ts'
 import { DeploymentError } from '../../lib/errors.ts'
 import type { ImageStore } from '../image-store.ts'
 import { argValue, type Origin, type PlannedStage, type StagePlan } from '../preparation/build-plan.ts'
+import type { ContextShape } from '../preparation/context-shape.ts'
 import type { ArgInstruction, CopyInstruction, Instruction, RunInstruction } from '../preparation/dockerfile.ts'
-import { readTriggers } from '../preparation/dockerfile.ts'
+import { readTriggers, valueIn } from '../preparation/dockerfile.ts'
 import type { BuildLeftovers } from './build-containers.ts'
 import type { BuildLog } from './build-log.ts'
 import type { BuildNetwork } from './build-network.ts'
-import { buildFailure, buildPiece, type PieceLine } from './engine-build.ts'
+import { buildPiece, type PieceLine } from './engine-build.ts'
 import { envOf, type ImageDetail, stepWords } from './image-config.ts'
-import { runStep, StepFailed, type StepLimits, withoutTriggers } from './run-step.ts'
+import { type StepLimits, withoutTriggers } from './run-step.ts'
+import { shapeCopy, withMode } from './stage-copy.ts'
+import { prepareStep, runStageStep, stepKey } from './stage-run.ts'
+import type { StepCaches } from './step-caches.ts'
 
 export interface BuildScene {
   engine: Engine
@@ -40,7 +44,17 @@ export interface BuildScene {
   /** Ids of the stages that are built, by their index. */
   stages: Map<number, string>
   /** The build's context with a Dockerfile of ours in it; without `needsFiles`, that one alone. */
-  context(text: string, needsFiles: boolean): Promise<{ tar: Readable; dockerfile: string }>
+  context(text: string, needsFiles: boolean, shape?: ContextShape): Promise<{ tar: Readable; dockerfile: string }>
+  /** What steps may ask for as a secret, by name. */
+  secrets: Readonly<Record<string, string>>
+  caches: StepCaches
+  /** The volumes of caches that steps have used. */
+  usedCaches: Set<string>
+  inspect(id: string): Promise<ImageDetail>
+  /** Id of an image with busybox. */
+  holderImage(signal: AbortSignal): Promise<string>
+  /** A volume with busybox, of this build. */
+  tools(): Promise<string>
   /** Runs a step, monitored by what may abort it. */
   watch<T>(work: (signal: AbortSignal) => Promise<T>): Promise<T>
 }
@@ -147,7 +161,7 @@ const push = (state: StageState, line: PendingLine): void => {
 }
 
 /** Sends what is pending to the engine. */
-const flush = async (scene: BuildScene, state: StageState, isNeeded = false): Promise<void> => {
+const flush = async (scene: BuildScene, state: StageState, isNeeded = false, shape?: ContextShape): Promise<void> => {
   const { plan, engine, made, log, network, deadlineMs } = scene
   const { pending, args, image } = state
   if (pending.length === 0 && !isNeeded) return flushNotes(scene, state)
@@ -167,7 +181,7 @@ const flush = async (scene: BuildScene, state: StageState, isNeeded = false): Pr
   // A few lines of COPY can fill a disk too.
   state.image = await scene.watch(async (watched) => {
     const piece = {
-      ...(await scene.context(text, needsFiles)),
+      ...(await scene.context(text, needsFiles, shape)),
       lines,
       buildArgs: Object.fromEntries(named),
       deadlineMs,
@@ -197,33 +211,44 @@ const addArg = async (scene: BuildScene, state: StageState, at: ArgInstruction):
 const envNow = async ({ engine, signal }: BuildScene, { image }: StageState): Promise<Map<string, string>> =>
   image === null ? new Map() : envOf(await inspectImage(engine, image, signal))
 
-const runNow = async (scene: BuildScene, state: StageState, run: RunInstruction): Promise<void> => {
-  const { engine, made, log, network, limits, signal } = scene
+/** The values of variables at this place, once everything before it is built. */
+const namesNow = async (scene: BuildScene, state: StageState): Promise<(name: string) => string | undefined> => {
+  const env = await envNow(scene, state)
+  return (name) => env.get(name) ?? state.args.get(name)
+}
+
+const runNow = async (
+  scene: BuildScene,
+  planned: PlannedStage,
+  state: StageState,
+  run: RunInstruction,
+): Promise<void> => {
+  const { log, plan } = scene
   await flush(scene, state, state.image === null)
-  const parent = await inspectImage(engine, state.image!, signal)
+  const parent = await scene.inspect(state.image!)
   const env = envOf(parent)
   const args = [...state.args].filter(([name]) => !env.has(name)).sort(([a], [b]) => (a < b ? -1 : 1))
   const words = stepWords(run.argv, run.command, parent)
+  const lookUp = await namesNow(scene, state)
   log.write(`${describeInstruction(scene, run)}\n`)
-  state.image = await once(scene, parent.Id, { words, args }, () =>
-    scene.watch(async (watched) => {
-      const step = { parent, words, args, limits, networkMode: await network.mode() }
-      try {
-        return await runStep(engine, made, step, log.write, watched)
-      } catch (error) {
-        if (error instanceof StepFailed) throw buildFailure(log, error.message, error)
-        throw error
-      }
-    }),
+  const expand = (text: string): string => valueIn(run, text, plan.file.sign, lookUp)
+  const at = { run, parent, words, args }
+  const step = await prepareStep(scene, planned, at, expand, (origin) => originId(scene, origin))
+  state.image = await once(scene, parent.Id, stepKey(step), () =>
+    scene.watch((watched) => runStageStep(scene, step, watched)),
   )
   state.isOwn = true
 }
 
-const copyLine = (scene: BuildScene, copy: CopyInstruction, origin: Origin | undefined): PendingLine => {
-  const { word, chown, rest, from } = copy
+const sourceOf = (scene: BuildScene, { from }: CopyInstruction, origin: Origin | undefined): string | null => {
   const id = origin === undefined ? null : originId(scene, origin)
   if (from !== null && id === null)
     throw new DeploymentError('build_failed', 'The build failed: COPY --from=scratch has nothing to copy.')
+  return id
+}
+
+const copyLine = (scene: BuildScene, copy: CopyInstruction, id: string | null, rest = copy.rest): PendingLine => {
+  const { word, chown, from } = copy
   const flags = [...(id === null ? [] : [`--from=${bareId(id)}`]), ...(chown === null ? [] : [`--chown=${chown}`])]
   return {
     word,
@@ -233,13 +258,40 @@ const copyLine = (scene: BuildScene, copy: CopyInstruction, origin: Origin | und
   }
 }
 
+/** What the engine's own COPY cannot do alone is a piece of its own. */
+const copyNow = async (
+  scene: BuildScene,
+  state: StageState,
+  copy: CopyInstruction,
+  id: string | null,
+): Promise<void> => {
+  const { sign } = scene.plan.file
+  await flush(scene, state)
+  const lookUp = await namesNow(scene, state)
+  if (id !== null) {
+    const changed = await withMode(scene, copy, id, { sign, lookUp }, (what, make) => once(scene, id, what, make))
+    return push(state, copyLine(scene, copy, changed))
+  }
+  const { rest, shape } = shapeCopy(copy, sign, lookUp)
+  push(state, copyLine(scene, copy, null, rest))
+  await flush(scene, state, false, shape)
+}
+
+const addCopy = async (
+  scene: BuildScene,
+  planned: PlannedStage,
+  state: StageState,
+  copy: CopyInstruction,
+): Promise<void> => {
+  const id = sourceOf(scene, copy, planned.copies.get(copy.step))
+  if (copy.extras === null) push(state, copyLine(scene, copy, id))
+  else await copyNow(scene, state, copy, id)
+}
+
 const add = async (scene: BuildScene, planned: PlannedStage, state: StageState, each: Instruction): Promise<void> => {
   if (each.kind === 'arg') return addArg(scene, state, each)
-  if (each.kind === 'run') return runNow(scene, state, each)
-  if (each.kind === 'copy') {
-    push(state, copyLine(scene, each, planned.copies.get(each.step)))
-    return
-  }
+  if (each.kind === 'run') return runNow(scene, planned, state, each)
+  if (each.kind === 'copy') return addCopy(scene, planned, state, each)
   const line = {
     word: each.word,
     text: `${each.word} ${each.rest}`,
@@ -256,7 +308,7 @@ const refusePlatform = ({ platform }: PlannedStage, { Os, Architecture, Variant 
   if (platform === null || names.includes(platform)) return
   throw new DeploymentError(
     'build_failed',
-    `The build failed: a base image is for ${Os}/${Architecture}, not for the platform in FROM.`,
+    `The build failed: FROM asks for ${platform.slice(0, 60)}, and this engine builds for ${Os}/${Architecture} only.`,
   )
 }
 

@@ -22,7 +22,7 @@ export interface SourceTree {
   isPlain: boolean
   dockerfile: Buffer
   dockerfileId: string
-  /** The text of .dockerignore; '' without one. */
+  /** The text of `<Dockerfile>.dockerignore` or .dockerignore; '' without one. */
   ignoreFile: string
 }
 
@@ -78,6 +78,8 @@ const demand = (found: Found, kind: string, what: string, path: string): Item =>
   return found
 }
 
+const demandId = (found: Found): string => ('id' in found ? found.id : '')
+
 /** What a build around a tool reads: the whole repository, and one file, whose text `make` gets. */
 export const readTreeFor = (
   { git, mirror, commitId, limits }: Reading,
@@ -124,11 +126,12 @@ export const readSourceTree = (reading: Reading, rootPath: string, dockerfilePat
   const ignore = resolvePath(root, '.dockerignore')
   const prefix = root === '' ? '' : `${root}/`
   return withObjects(git, mirror, limits.readMs, async (objects) => {
-    const [commit, tree, found, ignoreFile] = await objects.look([
+    const [commit, tree, found, ignoreFile, ownIgnoreFile] = await objects.look([
       commitId,
       root === '' ? `${commitId}^{tree}` : `${commitId}:${root}`,
       `${commitId}:${file}`,
       `${commitId}:${ignore}`,
+      `${commitId}:${file}.dockerignore`,
     ])
     const date = await readCommitDate(objects, commit!, commitId)
     const { id: treeId } = demand(tree!, 'tree', 'folder', rootPath)
@@ -139,9 +142,10 @@ export const readSourceTree = (reading: Reading, rootPath: string, dockerfilePat
       path === null ? false : isPlainFile(git, mirror, treeId, path),
       readTexts(objects, found!, limits.dockerfileBytes, tooLarge),
     ])
-    const rules = await readTexts(objects, ignoreFile!, limits.ignoreFileBytes, (bytes) =>
-      ignoreFileTooLarge(bytes, limits),
-    )
+    const readRules = (each: Found) =>
+      readTexts(objects, each, limits.ignoreFileBytes, (bytes) => ignoreFileTooLarge(bytes, limits))
+    const ownRules = await readRules(ownIgnoreFile!)
+    const rules = ownRules ?? (await readRules(ignoreFile!))
     return {
       mirror,
       treeId,
@@ -149,7 +153,8 @@ export const readSourceTree = (reading: Reading, rootPath: string, dockerfilePat
       dockerfilePath: path,
       isPlain,
       dockerfile: dockerfile!,
-      dockerfileId,
+      // It may be outside of the tree.
+      dockerfileId: ownRules === null ? dockerfileId : `${dockerfileId} ${demandId(ownIgnoreFile!)}`,
       ignoreFile: rules?.toString('utf8') ?? '',
     }
   })

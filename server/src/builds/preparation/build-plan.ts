@@ -1,8 +1,9 @@
 /** Which stages a build needs, and what each starts and copies from. Pure. */
 import { DeploymentError } from '../../lib/errors.ts'
-import type { ArgInstruction, CopyInstruction, Dockerfile, Stage } from './dockerfile.ts'
+import type { ArgInstruction, Dockerfile, Instruction, Stage } from './dockerfile.ts'
 import { valueIn } from './dockerfile.ts'
 import { unreadable } from './dockerfile-lines.ts'
+import { secretId } from './run-mounts.ts'
 
 /** Where files come from: nothing, an earlier stage, or an image by its name. */
 export type Origin = { from: 'scratch' } | { from: 'stage'; index: number } | { from: 'image'; name: string }
@@ -13,16 +14,40 @@ export interface PlannedStage {
   base: Origin
   /** Of each COPY --from, by its step. */
   copies: Map<number, Origin>
+  /** Of each bind mount with `from`, by the step of its RUN and its place there (`mountKey`). */
+  mounts: Map<string, Origin>
   platform: string | null
 }
 
 export interface StagePlan {
   file: Dockerfile
   buildArgs: Record<string, string>
-  /** Values of the ARG instructions in front of the first FROM. */
+  /** Values of the ARG instructions in front of the first FROM, and what BuildKit says of platforms. */
   globals: Map<string, string>
   /** Those that are needed, in their order; the last one is wanted. */
   stages: PlannedStage[]
+}
+
+/** What the engine builds for: nothing else is built. */
+export interface Platform {
+  os: string
+  architecture: string
+  variant: string
+}
+
+export const usualPlatform: Platform = Object.freeze({ os: 'linux', architecture: 'amd64', variant: '' })
+
+export const mountKey = (step: number, index: number): string => `${step}.${index}`
+
+/** The arguments that BuildKit declares by itself: here, what builds and what is built for are the same. */
+const platformArgs = ({ os, architecture, variant }: Platform): [string, string][] => {
+  const name = [os, architecture, ...(variant === '' ? [] : [variant])].join('/')
+  return ['TARGET', 'BUILD'].flatMap((side): [string, string][] => [
+    [`${side}PLATFORM`, name],
+    [`${side}OS`, os],
+    [`${side}ARCH`, architecture],
+    [`${side}VARIANT`, variant],
+  ])
 }
 
 const given = (buildArgs: Record<string, string>, name: string): string | undefined =>
@@ -37,8 +62,8 @@ export const argValue = (
 ): string | undefined =>
   given(buildArgs, name) ?? (fallback === null ? undefined : valueIn(at, fallback, file.sign, lookUp))
 
-const globalValues = (file: Dockerfile, buildArgs: Record<string, string>): Map<string, string> => {
-  const values = new Map<string, string>()
+const globalValues = (file: Dockerfile, buildArgs: Record<string, string>, platform: Platform): Map<string, string> => {
+  const values = new Map<string, string>(platformArgs(platform))
   for (const each of file.globals)
     for (const arg of each.args) {
       const value = argValue(each, arg, { file, buildArgs }, (name) => values.get(name))
@@ -55,13 +80,20 @@ const targetOf = ({ stages }: Dockerfile, target: string | null): number => {
   throw new DeploymentError('build_failed', 'The build failed: the Dockerfile has no stage with the requested name.')
 }
 
-const copyOrigin = (copy: CopyInstruction, index: number, names: Map<string, number>): Origin => {
-  const from = copy.from!
+const originOf = (from: string, line: number, index: number, names: Map<string, number>): Origin => {
   const named = names.get(from.toLowerCase())
   if (named !== undefined) return { from: 'stage', index: named }
   if (!/^\d{1,4}$/.test(from)) return { from: 'image', name: from }
-  if (Number(from) >= index) throw unreadable(copy.line, 'COPY --from refers to a stage that does not come before it.')
+  if (Number(from) >= index) throw unreadable(line, `from=${from} refers to a stage that does not come before it.`)
   return { from: 'stage', index: Number(from) }
+}
+
+/** What an instruction reads from, by keys of `PlannedStage`. */
+const findOrigins = (each: Instruction, find: (from: string) => Origin, planned: PlannedStage): void => {
+  if (each.kind === 'copy' && each.from !== null) planned.copies.set(each.step, find(each.from))
+  if (each.kind !== 'run') return
+  for (const [index, { from }] of each.mounts.entries())
+    if (from !== null) planned.mounts.set(mountKey(each.step, index), find(from))
 }
 
 const planStage = (
@@ -75,20 +107,27 @@ const planStage = (
   const base = value(stage.base)
   const named = names.get(base.toLowerCase())
   if (base === '') throw unreadable(stage.line, 'the name of the base image is empty.')
-  const copies = new Map<number, Origin>()
-  for (const each of stage.instructions)
-    if (each.kind === 'copy' && each.from !== null) copies.set(each.step, copyOrigin(each, index, names))
   const origin: Origin =
     named !== undefined
       ? { from: 'stage', index: named }
       : base === 'scratch'
         ? { from: 'scratch' }
         : { from: 'image', name: base }
-  return { index, stage, base: origin, copies, platform: stage.platform === null ? null : value(stage.platform) }
+  const platform = stage.platform === null ? null : value(stage.platform)
+  const planned: PlannedStage = { index, stage, base: origin, copies: new Map(), mounts: new Map(), platform }
+  for (const each of stage.instructions) findOrigins(each, (from) => originOf(from, each.line, index, names), planned)
+  return planned
 }
 
-export const planStages = (file: Dockerfile, buildArgs: Record<string, string>, target: string | null): StagePlan => {
-  const globals = globalValues(file, buildArgs)
+const originsOf = ({ base, copies, mounts }: PlannedStage): Origin[] => [base, ...copies.values(), ...mounts.values()]
+
+export const planStages = (
+  file: Dockerfile,
+  buildArgs: Record<string, string>,
+  target: string | null,
+  platform: Platform,
+): StagePlan => {
+  const globals = globalValues(file, buildArgs, platform)
   const last = targetOf(file, target)
   const names = new Map<string, number>()
   const all: PlannedStage[] = []
@@ -100,14 +139,20 @@ export const planStages = (file: Dockerfile, buildArgs: Record<string, string>, 
   const needed = new Set([last])
   for (let index = last; index >= 0; index -= 1) {
     if (!needed.has(index)) continue
-    const { base, copies } = all[index]!
-    for (const origin of [base, ...copies.values()]) if (origin.from === 'stage') needed.add(origin.index)
+    for (const origin of originsOf(all[index]!)) if (origin.from === 'stage') needed.add(origin.index)
   }
   return { file, buildArgs, globals, stages: all.filter(({ index }) => needed.has(index)) }
 }
 
 /** Names of the images that the stages start or copy from, each once. */
 export const baseNames = ({ stages }: StagePlan): string[] => {
-  const origins = stages.flatMap(({ base, copies }) => [base, ...copies.values()])
-  return [...new Set(origins.flatMap((each) => (each.from === 'image' ? [each.name] : [])))]
+  return [...new Set(stages.flatMap(originsOf).flatMap((each) => (each.from === 'image' ? [each.name] : [])))]
+}
+
+/** Names of the variables that steps of the needed stages may read as secrets. */
+export const secretNames = ({ stages }: StagePlan): string[] => {
+  const mounts = stages.flatMap(({ stage }) =>
+    stage.instructions.flatMap((each) => (each.kind === 'run' ? each.mounts : [])),
+  )
+  return [...new Set(mounts.filter(({ type }) => type === 'secret').map(secretId))]
 }

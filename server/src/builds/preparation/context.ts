@@ -11,6 +11,7 @@ import { readableOf, writableOf } from '../../lib/tar-streams.ts'
 import type { Git } from '../git/process.ts'
 import type { SourceTree } from '../git/source-tree.ts'
 import { createKeptCount, type Names, scanContext } from './context-scan.ts'
+import { type ContextShape, createRename, nothingFolder, ownFolder } from './context-shape.ts'
 import type { PreparationLimits } from './limits.ts'
 import { ignoreFileWith } from './own-dockerfile.ts'
 
@@ -57,6 +58,8 @@ const addEntry = async (target: Pack, header: Entry, body: Readable): Promise<vo
 export interface OwnDockerfile {
   name: string
   text: string
+  /** Default: the files as they are. */
+  shape?: ContextShape
 }
 
 interface Copying {
@@ -68,21 +71,36 @@ interface Copying {
   count: (entry: { size: number }) => void
 }
 
+const isOwnName = (path: string): boolean => [ownFolder, nothingFolder].includes(path.split('/', 1)[0]!)
+
+/** Files of ours that belong to a shape. */
+const addOwn = (target: Pack, { files, mode, parents, hasNothing }: ContextShape, mtime: Date): void => {
+  if (hasNothing) target.entry({ name: nothingFolder, type: 'directory', mtime })
+  if (parents || files.length > 0) target.entry({ name: ownFolder, type: 'directory', mtime })
+  for (const { name, text } of files) target.entry({ name: `${ownFolder}/${name}`, mode: mode ?? 0o644, mtime }, text)
+}
+
 const copyEntries = async ({ archive, target, out, kept, count }: Copying, tree: SourceTree, own: OwnDockerfile) => {
   const source = archive.pipe(extract())
   archive.on('error', (error) => source.destroy(error))
+  const { shape } = own
+  const rename = shape === undefined ? (path: string) => path : createRename(shape)
   for await (const entry of source) {
     const { name, type, size, mode, linkname } = entry.header
     const path = name.replace(/\/+$/, '')
-    if (!kept.has(path) || path === own.name || path === '.dockerignore') {
+    const isOurs = path === own.name || path === '.dockerignore' || (shape !== undefined && isOwnName(path))
+    const to = !kept.has(path) || isOurs ? null : rename(path, type === 'directory')
+    if (to === null) {
       entry.resume()
       continue
     }
     count({ size: size ?? 0 })
-    await addEntry(target, { name, type, size, mode, linkname, mtime: tree.committedAt }, entry as never)
+    const header = { name: to, type, size, mode: shape?.mode ?? mode, linkname, mtime: tree.committedAt }
+    await addEntry(target, header, entry as never)
     if (out.writableNeedDrain) await once(out, 'drain')
   }
   const mtime = tree.committedAt
+  if (shape !== undefined) addOwn(target, shape, mtime)
   target.entry({ name: '.dockerignore', mtime }, ignoreFileWith(tree.ignoreFile, own.name))
   target.entry({ name: own.name, mtime }, own.text)
 }

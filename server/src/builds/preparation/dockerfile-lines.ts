@@ -3,6 +3,8 @@
  * is read character by character or by whole lines, never with an expression that could go back.
  */
 import { DeploymentError } from '../../lib/errors.ts'
+import { BadWord } from './dockerfile-words.ts'
+import { type Heredoc, type HeredocWord, heredocsIn } from './heredocs.ts'
 
 export type Escape = '\\' | '`'
 
@@ -10,6 +12,8 @@ export interface JoinedLine {
   text: string
   /** Of its first line, from 1. */
   line: number
+  /** The here-documents that follow it. */
+  heredocs: Heredoc[]
 }
 
 const maxChars = 256 * 1024
@@ -29,10 +33,13 @@ const directiveOf = (line: string): { name: string; value: string } | null => {
   return /^[a-zA-Z][a-zA-Z0-9]*$/.test(name) ? { name: name.toLowerCase(), value: text.slice(equals + 1).trim() } : null
 }
 
+/** The frontend of Docker itself, whatever its version: what it reads is read here. Others would be programs. */
+const ownSyntax = /^(docker\.io\/)?docker\/dockerfile(-upstream)?(:[a-z0-9._-]{1,60})?(@sha256:[0-9a-f]{64})?$/
+
 /**
  * Builders disagree about directives: which exist, and whether an unknown one ends the list. So only those that mean
- * the same to all are accepted: `# syntax=docker/dockerfile:1…`, which asks for what is built anyway, and then an `#
- * escape=`. What only looks like one further down is a comment.
+ * the same to all are accepted: `# syntax=docker/dockerfile…`, which asks for what is built anyway, `# check=`, which
+ * is about warnings, and `# escape=`. What only looks like one further down is a comment.
  */
 const readDirectives = (lines: string[]): Escape => {
   let sign: Escape = '\\'
@@ -41,13 +48,16 @@ const readDirectives = (lines: string[]): Escape => {
     const found = directiveOf(line)
     if (found === null) return sign
     const { name, value } = found
-    const known = name === 'syntax' || name === 'escape'
+    const known = name === 'syntax' || name === 'escape' || name === 'check'
     if (!known) throw refused(index + 1, `the directive "${name.slice(0, 40)}" is not supported.`)
     if (seen.has(name)) throw refused(index + 1, `the directive ${name} is repeated.`)
     seen.add(name)
-    if (name === 'syntax' && !/^(docker\.io\/)?docker\/dockerfile:1[a-z0-9.-]{0,40}$/.test(value))
-      throw refused(index + 1, 'only syntax=docker/dockerfile:1 is supported.')
-    if (name === 'syntax') continue
+    if (name === 'syntax' && !ownSyntax.test(value))
+      throw refused(
+        index + 1,
+        'only syntax=docker/dockerfile is supported: another frontend is a program that would read the build.',
+      )
+    if (name !== 'escape') continue
     if (value !== '\\' && value !== '`') throw refused(index + 1, String.raw`escape must be \ or a backtick.`)
     sign = value
   }
@@ -64,6 +74,30 @@ const refuseControls = (text: string, line: number): void => {
   }
 }
 
+/** The lines of a here-document from `start` to its end, and the place of the line behind it. */
+const readHeredoc = (raw: string[], start: number, name: string, chomp: boolean): { content: string; next: number } => {
+  for (let at = start; at < raw.length; at += 1) {
+    const line = raw[at]!.replace(/\r$/, '')
+    if ((chomp ? line.replace(/^\t+/, '') : line) !== name) continue
+    const content = raw
+      .slice(start, at)
+      .map((each) => `${each}\n`)
+      .join('')
+    if (content.includes('\0')) throw unreadable(start, 'a here-document contains a control character.')
+    return { content, next: at + 1 }
+  }
+  throw unreadable(start, `the here-document ${name} does not end: a line with ${name} alone is missing.`)
+}
+
+const findHeredocs = (text: string, line: number): HeredocWord[] => {
+  try {
+    return heredocsIn(text)
+  } catch (error) {
+    if (error instanceof BadWord) throw unreadable(line, `${error.message}.`)
+    throw error
+  }
+}
+
 /** Instructions on one line each; comments and empty lines are gone. */
 export const joinLines = (text: string): { sign: Escape; lines: JoinedLine[] } => {
   if (text.length > maxChars) throw new DeploymentError('build_refused', 'The Dockerfile is larger than 256 kB.')
@@ -72,16 +106,26 @@ export const joinLines = (text: string): { sign: Escape; lines: JoinedLine[] } =
   const lines: JoinedLine[] = []
   let open: string[] = []
   let first = 0
+  let at = 0
   const end = (): void => {
     const joined = open.join('').trim()
     refuseControls(joined, first)
-    if (joined !== '') lines.push({ text: joined, line: first })
     open = []
+    if (joined === '') return
+    const heredocs: Heredoc[] = []
+    for (const word of findHeredocs(joined, first)) {
+      const { content, next } = readHeredoc(raw, at, word.name, word.chomp)
+      heredocs.push({ ...word, content })
+      at = next
+    }
+    lines.push({ text: joined, line: first, heredocs })
   }
-  for (const [index, each] of raw.entries()) {
+  while (at < raw.length) {
+    const each = raw[at]!
+    at += 1
     const trimmed = each.trim()
     if (trimmed === '' || trimmed.startsWith('#')) continue
-    if (open.length === 0) first = index + 1
+    if (open.length === 0) first = at
     const right = (open.length === 0 ? each.trimStart() : each).trimEnd()
     const more = goesOn(right, sign)
     open.push(more ? right.slice(0, -1) : each.trimEnd())

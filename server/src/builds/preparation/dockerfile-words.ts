@@ -51,7 +51,7 @@ const choose = (value: string | undefined, operator: string, other: () => string
   return present ? value! : other()
 }
 
-const createReader = (text: string, sign: Escape, find: (name: string) => string | undefined) => {
+const createReader = (text: string, sign: Escape, find: (name: string) => string | undefined, hasQuotes: boolean) => {
   let at = 0
   let room = maxValueChars
 
@@ -123,8 +123,8 @@ const createReader = (text: string, sign: Escape, find: (name: string) => string
     const parts: string[] = []
     while (at < text.length && text[at] !== stop) {
       const char = text[at]!
-      if (char === "'") parts.push(single())
-      else if (char === '"') parts.push(double(depth))
+      if (hasQuotes && char === "'") parts.push(single())
+      else if (hasQuotes && char === '"') parts.push(double(depth))
       else if (char === '$') parts.push(dollar(depth))
       else {
         const escaped = char === sign
@@ -139,4 +139,8 @@ const createReader = (text: string, sign: Escape, find: (name: string) => string
 
 /** A word with its quotes and escapes taken away and its `$names` replaced; unknown names are empty. */
 export const expandWord = (word: string, sign: Escape, lookUp: (name: string) => string | undefined): string =>
-  createReader(word, sign, lookUp)('', 0)
+  createReader(word, sign, lookUp, true)('', 0)
+
+/** A text in which only `$names` and escapes have a meaning. */
+export const expandText = (text: string, lookUp: (name: string) => string | undefined): string =>
+  createReader(text, '\\', lookUp, false)('', 0)

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { DeploymentError } from '../../lib/errors.ts'
-import { baseNames, planStages } from './build-plan.ts'
+import { baseNames, planStages, secretNames, usualPlatform } from './build-plan.ts'
 import { declaredArgs, parseDockerfile, pickBuildArgs, readFragment, readTriggers } from './dockerfile.ts'
 
 const cases: { what: string; text: string; args: string[]; bases: string[]; target?: string; given?: object }[] = [
@@ -53,7 +53,8 @@ for (const { what, text, args, bases, target, given } of cases)
   test(`a Dockerfile with ${what}`, () => {
     const file = parseDockerfile(text)
     assert.deepEqual(declaredArgs(file), args)
-    assert.deepEqual(baseNames(planStages(file, (given ?? {}) as Record<string, string>, target ?? null)), bases)
+    const planned = planStages(file, (given ?? {}) as Record<string, string>, target ?? null, usualPlatform)
+    assert.deepEqual(baseNames(planned), bases)
   })
 
 test('only declared variables are passed on, sorted, and names of Object.prototype are nobody', () => {
@@ -71,7 +72,7 @@ const codeOf = (work: () => unknown): string => {
   return 'accepted'
 }
 
-const plan = (text: string) => planStages(parseDockerfile(text), {}, null)
+const plan = (text: string) => planStages(parseDockerfile(text), {}, null, usualPlatform)
 
 const remote: [what: string, text: string][] = [
   ['an address', 'FROM a\nADD http://127.0.0.1/x /x'],
@@ -96,6 +97,9 @@ const remote: [what: string, text: string][] = [
   ['an address as the first of two', 'FROM a\nADD http://h/x plain /x'],
   ['an address in a stage that nobody needs', 'FROM a\nADD http://h/x /x\nFROM b'],
   ['a copy for later', 'FROM a\nONBUILD COPY --from=nginx:1 /a /b'],
+  ['the network of the machine', 'FROM a\nRUN --network=host true'],
+  ['privileges', 'FROM a\nRUN --security=insecure true'],
+  ['ADD --checksum', 'FROM a\nADD --checksum=sha256:a x y'],
   ['a copy from a variable', 'FROM a\nARG X\nCOPY --from=$X /a /b'],
 ]
 
@@ -111,12 +115,19 @@ const broken: [what: string, text: string][] = [
   ['nothing', ''],
   ['an unknown instruction', 'FROM a\nNONSENSE'],
   ['an instruction in front of FROM', 'RUN true\nFROM a'],
-  ['RUN --mount', 'FROM a\nRUN --mount=type=cache,target=/x true'],
-  ['RUN --network', 'FROM a\nRUN --network=host true'],
-  ['a here-document', 'FROM a\nRUN <<EOF\ntrue\nEOF'],
-  ['a here-document in COPY', 'FROM a\nCOPY <<EOF /x\nADD http://h/x /x\nEOF'],
-  ['COPY --link', 'FROM a\nCOPY --link a b'],
-  ['ADD --checksum', 'FROM a\nADD --checksum=sha256:a x y'],
+  ['RUN --device', 'FROM a\nRUN --device=x true'],
+  ['a here-document without an end', 'FROM a\nRUN <<EOF\ntrue'],
+  ['a here-document with another name', 'FROM a\nRUN <<../x\ntrue\n../x'],
+  ['a here-document for later', 'FROM a\nONBUILD RUN <<EOF\ntrue\nEOF'],
+  ['a mount for later', 'FROM a\nONBUILD RUN --mount=type=cache,target=/x true'],
+  ['COPY --chmod in letters', 'FROM a\nCOPY --chmod=u+x a b'],
+  ['COPY --from with --parents', 'FROM a AS b\nFROM a\nCOPY --from=b --parents a b/'],
+  ['an ssh mount', 'FROM a\nRUN --mount=type=ssh true'],
+  ['a mount of another type', 'FROM a\nRUN --mount=type=toString,target=/x true'],
+  ['a mount with an option of another type', 'FROM a\nRUN --mount=type=tmpfs,target=/x,id=y true'],
+  ['a mount from a variable', 'FROM a\nRUN --mount=from=$X,target=/x true'],
+  ['a secret with a variable in its name', 'FROM a\nRUN --mount=type=secret,id=$X true'],
+  ['a mount from a later stage', 'FROM a\nRUN --mount=from=1,target=/x true\nFROM b'],
   ['a flag in quotes', 'FROM a\nCOPY --fr\\om=nginx a b'],
   ['a flag twice', 'FROM a\nCOPY --from=a --from=b a b'],
   ['flags that end with nothing', 'FROM a\nCOPY -- a b'],
@@ -151,6 +162,8 @@ test('another directive than those of every builder is refused', () => {
     '# foo=bar\nFROM a',
     '# escape=x\nFROM a',
     '# syntax=evil.example/x:1\nFROM a',
+    '# syntax=docker/dockerfile-evil\nFROM a',
+    '# syntax=evil.example/docker/dockerfile:1\nFROM a',
     '# escape=`\n# escape=\\\nFROM a',
   ])
     assert.equal(
@@ -191,7 +204,8 @@ test('triggers of a base are read as strictly as a Dockerfile', () => {
     'COPY a b\nADD http://h/x /x',
     '# escape=`\nADD http://h/x /x',
     '',
-    'RUN --mount=type=cache x',
+    'RUN --mount=type=cache,target=/x x',
+    'RUN <<EOF',
   ])
     assert.equal(code(trigger), 'build_failed', trigger)
 })
@@ -212,6 +226,52 @@ test('a fragment begins no image of its own, and each of its instructions ends w
     )
 })
 
+const runOf = (text: string) => {
+  const run = parseDockerfile(`FROM a\n${text}`).stages[0]!.instructions[0]!
+  assert.equal(run.kind, 'run')
+  return run as Extract<typeof run, { kind: 'run' }>
+}
+
+test('a here-document is the command, a program, or what the shell reads, as BuildKit has it', () => {
+  assert.equal(
+    runOf('RUN <<EOF\n# no comment\n\necho one \\\n  two\nEOF').command,
+    '# no comment\n\necho one \\\n  two\n',
+  )
+  assert.equal(runOf('RUN <<-EOF\n\t\techo one\n\tEOF').command, 'echo one\n')
+  const { command, script } = runOf('RUN <<EOF\n#!/usr/bin/env python3\nprint(1)\nEOF')
+  assert.deepEqual([command, script?.text], ['/dev/pipes/EOF', '#!/usr/bin/env python3\nprint(1)\n'])
+  assert.equal(
+    runOf('RUN cat <<A >/a && cat <<"B" >/b\n1\nA\n2\nB\n').command,
+    'cat <<A >/a && cat <<"B" >/b\n1\nA\n2\nB',
+  )
+  assert.equal(runOf('RUN echo "<<EOF" a<<b\n').command, 'echo "<<EOF" a<<b')
+  const { stages } = parseDockerfile('FROM a\nCOPY <<x <<"y" /d/\nFROM b\nx\nADD http://h/x /x\ny\nRUN true')
+  assert.equal(stages.length, 1)
+  assert.deepEqual(stages[0]!.instructions[0]!.heredocs, [
+    { name: 'x', expand: true, chomp: false, content: 'FROM b\n' },
+    { name: 'y', expand: false, chomp: false, content: 'ADD http://h/x /x\n' },
+  ])
+})
+
+test('stages, images and secrets that mounts need are known before the build', () => {
+  const text = `FROM a AS one
+RUN --mount=type=secret,id=UNUSED true
+FROM b AS two
+RUN --mount=type=secret,target=/root/.npmrc --mount=type=secret,id=TOKEN,env=T true
+FROM c
+RUN --mount=from=two,target=/two --mount=type=bind,from=d,source=/x,target=/x true
+`
+  const planned = plan(text)
+  assert.deepEqual(baseNames(planned), ['b', 'c', 'd'])
+  assert.deepEqual(secretNames(planned), ['.npmrc', 'TOKEN'])
+})
+
+test('the platform that is built for is known to FROM and to every ARG that asks', () => {
+  const { stages, globals } = plan('FROM --platform=$BUILDPLATFORM a\nARG TARGETARCH')
+  assert.equal(stages[0]!.platform, 'linux/amd64')
+  assert.equal(globals.get('TARGETARCH'), 'amd64')
+})
+
 test('reading takes no longer than the text is long', () => {
   const texts = [
     `FROM a\nRUN ${' '.repeat(200_000)}x`,
@@ -222,6 +282,10 @@ test('reading takes no longer than the text is long', () => {
     `FROM a\nARG A=${'\'"'.repeat(15_000)}`,
     `${'FROM a\n'.repeat(36_000)}`,
     `FROM a\nADD ${'x '.repeat(29_000)}/y`,
+    `FROM a\nRUN ${'<<A '.repeat(40_000)}`,
+    `FROM a\n${'RUN <<A\nA\n'.repeat(20_000)}`,
+    `FROM a\nRUN <<A\n${'\t'.repeat(200_000)}\nA`,
+    `FROM a\nRUN --mount=${'a=b,'.repeat(40_000)} x`,
   ]
   for (const text of texts) {
     const start = performance.now()

@@ -1,10 +1,12 @@
 /**
- * Parses a Dockerfile strictly: the classic builder's instructions, and nothing else. The engine never sees this text;
+ * Parses a Dockerfile strictly: the instructions of Docker's own builders, and nothing else. The engine never sees this text;
  * it gets instructions that we write from the result. Pure. Rejects with `build_failed` if it is not a Dockerfile, and
  * with `build_refused` if it would reach further than a build may.
  */
 import { type Escape, joinLines, refused, unreadable } from './dockerfile-lines.ts'
-import { BadWord, expandWord, plainWords, splitWords } from './dockerfile-words.ts'
+import { BadWord, expandText, expandWord, plainWords, splitWords } from './dockerfile-words.ts'
+import { type Heredoc, heredocsIn, heredocText, readHeredocWord } from './heredocs.ts'
+import { type RunMount, readMount, refuseTooMany, resolveMounts, type StepMount } from './run-mounts.ts'
 
 interface Common {
   /** Place in the file, from 1, of all its instructions. */
@@ -12,6 +14,8 @@ interface Common {
   line: number
   /** On one line, otherwise as written. */
   text: string
+  /** That follow the line. */
+  heredocs?: Heredoc[]
 }
 
 export interface ArgInstruction extends Common {
@@ -25,6 +29,24 @@ export interface RunInstruction extends Common {
   /** Of the exec form; null for a shell's. */
   argv: string[] | null
   command: string
+  mounts: RunMount[]
+  /** Without any network. */
+  isOffline: boolean
+  /** A here-document that is a program of its own: the command starts it. */
+  script: { path: string; text: string } | null
+}
+
+/** What the engine's own COPY cannot do. */
+export interface CopyExtras {
+  /** Octal, as written, with variables. */
+  chmod: string | null
+  /** Patterns, as written. */
+  excludes: string[]
+  parents: boolean
+  /** Every source is a pattern of files in the context: none of them needs to match. */
+  mayMatchNothing: boolean
+  /** Sources in their order, and the destination; quotes left in them. */
+  words: string[]
 }
 
 export interface CopyInstruction extends Common {
@@ -34,6 +56,8 @@ export interface CopyInstruction extends Common {
   from: string | null
   chown: string | null
   rest: string
+  /** Null for what the engine's own COPY does. */
+  extras: CopyExtras | null
 }
 
 export interface OtherInstruction extends Common {
@@ -68,39 +92,93 @@ const others = new Set(
 /** The engine reads no longer lines. */
 const maxLine = 60_000
 const maxStages = 200
-const needsBuildKit = 'requires BuildKit, which is not used here.'
+const unsupported = 'is not supported.'
+const maxFlags = 50
 
-/** What begins a here-document for builders that know them. */
-const beginsHereDocument = (word: string): boolean => /^\d{0,9}<<-?["']?[A-Za-z_]/.test(word)
+type Flags = Map<string, string[]>
 
-/** Flags in front of an instruction's words: literal, one a name. */
-const readFlags = (rest: string, { line }: Common): { flags: Map<string, string>; rest: string } => {
-  const flags = new Map<string, string>()
+/** Flags in front of an instruction's words: literal, one a name but for those that may be `repeated`. */
+const readFlags = (rest: string, { line }: Common, repeated = ''): { flags: Flags; rest: string } => {
+  const flags: Flags = new Map()
   let left = rest
+  let count = 0
   while (left.startsWith('--')) {
     const end = left.search(/\s/)
     const flag = end === -1 ? left : left.slice(0, end)
-    const found = /^--([a-z]{1,40})(?:=([A-Za-z0-9._/:@${}+,=-]{0,500}))?$/.exec(flag)
+    const found = /^--([a-z]{1,40}(?:-[a-z]{1,40}){0,3})(?:=([A-Za-z0-9._/:@${}+,=*?[\]~!^-]{0,500}))?$/.exec(flag)
     if (found === null) throw unreadable(line, `the flag ${flag.slice(0, 40)} cannot be read.`)
-    if (flags.size > 5 || flags.has(found[1]!)) throw unreadable(line, `the flag --${found[1]} is repeated.`)
-    flags.set(found[1]!, found[2] ?? '')
+    const [, name = '', value = ''] = found
+    const before = flags.get(name) ?? []
+    count += 1
+    if (count > maxFlags || (before.length > 0 && name !== repeated))
+      throw unreadable(line, `the flag --${name} is repeated.`)
+    flags.set(name, [...before, value])
     left = end === -1 ? '' : left.slice(end).trim()
   }
   return { flags, rest: left }
 }
 
-const refuseFlags = (word: string, flags: Map<string, string>, known: string[], { line }: Common): void => {
-  for (const name of flags.keys())
-    if (!known.includes(name)) throw unreadable(line, `${word} --${name} ${needsBuildKit}`)
+const refuseFlags = (word: string, flags: Flags, known: string[], { line }: Common): void => {
+  for (const name of flags.keys()) if (!known.includes(name)) throw unreadable(line, `${word} --${name} ${unsupported}`)
 }
 
-const readRun = (rest: string, common: Common): RunInstruction => {
-  const { line } = common
-  const { flags } = readFlags(rest, common)
-  refuseFlags('RUN', flags, [], common)
+const one = (flags: Flags, name: string): string | null => flags.get(name)?.[0] ?? null
+
+/** A flag that may stand alone. */
+const isOn = (flags: Flags, name: string, { line }: Common): boolean => {
+  const value = one(flags, name)?.toLowerCase() ?? 'false'
+  if (!['', 'true', 'false'].includes(value)) throw unreadable(line, `--${name} must be true or false.`)
+  return value !== 'false'
+}
+
+/** A word's meaning; says which line has none. */
+const reading = <T>({ line }: Pick<Common, 'line'>, read: () => T): T => {
+  try {
+    return read()
+  } catch (error) {
+    if (error instanceof BadWord) throw unreadable(line, `${error.message}.`)
+    throw error
+  }
+}
+
+/** The command of a RUN with its here-documents: as BuildKit gives it to the shell. */
+const withHeredocs = (rest: string, heredocs: Heredoc[]): Pick<RunInstruction, 'command' | 'script'> => {
+  const [first] = heredocs
+  if (first === undefined) return { command: rest, script: null }
+  // Only the operator: the text is the command itself, or a program for the interpreter that it names.
+  if (heredocs.length === 1 && splitWords(rest, '\\').length === 1) {
+    const text = heredocText(first)
+    const path = `/dev/pipes/${first.name}`
+    return first.content.startsWith('#!') ? { command: path, script: { path, text } } : { command: text, script: null }
+  }
+  return { command: `${rest}\n${heredocs.map(({ content, name }) => `${content}${name}`).join('\n')}`, script: null }
+}
+
+const isOffline = (flags: Flags, { line }: Common): boolean => {
+  const network = one(flags, 'network') ?? 'default'
+  if (network === 'host') throw refused(line, 'RUN --network=host is refused: a build has a network of its own.')
+  if (network !== 'default' && network !== 'none') throw unreadable(line, `RUN --network=${network} ${unsupported}`)
+  return network === 'none'
+}
+
+const refuseSecurity = (flags: Flags, { line }: Common): void => {
+  if (flags.has('security') && one(flags, 'security') !== 'sandbox')
+    throw refused(line, 'RUN --security=insecure is refused: a build has no privileges.')
+}
+
+const readRun = (text: string, common: Common): RunInstruction => {
+  const { line, heredocs = [] } = common
+  const { flags, rest } = readFlags(text, common, 'mount')
+  refuseFlags('RUN', flags, ['mount', 'network', 'security'], common)
   if (rest === '') throw unreadable(line, 'RUN has no command.')
-  if (plainWords(rest).some(beginsHereDocument)) throw unreadable(line, `a here-document ${needsBuildKit}`)
-  return { ...common, kind: 'run', argv: rest.startsWith('[') ? readWords(rest, line) : null, command: rest }
+  refuseSecurity(flags, common)
+  const mounts = reading(common, () => {
+    const all = (flags.get('mount') ?? []).map(readMount)
+    refuseTooMany(all)
+    return all
+  })
+  const argv = rest.startsWith('[') ? readWords(rest, line) : null
+  return { ...common, kind: 'run', argv, ...withHeredocs(rest, heredocs), mounts, isOffline: isOffline(flags, common) }
 }
 
 /** A JSON array of words; null for what is none, which is a shell's then. */
@@ -121,23 +199,64 @@ const literal = /^[A-Za-z0-9._/*?-]+$/
 
 const refuseAdd = (rest: string, { line }: Common): void => {
   const words = plainWords(rest)
-  if (words.length > 1 && words.slice(0, -1).every((source) => literal.test(source))) return
+  const fits = (source: string): boolean => literal.test(source) || readHeredocWord(source) !== null
+  if (words.length > 1 && words.slice(0, -1).every(fits)) return
   throw refused(
     line,
     'ADD accepts only plain paths in the repository (letters, digits and . _ / * ? -), not URLs or variables: download in a RUN step, which has network access, or use COPY.',
   )
 }
 
-const readCopy = (word: 'COPY' | 'ADD', text: string, common: Common): CopyInstruction => {
-  const { flags, rest } = readFlags(text, common)
-  refuseFlags(word, flags, word === 'COPY' ? ['from', 'chown'] : ['chown'], common)
-  if (plainWords(rest).some((each) => each.includes('<<')))
-    throw unreadable(common.line, `a here-document ${needsBuildKit}`)
-  if (word === 'ADD') refuseAdd(rest, common)
-  const from = flags.get('from') ?? null
+/** The words of a COPY in either form. */
+const copyWords = (rest: string, { line }: Common, sign: Escape): string[] => {
+  const exec = rest.startsWith('[') ? readWords(rest, line) : null
+  return exec ?? splitWords(rest, sign)
+}
+
+const isPattern = (word: string): boolean => /[*?[]/.test(word)
+
+const readExtras = (flags: Flags, rest: string, common: Common, sign: Escape): CopyExtras | null => {
+  const words = copyWords(rest, common, sign)
+  const sources = words.slice(0, -1)
+  const mayMatchNothing =
+    !flags.has('from') && sources.length > 0 && sources.every(isPattern) && words.at(-1)!.endsWith('/')
+  const chmod = one(flags, 'chmod')
+  const excludes = flags.get('exclude') ?? []
+  const parents = isOn(flags, 'parents', common)
+  if (chmod !== null && !/^(?:[0-7]{3,4}|\$[A-Za-z0-9_${}:+-]+)$/.test(chmod))
+    throw unreadable(common.line, '--chmod must be an octal number like 755.')
+  if (flags.has('from') && (excludes.length > 0 || parents))
+    throw unreadable(
+      common.line,
+      'COPY --exclude and --parents are only supported for files of the build, not with --from.',
+    )
+  if (flags.has('from') && (common.heredocs ?? []).length > 0)
+    throw unreadable(common.line, 'COPY --from cannot have a here-document.')
+  const isPlain = chmod === null && excludes.length === 0 && !parents && !mayMatchNothing
+  if (isPlain && (common.heredocs ?? []).length === 0) return null
+  if (sources.length === 0) throw unreadable(common.line, 'it needs a source and a destination.')
+  if (parents && (common.heredocs ?? []).length > 0)
+    throw unreadable(common.line, 'COPY --parents cannot have a here-document.')
+  return { chmod, excludes, parents, mayMatchNothing, words }
+}
+
+const copyFlags = ['chown', 'chmod', 'link', 'exclude']
+
+const readCopy = (word: 'COPY' | 'ADD', text: string, common: Common, sign: Escape): CopyInstruction => {
+  const { flags, rest } = readFlags(text, common, 'exclude')
+  if (flags.has('checksum') || flags.has('keep-git-dir')) reading(common, () => refuseAdd('', common))
+  refuseFlags(word, flags, [...copyFlags, ...(word === 'COPY' ? ['from', 'parents'] : ['unpack'])], common)
+  if (word === 'ADD') reading(common, () => refuseAdd(rest, common))
+  const from = one(flags, 'from')
   if (from !== null && !/^[A-Za-z0-9._/:@-]+$/.test(from))
     throw refused(common.line, 'COPY --from accepts only the literal name of a stage or an image, without variables.')
-  return { ...common, kind: 'copy', word, from, chown: flags.get('chown') ?? null, rest }
+  const chown = one(flags, 'chown')
+  if (chown !== null && !/^[A-Za-z0-9._:${}+-]+$/.test(chown)) throw unreadable(common.line, '--chown cannot be read.')
+  // A layer that depends on nothing before it is an optimization: the files are the same.
+  isOn(flags, 'link', common)
+  const extracts = word === 'ADD' && (!flags.has('unpack') || isOn(flags, 'unpack', common))
+  const extras = readExtras(flags, rest, common, sign)
+  return { ...common, kind: 'copy', word: extracts ? 'ADD' : 'COPY', from, chown, rest, extras }
 }
 
 const readArg = (rest: string, common: Common, sign: Escape): ArgInstruction => {
@@ -177,7 +296,7 @@ const readInstruction = (common: Common, sign: Escape): Instruction => {
   if (word === 'RUN') return readRun(rest, common)
   refuseOpen(common, sign)
   if (word === 'ARG') return readArg(rest, common, sign)
-  if (word === 'COPY' || word === 'ADD') return readCopy(word, rest, common)
+  if (word === 'COPY' || word === 'ADD') return readCopy(word, rest, common, sign)
   if (word === 'ONBUILD') {
     readTrigger(rest, common, sign)
     return { ...common, kind: 'onbuild', word, rest }
@@ -191,7 +310,11 @@ const readTrigger = (text: string, common: Common, sign: Escape): Instruction =>
   const [word] = splitKeyword(text)
   if (word === 'ONBUILD' || word === 'FROM' || word === 'MAINTAINER')
     throw unreadable(common.line, `ONBUILD ${word} is not allowed.`)
+  if (reading(common, () => heredocsIn(text)).length > 0)
+    throw unreadable(common.line, 'ONBUILD with a here-document is not supported.')
   const found = readInstruction({ ...common, text }, sign)
+  if (found.kind === 'run' && found.mounts.length > 0)
+    throw unreadable(common.line, 'ONBUILD RUN --mount is not supported.')
   if (found.kind === 'copy' && found.from !== null)
     throw refused(common.line, 'ONBUILD COPY --from is refused: it would read an image that is not in this Dockerfile.')
   return found
@@ -221,7 +344,7 @@ const readFrom = (rest: string, common: Common, sign: Escape): Stage => {
       common.line,
       'the name of a stage must begin with a letter and have only letters, digits and . _ -',
     )
-  return { ...common, name: own, base, platform: flags.get('platform') ?? null, instructions: [] }
+  return { ...common, name: own, base, platform: one(flags, 'platform'), instructions: [] }
 }
 
 const addLine = (file: Dockerfile, common: Common): void => {
@@ -245,7 +368,8 @@ const addLine = (file: Dockerfile, common: Common): void => {
 export const parseDockerfile = (text: string): Dockerfile => {
   const { sign, lines } = joinLines(text)
   const file: Dockerfile = { sign, globals: [], stages: [], steps: lines.length }
-  for (const [index, { text: joined, line }] of lines.entries()) addLine(file, { step: index + 1, line, text: joined })
+  for (const [index, { text: joined, line, heredocs }] of lines.entries())
+    addLine(file, { step: index + 1, line, text: joined, ...(heredocs.length > 0 ? { heredocs } : {}) })
   if (file.stages.length === 0) throw unreadable(1, 'it has no FROM.')
   return file
 }
@@ -254,7 +378,8 @@ export const parseDockerfile = (text: string): Dockerfile => {
 export const readFragment = (text: string): string[] => {
   const { sign, lines } = joinLines(text)
   if (sign !== '\\') throw refused(1, 'a fragment cannot have directives.')
-  return lines.map(({ text: joined, line }) => {
+  return lines.map(({ text: joined, line, heredocs }) => {
+    if (heredocs.length > 0) throw unreadable(line, 'a fragment cannot have here-documents.')
     const [word] = splitKeyword(joined)
     if (word === 'FROM' || word === 'ONBUILD')
       throw refused(line, `${word} is not allowed in a fragment: it would start a new image.`)
@@ -280,15 +405,22 @@ export const pickBuildArgs = (file: Dockerfile, variables: Record<string, string
 
 /** A word's value; says which line cannot be read. */
 export const valueIn = (
-  { line }: Pick<Common, 'line'>,
+  at: Pick<Common, 'line'>,
   word: string,
   sign: Escape,
   lookUp: (name: string) => string | undefined,
+): string => reading(at, () => expandWord(word, sign, lookUp))
+
+/** The text of a here-document with the values of its variables, if it has any. */
+export const heredocValue = (
+  at: Pick<Common, 'line'>,
+  heredoc: Heredoc,
+  lookUp: (name: string) => string | undefined,
 ): string => {
-  try {
-    return expandWord(word, sign, lookUp)
-  } catch (error) {
-    if (error instanceof BadWord) throw unreadable(line, `${error.message}.`)
-    throw error
-  }
+  const text = heredocText(heredoc)
+  return heredoc.expand ? reading(at, () => expandText(text, lookUp)) : text
 }
+
+/** The mounts of a RUN in its working directory. */
+export const mountsOf = (run: RunInstruction, folder: string, expand: (text: string) => string): StepMount[] =>
+  reading(run, () => resolveMounts(run.mounts, folder, expand))

@@ -7,13 +7,14 @@ import type { BuildRequest } from '../../../src/builds/builder.ts'
 import { removeBuiltImages } from '../../../src/builds/built-images.ts'
 import { removeGitPlace } from '../../../src/builds/git/place.ts'
 import type { OrganizationImages } from '../../../src/images/images.ts'
+import { ignoreGone } from '../../../src/lib/docker/docker-engine.ts'
 import { DeploymentError } from '../../../src/lib/errors.ts'
 import { newId } from '../../../src/lib/ids.ts'
 import { createLog } from '../../../src/lib/log.ts'
 import { createOutbound } from '../../../src/lib/net/outbound.ts'
 import { Secret } from '../../../src/lib/secret.ts'
 import { systemClock } from '../../../src/lib/time/clock.ts'
-import { createMemoryStore } from '../image-store.ts'
+import { createMemoryCaches, createMemoryStore } from '../image-store.ts'
 import { type FileContent, startGitServer } from '../peers/git-server.ts'
 import { ensureBusybox } from './busybox-image.ts'
 import { engine } from './docker.ts'
@@ -30,6 +31,8 @@ export interface Asked {
   onLog?(text: string): void
   signal?: AbortSignal
   targetStage?: string
+  dockerfilePath?: string
+  clusterId?: string
 }
 
 export interface Outcome {
@@ -43,13 +46,16 @@ export interface BuildSceneOptions {
   concurrency?: number
   /** Of the engine's disk. */
   diskReserveMb?: number
+  /** Of the caches of an organization. */
+  cacheMb?: number
 }
 
-export const openBuildScene = async ({ concurrency = 4, diskReserveMb }: BuildSceneOptions = {}) => {
+export const openBuildScene = async ({ concurrency = 4, diskReserveMb, cacheMb }: BuildSceneOptions = {}) => {
   await ensureBusybox()
   const server = await startGitServer()
   const dataDir = mkdtempSync(join(tmpdir(), 'slipway-builds-'))
   const memory = createMemoryStore()
+  const caches = createMemoryCaches()
   /** What a registry would give, by its repository's name. */
   const given = new Map<string, string>()
   const registry = await startImages()
@@ -67,11 +73,13 @@ export const openBuildScene = async ({ concurrency = 4, diskReserveMb }: BuildSc
     clock: systemClock,
     concurrency,
     diskReserveMb,
+    cacheMb,
     store: memory.store,
+    cacheStore: caches.store,
     images,
     registryLogins: async () => [],
   })
-  const clusterId = newId()
+  const ownClusterId = newId()
   let made = 0
 
   const repository = async (files: Files): Promise<string> => {
@@ -84,10 +92,11 @@ export const openBuildScene = async ({ concurrency = 4, diskReserveMb }: BuildSc
 
   const build = async (url: string, asked: Asked): Promise<Outcome> => {
     const { organizationId, env = {}, onLog, targetStage = null, signal = never } = asked
+    const { dockerfilePath = 'Dockerfile', clusterId = ownClusterId } = asked
     const source = { organizationId, url, branch: 'main' }
     const { git_commit_id: commitId } = await builder.fetch(source, never)
     const request: BuildRequest = {
-      ...{ organizationId, source, commitId, rootPath: '/', dockerfilePath: 'Dockerfile', targetStage },
+      ...{ organizationId, source, commitId, rootPath: '/', dockerfilePath, targetStage },
       ...{ variables: new Secret(env), secrets: new Secret([]), serviceId: newId(), deploymentId: newId(), clusterId },
       ...{ memoryMb: 256, cpuMillicores: 1000, timeoutMs: 60_000 },
     }
@@ -103,6 +112,7 @@ export const openBuildScene = async ({ concurrency = 4, diskReserveMb }: BuildSc
   return {
     given,
     store: memory.store,
+    caches,
     repository,
     build,
     /** Builds files that were never built before. */
@@ -120,6 +130,8 @@ export const openBuildScene = async ({ concurrency = 4, diskReserveMb }: BuildSc
       await builder.close()
       await registry.close()
       await server.close()
+      for (const volume of caches.volumes())
+        await ignoreGone(engine.call('DELETE', `/volumes/${volume}`, { query: { force: true } }))
       await removeBuiltImages(engine, memory.contentKeys(), memory.stepIds())
       await removeGitPlace(dataDir)
       rmSync(dataDir, { recursive: true, force: true })

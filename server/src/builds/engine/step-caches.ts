@@ -1,0 +1,201 @@
+/**
+ * The volumes of `RUN --mount=type=cache`: each belongs to one organization on one engine. Promises that `locked` and
+ * `private` hold between all servers, and that what an organization keeps stays below its limit between builds: the
+ * longest unused go first, and those that nobody used for two weeks. If the process dies, a hold ends by itself.
+ */
+import { createHash } from 'node:crypto'
+import { type Engine, ignoreGone, isEngineError } from '../../lib/docker/docker-engine.ts'
+import { newId } from '../../lib/ids.ts'
+import type { Clock } from '../../lib/time/clock.ts'
+import type { CacheStore } from '../cache-store.ts'
+import type { ImageOwner } from '../image-store.ts'
+import type { CacheMount } from '../preparation/run-mounts.ts'
+
+const holdMs = 60_000
+const renewMs = 15_000
+const pollMs = 300
+const maxIdleDays = 14
+/** Of one organization on one engine. */
+const maxCaches = 200
+const maxPrivate = 20
+
+export interface HeldCache {
+  mount: CacheMount
+  volume: string
+  /** It has just been made, and has no owner and mode yet. */
+  isNew: boolean
+}
+
+export interface HeldCaches {
+  caches: HeldCache[]
+  release(): Promise<void>
+}
+
+/** A name that no other organization can have, whatever it calls its cache. */
+const volumeOf = (
+  { organizationId, clusterId }: ImageOwner,
+  { id, uid, gid, mode }: CacheMount,
+  copy: number,
+): string =>
+  `slipway-cache-${createHash('sha256')
+    .update(JSON.stringify(['slipway-cache-1', organizationId, clusterId, id, uid, gid, mode, copy]))
+    .digest('hex')
+    .slice(0, 40)}`
+
+export interface StepCacheParts {
+  engine: Engine
+  store: CacheStore
+  clock: Clock
+  /** Of all caches of one organization together. */
+  maxMb: number
+}
+
+/** Volumes that steps of this process use. */
+const createUsers = () => {
+  const users = new Map<string, number>()
+  const count = (volume: string, by: 1 | -1): void => {
+    const now = (users.get(volume) ?? 0) + by
+    if (now === 0) users.delete(volume)
+    else users.set(volume, now)
+  }
+  return { has: (volume: string): boolean => users.has(volume), count }
+}
+
+type Users = ReturnType<typeof createUsers>
+
+/** What one step holds, renewed until it is released. */
+const createHolds = (store: CacheStore, clock: Clock) => {
+  const holder = newId()
+  const held = new Set<string>()
+  const ended = new AbortController()
+
+  const tryHold = async (owner: ImageOwner, volume: string): Promise<boolean> => {
+    await store.use(owner, volume)
+    if (!(await store.hold(volume, holder, holdMs))) return false
+    held.add(volume)
+    return true
+  }
+
+  const renew = async (): Promise<void> => {
+    for (;;) {
+      await clock.sleep(renewMs, ended.signal)
+      for (const volume of held) await store.hold(volume, holder, holdMs)
+    }
+  }
+  // Ends with `ended`; a hold that could not be renewed is another's only after a minute.
+  renew().catch(() => {})
+
+  return {
+    async hold(owner: ImageOwner, mount: CacheMount, onWait: () => void, signal: AbortSignal): Promise<string> {
+      const volume = volumeOf(owner, mount, 0)
+      if (mount.sharing === 'shared' || held.has(volume)) return volume
+      for (let turn = 0; mount.sharing === 'locked'; turn += 1) {
+        if (await tryHold(owner, volume)) return volume
+        if (turn === 0) onWait()
+        await clock.sleep(pollMs, signal)
+      }
+      for (let copy = 0; copy < maxPrivate; copy += 1) {
+        const own = volumeOf(owner, mount, copy)
+        if (!held.has(own) && (await tryHold(owner, own))) return own
+      }
+      throw new Error(`more than ${maxPrivate} steps use a private cache at once`)
+    },
+    async release(): Promise<void> {
+      ended.abort()
+      await Promise.all([...held].map((volume) => store.free(volume, holder)))
+    },
+  }
+}
+
+const isThere = async (engine: Engine, volume: string): Promise<boolean> => {
+  try {
+    await engine.call('GET', `/volumes/${volume}`)
+    return true
+  } catch (error) {
+    if (isEngineError(error, 404)) return false
+    throw error
+  }
+}
+
+/** Removes what is old, or too much. */
+const createTidy = ({ engine, store, maxMb }: StepCacheParts, users: Users) => {
+  /** False if a container has it. */
+  const remove = async (volume: string): Promise<boolean> => {
+    try {
+      await ignoreGone(engine.call('DELETE', `/volumes/${volume}`))
+    } catch (error) {
+      if (isEngineError(error, 409)) return false
+      throw error
+    }
+    await store.forget(volume)
+    return true
+  }
+
+  return async (clusterId: string): Promise<void> => {
+    const byOwner = Map.groupBy(await store.list(clusterId), ({ organizationId }) => organizationId)
+    for (const known of byOwner.values()) {
+      let total = known.reduce((sum, { sizeKb }) => sum + sizeKb, 0)
+      let left = known.length
+      for (const { volume, sizeKb, idleDays, isOrphan } of known) {
+        const isOld = isOrphan || idleDays > maxIdleDays
+        if (!isOld && total <= maxMb * 1024 && left <= maxCaches) continue
+        if (users.has(volume) || !(await remove(volume))) continue
+        total -= sizeKb
+        left -= 1
+      }
+    }
+  }
+}
+
+export const createStepCaches = (parts: StepCacheParts) => {
+  const { engine, store, clock } = parts
+  const users = createUsers()
+
+  const open = async (owner: ImageOwner, mount: CacheMount, volume: string): Promise<HeldCache> => {
+    await store.use(owner, volume)
+    // What a killed process wrote down was perhaps never made.
+    const isNew = !(await isThere(engine, volume))
+    if (isNew) await engine.call('POST', '/volumes/create', { body: { Name: volume } })
+    return { mount, volume, isNew }
+  }
+
+  return {
+    /** The caches of a step, once they are its own as far as it asks for that. */
+    async take(
+      owner: ImageOwner,
+      mounts: readonly CacheMount[],
+      onWait: (mount: CacheMount) => void,
+      signal: AbortSignal,
+    ): Promise<HeldCaches> {
+      const holds = createHolds(store, clock)
+      const used: string[] = []
+      const release = async (): Promise<void> => {
+        for (const volume of used.splice(0)) users.count(volume, -1)
+        await holds.release()
+      }
+      try {
+        const caches: HeldCache[] = []
+        // Always in the same order: two steps that wait for each other's would wait forever.
+        const order = (mount: CacheMount): string => volumeOf(owner, mount, 0)
+        for (const mount of [...mounts].sort((a, b) => (order(a) < order(b) ? -1 : 1))) {
+          const volume = await holds.hold(owner, mount, () => onWait(mount), signal)
+          users.count(volume, 1)
+          used.push(volume)
+          caches.push(await open(owner, mount, volume))
+        }
+        return { caches, release }
+      } catch (error) {
+        await release()
+        throw error
+      }
+    },
+    tidy: createTidy(parts, users),
+    /** Notes its size; also of one that another server has forgotten meanwhile. */
+    async measure(owner: ImageOwner, volume: string, sizeKb: number): Promise<void> {
+      await store.use(owner, volume)
+      await store.measure(volume, sizeKb)
+    },
+  }
+}
+
+export type StepCaches = ReturnType<typeof createStepCaches>

@@ -1,0 +1,93 @@
+/**
+ * What one COPY with more than the engine knows makes of its context: other modes, files left out, files of its own,
+ * folders kept (`--parents`). The engine's own COPY then copies what is there. Pure.
+ */
+import { posix } from 'node:path'
+import { parseIgnoreFile } from './ignore-file.ts'
+import { refusePreparation } from './limits.ts'
+
+export interface ContextShape {
+  /** Paths and patterns in the context. */
+  sources: string[]
+  /** Patterns for what is left out, relative to each source. */
+  excludes: string[]
+  /** What the sources match, with its folders, is all that there is: in `ownFolder`. */
+  parents: boolean
+  /** Of every file and folder; null as they are. */
+  mode: number | null
+  /** Files of our own, below `ownFolder`. */
+  files: { name: string; text: string }[]
+  /** Whether `nothingFolder` is there. */
+  hasNothing: boolean
+}
+
+/** Where a shaped context has what is not of the repository. */
+export const ownFolder = '.slipway.copy'
+/** An empty folder: a source that always matches and copies nothing. */
+export const nothingFolder = '.slipway.nothing'
+
+const maxPatterns = 100
+/** No pattern here may begin a comment or an exception of an ignore file. */
+const fits = /^[^#!\n\r\0][^\n\r\0]{0,500}$/
+
+const partsOf = (path: string): string[] => path.split('/').filter((part) => part !== '' && part !== '.')
+
+const compile = (pattern: string, comparisons: number): ((path: string) => boolean) => {
+  if (!fits.test(pattern))
+    throw refusePreparation(`COPY has the pattern ${JSON.stringify(pattern.slice(0, 80))}, which cannot be read.`)
+  return parseIgnoreFile(pattern, comparisons)
+}
+
+interface Source {
+  /** Path of an entry relative to this source; null if it does not belong to it. */
+  within(parts: readonly string[]): string[] | null
+  matches(path: string): boolean
+  /** Folders in front of what `--parents` keeps. */
+  dropped: number
+}
+
+const readSource = (written: string, comparisons: number): Source => {
+  const pivot = written.indexOf('/./', 1)
+  const parts = partsOf(posix.join('/', written))
+  const dropped = pivot === -1 ? 0 : partsOf(posix.join('/', written.slice(0, pivot))).length
+  if (pivot !== -1 && written.slice(0, pivot).includes('**'))
+    throw refusePreparation('COPY --parents cannot have ** in front of /./')
+  const isMatch = parts.length === 0 ? () => true : compile(parts.join('/'), comparisons)
+  return {
+    within: (path) =>
+      path.length >= parts.length && isMatch(path.slice(0, parts.length).join('/')) ? path.slice(parts.length) : null,
+    matches: isMatch,
+    dropped,
+  }
+}
+
+/** The new name of an entry; null for one that is left out. */
+export type Rename = (path: string, isFolder: boolean) => string | null
+
+export const createRename = ({ sources, excludes, parents }: ContextShape): Rename => {
+  if (sources.length + excludes.length > maxPatterns)
+    throw refusePreparation(`COPY has more than ${maxPatterns} sources and patterns.`)
+  const comparisons = Math.floor(100_000_000 / Math.max(1, sources.length + excludes.length))
+  const read = sources.map((source) => readSource(source, comparisons))
+  const rules = excludes.map((pattern) => compile(pattern, comparisons))
+  const isExcluded = (path: string): boolean => rules.some((rule) => rule(path))
+
+  const isLeftOut = (parts: readonly string[], isFolder: boolean): boolean =>
+    rules.length > 0 &&
+    read.some(({ within }) => {
+      const inside = within(parts)
+      if (inside === null) return false
+      // A file that is a source itself goes by its own name; a folder is not left out of itself.
+      if (inside.length === 0) return !isFolder && isExcluded(parts.at(-1)!)
+      return isExcluded(inside.join('/'))
+    })
+
+  return (path, isFolder) => {
+    const parts = partsOf(path)
+    if (isLeftOut(parts, isFolder)) return null
+    if (!parents) return path
+    const source = read.find(({ matches }) => matches(path))
+    if (source === undefined || parts.length <= source.dropped) return null
+    return [ownFolder, ...parts.slice(source.dropped)].join('/')
+  }
+}
