@@ -116,7 +116,8 @@ const send = async (config: AxiosConfig) => {
 
 /** The package is loaded when the first certificate is needed: it is as large as the router. */
 const load = async (): Promise<typeof Acme> => {
-  const acme = await import('acme-client')
+  // A bundle has only the whole of what is CommonJS.
+  const { default: acme } = (await import('acme-client')) as unknown as { default: typeof Acme }
   acme.axios.defaults.adapter = send as never
   return acme
 }

@@ -13,6 +13,7 @@ import type { Database } from '../store/database.ts'
 import type { Sealer } from '../store/keys/seal.ts'
 import { AuthorityProblem, type CertificateAuthority, type ChallengeKind, type OrderView } from './authority.ts'
 import {
+  forgetOrder,
   keyPlace,
   noteChallenge,
   noteFailed,
@@ -34,7 +35,7 @@ export interface OrderParts {
   /** Resolves when the routers that a CA may ask have what is written down for this host. */
   tellRouters(host: string): Promise<void>
   challenge: ChallengeKind
-  /** Certificates of one organization; 0: no limit. */
+  /** Certificates of one organization, and its orders in a day; 0: no limit. */
   mostCertificates: number
   clock: Clock
   log: Pick<Log, 'info' | 'warn'>
@@ -47,8 +48,6 @@ const minute = 60 * second
 const hour = 60 * minute
 const day = 24 * hour
 
-/** Of one organization in a day: those of others have to find room at the CA too. */
-const ordersPerDay = 100
 const orderDeadlineMs = 10 * minute
 const dnsPauseMs = 5 * minute
 const limitPauseMs = hour
@@ -92,7 +91,8 @@ const checkLimits = async (parts: OrderParts, wanted: Wanted): Promise<void> => 
   if (wanted.organizationId === null) return
   const { certificates, orders } = await readUsage(parts.database, wanted, parts.clock.now())
   const most = parts.mostCertificates
-  if (most > 0 && certificates >= most && !wanted.isServed)
+  if (most === 0) return
+  if (certificates >= most && !wanted.isServed)
     throw new Unfinished(
       {
         code: 'limit',
@@ -100,9 +100,10 @@ const checkLimits = async (parts: OrderParts, wanted: Wanted): Promise<void> => 
       },
       { pauseMs: limitPauseMs },
     )
-  if (orders >= ordersPerDay)
+  // Orders of others have to find room at the CA too.
+  if (orders >= most)
     throw new Unfinished(
-      { code: 'limit', message: `An organization may order ${ordersPerDay} certificates in a day: this one waits.` },
+      { code: 'limit', message: `An organization may order ${most} certificates in a day: this one waits.` },
       { pauseMs: limitPauseMs },
     )
 }
@@ -111,8 +112,12 @@ const begin = async (parts: OrderParts, wanted: Wanted, signal: AbortSignal): Pr
   const { database, authority, clock } = parts
   await checkLimits(parts, wanted)
   await checkAddress(parts, wanted.host)
-  await noteOrdering(database, wanted, clock.now())
-  const url = await authority.order(wanted.host, signal)
+  const id = await noteOrdering(database, wanted, clock.now())
+  const url = await authority.order(wanted.host, signal).catch(async (error: unknown) => {
+    // A CA that is away has used up nothing.
+    if (error instanceof AuthorityProblem && error.kind === 'silent') await forgetOrder(database, id)
+    throw error
+  })
   await noteOrder(database, wanted, url, clock.now())
   Object.assign(wanted, { orderUrl: url, orderedAt: clock.now(), orderKey: null, challenge: null })
   return url

@@ -153,12 +153,21 @@ const hold = (database: Database, wanted: Wanted, sql: string, values: readonly 
   holdLease(database, certificateLeases, wanted, (tx) => tx.query(sql, [wanted.id, ...values]))
 
 /** Before the CA is asked, so that an order counts whatever happens then. */
-export const noteOrdering = async (database: Database, { host, organizationId }: Wanted, now: Date): Promise<void> => {
-  await database.query(
+export const noteOrdering = async (
+  database: Database,
+  { host, organizationId }: Wanted,
+  now: Date,
+): Promise<string> => {
+  const [row] = await database.query<{ id: string }>(
     `insert into certificate_order (host, organization_id, created_at, not_before)
-     values ($1, $2, $3, $3::timestamptz + interval '1 minute')`,
+     values ($1, $2, $3, $3::timestamptz + interval '1 minute') returning id`,
     [host, organizationId, now],
   )
+  return row!.id
+}
+
+export const forgetOrder = async (database: Database, id: string): Promise<void> => {
+  await database.query('delete from certificate_order where id = $1', [id])
 }
 
 export const noteOrder = (database: Database, wanted: Wanted, url: string, now: Date): Promise<unknown> =>

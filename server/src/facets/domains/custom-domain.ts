@@ -76,12 +76,15 @@ const checked = Type.Object(
   { title: 'CheckedCustomDomain' },
 )
 
-/** Said at once, before anything has been begun. */
-const certificateOf = ({ generate_certificate: isWanted, certificate }: CustomDomain, hasTls: boolean) => {
+const noTls = 'This server has no TLS: the operator turns it on with SLIPWAY_ROUTER_TLS_PORT.'
+const noPort = 'The service has no public HTTP or gRPC port.'
+
+/** Also of one that nobody has begun to order. */
+const certificateOf = ({ generate_certificate: isWanted, certificate, ...row }: CustomDomain, hasTls: boolean) => {
   if (!isWanted) return null
-  const reason = hasTls ? null : 'This server has no TLS: the operator turns it on with SLIPWAY_ROUTER_TLS_PORT.'
-  const waiting = { state: 'WAITING' as const, expires_at: null, reason, next_attempt_at: null }
-  return hasTls ? (certificate ?? waiting) : waiting
+  if (hasTls && certificate !== null) return certificate
+  const reason = !hasTls ? noTls : row.validation_domain === null ? noPort : null
+  return { state: 'WAITING' as const, expires_at: null, reason, next_attempt_at: null }
 }
 
 const show = ({ parts }: Pick<Context, 'parts'>, row: CustomDomain) => {

@@ -58,7 +58,7 @@ const ofEnvironment = readSql('r.environment_id = $1 and n.parent_id = $1', 'n.p
 const urlOf = ({ address, url }: Ingress, { host, protocol, externalPort }: Row): string =>
   host === null ? `${protocol.toLowerCase()}://${address(externalPort!)}` : url(host)
 
-const toLink = (ingress: Ingress, row: Row) => ({
+const toLink = (ingress: Ingress, row: Row, hasTls: boolean) => ({
   service_id: row.serviceId,
   service_type: typeOf(row.kind),
   url: urlOf(ingress, row),
@@ -67,7 +67,7 @@ const toLink = (ingress: Ingress, row: Row) => ({
   is_qovery_domain: row.isPlatform,
   is_platform_domain: row.isPlatform,
   is_default: row.isDefault,
-  certificate: row.certificate,
+  certificate: hasTls ? row.certificate : null,
 })
 
 const links = (id: string, path: string, tag: string, summary: string, owner: Owner, sql: string): Operation =>
@@ -88,7 +88,8 @@ const links = (id: string, path: string, tag: string, summary: string, owner: Ow
       const clusterId = await readClusterId(db, node.kind === 'environment' ? node.id : node.parentId!)
       if (clusterId === null) return { results: [] }
       const { ingress } = await parts.clusters.of(clusterId)
-      return { results: rows.map((row) => toLink(ingress, row)) }
+      const hasTls = parts.settings.routerTlsPort !== undefined
+      return { results: rows.map((row) => toLink(ingress, row, hasTls)) }
     },
   })
 

@@ -66,7 +66,9 @@ const requestOf = (
       return stream.endAfterHeaders || stream.readableEnded
     },
     on(name: string, listener: (...values: unknown[]) => void) {
-      stream.on(name, listener)
+      // An empty body ends by itself, perhaps before a target has asked for it.
+      if (name === 'end' && stream.readableEnded) process.nextTick(listener)
+      else stream.on(name, listener)
       return face
     },
     off(name: string, listener: (...values: unknown[]) => void) {
