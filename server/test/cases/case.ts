@@ -25,7 +25,7 @@ export interface Case {
   after?(values: Values, scene: Scene): Promise<unknown>
   body?(values: Values, scene: Scene): unknown
   /** What a body has beside `body`'s to take a text in a secret field, where its schema does not say. */
-  withSecret?(field: string, text: string): object
+  withSecret?(field: string, text: string): object | undefined
   query?(values: Values): Record<string, string>
   /** The status that this set-up gets although it is allowed; its body is an error. */
   refused?: number

@@ -20,6 +20,20 @@ const access = {
   authentication: { region: 'eu-west-3', access_key: 'AKIA', role_arn: 'arn:aws:iam::1:role/r' },
 }
 
+/** The credentials of one kind of manager are no others'. */
+const withSecret = (field: string, secret: string): object | undefined =>
+  field.endsWith('json_credentials')
+    ? {
+        secret_manager_accesses: [
+          {
+            name: 'google',
+            endpoint: { region: 'europe-west9', project_id: 'p' },
+            authentication: { json_credentials: secret },
+          },
+        ],
+      }
+    : undefined
+
 const made = async (values: Values, scene: Scene): Promise<void> => {
   values.clusterId = (await scene.post(`${path(scene)}/cluster`, ownCluster(`cluster ${scene.count}`))).id
 }
@@ -78,8 +92,11 @@ export const clusterCases: Cases = {
     },
   },
   cases: {
-    createCluster: { body: (_, { count }) => ({ ...ownCluster(`made ${count}`), secret_manager_accesses: [access] }) },
-    editCluster: { body: () => ({ description: 'this machine', secret_manager_accesses: [access] }) },
+    createCluster: {
+      body: (_, { count }) => ({ ...ownCluster(`made ${count}`), secret_manager_accesses: [access] }),
+      withSecret,
+    },
+    editCluster: { body: () => ({ description: 'this machine', secret_manager_accesses: [access] }), withSecret },
     deleteCluster: own,
     StopCluster: { refused: 409 },
     'get-cluster-logs': {
