@@ -3,17 +3,40 @@
  * each as one sentence that names the variable, and never repeats the value of a secret. Does not know what the settings
  * are used for.
  */
-import { isIP } from 'node:net'
 import { availableParallelism } from 'node:os'
 import { resolve } from 'node:path'
-import { domainToASCII } from 'node:url'
 import type { PreparationLimits } from './builds/preparation/limits.ts'
 import { type VolumeSizes, volumeSizeModes } from './deployments/request/volume-sizes.ts'
-import { parseAllowList } from './lib/net/address-policy.ts'
 import { Secret } from './lib/secret.ts'
 import { type Limits, limitNames, limitSettings, usualLimits } from './limits/limits.ts'
 import { type AcmeSettings, readAcme, tlsSettings } from './settings-acme.ts'
 import { engineNames, type FileSetting, loadSettingsFile, SettingsError, settingsFileName } from './settings-file.ts'
+import {
+  address,
+  adminToken,
+  allowList,
+  databaseUrl,
+  dockerHost,
+  domainName,
+  emails,
+  host,
+  imageNames,
+  issuer,
+  networks,
+  oneOf,
+  onOff,
+  origins,
+  type PortRange,
+  pageAddress,
+  parts,
+  path,
+  portList,
+  portRange,
+  schedule,
+  socketPaths,
+  text,
+  whole,
+} from './settings-values.ts'
 
 export interface Settings {
   host: string
@@ -104,11 +127,6 @@ export interface Settings {
   oidc: Oidc | undefined
 }
 
-export interface PortRange {
-  first: number
-  last: number
-}
-
 export interface Oidc {
   issuer: string
   /** One of these must be in a token's audience; the client's own id, which ID tokens name, is among them. */
@@ -170,173 +188,11 @@ const createReader = (env: Environment, file: InFile) => {
   return { names, problems, read }
 }
 
-const text = (value: string) => ({ value })
-
-const path = (value: string) => ({ value: resolve(value) })
-
-const host = (value: string) =>
-  /^[0-9A-Za-z.:_-]+$/.test(value) ? { value } : 'an address or a host name, such as 127.0.0.1 or 0.0.0.0'
-
-const address = (value: string) =>
-  isIP(value) === 4 ? { value } : 'the IPv4 address of a DNS resolver, such as 9.9.9.9'
-
-const whole =
-  (least: number, most: number) =>
-  (value: string): { value: number } | string => {
-    const number = Number(value)
-    const fits = /^\d+$/.test(value) && number >= least && number <= most
-    return fits ? { value: number } : `a whole number between ${least} and ${most}`
-  }
-
-const portRange = (value: string): { value: PortRange } | string => {
-  const [, first, last] = /^(\d{1,5})-(\d{1,5})$/.exec(value)?.map(Number) ?? []
-  const fits = first !== undefined && last !== undefined && first > 0 && first <= last && last <= 65_535
-  return fits ? { value: Object.freeze({ first, last }) } : 'a range of ports, such as 30000-32767'
-}
-
-/** Numbers and ranges. */
-const portList = (value: string): { value: readonly PortRange[] } | string => {
-  const found = parts(value).map((part) => portRange(/^\d+$/.test(part) ? `${part}-${part}` : part))
-  const ranges = found.flatMap((each) => (typeof each === 'string' ? [] : [each.value]))
-  return ranges.length === found.length
-    ? { value: Object.freeze(ranges) }
-    : 'ports and port ranges, such as 25,5000-5010'
-}
-
 /** No service may take its port while it is down. */
 const localPortOf = (url: string | undefined): number | undefined => {
   const place = url === undefined ? null : URL.parse(url)
   const isHere = /^(localhost|127(\.\d+){3}|\[::1\])$/.test(place?.hostname ?? '')
   return isHere ? Number(place!.port || 5432) : undefined
-}
-
-const oneOf =
-  <T extends string>(choices: readonly T[]) =>
-  (value: string): { value: T } | string => {
-    const found = choices.find((choice) => choice === value.toLowerCase())
-    return found === undefined ? `one of ${choices.join(', ')}` : { value: found }
-  }
-
-const onOff = (value: string): { value: boolean } | string => {
-  const on = ['on', 'true', 'yes', '1'].includes(value.toLowerCase())
-  const off = ['off', 'false', 'no', '0'].includes(value.toLowerCase())
-  return on || off ? { value: on } : 'on or off'
-}
-
-const parts = (value: string): string[] =>
-  value
-    .split(',')
-    .map((part) => part.trim())
-    .filter((part) => part !== '')
-
-const databaseUrl = (value: string): { value: string } | string =>
-  /^postgres(ql)?:\/\//.test(value) && URL.canParse(value)
-    ? { value }
-    : 'a PostgreSQL URL, such as postgresql://user:password@host:5432/name'
-
-const adminToken = (value: string): { value: Secret } | string =>
-  /^[!-~]{24,512}$/.test(value)
-    ? { value: new Secret(value) }
-    : 'at least 24 characters (at most 512), letters, digits and punctuation without spaces'
-
-const allowList = (value: string): { value: readonly string[] } | string => {
-  const entries = parts(value)
-  try {
-    parseAllowList(entries)
-    return { value: Object.freeze(entries) }
-  } catch {
-    return 'a list of: private, loopback, a network (10.0.0.0/8), a host or host:port, separated by commas'
-  }
-}
-
-const isNetwork = (text: string): boolean => {
-  const [address = '', bits, more] = text.split('/')
-  const family = isIP(address)
-  const fits =
-    bits === undefined || (/^\d{1,3}$/.test(bits) && Number(bits) >= 1 && Number(bits) <= (family === 4 ? 32 : 128))
-  return family !== 0 && fits && more === undefined
-}
-
-const networks = (value: string): { value: readonly string[] } | string => {
-  const found = parts(value)
-  return found.every(isNetwork)
-    ? { value: Object.freeze(found) }
-    : 'addresses or networks (10.0.0.0/8) of proxies, separated by commas'
-}
-
-/** As browsers write it: in lower case, without a path and without the usual port. */
-const originIn = (text: string): string | null => {
-  const url = URL.parse(text)
-  const isWeb = url?.protocol === 'https:' || url?.protocol === 'http:'
-  return isWeb && url.href === `${url.origin}/` && !text.includes('*') ? url.origin : null
-}
-
-const origins = (value: string): { value: readonly string[] } | string => {
-  const found = parts(value).map(originIn)
-  return found.every((each) => each !== null)
-    ? { value: Object.freeze([...new Set(found)]) }
-    : 'origins of web pages, such as https://console.example.org, separated by commas (* is not possible: list each one)'
-}
-
-const pageAddress = (value: string): { value: string } | string => {
-  const url = URL.parse(value)
-  const isWeb = url?.protocol === 'https:' || url?.protocol === 'http:'
-  return isWeb && url.href === `${url.origin}${url.pathname}`
-    ? { value: url.href.replace(/\/+$/, '') }
-    : 'an http or https address, such as https://console.example.org'
-}
-
-const schedule = (value: string): { value: readonly number[] } | string => {
-  const seconds = parts(value).map((part) => (/^\d+(\.\d+)?$/.test(part) ? Number(part) : Number.NaN))
-  const fits = seconds.length > 0 && seconds.length <= 50 && seconds.every((each) => each <= 7 * 24 * hour)
-  return fits
-    ? { value: Object.freeze(seconds) }
-    : 'up to 50 delays in seconds, separated by commas, such as 0,5,300 (at most 7 days each)'
-}
-
-const dockerHost = (value: string): { value: string } | string =>
-  /^(unix|tcp|http|https|ssh|npipe):\/\/./.test(value)
-    ? { value }
-    : 'an address such as unix:///var/run/docker.sock or tcp://host:2376'
-
-const socketPaths = (value: string): { value: readonly string[] } | string => {
-  const found = parts(value)
-  return found.every((each) => /^\/[\w./-]+$/.test(each) && !each.includes('..'))
-    ? { value: Object.freeze(found) }
-    : 'paths of sockets such as /run/second-engine/docker.sock, separated by commas'
-}
-
-/** Tokens name their issuer letter by letter, so it stays as it was written. */
-const issuer = (value: string): { value: string } | string => {
-  const url = URL.parse(value)
-  const isLocal = url !== null && /^(localhost|127\.\d+\.\d+\.\d+|\[::1\])$/.test(url.hostname)
-  const isSafe = url?.protocol === 'https:' || (url?.protocol === 'http:' && isLocal)
-  return isSafe && url?.username === '' && url.search === '' && url.hash === ''
-    ? { value }
-    : 'the https address of an OIDC issuer, exactly as in its tokens (http only on this machine)'
-}
-
-const imageNames = (value: string): { value: readonly string[] } | string => {
-  const found = parts(value)
-  return found.every((each) => /^(\*|[a-z0-9][a-z0-9._-]*(:[\w.-]{1,128})?)$/.test(each))
-    ? { value: Object.freeze(found) }
-    : '* or names of official images, such as postgres or node:22, separated by commas'
-}
-
-const domainName = (value: string): { value: string } | string => {
-  const name = domainToASCII(value.replace(/\.$/, ''))
-  const labels = name.split('.')
-  const fits = labels.every((label) => /^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/.test(label)) && name.length <= 190
-  return fits && labels.length > 1 && !/^\d+$/.test(labels.at(-1)!)
-    ? { value: name }
-    : 'a domain name, such as apps.example.com'
-}
-
-const emails = (value: string): { value: readonly string[] } | string => {
-  const found = parts(value.toLowerCase())
-  return found.every((each) => /^[^@\s]+@[^@\s]+$/.test(each))
-    ? { value: Object.freeze(found) }
-    : 'e-mail addresses, separated by commas'
 }
 
 /** Absent without an issuer; then the other variables are ignored. */

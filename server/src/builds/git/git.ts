@@ -153,6 +153,33 @@ const createContent = (parts: ContentParts): Pick<Mirrors, 'fetchSubmodules' | '
   }
 }
 
+/** The tags of commits, as they were last seen. */
+const createTags = () => {
+  const tags = createMemory()
+  return {
+    of: (mirror: string, commitId: string): string => tags.get(`${mirror} ${commitId}`) ?? '',
+    learn(mirror: string, refs: Map<string, string>, commitId: string): string {
+      const tag = findTag(refs, commitId)
+      tags.set(`${mirror} ${commitId}`, tag)
+      return tag
+    },
+  }
+}
+
+/** Brings a repository of this server up to date, and answers its id. */
+const restore = async (
+  { url }: GitSource,
+  mirror: string,
+  fetch: () => Promise<{ code: number | null; stderr: string }>,
+): Promise<string> => {
+  const id = internalIdIn(url)
+  if (id === null) throw new Error('not a repository of this server')
+  noteUse(mirror).catch(() => {})
+  const { code, stderr } = await fetch()
+  if (code !== 0) throw new Error(`a repository could not be restored: ${stderr.trim()}`)
+  return id
+}
+
 export const createMirrors = (parts: MirrorParts): Mirrors => {
   const { git, folder, log } = parts
   const limits = { ...usualLimits, ...parts.limits }
@@ -160,21 +187,18 @@ export const createMirrors = (parts: MirrorParts): Mirrors => {
   const lock = createKeyedLock()
   const closing = new AbortController()
   const { prepare, fetchWithRepair, tidy } = createUpkeep(parts, limits, remote, closing.signal)
-  const tags = createMemory()
+  const tags = createTags()
   const heads = createMemory()
   const mirrorOf = (source: GitSource): string => join(folder, nameOf(source))
-  const tagOf = (mirror: string, commitId: string): string => tags.get(`${mirror} ${commitId}`) ?? ''
 
   const readCommit = async (mirror: string, commitId: string): Promise<Commit | null> => {
     const commit = await readKnown(git, mirror, commitId)
-    return commit === null ? null : { ...commit, tag: tagOf(mirror, commitId) }
+    return commit === null ? null : { ...commit, tag: tags.of(mirror, commitId) }
   }
 
   /** The last known head of a branch, read while the host is asked for the current one. */
-  const readLastHead = async (mirror: string, branch: string): Promise<Commit | null> => {
-    const last = heads.get(`${mirror} ${branch}`)
-    return last === undefined ? null : readCommit(mirror, last).catch(() => null)
-  }
+  const readLastHead = async (mirror: string, last: string | undefined): Promise<Commit | null> =>
+    last === undefined ? null : readCommit(mirror, last).catch(() => null)
 
   const bring = async (source: GitSource, mirror: string, commitId: string, signal: AbortSignal): Promise<Commit> =>
     withLock(lock, mirror, signal, async () => {
@@ -183,21 +207,14 @@ export const createMirrors = (parts: MirrorParts): Mirrors => {
       if (there !== null) return there
       const result = await fetchWithRepair(source, mirror, commitId, signal)
       const commit = result.code === 0 ? await readCommit(mirror, commitId) : null
-      if (commit !== null) {
-        if (internalIdIn(source.url) !== null) return commit
+      const isForeign = internalIdIn(source.url) === null
+      if (commit !== null && isForeign)
         await tidy(mirror).catch((error: unknown) => log.warn({ err: error }, 'a git mirror could not be cleaned up'))
-        return commit
-      }
+      if (commit !== null) return commit
       if (result.code === 0 || isNotHandedOut(result.stderr))
         throw refMissing(`Commit ${commitId.slice(0, 12)} is not in branch ${source.branch} of the repository.`)
       throw explainGit(result.stderr, new URL(source.url).hostname)
     })
-
-  const learnTag = (mirror: string, refs: Map<string, string>, commitId: string): string => {
-    const tag = findTag(refs, commitId)
-    tags.set(`${mirror} ${commitId}`, tag)
-    return tag
-  }
 
   /**
    * A commit that was fetched before is served again only to those who may still read the repository. If the host does
@@ -206,7 +223,7 @@ export const createMirrors = (parts: MirrorParts): Mirrors => {
   const askAgain = async (source: GitSource, known: Commit, mirror: string, signal: AbortSignal): Promise<Commit> => {
     try {
       const refs = await remote.listRefs(source, limits.askAgainMs, true, signal)
-      return { ...known, tag: learnTag(mirror, refs, known.git_commit_id) }
+      return { ...known, tag: tags.learn(mirror, refs, known.git_commit_id) }
     } catch (error) {
       if (error instanceof DeploymentError && error.code === 'git_unreachable') return known
       throw error
@@ -216,14 +233,14 @@ export const createMirrors = (parts: MirrorParts): Mirrors => {
   const fetchHead = async (source: GitSource, mirror: string, signal: AbortSignal): Promise<Commit> => {
     const [refs, last] = await Promise.all([
       remote.listRefs(source, limits.lsRemoteMs, true, signal),
-      readLastHead(mirror, source.branch),
+      readLastHead(mirror, heads.get(`${mirror} ${source.branch}`)),
     ])
     const commitId = source.commitId ?? refs.get(`refs/heads/${source.branch}`)
     if (commitId === undefined) {
       const others = await browser.branches(source, signal).catch(() => [])
       throw (internalIdIn(source.url) === null ? branchMissing : nothingPushed)(source.branch, others)
     }
-    const tag = learnTag(mirror, refs, commitId)
+    const tag = tags.learn(mirror, refs, commitId)
     if (source.commitId === undefined) heads.set(`${mirror} ${source.branch}`, commitId)
     if (last?.git_commit_id === commitId) return { ...last, tag }
     // A given commit has already been looked for.
@@ -269,14 +286,10 @@ export const createMirrors = (parts: MirrorParts): Mirrors => {
     },
     mirrorOf,
     withStored(source, signal, work) {
-      const id = internalIdIn(source.url)
-      if (id === null) throw new Error('not a repository of this server')
       const mirror = mirrorOf(source)
       return withLock(lock, mirror, signal, async () => {
         await prepare(mirror)
-        noteUse(mirror).catch(() => {})
-        const { code, stderr } = await fetchWithRepair(source, mirror, '', untilClosed(signal))
-        if (code !== 0) throw new Error(`a repository could not be restored: ${stderr.trim()}`)
+        const id = await restore(source, mirror, () => fetchWithRepair(source, mirror, '', untilClosed(signal)))
         return work(mirror, id)
       })
     },

@@ -30,6 +30,12 @@ type ApplyContext = Pick<CreateContext, 'progress' | 'signal'>
 const startsAtOnce = 8
 const placeTries = 5
 
+/** Of more instances than it has now. */
+const isSurplus =
+  ({ revision, instances }: Workload, { instanceOf }: Pick<Containers, 'instanceOf'>) =>
+  (row: ContainerRow): boolean =>
+    row.Labels[labels.revision] === revision && instanceOf(row).index >= instances
+
 export const createInstances = (parts: InstancesParts) => {
   const { containers, creator, places, hooks, ownerId, clock } = parts
   const { remove, rowsOf, end } = createEndings(parts)
@@ -98,9 +104,10 @@ export const createInstances = (parts: InstancesParts) => {
     }
   }
 
-  const removeSurplus = async ({ serviceId, revision, instances }: Workload): Promise<void> => {
-    const rows = await rowsOf(serviceId, { [labels.revision]: revision })
-    const surplus = rows.map(containers.instanceOf).filter(({ index }) => index >= instances)
+  const removeSurplus = async (workload: Workload): Promise<void> => {
+    const surplus = (await rowsOf(workload.serviceId))
+      .filter(isSurplus(workload, containers))
+      .map(containers.instanceOf)
     await Promise.all(surplus.map(({ id, name }) => remove(id, name)))
   }
 
@@ -123,12 +130,8 @@ export const createInstances = (parts: InstancesParts) => {
     return results.flatMap((result) => (result.status === 'fulfilled' ? [result.value] : []))
   }
 
-  const endThose = async (
-    serviceId: string,
-    isOver: (row: ContainerRow) => boolean,
-    graceMs: number,
-    signal: AbortSignal,
-  ): Promise<void> => {
+  type IsOver = (row: ContainerRow) => boolean
+  const endThose = async (serviceId: string, isOver: IsOver, graceMs: number, signal: AbortSignal): Promise<void> => {
     await untilAborted(perService.settled(serviceId), signal)
     await end((await rowsOf(serviceId)).filter(isOver), graceMs, signal)
   }
@@ -141,11 +144,8 @@ export const createInstances = (parts: InstancesParts) => {
     },
     retire: ({ serviceId }: ServiceKey, keep: string | null, graceMs: number, signal: AbortSignal): Promise<void> =>
       endThose(serviceId, (row) => row.Labels[labels.revision] !== keep, graceMs, signal),
-    shrink: ({ serviceId, revision, instances, stopGraceMs }: Workload, signal: AbortSignal): Promise<void> => {
-      const isOver = (row: ContainerRow): boolean =>
-        row.Labels[labels.revision] === revision && containers.instanceOf(row).index >= instances
-      return endThose(serviceId, isOver, stopGraceMs, signal)
-    },
+    shrink: (workload: Workload, signal: AbortSignal): Promise<void> =>
+      endThose(workload.serviceId, isSurplus(workload, containers), workload.stopGraceMs, signal),
     /** Tasks too. */
     endAll: async (serviceId: string, graceMs: number, signal: AbortSignal): Promise<void> => {
       await untilAborted(perService.settled(serviceId), signal)
