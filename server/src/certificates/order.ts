@@ -49,7 +49,7 @@ const hour = 60 * minute
 const day = 24 * hour
 
 const orderDeadlineMs = 10 * minute
-const dnsPauseMs = 5 * minute
+const dnsPauseMs = minute
 const limitPauseMs = hour
 const pollsMs = [1, 1, 2, 3, 5, 10].map((seconds) => seconds * second)
 
