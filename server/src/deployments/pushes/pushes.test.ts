@@ -129,7 +129,7 @@ test('a host that tells before it shows is asked again, and one that tells of no
   await until(async () => (await seenOf(world, id)) === wanted, { what: 'the push' })
   await tell(world, 'e'.repeat(40))
   for (let count = 1; count <= 5; count += 1) {
-    await until(async () => (await tries()) === count, { what: `try ${count}` })
+    await until(async () => (await tries()) === count, { what: `try ${count}`, timeoutMs: 30_000 })
     await again()
   }
   await until(async () => (await tries()) === undefined, { what: 'the end of the tries' })
