@@ -299,6 +299,7 @@ test('an organization reads its limits and what it has of them', async () => {
     ['STREAMS_PER_TOKEN', null, null],
     ['ENGINES', null, 0],
     ['CERTIFICATES', null, 0],
+    ['PREVIEWS_PER_PROJECT', null, null],
   ])
   assert.equal((await read())[0].setting, 'SLIPWAY_LIMIT_SERVICES')
   images.length = 0

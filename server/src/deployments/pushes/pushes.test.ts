@@ -12,7 +12,9 @@ import {
 } from '../../../test/support/engine.ts'
 import { until } from '../../../test/support/until.ts'
 import { newId } from '../../lib/ids.ts'
+import type { Outbound } from '../../lib/net/outbound.ts'
 import { startPushes } from './pushes.ts'
+import { startStatuses } from './statuses.ts'
 
 const following = {
   auto_deploy: true,
@@ -127,7 +129,7 @@ test('a host that tells before it shows is asked again, and one that tells of no
   await until(async () => (await seenOf(world, id)) === wanted, { what: 'the push' })
   await tell(world, 'e'.repeat(40))
   for (let count = 1; count <= 5; count += 1) {
-    await until(async () => (await tries()) === count, { what: `try ${count}` })
+    await until(async () => (await tries()) === count, { what: `try ${count}`, timeoutMs: 30_000 })
     await again()
   }
   await until(async () => (await tries()) === undefined, { what: 'the end of the tries' })
@@ -160,3 +162,64 @@ test('one organization has a few looks at once, and is asked less often the more
   )
   assert.ok(row!.first > 70 && row!.last < 100, JSON.stringify(row))
 })
+
+/** A git host that only takes what it is told. */
+const newHost = () => {
+  const told: string[] = []
+  const outbound = {
+    check: async () => ({ address: '127.0.0.1', family: 4 }),
+    async request({ body }: { body: string }) {
+      told.push(JSON.parse(body).state)
+      return { status: 201, headers: {}, body: '{}', truncated: false }
+    },
+  } as unknown as Outbound
+  return { told, outbound }
+}
+
+for (const lateCut of [false, true])
+  test(`a git host is told of a commit though a process dies at any call ${lateCut ? 'after' : 'before'} it happens`, async () => {
+    const { world, id } = await newScene()
+    const { database, ids } = world
+    const token = newId()
+    await database.query(
+      `insert into node (id, organization_id, kind, parent_id, name_scope, name, spec, sealed)
+       values ($1, $2, 'git_token', $2, 'git_token', 'token', $3, $4)`,
+      [
+        ...[token, ids.organizationId, JSON.stringify({ type: 'GITHUB', git_api_url: 'https://git.example/api/v3' })],
+        JSON.stringify({ token: Buffer.from('text').toString('base64') }),
+      ],
+    )
+    const { told, outbound } = newHost()
+    const rows = () => database.query('select 1 from commit_status')
+    let deaths = 0
+    for (let calls = 1, survived = false; !survived; calls += 1) {
+      told.length = 0
+      await database.query(
+        `insert into commit_status (organization_id, service_id, name, url, git_token_id, commit_id, reason)
+         values ($1, $2, 'a/b/c', 'https://git.example/Team/App.git', $3, $4, 'No.')`,
+        [ids.organizationId, id, token, `${calls}`.padEnd(40, 'c')],
+      )
+      const power: Power = { off: false, callsLeft: calls, lateCut }
+      const dead = newId()
+      const dying = await startStatuses(partsOf(world, power, { outbound }), dead)
+      await until(async () => power.off || (await rows()).length === 0, { what: `the death at call ${calls}` })
+      survived = !power.off
+      deaths += survived ? 0 : 1
+      power.callsLeft = null
+      if (survived) await dying.stop()
+      power.off = true
+      const next = await startStatuses(partsOf(world, { off: false, callsLeft: null, lateCut }, { outbound }), newId())
+      await until(
+        async () => {
+          await database.query(`update commit_status set lease_until = '-infinity' where worker = $1`, [dead])
+          await database.query(`select pg_notify('slipway_commit_status', '')`)
+          return (await rows()).length === 0
+        },
+        { what: `the status after death at call ${calls}`, timeoutMs: 60_000 },
+      )
+      await next.stop()
+      assert.ok(told.length > 0 && told.every((state) => state === 'failure'), `call ${calls}: ${told}`)
+      assert.ok(calls < 50, 'telling never survived')
+    }
+    assert.ok(deaths > 3, String(deaths))
+  })

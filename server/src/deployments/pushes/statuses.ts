@@ -93,13 +93,16 @@ const tellOrPutOff = async (parts: StatusParts, telling: Telling, signal: AbortS
     const { log, database } = parts
     const about = { organizationId: telling.organizationId, service: telling.serviceId, commit: telling.commitId }
     if (isHopeless(error)) {
-      log.info({ ...about, reason: (error as Error).message }, 'a git host refused the status of a commit')
+      log.info(
+        { ...about, reason: (error as Error).message },
+        'the status of a commit was not reported to its git host',
+      )
       return finishTelling(database, telling, null)
     }
     const isAgain = await putOff(database, telling, error instanceof GitHostError ? error.waitMs : 0)
     log[isAgain ? 'debug' : 'warn'](
       { ...about, err: error },
-      'the status of a commit could not be sent to its git host',
+      'the status of a commit could not be reported to its git host',
     )
   }
 }

@@ -25,7 +25,7 @@ create table preview (
   project_id uuid not null,
   -- What it is a clone of.
   origin_id uuid not null,
-  source_id uuid not null references preview_source (id),
+  source_id uuid not null references preview_source (id) on delete cascade,
   number integer not null,
   title text not null,
   url text not null,
