@@ -79,6 +79,8 @@ export const startScaler = (
   const common = { cluster: cluster.key }
   const wishes = new Map<string, Wish>()
   const underWay = new Map<string, AbortController>()
+  /** Of those under way, what is to be compared with what is published. */
+  const told = new Set<string>()
 
   /** Requests wait for what else is done to it; anything else is wished for again by the next look, if it is right then. */
   const again = (serviceId: string, wish: Wish): number | undefined => {
@@ -89,8 +91,8 @@ export const startScaler = (
   const work = async (serviceId: string, wish: Wish, signal: AbortSignal): Promise<number | undefined> => {
     const service = await readOneScaled(database, cluster.key, serviceId)
     const next = service === undefined ? undefined : wish(service)
-    // The router may not have heard of what runs.
-    if (service === undefined || next === service.scale) return void equalSoon(serviceId)
+    // The router may not have heard of what runs: whoever reconciles tells it, as soon as this turn is over.
+    if (service === undefined || next === service.scale) return void told.add(serviceId)
     if (service.busy) return again(serviceId, wish)
     if (!(await resize(parts, cluster, service, next!, signal))) return undefined
     if (service.scale === 0) log.info({ serviceId }, 'asked for: the service is awake')
@@ -121,6 +123,7 @@ export const startScaler = (
     } finally {
       underWay.delete(serviceId)
       turns.scaled.delete(serviceId)
+      if (told.delete(serviceId)) equalSoon(serviceId)
     }
   }
   const queue = createKeyedQueue(parts, {

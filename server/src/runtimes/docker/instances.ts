@@ -27,6 +27,8 @@ export interface InstancesParts {
 
 type ApplyContext = Pick<CreateContext, 'progress' | 'signal'>
 
+type IsOver = (row: ContainerRow) => boolean
+
 const startsAtOnce = 8
 const placeTries = 5
 
@@ -130,7 +132,6 @@ export const createInstances = (parts: InstancesParts) => {
     return results.flatMap((result) => (result.status === 'fulfilled' ? [result.value] : []))
   }
 
-  type IsOver = (row: ContainerRow) => boolean
   const endThose = async (serviceId: string, isOver: IsOver, graceMs: number, signal: AbortSignal): Promise<void> => {
     await untilAborted(perService.settled(serviceId), signal)
     await end((await rowsOf(serviceId)).filter(isOver), graceMs, signal)
