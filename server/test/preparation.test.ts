@@ -33,6 +33,8 @@ const isRoot = process.getuid?.() === 0
 const taken = { bytes: 0, entries: [] as string[] }
 const engine = createServer((request, response) => {
   if (request.url!.includes('/tag?')) return void response.writeHead(201).end()
+  if (request.url === '/version')
+    return void response.setHeader('content-type', 'application/json').end('{"Os":"linux","Arch":"amd64"}')
   if (!request.url!.includes('/build?')) return void response.writeHead(404).end('{"message":"none"}')
   const entries = extract()
   entries.on('entry', ({ name }, entry, next) => {

@@ -95,7 +95,14 @@ const copyEntries = async ({ archive, target, out, kept, count }: Copying, tree:
       continue
     }
     count({ size: size ?? 0 })
-    const header = { name: to, type, size, mode: shape?.mode ?? mode, linkname, mtime: tree.committedAt }
+    const header = {
+      name: type === 'directory' ? `${to}/` : to,
+      type,
+      size,
+      mode: shape?.mode ?? mode,
+      linkname,
+      mtime: tree.committedAt,
+    }
     await addEntry(target, header, entry as never)
     if (out.writableNeedDrain) await once(out, 'drain')
   }

@@ -3,20 +3,12 @@
  * it gets instructions that we write from the result. Pure. Rejects with `build_failed` if it is not a Dockerfile, and
  * with `build_refused` if it would reach further than a build may.
  */
+import { type CopyInstruction, readCopy } from './dockerfile-copy.ts'
+import { type Common, type Flags, one, readFlags, reading, readWords, refuseFlags } from './dockerfile-flags.ts'
 import { type Escape, joinLines, refused, unreadable } from './dockerfile-lines.ts'
-import { BadWord, expandText, expandWord, plainWords, splitWords } from './dockerfile-words.ts'
-import { type Heredoc, heredocsIn, heredocText, readHeredocWord } from './heredocs.ts'
+import { expandText, expandWord, splitWords } from './dockerfile-words.ts'
+import { type Heredoc, heredocsIn, heredocText } from './heredocs.ts'
 import { type RunMount, readMount, refuseTooMany, resolveMounts, type StepMount } from './run-mounts.ts'
-
-interface Common {
-  /** Place in the file, from 1, of all its instructions. */
-  step: number
-  line: number
-  /** On one line, otherwise as written. */
-  text: string
-  /** That follow the line. */
-  heredocs?: Heredoc[]
-}
 
 export interface ArgInstruction extends Common {
   kind: 'arg'
@@ -36,35 +28,13 @@ export interface RunInstruction extends Common {
   script: { path: string; text: string } | null
 }
 
-/** What the engine's own COPY cannot do. */
-export interface CopyExtras {
-  /** Octal, as written, with variables. */
-  chmod: string | null
-  /** Patterns, as written. */
-  excludes: string[]
-  parents: boolean
-  /** Every source is a pattern of files in the context: none of them needs to match. */
-  mayMatchNothing: boolean
-  /** Sources in their order, and the destination; quotes left in them. */
-  words: string[]
-}
-
-export interface CopyInstruction extends Common {
-  kind: 'copy'
-  word: 'COPY' | 'ADD'
-  /** Stage or image, as written. */
-  from: string | null
-  chown: string | null
-  rest: string
-  /** Null for what the engine's own COPY does. */
-  extras: CopyExtras | null
-}
-
 export interface OtherInstruction extends Common {
   kind: 'other' | 'onbuild'
   word: string
   rest: string
 }
+
+export type { CopyInstruction } from './dockerfile-copy.ts'
 
 export type Instruction = ArgInstruction | RunInstruction | CopyInstruction | OtherInstruction
 
@@ -93,53 +63,6 @@ const others = new Set(
 const maxLine = 60_000
 const maxStages = 200
 const unsupported = 'is not supported.'
-const maxFlags = 50
-
-type Flags = Map<string, string[]>
-
-/** Flags in front of an instruction's words: literal, one a name but for those that may be `repeated`. */
-const readFlags = (rest: string, { line }: Common, repeated = ''): { flags: Flags; rest: string } => {
-  const flags: Flags = new Map()
-  let left = rest
-  let count = 0
-  while (left.startsWith('--')) {
-    const end = left.search(/\s/)
-    const flag = end === -1 ? left : left.slice(0, end)
-    const found = /^--([a-z]{1,40}(?:-[a-z]{1,40}){0,3})(?:=([A-Za-z0-9._/:@${}+,=*?[\]~!^-]{0,500}))?$/.exec(flag)
-    if (found === null) throw unreadable(line, `the flag ${flag.slice(0, 40)} cannot be read.`)
-    const [, name = '', value = ''] = found
-    const before = flags.get(name) ?? []
-    count += 1
-    if (count > maxFlags || (before.length > 0 && name !== repeated))
-      throw unreadable(line, `the flag --${name} is repeated.`)
-    flags.set(name, [...before, value])
-    left = end === -1 ? '' : left.slice(end).trim()
-  }
-  return { flags, rest: left }
-}
-
-const refuseFlags = (word: string, flags: Flags, known: string[], { line }: Common): void => {
-  for (const name of flags.keys()) if (!known.includes(name)) throw unreadable(line, `${word} --${name} ${unsupported}`)
-}
-
-const one = (flags: Flags, name: string): string | null => flags.get(name)?.[0] ?? null
-
-/** A flag that may stand alone. */
-const isOn = (flags: Flags, name: string, { line }: Common): boolean => {
-  const value = one(flags, name)?.toLowerCase() ?? 'false'
-  if (!['', 'true', 'false'].includes(value)) throw unreadable(line, `--${name} must be true or false.`)
-  return value !== 'false'
-}
-
-/** A word's meaning; says which line has none. */
-const reading = <T>({ line }: Pick<Common, 'line'>, read: () => T): T => {
-  try {
-    return read()
-  } catch (error) {
-    if (error instanceof BadWord) throw unreadable(line, `${error.message}.`)
-    throw error
-  }
-}
 
 /** The command of a RUN with its here-documents: as BuildKit gives it to the shell. */
 const withHeredocs = (rest: string, heredocs: Heredoc[]): Pick<RunInstruction, 'command' | 'script'> => {
@@ -179,84 +102,6 @@ const readRun = (text: string, common: Common): RunInstruction => {
   })
   const argv = rest.startsWith('[') ? readWords(rest, line) : null
   return { ...common, kind: 'run', argv, ...withHeredocs(rest, heredocs), mounts, isOffline: isOffline(flags, common) }
-}
-
-/** A JSON array of words; null for what is none, which is a shell's then. */
-const readWords = (text: string, line: number): string[] | null => {
-  let parsed: unknown
-  try {
-    parsed = JSON.parse(text)
-  } catch {
-    return null
-  }
-  if (!Array.isArray(parsed) || parsed.length === 0 || !parsed.every((word) => typeof word === 'string'))
-    throw unreadable(line, 'the exec form of RUN must be a list of strings.')
-  return parsed
-}
-
-/** What the engine would fetch by itself is decided on characters: none of these can name an address. */
-const literal = /^[A-Za-z0-9._/*?-]+$/
-
-const refuseAdd = (rest: string, { line }: Common): void => {
-  const words = plainWords(rest)
-  const fits = (source: string): boolean => literal.test(source) || readHeredocWord(source) !== null
-  if (words.length > 1 && words.slice(0, -1).every(fits)) return
-  throw refused(
-    line,
-    'ADD accepts only plain paths in the repository (letters, digits and . _ / * ? -), not URLs or variables: download in a RUN step, which has network access, or use COPY.',
-  )
-}
-
-/** The words of a COPY in either form. */
-const copyWords = (rest: string, { line }: Common, sign: Escape): string[] => {
-  const exec = rest.startsWith('[') ? readWords(rest, line) : null
-  return exec ?? splitWords(rest, sign)
-}
-
-const isPattern = (word: string): boolean => /[*?[]/.test(word)
-
-const readExtras = (flags: Flags, rest: string, common: Common, sign: Escape): CopyExtras | null => {
-  const words = copyWords(rest, common, sign)
-  const sources = words.slice(0, -1)
-  const mayMatchNothing =
-    !flags.has('from') && sources.length > 0 && sources.every(isPattern) && words.at(-1)!.endsWith('/')
-  const chmod = one(flags, 'chmod')
-  const excludes = flags.get('exclude') ?? []
-  const parents = isOn(flags, 'parents', common)
-  if (chmod !== null && !/^(?:[0-7]{3,4}|\$[A-Za-z0-9_${}:+-]+)$/.test(chmod))
-    throw unreadable(common.line, '--chmod must be an octal number like 755.')
-  if (flags.has('from') && (excludes.length > 0 || parents))
-    throw unreadable(
-      common.line,
-      'COPY --exclude and --parents are only supported for files of the build, not with --from.',
-    )
-  if (flags.has('from') && (common.heredocs ?? []).length > 0)
-    throw unreadable(common.line, 'COPY --from cannot have a here-document.')
-  const isPlain = chmod === null && excludes.length === 0 && !parents && !mayMatchNothing
-  if (isPlain && (common.heredocs ?? []).length === 0) return null
-  if (sources.length === 0) throw unreadable(common.line, 'it needs a source and a destination.')
-  if (parents && (common.heredocs ?? []).length > 0)
-    throw unreadable(common.line, 'COPY --parents cannot have a here-document.')
-  return { chmod, excludes, parents, mayMatchNothing, words }
-}
-
-const copyFlags = ['chown', 'chmod', 'link', 'exclude']
-
-const readCopy = (word: 'COPY' | 'ADD', text: string, common: Common, sign: Escape): CopyInstruction => {
-  const { flags, rest } = readFlags(text, common, 'exclude')
-  if (flags.has('checksum') || flags.has('keep-git-dir')) reading(common, () => refuseAdd('', common))
-  refuseFlags(word, flags, [...copyFlags, ...(word === 'COPY' ? ['from', 'parents'] : ['unpack'])], common)
-  if (word === 'ADD') reading(common, () => refuseAdd(rest, common))
-  const from = one(flags, 'from')
-  if (from !== null && !/^[A-Za-z0-9._/:@-]+$/.test(from))
-    throw refused(common.line, 'COPY --from accepts only the literal name of a stage or an image, without variables.')
-  const chown = one(flags, 'chown')
-  if (chown !== null && !/^[A-Za-z0-9._:${}+-]+$/.test(chown)) throw unreadable(common.line, '--chown cannot be read.')
-  // A layer that depends on nothing before it is an optimization: the files are the same.
-  isOn(flags, 'link', common)
-  const extracts = word === 'ADD' && (!flags.has('unpack') || isOn(flags, 'unpack', common))
-  const extras = readExtras(flags, rest, common, sign)
-  return { ...common, kind: 'copy', word: extracts ? 'ADD' : 'COPY', from, chown, rest, extras }
 }
 
 const readArg = (rest: string, common: Common, sign: Escape): ArgInstruction => {

@@ -1,0 +1,76 @@
+/** Flags in front of an instruction's words, and how words are read so that a mistake names its line. Pure. */
+import { unreadable } from './dockerfile-lines.ts'
+import { BadWord } from './dockerfile-words.ts'
+import type { Heredoc } from './heredocs.ts'
+
+export interface Common {
+  /** Place in the file, from 1, of all its instructions. */
+  step: number
+  line: number
+  /** On one line, otherwise as written. */
+  text: string
+  /** That follow the line. */
+  heredocs?: Heredoc[]
+}
+
+const unsupported = 'is not supported.'
+const maxFlags = 50
+
+export type Flags = Map<string, string[]>
+
+/** Flags in front of an instruction's words: literal, one a name but for those that may be `repeated`. */
+export const readFlags = (rest: string, { line }: Common, repeated = ''): { flags: Flags; rest: string } => {
+  const flags: Flags = new Map()
+  let left = rest
+  let count = 0
+  while (left.startsWith('--')) {
+    const end = left.search(/\s/)
+    const flag = end === -1 ? left : left.slice(0, end)
+    const found = /^--([a-z]{1,40}(?:-[a-z]{1,40}){0,3})(?:=([A-Za-z0-9._/:@${}+,=*?[\]~!^-]{0,500}))?$/.exec(flag)
+    if (found === null) throw unreadable(line, `the flag ${flag.slice(0, 40)} cannot be read.`)
+    const [, name = '', value = ''] = found
+    const before = flags.get(name) ?? []
+    count += 1
+    if (count > maxFlags || (before.length > 0 && name !== repeated))
+      throw unreadable(line, `the flag --${name} is repeated.`)
+    flags.set(name, [...before, value])
+    left = end === -1 ? '' : left.slice(end).trim()
+  }
+  return { flags, rest: left }
+}
+
+export const refuseFlags = (word: string, flags: Flags, known: string[], { line }: Common): void => {
+  for (const name of flags.keys()) if (!known.includes(name)) throw unreadable(line, `${word} --${name} ${unsupported}`)
+}
+
+export const one = (flags: Flags, name: string): string | null => flags.get(name)?.[0] ?? null
+
+/** A flag that may stand alone. */
+export const isOn = (flags: Flags, name: string, { line }: Common): boolean => {
+  const value = one(flags, name)?.toLowerCase() ?? 'false'
+  if (!['', 'true', 'false'].includes(value)) throw unreadable(line, `--${name} must be true or false.`)
+  return value !== 'false'
+}
+
+/** A word's meaning; says which line has none. */
+export const reading = <T>({ line }: Pick<Common, 'line'>, read: () => T): T => {
+  try {
+    return read()
+  } catch (error) {
+    if (error instanceof BadWord) throw unreadable(line, `${error.message}.`)
+    throw error
+  }
+}
+
+/** A JSON array of words; null for what is none, which is a shell's then. */
+export const readWords = (text: string, line: number): string[] | null => {
+  let parsed: unknown
+  try {
+    parsed = JSON.parse(text)
+  } catch {
+    return null
+  }
+  if (!Array.isArray(parsed) || parsed.length === 0 || !parsed.every((word) => typeof word === 'string'))
+    throw unreadable(line, 'the exec form of RUN must be a list of strings.')
+  return parsed
+}
