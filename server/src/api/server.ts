@@ -389,6 +389,13 @@ const createInstance = (gate: Gate, operations: readonly Operation[]): FastifyIn
     limitTime(request)
     return gate.cors.answerPreflight(request, reply) ? reply : undefined
   })
+  app.addHook('onSend', async (request, reply) => {
+    const { raw } = request
+    if (request.routeOptions.config?.isLong !== true || raw.complete) return
+    // Whoever was to read the body has not: no other request can follow it.
+    reply.header('connection', 'close')
+    raw.resume()
+  })
   // Fastify types an instance by its server options, and then accepts that type nowhere.
   const instance = app as unknown as FastifyInstance<Server>
   drainOnClose(instance)

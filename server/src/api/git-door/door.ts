@@ -192,6 +192,8 @@ const receivePush = async (
     })
   } finally {
     await alive.stop()
+    // What nobody has read of its body is in the way of the next request.
+    request.raw.resume()
     if (!raw.destroyed) raw.end()
   }
   return undefined
