@@ -105,7 +105,8 @@ ready_server() {
       return
     fi
   fi
-  server=("$bundle/main.mjs")
+  # With a larger young generation from the beginning, the start collects less: 5 % faster for 6 MB (decision 20).
+  server=(--min-semi-space-size=8 "$bundle/main.mjs")
 }
 
 # Static busybox: the base image of the sample and of tests where no registry can be reached.
@@ -113,11 +114,18 @@ ready_busybox() {
   [ -x /bin/busybox ] || ! can_install || install_packages busybox-static
 }
 
-# A registry for the tests that pull images; without it they are skipped, and say so. The package starts a registry of
-# its own where an init system runs: there it is for the owner of the machine to install.
-ready_docker_registry() {
-  if [ -x /usr/bin/docker-registry ] || [ -d /run/systemd/system ] || ! can_install; then return; fi
-  (install_packages docker-registry) || say 'Tests that pull images are skipped.'
+# ready_test_program <file> <package> <what is skipped without it>: a program that tests compare or work with. Some packages
+# start a service of their own where an init system runs: there it is for the owner of the machine to install them.
+ready_test_program() {
+  if [ -x "$1" ] || [ -d /run/systemd/system ] || ! can_install; then return; fi
+  (install_packages "$2") || say "$3 are skipped."
+}
+
+# What tests do not need to pass: those that use it are skipped without it, and say so.
+ready_test_programs() {
+  ready_test_program /usr/bin/docker-registry docker-registry 'Tests that pull images'
+  ready_test_program /usr/sbin/sshd openssh-server 'Tests of engines behind SSH'
+  ready_test_program /usr/bin/pebble pebble 'Tests of certificates by ACME'
 }
 
 # Makes the disk with quotas of the tests that limit volumes; without it they are skipped, and say so.

@@ -113,7 +113,7 @@ const createFoundation = async (settings: Settings): Promise<Foundation> => {
   const own = createRouter({ dataDir, host, port, log, trustedProxies })
   const [database] = await Promise.all([openDatabase(settings, log), own.start()])
   const shared = shareRouter(own, { database, log, work }, settings)
-  if (shared !== null) await Promise.all([shared.follow(), leaveFollower(dataDir, log)])
+  await shared?.follow()
   const router = shared ?? own
   const sealer = await createSealer({ database, masterKeyFile: settings.masterKeyFile })
   const ownerId = await readOwnerId(database)
@@ -286,6 +286,7 @@ export const startApp = async (settings: Settings, options: { fake: boolean }): 
   if (settings.sample) await serveSample(api, await createSampleRepository(settings.dataDir, foundation.log))
   await learning
   await api.listen({ host: settings.host, port: settings.port }).catch((error) => refuseListen(settings, error))
+  if (foundation.shared !== null) await leaveFollower(settings.dataDir, foundation.log)
   // For the guides: whoever may read the token finds the server too.
   await writeFile(join(settings.dataDir, 'address'), `${url}\n`)
   const databaseKeeper = superviseDatabase(foundation)

@@ -40,6 +40,7 @@ interface Load {
 }
 
 interface Scene {
+  t: TestContext
   engine: Engine
   runtime: DockerRuntime
   router: ProcessRouter
@@ -55,7 +56,7 @@ const open = async (t: TestContext, dockerHost?: string): Promise<Scene> => {
     await runtime.close()
     await engine.close()
   })
-  return { engine, runtime, ...(await startProcess(t)) }
+  return { t, engine, runtime, ...(await startProcess(t)) }
 }
 
 const hostOf = ({ serviceId }: Workload): string => `${serviceId}.localhost`
@@ -91,13 +92,13 @@ const startLoad = (scene: Scene, workload: Workload, connections = clients) => {
       else load.failed.push(text)
     }
   }
-  const all = Promise.all(Array.from({ length: connections }, client))
+  const ended = Promise.all(Array.from({ length: connections }, client)).then(() => dispatcher.close())
   const stop = async (): Promise<Load> => {
     running = false
-    await all
-    await dispatcher.close()
+    await ended
     return load
   }
+  scene.t.after(stop)
   return { load, stop }
 }
 

@@ -165,14 +165,14 @@ const websocketPackage = (): Record<string, string> => {
   )
 }
 
-test('20 redeploys of a changed application under load of 16 clients lose no request', async () => {
+test('20 redeploys of a changed application under load of 16 clients lose no request', async (t) => {
   await ensureNodeImage()
   const url = await repository('load', loadApp('v0'))
   const place = await createPlace(slipway)
   const application = await createApplication(slipway, place, 'load', url, { cpu: 2000, memory: 256 })
   await deploy(slipway, application.id)
   assert.equal(await settle(slipway, application.id, 120_000), 'DEPLOYED')
-  const load = startLoad(slipway.routerPort, hostOf(place, 'load'))
+  const load = startLoad(slipway.routerPort, hostOf(place, 'load'), { t })
   for (let round = 1; round <= 20; round += 1) {
     await git.commit('load', { 'version.mjs': `export const version = 'v${round}'\n` }, `v${round}`)
     await deploy(slipway, application.id)
@@ -186,7 +186,7 @@ test('20 redeploys of a changed application under load of 16 clients lose no req
   await slipway.api('DELETE', `/environment/${place.environmentId}`)
 })
 
-test('a new version that never gets ready fails at its deadline while the old one serves every request', async () => {
+test('a new version that never gets ready fails at its deadline while the old one serves every request', async (t) => {
   const url = await repository('deaf', page('old version'))
   const place = await createPlace(slipway)
   const probe = { initial_delay_seconds: 0, period_seconds: 1, timeout_seconds: 1, failure_threshold: 3 }
@@ -195,7 +195,7 @@ test('a new version that never gets ready fails at its deadline while the old on
   })
   await deploy(slipway, application.id)
   assert.equal(await settle(slipway, application.id), 'DEPLOYED')
-  const load = startLoad(slipway.routerPort, hostOf(place, 'web'), { clients: 1, websocket: false })
+  const load = startLoad(slipway.routerPort, hostOf(place, 'web'), { clients: 1, websocket: false, t })
   await git.commit('deaf', deaf('i-never-listen'), 'deaf')
   await deploy(slipway, application.id)
   assert.equal(await settle(slipway, application.id), 'DEPLOYMENT_ERROR')
@@ -261,14 +261,14 @@ test('a container reaches neither the control plane, its database and keys, nor 
   await slipway.api('DELETE', `/environment/${place.environmentId}`)
 })
 
-test('requests are served while the control plane is away, and it takes over what runs', async () => {
+test('requests are served while the control plane is away, and it takes over what runs', async (t) => {
   const url = await repository('away', page('always there'))
   const place = await createPlace(slipway)
   const application = await createApplication(slipway, place, 'web', url)
   await deploy(slipway, application.id)
   assert.equal(await settle(slipway, application.id), 'DEPLOYED')
   const [before] = await containersOf(application.id)
-  const load = startLoad(slipway.routerPort, hostOf(place, 'web'), { clients: 2, websocket: false })
+  const load = startLoad(slipway.routerPort, hostOf(place, 'web'), { clients: 2, websocket: false, t })
   await slipway.kill('SIGTERM')
   await slipway.start()
   const report = await load.stop()

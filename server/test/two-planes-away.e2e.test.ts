@@ -58,13 +58,13 @@ describe('one of two control planes is away', () => {
     return { place, id }
   }
 
-  test('the router of a killed server follows what the other deploys, without one failed request, and its own again', async () => {
+  test('the router of a killed server follows what the other deploys, without one failed request, and its own again', async (t) => {
     const { place, id } = await deployFirst('web')
     const [dead, other] = both.planes
     const host = hostOf(place, 'web')
     const router = await routerPid(dead)
     await dead.kill('SIGKILL')
-    const stop = startVisits([dead], host)
+    const stop = startVisits([dead], host, t)
     for (const version of ['v2', 'v3']) {
       await git.commit('web', page(version), version)
       await deploy(other, id)

@@ -81,7 +81,7 @@ describe('two control planes', () => {
     await engine.close()
   })
 
-  test('what is asked of either is done once, told by both, and served by both', async () => {
+  test('what is asked of either is done once, told by both, and served by both', async (t) => {
     const place = await createPlace(first)
     const web = await createContainer(second, place, 'web')
     for (const [plane, other, text] of [
@@ -89,7 +89,7 @@ describe('two control planes', () => {
       [second, first, 'next'],
     ] as const) {
       await send(plane, 'PUT', `/container/${web.id}`, { arguments: program(text) })
-      const stop = text === 'web' ? null : startVisits(both.planes, hostOf(place, 'web'))
+      const stop = text === 'web' ? null : startVisits(both.planes, hostOf(place, 'web'), t)
       await send(plane, 'POST', `/container/${web.id}/deploy`, {})
       assert.equal(await settled(other, web), 'DEPLOYED')
       // A version is replaced without an error, whichever router a request comes to.

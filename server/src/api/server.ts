@@ -28,12 +28,13 @@ import { addGitWebhooks } from './git-webhooks.ts'
 import { deleteOldKeys } from './idempotency.ts'
 import { createMetrics, type Metrics } from './metrics.ts'
 import { createOpenStreams, type OpenStreams } from './open-streams.ts'
-import { archiveType, assertComplete, isTextType, type Operation, type Principal } from './operations/operation.ts'
+import { archiveType, assertComplete, type Operation, type Principal } from './operations/operation.ts'
 import { type Admitted, admit, contextOf, methodNotAllowed, runOperation } from './operations/run-operation.ts'
 import { parseJson } from './operations/validate.ts'
 import { addPages } from './pages.ts'
 import type { Parts } from './parts.ts'
 import { type Allowance, allowanceHeaders, createLimiter, type Limiter, tooManyRequests } from './rate-limit.ts'
+import { createRouteTable, type RouteTable } from './route-table.ts'
 import { createThrottle, type Throttle } from './throttle.ts'
 
 const bodyLimit = 1024 * 1024
@@ -57,8 +58,6 @@ interface Gate {
 
 declare module 'fastify' {
   interface FastifyContextConfig {
-    /** The operation's id. */
-    operation?: string
     /** The token may be a password, for programs that know nothing else. */
     takesPasswords?: boolean
     /** Its body is streamed, and may take as long as its reader allows. */
@@ -67,6 +66,8 @@ declare module 'fastify' {
   interface FastifyRequest {
     /** What the gate has found out of a request to an operation; null until it is let through. */
     admitted: Admitted | null
+    /** What it is for; null until its path was looked up. */
+    operation: Operation | null
   }
 }
 
@@ -151,35 +152,65 @@ const producedBy = ({ answer, produces }: Operation): string | null => {
 
 const urlOf = (path: string): string => path.replaceAll(/\{(\w+)\}/g, ':$1')
 
-const addOperation = (app: FastifyInstance, gate: Gate, operation: Operation): void => {
-  const { parts, metrics } = gate
-  const isSocket = operation.produces === 'websocket'
-  const produced = producedBy(operation)
+/** What every request to an operation goes through, whichever route it came by. */
+const routeFor = (gate: Gate, operationOf: (request: FastifyRequest) => Operation) => ({
+  async onRequest(request: FastifyRequest, reply: FastifyReply): Promise<void> {
+    const operation = operationOf(request)
+    const principal = await authenticate(gate, request, reply)
+    if (operation.produces === 'websocket') gate.cors.checkSocket(request)
+    request.admitted = await admit(gate.parts, operation, principal, request)
+    refuseUnreadable(request, operation)
+    const produced = producedBy(operation)
+    if (produced !== null) checkAccept(request.headers.accept, produced)
+    if (isStream(operation)) countStream(gate, request, reply)
+  },
+  async onResponse(request: FastifyRequest, reply: FastifyReply): Promise<void> {
+    gate.metrics.observe(operationOf(request).id, reply.statusCode, reply.elapsedTime / 1000)
+  },
+  async handler(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+    const operation = operationOf(request)
+    if (operation.produces === 'websocket')
+      throw new ApiError(400, 'upgrade_required', 'This path accepts only websocket connections.')
+    if (operation.produces !== undefined) watch(gate, operation, request, reply.raw, () => reply.raw.destroy())
+    await runOperation(gate.parts, operation, request, reply, request.admitted!)
+    return reply
+  },
+})
+
+/** One route for each method, behind which our own table finds the operation. */
+const addOperations = (app: FastifyInstance, gate: Gate, table: RouteTable, operations: readonly Operation[]): void => {
+  const { onRequest, ...route } = routeFor(gate, ({ operation }) => operation!)
+  for (const method of new Set(operations.map((operation) => operation.method)))
+    app.route({
+      method,
+      url: '*',
+      exposeHeadRoute: method === 'GET',
+      async onRequest(request, reply) {
+        const match = table.find(request.method, request.url)
+        if (match === null) {
+          reply.callNotFound()
+          return reply
+        }
+        request.operation = match.operation
+        request.params = match.params
+        return onRequest(request, reply)
+      },
+      ...route,
+    })
+}
+
+const addSocket = (app: FastifyInstance, gate: Gate, operation: Operation): void => {
+  const { method, path } = operation
   app.route({
-    method: operation.method,
-    url: urlOf(operation.path),
-    exposeHeadRoute: operation.method === 'GET' && (operation.produces === undefined || isTextType(operation.produces)),
-    config: { operation: operation.id, isLong: operation.consumes === archiveType },
-    onRequest: async (request, reply) => {
-      const principal = await authenticate(gate, request, reply)
-      if (isSocket) gate.cors.checkSocket(request)
-      request.admitted = await admit(parts, operation, principal, request)
-      refuseUnreadable(request, operation)
-      if (produced !== null) checkAccept(request.headers.accept, produced)
-      if (isStream(operation)) countStream(gate, request, reply)
-    },
-    onResponse: async (_request, reply) => {
-      metrics.observe(operation.id, reply.statusCode, reply.elapsedTime / 1000)
-    },
-    handler: async (request, reply) => {
-      if (isSocket) throw new ApiError(400, 'upgrade_required', 'This path accepts only websocket connections.')
-      if (operation.produces !== undefined) watch(gate, operation, request, reply.raw, () => reply.raw.destroy())
-      await runOperation(parts, operation, request, reply, request.admitted!)
-      return reply
-    },
-    ...(isSocket ? { wsHandler: socketHandler(gate, operation) } : {}),
+    method,
+    url: urlOf(path),
+    exposeHeadRoute: false,
+    ...routeFor(gate, () => operation),
+    wsHandler: socketHandler(gate, operation),
   })
 }
+
+const isSocket = ({ produces }: Operation): boolean => produces === 'websocket'
 
 /** The repositories of applications, for git: with the rights of the operations that deploy and read them. */
 const addDoor = async (app: FastifyInstance, gate: Gate, operations: readonly Operation[]): Promise<void> => {
@@ -238,32 +269,16 @@ const formOf = (path: string): RegExp => new RegExp(`^${path.replaceAll(/\{\w+\}
 
 const pathIn = (url: string): string => url.split('?')[0]!
 
-/** Which methods a path supports, for 405 and OPTIONS. */
-const methodTable = (operations: readonly Operation[]) => {
-  const forms = new Map<string, Set<string>>()
-  for (const { method, path } of operations) {
-    const methods = forms.get(path) ?? new Set<string>()
-    forms.set(path, methods.add(method))
-    if (method === 'GET') methods.add('HEAD')
-  }
-  const table = [...forms].map(([path, methods]) => ({ form: formOf(path), methods }))
-  return (url: string): string | null => {
-    const path = pathIn(url)
-    const methods = new Set(table.filter(({ form }) => form.test(path)).flatMap((entry) => [...entry.methods]))
-    return methods.size === 0 ? null : [...methods, 'OPTIONS'].join(', ')
-  }
-}
-
-const addErrors = (app: FastifyInstance, gate: Gate, operations: readonly Operation[]): void => {
-  const allowed = methodTable(operations)
+const addErrors = (app: FastifyInstance, gate: Gate, table: RouteTable): void => {
   app.setErrorHandler((error, request, reply) =>
     sendError(request, reply, toApiError(error, gate.parts.log, request.id)),
   )
   app.setNotFoundHandler(async (request, reply) => {
-    const allow = allowed(request.url)
+    const allow = table.methodsOf(request.url)
     if (allow !== null && request.method === 'OPTIONS') return reply.code(204).header('allow', allow).send()
     await authenticate(gate, request, reply)
-    throw allow === null ? notFound() : methodNotAllowed(allow)
+    if (allow !== null) throw methodNotAllowed(allow)
+    throw request.url.length > maxUrlLength ? uriTooLong() : notFound()
   })
 }
 
@@ -318,14 +333,17 @@ const commonHeaders = (id: string): Record<string, string> => ({
   'cache-control': 'no-store',
 })
 
+const isLong = ({ routeOptions, operation }: FastifyRequest): boolean =>
+  routeOptions.config?.isLong === true || operation?.consumes === archiveType
+
 /** The server's own limit is that of streamed bodies: all others have theirs here. */
 const limitTime = (request: FastifyRequest): void => {
   const { raw } = request
   const { 'content-length': length, 'transfer-encoding': encoding } = request.headers
   const isEmpty = encoding === undefined && (length === undefined || length === '0')
-  if (isEmpty || request.routeOptions.config?.isLong === true) return
+  if (isEmpty) return
   const late = setTimeout(() => {
-    if (!raw.complete)
+    if (!raw.complete && !isLong(request))
       answerParserError(Object.assign(new Error('late'), { code: 'ERR_HTTP_REQUEST_TIMEOUT' }), raw.socket)
   }, requestMs)
   raw.once('end', () => clearTimeout(late))
@@ -348,7 +366,7 @@ const answerUnreadable = async (gate: Gate, error: Error, request: FastifyReques
 
 /** Only paths of sockets are upgraded: elsewhere the header is ignored, as HTTP allows. */
 const takesUpgrade = (operations: readonly Operation[]) => {
-  const sockets = operations.filter(({ produces }) => produces === 'websocket').map(({ path }) => formOf(path))
+  const sockets = operations.filter(isSocket).map(({ path }) => formOf(path))
   return ({ url = '', headers }: IncomingMessage): boolean =>
     headers.upgrade?.toLowerCase() === 'websocket' && sockets.some((form) => form.test(pathIn(url)))
 }
@@ -383,18 +401,17 @@ const createInstance = (gate: Gate, operations: readonly Operation[]): FastifyIn
       void answerUnreadable(gate, error, request as FastifyRequest, reply as FastifyReply),
   })
   app.decorateRequest('admitted', null)
+  app.decorateRequest('operation', null)
   app.addHook('onRequest', async (request, reply) => {
     reply.headers(commonHeaders(request.id))
     gate.cors.addHeaders(request, reply)
     limitTime(request)
     return gate.cors.answerPreflight(request, reply) ? reply : undefined
   })
-  app.addHook('onSend', async (request, reply) => {
+  app.addHook('onSend', async (request) => {
     const { raw } = request
-    if (request.routeOptions.config?.isLong !== true || raw.complete) return
-    // Whoever was to read the body has not: no other request can follow it.
-    reply.header('connection', 'close')
-    raw.resume()
+    // What nobody has read of a body is in the way of the next request.
+    if (isLong(request) && !raw.complete) raw.resume()
   })
   // Fastify types an instance by its server options, and then accepts that type nowhere.
   const instance = app as unknown as FastifyInstance<Server>
@@ -425,12 +442,14 @@ export const createApi = async (parts: Parts, operations: readonly Operation[]):
     },
   })
   addParser(app)
-  addErrors(app, gate, operations)
+  const table = createRouteTable(operations)
+  addErrors(app, gate, table)
   await addPages(app, parts, operations, gate.metrics)
   await addSignIn(app, parts)
   await addGitWebhooks(app, parts, gate.failed)
   await addDoor(app, gate, operations)
-  for (const operation of operations) addOperation(app, gate, operation)
+  addOperations(app, gate, table, operations)
+  for (const operation of operations.filter(isSocket)) addSocket(app, gate, operation)
   const forgetting = createLoop(parts, {
     name: 'old keys and sessions',
     periodMs: hourMs,

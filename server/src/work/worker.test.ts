@@ -145,3 +145,31 @@ test('a stop begins nothing more, waits for what is under way, a while only, and
   assert.deepEqual(released.sort(), ['deaf', 'late', 'quick'])
   assert.equal(clock.sleeping(), 0)
 })
+
+test('work that is claimed again before its former turn has ended here is done as soon as that has ended', async () => {
+  const ending = Promise.withResolvers<void>()
+  const turns: string[] = []
+  const { clock, waiting, world, released, worker } = scene({
+    async run(id, { signal }) {
+      turns.push(id)
+      if (turns.length > 1) return
+      await new Promise((resolve) => signal.addEventListener('abort', resolve))
+      await ending.promise
+      throw signal.reason
+    },
+  })
+  waiting.push('a')
+  worker.wake()
+  await clock.rest()
+  world.ends.set('a', new LeaseLost())
+  await clock.advance(everyMs)
+  world.ends.clear()
+  waiting.push('a')
+  worker.wake()
+  await clock.rest()
+  assert.deepEqual(turns, ['a'])
+  ending.resolve()
+  await clock.rest()
+  assert.deepEqual([turns, released], [['a', 'a'], []])
+  await worker.stop()
+})

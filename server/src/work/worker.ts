@@ -70,6 +70,8 @@ export const createWorker = <C>(parts: WorkParts, queue: WorkQueue<C>): Worker =
   const active = new Map<string, Active<C>>()
   /** Ended here without a result: released, so that nobody waits for their leases to expire. */
   const left = new Map<string, C>()
+  /** Claimed again before their former turn had ended here. */
+  const again = new Map<string, C>()
   const report = parts.work.enter(name)
   let stopping = false
 
@@ -87,8 +89,11 @@ export const createWorker = <C>(parts: WorkParts, queue: WorkQueue<C>): Worker =
   }
   const begin = (claimed: C): void => {
     const id = queue.idOf(claimed)
-    // Work that we lost may be claimed again before it has ended here.
-    if (active.has(id)) return
+    if (active.has(id)) {
+      // Its former turn was lost or released and has not ended here yet: this one begins when it has.
+      again.set(id, claimed)
+      return
+    }
     if (stopping) {
       left.set(id, claimed)
       return
@@ -102,6 +107,9 @@ export const createWorker = <C>(parts: WorkParts, queue: WorkQueue<C>): Worker =
     }
     const done = doOne(claimed, { signal, check }).finally(() => {
       active.delete(id)
+      const next = again.get(id)
+      again.delete(id)
+      if (next !== undefined) begin(next)
       claiming.wake()
     })
     active.set(id, { claimed, controller, done })

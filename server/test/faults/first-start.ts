@@ -22,7 +22,9 @@ interface Clone {
 /** What is committed, as a stranger gets it. */
 const newClone = async (home: string): Promise<Clone> => {
   const folder = join(home, 'clone')
+  const { NODE_EXTRA_CA_CERTS: authorities } = process.env
   const env = {
+    ...(authorities === undefined ? {} : { NODE_EXTRA_CA_CERTS: authorities }),
     PATH: process.env.PATH ?? '/usr/bin:/bin',
     HOME: process.env.HOME ?? '/root',
     SLIPWAY_PORT: String(await freePort()),

@@ -202,11 +202,7 @@ const receivePush = async (
 /** git shows text to its user, and no JSON. */
 const answerError = (parts: Parts, error: unknown, request: FastifyRequest, reply: FastifyReply): void => {
   const { status, message, headers } = toApiError(askForPassword(error), parts.log, request.id)
-  reply
-    .code(status)
-    .headers({ ...headers, connection: 'close' })
-    .type('text/plain; charset=utf-8')
-    .send(`${message}\n`)
+  reply.code(status).headers(headers).type('text/plain; charset=utf-8').send(`${message}\n`)
 }
 
 const forgetLeft = ({ parts }: DoorParts) =>

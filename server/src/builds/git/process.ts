@@ -4,6 +4,7 @@
  * made to use up memory, has nothing to steal and is killed.
  */
 import { type ChildProcess, spawn } from 'node:child_process'
+import { lstatSync } from 'node:fs'
 import { PassThrough, type Readable, type Writable } from 'node:stream'
 import { type ExecOptions, type ExecResult, exec, killGroup } from '../../lib/exec.ts'
 import type { SystemUser } from '../../lib/system-user.ts'
@@ -170,9 +171,10 @@ const attach = (child: ChildProcess, setup: GitSetup, timeoutMs: number): GitTal
 
 /** By the program, which uses open folders instead of names. */
 export const removeTrees = async (paths: readonly string[], user: SystemUser = {}): Promise<void> => {
-  if (paths.length === 0) return
+  const there = paths.filter((path) => lstatSync(path, { throwIfNoEntry: false }) !== undefined)
+  if (there.length === 0) return
   const env = { PATH: process.env.PATH ?? '/usr/bin:/bin', LC_ALL: 'C' }
-  const { code, stderr } = await exec('rm', ['-rf', '--', ...paths], { env, ...user, timeoutMs: 600_000 })
+  const { code, stderr } = await exec('rm', ['-rf', '--', ...there], { env, ...user, timeoutMs: 600_000 })
   if (code !== 0) throw new Error(`rm failed: ${stderr.trim().slice(-500)}`)
 }
 

@@ -1,4 +1,5 @@
 /** Sixteen clients that never stop asking: fast, slow, POST and keep-alive requests, and one websocket. */
+import type { TestContext } from 'node:test'
 import { Agent, request } from 'undici'
 import WebSocket from 'ws'
 
@@ -20,12 +21,16 @@ export interface Load {
 
 type Ask = () => Promise<string>
 
-/** `host` is the service's name at the router on `port` of loopback; `websocket` false leaves the websocket out. */
+/**
+ * `host` is the service's name at the router on `port` of loopback; `websocket` false leaves the websocket out; the load
+ * ends with the test `t` at the latest.
+ */
 export const startLoad = (
   port: number,
   host: string,
-  options: { clients?: number; websocket?: boolean } = {},
+  options: { clients?: number; websocket?: boolean; t?: TestContext } = {},
 ): Load => {
+  const { t } = options
   const report: LoadReport = { requests: 0, failures: [], versions: [], longestGapMs: 0, websocketReconnects: 0 }
   const url = `http://127.0.0.1:${port}`
   const agent = new Agent({ connections: 32, keepAliveTimeout: 30_000 })
@@ -67,15 +72,20 @@ export const startLoad = (
   }
   const clients = Array.from({ length: options.clients ?? 16 }, (_, index) => client(kinds[index % kinds.length]!))
   if (options.websocket !== false) clients.push(websocket())
-  return {
-    report: () => report,
-    async stop() {
-      running = false
-      await Promise.all(clients)
-      await agent.close()
-      return report
-    },
+  const end = async (): Promise<LoadReport> => {
+    await Promise.all(clients)
+    await agent.close()
+    return report
   }
+  let ended: Promise<LoadReport> | undefined
+  const stop = (): Promise<LoadReport> => {
+    running = false
+    ended ??= end()
+    return ended
+  }
+  // A test that fails ends its load.
+  t?.after(stop)
+  return { report: () => report, stop }
 }
 
 /** Sends and awaits echoes until told to end or the application says good-bye; anything else is a failure. */

@@ -1,4 +1,5 @@
 /** A visitor who looks at a service again and again to see who serves it and when nobody does. */
+import type { TestContext } from 'node:test'
 import { until } from '../until.ts'
 import type { Slipway } from './slipway.ts'
 import { visit } from './story.ts'
@@ -10,8 +11,11 @@ export interface Visits {
   versions: string[]
 }
 
-/** Looks at the host at each of these routers in turn. Answers what ends the visits, and what they saw. */
-export const startVisits = (slipways: readonly Slipway[], host: string): (() => Promise<Visits>) => {
+/**
+ * Looks at the host at each of these routers in turn. Answers what ends the visits, and what they saw; they end with the
+ * test `t` at the latest.
+ */
+export const startVisits = (slipways: readonly Slipway[], host: string, t?: TestContext): (() => Promise<Visits>) => {
   const seen: Visits = { count: 0, failures: [], versions: [] }
   let running = true
   const visitOne = async (slipway: Slipway): Promise<void> => {
@@ -30,9 +34,11 @@ export const startVisits = (slipways: readonly Slipway[], host: string): (() => 
     return !running
   }
   const ended = until(look, { timeoutMs: 3_600_000, what: 'the end of the visits' })
-  return async () => {
+  const stop = async (): Promise<Visits> => {
     running = false
     await ended
     return seen
   }
+  t?.after(stop)
+  return stop
 }

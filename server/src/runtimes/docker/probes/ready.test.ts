@@ -6,7 +6,7 @@ import { createFakeClock } from '../../../../test/support/fake-clock.ts'
 import { createWorkload } from '../../../../test/support/runtimes/conformance.ts'
 import type { Engine } from '../../../lib/docker/docker-engine.ts'
 import type { Containers } from '../containers.ts'
-import type { Events } from '../events.ts'
+import type { ContainerEvent, Events } from '../events.ts'
 import type { Logs } from '../logs/logs.ts'
 import { createReady } from './ready.ts'
 
@@ -37,4 +37,43 @@ test('the time that a version gets to say yes as often as asked is the one that 
   assert.deepEqual([told, failure], [['Waiting for the command of its readiness probe (up to 13 s).'], undefined])
   await clock.advance(200)
   assert.match(failure?.message ?? '', /^The service did not become ready within 13 s: /)
+})
+
+test('what has ended once is ready when it says yes and has stayed up for a second, not between two endings', async () => {
+  const clock = createFakeClock()
+  let answer = 1
+  const engine = { call: async () => ({ Id: 'exec', ExitCode: answer }), stream: async () => Readable.from([]) }
+  const instance = { id: 'a', index: 0, state: 'running', endpoints: {} }
+  let tell = (_event: ContainerEvent): void => {}
+  const listen: Events['listen'] = async (onEvent) => {
+    tell = onEvent
+    return () => {}
+  }
+  const inspect = async () => ({ State: { Running: true, Restarting: false, OOMKilled: false }, RestartCount: 1 })
+  const wait = createReady({
+    engine: engine as unknown as Engine,
+    containers: { list: async () => [], describe: async () => [instance], inspect } as unknown as Containers,
+    events: { listen } as unknown as Events,
+    logs: { lastLines: async () => [] } as unknown as Logs,
+    clock,
+  })
+  const check = { kind: 'exec' as const, command: ['look'] }
+  const pace = { initialDelaySeconds: 0, periodSeconds: 3, timeoutSeconds: 1, successThreshold: 1, failureThreshold: 1 }
+  const workload = createWorkload(
+    { image: 'x', entrypoint: [], arguments: [] },
+    { readyTimeoutMs: 30_000, readiness: { check, ...pace } },
+  )
+  let isReady = false
+  const waiting = wait(workload, () => {}, new AbortController().signal).then(() => {
+    isReady = true
+  })
+  await clock.rest()
+  tell({ kind: 'died', instanceId: 'a', exitCode: 1 } as ContainerEvent)
+  await clock.advance(2500)
+  answer = 0
+  tell({ kind: 'started', instanceId: 'a' } as ContainerEvent)
+  await clock.advance(600)
+  assert.equal(isReady, false)
+  await clock.advance(3000)
+  await waiting
 })

@@ -89,6 +89,19 @@ const findInstances = async (containers: Containers, workload: Workload, signal:
   throw new DeploymentError('not_ready', message)
 }
 
+/** For what listens nowhere. */
+const lookAtAge = (clock: Clock, { upSinceMs }: Candidate): ProbeResult =>
+  upSinceMs !== null && clock.monotonicMs() - upSinceMs >= stayUpMs ? null : 'it did not stay running for 1 s'
+
+/** What has ended once may answer between two endings: a yes of it counts when it has also stayed up. */
+const lookFor = (engine: Engine, clock: Clock, workload: Workload, candidate: Candidate) => {
+  const probe = probeFor(engine, workload, candidate.instance)
+  return async (signal: AbortSignal): Promise<ProbeResult> => {
+    const finding = probe === null ? null : await probe(signal)
+    return finding === null && (probe === null || candidate.ending.exits > 0) ? lookAtAge(clock, candidate) : finding
+  }
+}
+
 export const createReady = ({ engine, containers, events, logs, clock }: ReadyParts) => {
   const ports = createPortWatch(engine, containers)
 
@@ -131,10 +144,6 @@ export const createReady = ({ engine, containers, events, logs, clock }: ReadyPa
     await conclude(candidate, memoryMb)
   }
 
-  /** For what listens nowhere. */
-  const lookAtAge = async ({ upSinceMs }: Candidate): Promise<ProbeResult> =>
-    upSinceMs !== null && clock.monotonicMs() - upSinceMs >= stayUpMs ? null : 'it did not stay running for 1 s'
-
   /** Of the first instance: the others run the same. */
   const tellPort = async (workload: Workload, candidate: Candidate, progress: Progress, signal: AbortSignal) => {
     const { instance } = candidate
@@ -145,7 +154,7 @@ export const createReady = ({ engine, containers, events, logs, clock }: ReadyPa
 
   const waitForOne = async (workload: Workload, candidate: Candidate, deadlineMs: number, outer: AbortSignal) => {
     const signal = AbortSignal.any([outer, candidate.failed.signal])
-    const look = probeFor(engine, workload, candidate.instance) ?? (() => lookAtAge(candidate))
+    const look = lookFor(engine, clock, workload, candidate)
     const needed = Math.max(1, workload.readiness?.successThreshold ?? 1)
     const pause = paceOf(workload)
     await clock.sleep(pause.firstMs, signal)
