@@ -331,15 +331,17 @@ const commonHeaders = (id: string): Record<string, string> => ({
   'cache-control': 'no-store',
 })
 
+const isLong = ({ routeOptions, match }: FastifyRequest): boolean =>
+  routeOptions.config?.isLong === true || match?.operation.consumes === archiveType
+
 /** The server's own limit is that of streamed bodies: all others have theirs here. */
 const limitTime = (request: FastifyRequest): void => {
   const { raw } = request
   const { 'content-length': length, 'transfer-encoding': encoding } = request.headers
   const isEmpty = encoding === undefined && (length === undefined || length === '0')
-  const isLong = request.routeOptions.config?.isLong === true || request.match?.operation.consumes === archiveType
-  if (isEmpty || isLong) return
+  if (isEmpty) return
   const late = setTimeout(() => {
-    if (!raw.complete)
+    if (!raw.complete && !isLong(request))
       answerParserError(Object.assign(new Error('late'), { code: 'ERR_HTTP_REQUEST_TIMEOUT' }), raw.socket)
   }, requestMs)
   raw.once('end', () => clearTimeout(late))
@@ -404,6 +406,11 @@ const createInstance = (gate: Gate, table: RouteTable, operations: readonly Oper
     request.match = table.find(request.method, request.url)
     limitTime(request)
     return gate.cors.answerPreflight(request, reply) ? reply : undefined
+  })
+  app.addHook('onSend', async (request) => {
+    const { raw } = request
+    // What nobody has read of a body is in the way of the next request.
+    if (isLong(request) && !raw.complete) raw.resume()
   })
   // Fastify types an instance by its server options, and then accepts that type nowhere.
   const instance = app as unknown as FastifyInstance<Server>

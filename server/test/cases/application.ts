@@ -23,6 +23,8 @@ export const applicationCases: Cases = {
     listApplicationLog: { before: deployed },
     getApplicationStatus: { before: deployed },
     getApplication: { before: deployed },
+    // Its repository is elsewhere; server/test/source-archive.test.ts has the rest.
+    deployApplicationSource: { scopes: ['Deploy'], refused: 409 },
     handleServiceLogs: { query: ({ service }) => ({ service: service! }), refused: 400 },
   },
 }

@@ -151,6 +151,15 @@ const endAll = async (open: Map<FastifyReply, () => void>): Promise<void> => {
   await Promise.race([Promise.all(ended), once(AbortSignal.timeout(closeMs), 'abort')])
 }
 
+const commandsIn = (lines: Buffer[], leave: () => void) => {
+  try {
+    return readCommands(lines)
+  } catch (error) {
+    leave()
+    throw error
+  }
+}
+
 const receivePush = async (
   door: DoorParts,
   open: Map<FastifyReply, () => void>,
@@ -165,8 +174,8 @@ const receivePush = async (
   open.set(reply, () => ending.abort(new Error('the server is stopping')))
   reply.raw.once('close', () => open.delete(reply))
   watch(operations.push, request, reply, () => ending.abort(new Error('the connection has to end')))
-  const { lines, rest } = await readLines(atMost(bodyOf(request), maxBytes + maxCommandBytes), maxCommandBytes)
-  const { commands, capabilities: wanted } = readCommands(lines)
+  const { lines, rest, leave } = await readLines(atMost(bodyOf(request), maxBytes + maxCommandBytes), maxCommandBytes)
+  const { commands, capabilities: wanted } = commandsIn(lines, leave)
   const raw = answer(reply, 'receive-pack-result')
   // How git asks whether it may push at all.
   if (commands.length === 0) return raw.end()
@@ -192,6 +201,9 @@ const receivePush = async (
     })
   } finally {
     await alive.stop()
+    // What nobody has read of its body is in the way of the next request.
+    leave()
+    request.raw.resume()
     if (!raw.destroyed) raw.end()
   }
   return undefined
@@ -200,11 +212,7 @@ const receivePush = async (
 /** git shows text to its user, and no JSON. */
 const answerError = (parts: Parts, error: unknown, request: FastifyRequest, reply: FastifyReply): void => {
   const { status, message, headers } = toApiError(askForPassword(error), parts.log, request.id)
-  reply
-    .code(status)
-    .headers({ ...headers, connection: 'close' })
-    .type('text/plain; charset=utf-8')
-    .send(`${message}\n`)
+  reply.code(status).headers(headers).type('text/plain; charset=utf-8').send(`${message}\n`)
 }
 
 const forgetLeft = ({ parts }: DoorParts) =>

@@ -19,7 +19,7 @@ const invalid = () => badRequest('The request is not one of git.')
 export const readLines = async (
   source: AsyncIterable<Buffer>,
   mostBytes: number,
-): Promise<{ lines: Buffer[]; rest: AsyncIterable<Buffer> }> => {
+): Promise<{ lines: Buffer[]; rest: AsyncIterable<Buffer>; leave(): void }> => {
   const chunks = source[Symbol.asyncIterator]()
   let held: Buffer = Buffer.alloc(0)
   let read = 0
@@ -36,18 +36,25 @@ export const readLines = async (
     return taken
   }
   const lines: Buffer[] = []
-  for (;;) {
-    const text = (await take(4)).toString('latin1')
-    const length = /^[0-9a-f]{4}$/i.test(text) ? Number.parseInt(text, 16) : 1
-    if (length === 0) break
-    if (length < 4) throw invalid()
-    lines.push(await take(length - 4))
+  /** Nobody reads on: what is left can be thrown away. */
+  const leave = (): void => void chunks.return?.()?.catch(() => {})
+  try {
+    for (;;) {
+      const text = (await take(4)).toString('latin1')
+      const length = /^[0-9a-f]{4}$/i.test(text) ? Number.parseInt(text, 16) : 1
+      if (length === 0) break
+      if (length < 4) throw invalid()
+      lines.push(await take(length - 4))
+    }
+  } catch (error) {
+    leave()
+    throw error
   }
   async function* rest(): AsyncGenerator<Buffer> {
     if (held.length > 0) yield held
     for (let next = await chunks.next(); next.done !== true; next = await chunks.next()) yield next.value
   }
-  return { lines, rest: rest() }
+  return { lines, rest: rest(), leave }
 }
 
 export const bands = { data: 1, progress: 2 } as const
