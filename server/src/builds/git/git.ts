@@ -153,6 +153,26 @@ const createContent = (parts: ContentParts): Pick<Mirrors, 'fetchSubmodules' | '
   }
 }
 
+interface StoredParts extends Pick<ContentParts, 'lock' | 'mirrorOf' | 'untilClosed'> {
+  prepare(mirror: string): Promise<void>
+  fetchWithRepair: ReturnType<typeof createUpkeep>['fetchWithRepair']
+}
+
+const createStoredAccess =
+  ({ lock, mirrorOf, prepare, fetchWithRepair, untilClosed }: StoredParts): Mirrors['withStored'] =>
+  (source, signal, work) => {
+    const id = internalIdIn(source.url)
+    if (id === null) throw new Error('not a repository of this server')
+    const mirror = mirrorOf(source)
+    return withLock(lock, mirror, signal, async () => {
+      await prepare(mirror)
+      noteUse(mirror).catch(() => {})
+      const { code, stderr } = await fetchWithRepair(source, mirror, '', untilClosed(signal))
+      if (code !== 0) throw new Error(`a repository could not be restored: ${stderr.trim()}`)
+      return work(mirror, id)
+    })
+  }
+
 export const createMirrors = (parts: MirrorParts): Mirrors => {
   const { git, folder, log } = parts
   const limits = { ...usualLimits, ...parts.limits }
@@ -268,19 +288,8 @@ export const createMirrors = (parts: MirrorParts): Mirrors => {
       }
     },
     mirrorOf,
-    withStored(source, signal, work) {
-      const id = internalIdIn(source.url)
-      if (id === null) throw new Error('not a repository of this server')
-      const mirror = mirrorOf(source)
-      return withLock(lock, mirror, signal, async () => {
-        await prepare(mirror)
-        noteUse(mirror).catch(() => {})
-        const { code, stderr } = await fetchWithRepair(source, mirror, '', untilClosed(signal))
-        if (code !== 0) throw new Error(`a repository could not be restored: ${stderr.trim()}`)
-        return work(mirror, id)
-      })
-    },
     ...createContent({ git, remote, limits, lock, mirrorOf, untilClosed }),
+    withStored: createStoredAccess({ lock, mirrorOf, prepare, fetchWithRepair, untilClosed }),
     async close() {
       closing.abort(new Error('the server is stopping'))
     },
