@@ -153,6 +153,9 @@ const createContent = (parts: ContentParts): Pick<Mirrors, 'fetchSubmodules' | '
   }
 }
 
+const noBranch = ({ url, branch }: GitSource, others: readonly string[]): DeploymentError =>
+  internalIdIn(url) === null ? branchMissing(branch, others) : nothingPushed(branch, others)
+
 interface StoredParts extends Pick<ContentParts, 'lock' | 'mirrorOf' | 'untilClosed'> {
   prepare(mirror: string): Promise<void>
   fetchWithRepair: ReturnType<typeof createUpkeep>['fetchWithRepair']
@@ -204,8 +207,8 @@ export const createMirrors = (parts: MirrorParts): Mirrors => {
       const result = await fetchWithRepair(source, mirror, commitId, signal)
       const commit = result.code === 0 ? await readCommit(mirror, commitId) : null
       if (commit !== null) {
-        if (internalIdIn(source.url) !== null) return commit
-        await tidy(mirror).catch((error: unknown) => log.warn({ err: error }, 'a git mirror could not be cleaned up'))
+        if (internalIdIn(source.url) === null)
+          await tidy(mirror).catch((error: unknown) => log.warn({ err: error }, 'a git mirror could not be cleaned up'))
         return commit
       }
       if (result.code === 0 || isNotHandedOut(result.stderr))
@@ -239,10 +242,7 @@ export const createMirrors = (parts: MirrorParts): Mirrors => {
       readLastHead(mirror, source.branch),
     ])
     const commitId = source.commitId ?? refs.get(`refs/heads/${source.branch}`)
-    if (commitId === undefined) {
-      const others = await browser.branches(source, signal).catch(() => [])
-      throw (internalIdIn(source.url) === null ? branchMissing : nothingPushed)(source.branch, others)
-    }
+    if (commitId === undefined) throw noBranch(source, await browser.branches(source, signal).catch(() => []))
     const tag = learnTag(mirror, refs, commitId)
     if (source.commitId === undefined) heads.set(`${mirror} ${source.branch}`, commitId)
     if (last?.git_commit_id === commitId) return { ...last, tag }
