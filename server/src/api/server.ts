@@ -21,6 +21,7 @@ import { type Authenticator, createAuthenticator, passwordInHeader, tokenInHeade
 import { deleteEndedSessions } from './auth/ended-sessions.ts'
 import { addSignIn } from './auth/sign-in.ts'
 import { type Cors, createCors } from './cors.ts'
+import { discardBody } from './discard-body.ts'
 import { drainOnClose } from './drain.ts'
 import { addGitDoor } from './git-door/door.ts'
 import { maxPushBytes, receiveMs, receiverOf } from './git-door/receive.ts'
@@ -408,9 +409,7 @@ const createInstance = (gate: Gate, table: RouteTable, operations: readonly Oper
     return gate.cors.answerPreflight(request, reply) ? reply : undefined
   })
   app.addHook('onSend', async (request) => {
-    const { raw } = request
-    // What nobody has read of a body is in the way of the next request.
-    if (isLong(request) && !raw.complete) raw.resume()
+    if (isLong(request)) discardBody(request.raw)
   })
   // Fastify types an instance by its server options, and then accepts that type nowhere.
   const instance = app as unknown as FastifyInstance<Server>

@@ -17,6 +17,7 @@ import { createLoop } from '../../work/loop.ts'
 import { toApiError } from '../answer-error.ts'
 import { unauthorized } from '../auth/auth.ts'
 import { actorOf } from '../auth/principal.ts'
+import { discardBody } from '../discard-body.ts'
 import type { Operation, Principal } from '../operations/operation.ts'
 import { type Admitted, admit } from '../operations/run-operation.ts'
 import type { Parts } from '../parts.ts'
@@ -201,9 +202,8 @@ const receivePush = async (
     })
   } finally {
     await alive.stop()
-    // What nobody has read of its body is in the way of the next request.
     leave()
-    request.raw.resume()
+    discardBody(request.raw)
     if (!raw.destroyed) raw.end()
   }
   return undefined

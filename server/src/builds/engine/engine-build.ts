@@ -64,6 +64,10 @@ const shorten = (text: string): string => (text.length > 300 ? `${text.slice(0, 
 
 const isOfBuilder = (line: string): boolean => /^(Step \d| --->)/.test(line)
 
+/** What the programs of the step that failed have said. */
+const saidAtLast = (lines: readonly string[]): string[] =>
+  lines.slice(lines.findLastIndex((line) => /^Step \d/.test(line)) + 1).filter((line) => !isOfBuilder(line))
+
 const lastWords = (said: readonly string[]): string => {
   const line = tellingLine(said)
   return line === null ? '' : `. It said: ${line}`
@@ -73,7 +77,7 @@ export const buildFailure = (log: BuildLog, message: string, cause?: unknown): D
   log.end()
   const text = log.scrub(message).trim()
   const lines = log.lastLines()
-  const said = lines.filter((line) => !isOfBuilder(line))
+  const said = saidAtLast(lines)
   if (!lines.some((line) => line.includes(text))) lines.push(text.slice(0, 500))
   return new DeploymentError('build_failed', `The build failed: ${shorten(text)}${lastWords(said)}`, {
     lines: lines.slice(-30),

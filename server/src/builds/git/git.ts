@@ -153,32 +153,28 @@ const createContent = (parts: ContentParts): Pick<Mirrors, 'fetchSubmodules' | '
   }
 }
 
-/** The tags of commits, as they were last seen. */
-const createTags = () => {
-  const tags = createMemory()
-  return {
-    of: (mirror: string, commitId: string): string => tags.get(`${mirror} ${commitId}`) ?? '',
-    learn(mirror: string, refs: Map<string, string>, commitId: string): string {
-      const tag = findTag(refs, commitId)
-      tags.set(`${mirror} ${commitId}`, tag)
-      return tag
-    },
-  }
+const noBranch = ({ url, branch }: GitSource, others: readonly string[]): DeploymentError =>
+  internalIdIn(url) === null ? branchMissing(branch, others) : nothingPushed(branch, others)
+
+interface StoredParts extends Pick<ContentParts, 'lock' | 'mirrorOf' | 'untilClosed'> {
+  prepare(mirror: string): Promise<void>
+  fetchWithRepair: ReturnType<typeof createUpkeep>['fetchWithRepair']
 }
 
-/** Brings a repository of this server up to date, and answers its id. */
-const restore = async (
-  { url }: GitSource,
-  mirror: string,
-  fetch: () => Promise<{ code: number | null; stderr: string }>,
-): Promise<string> => {
-  const id = internalIdIn(url)
-  if (id === null) throw new Error('not a repository of this server')
-  noteUse(mirror).catch(() => {})
-  const { code, stderr } = await fetch()
-  if (code !== 0) throw new Error(`a repository could not be restored: ${stderr.trim()}`)
-  return id
-}
+const createStoredAccess =
+  ({ lock, mirrorOf, prepare, fetchWithRepair, untilClosed }: StoredParts): Mirrors['withStored'] =>
+  (source, signal, work) => {
+    const id = internalIdIn(source.url)
+    if (id === null) throw new Error('not a repository of this server')
+    const mirror = mirrorOf(source)
+    return withLock(lock, mirror, signal, async () => {
+      await prepare(mirror)
+      noteUse(mirror).catch(() => {})
+      const { code, stderr } = await fetchWithRepair(source, mirror, '', untilClosed(signal))
+      if (code !== 0) throw new Error(`a repository could not be restored: ${stderr.trim()}`)
+      return work(mirror, id)
+    })
+  }
 
 export const createMirrors = (parts: MirrorParts): Mirrors => {
   const { git, folder, log } = parts
@@ -187,18 +183,21 @@ export const createMirrors = (parts: MirrorParts): Mirrors => {
   const lock = createKeyedLock()
   const closing = new AbortController()
   const { prepare, fetchWithRepair, tidy } = createUpkeep(parts, limits, remote, closing.signal)
-  const tags = createTags()
+  const tags = createMemory()
   const heads = createMemory()
   const mirrorOf = (source: GitSource): string => join(folder, nameOf(source))
+  const tagOf = (mirror: string, commitId: string): string => tags.get(`${mirror} ${commitId}`) ?? ''
 
   const readCommit = async (mirror: string, commitId: string): Promise<Commit | null> => {
     const commit = await readKnown(git, mirror, commitId)
-    return commit === null ? null : { ...commit, tag: tags.of(mirror, commitId) }
+    return commit === null ? null : { ...commit, tag: tagOf(mirror, commitId) }
   }
 
   /** The last known head of a branch, read while the host is asked for the current one. */
-  const readLastHead = async (mirror: string, last: string | undefined): Promise<Commit | null> =>
-    last === undefined ? null : readCommit(mirror, last).catch(() => null)
+  const readLastHead = async (mirror: string, branch: string): Promise<Commit | null> => {
+    const last = heads.get(`${mirror} ${branch}`)
+    return last === undefined ? null : readCommit(mirror, last).catch(() => null)
+  }
 
   const bring = async (source: GitSource, mirror: string, commitId: string, signal: AbortSignal): Promise<Commit> =>
     withLock(lock, mirror, signal, async () => {
@@ -207,14 +206,21 @@ export const createMirrors = (parts: MirrorParts): Mirrors => {
       if (there !== null) return there
       const result = await fetchWithRepair(source, mirror, commitId, signal)
       const commit = result.code === 0 ? await readCommit(mirror, commitId) : null
-      const isForeign = internalIdIn(source.url) === null
-      if (commit !== null && isForeign)
-        await tidy(mirror).catch((error: unknown) => log.warn({ err: error }, 'a git mirror could not be cleaned up'))
-      if (commit !== null) return commit
+      if (commit !== null) {
+        if (internalIdIn(source.url) === null)
+          await tidy(mirror).catch((error: unknown) => log.warn({ err: error }, 'a git mirror could not be cleaned up'))
+        return commit
+      }
       if (result.code === 0 || isNotHandedOut(result.stderr))
         throw refMissing(`Commit ${commitId.slice(0, 12)} is not in branch ${source.branch} of the repository.`)
       throw explainGit(result.stderr, new URL(source.url).hostname)
     })
+
+  const learnTag = (mirror: string, refs: Map<string, string>, commitId: string): string => {
+    const tag = findTag(refs, commitId)
+    tags.set(`${mirror} ${commitId}`, tag)
+    return tag
+  }
 
   /**
    * A commit that was fetched before is served again only to those who may still read the repository. If the host does
@@ -223,7 +229,7 @@ export const createMirrors = (parts: MirrorParts): Mirrors => {
   const askAgain = async (source: GitSource, known: Commit, mirror: string, signal: AbortSignal): Promise<Commit> => {
     try {
       const refs = await remote.listRefs(source, limits.askAgainMs, true, signal)
-      return { ...known, tag: tags.learn(mirror, refs, known.git_commit_id) }
+      return { ...known, tag: learnTag(mirror, refs, known.git_commit_id) }
     } catch (error) {
       if (error instanceof DeploymentError && error.code === 'git_unreachable') return known
       throw error
@@ -233,14 +239,11 @@ export const createMirrors = (parts: MirrorParts): Mirrors => {
   const fetchHead = async (source: GitSource, mirror: string, signal: AbortSignal): Promise<Commit> => {
     const [refs, last] = await Promise.all([
       remote.listRefs(source, limits.lsRemoteMs, true, signal),
-      readLastHead(mirror, heads.get(`${mirror} ${source.branch}`)),
+      readLastHead(mirror, source.branch),
     ])
     const commitId = source.commitId ?? refs.get(`refs/heads/${source.branch}`)
-    if (commitId === undefined) {
-      const others = await browser.branches(source, signal).catch(() => [])
-      throw (internalIdIn(source.url) === null ? branchMissing : nothingPushed)(source.branch, others)
-    }
-    const tag = tags.learn(mirror, refs, commitId)
+    if (commitId === undefined) throw noBranch(source, await browser.branches(source, signal).catch(() => []))
+    const tag = learnTag(mirror, refs, commitId)
     if (source.commitId === undefined) heads.set(`${mirror} ${source.branch}`, commitId)
     if (last?.git_commit_id === commitId) return { ...last, tag }
     // A given commit has already been looked for.
@@ -285,15 +288,8 @@ export const createMirrors = (parts: MirrorParts): Mirrors => {
       }
     },
     mirrorOf,
-    withStored(source, signal, work) {
-      const mirror = mirrorOf(source)
-      return withLock(lock, mirror, signal, async () => {
-        await prepare(mirror)
-        const id = await restore(source, mirror, () => fetchWithRepair(source, mirror, '', untilClosed(signal)))
-        return work(mirror, id)
-      })
-    },
     ...createContent({ git, remote, limits, lock, mirrorOf, untilClosed }),
+    withStored: createStoredAccess({ lock, mirrorOf, prepare, fetchWithRepair, untilClosed }),
     async close() {
       closing.abort(new Error('the server is stopping'))
     },
