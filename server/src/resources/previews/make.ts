@@ -156,18 +156,23 @@ const turnToRequest = async (tx: Queryable, { branch }: Preview, environmentId: 
   )
 }
 
-/** 409 while the project has as many as it may; of two that want the last place, one gets it. */
-const takePlace = async (tx: Queryable, { settings }: Parts, preview: Preview): Promise<void> => {
+/** 409 while the project has as many as it may. */
+const refuseFull = async (db: Queryable, { settings }: Parts, preview: Preview): Promise<void> => {
   const { previews: most } = settings.limits ?? usualLimits
-  if (most === 0) return
+  const others = most === 0 ? 0 : await countPlaces(db, preview)
+  if (most !== 0 && others >= most) throw limitReached('previews', most, others + 1)
+}
+
+/** Of two that want the last place, one gets it. */
+const takePlace = async (tx: Queryable, parts: Parts, preview: Preview): Promise<void> => {
   await tx.query(textLockSql, [`previews ${preview.projectId}`])
-  const others = await countPlaces(tx, preview)
-  if (others >= most) throw limitReached('previews', most, others + 1)
+  await refuseFull(tx, parts, preview)
 }
 
 /** Clones the environment and deploys it with the branch; false: what was to be cloned is gone. */
 export const make = async (makeParts: MakeParts, preview: Preview, isTaken = false): Promise<boolean> => {
   const { parts, services } = makeParts
+  await refuseFull(parts.database, parts, preview)
   const source = await readSource(parts.database, preview)
   const transaction: Transaction = (work) =>
     holdLease(parts.database, previewLeases, preview, async (tx) => {

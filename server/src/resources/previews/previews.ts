@@ -11,6 +11,7 @@ import type { Parts } from '../../api/parts.ts'
 import { GitHostError } from '../../deployments/git-hosts/git-host.ts'
 import { ApiError, DeploymentError } from '../../lib/errors.ts'
 import { LeaseHandedOff } from '../../lib/lease-handed-off.ts'
+import { limitCode } from '../../limits/limits.ts'
 import { expireLeases, holdLease, LeaseLost, leaseMs, releaseLeases, renewLeases } from '../../work/lease.ts'
 import { createWorker } from '../../work/worker.ts'
 import type { Service } from '../service/service.ts'
@@ -40,6 +41,7 @@ const heartbeatMs = 4000
 /** Seconds until a preview is looked at again. */
 const soon = 2
 const busy = 3
+const full = 20
 const later = 60
 const calm = 300
 
@@ -138,6 +140,7 @@ const step = async (makeParts: MakeParts, preview: Preview): Promise<Step> => {
     // Whatever refuses it now may not later: a place that is free, a name, a limit of the organization.
     const state = preview.environmentId === null ? 'WAITING' : preview.state
     await turn(makeParts, preview, { state, reason: error.message })
+    if (error.code === limitCode) return full
     return error.status === 409 ? later : calm
   }
 }
@@ -233,13 +236,14 @@ const startLives = async (makeParts: MakeParts, worker: string): Promise<{ stop(
 
 const defaultPollSeconds = 60
 
+const workerName = (): string => `${hostname()}-${process.pid}-${randomBytes(4).toString('hex')}`
+
 /** `alone`: no other server can work on this database, so leases of a dead process end at once. */
 export const startPreviews = async (
   parts: Parts,
   services: readonly Service[],
-  { alone }: { alone: boolean },
+  { alone, worker = workerName() }: { alone: boolean; worker?: string },
 ): Promise<{ stop(): Promise<void> }> => {
-  const worker = `${hostname()}-${process.pid}-${randomBytes(4).toString('hex')}`
   const { database, settings } = parts
   if (alone) {
     await expireLeases(database, sourceLeases)

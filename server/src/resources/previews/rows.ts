@@ -41,10 +41,22 @@ const columns = `id, organization_id as "organizationId", project_id as "project
 
 export const previewLeases: LeaseTable<Preview> = { name: 'preview', open: `lease_until > '-infinity'`, columns }
 
+/** Of one organization at once: a git host of theirs that hangs holds up no other's. */
+const perOrganization = 2
+
 const claimSql = `
-  with chosen as (
-    select id from preview where next_at <= clock_timestamp() and lease_until < clock_timestamp()
-    order by next_at, created_at limit $3 for update skip locked
+  with busy as (
+    select organization_id, count(*) as held from preview
+    where lease_until > '-infinity' and lease_until >= clock_timestamp() group by organization_id
+  ), candidate as (
+    select p.id, p.next_at, coalesce(b.held, 0) + row_number() over (partition by p.organization_id
+      order by p.next_at, p.created_at) as turn
+    from preview p left join busy b using (organization_id)
+    where p.next_at <= clock_timestamp() and p.lease_until < clock_timestamp()
+  ), chosen as (
+    select p.id from candidate c join preview p using (id)
+    where c.turn <= ${perOrganization} and p.lease_until < clock_timestamp()
+    order by c.turn, c.next_at limit $3 for update of p skip locked
   )
   update preview p set worker = $1, fence = fence + 1, lease_until = ${leaseEnd(2)}
   where p.id in (select id from chosen) returning ${columns}`
@@ -132,10 +144,11 @@ export const forgetPreview = async (tx: Queryable, preview: Preview): Promise<bo
   return gone !== undefined
 }
 
-/** Whoever waits for a place in the project looks again. */
+/** Whoever waits for a place in the project looks again. What somebody else works on is passed over: it looks again by itself. */
 export const wakeWaiting = async (tx: Queryable, projectId: string): Promise<void> => {
   await tx.query(
-    `update preview set next_at = '-infinity' where project_id = $1 and state = 'WAITING' and lease_until < clock_timestamp()`,
+    `update preview set next_at = '-infinity' where id in (select id from preview where project_id = $1
+       and state = 'WAITING' and lease_until < clock_timestamp() for update skip locked)`,
     [projectId],
   )
   await tx.query(`select pg_notify('${previewChannel}', '')`)

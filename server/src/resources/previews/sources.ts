@@ -50,6 +50,8 @@ const readHeads = async (
 }
 
 const maxTitle = 200
+/** Requests and environments of one repository that are looked after. */
+const maxPairs = 1000
 const maxUrl = 2000
 
 /** Only addresses that a browser follows to the host. */
@@ -63,11 +65,12 @@ const look = async (parts: Parts, source: PreviewSource, signal: AbortSignal): P
     throw new DeploymentError('git_host_unknown', 'The repository is not at the git host of its git token.')
   const { requests, isComplete } = await host.pullRequests(signal)
   const origins = await readOrigins(parts.database, source)
-  const pairs = origins.flatMap((origin) =>
+  const all = origins.flatMap((origin) =>
     requests
       .filter(({ base, branch }) => origin.branches.includes(base) && isValidBranch(branch))
       .map((request) => ({ origin, request })),
   )
+  const pairs = all.slice(0, maxPairs)
   const own = pairs.filter(({ request }) => !request.isFork).map(({ request }) => request.branch)
   const heads = await readHeads(parts, source, [...new Set(own)], signal)
   const wanted: Wanted[] = pairs.map(({ origin, request }) => ({

@@ -29,10 +29,12 @@ create index commit_status_deployment on commit_status (deployment_id);
 create index commit_status_leased on commit_status (organization_id) where lease_until > '-infinity';
 
 -- Only what nobody has failed to tell comes sooner: a host that is away is asked no more often for it.
-create function tell_commit_status(deployment uuid) returns void language plpgsql as $$
+-- `service` null: of all of the deployment, locked in one order.
+create function tell_commit_status(deployment uuid, service uuid) returns void language plpgsql as $$
 begin
   update commit_status set changes = changes + 1, due_at = case when tries = 0 then clock_timestamp() else due_at end
-    where deployment_id = deployment;
+    where id in (select s.id from commit_status s where s.deployment_id = deployment
+      and (service is null or s.service_id = service) order by s.id for update);
   if found then
     perform pg_notify('slipway_commit_status', '');
   end if;
@@ -40,7 +42,7 @@ end $$;
 
 create function deployment_service_ended() returns trigger language plpgsql as $$
 begin
-  perform tell_commit_status(new.deployment_id);
+  perform tell_commit_status(new.deployment_id, new.service_id);
   return null;
 end $$;
 create trigger commit_status_of_service after update of finished_at on deployment_service for each row
@@ -48,7 +50,7 @@ create trigger commit_status_of_service after update of finished_at on deploymen
 
 create function deployment_ended() returns trigger language plpgsql as $$
 begin
-  perform tell_commit_status(new.id);
+  perform tell_commit_status(new.id, null);
   return null;
 end $$;
 create trigger commit_status_of_deployment after update of state on deployment for each row

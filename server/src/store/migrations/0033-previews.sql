@@ -89,10 +89,12 @@ create trigger preview_rule_changed after update of spec on node for each row
   when (old.kind = 'environment' and old.spec -> 'deployment_rule' is distinct from new.spec -> 'deployment_rule')
   execute function preview_changed();
 
--- The end of what a preview waits for.
+-- The end of what a preview waits for. One that is being worked on is passed over: it looks again by itself, and what
+-- works on it may wait for what this holds.
 create function preview_deployed() returns trigger language plpgsql as $$
 begin
-  update preview set changes = changes + 1, next_at = '-infinity' where deployment_id = new.id;
+  update preview set changes = changes + 1, next_at = '-infinity'
+    where id in (select p.id from preview p where p.deployment_id = new.id for update skip locked);
   if found then
     perform pg_notify('slipway_preview', '');
   end if;
