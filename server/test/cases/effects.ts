@@ -76,6 +76,8 @@ Application, Job, Terraform | /build.timeout_max_sec /build.cpu_max_in_milli /bu
 Application, Job, Terraform | /build.skip_git_submodules | src/builds/git/submodules | files of submodules are in place, nested ones too, whatever their depth and the form of their URL
 Container | /image_name /tag /registry_id | src/deployments/images/images | a deploy of an image pulls it and builds nothing; a tag that the deploy names wins
 Container | /image_tag | src/resources/kinds/container | a container is deployed at the tag named, and goes with its deletion
+Application | ?message | test/source-archive | a directory becomes a commit with its files, modes and links, and is deployed
+Application | /git_repository/url | test/git-push.e2e | a push shows its build and its outcome, and serves; a broken one exits with 1 and the reason, and what ran goes on
 Application | /auto_deploy | test/pushes | a push that a git host tells of deploys the head that the repository has, whatever the payload says
 Application, Job, Terraform | /mode=MATCH,EXCLUDE /type=PATH /value | test/pushes | auto_deploy, skip words, the root path, restrictions and a stop decide what a push deploys
 Terraform | /auto_deploy_config/auto_deploy /auto_deploy_config/terraform_action=DEFAULT,PLAN,NOOP | test/pushes | a push deploys a job from a repository, and runs of a module what its terraform_action says
