@@ -295,6 +295,7 @@ for (const lateCut of [false, true])
               for (const table of ['preview', 'preview_source'])
                 await database.query(`update ${table} set lease_until = '-infinity' where worker = 'dead'`)
               await look()
+              await database.query(`update preview set next_at = '-infinity' where lease_until < clock_timestamp()`)
               await database.query(`select pg_notify('slipway_preview', '')`)
               return reached()
             },
