@@ -299,6 +299,8 @@ test('an organization reads its limits and what it has of them', async () => {
     ['STREAMS_PER_TOKEN', null, null],
     ['ENGINES', null, 0],
     ['CERTIFICATES', null, 0],
+    ['REPOSITORY_MB', null, null],
+    ['REPOSITORIES_MB', null, 0],
     ['PREVIEWS_PER_PROJECT', null, null],
   ])
   assert.equal((await read())[0].setting, 'SLIPWAY_LIMIT_SERVICES')

@@ -4,11 +4,13 @@ import { spawn } from 'node:child_process'
 import { copyFile, readFile, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { test } from 'node:test'
+import { keyPlace } from '../src/certificates/rows.ts'
 import { openRelease } from '../src/deployments/release/releases.ts'
+import { newId } from '../src/lib/ids.ts'
 import { type Rotated, rotateKeys } from '../src/programs/key-rotation.ts'
 import { sealedKinds } from '../src/programs/sealed-texts.ts'
 import type { Database, Queryable } from '../src/store/database.ts'
-import { readFingerprintKey } from '../src/store/installation.ts'
+import { installationId, readFingerprintKey } from '../src/store/installation.ts'
 import { createSealer, type Sealer } from '../src/store/keys/seal.ts'
 import { newApplication, newPlace, startApi, type TestApi } from './support/api.ts'
 import { loadEffectiveVariables } from './support/effective-variables.ts'
@@ -45,6 +47,13 @@ const fill = async (api: TestApi, count: number) => {
   const shown = await call('POST', tokens, { name: 'shown once' }, replayed)
   assert.equal(shown.status, 201)
   const fingerprint = await readFingerprintKey(database, api.parts.sealer)
+  const certificates = [organizationId, null].map((owner) => ({ owner, host: `${newId()}.example`, id: newId() }))
+  for (const { owner, host, id: row } of certificates) {
+    const sealed = await api.parts.sealer.seal(owner ?? installationId, keyPlace(row, 'chain_key'), host)
+    await database.query('insert into certificate (id, host, organization_id, chain_key) values ($1, $2, $3, $4)', [
+      ...[row, host, owner, sealed],
+    ])
+  }
 
   const opens = async (sealer: Sealer): Promise<void> => {
     const variables = await loadEffectiveVariables(database, sealer, id)
@@ -57,6 +66,13 @@ const fill = async (api: TestApi, count: number) => {
     ])
     assert.equal((await sealer.open(organizationId, place, row!.text)).reveal(), 'a git token')
     assert.deepEqual(await readFingerprintKey(database, sealer), fingerprint)
+    for (const { owner, host, id: row } of certificates) {
+      const [found] = await database.query<{ key: string }>('select chain_key as key from certificate where id = $1', [
+        row,
+      ])
+      const key = await sealer.open(owner ?? installationId, keyPlace(row, 'chain_key'), found!.key)
+      assert.equal(key.reveal(), host)
+    }
   }
   const replays = async (): Promise<void> => {
     const again = await call('POST', tokens, { name: 'shown once' }, replayed)
@@ -241,5 +257,5 @@ test('every table that the sources seal for is among those that are sealed again
   const named = sources.flatMap(({ text }) =>
     [...withoutComments(text).matchAll(/\btable: '(\w+)',\s*row\b/g)].map(([, table]) => table!),
   )
-  assert.deepEqual([...new Set(named)].sort(), sealedKinds.map(({ table }) => table).sort())
+  assert.deepEqual([...new Set(named)].sort(), [...new Set(sealedKinds.map(({ table }) => table))].sort())
 })

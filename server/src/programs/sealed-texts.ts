@@ -27,12 +27,12 @@ export interface SealedKind {
 
 const zero = '00000000-0000-0000-0000-000000000000'
 
-/** Rows by their id that hold one text each. */
+/** Rows by their id, each with at most one text in this column; those of no organization are the installation's. */
 const columnOf = (table: string, column: string, placeColumn = column): SealedKind => ({
   table,
   async read(db, dataKeys, after, limit) {
     const rows = await db.query<{ id: string; organizationId: string; sealed: string }>(
-      `select id, organization_id as "organizationId", ${column} as sealed from ${table}
+      `select id, coalesce(organization_id, '${installationId}') as "organizationId", ${column} as sealed from ${table}
        where id > $1 and split_part(${column}, '.', 3) = any($2) order by id limit $3`,
       [after ?? zero, dataKeys, limit],
     )
@@ -123,5 +123,7 @@ export const sealedKinds: readonly SealedKind[] = [
   columnOf('release', 'sealed_env'),
   columnOf('service_output', 'sealed'),
   columnOf('task_state', 'sealed'),
+  columnOf('certificate', 'order_key'),
+  columnOf('certificate', 'chain_key'),
   answers,
 ]

@@ -68,7 +68,7 @@ test('a build that fails is told with its reason, tried again after ever longer 
   await lose(new DeploymentError('build_failed', 'The build failed: the disk is away.'))
   await until(async () => (await status()).state === 'RESTART_ERROR', { what: 'the first attempt' })
   assert.match((await status()).error!.message, /removed from the cluster.*could not be built again.*disk is away/)
-  assert.equal((await status()).running_state, 'ERROR')
+  await until(async () => (await status()).running_state === 'ERROR', { what: 'its running state' })
   // The first pause is of seconds, and told as a minute.
   for (const minutes of [1, 1, 5, 15, 60, 240]) {
     const before = (await deploymentsOf(world)).length
