@@ -96,7 +96,9 @@ const bodyOf = (request: FastifyRequest): AsyncIterable<Buffer> => {
 
 const answer = (reply: FastifyReply, kind: string) => {
   const { raw } = reply.hijack()
-  raw.writeHead(200, { 'content-type': `application/x-git-${kind}`, 'cache-control': 'no-store' })
+  // What git did not read of a body would be in the way of the next request.
+  const connection = kind === 'receive-pack-result' ? { connection: 'close' } : {}
+  raw.writeHead(200, { 'content-type': `application/x-git-${kind}`, 'cache-control': 'no-store', ...connection })
   return raw
 }
 
