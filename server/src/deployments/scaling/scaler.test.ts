@@ -61,8 +61,8 @@ for (const lateCut of [false, true])
         },
         { timeoutMs, what: `${count} instances` },
       )
+    // Every other call: after one is before the next, so that the two tests together cut between all.
     for (const count of [0, 1])
-      // Every other call: after one is before the next, so that the two tests together cut between all.
       for (let calls = 1, survived = false; !survived; calls += 2) {
         const opposite = await begin()
         await reaches(1 - count, 30_000)
