@@ -126,6 +126,10 @@ const good: [Record<string, string>, Partial<Settings>][] = [
   ],
   [{ SLIPWAY_CONSOLE_URL: 'https://console.example.org/app/' }, { consoleUrl: 'https://console.example.org/app' }],
   [{ SLIPWAY_PUBLIC_URL: 'https://slipway.example.org/' }, { publicUrl: 'https://slipway.example.org' }],
+  [
+    { SLIPWAY_ROUTER_TLS_PORT: '8443', SLIPWAY_API_HOST: 'api.example.org' },
+    { routerTlsPort: 8443, apiHost: 'api.example.org', publicUrl: 'https://api.example.org:8443' },
+  ],
   [{ SLIPWAY_SAMPLE: 'off' }, { sample: false }],
   [{ SLIPWAY_SAMPLE: 'On' }, { sample: true }],
   [{ SLIPWAY_OUTBOUND_ALLOW: 'loopback, git.test:8080' }, { outboundAllow: ['loopback', 'git.test:8080'] }],

@@ -243,6 +243,10 @@ const refuseTls = (settings: Settings, isSet: (name: string) => boolean): string
   return problems
 }
 
+/** Where the router publishes the API over HTTPS. */
+const addressOfApi = ({ apiHost, routerTlsPort: port }: Settings): string | undefined =>
+  apiHost === undefined || port === undefined ? undefined : `https://${apiHost}${port === 443 ? '' : `:${port}`}`
+
 const distance = (left: string, right: string): number => {
   let row = Array.from({ length: right.length + 1 }, (_, index) => index)
   for (let i = 1; i <= left.length; i++) {
@@ -351,7 +355,8 @@ export const parseSettings = (
   problems.push(...refuseTls(settings, (name) => (env[name] ?? file.get(name)?.value ?? '').trim() !== ''))
   problems.push(...refuseUnknown(file, names))
   if (problems.length > 0) throw new SettingsError(problems)
-  return { settings: Object.freeze(settings), warnings: warnOfUnknown(env, names) }
+  const publicUrl = settings.publicUrl ?? addressOfApi(settings)
+  return { settings: Object.freeze({ ...settings, publicUrl }), warnings: warnOfUnknown(env, names) }
 }
 
 /** The settings of this process. Prints what is wrong with them on standard error and exits with code 2. */
