@@ -140,7 +140,8 @@ const step = async (makeParts: MakeParts, preview: Preview): Promise<Step> => {
     // Whatever refuses it now may not later: a place that is free, a name, a limit of the organization.
     const state = preview.environmentId === null ? 'WAITING' : preview.state
     await turn(makeParts, preview, { state, reason: error.message })
-    if (error.code === limitCode) return full
+    // What is to go, or waits for a place, is not left for long.
+    if (error.code === limitCode || preview.environmentId !== null) return full
     return error.status === 409 ? later : calm
   }
 }
