@@ -2,6 +2,7 @@
  * The repositories that applications have on this server itself, as the door for pushes and fetches uses them. Knows
  * neither callers nor deployments.
  */
+import { DeploymentError } from '../../lib/errors.ts'
 import type { Database } from '../../store/database.ts'
 import type { GitSource } from '../builder.ts'
 import type { Mirrors } from '../git/git.ts'
@@ -26,17 +27,34 @@ export interface RepositoryParts {
   database: Database
 }
 
-export const createRepositories = ({ git, template, mirrors, database }: RepositoryParts): Repositories => ({
+const mostTries = 5
+
+/** The mirror, with the branches and tags of the database. What is pushed after its packs were read is read once more. */
+const bringUpToDate = async (
+  { git, mirrors, database }: RepositoryParts,
+  source: GitSource,
+  signal: AbortSignal,
+): Promise<string> => {
+  for (let tries = 1; ; tries += 1)
+    try {
+      return await mirrors.withStored(source, signal, async (path, id) => {
+        const refs = await readRefs(database, id)
+        await alignRefs(git, path, new Map(refs.map(({ name, objectId }) => [name, objectId])), source.branch)
+        return path
+      })
+    } catch (error) {
+      const isBehind = error instanceof DeploymentError && error.code === 'git_refused'
+      if (!isBehind || tries === mostTries) throw error
+    }
+}
+
+export const createRepositories = (parts: RepositoryParts): Repositories => ({
   intake: async (source, signal) =>
-    openIntake(git, await mirrors.withStored(source, signal, async (mirror) => mirror), template),
+    openIntake(parts.git, await parts.mirrors.withStored(source, signal, async (mirror) => mirror), parts.template),
   async serve(source, { advertise, protocol }, signal) {
-    const mirror = await mirrors.withStored(source, signal, async (path, id) => {
-      const refs = await readRefs(database, id)
-      await alignRefs(git, path, new Map(refs.map(({ name, objectId }) => [name, objectId])), source.branch)
-      return path
-    })
+    const mirror = await bringUpToDate(parts, source, signal)
     const mode = advertise ? ['--advertise-refs'] : []
-    return git.talk(['upload-pack', '--strict', '--stateless-rpc', ...mode, mirror], {
+    return parts.git.talk(['upload-pack', '--strict', '--stateless-rpc', ...mode, mirror], {
       timeoutMs: fetchMs,
       config: [
         ['transfer.hideRefs', 'refs/slipway'],
