@@ -10,7 +10,7 @@ import type { Outbound } from '../lib/net/outbound.ts'
 import type { Router } from '../router/router.ts'
 import type { Database } from '../store/database.ts'
 import type { Sealer } from '../store/keys/seal.ts'
-import { expireLeases, LeaseLost, leaseMs, releaseLeases, renewLeases } from '../work/lease.ts'
+import { expireLeases, heldByLease } from '../work/lease.ts'
 import { createLoop, type WorkParts } from '../work/loop.ts'
 import { createWorker } from '../work/worker.ts'
 import type { CertificateAuthority, ChallengeKind } from './authority.ts'
@@ -39,7 +39,6 @@ export interface CertificateParts extends WorkParts {
 
 const concurrency = 4
 const periodMs = 60_000
-const heartbeatMs = 4000
 const followMs = 10 * 60_000
 
 const startOrders = (parts: CertificateParts, orderParts: OrderParts) => {
@@ -56,21 +55,7 @@ const startOrders = (parts: CertificateParts, orderParts: OrderParts) => {
       return { claimed, more: false, nextMs: Math.max(100, nextMs ?? periodMs) }
     },
     run: (wanted, { signal }) => attempt(orderParts, wanted, signal),
-    renew: {
-      everyMs: heartbeatMs,
-      leaseMs,
-      async renew(ids) {
-        const held = new Set((await renewLeases(database, certificateLeases, worker, ids)).map(({ id }) => id))
-        return new Map(ids.filter((id) => !held.has(id)).map((id) => [id, new LeaseLost()]))
-      },
-    },
-    release: (all) =>
-      releaseLeases(
-        database,
-        certificateLeases,
-        worker,
-        all.map(({ id }) => id),
-      ),
+    ...heldByLease(database, certificateLeases, worker),
     failed: 'the order of a certificate was interrupted and waits for its next claim',
   })
 }

@@ -113,3 +113,25 @@ export const holdLease = <T, C extends Leased>(
     if (row === undefined) throw new LeaseLost()
     return work(tx)
   })
+
+const heartbeatMs = 4000
+
+/** For a worker whose pieces of work are rows of this table: how they are kept while they are worked on, and given back. */
+export const heldByLease = <C extends Leased>(database: Database, table: LeaseTable<C>, worker: string) => ({
+  renew: {
+    everyMs: heartbeatMs,
+    leaseMs,
+    async renew(ids: readonly string[]): Promise<ReadonlyMap<string, Error>> {
+      const held = new Set((await renewLeases(database, table, worker, ids)).map(({ id }) => id))
+      return new Map(ids.filter((id) => !held.has(id)).map((id) => [id, new LeaseLost()]))
+    },
+  },
+  release: async (all: readonly Leased[]): Promise<void> => {
+    await releaseLeases(
+      database,
+      table,
+      worker,
+      all.map(({ id }) => id),
+    )
+  },
+})

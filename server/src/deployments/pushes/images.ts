@@ -10,7 +10,7 @@ import { newId } from '../../lib/ids.ts'
 import { LeaseHandedOff } from '../../lib/lease-handed-off.ts'
 import type { Queryable } from '../../store/database.ts'
 import { writeAudit } from '../../store/tree.ts'
-import { holdLease, LeaseLost, leaseMs, releaseLeases, renewLeases } from '../../work/lease.ts'
+import { heldByLease, holdLease } from '../../work/lease.ts'
 import { createLoop } from '../../work/loop.ts'
 import { createWorker } from '../../work/worker.ts'
 import type { Deployments } from '../deployments.ts'
@@ -36,7 +36,6 @@ const defaultPollSeconds = 300
 const concurrency = 8
 const longestPauseMs = 30_000
 const shortestPauseMs = 25
-const heartbeatMs = 4000
 const hourMs = 3_600_000
 
 const triggeredBy = 'new image'
@@ -168,21 +167,7 @@ const startLooks = (parts: DeploymentParts, worker: string, asking: Asking) => {
       return { claimed, more: false, nextMs: Math.max(nextDueMs ?? longestPauseMs, shortestPauseMs) }
     },
     run: (watched, { signal }) => lookOrNote(parts, asking, watched, signal),
-    renew: {
-      everyMs: heartbeatMs,
-      leaseMs,
-      async renew(ids) {
-        const held = new Set((await renewLeases(database, imageLeases, worker, ids)).map(({ id }) => id))
-        return new Map(ids.filter((id) => !held.has(id)).map((id) => [id, new LeaseLost()]))
-      },
-    },
-    release: (all) =>
-      releaseLeases(
-        database,
-        imageLeases,
-        worker,
-        all.map(({ id }) => id),
-      ),
+    ...heldByLease(database, imageLeases, worker),
     failed: 'a look at an image was interrupted and waits for its next claim',
   })
 }

@@ -9,7 +9,7 @@ import type { GitSource } from '../../builds/builder.ts'
 import { DeploymentError } from '../../lib/errors.ts'
 import { LeaseHandedOff } from '../../lib/lease-handed-off.ts'
 import { pushChannel } from '../../webhooks/inbound/deliveries.ts'
-import { LeaseLost, leaseMs, releaseLeases, renewLeases } from '../../work/lease.ts'
+import { heldByLease } from '../../work/lease.ts'
 import { createLoop } from '../../work/loop.ts'
 import { createWorker } from '../../work/worker.ts'
 import type { ServiceRequest } from '../deployments.ts'
@@ -34,7 +34,6 @@ const defaultPollSeconds = 60
 const concurrency = 8
 const longestPauseMs = 10_000
 const shortestPauseMs = 25
-const heartbeatMs = 4000
 const hourMs = 3_600_000
 
 type Heads = ReadonlyMap<string, string>
@@ -145,21 +144,7 @@ const startLooks = (parts: DeploymentParts, worker: string, asking: Asking) => {
       return { claimed, more: false, nextMs: Math.max(nextDueMs ?? longestPauseMs, shortestPauseMs) }
     },
     run: (watched, { signal }) => lookOrNote(parts, asking, watched, signal),
-    renew: {
-      everyMs: heartbeatMs,
-      leaseMs,
-      async renew(ids) {
-        const held = new Set((await renewLeases(database, watchLeases, worker, ids)).map(({ id }) => id))
-        return new Map(ids.filter((id) => !held.has(id)).map((id) => [id, new LeaseLost()]))
-      },
-    },
-    release: (all) =>
-      releaseLeases(
-        database,
-        watchLeases,
-        worker,
-        all.map(({ id }) => id),
-      ),
+    ...heldByLease(database, watchLeases, worker),
     failed: 'a look at a repository was interrupted and waits for its next claim',
   })
 }

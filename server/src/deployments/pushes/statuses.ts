@@ -6,7 +6,7 @@
  */
 import { DeploymentError } from '../../lib/errors.ts'
 import type { Outbound } from '../../lib/net/outbound.ts'
-import { LeaseLost, leaseMs, releaseLeases, renewLeases } from '../../work/lease.ts'
+import { heldByLease, LeaseLost } from '../../work/lease.ts'
 import { createWorker, type Worker } from '../../work/worker.ts'
 import { oneLine } from '../git-hosts/answers.ts'
 import { GitHostError, openGitHost } from '../git-hosts/git-host.ts'
@@ -26,7 +26,6 @@ import {
 const concurrency = 8
 const longestPauseMs = 30_000
 const shortestPauseMs = 25
-const heartbeatMs = 4000
 const patienceMs = 20_000
 const maxDescription = 140
 const maxName = 100
@@ -122,21 +121,7 @@ export const startStatuses = async (parts: DeploymentParts, worker: string): Pro
       return { claimed, more: false, nextMs: Math.max(nextDueMs ?? longestPauseMs, shortestPauseMs) }
     },
     run: (claimed, { signal }) => tellOrPutOff({ ...parts, outbound }, claimed, signal),
-    renew: {
-      everyMs: heartbeatMs,
-      leaseMs,
-      async renew(ids) {
-        const held = new Set((await renewLeases(database, statusLeases, worker, ids)).map(({ id }) => id))
-        return new Map(ids.filter((id) => !held.has(id)).map((id) => [id, new LeaseLost()]))
-      },
-    },
-    release: (all) =>
-      releaseLeases(
-        database,
-        statusLeases,
-        worker,
-        all.map(({ id }) => id),
-      ),
+    ...heldByLease(database, statusLeases, worker),
     failed: 'telling a git host of a commit was interrupted and waits for its next claim',
   })
   const leave = await database.listen(statusChannel, telling.wake)

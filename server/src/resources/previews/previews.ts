@@ -12,7 +12,7 @@ import { GitHostError } from '../../deployments/git-hosts/git-host.ts'
 import { ApiError, DeploymentError } from '../../lib/errors.ts'
 import { LeaseHandedOff } from '../../lib/lease-handed-off.ts'
 import { limitCode } from '../../limits/limits.ts'
-import { expireLeases, holdLease, LeaseLost, leaseMs, releaseLeases, renewLeases } from '../../work/lease.ts'
+import { expireLeases, heldByLease, holdLease } from '../../work/lease.ts'
 import { createWorker } from '../../work/worker.ts'
 import type { Service } from '../service/service.ts'
 import { commentOf, writeComment } from './comment.ts'
@@ -36,7 +36,6 @@ import { startSources } from './sources.ts'
 const concurrency = 4
 const longestPauseMs = 10_000
 const shortestPauseMs = 25
-const heartbeatMs = 4000
 
 /** Seconds until a preview is looked at again. */
 const soon = 2
@@ -209,21 +208,7 @@ const startLives = async (makeParts: MakeParts, worker: string): Promise<{ stop(
       return { claimed, more: false, nextMs: Math.max(nextDueMs ?? longestPauseMs, shortestPauseMs) }
     },
     run: (preview, { signal }) => runOrPutOff(makeParts, preview, signal),
-    renew: {
-      everyMs: heartbeatMs,
-      leaseMs,
-      async renew(ids) {
-        const held = new Set((await renewLeases(database, previewLeases, worker, ids)).map(({ id }) => id))
-        return new Map(ids.filter((id) => !held.has(id)).map((id) => [id, new LeaseLost()]))
-      },
-    },
-    release: (all) =>
-      releaseLeases(
-        database,
-        previewLeases,
-        worker,
-        all.map(({ id }) => id),
-      ),
+    ...heldByLease(database, previewLeases, worker),
     failed: 'looking after a preview was interrupted and waits for its next claim',
   })
   const leave = await database.listen(previewChannel, lives.wake)

@@ -14,7 +14,7 @@ import { readGitCredentials } from '../../deployments/images/git-credentials.ts'
 import { DeploymentError } from '../../lib/errors.ts'
 import { LeaseHandedOff } from '../../lib/lease-handed-off.ts'
 import { requestChannel } from '../../webhooks/inbound/deliveries.ts'
-import { LeaseLost, leaseMs, releaseLeases, renewLeases } from '../../work/lease.ts'
+import { heldByLease } from '../../work/lease.ts'
 import { createLoop } from '../../work/loop.ts'
 import { createWorker } from '../../work/worker.ts'
 import {
@@ -31,7 +31,6 @@ import {
 const concurrency = 4
 const longestPauseMs = 10_000
 const shortestPauseMs = 25
-const heartbeatMs = 4000
 const patienceMs = 60_000
 const minuteMs = 60_000
 
@@ -113,21 +112,7 @@ export const startSources = async (
       return { claimed, more: false, nextMs: Math.max(nextDueMs ?? longestPauseMs, shortestPauseMs) }
     },
     run: (source, { signal }) => lookOrNote(parts, pollSeconds, source, signal),
-    renew: {
-      everyMs: heartbeatMs,
-      leaseMs,
-      async renew(ids) {
-        const held = new Set((await renewLeases(database, sourceLeases, worker, ids)).map(({ id }) => id))
-        return new Map(ids.filter((id) => !held.has(id)).map((id) => [id, new LeaseLost()]))
-      },
-    },
-    release: (all) =>
-      releaseLeases(
-        database,
-        sourceLeases,
-        worker,
-        all.map(({ id }) => id),
-      ),
+    ...heldByLease(database, sourceLeases, worker),
     failed: 'a look at pull requests was interrupted and waits for its next claim',
   })
   const finding = createLoop(parts, {
