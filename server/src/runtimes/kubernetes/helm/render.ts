@@ -87,6 +87,7 @@ export const render = async (session: HelmSession, chart: ChartToRender): Promis
   const rendered = await session.run(
     [
       ...['template', release, archive, '--namespace', namespace, '--skip-tests', '--skip-crds'],
+      '--skip-schema-validation',
       ...['--kube-version', chart.kubeVersion, ...(chart.isUpgrade ? ['--is-upgrade'] : [])],
       ...chart.apiVersions.flatMap((each) => ['--api-versions', each]),
       ...files.flatMap((file) => ['--values', file]),

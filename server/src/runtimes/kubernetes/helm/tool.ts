@@ -64,6 +64,12 @@ const environmentIn = (folder: string): Record<string, string> => ({
   GOMEMLIMIT: '512MiB',
 })
 
+/** Older ones cannot leave out schemas of values, which may name any address. */
+const isTooOld = (version: string): boolean => {
+  const [major = 0, minor = 0] = version.slice(1).split('.').map(Number)
+  return major < 3 || (major === 3 && minor < 16)
+}
+
 const sentenceOf = ({ stderr, stdout }: ExecResult): string => {
   const said = tellingLine((stderr.trim() || stdout).split('\n'))
   return said === null ? 'Helm failed and said nothing.' : `Helm failed: ${said}`
@@ -86,6 +92,11 @@ export const createHelmTool = (find: () => Promise<string | null>, root: string)
     const { stdout } = await start(program, ['version', '--template', '{{.Version}}'], '/', { timeoutMs: versionMs })
     const [version] = /^v\d+\.\d+[\w.+-]{0,40}/.exec(stdout) ?? []
     if (version === undefined) throw new DeploymentError('tool_missing', `${program} is not helm 3 or 4.`)
+    if (isTooOld(version))
+      throw new DeploymentError(
+        'tool_missing',
+        `${program} is helm ${version}, which is too old: install 3.16 or later.`,
+      )
     return version
   }
 
