@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { findTool } from '../../src/builds/tools.ts'
 import { parseKubeconfig } from '../../src/lib/kubernetes/kubeconfig.ts'
-import { createKubernetesApi } from '../../src/lib/kubernetes/kubernetes-api.ts'
+import { createKubernetesApi, type KubernetesApi } from '../../src/lib/kubernetes/kubernetes-api.ts'
 import { createHelm, type HelmOptions, type HelmPlace } from '../../src/runtimes/kubernetes/helm/helm.ts'
 import { createHelmTool } from '../../src/runtimes/kubernetes/helm/tool.ts'
 import { accessManifest } from '../../src/runtimes/kubernetes/rights.ts'
@@ -26,17 +26,18 @@ const options: HelmOptions = { timeoutSeconds: 60 }
 
 let admin: Admin
 let place: HelmPlace
+let api: KubernetesApi
 before(async () => {
   admin = await openCluster()
   const access = await parseKubeconfig(await grantAccess(admin, accessManifest.items))
-  const api = createKubernetesApi(access, outbound.checkMachine)
-  after(() => api.close())
+  api = createKubernetesApi(access, outbound.checkMachine)
   place = { access, api, namespace, release: 'shop' }
   await admin.apply({ apiVersion: 'v1', kind: 'Namespace', metadata: { name: namespace } })
   const usable = () => api.get(`/api/v1/namespaces/${namespace}/pods`).then(Boolean, () => false)
   await until(usable, { timeoutMs: 60_000, what: 'the rights of the account' })
 })
 after(async () => {
+  await api.close()
   await admin.remove({ apiVersion: 'v1', kind: 'Namespace', metadata: { name: namespace } })
   await revokeAccess(admin)
   admin.close()

@@ -221,6 +221,13 @@ export const createHelm = (tool: HelmTool, pin: Pin): Helm => {
           // What failed is taken back in as much time again.
           { ...options, timeoutMs: 2 * options.timeoutSeconds * 1000 + shortMs },
         )
+        const [newest] = await readHistory(session, place, options.signal)
+        // Helm says nothing when it cannot write this down.
+        if (newest?.status !== 'deployed')
+          throw new DeploymentError(
+            'helm_failed',
+            'Helm could not keep the new revision: it needs all rights on secrets.',
+          )
         return [...rendered.crds, ...rendered.objects]
       }),
     rollback: (place, revision, options) =>
