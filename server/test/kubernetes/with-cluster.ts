@@ -10,11 +10,18 @@ import { startOwnCluster } from './cluster/cluster.ts'
 const [, , programs, nodes, command, ...words] = process.argv
 if (programs === undefined || nodes === undefined) throw new Error('which folders?')
 
-const interrupted = Promise.race([once(process, 'SIGINT'), once(process, 'SIGTERM')])
+// However often it is said: the end of the cluster is not to be interrupted.
+const interrupted = new Promise<void>((resolve) => {
+  for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => resolve())
+})
 const started = performance.now()
 const cluster = await startOwnCluster(programs, nodes)
 const seconds = Math.round((performance.now() - started) / 100) / 10
-const env = { KUBECONFIG: join(cluster.folder, 'kubeconfig'), SLIPWAY_TEST_NODE: cluster.folder }
+const env = {
+  KUBECONFIG: join(cluster.folder, 'kubeconfig'),
+  SLIPWAY_TEST_NODE: cluster.folder,
+  SLIPWAY_TEST_PROGRAMS: programs,
+}
 const settings = Object.entries(env).map(([name, value]) => `${name}=${value}`)
 process.stderr.write(`A Kubernetes cluster runs (started in ${seconds} s): export ${settings.join(' ')}\n`)
 
