@@ -309,6 +309,14 @@ test('a value that cannot be read fails the deployment with the variable, the ma
       'x',
       await newAccess(inGoogle, { ...withAccount, json_credentials: 'canary' }),
     ],
+    [
+      /are not the JSON key of a service account\.$/,
+      'x',
+      await newAccess(inGoogle, {
+        ...withAccount,
+        json_credentials: JSON.stringify({ ...account, private_key: hostileKey(257, 257, 700) }),
+      }),
+    ],
   ]
   for (const [why, value, by, around = null] of cases) {
     await refer(scene, 'TOKEN', value, by)
