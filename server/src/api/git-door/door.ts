@@ -12,6 +12,7 @@ import { internalUrlOf } from '../../builds/git/names.ts'
 import { atMost } from '../../builds/pushed/intake.ts'
 import type { OwnApplication } from '../../deployments/deployments.ts'
 import { createSemaphore } from '../../lib/concurrency/semaphore.ts'
+import { drained } from '../../lib/drained.ts'
 import { ApiError, badRequest, conflict, unavailable } from '../../lib/errors.ts'
 import { createLoop } from '../../work/loop.ts'
 import { toApiError } from '../answer-error.ts'
@@ -191,7 +192,7 @@ const receivePush = async (
     waits: true,
     failed: 'a connection could not be kept open',
     async run() {
-      if (wanted.has('side-band-64k')) write(inBand(bands.data, Buffer.alloc(0)))
+      if (wanted.has('side-band-64k') && !raw.writableNeedDrain) write(inBand(bands.data, Buffer.alloc(0)))
     },
   })
   const { principal } = request.admitted!
@@ -200,6 +201,7 @@ const receivePush = async (
   try {
     await runPush({
       ...{ parts, receive, application, principal, by, maxBytes, commands, capabilities: wanted, pack: rest, write },
+      room: () => (raw.writableNeedDrain ? drained(raw) : Promise.resolve()),
       ...{ gone: gone.signal, ending: ending.signal },
     })
   } finally {
