@@ -11,6 +11,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { internalUrlOf } from '../../builds/git/names.ts'
 import { atMost } from '../../builds/pushed/intake.ts'
 import type { OwnApplication } from '../../deployments/deployments.ts'
+import { tidyRepositories } from '../../deployments/pushes/own-packs.ts'
 import { createSemaphore } from '../../lib/concurrency/semaphore.ts'
 import { drained } from '../../lib/drained.ts'
 import { ApiError, badRequest, conflict, unavailable } from '../../lib/errors.ts'
@@ -35,6 +36,7 @@ const maxCommandBytes = 128 * 1024
 const fetchPlaces = 16
 const fetchesEach = 4
 const aliveMs = 10_000
+const minuteMs = 60_000
 const hourMs = 3_600_000
 const closeMs = 3000
 
@@ -228,6 +230,16 @@ const forgetLeft = ({ parts }: DoorParts) =>
     run: () => parts.deployments.own.forget(),
   })
 
+const mergePacks = ({ parts }: DoorParts) =>
+  createLoop(parts, {
+    name: 'packs of repositories',
+    periodMs: minuteMs,
+    waits: true,
+    failed: 'packs of repositories could not be merged',
+    run: (signal) =>
+      tidyRepositories({ ...parts, repositories: parts.repositories!, limits: parts.settings.limits }, signal),
+  })
+
 export const addGitDoor = async (app: FastifyInstance, door: DoorParts): Promise<void> => {
   const { parts } = door
   const open = new Map<FastifyReply, () => void>()
@@ -260,6 +272,5 @@ export const addGitDoor = async (app: FastifyInstance, door: DoorParts): Promise
       },
     })
   })
-  const forgetting = forgetLeft(door)
-  app.addHook('onClose', forgetting.stop)
+  for (const loop of [forgetLeft(door), mergePacks(door)]) app.addHook('onClose', loop.stop)
 }

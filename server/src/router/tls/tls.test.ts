@@ -19,7 +19,7 @@ import {
   startProcess,
   until,
 } from '../../../test/support/router/parts.ts'
-import { hostileKey } from '../../../test/support/tls/hostile-key.ts'
+import { hostileKey, lockedKey } from '../../../test/support/tls/hostile-key.ts'
 import { createTestCa } from '../../../test/support/tls/test-ca.ts'
 import type { ProcessRouter } from '../control/client.ts'
 import type { Route, Target } from '../router.ts'
@@ -438,6 +438,7 @@ test('keys are looked at before anything is computed with them', async () => {
   assert.match(String(await judge(hostileKey(257, 257, 700))), /not consistent|cannot be read/)
   assert.match(String(await judge(hostileKey(257, 257, 129))), /not consistent|cannot be read/)
   assert.match(String(await judge(hostileKey(257, 257, 129, 257))), /not consistent|cannot be read/)
+  assert.match(String(await judge(lockedKey())), /without a password/)
   const rsa = generateKeyPairSync('rsa', { modulusLength: 2048 }).privateKey
   assert.match(String(await judge(pem(rsa as never))), /another certificate/)
 })
