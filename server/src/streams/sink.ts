@@ -2,7 +2,6 @@
  * Where a stream goes: the reader of server-sent events or of a websocket. Promises that a reader that stops reading
  * costs at most what is buffered here for it, and that an idle connection is kept open.
  */
-import type { ServerResponse } from 'node:http'
 import type { WebSocket } from 'ws'
 import type { Context } from '../api/operations/operation.ts'
 import { drained } from '../lib/drained.ts'

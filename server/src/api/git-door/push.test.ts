@@ -21,10 +21,10 @@ test('a client that does not read is told nothing more until it does, however lo
     application: { id: 'a', branch: 'main' },
     commands: [{ from: '', to: '', name: 'refs/heads/main' }],
     capabilities: new Set(['side-band-64k', 'report-status']),
-    write: (bytes) => void written.push(bytes.toString()),
-    room: () => new Promise((resolve) => waiting.push(resolve)),
+    write: (bytes: Buffer) => void written.push(bytes.toString()),
+    room: () => new Promise<void>((resolve) => waiting.push(resolve)),
     ...{ gone: never, ending: never },
-  } as Partial<PushRequest> as PushRequest)
+  } as unknown as PushRequest)
   for (let told = 1; told <= lines.length; told += 1) {
     await until(() => waiting.length > 0, { what: `line ${told}` })
     assert.equal(written.filter((text) => text.includes('line ')).length, told)

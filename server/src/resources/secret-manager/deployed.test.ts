@@ -7,6 +7,7 @@ import type { AddressInfo } from 'node:net'
 import { after, test } from 'node:test'
 import { jwtVerify } from 'jose'
 import { type Json, newApplication, newPlace, startApi } from '../../../test/support/api.ts'
+import { hostileKey } from '../../../test/support/tls/hostile-key.ts'
 import { until } from '../../../test/support/until.ts'
 import { signAws } from '../../variables/external/aws-signature.ts'
 
