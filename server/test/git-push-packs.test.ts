@@ -58,8 +58,7 @@ test('packs are merged into one without what nothing needs, and whoever pushes o
 
   const repositories = api.parts.repositories!
   const never = new AbortController().signal
-  const tidy = (intake = repositories.intake) =>
-    tidyRepositories({ ...api.parts, repositories: { intake } }, never, 1)
+  const tidy = (intake = repositories.intake) => tidyRepositories({ ...api.parts, repositories: { intake } }, never, 1)
   // One that dies in the middle leaves a pack that nobody reads, and the turn to others.
   await tidy(async (...args) => ({
     ...(await repositories.intake(...args)),

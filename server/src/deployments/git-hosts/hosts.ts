@@ -110,7 +110,12 @@ const hookLikeGithub = (url: string, secret: string): Json => ({
 })
 
 /** GitHub's, which Gitea and Forgejo have taken over in most places. */
-const likeGithub = (more: Json, count: 'per_page' | 'limit', hooksPerPage: number, commentsPerPage: number): HostForm => ({
+const likeGithub = (
+  more: Json,
+  count: 'per_page' | 'limit',
+  hooksPerPage: number,
+  commentsPerPage: number,
+): HostForm => ({
   hasStatus: [],
   status: (repository, { commitId, state, name, description, url }) => ({
     method: 'POST',

@@ -6,7 +6,15 @@
  */
 import { internalUrlOf, isCommitId } from '../../builds/git/names.ts'
 import type { Repositories } from '../../builds/pushed/repositories.ts'
-import { dropPack, emptyPackBytes, type KeptPack, readPacks, readRefs, replacePacks, writePack } from '../../builds/pushed/rows.ts'
+import {
+  dropPack,
+  emptyPackBytes,
+  type KeptPack,
+  readPacks,
+  readRefs,
+  replacePacks,
+  writePack,
+} from '../../builds/pushed/rows.ts'
 import { newId } from '../../lib/ids.ts'
 import type { Log } from '../../lib/log.ts'
 import { type Limits, usualLimits } from '../../limits/limits.ts'

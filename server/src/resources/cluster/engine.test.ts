@@ -178,7 +178,10 @@ test('what the fields of an engine lack, or hold in vain, is said by name', asyn
     [{ engine_url, engine_ssh_key: key.private }, /^400 \/engine_ssh_host_keys .*required/],
     [{ engine_url, ...overSsh, engine_ssh_key: 'canary' }, /^400 \/engine_ssh_key .*not a private SSH key/],
     [{ engine_url, ...overSsh, engine_ssh_key: key.public }, /^400 \/engine_ssh_key .*public key/],
-    [{ engine_url, ...overSsh, engine_ssh_key: hostileKey(257, 257, 700) }, /^400 \/engine_ssh_key .*is not used, because/],
+    [
+      { engine_url, ...overSsh, engine_ssh_key: hostileKey(257, 257, 700) },
+      /^400 \/engine_ssh_key .*is not used, because/,
+    ],
     [{ engine_url, ...overSsh, engine_ssh_host_keys: 'no keys' }, /^400 \/engine_ssh_host_keys/],
     [{ engine_url, ...overSsh, engine_ca_certificate: 'x' }, /^400 \/engine_ca_certificate .*not used/],
     [{ ...overSsh }, /^400 \/engine_ssh_key .*requires `engine_url`/],
