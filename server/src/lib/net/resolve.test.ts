@@ -43,9 +43,9 @@ const open = async (t: TestContext, names: Record<string, string>) => {
   return async (host: string): Promise<string[]> => (await resolve(host)).map(({ address }) => address)
 }
 
-test('hundreds of names whose servers say nothing hold up nobody else', async (t) => {
+test('a hundred names whose servers say nothing hold up nobody else', async (t) => {
   const resolve = await open(t, { 'www.shop.company': '10.0.0.7' })
-  let silent = 400
+  let silent = 100
   const waiting = Array.from({ length: silent }, (_, index) =>
     resolve(`silent-${index}.company`).catch((error: { code: string }) => {
       silent -= 1
@@ -53,7 +53,7 @@ test('hundreds of names whose servers say nothing hold up nobody else', async (t
     }),
   )
   assert.deepEqual(await resolve('www.shop.company'), ['10.0.0.7'])
-  assert.equal(silent, 400)
+  assert.equal(silent, 100)
   assert.deepEqual([...new Set(await Promise.all(waiting))], ['ETIMEOUT'])
 })
 

@@ -9,6 +9,7 @@ import { readFile } from 'node:fs/promises'
 import { isIP } from 'node:net'
 import { networkInterfaces } from 'node:os'
 import { setTimeout as delay } from 'node:timers/promises'
+import { createSemaphore } from '../concurrency/semaphore.ts'
 
 export type Resolve = (host: string) => Promise<readonly { address: string }[]>
 
@@ -23,15 +24,21 @@ export interface ResolveOptions {
 
 /** The settings of the system may have changed by then. */
 const renewMs = 30_000
-const timeoutMs = 1500
+const timeoutMs = 1000
 const tries = 2
 /** How much longer than for the one kind of address is waited for the other. */
 const otherMs = 500
 const mostSearched = 6
+/** Lookups at once, and those of names of one owner: more than this the network or a name server may drop. */
+const places = 128
+const placesEach = 16
 
 /** Of these no name can be bought; the network, the machine or a test gives them a meaning. */
 const isOwn = (host: string): boolean =>
   !host.includes('.') || /\.(?:localhost|local|internal|home\.arpa|test|example|invalid)$/.test(host)
+
+/** `shop.example` of `www.shop.example`. */
+const ownerOf = (host: string): string => host.split('.').slice(-2).join('.')
 
 const read = (path: string): Promise<string> => readFile(path, 'utf8').catch(() => '')
 
@@ -103,11 +110,13 @@ export const createResolve = (options: ResolveOptions = {}): Resolve => {
     resolver = { is, untilMs: nowMs + renewMs }
     return is
   }
+  const take = createSemaphore(places, placesEach)
   return async (host) => {
     if (isOwn(host)) return lookup(host, { all: true, order: 'verbatim' })
     const listed = inHosts(await read(hosts), host)
     if (listed.length > 0) return listed.map((address) => ({ address }))
     const searched = searchedIn(await read(config)).map((domain) => `${host}.${domain}`)
-    return (await askAll(present(), [host, ...searched])).map((address) => ({ address }))
+    const found = await take(ownerOf(host), () => askAll(present(), [host, ...searched]))
+    return found.map((address) => ({ address }))
   }
 }
