@@ -134,7 +134,11 @@ const refuseUnreadable = (request: FastifyRequest, { consumes }: Operation): voi
     if (type !== undefined && !archiveTypes.some((each) => type.toLowerCase().startsWith(each)))
       throw new ApiError(415, 'unsupported_media_type', `The body must be a tar archive with gzip: ${archiveType}.`)
     if (encoding !== undefined && encoding !== 'identity')
-      throw new ApiError(415, 'unsupported_media_type', 'The archive must be sent as it is, without a Content-Encoding.')
+      throw new ApiError(
+        415,
+        'unsupported_media_type',
+        'The archive must be sent as it is, without a Content-Encoding.',
+      )
     return
   }
   if (archiveTypes.some((each) => type?.toLowerCase().startsWith(each) === true)) throw notJson()

@@ -15,9 +15,11 @@ const begin = (t: TestContext, path: string, type: string, more = `authorization
   socket.setEncoding('latin1').on('data', (text: string) => {
     seen.text += text
   })
-  socket.on('error', () => {}).once('close', () => {
-    seen.isOver = true
-  })
+  socket
+    .on('error', () => {})
+    .once('close', () => {
+      seen.isOver = true
+    })
   socket.write(`POST ${path} HTTP/1.1\r\nhost: x\r\ncontent-type: ${type}\r\ncontent-length: 100\r\n${more}\r\n{"a"`)
   return seen
 }

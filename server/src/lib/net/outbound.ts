@@ -23,9 +23,9 @@ import {
 } from './address-policy.ts'
 import { createEngineBridges, type Interfaces } from './engine-bridges.ts'
 import { createKeptConnections, type KeptConnections } from './kept-connections.ts'
+import { createResolve, type Resolve } from './name-lookup.ts'
 import { OutboundFailed, OutboundRefused } from './outbound-errors.ts'
 import { joinHeaders, type OutboundStream, openStream, type StreamLimits } from './outbound-stream.ts'
-import { createResolve, type Resolve } from './resolve.ts'
 
 export { OutboundFailed, OutboundRefused, type OutboundStream, type Resolve }
 

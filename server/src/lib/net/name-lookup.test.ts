@@ -5,7 +5,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
-import { createResolve } from './resolve.ts'
+import { createResolve } from './name-lookup.ts'
 
 const a = 1
 
