@@ -192,11 +192,19 @@ const stream = async (pieces: Iterable<Buffer>): Promise<Buffer> => {
   return Buffer.concat(await all)
 }
 
+test('an archive is sent as it is', async () => {
+  const { application } = await newScene()
+  const body = packed({ name: 'Dockerfile', content: 'FROM scratch\n' })
+  const { status } = await sendTo(application.id, body, '', { 'content-encoding': 'gzip' })
+  assert.equal(status, 415)
+  assert.equal(await headOf(application.id), undefined)
+})
+
 test('bombs end at a limit, while the server answers others', async () => {
   const { application, send } = await newScene()
   function* zeros(): Generator<Buffer> {
     yield header({ name: 'zeros', size: 600 << 20 })
-    for (let count = 0; count < 600; count += 1) yield Buffer.alloc(1 << 20)
+    for (let count = 0; count < 120; count += 1) yield Buffer.alloc(1 << 20)
   }
   function* entries(): Generator<Buffer> {
     for (let count = 0; count < 50_010; count += 1) yield header({ name: `${count % 100}/f${count}` })
@@ -212,7 +220,7 @@ test('bombs end at a limit, while the server answers others', async () => {
   }
   function* headers(): Generator<Buffer> {
     const large = item({ name: 'p', type: 'x', content: '12 a=bcdefg\n'.repeat(5000) })
-    for (let count = 0; count < 3000; count += 1) yield large
+    for (let count = 0; count < 400; count += 1) yield large
   }
   const bombs: [string, () => Iterable<Buffer>, RegExp][] = [
     ['zeros', zeros, /inflates|MB of files/],

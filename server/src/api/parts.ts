@@ -52,6 +52,8 @@ export interface ApiSettings {
   gitPollSeconds?: number | undefined
   /** What one organization may have; defaults apply without it. */
   limits?: Limits | undefined
+  /** How long a whole request may take to arrive; default 30 s. */
+  requestMs?: number | undefined
   /** Of one push to a repository on this server; default 200. */
   pushMaxMb?: number | undefined
   statusVocabulary: 'auto' | 'running' | 'deployment'

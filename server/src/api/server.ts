@@ -42,7 +42,7 @@ const bodyLimit = 1024 * 1024
 const maxUrlLength = 8192
 const hourMs = 3_600_000
 /** Of a whole request, and of one whose body is streamed. */
-const requestMs = 30_000
+const usualRequestMs = 30_000
 const longRequestMs = receiveMs + 30_000
 const requestIdForm = /^[A-Za-z0-9._-]{8,128}$/
 
@@ -133,6 +133,12 @@ const refuseUnreadable = (request: FastifyRequest, { consumes }: Operation): voi
   if (consumes === archiveType) {
     if (type !== undefined && !archiveTypes.some((each) => type.toLowerCase().startsWith(each)))
       throw new ApiError(415, 'unsupported_media_type', `The body must be a tar archive with gzip: ${archiveType}.`)
+    if (encoding !== undefined && encoding !== 'identity')
+      throw new ApiError(
+        415,
+        'unsupported_media_type',
+        'The archive must be sent as it is, without a Content-Encoding.',
+      )
     return
   }
   if (archiveTypes.some((each) => type?.toLowerCase().startsWith(each) === true)) throw notJson()
@@ -336,15 +342,17 @@ const isLong = ({ routeOptions, match }: FastifyRequest): boolean =>
   routeOptions.config?.isLong === true || match?.operation.consumes === archiveType
 
 /** The server's own limit is that of streamed bodies: all others have theirs here. */
-const limitTime = (request: FastifyRequest): void => {
+const limitTime = ({ parts }: Gate, request: FastifyRequest, reply: FastifyReply): void => {
   const { raw } = request
   const { 'content-length': length, 'transfer-encoding': encoding } = request.headers
   const isEmpty = encoding === undefined && (length === undefined || length === '0')
   if (isEmpty) return
   const late = setTimeout(() => {
-    if (!raw.complete && !isLong(request))
-      answerParserError(Object.assign(new Error('late'), { code: 'ERR_HTTP_REQUEST_TIMEOUT' }), raw.socket)
-  }, requestMs)
+    if (raw.complete || isLong(request)) return
+    // A second answer would be taken for that of the next request.
+    if (reply.raw.headersSent) raw.socket.destroy()
+    else answerParserError(Object.assign(new Error('late'), { code: 'ERR_HTTP_REQUEST_TIMEOUT' }), raw.socket)
+  }, parts.settings.requestMs ?? usualRequestMs)
   raw.once('end', () => clearTimeout(late))
   raw.once('close', () => clearTimeout(late))
 }
@@ -405,7 +413,7 @@ const createInstance = (gate: Gate, table: RouteTable, operations: readonly Oper
     reply.headers(commonHeaders(request.id))
     gate.cors.addHeaders(request, reply)
     request.match = table.find(request.method, request.url)
-    limitTime(request)
+    limitTime(gate, request, reply)
     return gate.cors.answerPreflight(request, reply) ? reply : undefined
   })
   app.addHook('onSend', async (request) => {

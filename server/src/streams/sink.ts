@@ -2,9 +2,9 @@
  * Where a stream goes: the reader of server-sent events or of a websocket. Promises that a reader that stops reading
  * costs at most what is buffered here for it, and that an idle connection is kept open.
  */
-import type { ServerResponse } from 'node:http'
 import type { WebSocket } from 'ws'
 import type { Context } from '../api/operations/operation.ts'
+import { drained } from '../lib/drained.ts'
 
 const heartbeatMs = 15_000
 const maxBuffered = 256 * 1024
@@ -23,15 +23,6 @@ export interface Sink {
 /** Ends a stream whose source fails at the moment. */
 export const endAway = (sink: Sink, what: 'log' | 'status' | 'cluster'): void =>
   sink.end(`The ${what} is temporarily unavailable: connect again.`)
-
-const drained = (raw: ServerResponse): Promise<void> =>
-  new Promise((resolve) => {
-    const done = (): void => {
-      raw.off('drain', done).off('close', done)
-      resolve()
-    }
-    raw.on('drain', done).on('close', done)
-  })
 
 /** What a client already has from before its connection broke. */
 export const lastEventId = ({ headers }: Context): string | undefined => headers['last-event-id'] as string | undefined

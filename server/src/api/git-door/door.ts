@@ -11,7 +11,9 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { internalUrlOf } from '../../builds/git/names.ts'
 import { atMost } from '../../builds/pushed/intake.ts'
 import type { OwnApplication } from '../../deployments/deployments.ts'
+import { tidyRepositories } from '../../deployments/pushes/own-packs.ts'
 import { createSemaphore } from '../../lib/concurrency/semaphore.ts'
+import { drained } from '../../lib/drained.ts'
 import { ApiError, badRequest, conflict, unavailable } from '../../lib/errors.ts'
 import { createLoop } from '../../work/loop.ts'
 import { toApiError } from '../answer-error.ts'
@@ -34,6 +36,7 @@ const maxCommandBytes = 128 * 1024
 const fetchPlaces = 16
 const fetchesEach = 4
 const aliveMs = 10_000
+const minuteMs = 60_000
 const hourMs = 3_600_000
 const closeMs = 3000
 
@@ -191,7 +194,7 @@ const receivePush = async (
     waits: true,
     failed: 'a connection could not be kept open',
     async run() {
-      if (wanted.has('side-band-64k')) write(inBand(bands.data, Buffer.alloc(0)))
+      if (wanted.has('side-band-64k') && !raw.writableNeedDrain) write(inBand(bands.data, Buffer.alloc(0)))
     },
   })
   const { principal } = request.admitted!
@@ -200,6 +203,7 @@ const receivePush = async (
   try {
     await runPush({
       ...{ parts, receive, application, principal, by, maxBytes, commands, capabilities: wanted, pack: rest, write },
+      room: () => (raw.writableNeedDrain ? drained(raw) : Promise.resolve()),
       ...{ gone: gone.signal, ending: ending.signal },
     })
   } finally {
@@ -224,6 +228,16 @@ const forgetLeft = ({ parts }: DoorParts) =>
     waits: true,
     failed: 'packs of broken pushes could not be deleted',
     run: () => parts.deployments.own.forget(),
+  })
+
+const mergePacks = ({ parts }: DoorParts) =>
+  createLoop(parts, {
+    name: 'packs of repositories',
+    periodMs: minuteMs,
+    waits: true,
+    failed: 'packs of repositories could not be merged',
+    run: (signal) =>
+      tidyRepositories({ ...parts, repositories: parts.repositories!, limits: parts.settings.limits }, signal),
   })
 
 export const addGitDoor = async (app: FastifyInstance, door: DoorParts): Promise<void> => {
@@ -258,6 +272,5 @@ export const addGitDoor = async (app: FastifyInstance, door: DoorParts): Promise
       },
     })
   })
-  const forgetting = forgetLeft(door)
-  app.addHook('onClose', forgetting.stop)
+  for (const loop of [forgetLeft(door), mergePacks(door)]) app.addHook('onClose', loop.stop)
 }

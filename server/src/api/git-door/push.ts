@@ -8,6 +8,7 @@ import { atMost } from '../../builds/pushed/intake.ts'
 import type { Accepted, OwnApplication, OwnPush, OwnRef } from '../../deployments/deployments.ts'
 import { type Ending, followDeployment } from '../../deployments/pushes/follow.ts'
 import type { Pusher } from '../../deployments/pushes/request-push.ts'
+import { untilAborted } from '../../lib/concurrency/waiting.ts'
 import { ApiError } from '../../lib/errors.ts'
 import type { Principal } from '../auth/principal.ts'
 import type { Parts } from '../parts.ts'
@@ -29,6 +30,8 @@ export interface PushRequest {
   capabilities: ReadonlySet<string>
   pack: AsyncIterable<Buffer>
   write(bytes: Buffer): void
+  /** Resolves once the client has taken most of what was written. */
+  room(): Promise<void>
   /** The client has gone away. */
   gone: AbortSignal
   /** The server is stopping, or the caller has lost the right. */
@@ -123,7 +126,7 @@ const takeIn = async (request: PushRequest, wanted: Wanted[], receiving: Receivi
 
 /** Tells how the deployment goes; null once it runs, else why it does not. */
 const follow = async (
-  { parts, application, gone, ending }: PushRequest,
+  { parts, application, gone, ending, room }: PushRequest,
   { say }: Teller,
   { deploymentId, executionId }: NonNullable<Accepted>,
 ): Promise<string | null> => {
@@ -134,8 +137,10 @@ const follow = async (
   try {
     for (;;) {
       const { done, value } = await lines.next()
-      if (done !== true) say(`  ${value}`)
-      else return told(say, value)
+      if (done === true) return told(say, value)
+      say(`  ${value}`)
+      // A client that reads nothing must not have the whole log kept for it.
+      await untilAborted(room(), signal)
     }
   } catch (error) {
     if (!signal.aborted) throw error

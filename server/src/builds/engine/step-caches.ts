@@ -79,10 +79,11 @@ const createHolds = (store: CacheStore, clock: Clock) => {
   const renew = async (): Promise<void> => {
     for (;;) {
       await clock.sleep(renewMs, ended.signal)
-      for (const volume of held) await store.hold(volume, holder, holdMs)
+      // A hold that could not be renewed is another's only after a minute: the next turn may be in time.
+      for (const volume of held) await store.hold(volume, holder, holdMs).catch(() => false)
     }
   }
-  // Ends with `ended`; a hold that could not be renewed is another's only after a minute.
+  // Ends with `ended`.
   renew().catch(() => {})
 
   return {

@@ -76,23 +76,29 @@ const command = (names: readonly string[], format: string): Buffer =>
     'latin1',
   )
 
-/** Whether a reference is among the names that were asked for. */
-export const isAsked = (names: readonly string[], ref: string): boolean =>
-  names.some((name) => (name.endsWith('/') ? ref.startsWith(name) : ref === name))
+export type IsAsked = (ref: string) => boolean
+
+/** Whether a reference is among the names that were asked for: a host can list many more, and many can be asked for. */
+export const askedFor = (names: readonly string[]): IsAsked => {
+  const whole = new Set(names)
+  const beginnings = names.filter((name) => name.endsWith('/'))
+  return (ref) => whole.has(ref) || beginnings.some((beginning) => ref.startsWith(beginning))
+}
 
 /**
  * `<id> <name>`, then the capabilities (old) or `peeled:<id>` (new); an old host lists what a tag names as `<name>^{}`.
  */
-const keep = (refs: Refs, names: readonly string[], line: string): void => {
+const keep = (refs: Refs, isAsked: IsAsked, line: string): void => {
   const [, id = '', name = '', more = ''] = /^([0-9a-f]+) ([^ \0]+)(.*)$/s.exec(line) ?? []
   const ref = name.replace(/\^\{\}$/, '')
   const commitId = / peeled:([0-9a-f]+)/.exec(more)?.[1] ?? id
-  if (isCommitId(commitId) && isAsked(names, ref)) refs.set(ref, commitId)
+  if (isCommitId(commitId) && isAsked(ref)) refs.set(ref, commitId)
 }
 
 const readRefs = async (stream: OutboundStream, names: readonly string[]): Promise<Refs> => {
   const refs: Refs = new Map()
-  for await (const lines of linesOf(stream.body)) for (const line of lines) if (line !== null) keep(refs, names, line)
+  const isAsked = askedFor(names)
+  for await (const lines of linesOf(stream.body)) for (const line of lines) if (line !== null) keep(refs, isAsked, line)
   return refs
 }
 
@@ -101,6 +107,7 @@ type Greeting = { format: string } | { refs: Refs }
 
 const readGreeting = async (stream: OutboundStream, names: readonly string[]): Promise<Greeting> => {
   const refs: Refs = new Map()
+  const isAsked = askedFor(names)
   let greeted = false
   let format: string | null = null
   for await (const lines of linesOf(stream.body)) {
@@ -108,7 +115,7 @@ const readGreeting = async (stream: OutboundStream, names: readonly string[]): P
       if (line === null || line.startsWith('# service=')) continue
       if (line.startsWith('ERR ')) throw new NotGit(line)
       if (!greeted && line === 'version 2') format = 'sha1'
-      if (format === null) keep(refs, names, line)
+      if (format === null) keep(refs, isAsked, line)
       else if (line.startsWith('object-format=')) format = line.slice('object-format='.length)
       greeted = true
     }

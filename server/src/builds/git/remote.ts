@@ -14,7 +14,7 @@ import { explainOutbound, isNotHandedOut, refused, tooSlow } from './errors.ts'
 import { clearLeftovers, mirrorSize } from './mirror-folder.ts'
 import { internalIdIn, isCommitId, isValidBranch, isValidGitUrl } from './names.ts'
 import type { Git, GitConfig } from './process.ts'
-import { createRefs, isAsked, type Refs } from './refs.ts'
+import { askedFor, createRefs, type Refs } from './refs.ts'
 
 /**
  * `check` returns the only address that git may connect to; `open` connects by itself. Both reject what may not be
@@ -100,8 +100,10 @@ export const createRemote = (
 ) => {
   const readRefs = createRefs((request) => network.open(request))
 
-  const readStored = async (id: string, names: readonly string[]): Promise<Refs> =>
-    new Map([...(await stored.refs(id))].filter(([ref]) => isAsked(names, ref)))
+  const readStored = async (id: string, names: readonly string[]): Promise<Refs> => {
+    const isAsked = askedFor(names)
+    return new Map([...(await stored.refs(id))].filter(([ref]) => isAsked(ref)))
+  }
 
   const addressOf = async (source: GitSource, signal: AbortSignal): Promise<string> => {
     const url = new URL(source.url)

@@ -46,6 +46,14 @@ export const readPacks = (db: Queryable, id: string): Promise<KeptPack[]> =>
     id,
   ])
 
+export const countPacks = async (db: Queryable, id: string): Promise<number> => {
+  const [row] = await db.query<{ count: number }>(
+    'select count(*)::int as count from git_pack where repository_id = $1 and accepted',
+    [id],
+  )
+  return row!.count
+}
+
 /** Bytes of all packs of a repository. */
 export const readSize = async (db: Queryable, id: string): Promise<number> => {
   const [row] = await db.query<{ bytes: number }>(
@@ -117,6 +125,24 @@ export const acceptPack = async (
   { id, name, bytes }: { id: string; name: string; bytes: number },
 ): Promise<void> => {
   await tx.query('update git_pack set accepted = true, name = $2, bytes = $3 where id = $1', [id, name, bytes])
+}
+
+/**
+ * Puts one pack in the place of these, which it must have all of that is needed; false if they are not all there any
+ * more. Pushes wait meanwhile; packs that have come since stay.
+ */
+export const replacePacks = async (
+  tx: Queryable,
+  repositoryId: string,
+  old: readonly KeptPack[],
+  pack: { id: string; name: string; bytes: number },
+): Promise<boolean> => {
+  await tx.query('select 1 from git_repository where id = $1 for update', [repositoryId])
+  const there = new Set((await readPacks(tx, repositoryId)).map(({ id }) => id))
+  if (!old.every(({ id }) => there.has(id))) return false
+  await tx.query('delete from git_pack where id = any($1)', [old.map(({ id }) => id)])
+  await acceptPack(tx, pack)
+  return true
 }
 
 export const dropPack = async (db: Queryable, id: string): Promise<void> => {

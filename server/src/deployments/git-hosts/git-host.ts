@@ -40,7 +40,7 @@ export interface GitHost {
   comment(number: number, mark: string, text: string, signal: AbortSignal): Promise<void>
 }
 
-const maxPages = 5
+const maxPages = 17
 
 /** Gitea and Forgejo have no type of token of their own; their API has a path of its own. */
 const kindOf = (type: string, apiUrl: string): HostKind | null => {
@@ -95,6 +95,22 @@ const distinct = (requests: readonly PullRequest[]): PullRequest[] => [
   ...new Map(requests.map((each) => [each.number, each])).values(),
 ]
 
+/** Page after page, up to the one with what is looked for, if any. */
+const readPages = async <T>(
+  { perPage, read }: { perPage: number; read(value: unknown): T[] },
+  ask: (page: number) => Promise<unknown>,
+  isLast: (each: T) => boolean,
+): Promise<{ found: T[]; isComplete: boolean }> => {
+  const found: T[] = []
+  for (let page = 1; page <= maxPages; page += 1) {
+    const value = await ask(page)
+    const items = read(value)
+    found.push(...items)
+    if (lengthOf(value) < perPage || items.some(isLast)) return { found, isComplete: true }
+  }
+  return { found, isComplete: false }
+}
+
 const hostOf = (parts: HostParts, token: HostToken, kind: HostKind, repository: string): GitHost => {
   const form: HostForm = forms[kind]
   const send = (request: HostRequest, signal: AbortSignal, accepts: readonly number[] = []) =>
@@ -123,19 +139,25 @@ const hostOf = (parts: HostParts, token: HostToken, kind: HostKind, repository: 
     },
     async pullRequests(signal) {
       const { requests } = form
-      const found: PullRequest[] = []
-      for (let page = 1; page <= maxPages; page += 1) {
-        const value = await list(requests.list(repository, page), signal)
-        found.push(...requests.read(value))
-        if (lengthOf(value) < requests.perPage) return { requests: distinct(found), isComplete: true }
-      }
-      return { requests: distinct(found), isComplete: false }
+      const { found, isComplete } = await readPages(
+        requests,
+        (page) => list(requests.list(repository, page), signal),
+        () => false,
+      )
+      return { requests: distinct(found), isComplete }
     },
     async comment(number, mark, text, signal) {
       const { comments } = form
-      const all: Comment[] = comments.read(await list(comments.list(repository, number), signal))
-      const own = all.find((each) => each.id !== '' && each.text.includes(mark))
+      const isOwn = (each: Comment): boolean => each.id !== '' && each.text.includes(mark)
+      const { found, isComplete } = await readPages(
+        comments,
+        (page) => list(comments.list(repository, number, page), signal),
+        isOwn,
+      )
+      const own = found.find(isOwn)
       if (own?.text === text) return
+      // Another one each time would bury them all.
+      if (own === undefined && !isComplete) throw new GitHostError('refused', 'There are too many comments already.')
       await send(
         own === undefined ? comments.make(repository, number, text) : comments.change(repository, number, own.id, text),
         signal,

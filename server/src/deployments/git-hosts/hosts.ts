@@ -60,7 +60,8 @@ export interface HostForm {
     read(value: unknown): PullRequest[]
   }
   comments: {
-    list(repository: string, number: number): string
+    perPage: number
+    list(repository: string, number: number, page: number): string
     read(value: unknown): Comment[]
     make(repository: string, number: number, text: string): HostRequest
     change(repository: string, number: number, id: string, text: string): HostRequest
@@ -72,9 +73,15 @@ const repos = (repository: string): string => `/repos/${encodeAll(repository)}`
 const projects = (repository: string): string => `/projects/${encodeURIComponent(repository)}`
 const repositories = (repository: string): string => `/repositories/${encodeAll(repository)}`
 
+/** Texts of strangers are in both: a page of the longest ones has two megabytes. */
+const textsPerPage = 30
+
+/** In the database. */
+const maxNumber = 2 ** 31 - 1
+
 const numbered = (value: unknown, name: string): number => {
   const found = at(value, name)
-  return typeof found === 'number' && Number.isSafeInteger(found) && found > 0 ? found : 0
+  return typeof found === 'number' && Number.isInteger(found) && found > 0 && found <= maxNumber ? found : 0
 }
 
 const isWhole = ({ number, branch, base }: PullRequest): boolean => number > 0 && branch !== '' && base !== ''
@@ -103,7 +110,12 @@ const hookLikeGithub = (url: string, secret: string): Json => ({
 })
 
 /** GitHub's, which Gitea and Forgejo have taken over in most places. */
-const likeGithub = (more: Json, perPage: string): HostForm => ({
+const likeGithub = (
+  more: Json,
+  count: 'per_page' | 'limit',
+  hooksPerPage: number,
+  commentsPerPage: number,
+): HostForm => ({
   hasStatus: [],
   status: (repository, { commitId, state, name, description, url }) => ({
     method: 'POST',
@@ -114,7 +126,7 @@ const likeGithub = (more: Json, perPage: string): HostForm => ({
     },
   }),
   hooks: {
-    list: (repository) => `${repos(repository)}/hooks?${perPage}`,
+    list: (repository) => `${repos(repository)}/hooks?${count}=${hooksPerPage}`,
     read: (value) => listOf(value).map((each) => ({ id: idAt(each, 'id'), url: textAt(each, 'config', 'url') })),
     make: (repository, url, secret) => ({
       method: 'POST',
@@ -129,12 +141,14 @@ const likeGithub = (more: Json, perPage: string): HostForm => ({
     remove: (repository, id) => ({ method: 'DELETE', path: `${repos(repository)}/hooks/${id}` }),
   },
   requests: {
-    perPage: Number(perPage.split('=')[1]),
-    list: (repository, page) => `${repos(repository)}/pulls?state=open&${perPage}&page=${page}`,
+    perPage: textsPerPage,
+    list: (repository, page) => `${repos(repository)}/pulls?state=open&${count}=${textsPerPage}&page=${page}`,
     read: pulls,
   },
   comments: {
-    list: (repository, number) => `${repos(repository)}/issues/${number}/comments?${perPage}`,
+    perPage: commentsPerPage,
+    list: (repository, number, page) =>
+      `${repos(repository)}/issues/${number}/comments?${count}=${textsPerPage}&page=${page}`,
     read: (value) => listOf(value).map((each) => ({ id: idAt(each, 'id'), text: textAt(each, 'body') })),
     make: (repository, number, body) => ({
       method: 'POST',
@@ -177,8 +191,9 @@ const gitlab: HostForm = {
     remove: (repository, id) => ({ method: 'DELETE', path: `${projects(repository)}/hooks/${id}` }),
   },
   requests: {
-    perPage: 100,
-    list: (repository, page) => `${projects(repository)}/merge_requests?state=opened&per_page=100&page=${page}`,
+    perPage: textsPerPage,
+    list: (repository, page) =>
+      `${projects(repository)}/merge_requests?state=opened&per_page=${textsPerPage}&page=${page}`,
     read: (value) =>
       listOf(value)
         .map((each) => ({
@@ -192,7 +207,9 @@ const gitlab: HostForm = {
         .filter(isWhole),
   },
   comments: {
-    list: (repository, number) => `${projects(repository)}/merge_requests/${number}/notes?per_page=100&sort=asc`,
+    perPage: textsPerPage,
+    list: (repository, number, page) =>
+      `${projects(repository)}/merge_requests/${number}/notes?sort=asc&per_page=${textsPerPage}&page=${page}`,
     read: (value) => listOf(value).map((each) => ({ id: idAt(each, 'id'), text: textAt(each, 'body') })),
     make: (repository, number, body) => ({
       ...{ method: 'POST', path: `${projects(repository)}/merge_requests/${number}/notes`, body: { body } },
@@ -235,8 +252,9 @@ const bitbucket: HostForm = {
     }),
   },
   requests: {
-    perPage: 50,
-    list: (repository, page) => `${repositories(repository)}/pullrequests?state=OPEN&pagelen=50&page=${page}`,
+    perPage: textsPerPage,
+    list: (repository, page) =>
+      `${repositories(repository)}/pullrequests?state=OPEN&pagelen=${textsPerPage}&page=${page}`,
     read: (value) =>
       listOf(at(value, 'values'))
         .map((each) => ({
@@ -252,7 +270,9 @@ const bitbucket: HostForm = {
         .filter(isWhole),
   },
   comments: {
-    list: (repository, number) => `${repositories(repository)}/pullrequests/${number}/comments?pagelen=100`,
+    perPage: textsPerPage,
+    list: (repository, number, page) =>
+      `${repositories(repository)}/pullrequests/${number}/comments?pagelen=${textsPerPage}&page=${page}`,
     read: (value) =>
       listOf(at(value, 'values'))
         .filter((each) => at(each, 'deleted') !== true)
@@ -271,8 +291,9 @@ const bitbucket: HostForm = {
 }
 
 export const forms: Readonly<Record<HostKind, HostForm>> = {
-  GITHUB: likeGithub({ name: 'web' }, 'per_page=100'),
-  GITEA: likeGithub({ type: 'gitea' }, 'limit=50'),
+  GITHUB: likeGithub({ name: 'web' }, 'per_page', 100, textsPerPage),
+  // Its comments have no pages.
+  GITEA: likeGithub({ type: 'gitea' }, 'limit', 50, Number.POSITIVE_INFINITY),
   GITLAB: gitlab,
   BITBUCKET: bitbucket,
 }

@@ -45,7 +45,8 @@ export interface HostAnswer {
   value: unknown
 }
 
-const maxBytes = 16 << 20
+/** Parsed on the main thread: a page of requests with long texts has two. */
+const maxBytes = 4 << 20
 const maxWaitMs = 3_600_000
 
 /** What a host that has had enough asks for: seconds to wait, or the second of its clock at which it answers again. */

@@ -2,7 +2,8 @@
 import type { Kind } from '../../kinds.ts'
 import type { DeploymentError } from '../../lib/errors.ts'
 import type { Database, Queryable } from '../../store/database.ts'
-import { holdLease, type Leased, type LeaseTable, leaseEnd, leaseMs } from '../../work/lease.ts'
+import { type Claimed, claimInTurns } from '../../work/claim-in-turns.ts'
+import { holdLease, type Leased, type LeaseTable } from '../../work/lease.ts'
 import { leavingSql } from '../status/service-state.ts'
 
 export const imageChannel = 'slipway_image'
@@ -31,34 +32,11 @@ const newFollowersSql = `update watched_image w set next_at = clock_timestamp()
   where w.next_at > clock_timestamp() and w.failures = 0
     and w.id in (select f.image_id from followed_image f where f.seen is null)`
 
-const claimSql = `
-  with busy as (
-    select organization_id, count(*) as looks from watched_image
-    where lease_until > '-infinity' and lease_until >= clock_timestamp() group by organization_id
-  ), candidate as (
-    select w.id, w.next_at, coalesce(b.looks, 0) + row_number() over (partition by w.organization_id order by w.next_at, w.id) as turn
-    from watched_image w left join busy b using (organization_id)
-    where w.next_at <= clock_timestamp() and w.lease_until < clock_timestamp()
-  ), chosen as (
-    select w.id from candidate c join watched_image w using (id)
-    where c.turn <= ${perOrganization} and w.lease_until < clock_timestamp()
-    order by c.turn, c.next_at limit $3 for update of w skip locked
-  )
-  update watched_image w set worker = $1, fence = fence + 1, lease_until = ${leaseEnd(2)}
-  where w.id in (select id from chosen) returning ${columns}`
+const claim = claimInTurns({ table: imageLeases, dueAt: 'next_at', perOrganization })
 
-export const claimImages = async (
-  database: Database,
-  worker: string,
-  room: number,
-): Promise<{ claimed: WatchedImage[]; nextDueMs: number | null }> => {
+export const claimImages = async (database: Database, worker: string, room: number): Promise<Claimed<WatchedImage>> => {
   await database.query(newFollowersSql)
-  const claimed = await database.query<WatchedImage>(claimSql, [worker, leaseMs, room])
-  const [next] = await database.query<{ wait: number | null }>(
-    `select (extract(epoch from min(next_at) - clock_timestamp()) * 1000)::float8 as wait from watched_image
-     where next_at > clock_timestamp() and next_at < 'infinity'`,
-  )
-  return { claimed, nextDueMs: next?.wait ?? null }
+  return claim(database, worker, room)
 }
 
 /** A service that follows the tag of an image. */

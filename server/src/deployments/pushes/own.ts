@@ -6,7 +6,7 @@
  */
 import type { Commit } from '../../builds/builder.ts'
 import { internalUrl } from '../../builds/git/names.ts'
-import { acceptPack, dropLeftPacks, type KeptRef, readRefs, writeRef } from '../../builds/pushed/rows.ts'
+import { acceptPack, countPacks, dropLeftPacks, type KeptRef, readRefs, writeRef } from '../../builds/pushed/rows.ts'
 import { conflict } from '../../lib/errors.ts'
 import { type Limits, usualLimits } from '../../limits/limits.ts'
 import { refuseLargeRepositories } from '../../limits/repository-room.ts'
@@ -99,6 +99,12 @@ export interface OwnPush {
 
 export type Accepted = AcceptedDeployment | null
 
+/** Many more than are there while somebody merges them (own-packs.ts). */
+const mostPacks = 2000
+
+const unmerged = () =>
+  conflict('repository_busy', 'There were too many pushes in a short time: wait a quarter of an hour, and push again.')
+
 const accept = (
   parts: Pick<DeploymentParts, 'database' | 'kinds' | 'limits'>,
   asking: Asking,
@@ -114,6 +120,7 @@ const accept = (
     for (const { name, to } of refs) await writeRef(tx, id, name, to)
     if (pack !== null) {
       await acceptPack(tx, pack)
+      if ((await countPacks(tx, id)) > mostPacks) throw unmerged()
       const limits: Limits = parts.limits ?? usualLimits
       await refuseLargeRepositories(tx, limits, organizationId, id)
     }

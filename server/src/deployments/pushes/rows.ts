@@ -2,7 +2,8 @@
 import type { Kind } from '../../kinds.ts'
 import type { DeploymentError } from '../../lib/errors.ts'
 import type { Database, Queryable } from '../../store/database.ts'
-import { holdLease, type Leased, type LeaseTable, leaseEnd, leaseMs } from '../../work/lease.ts'
+import { type Claimed, claimInTurns } from '../../work/claim-in-turns.ts'
+import { holdLease, type Leased, type LeaseTable } from '../../work/lease.ts'
 import { leavingSql } from '../status/service-state.ts'
 
 /** A repository that this worker may look at as long as its fence is valid. */
@@ -28,42 +29,17 @@ const newFollowersSql = `update watched_repository w set next_at = clock_timesta
   where w.next_at > clock_timestamp() and w.failures = 0
     and w.id in (select f.repository_id from followed_branch f where f.seen is null)`
 
-const claimSql = `
-  with due as (
-    select id from watched_repository where next_at <= clock_timestamp()
-    union select repository_id from push_hint where due_at <= clock_timestamp()
-  ), busy as (
-    select organization_id, count(*) as looks from watched_repository
-    where lease_until > '-infinity' and lease_until >= clock_timestamp() group by organization_id
-  ), candidate as (
-    select w.id, w.next_at, coalesce(b.looks, 0) + row_number() over (partition by w.organization_id order by w.next_at, w.id) as turn
-    from due join watched_repository w using (id) left join busy b using (organization_id)
-    where w.lease_until < clock_timestamp()
-  ), chosen as (
-    select w.id from candidate c join watched_repository w using (id)
-    where c.turn <= ${perOrganization} and w.lease_until < clock_timestamp()
-    order by c.turn, c.next_at limit $3 for update of w skip locked
-  )
-  update watched_repository w set worker = $1, fence = fence + 1, lease_until = ${leaseEnd(2)}
-  where w.id in (select id from chosen)
-  returning ${columns}`
+const claim = claimInTurns({
+  ...{ table: watchLeases, dueAt: 'next_at', perOrganization },
+  also: {
+    due: 'select repository_id from push_hint where due_at <= clock_timestamp()',
+    next: 'select min(due_at) from push_hint where due_at > clock_timestamp()',
+  },
+})
 
-const nextDueSql = `select (extract(epoch from least(
-    (select min(next_at) from watched_repository where next_at < 'infinity' and next_at > clock_timestamp()),
-    (select min(due_at) from push_hint where due_at > clock_timestamp())
-  ) - clock_timestamp()) * 1000)::float8 as wait`
-
-export interface Claim {
-  claimed: Watched[]
-  /** Until the next one is due; null if none waits. */
-  nextDueMs: number | null
-}
-
-export const claimDue = async (database: Database, worker: string, room: number): Promise<Claim> => {
+export const claimDue = async (database: Database, worker: string, room: number): Promise<Claimed<Watched>> => {
   await database.query(newFollowersSql)
-  const claimed = await database.query<Watched>(claimSql, [worker, leaseMs, room])
-  const [next] = await database.query<{ wait: number | null }>(nextDueSql)
-  return { claimed, nextDueMs: next?.wait ?? null }
+  return claim(database, worker, room)
 }
 
 /** A service that follows a branch of the repository. */

@@ -1,6 +1,7 @@
 /** What git hosts are still to be told of commits: rows that wait, are told, and go when there is nothing more to tell. */
 import type { Database, Queryable } from '../../store/database.ts'
-import { holdLease, type Leased, type LeaseTable, leaseEnd, leaseMs } from '../../work/lease.ts'
+import { claimInTurns } from '../../work/claim-in-turns.ts'
+import { holdLease, type Leased, type LeaseTable } from '../../work/lease.ts'
 import type { CommitState } from '../git-hosts/hosts.ts'
 
 export const statusChannel = 'slipway_commit_status'
@@ -27,34 +28,7 @@ export const statusLeases: LeaseTable<Telling> = { name: 'commit_status', open: 
 /** Of one organization at once: a host of theirs that hangs holds up no other's. */
 const perOrganization = 2
 
-const claimSql = `
-  with busy as (
-    select organization_id, count(*) as told from commit_status
-    where lease_until > '-infinity' and lease_until >= clock_timestamp() group by organization_id
-  ), candidate as (
-    select s.id, s.due_at, coalesce(b.told, 0) + row_number() over (partition by s.organization_id order by s.due_at, s.id) as turn
-    from commit_status s left join busy b using (organization_id)
-    where s.due_at <= clock_timestamp() and s.lease_until < clock_timestamp()
-  ), chosen as (
-    select s.id from candidate c join commit_status s using (id)
-    where c.turn <= ${perOrganization} and s.lease_until < clock_timestamp()
-    order by c.turn, c.due_at limit $3 for update of s skip locked
-  )
-  update commit_status s set worker = $1, fence = fence + 1, lease_until = ${leaseEnd(2)}
-  where s.id in (select id from chosen) returning ${columns}`
-
-export const claimStatuses = async (
-  database: Database,
-  worker: string,
-  room: number,
-): Promise<{ claimed: Telling[]; nextDueMs: number | null }> => {
-  const claimed = await database.query<Telling>(claimSql, [worker, leaseMs, room])
-  const [next] = await database.query<{ wait: number | null }>(
-    `select (extract(epoch from min(due_at) - clock_timestamp()) * 1000)::float8 as wait from commit_status
-     where due_at > clock_timestamp()`,
-  )
-  return { claimed, nextDueMs: next?.wait ?? null }
-}
+export const claimStatuses = claimInTurns({ table: statusLeases, dueAt: 'due_at', perOrganization })
 
 /** A service whose commit is deployed, or was refused. */
 export interface StatusWish {

@@ -8,6 +8,7 @@ import { type Context, type Operation, type Owner, operation } from '../../api/o
 import { auditOf, placeOf } from '../../api/operations/resource.ts'
 import { Flag, Maybe, Nullable, OneOf, Results, Text, Timestamp, Uuid } from '../../api/operations/schema.ts'
 import { auditTargetOf } from '../../kinds.ts'
+import { forEachParallel } from '../../lib/concurrency/parallel.ts'
 import { isUuid, newId } from '../../lib/ids.ts'
 import type { Queryable } from '../../store/database.ts'
 import { type Audit, writeAudit } from '../../store/tree.ts'
@@ -158,10 +159,16 @@ const remove = (context: Context) => {
   return change(context, 'DELETE', id, (tx) => tx.query('delete from custom_domain where id = $1', [id]))
 }
 
+const checkedAtOnce = 16
+
 const checkAll = async ({ parts, db, node }: Context) => {
   const domains = await readDomains(db, node.id)
   const lookUp = (host: string) => parts.outbound.addressesOf(host)
-  return { results: await Promise.all(domains.map((domain) => checkDomain(lookUp, domain))) }
+  const results = new Map<string, Awaited<ReturnType<typeof checkDomain>>>()
+  await forEachParallel(checkedAtOnce, domains, async (domain) => {
+    results.set(domain.id, await checkDomain(lookUp, domain))
+  })
+  return { results: domains.map(({ id }) => results.get(id)!) }
 }
 
 const ofService = (self: Self, tag: string): Operation[] => {

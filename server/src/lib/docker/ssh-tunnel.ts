@@ -3,10 +3,12 @@
  * and again after it broke. The library runs in this process: no key is written to disk, no program is started, and
  * what is connected to is the address that was checked.
  */
+import { createPrivateKey } from 'node:crypto'
 import { once } from 'node:events'
 import { connect, type Socket } from 'node:net'
 import { Duplex } from 'node:stream'
 import type { Channel, Client } from 'ssh2'
+import { refuseUnusualKey } from '../usual-key.ts'
 import type { SshConnection } from './engine-connection.ts'
 
 export interface SshTunnel {
@@ -62,7 +64,9 @@ export const refuseKey = async (text: string): Promise<string | null> => {
   const found = [utils.parseKey(keyIn(text))].flat()[0]!
   if (found instanceof Error)
     return /passphrase|encrypted/i.test(found.message) ? 'is encrypted' : 'is not a private SSH key'
-  return found.isPrivateKey() ? null : 'is a public key'
+  if (!found.isPrivateKey()) return 'is a public key'
+  const unusual = refuseUnusualKey(createPrivateKey(found.getPrivatePEM()))
+  return unusual === null ? null : `is not used, because ${unusual}`
 }
 
 const openSocket = async ({ host, port, pin }: SshConnection): Promise<Socket> => {

@@ -11,6 +11,7 @@ declare module 'ssh2' {
     type: string
     isPrivateKey(): boolean
     getPublicSSH(): Buffer
+    getPrivatePEM(): string
   }
 
   export interface ConnectOptions {

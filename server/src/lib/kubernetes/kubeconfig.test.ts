@@ -4,6 +4,7 @@ import { inspect } from 'node:util'
 import type { Json } from '../../../test/support/api.ts'
 import { clusterCertificate, clusterKey, kubeconfigOf } from '../../../test/support/peers/kubernetes.ts'
 import { importsOf, readSources } from '../../../test/support/source-code.ts'
+import { hostileKey, lockedKey } from '../../../test/support/tls/hostile-key.ts'
 import { KubeconfigRefused, longestKubeconfig, parseKubeconfig } from './kubeconfig.ts'
 
 const base64 = (text: string): string => Buffer.from(text).toString('base64')
@@ -76,6 +77,16 @@ const refused: [string, string, RegExp][] = [
   ['a file of a key', user({ 'client-key': 'x.pem' }), /names a file/],
   ['a program', user({ exec: { command: 'aws', args: ['eks'] } }), /starts a program/],
   ['a plugin', user({ 'auth-provider': { name: 'gcp' } }), /plugin/],
+  [
+    'a key that costs seconds',
+    user({ 'client-certificate-data': cert, 'client-key-data': base64(hostileKey(257, 257, 700)) }),
+    /is not used: its/,
+  ],
+  [
+    'a key behind a password',
+    user({ 'client-certificate-data': cert, 'client-key-data': base64(lockedKey()) }),
+    /without a passphrase/,
+  ],
   ['a password', user({ username: 'admin', password: 'x' }), /password/],
   ['somebody else', user({ as: 'system:admin' }), /somebody else/],
   ['groups of somebody else', user({ 'as-groups': ['system:masters'] }), /somebody else/],

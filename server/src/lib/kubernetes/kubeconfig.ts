@@ -2,9 +2,10 @@
  * What a kubeconfig says of how one cluster is reached. It comes from a stranger: promises that reading it is short,
  * opens no file, starts no program, and that what it leaves is a connection with TLS that is verified.
  */
-import { createPrivateKey, X509Certificate } from 'node:crypto'
+import { createPrivateKey, type KeyObject, X509Certificate } from 'node:crypto'
 import type { ParsedNode } from 'yaml'
 import { Secret } from '../secret.ts'
+import { refuseUnusualKey } from '../usual-key.ts'
 
 /** How the API of a cluster is reached, and as whom. */
 export interface KubernetesAccess {
@@ -144,16 +145,23 @@ const certificateIn = (fields: Fields, name: string): string | undefined => {
   }
 }
 
+const readKey = (pem: string): KeyObject => {
+  try {
+    return createPrivateKey(pem)
+  } catch {
+    return refuse('has no private key in PEM without a passphrase in `client-key-data`')
+  }
+}
+
 const keyIn = (user: Fields, cert: string | undefined): Secret | undefined => {
   const pem = decoded(user, 'client-key-data')
   if ((pem === undefined) !== (cert === undefined))
     refuse('must have both `client-certificate-data` and `client-key-data`, or neither')
   if (pem === undefined || cert === undefined) return undefined
-  try {
-    if (new X509Certificate(cert).checkPrivateKey(createPrivateKey(pem))) return new Secret(pem)
-  } catch {
-    return refuse('has no private key in PEM without a passphrase in `client-key-data`')
-  }
+  const key = readKey(pem)
+  const unusual = refuseUnusualKey(key)
+  if (unusual !== null) refuse(`has a \`client-key-data\` that is not used: ${unusual}`)
+  if (new X509Certificate(cert).checkPrivateKey(key)) return new Secret(pem)
   return refuse('has a `client-key-data` that does not belong to its `client-certificate-data`')
 }
 

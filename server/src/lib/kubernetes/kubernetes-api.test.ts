@@ -135,6 +135,10 @@ test('a list is read in pages, up to a number; one that is forgotten on its way 
   respond((_, response) => json(response, { items: [], metadata: { continue: 'more' } }))
   cluster.asked.length = 0
   assert.deepEqual([await api.list('/api/v1/nodes', 150), cluster.asked.length], [[], 1])
+  // One that gives them one by one.
+  respond((_, response) => json(response, { items: ['one'], metadata: { continue: 'more' } }))
+  cluster.asked.length = 0
+  assert.deepEqual([await api.list('/api/v1/nodes', 150), cluster.asked.length], [['one', 'one', 'one', 'one'], 4])
 })
 
 test('only the expected server is talked to, and only at the address that was allowed', async (t) => {

@@ -120,7 +120,10 @@ export const createKubernetesApi = (access: KubernetesAccess, pin: Pin): Kuberne
   const readPages = async <T>(path: string, most: number, options: AskOptions): Promise<T[]> => {
     const found: T[] = []
     let next: string | undefined
+    // A cluster may send fewer at once than it is asked for, but not one after the other.
+    let left = 2 * Math.ceil(most / pageSize)
     do {
+      left -= 1
       const query = {
         ...options.query,
         limit: Math.min(pageSize, most - found.length),
@@ -131,7 +134,7 @@ export const createKubernetesApi = (access: KubernetesAccess, pin: Pin): Kuberne
       found.push(...page)
       const more = page.length === 0 ? undefined : metadata?.continue
       next = typeof more === 'string' && more !== '' ? more : undefined
-    } while (next !== undefined && found.length < most)
+    } while (next !== undefined && found.length < most && left > 0)
     return found
   }
   return {

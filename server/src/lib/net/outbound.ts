@@ -4,7 +4,6 @@
  * in between. No redirects, no proxies, limits on time and bytes. Keeps no state except connections to checked
  * addresses.
  */
-import { lookup } from 'node:dns/promises'
 import { buildConnector, Client } from 'undici'
 import { untilAborted } from '../concurrency/waiting.ts'
 import {
@@ -24,10 +23,11 @@ import {
 } from './address-policy.ts'
 import { createEngineBridges, type Interfaces } from './engine-bridges.ts'
 import { createKeptConnections, type KeptConnections } from './kept-connections.ts'
+import { createResolve, type Resolve } from './name-lookup.ts'
 import { OutboundFailed, OutboundRefused } from './outbound-errors.ts'
 import { joinHeaders, type OutboundStream, openStream, type StreamLimits } from './outbound-stream.ts'
 
-export { OutboundFailed, OutboundRefused, type OutboundStream }
+export { OutboundFailed, OutboundRefused, type OutboundStream, type Resolve }
 
 export interface CheckedAddress {
   address: string
@@ -91,8 +91,6 @@ export interface Outbound {
   open(request: StreamRequest): Promise<OutboundStream>
 }
 
-export type Resolve = (host: string) => Promise<readonly { address: string }[]>
-
 interface Policy {
   allow: AllowList
   own: { host: string; port: number | null }[]
@@ -102,8 +100,6 @@ interface Policy {
 }
 
 const lookUpTimeoutMs = 5000
-
-const systemResolve: Resolve = (host) => lookup(host, { all: true, order: 'verbatim' })
 
 const resolveAll = async (policy: Policy, host: string): Promise<Address[]> => {
   const literal = parseAddress(host)
@@ -330,7 +326,7 @@ export const createOutbound = (options: {
   interfaces?: Interfaces
 }): Outbound => {
   const own = (options.own ?? []).map(splitHostPort).filter((part) => part !== undefined)
-  const resolve = options.resolve ?? systemResolve
+  const resolve = options.resolve ?? createResolve()
   const allow = parseAllowList(options.allow)
   const isContainer = createEngineBridges(options.interfaces)
   const policy: Policy = { allow, own, resolve, kept: createKeptConnections(), isContainer }

@@ -2,7 +2,7 @@
  * Credentials that name a Docker engine: their fields, and the look at the engine before they are written. Promises that
  * what is kept was reached, is new enough, and is not the engine of this server.
  */
-import { createPrivateKey, X509Certificate } from 'node:crypto'
+import { createPrivateKey, type KeyObject, X509Certificate } from 'node:crypto'
 import { isIPv4, isIPv6 } from 'node:net'
 import type { Context } from '../../api/operations/operation.ts'
 import type { Spec } from '../../api/operations/resource.ts'
@@ -18,6 +18,8 @@ import type { SshConnection, TcpConnection } from '../../lib/docker/engine-conne
 import { explainEngine } from '../../lib/docker/engine-errors.ts'
 import { parseHostKeys, refuseKey } from '../../lib/docker/ssh-tunnel.ts'
 import { badRequest, forbidden, invalidField, unavailable } from '../../lib/errors.ts'
+import type { Secret as Sealed } from '../../lib/secret.ts'
+import { refuseUnusualKey } from '../../lib/usual-key.ts'
 
 const pem = 65_536
 
@@ -79,6 +81,14 @@ export const engineFormOf = ({ engine_url: url }: Spec): EngineForm =>
   engineForms.find(({ choice }) => choice !== undefined && String(url ?? '').startsWith(`${choice}://`)) ??
   engineForms[0]!
 
+const readKey = (pem: Sealed): KeyObject => {
+  try {
+    return createPrivateKey(pem.reveal())
+  } catch {
+    throw invalidField('/engine_client_key', 'is not a private key in PEM without a passphrase')
+  }
+}
+
 const checkPem = (spec: EngineSpec, secrets: EngineSecrets): void => {
   const certificates = ['engine_ca_certificate', 'engine_client_certificate'] as const
   for (const name of certificates)
@@ -87,13 +97,11 @@ const checkPem = (spec: EngineSpec, secrets: EngineSecrets): void => {
     } catch {
       throw invalidField(`/${name}`, 'is not a certificate in PEM')
     }
-  try {
-    const key = createPrivateKey(secrets.engine_client_key!.reveal())
-    if (new X509Certificate(spec.engine_client_certificate!).checkPrivateKey(key)) return
-  } catch {
-    throw invalidField('/engine_client_key', 'is not a private key in PEM without a passphrase')
-  }
-  throw invalidField('/engine_client_key', 'does not belong to `engine_client_certificate`')
+  const key = readKey(secrets.engine_client_key!)
+  const unusual = refuseUnusualKey(key)
+  if (unusual !== null) throw invalidField('/engine_client_key', `is not used: ${unusual}`)
+  if (!new X509Certificate(spec.engine_client_certificate!).checkPrivateKey(key))
+    throw invalidField('/engine_client_key', 'does not belong to `engine_client_certificate`')
 }
 
 const checkSsh = async (spec: EngineSpec, secrets: EngineSecrets): Promise<void> => {

@@ -8,6 +8,7 @@ import {
   createAuthority,
   opensslIsMissing,
 } from '../../../test/support/peers/certificates.ts'
+import { hostileKey } from '../../../test/support/tls/hostile-key.ts'
 import { until } from '../../../test/support/until.ts'
 import type { EngineFacts, Engines } from '../../clusters/engines.ts'
 import { noBuilder } from '../../clusters/no-runtime.ts'
@@ -177,6 +178,10 @@ test('what the fields of an engine lack, or hold in vain, is said by name', asyn
     [{ engine_url, engine_ssh_key: key.private }, /^400 \/engine_ssh_host_keys .*required/],
     [{ engine_url, ...overSsh, engine_ssh_key: 'canary' }, /^400 \/engine_ssh_key .*not a private SSH key/],
     [{ engine_url, ...overSsh, engine_ssh_key: key.public }, /^400 \/engine_ssh_key .*public key/],
+    [
+      { engine_url, ...overSsh, engine_ssh_key: hostileKey(257, 257, 700) },
+      /^400 \/engine_ssh_key .*is not used, because/,
+    ],
     [{ engine_url, ...overSsh, engine_ssh_host_keys: 'no keys' }, /^400 \/engine_ssh_host_keys/],
     [{ engine_url, ...overSsh, engine_ca_certificate: 'x' }, /^400 \/engine_ca_certificate .*not used/],
     [{ ...overSsh }, /^400 \/engine_ssh_key .*requires `engine_url`/],
@@ -307,6 +312,10 @@ test('keys are sealed and answered nowhere', { skip: opensslIsMissing }, async (
   assert.match(
     reason(await credentialsOf({ ...body, engine_client_key: stranger.key })),
     /engine_client_key .*does not belong to/,
+  )
+  assert.match(
+    reason(await credentialsOf({ ...body, engine_client_key: hostileKey(257, 257, 700) })),
+    /engine_client_key .*is not used: its/,
   )
   assert.match(
     reason(await credentialsOf({ ...body, engine_ca_certificate: 'x' })),

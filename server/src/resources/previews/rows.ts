@@ -1,7 +1,8 @@
 /** Previews as rows: claimed by one server at a time, and written in the transaction that does what they say. */
 import { openStates } from '../../deployments/status/states.ts'
-import type { Database, Queryable } from '../../store/database.ts'
-import { type Leased, type LeaseTable, leaseEnd, leaseMs } from '../../work/lease.ts'
+import type { Queryable } from '../../store/database.ts'
+import { claimInTurns } from '../../work/claim-in-turns.ts'
+import type { Leased, LeaseTable } from '../../work/lease.ts'
 import { previewChannel } from './source-rows.ts'
 
 export const previewStates = ['WAITING', 'ACTIVE', 'REMOVING', 'EXPIRED', 'REFUSED'] as const
@@ -44,35 +45,9 @@ export const previewLeases: LeaseTable<Preview> = { name: 'preview', open: `leas
 /** Of one organization at once: a git host of theirs that hangs holds up no other's. */
 const perOrganization = 2
 
-const claimSql = `
-  with busy as (
-    select organization_id, count(*) as held from preview
-    where lease_until > '-infinity' and lease_until >= clock_timestamp() group by organization_id
-  ), candidate as (
-    select p.id, p.next_at, coalesce(b.held, 0) + row_number() over (partition by p.organization_id
-      order by p.next_at, p.created_at) as turn
-    from preview p left join busy b using (organization_id)
-    where p.next_at <= clock_timestamp() and p.lease_until < clock_timestamp()
-  ), chosen as (
-    select p.id from candidate c join preview p using (id)
-    where c.turn <= ${perOrganization} and p.lease_until < clock_timestamp()
-    order by c.turn, c.next_at limit $3 for update of p skip locked
-  )
-  update preview p set worker = $1, fence = fence + 1, lease_until = ${leaseEnd(2)}
-  where p.id in (select id from chosen) returning ${columns}`
-
-export const claimPreviews = async (
-  database: Database,
-  worker: string,
-  room: number,
-): Promise<{ claimed: Preview[]; nextDueMs: number | null }> => {
-  const claimed = await database.query<Preview>(claimSql, [worker, leaseMs, room])
-  const [next] = await database.query<{ wait: number | null }>(
-    `select (extract(epoch from min(next_at) - clock_timestamp()) * 1000)::float8 as wait from preview
-     where next_at > clock_timestamp() and next_at < 'infinity'`,
-  )
-  return { claimed, nextDueMs: next?.wait ?? null }
-}
+export const claimPreviews = claimInTurns({
+  ...{ table: previewLeases, dueAt: 'next_at', perOrganization, order: 'created_at' },
+})
 
 export type Change = Partial<
   Pick<Preview, 'state' | 'reason' | 'environmentId' | 'deployedCommit' | 'deploymentId' | 'isExpired'>

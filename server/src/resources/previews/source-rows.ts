@@ -1,6 +1,7 @@
 /** Repositories whose pull requests get previews: which they are, when each is asked, and what was found. */
 import type { Database, Queryable } from '../../store/database.ts'
-import { holdLease, type Leased, type LeaseTable, leaseEnd, leaseMs } from '../../work/lease.ts'
+import { claimInTurns } from '../../work/claim-in-turns.ts'
+import { holdLease, type Leased, type LeaseTable } from '../../work/lease.ts'
 
 export const previewChannel = 'slipway_preview'
 
@@ -40,34 +41,10 @@ export const findSources = async (db: Queryable): Promise<void> => {
   )
 }
 
-const claimSql = `
-  with busy as (
-    select organization_id, count(*) as looks from preview_source
-    where lease_until > '-infinity' and lease_until >= clock_timestamp() group by organization_id
-  ), candidate as (
-    select s.id, s.next_at, coalesce(b.looks, 0) + row_number() over (partition by s.organization_id order by s.next_at, s.id) as turn
-    from preview_source s left join busy b using (organization_id)
-    where s.next_at <= clock_timestamp() and s.lease_until < clock_timestamp()
-  ), chosen as (
-    select s.id from candidate c join preview_source s using (id)
-    where c.turn <= 2 and s.lease_until < clock_timestamp()
-    order by c.turn, c.next_at limit $3 for update of s skip locked
-  )
-  update preview_source s set worker = $1, fence = fence + 1, lease_until = ${leaseEnd(2)}
-  where s.id in (select id from chosen) returning ${columns}`
+/** Of one organization at once. */
+const perOrganization = 2
 
-export const claimSources = async (
-  database: Database,
-  worker: string,
-  room: number,
-): Promise<{ claimed: PreviewSource[]; nextDueMs: number | null }> => {
-  const claimed = await database.query<PreviewSource>(claimSql, [worker, leaseMs, room])
-  const [next] = await database.query<{ wait: number | null }>(
-    `select (extract(epoch from min(next_at) - clock_timestamp()) * 1000)::float8 as wait from preview_source
-     where next_at > clock_timestamp() and next_at < 'infinity'`,
-  )
-  return { claimed, nextDueMs: next?.wait ?? null }
-}
+export const claimSources = claimInTurns({ table: sourceLeases, dueAt: 'next_at', perOrganization })
 
 /** An environment whose services of the repository are to be previewed, and the branches that they follow. */
 export interface Origin {

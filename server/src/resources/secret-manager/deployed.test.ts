@@ -7,6 +7,7 @@ import type { AddressInfo } from 'node:net'
 import { after, test } from 'node:test'
 import { jwtVerify } from 'jose'
 import { type Json, newApplication, newPlace, startApi } from '../../../test/support/api.ts'
+import { hostileKey } from '../../../test/support/tls/hostile-key.ts'
 import { until } from '../../../test/support/until.ts'
 import { signAws } from '../../variables/external/aws-signature.ts'
 
@@ -308,6 +309,14 @@ test('a value that cannot be read fails the deployment with the variable, the ma
       /are not the JSON key of a service account\.$/,
       'x',
       await newAccess(inGoogle, { ...withAccount, json_credentials: 'canary' }),
+    ],
+    [
+      /are not the JSON key of a service account\.$/,
+      'x',
+      await newAccess(inGoogle, {
+        ...withAccount,
+        json_credentials: JSON.stringify({ ...account, private_key: hostileKey(257, 257, 700) }),
+      }),
     ],
   ]
   for (const [why, value, by, around = null] of cases) {

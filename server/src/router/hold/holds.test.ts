@@ -113,6 +113,29 @@ test('places are few: past the limits there is none, and the largest crowd gives
   assert.equal(said.at(-1), 'a1 waking')
 })
 
+test('what waits never takes more memory than its limit, however small those are who make room', async () => {
+  const holds = createHolds(assert.fail, { ...usualHoldLimits, bytes: 100 })
+  const crowded: string[] = []
+  let held = 0
+  const take = (serviceId: string, bytes: number): boolean => {
+    const place = holds.take(serviceId, bytes, {
+      resume: assert.fail,
+      refuse(page) {
+        held -= bytes
+        crowded.push(`${serviceId} ${page}`)
+      },
+    })
+    if (place !== null) held += bytes
+    return place !== null
+  }
+  for (let count = 0; count < 30; count += 1) assert.ok(take('a', 1))
+  for (let count = 0; count < 6; count += 1) assert.ok(take('b', 10))
+  assert.ok(!take('b', 60), 'it has the most already')
+  assert.ok(take('c', 20))
+  await until(() => crowded.length === 1)
+  assert.deepEqual([held, crowded], [100, ['b crowded']])
+})
+
 test('whoever leaves frees the place, and whoever waits too long is told to come again', async (t) => {
   const inside = await openInside(t, [nap(), nap({ host: 'b.localhost', serviceId: 'b', protocol: 'GRPC' })])
   const { port, traffic } = inside

@@ -66,6 +66,7 @@ interface Held extends Place {
 interface Crowd {
   serviceId: string
   held: Set<Held>
+  bytes: number
   unanswered: number
   /** They go on, in turn. */
   isOpen: boolean
@@ -122,6 +123,7 @@ export const createHolds = (report: (message: string) => void, limits = usualHol
     clearTimeout(held.timer)
     total--
     bytes -= held.bytes
+    crowd.bytes -= held.bytes
     return true
   }
   const refuse = (crowd: Crowd, held: Held, page: 'waking' | 'crowded'): void => {
@@ -148,15 +150,21 @@ export const createHolds = (report: (message: string) => void, limits = usualHol
     }
   }
 
-  /** The largest crowd makes room for others. */
-  const makeRoom = (crowd: Crowd): boolean => {
-    const largest = [...crowds.values()].reduce((a, b) => (b.held.size > a.held.size ? b : a), crowd)
-    if (largest.held.size <= crowd.held.size + 1) return false
-    refuse(largest, [...largest.held].at(-1)!, 'crowded')
+  const counted = { has: ({ held }: Crowd): number => held.size, of: (): number => 1 }
+  const weighed = { has: (crowd: Crowd): number => crowd.bytes, of: (each: Pick<Held, 'bytes'>): number => each.bytes }
+  /** Whoever has the most of what there is too little of makes room, for those who will still have less. */
+  const makeRoom = (crowd: Crowd, size: number): boolean => {
+    while (total >= limits.total || bytes + size > limits.bytes) {
+      const { has, of } = total >= limits.total ? counted : weighed
+      const largest = [...crowds.values()].reduce((a, b) => (has(b) > has(a) ? b : a), crowd)
+      const last = [...largest.held].at(-1)
+      if (last === undefined || has(largest) - of(last) < has(crowd) + of({ bytes: size })) return false
+      refuse(largest, last, 'crowded')
+    }
     return true
   }
   const crowdOf = (serviceId: string): Crowd => {
-    const crowd = crowds.get(serviceId) ?? { serviceId, held: new Set(), unanswered: 0, isOpen: false }
+    const crowd = crowds.get(serviceId) ?? { serviceId, held: new Set(), bytes: 0, unanswered: 0, isOpen: false }
     crowds.set(serviceId, crowd)
     // Whoever comes has seen that it sleeps.
     crowd.isOpen = false
@@ -166,8 +174,7 @@ export const createHolds = (report: (message: string) => void, limits = usualHol
   return {
     take(serviceId, size, waiting) {
       const crowd = crowdOf(serviceId)
-      const isFull = total >= limits.total || bytes + size > limits.bytes
-      if (crowd.held.size >= limits.perService || (isFull && !makeRoom(crowd))) {
+      if (crowd.held.size >= limits.perService || size > limits.bytes || !makeRoom(crowd, size)) {
         forgetIfEmpty(crowd)
         return null
       }
@@ -180,6 +187,7 @@ export const createHolds = (report: (message: string) => void, limits = usualHol
         },
       }
       crowd.held.add(held)
+      crowd.bytes += size
       total++
       bytes += size
       if (crowd.held.size === 1) tell(crowd)

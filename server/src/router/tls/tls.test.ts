@@ -1,6 +1,6 @@
 /** HTTPS of the router: which certificate, which host, which protocol; and keys that are to break it. */
 import assert from 'node:assert/strict'
-import { generateKeyPairSync, randomBytes, X509Certificate } from 'node:crypto'
+import { generateKeyPairSync, X509Certificate } from 'node:crypto'
 import { once } from 'node:events'
 import { stat } from 'node:fs/promises'
 import { connect as connectHttp2 } from 'node:http2'
@@ -19,6 +19,7 @@ import {
   startProcess,
   until,
 } from '../../../test/support/router/parts.ts'
+import { hostileKey, lockedKey } from '../../../test/support/tls/hostile-key.ts'
 import { createTestCa } from '../../../test/support/tls/test-ca.ts'
 import type { ProcessRouter } from '../control/client.ts'
 import type { Route, Target } from '../router.ts'
@@ -431,27 +432,13 @@ test('keys are looked at before anything is computed with them', async () => {
   const curve = generateKeyPairSync('ec', { namedCurve: 'secp256k1' }).privateKey
   assert.match(String(await judge(pem(curve as never))), /curve/)
   assert.match(String(await judge(pem(generateKeyPairSync('ed25519').privateKey as never))), /RSA or ECDSA/)
-  // Numbers that nobody has to have computed: only their sizes are looked at.
-  const lengthOf = (size: number): number[] => (size < 128 ? [size] : [0x82, size >> 8, size & 255])
-  const der = (tag: number, content: Buffer): Buffer =>
-    Buffer.concat([Buffer.from([tag, ...lengthOf(content.length)]), content])
-  const number = (bytes: number): Buffer => {
-    const drawn = randomBytes(bytes)
-    drawn[0] = 0x7f
-    drawn[bytes - 1]! |= 1
-    return der(2, drawn)
-  }
-  const made = (n: number, d: number, p: number, e = 3): string => {
-    const parts = [number(n), number(e), number(d), ...Array.from({ length: 5 }, () => number(p))]
-    const text = der(0x30, Buffer.concat([Buffer.from([2, 1, 0]), ...parts])).toString('base64')
-    return `-----BEGIN RSA PRIVATE KEY-----\n${text.match(/.{1,64}/g)!.join('\n')}\n-----END RSA PRIVATE KEY-----\n`
-  }
-  assert.match(String(await judge(made(1024, 1024, 512))), /bits; 2048 to 4096 are supported/)
-  assert.match(String(await judge(made(2048, 2048, 1024))), /too large/)
-  assert.match(String(await judge(made(257, 2048, 128))), /not consistent|cannot be read/)
-  assert.match(String(await judge(made(257, 257, 700))), /not consistent|cannot be read/)
-  assert.match(String(await judge(made(257, 257, 129))), /not consistent|cannot be read/)
-  assert.match(String(await judge(made(257, 257, 129, 257))), /not consistent|cannot be read/)
+  assert.match(String(await judge(hostileKey(1024, 1024, 512))), /bits; 2048 to 4096 are supported/)
+  assert.match(String(await judge(hostileKey(2048, 2048, 1024))), /too large/)
+  assert.match(String(await judge(hostileKey(257, 2048, 128))), /not consistent|cannot be read/)
+  assert.match(String(await judge(hostileKey(257, 257, 700))), /not consistent|cannot be read/)
+  assert.match(String(await judge(hostileKey(257, 257, 129))), /not consistent|cannot be read/)
+  assert.match(String(await judge(hostileKey(257, 257, 129, 257))), /not consistent|cannot be read/)
+  assert.match(String(await judge(lockedKey())), /without a password/)
   const rsa = generateKeyPairSync('rsa', { modulusLength: 2048 }).privateKey
   assert.match(String(await judge(pem(rsa as never))), /another certificate/)
 })

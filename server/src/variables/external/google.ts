@@ -2,6 +2,7 @@
 import { createPrivateKey, type KeyObject } from 'node:crypto'
 import { SignJWT } from 'jose'
 import type { OutboundResponse } from '../../lib/net/outbound.ts'
+import { refuseUnusualKey } from '../../lib/usual-key.ts'
 import {
   askManager,
   badCredentials,
@@ -29,10 +30,6 @@ interface Account {
 
 const badFile = (): SecretFailed => new SecretFailed('its `json_credentials` are not the JSON key of a service account')
 
-/** A larger key would keep a thread busy for long. */
-const isUsual = ({ asymmetricKeyType, asymmetricKeyDetails }: KeyObject): boolean =>
-  asymmetricKeyType === 'rsa' && (asymmetricKeyDetails?.modulusLength ?? Number.POSITIVE_INFINITY) <= 8192
-
 /** The key file as Google gives it, or base64 of it. Nothing but the account and its key is taken from it. */
 const accountOf = (text: string): Account => {
   try {
@@ -40,7 +37,7 @@ const accountOf = (text: string): Account => {
     const { client_email, private_key, private_key_id } = JSON.parse(json) as Record<string, unknown>
     if (typeof client_email !== 'string' || typeof private_key !== 'string') throw badFile()
     const key = createPrivateKey(private_key)
-    if (!isUsual(key)) throw badFile()
+    if (key.asymmetricKeyType !== 'rsa' || refuseUnusualKey(key) !== null) throw badFile()
     return { email: client_email, key, keyId: typeof private_key_id === 'string' ? private_key_id : undefined }
   } catch {
     throw badFile()

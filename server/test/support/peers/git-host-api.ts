@@ -48,6 +48,16 @@ const readBody = async (request: IncomingMessage): Promise<Json> => {
   return text === '' ? {} : JSON.parse(text)
 }
 
+/** One page of a list, as it was asked for. Gitea knows none for comments. */
+const pageOf = (said: object, { searchParams: query, pathname }: URL, name: ApiName): object => {
+  if (name === 'gitea' && pathname.endsWith('/comments')) return said
+  const size = Number(query.get('per_page') ?? query.get('limit') ?? query.get('pagelen') ?? 20)
+  const from = (Number(query.get('page') ?? 1) - 1) * size
+  const cut = (list: object[]): object[] => list.slice(from, from + size)
+  if (Array.isArray(said)) return cut(said)
+  return 'values' in said ? { values: cut(said.values as object[]) } : said
+}
+
 const page = (name: ApiName, list: object[]): object => (name === 'bitbucket' ? { values: list } : list)
 
 const shownRequest = (name: ApiName, repository: string, each: OpenRequest): object => {
@@ -203,7 +213,6 @@ export const startGitHostApi = async (): Promise<GitHostApi> => {
   const answer = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
     const body = await readBody(request)
     const path = request.url!.split('?')[0]!
-    const isFirst = new URL(request.url!, host.origin).searchParams.get('page') !== '2'
     host.asked.push(`${request.method} ${path}`)
     const name = apiNames.find((each) => path.startsWith(prefixes[each]))!
     if (request.headers.authorization !== `Bearer ${tokenText}`) return void response.writeHead(401).end('{}')
@@ -212,9 +221,10 @@ export const startGitHostApi = async (): Promise<GitHostApi> => {
     for (const [method, pattern, run] of routes) {
       const found = pattern.exec(rest)
       if (found === null || !new RegExp(`^(?:${method.source})$`).test(request.method!)) continue
-      const said = isFirst ? run(found.slice(1), body, name) : page(name, [])
+      const said = run(found.slice(1), body, name)
       if (typeof said === 'number') return void response.writeHead(said).end()
-      return void response.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify(said))
+      const shown = pageOf(said, new URL(request.url!, host.origin), name)
+      return void response.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify(shown))
     }
     response.writeHead(404).end('{}')
   }

@@ -1,0 +1,110 @@
+/** What is kept of the repositories on the server itself, however long and however often they are pushed to. */
+import assert from 'node:assert/strict'
+import { randomBytes } from 'node:crypto'
+import { readdir } from 'node:fs/promises'
+import { join } from 'node:path'
+import { after, test } from 'node:test'
+import { openGitPlace } from '../src/builds/git/place.ts'
+import { removeTrees } from '../src/builds/git/process.ts'
+import { tidyRepositories } from '../src/deployments/pushes/own-packs.ts'
+import { createLog } from '../src/lib/log.ts'
+import { newApplication, newPlace, startApi } from './support/api.ts'
+import { type GitClient, gitUrl, newGitClient } from './support/peers/git-client.ts'
+
+const api = await startApi({ git: true })
+const { database, token } = api
+const clients: GitClient[] = []
+after(async () => {
+  for (const client of clients) await client.remove()
+})
+
+const newScene = async () => {
+  const { environmentId } = await newPlace(api)
+  const git_repository = { url: 'slipway:internal', branch: 'main' }
+  const application = await newApplication(api, environmentId, { git_repository, ports: [] })
+  const client = await newGitClient(gitUrl(api.url, application.id, token))
+  clients.push(client)
+  return { application, client }
+}
+
+type Scene = Awaited<ReturnType<typeof newScene>>
+
+const packsOf = async ({ application }: Scene): Promise<number> =>
+  (await database.query('select 1 from git_pack where repository_id = $1', [application.id])).length
+
+const sizeOf = async ({ application }: Scene): Promise<number> => {
+  const [row] = await database.query<{ bytes: number }>(
+    'select sum(bytes)::float8 as bytes from git_pack where repository_id = $1 and accepted',
+    [application.id],
+  )
+  return row!.bytes
+}
+
+test('packs are merged into one without what nothing needs, and whoever pushes or reads meanwhile loses nothing', async () => {
+  const scene = await newScene()
+  const { client, application } = scene
+  const first = await client.commit({ Dockerfile: 'FROM scratch\n' })
+  assert.equal((await client.push()).code, 0)
+  await client.done('checkout', '--quiet', '-b', 'side')
+  const left = await client.commit({ 'big.bin': randomBytes(1_500_000).toString('hex') })
+  await client.done('push', '--quiet', 'slipway', 'side')
+  await client.done('push', '--quiet', 'slipway', ':side')
+  await client.done('checkout', '--quiet', 'main')
+  const second = await client.commit({ 'a.txt': '2' })
+  await client.done('tag', '--annotate', '--message', 'two', 'v2')
+  await client.done('push', '--quiet', 'slipway', 'main', 'v2')
+  assert.equal(await packsOf(scene), 3)
+  assert.ok((await sizeOf(scene)) > 1_000_000)
+
+  const repositories = api.parts.repositories!
+  const never = new AbortController().signal
+  const tidy = (intake = repositories.intake) => tidyRepositories({ ...api.parts, repositories: { intake } }, never, 1)
+  // One that dies in the middle leaves a pack that nobody reads, and the turn to others.
+  await tidy(async (...args) => ({
+    ...(await repositories.intake(...args)),
+    async *pack() {
+      yield randomBytes(100)
+      throw new Error('cut')
+    },
+  }))
+  assert.equal(await packsOf(scene), 3)
+  const again = () =>
+    database.query(`update git_repository set tidied_at = '-infinity' where id = $1`, [application.id])
+  await again()
+  let third = ''
+  await tidy(async (source, signal) => {
+    // After the packs and references were read, and before anything is replaced.
+    if (third === '') {
+      third = await client.commit({ 'a.txt': '3' })
+      assert.equal((await client.push()).code, 0)
+    }
+    return repositories.intake(source, signal)
+  })
+  assert.equal(await packsOf(scene), 2)
+  assert.ok((await sizeOf(scene)) < 100_000)
+  await again()
+  await Promise.all([tidy(), tidy()])
+  assert.equal(await packsOf(scene), 1)
+
+  const place = await openGitPlace(api.parts.settings.dataDir, createLog('silent'))
+  const read = async (): Promise<GitClient> => {
+    const reader = await newGitClient(gitUrl(api.url, application.id, token))
+    clients.push(reader)
+    await reader.done('fetch', '--quiet', '--tags', 'slipway')
+    assert.equal(await reader.done('rev-parse', 'slipway/main'), third)
+    assert.equal(await reader.done('rev-parse', 'v2^{commit}'), second)
+    assert.equal(await reader.done('rev-parse', 'slipway/main~2'), first)
+    await reader.done('fsck', '--full', '--strict')
+    return reader
+  }
+  await read()
+  await removeTrees(
+    (await readdir(place.mirrors)).map((entry) => join(place.mirrors, entry)),
+    place.user,
+  )
+  const reader = await read()
+  assert.notEqual((await reader.git('cat-file', '-e', left)).code, 0)
+  await client.commit({ 'a.txt': '4' })
+  const pushed = await client.push()
+  assert.equal(pushed.code, 0, pushed.stderr)
+})
