@@ -136,7 +136,12 @@ const createSender = (access: KubernetesAccess, pin: Pin) => {
       connect,
     })
   const [pool, streams] = [open(connections), open(streamsMost)]
-  const send = ({ method, path, body, type }: Sent, query: AskOptions['query'], signal: AbortSignal, isStream = false) =>
+  const send = (
+    { method, path, body, type }: Sent,
+    query: AskOptions['query'],
+    signal: AbortSignal,
+    isStream = false,
+  ) =>
     (isStream ? streams : pool).request({
       method,
       path: access.path + path,
@@ -229,8 +234,7 @@ export const createKubernetesApi = (access: KubernetesAccess, pin: Pin): Kuberne
       const query = { ...options.query, fieldManager: manager, force: true }
       return ask({ method: 'PATCH', path, body, type: 'application/apply-patch+yaml' }, { ...options, query })
     },
-    merge: (path, body, options) =>
-      ask({ method: 'PATCH', path, body, type: 'application/merge-patch+json' }, options),
+    merge: (path, body, options) => ask({ method: 'PATCH', path, body, type: 'application/merge-patch+json' }, options),
     remove: (path, options = {}) =>
       ask({ method: 'DELETE', path, body: deletion(options) }, options).then(
         () => true,

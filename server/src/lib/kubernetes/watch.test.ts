@@ -28,7 +28,8 @@ const start = async (t: TestContext, clock = systemClock) => {
       else seen.push(`${change.type} ${change.object.metadata.name}`)
   }
   const add = (name: string) => cluster.store.put({ kind: 'Secret', metadata: { name, namespace: 'one' } } as never)
-  const untilSeen = (wanted: string) => until(() => seen.includes(wanted), { what: `${wanted}; seen: ${seen.join('; ')}` })
+  const untilSeen = (wanted: string) =>
+    until(() => seen.includes(wanted), { what: `${wanted}; seen: ${seen.join('; ')}` })
   return { cluster, api, ends, seen, follow, add, untilSeen }
 }
 

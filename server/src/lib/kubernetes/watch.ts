@@ -13,8 +13,7 @@ import { KubernetesError, refusedBy } from './kubernetes-errors.ts'
 
 export type Change<T> =
   /** All that there is: at the beginning, and whenever it was read anew. */
-  | { type: 'ALL'; items: T[] }
-  | { type: 'ADDED' | 'MODIFIED' | 'DELETED'; object: T }
+  { type: 'ALL'; items: T[] } | { type: 'ADDED' | 'MODIFIED' | 'DELETED'; object: T }
 
 export interface WatchOptions {
   signal: AbortSignal

@@ -13,11 +13,11 @@ import type {
   Workload,
 } from '../runtime.ts'
 import { readyWithinMs } from '../runtime.ts'
-import { instanceSelector, labels, type Manifest, namespaceOf } from './describe.ts'
 import { untilGone, untilSeen } from './follow.ts'
 import type { KubernetesImages } from './images.ts'
 import type { KubernetesIngress } from './ingress.ts'
-import { describeService } from './manifests.ts'
+import { instanceSelector, labels, type Manifest, namespaceOf } from './manifests/describe.ts'
+import { describeService } from './manifests/service.ts'
 import type { Found, Kind, Objects } from './objects.ts'
 import { type Pod, toInstances } from './pods.ts'
 
@@ -79,12 +79,7 @@ export const createConverge = ({ objects, ingress, images, ready, clock }: Conve
   ): Promise<void> => {
     const keep = new Set(wanted.map(({ kind, metadata }) => keyOf(kind, metadata.name)))
     for (const kind of kinds)
-      for (const found of await objects.list(
-        kind,
-        { [labels.service]: serviceId },
-        namespaceOf(environmentId),
-        signal,
-      ))
+      for (const found of await objects.list(kind, { [labels.service]: serviceId }, namespaceOf(environmentId), signal))
         if (!keep.has(keyOf(kind, found.metadata.name)) && isOfVersion(found)) await remove(kind, found, signal)
   }
 
@@ -113,7 +108,10 @@ export const createConverge = ({ objects, ingress, images, ready, clock }: Conve
     (await podsOf(workload, signal)).some(({ metadata }) => metadata.labels?.[labels.revision] !== workload.revision)
 
   /** What has volumes, or had them until now, is another kind of thing: neither may run beside the other. */
-  const changesKind = async ({ environmentId, serviceId, volumes }: Workload, signal: AbortSignal): Promise<boolean> => {
+  const changesKind = async (
+    { environmentId, serviceId, volumes }: Workload,
+    signal: AbortSignal,
+  ): Promise<boolean> => {
     const other = volumes.length > 0 ? 'Deployment' : 'StatefulSet'
     return (await objects.list(other, { [labels.service]: serviceId }, namespaceOf(environmentId), signal)).length > 0
   }

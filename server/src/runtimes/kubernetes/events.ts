@@ -1,8 +1,8 @@
 /** What happens to instances, from the changes of their pods. */
 import type { Clock } from '../../lib/time/clock.ts'
 import type { Instance, RuntimeEvent } from '../runtime.ts'
-import { labels } from './describe.ts'
 import { followObjects } from './follow.ts'
+import { labels } from './manifests/describe.ts'
 import { asDeploymentError, type Objects } from './objects.ts'
 import { changesOf, isTask, type Pod, toInstances } from './pods.ts'
 

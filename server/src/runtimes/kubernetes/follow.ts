@@ -2,7 +2,7 @@
 import { type Change, watch } from '../../lib/kubernetes/watch.ts'
 import type { Clock } from '../../lib/time/clock.ts'
 import type { ServiceKey } from '../runtime.ts'
-import { instanceSelector, labels, namespaceOf } from './describe.ts'
+import { instanceSelector, labels, namespaceOf } from './manifests/describe.ts'
 import { type Found, type Kind, type Objects, pathOf, selectorOf } from './objects.ts'
 import type { Pod } from './pods.ts'
 import type { ClusterEvent } from './verdict.ts'

@@ -2,9 +2,9 @@
 import type { Clock } from '../../lib/time/clock.ts'
 import type { Ingress, Publication, Published } from '../ingress.ts'
 import type { ServiceKey } from '../runtime.ts'
-import { annotations, labels, type Manifest, namespaceOf } from './describe.ts'
-import { describeDoors } from './doors.ts'
 import { untilGone } from './follow.ts'
+import { annotations, labels, type Manifest, namespaceOf } from './manifests/describe.ts'
+import { describeDoors } from './manifests/doors.ts'
 import type { Found, Kind, Objects } from './objects.ts'
 
 const doors = { Ingress: {}, Service: { [labels.role]: 'ports' } } as const

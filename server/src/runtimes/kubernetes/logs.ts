@@ -5,8 +5,8 @@ import { KubernetesError } from '../../lib/kubernetes/kubernetes-errors.ts'
 import type { Clock } from '../../lib/time/clock.ts'
 import { normalizeTime } from '../log-time.ts'
 import type { LogLine, LogOptions, ServiceKey } from '../runtime.ts'
-import { containerName, instanceSelector, labels, namespaceOf } from './describe.ts'
 import { followObjects } from './follow.ts'
+import { containerName, instanceSelector, labels, namespaceOf } from './manifests/describe.ts'
 import { asDeploymentError, type Found, type Objects, pathOf } from './objects.ts'
 import { mainOf, type Pod } from './pods.ts'
 
@@ -148,7 +148,9 @@ export const createPodLogs = (objects: Objects, clock: Clock): PodLogs => {
 
   const history = async (service: ServiceKey, options: LogOptions): Promise<LogLine[]> => {
     const { tail, signal } = options
-    const [since, until] = [options.since, options.until].map((at) => (at === undefined ? undefined : normalizeTime(at)))
+    const [since, until] = [options.since, options.until].map((at) =>
+      at === undefined ? undefined : normalizeTime(at),
+    )
     const most = Math.min(tail ?? mergedMost, mergedMost)
     let all: LogLine[] = []
     for (const pod of (await podsOf(service, signal)).filter(hasRun)) {

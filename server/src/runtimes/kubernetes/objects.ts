@@ -6,8 +6,8 @@ import { DeploymentError } from '../../lib/errors.ts'
 import type { AskOptions, KubernetesApi, RemoveOptions } from '../../lib/kubernetes/kubernetes-api.ts'
 import { KubernetesError } from '../../lib/kubernetes/kubernetes-errors.ts'
 import { isPassing } from '../../lib/kubernetes/watch.ts'
-import { labels, type Manifest, namespaceOf, type Place } from './describe.ts'
-import { describeEnvironment } from './manifests.ts'
+import { labels, type Manifest, namespaceOf, type Place } from './manifests/describe.ts'
+import { describeEnvironment } from './manifests/service.ts'
 
 /** Under this name the cluster knows what we said of an object. */
 export const fieldManager = 'slipway'
@@ -123,10 +123,7 @@ export interface Objects {
   ): Promise<T[]>
   remove(kind: Kind, namespace: string, name: string, options?: RemoveOptions): Promise<boolean>
   /** Sees to it that the environment has its namespace, and that it is ours. */
-  prepare(
-    of: { organizationId: string; environmentId: string },
-    signal: AbortSignal,
-  ): Promise<void>
+  prepare(of: { organizationId: string; environmentId: string }, signal: AbortSignal): Promise<void>
 }
 
 const refuseStranger = ({ metadata }: Found, ownerId: string): void => {

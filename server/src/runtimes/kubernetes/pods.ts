@@ -1,6 +1,6 @@
 /** Pods as instances: what the cluster says of them, and what has changed between two looks. Pure. */
 import type { Instance, InstanceState, LastExit, RuntimeEvent } from '../runtime.ts'
-import { annotations, containerName, labels } from './describe.ts'
+import { annotations, containerName, labels } from './manifests/describe.ts'
 import type { Found } from './objects.ts'
 
 export interface Terminated {

@@ -1,6 +1,7 @@
 /** The runtime on a cluster in memory: what it makes there, what it waits for, what it says, and what it leaves. */
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
+import { type MemoryCluster, startMemoryCluster } from '../../../test/support/kubernetes/api-server.ts'
 import {
   absent,
   createRollout,
@@ -13,7 +14,6 @@ import {
   runningAs,
   signal,
 } from '../../../test/support/runtimes/conformance.ts'
-import { type MemoryCluster, startMemoryCluster } from '../../../test/support/kubernetes/api-server.ts'
 import { until } from '../../../test/support/until.ts'
 import { newId } from '../../lib/ids.ts'
 import { createKubernetesApi } from '../../lib/kubernetes/kubernetes-api.ts'
@@ -76,11 +76,14 @@ test('a version is rolled out step by step, told to its readers, and takes over 
       ['running', old.revision, 1],
     ],
   )
-  assert.deepEqual(told, [
-    'Waiting for TCP port 8080 (up to 20 s).',
-    '2 of 2 instances are ready',
-    `Requests to http://${old.serviceId}.test now go to the new version.`,
-  ].filter((line) => told.includes(line)))
+  assert.deepEqual(
+    told,
+    [
+      'Waiting for TCP port 8080 (up to 20 s).',
+      '2 of 2 instances are ready',
+      `Requests to http://${old.serviceId}.test now go to the new version.`,
+    ].filter((line) => told.includes(line)),
+  )
   assert.deepEqual(named('Service').sort(), [`s-${old.serviceId}`, 'web'].sort())
   const secrets = named('Secret')
   assert.equal(secrets.length, 1)
@@ -192,7 +195,10 @@ test('stopped, nothing runs and hosts and volumes stay; absent, nothing is left,
   const exposure = hostsOf(workload)
   await roll(workload, exposure)
   assert.ok(named('Secret').includes(`s-${workload.serviceId}-pull-0`))
-  assert.equal((await deploymentError(runtime.removeEnvironment(workload.environmentId, signalNow()))).code, 'environment_in_use')
+  assert.equal(
+    (await deploymentError(runtime.removeEnvironment(workload.environmentId, signalNow()))).code,
+    'environment_in_use',
+  )
   const stopped = { state: 'stopped', exposure: async () => exposure, graceMs: 1000 } as const
   await runtime.converge(workload, stopped, null, signalNow())
   assert.deepEqual(await runtime.observe([workload]), [])

@@ -16,16 +16,16 @@ import type { Outbound } from '../../lib/net/outbound.ts'
 import { type Clock, systemClock } from '../../lib/time/clock.ts'
 import type { Ability, Owned, Runtime, ServiceKey } from '../runtime.ts'
 import { createConverge, stopsFirst } from './converge.ts'
-import { instanceSelector, labels, namespaceOf } from './describe.ts'
 import { watchEvents } from './events.ts'
 import { untilGone } from './follow.ts'
 import { createImages } from './images.ts'
 import { createIngress } from './ingress.ts'
 import { createPodLogs } from './logs.ts'
+import { instanceSelector, labels, namespaceOf } from './manifests/describe.ts'
 import { createObjects, type Found, type Objects } from './objects.ts'
 import { isTask, type Pod, toInstances } from './pods.ts'
 import { createReady } from './ready.ts'
-import { createTasks } from './tasks.ts'
+import { createTasks } from './tasks/tasks.ts'
 import { createUsage } from './usage.ts'
 
 export interface KubernetesRuntimeParts extends Pick<Runtime, 'ping' | 'capacity' | 'close'> {
@@ -33,6 +33,8 @@ export interface KubernetesRuntimeParts extends Pick<Runtime, 'ping' | 'capacity
   ownerId: string
   /** `v1.31.2` */
   version: string
+  /** See `Place`. */
+  runAs?: number
   outbound: Outbound
   registryLogins: RegistryLogins
   clock?: Clock
@@ -48,7 +50,8 @@ const canPause = (version: string): boolean => {
 const gib = 2 ** 30
 
 const sizeOf = ({ spec }: Found): number | null => {
-  const wanted = (spec as { resources?: { requests?: { storage?: unknown } } } | undefined)?.resources?.requests?.storage
+  const wanted = (spec as { resources?: { requests?: { storage?: unknown } } } | undefined)?.resources?.requests
+    ?.storage
   const bytes = parseQuantity(wanted)
   return bytes === null ? null : bytes / gib
 }
@@ -57,7 +60,11 @@ const observe = async (objects: Objects, services?: readonly ServiceKey[]) => {
   if (services?.length === 0) return []
   const [one] = services ?? []
   const wanted = services?.length === 1 ? instanceSelector(one!) : { [labels.role]: 'instance' }
-  const pods = await objects.list<Pod>('Pod', wanted, services?.length === 1 ? namespaceOf(one!.environmentId) : undefined)
+  const pods = await objects.list<Pod>(
+    'Pod',
+    wanted,
+    services?.length === 1 ? namespaceOf(one!.environmentId) : undefined,
+  )
   const ids = services && new Set(services.map(({ serviceId }) => serviceId))
   return toInstances(pods).filter(({ serviceId }) => ids === undefined || ids.has(serviceId))
 }
@@ -93,8 +100,8 @@ const removeNamespace = async (objects: Objects, clock: Clock, environmentId: st
 }
 
 export const createKubernetesRuntime = (parts: KubernetesRuntimeParts): Runtime => {
-  const { api, ownerId, version, outbound, registryLogins, clock = systemClock } = parts
-  const objects = createObjects(api, { ownerId, canPause: canPause(version) })
+  const { api, ownerId, version, runAs = null, outbound, registryLogins, clock = systemClock } = parts
+  const objects = createObjects(api, { ownerId, canPause: canPause(version), runAs })
   const images = createImages({ outbound, registryLogins })
   const ingress = createIngress(objects, clock)
   const logs = createPodLogs(objects, clock)

@@ -2,7 +2,7 @@
 import { KubernetesError } from '../../lib/kubernetes/kubernetes-errors.ts'
 import { parseQuantity } from '../../lib/kubernetes/quantity.ts'
 import type { Instance, Runtime, Usage } from '../runtime.ts'
-import { containerName, labels, namespaceOf } from './describe.ts'
+import { containerName, labels, namespaceOf } from './manifests/describe.ts'
 import { asDeploymentError, type Found, type Objects, selectorOf } from './objects.ts'
 
 interface PodMetrics extends Found {

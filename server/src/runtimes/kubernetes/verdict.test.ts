@@ -141,9 +141,18 @@ test('a quota, and a rule that does not admit the pods, are told of their contro
   const quota = 'pods "s-svc-1" is forbidden: exceeded quota: small, requested: cpu=1, used: cpu=1, limited: cpu=1'
   const hook = 'admission webhook "policy.test" denied the request: no such image allowed'
   const failure = (message: string) => [{ type: 'ReplicaFailure', status: 'True', message }]
-  const [one, two] = [judgeController(failure(quota), [], 's-svc'), judgeController([], [told('FailedCreate', hook, 's-svc-7f')], 's-svc')]
-  assert.deepEqual([one?.code, one?.isFinal, two?.code, two?.isFinal], ['quota_exceeded', true, 'admission_denied', true])
-  assert.match(one!.message, /exceeded quota: small.*: raise the quota, or lower the memory, CPU or number of instances\.$/)
+  const [one, two] = [
+    judgeController(failure(quota), [], 's-svc'),
+    judgeController([], [told('FailedCreate', hook, 's-svc-7f')], 's-svc'),
+  ]
+  assert.deepEqual(
+    [one?.code, one?.isFinal, two?.code, two?.isFinal],
+    ['quota_exceeded', true, 'admission_denied', true],
+  )
+  assert.match(
+    one!.message,
+    /exceeded quota: small.*: raise the quota, or lower the memory, CPU or number of instances\.$/,
+  )
   assert.match(two!.message, /no such image allowed\): change the service, or ask whoever runs the cluster\.$/)
   assert.equal(judgeController([], [told('FailedCreate', hook, 'another')], 's-svc'), null)
   assert.equal(explainRefusal('something else', 'it'), null)

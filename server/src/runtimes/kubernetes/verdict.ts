@@ -63,13 +63,19 @@ const configError = (message: string): Verdict => {
       'runs_as_root',
       `The image runs as root or as a user without a number, which environments on a Kubernetes cluster do not allow (${message}): set USER to a number in its Dockerfile.`,
     )
-  return final('configuration_error', `The cluster cannot configure the container (${message}): check the variables, files and command of the service.`)
+  return final(
+    'configuration_error',
+    `The cluster cannot configure the container (${message}): check the variables, files and command of the service.`,
+  )
 }
 
 const starting = (message: string): Verdict => {
   const exec = /exec:? "?([^":]{1,200})"?: (.{1,100}?)(:|$)/.exec(message)
   const what = exec === null ? message : `its command ${exec[1]} cannot be started: ${exec[2]}`
-  return final('cannot_start', `The container cannot be started (${what}): check the command and the entrypoint of the service.`)
+  return final(
+    'cannot_start',
+    `The container cannot be started (${what}): check the command and the entrypoint of the service.`,
+  )
 }
 
 const waiting = (image: string, reason: string, text: string): Verdict | null => {
@@ -78,8 +84,7 @@ const waiting = (image: string, reason: string, text: string): Verdict | null =>
     return pulling(image, text || reason)
   if (reason === 'CreateContainerConfigError') return configError(text)
   if (/^(CreateContainerError|RunContainerError|StartError)$/.test(reason)) return starting(text)
-  if (reason === 'PostStartHookError')
-    return final('post_start_failed', `The post-start command failed (${text}).`)
+  if (reason === 'PostStartHookError') return final('post_start_failed', `The post-start command failed (${text}).`)
   return null
 }
 

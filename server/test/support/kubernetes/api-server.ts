@@ -76,7 +76,7 @@ const isWanted = (object: Stored, { kind, namespace, query }: Asked): boolean =>
   hasLabels(object, query.get('labelSelector')) &&
   hasFields(object, query.get('fieldSelector'))
 
-const watch = (store: Store, asked: Asked, response: ServerResponse, isHushed: () => boolean): void => {
+const watch = (store: Store, asked: Asked, response: ServerResponse, isHushed: () => boolean): unknown => {
   const from = Number(asked.query.get('resourceVersion'))
   if (from < store.forgotten) return failure(response, 410, 'too old resource version')
   response.writeHead(200, { 'content-type': 'application/json' }).flushHeaders()
@@ -91,7 +91,7 @@ const list = (store: Store, asked: Asked, response: ServerResponse): void => {
   json(response, { metadata: { resourceVersion: String(store.version) }, items })
 }
 
-const remove = (store: Store, asked: Asked, object: Stored, response: ServerResponse): void => {
+const remove = (store: Store, asked: Asked, object: Stored, response: ServerResponse): unknown => {
   const { preconditions } = asked.body as { preconditions?: { uid?: string } }
   if (preconditions?.uid !== undefined && preconditions.uid !== object.metadata.uid)
     return failure(response, 409, 'the uid does not match')
@@ -101,7 +101,7 @@ const remove = (store: Store, asked: Asked, object: Stored, response: ServerResp
   json(response, { status: 'Success' })
 }
 
-const answerOne = (store: Store, asked: Asked, response: ServerResponse): void => {
+const answerOne = (store: Store, asked: Asked, response: ServerResponse): unknown => {
   const { method, kind, namespace, name = '', body } = asked
   const object = store.find(kind, namespace, name)
   if (method === 'PATCH' && body.kind === kind) {
@@ -135,7 +135,7 @@ export const startMemoryCluster = async (): Promise<MemoryCluster> => {
   const { port } = server.address() as AddressInfo
   const token = `token-${randomUUID()}`
 
-  const respond = (asked: Asked, response: ServerResponse): void => {
+  const respond = (asked: Asked, response: ServerResponse): unknown => {
     const refused = cluster.refuse(asked.method, asked.kind, asked.body)
     if (refused !== null) return failure(response, ...refused)
     if (asked.isLog) return sendLog(logs.get(asked.name ?? '') ?? [], asked, response)
@@ -144,7 +144,7 @@ export const startMemoryCluster = async (): Promise<MemoryCluster> => {
       ? watch(store, asked, response, () => isHushed)
       : list(store, asked, response)
   }
-  const take = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
+  const take = async (request: IncomingMessage, response: ServerResponse): Promise<unknown> => {
     cluster.asked.push(`${request.method} ${request.url?.replace(/\?.*/, '')}`)
     const asked = await read(request)
     if (asked === null) return failure(response, 404, 'no such path')
@@ -155,7 +155,7 @@ export const startMemoryCluster = async (): Promise<MemoryCluster> => {
       cluster.busy -= 1
       return json(response, { message: 'busy' }, 429, { 'retry-after': '1' })
     }
-    respond(asked, response)
+    return respond(asked, response)
   }
   const log: MemoryCluster['log'] = (pod, line) => {
     logs.set(pod, [...(logs.get(pod) ?? []), `${new Date().toISOString()} ${line}`])

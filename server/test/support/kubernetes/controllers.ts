@@ -51,7 +51,11 @@ const statusOf = (behaviour: Behaviour): Json => {
     }
     case 'wait': {
       const { reason, message } = behaviour
-      return { ...common, phase: 'Pending', containerStatuses: [container({ state: { waiting: { reason, message } } })] }
+      return {
+        ...common,
+        phase: 'Pending',
+        containerStatuses: [container({ state: { waiting: { reason, message } } })],
+      }
     }
     case 'unscheduled':
       return {
@@ -105,7 +109,8 @@ export const createControllers = (store: Store, behave: Behave, log: (pod: strin
     if (owner.metadata.deletionTimestamp !== undefined) {
       const pods = podsOf(owner)
       if (pods.length === 0) store.drop(owner)
-      return endPods(pods)
+      endPods(pods)
+      return
     }
     const hash = hashOf(owner.spec.template)
     const wanted = Number(owner.spec.replicas ?? 1)

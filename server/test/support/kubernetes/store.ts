@@ -15,8 +15,8 @@ export interface Stored extends Json {
     annotations?: Record<string, string>
     deletionTimestamp?: string
   }
-  spec: any
-  status: any
+  spec: Json
+  status: Json
 }
 
 export interface Told {

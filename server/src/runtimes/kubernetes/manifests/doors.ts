@@ -1,8 +1,8 @@
 /** What leads the world to a service: an Ingress for its hosts, a LoadBalancer for its ports. Pure. */
 import { createHash } from 'node:crypto'
-import type { Policy } from '../../router/policy.ts'
-import type { ExposedHost, ExposedPort, Publication } from '../ingress.ts'
-import { annotations, instanceSelector, labels, type Manifest, namespaceOf, nameOf, type Place } from './describe.ts'
+import type { Policy } from '../../../router/policy.ts'
+import type { ExposedHost, ExposedPort, Publication } from '../../ingress.ts'
+import { annotations, instanceSelector, labels, type Manifest, nameOf, namespaceOf, type Place } from './describe.ts'
 
 export interface Doors {
   /** What is to be there. */

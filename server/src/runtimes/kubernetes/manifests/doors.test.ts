@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import type { Exposure, Publication } from '../ingress.ts'
+import type { Exposure, Publication } from '../../ingress.ts'
 import { describeDoors } from './doors.ts'
 
-const place = { ownerId: 'owner', canPause: true }
+const place = { ownerId: 'owner', canPause: true, runAs: null }
 const publicationOf = (exposure: Partial<Exposure>, revision: string | null = 'rev'): Publication => ({
   service: { environmentId: 'env', serviceId: 'svc' },
   revision,

@@ -1,18 +1,17 @@
 /** What an environment and a service have in a cluster beside their pods: names, claims, limits and doors. Pure. */
-import type { Secret } from '../../lib/secret.ts'
-import type { Task, Workload } from '../runtime.ts'
+import type { Secret } from '../../../lib/secret.ts'
+import type { Task, Workload } from '../../runtime.ts'
+import { describeController, scalesItself } from './controller.ts'
 import {
-  describeController,
   describeSecret,
   idLabels,
   instanceSelector,
   labels,
   type Manifest,
-  namespaceOf,
   nameOf,
+  namespaceOf,
   type Place,
   pullSecretOf,
-  scalesItself,
   transports,
   volumeNameOf,
 } from './describe.ts'
@@ -201,4 +200,3 @@ export const describeService = (workload: Workload, place: Place, logins: readon
     ...describeScaling(workload, place),
   ]
 }
-

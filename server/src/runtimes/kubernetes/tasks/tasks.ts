@@ -2,18 +2,20 @@
  * Programs that run to completion, each as a Job that begins once. The same task id joins the execution that is there,
  * also after a crash of ours: how it ended is written down beside it, since its pod may be gone by then.
  */
-import { DeploymentError } from '../../lib/errors.ts'
-import { LeaseHandedOff } from '../../lib/lease-handed-off.ts'
-import type { Clock } from '../../lib/time/clock.ts'
-import type { Once, Runtime, Task, TaskEnd, TaskKey, TaskOutputs } from '../runtime.ts'
-import { annotations, describeTask, labels, longestMessage, namespaceOf, outputRefusal, pullSecretOf, taskNameOf } from './describe.ts'
-import { followObjects, untilGone } from './follow.ts'
-import type { KubernetesImages } from './images.ts'
-import type { PodLogs } from './logs.ts'
-import { describeTaskParts } from './manifests.ts'
-import { asDeploymentError, type Found, type Objects, pathOf } from './objects.ts'
-import { isOver, mainOf, type Pod } from './pods.ts'
-import { judgePod } from './verdict.ts'
+import { DeploymentError } from '../../../lib/errors.ts'
+import { LeaseHandedOff } from '../../../lib/lease-handed-off.ts'
+import type { Clock } from '../../../lib/time/clock.ts'
+import type { Once, Runtime, Task, TaskKey } from '../../runtime.ts'
+import { followObjects, untilGone } from '../follow.ts'
+import type { KubernetesImages } from '../images.ts'
+import type { PodLogs } from '../logs.ts'
+import { annotations, labels, namespaceOf, pullSecretOf, taskNameOf } from '../manifests/describe.ts'
+import { describeTaskParts } from '../manifests/service.ts'
+import { describeTask, outputRefusal } from '../manifests/task.ts'
+import { asDeploymentError, type Found, type Objects, pathOf } from '../objects.ts'
+import { isOver, mainOf, type Pod } from '../pods.ts'
+import { judgePod } from '../verdict.ts'
+import { type Ending, endingIn, endingOf, endOf, outputsOf } from './ending.ts'
 
 export interface TasksParts {
   objects: Objects
@@ -22,63 +24,13 @@ export interface TasksParts {
   clock: Clock
 }
 
-/** How an execution ended, as it is written down. */
-interface Ending {
-  exitCode: number
-  oomKilled: boolean
-  timedOut: boolean
-  /** What it left in the one file that is read; null: nothing. */
-  left: string | null
-}
-
 /** For machines and images, beside the time of the program. */
 const startMs = 10 * 60_000
 
 const gone = (cause?: unknown): DeploymentError =>
   new DeploymentError('task_gone', 'The run was removed from the cluster before it finished.', { cause })
 
-const attemptOf = ({ metadata }: Found): number =>
-  Number.parseInt(metadata.labels?.[labels.attempt] ?? '', 10) || 1
-
-/** Null while it runs. A pod that is ended from outside ends with its program. */
-const endingOf = (pod: Pod): Ending | null => {
-  const ended = mainOf(pod)?.state?.terminated
-  if (ended === undefined) return null
-  const { exitCode = 0, reason, message } = ended
-  return {
-    exitCode,
-    oomKilled: reason === 'OOMKilled',
-    timedOut: pod.status?.reason === 'DeadlineExceeded',
-    left: message === undefined || message === '' ? null : message,
-  }
-}
-
-const endingIn = ({ metadata }: Found): Ending | null => {
-  const text = metadata.annotations?.[annotations.end]
-  if (text === undefined) return null
-  try {
-    const { exitCode, oomKilled, timedOut, left } = JSON.parse(text) as Ending
-    return { exitCode: Number(exitCode), oomKilled: oomKilled === true, timedOut: timedOut === true, left: left ?? null }
-  } catch {
-    return null
-  }
-}
-
-const outputsOf = ({ left }: Ending, { outputs }: Pick<Task, 'outputs'>): TaskOutputs => {
-  const [output] = outputs
-  if (output === undefined || left === null) return {}
-  const bytes = Buffer.byteLength(left)
-  // The cluster hands over the last 4 KiB of a file, and does not say when there was more.
-  if (bytes < longestMessage && bytes <= output.maxBytes) return { [output.path]: { text: left } }
-  const most = Math.min(longestMessage - 1, output.maxBytes)
-  const message = `The file ${output.path} is larger than ${most} bytes, which is the most that a run on this cluster may leave.`
-  return { [output.path]: { error: new DeploymentError('file_too_large', message) } }
-}
-
-const endOf = (ending: Ending, task: Pick<Task, 'outputs'>): TaskEnd => {
-  const { exitCode, oomKilled, timedOut } = ending
-  return { exitCode, oomKilled, timedOut, outputs: outputsOf(ending, task) }
-}
+const attemptOf = ({ metadata }: Found): number => Number.parseInt(metadata.labels?.[labels.attempt] ?? '', 10) || 1
 
 export const createTasks = ({ objects, images, logs, clock }: TasksParts) => {
   const { api, place } = objects
@@ -165,7 +117,10 @@ export const createTasks = ({ objects, images, logs, clock }: TasksParts) => {
     const see = (pod: Pod): void => {
       onPod(pod)
       const ending = endingOf(pod)
-      if (ending !== null) return resolve(ending)
+      if (ending !== null) {
+        resolve(ending)
+        return
+      }
       const verdict = judgePod(pod, task.memoryMb, [])
       if (verdict !== null) problem = new DeploymentError(verdict.code, verdict.message)
       if (problem !== null && (verdict?.isFinal === true || isOver(pod))) reject(problem)
@@ -291,7 +246,6 @@ export const createTasks = ({ objects, images, logs, clock }: TasksParts) => {
     run,
     stop,
     /** What is not ours stays. */
-    end: async (task: TaskKey, signal: AbortSignal): Promise<void> =>
-      removeJob(task, await find(task, signal), signal),
+    end: async (task: TaskKey, signal: AbortSignal): Promise<void> => removeJob(task, await find(task, signal), signal),
   }
 }

@@ -1,12 +1,15 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { DeploymentError } from '../../lib/errors.ts'
-import { Secret } from '../../lib/secret.ts'
-import type { Probe, Task, Workload } from '../runtime.ts'
-import { describeController, describeSecret, describeTask, outputRefusal, secretNameOf } from './describe.ts'
-import { describeEnvironment, describePullSecrets, describeService } from './manifests.ts'
+import type { Json } from '../../../../test/support/api.ts'
+import { DeploymentError } from '../../../lib/errors.ts'
+import { Secret } from '../../../lib/secret.ts'
+import type { Probe, Task, Workload } from '../../runtime.ts'
+import { describeController } from './controller.ts'
+import { describeSecret, type Place, secretNameOf } from './describe.ts'
+import { describeEnvironment, describePullSecrets, describeService } from './service.ts'
+import { describeTask, outputRefusal } from './task.ts'
 
-const place = { ownerId: 'owner', canPause: true }
+const place: Place = { ownerId: 'owner', canPause: true, runAs: null }
 const ids = { organizationId: 'org', environmentId: 'env', serviceId: 'svc' }
 const ownLabels = {
   'slipway.owner': 'owner',
@@ -102,8 +105,14 @@ test('a plain service is a Deployment that never has fewer instances than wanted
 
 const partsOf = (over: Partial<Workload>, at = place) => {
   const { kind, spec } = describeController(workloadOf(over), at, ['pull'])
-  const its = spec as any
-  return { kind, spec: its, pod: its.template.spec, container: its.template.spec.containers[0], meta: its.template.metadata }
+  const its = spec as Json
+  return {
+    kind,
+    spec: its,
+    pod: its.template.spec,
+    container: its.template.spec.containers[0],
+    meta: its.template.metadata,
+  }
 }
 
 test('commands are what they are on other engines: nothing in them is expanded', () => {
@@ -145,6 +154,8 @@ test('an older cluster is asked for no pause that it does not know, and what has
   const { container, pod } = partsOf({}, { ...place, canPause: false })
   assert.equal(container.lifecycle, undefined)
   assert.equal(pod.terminationGracePeriodSeconds, 10)
+  const { securityContext } = partsOf({}, { ...place, runAs: 7 }).pod
+  assert.deepEqual([securityContext.runAsUser, securityContext.runAsGroup, securityContext.runAsNonRoot], [7, 7, true])
   const { spec, container: silent } = partsOf({ ports: [] })
   assert.equal(spec.minReadySeconds, 2)
   assert.equal(silent.startupProbe, undefined)
@@ -279,8 +290,8 @@ test('what a service has beside its pods, in the order in which it is made', () 
     metadata,
     spec: { maxUnavailable: 1, selector: { matchLabels: selector } },
   })
-  assert.equal(controller?.kind, 'StatefulSet')
-  assert.equal('replicas' in (controller?.spec as object), false)
+  assert.equal(controller!.kind, 'StatefulSet')
+  assert.equal('replicas' in (controller!.spec as object), false)
   assert.deepEqual(autoscaler, {
     apiVersion: 'autoscaling/v2',
     kind: 'HorizontalPodAutoscaler',
