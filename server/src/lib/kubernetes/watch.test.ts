@@ -85,11 +85,11 @@ test('while the cluster is silent, or busy, it is asked at ever longer intervals
   await until(() => cluster.asked.length === 2, { what: 'the watch' })
   cluster.hush()
   add('unheard')
-  await until(() => clock.sleeping() > 0, { what: 'the wait for a word' })
-  await clock.advance(200_000)
-  await until(() => clock.sleeping() > 0, { what: 'the pause' })
-  await clock.advance(1000)
-  await until(() => cluster.asked.length === 3, { what: 'the next question' })
+  const asks = async (): Promise<boolean> => {
+    await clock.advance(10_000)
+    return cluster.asked.length === 3
+  }
+  await until(asks, { what: 'the next question' })
   cluster.speak()
   await untilSeen('ADDED unheard')
   cluster.refuse = () => [500, 'away']

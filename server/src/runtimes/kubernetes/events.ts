@@ -27,7 +27,9 @@ export async function* watchEvents(
     const now = isGone ? null : (toInstances([pod])[0] ?? null)
     if (now === null) known.delete(key)
     else known.set(key, now)
-    const { serviceId, revision, id: instanceId } = (now ?? before)!
+    const told = now ?? before
+    if (told === null) return
+    const { serviceId, revision, id: instanceId } = told
     for (const kind of changesOf(before, now)) queue.push({ serviceId, revision, instanceId, kind })
   }
   /** What went away while nobody looked is gone, and what is there at the beginning has not happened now. */

@@ -76,14 +76,9 @@ test('a version is rolled out step by step, told to its readers, and takes over 
       ['running', old.revision, 1],
     ],
   )
-  assert.deepEqual(
-    told,
-    [
-      'Waiting for TCP port 8080 (up to 20 s).',
-      '2 of 2 instances are ready',
-      `Requests to http://${old.serviceId}.test now go to the new version.`,
-    ].filter((line) => told.includes(line)),
-  )
+  assert.equal(told[0], 'Waiting for TCP port 8080 (up to 20 s).')
+  assert.ok(told.includes('2 of 2 instances are ready'), told.join('; '))
+  assert.equal(told.at(-1), `Requests to http://${old.serviceId}.test now go to the new version.`)
   assert.deepEqual(named('Service').sort(), [`s-${old.serviceId}`, 'web'].sort())
   const secrets = named('Secret')
   assert.equal(secrets.length, 1)

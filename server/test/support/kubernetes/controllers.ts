@@ -145,8 +145,7 @@ export const createControllers = (store: Store, behave: Behave, log: (pod: strin
     const status = pod.status?.containerStatuses?.[0]
     if (status?.state?.running !== undefined) {
       const terminated = { exitCode: 143, reason: 'Error', finishedAt: now(), message: 'begun' }
-      const state = { running: null, terminated }
-      store.merge(pod, { status: { phase: 'Failed', containerStatuses: [{ ...status, state }] } })
+      store.merge(pod, { status: { phase: 'Failed', containerStatuses: [{ ...status, state: { terminated } }] } })
       return
     }
     store.drop(pod)
