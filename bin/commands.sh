@@ -53,6 +53,16 @@ npm test [-- FILE ...]
 
 Runs all tests, or those of the given files. The tests of containers need a Docker engine.
 TEXT
+    test-kubernetes) cat <<'TEXT' ;;
+npm run test:kubernetes [-- FILE ... | --keep | --build | --built]
+
+Runs all tests on a Kubernetes cluster, or those of the given files: on the cluster of KUBECONFIG, or on
+one that is built once (half an hour, with Go) and started for the tests (as root).
+
+  --keep    starts that cluster and keeps it until Ctrl-C; prints how to use it
+  --build   builds it and ends
+  --built   answers by its exit code whether the tests could begin at once
+TEXT
     check) cat <<'TEXT' ;;
 npm run check
 
@@ -81,6 +91,8 @@ accepts() {
     main:--fake | reset:--yes | reset:--fake | rotate-keys:--keep-master | systemd:--user=?*) return 0 ;;
     test:*\** | test:*\?*) return 0 ;;
     test:*) [ -f "$root/$2" ] ;;
+    test-kubernetes:--keep | test-kubernetes:--build | test-kubernetes:--built) return 0 ;;
+    test-kubernetes:*) [ -f "$root/$2" ] ;;
     faults:F[0-9]*) return 0 ;;
     bench:--only | bench:--only=* | bench:--rounds | bench:--rounds=* | bench:--floors | bench:[!-]*) return 0 ;;
     *) return 1 ;;
@@ -97,7 +109,7 @@ check_arguments() {
   fi
   for each in "$@"; do
     accepts "$command" "$each" && continue
-    if [ "$command" = test ]; then say "There is no test file $each."; else say "$each is not an argument of this command."; fi
+    if [[ "$command" = test* && "$each" != -* ]]; then say "There is no test file $each."; else say "$each is not an argument of this command."; fi
     usage_of "$command" >&2
     exit 2
   done

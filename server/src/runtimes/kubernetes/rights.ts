@@ -22,7 +22,9 @@ const manage = [...look, 'create', 'patch', 'delete']
 
 export const rights: readonly Right[] = [
   { group: '', resources: ['namespaces'], verbs: manage },
-  { group: '', resources: ['services', 'secrets', 'configmaps', 'persistentvolumeclaims'], verbs: manage },
+  { group: '', resources: ['services', 'configmaps', 'persistentvolumeclaims'], verbs: manage },
+  // Helm keeps its revisions in secrets, and replaces them; without the right it goes on as if it had.
+  { group: '', resources: ['secrets'], verbs: [...manage, 'update'] },
   { group: '', resources: ['pods'], verbs: [...look, 'delete'] },
   { group: '', resources: ['pods/log'], verbs: ['get'] },
   { group: '', resources: ['pods/exec'], verbs: ['get', 'create'] },

@@ -1,0 +1,133 @@
+/**
+ * What a chart makes, as objects: read from the text that helm renders, and judged before anything is applied. Pure.
+ * Everything here is a stranger's: the chart's, and the values'.
+ */
+import { DeploymentError } from '../../../lib/errors.ts'
+
+export interface ChartedObject {
+  apiVersion: string
+  kind: string
+  metadata: { name: string; namespace?: string; annotations?: Record<string, unknown>; [field: string]: unknown }
+  [field: string]: unknown
+}
+
+/** Where a kind of object is; null for one that the cluster does not know. */
+export type ScopeOf = (apiVersion: string, kind: string) => 'namespaced' | 'cluster' | null
+
+export interface Verdict {
+  scopeOf: ScopeOf
+  namespace: string
+  allowClusterWide: boolean
+}
+
+export const mostObjects = 500
+const deepestList = 3
+
+export const refuse = (message: string): never => {
+  throw new DeploymentError('chart_refused', message)
+}
+
+/** The documents of what helm prints; those without content are left out. In time linear in the text. */
+export const splitDocuments = (text: string): string[] => {
+  const documents: string[][] = [[]]
+  for (const line of text.split('\n')) {
+    if (/^---(\s|$)/.test(line)) documents.push([line.slice(3)])
+    else documents.at(-1)!.push(line)
+  }
+  const found = documents.filter((lines) => lines.some((line) => /^\s*[^\s#]/.test(line)))
+  if (found.length > mostObjects)
+    refuse(`The chart makes ${found.length} objects: at most ${mostObjects} are possible.`)
+  return found.map((lines) => lines.join('\n'))
+}
+
+type Plain = Record<string, unknown>
+
+const isPlain = (value: unknown): value is Plain => typeof value === 'object' && value !== null && !Array.isArray(value)
+
+const listIn = (value: Plain): unknown[] | null =>
+  typeof value.kind === 'string' && value.kind.endsWith('List') && Array.isArray(value.items) ? value.items : null
+
+/** An object, or those of a list, as helm takes them. */
+const flatten = (value: unknown, depth = 0): ChartedObject[] => {
+  if (!isPlain(value)) return refuse('The chart makes something that is not an object of Kubernetes.')
+  const items = listIn(value)
+  if (items !== null) {
+    if (depth === deepestList) refuse('The chart makes lists of lists of lists.')
+    return items.flatMap((item) => flatten(item, depth + 1))
+  }
+  const { apiVersion, kind, metadata } = value
+  if (typeof apiVersion !== 'string' || typeof kind !== 'string')
+    return refuse('The chart makes an object without an apiVersion and a kind.')
+  if (!isPlain(metadata) || typeof metadata.name !== 'string')
+    return refuse(`The chart makes an object of kind ${kind.slice(0, 100)} without a name.`)
+  return [value as unknown as ChartedObject]
+}
+
+/** Objects of lines of JSON, one for each document. */
+export const readObjects = (lines: string): ChartedObject[] => {
+  const found = lines
+    .split('\n')
+    .filter((line) => line.trim() !== '')
+    .flatMap((line) => flatten(JSON.parse(line)))
+  if (found.length > mostObjects)
+    refuse(`The chart makes ${found.length} objects: at most ${mostObjects} are possible.`)
+  return found
+}
+
+/** `ClusterRole reader`. */
+export const nameOf = ({ kind, metadata }: ChartedObject): string =>
+  `${kind.slice(0, 100)} ${String(metadata.name).slice(0, 253)}`
+
+const listed = (objects: readonly ChartedObject[]): string => {
+  const names = [...new Set(objects.map(nameOf))]
+  const rest = names.length - 5
+  return names.slice(0, 5).join(', ') + (rest > 0 ? ` and ${rest} more` : '')
+}
+
+/** Throws `chart_refused` for what a chart may not make. */
+export const judge = (objects: readonly ChartedObject[], { scopeOf, namespace, allowClusterWide }: Verdict): void => {
+  const scopes = objects.map((object) => ({ object, scope: scopeOf(object.apiVersion, object.kind) }))
+  const unknown = scopes.find(({ scope }) => scope === null)
+  if (unknown !== undefined) {
+    const { object } = unknown
+    refuse(
+      `The chart makes ${nameOf(object)} of ${object.apiVersion.slice(0, 200)}, which the cluster does not know: install what defines it first.`,
+    )
+  }
+  const elsewhere = objects.filter(
+    ({ metadata }, index) => scopes[index]!.scope === 'namespaced' && (metadata.namespace ?? namespace) !== namespace,
+  )
+  if (elsewhere.length > 0)
+    refuse(`The chart makes objects in other namespaces than its own (${listed(elsewhere)}): that is not possible.`)
+  const wide = objects.filter((_, index) => scopes[index]!.scope === 'cluster')
+  if (wide.length > 0 && !allowClusterWide)
+    refuse(
+      `The chart makes objects for the whole cluster (${listed(wide)}): set allow_cluster_wide_resources if it may.`,
+    )
+}
+
+export interface ChartDifference {
+  name: string
+  change: 'added' | 'removed' | 'changed'
+}
+
+const keyOf = (object: ChartedObject): string =>
+  `${object.apiVersion.replace(/\/?v[^/]*$/, '')} ${nameOf(object)} ${object.metadata.namespace ?? ''}`
+
+/** What an upgrade would change, by name alone: values may be secret. */
+export const differences = (before: readonly ChartedObject[], after: readonly ChartedObject[]): ChartDifference[] => {
+  const old = new Map(before.map((object) => [keyOf(object), object]))
+  const wanted = new Map(after.map((object) => [keyOf(object), object]))
+  const changeOf = (key: string, object: ChartedObject): ChartDifference['change'] | null => {
+    const known = old.get(key)
+    if (known === undefined) return 'added'
+    return JSON.stringify(known) === JSON.stringify(object) ? null : 'changed'
+  }
+  const found: ChartDifference[] = []
+  for (const [key, object] of wanted) {
+    const change = changeOf(key, object)
+    if (change !== null) found.push({ name: nameOf(object), change })
+  }
+  for (const [key, object] of old) if (!wanted.has(key)) found.push({ name: nameOf(object), change: 'removed' })
+  return found
+}

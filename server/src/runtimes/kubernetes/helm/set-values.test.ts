@@ -1,0 +1,90 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { type Pair, withVariables, writeSetValues } from './set-values.ts'
+
+const none = { set: [], setString: [], setJson: [] }
+const written = (values: Partial<typeof none> | object): unknown =>
+  JSON.parse(writeSetValues({ ...none, ...values }) ?? 'null')
+
+test('single values become the tree that helm makes of them', () => {
+  const cases: [Pair[], unknown][] = [
+    [[], null],
+    [[['a', '1']], { a: 1 }],
+    [
+      [
+        ['a.b.c', 'x'],
+        ['a.b.d', 'true'],
+      ],
+      { a: { b: { c: 'x', d: true } } },
+    ],
+    [[['a\\.b.c', 'null']], { 'a.b': { c: null } }],
+    [
+      [
+        ['list[0].name', 'x'],
+        ['list[1].name', 'y'],
+      ],
+      { list: [{ name: 'x' }, { name: 'y' }] },
+    ],
+    [[['a[0][1]', 'x']], { a: [[null, 'x']] }],
+    [[['a', '{x,2,y\\,z}']], { a: ['x', 2, 'y,z'] }],
+    [[['a', '{}']], { a: [] }],
+    [
+      [
+        ['a', '012'],
+        ['b', '-3'],
+        ['c', '1.5'],
+        ['d', ''],
+      ],
+      { a: '012', b: -3, c: '1.5', d: '' },
+    ],
+    [[['a', 'x\\,y']], { a: 'x,y' }],
+    [
+      [
+        ['a', 'x'],
+        ['a.b', 'y'],
+      ],
+      { a: { b: 'y' } },
+    ],
+    [[['constructor.prototype.x', '1']], { constructor: { prototype: { x: 1 } } }],
+  ]
+  for (const [set, tree] of cases) assert.deepEqual(written({ set }), tree, JSON.stringify(set))
+  assert.deepEqual(
+    written({
+      setString: [
+        ['a', '1'],
+        ['b', '{true,x}'],
+      ],
+    }),
+    { a: '1', b: ['true', 'x'] },
+  )
+  assert.deepEqual(written({ setJson: [['a.b', '{"c":[1]}']], set: [['a.b.c[1]', '2']] }), { a: { b: { c: [1, 2] } } })
+})
+
+test('a path that is not one is refused by its name, and never with its value', () => {
+  const refused: [string, RegExp][] = [
+    ['', /path/],
+    ['[0]', /path/],
+    ['a[x]', /path/],
+    ['a[0', /path/],
+    ['a[1001]', /above 1000/],
+    ['__proto__.x', /path/],
+    ['a.__proto__.x', /path/],
+    ['a.'.repeat(31), /path/],
+  ]
+  for (const [path, reason] of refused)
+    assert.throws(
+      () => writeSetValues({ ...none, set: [[path, 'hidden']] }),
+      (error: Error) => reason.test(error.message) && !error.message.includes('hidden'),
+      path,
+    )
+  assert.throws(() => writeSetValues({ ...none, setJson: [['a', '{hidden']] }), /^(?!.*hidden).*"a" is not JSON/)
+  assert.equal(({} as { x?: unknown }).x, undefined)
+})
+
+test('variables take the place of their names, and unknown names stay', () => {
+  const variables = { A: '1', B: '$& qovery.env.A' }
+  assert.equal(
+    withVariables('x: slipway.env.A qovery.env.B slipway.env.C slipway.env.toString', variables),
+    'x: 1 $& qovery.env.A slipway.env.C slipway.env.toString',
+  )
+})

@@ -1,0 +1,100 @@
+/**
+ * Single values by their path, as `helm --set`, `--set-string` and `--set-json` take them, as one tree. They are not
+ * given to helm as arguments, because everybody on a machine reads those, and variables may be secret. Pure.
+ */
+import { DeploymentError } from '../../../lib/errors.ts'
+
+export type Pair = readonly [path: string, value: string]
+
+export interface SetValues {
+  set: readonly Pair[]
+  setString: readonly Pair[]
+  setJson: readonly Pair[]
+}
+
+type Tree = { [name: string]: unknown } | unknown[]
+
+const highestIndex = 1000
+const deepest = 30
+
+const refuse = (path: string, message: string): never => {
+  throw new DeploymentError('values_refused', `The value ${JSON.stringify(path.slice(0, 200))} ${message}.`)
+}
+
+/** `a.b\.c[0]` is a, `b.c`, 0. */
+const partsOf = (path: string): (string | number)[] => {
+  const parts: (string | number)[] = []
+  for (const piece of path.match(/(?:\\.|[^.\\])+/g) ?? []) {
+    const [, name = '', indexes = ''] =
+      /^((?:\\.|[^[\\])*)((?:\[\d+\])*)$/.exec(piece) ?? refuse(path, 'has a path that is not one')
+    if (name !== '') parts.push(name.replace(/\\(.)/g, '$1'))
+    for (const [, index] of indexes.matchAll(/\[(\d+)\]/g)) parts.push(Number(index))
+  }
+  if (typeof parts[0] !== 'string' || parts.length > deepest) return refuse(path, 'has a path that is not one')
+  if (parts.includes('__proto__')) return refuse(path, 'has a path that is not one')
+  if (parts.some((part) => typeof part === 'number' && part > highestIndex))
+    return refuse(path, `has an index above ${highestIndex}`)
+  return parts
+}
+
+/** As helm reads it without quotes. */
+const typed = (text: string): unknown => {
+  if (text === 'null') return null
+  if (text === 'true' || text === 'false') return text === 'true'
+  return /^(0|-?[1-9]\d{0,15})$/.test(text) ? Number(text) : text
+}
+
+const listOf = (text: string): string[] | null =>
+  text.startsWith('{') && text.endsWith('}')
+    ? text
+        .slice(1, -1)
+        .split(/(?<!\\),/)
+        .filter(Boolean)
+    : null
+
+const unescaped = (text: string): string => text.replace(/\\(.)/g, '$1')
+
+const readValue = (text: string, read: (text: string) => unknown): unknown =>
+  listOf(text)?.map((each) => read(unescaped(each))) ?? read(unescaped(text))
+
+const emptyFor = (part: string | number): Tree => (typeof part === 'number' ? [] : Object.create(null))
+
+const isTreeFor = (value: unknown, part: string | number): value is Tree =>
+  typeof value === 'object' && value !== null && Array.isArray(value) === (typeof part === 'number')
+
+const put = (tree: Tree, parts: readonly (string | number)[], value: unknown): void => {
+  let at = tree as Record<string | number, unknown>
+  for (const [index, part] of parts.entries()) {
+    const next = parts[index + 1]
+    if (next === undefined) {
+      at[part] = value
+      return
+    }
+    if (!isTreeFor(at[part], next)) at[part] = emptyFor(next)
+    at = at[part] as Record<string | number, unknown>
+  }
+}
+
+const parseJson = (path: string, text: string): unknown => {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return refuse(path, 'is not JSON')
+  }
+}
+
+/** A values file in JSON; null without values. */
+export const writeSetValues = ({ set, setString, setJson }: SetValues): string | null => {
+  if (set.length + setString.length + setJson.length === 0) return null
+  const tree: Tree = Object.create(null)
+  for (const [path, text] of setJson) put(tree, partsOf(path), parseJson(path, text))
+  for (const [path, text] of set) put(tree, partsOf(path), readValue(text, typed))
+  for (const [path, text] of setString) put(tree, partsOf(path), readValue(text, String))
+  return JSON.stringify(tree)
+}
+
+/** Values of a service's variables in place of `slipway.env.NAME`, or the same with `qovery.` as charts for others have it. */
+export const withVariables = (text: string, variables: Readonly<Record<string, string>>): string =>
+  text.replace(/\b(?:slipway|qovery)\.env\.([A-Za-z_]\w*)/g, (whole, name: string) =>
+    Object.hasOwn(variables, name) ? variables[name]! : whole,
+  )

@@ -1,0 +1,49 @@
+/** The archives of small images as `docker save` writes them, for a node that can reach no registry. */
+import { createHash } from 'node:crypto'
+import { readFileSync } from 'node:fs'
+import { pack } from 'tar-stream'
+import { exec } from '../../../src/lib/exec.ts'
+
+const archiveOf = async (fill: (archive: ReturnType<typeof pack>) => void): Promise<Buffer> => {
+  const archive = pack()
+  fill(archive)
+  archive.finalize()
+  const chunks: Buffer[] = []
+  for await (const chunk of archive) chunks.push(chunk as Buffer)
+  return Buffer.concat(chunks)
+}
+
+const digestOf = (content: Buffer | string): string => createHash('sha256').update(content).digest('hex')
+
+/** Busybox of this machine under its usual name, and the image that holds the namespaces of a pod. */
+export const busyboxArchive = async (tags: { busybox: string; pause: string }): Promise<Buffer> => {
+  const path = '/bin/busybox'
+  const { stdout } = await exec(path, ['--list-full'], { env: {}, timeoutMs: 10_000 })
+  const layer = await archiveOf((root) => {
+    root.entry({ name: 'bin/busybox', mode: 0o755 }, readFileSync(path))
+    for (const name of stdout.trim().split('\n'))
+      if (name !== 'bin/busybox') root.entry({ name, type: 'symlink', linkname: '/bin/busybox' })
+    root.entry({ name: 'tmp', type: 'directory', mode: 0o1777 })
+    root.entry({ name: 'etc/passwd' }, 'root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/tmp:/bin/sh\n')
+    root.entry({ name: 'etc/group' }, 'root:x:0:\nnogroup:x:65534:\n')
+  })
+  const settings = (command: string[]): string =>
+    JSON.stringify({
+      ...{ architecture: process.arch === 'arm64' ? 'arm64' : 'amd64', os: 'linux', history: [] },
+      config: { Env: ['PATH=/bin:/sbin:/usr/bin:/usr/sbin'], Cmd: command },
+      rootfs: { type: 'layers', diff_ids: [`sha256:${digestOf(layer)}`] },
+    })
+  const images = [
+    { tag: tags.busybox, settings: settings(['sh']) },
+    // It is killed, never asked to end.
+    { tag: tags.pause, settings: settings(['sleep', '2147483647']) },
+  ]
+  return archiveOf((all) => {
+    all.entry({ name: 'layer.tar' }, layer)
+    for (const { settings: text } of images) all.entry({ name: `${digestOf(text)}.json` }, text)
+    const manifest = images.map(({ tag, settings: text }) => ({
+      ...{ Config: `${digestOf(text)}.json`, RepoTags: [tag], Layers: ['layer.tar'] },
+    }))
+    all.entry({ name: 'manifest.json' }, JSON.stringify(manifest))
+  })
+}
