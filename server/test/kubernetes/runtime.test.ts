@@ -7,9 +7,9 @@ import { newId } from '../../src/lib/ids.ts'
 import { parseKubeconfig } from '../../src/lib/kubernetes/kubeconfig.ts'
 import { createKubernetesApi } from '../../src/lib/kubernetes/kubernetes-api.ts'
 import { Secret } from '../../src/lib/secret.ts'
+import type { Exposure } from '../../src/runtimes/ingress.ts'
 import { accessManifest } from '../../src/runtimes/kubernetes/rights.ts'
 import { createKubernetesRuntime } from '../../src/runtimes/kubernetes/runtime.ts'
-import type { Exposure } from '../../src/runtimes/ingress.ts'
 import type { Runtime, RuntimeEvent, Workload } from '../../src/runtimes/runtime.ts'
 import {
   absent,
@@ -29,7 +29,11 @@ import { grantAccess, kubeconfig, outbound, revokeAccess } from './cluster/scene
 
 const patience = { timeoutMs: 60_000 }
 const user = 10_001
-const shell = (script: string) => ({ image: 'docker.io/library/busybox:1', entrypoint: ['sh', '-c'], arguments: [script] })
+const shell = (script: string) => ({
+  image: 'docker.io/library/busybox:1',
+  entrypoint: ['sh', '-c'],
+  arguments: [script],
+})
 const serve = shell('mkdir -p /tmp/w; echo "$PAGE" > /tmp/w/index.html; exec httpd -f -p 8080 -h /tmp/w')
 const silent = shell('echo waiting; trap "exit 0" TERM; while :; do sleep 1; done')
 
@@ -240,7 +244,11 @@ test('an execution tells its lines and its end, leaves a file, is joined, stoppe
   assert.notEqual((await run).exitCode, 0)
   await runtime.endTask(endless, signal())
 
-  const late = createTask(shell('exec sleep 1000'), { environmentId: task.environmentId, timeoutMs: 3000, stopGraceMs: 1000 })
+  const late = createTask(shell('exec sleep 1000'), {
+    environmentId: task.environmentId,
+    timeoutMs: 3000,
+    stopGraceMs: 1000,
+  })
   assert.equal((await runtime.run(late, ignore, signal())).timedOut, true)
   await runtime.endTask(late, signal())
   const gone = await rejection(runtime.run(task, ignore, signal(), { ...once, marked: true }))

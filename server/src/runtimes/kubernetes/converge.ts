@@ -54,9 +54,10 @@ const nothing: Converged = { instances: [], refused: [] }
 
 const keyOf = (kind: string, name: string): string => `${kind} ${name}`
 
+const isOfTask = ({ metadata }: Found): boolean => metadata.labels?.[labels.task] !== undefined
+
 /** Of the service alone: not its doors, nor what belongs to an execution. */
-const isOfVersion = ({ metadata }: Found): boolean =>
-  metadata.labels?.[labels.role] !== 'ports' && metadata.labels?.[labels.task] === undefined
+const isOfVersion = (found: Found): boolean => found.metadata.labels?.[labels.role] !== 'ports' && !isOfTask(found)
 
 export const createConverge = ({ objects, ingress, images, ready, clock }: ConvergeParts) => {
   const podsOf = (service: ServiceKey, signal?: AbortSignal): Promise<Pod[]> =>
@@ -207,10 +208,14 @@ export const createConverge = ({ objects, ingress, images, ready, clock }: Conve
     await rollout.step('switch', minute, (signal) => ingress.close(service, signal))
     await rollout.step('retire', 2 * minute + graceMs, async (signal) => {
       await end(service, graceMs, signal)
-      await sweep(service, [...ofVersions, 'PersistentVolumeClaim'], [], signal)
       const own = { [labels.service]: service.serviceId }
       const namespace = namespaceOf(service.environmentId)
-      await untilGone(objects, clock, 'PersistentVolumeClaim', own, namespace, signal)
+      for (const kind of ['Job', 'Secret'] as const)
+        for (const found of (await objects.list(kind, own, namespace, signal)).filter(isOfTask))
+          await remove(kind, found, signal)
+      await sweep(service, [...ofVersions, 'PersistentVolumeClaim'], [], signal)
+      for (const kind of ['Pod', 'Job', 'PersistentVolumeClaim'] as const)
+        await untilGone(objects, clock, kind, own, namespace, signal)
     })
     return nothing
   }

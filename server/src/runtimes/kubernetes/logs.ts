@@ -66,7 +66,14 @@ const createQueue = (signal: AbortSignal) => {
   let failure: unknown = null
   let [wakeReader, wakeWriters] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
   const wake = (): void => wakeReader.resolve()
-  signal.addEventListener('abort', wake, { once: true })
+  signal.addEventListener(
+    'abort',
+    () => {
+      wakeReader.resolve()
+      wakeWriters.resolve()
+    },
+    { once: true },
+  )
   return {
     async put(line: LogLine): Promise<void> {
       while (lines.length >= waitingMost && !signal.aborted) await wakeWriters.promise
@@ -92,7 +99,6 @@ const createQueue = (signal: AbortSignal) => {
         wakeReader = Promise.withResolvers()
         await wakeReader.promise
       }
-      wakeWriters.resolve()
     },
   }
 }

@@ -210,6 +210,41 @@ test('stopped, nothing runs and hosts and volumes stay; absent, nothing is left,
   assert.equal(cluster.store.objects.size, 0)
 })
 
+test('executions go with their service', async (t) => {
+  const { cluster, runtime, roll, named } = await start(t)
+  const workload = createWorkload(program)
+  await roll(workload)
+  cluster.behave = () => ({ kind: 'endless' })
+  const { organizationId, environmentId, serviceId } = workload
+  const task = createTask(program, { organizationId, environmentId, serviceId, env: new Secret({ A: '1' }) })
+  const run = runtime.run(task, ignore, signalNow()).catch(ignore)
+  await until(async () => (await runtime.owned()).instances.some(({ taskId }) => taskId === task.taskId), {
+    what: 'it',
+  })
+  await runtime.converge(workload, absent, null, signalNow())
+  await run
+  assert.deepEqual([named('Job'), named('Pod'), named('Secret'), named('Deployment')], [[], [], [], []])
+})
+
+test('a rollout goes on after the cluster was silent, lost its connections and forgot where it was', async (t) => {
+  const { cluster, roll, revisions } = await start(t)
+  const workload = createWorkload(program)
+  const made = createRollout((step) => {
+    if (step === 'ready') cluster.hush()
+  })
+  const rolling = roll(workload, nowhere, made)
+  rolling.catch(ignore)
+  await until(() => cluster.asked.at(-1)?.startsWith('GET') === true && made.steps.includes('ready'), {
+    what: 'the wait',
+  })
+  cluster.store.forget()
+  cluster.cut()
+  cluster.busy = 2
+  cluster.speak()
+  await rolling
+  assert.deepEqual(await revisions(workload), [workload.revision])
+})
+
 test('two installations on one cluster do not see or end what the other has', async (t) => {
   const { cluster, runtime, roll } = await start(t)
   const mine = createWorkload(program)
