@@ -70,12 +70,12 @@ const refusals: [RegExp, string, (what: string, reason: string) => string][] = [
     /admission webhook "?([\w.-]+)"? denied|denied the request|ValidatingAdmissionPolicy/,
     'admission_denied',
     (what, reason) =>
-      `A rule of the cluster does not admit ${what} (${reason}): change the service, or ask whoever runs the cluster.`,
+      `A rule of the cluster rejects ${what} (${reason}): change the service, or ask whoever runs the cluster.`,
   ],
   [
     /violates PodSecurity/,
     'security_denied',
-    (what, reason) => `The security level of the environment does not admit ${what} (${reason}).`,
+    (what, reason) => `The security level of the environment rejects ${what} (${reason}).`,
   ],
 ]
 

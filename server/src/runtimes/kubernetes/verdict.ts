@@ -107,7 +107,7 @@ const scheduling = ({ message: text }: Condition): Verdict => {
   if (/unbound immediate PersistentVolumeClaims|persistentvolumeclaim "[^"]*" not found/i.test(why))
     return passing(
       'volume_pending',
-      `A volume of the service is not there yet (${why}): the cluster needs a default StorageClass that can make one of this size.`,
+      `A volume of the service does not exist yet (${why}): the cluster needs a default StorageClass that can make one of this size.`,
     )
   return passing(
     'unschedulable',
