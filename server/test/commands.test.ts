@@ -18,6 +18,7 @@ const run = (file: string, ...args: string[]) =>
 const commands: [file: string, ...args: string[]][] = [
   ...['main', 'stop', 'reset', 'rotate-keys', 'systemd'].map((name): [string, string] => ['run', name]),
   ['test'],
+  ['test-kubernetes'],
   ['check'],
   ['bench'],
   ['faults'],

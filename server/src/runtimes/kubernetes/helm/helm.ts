@@ -102,6 +102,9 @@ const parseHistory = (text: string): HelmRevision[] => {
     .sort((left, right) => right.revision - left.revision)
 }
 
+/** That of helm 4 waits by watching, for a minute where there is nothing to wait for. */
+const waitOf = ({ isFourth }: HelmSession): string => (isFourth ? '--wait=legacy' : '--wait')
+
 const isHook = ({ metadata }: ChartedObject): boolean => metadata.annotations?.['helm.sh/hook'] !== undefined
 
 /** `pin`: the address at which the API server may be reached. */
@@ -150,35 +153,26 @@ export const createHelm = (tool: HelmTool, pin: Pin): Helm => {
     return rendered
   }
 
-  const removeRelease = async ({ run }: HelmSession, { release, namespace }: HelmPlace, options: HelmOptions) => {
+  const removeRelease = async (session: HelmSession, { release, namespace }: HelmPlace, options: HelmOptions) => {
     const timeout = `${options.timeoutSeconds}s`
-    await run(['uninstall', release, '--namespace', namespace, '--ignore-not-found', '--wait', '--timeout', timeout], {
+    const words = ['--ignore-not-found', waitOf(session), '--timeout', timeout]
+    await session.run(['uninstall', release, '--namespace', namespace, ...words], {
       ...options,
       timeoutMs: options.timeoutSeconds * 1000 + shortMs,
     })
   }
 
   const returnTo = async (
-    { run }: HelmSession,
+    session: HelmSession,
     { release, namespace }: HelmPlace,
     revision: number,
     options: HelmOptions,
   ) => {
-    const timeout = `${options.timeoutSeconds}s`
-    await run(
-      [
-        'rollback',
-        release,
-        String(revision),
-        '--namespace',
-        namespace,
-        '--wait',
-        '--cleanup-on-fail',
-        '--timeout',
-        timeout,
-      ],
-      { ...options, timeoutMs: options.timeoutSeconds * 1000 + shortMs },
-    )
+    const words = [waitOf(session), '--cleanup-on-fail', '--timeout', `${options.timeoutSeconds}s`]
+    await session.run(['rollback', release, String(revision), '--namespace', namespace, ...words], {
+      ...options,
+      timeoutMs: options.timeoutSeconds * 1000 + shortMs,
+    })
   }
 
   /** Ends what a killed run began; helm does nothing more with the release before. Resolves to its revisions. */
@@ -214,7 +208,7 @@ export const createHelm = (tool: HelmTool, pin: Pin): Helm => {
         const fixed = await writeFixedChart(session, rendered)
         await session.run(
           [
-            ...['upgrade', '--install', release, fixed, '--namespace', namespace, '--wait'],
+            ...['upgrade', '--install', release, fixed, '--namespace', namespace, waitOf(session)],
             session.isFourth ? '--rollback-on-failure' : '--atomic',
             ...['--timeout', `${options.timeoutSeconds}s`, '--history-max', String(kept)],
           ],
