@@ -1,10 +1,13 @@
 /**
- * The API of a Kubernetes cluster: requests and answers in JSON, lists in pages.
+ * The API of a Kubernetes cluster: requests and answers in JSON, lists in pages, objects made by server-side apply, and
+ * streams (watches, logs).
  *
  * Promises: every request ends by its deadline, whatever the other side does; no answer takes more memory than its limit;
- * a connection goes to the address that was checked, under TLS; no redirect is followed; credentials go nowhere else.
+ * a connection goes to the address that was checked, under TLS; no redirect is followed; credentials go nowhere else. A
+ * stream ends with its reader, and has no more bytes waiting than its reader takes.
  * Refuses to know: what the product makes of a cluster.
  */
+import type { Readable } from 'node:stream'
 import { setTimeout as delay } from 'node:timers/promises'
 import { type Dispatcher, Pool } from 'undici'
 import { type Pin, pinnedConnector } from '../net/pinned-connector.ts'
@@ -12,19 +15,48 @@ import type { KubernetesAccess } from './kubeconfig.ts'
 import { KubernetesError, refusedBy, unanswered } from './kubernetes-errors.ts'
 
 export interface AskOptions {
-  query?: Record<string, string | number>
-  signal?: AbortSignal
+  query?: Record<string, string | number | boolean>
+  signal?: AbortSignal | undefined
   /** From the first byte sent to the last one read, retries included. Default 10 s. */
   deadlineMs?: number
 }
 
-/** What is asked may be asked twice: reads, and reviews, which change nothing. All reject with `KubernetesError`. */
+/** Which one of the name is meant, and how it goes. */
+export interface RemoveOptions extends AskOptions {
+  /** The object of this uid: another one that has its name by now stays. */
+  uid?: string
+  /** What it owns goes before it, or after it. Default: after it. */
+  propagation?: 'Foreground' | 'Background'
+  /** For pods: between SIGTERM and SIGKILL. */
+  graceSeconds?: number
+}
+
+/** The part of a collection that was read, and the moment that it is of. */
+export interface Listed<T> {
+  items: T[]
+  resourceVersion: string
+}
+
+/** What is asked may be asked twice: each request either changes nothing or says what is to be. All reject with `KubernetesError`. */
 export interface KubernetesApi {
   get<T>(path: string, options?: AskOptions): Promise<T>
   /** Asks the cluster to judge what `body` says. */
   review<T>(path: string, body: object, options?: AskOptions): Promise<T>
   /** The first `most` of a collection. */
   list<T>(path: string, most: number, options?: AskOptions): Promise<T[]>
+  /** The same, and where a watch goes on from. */
+  read<T>(path: string, most: number, options?: AskOptions): Promise<Listed<T>>
+  /**
+   * Server-side apply: the object is as the manifest says, made if it is not there, and what `manager` said before and
+   * does not say any more is taken back. What others say is theirs, unless the manifest says otherwise.
+   */
+  apply<T>(path: string, manifest: object, manager: string, options?: AskOptions): Promise<T>
+  /** Changes these fields alone (JSON merge patch). */
+  merge<T>(path: string, patch: object, options?: AskOptions): Promise<T>
+  /** Whether it was there. It may still be there for a while: it ends first. */
+  remove(path: string, options?: RemoveOptions): Promise<boolean>
+  /** `deadlineMs` is for the head of the answer alone. Ends with `signal`. */
+  stream(path: string, options?: AskOptions): Promise<Readable>
   close(): Promise<void>
 }
 
@@ -35,6 +67,8 @@ const pageSize = 100
 const triesMost = 3
 const longestWaitMs = 5000
 const connections = 8
+/** Each takes a connection of its own for as long as somebody reads. */
+const streamsMost = 256
 
 const readText = async (body: AsyncIterable<Buffer>): Promise<string> => {
   const chunks: Buffer[] = []
@@ -69,56 +103,106 @@ const waitMsIn = (headers: Dispatcher.ResponseData['headers']): number => {
   return Math.min(Math.max(Number.isFinite(seconds) ? seconds : 1, 1) * 1000, longestWaitMs)
 }
 
+type Method = 'GET' | 'POST' | 'PATCH' | 'DELETE'
+
+interface Sent {
+  method: Method
+  path: string
+  body?: object
+  type?: string
+}
+
+const plainJson = 'application/json'
+
 interface Page<T> {
-  metadata?: { continue?: unknown }
+  metadata?: { continue?: unknown; resourceVersion?: unknown }
   items?: T[]
 }
 
-export const createKubernetesApi = (access: KubernetesAccess, pin: Pin): KubernetesApi => {
+const deletion = ({ uid, propagation = 'Background', graceSeconds }: RemoveOptions): object => ({
+  apiVersion: 'v1',
+  kind: 'DeleteOptions',
+  propagationPolicy: propagation,
+  ...(uid === undefined ? {} : { preconditions: { uid } }),
+  ...(graceSeconds === undefined ? {} : { gracePeriodSeconds: graceSeconds }),
+})
+
+const createSender = (access: KubernetesAccess, pin: Pin) => {
   const { host, port, serverName, ca, cert, key, token } = access
   const connect = pinnedConnector({ host, port, pin, serverName, tls: { ca, cert, key: key?.reveal() } })
-  const pool = new Pool(`https://${host}:${port}`, {
-    ...{ connections, headersTimeout: 0, bodyTimeout: 0, keepAliveTimeout: 10_000 },
-    connect,
-  })
+  const open = (most: number) =>
+    new Pool(`https://${host}:${port}`, {
+      ...{ connections: most, headersTimeout: 0, bodyTimeout: 0, keepAliveTimeout: 10_000 },
+      connect,
+    })
+  const [pool, streams] = [open(connections), open(streamsMost)]
   const send = (
-    method: 'GET' | 'POST',
-    path: string,
+    { method, path, body, type }: Sent,
     query: AskOptions['query'],
-    body: object | null,
     signal: AbortSignal,
+    isStream = false,
   ) =>
-    pool.request({
+    (isStream ? streams : pool).request({
       method,
       path: access.path + path,
       query,
       headers: {
-        accept: 'application/json',
+        accept: plainJson,
         ...(token === undefined ? {} : { authorization: `Bearer ${token.reveal()}` }),
-        ...(body === null ? {} : { 'content-type': 'application/json' }),
+        ...(body === undefined ? {} : { 'content-type': type ?? plainJson }),
       },
-      body: body === null ? null : JSON.stringify(body),
+      body: body === undefined ? null : JSON.stringify(body),
       signal,
     })
-  const ask = async <T>(method: 'GET' | 'POST', path: string, body: object | null, options: AskOptions): Promise<T> => {
+  return { send, close: () => Promise.all([pool.destroy(), streams.destroy()]).then(() => {}) }
+}
+
+type Send = ReturnType<typeof createSender>['send']
+
+/** The answer's head, after pauses that the cluster asked for. */
+const sendPatiently = async (send: () => ReturnType<Send>, signal: AbortSignal): Promise<Dispatcher.ResponseData> => {
+  for (let left = triesMost; ; left -= 1) {
+    const answer = await send()
+    if (answer.statusCode !== 429 || left === 1) return answer
+    await answer.body.dump({ limit: 65_536, signal })
+    await delay(waitMsIn(answer.headers), undefined, { signal })
+  }
+}
+
+const createStream =
+  (send: Send): KubernetesApi['stream'] =>
+  async (path, { query, signal: outer, deadlineMs = defaultDeadlineMs } = {}) => {
+    const late = new AbortController()
+    const timer = setTimeout(() => late.abort(new DOMException('no answer', 'TimeoutError')), deadlineMs)
+    const signal = outer === undefined ? late.signal : AbortSignal.any([outer, late.signal])
+    try {
+      const answer = await sendPatiently(() => send({ method: 'GET', path }, query, signal, true), signal)
+      if (answer.statusCode !== 200) await readAnswer(answer)
+      return answer.body
+    } catch (error) {
+      outer?.throwIfAborted()
+      throw error instanceof KubernetesError ? error : unanswered(late.signal.aborted ? late.signal.reason : error)
+    } finally {
+      clearTimeout(timer)
+    }
+  }
+
+export const createKubernetesApi = (access: KubernetesAccess, pin: Pin): KubernetesApi => {
+  const { send, close } = createSender(access, pin)
+  const ask = async <T>(sent: Sent, options: AskOptions = {}): Promise<T> => {
     const late = AbortSignal.timeout(options.deadlineMs ?? defaultDeadlineMs)
     const signal = options.signal === undefined ? late : AbortSignal.any([options.signal, late])
     try {
-      for (let left = triesMost; ; left -= 1) {
-        const answer = await send(method, path, options.query, body, signal)
-        if (answer.statusCode !== 429 || left === 1) return (await readAnswer(answer)) as T
-        await answer.body.dump({ limit: 65_536, signal })
-        await delay(waitMsIn(answer.headers), undefined, { signal })
-      }
+      return (await readAnswer(await sendPatiently(() => send(sent, options.query, signal), signal))) as T
     } catch (error) {
       options.signal?.throwIfAborted()
       throw error instanceof KubernetesError ? error : unanswered(late.aborted ? late.reason : error)
     }
   }
-  const get = <T>(path: string, options: AskOptions = {}) => ask<T>('GET', path, null, options)
 
-  const readPages = async <T>(path: string, most: number, options: AskOptions): Promise<T[]> => {
-    const found: T[] = []
+  const readPages = async <T>(path: string, most: number, options: AskOptions): Promise<Listed<T>> => {
+    const items: T[] = []
+    let resourceVersion = ''
     let next: string | undefined
     // A cluster may send fewer at once than it is asked for, but not one after the other.
     let left = 2 * Math.ceil(most / pageSize)
@@ -126,26 +210,45 @@ export const createKubernetesApi = (access: KubernetesAccess, pin: Pin): Kuberne
       left -= 1
       const query = {
         ...options.query,
-        limit: Math.min(pageSize, most - found.length),
+        limit: Math.min(pageSize, most - items.length),
         ...(next === undefined ? {} : { continue: next }),
       }
-      const { items, metadata }: Page<T> = await get<Page<T>>(path, { ...options, query })
-      const page = Array.isArray(items) ? items.slice(0, query.limit) : []
-      found.push(...page)
-      const more = page.length === 0 ? undefined : metadata?.continue
+      const answer: Page<T> = await ask<Page<T>>({ method: 'GET', path }, { ...options, query })
+      const page = Array.isArray(answer.items) ? answer.items.slice(0, query.limit) : []
+      items.push(...page)
+      resourceVersion = String(answer.metadata?.resourceVersion ?? '')
+      const more = page.length === 0 ? undefined : answer.metadata?.continue
       next = typeof more === 'string' && more !== '' ? more : undefined
-    } while (next !== undefined && found.length < most && left > 0)
-    return found
+    } while (next !== undefined && items.length < most && left > 0)
+    return { items, resourceVersion }
   }
+  // A page's place in the list is forgotten after some minutes: it is read anew, once.
+  const read = <T>(path: string, most: number, options: AskOptions = {}): Promise<Listed<T>> =>
+    readPages<T>(path, most, options).catch((error: unknown) => {
+      if (error instanceof KubernetesError && error.status === 410) return readPages<T>(path, most, options)
+      throw error
+    })
   return {
-    get,
-    review: (path, body, options = {}) => ask('POST', path, body, options),
-    // A page's place in the list is forgotten after some minutes: it is read anew, once.
-    list: <T>(path: string, most: number, options: AskOptions = {}) =>
-      readPages<T>(path, most, options).catch((error: unknown) => {
-        if (error instanceof KubernetesError && error.status === 410) return readPages<T>(path, most, options)
-        throw error
-      }),
-    close: () => pool.destroy(),
+    get: (path, options) => ask({ method: 'GET', path }, options),
+    review: (path, body, options) => ask({ method: 'POST', path, body }, options),
+    read,
+    list: async <T>(path: string, most: number, options?: AskOptions) => (await read<T>(path, most, options)).items,
+    apply: (path, body, manager, options = {}) => {
+      const query = { ...options.query, fieldManager: manager, force: true }
+      return ask({ method: 'PATCH', path, body, type: 'application/apply-patch+yaml' }, { ...options, query })
+    },
+    merge: (path, body, options) => ask({ method: 'PATCH', path, body, type: 'application/merge-patch+json' }, options),
+    remove: (path, options = {}) =>
+      ask({ method: 'DELETE', path, body: deletion(options) }, options).then(
+        () => true,
+        (error: unknown) => {
+          // 409: its name is another one's by now.
+          if (error instanceof KubernetesError && (error.status === 404 || (error.status === 409 && options.uid)))
+            return false
+          throw error
+        },
+      ),
+    stream: createStream(send),
+    close,
   }
 }

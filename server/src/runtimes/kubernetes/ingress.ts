@@ -1,0 +1,116 @@
+/** The world's way to services of a cluster: Ingress objects of its own controller, and its load balancers. */
+import type { Clock } from '../../lib/time/clock.ts'
+import type { Ingress, Publication, Published } from '../ingress.ts'
+import type { ServiceKey } from '../runtime.ts'
+import { untilGone } from './follow.ts'
+import { annotations, labels, type Manifest, namespaceOf } from './manifests/describe.ts'
+import { describeDoors } from './manifests/doors.ts'
+import type { Found, Kind, Objects } from './objects.ts'
+
+const doors = { Ingress: {}, Service: { [labels.role]: 'ports' } } as const
+type DoorKind = keyof typeof doors
+const kinds = Object.keys(doors) as DoorKind[]
+
+interface Door extends Found {
+  kind: DoorKind
+}
+
+const keyOf = ({ kind, metadata }: { kind: string; metadata: { namespace?: string; name: string } }): string =>
+  `${kind} ${metadata.namespace} ${metadata.name}`
+
+const markOf = ({ metadata }: Found | Manifest): string | undefined => metadata.annotations?.[annotations.published]
+
+interface BalancerStatus {
+  loadBalancer?: { ingress?: { ip?: string; hostname?: string }[] }
+}
+
+const gone = 30_000
+
+export interface KubernetesIngress extends Ingress {
+  /** Removes what leads to a service, and waits until it is gone. */
+  close(service: ServiceKey, signal: AbortSignal): Promise<void>
+}
+
+export const createIngress = (objects: Objects, clock: Clock): KubernetesIngress => {
+  const { place } = objects
+  /** Where the ports of load balancers are, as last seen. */
+  const addresses = new Map<number, string>()
+
+  const learn = ({ spec, status }: Found): void => {
+    const [first] = (status as BalancerStatus | undefined)?.loadBalancer?.ingress ?? []
+    const host = first?.ip ?? first?.hostname
+    const ports = Array.isArray(spec?.ports) ? (spec.ports as { port?: unknown }[]) : []
+    if (host !== undefined) for (const { port } of ports) addresses.set(Number(port), host)
+  }
+  const find = async (wanted: Record<string, string>, namespace?: string): Promise<Door[]> => {
+    const lists = await Promise.all(
+      kinds.map(async (kind) => {
+        const found = await objects.list(kind, { ...doors[kind], ...wanted }, namespace)
+        return found.filter(({ metadata }) => metadata.deletionTimestamp === undefined).map((one) => ({ ...one, kind }))
+      }),
+    )
+    const all = lists.flat()
+    for (const door of all) if (door.kind === 'Service') learn(door)
+    return all
+  }
+  const remove = async (found: readonly Door[], signal?: AbortSignal): Promise<void> => {
+    for (const { kind, metadata } of found)
+      await objects.remove(kind as Kind, metadata.namespace ?? '', metadata.name, { signal })
+  }
+  const ofService = ({ environmentId, serviceId }: ServiceKey): Promise<Door[]> =>
+    find({ [labels.service]: serviceId }, namespaceOf(environmentId))
+
+  const publish: Ingress['publish'] = async (publication) => {
+    const { manifests, refused } = describeDoors(publication, place)
+    const wanted = new Set(manifests.map(keyOf))
+    const there = await ofService(publication.service)
+    await remove(there.filter((door) => !wanted.has(keyOf(door))))
+    const marks = new Map(there.map((door) => [keyOf(door), markOf(door)]))
+    for (const manifest of manifests)
+      if (marks.get(keyOf(manifest)) !== markOf(manifest)) {
+        const made = await objects.apply(manifest)
+        if (manifest.kind === 'Service') learn(made)
+      }
+    return refused
+  }
+
+  const isAs = (publication: Publication, found: readonly Door[]): boolean => {
+    const { manifests } = describeDoors(publication, place)
+    const marks = new Map(found.map((door) => [keyOf(door), markOf(door)]))
+    return marks.size === manifests.length && manifests.every((one) => marks.get(keyOf(one)) === markOf(one))
+  }
+
+  return {
+    publish,
+    async unpublish(serviceId) {
+      await remove(await find({ [labels.service]: serviceId }))
+    },
+    // Who is ready is told to everyone by the cluster itself.
+    keep: () => {},
+    async look(services): Promise<Published> {
+      const [first, ...others] = services ?? []
+      const all = first !== undefined && others.length === 0 ? await ofService(first) : await find({})
+      const ids = services && new Set(services.map(({ serviceId }) => serviceId))
+      const found = Map.groupBy(all, ({ metadata }) => metadata.labels?.[labels.service] ?? '')
+      return {
+        services: [...found.keys()].filter((id) => ids === undefined || ids.has(id)),
+        isAs: (publication) => isAs(publication, found.get(publication.service.serviceId) ?? []),
+      }
+    },
+    url: (host) => `http://${host}`,
+    address: (port) => `${addresses.get(port) ?? 'load-balancer'}:${port}`,
+    async close(service, signal) {
+      await remove(await ofService(service), signal)
+      const late = AbortSignal.any([signal, AbortSignal.timeout(gone)])
+      for (const kind of kinds)
+        await untilGone(
+          objects,
+          clock,
+          kind,
+          { ...doors[kind], [labels.service]: service.serviceId },
+          namespaceOf(service.environmentId),
+          late,
+        )
+    },
+  }
+}

@@ -1,0 +1,164 @@
+/**
+ * What everything that a cluster has of ours is named, labelled and marked with, and what keeps its secrets. Pure, as all of
+ * this folder: the same input, the same manifests.
+ */
+import { createHmac } from 'node:crypto'
+import { isReservedLabel } from '../../../lib/docker/reserved-labels.ts'
+import { DeploymentError } from '../../../lib/errors.ts'
+import type { Workload, WorkloadPort } from '../../runtime.ts'
+
+export interface Manifest {
+  apiVersion: string
+  kind: string
+  metadata: {
+    name: string
+    namespace?: string
+    labels?: Record<string, string>
+    annotations?: Record<string, string>
+  }
+  [field: string]: unknown
+}
+
+/** What is the same for everything that is described for one cluster. */
+export interface Place {
+  /** Mark of this installation. */
+  ownerId: string
+  /** Whether the cluster knows a pause before SIGTERM that needs no program (1.30). */
+  canPause: boolean
+  /** Number of the user that programs run as, whatever their images say; null: the image's, which must not be root. */
+  runAs: number | null
+}
+
+/** As of containers of Docker engines, so that whoever reads one reads both. */
+export const labels = {
+  owner: 'slipway.owner',
+  organization: 'slipway.organization',
+  environment: 'slipway.environment',
+  service: 'slipway.service',
+  revision: 'slipway.revision',
+  /** `instance` or `task`. */
+  role: 'slipway.role',
+  task: 'slipway.task',
+  attempt: 'slipway.attempt',
+  volume: 'slipway.volume',
+} as const
+
+export const annotations = {
+  /** JSON: the ports that instances listen on. */
+  ports: 'slipway.ports',
+  /** JSON: how an execution ended, once that is known. */
+  end: 'slipway.end',
+  /** What a published thing was made from. */
+  published: 'slipway.published',
+} as const
+
+export const containerName = 'main'
+
+export const namespaceOf = (environmentId: string): string => `slipway-${environmentId}`
+export const nameOf = (serviceId: string): string => `s-${serviceId}`
+export const taskNameOf = (taskId: string): string => `t-${taskId}`
+export const volumeNameOf = (volumeId: string): string => `v-${volumeId}`
+/** The login of a registry beside the workload: the n-th. */
+export const pullSecretOf = (serviceId: string, index: number): string => `${nameOf(serviceId)}-pull-${index}`
+
+type Ids = Pick<Workload, 'organizationId' | 'environmentId' | 'serviceId'>
+
+export const idLabels = ({ ownerId }: Place, of: Ids): Record<string, string> => ({
+  [labels.owner]: ownerId,
+  [labels.organization]: of.organizationId,
+  [labels.environment]: of.environmentId,
+  [labels.service]: of.serviceId,
+})
+
+/** By which a service's own pods are found, and by which nothing else is. */
+export const instanceSelector = ({ serviceId }: Pick<Ids, 'serviceId'>): Record<string, string> => ({
+  [labels.service]: serviceId,
+  [labels.role]: 'instance',
+})
+
+const isLabelName = (key: string): boolean =>
+  /^([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?\/)?[A-Za-z0-9]([\w.-]{0,61}[A-Za-z0-9])?$/.test(key)
+const isLabelValue = (value: string): boolean => /^([A-Za-z0-9]([\w.-]{0,61}[A-Za-z0-9])?)?$/.test(value)
+
+/** Keys that Kubernetes acts on: they are not for services' owners. */
+const isOfKubernetes = (key: string): boolean => /(^|\.)(kubernetes|k8s)\.io\//i.test(key)
+
+const mostLabelBytes = 64 * 1024
+
+/**
+ * The words of a service's owners: all of them are annotations of its pods, and those that Kubernetes takes for labels
+ * are labels too.
+ */
+export const ownersWords = (given: Workload['labels'] = {}) => {
+  const pairs = Object.entries(given).filter(
+    ([key]) => isLabelName(key) && !isReservedLabel(key) && !isOfKubernetes(key),
+  )
+  if (JSON.stringify(pairs).length > mostLabelBytes)
+    throw new DeploymentError(
+      'labels_too_large',
+      'The groups of labels and annotations of the service are larger than 64 KiB together: make them smaller.',
+    )
+  return {
+    annotations: Object.fromEntries(pairs),
+    labels: Object.fromEntries(pairs.filter(([, value]) => isLabelValue(value))),
+  }
+}
+
+export interface Content extends Pick<Workload, 'env' | 'files' | 'organizationId' | 'environmentId' | 'serviceId'> {
+  /** Of an execution, which has its own. */
+  taskId?: string
+}
+
+/** A Secret holds at most a megabyte. */
+const mostSecretBytes = 1_000_000
+
+const contentOf = ({ env, files }: Content): Record<string, string> => ({
+  ...Object.fromEntries(Object.entries(env.reveal()).map(([name, value]) => [`env.${name}`, value])),
+  ...Object.fromEntries(files.reveal().map(({ content }, index) => [`file.${index}`, content])),
+})
+
+/** Its name tells another content, so that a version keeps its own for as long as it runs. */
+export const secretNameOf = (of: Content, { ownerId }: Place): string => {
+  const text = JSON.stringify([contentOf(of), of.files.reveal().map(({ path }) => path)])
+  const name = of.taskId === undefined ? nameOf(of.serviceId) : taskNameOf(of.taskId)
+  return `${name}-${createHmac('sha256', ownerId).update(text).digest('hex').slice(0, 12)}`
+}
+
+/** The variables and files of a version; null where it has none. */
+export const describeSecret = (of: Content, place: Place): Manifest | null => {
+  const content = contentOf(of)
+  if (Object.keys(content).length === 0) return null
+  const data = Object.fromEntries(
+    Object.entries(content).map(([key, value]) => [key, Buffer.from(value).toString('base64')]),
+  )
+  if (JSON.stringify(data).length > mostSecretBytes)
+    throw new DeploymentError(
+      'configuration_too_large',
+      'The variables and files of the service are larger than a Kubernetes cluster takes (about 700 KB together): make them smaller.',
+    )
+  return {
+    apiVersion: 'v1',
+    kind: 'Secret',
+    metadata: {
+      name: secretNameOf(of, place),
+      namespace: namespaceOf(of.environmentId),
+      labels: { ...idLabels(place, of), ...(of.taskId === undefined ? {} : { [labels.task]: of.taskId }) },
+    },
+    type: 'Opaque',
+    immutable: true,
+    data,
+  }
+}
+
+const transport = (protocol: string): 'TCP' | 'UDP' => (protocol === 'UDP' ? 'UDP' : 'TCP')
+
+/** Each port once: a program that answers HTTP and TCP at one port has one. */
+export const transports = (ports: readonly WorkloadPort[]): { port: number; protocol: 'TCP' | 'UDP' }[] => {
+  const found = new Map(
+    ports.map(({ internalPort, protocol }) => [
+      `${internalPort}-${transport(protocol)}`,
+      { port: internalPort, protocol: transport(protocol) },
+    ]),
+  )
+  return [...found.values()]
+}

@@ -1,0 +1,80 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import type { Exposure, Publication } from '../../ingress.ts'
+import { describeDoors } from './doors.ts'
+
+const place = { ownerId: 'owner', canPause: true, runAs: null }
+const publicationOf = (exposure: Partial<Exposure>, revision: string | null = 'rev'): Publication => ({
+  service: { environmentId: 'env', serviceId: 'svc' },
+  revision,
+  exposure: { hosts: [], ports: [], ...exposure },
+})
+const host = { host: 'web.test', internalPort: 8080, protocol: 'HTTP' } as const
+const labels = { 'slipway.owner': 'owner', 'slipway.environment': 'env', 'slipway.service': 'svc' }
+const port = { externalPort: 5432, internalPort: 15_432, protocol: 'TCP' } as const
+
+const plain = (publication: Publication) =>
+  describeDoors(publication, place).manifests.map(({ metadata: { annotations: _, ...metadata }, ...rest }) => ({
+    ...rest,
+    metadata,
+  }))
+
+test('hosts are an Ingress, one rule for each; ports are a LoadBalancer', () => {
+  const hosts = [host, { ...host, path: '/api', internalPort: 9090 }, { ...host, host: 'other.test' }]
+  const pathOf = (path: string, number: number) => ({
+    path,
+    pathType: 'Prefix',
+    backend: { service: { name: 's-svc', port: { number } } },
+  })
+  assert.deepEqual(plain(publicationOf({ hosts, ports: [port] })), [
+    {
+      apiVersion: 'networking.k8s.io/v1',
+      kind: 'Ingress',
+      metadata: { name: 's-svc', namespace: 'slipway-env', labels },
+      spec: {
+        rules: [
+          { host: 'web.test', http: { paths: [pathOf('/', 8080), pathOf('/api', 9090)] } },
+          { host: 'other.test', http: { paths: [pathOf('/', 8080)] } },
+        ],
+      },
+    },
+    {
+      apiVersion: 'v1',
+      kind: 'Service',
+      metadata: { name: 's-svc-ports', namespace: 'slipway-env', labels: { ...labels, 'slipway.role': 'ports' } },
+      spec: {
+        type: 'LoadBalancer',
+        selector: { 'slipway.service': 'svc', 'slipway.role': 'instance' },
+        ports: [{ name: 'tcp-5432', port: 5432, targetPort: 15_432, protocol: 'TCP' }],
+      },
+    },
+  ])
+})
+
+test('a stopped service keeps its hosts and closes its ports', () => {
+  const kinds = plain(publicationOf({ hosts: [host], ports: [port] }, null)).map(({ kind }) => kind)
+  assert.deepEqual(kinds, ['Ingress'])
+})
+
+test('what the ingress cannot carry out is refused; what protects keeps the hosts closed', () => {
+  const cases: [Partial<Exposure>, number, RegExp][] = [
+    [{ hosts: [host], policy: { allow: ['10.0.0.0/8'] } }, 0, /the allowed addresses.*not published without/],
+    [{ hosts: [host], policy: { users: [] } }, 0, /basic authentication.*not published without/],
+    [{ hosts: [host], policy: { bodyBytes: 5 } }, 1, /the setting bodyBytes\.$/],
+    [{ hosts: [{ ...host, path: '/a', rewrite: '/' }, host] }, 1, /path \/a of web\.test is not published/],
+    [{ hosts: [{ ...host, protocol: 'GRPC' }] }, 0, /no way to gRPC/],
+  ]
+  for (const [exposure, count, sentence] of cases) {
+    const { manifests, refused } = describeDoors(publicationOf(exposure), place)
+    assert.equal(manifests.length, count, JSON.stringify(exposure))
+    assert.match(refused.join(' '), sentence)
+  }
+  assert.deepEqual(describeDoors(publicationOf({ policy: { allow: [] } }), place), { manifests: [], refused: [] })
+})
+
+test('another way is told by its mark', () => {
+  const markOf = (exposure: Partial<Exposure>) =>
+    describeDoors(publicationOf(exposure), place).manifests[0]?.metadata.annotations?.['slipway.published']
+  assert.equal(markOf({ hosts: [host] }), markOf({ hosts: [host] }))
+  assert.notEqual(markOf({ hosts: [host] }), markOf({ hosts: [{ ...host, internalPort: 1 }] }))
+})

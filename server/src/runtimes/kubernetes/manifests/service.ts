@@ -1,0 +1,202 @@
+/** What an environment and a service have in a cluster beside their pods: names, claims, limits and doors. Pure. */
+import type { Secret } from '../../../lib/secret.ts'
+import type { Task, Workload } from '../../runtime.ts'
+import { describeController, scalesItself } from './controller.ts'
+import {
+  describeSecret,
+  idLabels,
+  instanceSelector,
+  labels,
+  type Manifest,
+  nameOf,
+  namespaceOf,
+  type Place,
+  pullSecretOf,
+  transports,
+  volumeNameOf,
+} from './describe.ts'
+
+/** A namespace in which no pod gets more than it needs, and which nothing outside of it reaches but by public ports. */
+export const describeEnvironment = (
+  { organizationId, environmentId }: Pick<Workload, 'organizationId' | 'environmentId'>,
+  { ownerId }: Place,
+): Manifest[] => {
+  const own = {
+    [labels.owner]: ownerId,
+    [labels.organization]: organizationId,
+    [labels.environment]: environmentId,
+  }
+  const namespace = namespaceOf(environmentId)
+  return [
+    {
+      apiVersion: 'v1',
+      kind: 'Namespace',
+      metadata: {
+        name: namespace,
+        labels: {
+          ...own,
+          'pod-security.kubernetes.io/enforce': 'restricted',
+          'pod-security.kubernetes.io/warn': 'restricted',
+          'pod-security.kubernetes.io/audit': 'restricted',
+        },
+      },
+    },
+    {
+      apiVersion: 'networking.k8s.io/v1',
+      kind: 'NetworkPolicy',
+      metadata: { name: 'environment', namespace, labels: own },
+      spec: {
+        podSelector: {},
+        policyTypes: ['Ingress', 'Egress'],
+        ingress: [{ from: [{ podSelector: {} }] }],
+        // Everything but what tells a machine its own secrets.
+        egress: [
+          {
+            to: [
+              { namespaceSelector: {} },
+              { ipBlock: { cidr: '0.0.0.0/0', except: ['169.254.169.254/32', '169.254.170.2/32'] } },
+              { ipBlock: { cidr: '::/0', except: ['fd00:ec2::254/128'] } },
+            ],
+          },
+        ],
+      },
+    },
+  ]
+}
+
+const metadataOf = (workload: Workload, place: Place, name = nameOf(workload.serviceId)) => ({
+  name,
+  namespace: namespaceOf(workload.environmentId),
+  labels: idLabels(place, workload),
+})
+
+/** Which of its ports the world may reach: whoever leads requests there has no address that could be named. */
+const describePublicPorts = (workload: Workload, place: Place): Manifest | null => {
+  const ports = transports(workload.ports.filter(({ publiclyAccessible }) => publiclyAccessible))
+  if (ports.length === 0) return null
+  return {
+    apiVersion: 'networking.k8s.io/v1',
+    kind: 'NetworkPolicy',
+    metadata: metadataOf(workload, place),
+    spec: {
+      podSelector: { matchLabels: instanceSelector(workload) },
+      policyTypes: ['Ingress'],
+      ingress: [{ ports }],
+    },
+  }
+}
+
+const isServiceName = (alias: string): boolean => /^[a-z]([a-z0-9-]{0,61}[a-z0-9])?$/.test(alias)
+
+/** The names that other services of the environment know it by; without ports there is nothing to be reached. */
+const describeNames = (workload: Workload, place: Place): Manifest[] => {
+  const ports = transports(workload.ports).map(({ port, protocol }) => ({
+    name: `${protocol.toLowerCase()}-${port}`,
+    port,
+    targetPort: port,
+    protocol,
+  }))
+  if (ports.length === 0) return []
+  return [nameOf(workload.serviceId), ...workload.aliases.filter(isServiceName)].map((name) => ({
+    apiVersion: 'v1',
+    kind: 'Service',
+    metadata: metadataOf(workload, place, name),
+    spec: { type: 'ClusterIP', selector: instanceSelector(workload), ports },
+  }))
+}
+
+const describeVolumes = (of: Pick<Workload, 'volumes'> & Parameters<typeof idLabels>[1], place: Place): Manifest[] =>
+  of.volumes.map(({ id, sizeGb }) => ({
+    apiVersion: 'v1',
+    kind: 'PersistentVolumeClaim',
+    metadata: {
+      name: volumeNameOf(id),
+      namespace: namespaceOf(of.environmentId),
+      labels: { ...idLabels(place, of), [labels.volume]: id },
+    },
+    spec: { accessModes: ['ReadWriteOnce'], resources: { requests: { storage: `${sizeGb}Gi` } } },
+  }))
+
+const describeScaling = (workload: Workload, place: Place): Manifest[] => {
+  const { scaling } = workload
+  if (scaling === undefined || !scalesItself(workload)) return []
+  const kind = workload.volumes.length > 0 ? 'StatefulSet' : 'Deployment'
+  const target = { type: 'Utilization', averageUtilization: scaling.cpuPercent }
+  return [
+    {
+      apiVersion: 'autoscaling/v2',
+      kind: 'HorizontalPodAutoscaler',
+      metadata: metadataOf(workload, place),
+      spec: {
+        scaleTargetRef: { apiVersion: 'apps/v1', kind, name: nameOf(workload.serviceId) },
+        minReplicas: Math.max(1, scaling.min),
+        maxReplicas: scaling.max,
+        metrics: [{ type: 'Resource', resource: { name: 'cpu', target } }],
+      },
+    },
+  ]
+}
+
+/** Of one instance there is nothing to keep: it would keep machines from being emptied. */
+const describeDisruption = (workload: Workload, place: Place): Manifest[] => {
+  const most = Math.max(workload.instances, workload.scaling?.min ?? 0)
+  if (most < 2) return []
+  return [
+    {
+      apiVersion: 'policy/v1',
+      kind: 'PodDisruptionBudget',
+      metadata: metadataOf(workload, place),
+      spec: { maxUnavailable: 1, selector: { matchLabels: instanceSelector(workload) } },
+    },
+  ]
+}
+
+/** A login of a registry, for images whose names begin so. */
+export interface PullLogin {
+  /** `registry.example:5000/team/app`, without a tag. */
+  repository: string
+  login: Secret<{ username: string; password: string }>
+}
+
+export const describePullSecrets = (
+  of: Parameters<typeof idLabels>[1],
+  place: Place,
+  logins: readonly PullLogin[],
+): Manifest[] =>
+  logins.map(({ repository, login }, index) => {
+    const { username, password } = login.reveal()
+    const auth = Buffer.from(`${username}:${password}`).toString('base64')
+    const config = { auths: { [repository]: { username, password, auth } } }
+    return {
+      apiVersion: 'v1',
+      kind: 'Secret',
+      metadata: {
+        name: pullSecretOf(of.serviceId, index),
+        namespace: namespaceOf(of.environmentId),
+        labels: idLabels(place, of),
+      },
+      type: 'kubernetes.io/dockerconfigjson',
+      data: { '.dockerconfigjson': Buffer.from(JSON.stringify(config)).toString('base64') },
+    }
+  })
+
+/** What a task needs beside its job. */
+export const describeTaskParts = (task: Task, place: Place, logins: readonly PullLogin[]): Manifest[] => [
+  ...describeVolumes(task, place),
+  ...describePullSecrets(task, place, logins),
+  ...[describeSecret(task, place)].filter((each) => each !== null),
+]
+
+/** All that a version needs, in the order in which it is to be made: what others refer to comes first. */
+export const describeService = (workload: Workload, place: Place, logins: readonly PullLogin[]): Manifest[] => {
+  const pullSecrets = logins.map((_, index) => pullSecretOf(workload.serviceId, index))
+  return [
+    ...describeVolumes(workload, place),
+    ...describePullSecrets(workload, place, logins),
+    ...[describeSecret(workload, place), describePublicPorts(workload, place)].filter((each) => each !== null),
+    ...describeNames(workload, place),
+    ...describeDisruption(workload, place),
+    describeController(workload, place, pullSecrets),
+    ...describeScaling(workload, place),
+  ]
+}

@@ -1,0 +1,57 @@
+/** A task → the job that executes it. Pure. */
+import type { Task } from '../../runtime.ts'
+import { idLabels, labels, type Manifest, namespaceOf, ownersWords, type Place, taskNameOf } from './describe.ts'
+import { containerOf, podSpecOf } from './pod.ts'
+
+/** The kubelet reads one small file of a program that has ended. */
+export const longestMessage = 4096
+
+/** Why an execution cannot leave what is asked of it here; null if it can. */
+export const outputRefusal = ({ outputs }: Pick<Task, 'outputs'>): string | null => {
+  if (outputs.length <= 1 && outputs.every(({ stream }) => stream === undefined)) return null
+  return 'A run on a Kubernetes cluster can leave one small file: what leaves more needs a cluster that is a Docker engine.'
+}
+
+/** An execution: it is begun once, and nobody begins it again. */
+export const describeTask = (
+  task: Task,
+  place: Place,
+  pullSecrets: readonly string[],
+  suspended: boolean,
+): Manifest => {
+  const words = ownersWords(task.labels)
+  const own = {
+    ...idLabels(place, task),
+    [labels.role]: 'task',
+    [labels.revision]: task.taskId,
+    [labels.task]: task.taskId,
+    [labels.attempt]: String(task.attempt ?? 1),
+  }
+  const [output] = task.outputs
+  return {
+    apiVersion: 'batch/v1',
+    kind: 'Job',
+    metadata: { name: taskNameOf(task.taskId), namespace: namespaceOf(task.environmentId), labels: own },
+    spec: {
+      suspend: suspended,
+      backoffLimit: 0,
+      completions: 1,
+      parallelism: 1,
+      template: {
+        metadata: { labels: { ...words.labels, ...own }, annotations: words.annotations },
+        spec: {
+          ...podSpecOf(task, place, pullSecrets),
+          restartPolicy: 'Never',
+          activeDeadlineSeconds: Math.max(1, Math.ceil(task.timeoutMs / 1000)),
+          terminationGracePeriodSeconds: Math.ceil((task.stopGraceMs ?? 10_000) / 1000),
+          containers: [
+            {
+              ...containerOf(task, place),
+              ...(output === undefined ? {} : { terminationMessagePath: output.path }),
+            },
+          ],
+        },
+      },
+    },
+  }
+}

@@ -1,0 +1,139 @@
+/**
+ * Services as workloads of a Kubernetes cluster: a namespace for each environment, rolled out by its own controllers.
+ *
+ * Promises: every object is named and labelled by our ids and this installation's owner mark; nothing else is touched,
+ * and no pod gets more than Kubernetes' restricted level. What a service is to be is applied whole, so that a call that
+ * was cut is made again.
+ * Refuses to know: deployments, kinds and the database; how the cluster starts pods.
+ * When the process dies: the cluster goes on with what it was told. The next `converge` or `run` finds it by its name.
+ */
+import { once } from 'node:events'
+import type { RegistryLogins } from '../../images/images.ts'
+import { DeploymentError } from '../../lib/errors.ts'
+import type { KubernetesApi } from '../../lib/kubernetes/kubernetes-api.ts'
+import { parseQuantity } from '../../lib/kubernetes/quantity.ts'
+import type { Outbound } from '../../lib/net/outbound.ts'
+import { type Clock, systemClock } from '../../lib/time/clock.ts'
+import type { Ability, Owned, Runtime, ServiceKey } from '../runtime.ts'
+import { createConverge, stopsFirst } from './converge.ts'
+import { watchEvents } from './events.ts'
+import { untilGone } from './follow.ts'
+import { createImages } from './images.ts'
+import { createIngress } from './ingress.ts'
+import { createPodLogs } from './logs/logs.ts'
+import { instanceSelector, labels, namespaceOf } from './manifests/describe.ts'
+import { createObjects, type Found, type Objects } from './objects.ts'
+import { isTask, type Pod, toInstances } from './pods.ts'
+import { createReady } from './ready.ts'
+import { createTasks } from './tasks/tasks.ts'
+import { createUsage } from './usage.ts'
+
+export interface KubernetesRuntimeParts extends Pick<Runtime, 'ping' | 'capacity' | 'close'> {
+  api: KubernetesApi
+  ownerId: string
+  /** `v1.31.2` */
+  version: string
+  /** See `Place`. */
+  runAs?: number
+  outbound: Outbound
+  registryLogins: RegistryLogins
+  clock?: Clock
+}
+
+const abilities: ReadonlySet<Ability> = new Set(['volumes', 'tcp-ports', 'udp-ports'])
+
+const canPause = (version: string): boolean => {
+  const [, major = '0', minor = '0'] = /^v(\d+)\.(\d+)/.exec(version) ?? []
+  return Number(major) > 1 || (Number(major) === 1 && Number(minor) >= 30)
+}
+
+const gib = 2 ** 30
+
+const sizeOf = ({ spec }: Found): number | null => {
+  const wanted = (spec as { resources?: { requests?: { storage?: unknown } } } | undefined)?.resources?.requests
+    ?.storage
+  const bytes = parseQuantity(wanted)
+  return bytes === null ? null : bytes / gib
+}
+
+const observe = async (objects: Objects, services?: readonly ServiceKey[]) => {
+  if (services?.length === 0) return []
+  const [one] = services ?? []
+  const wanted = services?.length === 1 ? instanceSelector(one!) : { [labels.role]: 'instance' }
+  const pods = await objects.list<Pod>(
+    'Pod',
+    wanted,
+    services?.length === 1 ? namespaceOf(one!.environmentId) : undefined,
+  )
+  const ids = services && new Set(services.map(({ serviceId }) => serviceId))
+  return toInstances(pods).filter(({ serviceId }) => ids === undefined || ids.has(serviceId))
+}
+
+const readOwned = async (objects: Objects): Promise<Owned> => {
+  const [pods, namespaces, claims] = await Promise.all([
+    objects.list<Pod>('Pod', {}),
+    objects.list('Namespace', {}),
+    objects.list('PersistentVolumeClaim', {}),
+  ])
+  return {
+    instances: toInstances(pods),
+    environments: namespaces.flatMap(({ metadata }) => metadata.labels?.[labels.environment] ?? []),
+    volumes: claims.map(({ metadata }) => ({
+      id: metadata.labels?.[labels.volume] ?? '',
+      environmentId: metadata.labels?.[labels.environment] ?? '',
+      serviceId: metadata.labels?.[labels.service] ?? '',
+    })),
+  }
+}
+
+const removeNamespace = async (objects: Objects, clock: Clock, environmentId: string, signal: AbortSignal) => {
+  const name = namespaceOf(environmentId)
+  const found = await objects.get('Namespace', '', name, signal)
+  if (found?.metadata.labels?.[labels.owner] !== objects.place.ownerId) return
+  const pods = await objects.list<Pod>('Pod', {}, name, signal)
+  if (pods.some((pod) => !isTask(pod))) {
+    const message = 'The environment still has running instances in its namespace.'
+    throw new DeploymentError('environment_in_use', message, { next: 'wait' })
+  }
+  await objects.remove('Namespace', '', name, { uid: found.metadata.uid, signal })
+  await untilGone(objects, clock, 'Namespace', { [labels.environment]: environmentId }, undefined, signal)
+}
+
+export const createKubernetesRuntime = (parts: KubernetesRuntimeParts): Runtime => {
+  const { api, ownerId, version, runAs = null, outbound, registryLogins, clock = systemClock } = parts
+  const objects = createObjects(api, { ownerId, canPause: canPause(version), runAs })
+  const images = createImages({ outbound, registryLogins })
+  const ingress = createIngress(objects, clock)
+  const logs = createPodLogs(objects, clock)
+  const ready = createReady({ objects, logs, clock })
+  const tasks = createTasks({ objects, images, logs, clock })
+  return {
+    ...createConverge({ objects, ingress, images, ready, clock }),
+    abilities,
+    ingress,
+    images,
+    stopsFirst,
+    ping: parts.ping,
+    capacity: parts.capacity,
+    close: parts.close,
+    async volumeSizes(ids) {
+      const wanted = new Set(ids)
+      const claims = wanted.size === 0 ? [] : await objects.list('PersistentVolumeClaim', {})
+      const found = claims.map((claim) => [claim.metadata.labels?.[labels.volume] ?? '', sizeOf(claim)] as const)
+      return new Map(found.filter(([id]) => wanted.has(id)))
+    },
+    removeEnvironment: (environmentId, signal) => removeNamespace(objects, clock, environmentId, signal),
+    observe: (services) => observe(objects, services),
+    usage: createUsage(objects),
+    watch: (signal) => watchEvents(objects, clock, signal),
+    // The cluster's own machines look after what runs on them.
+    async keepAlive(signal) {
+      if (!signal.aborted) await once(signal, 'abort')
+    },
+    logs: logs.ofService,
+    run: tasks.run,
+    stopTask: tasks.stop,
+    endTask: tasks.end,
+    owned: () => readOwned(objects),
+  }
+}

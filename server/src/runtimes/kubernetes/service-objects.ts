@@ -1,0 +1,116 @@
+/** What a cluster has of one service: made, found, ended and removed. */
+import type { Clock } from '../../lib/time/clock.ts'
+import type { Instance, ServiceKey, Workload } from '../runtime.ts'
+import { untilGone, untilSeen } from './follow.ts'
+import type { KubernetesImages } from './images.ts'
+import { instanceSelector, labels, type Manifest, namespaceOf } from './manifests/describe.ts'
+import { describeService } from './manifests/service.ts'
+import type { Found, Kind, Objects } from './objects.ts'
+import { type Pod, toInstances } from './pods.ts'
+
+export interface ServiceObjectsParts {
+  objects: Objects
+  images: Pick<KubernetesImages, 'loginsFor'>
+  clock: Clock
+}
+
+const controllers = ['Deployment', 'StatefulSet'] as const
+/** What a version has for itself, and what is to go when another one has it no more. */
+export const ofVersions: readonly Kind[] = [
+  ...['HorizontalPodAutoscaler', 'PodDisruptionBudget', 'NetworkPolicy', 'Service', 'Secret'],
+  ...controllers,
+] as Kind[]
+
+const keyOf = (kind: string, name: string): string => `${kind} ${name}`
+
+const isOfTask = ({ metadata }: Found): boolean => metadata.labels?.[labels.task] !== undefined
+
+/** Of the service alone: not its doors, nor what belongs to an execution. */
+const isOfVersion = (found: Found): boolean => found.metadata.labels?.[labels.role] !== 'ports' && !isOfTask(found)
+
+export const createServiceObjects = ({ objects, images, clock }: ServiceObjectsParts) => {
+  const podsOf = (service: ServiceKey, signal?: AbortSignal): Promise<Pod[]> =>
+    objects.list<Pod>('Pod', instanceSelector(service), namespaceOf(service.environmentId), signal)
+
+  const instancesOf = async (workload: Workload, signal?: AbortSignal): Promise<Instance[]> =>
+    toInstances(await podsOf(workload, signal)).filter(({ revision }) => revision === workload.revision)
+
+  const remove = (kind: Kind, { metadata }: Found, signal: AbortSignal): Promise<boolean> => {
+    const propagation = (controllers as readonly Kind[]).includes(kind) ? 'Foreground' : 'Background'
+    return objects.remove(kind, metadata.namespace ?? '', metadata.name, { uid: metadata.uid, propagation, signal })
+  }
+
+  /** Removes what the service has of these kinds and is not among `wanted`. */
+  const sweep = async (
+    { environmentId, serviceId }: ServiceKey,
+    kinds: readonly Kind[],
+    wanted: readonly Manifest[],
+    signal: AbortSignal,
+  ): Promise<void> => {
+    const keep = new Set(wanted.map(({ kind, metadata }) => keyOf(kind, metadata.name)))
+    for (const kind of kinds)
+      for (const found of await objects.list(kind, { [labels.service]: serviceId }, namespaceOf(environmentId), signal))
+        if (!keep.has(keyOf(kind, found.metadata.name)) && isOfVersion(found)) await remove(kind, found, signal)
+  }
+
+  /** Its pods end as asked, and nothing makes new ones. */
+  const end = async (service: ServiceKey, graceMs: number, signal: AbortSignal): Promise<void> => {
+    const namespace = namespaceOf(service.environmentId)
+    await sweep(service, ['HorizontalPodAutoscaler', ...controllers], [], signal)
+    // 0 would only forget a pod that goes on running.
+    const graceSeconds = Math.max(1, Math.ceil(graceMs / 1000))
+    for (const { metadata } of await podsOf(service, signal))
+      await objects.remove('Pod', namespace, metadata.name, { uid: metadata.uid, graceSeconds, signal })
+    for (const kind of controllers)
+      await untilGone(objects, clock, kind, { [labels.service]: service.serviceId }, namespace, signal)
+    await untilGone(objects, clock, 'Pod', instanceSelector(service), namespace, signal)
+  }
+
+  const describe = async (workload: Workload): Promise<Manifest[]> =>
+    describeService(workload, objects.place, await images.loginsFor(workload.organizationId, workload.image))
+
+  const applyAll = async (manifests: readonly Manifest[], signal: AbortSignal): Promise<void> => {
+    for (const manifest of manifests) await objects.apply(manifest, signal)
+  }
+
+  /** Whether something of another version runs that has to end before this one starts. */
+  const hasOther = async (workload: Workload, signal: AbortSignal): Promise<boolean> =>
+    (await podsOf(workload, signal)).some(({ metadata }) => metadata.labels?.[labels.revision] !== workload.revision)
+
+  /** What has volumes, or had them until now, is another kind of thing: neither may run beside the other. */
+  const changesKind = async (
+    { environmentId, serviceId, volumes }: Workload,
+    signal: AbortSignal,
+  ): Promise<boolean> => {
+    const other = volumes.length > 0 ? 'Deployment' : 'StatefulSet'
+    return (await objects.list(other, { [labels.service]: serviceId }, namespaceOf(environmentId), signal)).length > 0
+  }
+
+  const othersGone = (workload: Workload, signal: AbortSignal): Promise<true> =>
+    untilSeen(
+      objects,
+      clock,
+      workload,
+      null,
+      ({ pods }) => {
+        if (pods === null) return null
+        const isOther = (pod: Pod): boolean => pod.metadata.labels?.[labels.revision] !== workload.revision
+        return [...pods.values()].some(isOther) ? null : true
+      },
+      signal,
+    )
+
+  /** All that is left of it once its pods have ended: what belongs to its executions, and its volumes. */
+  const removeRest = async (service: ServiceKey, signal: AbortSignal): Promise<void> => {
+    const own = { [labels.service]: service.serviceId }
+    const namespace = namespaceOf(service.environmentId)
+    for (const kind of ['Job', 'Secret'] as const)
+      for (const found of (await objects.list(kind, own, namespace, signal)).filter(isOfTask))
+        await remove(kind, found, signal)
+    await sweep(service, [...ofVersions, 'PersistentVolumeClaim'], [], signal)
+    for (const kind of ['Pod', 'Job', 'PersistentVolumeClaim'] as const)
+      await untilGone(objects, clock, kind, own, namespace, signal)
+  }
+
+  return { instancesOf, sweep, end, describe, applyAll, hasOther, changesKind, othersGone, removeRest }
+}

@@ -1,0 +1,61 @@
+/** How an execution ended, from its pod or as it was written down, and what it left. Pure. */
+import { DeploymentError } from '../../../lib/errors.ts'
+import type { Task, TaskEnd, TaskOutputs } from '../../runtime.ts'
+import { annotations } from '../manifests/describe.ts'
+import { longestMessage } from '../manifests/task.ts'
+import type { Found } from '../objects.ts'
+import { mainOf, type Pod } from '../pods.ts'
+
+/** How an execution ended, as it is written down. */
+export interface Ending {
+  exitCode: number
+  oomKilled: boolean
+  timedOut: boolean
+  /** What it left in the one file that is read; null: nothing. */
+  left: string | null
+}
+
+/** Null while it runs. A pod that is ended from outside ends with its program. */
+export const endingOf = (pod: Pod): Ending | null => {
+  const ended = mainOf(pod)?.state?.terminated
+  if (ended === undefined) return null
+  const { exitCode = 0, reason, message } = ended
+  return {
+    exitCode,
+    oomKilled: reason === 'OOMKilled',
+    timedOut: pod.status?.reason === 'DeadlineExceeded',
+    left: message === undefined || message === '' ? null : message,
+  }
+}
+
+export const endingIn = ({ metadata }: Found): Ending | null => {
+  const text = metadata.annotations?.[annotations.end]
+  if (text === undefined) return null
+  try {
+    const { exitCode, oomKilled, timedOut, left } = JSON.parse(text) as Ending
+    return {
+      exitCode: Number(exitCode),
+      oomKilled: oomKilled === true,
+      timedOut: timedOut === true,
+      left: left ?? null,
+    }
+  } catch {
+    return null
+  }
+}
+
+export const outputsOf = ({ left }: Ending, { outputs }: Pick<Task, 'outputs'>): TaskOutputs => {
+  const [output] = outputs
+  if (output === undefined || left === null) return {}
+  const bytes = Buffer.byteLength(left)
+  // The cluster hands over the last 4 KiB of a file, and does not say when there was more.
+  if (bytes < longestMessage && bytes <= output.maxBytes) return { [output.path]: { text: left } }
+  const most = Math.min(longestMessage - 1, output.maxBytes)
+  const message = `The file ${output.path} is larger than ${most} bytes, which is the most that a run on this cluster may leave.`
+  return { [output.path]: { error: new DeploymentError('file_too_large', message) } }
+}
+
+export const endOf = (ending: Ending, task: Pick<Task, 'outputs'>): TaskEnd => {
+  const { exitCode, oomKilled, timedOut } = ending
+  return { exitCode, oomKilled, timedOut, outputs: outputsOf(ending, task) }
+}

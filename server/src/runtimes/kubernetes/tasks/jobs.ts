@@ -1,0 +1,98 @@
+/** The jobs of executions: made once, found again by their names, also after a crash of ours. */
+import { DeploymentError } from '../../../lib/errors.ts'
+import { LeaseHandedOff } from '../../../lib/lease-handed-off.ts'
+import type { Clock } from '../../../lib/time/clock.ts'
+import type { Once, Task, TaskKey } from '../../runtime.ts'
+import { untilGone } from '../follow.ts'
+import type { KubernetesImages } from '../images.ts'
+import { annotations, labels, namespaceOf, pullSecretOf, taskNameOf } from '../manifests/describe.ts'
+import { describeTaskParts } from '../manifests/service.ts'
+import { describeTask } from '../manifests/task.ts'
+import { asDeploymentError, type Found, type Objects, pathOf } from '../objects.ts'
+import type { Ending } from './ending.ts'
+
+export interface JobsParts {
+  objects: Objects
+  images: Pick<KubernetesImages, 'loginsFor'>
+  clock: Clock
+}
+
+export const gone = (cause?: unknown): DeploymentError =>
+  new DeploymentError('task_gone', 'The run was removed from the cluster before it finished.', { cause })
+
+const attemptOf = ({ metadata }: Found): number => Number.parseInt(metadata.labels?.[labels.attempt] ?? '', 10) || 1
+
+export const createJobs = ({ objects, images, clock }: JobsParts) => {
+  const { api, place } = objects
+
+  const find = ({ environmentId, taskId }: TaskKey, signal: AbortSignal): Promise<Found | null> =>
+    objects.get('Job', namespaceOf(environmentId), taskNameOf(taskId), signal)
+
+  const removeJob = async (task: TaskKey, job: Found | null, signal: AbortSignal): Promise<void> => {
+    const namespace = namespaceOf(task.environmentId)
+    const own = { [labels.task]: task.taskId }
+    if (job !== null)
+      await objects.remove('Job', namespace, job.metadata.name, {
+        uid: job.metadata.uid,
+        propagation: 'Background',
+        signal,
+      })
+    for (const { metadata } of await objects.list('Secret', own, namespace, signal))
+      await objects.remove('Secret', namespace, metadata.name, { uid: metadata.uid, signal })
+    for (const { metadata } of await objects.list('Pod', own, namespace, signal))
+      await objects.remove('Pod', namespace, metadata.name, { uid: metadata.uid, graceSeconds: 1, signal })
+    await untilGone(objects, clock, 'Job', own, namespace, signal)
+    await untilGone(objects, clock, 'Pod', own, namespace, signal)
+  }
+
+  const patchJob = async ({ environmentId, taskId }: TaskKey, patch: object, signal?: AbortSignal): Promise<void> => {
+    const path = pathOf('Job', namespaceOf(environmentId), taskNameOf(taskId))
+    await api.merge(path, patch, { signal }).catch((error: unknown) => {
+      signal?.throwIfAborted()
+      throw asDeploymentError(error, 'the run')
+    })
+  }
+
+  const create = async (task: Task, signal: AbortSignal, once?: Once): Promise<Found> => {
+    const logins = await images.loginsFor(task.organizationId, task.image)
+    await objects.prepare(task, signal)
+    for (const manifest of describeTaskParts(task, place, logins)) await objects.apply(manifest, signal)
+    const secrets = logins.map((_, index) => pullSecretOf(task.serviceId, index))
+    return objects.apply(describeTask(task, place, secrets, once !== undefined), signal)
+  }
+
+  /** What was made to wait for its mark begins; what runs already is left alone. */
+  const begin = async (task: Task, job: Found, signal: AbortSignal, once?: Once): Promise<void> => {
+    if (job.spec?.suspend !== true) return
+    if (signal.aborted && !(signal.reason instanceof LeaseHandedOff)) throw signal.reason
+    await once?.mark()
+    signal.throwIfAborted()
+    await patchJob(task, { spec: { suspend: false } }, signal)
+  }
+
+  const startOrJoin = async (task: Task, signal: AbortSignal, once?: Once): Promise<Found> => {
+    let job = await find(task, signal)
+    if (job !== null && job.metadata.deletionTimestamp !== undefined) {
+      await removeJob(task, job, signal)
+      job = null
+    }
+    if (job === null && once?.marked === true) throw gone()
+    if (job !== null && attemptOf(job) < (task.attempt ?? 1)) {
+      await removeJob(task, job, signal)
+      job = null
+    }
+    job ??= await create(task, signal, once)
+    await begin(task, job, signal, once)
+    return job
+  }
+
+  const writeDown = (task: TaskKey, ending: Ending): Promise<void> =>
+    patchJob(task, { metadata: { annotations: { [annotations.end]: JSON.stringify(ending) } } }).catch(
+      (error: unknown) => {
+        // Somebody ended it meanwhile: there is nobody left to be told.
+        if (!(error instanceof DeploymentError && error.code === 'cluster_rejected')) throw error
+      },
+    )
+
+  return { find, removeJob, patchJob, startOrJoin, writeDown }
+}

@@ -1,0 +1,104 @@
+/** Following an execution to its end, and its lines. */
+import { DeploymentError } from '../../../lib/errors.ts'
+import type { Clock } from '../../../lib/time/clock.ts'
+import type { Task, TaskKey } from '../../runtime.ts'
+import { followObjects } from '../follow.ts'
+import type { PodLogs } from '../logs/logs.ts'
+import { labels, namespaceOf } from '../manifests/describe.ts'
+import { asDeploymentError, type Objects } from '../objects.ts'
+import { isOver, mainOf, type Pod } from '../pods.ts'
+import { judgePod } from '../verdict.ts'
+import { type Ending, endingOf } from './ending.ts'
+import { gone } from './jobs.ts'
+
+/** For machines and images, beside the time of the program. */
+const startMs = 10 * 60_000
+
+export const createWait = ({ objects, logs, clock }: { objects: Objects; logs: PodLogs; clock: Clock }) => {
+  /** Follows the pod of an execution to its end. `onPod` is told of it whenever it changes. */
+  const waitForEnd = async (
+    task: TaskKey & Pick<Task, 'memoryMb' | 'timeoutMs'>,
+    onPod: (pod: Pod) => void,
+    signal: AbortSignal,
+  ): Promise<Ending> => {
+    const ended = new AbortController()
+    const either = AbortSignal.any([signal, ended.signal])
+    const { promise, resolve, reject } = Promise.withResolvers<Ending>()
+    let problem: DeploymentError | null = null
+    const see = (pod: Pod): void => {
+      onPod(pod)
+      const ending = endingOf(pod)
+      if (ending !== null) {
+        resolve(ending)
+        return
+      }
+      const verdict = judgePod(pod, task.memoryMb, [])
+      if (verdict !== null) problem = new DeploymentError(verdict.code, verdict.message)
+      if (problem !== null && (verdict?.isFinal === true || isOver(pod))) reject(problem)
+    }
+    const own = { [labels.task]: task.taskId }
+    const namespace = namespaceOf(task.environmentId)
+    const follow = followObjects<Pod>(
+      objects,
+      clock,
+      {
+        kind: 'Pod',
+        namespace,
+        wanted: own,
+        onChange: (change) => {
+          for (const pod of change.type === 'ALL' ? change.items : [change.object]) see(pod)
+          if (change.type === 'DELETED') reject(gone())
+        },
+      },
+      either,
+    )
+    const jobs = followObjects(
+      objects,
+      clock,
+      { kind: 'Job', namespace, wanted: own, onChange: (change) => change.type === 'DELETED' && reject(gone()) },
+      either,
+    )
+    for (const each of [follow, jobs]) each.catch((error) => reject(asDeploymentError(error, 'the run')))
+    clock.sleep(task.timeoutMs + startMs, either).then(
+      () => reject(problem ?? new DeploymentError('not_started', 'The cluster did not begin the run in time.')),
+      () => {},
+    )
+    const onAbort = (): void => reject(signal.reason)
+    signal.addEventListener('abort', onAbort, { once: true })
+    if (signal.aborted) onAbort()
+    try {
+      return await promise
+    } finally {
+      ended.abort()
+      signal.removeEventListener('abort', onAbort)
+    }
+  }
+
+  /** Every line, however often the stream is cut. */
+  const createReader = (onLine: (line: string) => void, signal: AbortSignal) => {
+    let reading: Promise<void> | null = null
+    let since: string | undefined
+    let pod: Pod | null = null
+    const pass = async (of: Pod, follow: boolean): Promise<void> => {
+      for await (const { at, text } of logs.read(of, { follow, signal, since })) {
+        since = at
+        onLine(text)
+      }
+    }
+    return {
+      see(seen: Pod): void {
+        pod = seen
+        if (reading !== null || mainOf(seen)?.state?.running === undefined) return
+        reading = pass(seen, true)
+        reading.catch(() => {})
+      },
+      /** What was written before anybody read, and after the stream was cut. */
+      async end(): Promise<void> {
+        await reading?.catch(() => {})
+        if (pod !== null) await pass(pod, false).catch(() => {})
+      },
+    }
+  }
+
+  return { waitForEnd, createReader }
+}
