@@ -85,7 +85,9 @@ const rules: Record<string, { must: string; isGood(value: unknown): boolean; nee
   versions: {
     must: 'a list of up to 50 versions of Kubernetes, the oldest first',
     isGood: (value) =>
-      Array.isArray(value) && value.length <= 50 && value.every((each) => version.test(String(each))) &&
+      Array.isArray(value) &&
+      value.length <= 50 &&
+      value.every((each) => version.test(String(each))) &&
       new Set(value).size === value.length,
   },
   timeout_minutes: {
@@ -101,7 +103,8 @@ const wrongIn = (fields: Fields): string | null => {
     const value = fields[key]
     if (value === undefined ? needed === true : !isGood(value)) return `needs as "${key}" ${must}`
   }
-  if (fields.version !== undefined && isAbsolute(String(fields.source))) return 'must not have a version: it is a folder'
+  if (fields.version !== undefined && isAbsolute(String(fields.source)))
+    return 'must not have a version: it is a folder'
   return null
 }
 
@@ -163,9 +166,7 @@ export const moduleOfCluster = (
 
 const stepInto = (value: unknown, part: string): unknown => {
   const key = part.replaceAll('~1', '/').replaceAll('~0', '~')
-  return typeof value === 'object' && value !== null && Object.hasOwn(value, key)
-    ? (value as Fields)[key]
-    : undefined
+  return typeof value === 'object' && value !== null && Object.hasOwn(value, key) ? (value as Fields)[key] : undefined
 }
 
 const valueAt = (document: unknown, path: string): unknown =>

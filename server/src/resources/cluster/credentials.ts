@@ -29,9 +29,9 @@ import type { ModuleProvider } from '../../clusters/modules.ts'
 import { invalidField } from '../../lib/errors.ts'
 import { recordSql } from '../../store/tree.ts'
 import { refuseInUse, usersOfN } from '../references.ts'
+import { checkedMachine, machineFields, machineFormOf, machineForms } from './machine-credentials.ts'
 import { loginFields } from './managed/login.ts'
 import { noteUnread } from './managed/unread.ts'
-import { checkedMachine, machineFields, machineFormOf, machineForms } from './machine-credentials.ts'
 
 /** One way to authenticate with a provider. */
 interface Form {
@@ -103,7 +103,11 @@ const providers: readonly Provider[] = [
       {
         objectType: 'AZURE',
         needs: ['azure_subscription_id', 'azure_tenant_id'],
-        may: { azure_application_id: none, azure_application_secret: () => undefined, azure_application_object_id: none },
+        may: {
+          azure_application_id: none,
+          azure_application_secret: () => undefined,
+          azure_application_object_id: none,
+        },
       },
     ],
     fields: {

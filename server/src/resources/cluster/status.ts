@@ -4,7 +4,13 @@
  * (managed/); other clusters are not reached, and actions on them are refused with the reason.
  */
 import Type from 'typebox'
-import { type Context, type Fields, type Operation, operation, organizationInPath } from '../../api/operations/operation.ts'
+import {
+  type Context,
+  type Fields,
+  type Operation,
+  operation,
+  organizationInPath,
+} from '../../api/operations/operation.ts'
 import type { Spec } from '../../api/operations/resource.ts'
 import {
   Flag,
@@ -247,7 +253,8 @@ const actions: Operation[] = [
     ...act,
     id: 'deployCluster',
     path: `${path}/deploy`,
-    summary: 'Make a cluster at its cloud provider, or bring it up to date; does nothing for a Docker engine or a Kubernetes cluster of your own',
+    summary:
+      'Make a cluster at its cloud provider, or bring it up to date; does nothing for a Docker engine or a Kubernetes cluster of your own',
     scope: 'Deploy',
     area: 'clusters',
     cluster: 'ADMIN',
@@ -272,7 +279,8 @@ const actions: Operation[] = [
     ...act,
     id: 'StopCluster',
     path: `${path}/stop`,
-    summary: 'Stop a cluster at a cloud provider, or cancel what is under way; refused for a Docker engine, because services run on it',
+    summary:
+      'Stop a cluster at a cloud provider, or cancel what is under way; refused for a Docker engine, because services run on it',
     scope: 'Deploy',
     area: 'clusters',
     cluster: 'ADMIN',

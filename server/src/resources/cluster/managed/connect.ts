@@ -6,7 +6,7 @@ import type { Output } from '../../../deployments/tasks/outputs.ts'
 import { ApiError, DeploymentError } from '../../../lib/errors.ts'
 import { KubeconfigRefused, longestKubeconfig, parseKubeconfig } from '../../../lib/kubernetes/kubeconfig.ts'
 import { KubernetesError } from '../../../lib/kubernetes/kubernetes-errors.ts'
-import { Secret } from '../../../lib/secret.ts'
+import type { Secret } from '../../../lib/secret.ts'
 import type { MachineFacts } from '../engine-claims.ts'
 import { refuseVersion } from '../kubernetes-credentials.ts'
 
@@ -33,15 +33,15 @@ export const openOutputs = ({ outputs: { kubeconfig, token } }: ClusterModule, t
 /** The kubeconfig that a module's outputs stand for. Throws a `DeploymentError`. Pure. */
 export const kubeconfigOf = ({ outputs }: ClusterModule, told: readonly Output[] | null): string => {
   const values = new Map((told ?? []).map(({ name, value }) => [name, value]))
-  const valueOf = (name: string): string => {
+  const demand = (name: string): string => {
     const value = values.get(name) ?? ''
     if (value === '') throw refuse(`The module has no value for its output ${name}.`)
     return value
   }
   const text =
     outputs.kubeconfig === undefined
-      ? configOf(valueOf(outputs.host!), valueOf(outputs.token!), outputs.ca && values.get(outputs.ca))
-      : valueOf(outputs.kubeconfig)
+      ? configOf(demand(outputs.host!), demand(outputs.token!), outputs.ca && values.get(outputs.ca))
+      : demand(outputs.kubeconfig)
   if (text.length > longestKubeconfig) throw refuse('The kubeconfig of the module is too long.')
   return text
 }
@@ -57,7 +57,9 @@ export const identify = async (
   signal: AbortSignal,
 ): Promise<MachineFacts> => {
   const access = await parseKubeconfig(kubeconfig.reveal()).catch((error: unknown) => {
-    throw error instanceof KubeconfigRefused ? refuse(`The kubeconfig of the module is refused: ${error.message}.`) : error
+    throw error instanceof KubeconfigRefused
+      ? refuse(`The kubeconfig of the module is refused: ${error.message}.`)
+      : error
   })
   if (clusters.openKubernetes === null) throw refuse('This server connects only to its own Docker engine.')
   const kubernetes = clusters.openKubernetes(access)

@@ -128,7 +128,8 @@ export const openLogin = async (
 const refusals: Readonly<Record<ModuleProvider, RegExp>> = {
   AWS: /InvalidClientTokenId|SignatureDoesNotMatch|UnrecognizedClientException|InvalidAccessKeyId|AuthFailure|ExpiredToken|IncompleteSignature|No valid credential sources/i,
   GCP: /invalid_grant|invalid_client|invalid authentication credentials|UNAUTHENTICATED|could not find default credentials|"?credentials"? (are not valid|is not valid JSON)/i,
-  AZURE: /AADSTS\d+|InvalidAuthenticationToken|unable to build authorizer|invalid_client|ClientSecretCredential authentication failed/i,
+  AZURE:
+    /AADSTS\d+|InvalidAuthenticationToken|unable to build authorizer|invalid_client|ClientSecretCredential authentication failed/i,
   SCW: /denied authentication|authentication is denied|invalid (access|secret) key|access key is required|error 401/i,
 }
 

@@ -105,7 +105,8 @@ export const askUpgrade = async (tx: Queryable, context: Context): Promise<void>
   if (managed?.runId) throw busy(managed)
   if (module.versions.length === 0)
     throw badRequest(`The module of this cluster lists no \`versions\` in ${modulesSetting}: it cannot be upgraded.`)
-  if (!isDeployed(its)) throw badRequest('This cluster is not deployed: deploy it first, which makes it at its newest version.')
+  if (!isDeployed(its))
+    throw badRequest('This cluster is not deployed: deploy it first, which makes it at its newest version.')
   if (managed!.isStopped) throw badRequest('This cluster is stopped: deploy it first.')
   const next = nextVersion(module, managed!.version)
   if (next === null) throw badRequest('This cluster has the newest version of Kubernetes that its module lists.')
@@ -127,7 +128,9 @@ export const askStop = async (tx: Queryable, context: Context): Promise<void> =>
   }
   if (!isDeployed(its)) throw badRequest('This cluster has never been deployed: there is nothing to stop.')
   if (!Object.values(module.inputs).includes('/stopped'))
-    throw badRequest(`The module of this cluster has no input for \`/stopped\` in ${modulesSetting}: it cannot be stopped.`)
+    throw badRequest(
+      `The module of this cluster has no input for \`/stopped\` in ${modulesSetting}: it cannot be stopped.`,
+    )
   await write(its, 'STOP', managed!.version)
 }
 

@@ -135,7 +135,8 @@ export const claimRuns = (database: Database, worker: string, room: number): Pro
   database.query<RunClaim>(claimSql, [worker, leaseMs, room])
 
 export const isCanceled = async (db: Queryable, id: string): Promise<boolean> =>
-  (await db.query('select 1 from managed_cluster where id = $1 and run_id is not null and is_canceled', [id])).length > 0
+  (await db.query('select 1 from managed_cluster where id = $1 and run_id is not null and is_canceled', [id])).length >
+  0
 
 /** The configuration of the cluster of a run as it is now; null once it is gone. */
 export const readSpec = async (db: Queryable, id: string): Promise<Spec | null> => {

@@ -3,19 +3,19 @@
  * written down. Whoever has the claim begins again at any point: an execution that is under way is joined.
  */
 import type { Parts } from '../../../api/parts.ts'
+import { readToolScript } from '../../../builds/tools.ts'
 import type { Cluster } from '../../../clusters/clusters.ts'
 import { placeOfMade } from '../../../clusters/kubernetes.ts'
 import { localKey } from '../../../clusters/local.ts'
 import { type ClusterModule, filesOf, inputsFor, moduleOfCluster } from '../../../clusters/modules.ts'
-import { repositoryOf } from '../../../deployments/images/registry-image.ts'
 import { mainTask, type TaskEvent, type TaskSpec } from '../../../deployments/deployments.ts'
+import { repositoryOf } from '../../../deployments/images/registry-image.ts'
 import { Canceled } from '../../../deployments/request/canceled.ts'
 import { attempt } from '../../../deployments/run/steps.ts'
 import { taskIdOf } from '../../../deployments/tasks/ids.ts'
 import type { Output } from '../../../deployments/tasks/outputs.ts'
 import { type Runnable, runTask, type TaskClaim } from '../../../deployments/tasks/run.ts'
 import { endTaskOf } from '../../../deployments/tasks/state.ts'
-import { readToolScript } from '../../../builds/tools.ts'
 import { joinTag, splitTag } from '../../../lib/docker/image-name.ts'
 import { DeploymentError } from '../../../lib/errors.ts'
 import { newId } from '../../../lib/ids.ts'
@@ -68,7 +68,8 @@ interface Run extends Held {
 
 const stepOf = ({ claim }: Run, at: 0 | 1 | 2): string => courses[claim.action].steps[at]
 
-const say = (run: Run, text: string, level?: 'error'): void => run.log.add(stepOf(run, level === 'error' ? 2 : 0), text, level)
+const say = (run: Run, text: string, level?: 'error'): void =>
+  run.log.add(stepOf(run, level === 'error' ? 2 : 0), text, level)
 
 const show = (run: Run, status: string): Promise<void> =>
   holdLease(run.parts.database, managedLeases, run.claim, (tx) => writeStatus(tx, run.claim.id, status))
@@ -287,7 +288,8 @@ const remove = async (run: Run): Promise<Ending | null> => {
     if (used.length > 0)
       return {
         status: 'DELETE_ERROR',
-        error: 'The cluster was deleted at its provider, and got an environment meanwhile: delete that, then the cluster.',
+        error:
+          'The cluster was deleted at its provider, and got an environment meanwhile: delete that, then the cluster.',
       }
     await audited(tx, run, courses.DELETE.events[1])
     await deleteNode(tx, claim.id, {

@@ -10,7 +10,7 @@ import { isUuid } from '../../../lib/ids.ts'
 import { expireLeases, heldByLease, LeaseLost, renewLeases } from '../../../work/lease.ts'
 import { createWorker } from '../../../work/worker.ts'
 import { claimRuns, isCanceled, managedChannel, managedLeases, type RunClaim } from './rows.ts'
-import { runClaim, type RunTimes } from './run.ts'
+import { type RunTimes, runClaim } from './run.ts'
 
 const concurrency = 4
 const periodMs = 10_000
