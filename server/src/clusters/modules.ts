@@ -161,8 +161,7 @@ export const clusterModulesAt = (path: string): { value: ClusterModules } | stri
 export const moduleOfCluster = (
   modules: ClusterModules | undefined,
   { cloud_provider: provider, kubernetes }: Readonly<Record<string, unknown>>,
-): ClusterModule | null =>
-  kubernetes === 'MANAGED' ? ((modules ?? {})[String(provider) as ModuleProvider] ?? null) : null
+): ClusterModule | null => (kubernetes === 'MANAGED' ? (modules?.[String(provider) as ModuleProvider] ?? null) : null)
 
 const stepInto = (value: unknown, part: string): unknown => {
   const key = part.replaceAll('~1', '/').replaceAll('~0', '~')

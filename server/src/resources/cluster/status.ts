@@ -27,6 +27,7 @@ import {
 } from '../../api/operations/schema.ts'
 import type { Cluster } from '../../clusters/clusters.ts'
 import { explainCluster, isRefusedByCluster } from '../../clusters/explain.ts'
+import { isLocal } from '../../clusters/local.ts'
 import { type ApiError, badRequest, conflict } from '../../lib/errors.ts'
 import type { Queryable } from '../../store/database.ts'
 import { readClusterLog } from './managed/log.ts'
@@ -123,17 +124,19 @@ const readStatus = async (context: Context, { id, spec }: Row, managed: Managed 
 const statusOf = async (context: Context, spec: Spec) =>
   (await statusesOf(context, [{ id: context.node.id, spec }]))[0]!
 
-const noRuntime = (spec: Spec): ApiError =>
+const noRuntime = ({ kubernetes }: Spec): ApiError =>
   badRequest(
-    spec.kubernetes === 'MANAGED'
-      ? noModuleSentence(spec)
+    kubernetes === 'PARTIALLY_MANAGED'
+      ? 'This version of the server cannot deploy to clusters that are managed in part: use a cluster that is a Docker engine.'
       : 'This version of the server has no runtime for Kubernetes and cannot deploy to this cluster: give it the credentials of a Docker engine, or use a cluster that is one.',
   )
 
-/** Whether a module of the operator makes the cluster of the path; refuses when its tool is missing. */
+/** Whether a module of the operator makes the cluster of the path; refuses when there is none, or its tool is missing. */
 const isManaged = async (context: Context): Promise<boolean> => {
-  const module = moduleOf(context, await readCluster(context, context.db))
-  if (module === null) return false
+  const spec = await readCluster(context, context.db)
+  if (spec.kubernetes !== 'MANAGED' || isLocal(spec)) return false
+  const module = moduleOf(context, spec)
+  if (module === null) throw badRequest(noModuleSentence(spec))
   const missing = module.image === undefined ? await context.parts.builder.missingTool(module.engine) : null
   if (missing !== null) throw badRequest(missing)
   return true

@@ -246,7 +246,10 @@ const refuseToDelete = async (tx: Queryable, id: string): Promise<void> => {
   if (row?.used === true)
     throw conflict('organization_in_use', 'This organization still has deployed services: delete them first.')
   if (row?.managed === true)
-    throw conflict('organization_in_use', 'This organization still has clusters at a cloud provider: delete them first.')
+    throw conflict(
+      'organization_in_use',
+      'This organization still has clusters at a cloud provider: delete them first.',
+    )
   if (row?.last === true) throw conflict('last_organization', 'The last organization cannot be deleted.')
   if (row?.operator === true)
     throw conflict(

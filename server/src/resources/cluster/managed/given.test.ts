@@ -247,7 +247,7 @@ test('the credentials of each provider become the variables that its tool reads,
     assert.equal(await loginRefusal(database, organizationId, spec), null)
     const login = await openLogin(parts, organizationId, spec)
     assert.deepEqual(login.reveal(), { env, hidden })
-    assert.ok(!JSON.stringify(login).includes('secret-of'))
+    assert.ok(!JSON.stringify([login]).includes('secret-of'))
     assert.match((await loginRefusal(database, stranger.id, spec))!, /must have/)
     await assert.rejects(openLogin(parts, stranger.id, spec), DeploymentError)
   }

@@ -61,7 +61,7 @@ const tasks = new Map<string, Task[]>()
 const began = new Map<string, number>()
 const { run } = api.runtime
 api.runtime.run = (task, onLine, signal, once) => {
-  const verb = task.arguments?.[1] ?? ''
+  const verb = task.arguments?.[0] ?? ''
   const { serviceId: id } = task
   tasks.set(id, [...(tasks.get(id) ?? []), task])
   const counted = once && {

@@ -4,7 +4,7 @@
  */
 import type { Context } from '../../../api/operations/operation.ts'
 import { auditOf, placeOf, type Spec } from '../../../api/operations/resource.ts'
-import { type ClusterModule, moduleOfCluster } from '../../../clusters/modules.ts'
+import { type ClusterModule, moduleOfCluster, moduleProviders } from '../../../clusters/modules.ts'
 import { badRequest, conflict, notFound } from '../../../lib/errors.ts'
 import { newId } from '../../../lib/ids.ts'
 import { readEngines } from '../../../limits/engine-room.ts'
@@ -25,7 +25,9 @@ export const moduleOf = ({ parts }: Pick<Context, 'parts'>, spec: Spec): Cluster
 
 /** What to tell of a MANAGED cluster whose provider has no module. */
 export const noModuleSentence = ({ cloud_provider: provider }: Spec): string =>
-  `This server has no Terraform module that makes clusters at ${String(provider)}: its operator can name one in ${modulesSetting}. Until then, use a Docker engine or a Kubernetes cluster of your own.`
+  !moduleProviders.some((each) => each === provider)
+    ? `This server makes Kubernetes clusters at ${moduleProviders.join(', ')} only, by Terraform modules of its operator: use a Docker engine or a Kubernetes cluster of your own.`
+    : `This server has no Terraform module that makes clusters at ${String(provider)}: its operator can name one in ${modulesSetting}. Until then, use a Docker engine or a Kubernetes cluster of your own.`
 
 interface Asking {
   tx: Queryable
