@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
-import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { basename, join } from 'node:path'
 import { test } from 'node:test'
 import { type ClusterModule, clusterModulesAt, filesOf, inputsFor, parseClusterModules, readsField } from './modules.ts'
 
@@ -37,6 +37,27 @@ const module = (over: Partial<ClusterModule>): ClusterModule => ({
   ...{ engine: 'terraform', source: 'org/eks/aws', inputs: {}, outputs: { kubeconfig: 'config' }, versions: [] },
   timeoutMinutes: 60,
   ...over,
+})
+
+const examples = new URL('../../../examples/cluster-modules/', import.meta.url).pathname
+
+test('the file of the examples is taken, and names the variables and outputs that their modules have', () => {
+  const modules = parseClusterModules(readFileSync(join(examples, 'cluster-modules.json'), 'utf8'))
+  assert.ok(typeof modules !== 'string', String(modules))
+  for (const [provider, { source, inputs, outputs }] of Object.entries(modules)) {
+    const folder = join(examples, basename(source))
+    const text = readdirSync(folder)
+      .map((name) => readFileSync(join(folder, name), 'utf8'))
+      .join('\n')
+    const blocks = [...text.matchAll(/^(variable|output) "(\w+)" \{\n([\s\S]*?)^\}/gm)]
+    const named = (kind: string) => blocks.filter(([, word]) => word === kind).map(([, , name]) => name!)
+    const needed = blocks.filter(([, kind, , body]) => kind === 'variable' && !/^ {2}default/m.test(body!))
+    for (const name of Object.keys(inputs)) assert.ok(named('variable').includes(name), `${provider} ${name}`)
+    for (const [, , name] of needed) assert.ok(Object.hasOwn(inputs, name!), `${provider} needs ${name}`)
+    for (const name of Object.values(outputs)) assert.ok(named('output').includes(name), `${provider} ${name}`)
+    assert.match(text, /output "token" \{[^}]*sensitive = true/)
+    assert.ok(!/version = "[^\d>]/.test(text.replaceAll(/source +=.*/g, '')), 'providers are pinned')
+  }
 })
 
 test('inputs are fields by their pointers or values of the operator; what is not set leaves the default of the module', () => {

@@ -195,6 +195,11 @@ test('a cluster is planned, made, upgraded, stopped, started again and destroyed
     [7, false, '1.31', 'eu-west-3'],
   )
 
+  const { id: other } = await newCredentials()
+  const info = { cloud_provider: 'AWS', credentials: { id: other }, region: 'eu-west-3' }
+  await post(`${path}/cloudProviderInfo`, info)
+  assert.equal((await status()).status, 'DEPLOYED', 'another login at the provider leaves the cluster what it is')
+
   await call('PUT', path, { max_running_nodes: 4 })
   assert.equal((await call('GET', path)).body.deployment_status, 'OUT_OF_DATE')
   modules.AWS = { ...module, versions: ['1.30', '1.31', '1.32'] }

@@ -95,7 +95,6 @@ export const nextVersion = (module: ClusterModule | null, current: string | null
 export const askDeploy = async (tx: Queryable, context: Context, dryRun: boolean): Promise<void> => {
   const its = await asking(tx, context)
   const action = dryRun ? 'DRY_RUN' : its.managed?.isStopped === true ? 'RESTART' : 'DEPLOY'
-  // The same again, before it has begun, is what is asked for already; but it is of the newest configuration.
   await write(its, action, versionOf(its))
 }
 
