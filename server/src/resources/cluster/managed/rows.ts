@@ -122,7 +122,7 @@ export const holdRun = <T>(
   work: (tx: Queryable) => Promise<T>,
 ): Promise<T> =>
   database.transaction(async (tx) => {
-    await tx.query('select 1 from node where id = $1 for update', [id])
+    await tx.query('select 1 from node where id = $1 for no key update', [id])
     const [row] = await tx.query(
       'select 1 from managed_cluster where id = $1 and fence = $2 and run_id is not null for no key update',
       [id, fence],

@@ -283,6 +283,8 @@ const audited = async (tx: Queryable, { parts, claim }: Run, eventType: string):
 /** The cluster is gone at its provider; its row goes with all below it. */
 const remove = async (run: Run): Promise<Ending | null> => {
   const { parts, claim } = run
+  // Lines that are still being written would hold what goes.
+  await run.log.flush()
   return holdRun(parts.database, claim, async (tx) => {
     const used = await tx.query(usedSql, [claim.id])
     if (used.length > 0)
