@@ -144,8 +144,9 @@ export const readSpec = async (db: Queryable, id: string): Promise<Spec | null> 
   return row?.spec ?? null
 }
 
+/** One that is being canceled says so until its end. */
 export const writeStatus = async (tx: Queryable, id: string, status: string): Promise<void> => {
-  await tx.query('update managed_cluster set status = $2 where id = $1', [id, status])
+  await tx.query('update managed_cluster set status = $2 where id = $1 and not is_canceled', [id, status])
 }
 
 export interface Ending {
