@@ -146,7 +146,7 @@ test('a cluster is planned, refused by its provider, made, changed, stopped, sta
 })
 
 test('a kill -9 in the middle of an apply loses nothing, and the tool has run once', async () => {
-  const { id, path, log, ended, use } = await newCluster('AKIA-SLOW')
+  const { id, path, log, ended } = await newCluster('AKIA-SLOW')
   await send('POST', `${path}/deploy`)
   await until(async () => /the provider is slow/.test(await log()), { timeoutMs: 90_000, what: 'the slow one' })
   const [container] = await containersOf(id)
@@ -158,7 +158,6 @@ test('a kill -9 in the middle of an apply loses nothing, and the tool has run on
   )
   await ended('DEPLOYED')
   assert.equal((await log()).match(/the provider is slow/g)!.length, 1)
-  await use('AKIA-GOOD')
   await send('DELETE', path)
   await isGone(path)
   assert.deepEqual([await containersOf(id), await networksOf(id)], [[], []])
