@@ -359,11 +359,13 @@ export const runClaim = async (parts: Parts, claim: RunClaim, held: Held, times:
   await settle(run, task)
   if (ending.status === 'DELETED') {
     await show(run, 'DELETED')
+    // Nothing of it is left once it cannot be found any more.
+    await clear(run, task)
     const kept = await remove(run)
     if (kept !== null) await finish(run, kept, false)
   } else {
     if (ending.error === null && ending.status !== 'CANCELED') log.add(stepOf(run, 1), 'Done.')
     await finish(run, ending, isLeak)
+    await clear(run, task)
   }
-  await clear(run, task)
 }
