@@ -34,6 +34,7 @@ import { systemClock } from './lib/time/clock.ts'
 import type { Disk } from './limits/disk.ts'
 import { refuseListen, tryAddresses } from './listen-addresses.ts'
 import { claimDataDirectory, releaseDataDirectory } from './process-file.ts'
+import { startManagedClusters } from './resources/cluster/managed/worker.ts'
 import { deployableKinds, operations, services } from './resources/index.ts'
 import { createFirstOrganization } from './resources/organization/organization.ts'
 import { startPreviews } from './resources/previews/previews.ts'
@@ -315,7 +316,9 @@ export const startApp = async (settings: Settings, options: { fake: boolean }): 
   await delivery.start()
   await publishApi(foundation)
   const certificates = await startTls(foundation)
-  const previews = await startPreviews(parts, services, { alone: settings.databaseUrl === undefined })
+  const alone = settings.databaseUrl === undefined
+  const previews = await startPreviews(parts, services, { alone })
+  const managed = await startManagedClusters(parts, { alone })
   return {
     parts,
     url,
@@ -324,6 +327,7 @@ export const startApp = async (settings: Settings, options: { fake: boolean }): 
     adminToken,
     async stop() {
       await api.close()
+      await managed.stop()
       await previews.stop()
       await engine.stop()
       await delivery.stop()

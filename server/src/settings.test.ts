@@ -77,6 +77,7 @@ test('an empty environment gives the documented defaults', () => {
     gitMemoryMb: 1024,
     pushMaxMb: 200,
     tools: { tofu: undefined, terraform: undefined },
+    clusterModules: undefined,
     imageMaxMb: 10_240,
     engineImages: settings.engineImages,
     engineSockets: [],

@@ -6,6 +6,7 @@
 import { availableParallelism } from 'node:os'
 import { resolve } from 'node:path'
 import type { PreparationLimits } from './builds/preparation/limits.ts'
+import { type ClusterModules, clusterModulesAt } from './clusters/modules.ts'
 import { type VolumeSizes, volumeSizeModes } from './deployments/request/volume-sizes.ts'
 import { Secret } from './lib/secret.ts'
 import { type Limits, limitNames, limitSettings, usualLimits } from './limits/limits.ts'
@@ -112,6 +113,8 @@ export interface Settings {
   pushMaxMb: number
   /** Programs that terraform services run, by path; if undefined, found on PATH. */
   tools: { tofu: string | undefined; terraform: string | undefined }
+  /** By which clusters are made at cloud providers; undefined: by none. */
+  clusterModules: ClusterModules | undefined
   /** The maximum size of an image from a registry. */
   imageMaxMb: number
   /** Names of images that may replace the public registry's, if the operator loaded them into the engine; or `*`. */
@@ -342,6 +345,7 @@ export const parseSettings = (
       tofu: read<string | undefined>('SLIPWAY_TOFU', undefined, path),
       terraform: read<string | undefined>('SLIPWAY_TERRAFORM', undefined, path),
     }),
+    clusterModules: read<ClusterModules | undefined>('SLIPWAY_CLUSTER_MODULES', undefined, clusterModulesAt),
     imageMaxMb: read('SLIPWAY_IMAGE_MAX_MB', 10_240, whole(1, 1_000_000)),
     engineImages: read<readonly string[]>('SLIPWAY_ENGINE_IMAGES', officialImages, imageNames),
     engineSockets: read<readonly string[]>('SLIPWAY_ENGINE_SOCKETS', Object.freeze([]), socketPaths),

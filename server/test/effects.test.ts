@@ -37,11 +37,14 @@ const shownKeys = (shown: readonly Shown[]): Set<string> =>
 
 const plainKeys = new Set(Object.entries(plain).flatMap(([name, own]) => own.map((field) => keyOf(name, field))))
 
+/** What acts, or does where a module of the operator reads it. */
+const isToBeShown = ({ docker, module }: ResourceField): boolean => docker === 'acts' || module
+
 /** Fields that act, as far as anybody says, but of which no test shows it. */
 const withoutCase = (fields: readonly ResourceField[], shown: readonly Shown[]): string[] => {
   const known = shownKeys(shown)
   return fields
-    .filter(({ docker }) => docker === 'acts')
+    .filter(isToBeShown)
     .map(({ resource, field }) => keyOf(resource, field))
     .filter((key) => !known.has(key) && !plainKeys.has(key))
 }
@@ -56,7 +59,7 @@ const valuesWithoutCase = (fields: readonly ResourceField[], shown: readonly Sho
     ),
   )
   return fields
-    .filter(({ docker, resource, field }) => docker === 'acts' && !plainKeys.has(keyOf(resource, field)))
+    .filter((one) => isToBeShown(one) && !plainKeys.has(keyOf(one.resource, one.field)))
     .flatMap(({ resource, field, values }) => values.map((value) => [keyOf(resource, field), value] as const))
     .filter(([key, value]) => !known.has(`${key}=${value}`) && !known.has(`${key}=*`))
     .map(([key, value]) => `${key}=${value}`)
@@ -113,9 +116,7 @@ test('the register names only values of the schemas, and each is in its test', (
 })
 
 test('the register names only fields that act, and tests that are there', () => {
-  const acting = new Set(
-    all.filter(({ docker }) => docker === 'acts').map(({ resource, field }) => keyOf(resource, field)),
-  )
+  const acting = new Set(all.filter(isToBeShown).map(({ resource, field }) => keyOf(resource, field)))
   assert.deepEqual(
     [...shownKeys(register), ...plainKeys].filter((key) => !acting.has(key)),
     [],

@@ -2,6 +2,7 @@
 import type { Builder } from '../builds/builder.ts'
 import type { Repositories } from '../builds/pushed/repositories.ts'
 import type { Clusters } from '../clusters/clusters.ts'
+import type { ClusterModules } from '../clusters/modules.ts'
 import type { Deployments } from '../deployments/deployments.ts'
 import type { Log } from '../lib/log.ts'
 import type { Outbound } from '../lib/net/outbound.ts'
@@ -56,6 +57,8 @@ export interface ApiSettings {
   requestMs?: number | undefined
   /** Of one push to a repository on this server; default 200. */
   pushMaxMb?: number | undefined
+  /** By which clusters are made at cloud providers; default none. */
+  clusterModules?: ClusterModules | undefined
   statusVocabulary: 'auto' | 'running' | 'deployment'
   /** The first start deploys a sample application. */
   sample: boolean

@@ -117,6 +117,11 @@ export interface ImageBuilder {
    * nothing is kept.
    */
   forget?(organizationId: string, imageIds: readonly string[]): Promise<void>
+  /**
+   * Id of an image on this engine around the operator's tool of this name (`tofu`, `terraform`). Rejects with
+   * `tool_missing`. Absent where nothing is built.
+   */
+  toolImage?(name: string, signal: AbortSignal): Promise<string>
   close(): Promise<void>
 }
 

@@ -31,5 +31,10 @@ export const createFakeBuilder = (preparation: Preparation): ImageBuilder => {
     if (!skipped) onLog(`The fake builder uses ${reference} for commit ${commitId}.\n`)
     return { reference, imageId: reference, contentKey, skipped }
   }
-  return { build, built: async (request) => built.get(keyOf(request)) ?? null, close: preparation.close }
+  return {
+    build,
+    built: async (request) => built.get(keyOf(request)) ?? null,
+    toolImage: async () => 'fake/tool',
+    close: preparation.close,
+  }
 }

@@ -270,10 +270,18 @@ export const createImageBuilder = (parts: ImageBuilderParts): ImageBuilder => {
       return (await work.findPlanned(await plan(request, signal), request, signal))?.reference ?? null
     })
 
+  const toolImage = async (name: string, signal: AbortSignal): Promise<string> => {
+    const reference = await ours.tools.reference({ name })
+    const image = await ours.tools.ensure(reference, () => ours.bases.operators(signal))
+    if (image === null) throw new DeploymentError('tool_missing', 'The tool was replaced meanwhile.', { next: 'retry' })
+    return image
+  }
+
   void sweep()
   return {
     build: (request, onLog, signal) => track(build(request, onLog, AbortSignal.any([signal, closing.signal]))),
     built,
+    toolImage: (name, signal) => track(toolImage(name, AbortSignal.any([signal, closing.signal]))),
     forget: (organizationId, imageIds) => removeNamesOf(ours.engine, organizationId, imageIds),
     async close() {
       closing.abort(new Error('the server is stopping'))

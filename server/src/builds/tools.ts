@@ -31,6 +31,8 @@ const missingSentence = (name: string): string => {
 }
 
 const script = new URL('./tool-script.sh', import.meta.url)
+/** The program that runs a tool on a module, for an image that does not have it. */
+export const readToolScript = (): Promise<string> => readFile(script, 'utf8')
 const certificates = '/etc/ssl/certs/ca-certificates.crt'
 const recipe = (base: string) =>
   `FROM ${base.replace('sha256:', '')}\nCOPY root /\nENV PATH=/bin:/sbin:/usr/bin:/usr/sbin\n`

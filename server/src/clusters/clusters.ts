@@ -35,7 +35,7 @@ export interface Cluster {
   readonly runsServices: boolean
   readonly runtime: Runtime
   /** Builds images for what runs there. */
-  readonly builder: Pick<ImageBuilder, 'build' | 'built' | 'forget'>
+  readonly builder: Pick<ImageBuilder, 'build' | 'built' | 'forget' | 'toolImage'>
   /** The runtime's. */
   readonly ingress: Ingress
   readonly images: Images

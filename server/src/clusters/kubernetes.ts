@@ -17,7 +17,8 @@ import { noRuntime } from './no-runtime.ts'
 export interface KubernetesRow {
   clusterId: string
   organizationId: string
-  credentialsId: string
+  /** Null for a cluster that a module has made, whose kubeconfig is its own. */
+  credentialsId: string | null
   /** Other, once the credentials were written again. */
   version: string
   sealed: Record<string, string>
@@ -33,16 +34,32 @@ export const readKubernetesRows = (db: Queryable, clusterId: string | null = nul
   db.query<KubernetesRow>(
     `select ${columns} from node c join node k on ${namesKubernetesSql('c')}
        left join cluster_engine u on u.cluster_id = c.id
-     where $1::uuid is null or c.id = $1 order by c.created_at`,
+     where $1::uuid is null or c.id = $1
+     union all select m.id, m.organization_id, null, m.id || ' ' || m.seals || ' ' || coalesce(u.engine_id, ''),
+       jsonb_build_object('kubeconfig', m.sealed), u.engine_id
+     from managed_cluster m left join cluster_engine u on u.cluster_id = m.id
+     where m.sealed is not null and ($1::uuid is null or m.id = $1)
+     order by "clusterId"`,
     [clusterId],
   )
+
+/** Where the kubeconfig of a cluster that a module has made is sealed. */
+export const placeOfMade = (clusterId: string) => ({ table: 'managed_cluster', row: clusterId, column: 'sealed' })
 
 /** The kubeconfig as it was written. */
 export const openKubeconfig = (
   sealer: Sealer,
-  { organizationId, credentialsId, sealed }: Pick<KubernetesRow, 'organizationId' | 'credentialsId' | 'sealed'>,
-): Promise<Secret> =>
-  sealer.open(organizationId, { table: 'node', row: credentialsId, column: 'kubeconfig' }, sealed.kubeconfig!)
+  {
+    organizationId,
+    credentialsId,
+    clusterId,
+    sealed,
+  }: Pick<KubernetesRow, 'organizationId' | 'credentialsId' | 'sealed'> & { clusterId?: string },
+): Promise<Secret> => {
+  const place =
+    credentialsId === null ? placeOfMade(clusterId!) : { table: 'node', row: credentialsId, column: 'kubeconfig' }
+  return sealer.open(organizationId, place, sealed.kubeconfig!)
+}
 
 const prefix = 'kubernetes '
 

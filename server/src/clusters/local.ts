@@ -37,8 +37,9 @@ export const namesKubernetesSql = (row: string): string => `${namesSql(row)} and
 /** SQL: whether a cluster's row is a Docker engine that credentials name. */
 export const isEngineSql = (row: string): string => `exists (select from node k where ${namesEngineSql(row)})`
 
-/** SQL: whether a cluster's row is a Kubernetes cluster that credentials name. */
-export const isKubernetesSql = (row: string): string => `exists (select from node k where ${namesKubernetesSql(row)})`
+/** SQL: whether a cluster's row is a Kubernetes cluster that credentials name, or that a module has made. */
+export const isKubernetesSql = (row: string): string => `(exists (select from node k where ${namesKubernetesSql(row)})
+  or exists (select from managed_cluster u where u.id = ${row}.id and u.sealed is not null))`
 
 /** SQL: whether this server reaches the cluster of a row. */
 export const isReachedSql = (row: string): string =>

@@ -123,6 +123,7 @@ export const sealedKinds: readonly SealedKind[] = [
   columnOf('release', 'sealed_env'),
   columnOf('service_output', 'sealed'),
   columnOf('task_state', 'sealed'),
+  columnOf('managed_cluster', 'sealed'),
   columnOf('certificate', 'order_key'),
   columnOf('certificate', 'chain_key'),
   answers,

@@ -38,6 +38,7 @@ export interface LeaseTable<C extends Leased> {
     | 'preview'
     | 'certificate'
     | 'git_repository'
+    | 'managed_cluster'
   /** Which rows are under way, in SQL. Absent: those whose `state` is RUNNING. */
   open?: string
   /** How a row becomes a claim, in SQL. */

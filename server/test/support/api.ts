@@ -29,6 +29,7 @@ import { createLog } from '../../src/lib/log.ts'
 import { createOutbound } from '../../src/lib/net/outbound.ts'
 import { systemClock } from '../../src/lib/time/clock.ts'
 import type { Disk } from '../../src/limits/disk.ts'
+import { startManagedClusters } from '../../src/resources/cluster/managed/worker.ts'
 import { operations as allOperations, deployableKinds, services } from '../../src/resources/index.ts'
 import { createFirstOrganization } from '../../src/resources/organization/organization.ts'
 import { startPreviews } from '../../src/resources/previews/previews.ts'
@@ -272,6 +273,8 @@ export interface TestApiOptions {
   engines?: Engines
   /** Real repositories of applications on the server itself; what is pushed to them is built by the same builder. */
   git?: boolean
+  /** Runs what is asked of clusters at cloud providers. */
+  managed?: Parameters<typeof startManagedClusters>[1]
   /** Without, by the network, at the addresses that `engines` allows. */
   openKubernetes?: OpenKubernetes
 }
@@ -293,8 +296,10 @@ export const startApi = async (options: TestApiOptions = {}): Promise<TestApi> =
   if (options.idle !== true) await engine.start()
   const isQuiet = options.idle === true || options.withoutPreviews === true
   const previews = isQuiet ? null : await startPreviews(parts, services, { alone: true })
+  const managed = options.managed === undefined ? null : await startManagedClusters(parts, options.managed)
   after(async () => {
     await app.close()
+    await managed?.stop()
     await previews?.stop()
     await engine.stop()
     await parts.clusters.close()

@@ -12,6 +12,8 @@ export interface FieldRow {
   field: string
   effect: Effect
   reason: string | null
+  /** It acts where a module of the operator reads it. */
+  module: boolean
   schema: Json
   /** Of a closed list, those that do what the field does. */
   values: readonly string[]
@@ -51,6 +53,7 @@ const rowOf = (operation: Operation, { field, schema, mark }: Leaf): FieldRow =>
   field,
   effect: mark?.effect ?? 'acts',
   reason: mark?.reason ?? null,
+  module: mark?.module === true,
   schema,
   values: field.includes('=') ? [] : [...new Set(valuesOf(schema))],
 })

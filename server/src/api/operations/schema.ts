@@ -44,6 +44,8 @@ export interface EffectMark {
   reason?: string
   /** Only these values. */
   values?: readonly string[]
+  /** It acts where a module of the operator reads it; `reason` says so, and the operation names it where none does. */
+  module?: true
 }
 
 const marked = <T extends TSchema>(schema: T, mark: EffectMark): T =>
@@ -59,6 +61,11 @@ const marked = <T extends TSchema>(schema: T, mark: EffectMark): T =>
 /** Kept for clients and without effect. Nothing that protects may be only recorded. */
 export const Recorded = <T extends TSchema>(schema: T, reason?: string): T =>
   marked(schema, { effect: 'recorded', ...(reason === undefined ? {} : { reason }) })
+/** Kept, and given to the module that makes a cluster at its provider, where there is one (clusters/modules.ts). */
+export const ForModule = <T extends TSchema>(
+  schema: T,
+  reason = 'the [module](cloud-clusters.md) of a MANAGED cluster can read it; elsewhere it is stored and returned, without effect.',
+): T => marked(schema, { effect: 'recorded', module: true, reason })
 /** The same for each of these fields. */
 export const AllRecorded = <T extends TProperties>(fields: T, reason?: string): T =>
   Object.fromEntries(Object.entries(fields).map(([name, schema]) => [name, Recorded(schema, reason)])) as T

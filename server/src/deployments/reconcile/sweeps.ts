@@ -24,9 +24,11 @@ export const logFailure = async (
   }
 }
 
+/** Or a cluster that a tool is at work for, which has a network of its own then. */
 const existing = async (parts: DeploymentParts, kind: 'service' | 'environment', ids: Iterable<string>) => {
   const rows = await parts.database.query<{ id: string }>(
-    'select id from node where id = any($1) and (name_scope = $2 or kind = $2)',
+    `select id from node where id = any($1) and (name_scope = $2 or kind = $2)
+     union all select id from managed_cluster where id = any($1) and run_id is not null`,
     [[...ids].filter(isUuid), kind],
   )
   return new Set(rows.map(({ id }) => id))

@@ -8,7 +8,7 @@ import type { Queryable } from '../../store/database.ts'
 import type { Sealer } from '../../store/keys/seal.ts'
 import { outputFiles } from './files.ts'
 
-interface Output {
+export interface Output {
   name: string
   value: string
   sensitive: boolean

@@ -13,7 +13,7 @@ import type { DeploymentParts } from '../parts.ts'
 import type { OpenedRelease } from '../release/releases.ts'
 import type { Step } from '../run/steps.ts'
 import { givenState, textOf } from './files.ts'
-import { parseOutputs, sealOutputs, writeOutputs } from './outputs.ts'
+import { type Output, parseOutputs, sealOutputs, writeOutputs } from './outputs.ts'
 import { findState, lockState, lookAtState, markStarted, saveState, stateUnknown } from './state.ts'
 import { createTail, failureOf, type TaskToRun, toTask } from './tasks.ts'
 
@@ -32,8 +32,11 @@ export interface TaskClaim {
   /** A transaction that holds the claim; rejects with `LeaseLost` when it is another worker's. */
   write<T>(work: (tx: Queryable) => Promise<T>): Promise<T>
   logLine(text: string, level?: 'info' | 'error'): void
-  /** What its first attempt logs. */
+  /** What its first attempt logs, and what is logged at a good end. */
   started?: string
+  finished?: string
+  /** Takes what it tells when it has ended well, in place of its neighbours; null when it tells nothing. */
+  told?(outputs: readonly Output[] | null): Promise<void>
   /** Called when the program of an attempt has ended. */
   ended?(exitCode: number): void
 }
@@ -127,7 +130,8 @@ const runAttempt = async (
     const message = `The task did not finish within ${Math.round(task.timeoutMs / 1000)} s.`
     throw new DeploymentError('task_timeout', message, { lines: [...tail.lines] })
   }
-  if (isGood && tellsOutputs.has(wanted.event)) await saveOutputs(claim, end)
+  if (isGood && claim.told !== undefined) await claim.told(parseOutputs((path) => textOf(end.outputs, path)))
+  else if (isGood && tellsOutputs.has(wanted.event)) await saveOutputs(claim, end)
   return { exitCode, oomKilled }
 }
 
@@ -153,5 +157,5 @@ export const runTask = async (
     if (attempt > spec.maxRestarts) throw failure
     claim.logLine(failure.message, 'error')
   }
-  claim.logLine('Job finished.')
+  claim.logLine(claim.finished ?? 'Job finished.')
 }

@@ -66,11 +66,12 @@ const locked = async (db: Queryable, serviceId: string): Promise<DeploymentError
   )
 }
 
-/** Of these deployments and runs by the clock, those that go on. */
+/** Of these deployments, runs by the clock and runs of clusters, those that go on. */
 export const openOwners = async (db: Queryable, ids: readonly string[]): Promise<Set<string>> => {
   const open = await db.query<{ id: string }>(
     `select id from deployment where id::text = any($1) and state in ${openStates}
-     union all select id from task_run where id::text = any($1) and state = 'RUNNING'`,
+     union all select id from task_run where id::text = any($1) and state = 'RUNNING'
+     union all select run_id from managed_cluster where run_id::text = any($1)`,
     [ids],
   )
   return new Set(open.map(({ id }) => id))

@@ -79,7 +79,7 @@ const replaceKubeconfig = async (context: Context): Promise<void> => {
   const engine = await engineOf(context, context.db)
   if (engine === 'docker') throw badRequest('This cluster is a Docker engine, which has no kubeconfig.')
   if (engine === 'kubernetes')
-    throw badRequest('This cluster is reached by the kubeconfig of its credentials: change it there.')
+    throw badRequest('This cluster is reached by the kubeconfig of its credentials or its module: change it there.')
   checkKubeconfig(text)
   const sealed = await parts.sealer.seal(principal.organizationId, placeIn(node.id), text)
   await context.transaction(async (tx) => {

@@ -4,11 +4,14 @@ import { type Operation, operation, ownOrganization } from '../../api/operations
 import { settingsBody, settingsEditor } from '../../facets/settings/advanced-settings.ts'
 import { readInner } from '../../facets/settings/inner-configuration.ts'
 import { defaultsOf } from '../../facets/settings/settings.ts'
-import { clusterInOrganization } from './rows.ts'
+import { moduleOf } from './managed/requests.ts'
+import { noteUnread } from './managed/unread.ts'
+import { clusterInOrganization, readCluster } from './rows.ts'
 import { clusterSettings } from './settings.ts'
 
 const path = '/organization/{organizationId}/cluster/{clusterId}/advancedSettings'
 const defaults = defaultsOf(clusterSettings)
+const edit = settingsEditor(clusterSettings, defaults)
 const answer = Type.Object(clusterSettings, { title: 'ClusterAdvancedSettings' })
 const common = { tag: 'Clusters', answer }
 
@@ -51,6 +54,10 @@ export const clusterAdvancedSettingsOperations: Operation[] = [
     body: settingsBody(clusterSettings),
     refusesMarked: true,
     status: 201,
-    run: settingsEditor(clusterSettings, defaults),
+    async run(context) {
+      const spec = await readCluster(context, context.db)
+      noteUnread(context, moduleOf(context, spec), Type.Object(clusterSettings), '/advanced_settings')
+      return edit(context)
+    },
   }),
 ]

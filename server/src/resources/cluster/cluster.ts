@@ -1,12 +1,13 @@
 /**
  * Clusters: where environments run. The local Docker engine is the default one; a cluster whose credentials name another
  * engine is that engine. One whose credentials have a kubeconfig is that Kubernetes cluster: it is looked at, and refuses
- * deployments with the reason. Others are only recorded: they are READY, never DEPLOYED, and refuse deployments too.
+ * deployments with the reason. One at a cloud provider whose module the operator names is made by this server (managed/).
+ * Others are only recorded: they are READY, never DEPLOYED, and refuse deployments too.
  */
 import Type from 'typebox'
 import type { Context, Operation } from '../../api/operations/operation.ts'
 import { type Along, type Change, resource, type Spec } from '../../api/operations/resource.ts'
-import { Discarded, Maybe, OneOf } from '../../api/operations/schema.ts'
+import { Maybe, OneOf } from '../../api/operations/schema.ts'
 import { capacitySql } from '../../clusters/capacity.ts'
 import { isLocal, isLocalSql, isReachedSql } from '../../clusters/local.ts'
 import { SkipReconcile } from '../../facets/deployment-request.ts'
@@ -20,6 +21,10 @@ import { clusterDnsOperations } from './dns.ts'
 import { withEngine } from './engine.ts'
 import { readFeatures, viewClusterFeature } from './features.ts'
 import { clusterLockOperations } from './lock.ts'
+import { markSql } from './managed/document.ts'
+import { askDelete, moduleOf } from './managed/requests.ts'
+import { managedSql } from './managed/rows.ts'
+import { noteUnread } from './managed/unread.ts'
 import { clusterProviderOperations, completeInfo, infoSql } from './provider.ts'
 import { clusterRoutingOperations } from './routing.ts'
 import { readCluster, refuseLocked } from './rows.ts'
@@ -47,6 +52,7 @@ const validate = async (spec: Spec, context: Context, { previous }: Change): Pro
   if (Number(spec.min_running_nodes ?? 1) > Number(spec.max_running_nodes ?? 1))
     throw invalidField('/min_running_nodes', 'must not be more than max_running_nodes')
   const info = await completeInfo(context.db, context.principal, spec, previous?.spec ?? null)
+  noteUnread(context, moduleOf(context, spec), clusterSpec)
   const features = readFeatures((spec.features ?? []) as Spec[])
   return { ...spec, features, ...(info === undefined ? {} : { cloud_provider_credentials: info }) }
 }
@@ -64,7 +70,7 @@ const view = ({ capacity, ...kept }: Spec): Spec => {
 
 const usedSql = `select exists (select 1 from node e where e.kind = 'environment' and e.spec ->> 'cluster_id' = $1::text) as used`
 
-const refuseNeeded = async (tx: Queryable, context: Context): Promise<undefined> => {
+const refuseNeeded = async (tx: Queryable, context: Context): Promise<'gone' | undefined> => {
   await tx.query('select 1 from node where id = $1 for update', [context.node.id])
   const { deleteMode, skipReconcile } = context.query
   if (skipReconcile === true && deleteMode === onlyConfiguration)
@@ -75,7 +81,8 @@ const refuseNeeded = async (tx: Queryable, context: Context): Promise<undefined>
   if (isLocal(spec)) throw conflict('default_cluster', 'The default cluster of this machine cannot be deleted.')
   refuseLocked(spec, context.parts.clock.now())
   await refuseUsedAccesses(tx, context.node.id, [])
-  return undefined
+  // One that stands at its provider is destroyed there first, and goes then.
+  return (await askDelete(tx, context, deleteMode === onlyConfiguration)) ? 'gone' : undefined
 }
 
 const isReached = isReachedSql('n')
@@ -91,10 +98,11 @@ const inTurn =
 const onlyConfiguration = 'DELETE_QOVERY_CONFIG'
 const removeQuery = Type.Object({
   deleteMode: Maybe(
-    Discarded(
-      OneOf(['DEFAULT', 'DELETE_CLUSTER_AND_QOVERY_CONFIG', onlyConfiguration], { default: 'DEFAULT' }),
-      'all do the same: a cluster without environments has nothing but its configuration here, and nothing was created at a provider.',
-    ),
+    OneOf(['DEFAULT', 'DELETE_CLUSTER_AND_QOVERY_CONFIG', onlyConfiguration], {
+      default: 'DEFAULT',
+      description:
+        'A cluster that this server has made at a cloud provider is destroyed there and then deleted, which goes on after the answer; with DELETE_QOVERY_CONFIG it stays there, and is no longer managed. Other clusters have nothing but their configuration.',
+    }),
   ),
   ...SkipReconcile.properties,
 })
@@ -120,8 +128,9 @@ const cluster = resource({
   record: clusterRecord,
   columns: {
     organization: `json_build_object('id', n.organization_id)`,
-    status: `case when ${isReached} then 'DEPLOYED' else 'READY' end`,
-    deployment_status: `case when ${isReached} then 'UP_TO_DATE' else 'NEVER_DEPLOYED' end`,
+    status: `coalesce(${managedSql('status', 'n')}, case when ${isReached} then 'DEPLOYED' else 'READY' end)`,
+    deployment_status: `case when ${managedSql('applied', 'n')} <> ${markSql('n')} then 'OUT_OF_DATE'
+      when ${isReached} then 'UP_TO_DATE' else 'NEVER_DEPLOYED' end`,
     version: '(select u.version from cluster_engine u where u.cluster_id = n.id)',
     has_access: 'true',
     is_default: isLocalSql('n'),

@@ -13,9 +13,11 @@ import {
 import { type Change, resource, type Spec } from '../../api/operations/resource.ts'
 import {
   AllRecorded,
+  ForModule,
   Maybe,
   Name,
   OneOf,
+  Recorded,
   Results,
   Secret,
   secretPaths,
@@ -23,10 +25,13 @@ import {
   Uuid,
   Whole,
 } from '../../api/operations/schema.ts'
+import type { ModuleProvider } from '../../clusters/modules.ts'
 import { invalidField } from '../../lib/errors.ts'
 import { recordSql } from '../../store/tree.ts'
 import { refuseInUse, usersOfN } from '../references.ts'
 import { checkedMachine, machineFields, machineFormOf, machineForms } from './machine-credentials.ts'
+import { loginFields } from './managed/login.ts'
+import { noteUnread } from './managed/unread.ts'
 
 /** One way to authenticate with a provider. */
 interface Form {
@@ -98,13 +103,21 @@ const providers: readonly Provider[] = [
       {
         objectType: 'AZURE',
         needs: ['azure_subscription_id', 'azure_tenant_id'],
-        may: { azure_application_id: none, azure_application_object_id: none },
+        may: {
+          azure_application_id: none,
+          azure_application_secret: () => undefined,
+          azure_application_object_id: none,
+        },
       },
     ],
     fields: {
       azure_subscription_id: Line(),
       azure_tenant_id: Line(),
       azure_application_id: Line(),
+      azure_application_secret: Maybe({
+        ...Secret(4096),
+        description: 'A secret of `azure_application_id`, by which the module of a MANAGED cluster logs in.',
+      }),
       azure_application_object_id: Line(),
     },
   },
@@ -182,6 +195,8 @@ const formOf = ({ choose, forms, alias }: Provider, sent: Spec, previous: Change
 const complete =
   (provider: Provider) =>
   (body: Spec, context: Context, { previous }: Change): Spec => {
+    if (context.parts.settings.clusterModules?.[provider.vendor as ModuleProvider] === undefined)
+      noteUnread(context, null, Type.Object<TProperties>(fieldsOf(provider)))
     const form = provider.formOf?.(body, context.body, previous?.sealed) ?? formOf(provider, context.body, previous)
     const missing = form.needs.find((name) => !isGiven(context.body[name] ?? body[name] ?? previous?.sealed[name]))
     if (missing !== undefined) throw invalidField(`/${missing}`, 'is required for this kind of credentials')
@@ -197,12 +212,20 @@ const complete =
 
 const kindOf = ({ path }: Provider): string => `${path.toLowerCase()}_credentials`
 
-const unused = 'this server calls no cloud provider.'
+const unused = 'this server does not log in with it.'
 
-const fieldsOf = ({ choose, forms, alias, around, fields }: Provider): Record<string, TSchema> => {
-  if (choose === undefined) return around === undefined ? AllRecorded(fields, unused) : fields
+const forLogin = 'the [module](cloud-clusters.md) of a MANAGED cluster logs in with it; without one it is only stored.'
+
+const fieldsOf = ({ choose, vendor, forms, alias, around, fields }: Provider): Record<string, TSchema> => {
+  if (around !== undefined) return fields
   const choices = [...forms.map(({ choice }) => choice!), ...Object.keys(alias ?? {})]
-  return AllRecorded({ [choose]: Maybe(OneOf(choices)), ...fields }, unused)
+  const chosen = choose === undefined ? {} : { [choose]: Maybe(OneOf(choices)) }
+  const ofLogin = loginFields(vendor as ModuleProvider)
+  const used = Object.entries(fields).map(([name, schema]) => [
+    name,
+    ofLogin.includes(name) ? ForModule(schema, forLogin) : Recorded(schema, unused),
+  ])
+  return { ...AllRecorded(chosen, unused), ...Object.fromEntries(used) }
 }
 
 const recordOf = ({ forms }: Provider): Record<string, TSchema> => ({

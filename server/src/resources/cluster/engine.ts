@@ -7,6 +7,7 @@ import { isUuid } from '../../lib/ids.ts'
 import type { Queryable } from '../../store/database.ts'
 import { claim, readUser, refuseMove } from './engine-claims.ts'
 import { identifyKept, readCredentials } from './machine-credentials.ts'
+import { moduleOf } from './managed/requests.ts'
 
 const refuseKind = (spec: Spec): void => {
   if (isLocal(spec))
@@ -36,6 +37,8 @@ export const prepareEngine = async (
   const row = isUuid(id ?? '') ? await readCredentials(db, principal.organizationId, id!) : undefined
   const namesOne = row !== undefined && (row.spec.engine_url !== undefined || row.sealed.kubeconfig !== undefined)
   if (namesOne) refuseKind({ ...previous?.spec, ...spec })
+  // One that a module makes has the engine that the module tells, whatever it logs in with.
+  if (spec.kubernetes === 'MANAGED') return { claim: async () => {} }
   const facts = row === undefined ? null : await identifyKept(context, row)
   if (previous !== null) await refuseMove(parts.clusters, await readUser(db, previous.id), facts)
   const write = (tx: Queryable, clusterId: string) => claim(tx, parts.settings.limits, clusterId, facts)
@@ -50,10 +53,12 @@ export const withEngine = async (context: Context, write: Write): Promise<Answer
     node.kind === 'cluster'
       ? await db.query<{ id: string; spec: Spec }>('select id, spec from node where id = $1', [node.id])
       : []
-  const prepared = await prepareEngine(context, { ...previous?.spec, ...body }, previous)
+  const spec = { ...previous?.spec, ...body }
+  const prepared = await prepareEngine(context, spec, previous)
   if (prepared === null) return write(context)
   const { claim: claimIt, ...shown } = prepared
-  if (shown.version === undefined) context.onlyRecorded(['cloud_provider_credentials'])
+  const isRead = shown.version !== undefined || moduleOf(context, spec) !== null
+  if (!isRead) context.onlyRecorded(['cloud_provider_credentials'])
   return write(context, async (tx, record) => {
     await claimIt(tx, String(record.id))
     return { ...record, ...shown }

@@ -1,10 +1,10 @@
 /**
  * The advanced settings of a cluster: every key with its type and default. Pure data. They are about cloud providers
- * and Kubernetes, so they are only stored and returned: the local engine acts on none of them.
+ * and Kubernetes: a module that makes a cluster can read them, and the local engine acts on none of them.
  */
 
 import Type from 'typebox'
-import { Flag, List, Nullable, OneOf, Recorded, Refused, Text, Whole } from '../../api/operations/schema.ts'
+import { Flag, ForModule, List, Nullable, OneOf, Refused, Text, Whole } from '../../api/operations/schema.ts'
 import type { Settings } from '../../facets/settings/settings.ts'
 
 const flag = (value: boolean) => Flag({ default: value })
@@ -93,6 +93,6 @@ export const clusterSettings: Settings = Object.fromEntries(
     key,
     protects.test(key)
       ? Refused(schema, 'this server does not restrict access to what a cloud provider runs: set it there.')
-      : Recorded(schema),
+      : ForModule(schema),
   ]),
 )

@@ -1,13 +1,18 @@
 /**
  * The status of clusters, and the actions on them. A Docker engine, local or remote, or a Kubernetes cluster with a
- * kubeconfig answers or does not, and is never itself deployed; other clusters are not reached, and actions on them are
- * refused with the reason.
+ * kubeconfig answers or does not, and is never itself deployed; one at a cloud provider is made by a module of the operator
+ * (managed/); other clusters are not reached, and actions on them are refused with the reason.
  */
 import Type from 'typebox'
-import { type Context, type Operation, operation, organizationInPath } from '../../api/operations/operation.ts'
+import {
+  type Context,
+  type Fields,
+  type Operation,
+  operation,
+  organizationInPath,
+} from '../../api/operations/operation.ts'
 import type { Spec } from '../../api/operations/resource.ts'
 import {
-  Discarded,
   Flag,
   List,
   Maybe,
@@ -22,7 +27,12 @@ import {
 } from '../../api/operations/schema.ts'
 import type { Cluster } from '../../clusters/clusters.ts'
 import { explainCluster, isRefusedByCluster } from '../../clusters/explain.ts'
+import { isLocal } from '../../clusters/local.ts'
 import { type ApiError, badRequest, conflict } from '../../lib/errors.ts'
+import type { Queryable } from '../../store/database.ts'
+import { readClusterLog } from './managed/log.ts'
+import { askDeploy, askStop, askUpgrade, moduleOf, nextVersion, noModuleSentence } from './managed/requests.ts'
+import { type Managed, readManaged } from './managed/rows.ts'
 import { clusterInOrganization, clusterInPath, engineOf, lockIn, readCluster, refuseLocked } from './rows.ts'
 import { clusterStates } from './schema.ts'
 
@@ -59,6 +69,7 @@ interface Row {
 
 interface State {
   status: string
+  is_deployed: boolean
   error_message?: string
 }
 
@@ -74,39 +85,72 @@ export const engineProblem = async ({
   }
 }
 
-const stateOf = async (cluster: Cluster): Promise<State> => {
-  if (!cluster.isConnected) return { status: 'READY' }
+const connectedState = async (cluster: Cluster): Promise<State> => {
+  if (!cluster.isConnected) return { status: 'READY', is_deployed: false }
   const problem = await engineProblem(cluster)
-  if (problem === null) return { status: 'DEPLOYED' }
+  if (problem === null) return { status: 'DEPLOYED', is_deployed: true }
   const status = problem.isRefusedLogin ? 'INVALID_CREDENTIALS' : 'DEPLOYMENT_ERROR'
-  return { status, error_message: problem.message }
+  return { status, is_deployed: true, error_message: problem.message }
 }
 
-const statusesOf = (context: Context, rows: readonly Row[]) => Promise.all(rows.map((row) => readStatus(context, row)))
+/** Of a cluster that a module makes: what its last run came to, and while it is to run, whether it answers. */
+const stateOf = async ({ parts }: Context, id: string, managed: Managed | undefined): Promise<State> => {
+  if (managed === undefined || managed.status === 'DEPLOYED') return connectedState(await parts.clusters.of(id))
+  const { status, error, isConnected } = managed
+  return { status, is_deployed: isConnected, ...(error === null ? {} : { error_message: error }) }
+}
 
-const readStatus = async ({ parts }: Context, { id, spec }: Row) => {
-  const lock = lockIn(spec, parts.clock.now())
-  const cluster = await parts.clusters.of(id)
+const statusesOf = async (context: Context, rows: readonly Row[]) => {
+  const managed = await readManaged(
+    context.db,
+    rows.map(({ id }) => id),
+  )
+  return Promise.all(rows.map((row) => readStatus(context, row, managed.get(row.id))))
+}
+
+const readStatus = async (context: Context, { id, spec }: Row, managed: Managed | undefined) => {
+  const lock = lockIn(spec, context.parts.clock.now())
   return {
     cluster_id: id,
-    ...(await stateOf(cluster)),
-    is_deployed: cluster.isConnected,
-    next_k8s_available_version: null,
-    last_execution_id: null,
+    ...(await stateOf(context, id, managed)),
+    next_k8s_available_version: nextVersion(moduleOf(context, spec), managed?.version ?? null),
+    last_execution_id: managed?.lastRun ?? null,
     cluster_lock: lock === null ? null : { ...lock, cluster_id: id },
-    last_deployment_date: null,
+    last_deployment_date: managed?.deployedAt?.toISOString() ?? null,
     reason: 'UNSPECIFIED',
   }
 }
 
-const statusOf = (context: Context, spec: Spec) => readStatus(context, { id: context.node.id, spec })
+const statusOf = async (context: Context, spec: Spec) =>
+  (await statusesOf(context, [{ id: context.node.id, spec }]))[0]!
 
 const noRuntime = ({ kubernetes }: Spec): ApiError =>
   badRequest(
-    kubernetes === 'SELF_MANAGED'
-      ? 'This version of the server has no runtime for Kubernetes and cannot deploy to this cluster: give it the credentials of a Docker engine, or use a cluster that is one.'
-      : 'This version of the server cannot create clusters at a cloud provider or deploy to Kubernetes: use a cluster that is a Docker engine.',
+    kubernetes === 'PARTIALLY_MANAGED'
+      ? 'This version of the server cannot deploy to clusters that are managed in part: use a cluster that is a Docker engine.'
+      : 'This version of the server has no runtime for Kubernetes and cannot deploy to this cluster: give it the credentials of a Docker engine, or use a cluster that is one.',
   )
+
+/** Whether a module of the operator makes the cluster of the path; refuses when there is none, or its tool is missing. */
+const isManaged = async (context: Context): Promise<boolean> => {
+  const spec = await readCluster(context, context.db)
+  if (spec.kubernetes !== 'MANAGED' || isLocal(spec)) return false
+  const module = moduleOf(context, spec)
+  if (module === null) throw badRequest(noModuleSentence(spec))
+  const missing = module.image === undefined ? await context.parts.builder.missingTool(module.engine) : null
+  if (missing !== null) throw badRequest(missing)
+  return true
+}
+
+/** Writes what is asked of a cluster that a module makes, and shows it. */
+const request = async (context: Context, write: (tx: Queryable) => Promise<void>) => {
+  const spec = await readCluster(context, context.db)
+  return context.transaction(async (tx) => {
+    await write(tx)
+    const managed = (await readManaged(tx, [context.node.id])).get(context.node.id)
+    return readStatus(context, { id: context.node.id, spec }, managed)
+  })
+}
 
 /** The status of a cluster that is reached, which needs no action; 409 if it is locked, 400 for any other cluster. */
 const nothingToDo = async (context: Context) => {
@@ -116,12 +160,28 @@ const nothingToDo = async (context: Context) => {
   return statusOf(context, spec)
 }
 
+const DeployQuery = Type.Object({
+  dry_run: Maybe(
+    Flag({
+      description:
+        'Only plan what a deployment of a cluster at a cloud provider would change: the plan is in the log of the cluster. Other clusters have nothing to plan.',
+    }),
+  ),
+})
+
+const deploy = async (context: Context<Fields, Type.Static<typeof DeployQuery>>) =>
+  (await isManaged(context))
+    ? request(context, (tx) => askDeploy(tx, context, context.query.dry_run === true))
+    : nothingToDo(context)
+
 const upgrade = async (context: Context) => {
+  if (await isManaged(context)) return request(context, (tx) => askUpgrade(tx, context))
   if ((await engineOf(context, context.db)) !== 'kubernetes') return nothingToDo(context)
   throw badRequest('This server does not upgrade Kubernetes clusters: use the tools that this one was made with.')
 }
 
 const stop = async (context: Context) => {
+  if (await isManaged(context)) return request(context, (tx) => askStop(tx, context))
   const engine = await engineOf(context, context.db)
   if (engine === 'kubernetes')
     throw badRequest('This server does not stop Kubernetes clusters: use the tools that this one was made with.')
@@ -184,10 +244,10 @@ const reads: Operation[] = [
     ...read,
     id: 'listClusterLogs',
     path: `${path}/logs`,
-    summary: 'List the deployment log of a cluster; always empty, because this server does not deploy clusters',
+    summary: 'List the last 1000 lines of the deployment log of a cluster; empty for one that this server did not make',
     owner: clusterInOrganization,
     answer: Type.Object({ results: List(Open(), 1000) }),
-    run: async () => ({ results: [] }),
+    run: async ({ db, node }) => ({ results: (await readClusterLog(db, node.id)) as Spec[] }),
   }),
 ]
 
@@ -196,14 +256,15 @@ const actions: Operation[] = [
     ...act,
     id: 'deployCluster',
     path: `${path}/deploy`,
-    summary: 'Deploy a cluster; does nothing for a Docker engine or a Kubernetes cluster of your own',
+    summary:
+      'Make a cluster at its cloud provider, or bring it up to date; does nothing for a Docker engine or a Kubernetes cluster of your own',
     scope: 'Deploy',
     area: 'clusters',
     cluster: 'ADMIN',
     owner: clusterInOrganization,
-    query: Type.Object({ dry_run: Maybe(Discarded(Flag())) }),
+    query: DeployQuery,
     status: 201,
-    run: nothingToDo,
+    run: deploy,
   }),
   operation({
     ...act,
@@ -221,7 +282,8 @@ const actions: Operation[] = [
     ...act,
     id: 'StopCluster',
     path: `${path}/stop`,
-    summary: 'Stop a cluster; refused for a Docker engine, because services run on it',
+    summary:
+      'Stop a cluster at a cloud provider, or cancel what is under way; refused for a Docker engine, because services run on it',
     scope: 'Deploy',
     area: 'clusters',
     cluster: 'ADMIN',

@@ -1,6 +1,6 @@
 /** Groups of labels. */
 import Type from 'typebox'
-import { Flag, Maybe, Recorded, Text } from '../../api/operations/schema.ts'
+import { Flag, ForModule, Maybe, Text } from '../../api/operations/schema.ts'
 import { isLabelValue, Key, metadataGroup } from './metadata-group.ts'
 
 export const labelsGroupOperations = metadataGroup({
@@ -10,7 +10,12 @@ export const labelsGroupOperations = metadataGroup({
   pair: Type.Object({
     key: Key(),
     value: Text(63),
-    propagate_to_cloud_provider: Maybe(Recorded(Flag({ default: false }))),
+    propagate_to_cloud_provider: Maybe(
+      ForModule(
+        Flag({ default: false }),
+        'the [module](cloud-clusters.md) of a MANAGED cluster is given the label; elsewhere it is stored and returned, without effect.',
+      ),
+    ),
   }),
   isValue: isLabelValue,
 })

@@ -3,11 +3,12 @@
  * key and value.
  */
 import Type, { type TObject, type TProperties, type TSchema } from 'typebox'
-import type { Operation } from '../../api/operations/operation.ts'
+import type { Context, Operation } from '../../api/operations/operation.ts'
 import { resource, type Spec } from '../../api/operations/resource.ts'
 import { List, Name, Text } from '../../api/operations/schema.ts'
 import { isReservedLabel } from '../../lib/docker/reserved-labels.ts'
 import { invalidField } from '../../lib/errors.ts'
+import { noteUnread } from '../cluster/managed/unread.ts'
 import { associated, refuseInUse, UsersCount, usersCount } from '../references.ts'
 
 interface Pair {
@@ -64,7 +65,9 @@ export const metadataGroup = ({ field, word, readId, pair, isValue, more = {} }:
   const tag = `Organization ${word} Group`
   const words = `a group of ${field}`
 
-  const validate = (spec: Spec): Spec => {
+  const validate = (spec: Spec, context: Context): Spec => {
+    if (context.parts.settings.clusterModules === undefined)
+      noteUnread(context, null, Type.Object<TProperties>({ [field]: List(pair, 100) }))
     const pairs = spec[field] as Pair[]
     const seen = new Set<string>()
     for (const [index, one] of pairs.entries()) {

@@ -232,16 +232,24 @@ const createOrganization = operation({
 
 /** Throws a 409 with the reason why an organization cannot be deleted. */
 const refuseToDelete = async (tx: Queryable, id: string): Promise<void> => {
-  const [row] = await tx.query<{ last: boolean; operator: boolean; used: boolean }>(
+  const [row] = await tx.query<{ last: boolean; operator: boolean; used: boolean; managed: boolean }>(
     `select not exists (select 1 from node where kind = 'organization' and id <> $1) as last,
        exists (select 1 from api_token where organization_id = $1 and is_operator and revoked_at is null) as operator,
        exists (select 1 from service_state where organization_id = $1
          and (current_release_id is not null or state not in ('READY', 'CANCELED')))
-       or exists (select 1 from deployment where organization_id = $1 and state in ${openStates}) as used`,
+       or exists (select 1 from deployment where organization_id = $1 and state in ${openStates}) as used,
+       exists (select 1 from task_state t join node c on c.id = t.id and c.kind = 'cluster'
+         where t.organization_id = $1) or
+       exists (select 1 from managed_cluster where organization_id = $1 and run_id is not null) as managed`,
     [id],
   )
   if (row?.used === true)
     throw conflict('organization_in_use', 'This organization still has deployed services: delete them first.')
+  if (row?.managed === true)
+    throw conflict(
+      'organization_in_use',
+      'This organization still has clusters at a cloud provider: delete them first.',
+    )
   if (row?.last === true) throw conflict('last_organization', 'The last organization cannot be deleted.')
   if (row?.operator === true)
     throw conflict(

@@ -1,0 +1,238 @@
+/**
+ * The Terraform modules by which this server makes clusters at cloud providers: one of each provider, named by the operator
+ * in a JSON file. Pure but for the reading of files: says what is wrong with such a file, and what a module is given.
+ */
+import { readFileSync } from 'node:fs'
+import { readdir, readFile, stat } from 'node:fs/promises'
+import { isAbsolute, join, relative } from 'node:path'
+import { DeploymentError } from '../lib/errors.ts'
+
+export const moduleProviders = ['AWS', 'GCP', 'AZURE', 'SCW'] as const
+export type ModuleProvider = (typeof moduleProviders)[number]
+
+/** What one input of a module is given: a field of the cluster, by its JSON pointer, or a value of the operator. */
+export type ModuleInput = string | { value: unknown }
+
+/** Names of the module's outputs. */
+export interface ModuleOutputs {
+  kubeconfig?: string
+  host?: string
+  ca?: string
+  token?: string
+}
+
+export interface ClusterModule {
+  engine: 'terraform' | 'tofu'
+  /** An image that has the tool; without it the operator's program is used. */
+  image?: string
+  /** A folder of this server's machine, absolute; or an address that the tool fetches. */
+  source: string
+  /** Of a module of a registry. */
+  version?: string
+  inputs: Readonly<Record<string, ModuleInput>>
+  outputs: ModuleOutputs
+  /** Versions of Kubernetes, the oldest first. Empty: the module does not upgrade. */
+  versions: readonly string[]
+  timeoutMinutes: number
+}
+
+export type ClusterModules = Readonly<Partial<Record<ModuleProvider, ClusterModule>>>
+
+export const isFolder = ({ source }: Pick<ClusterModule, 'source'>): boolean => isAbsolute(source)
+
+type Fields = Record<string, unknown>
+
+const isFields = (value: unknown): value is Fields =>
+  typeof value === 'object' && value !== null && !Array.isArray(value)
+
+const name = /^[A-Za-z_][\w-]{0,99}$/
+// What a template of the tool would begin with is in no address.
+const address = /^(?!.*[$%]\{)[!-~]{1,1000}$/
+const version = /^[\w.+-]{1,64}$/
+const pointer = /^(\/[^/]{1,200}){0,10}$/
+const longestMinutes = 24 * 60
+
+const isInput = (value: unknown): boolean =>
+  typeof value === 'string' ? pointer.test(value) : isFields(value) && Object.keys(value).join() === 'value'
+
+/** What each field must be, as the end of a sentence; those of a module are checked in this order. */
+const rules: Record<string, { must: string; isGood(value: unknown): boolean; needed?: true }> = {
+  engine: { must: '"terraform" or "tofu"', isGood: (value) => value === 'terraform' || value === 'tofu' },
+  image: {
+    must: 'the name of an image, such as "hashicorp/terraform:1.11.4"',
+    isGood: (value) => typeof value === 'string' && /^[a-z0-9][\w./:@-]{0,300}$/.test(value),
+  },
+  source: {
+    must: 'the absolute path of a folder, or the address of a module',
+    isGood: (value) => typeof value === 'string' && address.test(value) && !/^\.\.?(\/|$)/.test(value),
+    needed: true,
+  },
+  version: { must: 'a version', isGood: (value) => typeof value === 'string' && version.test(value) },
+  inputs: {
+    must: 'an object of input names, each with a JSON pointer such as "/region", or {"value": …}',
+    isGood: (value) => isFields(value) && Object.entries(value).every(([key, each]) => name.test(key) && isInput(each)),
+  },
+  outputs: {
+    must: 'an object with "kubeconfig", or with "host" and "token" and perhaps "ca": each the name of an output',
+    isGood: (value) =>
+      isFields(value) &&
+      Object.entries(value).every(
+        ([key, each]) => ['kubeconfig', 'host', 'ca', 'token'].includes(key) && name.test(String(each)),
+      ) &&
+      (value.kubeconfig !== undefined) !== (value.host !== undefined && value.token !== undefined),
+    needed: true,
+  },
+  versions: {
+    must: 'a list of up to 50 versions of Kubernetes, the oldest first',
+    isGood: (value) =>
+      Array.isArray(value) &&
+      value.length <= 50 &&
+      value.every((each) => version.test(String(each))) &&
+      new Set(value).size === value.length,
+  },
+  timeout_minutes: {
+    must: `a whole number from 1 to ${longestMinutes}`,
+    isGood: (value) => Number.isInteger(value) && Number(value) >= 1 && Number(value) <= longestMinutes,
+  },
+}
+
+const wrongIn = (fields: Fields): string | null => {
+  const unknown = Object.keys(fields).find((key) => rules[key] === undefined)
+  if (unknown !== undefined) return `has an unknown field "${unknown.slice(0, 100)}"`
+  for (const [key, { must, isGood, needed }] of Object.entries(rules)) {
+    const value = fields[key]
+    if (value === undefined ? needed === true : !isGood(value)) return `needs as "${key}" ${must}`
+  }
+  if (fields.version !== undefined && isAbsolute(String(fields.source)))
+    return 'must not have a version: it is a folder'
+  return null
+}
+
+const moduleOf = (fields: Fields): ClusterModule => ({
+  engine: (fields.engine ?? 'terraform') as ClusterModule['engine'],
+  ...(fields.image === undefined ? {} : { image: String(fields.image) }),
+  source: String(fields.source),
+  ...(fields.version === undefined ? {} : { version: String(fields.version) }),
+  inputs: (fields.inputs ?? {}) as ClusterModule['inputs'],
+  outputs: fields.outputs as ModuleOutputs,
+  versions: ((fields.versions ?? []) as unknown[]).map(String),
+  timeoutMinutes: Number(fields.timeout_minutes ?? 60),
+})
+
+const readJson = (text: string): unknown => {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return undefined
+  }
+}
+
+/** Pure. The modules of a file's text, or what the file must be, as the end of a sentence. */
+export const parseClusterModules = (text: string): ClusterModules | string => {
+  const found = readJson(text)
+  if (!isFields(found)) return 'the path of a JSON file with an object'
+  const modules: Partial<Record<ModuleProvider, ClusterModule>> = {}
+  for (const [key, fields] of Object.entries(found)) {
+    const provider = moduleProviders.find((each) => each === key)
+    if (provider === undefined)
+      return `a file whose names are ${moduleProviders.join(', ')}: "${key.slice(0, 100)}" is none of them`
+    const wrong = isFields(fields) ? wrongIn(fields) : 'must be an object'
+    if (wrong !== null) return `a file of modules: that of ${provider} ${wrong}`
+    modules[provider] = Object.freeze(moduleOf(fields as Fields))
+  }
+  return Object.freeze(modules)
+}
+
+const longestFile = 1_048_576
+
+/** For the settings: the modules of the file at a path. */
+export const clusterModulesAt = (path: string): { value: ClusterModules } | string => {
+  let text: string
+  try {
+    text = readFileSync(path, 'utf8')
+  } catch {
+    return 'the path of a readable JSON file'
+  }
+  const parsed = text.length > longestFile ? 'a file of at most 1 MiB' : parseClusterModules(text)
+  return typeof parsed === 'string' ? parsed : { value: parsed }
+}
+
+/** The module by which clusters of such a configuration are made; null where there is none. */
+export const moduleOfCluster = (
+  modules: ClusterModules | undefined,
+  { cloud_provider: provider, kubernetes }: Readonly<Record<string, unknown>>,
+): ClusterModule | null => (kubernetes === 'MANAGED' ? (modules?.[String(provider) as ModuleProvider] ?? null) : null)
+
+const stepInto = (value: unknown, part: string): unknown => {
+  const key = part.replaceAll('~1', '/').replaceAll('~0', '~')
+  return typeof value === 'object' && value !== null && Object.hasOwn(value, key) ? (value as Fields)[key] : undefined
+}
+
+const valueAt = (document: unknown, path: string): unknown =>
+  path === '' ? document : path.slice(1).split('/').reduce(stepInto, document)
+
+/** The inputs of a module, from what a cluster is; a field that is not set leaves the module's default. Pure. */
+export const inputsFor = ({ inputs }: ClusterModule, document: object): Fields => {
+  const given = Object.entries(inputs).map(([key, input]) => [
+    key,
+    typeof input === 'string' ? valueAt(document, input) : input.value,
+  ])
+  return Object.fromEntries(given.filter(([, value]) => value !== undefined && value !== null))
+}
+
+/** Whether a module is given all of a field, or some of it. Pure. */
+export const readsField = ({ inputs }: ClusterModule, field: string): 'all' | 'some' | 'nothing' => {
+  const pointers = Object.values(inputs).filter((input) => typeof input === 'string')
+  if (pointers.some((each) => each === field || field.startsWith(`${each}/`))) return 'all'
+  return pointers.some((each) => each.startsWith(`${field}/`)) ? 'some' : 'nothing'
+}
+
+interface ModuleFile {
+  path: string
+  content: string
+}
+
+const mostFiles = 200
+const mostBytes = 1_048_576
+const left = /^(\.terraform|\.git|.*\.tfstate(\..*)?)$/
+
+const refuse = (why: string): DeploymentError =>
+  new DeploymentError('module_refused', `The folder of the module cannot be used: ${why}.`)
+
+const readFolder = async (folder: string): Promise<ModuleFile[]> => {
+  const entries = await readdir(folder, { recursive: true, withFileTypes: true }).catch(() => {
+    throw refuse('it cannot be read')
+  })
+  const files: ModuleFile[] = []
+  let bytes = 0
+  for (const entry of entries) {
+    const at = join(entry.parentPath, entry.name)
+    const path = relative(folder, at)
+    if (path.split('/').some((part) => left.test(part)) || entry.isDirectory()) continue
+    if (!entry.isFile()) throw refuse(`${path} is not a file`)
+    bytes += (await stat(at)).size
+    if (files.length === mostFiles || bytes > mostBytes)
+      throw refuse(`it has more than ${mostFiles} files, or more than 1 MiB`)
+    files.push({ path: `/module/${path}`, content: await readFile(at, 'utf8') })
+  }
+  return files
+}
+
+/** A module around one that the tool fetches. */
+const around = ({ source, version, outputs }: ClusterModule, names: readonly string[]): ModuleFile => {
+  const given = Object.fromEntries(names.map((each) => [each, `\${var.${each}}`]))
+  const told = Object.values(outputs).map((each: string) => [
+    each,
+    { value: `\${module.cluster.${each}}`, sensitive: true },
+  ])
+  const content = {
+    variable: Object.fromEntries(names.map((each) => [each, {}])),
+    module: { cluster: { source, ...(version === undefined ? {} : { version }), ...given } },
+    output: Object.fromEntries(told),
+  }
+  return { path: '/module/main.tf.json', content: JSON.stringify(content) }
+}
+
+/** What the tool runs on, for these inputs. Rejects with `module_refused`. */
+export const filesOf = async (module: ClusterModule, inputs: object): Promise<ModuleFile[]> =>
+  isFolder(module) ? readFolder(module.source) : [around(module, Object.keys(inputs))]

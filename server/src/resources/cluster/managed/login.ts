@@ -1,0 +1,138 @@
+/**
+ * How a module logs in at the provider of its cluster: the credentials of the organization as the variables that the
+ * providers of the tool read. Opened only for a run; never in a state, an input or a log.
+ */
+import type { Spec } from '../../../api/operations/resource.ts'
+import type { ModuleProvider } from '../../../clusters/modules.ts'
+import { DeploymentError } from '../../../lib/errors.ts'
+import { Secret } from '../../../lib/secret.ts'
+import type { Queryable } from '../../../store/database.ts'
+import type { Sealer } from '../../../store/keys/seal.ts'
+
+interface Form {
+  kind: string
+  /** The variable that each field becomes. */
+  fields: Readonly<Record<string, string>>
+  /** What else is said, from the region of the cluster and what was opened. */
+  more(region: string, opened: Readonly<Record<string, string>>): Record<string, string>
+  /** What there has to be, as the end of a sentence. */
+  must: string
+}
+
+const projectOf = (key: string): string => {
+  try {
+    const { project_id: id } = JSON.parse(key) as { project_id?: unknown }
+    return typeof id === 'string' ? id.slice(0, 200) : ''
+  } catch {
+    return ''
+  }
+}
+
+const forms: Readonly<Record<ModuleProvider, Form>> = {
+  AWS: {
+    kind: 'aws_credentials',
+    fields: { access_key_id: 'AWS_ACCESS_KEY_ID', secret_access_key: 'AWS_SECRET_ACCESS_KEY' },
+    // Never the login of the machine that the tool runs on.
+    more: (region) => ({ AWS_REGION: region, AWS_DEFAULT_REGION: region, AWS_EC2_METADATA_DISABLED: 'true' }),
+    must: 'an access key: this server has no identity at AWS by which it could assume a role',
+  },
+  GCP: {
+    kind: 'gcp_credentials',
+    fields: { gcp_credentials: 'GOOGLE_CREDENTIALS' },
+    more: (region, { gcp_credentials: key = '' }) => ({ GOOGLE_REGION: region, GOOGLE_PROJECT: projectOf(key) }),
+    must: 'the key of a service account: this server has no identity that Google Cloud could federate',
+  },
+  AZURE: {
+    kind: 'azure_credentials',
+    fields: {
+      azure_subscription_id: 'ARM_SUBSCRIPTION_ID',
+      azure_tenant_id: 'ARM_TENANT_ID',
+      azure_application_id: 'ARM_CLIENT_ID',
+      azure_application_secret: 'ARM_CLIENT_SECRET',
+    },
+    more: () => ({ ARM_USE_CLI: 'false', ARM_USE_MSI: 'false' }),
+    must: '`azure_application_id` and `azure_application_secret`, the login of an application of yours',
+  },
+  SCW: {
+    kind: 'scaleway_credentials',
+    fields: {
+      scaleway_access_key: 'SCW_ACCESS_KEY',
+      scaleway_secret_key: 'SCW_SECRET_KEY',
+      scaleway_project_id: 'SCW_DEFAULT_PROJECT_ID',
+      scaleway_organization_id: 'SCW_DEFAULT_ORGANIZATION_ID',
+    },
+    more: (region) => ({ SCW_DEFAULT_REGION: region }),
+    must: 'an access key',
+  },
+}
+
+/** The fields of the credentials of these providers that a module logs in with. */
+export const loginFields = (provider: ModuleProvider): readonly string[] => Object.keys(forms[provider].fields)
+
+interface Row {
+  id: string
+  spec: Spec
+  sealed: Record<string, string>
+}
+
+const findCredentials = async (db: Queryable, organizationId: string, spec: Spec): Promise<Row | null> => {
+  const { credentials } = (spec.cloud_provider_credentials ?? {}) as { credentials?: { id?: string } }
+  const { kind } = forms[spec.cloud_provider as ModuleProvider]
+  const [row] = await db.query<Row>(
+    'select id, spec, sealed from node where id::text = $1 and organization_id = $2 and kind = $3',
+    [credentials?.id?.toLowerCase() ?? '', organizationId, kind],
+  )
+  return row ?? null
+}
+
+const isSet = (value: unknown): boolean => typeof value === 'string' && value !== ''
+
+/** One sentence that says what the credentials of a cluster lack for a module; null when nothing. */
+export const loginRefusal = async (db: Queryable, organizationId: string, spec: Spec): Promise<string | null> => {
+  const row = await findCredentials(db, organizationId, spec)
+  const { fields, must } = forms[spec.cloud_provider as ModuleProvider]
+  const isWhole = row !== null && Object.keys(fields).every((name) => isSet(row.spec[name]) || isSet(row.sealed[name]))
+  return isWhole ? null : `The credentials of this cluster must have ${must}.`
+}
+
+export interface Login {
+  /** The environment of the tool. */
+  env: Record<string, string>
+  /** Values that no log may show. */
+  hidden: string[]
+}
+
+/** Rejects with a `DeploymentError` when the credentials have gone meanwhile. */
+export const openLogin = async (
+  { database, sealer }: { database: Queryable; sealer: Sealer },
+  organizationId: string,
+  spec: Spec,
+): Promise<Secret<Login>> => {
+  const row = await findCredentials(database, organizationId, spec)
+  const { fields, more, must } = forms[spec.cloud_provider as ModuleProvider]
+  const opened: Record<string, string> = {}
+  for (const name of Object.keys(fields)) {
+    const [open, sealed] = [row?.spec[name], row?.sealed[name]]
+    if (sealed !== undefined) {
+      const place = { table: 'node', row: row!.id, column: name }
+      opened[name] = (await sealer.open(organizationId, place, sealed)).reveal()
+    } else if (isSet(open)) opened[name] = String(open)
+    else throw new DeploymentError('login_missing', `The credentials of this cluster must have ${must}.`)
+  }
+  const login = Object.entries(fields).map(([name, variable]) => [variable, opened[name]!])
+  const env: Record<string, string> = { ...Object.fromEntries(login), ...more(String(spec.region), opened) }
+  return new Secret({ env, hidden: Object.keys(row?.sealed ?? {}).flatMap((name) => opened[name] ?? []) })
+}
+
+/** What the providers of the tool say when an account is not let in. */
+const refusals: Readonly<Record<ModuleProvider, RegExp>> = {
+  AWS: /InvalidClientTokenId|SignatureDoesNotMatch|UnrecognizedClientException|InvalidAccessKeyId|AuthFailure|ExpiredToken|IncompleteSignature|No valid credential sources/i,
+  GCP: /invalid_grant|invalid_client|invalid authentication credentials|UNAUTHENTICATED|could not find default credentials|"?credentials"? (are not valid|is not valid JSON)/i,
+  AZURE:
+    /AADSTS\d+|InvalidAuthenticationToken|unable to build authorizer|invalid_client|ClientSecretCredential authentication failed/i,
+  SCW: /denied authentication|authentication is denied|invalid (access|secret) key|access key is required|error 401/i,
+}
+
+/** Whether the end of a run's output says that the provider does not accept the login. Pure. */
+export const isRefusedLogin = (provider: string, lines: readonly string[]): boolean =>
+  lines.some((line) => refusals[provider as ModuleProvider]?.test(line) === true)

@@ -1,0 +1,22 @@
+/** Which fields of a request to a cluster no module reads: the answer names them as not applied. */
+import type { TSchema } from 'typebox'
+import { forModulesIn, type Path, pointerTo } from '../../../api/operations/effects.ts'
+import type { Context } from '../../../api/operations/operation.ts'
+import { type ClusterModule, readsField } from '../../../clusters/modules.ts'
+
+const isObject = (value: unknown): value is Record<string, unknown> =>
+  typeof value === 'object' && value !== null && !Array.isArray(value)
+
+/** The parts of a field that a module is not given; the field itself where it is given nothing of it. */
+const unreadOf = (module: ClusterModule | null, at: string, path: Path, value: unknown): Path[] => {
+  const reads = module === null ? 'nothing' : readsField(module, at + pointerTo(path))
+  if (reads === 'all') return []
+  if (reads === 'nothing' || !isObject(value)) return reads === 'nothing' ? [path] : []
+  return Object.entries(value).flatMap(([name, inner]) => unreadOf(module, at, [...path, name], inner))
+}
+
+/** `at`: where the body is in what a module can read, as a JSON pointer. */
+export const noteUnread = (context: Context, module: ClusterModule | null, schema: TSchema, at = ''): void => {
+  for (const { path, value } of forModulesIn(schema, context.body))
+    for (const unread of unreadOf(module, at, path, value)) context.onlyRecorded(unread)
+}
