@@ -42,7 +42,7 @@ export const createPublisher = (
     return found
   }
   const challengeOf = async (served: Served): Promise<Pick<HostTls, 'challenge' | 'alpn'>> => {
-    if (served.challenge === null) return {}
+    if (served.challenge === null || served.challenge.kind === 'dns-01') return {}
     const { kind, token, answer } = served.challenge
     return kind === 'http-01' ? { challenge: { token, answer } } : { alpn: await alpnPair(served, answer) }
   }

@@ -4,6 +4,8 @@ import { installationId } from '../store/installation.ts'
 import type { SealedPlace } from '../store/keys/seal.ts'
 import { holdLease, type Leased, type LeaseTable, leaseEnd, leaseMs } from '../work/lease.ts'
 import type { Challenge } from './authority.ts'
+import { challengeName } from './dns/challenges.ts'
+import { noteRecord } from './dns/rows.ts'
 
 /** The certificate of a host, for the time of a lease. */
 export interface Wanted extends Leased {
@@ -21,7 +23,7 @@ export interface Wanted extends Leased {
 }
 
 export interface Problem {
-  code: 'dns' | 'limit' | 'silent' | 'limited' | 'refused' | 'certificate'
+  code: 'dns' | 'provider' | 'limit' | 'silent' | 'limited' | 'refused' | 'certificate'
   message: string
 }
 
@@ -80,16 +82,38 @@ export const keyPlace = (id: string, column: 'order_key' | 'chain_key'): SealedP
   column,
 })
 
+const wildcardSql = (host: string): string => `'*.' || substr(${host}, strpos(${host}, '.') + 1)`
+
+const isServedSql = (host: string): string =>
+  `exists (select from certificate o where o.host = ${host} and o.chain is not null)`
+
+// Names of the platform have one wildcard for each level ($3) or one certificate each. While that is being turned on or
+// off, those of before are served until the others are there.
 const hostsSql = `
-  with wanted as (
+  with named as (
     select r.host, r.organization_id, r.service_id, r.custom_domain_id
-    from route r left join custom_domain d on d.id = r.custom_domain_id
-    where case when d.id is not null then d.generate_certificate
-      else $1::text is not null and right(r.host, length($1) + 1) = '.' || $1 and (r.is_default or not exists (
-        select from route o where o.service_id = r.service_id and o.port = r.port and o.is_default)) end
-    union all select $2::text, null, null, null where $2::text is not null
+    from route r join custom_domain d on d.id = r.custom_domain_id where d.generate_certificate
+  ), own as (
+    select r.host, r.organization_id, r.service_id, r.is_default or not exists (
+        select from route o where o.service_id = r.service_id and o.port = r.port and o.is_default) as is_alone
+    from route r where r.custom_domain_id is null and $1::text is not null and right(r.host, length($1) + 1) = '.' || $1
+    union all select $2::text, null, null, true where $2::text is not null
+  ), single as (
+    select host, organization_id, service_id from own
+    where is_alone and not ($3 and right(host, length($1) + 1) = '.' || $1)
+  ), wanted as (
+    select * from named
+    union all select host, organization_id, service_id, null from single
+    union all select distinct ${wildcardSql('host')}, null::uuid, null::uuid, null::uuid from own
+      where $3 and right(host, length($1) + 1) = '.' || $1
+  ), kept as (
+    select c.id from certificate c where c.chain is not null and c.custom_domain_id is null and (
+      exists (select from own o join wanted w on w.host = ${wildcardSql('o.host')} where o.host = c.host
+        and o.service_id is not distinct from c.service_id and not ${isServedSql('w.host')})
+      or exists (select from single s where ${wildcardSql('s.host')} = c.host and not ${isServedSql('s.host')}))
   ), gone as (
-    delete from certificate c where not exists (select from wanted w where w.host = c.host
+    delete from certificate c where c.id not in (select id from kept) and not exists (
+      select from wanted w where w.host = c.host
       and w.service_id is not distinct from c.service_id and w.custom_domain_id is not distinct from c.custom_domain_id)
     returning c.host
   )`
@@ -102,13 +126,17 @@ const missingSql = `${hostsSql}
   where not exists (select from certificate c where c.host = w.host)
   on conflict do nothing`
 
-/** Certificates for the hosts that are to have one, and for no others: a host that has got another owner starts over. */
+/**
+ * Certificates for the hosts that are to have one, and for no others: a host that has got another owner starts over.
+ * `hasDns`: whether challenges can be answered by DNS records, so that wildcards can be had.
+ */
 export const followHosts = async (
   database: Database,
-  { domain, apiHost }: { domain: string | undefined; apiHost: string | undefined },
+  { domain, apiHost, hasDns }: { domain: string | undefined; apiHost: string | undefined; hasDns: boolean },
 ): Promise<void> => {
-  await database.query(`${hostsSql} select count(*) from gone`, [domain ?? null, apiHost ?? null])
-  await database.query(missingSql, [domain ?? null, apiHost ?? null])
+  const values = [domain ?? null, apiHost ?? null, hasDns && domain !== undefined]
+  await database.query(`${hostsSql} select count(*) from gone`, values)
+  await database.query(missingSql, values)
 }
 
 const rememberDays = 8
@@ -181,8 +209,12 @@ export const noteOrder = (database: Database, wanted: Wanted, url: string, now: 
 export const noteKey = (database: Database, wanted: Wanted, sealed: string): Promise<unknown> =>
   hold(database, wanted, 'update certificate set order_key = $2 where id = $1', [sealed])
 
-export const noteChallenge = (database: Database, wanted: Wanted, challenge: Challenge): Promise<unknown> =>
-  hold(database, wanted, 'update certificate set challenge = $2 where id = $1', [JSON.stringify(challenge)])
+export const noteChallenge = (database: Database, wanted: Wanted, challenge: Challenge): Promise<void> =>
+  holdLease(database, certificateLeases, wanted, async (tx) => {
+    await tx.query('update certificate set challenge = $2 where id = $1', [wanted.id, JSON.stringify(challenge)])
+    const { kind, answer: value } = challenge
+    if (kind === 'dns-01') await noteRecord(tx, { name: challengeName(wanted.host), value })
+  })
 
 export interface Issued {
   chain: string

@@ -146,10 +146,14 @@ const edit = (context: Context<Partial<DomainRequest>>) => {
   const before = theOne(context)
   const domainRequest: DomainRequest = { ...before, ...context.body }
   return change(context, 'UPDATE', before.id, (tx) =>
-    updateDomain(tx, before.id, {
-      ...domainRequest,
-      domain: completeDomain(domainRequest.domain, context.parts.settings),
-    }),
+    updateDomain(
+      tx,
+      { id: before.id, organizationId: context.principal.organizationId },
+      {
+        ...domainRequest,
+        domain: completeDomain(domainRequest.domain, context.parts.settings),
+      },
+    ),
   )
 }
 

@@ -8,7 +8,7 @@ import { after, test } from 'node:test'
 import { jwtVerify } from 'jose'
 import { type Json, newApplication, newPlace, startApi } from '../../../test/support/api.ts'
 import { until } from '../../../test/support/until.ts'
-import { signAws } from '../../variables/external/aws-signature.ts'
+import { signAws } from '../../lib/net/aws-signature.ts'
 
 const keys = { accessKey: 'AKIDEXAMPLE', secretKey: 'canary-of-the-access-key' }
 const { publicKey, privateKey } = generateKeyPairSync('rsa', { modulusLength: 2048 })
