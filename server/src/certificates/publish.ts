@@ -47,10 +47,10 @@ export const createPublisher = (
     return kind === 'http-01' ? { challenge: { token, answer } } : { alpn: await alpnPair(served, answer) }
   }
   const tlsOf = async (served: Served): Promise<HostTls> => {
-    const { id, chain, chainKey } = served
+    const { table, id, chain, chainKey } = served
     const challenge = await challengeOf(served)
     if (chain === null || chainKey === null) return challenge
-    const key = await sealer.open(sealerOf(served), keyPlace(id, 'chain_key'), chainKey)
+    const key = await sealer.open(sealerOf(served), keyPlace(id, 'chain_key', table), chainKey)
     return { certificate: chain, key: key.reveal(), ...challenge }
   }
   const publish = (host: string): Promise<void> =>

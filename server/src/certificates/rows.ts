@@ -76,11 +76,11 @@ export const claimDue = async (
 /** Of whose keys those of an organization, or of the installation, are. */
 export const sealerOf = ({ organizationId }: Pick<Wanted, 'organizationId'>): string => organizationId ?? installationId
 
-export const keyPlace = (id: string, column: 'order_key' | 'chain_key'): SealedPlace => ({
-  table: 'certificate',
-  row: id,
-  column,
-})
+export const keyPlace = (
+  id: string,
+  column: 'order_key' | 'chain_key',
+  table: Served['table'] = 'certificate',
+): SealedPlace => ({ table, row: id, column })
 
 const wildcardSql = (host: string): string => `'*.' || substr(${host}, strpos(${host}, '.') + 1)`
 
@@ -152,8 +152,9 @@ export const forgetOrders = async (database: Queryable, now: Date): Promise<void
 /** Hosts of an organization that have a certificate or an order. */
 export const countCertificates = async (db: Queryable, organizationId: string): Promise<number> => {
   const [row] = await db.query<{ count: number }>(
-    `select count(*)::int as count from certificate
-     where organization_id = $1 and (chain is not null or order_url is not null)`,
+    `select count(*)::int as count from (
+       select host from certificate where organization_id = $1 and (chain is not null or order_url is not null)
+       union select host from uploaded_certificate where organization_id = $1) hosts`,
     [organizationId],
   )
   return row!.count
@@ -259,8 +260,14 @@ export const noteFailed = async (database: Database, wanted: Wanted, failed: Fai
   })
 }
 
+/** Certificates that users brought, for hosts that lead to their services. */
+const uploadedSql = `select u.id, u.host, u.organization_id, u.chain, u.chain_key, u.not_after
+  from uploaded_certificate u join route r on r.custom_domain_id = u.id and r.host = u.host`
+
 /** What routers are to serve for a host; keys are sealed. */
 export interface Served {
+  /** Where the key is sealed: a row of this table. */
+  table: 'certificate' | 'uploaded_certificate'
   id: string
   host: string
   organizationId: string | null
@@ -269,10 +276,19 @@ export interface Served {
   challenge: Challenge | null
 }
 
-/** Of one host, or of all. */
-export const readServed = (db: Queryable, host: string | null): Promise<Served[]> =>
-  db.query<Served>(
-    `select id, host, organization_id as "organizationId", chain, chain_key as "chainKey", challenge from certificate
-     where ($1::text is null or host = $1) and (chain is not null or challenge is not null)`,
-    [host],
+// One that was brought goes before one that was ordered, unless it alone has expired.
+const servedSql = `with uploaded as (${uploadedSql}), both_of as (
+    select coalesce(c.host, u.host) as host, c.id as own_id, c.organization_id as own_organization, c.chain as own_chain,
+      c.chain_key as own_key, c.challenge, u.id, u.organization_id, u.chain, u.chain_key,
+      u.id is not null and (u.not_after > clock_timestamp() or c.chain is null or c.not_after < clock_timestamp()) as brought
+    from certificate c full join uploaded u on u.host = c.host
+    where $1::text is null or coalesce(c.host, u.host) = $1
   )
+  select case when brought then 'uploaded_certificate' else 'certificate' end as table, case when brought then id else own_id end as id,
+    host, case when brought then organization_id else own_organization end as "organizationId",
+    case when brought then chain else own_chain end as chain,
+    case when brought then chain_key else own_key end as "chainKey", challenge
+  from both_of where brought or own_chain is not null or challenge is not null`
+
+/** Of one host, or of all. */
+export const readServed = (db: Queryable, host: string | null): Promise<Served[]> => db.query<Served>(servedSql, [host])

@@ -125,5 +125,6 @@ export const sealedKinds: readonly SealedKind[] = [
   columnOf('task_state', 'sealed'),
   columnOf('certificate', 'order_key'),
   columnOf('certificate', 'chain_key'),
+  columnOf('uploaded_certificate', 'chain_key'),
   answers,
 ]

@@ -26,18 +26,32 @@ export interface Certificate {
   reason: string | null
   /** When the next one is ordered, or this one again. */
   next_attempt_at: string | null
+  source: (typeof certificateSources)[number]
 }
 
 export const certificateStates = ['WAITING', 'ORDERING', 'ISSUED', 'EXPIRED'] as const
+export const certificateSources = ['ACME', 'UPLOADED'] as const
 
-/** SQL for the certificate of a host, or of its wildcard, as JSON; null if none is wanted. */
-export const certificateSql = (host: string): string => `(select jsonb_build_object(
+const orderedSql = `jsonb_build_object('source', 'ACME',
     'state', case when t.chain is null then case when t.order_url is null then 'WAITING' else 'ORDERING' end
       when t.not_after > clock_timestamp() then 'ISSUED' else 'EXPIRED' end,
     'expires_at', ${timestampSql('t.not_after')}, 'reason', t.problem ->> 'message',
-    'next_attempt_at', case when t.next_at > '-infinity' then ${timestampSql('t.next_at')} end)
-  from certificate t where t.host in (${host}, '*.' || substr(${host}, strpos(${host}, '.') + 1))
-  order by t.chain is not null desc, t.host = ${host} desc limit 1)`
+    'next_attempt_at', case when t.next_at > '-infinity' then ${timestampSql('t.next_at')} end)`
+
+const uploadedSql = `jsonb_build_object('source', 'UPLOADED',
+    'state', case when u.not_after > clock_timestamp() then 'ISSUED' else 'EXPIRED' end,
+    'expires_at', ${timestampSql('u.not_after')}, 'next_attempt_at', null,
+    'reason', case when u.not_after <= clock_timestamp() then 'The uploaded certificate has expired: upload the next one.'
+      when u.not_after - clock_timestamp() < least(interval '14 days', (u.not_after - u.not_before) / 3)
+      then 'The uploaded certificate expires soon: upload the next one.' end)`
+
+/** SQL for the certificate of a host, or of its wildcard, as JSON: the one that is served; null if none is wanted. */
+export const certificateSql = (host: string): string => `(select found from (
+    select ${uploadedSql} as found, case when u.not_after > clock_timestamp() then 0 else 2 end as rank, true as is_own
+      from uploaded_certificate u where u.host = ${host}
+    union all select ${orderedSql}, case when t.chain is not null and t.not_after > clock_timestamp() then 1 else 3 end,
+      t.host = ${host} from certificate t where t.host in (${host}, '*.' || substr(${host}, strpos(${host}, '.') + 1))
+  ) known order by rank, is_own desc limit 1)`
 
 const columns = `d.id, ${timestampSql('d.created_at')} as created_at, ${timestampSql('d.updated_at')} as updated_at,
   d.domain, d.generate_certificate, d.use_cdn, (select r.host from route r where r.service_id = d.service_id
@@ -151,6 +165,8 @@ export const updateDomain = async (
   domainRequest: DomainRequest,
 ): Promise<void> => {
   await refuseOverlap(tx, organizationId, domainRequest.domain)
+  // It was checked for the name before.
+  await tx.query('delete from uploaded_certificate where id = $1 and host <> $2', [id, domainRequest.domain])
   const sql = `update custom_domain set domain = $2, generate_certificate = $3, use_cdn = $4,
     updated_at = clock_timestamp() where id = $1`
   await tx
