@@ -25,3 +25,6 @@ create index uploaded_certificate_organization on uploaded_certificate (organiza
 create index uploaded_certificate_host on uploaded_certificate (host);
 create trigger certificate_uploaded after insert or update or delete on uploaded_certificate for each row
   execute function tell_certificate();
+
+-- Grows whenever a registry has told of a push, so that none is missed while the image is being asked for.
+alter table watched_image add column asked bigint not null default 0;
