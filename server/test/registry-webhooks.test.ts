@@ -53,7 +53,6 @@ test('a genuine delivery has the tag asked for at once, whatever it says; others
   const { id: registry_id } = (await call('POST', `/organization/${organizationId}/containerRegistry`, registry)).body
   const { environmentId } = await newPlace(api)
   const container = { name: 'follower', auto_deploy: true, image_name: 'team/told', tag: 'latest', registry_id }
-  const { id } = (await call('POST', `/environment/${environmentId}/container`, container)).body
   const hook = (await call('POST', `/organization/${organizationId}/gitWebhook`, {})).body
   const { id: token } = (
     await call('POST', `/organization/${organizationId}/gitToken`, {
@@ -71,6 +70,7 @@ test('a genuine delivery has the tag asked for at once, whatever it says; others
     looks += 1
     return `registry.example.org/team/told@sha256:${digest.repeat(64)}`
   }
+  const { id } = (await call('POST', `/environment/${environmentId}/container`, container)).body
   const seen = async (): Promise<string | undefined> => {
     const rows = await database.query<{ seen: string | null }>(
       'select seen from followed_image where service_id = $1',

@@ -62,7 +62,9 @@ const rowOf = async (host: string): Promise<Json> =>
   (await database.query<Json>('select * from certificate where host = $1', [host]))[0]
 
 const issued = (host: string): Promise<unknown> =>
-  until(async () => (await rowOf(host))?.chain != null, { what: `a certificate for ${host}`, ...patience })
+  until(async () => (await rowOf(host))?.chain != null, { what: `a certificate for ${host}`, ...patience }).catch(
+    async (error: Error) => assert.fail(`${error.message}: ${JSON.stringify((await rowOf(host))?.problem)}`),
+  )
 
 const dueNow = (host: string): Promise<unknown> =>
   database.query(`update certificate set next_at = '-infinity' where host = $1`, [host])

@@ -117,6 +117,23 @@ test('a process that dies at any call to the CA leaves an order that another one
     }
 })
 
+test('an answer that is refused because the CA is further by now fails nothing; one that is needed is told', async () => {
+  for (const isFurther of [true, false]) {
+    const scene = await newScene()
+    const { answer } = scene.ca.authority
+    scene.ca.authority.answer = async (url, signal) => {
+      if (isFurther) await answer(url, signal)
+      throw new AuthorityProblem('refused', 'The certificate authority refused: only status pending')
+    }
+    await scene.work()
+    const { chain, problem } = await scene.row()
+    assert.deepEqual(
+      [chain !== null, problem?.message.includes('only status pending') ?? false],
+      [isFurther, !isFurther],
+    )
+  }
+})
+
 test('two servers never work on one host at once', async () => {
   const { world, clock } = await newScene()
   const claims = await Promise.all(Array.from({ length: 4 }, () => claimDue(world.database, newId(), 10, clock.now())))

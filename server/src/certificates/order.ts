@@ -150,18 +150,38 @@ const publishRecord = async ({ dns }: OrderParts, host: string, value: string, s
   await dns.publish(host, value, signal)
 }
 
-const answer = async (parts: OrderParts, wanted: Wanted, view: OrderView, signal: AbortSignal): Promise<void> => {
-  const { challenge } = view
+/** What this attempt has answered. */
+interface Answered {
+  url: string | null
+  refusal: AuthorityProblem | null
+}
+
+const answer = async (
+  parts: OrderParts,
+  wanted: Wanted,
+  { challenge }: OrderView,
+  answered: Answered,
+  signal: AbortSignal,
+): Promise<void> => {
   if (challenge === null) {
     const message = `The certificate authority does not offer the challenge ${kindFor(parts, wanted.host)} for this host.`
     throw new Unfinished({ code: 'refused', message }, { isOver: true })
   }
   if (challenge.isAnswered) return
+  if (answered.url === challenge.url) {
+    if (answered.refusal !== null) throw answered.refusal
+    return
+  }
   const { kind, token, answer: proof } = challenge
   await noteChallenge(parts.database, wanted, { kind, token, answer: proof })
   if (kind === 'dns-01') await publishRecord(parts, wanted.host, proof, signal)
   else await parts.tellRouters(wanted.host)
-  await parts.authority.answer(challenge.url, signal)
+  answered.url = challenge.url
+  await parts.authority.answer(challenge.url, signal).catch((error: unknown) => {
+    if (!(error instanceof AuthorityProblem && error.kind === 'refused')) throw error
+    // One that another process has answered may be over since we looked: the next look says so.
+    answered.refusal = error
+  })
 }
 
 const openKey = async ({ sealer }: OrderParts, wanted: Wanted): Promise<string> =>
@@ -208,6 +228,7 @@ const goOn = async (parts: OrderParts, wanted: Wanted, signal: AbortSignal): Pro
   const { authority, clock } = parts
   const url = wanted.orderUrl ?? (await begin(parts, wanted, signal))
   const deadline = (wanted.orderedAt?.getTime() ?? 0) + orderDeadlineMs
+  const answered: Answered = { url: null, refusal: null }
   for (let turn = 0; ; turn += 1) {
     const view = await authority.look(url, kindFor(parts, wanted.host), signal)
     if (view.status === 'valid') return take(parts, wanted, url, signal)
@@ -220,7 +241,7 @@ const goOn = async (parts: OrderParts, wanted: Wanted, signal: AbortSignal): Pro
         { code: 'silent', message: 'The certificate authority did not finish the order in time.' },
         { isOver: true },
       )
-    if (view.status === 'pending') await answer(parts, wanted, view, signal)
+    if (view.status === 'pending') await answer(parts, wanted, view, answered, signal)
     if (view.status === 'ready') await finalize(parts, wanted, url, signal)
     await clock.sleep(pollsMs[Math.min(turn, pollsMs.length - 1)]!, signal)
   }

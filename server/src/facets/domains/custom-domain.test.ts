@@ -211,7 +211,8 @@ test('a domain gets a certificate only when one is asked for, and says how far i
   try {
     const { id: own } = asked
     const read = async () => (await sent('GET', `${path}/${own}/status`, undefined, 200)).certificate
-    assert.deepEqual(await read(), { state: 'WAITING', expires_at: null, reason: null, next_attempt_at: null })
+    const waiting = { state: 'WAITING', expires_at: null, reason: null, next_attempt_at: null, source: 'ACME' }
+    assert.deepEqual(await read(), waiting)
     const hosts = { domain: 'apps.example', apiHost: 'slipway.example', hasDns: false }
     await followHosts(api.database, hosts)
     const wanted = await api.database.query<{ host: string }>('select host from certificate order by host')

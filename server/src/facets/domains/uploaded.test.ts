@@ -38,7 +38,10 @@ test('a certificate of a user is served for its domain, said in its status, and 
   const served = (await servedOf(host))!
   assert.equal(served.chain!.match(/BEGIN CERTIFICATE/g)!.length, 2)
   assert.ok(!served.chain!.includes('some words') && !served.chainKey!.includes('BEGIN'))
-  const soon = await ca.issue(host, { notAfter: new Date(Date.now() + 3 * day) })
+  const soon = await ca.issue(host, {
+    notBefore: new Date(Date.now() - 80 * day),
+    notAfter: new Date(Date.now() + 3 * day),
+  })
   assert.match((await put(place, soon)).certificate.reason, /expires soon/)
   assert.deepEqual((await sent('GET', `${place.path}/status`, undefined, 200)).certificate.source, 'UPLOADED')
   // It was checked for one name.
