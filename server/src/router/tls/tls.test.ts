@@ -382,8 +382,10 @@ test('a wildcard serves the names of its level that have no certificate of their
   }
   const serials = [wild, own].map((pem) => new X509Certificate(pem).serialNumber)
   assert.deepEqual([await seen(hosts[0]!), await seen(hosts[1]!)], serials)
-  assert.equal((await askTls(tlsPort, hosts[0]!)).body, 'ok')
-  assert.equal((await ask(port, { host: hosts[0]! })).status, 308)
+  assert.deepEqual(
+    [(await askTls(tlsPort, hosts[0]!)).body, (await ask(port, { host: hosts[0]! })).status],
+    ['ok', 308],
+  )
   await assert.rejects(askTls(tlsPort, hosts[2]!))
   await assert.rejects(router.setTls('*.other.localhost', await ca.issue('a.other.localhost')), /another host/)
 })
