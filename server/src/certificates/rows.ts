@@ -76,11 +76,18 @@ export const claimDue = async (
 /** Of whose keys those of an organization, or of the installation, are. */
 export const sealerOf = ({ organizationId }: Pick<Wanted, 'organizationId'>): string => organizationId ?? installationId
 
-export const keyPlace = (
-  id: string,
-  column: 'order_key' | 'chain_key',
-  table: Served['table'] = 'certificate',
-): SealedPlace => ({ table, row: id, column })
+export const keyPlace = (id: string, column: 'order_key' | 'chain_key'): SealedPlace => ({
+  table: 'certificate',
+  row: id,
+  column,
+})
+
+/** By the id of a custom domain. */
+export const uploadedKeyPlace = (id: string): SealedPlace => ({
+  table: 'uploaded_certificate',
+  row: id,
+  column: 'chain_key',
+})
 
 const wildcardSql = (host: string): string => `'*.' || substr(${host}, strpos(${host}, '.') + 1)`
 

@@ -301,7 +301,7 @@ const ofOne = (self: Self, tag: string, noun: string): Operation[] => {
       path: `${path}/certificate`,
       method: 'DELETE',
       summary: `Remove the certificate that was brought for a custom domain of ${self.nounWithArticle}; one that is ordered takes its place`,
-      scope: 'Write',
+      scope: 'Admin',
       area: 'projects',
       status: 204,
       run: forgetUpload,

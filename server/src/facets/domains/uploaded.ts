@@ -2,7 +2,7 @@
 import Type from 'typebox'
 import type { Context } from '../../api/operations/operation.ts'
 import { Secret, Text } from '../../api/operations/schema.ts'
-import { countCertificates, keyPlace } from '../../certificates/rows.ts'
+import { countCertificates, uploadedKeyPlace } from '../../certificates/rows.ts'
 import { invalidField } from '../../lib/errors.ts'
 import { limitReached, takeTurns, usualLimits } from '../../limits/limits.ts'
 import { readChain, refuseCertificate, refuseOrder } from '../../router/tls/check-certificate.ts'
@@ -49,8 +49,7 @@ export const checkUpload = async (context: Context<Upload>, { id, domain }: Cust
   if (notBefore > now) refuse('/certificate', `it is not valid before ${notBefore.toISOString()}`)
   if (chain.slice(1).some(({ validTo }) => new Date(validTo) <= now))
     refuse('/certificate', 'a certificate of its issuers has expired')
-  const place = keyPlace(id, 'chain_key', 'uploaded_certificate')
-  const sealedKey = await parts.sealer.seal(principal.organizationId, place, key)
+  const sealedKey = await parts.sealer.seal(principal.organizationId, uploadedKeyPlace(id), key)
   // As it was read: nothing else that stood in the text.
   return { chain: chain.map(String).join(''), sealedKey, notBefore, notAfter }
 }

@@ -366,28 +366,19 @@ test('certificates outlast the death of the router, in files of its own user, an
 test('a wildcard serves the names of its level that have no certificate of their own', async (t) => {
   const { target } = await serve(t, (_req, res) => res.end('ok'))
   const { router, tlsPort, port } = await open(t)
-  const hosts = ['a.level.localhost', 'own.level.localhost', 'b.a.level.localhost']
-  await router.setService(
-    'a',
-    hosts.map((host) => route([target], { host })),
-  )
-  const wild = await give(router, '*.level.localhost')
-  const own = await give(router, 'own.level.localhost')
-  const seen = async (host: string): Promise<string> => {
-    const socket = connectTls({ host: '127.0.0.1', port: tlsPort, servername: host, ca: ca.certificate })
+  const hosts = ['a.level.localhost', 'own.level.localhost', 'b.a.level.localhost'] as const
+  const routes = hosts.map((host) => route([target], { host }))
+  await router.setService('a', routes)
+  const pems = [await give(router, '*.level.localhost'), await give(router, 'own.level.localhost')]
+  for (const [index, pem] of pems.entries()) {
+    const servername = hosts[index]!
+    const socket = connectTls({ host: '127.0.0.1', port: tlsPort, servername, ca: ca.certificate })
     await once(socket, 'secureConnect')
-    const serial = serialOf(socket)
+    assert.equal(serialOf(socket), new X509Certificate(pem).serialNumber)
     socket.destroy()
-    return serial
+    assert.equal((await ask(port, { host: servername })).status, 308)
   }
-  const serials = [wild, own].map((pem) => new X509Certificate(pem).serialNumber)
-  assert.deepEqual([await seen(hosts[0]!), await seen(hosts[1]!)], serials)
-  assert.deepEqual(
-    [(await askTls(tlsPort, hosts[0]!)).body, (await ask(port, { host: hosts[0]! })).status],
-    ['ok', 308],
-  )
-  await assert.rejects(askTls(tlsPort, hosts[2]!))
-  await assert.rejects(router.setTls('*.other.localhost', await ca.issue('a.other.localhost')), /another host/)
+  await assert.rejects(askTls(tlsPort, hosts[2]))
 })
 
 test('answers to challenges come over HTTP, before anything leads to HTTPS', async (t) => {
