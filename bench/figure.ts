@@ -14,10 +14,10 @@ export interface Side {
 }
 
 /**
- * `ratio`: ours / floor at most; `ratioAtLeast`: at least, where more is better. `atMost` and `atLeast`: ours alone, in
- * the row's unit.
+ * `ratio`: ours / floor at most; `ratioAtLeast`: at least, where more is better. `added`: ours - floor at most; `atMost`
+ * and `atLeast`: ours alone; in the row's unit.
  */
-export type Goal = { kind: 'ratio' | 'ratioAtLeast' | 'atMost' | 'atLeast'; value: number } | null
+export type Goal = { kind: 'ratio' | 'ratioAtLeast' | 'added' | 'atMost' | 'atLeast'; value: number } | null
 
 export interface RowSpec {
   id: string
@@ -96,14 +96,16 @@ const goalText = (goal: Goal): string => {
   if (goal === null) return 'stated only'
   if (goal.kind === 'ratio') return `<= ${goal.value}x`
   if (goal.kind === 'ratioAtLeast') return `>= ${goal.value}x`
+  if (goal.kind === 'added') return `<= +${goal.value}`
   return `${goal.kind === 'atMost' ? '<=' : '>='} ${goal.value}`
 }
 
-const isMet = (goal: Goal, ours: number | null, ratio: number | null): boolean | null => {
+const isMet = (goal: Goal, ours: number | null, floor: number | null, ratio: number | null): boolean | null => {
   if (goal === null) return null
   if (goal.kind === 'ratio') return ratio === null ? null : ratio <= goal.value
   if (goal.kind === 'ratioAtLeast') return ratio === null ? null : ratio >= goal.value
   if (ours === null) return null
+  if (goal.kind === 'added') return floor === null ? null : ours - floor <= goal.value
   return goal.kind === 'atMost' ? ours <= goal.value : ours >= goal.value
 }
 
@@ -122,7 +124,7 @@ const toRow = (spec: RowSpec, floors: Sample[], ours: Sample[], reasons: string[
     ratio: shorten(ratio),
     goal: goalText(spec.goal),
     unit: spec.unit,
-    met: isMet(spec.goal, own, ratio),
+    met: isMet(spec.goal, own, floor, ratio),
     ...(reasons.length > 0 ? { reasons } : {}),
   }
 }

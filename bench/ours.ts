@@ -47,7 +47,7 @@ const limits = {
 }
 
 /** The log is at its default level: what a user pays is measured. */
-const prepare = async (databaseUrl: string): Promise<Slipway> =>
+const prepare = async (databaseUrl: string, env: Record<string, string> = {}): Promise<Slipway> =>
   prepareSlipway({
     server: await bundledServer(),
     env: {
@@ -57,6 +57,7 @@ const prepare = async (databaseUrl: string): Promise<Slipway> =>
       DATABASE_URL: databaseUrl,
       SLIPWAY_LOG_LEVEL: 'info',
       SLIPWAY_OUTBOUND_ALLOW: 'loopback,private',
+      ...env,
     },
   })
 
@@ -181,11 +182,12 @@ const starter = (bench: Bench): Ours['startAnother'] => {
   }
 }
 
-export const startOurs = async (bench: Bench): Promise<Ours> => {
+/** `name` of its database; further settings. */
+export const startOurs = async (bench: Bench, name = 'ours', env: Record<string, string> = {}): Promise<Ours> => {
   const postgres = await bench.postgres()
   const sources = await bench.sources()
-  const url = await postgres.database('ours')
-  const slipway = await prepare(url)
+  const url = await postgres.database(name)
+  const slipway = await prepare(url, env)
   const database = connect(url, createLog('silent'), { max: 2 })
   const environments: string[] = []
   const stop = async () => {

@@ -3,12 +3,19 @@ import { isIP } from 'node:net'
 import { createAccountKey } from './certificates/account-key.ts'
 import { createAcmeAuthority } from './certificates/acme.ts'
 import { startCertificates } from './certificates/certificates.ts'
+import { createDnsChallenges } from './certificates/dns/challenges.ts'
+import { createCloudflare } from './certificates/dns/cloudflare.ts'
+import type { DnsProvider } from './certificates/dns/provider.ts'
+import { createUpdateProvider } from './certificates/dns/rfc2136.ts'
+import { createRoute53 } from './certificates/dns/route53.ts'
+import { createNameServers } from './certificates/dns/visible.ts'
 import type { SharedRouter } from './clusters/shared-router.ts'
 import type { Log } from './lib/log.ts'
 import type { Outbound } from './lib/net/outbound.ts'
 import { systemClock } from './lib/time/clock.ts'
 import { apiRouteId, type Router } from './router/router.ts'
 import type { Settings } from './settings.ts'
+import type { DnsSettings } from './settings-dns.ts'
 import type { Database } from './store/database.ts'
 import { readAccountKey } from './store/installation.ts'
 import type { Sealer } from './store/keys/seal.ts'
@@ -39,6 +46,25 @@ export const publishApi = async ({ settings, own }: Pick<TlsFoundation, 'setting
   await own.setService(apiRouteId, host === undefined ? [] : [{ ...route, host }])
 }
 
+const providerOf = (dns: DnsSettings, outbound: Outbound): DnsProvider => {
+  if (dns.provider === 'cloudflare') return createCloudflare(outbound, dns.token)
+  if (dns.provider === 'route53') return createRoute53(outbound, dns.keys, systemClock)
+  return createUpdateProvider(dns.server, systemClock)
+}
+
+const challengesOf = ({ settings, database, log, acmeOutbound }: TlsFoundation) => {
+  const { dns } = settings.acme
+  if (dns === undefined) return null
+  const nameServers = createNameServers(dns.resolvers)
+  return createDnsChallenges({
+    database,
+    log,
+    clock: systemClock,
+    nameServers,
+    provider: providerOf(dns, acmeOutbound),
+  })
+}
+
 /** Null without TLS. */
 export const startTls = async (foundation: TlsFoundation): Promise<{ stop(): Promise<void> } | null> => {
   const { settings, database, sealer, own, shared, acmeOutbound } = foundation
@@ -50,6 +76,7 @@ export const startTls = async (foundation: TlsFoundation): Promise<{ stop(): Pro
     router: own,
     authority: createAcmeAuthority(acme, acmeOutbound, accountKey),
     ...{ challenge: acme.challenge, domain, apiHost, mostCertificates: limits.certificates },
+    dns: challengesOf(foundation),
     alone: settings.databaseUrl === undefined,
     tellOthers: async (host) => shared?.tellTls(host),
     onTold: (learn) => shared?.hearTls(learn),

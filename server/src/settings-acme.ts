@@ -2,14 +2,17 @@
 import { readFileSync } from 'node:fs'
 import { resolve } from 'node:path'
 import type { AcmeSettings as Authority } from './certificates/acme.ts'
-import { type ChallengeKind, challengeKinds } from './certificates/authority.ts'
+import { type HostChallenge, hostChallenges } from './certificates/authority.ts'
 import { Secret } from './lib/secret.ts'
+import { type DnsSettings, dnsSettings, readDns } from './settings-dns.ts'
 
 export interface AcmeSettings extends Authority {
-  challenge: ChallengeKind
+  challenge: HostChallenge
+  /** For wildcards; undefined without a DNS provider. */
+  dns: DnsSettings | undefined
 }
 
-type Read = <T>(name: string, fallback: T, parse: (text: string) => { value: T } | string) => T
+export type Read = <T>(name: string, fallback: T, parse: (text: string) => { value: T } | string) => T
 
 const letsEncrypt = 'https://acme-v02.api.letsencrypt.org/directory'
 
@@ -22,6 +25,7 @@ export const tlsSettings = [
   'SLIPWAY_ACME_EAB_HMAC',
   'SLIPWAY_ACME_CA_FILE',
   'SLIPWAY_ACME_CHALLENGE',
+  ...dnsSettings,
 ] as const
 
 const directory = (value: string): { value: string } | string => {
@@ -47,12 +51,12 @@ const caFile = (value: string): { value: string } | string => {
   return 'the path of a readable file with PEM certificates'
 }
 
-const challenge = (value: string): { value: ChallengeKind } | string => {
-  const found = challengeKinds.find((kind) => kind === value.toLowerCase())
-  return found === undefined ? `one of ${challengeKinds.join(', ')}` : { value: found }
+const challenge = (value: string): { value: HostChallenge } | string => {
+  const found = hostChallenges.find((kind) => kind === value.toLowerCase())
+  return found === undefined ? `one of ${hostChallenges.join(', ')}` : { value: found }
 }
 
-export const readAcme = (read: Read): AcmeSettings => {
+export const readAcme = (read: Read, problems: string[]): AcmeSettings => {
   const kid = read<string | undefined>('SLIPWAY_ACME_EAB_KID', undefined, (value) => ({ value }))
   const hmacKey = read<Secret | undefined>('SLIPWAY_ACME_EAB_HMAC', undefined, base64url)
   return Object.freeze({
@@ -60,6 +64,7 @@ export const readAcme = (read: Read): AcmeSettings => {
     email: read<string | undefined>('SLIPWAY_ACME_EMAIL', undefined, email),
     eab: kid === undefined || hmacKey === undefined ? undefined : Object.freeze({ kid, hmacKey }),
     ca: read<string | undefined>('SLIPWAY_ACME_CA_FILE', undefined, caFile),
-    challenge: read<ChallengeKind>('SLIPWAY_ACME_CHALLENGE', 'http-01', challenge),
+    challenge: read<HostChallenge>('SLIPWAY_ACME_CHALLENGE', 'http-01', challenge),
+    dns: readDns(read, problems),
   })
 }

@@ -64,14 +64,18 @@ export const parseSettingsFile = (text: string): SettingsFile => {
   return { settings, problems }
 }
 
+const secretNames = [
+  'SLIPWAY_ADMIN_TOKEN',
+  'SLIPWAY_OIDC_CLIENT_SECRET',
+  'SLIPWAY_ACME_EAB_HMAC',
+  'SLIPWAY_ACME_DNS_TOKEN',
+  'SLIPWAY_ACME_DNS_SECRET_KEY',
+  'SLIPWAY_ACME_DNS_TSIG_SECRET',
+]
+
 const holdsSecret = ({ settings }: SettingsFile): boolean => {
   const hasPassword = URL.parse(settings.get('DATABASE_URL')?.value ?? '')?.password
-  return (
-    settings.has('SLIPWAY_ADMIN_TOKEN') ||
-    settings.has('SLIPWAY_OIDC_CLIENT_SECRET') ||
-    settings.has('SLIPWAY_ACME_EAB_HMAC') ||
-    Boolean(hasPassword)
-  )
+  return secretNames.some((name) => settings.has(name)) || Boolean(hasPassword)
 }
 
 /** Whoever may write the file controls the server. */

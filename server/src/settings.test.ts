@@ -36,6 +36,7 @@ test('an empty environment gives the documented defaults', () => {
       eab: undefined,
       ca: undefined,
       challenge: 'http-01',
+      dns: undefined,
     },
     portRange: { first: 30_000, last: 32_767 },
     extraPorts: [],
@@ -266,6 +267,48 @@ test('settings of certificates are read with TLS, and refused without it', () =>
     const [problem] = problemsOf({ SLIPWAY_ROUTER_TLS_PORT: '443', [name]: value })
     assert.match(problem!, new RegExp(`^${name} must be `))
   }
+})
+
+test('a DNS provider has its own credentials, all of them, and no others', () => {
+  const tls = { SLIPWAY_ROUTER_TLS_PORT: '443' }
+  const of = (kind: string, env: Record<string, string>) => ({ ...tls, SLIPWAY_ACME_DNS_PROVIDER: kind, ...env })
+  const cloudflare = { SLIPWAY_ACME_DNS_TOKEN: 'hush-hush-hush-hush-hush' }
+  const route53 = {
+    SLIPWAY_ACME_DNS_ACCESS_KEY: 'AKIDEXAMPLEAKIDEXAMPLE',
+    SLIPWAY_ACME_DNS_SECRET_KEY: 'hushhushhushhush',
+  }
+  const rfc2136 = {
+    SLIPWAY_ACME_DNS_SERVER: '[2001:db8::1]:5353',
+    SLIPWAY_ACME_DNS_TSIG_NAME: 'Slipway.',
+    SLIPWAY_ACME_DNS_TSIG_SECRET: 'hushhushhushhush',
+  }
+  const dnsOf = (env: Record<string, string>) => parseSettings(env).settings.acme.dns
+  const more = { SLIPWAY_ACME_DNS_ZONES: 'Shop.example, b.example', SLIPWAY_ACME_DNS_RESOLVERS: '192.0.2.1,[::1]:5353' }
+  const all = [
+    dnsOf(of('Cloudflare', cloudflare)),
+    dnsOf(of('route53', route53)),
+    dnsOf(of('rfc2136', { ...rfc2136, ...more })),
+  ]
+  assert.doesNotMatch(inspect(all, { depth: 5 }) + JSON.stringify(all), /hush/)
+  const [first, second, third] = all
+  assert.ok(first?.provider === 'cloudflare' && first.token.reveal() === cloudflare.SLIPWAY_ACME_DNS_TOKEN)
+  assert.ok(second?.provider === 'route53' && second.keys.secretKey.reveal() === 'hushhushhushhush')
+  assert.ok(third?.provider === 'rfc2136' && third.server.keyName === 'slipway' && third.server.port === 5353)
+  assert.deepEqual(
+    [third.resolvers, third.zones],
+    [
+      ['192.0.2.1:53', '[::1]:5353'],
+      ['shop.example', 'b.example'],
+    ],
+  )
+  const told = (env: Record<string, string>): string => problemsOf(env).join(' ')
+  assert.match(told({ ...tls, ...cloudflare }), /SLIPWAY_ACME_DNS_PROVIDER must be set together/)
+  assert.match(told(of('route53', {})), /SLIPWAY_ACME_DNS_ACCESS_KEY and SLIPWAY_ACME_DNS_SECRET_KEY must be set with/)
+  assert.match(told(of('cloudflare', { ...cloudflare, ...route53 })), /SECRET_KEY must not be set with/)
+  assert.match(told(of('bunny', cloudflare)), /^SLIPWAY_ACME_DNS_PROVIDER must be one of/)
+  assert.match(told(of('rfc2136', { ...rfc2136, SLIPWAY_ACME_DNS_SERVER: 'ns:0' })), /^SLIPWAY_ACME_DNS_SERVER must be/)
+  assert.match(told(of('cloudflare', { ...cloudflare, SLIPWAY_ACME_DNS_RESOLVERS: 'ns.example' })), /RESOLVERS must be/)
+  assert.match(told({ SLIPWAY_ACME_DNS_PROVIDER: 'cloudflare', ...cloudflare }), /needs SLIPWAY_ROUTER_TLS_PORT/)
 })
 
 test('all problems are told at once', () => {

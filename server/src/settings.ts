@@ -308,7 +308,7 @@ export const parseSettings = (
     hstsSeconds: read('SLIPWAY_HSTS_SECONDS', 0, whole(0, 63_072_000)),
     domain: read<string | undefined>('SLIPWAY_DOMAIN', undefined, domainName),
     apiHost: read<string | undefined>('SLIPWAY_API_HOST', undefined, domainName),
-    acme: readAcme(read),
+    acme: readAcme(read, problems),
     portRange: read('SLIPWAY_PORT_RANGE', usualRange, portRange),
     extraPorts: read<readonly PortRange[]>('SLIPWAY_EXTRA_PORTS', Object.freeze([]), portList),
     databasePort: localPortOf(env.DATABASE_URL ?? file.get('DATABASE_URL')?.value),

@@ -4,6 +4,7 @@
  * simulated; router, database and CA are not.
  */
 import assert from 'node:assert/strict'
+import { X509Certificate } from 'node:crypto'
 import { once } from 'node:events'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { type IncomingMessage, request as requestHttp } from 'node:http'
@@ -15,6 +16,7 @@ import { type TestDatabase, testDatabase } from './support/database.ts'
 import { startGitServer } from './support/peers/git-server.ts'
 import { bundledServer, freePort, type Json, prepareSlipway, type Slipway } from './support/slipway/slipway.ts'
 import { type Pebble, startPebble, withoutPebble } from './support/tls/pebble.ts'
+import { createTestCa } from './support/tls/test-ca.ts'
 import { until } from './support/until.ts'
 
 const keys = mkdtempSync(join(tmpdir(), 'slipway-keys-'))
@@ -45,8 +47,8 @@ interface Seen {
 }
 
 /** Over a chain that leads to the CA's root, or it fails. */
-const askTls = async (host: string, path = '/', agent?: Agent): Promise<Seen> => {
-  const place = { host: '127.0.0.1', port: tlsPort, servername: host, ca: root, path, headers: { host } }
+const askTls = async (host: string, path = '/', agent?: Agent, ca = root): Promise<Seen> => {
+  const place = { host: '127.0.0.1', port: tlsPort, servername: host, ca, path, headers: { host } }
   const out = request({ ...place, ...(agent === undefined ? { agent: false } : { agent }) })
   out.end()
   const [answer] = (await once(out, 'response')) as [IncomingMessage]
@@ -60,7 +62,9 @@ const rowOf = async (host: string): Promise<Json> =>
   (await database.query<Json>('select * from certificate where host = $1', [host]))[0]
 
 const issued = (host: string): Promise<unknown> =>
-  until(async () => (await rowOf(host))?.chain != null, { what: `a certificate for ${host}`, ...patience })
+  until(async () => (await rowOf(host))?.chain != null, { what: `a certificate for ${host}`, ...patience }).catch(
+    async (error: Error) => assert.fail(`${error.message}: ${JSON.stringify((await rowOf(host))?.problem)}`),
+  )
 
 const dueNow = (host: string): Promise<unknown> =>
   database.query(`update certificate set next_at = '-infinity' where host = $1`, [host])
@@ -171,6 +175,26 @@ test('a domain of a user is checked, issued, and renewed while 16 clients ask, n
   isOver = true
   await Promise.all(clients)
   assert.deepEqual(failures, [])
+})
+
+test('a certificate of a user is served at once instead of the one that was ordered, which is back when it is removed', {
+  skip: withoutPebble,
+}, async () => {
+  const host = 'www.shop.localhost'
+  const { serial } = await askTls(host)
+  const [own, ca] = [(await send('GET', `/application/${service.id}/customDomain`)).results[0], await createTestCa()]
+  const pair = await ca.issue(host)
+  const path = `/application/${service.id}/customDomain/${own.id}/certificate`
+  const kept = new Agent({ keepAlive: true, maxSockets: 1 })
+  assert.equal((await askTls(host, '/', kept)).status, 200)
+  await send('PUT', path, { certificate: pair.certificate, private_key: pair.key })
+  const shown = () => askTls(host, '/', undefined, root + ca.certificate)
+  await until(async () => (await shown()).serial !== serial, { what: 'the certificate of the user', ...patience })
+  assert.equal((await shown()).serial, new X509Certificate(pair.certificate).serialNumber)
+  assert.equal((await askTls(host, '/', kept)).status, 200)
+  kept.destroy()
+  await send('DELETE', path)
+  await until(async () => (await shown()).serial === serial, { what: 'the one that was ordered', ...patience })
 })
 
 test('a CA that does not answer leaves the old certificate serving, and the status says why', {

@@ -1,13 +1,15 @@
 /**
- * Where git hosts tell of pushes: `POST /git-webhooks/{id}`, without a token, because a delivery is signed. Promises an
+ * Where git hosts and registries tell of pushes: `POST /git-webhooks/{id}`, without a token, because a delivery is signed
+ * or has the secret; of registries that can do neither, a token of the secret ends the path. Promises an
  * answer after one small statement, and that what is not genuine, or comes again, has no effect but a line in the log,
  * of which there are only so many a minute. What a delivery leads to is done elsewhere (deployments/pushes).
  */
-import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import type { FastifyInstance, FastifyReply, FastifyRequest, RouteShorthandOptions } from 'fastify'
 import { ApiError, notFound, unavailable } from '../lib/errors.ts'
 import { isUuid } from '../lib/ids.ts'
 import {
   acceptDelivery,
+  acceptImages,
   acceptRequest,
   findGitWebhook,
   forgetDeliveries,
@@ -15,6 +17,7 @@ import {
   openSecrets,
 } from '../webhooks/inbound/deliveries.ts'
 import { isPush, isRequest, type Push, readPush } from '../webhooks/inbound/payload.ts'
+import { isPackage, isShown, readImages, shownBy } from '../webhooks/inbound/registries.ts'
 import { digestOf, type Envelope, isGenuine, readEnvelope } from '../webhooks/inbound/verify.ts'
 import { createLoop } from '../work/loop.ts'
 import type { Parts } from './parts.ts'
@@ -94,7 +97,11 @@ const unreadable = (): ApiError =>
   new ApiError(400, 'invalid_request', 'The body is not that of a push event: send JSON, or a form with a payload.')
 
 const unknownHost = (): ApiError =>
-  new ApiError(400, 'invalid_request', 'The headers are not those of GitHub, GitLab, Bitbucket, Gitea or Forgejo.')
+  new ApiError(
+    400,
+    'invalid_request',
+    'The headers are not those of GitHub, GitLab, Bitbucket, Gitea or Forgejo, and have no secret of a registry.',
+  )
 
 const find = async (desk: Desk, request: FastifyRequest): Promise<void> => {
   const { id } = request.params as { id: string }
@@ -102,11 +109,22 @@ const find = async (desk: Desk, request: FastifyRequest): Promise<void> => {
   if (request.gitWebhook === null) refuse(desk, request, 'unknown webhook', notFound())
 }
 
-/** The envelope of a genuine delivery. */
-const verify = async (desk: Desk, request: FastifyRequest, webhook: GitWebhook, body: Buffer): Promise<Envelope> => {
+/** The envelope of a genuine delivery; null for one of a registry. */
+const verify = async (
+  desk: Desk,
+  request: FastifyRequest,
+  webhook: GitWebhook,
+  body: Buffer,
+): Promise<Envelope | null> => {
   const { sealer, clock } = desk.parts
-  const envelope = readEnvelope(request.headers)
-  if (envelope === null) return refuse(desk, request, 'unknown headers', unknownHost())
+  const { token } = request.params as { token?: string }
+  const envelope = token === undefined ? readEnvelope(request.headers) : null
+  if (envelope === null) {
+    const shown = shownBy(request.headers, token)
+    if (shown === null) return refuse(desk, request, 'unknown headers', unknownHost())
+    const isOurs = isShown(shown, await openSecrets(sealer, webhook))
+    return isOurs ? null : refuse(desk, request, 'wrong secret', unsigned())
+  }
   const nowSeconds = Math.floor(clock.now().getTime() / 1000)
   const isOurs = isGenuine(envelope, await openSecrets(sealer, webhook), request.headers, body, nowSeconds)
   return isOurs ? envelope : refuse(desk, request, 'wrong signature', unsigned())
@@ -123,10 +141,16 @@ const receive = async (desk: Desk, request: FastifyRequest, reply: FastifyReply)
   const envelope = await verify(desk, request, webhook, body)
   const allowance = desk.deliveries.take(webhook.id)
   if (!allowance.admitted) refuse(desk, request, 'too many deliveries', tooManyRequests(allowance))
-  const push = pushIn(desk, request, envelope, body)
-  const { deliveryId } = envelope
   const { database } = desk.parts
-  const delivery = { digest: digestOf(body), deliveryId }
+  const delivery = { digest: digestOf(body), deliveryId: envelope?.deliveryId ?? null }
+  if (envelope === null || isPackage(envelope)) {
+    const images = readImages(body) ?? refuse(desk, request, 'unreadable body', unreadable())
+    // One that is sent again is answered as before: registries repeat until they are told that it came.
+    const { repositories } = await acceptImages(database, webhook, delivery, images)
+    reply.code(202)
+    return { status: images.length === 0 ? 'IGNORED' : 'ACCEPTED', repositories }
+  }
+  const push = pushIn(desk, request, envelope, body)
   const accepted =
     push !== null && isRequest(envelope)
       ? await acceptRequest(database, webhook, delivery, push)
@@ -147,7 +171,7 @@ export const addGitWebhooks = async (app: FastifyInstance, parts: Parts, failed:
     scope.addContentTypeParser('*', { parseAs: 'buffer', bodyLimit: maxBytes }, (_request, body, done) =>
       done(null, body),
     )
-    scope.post(`${gitWebhookPath}/:id`, {
+    const route: RouteShorthandOptions = {
       bodyLimit: maxBytes,
       async onRequest(request, reply) {
         await find(desk, request)
@@ -157,8 +181,9 @@ export const addGitWebhooks = async (app: FastifyInstance, parts: Parts, failed:
           reading -= 1
         })
       },
-      handler: (request, reply) => receive(desk, request, reply),
-    })
+    }
+    for (const path of [`${gitWebhookPath}/:id`, `${gitWebhookPath}/:id/:token`])
+      scope.post(path, route, (request, reply) => receive(desk, request, reply))
   })
   const forgetting = createLoop(parts, {
     name: 'old git deliveries',

@@ -29,6 +29,8 @@ export interface ApiSettings {
   domain?: string | undefined
   /** Where the router publishes the API; default nowhere. */
   apiHost?: string | undefined
+  /** Below which zones custom domains can be wildcards; default none can. */
+  acme?: { dns?: { zones: readonly string[] } | undefined } | undefined
   /** Ports of this machine for services, both ends included. */
   portRange: { first: number; last: number }
   /** Further ports that a service may ask for. */

@@ -65,6 +65,24 @@ test('an order begins with an account that is bound to that of the operator, mad
   assert.deepEqual([account.contact, bound.kid, bound.alg], [['mailto:ops@example.org'], 'kid-1', 'HS256'])
 })
 
+test('an account that is there is used again, and not changed to what it is', async () => {
+  const asked: string[] = []
+  const order = { status: 'pending', authorizations: [], finalize: `${base}/finalize`, identifiers: [] }
+  const request = async ({ method, url }: OutboundRequest): Promise<OutboundResponse> => {
+    const path = String(url).slice(base.length)
+    asked.push(`${method} ${path}`)
+    if (path === '/dir') return json(200, directory)
+    if (path === '/nonce') return json(200, '')
+    if (path === '/account') return json(200, { status: 'valid' }, { location: `${base}/account/1` })
+    if (path === '/order') return json(201, order, { location: `${base}/order/1` })
+    return json(400, { type: `${urn}malformed`, detail: 'an update without anything in it' })
+  }
+  const settings = { directory: `${base}/dir`, email: undefined, eab: undefined, ca: undefined }
+  const authority = createAcmeAuthority(settings, { request } as Outbound, async () => key)
+  assert.equal(await authority.order('a.example', signal), `${base}/order/1`)
+  assert.ok(!asked.includes('POST /account/1'), String(asked))
+})
+
 test('a CA that limits us is asked once, and its pause is told, as seconds or as a date', async () => {
   const limited =
     (headers: Record<string, string>): Answer =>

@@ -131,6 +131,15 @@ const retype = (error: unknown): unknown => {
   )
 }
 
+/** Made once; of one that is there, the address is corrected. */
+const makeAccount = async (client: Acme.Client, email: string | undefined): Promise<void> => {
+  if (email !== undefined)
+    return void (await client.createAccount({ termsOfServiceAgreed: true, contact: [`mailto:${email}`] }))
+  // Of an account that is there, the package would send an update with nothing in it, which CAs may refuse.
+  const { api } = client as unknown as { api: { createAccount(data: object): Promise<unknown> } }
+  await api.createAccount({ termsOfServiceAgreed: true })
+}
+
 const statuses: readonly unknown[] = ['pending', 'ready', 'processing', 'valid', 'invalid']
 
 /** `accountKey` in PEM: read once, when it is needed. */
@@ -149,10 +158,7 @@ export const createAcmeAuthority = (
       accountKey: key.reveal(),
       ...(eab === undefined ? {} : { externalAccountBinding: { kid: eab.kid, hmacKey: eab.hmacKey.reveal() } }),
     })
-    await client.createAccount({
-      termsOfServiceAgreed: true,
-      ...(email === undefined ? {} : { contact: [`mailto:${email}`] }),
-    })
+    await makeAccount(client, email)
     return { acme, client }
   }
   /** With the account, which is made once; a failure is tried again by the next call. */
@@ -183,10 +189,12 @@ export const createAcmeAuthority = (
     const problem = failed === undefined ? null : wordsOf(failed.error as ProblemDocument)
     const [pending] = authorizations.filter(({ status }) => status === 'pending')
     const found = pending?.challenges.find(({ type }) => type === kind)
-    if (found === undefined) return { problem, challenge: null }
+    if (pending === undefined) return { problem, challenge: null, isAsked: false }
+    if (found === undefined) return { problem, challenge: null, isAsked: true }
     const answer = await client.getChallengeKeyAuthorization(found)
     const { token, url, status } = found
-    return { problem, challenge: { kind, token, answer, url, isAnswered: status !== 'pending' } }
+    const challenge = { kind, token, answer, url, isAnswered: status !== 'pending' }
+    return { problem, challenge, isAsked: true }
   }
 
   return {
@@ -202,8 +210,10 @@ export const createAcmeAuthority = (
         const own = order.error == null ? null : wordsOf(order.error as ProblemDocument)
         if (order.status !== 'pending' && order.status !== 'invalid')
           return { status: order.status, challenge: null, problem: own }
-        const { problem, challenge } = await challengeOf(client, order, kind)
-        return { status: order.status, challenge, problem: problem ?? own }
+        const { problem, challenge, isAsked } = await challengeOf(client, order, kind)
+        // All is proved, and the order is about to say so.
+        const status = order.status === 'pending' && !isAsked ? 'processing' : order.status
+        return { status, challenge, problem: problem ?? own }
       }),
     answer: (challengeUrl, signal) =>
       withClient(signal, async (client) => {

@@ -1,12 +1,14 @@
 /** A certificate authority, as an order for one host needs it. Every call may be repeated, also by another process. */
 
-export const challengeKinds = ['http-01', 'tls-alpn-01'] as const
-export type ChallengeKind = (typeof challengeKinds)[number]
+/** Answered by the router. */
+export const hostChallenges = ['http-01', 'tls-alpn-01'] as const
+export type HostChallenge = (typeof hostChallenges)[number]
+export type ChallengeKind = HostChallenge | 'dns-01'
 
 export interface Challenge {
   kind: ChallengeKind
   token: string
-  /** What the CA has to find: the key authorization. */
+  /** What the CA has to find: the key authorization, or its digest in a DNS record. */
   answer: string
 }
 

@@ -8,12 +8,14 @@ import { randomBytes } from 'node:crypto'
 import { hostname } from 'node:os'
 import type { Outbound } from '../lib/net/outbound.ts'
 import type { Router } from '../router/router.ts'
+import { isWildcard } from '../router/table/wildcard.ts'
 import type { Database } from '../store/database.ts'
 import type { Sealer } from '../store/keys/seal.ts'
 import { expireLeases, heldByLease } from '../work/lease.ts'
-import { createLoop, type WorkParts } from '../work/loop.ts'
+import { createLoop, type Loop, type WorkParts } from '../work/loop.ts'
 import { createWorker } from '../work/worker.ts'
-import type { CertificateAuthority, ChallengeKind } from './authority.ts'
+import type { CertificateAuthority, HostChallenge } from './authority.ts'
+import type { DnsChallenges } from './dns/challenges.ts'
 import { attempt, type OrderParts } from './order.ts'
 import { createPublisher } from './publish.ts'
 import { certificateLeases, claimDue, followHosts, forgetOrders, type Wanted } from './rows.ts'
@@ -24,7 +26,9 @@ export interface CertificateParts extends WorkParts {
   router: Pick<Router, 'setTls' | 'tls'>
   outbound: Pick<Outbound, 'addressesOf'>
   authority: CertificateAuthority
-  challenge: ChallengeKind
+  challenge: HostChallenge
+  /** Null without a DNS provider. */
+  dns: DnsChallenges | null
   /** Below which every service has a name. */
   domain: string | undefined
   apiHost: string | undefined
@@ -41,7 +45,7 @@ const concurrency = 4
 const periodMs = 60_000
 const followMs = 10 * 60_000
 
-const startOrders = (parts: CertificateParts, orderParts: OrderParts) => {
+const startOrders = (parts: CertificateParts, orderParts: OrderParts, ended: (wanted: Wanted) => void) => {
   const { database, clock } = parts
   const worker = `${hostname()}-${process.pid}-${randomBytes(4).toString('hex')}`
   return createWorker<Wanted>(parts, {
@@ -54,9 +58,22 @@ const startOrders = (parts: CertificateParts, orderParts: OrderParts) => {
       const { claimed, nextMs } = await claimDue(database, worker, room, clock.now())
       return { claimed, more: false, nextMs: Math.max(100, nextMs ?? periodMs) }
     },
-    run: (wanted, { signal }) => attempt(orderParts, wanted, signal),
+    run: (wanted, { signal }) => attempt(orderParts, wanted, signal).finally(() => ended(wanted)),
     ...heldByLease(database, certificateLeases, worker),
     failed: 'the order of a certificate was interrupted and waits for its next claim',
+  })
+}
+
+/** Challenges that are over leave records with the DNS provider. */
+const startSweep = (parts: CertificateParts): Loop | null => {
+  const { dns } = parts
+  if (dns === null) return null
+  return createLoop(parts, {
+    name: 'leftover DNS records',
+    periodMs: followMs,
+    backoff: { firstMs: periodMs, longestMs: followMs },
+    failed: 'DNS records of challenges that are over are left, and are removed later',
+    run: (signal) => dns.sweep(signal),
   })
 }
 
@@ -68,14 +85,20 @@ export const startCertificates = async (parts: CertificateParts): Promise<{ stop
     await Promise.all([publisher.publish(host), parts.tellOthers(host)])
   }
   if (parts.alone) await expireLeases(database, certificateLeases)
-  const orders = startOrders(parts, { ...parts, tellRouters, random: Math.random })
+  const records = startSweep(parts)
+  const orders = startOrders(parts, { ...parts, tellRouters, random: Math.random }, ({ host }) => {
+    if (!isWildcard(host)) return
+    records?.wake()
+    // The certificates that it replaces.
+    hosts.wake()
+  })
   const hosts = createLoop(parts, {
     name: 'hosts with certificates',
     periodMs: followMs,
     backoff: { firstMs: 1000, longestMs: periodMs },
     failed: 'new hosts may have to wait for their certificates',
     async run() {
-      await followHosts(database, parts)
+      await followHosts(database, { ...parts, hasDns: parts.dns !== null })
       await forgetOrders(database, clock.now())
       orders.wake()
     },
@@ -102,7 +125,7 @@ export const startCertificates = async (parts: CertificateParts): Promise<{ stop
   return {
     async stop() {
       for (const leave of leaves) leave()
-      await Promise.all([orders.stop(), hosts.stop(), routers.stop()])
+      await Promise.all([orders.stop(), hosts.stop(), routers.stop(), records?.stop()])
     },
   }
 }

@@ -1,150 +1,14 @@
 /** Orders against certificate authorities that are good, invalid, silent and in no mood, on a clock that tests move. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { testDatabase } from '../../test/support/database.ts'
-import { addService, createWorld, partsOf, type World } from '../../test/support/engine.ts'
-import { createFakeClock, type FakeClock } from '../../test/support/fake-clock.ts'
-import { createTestCa } from '../../test/support/tls/test-ca.ts'
+import { addService } from '../../test/support/engine.ts'
+import { day, domain, hostOf, newScene, type Row, type Scene } from '../../test/support/tls/orders.ts'
 import { until } from '../../test/support/until.ts'
 import { newId } from '../lib/ids.ts'
-import { createLog } from '../lib/log.ts'
 import { OutboundFailed } from '../lib/net/outbound.ts'
-import { createAccountKey } from './account-key.ts'
-import { AuthorityProblem, type CertificateAuthority, type OrderView } from './authority.ts'
-import { attempt, type OrderParts, renewalAt } from './order.ts'
-import { claimDue, followHosts, type Wanted } from './rows.ts'
-
-const ca = await createTestCa()
-const day = 86_400_000
-const domain = 'apps.example.test'
-const log = createLog('silent')
-
-interface Order {
-  host: string
-  status: OrderView['status']
-  problem: string | null
-  chain: string
-}
-
-/** What it does is said before each of its calls. */
-const createFakeCa = (clock: FakeClock) => {
-  const orders = new Map<string, Order>()
-  const told: string[] = []
-  const state = { refusal: null as Error | null, verdict: 'valid' as 'valid' | 'invalid' | 'never', calls: 0 }
-  const orderOf = (url: string): Order => {
-    const found = orders.get(url)
-    if (found === undefined) throw new AuthorityProblem('gone', 'The certificate authority refused: no such order')
-    return found
-  }
-  const step = async (): Promise<void> => {
-    state.calls += 1
-    if (state.refusal !== null) throw state.refusal
-  }
-  const authority: CertificateAuthority = {
-    async order(host) {
-      await step()
-      const url = `order-${orders.size + 1}`
-      orders.set(url, { host, status: 'pending', problem: null, chain: '' })
-      return url
-    },
-    async look(url) {
-      await step()
-      const { host, status, problem } = orderOf(url)
-      const challenge = {
-        kind: 'http-01' as const,
-        token: `t-${host}`,
-        answer: `t-${host}.print`,
-        url,
-        isAnswered: false,
-      }
-      return { status, challenge: status === 'pending' ? challenge : null, problem }
-    },
-    async answer(url) {
-      await step()
-      const order = orderOf(url)
-      if (state.verdict === 'never') return
-      order.status = state.verdict === 'valid' ? 'ready' : 'invalid'
-      order.problem = state.verdict === 'valid' ? null : 'Connection refused'
-    },
-    createKey: createAccountKey,
-    async finalize(url, host, key) {
-      await step()
-      const life = { notBefore: clock.now(), notAfter: new Date(clock.now().getTime() + 90 * day) }
-      Object.assign(orderOf(url), { status: 'valid', chain: await ca.certify(host, key, life) })
-    },
-    async certificate(url) {
-      await step()
-      return orderOf(url).chain
-    },
-    alpnPair: (host) => ca.issue(host),
-  }
-  return { authority, orders, told, state }
-}
-
-interface Row {
-  host: string
-  problem: { code: string; message: string } | null
-  failures: number
-  next_at: Date
-  chain: string | null
-  chain_key: string | null
-  order_url: string | null
-  challenge: unknown
-}
-
-interface Scene {
-  world: World
-  clock: FakeClock
-  ca: ReturnType<typeof createFakeCa>
-  parts: OrderParts
-  row(host?: string): Promise<Row>
-  /** Does what is due; how many there were. */
-  work(): Promise<number>
-}
-
-const hostOf = (id: string): string => `${id}.${domain}`
-
-const newScene = async (more: Partial<OrderParts> = {}): Promise<Scene & { id: string; host: string }> => {
-  const world = await createWorld(await testDatabase())
-  const { database } = world
-  const clock = createFakeClock(new Date())
-  const fake = createFakeCa(clock)
-  const engineParts = partsOf(world, { off: false } as never)
-  const parts: OrderParts = {
-    ...{ database, sealer: engineParts.sealer, authority: fake.authority, clock, log },
-    outbound: { addressesOf: async () => ['192.0.2.1'] },
-    tellRouters: async (host) => void fake.told.push(host),
-    ...{ challenge: 'http-01', mostCertificates: 10, random: () => 0 },
-    ...more,
-  }
-  const id = await addService(world)
-  await database.query('update route set host = $2 where service_id = $1', [id, hostOf(id)])
-  await followHosts(database, { domain, apiHost: undefined })
-  const run = async (wanted: Wanted): Promise<void> => {
-    let isDone = false
-    const done = attempt(parts, wanted, new AbortController().signal).finally(() => {
-      isDone = true
-    })
-    // The order polls with pauses of its own.
-    while (!isDone) {
-      await until(() => isDone || clock.sleeping() > 0, { what: 'the next pause of the order' })
-      await clock.advance(1000)
-    }
-    await done
-  }
-  return {
-    ...{ world, clock, ca: fake, parts, id, host: hostOf(id) },
-    async row(host = hostOf(id)) {
-      const [row] = await database.query<Row>('select * from certificate where host = $1', [host])
-      return row!
-    },
-    async work() {
-      const { claimed } = await claimDue(database, newId(), 10, clock.now())
-      for (const wanted of claimed) await run(wanted)
-      return claimed.length
-    },
-  }
-}
+import { AuthorityProblem, type CertificateAuthority } from './authority.ts'
+import { attempt, renewalAt } from './order.ts'
+import { claimDue, followHosts } from './rows.ts'
 
 const minutesLeft = ({ clock }: Scene, { next_at: at }: Row): number => (at.getTime() - clock.now().getTime()) / 60_000
 
@@ -253,6 +117,23 @@ test('a process that dies at any call to the CA leaves an order that another one
     }
 })
 
+test('an answer that is refused because the CA is further by now fails nothing; one that is needed is told', async () => {
+  for (const isFurther of [true, false]) {
+    const scene = await newScene()
+    const { answer } = scene.ca.authority
+    scene.ca.authority.answer = async (url, signal) => {
+      if (isFurther) await answer(url, signal)
+      throw new AuthorityProblem('refused', 'The certificate authority refused: only status pending')
+    }
+    await scene.work()
+    const { chain, problem } = await scene.row()
+    assert.deepEqual(
+      [chain !== null, problem?.message.includes('only status pending') ?? false],
+      [isFurther, !isFurther],
+    )
+  }
+})
+
 test('two servers never work on one host at once', async () => {
   const { world, clock } = await newScene()
   const claims = await Promise.all(Array.from({ length: 4 }, () => claimDue(world.database, newId(), 10, clock.now())))
@@ -272,13 +153,13 @@ test('a host that goes takes its certificate and key along; one that comes back 
   const [kept] = await database.query<{ port: number }>('delete from route where service_id = $1 returning *', [
     scene.id,
   ])
-  await followHosts(database, { domain, apiHost: undefined })
+  await followHosts(database, { domain, apiHost: undefined, hasDns: false })
   assert.equal(await scene.row(), undefined)
   await database.query(
     `insert into route (host, organization_id, environment_id, service_id, port) values ($1, $2, $3, $4, $5)`,
     [scene.host, scene.world.ids.organizationId, scene.world.ids.environmentId, scene.id, kept!.port],
   )
-  await followHosts(database, { domain, apiHost: undefined })
+  await followHosts(database, { domain, apiHost: undefined, hasDns: false })
   const after = await scene.row()
   assert.deepEqual([after.next_at, after.failures], [before.next_at, 1])
   assert.equal(await scene.work(), 0)
@@ -290,7 +171,7 @@ test('a host that passes to another service starts over', async () => {
   const other = await addService(scene.world)
   await scene.world.database.query('delete from route where service_id = $1', [other])
   await scene.world.database.query('update route set service_id = $2 where service_id = $1', [scene.id, other])
-  await followHosts(scene.world.database, { domain, apiHost: undefined })
+  await followHosts(scene.world.database, { domain, apiHost: undefined, hasDns: false })
   assert.deepEqual([(await scene.row()).chain, (await scene.row()).chain_key], [null, null])
 })
 
@@ -305,7 +186,7 @@ test('a host without an address, and one beyond the limit of its organization, a
   await full.work()
   const next = await addService(full.world)
   await full.world.database.query('update route set host = $2 where service_id = $1', [next, hostOf(next)])
-  await followHosts(full.world.database, { domain, apiHost: 'api.example.test' })
+  await followHosts(full.world.database, { domain, apiHost: 'api.example.test', hasDns: false })
   await full.work()
   assert.match((await full.row(hostOf(next))).problem!.message, /The limit is 1 certificates/)
   assert.match((await full.row('api.example.test')).chain!, /BEGIN/, 'the installation has no organization')

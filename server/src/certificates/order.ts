@@ -8,10 +8,19 @@ import type { Log } from '../lib/log.ts'
 import { type Outbound, OutboundFailed } from '../lib/net/outbound.ts'
 import type { Clock } from '../lib/time/clock.ts'
 import { limitSentence } from '../limits/limits.ts'
+import { isWildcard } from '../router/table/wildcard.ts'
 import { readChain, refuseCertificate } from '../router/tls/check-certificate.ts'
 import type { Database } from '../store/database.ts'
 import type { Sealer } from '../store/keys/seal.ts'
-import { AuthorityProblem, type CertificateAuthority, type ChallengeKind, type OrderView } from './authority.ts'
+import {
+  AuthorityProblem,
+  type CertificateAuthority,
+  type ChallengeKind,
+  type HostChallenge,
+  type OrderView,
+} from './authority.ts'
+import type { DnsChallenges } from './dns/challenges.ts'
+import { DnsProblem } from './dns/provider.ts'
 import {
   forgetOrder,
   keyPlace,
@@ -34,7 +43,9 @@ export interface OrderParts {
   outbound: Pick<Outbound, 'addressesOf'>
   /** Resolves when the routers that a CA may ask have what is written down for this host. */
   tellRouters(host: string): Promise<void>
-  challenge: ChallengeKind
+  challenge: HostChallenge
+  /** For wildcards; null without a DNS provider. */
+  dns: Pick<DnsChallenges, 'check' | 'publish'> | null
   /** Certificates of one organization, and its orders in a day; 0: no limit. */
   mostCertificates: number
   clock: Clock
@@ -87,6 +98,17 @@ const checkAddress = async ({ outbound }: OrderParts, host: string): Promise<voi
   }
 }
 
+const kindFor = ({ challenge }: OrderParts, host: string): ChallengeKind => (isWildcard(host) ? 'dns-01' : challenge)
+
+const noProvider = 'A certificate for a wildcard needs a DNS provider: the operator sets SLIPWAY_ACME_DNS_PROVIDER.'
+
+/** Whether the CA can find what it will ask for, before an order is used up. */
+const checkReachable = async (parts: OrderParts, host: string, signal: AbortSignal): Promise<void> => {
+  if (!isWildcard(host)) return checkAddress(parts, host)
+  if (parts.dns === null) throw new Unfinished({ code: 'provider', message: noProvider }, { pauseMs: limitPauseMs })
+  await parts.dns.check(host, signal)
+}
+
 const checkLimits = async (parts: OrderParts, wanted: Wanted): Promise<void> => {
   if (wanted.organizationId === null) return
   const { certificates, orders } = await readUsage(parts.database, wanted, parts.clock.now())
@@ -111,7 +133,7 @@ const checkLimits = async (parts: OrderParts, wanted: Wanted): Promise<void> => 
 const begin = async (parts: OrderParts, wanted: Wanted, signal: AbortSignal): Promise<string> => {
   const { database, authority, clock } = parts
   await checkLimits(parts, wanted)
-  await checkAddress(parts, wanted.host)
+  await checkReachable(parts, wanted.host, signal)
   const id = await noteOrdering(database, wanted, clock.now())
   const url = await authority.order(wanted.host, signal).catch(async (error: unknown) => {
     // A CA that is away has used up nothing.
@@ -123,17 +145,43 @@ const begin = async (parts: OrderParts, wanted: Wanted, signal: AbortSignal): Pr
   return url
 }
 
-const answer = async (parts: OrderParts, wanted: Wanted, view: OrderView, signal: AbortSignal): Promise<void> => {
-  const { challenge } = view
+const publishRecord = async ({ dns }: OrderParts, host: string, value: string, signal: AbortSignal): Promise<void> => {
+  if (dns === null) throw new Unfinished({ code: 'provider', message: noProvider }, { pauseMs: limitPauseMs })
+  await dns.publish(host, value, signal)
+}
+
+/** What this attempt has answered. */
+interface Answered {
+  url: string | null
+  refusal: AuthorityProblem | null
+}
+
+const answer = async (
+  parts: OrderParts,
+  wanted: Wanted,
+  { challenge }: OrderView,
+  answered: Answered,
+  signal: AbortSignal,
+): Promise<void> => {
   if (challenge === null) {
-    const message = `The certificate authority does not offer the challenge ${parts.challenge} for this host.`
+    const message = `The certificate authority does not offer the challenge ${kindFor(parts, wanted.host)} for this host.`
     throw new Unfinished({ code: 'refused', message }, { isOver: true })
   }
   if (challenge.isAnswered) return
+  if (answered.url === challenge.url) {
+    if (answered.refusal !== null) throw answered.refusal
+    return
+  }
   const { kind, token, answer: proof } = challenge
   await noteChallenge(parts.database, wanted, { kind, token, answer: proof })
-  await parts.tellRouters(wanted.host)
-  await parts.authority.answer(challenge.url, signal)
+  if (kind === 'dns-01') await publishRecord(parts, wanted.host, proof, signal)
+  else await parts.tellRouters(wanted.host)
+  answered.url = challenge.url
+  await parts.authority.answer(challenge.url, signal).catch((error: unknown) => {
+    if (!(error instanceof AuthorityProblem && error.kind === 'refused')) throw error
+    // One that another process has answered may be over since we looked: the next look says so.
+    answered.refusal = error
+  })
 }
 
 const openKey = async ({ sealer }: OrderParts, wanted: Wanted): Promise<string> =>
@@ -180,8 +228,9 @@ const goOn = async (parts: OrderParts, wanted: Wanted, signal: AbortSignal): Pro
   const { authority, clock } = parts
   const url = wanted.orderUrl ?? (await begin(parts, wanted, signal))
   const deadline = (wanted.orderedAt?.getTime() ?? 0) + orderDeadlineMs
+  const answered: Answered = { url: null, refusal: null }
   for (let turn = 0; ; turn += 1) {
-    const view = await authority.look(url, parts.challenge, signal)
+    const view = await authority.look(url, kindFor(parts, wanted.host), signal)
     if (view.status === 'valid') return take(parts, wanted, url, signal)
     if (view.status === 'invalid') {
       const message = `The certificate authority could not verify the host: ${view.problem || 'it does not say why'}`
@@ -192,7 +241,7 @@ const goOn = async (parts: OrderParts, wanted: Wanted, signal: AbortSignal): Pro
         { code: 'silent', message: 'The certificate authority did not finish the order in time.' },
         { isOver: true },
       )
-    if (view.status === 'pending') await answer(parts, wanted, view, signal)
+    if (view.status === 'pending') await answer(parts, wanted, view, answered, signal)
     if (view.status === 'ready') await finalize(parts, wanted, url, signal)
     await clock.sleep(pollsMs[Math.min(turn, pollsMs.length - 1)]!, signal)
   }
@@ -200,6 +249,8 @@ const goOn = async (parts: OrderParts, wanted: Wanted, signal: AbortSignal): Pro
 
 const unfinished = (error: unknown): Unfinished => {
   if (error instanceof Unfinished) return error
+  if (error instanceof DnsProblem)
+    return new Unfinished({ code: 'provider', message: error.message }, { retryAfterMs: error.retryAfterMs })
   if (error instanceof AuthorityProblem) {
     const { kind, message, retryAfterMs } = error
     const code = kind === 'gone' ? 'refused' : kind
@@ -220,7 +271,7 @@ export const attempt = async (parts: OrderParts, wanted: Wanted, signal: AbortSi
   } catch (error) {
     if (signal.aborted || error instanceof LeaseHandedOff) throw error
     const why = unfinished(error)
-    const isKnown = error instanceof Unfinished || error instanceof AuthorityProblem
+    const isKnown = [Unfinished, AuthorityProblem, DnsProblem].some((kind) => error instanceof kind)
     parts.log.warn(
       { ...(isKnown ? {} : { err: error }), host: wanted.host, why: why.message },
       'a certificate has to wait',

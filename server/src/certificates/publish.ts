@@ -9,7 +9,7 @@ import { tlsDigest } from '../router/tls/digest.ts'
 import type { Database } from '../store/database.ts'
 import type { Sealer } from '../store/keys/seal.ts'
 import type { CertificateAuthority } from './authority.ts'
-import { keyPlace, readServed, type Served, sealerOf } from './rows.ts'
+import { keyPlace, readServed, type Served, sealerOf, uploadedKeyPlace } from './rows.ts'
 
 export interface PublishParts {
   database: Database
@@ -42,15 +42,16 @@ export const createPublisher = (
     return found
   }
   const challengeOf = async (served: Served): Promise<Pick<HostTls, 'challenge' | 'alpn'>> => {
-    if (served.challenge === null) return {}
+    if (served.challenge === null || served.challenge.kind === 'dns-01') return {}
     const { kind, token, answer } = served.challenge
     return kind === 'http-01' ? { challenge: { token, answer } } : { alpn: await alpnPair(served, answer) }
   }
   const tlsOf = async (served: Served): Promise<HostTls> => {
-    const { id, chain, chainKey } = served
+    const { table, id, chain, chainKey } = served
     const challenge = await challengeOf(served)
     if (chain === null || chainKey === null) return challenge
-    const key = await sealer.open(sealerOf(served), keyPlace(id, 'chain_key'), chainKey)
+    const place = table === 'certificate' ? keyPlace(id, 'chain_key') : uploadedKeyPlace(id)
+    const key = await sealer.open(sealerOf(served), place, chainKey)
     return { certificate: chain, key: key.reveal(), ...challenge }
   }
   const publish = (host: string): Promise<void> =>

@@ -4,6 +4,8 @@ import { installationId } from '../store/installation.ts'
 import type { SealedPlace } from '../store/keys/seal.ts'
 import { holdLease, type Leased, type LeaseTable, leaseEnd, leaseMs } from '../work/lease.ts'
 import type { Challenge } from './authority.ts'
+import { challengeName } from './dns/challenges.ts'
+import { noteRecord } from './dns/rows.ts'
 
 /** The certificate of a host, for the time of a lease. */
 export interface Wanted extends Leased {
@@ -21,7 +23,7 @@ export interface Wanted extends Leased {
 }
 
 export interface Problem {
-  code: 'dns' | 'limit' | 'silent' | 'limited' | 'refused' | 'certificate'
+  code: 'dns' | 'provider' | 'limit' | 'silent' | 'limited' | 'refused' | 'certificate'
   message: string
 }
 
@@ -80,16 +82,45 @@ export const keyPlace = (id: string, column: 'order_key' | 'chain_key'): SealedP
   column,
 })
 
+/** By the id of a custom domain. */
+export const uploadedKeyPlace = (id: string): SealedPlace => ({
+  table: 'uploaded_certificate',
+  row: id,
+  column: 'chain_key',
+})
+
+const wildcardSql = (host: string): string => `'*.' || substr(${host}, strpos(${host}, '.') + 1)`
+
+const isServedSql = (host: string): string =>
+  `exists (select from certificate o where o.host = ${host} and o.chain is not null)`
+
+// Names of the platform have one wildcard for each level ($3) or one certificate each. While that is being turned on or
+// off, those of before are served until the others are there.
 const hostsSql = `
-  with wanted as (
+  with named as (
     select r.host, r.organization_id, r.service_id, r.custom_domain_id
-    from route r left join custom_domain d on d.id = r.custom_domain_id
-    where case when d.id is not null then d.generate_certificate
-      else $1::text is not null and right(r.host, length($1) + 1) = '.' || $1 and (r.is_default or not exists (
-        select from route o where o.service_id = r.service_id and o.port = r.port and o.is_default)) end
-    union all select $2::text, null, null, null where $2::text is not null
+    from route r join custom_domain d on d.id = r.custom_domain_id where d.generate_certificate
+  ), own as (
+    select r.host, r.organization_id, r.service_id, r.is_default or not exists (
+        select from route o where o.service_id = r.service_id and o.port = r.port and o.is_default) as is_alone
+    from route r where r.custom_domain_id is null and $1::text is not null and right(r.host, length($1) + 1) = '.' || $1
+    union all select $2::text, null, null, true where $2::text is not null
+  ), single as (
+    select host, organization_id, service_id from own
+    where is_alone and not ($3 and right(host, length($1) + 1) = '.' || $1)
+  ), wanted as (
+    select * from named
+    union all select host, organization_id, service_id, null from single
+    union all select distinct ${wildcardSql('host')}, null::uuid, null::uuid, null::uuid from own
+      where $3 and right(host, length($1) + 1) = '.' || $1
+  ), kept as (
+    select c.id from certificate c where c.chain is not null and c.custom_domain_id is null and (
+      exists (select from own o join wanted w on w.host = ${wildcardSql('o.host')} where o.host = c.host
+        and o.service_id is not distinct from c.service_id and not ${isServedSql('w.host')})
+      or exists (select from single s where ${wildcardSql('s.host')} = c.host and not ${isServedSql('s.host')}))
   ), gone as (
-    delete from certificate c where not exists (select from wanted w where w.host = c.host
+    delete from certificate c where c.id not in (select id from kept) and not exists (
+      select from wanted w where w.host = c.host
       and w.service_id is not distinct from c.service_id and w.custom_domain_id is not distinct from c.custom_domain_id)
     returning c.host
   )`
@@ -102,13 +133,17 @@ const missingSql = `${hostsSql}
   where not exists (select from certificate c where c.host = w.host)
   on conflict do nothing`
 
-/** Certificates for the hosts that are to have one, and for no others: a host that has got another owner starts over. */
+/**
+ * Certificates for the hosts that are to have one, and for no others: a host that has got another owner starts over.
+ * `hasDns`: whether challenges can be answered by DNS records, so that wildcards can be had.
+ */
 export const followHosts = async (
   database: Database,
-  { domain, apiHost }: { domain: string | undefined; apiHost: string | undefined },
+  { domain, apiHost, hasDns }: { domain: string | undefined; apiHost: string | undefined; hasDns: boolean },
 ): Promise<void> => {
-  await database.query(`${hostsSql} select count(*) from gone`, [domain ?? null, apiHost ?? null])
-  await database.query(missingSql, [domain ?? null, apiHost ?? null])
+  const values = [domain ?? null, apiHost ?? null, hasDns && domain !== undefined]
+  await database.query(`${hostsSql} select count(*) from gone`, values)
+  await database.query(missingSql, values)
 }
 
 const rememberDays = 8
@@ -124,8 +159,9 @@ export const forgetOrders = async (database: Queryable, now: Date): Promise<void
 /** Hosts of an organization that have a certificate or an order. */
 export const countCertificates = async (db: Queryable, organizationId: string): Promise<number> => {
   const [row] = await db.query<{ count: number }>(
-    `select count(*)::int as count from certificate
-     where organization_id = $1 and (chain is not null or order_url is not null)`,
+    `select count(*)::int as count from (
+       select host from certificate where organization_id = $1 and (chain is not null or order_url is not null)
+       union select host from uploaded_certificate where organization_id = $1) hosts`,
     [organizationId],
   )
   return row!.count
@@ -181,8 +217,12 @@ export const noteOrder = (database: Database, wanted: Wanted, url: string, now: 
 export const noteKey = (database: Database, wanted: Wanted, sealed: string): Promise<unknown> =>
   hold(database, wanted, 'update certificate set order_key = $2 where id = $1', [sealed])
 
-export const noteChallenge = (database: Database, wanted: Wanted, challenge: Challenge): Promise<unknown> =>
-  hold(database, wanted, 'update certificate set challenge = $2 where id = $1', [JSON.stringify(challenge)])
+export const noteChallenge = (database: Database, wanted: Wanted, challenge: Challenge): Promise<void> =>
+  holdLease(database, certificateLeases, wanted, async (tx) => {
+    await tx.query('update certificate set challenge = $2 where id = $1', [wanted.id, JSON.stringify(challenge)])
+    const { kind, answer: value } = challenge
+    if (kind === 'dns-01') await noteRecord(tx, { name: challengeName(wanted.host), value })
+  })
 
 export interface Issued {
   chain: string
@@ -227,8 +267,14 @@ export const noteFailed = async (database: Database, wanted: Wanted, failed: Fai
   })
 }
 
+/** Certificates that users brought, for hosts that lead to their services. */
+const uploadedSql = `select u.id, u.host, u.organization_id, u.chain, u.chain_key, u.not_after
+  from uploaded_certificate u join route r on r.custom_domain_id = u.id and r.host = u.host`
+
 /** What routers are to serve for a host; keys are sealed. */
 export interface Served {
+  /** Where the key is sealed: a row of this table. */
+  table: 'certificate' | 'uploaded_certificate'
   id: string
   host: string
   organizationId: string | null
@@ -237,10 +283,19 @@ export interface Served {
   challenge: Challenge | null
 }
 
-/** Of one host, or of all. */
-export const readServed = (db: Queryable, host: string | null): Promise<Served[]> =>
-  db.query<Served>(
-    `select id, host, organization_id as "organizationId", chain, chain_key as "chainKey", challenge from certificate
-     where ($1::text is null or host = $1) and (chain is not null or challenge is not null)`,
-    [host],
+// One that was brought goes before one that was ordered, unless it alone has expired.
+const servedSql = `with uploaded as (${uploadedSql}), both_of as (
+    select coalesce(c.host, u.host) as host, c.id as own_id, c.organization_id as own_organization, c.chain as own_chain,
+      c.chain_key as own_key, c.challenge, u.id, u.organization_id, u.chain, u.chain_key,
+      u.id is not null and (u.not_after > clock_timestamp() or c.chain is null or c.not_after < clock_timestamp()) as brought
+    from certificate c full join uploaded u on u.host = c.host
+    where $1::text is null or coalesce(c.host, u.host) = $1
   )
+  select case when brought then 'uploaded_certificate' else 'certificate' end as table, case when brought then id else own_id end as id,
+    host, case when brought then organization_id else own_organization end as "organizationId",
+    case when brought then chain else own_chain end as chain,
+    case when brought then chain_key else own_key end as "chainKey", challenge
+  from both_of where brought or own_chain is not null or challenge is not null`
+
+/** Of one host, or of all. */
+export const readServed = (db: Queryable, host: string | null): Promise<Served[]> => db.query<Served>(servedSql, [host])

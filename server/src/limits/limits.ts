@@ -105,7 +105,7 @@ export const limitReached = (limit: keyof Limits, most: number, wanted: number):
 export const takeTurns = async (
   tx: Queryable,
   organizationId: string,
-  about: 'services' | 'queue' | 'engines' | 'repositories',
+  about: 'services' | 'queue' | 'engines' | 'repositories' | 'certificates',
 ): Promise<void> => {
   await tx.query(textLockSql, [`limit ${about} ${organizationId}`])
 }

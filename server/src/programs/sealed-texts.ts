@@ -126,5 +126,6 @@ export const sealedKinds: readonly SealedKind[] = [
   columnOf('managed_cluster', 'sealed'),
   columnOf('certificate', 'order_key'),
   columnOf('certificate', 'chain_key'),
+  columnOf('uploaded_certificate', 'chain_key'),
   answers,
 ]

@@ -65,6 +65,7 @@ Application, Container, Database, Job | /release_id | src/facets/releases | a re
 Application, Container, Database, Helm, Job, Terraform | /environment_id | src/resources/project/clone | a service cloned into another environment keeps what it can see there, and takes no value along that it cannot
 Application, Container, Helm | /domain | src/facets/domains/custom-domain | a domain of a running service serves at once, and ends serving at once, without a deployment
 Application, Container, Helm | /generate_certificate | src/facets/domains/custom-domain | a domain gets a certificate only when one is asked for, and says how far it is
+Application, Container, Helm | /certificate /private_key | src/facets/domains/uploaded | a certificate of a user is served for its domain, said in its status, and never answered with its key
 Application, Container, Helm | /use_cdn | src/facets/domains/custom-domain | a check tells by the addresses of a name whether it leads here, and answers none of them
 Application | /git_repository/url /git_repository/branch /git_repository/root_path /dockerfile_path | test/docker.e2e | the polling client of the specification goes from nothing to a running application and back
 Application | /git_repository/git_token_id | test/docker.e2e | a private repository is deployed with its git token, which is found nowhere afterwards

@@ -6,17 +6,17 @@ import { type Claimed, claimInTurns } from '../../work/claim-in-turns.ts'
 import { holdLease, type Leased, type LeaseTable } from '../../work/lease.ts'
 import { leavingSql } from '../status/service-state.ts'
 
-export const imageChannel = 'slipway_image'
-
 /** An image that this worker may look at as long as its fence is valid. */
 export interface WatchedImage extends Leased {
   organizationId: string
   registryId: string | null
   name: string
   tag: string
+  /** Grows whenever its registry has told of a push. */
+  asked: string
 }
 
-const columns = `id, organization_id as "organizationId", registry_id as "registryId", name, tag, fence`
+const columns = `id, organization_id as "organizationId", registry_id as "registryId", name, tag, asked, fence`
 
 export const imageLeases: LeaseTable<WatchedImage> = {
   name: 'watched_image',
@@ -89,8 +89,9 @@ const longestPauseSeconds = 3600
 // One look a second of each organization at most, however many images it has.
 const finishSql = `update watched_image w set worker = null, lease_until = '-infinity',
     failures = case when $3::jsonb is null then 0 else failures + 1 end, error = $3,
-    next_at = case when $4::float8 = 0 then 'infinity'::timestamptz
+    next_at = case when asked <> $6 and $3::jsonb is null then clock_timestamp()
       when $5 then clock_timestamp() + interval '1 minute'
+      when $4::float8 = 0 and $3::jsonb is null then 'infinity'::timestamptz
       else clock_timestamp() + make_interval(secs => (0.9 + 0.2 * random()) * greatest($4::float8,
         (select count(*) from watched_image o where o.organization_id = w.organization_id),
         case when $3::jsonb is null then 0 else least(${longestPauseSeconds}, 15 * 2 ^ least(failures, 10)) end)) end
@@ -105,7 +106,7 @@ export const finishImageLook = (
 ): Promise<void> =>
   holdLease(database, imageLeases, watched, async (tx) => {
     const told = error === null ? null : JSON.stringify({ code: error.code, message: error.message })
-    await tx.query(finishSql, [watched.id, watched.fence, told, pollSeconds, isUnfinished])
+    await tx.query(finishSql, [watched.id, watched.fence, told, pollSeconds, isUnfinished, watched.asked])
   })
 
 /** Forgets an image that nobody follows any more. */

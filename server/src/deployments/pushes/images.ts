@@ -1,6 +1,6 @@
 /**
  * Deploys containers and jobs with `auto_deploy` when the tag of their image moves: its registry is asked for the digest
- * every so often (SLIPWAY_IMAGE_POLL_SECONDS). Promises that a digest is deployed once, by whichever server, that what a
+ * when it has told of a push, and every so often (SLIPWAY_IMAGE_POLL_SECONDS). Promises that a digest is deployed once, by whichever server, that what a
  * tag was when a service began to follow it is not news, and that no organization has more than a few looks at once.
  * When the process dies: the lease of the image ends, and the next look finds what this one would have found.
  */
@@ -10,6 +10,7 @@ import { newId } from '../../lib/ids.ts'
 import { LeaseHandedOff } from '../../lib/lease-handed-off.ts'
 import type { Queryable } from '../../store/database.ts'
 import { writeAudit } from '../../store/tree.ts'
+import { imageChannel } from '../../webhooks/inbound/deliveries.ts'
 import { heldByLease, holdLease } from '../../work/lease.ts'
 import { createLoop } from '../../work/loop.ts'
 import { createWorker } from '../../work/worker.ts'
@@ -22,7 +23,6 @@ import {
   finishImageLook,
   forgetImage,
   type ImageFollower,
-  imageChannel,
   imageLeases,
   lockImageFollowers,
   noteImageSeen,
@@ -177,7 +177,6 @@ export const startImages = async (
   worker: string,
   asking: Asking,
 ): Promise<{ stop(): Promise<void> }> => {
-  if (parts.imagePollSeconds === 0) return { stop: async () => {} }
   const looks = startLooks(parts, worker, asking)
   const forgotten = createLoop(parts, {
     name: 'followed images',

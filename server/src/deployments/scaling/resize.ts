@@ -72,9 +72,14 @@ export const resize = async (
     { ...opened.workload, scaling: service.scaling, instances: next },
   )
   try {
-    if (isWake) await showWaking(database, service, 'STARTING', null)
+    const showing = isWake ? showWaking(database, service, 'STARTING', null) : Promise.resolve()
+    // Whoever waits need not wait for what is shown.
+    showing.catch(() => {})
     const missing = { current: [], tell: async () => {} }
-    const lost = next > service.scale ? await findLost(parts, cluster, opened.release, missing, signal) : null
+    const lost = await (next > service.scale
+      ? findLost(parts, cluster, opened.release, missing, signal)
+      : Promise.resolve(null)
+    ).finally(() => showing)
     if (lost !== null) return false
     await converge(parts, cluster, service, desired, signal)
   } catch (error) {

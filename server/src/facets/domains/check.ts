@@ -1,6 +1,7 @@
 /** Whether a domain points here, as far as this machine can tell from its addresses. */
 import { networkInterfaces } from 'node:os'
 import { OutboundFailed } from '../../lib/net/outbound.ts'
+import { isWildcard, withoutStar } from '../../router/table/wildcard.ts'
 
 export const checkedStatuses = [
   'RESOLVES_TO_IP',
@@ -52,6 +53,9 @@ export const checkDomain = async (
 ): Promise<CheckedDomain> => {
   const found = isLocal(domain)
     ? statusOf(['127.0.0.1'], useCdn)
-    : await addressesOf(domain).then((addresses) => statusOf(addresses, useCdn), failure)
+    : await addressesOf(isWildcard(domain) ? `any.${withoutStar(domain)}` : domain).then(
+        (addresses) => statusOf(addresses, useCdn),
+        failure,
+      )
   return { domain_name: domain, ...found }
 }

@@ -4,8 +4,10 @@ import { type Json, newApplication, newPlace, startApi } from '../../../test/sup
 import { judgeAnswer } from '../../../test/support/client-types.ts'
 import { until } from '../../../test/support/until.ts'
 import { followHosts } from '../../certificates/rows.ts'
+import { newId } from '../../lib/ids.ts'
 import { createOutbound } from '../../lib/net/outbound.ts'
 import { saveNames } from '../../store/installation.ts'
+import { insertDomain } from './rows.ts'
 
 const api = await startApi()
 const { call } = api
@@ -124,6 +126,45 @@ test('what is no host name of a user is 400', async () => {
   await bring(id, 'www.mine.localhost')
 })
 
+test('a wildcard serves the names of its level, where the operator allows it, and is one organization’s', async () => {
+  const service = await application()
+  await deploy(service)
+  const path = `/application/${service.id}/customDomain`
+  const refusal = async (domain: string): Promise<string> => (await bring(service.id, domain, 400)).message
+  assert.match(await refusal('*.shop.example'), /need a DNS provider/)
+  const { settings } = api.parts
+  const names = { domain: 'apps.wild.example', apiHost: 'slipway.wild.example' }
+  api.parts.settings = { ...settings, ...names, acme: { dns: { zones: ['wild.example'] } } }
+  try {
+    assert.match(await refusal('*.shop.example'), /has not allowed wildcards/)
+    assert.match(await refusal('*.otherwild.example'), /has not allowed wildcards/)
+    assert.match(await refusal('*.wild.example'), /a name of this server/)
+    assert.match(await refusal('*.x.apps.wild.example'), /assigns to services/)
+    for (const wrong of ['*', '*wild.example', 'a.*.wild.example', '*.*.wild.example']) await refusal(wrong)
+    const made = await bring(service.id, '*.Shop.wild.example')
+    assert.equal(made.domain, '*.shop.wild.example')
+    assert.deepEqual((await until(() => routeTo(made.domain), { what: 'the route' })).state, 'up')
+    const { results } = await sent('GET', `/application/${service.id}/link`, undefined, 200)
+    assert.ok(results.every(({ url }: Json) => !url.includes('*')))
+    // Names of its level are the same organization's.
+    const mine = await bring(service.id, 'www.shop.wild.example')
+    const others = { ids: { id: newId(), organizationId: newId(), serviceId: service.id } }
+    const insert = (domain: string) =>
+      api.database.transaction((tx) =>
+        insertDomain(tx, { ...others.ids, id: newId() }, { domain, generate_certificate: false, use_cdn: false }),
+      )
+    await assert.rejects(insert('blog.shop.wild.example'), /belongs to a wildcard/)
+    await sent('DELETE', `${path}/${made.id}`, undefined, 204)
+    await assert.rejects(insert('*.shop.wild.example'), /has names, of others/)
+    await insert('blog.elsewhere.wild.example')
+    await bring(service.id, '*.elsewhere.wild.example', 409)
+    await sent('PUT', `${path}/${mine.id}`, { domain: '*.elsewhere.wild.example' }, 409)
+    await api.database.query(`delete from custom_domain where organization_id = $1`, [others.ids.organizationId])
+  } finally {
+    api.parts.settings = settings
+  }
+})
+
 test('a check tells by the addresses of a name whether it leads here, and answers none of them', async () => {
   const addresses: Record<string, string> = {
     'here.example': '127.0.0.1',
@@ -170,8 +211,9 @@ test('a domain gets a certificate only when one is asked for, and says how far i
   try {
     const { id: own } = asked
     const read = async () => (await sent('GET', `${path}/${own}/status`, undefined, 200)).certificate
-    assert.deepEqual(await read(), { state: 'WAITING', expires_at: null, reason: null, next_attempt_at: null })
-    const hosts = { domain: 'apps.example', apiHost: 'slipway.example' }
+    const waiting = { state: 'WAITING', expires_at: null, reason: null, next_attempt_at: null, source: 'ACME' }
+    assert.deepEqual(await read(), waiting)
+    const hosts = { domain: 'apps.example', apiHost: 'slipway.example', hasDns: false }
     await followHosts(api.database, hosts)
     const wanted = await api.database.query<{ host: string }>('select host from certificate order by host')
     assert.ok(wanted.some(({ host }) => host === domain) && wanted.every(({ host }) => host !== plain.domain))

@@ -9,6 +9,7 @@ import { auditOf, placeOf } from '../../api/operations/resource.ts'
 import { Flag, Maybe, Nullable, OneOf, Results, Text, Timestamp, Uuid } from '../../api/operations/schema.ts'
 import { auditTargetOf } from '../../kinds.ts'
 import { forEachParallel } from '../../lib/concurrency/parallel.ts'
+import { badRequest } from '../../lib/errors.ts'
 import { isUuid, newId } from '../../lib/ids.ts'
 import type { Queryable } from '../../store/database.ts'
 import { type Audit, writeAudit } from '../../store/tree.ts'
@@ -16,6 +17,7 @@ import { type Facet, itemOf, ownerOf, paramOf, type Self } from '../self.ts'
 import { checkDomain, checkedStatuses } from './check.ts'
 import {
   type CustomDomain,
+  certificateSources,
   certificateStates,
   completeDomain,
   type DomainRequest,
@@ -24,6 +26,7 @@ import {
   routeDomainsNow,
   updateDomain,
 } from './rows.ts'
+import { checkUpload, removeUpload, saveUpload, type Upload, UploadBody } from './uploaded.ts'
 
 const param = 'customDomainId'
 
@@ -49,6 +52,7 @@ export const Certificate = Type.Object(
     expires_at: Nullable(Timestamp()),
     reason: Nullable(Text(1024, { description: 'Why there is no certificate, or no newer one.' })),
     next_attempt_at: Nullable(Timestamp()),
+    source: OneOf(certificateSources),
   },
   { title: 'HostCertificate' },
 )
@@ -82,10 +86,10 @@ const noPort = 'The service has no public HTTP or gRPC port.'
 
 /** Also of one that nobody has begun to order. */
 const certificateOf = ({ generate_certificate: isWanted, certificate, ...row }: CustomDomain, hasTls: boolean) => {
+  if (hasTls && certificate !== null && (isWanted || certificate.source === 'UPLOADED')) return certificate
   if (!isWanted) return null
-  if (hasTls && certificate !== null) return certificate
   const reason = !hasTls ? noTls : row.validation_domain === null ? noPort : null
-  return { state: 'WAITING' as const, expires_at: null, reason, next_attempt_at: null }
+  return { state: 'WAITING' as const, expires_at: null, reason, next_attempt_at: null, source: 'ACME' as const }
 }
 
 const show = ({ parts }: Pick<Context, 'parts'>, row: CustomDomain) => {
@@ -147,10 +151,14 @@ const edit = (context: Context<Partial<DomainRequest>>) => {
   const before = theOne(context)
   const domainRequest: DomainRequest = { ...before, ...context.body }
   return change(context, 'UPDATE', before.id, (tx) =>
-    updateDomain(tx, before.id, {
-      ...domainRequest,
-      domain: completeDomain(domainRequest.domain, context.parts.settings),
-    }),
+    updateDomain(
+      tx,
+      { id: before.id, organizationId: context.principal.organizationId },
+      {
+        ...domainRequest,
+        domain: completeDomain(domainRequest.domain, context.parts.settings),
+      },
+    ),
   )
 }
 
@@ -160,6 +168,17 @@ const remove = (context: Context) => {
 }
 
 const checkedAtOnce = 16
+const upload = async (context: Context<Upload>) => {
+  if (context.parts.settings.routerTlsPort === undefined) throw badRequest(noTls)
+  const domain = theOne(context)
+  const checked = await checkUpload(context, domain)
+  return change(context, 'UPDATE', domain.id, (tx) => saveUpload(tx, context, domain, checked))
+}
+
+const forgetUpload = (context: Context) => {
+  const { id } = theOne(context)
+  return change(context, 'UPDATE', id, (tx) => removeUpload(tx, id))
+}
 
 const checkAll = async ({ parts, db, node }: Context) => {
   const domains = await readDomains(db, node.id)
@@ -268,6 +287,30 @@ const ofOne = (self: Self, tag: string, noun: string): Operation[] => {
       area: 'projects',
       status: 204,
       run: remove,
+    }),
+    operation({
+      ...common,
+      id: `upload${noun}Certificate`,
+      path: `${path}/certificate`,
+      method: 'PUT',
+      summary: `Bring a certificate for a custom domain of ${self.nounWithArticle}; it takes effect immediately and goes before one that is ordered`,
+      scope: 'Write',
+      area: 'projects',
+      body: UploadBody,
+      status: 200,
+      answer,
+      run: upload,
+    }),
+    operation({
+      ...common,
+      id: `delete${noun}Certificate`,
+      path: `${path}/certificate`,
+      method: 'DELETE',
+      summary: `Remove the certificate that was brought for a custom domain of ${self.nounWithArticle}; one that is ordered takes its place`,
+      scope: 'Admin',
+      area: 'projects',
+      status: 204,
+      run: forgetUpload,
     }),
   ]
 }

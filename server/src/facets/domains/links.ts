@@ -43,7 +43,7 @@ const readSql = (ofRoute: string, ofNode: string): string =>
        r.custom_domain_id is null as "isPlatform", r.service_id as "serviceId", n.kind,
        (select (p ->> 'external_port')::int from jsonb_array_elements(n.spec -> 'ports') p
         where (p ->> 'internal_port')::int = r.port limit 1) as "externalPort", ${certificateSql('r.host')} as certificate, n.created_at, r.is_default
-     from route r join node n on n.id = r.service_id where ${ofRoute}
+     from route r join node n on n.id = r.service_id where ${ofRoute} and r.host not like '*.%'
      union all
      select null, p ->> 'protocol', (p ->> 'internal_port')::int, false, true, n.id, n.kind,
        (p ->> 'external_port')::int, null, n.created_at, false

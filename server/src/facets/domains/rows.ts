@@ -1,6 +1,7 @@
 /** Custom domains as rows: which names are valid, which service has one, and the routes that follow from it. */
 import { domainToASCII } from 'node:url'
 import { conflict, invalidField } from '../../lib/errors.ts'
+import { isWildcard, wildcardOf, withoutStar } from '../../router/table/wildcard.ts'
 import { type Queryable, sqlState } from '../../store/database.ts'
 import { isReservedSql } from '../../store/installation.ts'
 import { timestampSql } from '../../store/tree.ts'
@@ -25,17 +26,32 @@ export interface Certificate {
   reason: string | null
   /** When the next one is ordered, or this one again. */
   next_attempt_at: string | null
+  source: (typeof certificateSources)[number]
 }
 
 export const certificateStates = ['WAITING', 'ORDERING', 'ISSUED', 'EXPIRED'] as const
+export const certificateSources = ['ACME', 'UPLOADED'] as const
 
-/** SQL for the certificate of a host, as JSON; null if none is wanted. */
-export const certificateSql = (host: string): string => `(select jsonb_build_object(
+const orderedSql = `jsonb_build_object('source', 'ACME',
     'state', case when t.chain is null then case when t.order_url is null then 'WAITING' else 'ORDERING' end
       when t.not_after > clock_timestamp() then 'ISSUED' else 'EXPIRED' end,
     'expires_at', ${timestampSql('t.not_after')}, 'reason', t.problem ->> 'message',
-    'next_attempt_at', case when t.next_at > '-infinity' then ${timestampSql('t.next_at')} end)
-  from certificate t where t.host = ${host})`
+    'next_attempt_at', case when t.next_at > '-infinity' then ${timestampSql('t.next_at')} end)`
+
+const uploadedSql = `jsonb_build_object('source', 'UPLOADED',
+    'state', case when u.not_after > clock_timestamp() then 'ISSUED' else 'EXPIRED' end,
+    'expires_at', ${timestampSql('u.not_after')}, 'next_attempt_at', null,
+    'reason', case when u.not_after <= clock_timestamp() then 'The uploaded certificate has expired: upload the next one.'
+      when u.not_after - clock_timestamp() < least(interval '14 days', (u.not_after - u.not_before) / 3)
+      then 'The uploaded certificate expires soon: upload the next one.' end)`
+
+/** SQL for the certificate of a host, or of its wildcard, as JSON: the one that is served; null if none is wanted. */
+export const certificateSql = (host: string): string => `(select found from (
+    select ${uploadedSql} as found, case when u.not_after > clock_timestamp() then 0 else 2 end as rank, true as is_own
+      from uploaded_certificate u where u.host = ${host}
+    union all select ${orderedSql}, case when t.chain is not null and t.not_after > clock_timestamp() then 1 else 3 end,
+      t.host = ${host} from certificate t where t.host in (${host}, '*.' || substr(${host}, strpos(${host}, '.') + 1))
+  ) known order by rank, is_own desc limit 1)`
 
 const columns = `d.id, ${timestampSql('d.created_at')} as created_at, ${timestampSql('d.updated_at')} as updated_at,
   d.domain, d.generate_certificate, d.use_cdn, (select r.host from route r where r.service_id = d.service_id
@@ -56,28 +72,61 @@ const field = '/domain'
 export interface Reserved {
   domain?: string | undefined
   apiHost?: string | undefined
+  /** `zones`: below which wildcards can be had. */
+  acme?: { dns?: { zones: readonly string[] } | undefined } | undefined
 }
 
 const isReserved = (name: string, { domain, apiHost }: Reserved): boolean =>
   name === apiHost || (domain !== undefined && (name === domain || name.endsWith(`.${domain}`)))
 
+/** With one of them come all names of a level, so the operator says where that is possible. */
+const refuseWildcard = (wildcard: string, { domain = '', apiHost = '', acme }: Reserved): void => {
+  const zones = acme?.dns?.zones
+  if (zones === undefined)
+    throw invalidField(
+      field,
+      'must be a single host name: wildcards need a DNS provider, which the operator of this server sets up (SLIPWAY_ACME_DNS_PROVIDER)',
+    )
+  const name = withoutStar(wildcard)
+  if (!zones.some((zone) => name === zone || name.endsWith(`.${zone}`)))
+    throw invalidField(
+      field,
+      'must be a single host name: the operator of this server has not allowed wildcards below it (SLIPWAY_ACME_DNS_ZONES)',
+    )
+  if ([domain, apiHost].some((own) => wildcardOf(own) === wildcard))
+    throw invalidField(field, 'must not have a name of this server below it')
+}
+
 /** The normalized form of a domain; throws a 400 for names that cannot be used. */
 export const completeDomain = (sent: string, reserved: Reserved): string => {
-  if (sent.includes('*')) throw invalidField(field, 'must be a single host name; the router does not support wildcards')
-  const domain = domainToASCII(sent.trim())
-  const labels = domain.split('.')
+  const name = sent.trim()
+  const domain = isWildcard(name) ? `*.${domainToASCII(name.slice(2))}` : domainToASCII(name)
+  const labels = withoutStar(domain).split('.')
   const isName = domain.length <= 253 && labels.length > 1 && labels.every((one) => label.test(one))
   if (!isName || /^\d+$/.test(labels.at(-1)!))
     throw invalidField(field, 'must be a host name, such as www.shop.example')
   // Such names belong to the platform: those assigned to new services must never be taken.
-  if (labels.length === 2 && labels[1] === 'localhost')
+  if (domain.split('.').length === 2 && labels.at(-1) === 'localhost')
     throw invalidField(
       field,
       'must have at least three labels: names directly under localhost are assigned to services',
     )
   if (isReserved(domain, reserved))
     throw invalidField(field, 'must not be a name that this server assigns to services or uses itself')
+  if (isWildcard(domain)) refuseWildcard(domain, reserved)
   return domain
+}
+
+/** A wildcard and the names that it has are one organization's. */
+const refuseOverlap = async (tx: Queryable, organizationId: string, domain: string): Promise<void> => {
+  await tx.query(`select pg_advisory_xact_lock(hashtext('custom_domain'))`)
+  const own = isWildcard(domain) ? 'd.domain' : '$2'
+  const [found] = await tx.query(
+    `select 1 from custom_domain d where d.organization_id <> $1
+       and ('*.' || substr(${own}, strpos(${own}, '.') + 1)) = ${isWildcard(domain) ? '$2' : 'd.domain'} limit 1`,
+    [organizationId, domain],
+  )
+  if (found !== undefined) throw conflict('domain_taken', 'This domain belongs to a wildcard, or has names, of others.')
 }
 
 const orTaken = (error: unknown): never => {
@@ -104,12 +153,20 @@ export const insertDomain = async (
     domainRequest.generate_certificate,
     domainRequest.use_cdn,
   ]
+  await refuseOverlap(tx, ids.organizationId, domainRequest.domain)
   const sql = `insert into custom_domain (id, organization_id, service_id, domain, generate_certificate, use_cdn)
     values ($1, $2, $3, $4, $5, $6)`
   await tx.query(sql, values).catch(orTaken)
 }
 
-export const updateDomain = async (tx: Queryable, id: string, domainRequest: DomainRequest): Promise<void> => {
+export const updateDomain = async (
+  tx: Queryable,
+  { id, organizationId }: { id: string; organizationId: string },
+  domainRequest: DomainRequest,
+): Promise<void> => {
+  await refuseOverlap(tx, organizationId, domainRequest.domain)
+  // It was checked for the name before.
+  await tx.query('delete from uploaded_certificate where id = $1 and host <> $2', [id, domainRequest.domain])
   const sql = `update custom_domain set domain = $2, generate_certificate = $3, use_cdn = $4,
     updated_at = clock_timestamp() where id = $1`
   await tx

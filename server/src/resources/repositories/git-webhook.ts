@@ -18,6 +18,7 @@ import { newId } from '../../lib/ids.ts'
 import type { Queryable } from '../../store/database.ts'
 import { insertNode, insertSql, lockNode, timestampSql, updateNode, updateSql } from '../../store/tree.ts'
 import { graceHours } from '../../webhooks/inbound/deliveries.ts'
+import { addressToken } from '../../webhooks/inbound/registries.ts'
 import { createSigningSecret } from '../../webhooks/sign.ts'
 
 const kind = 'git_webhook'
@@ -39,6 +40,10 @@ const spec = Type.Object({
 /** Where the operator says that others reach us, else as the caller did, which is how a git host may reach us too. */
 const addressOf = ({ parts, scheme, headers }: Context, id: unknown): string =>
   `${parts.settings.publicUrl ?? `${scheme}//${String(headers.host ?? '127.0.0.1')}`}${gitWebhookPath}/${String(id)}`
+
+/** For registries that neither sign nor send a header. */
+const addressWith = (context: Context, id: unknown, secret: string): string =>
+  `${addressOf(context, id)}/${addressToken(secret)}`
 
 const viewFor = (record: Spec, context?: Context): Spec => ({
   ...record,
@@ -110,7 +115,12 @@ const seal = ({ parts, principal }: Context, id: string, column: string, text: s
 const Shown = Type.Object({
   ...gitWebhook.answer.properties,
   signing_secret: Text(255, {
-    description: 'What to enter at the git host as the secret; shown only in this response.',
+    description:
+      'What to enter at the git host as the secret, and at a registry as the header `Authorization`; shown only in this response.',
+  }),
+  secret_url: Text(2048, {
+    description:
+      'What to enter at Docker Hub, which sends no secret: it is in this address; shown only in this response.',
   }),
 })
 
@@ -137,7 +147,11 @@ const create = operation({
     const row = { id, organizationId, parentId: organizationId, name: id, spec: body, sealed, updatedBy: tokenId }
     return context.write(async (tx) => {
       const text = await insertNode(tx, insert, row, auditOf(context, 'CREATE', auditTarget, nowhere, body))
-      return { ...viewFor(JSON.parse(text) as Spec, context), signing_secret }
+      return {
+        ...viewFor(JSON.parse(text) as Spec, context),
+        signing_secret,
+        secret_url: addressWith(context, id, signing_secret),
+      }
     })
   },
 })
@@ -181,7 +195,11 @@ const rotate = operation({
       const content = { name: kept.name, spec: { ...kept.spec, ...change }, sealed }
       const audit = auditOf(context, 'UPDATE', auditTarget, nowhere, change)
       const text = await updateNode(tx, update, node.id, content, principal.tokenId, audit)
-      return { ...viewFor(JSON.parse(text) as Spec, context), signing_secret }
+      return {
+        ...viewFor(JSON.parse(text) as Spec, context),
+        signing_secret,
+        secret_url: addressWith(context, node.id, signing_secret),
+      }
     })
   },
 })

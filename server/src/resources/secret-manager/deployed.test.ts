@@ -9,7 +9,7 @@ import { jwtVerify } from 'jose'
 import { type Json, newApplication, newPlace, startApi } from '../../../test/support/api.ts'
 import { hostileKey } from '../../../test/support/tls/hostile-key.ts'
 import { until } from '../../../test/support/until.ts'
-import { signAws } from '../../variables/external/aws-signature.ts'
+import { signAws } from '../../lib/net/aws-signature.ts'
 
 const keys = { accessKey: 'AKIDEXAMPLE', secretKey: 'canary-of-the-access-key' }
 const { publicKey, privateKey } = generateKeyPairSync('rsa', { modulusLength: 2048 })

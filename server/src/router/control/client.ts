@@ -4,6 +4,7 @@ import { createInterface } from 'node:readline'
 import { setTimeout as pause } from 'node:timers/promises'
 import type { Log } from '../../lib/log.ts'
 import type { AnyRoute, KnownTls, Router } from '../router.ts'
+import { wildcardOf } from '../table/wildcard.ts'
 import { askHealth, askStop, type CallOptions, call, openCall, RouterAbsent } from './control-client.ts'
 import { ensureRunning, type LaunchRequest } from './launch.ts'
 import { type Counts, type Health, pathsOf } from './protocol.ts'
@@ -173,7 +174,7 @@ export const createRouter = (options: RouterOptions): ProcessRouter => {
       return known
     },
     url: (name) =>
-      encrypted.has(name)
+      encrypted.has(name) || encrypted.has(wildcardOf(name))
         ? addressOf('https', name, wanted.tlsPort || (running?.tlsPort ?? 0))
         : addressOf('http', name, port === 0 ? (running?.port ?? 0) : port),
     wanted: (tell) => void listen(tell),

@@ -7,6 +7,7 @@ import { type AnyRoute, isStreamRoute, type Route, type StreamRoute } from '../r
 import { findPrefix } from './paths.ts'
 import { buildTable } from './table.ts'
 import type { Choice, Upstream, Upstreams } from './upstreams.ts'
+import { wildcardOf } from './wildcard.ts'
 
 export interface Entry<Kind extends AnyRoute = Route> extends Choice {
   readonly route: Kind
@@ -22,7 +23,7 @@ export interface HostEntry extends Entry {
 type PortEntries = Record<StreamRoute['protocol'], Map<number, Entry<StreamRoute>>>
 
 export interface LiveTable {
-  /** By normalized host. Null: the path is ambiguous; 'elsewhere': the host has prefixes, and it is below none. */
+  /** By normalized host, its own routes before those of its wildcard. Null: the path is ambiguous; 'elsewhere': the host has prefixes, and it is below none. */
   find(host: string, path: string): HostEntry | undefined | null | 'elsewhere'
   findPort(protocol: StreamRoute['protocol'], port: number): Entry<StreamRoute> | undefined
   routes(): readonly AnyRoute[]
@@ -74,7 +75,7 @@ export const createLiveTable = (
   }
 
   const find: LiveTable['find'] = (host, path) => {
-    const found = hosts.get(host)
+    const found = hosts.get(host) ?? hosts.get(wildcardOf(host))
     if (!Array.isArray(found)) return found as HostEntry | undefined
     const entry = findPrefix(found as readonly HostEntry[], path)
     return entry === undefined ? 'elsewhere' : entry

@@ -2,6 +2,7 @@
 import { checkPolicy, type Policy } from '../policy.ts'
 import { type AnyRoute, isStreamRoute, type Route, routeStates, type StreamRoute, type Target } from '../router.ts'
 import { isPrefix } from './paths.ts'
+import { withoutStar } from './wildcard.ts'
 
 interface Table {
   routes: readonly AnyRoute[]
@@ -57,7 +58,8 @@ const checkRoute = (value: unknown): AnyRoute => {
   const { host, port, serviceId, protocol, state, targets } = route
   const isStream = protocol === 'TCP' || protocol === 'UDP'
   if (isStream && (!isPort(port) || host !== undefined)) fail('its port is not a port number')
-  if (!isStream && (typeof host !== 'string' || !isHostName(host))) fail('its host is not a lower-case host name')
+  if (!isStream && (typeof host !== 'string' || !isHostName(withoutStar(host))))
+    fail('its host is not a lower-case host name')
   if (!isStream && protocol !== 'HTTP' && protocol !== 'GRPC') fail('its protocol must be HTTP, GRPC, TCP or UDP')
   if (typeof serviceId !== 'string' || serviceId === '') fail('it has no service')
   if (!states.includes(state)) fail('its state is unknown')

@@ -9,6 +9,7 @@ import { join } from 'node:path'
 import type { SecureContext } from 'node:tls'
 import type { HostTls, KnownTls } from '../router.ts'
 import { InvalidRoute, isHostName } from '../table/table.ts'
+import { wildcardOf, withoutStar } from '../table/wildcard.ts'
 import { refuseCertificate } from './check-certificate.ts'
 import { contextOf } from './context.ts'
 import { tlsDigest } from './digest.ts'
@@ -22,7 +23,7 @@ interface Entry {
 }
 
 export interface TlsBook {
-  /** Whether HTTPS is served for this normalized host. */
+  /** Whether HTTPS is served for this normalized host, by its own certificate or that of a wildcard. */
   has(host: string): boolean
   /** What the CA is answered over HTTP; undefined if nothing of this token is known. */
   answerTo(host: string, token: string): string | undefined
@@ -34,7 +35,7 @@ export interface TlsBook {
   contextFor(host: string): Promise<SecureContext | undefined>
   /** What each host was given, and whether it has a certificate. */
   known(): Record<string, KnownTls>
-  /** {} removes the host. Throws `InvalidRoute` for what cannot be served. */
+  /** Of a host or a wildcard (`*.a.example`). {} removes it. Throws `InvalidRoute` for what cannot be served. */
   set(host: string, value: unknown): Promise<void>
 }
 
@@ -60,7 +61,7 @@ const checkShape = (host: string, value: unknown): HostTls => {
   const fail = (why: string): never => {
     throw new InvalidRoute(`certificate of ${JSON.stringify(host.slice(0, 253))}: ${why}`)
   }
-  if (!isHostName(host)) fail('its host is not a lower-case host name')
+  if (!isHostName(withoutStar(host))) fail('its host is not a lower-case host name')
   const pair = { certificate, key }
   if (certificate !== undefined && !isPair(pair)) fail('it is too large')
   if (challenge !== undefined && !isChallenge(challenge)) fail('its challenge is malformed')
@@ -164,8 +165,12 @@ export const openTlsBook = async (folder: string, report: (message: string) => v
     put(host, entryOf(value))
   }
 
+  /** A host's own certificate counts before that of a wildcard. */
+  const served = (host: string): string | undefined =>
+    [host, wildcardOf(host)].find((name) => entries.get(name)?.hasCertificate === true)
+
   return {
-    has: (host) => entries.get(host)?.hasCertificate === true,
+    has: (host) => served(host) !== undefined,
     answerTo(host, token) {
       const challenge = entries.get(host)?.challenge
       return challenge?.token === token ? challenge.answer : undefined
@@ -173,8 +178,8 @@ export const openTlsBook = async (folder: string, report: (message: string) => v
     challengeOf: (host) => entries.get(host)?.alpn,
     hasChallenges: () => alpnHosts > 0,
     async contextFor(host) {
-      const entry = entries.get(host)
-      return entry?.hasCertificate === true ? contexts(entry.digest, () => read(host)) : undefined
+      const name = served(host)
+      return name === undefined ? undefined : contexts(entries.get(name)!.digest, () => read(name))
     },
     known: () =>
       Object.fromEntries(

@@ -52,6 +52,25 @@ export const readChain = (certificate: string): X509Certificate[] | null => {
   return parse(() => blocks.map((block) => new X509Certificate(block)))
 }
 
+/** Checking a signature with a key of an issuer must cost little: it may be of any size. */
+const isModest = ({
+  publicKey: { asymmetricKeyType: type, asymmetricKeyDetails: details },
+}: X509Certificate): boolean =>
+  type !== 'rsa' || ((details?.modulusLength ?? 0) <= 8192 && (details?.publicExponent ?? 0n) < 1n << 32n)
+
+/** Why a chain cannot be one, as the end of a sentence about the certificate; null if each is signed by the next. */
+export const refuseOrder = (chain: readonly X509Certificate[]): string | null => {
+  for (const [index, issuer] of chain.slice(1).entries()) {
+    const issued = chain[index]!
+    if (parse(() => issued.checkIssued(issuer)) !== true)
+      return `number ${index + 2} of its chain has not issued number ${index + 1}: the host's own comes first, then those of its issuers in order`
+    if (parse(() => isModest(issuer)) !== true) return `the key of number ${index + 2} of its chain is not supported`
+    if (parse(() => issued.verify(issuer.publicKey)) !== true)
+      return `number ${index + 1} of its chain is not signed by number ${index + 2}`
+  }
+  return null
+}
+
 /** What is wrong with a pair, as the end of a sentence about the certificate; null if it can be served for the host. */
 export const refuseCertificate = async (host: string, pair: KeyPair): Promise<string | null> => {
   const chain = readChain(pair.certificate)

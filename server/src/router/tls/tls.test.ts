@@ -364,6 +364,24 @@ test('certificates outlast the death of the router, in files of its own user, an
   await assert.rejects(askTls(ports.tlsPort, 'a.localhost'))
 })
 
+test('a wildcard serves the names of its level that have no certificate of their own', async (t) => {
+  const { target } = await serve(t, (_req, res) => res.end('ok'))
+  const { router, tlsPort, port } = await open(t)
+  const hosts = ['a.level.localhost', 'own.level.localhost', 'b.a.level.localhost'] as const
+  const routes = hosts.map((host) => route([target], { host }))
+  await router.setService('a', routes)
+  const pems = [await give(router, '*.level.localhost'), await give(router, 'own.level.localhost')]
+  for (const [index, pem] of pems.entries()) {
+    const servername = hosts[index]!
+    const socket = connectTls({ host: '127.0.0.1', port: tlsPort, servername, ca: ca.certificate })
+    await once(socket, 'secureConnect')
+    assert.equal(serialOf(socket), new X509Certificate(pem).serialNumber)
+    socket.destroy()
+    assert.equal((await ask(port, { host: servername })).status, 308)
+  }
+  await assert.rejects(askTls(tlsPort, hosts[2]))
+})
+
 test('answers to challenges come over HTTP, before anything leads to HTTPS', async (t) => {
   const { target } = await serve(t, (_req, res) => res.end('the service'))
   const { router, port } = await open(t)

@@ -1,6 +1,7 @@
 /** Values of AWS Secrets Manager and of Parameter Store, by requests signed with an access key. */
+
+import { type AwsKeys, signAws } from '../../lib/net/aws-signature.ts'
 import type { OutboundResponse } from '../../lib/net/outbound.ts'
-import { type AwsKeys, signAws } from './aws-signature.ts'
 import {
   askManager,
   badCredentials,

@@ -7,12 +7,16 @@
 import type { Queryable } from '../../store/database.ts'
 import type { Sealer } from '../../store/keys/seal.ts'
 import type { Push } from './payload.ts'
+import type { PushedImage } from './registries.ts'
 
 /** Told when there is a reason to look at a repository. */
 export const pushChannel = 'slipway_push'
 
 /** Told when there is a reason to look at pull requests. */
 export const requestChannel = 'slipway_preview_source'
+
+/** Told when there is a reason to ask what the tag of an image is. */
+export const imageChannel = 'slipway_image'
 
 export interface GitWebhook {
   id: string
@@ -115,6 +119,38 @@ export const acceptRequest = async (
   const { id, organizationId, gitTokenId } = webhook
   const values = [id, digest, deliveryId, organizationId, gitTokenId, paths]
   const [row] = await db.query<{ fresh: number; repositories: number }>(acceptRequestSql, values)
+  return { isFresh: row!.fresh === 1, repositories: row!.repositories }
+}
+
+// By the end of the name: services name images as the registry does, or with a part of its address in front.
+const acceptImagesSql = `
+  with fresh as (
+    insert into git_delivery (webhook_id, digest, delivery_id) values ($1, $2, $3) on conflict do nothing returning 1
+  ), meant as (
+    update watched_image w set asked = asked + 1, next_at = case when failures = 0 then '-infinity' else next_at end
+    where exists (select from fresh) and w.organization_id = $4 and exists (
+      select from unnest($5::text[], $6::text[]) as p (path, tag) where (p.tag is null or p.tag = w.tag)
+        and (p.path = w.name or right(p.path, length(w.name) + 1) = '/' || w.name
+          or right(w.name, length(p.path) + 1) = '/' || p.path))
+    returning 1
+  ), told as (
+    select pg_notify('${imageChannel}', '') from (select from meant limit 1) any_row
+  )
+  select (select count(*) from fresh)::int as fresh, (select count(*) from meant)::int as repositories,
+    (select count(*) from told)::int as told`
+
+/** The same for one of a registry: the tags that it tells of are asked for. */
+export const acceptImages = async (
+  db: Queryable,
+  { id, organizationId, gitTokenId }: GitWebhook,
+  { digest, deliveryId }: { digest: Buffer; deliveryId: string | null },
+  images: readonly PushedImage[],
+): Promise<Accepted> => {
+  // That of one git token has nothing to do with images.
+  const meant = gitTokenId === null ? images : []
+  const columns = [meant.map(({ path }) => path), meant.map(({ tag }) => tag)]
+  const values = [id, digest, deliveryId, organizationId, ...columns]
+  const [row] = await db.query<{ fresh: number; repositories: number }>(acceptImagesSql, values)
   return { isFresh: row!.fresh === 1, repositories: row!.repositories }
 }
 

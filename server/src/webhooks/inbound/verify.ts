@@ -45,7 +45,7 @@ export const readEnvelope = (headers: Headers): Envelope | null => {
 }
 
 /** Hashed first, so that texts of any length are compared in the same time. */
-const isSame = (a: string, b: string): boolean => {
+export const isSame = (a: string, b: string): boolean => {
   const [left, right] = [a, b].map((text) => createHash('sha256').update(text).digest())
   return timingSafeEqual(left!, right!)
 }

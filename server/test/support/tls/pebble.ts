@@ -32,8 +32,15 @@ export interface Pebble {
   close(): Promise<void>
 }
 
-/** `httpPort` and `tlsPort`: where it asks for challenges. */
-export const startPebble = async (place: { httpPort: number; tlsPort: number }): Promise<Pebble> => {
+/** `httpPort` and `tlsPort`: where it asks for challenges; `dnsPort`: that of another name server on this machine. */
+export const startPebble = async ({
+  dnsPort,
+  ...place
+}: {
+  httpPort: number
+  tlsPort: number
+  dnsPort?: number
+}): Promise<Pebble> => {
   const folder = await mkdtemp(join(tmpdir(), 'pebble-'))
   const [port, management, dns, dnsManagement] = [
     await freePort(),
@@ -73,7 +80,12 @@ export const startPebble = async (place: { httpPort: number; tlsPort: number }):
     ...['-dns01', `127.0.0.1:${dns}`, '-management', `127.0.0.1:${dnsManagement}`, '-defaultIPv6', ''],
     ...['-http01', '', '-https01', '', '-tlsalpn01', ''],
   ])
-  const server = start(programs[0]!, ['-config', join(folder, 'config.json'), '-dnsserver', `127.0.0.1:${dns}`])
+  const server = start(programs[0]!, [
+    '-config',
+    join(folder, 'config.json'),
+    '-dnsserver',
+    `127.0.0.1:${dnsPort ?? dns}`,
+  ])
 
   const get = async (at: number, path: string): Promise<string> => {
     const out = request({

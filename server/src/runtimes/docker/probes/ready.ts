@@ -27,6 +27,9 @@ export interface ReadyParts {
 // Most programs listen within milliseconds of their start, and a look costs less than one; a command costs many.
 const firstPauseMs = { look: 4, command: 50 }
 const longestPauseMs = 500
+/** Where a look costs little, what is ready is noticed within a twentieth of the time that it took, or within this. */
+const shareOfWait = 0.05
+const shortPauseMs = 15
 const stayUpMs = 1000
 const errorLines = 50
 
@@ -36,12 +39,16 @@ const paceOf = ({ readiness, eagerReadiness }: Workload): { firstMs: number; nex
   const { initialDelaySeconds, periodSeconds } = chosen ?? usualPace
   const firstMs = initialDelaySeconds === usualPace.initialDelaySeconds ? 0 : 1000 * initialDelaySeconds
   if (periodSeconds !== usualPace.periodSeconds) return { firstMs, nextMs: () => 1000 * Math.max(1, periodSeconds) }
-  let pauseMs = readiness?.check.kind === 'exec' ? firstPauseMs.command : firstPauseMs.look
+  const kind = readiness?.check.kind === 'exec' ? 'command' : 'look'
+  let pauseMs = firstPauseMs[kind]
+  let waitedMs = 0
   return {
     firstMs,
     nextMs() {
-      const nowMs = pauseMs
+      const most = kind === 'look' ? Math.max(shortPauseMs, waitedMs * shareOfWait) : longestPauseMs
+      const nowMs = Math.min(pauseMs, most, longestPauseMs)
       pauseMs = Math.min(pauseMs * 1.3, longestPauseMs)
+      waitedMs += nowMs
       return nowMs
     },
   }

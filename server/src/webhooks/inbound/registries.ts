@@ -1,0 +1,106 @@
+/**
+ * What registries tell of images that were pushed, and whether they know the secret of the webhook. Pure. None of them
+ * signs what it sends, so the secret comes along: in a header (Harbor, Docker's own registry), or in the address (Docker
+ * Hub). GitHub signs, as for everything else (verify.ts). Only a reason to ask the registry what the tag is now.
+ */
+import { createHmac } from 'node:crypto'
+import { type Envelope, type Headers, isSame, textOf } from './verify.ts'
+
+export interface PushedImage {
+  /** What the image may be called in services: `owner/name` in small letters, without the registry. */
+  path: string
+  /** Null: any. */
+  tag: string | null
+}
+
+const mostImages = 50
+
+/** What stands for the secret in an address, which is seen by more people than a header is. */
+export const addressToken = (secret: string): string =>
+  createHmac('sha256', secret).update('image pushes').digest('base64url')
+
+/** What a registry shows; null if it shows nothing. `token`: of the address. */
+export const shownBy = (headers: Headers, token: string | undefined): { token: string } | { secret: string } | null => {
+  if (token !== undefined) return { token }
+  const secret = textOf(headers, 'authorization')?.replace(/^(Bearer|Token) +/i, '')
+  return secret === undefined ? null : { secret }
+}
+
+/** All secrets are tried, so that the time does not say which. */
+export const isShown = (shown: { token: string } | { secret: string }, secrets: readonly string[]): boolean =>
+  secrets
+    .map((secret) => ('token' in shown ? isSame(shown.token, addressToken(secret)) : isSame(shown.secret, secret)))
+    .includes(true)
+
+/** Of GitHub, whose packages have images. */
+export const isPackage = ({ host, event }: Envelope): boolean =>
+  host === 'GITHUB' && (event === 'package' || event === 'registry_package')
+
+type Json = Record<string, unknown>
+
+const at = (value: unknown, ...path: string[]): unknown =>
+  path.reduce<unknown>(
+    (inner, name) =>
+      typeof inner === 'object' && inner !== null && Object.hasOwn(inner, name) ? (inner as Json)[name] : undefined,
+    value,
+  )
+
+const text = (value: unknown, ...path: string[]): string => {
+  const found = at(value, ...path)
+  return typeof found === 'string' ? found : ''
+}
+
+const listAt = (value: unknown, ...path: string[]): unknown[] => {
+  const found = at(value, ...path)
+  return Array.isArray(found) ? found.slice(0, mostImages) : []
+}
+
+interface Named {
+  path: string
+  tag: string
+}
+
+/** Each finds nothing in what the others send. */
+const shapes: readonly ((body: unknown) => Named[])[] = [
+  // Docker Hub
+  (body) => [{ path: text(body, 'repository', 'repo_name'), tag: text(body, 'push_data', 'tag') }],
+  // Docker's own registry, which tells of pulls and layers too
+  (body) =>
+    listAt(body, 'events')
+      .filter((event) => at(event, 'action') === 'push')
+      .map((event) => ({ path: text(event, 'target', 'repository'), tag: text(event, 'target', 'tag') }))
+      .filter(({ tag }) => tag !== ''),
+  // Harbor
+  (body) =>
+    listAt(body, 'event_data', 'resources').map((resource) => ({
+      path: text(body, 'event_data', 'repository', 'repo_full_name'),
+      tag: text(resource, 'tag'),
+    })),
+  // GitHub
+  ...['package', 'registry_package'].map((name) => (body: unknown) => {
+    const owner = text(body, name, 'namespace') || text(body, name, 'owner', 'login')
+    const own = text(body, name, 'name')
+    const tag = text(body, name, 'package_version', 'container_metadata', 'tag', 'name')
+    return [{ path: own === '' ? '' : `${owner}/${own}`, tag }]
+  }),
+]
+
+const isPath = (path: string): boolean => /^[a-z0-9]([a-z0-9._/-]{0,254})$/.test(path)
+const isTag = (tag: string): boolean => /^\w[\w.-]{0,127}$/.test(tag)
+
+/** Null if the body is not one that a registry sends; [] if it tells of something else. */
+export const readImages = (body: Buffer): PushedImage[] | null => {
+  let parsed: unknown
+  try {
+    parsed = JSON.parse(body.toString('utf8'))
+  } catch {
+    return null
+  }
+  if (typeof parsed !== 'object' || parsed === null) return null
+  return shapes
+    .flatMap((shape) => shape(parsed))
+    .map(({ path, tag }) => ({ path: path.toLowerCase().replace(/^\/+/, ''), tag }))
+    .filter(({ path, tag }) => isPath(path) && (tag === '' || isTag(tag)))
+    .slice(0, mostImages)
+    .map(({ path, tag }) => ({ path, tag: tag === '' ? null : tag }))
+}
