@@ -126,18 +126,14 @@ ready_test_programs() {
   ready_test_program /usr/bin/docker-registry docker-registry 'Tests that pull images'
   ready_test_program /usr/sbin/sshd openssh-server 'Tests of engines behind SSH'
   ready_test_program /usr/bin/pebble pebble 'Tests of certificates by ACME'
+  ready_test_program /usr/sbin/nginx nginx-light 'Comparisons of the router with nginx'
+  ready_test_program /usr/sbin/haproxy haproxy 'Comparisons of the router with HAProxy'
 }
 
 # Makes the disk with quotas of the tests that limit volumes; without it they are skipped, and say so.
 ready_xfsprogs() {
   if [ -x /sbin/mkfs.xfs ] || ! can_install; then return; fi
   (install_packages xfsprogs) || say 'Tests on a disk with quotas are skipped.'
-}
-
-# The ACME server of the tests of certificates; without it they are skipped, and say so.
-ready_test_programs() {
-  if [ -x /usr/bin/pebble ] || ! can_install; then return; fi
-  (install_packages pebble) || say 'Tests with an ACME server are skipped.'
 }
 
 engine_answers() { "$node" "$root/bin/engine-answers.ts" >/dev/null 2>&1; }

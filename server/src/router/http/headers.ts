@@ -80,10 +80,3 @@ export const headersForClient = (flat: readonly string[], connection: string | u
   }
   return headers
 }
-
-/** What a message says before its body counts: trailers cannot change it. */
-export const trailersForClient = (flat: readonly string[]): readonly string[] => {
-  if (flat.length === 0) return flat
-  const passed = headersForClient(flat, undefined)
-  return passed.filter((_, index) => passed[index - (index % 2)]!.toLowerCase() !== 'content-length')
-}

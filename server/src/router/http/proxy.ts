@@ -11,7 +11,7 @@ import { attemptPausesMs, findServing, type Traffic } from '../table/traffic.ts'
 import { markSuspect, type Upstream } from '../table/upstreams.ts'
 import { type Admission, addedHeaders, admit, dressedFor, pickFor } from './admission.ts'
 import { clientGone, codeOf, isReset, isSilence, LateError, TooLarge, unwanted } from './failures.ts'
-import { isSecure, trailersForClient } from './headers.ts'
+import { headersForClient, isSecure } from './headers.ts'
 import type { Answerer, Inbound, RequestSink } from './inbound.ts'
 import type { PageName } from './pages.ts'
 import { retriesLoss, retriesStatus, retryPauseMs } from './retries.ts'
@@ -231,7 +231,7 @@ class Exchange implements TargetUser, RequestSink, Answerer {
     this.settle()
     if (!this.isBodySent) inbound.leaveBody()
     this.client?.clear()
-    inbound.end(trailersForClient(trailers))
+    inbound.end(trailers.length === 0 ? trailers : headersForClient(trailers, undefined))
   }
 
   onFailure(error: Error): void {

@@ -16,6 +16,9 @@ const mostExtensionBytes = 4096
 const mostTrailerBytes = 16_384
 const trailerLine = /^([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([^\r\n]*?)[ \t]*$/
 
+/** What no trailer may say, because programs may believe it; '' is one that cannot be read. */
+const framing: ReadonlySet<string> = new Set(['', 'content-length', 'host', 'transfer-encoding'])
+
 const sizes = 0
 const extension = 1
 const sizeEnd = 2
@@ -155,21 +158,15 @@ export class BodyReader {
   }
 
   private areTrailersGood(): boolean {
-    return (
-      this.tail === '' ||
-      this.tail
-        .slice(0, -1)
-        .split('\n')
-        .every((line) => trailerLine.test(line))
-    )
+    return this.tailLines.every((line) => !framing.has(trailerLine.exec(line)?.[1]?.toLowerCase() ?? ''))
+  }
+
+  private get tailLines(): string[] {
+    return this.tail === '' ? [] : this.tail.slice(0, -1).split('\n')
   }
 
   /** Flat. */
   get trailers(): string[] {
-    if (this.tail === '') return []
-    return this.tail
-      .slice(0, -1)
-      .split('\n')
-      .flatMap((line) => trailerLine.exec(line)!.slice(1))
+    return this.tailLines.flatMap((line) => trailerLine.exec(line)!.slice(1))
   }
 }

@@ -31,71 +31,88 @@ const createDraw = (start: number): Draw => {
   }
 }
 
-/** Mostly the first. */
-const mostly = <One>(usual: One, others: readonly One[], times = 3): One[] => [
-  ...Array.from({ length: others.length * times }, () => usual),
+/** The first nearly always, so that there are few oddities in each request. */
+const mostly = <One>(usual: One, others: readonly One[]): One[] => [
+  ...Array.from({ length: others.length * 20 }, () => usual),
   ...others,
 ]
 
-const methods = mostly(
-  'POST',
-  ['GET', 'PUT', 'HEAD', 'OPTIONS', 'post', 'POST\t', 'PO ST', 'P\0ST', ' POST', 'GETX', 'CONNECT', 'TRACE'],
-  4,
-)
-const ends = mostly('\r\n', ['\n', '\r', '\r\r\n', '\n\r', '\r\n\r\n', ' \r\n', '\t\r\n', '\0\r\n'], 12)
-const versions = mostly(
-  'HTTP/1.1',
-  ['HTTP/1.0', 'HTTP/1.2', 'HTTP/0.9', 'HTTP/2.0', 'http/1.1', 'HTTP/1.1 ', 'HTTP/1.', '', 'HTTP/1.1x', 'HTTP/01.1'],
-  5,
-)
-const targets = mostly(
+const methods = mostly('POST', [
+  'GET',
+  'PUT',
+  'HEAD',
+  'OPTIONS',
+  'post',
+  'POST\t',
+  'PO ST',
+  'P\0ST',
+  ' POST',
+  'GETX',
+  'CONNECT',
+  'TRACE',
+])
+const ends = mostly('\r\n', ['\n', '\r', '\r\r\n', '\n\r', '\r\n\r\n', ' \r\n', '\t\r\n', '\0\r\n'])
+const versions = mostly('HTTP/1.1', [
+  'HTTP/1.0',
+  'HTTP/1.2',
+  'HTTP/0.9',
+  'HTTP/2.0',
+  'http/1.1',
+  'HTTP/1.1 ',
+  'HTTP/1.',
   '',
-  ['?a=b', '#x', '/../x', '%00', ' x', '\tx', '\\x', '\x7f', '\xe9', '"x"', '?x=http://b/', '//x'],
-  4,
-)
-const hosts = mostly(
-  'a.localhost',
-  [
-    'A.localhost',
-    'a.localhost:80',
-    'a.localhost.',
-    'b.localhost',
-    '',
-    'a.localhost:x@b',
-    'a.localhost b',
-    'a.localhost,b',
-    'a.localhost:80:81',
-  ],
-  4,
-)
-const lengths = mostly('', ['+', '-', '0', '0x', ' ', '\t', '\x0b', '"'], 3)
-const lengthEnds = mostly('', [' ', ', $', ',$', ', 0', '\x0b', '\0', 'a', '.0', ';', '\x85', ' 1'], 3)
-const codings = mostly(
-  'chunked',
-  [
-    'Chunked',
-    'chunked ',
-    '\tchunked',
-    'xchunked',
-    'chunked, identity',
-    'identity',
-    'gzip, chunked',
-    'chunked, chunked',
-    'chunked\x0b',
-    '"chunked"',
-    'chunked;q=1',
-    ', chunked',
-    'chunked,',
-    'chu\0nked',
-    '',
-    'chun ked',
-    '\x0bchunked',
-    'c\xe8unked',
-  ],
-  1,
-)
-const nameEnds = mostly(':', [' :', '\t:', '\0:', '::', ';:', '', ' ', '\x0b:', '\r:'], 6)
-const namesBefore = mostly('', [' ', '\t', '\r', '\0', '\x0b', '\n'], 8)
+  'HTTP/1.1x',
+  'HTTP/01.1',
+])
+const targets = mostly('', [
+  '?a=b',
+  '#x',
+  '/../x',
+  '%00',
+  ' x',
+  '\tx',
+  '\\x',
+  '\x7f',
+  '\xe9',
+  '"x"',
+  '?x=http://b/',
+  '//x',
+])
+const hosts = mostly('a.localhost', [
+  'A.localhost',
+  'a.localhost:80',
+  'a.localhost.',
+  'b.localhost',
+  '',
+  'a.localhost:x@b',
+  'a.localhost b',
+  'a.localhost,b',
+  'a.localhost:80:81',
+])
+const lengths = mostly('', ['+', '-', '0', '0x', ' ', '\t', '\x0b', '"'])
+const lengthEnds = mostly('', [' ', ', $', ',$', ', 0', '\x0b', '\0', 'a', '.0', ';', '\x85', ' 1'])
+const codings = mostly('chunked', [
+  'Chunked',
+  'chunked ',
+  '\tchunked',
+  'xchunked',
+  'chunked, identity',
+  'identity',
+  'gzip, chunked',
+  'chunked, chunked',
+  'chunked\x0b',
+  '"chunked"',
+  'chunked;q=1',
+  ', chunked',
+  'chunked,',
+  'chu\0nked',
+  '',
+  'chun ked',
+  '\x0bchunked',
+  'c\xe8unked',
+])
+const nameEnds = mostly(':', [' :', '\t:', '\0:', '::', ';:', '', ' ', '\x0b:', '\r:'])
+const namesBefore = mostly('', [' ', '\t', '\r', '\0', '\x0b', '\n'])
 const extras = [
   'Connection: close',
   'Connection: keep-alive, content-length',
@@ -126,51 +143,43 @@ const extras = [
   'X-A: content-length: 3',
   'Keep-Alive: timeout=1',
 ]
-const sizes = mostly(
-  '$',
-  [
-    '0$',
-    '0x$',
-    '$;a=b',
-    '$;a="b\r\n"',
-    '$;\n',
-    '$ ',
-    ' $',
-    '+$',
-    '-$',
-    '$\n',
-    '$\r',
-    '$;a\0',
-    '00000000000000000$',
-    'fffffffffffffffff',
-    '$g',
-    '$,',
-    '',
-    '$;a=b\rc',
-  ],
-  3,
-)
-const lasts = mostly(
-  '0\r\n\r\n',
-  [
-    '0\n\n',
-    '0\r\n',
-    '00\r\n\r\n',
-    '0;a\r\nX-A: b\r\n\r\n',
-    '0\r\nX A: b\r\n\r\n',
-    '0\r\nX-A : b\r\n\r\n',
-    '0\r\n\n',
-    '0\r\r\n\r\n',
-    '0\r\n\r\r\n',
-    '0\r\nTransfer-Encoding: chunked\r\n\r\n',
-    '0\r\n X: y\r\n\r\n',
-    '-0\r\n\r\n',
-    '0 \r\n\r\n',
-    '0\r\nX\r\n\r\n',
-  ],
-  2,
-)
-const dataEnds = mostly('\r\n', ['\n', '', '\r', '\r\r\n', 'x\r\n', '\n\r\n'], 6)
+const sizes = mostly('$', [
+  '0$',
+  '0x$',
+  '$;a=b',
+  '$;a="b\r\n"',
+  '$;\n',
+  '$ ',
+  ' $',
+  '+$',
+  '-$',
+  '$\n',
+  '$\r',
+  '$;a\0',
+  '00000000000000000$',
+  'fffffffffffffffff',
+  '$g',
+  '$,',
+  '',
+  '$;a=b\rc',
+])
+const lasts = mostly('0\r\n\r\n', [
+  '0\n\n',
+  '0\r\n',
+  '00\r\n\r\n',
+  '0;a\r\nX-A: b\r\n\r\n',
+  '0\r\nX A: b\r\n\r\n',
+  '0\r\nX-A : b\r\n\r\n',
+  '0\r\n\n',
+  '0\r\r\n\r\n',
+  '0\r\n\r\r\n',
+  '0\r\nTransfer-Encoding: chunked\r\n\r\n',
+  '0\r\n X: y\r\n\r\n',
+  '-0\r\n\r\n',
+  '0 \r\n\r\n',
+  '0\r\nX\r\n\r\n',
+])
+const dataEnds = mostly('\r\n', ['\n', '', '\r', '\r\r\n', 'x\r\n', '\n\r\n'])
 
 const chunksOf = (draw: Draw, body: string): string => {
   const size = draw(sizes).replace('$', body.length.toString(16))
@@ -183,20 +192,20 @@ const attackOf = (draw: Draw, id: number): Buffer => {
   const header = (name: string, value: string): string =>
     `${draw(namesBefore)}${draw([name, name, name.toLowerCase()])}${draw(nameEnds)}${draw([' ', ' ', '', '\t', '  '])}${value}${draw(ends)}`
   const lines: string[] = []
-  for (let count = draw([1, 1, 1, 1, 1, 1, 0, 2]); count > 0; count--) lines.push(header('Host', draw(hosts)))
+  for (let count = draw(mostly(1, [0, 2])); count > 0; count--) lines.push(header('Host', draw(hosts)))
   const isChunked = draw([true, false])
   const body = isChunked ? chunksOf(draw, inner) : inner
-  const length = draw([body.length, body.length, body.length, body.length + 1, Math.max(0, body.length - 1), 0])
-  const withLength = draw(isChunked ? [0, 0, 0, 1] : [1, 1, 1, 1, 2, 0])
-  const withCoding = draw(isChunked ? [1, 1, 1, 1, 1, 2] : [0, 0, 0, 0, 0, 1])
+  const length = draw(mostly(body.length, [body.length + 1, Math.max(0, body.length - 1), 0, 1000]))
+  const withLength = draw(isChunked ? mostly(0, [1]) : mostly(1, [2, 0]))
+  const withCoding = draw(isChunked ? mostly(1, [2, 0]) : mostly(0, [1]))
   for (let count = 0; count < withLength; count++)
     lines.push(header('Content-Length', `${draw(lengths)}${length}${draw(lengthEnds).replace('$', String(length))}`))
   for (let count = 0; count < withCoding; count++) lines.push(header('Transfer-Encoding', draw(codings)))
-  for (let count = draw([0, 0, 1, 2]); count > 0; count--) lines.push(`${draw(extras)}${draw(ends)}`)
+  for (let count = draw([0, 0, 0, 0, 0, 1, 2]); count > 0; count--) lines.push(`${draw(extras)}${draw(ends)}`)
   lines.sort(() => draw([-1, 0, 1]))
-  const before = draw(mostly('', ['http://a.localhost', 'http://b.localhost', 'https://a.localhost', '\\', '/'], 4))
-  const first = `${draw(mostly('', ['\r\n', '\n', '\r', ' '], 8))}${draw(methods)}${draw(mostly(' ', ['  ', '\t', ''], 8))}${before}/c${id}${draw(targets)}`
-  const head = `${first}${draw(mostly(' ', ['  ', '\t'], 10))}${draw(versions)}${draw(ends)}${lines.join('')}${draw(ends)}`
+  const before = draw(mostly('', ['http://a.localhost', 'http://b.localhost', 'https://a.localhost', '\\', '/']))
+  const first = `${draw(mostly('', ['\r\n', '\n', '\r', ' ']))}${draw(methods)}${draw(mostly(' ', ['  ', '\t', '']))}${before}/c${id}${draw(targets)}`
+  const head = `${first}${draw(mostly(' ', ['  ', '\t']))}${draw(versions)}${draw(ends)}${lines.join('')}${draw(ends)}`
   return Buffer.from(`${head}${body}GET /e${id} HTTP/1.1\r\nHost: a.localhost\r\nConnection: close\r\n\r\n`, 'latin1')
 }
 
@@ -211,7 +220,9 @@ const startProgram = async (t: TestContext) => {
     })
     req.on('end', () => {
       const id = Number(/\/[cse](\d+)/.exec(req.url ?? '')?.[1] ?? -1)
-      const said = `${req.method} ${req.url} ${req.headers.host} ${JSON.stringify(body)}`
+      // HAProxy passes a whole address on as it is.
+      const path = req.url?.replace(/^https?:\/\/a\.localhost(?=\/)/, '')
+      const said = `${req.method} ${path} ${req.headers.host} ${JSON.stringify(body)}`
       if (seen[id] === undefined) errors.push(said)
       else seen[id].push(said)
       res.writeHead(200, { 'x-seen': '1' }).end(req.method === 'HEAD' ? '' : 'ok')
@@ -256,8 +267,12 @@ const sendAll = async (port: number, attacks: readonly Buffer[], until: number):
   return answers
 }
 
-const isPrefix = (some: readonly string[], others: readonly string[]): boolean =>
-  some.every((each, index) => each === others[index])
+/** Whether all of some are among the others, in their order: what ours answers by itself, it does not pass on. */
+const isAmong = (some: readonly string[], others: readonly string[]): boolean => {
+  let at = 0
+  for (const each of others) if (each === some[at]) at++
+  return at === some.length
+}
 
 test('of ten thousand requests that could be read in two ways none becomes another one than nginx or HAProxy would pass on', {
   timeout: 180_000,
@@ -284,25 +299,17 @@ test('of ten thousand requests that could be read in two ways none becomes anoth
   ])
   assert.deepEqual(own.errors, [], 'what is passed on is well-formed')
   let passed = 0
+  const wrong: object[] = []
   for (const [id, answer] of answers.entries()) {
-    const requests = own.seen[id]!
-    passed += requests.length
-    const what = JSON.stringify(
-      { sent: attacks[id]!.toString('latin1'), answer, ours: requests, theirs: peers.map((peer) => peer.seen[id]) },
-      null,
-      1,
-    )
-    const responses = answer.match(/^x-seen: 1\r$/gim)?.length ?? 0
-    assert.ok(requests.length <= responses, `a request that nobody asked for: ${what}`)
-    assert.ok(
-      peers.length === 0 || peers.some((peer) => isPrefix(requests, peer.seen[id]!)),
-      `not what others pass on: ${what}`,
-    )
-    assert.ok(
-      requests.every((one) => !one.includes('/s') || attacks[id]!.includes('GET /s')),
-      what,
-    )
+    const ours = own.seen[id]!
+    passed += ours.length
+    const theirs = peers.map(({ seen }) => seen[id]!)
+    // One that nobody asked for would have no response.
+    const isAsked = ours.length <= (answer.match(/^x-seen: 1\r$/gim)?.length ?? 0)
+    const isKnown = theirs.length === 0 || theirs.some((seen) => isAmong(ours, seen))
+    if (!isAsked || !isKnown) wrong.push({ sent: attacks[id]!.toString('latin1'), answer, ours, theirs })
   }
+  assert.deepEqual(wrong.slice(0, 5), [], `${wrong.length} connections`)
   assert.ok(passed <= traffic.counts.requests, 'no more than were counted')
   assert.equal(traffic.counts.internalErrors, 0)
   t.diagnostic(`${answers.length} connections, ${traffic.counts.requests} requests counted, ${passed} passed on`)

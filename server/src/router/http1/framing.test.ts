@@ -131,6 +131,7 @@ test('chunks are passed on as they came, without extensions and trailers, in wha
     ...['5\nhello\r\n', ' 5\r\n', '5 \r\n', '0x5\r\n', '+5\r\n', '\r\n', ';a\r\n', '5;a\nb\r\n', '5;a\0\r\n'],
     ...['5\r\nhelloX\r\n', '5\r\nhello\n', '5\r\nhello\r5', '1000000000000\r\n', `5;${'x'.repeat(5000)}\r\n`],
     ...['0\r\n\n', '0\r\nX A: b\r\n\r\n', '0\r\n X: y\r\n\r\n', '0\r\nX\r\n\r\n', '0\r\nX: \0\r\n\r\n', '0\r\n\rx'],
+    ...['0\r\nContent-Length: 3\r\n\r\n', '0\r\ntransfer-encoding: chunked\r\n\r\n'],
     `0\r\nX: ${'x'.repeat(20_000)}\r\n\r\n`,
   ]
   for (const each of bad)
