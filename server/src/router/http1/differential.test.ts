@@ -14,9 +14,9 @@ import { isInstalled, type PeerName, startPeer } from '../../../test/support/rou
 
 const cases = 10_000
 const seed = 20_261_123
-const atOnce = 64
+const atOnce = 256
 const silenceMs = 400
-const mostMs = 60_000
+const mostMs = 45_000
 
 type Draw = <One>(from: readonly One[]) => One
 
