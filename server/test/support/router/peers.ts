@@ -36,7 +36,7 @@ http {
   client_body_temp_path ${folder}/body; proxy_temp_path ${folder}/proxy; fastcgi_temp_path ${folder}/fastcgi;
   uwsgi_temp_path ${folder}/uwsgi; scgi_temp_path ${folder}/scgi;
   client_header_timeout ${silenceMs}ms; client_body_timeout ${silenceMs}ms; keepalive_timeout ${silenceMs}ms;
-  lingering_timeout ${silenceMs}ms;
+  lingering_close off;
   upstream program { server 127.0.0.1:${target}; keepalive 64; keepalive_requests 1000000; }
   server {
     listen 127.0.0.1:${port} reuseport;
