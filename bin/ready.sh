@@ -127,6 +127,8 @@ ready_test_programs() {
   ready_test_program /usr/sbin/sshd openssh-server 'Tests of engines behind SSH'
   ready_test_program /usr/bin/pebble pebble 'Tests of certificates by ACME'
   ready_test_program /usr/sbin/named bind9 'Tests of DNS records for certificates'
+  ready_test_program /usr/sbin/nginx nginx-light 'Comparisons of the router with nginx'
+  ready_test_program /usr/sbin/haproxy haproxy 'Comparisons of the router with HAProxy'
 }
 
 # Makes the disk with quotas of the tests that limit volumes; without it they are skipped, and say so.

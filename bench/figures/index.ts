@@ -18,6 +18,7 @@ import { figure as figure5 } from './5.ts'
 import { figure as figure6 } from './6.ts'
 import { figure as figure7 } from './7.ts'
 import { figure as figure8 } from './8.ts'
+import { figure as figure9 } from './9.ts'
 import { figure as figure10 } from './10.ts'
 import { figure as figure11 } from './11.ts'
 
@@ -38,6 +39,7 @@ export const figures: Figure<Bench>[] = [
   figure5,
   figure6,
   figure8,
+  figure9,
   figure10,
   figure11,
   // Last: what it leaves in the tables would weigh on the others.

@@ -51,11 +51,12 @@ const unreadBytes = 128 << 10
 /** Answers in a row, before others have their turn. */
 const atOnce = 32
 
-/** What a request keeps in memory while it waits: its headers, and what is read of a body before anybody asks for it. */
-export const heldBytes = (headers: readonly string[], contentLength: string | undefined): number => {
-  const head = headers.reduce((sum, each) => sum + each.length, 0)
-  return head + Math.min(unreadBytes, Number(contentLength ?? unreadBytes) || 0)
-}
+/**
+ * What a request keeps in memory while it waits: its head, and what is read of a body before anybody asks for it. -1: a
+ * body of unknown length.
+ */
+export const heldBytes = (headBytes: number, bodyLength: number): number =>
+  headBytes + (bodyLength < 0 ? unreadBytes : Math.min(unreadBytes, bodyLength))
 
 interface Held extends Place {
   bytes: number

@@ -1,7 +1,5 @@
-/** How an attempt can fail, by the errors of undici and ours. */
-const resets: ReadonlySet<unknown> = new Set(['UND_ERR_SOCKET', 'ECONNRESET', 'EPIPE'])
-const silences: ReadonlySet<unknown> = new Set(['UND_ERR_HEADERS_TIMEOUT', 'UND_ERR_BODY_TIMEOUT', 'LATE'])
-const refusals: ReadonlySet<unknown> = new Set(['UND_ERR_INVALID_ARG', 'UND_ERR_NOT_SUPPORTED'])
+/** How an attempt can fail. */
+const resets: ReadonlySet<unknown> = new Set(['CLOSED', 'ECONNRESET', 'EPIPE'])
 
 export const codeOf = (error: Error): unknown => (error as NodeJS.ErrnoException).code
 
@@ -11,10 +9,24 @@ export const unwanted = new Error('the response is discarded')
 
 /** A limit of time was reached. */
 export class LateError extends Error {
-  readonly code = 'LATE'
-
   constructor() {
     super('it took too long')
+  }
+}
+
+/** The target closed its connection in the middle of an exchange. */
+export class ClosedError extends Error {
+  readonly code = 'CLOSED'
+
+  constructor() {
+    super('its connection was closed')
+  }
+}
+
+/** What the target sent is not a response. */
+export class MalformedError extends Error {
+  constructor() {
+    super('its response is malformed')
   }
 }
 
@@ -31,6 +43,4 @@ export class TooLarge extends Error {
 /** The connection broke. */
 export const isReset = (error: Error): boolean => resets.has(codeOf(error))
 /** Nothing came in time. */
-export const isSilence = (error: Error): boolean => silences.has(codeOf(error))
-/** Nothing is wrong with the target: another attempt would end the same. */
-export const isRefusal = (error: Error): boolean => refusals.has(codeOf(error))
+export const isSilence = (error: Error): boolean => error instanceof LateError

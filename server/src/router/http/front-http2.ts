@@ -19,7 +19,7 @@ export interface Http2Limits {
   resetsPerSecond: number
 }
 
-interface Http2Front {
+export interface Http2Front {
   /** Takes a connection whose first bytes were put back. */
   accept(socket: Socket): void
   /** Tells clients to open no more streams here. Those already on their way are served. */

@@ -1,35 +1,17 @@
 /** The listener: limits on what clients may send, and shutdown. */
 import { once } from 'node:events'
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
-import type { AddressInfo, Socket } from 'node:net'
+import { type AddressInfo, createServer, type Socket } from 'node:net'
 import type { TLSSocket } from 'node:tls'
+import { Http1Client } from '../http1/client.ts'
+import type { ClientLimits, ClientOwner } from '../http1/owner.ts'
+import { createSweep, type Sweep } from '../http1/sweep.ts'
 import { usual } from '../policy.ts'
 import type { Traffic } from '../table/traffic.ts'
-import { hstsHeader, judgeTls } from '../tls/guard.ts'
-import { createHttp2Front, type Http2Limits } from './front-http2.ts'
-import { noteBirth } from './keep-alive.ts'
-import { forward, sendPage } from './proxy.ts'
+import { judgeTls } from '../tls/guard.ts'
+import { createHttp2Front, type Http2Front, type Http2Limits } from './front-http2.ts'
+import { forward } from './proxy.ts'
 import { readRequest } from './request-check.ts'
-import { sniff } from './sniff.ts'
-import { forwardUpgrade, refuseConnect } from './upgrade.ts'
-
-/** True if it has been answered. */
-const isAnsweredByTls = (
-  traffic: Traffic,
-  req: IncomingMessage,
-  res: ServerResponse,
-  wanted: { host: string; path: string },
-): boolean => {
-  if (traffic.secure === undefined) return false
-  const verdict = judgeTls(traffic, { ...wanted, headers: req.headers, socket: req.socket })
-  const [name, value] = hstsHeader(traffic, req.socket)
-  if (name !== undefined) res.setHeader(name, value!)
-  if (verdict === null) return false
-  if (verdict.kind === 'misdirected') sendPage(req, res, 'misdirected', wanted.host)
-  else if (verdict.kind === 'redirect') sendPage(req, res, 'moved', wanted.host, ['location', verdict.to])
-  else res.writeHead(200, { 'content-type': 'text/plain', 'cache-control': 'no-store' }).end(verdict.answer)
-  return true
-}
+import { forwardUpgrade } from './upgrade.ts'
 
 interface Front {
   /** Takes a connection that is encrypted already; `http2`: its client has agreed on that. */
@@ -42,12 +24,11 @@ interface Front {
   finish(graceMs: number): Promise<void>
 }
 
-export type Limits = Http2Limits
+export type Limits = Http2Limits & ClientLimits
 
 export const defaultLimits: Limits = {
   headerBytes: 32_768,
   headersTimeoutMs: 15_000,
-  /** How long a client may neither send nor receive anything in the middle of a request, if its service says no more. */
   silenceMs: 660_000,
   idleMs: usual.keepAliveMs,
   streams: 250,
@@ -55,68 +36,75 @@ export const defaultLimits: Limits = {
   resetsPerSecond: 50,
 }
 
-const createHttpServer = (limits: Limits): Server => {
-  const server = createServer({
-    maxHeaderSize: limits.headerBytes,
-    headersTimeout: limits.headersTimeoutMs,
-    connectionsCheckingInterval: Math.min(1_000, limits.headersTimeoutMs / 4),
-    // Bodies may take as long as they need.
-    requestTimeout: 0,
-    keepAliveTimeout: limits.idleMs,
-    // `Upgrade: h2c`, which some clients send with everything, is an offer that may be declined.
-    shouldUpgradeCallback: ({ headers }) => !/^h2c?$/i.test(headers.upgrade ?? ''),
-  })
-  server.timeout = limits.silenceMs
-  // Limited by size. With a limit on the count, Node would silently drop the rest.
-  server.maxHeadersCount = 0
-  return server
+const longestSweepMs = 1_000
+
+/** True if it has been answered. */
+const isAnsweredByTls = (traffic: Traffic, client: Http1Client): boolean => {
+  const verdict = judgeTls(traffic, client)
+  if (verdict === null) return false
+  if (verdict.kind === 'misdirected') client.sendPage('misdirected', [])
+  else if (verdict.kind === 'redirect') client.sendPage('moved', ['location', verdict.to])
+  else client.sendPlain(200, ['content-type', 'text/plain', 'cache-control', 'no-store'], verdict.answer)
+  return true
 }
+
+const serve = (traffic: Traffic, client: Http1Client) => {
+  const wanted = readRequest(client.head)
+  if (typeof wanted === 'string') {
+    client.stayNoLonger()
+    return client.sendPage(wanted, [])
+  }
+  client.host = wanted.host
+  client.path = wanted.path
+  if (traffic.secure !== undefined && isAnsweredByTls(traffic, client)) return
+  if (client.expectsContinue && !/\b100-continue\b/i.test(client.head.expect!)) return client.sendPlain(417, [], '')
+  forward(traffic, client)
+}
+
+const createOwner = (
+  traffic: Traffic,
+  limits: Limits,
+  clients: Sweep<Http1Client>,
+  http2: Http2Front,
+  { upgraded, onLeave }: { upgraded: Set<Socket>; onLeave(): void },
+): ClientOwner => ({
+  traffic,
+  limits,
+  serve: (client) => serve(traffic, client),
+  onPreface(_client, socket, bytes) {
+    socket.unshift(bytes)
+    http2.accept(socket)
+  },
+  onUpgrade(client, socket, bytes) {
+    upgraded.add(socket)
+    forwardUpgrade(traffic, client, bytes, () => upgraded.delete(socket))
+  },
+  onLeave,
+  onGone: (client) => clients.delete(client),
+})
 
 export const createFront = (traffic: Traffic, limits = defaultLimits): Front => {
   const { counts } = traffic
-  const server = createHttpServer(limits)
+  const shortestMs = Math.min(limits.headersTimeoutMs, limits.silenceMs, limits.idleMs)
+  const clients = createSweep<Http1Client>(Math.min(longestSweepMs, shortestMs / 4))
   const upgraded = new Set<Socket>()
   let onIdle = (): void => {}
-
-  const leave = (): void => {
+  const onLeave = (): void => {
+    if (traffic.stopping && counts.inFlight === 0) onIdle()
+  }
+  const http2 = createHttp2Front(traffic, limits, () => {
     counts.inFlight--
-    if (!traffic.stopping) return
-    setImmediate(() => server.closeIdleConnections())
-    if (counts.inFlight === 0) onIdle()
-  }
-
-  const http2 = createHttp2Front(traffic, limits, leave)
-
-  const serve = (req: IncomingMessage, res: ServerResponse, expectsContinue: boolean) => {
-    counts.requests++
-    counts.inFlight++
-    res.once('close', leave)
-    const wanted = readRequest(req)
-    const { silenceMs } = limits
-    if (typeof wanted === 'object') {
-      if (isAnsweredByTls(traffic, req, res, wanted)) return
-      return forward(traffic, { req, res, ...wanted, expectsContinue, silenceMs })
-    }
-    res.shouldKeepAlive = false
-    sendPage(req, res, wanted, '')
-  }
-
-  server.on('request', (req, res) => serve(req, res, false))
-  server.on('checkContinue', (req, res) => serve(req, res, true))
-  server.on('connect', refuseConnect)
-  const sniffing = sniff(server, limits.headersTimeoutMs, (socket) => http2.accept(socket))
-  server.on('connection', noteBirth)
-  server.on('upgrade', (req, stream, head) => {
-    const socket = stream as Socket
-    upgraded.add(socket)
-    forwardUpgrade(traffic, req, socket, head, () => upgraded.delete(socket))
+    onLeave()
   })
+  const owner = createOwner(traffic, limits, clients, http2, { upgraded, onLeave })
+  const open = (socket: Socket) => clients.add(new Http1Client(owner, socket))
+  const server = createServer({ allowHalfOpen: true, noDelay: true }, open)
 
   return {
     accept(socket, isHttp2) {
       socket.on('error', () => socket.destroy())
       if (isHttp2) http2.accept(socket)
-      else server.emit('connection', socket)
+      else open(socket)
     },
     async listen(host, port) {
       server.listen({ host, port, backlog: 1024 })
@@ -127,8 +115,7 @@ export const createFront = (traffic: Traffic, limits = defaultLimits): Front => 
       traffic.stopping = true
       // Not its callback, which waits for every connection. The port is free as soon as this returns.
       server.close()
-      server.closeIdleConnections()
-      sniffing.end()
+      for (const client of clients.all) if (client.isIdle) client.breakOff()
       http2.close()
       return Promise.resolve()
     },
@@ -140,8 +127,7 @@ export const createFront = (traffic: Traffic, limits = defaultLimits): Front => 
         await promise
         clearTimeout(timer)
       }
-      server.closeAllConnections()
-      sniffing.end()
+      for (const client of clients.all) client.breakOff()
       http2.end()
       for (const socket of upgraded) socket.destroy()
     },

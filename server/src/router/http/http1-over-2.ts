@@ -1,13 +1,24 @@
 /**
  * A service that speaks HTTP/1.1, asked over HTTP/2: a stream as the request and the response that the exchange knows.
- * Whatever HTTP/1.1 could be made to read differently is refused by HTTP/2's own rules before it gets here; lengths are
- * checked by both sides.
+ * Whatever HTTP/1.1 could be made to read differently is refused by HTTP/2's own rules before it gets here, and once
+ * more as the request is written; lengths are checked by both sides.
  */
-import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from 'node:http'
+import { type IncomingHttpHeaders, METHODS } from 'node:http'
 import { constants, type OutgoingHttpHeaders, type ServerHttp2Stream } from 'node:http2'
+import type { Rules } from '../access/rules.ts'
+import { plainAddress } from '../access/sources.ts'
+import { lengthOf } from '../http1/head.ts'
+import { linesOf } from '../http1/lists.ts'
+import { framingOf } from '../http1/request-head.ts'
+import type { ResponseHead } from '../http1/response-head.ts'
+import { isHeaderName } from '../policy.ts'
 import type { Traffic } from '../table/traffic.ts'
+import { forwardedHeaders, passedToTarget } from './headers.ts'
 import type { StreamRequest } from './http2-headers.ts'
+import type { Answerer, Inbound, RequestSink } from './inbound.ts'
+import { type PageName, renderPage } from './pages.ts'
 import { forward } from './proxy.ts'
+import { allowStreamSilence } from './silence.ts'
 
 const { NGHTTP2_NO_ERROR, NGHTTP2_INTERNAL_ERROR } = constants
 
@@ -22,6 +33,11 @@ const dropped = new Set([
   'transfer-encoding',
   'upgrade',
 ])
+
+const isLength = (text: string): boolean => lengthOf(text) >= 0
+const methods: ReadonlySet<string> = new Set(METHODS)
+const target = /^\/[!"$-~]*$/
+const value = /^[\t\x20-\x7e\x80-\xff]*$/
 
 /** As they were received, with one `host` and one `cookie`, which HTTP/2 may have cut in pieces. */
 const rawHeadersOf = (
@@ -38,47 +54,11 @@ const rawHeadersOf = (
   return raw
 }
 
-const headersOf = (stream: ServerHttp2Stream, headers: IncomingHttpHeaders, { authority }: StreamRequest) => {
-  const named = Object.entries(headers).filter(([name]) => !name.startsWith(':'))
-  const isOpenEnded = !stream.endAfterHeaders && headers['content-length'] === undefined
-  return {
-    ...Object.fromEntries(named),
-    host: authority,
-    // The target has to be told where a body of unknown length ends.
-    ...(isOpenEnded ? { 'transfer-encoding': 'chunked' } : {}),
-  }
-}
-
-const requestOf = (
-  stream: ServerHttp2Stream,
-  headers: IncomingHttpHeaders,
-  received: readonly string[],
-  request: StreamRequest,
-): IncomingMessage => {
-  const face = {
-    method: request.method,
-    url: request.path,
-    httpVersion: '2.0',
-    headers: headersOf(stream, headers, request),
-    rawHeaders: rawHeadersOf(received, request, headers.cookie),
-    socket: { remoteAddress: stream.session?.socket?.remoteAddress, encrypted: true, setTimeout() {} },
-    get complete() {
-      return stream.endAfterHeaders || stream.readableEnded
-    },
-    on(name: string, listener: (...values: unknown[]) => void) {
-      // An empty body ends by itself, perhaps before a target has asked for it.
-      if (name === 'end' && stream.readableEnded) process.nextTick(listener)
-      else stream.on(name, listener)
-      return face
-    },
-    off(name: string, listener: (...values: unknown[]) => void) {
-      stream.off(name, listener)
-      return face
-    },
-    pause: () => stream.pause(),
-    resume: () => stream.resume(),
-  }
-  return face as unknown as IncomingMessage
+/** Whether these are one request of HTTP/1.1, and of no other meaning. */
+const isPlain = ({ method, path }: StreamRequest, raw: readonly string[]): boolean => {
+  const isGood = raw.every((word, index) => (index % 2 === 0 ? isHeaderName(word) : value.test(word)))
+  const lengths = raw.filter((_, index) => index % 2 === 1 && raw[index - 1] === 'content-length')
+  return isGood && methods.has(method) && target.test(path) && lengths.length <= 1 && lengths.every(isLength)
 }
 
 /** Of a flat list: names that occur again become lists. */
@@ -94,77 +74,163 @@ const grouped = (status: number, flat: readonly string[]): OutgoingHttpHeaders =
   return headers
 }
 
-class StreamResponse {
-  shouldKeepAlive = false
+interface Parts {
+  traffic: Traffic
+  stream: ServerHttp2Stream
+  headers: IncomingHttpHeaders
+  raw: readonly string[]
+  request: StreamRequest
+  /** What every response has, unless it says it itself. */
+  added: readonly string[]
+}
+
+class StreamInbound implements Inbound {
+  readonly method: string
+  readonly host: string
+  readonly path: string
+  readonly headers: IncomingHttpHeaders
+  readonly peer: string
+  readonly isEncrypted = true
+  readonly bodyLength: number
+  readonly expectsContinue: boolean
+  receivedBytes = 0
+  private readonly parts: Parts
   private readonly stream: ServerHttp2Stream
-  private readonly added: readonly string[]
+  private answerer: Answerer | null = null
+  private sink: RequestSink | null = null
   private trailers: OutgoingHttpHeaders = {}
 
-  constructor(stream: ServerHttp2Stream, added: readonly string[]) {
+  constructor(parts: Parts) {
+    const { stream, headers, request } = parts
+    this.parts = parts
     this.stream = stream
-    this.added = added
-    stream.on('wantTrailers', () => {
-      if (!stream.destroyed && !stream.closed) stream.sendTrailers(this.trailers)
-    })
+    this.method = request.method
+    this.host = request.host
+    this.path = request.path
+    this.headers = { ...headers, host: request.authority }
+    this.peer = plainAddress(stream.session?.socket?.remoteAddress)
+    const said = headers['content-length']
+    this.bodyLength = said !== undefined ? Number(said) : stream.endAfterHeaders ? 0 : -1
+    this.expectsContinue = headers.expect === '100-continue'
+    stream
+      .on('wantTrailers', () => {
+        if (!stream.destroyed && !stream.closed) stream.sendTrailers(this.trailers)
+      })
+      .on('drain', () => this.answerer?.onClientDrain())
+      .once('close', () => {
+        this.sink = null
+        this.answerer?.onClientGone()
+      })
   }
 
-  get headersSent(): boolean {
+  get headBytes(): number {
+    return this.parts.raw.join('').length
+  }
+  get isHeadSent(): boolean {
     return this.stream.headersSent
   }
-  get destroyed(): boolean {
-    return this.stream.destroyed
-  }
-  get writableEnded(): boolean {
-    return this.stream.writableEnded
-  }
-  get writableNeedDrain(): boolean {
-    return this.stream.writableNeedDrain
-  }
-  on(name: string, listener: () => void): this {
-    this.stream.on(name, listener)
-    return this
-  }
-  once(name: string, listener: () => void): this {
-    this.stream.once(name, listener)
-    return this
+
+  headForTarget(path: string): string {
+    const { raw, traffic, request } = this.parts
+    const forwarded = forwardedHeaders(this, request.authority, traffic.isTrusted)
+    const lines = linesOf([...['connection', 'keep-alive'], ...passedToTarget(raw, undefined), ...forwarded])
+    const framing = this.headers['content-length'] === undefined ? framingOf(this.method, this.bodyLength) : ''
+    return `${this.method} ${path} HTTP/1.1\r\n${lines}${framing}\r\n`
   }
 
-  /** With a reason phrase, which HTTP/2 does not have, or without. */
-  writeHead(status: number, ...rest: (string | string[])[]): this {
+  answerBy(answerer: Answerer): void {
+    this.answerer = answerer
+  }
+
+  allowSilence(ms: number): void {
+    allowStreamSilence(this.stream.session, ms)
+  }
+
+  takeBody(sink: RequestSink): void {
+    this.sink = sink
     const { stream } = this
-    if (stream.destroyed || stream.closed) return this
-    const headers = grouped(status, [...((rest.at(-1) ?? []) as string[])])
-    for (let index = 0; index < this.added.length; index += 2) headers[this.added[index]!] ??= this.added[index + 1]!
+    stream.on('data', (bytes: Buffer) => this.onData(bytes))
+    // An empty body ends by itself, perhaps before a target has asked for it.
+    if (stream.readableEnded) process.nextTick(() => this.onEnd())
+    else stream.once('end', () => this.onEnd())
+    sink.onBodyTurn()
+  }
+
+  private onData(bytes: Buffer): void {
+    const { sink, bodyLength } = this
+    this.receivedBytes += bytes.length
+    if (sink === null || bytes.length === 0) return
+    // The target has to be told where a body of unknown length ends.
+    if (bodyLength < 0) sink.onBodyText(`${bytes.length.toString(16)}\r\n`)
+    sink.onBody(bytes, 0, bytes.length)
+    if (bodyLength < 0) sink.onBodyText('\r\n')
+    sink.onBodyTurn()
+  }
+
+  private onEnd() {
+    const { sink, bodyLength, receivedBytes } = this
+    this.sink = null
+    if (sink === null) return
+    if (bodyLength < 0) sink.onBodyText('0\r\n\r\n')
+    else if (bodyLength !== receivedBytes) return this.breakOff()
+    sink.onBodyEnd()
+  }
+
+  pauseBody(): void {
+    this.stream.pause()
+  }
+  resumeBody(): void {
+    this.stream.resume()
+  }
+  leaveBody(): void {
+    this.sink = null
+    this.stream.resume()
+  }
+
+  sendContinue(): void {
+    this.inform({ ':status': 100 })
+  }
+  sendHints(links: readonly string[]): void {
+    this.inform({ ':status': 103, link: [...links] })
+  }
+  private inform(headers: OutgoingHttpHeaders): void {
+    const { stream } = this
+    if (!stream.destroyed && !stream.closed && !stream.headersSent) stream.additionalHeaders(headers)
+  }
+
+  respond(head: ResponseHead, passed: string[] | null, _rules: Rules): boolean {
+    this.sendHead(head.status, passed ?? head.passed)
+    return false
+  }
+
+  private sendHead(status: number, flat: readonly string[]): void {
+    const { stream } = this
+    if (stream.destroyed || stream.closed) return
+    const { added } = this.parts
+    const headers = grouped(status, flat)
+    for (let index = 0; index < added.length; index += 2) headers[added[index]!] ??= added[index + 1]!
     try {
       stream.respond(headers, { waitForTrailers: true })
     } catch {
       // What HTTP/1.1 lets pass: a status or a header that does not exist here.
       stream.close(NGHTTP2_INTERNAL_ERROR)
     }
-    return this
   }
-  flushHeaders(): void {}
-  writeContinue(): void {
-    this.inform({ ':status': 100 })
-  }
-  writeEarlyHints({ link }: { link: string | string[] }): void {
-    this.inform({ ':status': 103, link })
-  }
-  private inform(headers: OutgoingHttpHeaders): void {
+
+  pass(bytes: Buffer, from: number, to: number): void {
     const { stream } = this
-    if (!stream.destroyed && !stream.closed && !stream.headersSent) stream.additionalHeaders(headers)
+    if (!stream.writableEnded && !stream.destroyed) stream.write(Buffer.from(bytes.subarray(from, to)))
   }
-  addTrailers(pairs: readonly (readonly [string, string])[]): void {
-    this.trailers = Object.fromEntries(pairs.map(([name, value]) => [name.toLowerCase(), value]))
+  flush(): boolean {
+    return this.stream.destroyed || !this.stream.writableNeedDrain
   }
-  write(chunk: Buffer): boolean {
-    return this.stream.writableEnded || this.stream.destroyed ? true : this.stream.write(chunk)
-  }
-  end(body?: string): this {
+
+  end(trailers: readonly string[]): void {
     const { stream } = this
-    if (!stream.writableEnded && !stream.destroyed) stream.end(body)
+    for (let index = 0; index < trailers.length; index += 2)
+      this.trailers[trailers[index]!.toLowerCase()] = trailers[index + 1]
+    if (!stream.writableEnded && !stream.destroyed) stream.end()
     this.leaveUnread()
-    return this
   }
   /** The client is told to stop sending, once it has the response. */
   private leaveUnread(): void {
@@ -176,8 +242,22 @@ class StreamResponse {
     if (stream.writableFinished) setImmediate(close)
     else stream.once('finish', () => setImmediate(close))
   }
-  destroy(): void {
+
+  breakOff(): void {
     if (!this.stream.closed) this.stream.close(NGHTTP2_INTERNAL_ERROR)
+  }
+
+  sendPage(name: PageName, added: readonly string[]): void {
+    const { status, headers, body } = renderPage(name, this.host, this.headers.accept)
+    this.sendPlain(status, [...headers, ...added], body)
+  }
+
+  sendPlain(status: number, headers: readonly string[], body: string): void {
+    const { stream } = this
+    this.sink = null
+    this.sendHead(status, headers)
+    if (this.method !== 'HEAD' && body !== '' && !stream.writableEnded && !stream.destroyed) stream.write(body)
+    this.end([])
   }
 }
 
@@ -190,15 +270,8 @@ export const forwardAsHttp1 = (
   request: StreamRequest,
   added: readonly string[],
 ): void => {
-  const req = requestOf(stream, headers, received, request)
-  const res = new StreamResponse(stream, added) as unknown as ServerResponse
-  const { host, path } = request
-  forward(traffic, {
-    req,
-    res,
-    host,
-    path,
-    expectsContinue: headers.expect === '100-continue',
-    session: stream.session,
-  })
+  const raw = rawHeadersOf(received, request, headers.cookie)
+  const inbound = new StreamInbound({ traffic, stream, headers, raw, request, added })
+  if (isPlain(request, raw)) forward(traffic, inbound)
+  else inbound.sendPage('malformed', [])
 }

@@ -135,8 +135,8 @@ class StreamExchange {
   private hold({ route }: HostEntry): void {
     const { client, headers } = this
     this.place?.leave()
-    const words = Object.entries(headers).flat().map(String)
-    const bytes = heldBytes(words, client.endAfterHeaders ? '0' : headers['content-length'])
+    const said = Object.entries(headers).flat().join('').length
+    const bytes = heldBytes(said, client.endAfterHeaders ? 0 : Number(headers['content-length'] ?? -1) || 0)
     const waiting = { resume: () => this.attempt(), refuse: (page: PageName) => this.answer(page) }
     this.place = this.traffic.holds.take(route.serviceId, bytes, waiting)
     if (this.place === null) this.answer('crowded')

@@ -1,34 +1,48 @@
 /** Refuses requests that two servers could read differently. What the parser already refuses never gets here. */
-import type { IncomingMessage } from 'node:http'
+import type { RequestHead } from '../http1/request-head.ts'
 import { normalizeHost } from '../table/table.ts'
 import type { PageName } from './pages.ts'
 
-const countHosts = (rawHeaders: readonly string[]): number => {
-  let count = 0
-  for (let index = 0; index < rawHeaders.length; index += 2)
-    if (rawHeaders[index]!.length === 4 && rawHeaders[index]!.toLowerCase() === 'host') count++
-  return count
-}
-
 /** `GET http://a.test/x`: its host must equal the Host header, and the rest becomes the path. */
 const pathOfAbsolute = (url: string, hostHeader: string): string | null => {
-  const match = /^https?:\/\/([^/?#]*)(.*)$/i.exec(url)
+  const match = /^https?:\/\/([^/?]*)(.*)$/i.exec(url)
   if (match === null || match[1]!.toLowerCase() !== hostHeader.toLowerCase()) return null
   const rest = match[2]!
   return rest.startsWith('/') ? rest : `/${rest}`
 }
 
-/** The destination of the request, or the page that refuses it. */
-export const readRequest = (req: IncomingMessage): { host: string; path: string } | PageName => {
-  const { headers } = req
-  if (headers.host === undefined || countHosts(req.rawHeaders) !== 1) return 'malformed'
-  const coding = headers['transfer-encoding']
-  if (coding !== undefined && headers['content-length'] !== undefined) return 'malformed'
-  if (coding !== undefined && coding.toLowerCase() !== 'chunked') return 'coding'
-  const url = req.url ?? ''
-  const path = url.startsWith('/') ? url : pathOfAbsolute(url, headers.host)
-  return path === null ? 'malformed' : { host: normalizeHost(headers.host), path }
+/** What follows a name is a port, or programs may take the whole for another host. */
+const hasPlainEnd = (host: string): boolean => {
+  const at = host.indexOf(':', host.startsWith('[') ? host.indexOf(']') + 1 : 0)
+  return at < 0 || /^:\d{0,5}$/.test(host.slice(at))
 }
 
-export const hasBody = ({ headers }: IncomingMessage): boolean =>
-  headers['transfer-encoding'] !== undefined || (headers['content-length'] ?? '0') !== '0'
+/** The path of the request, or the page that refuses it. */
+const pathOrRefusal = (head: RequestHead): { path: string } | PageName => {
+  const { host = '', coding, target } = head
+  if (head.method === 'CONNECT') return 'method'
+  if (!head.hasHost || !hasPlainEnd(host)) return 'malformed'
+  if (coding !== undefined && (head.contentLength >= 0 || head.isOld)) return 'malformed'
+  if (coding !== undefined && coding.toLowerCase() !== 'chunked') return 'coding'
+  const path = target.startsWith('/') ? target : pathOfAbsolute(target, host)
+  return path === null ? 'malformed' : { path }
+}
+
+/** Hosts repeat: what is known of the last ones need not be computed again. */
+const normalized = new Map<string, string>()
+const mostRemembered = 1000
+
+const hostOf = (header: string): string => {
+  const known = normalized.get(header)
+  if (known !== undefined) return known
+  const host = normalizeHost(header)
+  if (normalized.size >= mostRemembered) normalized.clear()
+  normalized.set(header, host)
+  return host
+}
+
+/** The destination of the request, or the page that refuses it. */
+export const readRequest = (head: RequestHead): { host: string; path: string } | PageName => {
+  const found = pathOrRefusal(head)
+  return typeof found === 'string' ? found : { host: hostOf(head.host!), path: found.path }
+}

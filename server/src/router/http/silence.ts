@@ -2,27 +2,15 @@
  * How long nothing may move on a client's connection in the middle of a request: as long as is usual, or longer, where
  * a service's settings let its program or its clients take more time.
  */
-import type { IncomingMessage } from 'node:http'
 import type { Http2Session } from 'node:http2'
 
-const aliveProbeMs = 30_000
 /** So that whoever is silent is told by the limit that was set, not by the loss of the connection. */
 const graceMs = 30_000
 
-/** As Node takes it: 0 is no limit. */
-const timeoutFor = (usualMs: number, silenceMs: number): number => {
+/** 0 is no limit. */
+export const silenceFor = (usualMs: number, silenceMs: number): number => {
   if (!Number.isFinite(silenceMs)) return 0
   return silenceMs < usualMs ? usualMs : silenceMs + graceMs
-}
-
-/** For what a connection carries now; Node sets what is usual again once its client has waited between two requests. */
-export const allowSilence = ({ socket }: IncomingMessage, usualMs: number, silenceMs: number): void => {
-  const wantedMs = timeoutFor(usualMs, silenceMs)
-  const allowedMs = socket.timeout ?? usualMs
-  if (wantedMs === usualMs || allowedMs === 0 || (wantedMs !== 0 && wantedMs <= allowedMs)) return
-  socket.setTimeout(wantedMs)
-  // Otherwise a client that has vanished would stay as long.
-  socket.setKeepAlive(true, aliveProbeMs)
 }
 
 interface Allowance {
@@ -43,7 +31,7 @@ export const endSilence = (session: Http2Session): void => void session.setTimeo
 export const allowStreamSilence = (session: Http2Session | undefined, silenceMs: number): void => {
   const allowance = session && allowances.get(session)
   if (allowance === undefined || session!.destroyed) return
-  const wantedMs = timeoutFor(allowance.usualMs, silenceMs)
+  const wantedMs = silenceFor(allowance.usualMs, silenceMs)
   if (allowance.allowedMs === 0 || (wantedMs !== 0 && wantedMs <= allowance.allowedMs)) return
   allowance.allowedMs = wantedMs
   session!.setTimeout(wantedMs)

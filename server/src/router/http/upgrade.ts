@@ -1,9 +1,9 @@
 /** Websockets and other upgrades: the handshake is HTTP, the rest a byte tunnel between its two ends. */
 import { type ClientRequest, type IncomingMessage, request } from 'node:http'
 import type { Socket } from 'node:net'
-import type { Duplex } from 'node:stream'
 import type { Rules } from '../access/rules.ts'
 import { heldBytes } from '../hold/holds.ts'
+import type { Http1Client } from '../http1/client.ts'
 import { join } from '../ports/join.ts'
 import type { HostEntry } from '../table/live-table.ts'
 import { rewritten } from '../table/paths.ts'
@@ -12,21 +12,24 @@ import { attemptPausesMs, connectTimeoutMs, findServing, type Traffic } from '..
 import { markSuspect, type Upstream } from '../table/upstreams.ts'
 import { judgeTls } from '../tls/guard.ts'
 import { admit, dressedFor, pickFor } from './admission.ts'
-import { headersForClient, headersForTarget, isSecure } from './headers.ts'
+import { forwardedHeaders, headersForClient, isSecure, passedToTarget } from './headers.ts'
 import { type PageName, rawHead, renderPage } from './pages.ts'
-import { hasBody, readRequest } from './request-check.ts'
+import { readRequest } from './request-check.ts'
 
 const halfClosedMs = 30_000
+const lingerMs = 2_000
 
-const refuse = (
-  client: Duplex,
-  req: IncomingMessage,
-  name: PageName,
-  host: string,
-  added: readonly string[] = [],
-): void => {
-  const { status, headers, body } = renderPage(name, host, req.headers.accept)
-  client.end(rawHead(status, '', [...headers, ...added, 'connection', 'close']) + body)
+/** It is answered: what it still sends is read, so that it can read the answer, but not for long. */
+const linger = (client: Socket): void => {
+  const timer = setTimeout(() => client.destroy(), lingerMs)
+  client.once('close', () => clearTimeout(timer)).once('end', () => client.destroySoon())
+  client.resume()
+}
+
+const refuse = ({ socket, headers: { accept }, host }: Http1Client, name: PageName, added: readonly string[] = []) => {
+  const { status, headers, body } = renderPage(name, host, accept)
+  socket.end(rawHead(status, '', [...headers, ...added, 'connection', 'close']) + body)
+  linger(socket)
 }
 
 const openTunnel = (traffic: Traffic, upstream: Upstream, client: Socket, far: Socket): void => {
@@ -54,20 +57,25 @@ const passRefusal = (headers: string[], answer: IncomingMessage, client: Socket)
     'latin1',
   )
   answer.pipe(client)
+  client.once('finish', () => linger(client))
   answer.on('error', () => client.destroy())
 }
 
 const openRequest = (
   traffic: Traffic,
-  req: IncomingMessage,
+  req: Http1Client,
   { route, rules }: HostEntry,
-  asked: string,
   upstream: Upstream,
 ): ClientRequest => {
-  const headers = headersForTarget(req, traffic.isTrusted)
-  headers.push('connection', 'upgrade', 'upgrade', req.headers.upgrade ?? '')
+  const { flat, connection, upgrade = '', host: asked = '' } = req.head
+  const passed = passedToTarget(flat, connection)
+  const headers = [
+    ...passed,
+    ...forwardedHeaders(req, asked, traffic.isTrusted),
+    ...['connection', 'upgrade', 'upgrade', upgrade],
+  ]
   const { host, port } = upstream.target
-  const path = rewritten(asked, route)
+  const path = rewritten(req.path, route)
   const timeout = rules.readMs === 0 ? undefined : rules.readMs
   const out = request({ host, port, path, method: req.method, headers, agent: false, timeout })
   const tooLate = setTimeout(() => out.destroy(new Error('no connection in time')), connectTimeoutMs)
@@ -79,25 +87,23 @@ const openRequest = (
 
 interface Handshake {
   traffic: Traffic
-  req: IncomingMessage
+  req: Http1Client
   client: Socket
   head: Buffer
-  host: string
-  path: string
   attempts: number
   /** Whoever passed these has not passed others. */
   admittedBy: Rules | undefined
 }
 
 const onFailure = (handshake: Handshake, upstream: Upstream, isConnected: boolean, error: Error): void => {
-  const { traffic, req, client, host } = handshake
+  const { traffic, req, client } = handshake
   if (client.destroyed) return
   if (!isConnected) markSuspect(upstream)
   const pauseMs = attemptPausesMs[handshake.attempts - 1]
   if (isConnected || pauseMs === undefined) {
     traffic.counts.failures++
-    traffic.report(`${host}: upgrade at ${upstream.key} failed: ${error.message}`)
-    refuse(client, req, 'unreachable', host)
+    traffic.report(`${req.host}: upgrade at ${upstream.key} failed: ${error.message}`)
+    refuse(req, 'unreachable')
     return
   }
   traffic.counts.retries++
@@ -105,17 +111,17 @@ const onFailure = (handshake: Handshake, upstream: Upstream, isConnected: boolea
 }
 
 const shake = (handshake: Handshake) => {
-  const { traffic, req, client, head, host, path } = handshake
+  const { traffic, req, client, head } = handshake
   if (client.destroyed) return
-  const entry = findServing(traffic, host, path, 'HTTP')
-  if (typeof entry === 'string') return refuse(client, req, entry, host)
+  const entry = findServing(traffic, req.host, req.path, 'HTTP')
+  if (typeof entry === 'string') return refuse(req, entry)
   if (handshake.admittedBy !== entry.rules) return void enter(handshake, entry.rules)
   if (entry.route.state === 'asleep') return hold(handshake, entry)
   const upstream = pickFor(entry, req.headers.cookie, null)
-  if (upstream === undefined) return refuse(client, req, 'idle', host)
+  if (upstream === undefined) return refuse(req, 'idle')
   handshake.attempts++
   if (upstream.isAbsent) return onFailure(handshake, upstream, false, absence())
-  const out = openRequest(traffic, req, entry, path, upstream)
+  const out = openRequest(traffic, req, entry, upstream)
   const abandon = (): void => void out.destroy()
   client.once('close', abandon)
   let isConnected = false
@@ -153,7 +159,7 @@ const shake = (handshake: Handshake) => {
 
 /** It waits until its service runs. That its client leaves is noticed only by who reads; nothing is taken meanwhile. */
 const hold = (handshake: Handshake, { route }: HostEntry) => {
-  const { traffic, req, client, host } = handshake
+  const { traffic, req, client } = handshake
   const look = (): void => void client.read(0)
   const leave = (): void => {
     unwatch()
@@ -166,45 +172,35 @@ const hold = (handshake: Handshake, { route }: HostEntry) => {
     place?.leave()
     then()
   }
-  const place = traffic.holds.take(route.serviceId, heldBytes(req.rawHeaders, '0'), {
+  const place = traffic.holds.take(route.serviceId, heldBytes(req.headBytes, 0), {
     resume: goOn(() => shake(handshake)),
-    refuse: (page) => goOn(() => refuse(client, req, page, host))(),
+    refuse: (page) => goOn(() => refuse(req, page))(),
   })
-  if (place === null) return refuse(client, req, 'crowded', host)
+  if (place === null) return refuse(req, 'crowded')
   client.on('readable', look).once('end', leave).once('close', leave)
 }
 
 /** As for every other request: nothing is forwarded before it may pass. */
 const enter = async (handshake: Handshake, rules: Rules): Promise<void> => {
-  const { traffic, req, client, host } = handshake
-  const asker = { peer: client.remoteAddress, method: req.method, headers: req.headers }
-  const admission = rules.isPlain ? 'pass' : await admit(rules, asker, traffic.isTrusted)
+  const { traffic, req } = handshake
+  const admission = rules.isPlain ? 'pass' : await admit(rules, req, traffic.isTrusted)
   handshake.admittedBy = rules
   if (admission === 'pass') shake(handshake)
-  else refuse(client, req, admission === 'preflight' ? 'malformed' : admission, host)
+  else refuse(req, admission === 'preflight' ? 'malformed' : admission)
 }
 
-/** Serves one upgrade request; `onEnd` is called when its connection is gone. */
-export const forwardUpgrade = (
-  traffic: Traffic,
-  req: IncomingMessage,
-  client: Socket,
-  head: Buffer,
-  onEnd: () => void,
-) => {
+/** Serves one upgrade request; `head`: what came behind it. `onEnd` is called when its connection is gone. */
+export const forwardUpgrade = (traffic: Traffic, req: Http1Client, head: Buffer, onEnd: () => void) => {
+  const client = req.socket
   client.on('error', () => client.destroy())
   client.once('close', onEnd)
-  client.setTimeout(0)
-  const wanted = readRequest(req)
-  if (typeof wanted === 'string') return refuse(client, req, wanted, '')
-  if (hasBody(req)) return refuse(client, req, 'malformed', wanted.host)
-  const verdict = judgeTls(traffic, { ...wanted, headers: req.headers, socket: client })
-  if (verdict?.kind === 'misdirected') return refuse(client, req, 'misdirected', wanted.host)
-  if (verdict?.kind === 'redirect') return refuse(client, req, 'moved', wanted.host, ['location', verdict.to])
-  shake({ traffic, req, client, head, ...wanted, attempts: 0, admittedBy: undefined })
-}
-
-export const refuseConnect = (req: IncomingMessage, client: Duplex): void => {
-  client.on('error', () => client.destroy())
-  refuse(client, req, 'method', '')
+  const wanted = readRequest(req.head)
+  if (typeof wanted === 'string') return refuse(req, wanted)
+  req.host = wanted.host
+  req.path = wanted.path
+  if (req.bodyLength !== 0) return refuse(req, 'malformed')
+  const verdict = judgeTls(traffic, req)
+  if (verdict?.kind === 'misdirected') return refuse(req, 'misdirected')
+  if (verdict?.kind === 'redirect') return refuse(req, 'moved', ['location', verdict.to])
+  shake({ traffic, req, client, head, attempts: 0, admittedBy: undefined })
 }

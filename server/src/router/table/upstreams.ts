@@ -1,19 +1,14 @@
 /** Every target that is routed to or still in use: its connections, and its number of requests in progress. */
-import { createRequire } from 'node:module'
-import type { Pool as PoolType } from 'undici'
 import { createSessions, type Sessions } from '../http/h2-sessions.ts'
-import { mostHeaderBytes, usual } from '../policy.ts'
+import { createTargetPool, type TargetPool } from '../http1/target.ts'
+import { usual } from '../policy.ts'
 import type { Target } from '../router.ts'
-import { acceptBareLineFeeds } from './lenient.ts'
 import { checkPresence } from './presence.ts'
-
-// The package's main entry also loads fetch, websockets and caches: 12 MB more in a process that should be small.
-const Pool = createRequire(import.meta.url)('undici/lib/dispatcher/pool.js') as typeof PoolType
 
 export interface Upstream {
   readonly key: string
   readonly target: Target
-  pool: PoolType
+  pool: TargetPool
   /** How long the pool's connections stay open without a request. */
   idleMs: number
   /** For gRPC. Nothing is connected before the first stream. */
@@ -51,38 +46,30 @@ export interface Upstreams {
   drain(targets: readonly Target[], signal: AbortSignal): Promise<number>
 }
 
-/** Long enough for the kernel to retry once, after a second, if a program's queue was full. */
-const poolConnectTimeoutMs = 1_500
 const suspicionMs = 1_000
 
 const keyOf = ({ host, port }: Target): string => (host.includes(':') ? `[${host}]:${port}` : `${host}:${port}`)
 
-const openPool = (key: string, idleMs: number): PoolType =>
-  new Pool(`http://${key}`, {
-    allowH2: false,
-    connectTimeout: poolConnectTimeoutMs,
-    maxHeaderSize: mostHeaderBytes,
+/** Where programs say how long they wait, that counts, up to this. */
+const longestIdleMs = 60_000
+
+const openPool = (target: Target, idleMs: number, onLost: () => void): TargetPool =>
+  createTargetPool({
+    target,
     // Usually shorter than what programs use when they do not say: a socket closed by its program as we write to it
     // loses the request if it may not be repeated.
-    keepAliveTimeout: idleMs,
-    // Where they do say, that counts, up to this.
-    keepAliveMaxTimeout: idleMs === usual.idleMs ? 60_000 : idleMs,
-    keepAliveTimeoutThreshold: 1_000,
+    idleMs,
+    longestIdleMs: idleMs === usual.idleMs ? longestIdleMs : idleMs,
+    onLost,
   })
-
-/** What we do to each new connection to a target. */
-const preparePool = (upstream: Upstream): void => {
-  // A container that exits closes its connections: we then know before the next request.
-  upstream.pool.on('disconnect', () => checkPresence(upstream))
-  upstream.pool.on('connect', (_origin, chain) => acceptBareLineFeeds(chain.at(-1)))
-}
 
 const createUpstream = (target: Target): Upstream => {
   const key = keyOf(target)
   const upstream: Upstream = {
     key,
     target,
-    pool: openPool(key, usual.idleMs),
+    // A container that exits closes its connections: we then know before the next request.
+    pool: openPool(target, usual.idleMs, () => checkPresence(upstream)),
     idleMs: usual.idleMs,
     sessions: createSessions(target),
     inFlight: 0,
@@ -97,7 +84,6 @@ const createUpstream = (target: Target): Upstream => {
     routed: true,
     whenIdle: new Set(),
   }
-  preparePool(upstream)
   return upstream
 }
 
@@ -107,7 +93,7 @@ export const createUpstreams = (): Upstreams => {
   const forgetIfUnused = (upstream: Upstream): void => {
     if (upstream.routed || upstream.inFlight > 0) return
     known.delete(upstream.key)
-    upstream.pool.close().catch(() => {})
+    upstream.pool.close()
     upstream.sessions.close()
   }
 
@@ -129,12 +115,10 @@ export const createUpstreams = (): Upstreams => {
     of,
     keepIdle(upstream, idleMs) {
       if (upstream.idleMs === idleMs) return
-      const { pool } = upstream
-      upstream.idleMs = idleMs
-      upstream.pool = openPool(upstream.key, idleMs)
-      preparePool(upstream)
       // Its requests in progress end first.
-      pool.close().catch(() => {})
+      upstream.pool.close()
+      upstream.idleMs = idleMs
+      upstream.pool = openPool(upstream.target, idleMs, () => checkPresence(upstream))
     },
     begin(upstream) {
       upstream.inFlight++

@@ -1,0 +1,112 @@
+import { fork } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdtempSync } from 'node:fs'
+import { connect } from 'node:net'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { createRouter } from '../../server/src/router/control/client.ts'
+import { isInstalled, type PeerName, startPeer } from '../../server/test/support/router/peers.ts'
+import type { Bench } from '../bench.ts'
+import type { Figure, Sample, Side } from '../figure.ts'
+import { freePort } from '../free-port.ts'
+import { cpuMicros, residentMb } from '../measure.ts'
+
+const clients = 32
+const requests = 20_000
+const waiting = 1000
+const host = 'bench.localhost'
+const silent = { debug() {}, info() {}, warn() {} }
+
+const startProgram = async (bench: Bench): Promise<number> => {
+  const program = fileURLToPath(new URL('../floors/hello.ts', import.meta.url))
+  const child = fork(program, [], { stdio: ['ignore', 'pipe', 'inherit', 'ipc'] })
+  bench.onClose(async () => void child.kill())
+  const [line] = (await once(child.stdout!, 'data')) as [Buffer]
+  return Number(line)
+}
+
+const measureAt = async (bench: Bench, port: number, pid: number): Promise<Sample> => {
+  const load = await bench.load()
+  const target = { origin: `http://127.0.0.1:${port}`, path: '/', method: 'GET', headers: { host }, clients } as const
+  const before = cpuMicros([pid])
+  const { failed, ms, p99Ms, causes } = await load.run({ ...target, expected: 200 }, requests)
+  if (failed > 0) throw new Error(`${failed} requests failed: ${causes.join('; ')}`)
+  return { cpu: (cpuMicros([pid]) - before) / requests, perSecond: (1000 * requests) / ms, p99Ms }
+}
+
+/** What a connection that has had one request, and waits for the next, keeps in memory. */
+const memoryOf = async (port: number, pid: number): Promise<number> => {
+  const before = residentMb([pid])
+  const sockets = await Promise.all(
+    Array.from({ length: waiting }, async () => {
+      const socket = connect(port, '127.0.0.1')
+      socket.write(`GET / HTTP/1.1\r\nHost: ${host}\r\n\r\n`)
+      await once(socket, 'data')
+      return socket
+    }),
+  )
+  const kilobytes = ((residentMb([pid]) - before) * 1000) / waiting
+  for (const socket of sockets) socket.destroy()
+  return kilobytes
+}
+
+const openPeer = async (bench: Bench, name: PeerName, target: number) => {
+  if (!isInstalled(name)) throw new Error(`${name} is not installed`)
+  const peer = await startPeer(name, { port: await freePort(), target, silenceMs: 60_000 })
+  bench.onClose(() => peer.stop())
+  return peer
+}
+
+const openPeers = async (bench: Bench): Promise<Side> => {
+  const target = await startProgram(bench)
+  const nginx = await openPeer(bench, 'nginx', target)
+  const haproxy = isInstalled('haproxy') ? await openPeer(bench, 'haproxy', target) : null
+  return {
+    async measure() {
+      const sample = await measureAt(bench, nginx.port, nginx.pid)
+      if (haproxy === null) return sample
+      const { cpu } = await measureAt(bench, haproxy.port, haproxy.pid)
+      return { ...sample, haproxyCpu: cpu! }
+    },
+  }
+}
+
+const openRouter = async (bench: Bench): Promise<Side> => {
+  const target = await startProgram(bench)
+  const dataDir = mkdtempSync(join(bench.folder, 'router-'))
+  const router = createRouter({ dataDir, host: '127.0.0.1', port: 0, log: silent })
+  bench.onClose(() => router.stop())
+  await router.start()
+  const targets = [{ host: '127.0.0.1', port: target }]
+  await router.setService('bench', [{ host, serviceId: 'bench', protocol: 'HTTP', state: 'up', targets }])
+  const { pid, port } = (await router.health())!
+  return {
+    async measure(round) {
+      const sample = await measureAt(bench, port, pid)
+      return round === 1 ? { ...sample, memory: await memoryOf(port, pid) } : sample
+    },
+  }
+}
+
+/** A request with an answer of 13 bytes through one process of the router, beside nginx and HAProxy from Debian. */
+export const figure: Figure<Bench> = {
+  id: '9',
+  rows: [
+    { id: '9', what: 'CPU of a proxied request, nginx', unit: 'us', goal: { kind: 'ratio', value: 1.5 }, key: 'cpu' },
+    {
+      ...{ id: '9-haproxy', what: 'CPU of a proxied request, HAProxy', unit: 'us', goal: null, key: 'cpu' },
+      floorKey: 'haproxyCpu',
+    },
+    {
+      ...{ id: '9-p99', what: 'p99 of 32 keep-alive clients, nginx', unit: 'ms', key: 'p99Ms' },
+      goal: { kind: 'ratio', value: 1.2 },
+    },
+    { id: '9-rate', what: 'requests of 32 clients, nginx', unit: 'requests/s', goal: null, key: 'perSecond' },
+    {
+      ...{ id: '9-memory', what: 'memory of a waiting connection', unit: 'kB', key: 'memory', floorKey: null },
+      goal: { kind: 'atMost', value: 16 },
+    },
+  ],
+  floor: openPeers,
+  ours: openRouter,
+}

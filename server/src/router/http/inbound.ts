@@ -1,0 +1,64 @@
+/** A request as the exchange sees it, whichever version of HTTP it came over, and the way back to its client. */
+import type { Rules } from '../access/rules.ts'
+import type { BodySink } from '../http1/body.ts'
+import type { ResponseHead } from '../http1/response-head.ts'
+import type { Origin } from './headers.ts'
+import type { PageName } from './pages.ts'
+
+/** Where a request's body goes; its bytes are framed as HTTP/1.1 asks for. */
+export interface RequestSink extends BodySink {
+  /** Latin-1, before and behind the bytes. */
+  onBodyText(text: string): void
+  /** All that has arrived was given. */
+  onBodyTurn(): void
+  onBodyEnd(): void
+}
+
+/** Whoever answers a request. */
+export interface Answerer {
+  onClientGone(): void
+  /** What was written has gone. */
+  onClientDrain(): void
+}
+
+export interface Inbound extends Origin {
+  readonly method: string
+  /** Normalized. */
+  readonly host: string
+  readonly path: string
+  /** 0: none; -1: of unknown length. */
+  readonly bodyLength: number
+  /** Bytes of the body so far, without its framing. */
+  readonly receivedBytes: number
+  /** The client waits for `100 Continue` before it sends the body. */
+  readonly expectsContinue: boolean
+  /** About what its head keeps in memory. */
+  readonly headBytes: number
+  readonly isHeadSent: boolean
+  /** The head for the target, as text. */
+  headForTarget(path: string): string
+  /** From now on this one is told what becomes of the client. */
+  answerBy(answerer: Answerer): void
+  /** How long nothing may move in the middle of this request; 0: as usual; `Infinity`: for ever. */
+  allowSilence(ms: number): void
+  /** Nothing of the body is given, and little of it read, before this. `onBodyTurn` follows in any case. */
+  takeBody(sink: RequestSink): void
+  pauseBody(): void
+  resumeBody(): void
+  /** Nobody wants the rest of it. */
+  leaveBody(): void
+  sendContinue(): void
+  sendHints(links: readonly string[]): void
+  /** `passed`: its headers if they are others than the head says. Answers whether chunks are wanted as they come. */
+  respond(head: ResponseHead, passed: string[] | null, rules: Rules): boolean
+  pass(bytes: Buffer, from: number, to: number): void
+  /** Sends what was passed. False: `onClientDrain` follows. */
+  flush(): boolean
+  /** The response is complete. */
+  end(trailers: readonly string[]): void
+  /** Ends a response that cannot be completed. */
+  breakOff(): void
+  sendPage(name: PageName, added: readonly string[]): void
+  /** A response of our own; headers are flat. */
+  sendPlain(status: number, headers: readonly string[], body: string): void
+}

@@ -1,0 +1,28 @@
+/** What a connection of HTTP/1.1 is for whoever accepted it. */
+import type { Socket } from 'node:net'
+import type { Traffic } from '../table/traffic.ts'
+import type { Http1Client } from './client.ts'
+
+export interface ClientLimits {
+  headerBytes: number
+  /** For the whole head of a request, from its first byte. */
+  headersTimeoutMs: number
+  /** How long a client may neither send nor receive anything in the middle of a request, if its service says no more. */
+  silenceMs: number
+  /** Between two requests. */
+  idleMs: number
+}
+
+export interface ClientOwner {
+  readonly traffic: Traffic
+  readonly limits: ClientLimits
+  /** The head of a request has been read. */
+  serve(client: Http1Client): void
+  /** The connection begins as those of HTTP/2 do: it is no longer ours. */
+  onPreface(client: Http1Client, socket: Socket, bytes: Buffer): void
+  /** It asks for another protocol: it is no longer ours. `bytes` came behind the request. */
+  onUpgrade(client: Http1Client, socket: Socket, bytes: Buffer): void
+  /** A request is over. */
+  onLeave(): void
+  onGone(client: Http1Client): void
+}
