@@ -46,7 +46,7 @@ test('an installer’s output follows no link that somebody planted, and stays o
 const newCheckout = (folder: string) => {
   const root = join(folder, 'checkout')
   cpSync(new URL('../../bin/ready.sh', import.meta.url), join(root, 'bin/ready.sh'))
-  for (const name of ['package.json', 'package-lock.json', 'server/package.json']) {
+  for (const name of ['package.json', 'package-lock.json', 'server/package.json', 'console/package.json']) {
     mkdirSync(dirname(join(root, name)), { recursive: true })
     writeFileSync(join(root, name), '{}')
   }
