@@ -463,6 +463,7 @@ export const createApi = async (parts: Parts, operations: readonly Operation[]):
   })
   addParser(app)
   const console = addConsole(app, {
+    hasIssuer: parts.settings.oidc?.clientId !== undefined,
     folder: parts.settings.consoleFolder,
     sessions: gate.sessions,
     authenticate: (request, reply) => authenticate(gate, request, reply),

@@ -1,10 +1,13 @@
 /**
- * The web console: its page and files, and `/console/session`, where it signs in and out. Everything else that it does
+ * The web console: its page and files, and `/console/session`, where it signs in and out
+ * (`/console/ways` says how). Everything else that it does
  * is a request to the API like any other. An address that the API does not have is shown by the page, to browsers only;
  * the API's own addresses are never answered here.
  */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { ApiError, badRequest, notFound } from '../../lib/errors.ts'
+import { scopesOfRole } from '../auth/access.ts'
+import type { Role } from '../auth/permissions.ts'
 import type { Principal } from '../auth/principal.ts'
 import { type Assets, readAssets } from './assets.ts'
 import { isOwnPage, type OpenedSession, type Sessions } from './sessions.ts'
@@ -15,6 +18,8 @@ const maxBodyBytes = 16 * 1024
 const maxTextLength = 8192
 
 export interface ConsoleParts {
+  /** People can sign in at an issuer. */
+  hasIssuer: boolean
   /** Where the build is; absent: no page, only sessions. */
   folder?: string | undefined
   sessions: Sessions
@@ -31,17 +36,23 @@ export interface Console {
 const wantsPage = ({ method, headers }: FastifyRequest): boolean =>
   (method === 'GET' || method === 'HEAD') && headers.accept?.includes('text/html') === true
 
-/** Who the caller is and what it may do, for the page to show only what would work. */
-const describe = ({ name, organizationId, scopes, role, within, account, isOperator, expiresAt }: Principal) => ({
-  name,
+const membershipOf = (organizationId: string, scopes: ReadonlySet<string>, role: Role | null) => ({
   organization_id: organizationId,
-  is_operator: isOperator,
-  is_person: account !== null,
-  email: account?.email ?? null,
-  scopes: [...(within ?? scopes)],
+  scopes: [...scopes],
   role: role === null ? null : { id: role.id, name: role.name },
   grants: role?.grants ?? null,
-  token_expires_at: expiresAt?.toISOString() ?? null,
+})
+
+/** Who the caller is and what it may do, for the page to show only what would work. */
+const describe = ({ name, organizationId, scopes, role, within, account, isOperator, memberships }: Principal) => ({
+  name,
+  email: account?.email ?? null,
+  is_person: account !== null,
+  is_operator: isOperator,
+  memberships:
+    account === null
+      ? [membershipOf(organizationId, within ?? scopes, role)]
+      : memberships.map((each) => membershipOf(each.organizationId, scopesOfRole(each.role), each.role)),
 })
 
 const textIn = (body: unknown, name: 'token' | 'code'): string | null => {
@@ -70,6 +81,7 @@ const addSession = (app: FastifyInstance, parts: ConsoleParts): void => {
     return reply.code(201).send({ key, expires_at: expiresAt.toISOString() })
   })
   app.get(sessionPath, async (request, reply) => describe(await parts.authenticate(request, reply)))
+  app.get('/console/ways', () => ({ oidc: parts.hasIssuer }))
   app.delete(sessionPath, async (request, reply) => {
     await parts.sessions.close(request, reply)
     return reply.code(204).send()
