@@ -49,7 +49,9 @@ const compressible = /\.(js|css|html|svg)$/
 const compress = (within: string): void => {
   for (const name of readdirSync(within).filter((each) => compressible.test(each))) {
     const bytes = readFileSync(join(within, name))
-    const options = { params: { [constants.BROTLI_PARAM_QUALITY]: 11, [constants.BROTLI_PARAM_SIZE_HINT]: bytes.length } }
+    const options = {
+      params: { [constants.BROTLI_PARAM_QUALITY]: 11, [constants.BROTLI_PARAM_SIZE_HINT]: bytes.length },
+    }
     writeFileSync(join(within, `${name}.br`), brotliCompressSync(bytes, options))
     writeFileSync(join(within, `${name}.gz`), gzipSync(bytes, { level: 9 }))
   }

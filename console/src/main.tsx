@@ -1,8 +1,9 @@
 /** Starts the console. */
-import { createRoot } from 'react-dom/client'
+
 import { MantineProvider } from '@mantine/core'
 import { QueryClientProvider } from '@tanstack/react-query'
 import { RouterProvider } from '@tanstack/react-router'
+import { createRoot } from 'react-dom/client'
 import { queryClient } from './api/queries.ts'
 import { onKey, readKey } from './api/session-key.ts'
 import { router } from './router.tsx'

@@ -2,9 +2,9 @@
 import { createRootRoute, createRoute, createRouter, lazyRouteComponent, redirect } from '@tanstack/react-router'
 import { queryClient, session } from './api/queries.ts'
 import { readKey } from './api/session-key.ts'
+import { SignIn } from './pages/sign-in.tsx'
 import { Failure } from './ui/notices.tsx'
 import { Shell } from './ui/shell.tsx'
-import { SignIn } from './pages/sign-in.tsx'
 
 const text = (value: unknown): string | undefined => (typeof value === 'string' && value !== '' ? value : undefined)
 
@@ -21,7 +21,8 @@ const frame = createRoute({
   getParentRoute: () => root,
   id: 'frame',
   beforeLoad({ location }) {
-    if (readKey() === null) throw redirect({ to: '/sign-in', search: { to: location.href === '/' ? undefined : location.href } })
+    if (readKey() === null)
+      throw redirect({ to: '/sign-in', search: { to: location.href === '/' ? undefined : location.href } })
   },
   component: Shell,
   errorComponent: ({ error, reset }) => <Failure error={error} retry={reset} />,
@@ -33,9 +34,12 @@ const home = createRoute({
   async beforeLoad() {
     const { memberships } = await queryClient.ensureQueryData(session())
     const [first] = memberships
-    if (first !== undefined) throw redirect({ to: '/o/$organizationId', params: { organizationId: first.organization_id } })
+    if (first !== undefined)
+      throw redirect({ to: '/o/$organizationId', params: { organizationId: first.organization_id } })
   },
-  component: () => <Failure error={{ status: 403, message: 'You are not a member of an organization yet: ask for an invitation.' }} />,
+  component: () => (
+    <Failure error={{ status: 403, message: 'You are not a member of an organization yet: ask for an invitation.' }} />
+  ),
 })
 
 const overview = createRoute({
@@ -60,7 +64,10 @@ const project = createRoute({
 const environment = createRoute({
   getParentRoute: () => frame,
   path: '/e/$environmentId/$section',
-  validateSearch: (search): { q?: string | undefined; kind?: string | undefined } => ({ q: text(search.q), kind: text(search.kind) }),
+  validateSearch: (search): { q?: string | undefined; kind?: string | undefined } => ({
+    q: text(search.q),
+    kind: text(search.kind),
+  }),
   component: lazyRouteComponent(() => import('./pages/environment.tsx'), 'Environment'),
 })
 
@@ -80,7 +87,10 @@ const create = createRoute({
 const service = createRoute({
   getParentRoute: () => frame,
   path: '/s/$kind/$serviceId/$section',
-  validateSearch: (search): { q?: string | undefined; line?: string | undefined } => ({ q: text(search.q), line: text(search.line) }),
+  validateSearch: (search): { q?: string | undefined; line?: string | undefined } => ({
+    q: text(search.q),
+    line: text(search.line),
+  }),
   component: lazyRouteComponent(() => import('./pages/service.tsx'), 'Service'),
 })
 

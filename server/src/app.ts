@@ -262,7 +262,11 @@ const createParts = async (foundation: Foundation, machine: RuntimeParts, disk: 
     settings.apiHost === undefined ? settings.trustedProxies : [...settings.trustedProxies, apiAddress(settings)]
   const parts: Parts = {
     ...foundation,
-    settings: { ...settings, trustedProxies, consoleFolder: fileURLToPath(new URL('../../console/dist/', import.meta.url)) },
+    settings: {
+      ...settings,
+      trustedProxies,
+      consoleFolder: fileURLToPath(new URL('../../console/dist/', import.meta.url)),
+    },
     clusters,
     builder,
     repositories,

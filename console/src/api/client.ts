@@ -18,7 +18,10 @@ export class Problem extends Error {
   readonly code: string
   readonly requestId: string | null
   readonly details: readonly FieldProblem[]
-  constructor(status: number, body: Partial<{ message: string; code: string; request_id: string; details: FieldProblem[] }>) {
+  constructor(
+    status: number,
+    body: Partial<{ message: string; code: string; request_id: string; details: FieldProblem[] }>,
+  ) {
     super(body.message ?? (status === 0 ? 'The server cannot be reached.' : `The server answered ${status}.`))
     this.status = status
     this.code = body.code ?? 'unknown'

@@ -102,8 +102,11 @@ export const environmentsOfOrganization = (organizationId: string) =>
   queryOptions({
     queryKey: ['organization environments', organizationId],
     queryFn: async () =>
-      (await answerOf(client.GET('/organization/{organizationId}/environments', { params: { path: { organizationId } } })))
-        .results,
+      (
+        await answerOf(
+          client.GET('/organization/{organizationId}/environments', { params: { path: { organizationId } } }),
+        )
+      ).results,
     staleTime: 15_000,
   })
 
@@ -142,7 +145,8 @@ export const links = (environmentId: string) =>
   queryOptions({
     queryKey: ['links', environmentId],
     queryFn: async () =>
-      (await answerOf(client.GET('/environment/{environmentId}/link', { params: { path: { environmentId } } }))).results,
+      (await answerOf(client.GET('/environment/{environmentId}/link', { params: { path: { environmentId } } })))
+        .results,
   })
 
 export const history = (environmentId: string, pageSize = 30) =>
@@ -163,7 +167,8 @@ export const serviceHistory = (kind: Kind, id: string, environmentId: string) =>
     queryKey: ['history', environmentId, 'service', id],
     queryFn: async () => {
       const path = `${containerPath(kind)}/deploymentHistoryV2` as '/container/{containerId}/deploymentHistoryV2'
-      return (await answerOf(client.GET(path, { params: { path: { containerId: id }, query: { pageSize: 30 } } }))).results
+      return (await answerOf(client.GET(path, { params: { path: { containerId: id }, query: { pageSize: 30 } } })))
+        .results
     },
   })
 
@@ -172,7 +177,8 @@ export const releases = (kind: Kind, id: string, environmentId: string) =>
     queryKey: ['history', environmentId, 'releases', id],
     queryFn: async () => {
       const path = `${containerPath(kind)}/release` as '/container/{containerId}/release'
-      return (await answerOf(client.GET(path, { params: { path: { containerId: id }, query: { pageSize: 30 } } }))).results
+      return (await answerOf(client.GET(path, { params: { path: { containerId: id }, query: { pageSize: 30 } } })))
+        .results
     },
   })
 
@@ -187,7 +193,10 @@ export interface ServiceStatus {
   error?: { code: string; message: string }
   restarts?: { restart_count: number; exit_code: number; oom_killed: boolean; last_exit_at: string; message: string }
   scaling?: { running_instances: number; minimum: number; maximum: number; asleep: boolean; message?: string }
-  steps?: { total_duration_sec: number | null; details: { step_name?: string; status?: string; duration_sec?: number | null }[] }
+  steps?: {
+    total_duration_sec: number | null
+    details: { step_name?: string; status?: string; duration_sec?: number | null }[]
+  }
 }
 
 const listsOf = (stage: object): ServiceStatus[] =>
@@ -268,4 +277,3 @@ export const useTitle = (...words: (string | undefined)[]): void => {
     document.title = title
   }, [title])
 }
-

@@ -30,14 +30,27 @@ interface FormProps {
 
 /** The last part of an address is a good name, in the letters that names have. */
 const nameFrom = (text: string): string =>
-  (text.replace(/(\.git)?\/*$/, '').split(/[/:]/).at(-1) ?? '').toLowerCase().replaceAll(/[^a-z0-9-]+/g, '-')
+  (
+    text
+      .replace(/(\.git)?\/*$/, '')
+      .split(/[/:]/)
+      .at(-1) ?? ''
+  )
+    .toLowerCase()
+    .replaceAll(/[^a-z0-9-]+/g, '-')
 
-const portOf = (body: Body) => (body.ports as { internal_port: number; publicly_accessible: boolean }[] | undefined)?.[0]
+const portOf = (body: Body) =>
+  (body.ports as { internal_port: number; publicly_accessible: boolean }[] | undefined)?.[0]
 
 const PortFields = ({ body, change, problem }: Omit<FormProps, 'environmentId'>) => {
   const port = portOf(body)
   const put = (number: number | null, isPublic: boolean): void =>
-    change({ ports: number === null ? [] : [{ internal_port: number, external_port: 443, protocol: 'HTTP', publicly_accessible: isPublic }] })
+    change({
+      ports:
+        number === null
+          ? []
+          : [{ internal_port: number, external_port: 443, protocol: 'HTTP', publicly_accessible: isPublic }],
+    })
   return (
     <div className="stack">
       <NumberInput
@@ -50,16 +63,28 @@ const PortFields = ({ body, change, problem }: Omit<FormProps, 'environmentId'>)
         onChange={(value) => put(typeof value === 'number' ? value : null, port?.publicly_accessible ?? true)}
         error={problem('/ports')}
       />
-      <Switch label="Public: it gets an address" disabled={port === undefined} checked={port?.publicly_accessible ?? false} onChange={(event) => put(port!.internal_port, event.currentTarget.checked)} />
+      <Switch
+        label="Public: it gets an address"
+        disabled={port === undefined}
+        checked={port?.publicly_accessible ?? false}
+        onChange={(event) => put(port!.internal_port, event.currentTarget.checked)}
+      />
     </div>
   )
 }
 
 const NameField = ({ body, change, problem }: Omit<FormProps, 'environmentId'>) => (
-  <TextInput label="Name" required value={String(body.name ?? '')} onChange={(event) => change({ name: event.currentTarget.value })} error={problem('/name')} />
+  <TextInput
+    label="Name"
+    required
+    value={String(body.name ?? '')}
+    onChange={(event) => change({ name: event.currentTarget.value })}
+    error={problem('/name')}
+  />
 )
 
-const imageForm = /^(?:(?<host>[\w-]+(?:\.[\w-]+)+(?::\d+)?|localhost(?::\d+)?)\/)?(?<name>[^:@]+?)(?::(?<tag>[^:@/]+))?(?:@(?<digest>sha256:[0-9a-f]+))?$/
+const imageForm =
+  /^(?:(?<host>[\w-]+(?:\.[\w-]+)+(?::\d+)?|localhost(?::\d+)?)\/)?(?<name>[^:@]+?)(?::(?<tag>[^:@/]+))?(?:@(?<digest>sha256:[0-9a-f]+))?$/
 
 interface Registry {
   id: string
@@ -75,7 +100,11 @@ const ImageForm = ({ body, change, problem }: FormProps) => {
   const registries = useQuery({
     queryKey: ['registries', organizationId],
     queryFn: async () =>
-      (await answerOf(client.GET('/organization/{organizationId}/containerRegistry', { params: { path: { organizationId } } }))).results as Registry[],
+      (
+        await answerOf(
+          client.GET('/organization/{organizationId}/containerRegistry', { params: { path: { organizationId } } }),
+        )
+      ).results as Registry[],
     enabled: organizationId !== '',
   })
   const take = (next: string): void => {
@@ -128,7 +157,10 @@ const GitForm = ({ body, change, problem, environmentId }: FormProps) => {
   const git = (body.git_repository as Git | undefined) ?? { url: '' }
   const put = (fields: Partial<Git>): void => {
     const isNamed = body.name === undefined || body.name === '' || body.name === nameFrom(git.url)
-    change({ git_repository: { ...git, ...fields }, ...(isNamed && fields.url !== undefined ? { name: nameFrom(fields.url) } : {}) })
+    change({
+      git_repository: { ...git, ...fields },
+      ...(isNamed && fields.url !== undefined ? { name: nameFrom(fields.url) } : {}),
+    })
   }
   const checking = useMutation({
     mutationFn: () =>
@@ -141,18 +173,51 @@ const GitForm = ({ body, change, problem, environmentId }: FormProps) => {
   })
   return (
     <>
-      <TextInput label="Repository" description="The address that git clone takes: any host." required data-autofocus value={git.url} onChange={(event) => put({ url: event.currentTarget.value })} error={problem('/git_repository/url') ?? problem('/git_repository')} />
+      <TextInput
+        label="Repository"
+        description="The address that git clone takes: any host."
+        required
+        data-autofocus
+        value={git.url}
+        onChange={(event) => put({ url: event.currentTarget.value })}
+        error={problem('/git_repository/url') ?? problem('/git_repository')}
+      />
       <div className="grid" style={{ gridTemplateColumns: 'repeat(auto-fit, minmax(180px, 1fr))' }}>
-        <TextInput label="Branch" placeholder="the default branch" value={git.branch ?? ''} onChange={(event) => put({ branch: event.currentTarget.value || undefined })} error={problem('/git_repository/branch')} />
-        <TextInput label="Folder" placeholder="/" value={git.root_path ?? ''} onChange={(event) => put({ root_path: event.currentTarget.value || undefined })} error={problem('/git_repository/root_path')} />
-        <TextInput label="Dockerfile" value={String(body.dockerfile_path ?? '')} onChange={(event) => change({ dockerfile_path: event.currentTarget.value })} error={problem('/dockerfile_path')} />
+        <TextInput
+          label="Branch"
+          placeholder="the default branch"
+          value={git.branch ?? ''}
+          onChange={(event) => put({ branch: event.currentTarget.value || undefined })}
+          error={problem('/git_repository/branch')}
+        />
+        <TextInput
+          label="Folder"
+          placeholder="/"
+          value={git.root_path ?? ''}
+          onChange={(event) => put({ root_path: event.currentTarget.value || undefined })}
+          error={problem('/git_repository/root_path')}
+        />
+        <TextInput
+          label="Dockerfile"
+          value={String(body.dockerfile_path ?? '')}
+          onChange={(event) => change({ dockerfile_path: event.currentTarget.value })}
+          error={problem('/dockerfile_path')}
+        />
       </div>
       <div className="row wraps">
-        <Button variant="default" size="compact-sm" disabled={git.url === ''} loading={checking.isPending} onClick={() => checking.mutate()}>
+        <Button
+          variant="default"
+          size="compact-sm"
+          disabled={git.url === ''}
+          loading={checking.isPending}
+          onClick={() => checking.mutate()}
+        >
           Look at the repository
         </Button>
         <span role="status" className="small">
-          {checking.data === undefined ? null : <span className="state good">Found {checking.data.dockerfile_path}</span>}
+          {checking.data === undefined ? null : (
+            <span className="state good">Found {checking.data.dockerfile_path}</span>
+          )}
           {checking.error === null ? null : <span style={{ color: 'var(--bad)' }}>{checking.error.message}</span>}
         </span>
       </div>
@@ -162,13 +227,22 @@ const GitForm = ({ body, change, problem, environmentId }: FormProps) => {
   )
 }
 
-const typeWords: Record<string, string> = { POSTGRESQL: 'PostgreSQL', MYSQL: 'MySQL', MONGODB: 'MongoDB', REDIS: 'Redis' }
+const typeWords: Record<string, string> = {
+  POSTGRESQL: 'PostgreSQL',
+  MYSQL: 'MySQL',
+  MONGODB: 'MongoDB',
+  REDIS: 'Redis',
+}
 
 const DatabaseForm = ({ body, change, problem, environmentId }: FormProps) => {
   const configurations = useQuery({
     queryKey: ['database versions', environmentId],
     queryFn: async () =>
-      (await answerOf(client.GET('/environment/{environmentId}/databaseConfiguration', { params: { path: { environmentId } } }))).results,
+      (
+        await answerOf(
+          client.GET('/environment/{environmentId}/databaseConfiguration', { params: { path: { environmentId } } }),
+        )
+      ).results,
     staleTime: Number.POSITIVE_INFINITY,
   })
   const versionsOf = (type: unknown): string[] =>
@@ -185,14 +259,34 @@ const DatabaseForm = ({ body, change, problem, environmentId }: FormProps) => {
               required
               data={all.map(({ database_type: type }) => ({ value: type, label: typeWords[type] ?? type }))}
               value={String(body.type ?? '') || null}
-              onChange={(type) => change({ type, version: versionsOf(type)[0], name: body.name || String(type).toLowerCase() })}
+              onChange={(type) =>
+                change({ type, version: versionsOf(type)[0], name: body.name || String(type).toLowerCase() })
+              }
               error={problem('/type')}
             />
-            <Select label="Version" required data={versionsOf(body.type)} value={String(body.version ?? '') || null} onChange={(version) => change({ version })} error={problem('/version')} />
+            <Select
+              label="Version"
+              required
+              data={versionsOf(body.type)}
+              value={String(body.version ?? '') || null}
+              onChange={(version) => change({ version })}
+              error={problem('/version')}
+            />
           </div>
           <NameField {...{ body, change, problem }} />
-          <NumberInput label="Storage (GB)" min={1} hideControls value={typeof body.storage === 'number' ? body.storage : ''} onChange={(value) => change({ storage: value === '' ? undefined : value })} error={problem('/storage')} />
-          <Switch label="Reachable from outside" checked={body.accessibility === 'PUBLIC'} onChange={(event) => change({ accessibility: event.currentTarget.checked ? 'PUBLIC' : 'PRIVATE' })} />
+          <NumberInput
+            label="Storage (GB)"
+            min={1}
+            hideControls
+            value={typeof body.storage === 'number' ? body.storage : ''}
+            onChange={(value) => change({ storage: value === '' ? undefined : value })}
+            error={problem('/storage')}
+          />
+          <Switch
+            label="Reachable from outside"
+            checked={body.accessibility === 'PUBLIC'}
+            onChange={(event) => change({ accessibility: event.currentTarget.checked ? 'PUBLIC' : 'PRIVATE' })}
+          />
         </>
       )}
     </Answer>
@@ -259,7 +353,9 @@ const CreateForm = ({ source, environmentId }: { source: Source; environmentId: 
         body={body}
         environmentId={environmentId}
         change={(fields) => setBody((before) => ({ ...before, ...fields }))}
-        problem={(field) => problems.find((each) => each.field === field || each.field.startsWith(`${field}/`))?.message}
+        problem={(field) =>
+          problems.find((each) => each.field === field || each.field.startsWith(`${field}/`))?.message
+        }
       />
       {failure === null ? null : (
         <div className="note bad wrap" role="alert">
@@ -298,7 +394,11 @@ export const Create = () => {
         may('write') ? (
           <div className="stack wide">
             <h1>New service</h1>
-            <nav className="grid form" style={{ gridTemplateColumns: 'repeat(auto-fit, minmax(180px, 1fr))' }} aria-label="What it is made from">
+            <nav
+              className="grid form"
+              style={{ gridTemplateColumns: 'repeat(auto-fit, minmax(180px, 1fr))' }}
+              aria-label="What it is made from"
+            >
               {Object.entries(sources).map(([each, { icon, title, text }]) => (
                 <Link
                   key={each}
@@ -307,7 +407,9 @@ export const Create = () => {
                   replace
                   className="card tile row top"
                   aria-current={each === kind ? 'page' : undefined}
-                  style={each === kind ? { borderColor: 'var(--accent)', boxShadow: '0 0 0 1px var(--accent)' } : undefined}
+                  style={
+                    each === kind ? { borderColor: 'var(--accent)', boxShadow: '0 0 0 1px var(--accent)' } : undefined
+                  }
                 >
                   <Icon name={icon} size={20} />
                   <span className="stack" style={{ gap: 0 }}>

@@ -8,12 +8,21 @@ import { DeploymentLog } from '../ui/deployment-log.tsx'
 import { Answer, Failure } from '../ui/notices.tsx'
 import { useMay } from '../ui/place.ts'
 import { PlanDialog } from '../ui/plan.tsx'
+import { stageName } from '../ui/stage-name.ts'
 import { isBusy, StateMark } from '../ui/state.tsx'
 import { durationOf, Time } from '../ui/time.tsx'
 
 type Row = NonNullable<Awaited<ReturnType<NonNullable<ReturnType<typeof read.history>['queryFn']>>>>[number]
 
-const Stages = ({ row, statuses, chosen }: { row: Row; statuses: ReadonlyMap<string, read.ServiceStatus>; chosen: string | undefined }) => {
+const Stages = ({
+  row,
+  statuses,
+  chosen,
+}: {
+  row: Row
+  statuses: ReadonlyMap<string, read.ServiceStatus>
+  chosen: string | undefined
+}) => {
   const navigate = useNavigate()
   const choose = (service: string | undefined): void => void navigate({ to: '.', search: { service }, replace: true })
   return (
@@ -23,22 +32,43 @@ const Stages = ({ row, statuses, chosen }: { row: Row; statuses: ReadonlyMap<str
         .map(({ name, status, duration, services }) => (
           <section key={name} className="card stage stack tight">
             <div className="row">
-              <h2 className="clip">{name}</h2>
+              <h2 className="clip">{stageName(name)}</h2>
               <span className="push dim small nowrap">{durationOf(duration)}</span>
             </div>
             <StateMark state={status} />
             {services.map((each) => {
-              const { identifier, status: state, total_duration: took } = each as unknown as { identifier: { service_id: string; name: string }; status: string; total_duration: string }
+              const {
+                identifier,
+                status: state,
+                total_duration: took,
+              } = each as unknown as {
+                identifier: { service_id: string; name: string }
+                status: string
+                total_duration: string
+              }
               const isChosen = chosen === identifier.service_id
               const steps = statuses.get(identifier.service_id)?.steps?.details ?? []
               return (
                 <div key={identifier.service_id} className="stack tight">
-                  <button type="button" className="card choice row" style={{ padding: '6px 10px' }} aria-pressed={isChosen} onClick={() => choose(isChosen ? undefined : identifier.service_id)}>
+                  <button
+                    type="button"
+                    className="card choice row"
+                    style={{ padding: '6px 10px' }}
+                    aria-pressed={isChosen}
+                    onClick={() => choose(isChosen ? undefined : identifier.service_id)}
+                  >
                     <span className="clip strong grow">{identifier.name}</span>
                     <StateMark state={state} />
                   </button>
                   <span className="dim small">
-                    {steps.length === 0 ? durationOf(took) : steps.map(({ step_name, duration_sec }) => `${(step_name ?? '').toLowerCase().replaceAll('_', ' ')} ${durationOf(duration_sec)}`).join(' · ')}
+                    {steps.length === 0
+                      ? durationOf(took)
+                      : steps
+                          .map(
+                            ({ step_name, duration_sec }) =>
+                              `${(step_name ?? '').toLowerCase().replaceAll('_', ' ')} ${durationOf(duration_sec)}`,
+                          )
+                          .join(' · ')}
                   </span>
                 </div>
               )
@@ -50,7 +80,9 @@ const Stages = ({ row, statuses, chosen }: { row: Row; statuses: ReadonlyMap<str
 }
 
 const problemsOf = (statuses: Iterable<read.ServiceStatus>, executionId: string): string[] =>
-  [...statuses].flatMap(({ error, execution_id }) => (error !== undefined && execution_id === executionId ? [error.message] : []))
+  [...statuses].flatMap(({ error, execution_id }) =>
+    error !== undefined && execution_id === executionId ? [error.message] : [],
+  )
 
 export const Deployment = () => {
   const { environmentId, executionId } = useParams({ from: '/frame/e/$environmentId/deployments/$executionId' })
@@ -78,7 +110,8 @@ export const Deployment = () => {
                 <div className="row wraps">
                   <StateMark state={row.status} />
                   <span className="dim small">
-                    {row.trigger_action.toLowerCase()} by {row.auditing_data.triggered_by}, <Time at={row.auditing_data.created_at} />
+                    {row.trigger_action.toLowerCase()} by {row.auditing_data.triggered_by},{' '}
+                    <Time at={row.auditing_data.created_at} />
                     {isBusy(row.status) ? null : `, took ${durationOf(row.total_duration)}`}
                   </span>
                 </div>
@@ -92,13 +125,25 @@ export const Deployment = () => {
             </div>
             {isFailed ? (
               <div className="note bad" role="alert">
-                <strong>It failed.</strong> <span className="wrap">{problems[0] ?? 'The log below says why.'}</span> What ran before still serves.
+                <strong>It failed.</strong> <span className="wrap">{problems[0] ?? 'The log below says why.'}</span>{' '}
+                What ran before still serves.
               </div>
             ) : null}
             <Stages row={row} statuses={statuses} chosen={service} />
-            <DeploymentLog key={executionId} environmentId={environmentId} executionId={executionId} serviceId={service} />
+            <DeploymentLog
+              key={executionId}
+              environmentId={environmentId}
+              executionId={executionId}
+              serviceId={service}
+            />
             {isBack ? (
-              <PlanDialog action={{ verb: 'rollback', target: { id: environmentId, name: environment.data?.name ?? '', environmentId } }} onClose={() => setBack(false)} />
+              <PlanDialog
+                action={{
+                  verb: 'rollback',
+                  target: { id: environmentId, name: environment.data?.name ?? '', environmentId },
+                }}
+                onClose={() => setBack(false)}
+              />
             ) : null}
           </div>
         )

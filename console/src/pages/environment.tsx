@@ -1,9 +1,10 @@
 /** An environment: its services by stage, live; its deployments, variables and settings. */
+
+import { forms } from 'virtual:forms'
 import { Button, TextInput } from '@mantine/core'
 import { useQuery, useQueryClient } from '@tanstack/react-query'
 import { Link, useNavigate, useParams, useSearch } from '@tanstack/react-router'
 import { useState } from 'react'
-import { forms } from 'virtual:forms'
 import { answerOf, client } from '../api/client.ts'
 import * as read from '../api/queries.ts'
 import { Actions } from '../ui/actions.tsx'
@@ -13,7 +14,8 @@ import { Answer, Empty, Failure, Waiting } from '../ui/notices.tsx'
 import { useMay } from '../ui/place.ts'
 import { PlanDialog } from '../ui/plan.tsx'
 import { addressOf } from '../ui/shell.tsx'
-import { Freshness, isBusy, shownState, StateMark } from '../ui/state.tsx'
+import { stageName } from '../ui/stage-name.ts'
+import { Freshness, isBusy, StateMark, shownState } from '../ui/state.tsx'
 import { Tabs } from '../ui/tabs.tsx'
 import { durationOf, Time } from '../ui/time.tsx'
 import { Variables } from '../ui/variables.tsx'
@@ -58,7 +60,7 @@ const ServiceRow = ({ service, status, address }: RowProps) => {
           </p>
         )}
       </td>
-      <td className="tight">
+      <td>
         <span className="row" style={{ gap: 8 }}>
           <StateMark {...shown} />
           <Freshness status={status?.service_deployment_status ?? ''} />
@@ -79,7 +81,7 @@ const ServiceRow = ({ service, status, address }: RowProps) => {
           </a>
         )}
       </td>
-      <td className="tight optional">
+      <td className="optional">
         <Time at={status?.last_deployment_date} />
       </td>
     </tr>
@@ -94,15 +96,15 @@ const ServiceTable = ({ stage, rows }: { stage: string | null; rows: readonly Ro
       </header>
     )}
     <div className="scroll">
-      <table className="list">
+      <table className="list services">
         <thead>
           <tr>
             <th>Service</th>
-            <th className="tight">State</th>
+            <th>State</th>
             <th className="optional">Kind</th>
             <th className="optional">Version</th>
             <th className="optional">Address</th>
-            <th className="tight optional">Deployed</th>
+            <th className="optional">Deployed</th>
           </tr>
         </thead>
         <tbody>
@@ -122,13 +124,22 @@ const Services = ({ environmentId, live }: { environmentId: string; live: read.L
   const services = useQuery(read.services(environmentId))
   const { data: links = [] } = useQuery(read.links(environmentId))
   const create = may('write') ? (
-    <Button component={Link} to={`/e/${environmentId}/new/image`} variant="default" leftSection={<Icon name="plus" size={14} />}>
+    <Button
+      component={Link}
+      to={`/e/${environmentId}/new/image`}
+      variant="default"
+      leftSection={<Icon name="plus" size={14} />}
+    >
       New service
     </Button>
   ) : null
   const addresses = new Map(links.toReversed().map(({ service_id, url }) => [service_id, url]))
   const statuses = live === undefined ? new Map<string, read.ServiceStatus>() : read.statusesIn(live)
-  const rowOf = (service: read.Service): RowProps => ({ service, status: statuses.get(service.id), address: addresses.get(service.id) })
+  const rowOf = (service: read.Service): RowProps => ({
+    service,
+    status: statuses.get(service.id),
+    address: addresses.get(service.id),
+  })
   return (
     <Answer of={services}>
       {(all) => {
@@ -136,7 +147,11 @@ const Services = ({ environmentId, live }: { environmentId: string; live: read.L
         const byId = new Map(fitting.map((each) => [each.id, each]))
         const stages = live === undefined ? [] : read.stagesOf(live)
         const placed = stages
-          .map(({ id, name, statuses: mine }) => ({ id, name, rows: mine.flatMap((each) => byId.get(each.id) ?? []).map(rowOf) }))
+          .map(({ id, name, statuses: mine }) => ({
+            id,
+            name,
+            rows: mine.flatMap((each) => byId.get(each.id) ?? []).map(rowOf),
+          }))
           .filter(({ rows }) => rows.length > 0)
         const known = new Set(placed.flatMap(({ rows }) => rows.map(({ service }) => service.id)))
         const others = fitting.filter(({ id }) => !known.has(id)).map(rowOf)
@@ -154,12 +169,14 @@ const Services = ({ environmentId, live }: { environmentId: string; live: read.L
                 placeholder="Filter"
                 leftSection={<Icon name="search" size={14} />}
                 value={q}
-                onChange={(event) => void navigate({ to: '.', search: { q: event.currentTarget.value || undefined }, replace: true })}
+                onChange={(event) =>
+                  void navigate({ to: '.', search: { q: event.currentTarget.value || undefined }, replace: true })
+                }
               />
               <span className="push">{create}</span>
             </div>
             {placed.map(({ id, name, rows }) => (
-              <ServiceTable key={id} stage={placed.length > 1 ? name : null} rows={rows} />
+              <ServiceTable key={id} stage={placed.length > 1 ? stageName(name) : null} rows={rows} />
             ))}
             {others.length === 0 ? null : <ServiceTable stage={null} rows={others} />}
             {fitting.length === 0 ? <Empty title="No service fits" /> : null}
@@ -170,7 +187,13 @@ const Services = ({ environmentId, live }: { environmentId: string; live: read.L
   )
 }
 
-const verbs: Record<string, string> = { DEPLOY: 'Deploy', DELETE: 'Delete', RESTART: 'Restart', STOP: 'Stop', UNINSTALL: 'Uninstall' }
+const verbs: Record<string, string> = {
+  DEPLOY: 'Deploy',
+  DELETE: 'Delete',
+  RESTART: 'Restart',
+  STOP: 'Stop',
+  UNINSTALL: 'Uninstall',
+}
 
 const Deployments = ({ environmentId, name }: { environmentId: string; name: string }) => {
   const history = useQuery(read.history(environmentId))
@@ -198,39 +221,53 @@ const Deployments = ({ environmentId, name }: { environmentId: string; name: str
                 </tr>
               </thead>
               <tbody>
-                {rows.map(({ identifier, auditing_data: audit, status, trigger_action: action, total_duration: took, stages }, index) => (
-                  <tr key={identifier.deployment_request_id}>
-                    <td>
-                      <Link to="/e/$environmentId/deployments/$executionId" params={{ environmentId, executionId: identifier.execution_id }} className="main">
-                        {verbs[action] ?? action} #{identifier.execution_id.slice(37).split('-')[0]}
-                      </Link>
-                    </td>
-                    <td className="tight">
-                      <StateMark state={status} />
-                    </td>
-                    <td className="dim optional">{stages.reduce((count, { services }) => count + services.length, 0)}</td>
-                    <td className="dim optional" style={{ maxWidth: 220 }}>
-                      <span className="clip" style={{ display: 'block' }}>
-                        {audit.triggered_by}, {audit.origin.toLowerCase()}
-                      </span>
-                    </td>
-                    <td className="tight dim optional">{durationOf(took)}</td>
-                    <td className="tight">
-                      <Time at={audit.created_at} />
-                    </td>
-                    <td className="tight">
-                      {index > 0 && action === 'DEPLOY' && status === 'DEPLOYED' && may('deploy') ? (
-                        <Button size="compact-sm" variant="default" onClick={() => ask(identifier.execution_id)}>
-                          Roll back to this
-                        </Button>
-                      ) : null}
-                    </td>
-                  </tr>
-                ))}
+                {rows.map(
+                  (
+                    { identifier, auditing_data: audit, status, trigger_action: action, total_duration: took, stages },
+                    index,
+                  ) => (
+                    <tr key={identifier.deployment_request_id}>
+                      <td>
+                        <Link
+                          to="/e/$environmentId/deployments/$executionId"
+                          params={{ environmentId, executionId: identifier.execution_id }}
+                          className="main"
+                        >
+                          {verbs[action] ?? action} #{identifier.execution_id.slice(37).split('-')[0]}
+                        </Link>
+                      </td>
+                      <td className="tight">
+                        <StateMark state={status} />
+                      </td>
+                      <td className="dim optional">
+                        {stages.reduce((count, { services }) => count + services.length, 0)}
+                      </td>
+                      <td className="dim optional" style={{ maxWidth: 220 }}>
+                        <span className="clip" style={{ display: 'block' }}>
+                          {audit.triggered_by}, {audit.origin.toLowerCase()}
+                        </span>
+                      </td>
+                      <td className="tight dim optional">{durationOf(took)}</td>
+                      <td className="tight">
+                        <Time at={audit.created_at} />
+                      </td>
+                      <td className="tight">
+                        {index > 0 && action === 'DEPLOY' && status === 'DEPLOYED' && may('deploy') ? (
+                          <Button size="compact-sm" variant="default" onClick={() => ask(identifier.execution_id)}>
+                            Roll back to this
+                          </Button>
+                        ) : null}
+                      </td>
+                    </tr>
+                  ),
+                )}
               </tbody>
             </table>
             {asked === null ? null : (
-              <PlanDialog action={{ verb: 'rollback', target: { id: environmentId, name, environmentId }, to: asked }} onClose={() => ask(null)} />
+              <PlanDialog
+                action={{ verb: 'rollback', target: { id: environmentId, name, environmentId }, to: asked }}
+                onClose={() => ask(null)}
+              />
             )}
           </div>
         )
@@ -251,8 +288,12 @@ const Settings = ({ environmentId, value }: { environmentId: string; value: Reco
       isReadOnly={!may('write')}
       saved="Saved."
       save={async (changes) => {
-        await answerOf(client.PUT('/environment/{environmentId}', { params: { path: { environmentId } }, body: changes as never }))
-        await Promise.all(['environment', 'environments'].map((name) => queries.invalidateQueries({ queryKey: [name] })))
+        await answerOf(
+          client.PUT('/environment/{environmentId}', { params: { path: { environmentId } }, body: changes as never }),
+        )
+        await Promise.all(
+          ['environment', 'environments'].map((name) => queries.invalidateQueries({ queryKey: [name] })),
+        )
       }}
     />
   )
@@ -267,7 +308,10 @@ const LastFailure = ({ live, environmentId }: { live: read.LiveStatuses; environ
     <div className="note bad" role="status" style={{ marginBottom: 16 }}>
       <strong>Something needs attention.</strong> <span className="wrap">{problem.message}</span>{' '}
       {failed?.execution_id === undefined ? null : (
-        <Link to="/e/$environmentId/deployments/$executionId" params={{ environmentId, executionId: failed.execution_id }}>
+        <Link
+          to="/e/$environmentId/deployments/$executionId"
+          params={{ environmentId, executionId: failed.execution_id }}
+        >
           See the deployment
         </Link>
       )}
@@ -300,12 +344,23 @@ export const Environment = () => {
               target={{ id: environmentId, name: found.name, environmentId }}
               isBusy={live !== undefined && isBusy(live.environment.state)}
               isStale={live?.environment.deployment_status !== 'UP_TO_DATE'}
-              onDeleted={() => void navigate({ to: '/p/$projectId/$section', params: { projectId: found.project.id, section: 'environments' } })}
+              onDeleted={() =>
+                void navigate({
+                  to: '/p/$projectId/$section',
+                  params: { projectId: found.project.id, section: 'environments' },
+                })
+              }
             />
           </div>
           {live === undefined ? null : <LastFailure live={live} environmentId={environmentId} />}
           <Tabs base={`/e/${environmentId}`} at={section} sections={sections} label="Of this environment" />
-          {section === 'services' ? live === undefined ? <Waiting /> : <Services environmentId={environmentId} live={live} /> : null}
+          {section === 'services' ? (
+            live === undefined ? (
+              <Waiting />
+            ) : (
+              <Services environmentId={environmentId} live={live} />
+            )
+          ) : null}
           {section === 'deployments' ? <Deployments environmentId={environmentId} name={found.name} /> : null}
           {section === 'variables' ? <Variables scope="ENVIRONMENT" parentId={environmentId} /> : null}
           {section === 'settings' ? <Settings environmentId={environmentId} value={found} /> : null}

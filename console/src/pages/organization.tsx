@@ -13,7 +13,14 @@ import { Tabs } from '../ui/tabs.tsx'
 import { Time } from '../ui/time.tsx'
 import { tell, tellProblem } from '../ui/toasts.tsx'
 
-const sections = { members: 'Members', roles: 'Roles', tokens: 'API tokens', webhooks: 'Webhooks', clusters: 'Clusters', audit: 'Audit log' }
+const sections = {
+  members: 'Members',
+  roles: 'Roles',
+  tokens: 'API tokens',
+  webhooks: 'Webhooks',
+  clusters: 'Clusters',
+  audit: 'Audit log',
+}
 
 interface Props {
   organizationId: string
@@ -26,10 +33,23 @@ interface Column<Row> {
   show(row: Row): ReactNode
 }
 
-const classOf = ({ isTight, isOptional }: { isTight?: boolean | undefined; isOptional?: boolean | undefined }): string =>
-  `${isTight === true ? 'tight' : ''} ${isOptional === true ? 'optional' : ''}`
+const classOf = ({
+  isTight,
+  isOptional,
+}: {
+  isTight?: boolean | undefined
+  isOptional?: boolean | undefined
+}): string => `${isTight === true ? 'tight' : ''} ${isOptional === true ? 'optional' : ''}`
 
-function Rows<Row extends { id: string }>({ of, columns, empty }: { of: UseQueryResult<Row[]>; columns: Column<Row>[]; empty: ReactNode }) {
+function Rows<Row extends { id: string }>({
+  of,
+  columns,
+  empty,
+}: {
+  of: UseQueryResult<Row[]>
+  columns: Column<Row>[]
+  empty: ReactNode
+}) {
   return (
     <Answer of={of}>
       {(rows) =>
@@ -153,13 +173,31 @@ const Invite = ({ organizationId, onClose }: Props & { onClose(): void }) => {
       onClose={onClose}
       changed="invitations"
       act={async () => {
-        await answerOf(client.POST('/organization/{organizationId}/inviteMember', { ...pathOf(organizationId), body: { email, role_id: roleId } }))
+        await answerOf(
+          client.POST('/organization/{organizationId}/inviteMember', {
+            ...pathOf(organizationId),
+            body: { email, role_id: roleId },
+          }),
+        )
         tell(`${email} is invited. Send them the link in the list.`)
         onClose()
       }}
     >
-      <TextInput label="Email address" type="email" required data-autofocus value={email} onChange={(event) => setEmail(event.currentTarget.value)} />
-      <Select label="Role" required data={(roles.data ?? []).map(({ id, name }) => ({ value: id, label: name }))} value={roleId} onChange={setRoleId} />
+      <TextInput
+        label="Email address"
+        type="email"
+        required
+        data-autofocus
+        value={email}
+        onChange={(event) => setEmail(event.currentTarget.value)}
+      />
+      <Select
+        label="Role"
+        required
+        data={(roles.data ?? []).map(({ id, name }) => ({ value: id, label: name }))}
+        value={roleId}
+        onChange={setRoleId}
+      />
     </FormDialog>
   )
 }
@@ -167,8 +205,12 @@ const Invite = ({ organizationId, onClose }: Props & { onClose(): void }) => {
 const Members = ({ organizationId }: Props) => {
   const may = useMay()
   const [isInviting, setInviting] = useState(false)
-  const members = useOrganizationList('members', organizationId, () => answerOf(client.GET('/organization/{organizationId}/member', pathOf(organizationId))))
-  const invitations = useOrganizationList('invitations', organizationId, () => answerOf(client.GET('/organization/{organizationId}/inviteMember', pathOf(organizationId))))
+  const members = useOrganizationList('members', organizationId, () =>
+    answerOf(client.GET('/organization/{organizationId}/member', pathOf(organizationId))),
+  )
+  const invitations = useOrganizationList('invitations', organizationId, () =>
+    answerOf(client.GET('/organization/{organizationId}/inviteMember', pathOf(organizationId))),
+  )
   return (
     <div className="stack">
       {may('members') ? <NewButton onClick={() => setInviting(true)}>Invite</NewButton> : null}
@@ -176,7 +218,10 @@ const Members = ({ organizationId }: Props) => {
         of={members}
         empty={
           <Empty title="No members">
-            <p>People become members when they sign in with an OIDC provider and accept an invitation. Until then, tokens are used.</p>
+            <p>
+              People become members when they sign in with an OIDC provider and accept an invitation. Until then, tokens
+              are used.
+            </p>
           </Empty>
         }
         columns={[
@@ -205,11 +250,18 @@ const Members = ({ organizationId }: Props) => {
   )
 }
 
-const levelWords: Record<string, string> = { NO_ACCESS: 'no access', VIEWER: 'views', DEPLOYER: 'deploys', MANAGER: 'manages' }
+const levelWords: Record<string, string> = {
+  NO_ACCESS: 'no access',
+  VIEWER: 'views',
+  DEPLOYER: 'deploys',
+  MANAGER: 'manages',
+}
 
 const Roles = ({ organizationId }: Props) => {
   const roles = useRoles(organizationId)
-  const custom = useOrganizationList('custom roles', organizationId, () => answerOf(client.GET('/organization/{organizationId}/customRole', pathOf(organizationId))))
+  const custom = useOrganizationList('custom roles', organizationId, () =>
+    answerOf(client.GET('/organization/{organizationId}/customRole', pathOf(organizationId))),
+  )
   const known = new Set((custom.data ?? []).map(({ id }) => id))
   const builtIn = { ...roles, data: roles.data?.filter(({ id }) => !known.has(id)) } as typeof roles
   const meaning: Record<string, string> = {
@@ -251,7 +303,12 @@ const Roles = ({ organizationId }: Props) => {
                     <td className="wrap">{project_name}</td>
                     {['DEVELOPMENT', 'PREVIEW', 'STAGING', 'PRODUCTION'].map((mode) => (
                       <td key={mode} className="dim">
-                        {is_admin === true ? 'administers' : levelWords[permissions?.find(({ environment_type }) => environment_type === mode)?.permission ?? 'NO_ACCESS']}
+                        {is_admin === true
+                          ? 'administers'
+                          : levelWords[
+                              permissions?.find(({ environment_type }) => environment_type === mode)?.permission ??
+                                'NO_ACCESS'
+                            ]}
                       </td>
                     ))}
                   </tr>
@@ -278,12 +335,23 @@ const NewToken = ({ organizationId, onClose, onMade }: Props & { onClose(): void
       onClose={onClose}
       changed="tokens"
       act={async () => {
-        const made = await answerOf(client.POST('/organization/{organizationId}/apiToken', { ...pathOf(organizationId), body: { name, scopes: held as ['Read'] } }))
+        const made = await answerOf(
+          client.POST('/organization/{organizationId}/apiToken', {
+            ...pathOf(organizationId),
+            body: { name, scopes: held as ['Read'] },
+          }),
+        )
         onMade(made.token)
         onClose()
       }}
     >
-      <TextInput label="Name" required data-autofocus value={name} onChange={(event) => setName(event.currentTarget.value)} />
+      <TextInput
+        label="Name"
+        required
+        data-autofocus
+        value={name}
+        onChange={(event) => setName(event.currentTarget.value)}
+      />
       <Checkbox.Group label="Scopes" value={held} onChange={setHeld}>
         <div className="row wraps" style={{ marginTop: 6 }}>
           {scopes.map((scope) => (
@@ -333,7 +401,9 @@ const Tokens = ({ organizationId }: Props) => {
   const may = useMay()
   const [isMaking, setMaking] = useState(false)
   const [made, setMade] = useState<string | null>(null)
-  const tokens = useOrganizationList('tokens', organizationId, () => answerOf(client.GET('/organization/{organizationId}/apiToken', pathOf(organizationId))))
+  const tokens = useOrganizationList('tokens', organizationId, () =>
+    answerOf(client.GET('/organization/{organizationId}/apiToken', pathOf(organizationId))),
+  )
   return (
     <div className="stack">
       {may('administer') ? <NewButton onClick={() => setMaking(true)}>New token</NewButton> : null}
@@ -342,9 +412,26 @@ const Tokens = ({ organizationId }: Props) => {
         of={tokens}
         empty={<Empty title="No tokens" />}
         columns={[
-          { title: 'Name', show: ({ name, prefix }) => <><span className="strong">{name}</span> <code className="dim">{prefix}…</code></> },
-          { title: 'May', show: ({ scopes: held, role_name: role }) => <span className="dim">{[role, ...held].filter(Boolean).join(', ')}</span> },
-          { title: 'Last used', isTight: true, isOptional: true, show: ({ last_used_at }) => <Time at={last_used_at} /> },
+          {
+            title: 'Name',
+            show: ({ name, prefix }) => (
+              <>
+                <span className="strong">{name}</span> <code className="dim">{prefix}…</code>
+              </>
+            ),
+          },
+          {
+            title: 'May',
+            show: ({ scopes: held, role_name: role }) => (
+              <span className="dim">{[role, ...held].filter(Boolean).join(', ')}</span>
+            ),
+          },
+          {
+            title: 'Last used',
+            isTight: true,
+            isOptional: true,
+            show: ({ last_used_at }) => <Time at={last_used_at} />,
+          },
           { title: 'Ends', isTight: true, isOptional: true, show: ({ expires_at }) => <Time at={expires_at} /> },
           {
             title: 'Actions',
@@ -356,7 +443,13 @@ const Tokens = ({ organizationId }: Props) => {
                   what="Revoke"
                   changed="tokens"
                   consequence="It works no longer, and neither does any token that was created with it."
-                  act={() => answerOf(client.DELETE('/organization/{organizationId}/apiToken/{apiTokenId}', { params: { path: { organizationId, apiTokenId: id } } }))}
+                  act={() =>
+                    answerOf(
+                      client.DELETE('/organization/{organizationId}/apiToken/{apiTokenId}', {
+                        params: { path: { organizationId, apiTokenId: id } },
+                      }),
+                    )
+                  }
                 />
               ) : null,
           },
@@ -367,7 +460,12 @@ const Tokens = ({ organizationId }: Props) => {
   )
 }
 
-const eventWords = { DEPLOYMENT_STARTED: 'started', DEPLOYMENT_SUCCESSFUL: 'succeeded', DEPLOYMENT_FAILURE: 'failed', DEPLOYMENT_CANCELLED: 'canceled' }
+const eventWords = {
+  DEPLOYMENT_STARTED: 'started',
+  DEPLOYMENT_SUCCESSFUL: 'succeeded',
+  DEPLOYMENT_FAILURE: 'failed',
+  DEPLOYMENT_CANCELLED: 'canceled',
+}
 const allEvents = Object.keys(eventWords) as (keyof typeof eventWords)[]
 
 const NewWebhook = ({ organizationId, onClose, onMade }: Props & { onClose(): void; onMade(secret: string): void }) => {
@@ -382,14 +480,37 @@ const NewWebhook = ({ organizationId, onClose, onMade }: Props & { onClose(): vo
       onClose={onClose}
       changed="webhooks"
       act={async () => {
-        const body = { kind: 'STANDARD' as const, target_url: url, enabled: true, events: events as ['DEPLOYMENT_STARTED'], ...(secret === '' ? {} : { target_secret: secret }) }
-        const made = await answerOf(client.POST('/organization/{organizationId}/webhook', { ...pathOf(organizationId), body: body as never }))
+        const body = {
+          kind: 'STANDARD' as const,
+          target_url: url,
+          enabled: true,
+          events: events as ['DEPLOYMENT_STARTED'],
+          ...(secret === '' ? {} : { target_secret: secret }),
+        }
+        const made = await answerOf(
+          client.POST('/organization/{organizationId}/webhook', { ...pathOf(organizationId), body: body as never }),
+        )
         onMade(made.signing_secret)
         onClose()
       }}
     >
-      <TextInput label="Address" type="url" required data-autofocus placeholder="https://example.org/hook" value={url} onChange={(event) => setUrl(event.currentTarget.value)} />
-      <PasswordInput label="Secret" description="Signs the deliveries. Without one the server makes it." value={secret} onChange={(event) => setSecret(event.currentTarget.value)} autoComplete="off" visibilityToggleButtonProps={{ 'aria-label': 'Show the secret' }} />
+      <TextInput
+        label="Address"
+        type="url"
+        required
+        data-autofocus
+        placeholder="https://example.org/hook"
+        value={url}
+        onChange={(event) => setUrl(event.currentTarget.value)}
+      />
+      <PasswordInput
+        label="Secret"
+        description="Signs the deliveries. Without one the server makes it."
+        value={secret}
+        onChange={(event) => setSecret(event.currentTarget.value)}
+        autoComplete="off"
+        visibilityToggleButtonProps={{ 'aria-label': 'Show the secret' }}
+      />
       <Checkbox.Group label="When a deployment has" value={events} onChange={setEvents}>
         <div className="row wraps" style={{ marginTop: 6 }}>
           {allEvents.map((event) => (
@@ -407,11 +528,17 @@ const Deliveries = ({ organizationId, webhookId }: Props & { webhookId: string }
   const path = { organizationId, webhookId }
   const deliveries = useQuery({
     queryKey: ['deliveries', webhookId],
-    queryFn: async () => (await answerOf(client.GET('/organization/{organizationId}/webhook/{webhookId}/event', { params: { path } }))).results,
+    queryFn: async () =>
+      (await answerOf(client.GET('/organization/{organizationId}/webhook/{webhookId}/event', { params: { path } })))
+        .results,
   })
   const resending = useMutation({
     mutationFn: (webhookEventId: string) =>
-      answerOf(client.POST('/organization/{organizationId}/webhook/{webhookId}/event/{webhookEventId}/resend', { params: { path: { ...path, webhookEventId } } })),
+      answerOf(
+        client.POST('/organization/{organizationId}/webhook/{webhookId}/event/{webhookEventId}/resend', {
+          params: { path: { ...path, webhookEventId } },
+        }),
+      ),
     onSuccess() {
       tell('It is being sent again.')
       void queries.invalidateQueries({ queryKey: ['deliveries', webhookId] })
@@ -446,7 +573,9 @@ const Webhooks = ({ organizationId }: Props) => {
   const [isMaking, setMaking] = useState(false)
   const [secret, setSecret] = useState<string | null>(null)
   const [opened, open] = useState<string | null>(null)
-  const webhooks = useOrganizationList('webhooks', organizationId, () => answerOf(client.GET('/organization/{organizationId}/webhook', pathOf(organizationId))))
+  const webhooks = useOrganizationList('webhooks', organizationId, () =>
+    answerOf(client.GET('/organization/{organizationId}/webhook', pathOf(organizationId))),
+  )
   return (
     <div className="stack">
       {may('administer') ? <NewButton onClick={() => setMaking(true)}>New webhook</NewButton> : null}
@@ -466,11 +595,28 @@ const Webhooks = ({ organizationId }: Props) => {
             isTight: true,
             show: ({ id, target_url }) => (
               <span className="row">
-                <Button size="compact-sm" variant="default" aria-expanded={opened === id} onClick={() => open(opened === id ? null : id)}>
+                <Button
+                  size="compact-sm"
+                  variant="default"
+                  aria-expanded={opened === id}
+                  onClick={() => open(opened === id ? null : id)}
+                >
                   Deliveries
                 </Button>
                 {may('administer') ? (
-                  <Remove name={target_url ?? ''} what="Delete" changed="webhooks" consequence="Nothing is sent to this address any more." act={() => answerOf(client.DELETE('/organization/{organizationId}/webhook/{webhookId}', { params: { path: { organizationId, webhookId: id } } }))} />
+                  <Remove
+                    name={target_url ?? ''}
+                    what="Delete"
+                    changed="webhooks"
+                    consequence="Nothing is sent to this address any more."
+                    act={() =>
+                      answerOf(
+                        client.DELETE('/organization/{organizationId}/webhook/{webhookId}', {
+                          params: { path: { organizationId, webhookId: id } },
+                        }),
+                      )
+                    }
+                  />
                 ) : null}
               </span>
             ),
@@ -478,22 +624,44 @@ const Webhooks = ({ organizationId }: Props) => {
         ]}
       />
       {opened === null ? null : <Deliveries organizationId={organizationId} webhookId={opened} />}
-      {isMaking ? <NewWebhook organizationId={organizationId} onClose={() => setMaking(false)} onMade={setSecret} /> : null}
+      {isMaking ? (
+        <NewWebhook organizationId={organizationId} onClose={() => setMaking(false)} onMade={setSecret} />
+      ) : null}
     </div>
   )
 }
 
 const Clusters = ({ organizationId }: Props) => {
-  const clusters = useOrganizationList('clusters', organizationId, () => answerOf(client.GET('/organization/{organizationId}/cluster', pathOf(organizationId))))
+  const clusters = useOrganizationList('clusters', organizationId, () =>
+    answerOf(client.GET('/organization/{organizationId}/cluster', pathOf(organizationId))),
+  )
   return (
     <Rows
       of={clusters}
       empty={<Empty title="No clusters" />}
       columns={[
-        { title: 'Cluster', show: ({ name, description }) => <><span className="strong">{name}</span><p className="dim small">{description}</p></> },
+        {
+          title: 'Cluster',
+          show: ({ name, description }) => (
+            <>
+              <span className="strong">{name}</span>
+              <p className="dim small">{description}</p>
+            </>
+          ),
+        },
         { title: 'State', isTight: true, show: ({ status }) => <StateMark state={status} /> },
-        { title: 'CPU', isTight: true, isOptional: true, show: ({ cpu }) => (cpu == null ? '–' : `${cpu / 1000} cores`) },
-        { title: 'Memory', isTight: true, isOptional: true, show: ({ memory }) => (memory == null ? '–' : `${Math.round(memory / 102.4) / 10} GB`) },
+        {
+          title: 'CPU',
+          isTight: true,
+          isOptional: true,
+          show: ({ cpu }) => (cpu == null ? '–' : `${cpu / 1000} cores`),
+        },
+        {
+          title: 'Memory',
+          isTight: true,
+          isOptional: true,
+          show: ({ memory }) => (memory == null ? '–' : `${Math.round(memory / 102.4) / 10} GB`),
+        },
         { title: 'Version', isTight: true, isOptional: true, show: ({ version }) => version ?? '–' },
       ]}
     />
@@ -503,7 +671,14 @@ const Clusters = ({ organizationId }: Props) => {
 const Audit = ({ organizationId }: Props) => {
   const events = useQuery({
     queryKey: ['audit', organizationId],
-    queryFn: async () => (await answerOf(client.GET('/organization/{organizationId}/events', { params: { path: { organizationId }, query: { pageSize: 60 } } }))).events,
+    queryFn: async () =>
+      (
+        await answerOf(
+          client.GET('/organization/{organizationId}/events', {
+            params: { path: { organizationId }, query: { pageSize: 60 } },
+          }),
+        )
+      ).events,
   })
   return (
     <Rows
@@ -511,15 +686,39 @@ const Audit = ({ organizationId }: Props) => {
       empty={<Empty title="Nothing was done yet" />}
       columns={[
         { title: 'When', isTight: true, show: ({ timestamp }) => <Time at={timestamp} /> },
-        { title: 'What', show: ({ event_type: type, target_type: target, sub_target_type: sub, target_name: name }) => <>{`${type} ${sub ?? target}`.toLowerCase().replaceAll('_', ' ')} <span className="strong">{name}</span></> },
-        { title: 'Where', isOptional: true, show: ({ project_name: project, environment_name: environment }) => <span className="dim">{[project, environment].filter(Boolean).join(' / ')}</span> },
-        { title: 'By', isOptional: true, show: ({ triggered_by: by, origin }) => <span className="dim">{`${by}, ${origin.toLowerCase()}`}</span> },
+        {
+          title: 'What',
+          show: ({ event_type: type, target_type: target, sub_target_type: sub, target_name: name }) => (
+            <>
+              {`${type} ${sub ?? target}`.toLowerCase().replaceAll('_', ' ')} <span className="strong">{name}</span>
+            </>
+          ),
+        },
+        {
+          title: 'Where',
+          isOptional: true,
+          show: ({ project_name: project, environment_name: environment }) => (
+            <span className="dim">{[project, environment].filter(Boolean).join(' / ')}</span>
+          ),
+        },
+        {
+          title: 'By',
+          isOptional: true,
+          show: ({ triggered_by: by, origin }) => <span className="dim">{`${by}, ${origin.toLowerCase()}`}</span>,
+        },
       ]}
     />
   )
 }
 
-const pages: Record<string, (props: Props) => ReactNode> = { members: Members, roles: Roles, tokens: Tokens, webhooks: Webhooks, clusters: Clusters, audit: Audit }
+const pages: Record<string, (props: Props) => ReactNode> = {
+  members: Members,
+  roles: Roles,
+  tokens: Tokens,
+  webhooks: Webhooks,
+  clusters: Clusters,
+  audit: Audit,
+}
 
 export const Organization = () => {
   const { organizationId, section } = useParams({ from: '/frame/o/$organizationId/$section' })

@@ -28,7 +28,11 @@ const useEnvironments = (projectId: string) => {
 export const EnvironmentTile = ({ environment }: { environment: Row }) => {
   const { id, name, mode, cluster, services_overview: overview, deployment_status: status } = environment
   return (
-    <Link to="/e/$environmentId/$section" params={{ environmentId: id, section: 'services' }} className="card tile stack tight">
+    <Link
+      to="/e/$environmentId/$section"
+      params={{ environmentId: id, section: 'services' }}
+      className="card tile stack tight"
+    >
       <div className="row">
         <span className="strong clip">{name}</span>
         <span className={`chip push ${mode === 'PRODUCTION' ? 'busy' : ''}`}>{modeWords[mode]}</span>
@@ -37,7 +41,11 @@ export const EnvironmentTile = ({ environment }: { environment: Row }) => {
         <StateMark state={status?.state ?? 'READY'} />
         <Freshness status={status?.deployment_status ?? ''} />
       </div>
-      {status?.error === undefined ? null : <p className="small state bad wrap" style={{ whiteSpace: 'normal' }}>{status.error.message}</p>}
+      {status?.error === undefined ? null : (
+        <p className="small state bad wrap" style={{ whiteSpace: 'normal' }}>
+          {status.error.message}
+        </p>
+      )}
       <p className="dim small clip">
         {overview.service_count === 1 ? '1 service' : `${overview.service_count} services`} on {cluster.name}
         {status?.last_deployment_date == null ? null : (
@@ -57,7 +65,12 @@ const ProjectSection = ({ id, name, search }: { id: string; name: string; search
   return (
     <section className="stack tight">
       <h2>
-        <Link to="/p/$projectId/$section" params={{ projectId: id, section: 'environments' }} className="wrap" style={{ color: 'inherit' }}>
+        <Link
+          to="/p/$projectId/$section"
+          params={{ projectId: id, section: 'environments' }}
+          className="wrap"
+          style={{ color: 'inherit' }}
+        >
           {name}
         </Link>
       </h2>
@@ -65,7 +78,10 @@ const ProjectSection = ({ id, name, search }: { id: string; name: string; search
         {(rows) =>
           rows.length === 0 ? (
             <p className="dim small">
-              No environments yet. <Link to="/p/$projectId/$section" params={{ projectId: id, section: 'environments' }}>Create one</Link>
+              No environments yet.{' '}
+              <Link to="/p/$projectId/$section" params={{ projectId: id, section: 'environments' }}>
+                Create one
+              </Link>
             </p>
           ) : (
             <div className="grid">
@@ -86,7 +102,9 @@ const NewProject = ({ organizationId, onClose }: { organizationId: string; onClo
   const navigate = useNavigate()
   const making = useMutation({
     mutationFn: () =>
-      answerOf(client.POST('/organization/{organizationId}/project', { params: { path: { organizationId } }, body: { name } })),
+      answerOf(
+        client.POST('/organization/{organizationId}/project', { params: { path: { organizationId } }, body: { name } }),
+      ),
     async onSuccess({ id }) {
       await queries.invalidateQueries({ queryKey: ['projects'] })
       onClose()
@@ -102,7 +120,14 @@ const NewProject = ({ organizationId, onClose }: { organizationId: string; onClo
           making.mutate()
         }}
       >
-        <TextInput label="Name" data-autofocus required value={name} onChange={(event) => setName(event.currentTarget.value)} error={making.error?.message} />
+        <TextInput
+          label="Name"
+          data-autofocus
+          required
+          value={name}
+          onChange={(event) => setName(event.currentTarget.value)}
+          error={making.error?.message}
+        />
         <Button type="submit" loading={making.isPending} disabled={name.trim() === ''}>
           Create
         </Button>
@@ -136,7 +161,9 @@ export const Overview = () => {
             placeholder="Filter"
             leftSection={<Icon name="search" size={14} />}
             value={q}
-            onChange={(event) => void navigate({ to: '.', search: { q: event.currentTarget.value || undefined }, replace: true })}
+            onChange={(event) =>
+              void navigate({ to: '.', search: { q: event.currentTarget.value || undefined }, replace: true })
+            }
           />
           {make}
         </div>

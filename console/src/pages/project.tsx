@@ -1,9 +1,10 @@
 /** A project: its environments, the variables that all of them have, and its settings. */
+
+import { forms } from 'virtual:forms'
 import { Button, Modal, Select, TextInput } from '@mantine/core'
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
 import { useNavigate, useParams } from '@tanstack/react-router'
 import { useState } from 'react'
-import { forms } from 'virtual:forms'
 import { answerOf, client } from '../api/client.ts'
 import * as read from '../api/queries.ts'
 import type { Mode } from '../api/session.ts'
@@ -23,7 +24,10 @@ const NewEnvironment = ({ projectId, onClose }: { projectId: string; onClose(): 
   const queries = useQueryClient()
   const navigate = useNavigate()
   const making = useMutation({
-    mutationFn: () => answerOf(client.POST('/project/{projectId}/environment', { params: { path: { projectId } }, body: { name, mode } })),
+    mutationFn: () =>
+      answerOf(
+        client.POST('/project/{projectId}/environment', { params: { path: { projectId } }, body: { name, mode } }),
+      ),
     async onSuccess({ id }) {
       await queries.invalidateQueries({ queryKey: ['environments', projectId] })
       onClose()
@@ -39,8 +43,20 @@ const NewEnvironment = ({ projectId, onClose }: { projectId: string; onClose(): 
           making.mutate()
         }}
       >
-        <TextInput label="Name" data-autofocus required value={name} onChange={(event) => setName(event.currentTarget.value)} error={making.error?.message} />
-        <Select label="Mode" value={mode} onChange={(value) => setMode(value as Mode)} data={Object.entries(modeWords).map(([value, label]) => ({ value, label }))} />
+        <TextInput
+          label="Name"
+          data-autofocus
+          required
+          value={name}
+          onChange={(event) => setName(event.currentTarget.value)}
+          error={making.error?.message}
+        />
+        <Select
+          label="Mode"
+          value={mode}
+          onChange={(value) => setMode(value as Mode)}
+          data={Object.entries(modeWords).map(([value, label]) => ({ value, label }))}
+        />
         <Button type="submit" loading={making.isPending} disabled={name.trim() === ''}>
           Create
         </Button>
@@ -95,7 +111,9 @@ const Settings = ({ projectId, value }: { projectId: string; value: Record<strin
       isReadOnly={!may('write')}
       saved="Saved."
       save={async (changes) => {
-        await answerOf(client.PUT('/project/{projectId}', { params: { path: { projectId } }, body: changes as { name: string } }))
+        await answerOf(
+          client.PUT('/project/{projectId}', { params: { path: { projectId } }, body: changes as { name: string } }),
+        )
         await Promise.all(['project', 'projects'].map((name) => queries.invalidateQueries({ queryKey: [name] })))
       }}
     />

@@ -1,9 +1,10 @@
 /** An application, a container or a database: what it is and does now, its versions, logs, variables and settings. */
+
+import { forms } from 'virtual:forms'
 import { Button, PasswordInput, TextInput } from '@mantine/core'
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
 import { Link, useNavigate, useParams, useSearch } from '@tanstack/react-router'
 import { type FormEvent, useState } from 'react'
-import { forms } from 'virtual:forms'
 import { answerOf, client, toProblem } from '../api/client.ts'
 import * as read from '../api/queries.ts'
 import { useStream } from '../api/stream.ts'
@@ -14,7 +15,7 @@ import { LogView, useLines } from '../ui/log-view.tsx'
 import { Answer, Empty, Failure } from '../ui/notices.tsx'
 import { useMay } from '../ui/place.ts'
 import { PlanDialog } from '../ui/plan.tsx'
-import { Freshness, isBusy, shownState, StateMark } from '../ui/state.tsx'
+import { Freshness, isBusy, StateMark, shownState } from '../ui/state.tsx'
 import { Tabs } from '../ui/tabs.tsx'
 import { Time } from '../ui/time.tsx'
 import { tell, tellProblem } from '../ui/toasts.tsx'
@@ -83,14 +84,20 @@ const Credentials = ({ id }: { id: string }) => {
   const [isShown, show] = useState(false)
   const asked = useQuery({
     queryKey: ['credentials', id],
-    queryFn: () => answerOf(client.GET('/database/{databaseId}/masterCredentials', { params: { path: { databaseId: id } } })),
+    queryFn: () =>
+      answerOf(client.GET('/database/{databaseId}/masterCredentials', { params: { path: { databaseId: id } } })),
     enabled: isShown,
     gcTime: 0,
     retry: false,
   })
   if (!isShown)
     return (
-      <Button size="compact-sm" variant="default" leftSection={<Icon name="eye" size={14} />} onClick={() => show(true)}>
+      <Button
+        size="compact-sm"
+        variant="default"
+        leftSection={<Icon name="eye" size={14} />}
+        onClick={() => show(true)}
+      >
         Show credentials
       </Button>
     )
@@ -100,7 +107,12 @@ const Credentials = ({ id }: { id: string }) => {
         <div className="stack">
           <TextInput label="Host and port" readOnly value={`${host}:${port}`} />
           <TextInput label="Login" readOnly value={login} />
-          <PasswordInput label="Password" readOnly value={password} visibilityToggleButtonProps={{ 'aria-label': 'Show the password' }} />
+          <PasswordInput
+            label="Password"
+            readOnly
+            value={password}
+            visibilityToggleButtonProps={{ 'aria-label': 'Show the password' }}
+          />
         </div>
       )}
     </Answer>
@@ -117,7 +129,8 @@ const Overview = ({ service, status }: Shown) => (
     <div className="stack">
       {status?.restarts === undefined ? null : (
         <div className="note warn">
-          <strong>It restarted {status.restarts.restart_count} times.</strong> <span className="wrap">{status.restarts.message}</span>
+          <strong>It restarted {status.restarts.restart_count} times.</strong>{' '}
+          <span className="wrap">{status.restarts.message}</span>
         </div>
       )}
       <section className="card">
@@ -201,11 +214,20 @@ const Deployments = ({ service }: Shown) => {
               <tbody>
                 {rows.map(({ identifier, status, auditing_data: audit, details }) => {
                   const release = byExecution.get(identifier.execution_id)
-                  const words = details.commit === null || details.commit === undefined ? `${details.image_name ?? ''}${details.tag === undefined ? '' : `:${details.tag}`}` : `${details.commit.git_commit_id.slice(0, 7)} ${details.commit.message.split('\n')[0]}`
+                  const words =
+                    details.commit === null || details.commit === undefined
+                      ? `${details.image_name ?? ''}${details.tag === undefined ? '' : `:${details.tag}`}`
+                      : `${details.commit.git_commit_id.slice(0, 7)} ${details.commit.message.split('\n')[0]}`
                   return (
                     <tr key={identifier.execution_id}>
                       <td style={{ maxWidth: 420 }}>
-                        <Link to="/e/$environmentId/deployments/$executionId" params={{ environmentId, executionId: identifier.execution_id }} search={{ service: id }} className="main clip" style={{ display: 'block' }}>
+                        <Link
+                          to="/e/$environmentId/deployments/$executionId"
+                          params={{ environmentId, executionId: identifier.execution_id }}
+                          search={{ service: id }}
+                          className="main clip"
+                          style={{ display: 'block' }}
+                        >
                           {words === '' ? `#${identifier.execution_id.slice(37).split('-')[0]}` : words}
                         </Link>
                         {release?.is_current === true ? <span className="chip good">Serving</span> : null}
@@ -229,7 +251,12 @@ const Deployments = ({ service }: Shown) => {
                 })}
               </tbody>
             </table>
-            {asked === null ? null : <PlanDialog action={{ verb: 'rollback', target: { id, name, kind, environmentId }, to: asked }} onClose={() => ask(null)} />}
+            {asked === null ? null : (
+              <PlanDialog
+                action={{ verb: 'rollback', target: { id, name, kind, environmentId }, to: asked }}
+                onClose={() => ask(null)}
+              />
+            )}
           </div>
         )
       }
@@ -248,7 +275,8 @@ const Logs = ({ service, status }: Shown) => {
   const { q = '', line } = useSearch({ from: '/frame/s/$kind/$serviceId/$section' })
   const navigate = useNavigate()
   const { lines, add, clear, dropped } = useLines()
-  const put = (search: { q?: string | undefined; line?: string | undefined }): void => void navigate({ to: '.', search: { q: q || undefined, line, ...search }, replace: true })
+  const put = (search: { q?: string | undefined; line?: string | undefined }): void =>
+    void navigate({ to: '.', search: { q: q || undefined, line, ...search }, replace: true })
   // Lines have no number of their own: the time and how many came at that time name one, again after a reload.
   const [seen] = useState(() => new Map<string, number>())
   useStream<WireLine | WireLine[]>(`/service/logs?service=${service.id}&limit=2000`, {
@@ -278,7 +306,9 @@ const Logs = ({ service, status }: Shown) => {
       markedLine={line}
       onLine={(id) => {
         put({ line: id })
-        void navigator.clipboard?.writeText(`${location.origin}${location.pathname}?line=${encodeURIComponent(id)}`).then(() => tell('The link to this line was copied.'))
+        void navigator.clipboard
+          ?.writeText(`${location.origin}${location.pathname}?line=${encodeURIComponent(id)}`)
+          .then(() => tell('The link to this line was copied.'))
       }}
       showsFrom
     />
@@ -290,14 +320,21 @@ const domainPath = (kind: read.Kind) => `/${kind}/{containerId}/customDomain` as
 const useDomains = ({ kind, id }: read.Service) =>
   useQuery({
     queryKey: ['domains', id],
-    queryFn: async () => (await answerOf(client.GET(domainPath(kind), { params: { path: { containerId: id } } }))).results,
+    queryFn: async () =>
+      (await answerOf(client.GET(domainPath(kind), { params: { path: { containerId: id } } }))).results,
   })
 
 const NewDomain = ({ service }: { service: read.Service }) => {
   const queries = useQueryClient()
   const [domain, setDomain] = useState('')
   const adding = useMutation({
-    mutationFn: () => answerOf(client.POST(domainPath(service.kind), { params: { path: { containerId: service.id } }, body: { domain, generate_certificate: true, use_cdn: false } })),
+    mutationFn: () =>
+      answerOf(
+        client.POST(domainPath(service.kind), {
+          params: { path: { containerId: service.id } },
+          body: { domain, generate_certificate: true, use_cdn: false },
+        }),
+      ),
     onSuccess() {
       setDomain('')
       tell(`${domain} was added.`)
@@ -311,7 +348,14 @@ const NewDomain = ({ service }: { service: read.Service }) => {
   const problem = adding.error === null ? undefined : toProblem(adding.error).message
   return (
     <form className="row top" onSubmit={submit}>
-      <TextInput aria-label="Domain" placeholder="www.example.org" value={domain} onChange={(event) => setDomain(event.currentTarget.value)} error={problem} style={{ flex: 1, maxWidth: 360 }} />
+      <TextInput
+        aria-label="Domain"
+        placeholder="www.example.org"
+        value={domain}
+        onChange={(event) => setDomain(event.currentTarget.value)}
+        error={problem}
+        style={{ flex: 1, maxWidth: 360 }}
+      />
       <Button type="submit" loading={adding.isPending} disabled={domain === ''}>
         Add
       </Button>
@@ -319,7 +363,12 @@ const NewDomain = ({ service }: { service: read.Service }) => {
   )
 }
 
-const certificateWords: Record<string, string> = { WAITING: 'Certificate is waiting', ORDERING: 'Certificate is being ordered', ISSUED: 'Certificate issued', EXPIRED: 'Certificate expired' }
+const certificateWords: Record<string, string> = {
+  WAITING: 'Certificate is waiting',
+  ORDERING: 'Certificate is being ordered',
+  ISSUED: 'Certificate issued',
+  EXPIRED: 'Certificate expired',
+}
 
 const Domains = ({ service }: Shown) => {
   const may = useMay()
@@ -327,7 +376,8 @@ const Domains = ({ service }: Shown) => {
   const domains = useDomains(service)
   const removing = useMutation({
     mutationFn: (id: string) => {
-      const path = `${domainPath(service.kind)}/{customDomainId}` as '/container/{containerId}/customDomain/{customDomainId}'
+      const path =
+        `${domainPath(service.kind)}/{customDomainId}` as '/container/{containerId}/customDomain/{customDomainId}'
       return answerOf(client.DELETE(path, { params: { path: { containerId: service.id, customDomainId: id } } }))
     },
     onSuccess: () => void queries.invalidateQueries({ queryKey: ['domains'] }),
@@ -361,7 +411,11 @@ const Domains = ({ service }: Shown) => {
                       <td className="wrap strong">{domain}</td>
                       <td className="wrap mono optional">{target ?? '–'}</td>
                       <td className="wrap">
-                        {certificate === null ? <span className="dim">none</span> : (certificateWords[certificate.state] ?? certificate.state)}
+                        {certificate === null ? (
+                          <span className="dim">none</span>
+                        ) : (
+                          (certificateWords[certificate.state] ?? certificate.state)
+                        )}
                         {certificate?.reason == null ? null : <p className="small dim">{certificate.reason}</p>}
                       </td>
                       <td className="tight">
@@ -384,8 +438,32 @@ const Domains = ({ service }: Shown) => {
 }
 
 const firstFields: Record<string, readonly string[]> = {
-  application: ['name', 'description', 'git_repository', 'dockerfile_path', 'cpu', 'memory', 'min_running_instances', 'max_running_instances', 'ports', 'storage', 'healthchecks'],
-  container: ['name', 'description', 'image_name', 'tag', 'cpu', 'memory', 'min_running_instances', 'max_running_instances', 'ports', 'storage', 'healthchecks'],
+  application: [
+    'name',
+    'description',
+    'git_repository',
+    'dockerfile_path',
+    'cpu',
+    'memory',
+    'min_running_instances',
+    'max_running_instances',
+    'ports',
+    'storage',
+    'healthchecks',
+  ],
+  container: [
+    'name',
+    'description',
+    'image_name',
+    'tag',
+    'cpu',
+    'memory',
+    'min_running_instances',
+    'max_running_instances',
+    'ports',
+    'storage',
+    'healthchecks',
+  ],
   database: ['name', 'description', 'version', 'accessibility', 'cpu', 'memory', 'storage'],
 }
 
@@ -404,13 +482,22 @@ const Settings = ({ service }: Shown) => {
       save={async (changes) => {
         const path = `/${kind}/{containerId}` as '/container/{containerId}'
         await answerOf(client.PUT(path, { params: { path: { containerId: id } }, body: changes as never }))
-        await Promise.all(['service', 'services', 'links'].map((name) => queries.invalidateQueries({ queryKey: [name] })))
+        await Promise.all(
+          ['service', 'services', 'links'].map((name) => queries.invalidateQueries({ queryKey: [name] })),
+        )
       }}
     />
   )
 }
 
-const pages = { overview: Overview, deployments: Deployments, logs: Logs, variables: () => null, domains: Domains, settings: Settings }
+const pages = {
+  overview: Overview,
+  deployments: Deployments,
+  logs: Logs,
+  variables: () => null,
+  domains: Domains,
+  settings: Settings,
+}
 type Section = keyof typeof pages
 
 const sectionsOf = (kind: read.Kind): Partial<Record<Section, string>> => ({
@@ -421,7 +508,10 @@ const sectionsOf = (kind: read.Kind): Partial<Record<Section, string>> => ({
   settings: 'Settings',
 })
 
-const variableScopes: Partial<Record<read.Kind, 'APPLICATION' | 'CONTAINER'>> = { application: 'APPLICATION', container: 'CONTAINER' }
+const variableScopes: Partial<Record<read.Kind, 'APPLICATION' | 'CONTAINER'>> = {
+  application: 'APPLICATION',
+  container: 'CONTAINER',
+}
 
 const Section = ({ section, service, status }: Shown & { section: Section }) => {
   const scope = variableScopes[service.kind]
@@ -459,20 +549,34 @@ export const Service = () => {
                 target={{ id: serviceId, name: found.name, kind: found.kind, environmentId: found.environmentId }}
                 isBusy={status !== undefined && isBusy(status.state)}
                 isStale={status?.service_deployment_status !== 'UP_TO_DATE'}
-                onDeleted={() => void navigate({ to: '/e/$environmentId/$section', params: { environmentId: found.environmentId, section: 'services' } })}
+                onDeleted={() =>
+                  void navigate({
+                    to: '/e/$environmentId/$section',
+                    params: { environmentId: found.environmentId, section: 'services' },
+                  })
+                }
               />
             </div>
             {status?.error === undefined ? null : (
               <div className="note bad" role="status" style={{ marginBottom: 16 }}>
-                <strong>{isBusy(status.state) ? 'Before this deployment:' : 'It needs attention.'}</strong> <span className="wrap">{status.error.message}</span>{' '}
+                <strong>{isBusy(status.state) ? 'Before this deployment:' : 'It needs attention.'}</strong>{' '}
+                <span className="wrap">{status.error.message}</span>{' '}
                 {status.execution_id === undefined ? null : (
-                  <Link to="/e/$environmentId/deployments/$executionId" params={{ environmentId: found.environmentId, executionId: status.execution_id }}>
+                  <Link
+                    to="/e/$environmentId/deployments/$executionId"
+                    params={{ environmentId: found.environmentId, executionId: status.execution_id }}
+                  >
                     See the deployment
                   </Link>
                 )}
               </div>
             )}
-            <Tabs base={`/s/${kind}/${serviceId}`} at={section} sections={sections as Record<string, string>} label="Of this service" />
+            <Tabs
+              base={`/s/${kind}/${serviceId}`}
+              at={section}
+              sections={sections as Record<string, string>}
+              label="Of this service"
+            />
             <Section section={section as Section} service={found} status={status} />
           </>
         )

@@ -45,7 +45,11 @@ export const Actions = ({ target, isBusy, isStale, onDeleted }: Props) => {
     <div className="row actions">
       {isBusy && may('deploy') ? <Cancel environmentId={target.environmentId} /> : null}
       {may('deploy') ? (
-        <Button leftSection={<Icon name="play" size={14} />} onClick={() => ask('deploy')} variant={isStale ? 'filled' : 'default'}>
+        <Button
+          leftSection={<Icon name="play" size={14} />}
+          onClick={() => ask('deploy')}
+          variant={isStale ? 'filled' : 'default'}
+        >
           Deploy
         </Button>
       ) : null}

@@ -11,7 +11,15 @@ interface WireLine {
 }
 
 /** `serviceId`: only the lines about one service and about the whole. */
-export const DeploymentLog = ({ environmentId, executionId, serviceId }: { environmentId: string; executionId: string; serviceId?: string | undefined }) => {
+export const DeploymentLog = ({
+  environmentId,
+  executionId,
+  serviceId,
+}: {
+  environmentId: string
+  executionId: string
+  serviceId?: string | undefined
+}) => {
   const { lines, add, clear, dropped } = useLines()
   const [search, setSearch] = useState('')
   const count = useRef(0)
@@ -31,7 +39,10 @@ export const DeploymentLog = ({ environmentId, executionId, serviceId }: { envir
       )
     },
   })
-  const shown = serviceId === undefined ? lines : lines.filter((line) => [serviceId, environmentId].includes((line as { about?: string }).about ?? ''))
+  const shown =
+    serviceId === undefined
+      ? lines
+      : lines.filter((line) => [serviceId, environmentId].includes((line as { about?: string }).about ?? ''))
   return (
     <LogView
       lines={shown}

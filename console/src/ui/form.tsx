@@ -58,9 +58,13 @@ const JsonField = ({ name, pointer, value, problems, isReadOnly, onChange, schem
 
 const Rows = ({ name, pointer, schema, value, problems, isReadOnly, onChange }: FieldProps) => {
   const rows = Array.isArray(value) ? (value as Value[]) : []
-  const properties = Object.entries(coreOf(schema).items?.properties ?? {}).filter(([each, one]) => each !== 'id' && !isRefused(one))
+  const properties = Object.entries(coreOf(schema).items?.properties ?? {}).filter(
+    ([each, one]) => each !== 'id' && !isRefused(one),
+  )
   const put = (index: number, row: Value): void => onChange(rows.map((each, at) => (at === index ? row : each)))
-  const fresh = Object.fromEntries(properties.flatMap(([each, one]) => (one.default === undefined ? [] : [[each, one.default]])))
+  const fresh = Object.fromEntries(
+    properties.flatMap(([each, one]) => (one.default === undefined ? [] : [[each, one.default]])),
+  )
   return (
     <fieldset className="card" style={{ padding: '4px 16px 14px', margin: 0 }}>
       <legend className="strong small">{titleOf(name)}</legend>
@@ -69,7 +73,10 @@ const Rows = ({ name, pointer, schema, value, problems, isReadOnly, onChange }: 
         {rows.map((row, index) => (
           // biome-ignore lint/suspicious/noArrayIndexKey: rows have no name but their place
           <div key={index} className="row top" style={{ borderBottom: '1px solid var(--line)', paddingBottom: 12 }}>
-            <div className="grid grow" style={{ gridTemplateColumns: 'repeat(auto-fill, minmax(150px, 1fr))', alignItems: 'end' }}>
+            <div
+              className="grid grow"
+              style={{ gridTemplateColumns: 'repeat(auto-fill, minmax(150px, 1fr))', alignItems: 'end' }}
+            >
               {properties.map(([each, one]) => (
                 <Field
                   key={each}
@@ -84,7 +91,12 @@ const Rows = ({ name, pointer, schema, value, problems, isReadOnly, onChange }: 
               ))}
             </div>
             {isReadOnly ? null : (
-              <ActionIcon variant="subtle" color="red" aria-label={`Remove ${titleOf(name)} ${index + 1}`} onClick={() => onChange(rows.filter((_, at) => at !== index))}>
+              <ActionIcon
+                variant="subtle"
+                color="red"
+                aria-label={`Remove ${titleOf(name)} ${index + 1}`}
+                onClick={() => onChange(rows.filter((_, at) => at !== index))}
+              >
                 <Icon name="trash" />
               </ActionIcon>
             )}
@@ -92,12 +104,19 @@ const Rows = ({ name, pointer, schema, value, problems, isReadOnly, onChange }: 
         ))}
         {isReadOnly ? null : (
           <div>
-            <Button size="compact-sm" variant="default" leftSection={<Icon name="plus" size={13} />} onClick={() => onChange([...rows, fresh])}>
+            <Button
+              size="compact-sm"
+              variant="default"
+              leftSection={<Icon name="plus" size={13} />}
+              onClick={() => onChange([...rows, fresh])}
+            >
               Add
             </Button>
           </div>
         )}
-        {problemAt(problems, pointer, false) === undefined ? null : <p className="state bad">{problemAt(problems, pointer, false)}</p>}
+        {problemAt(problems, pointer, false) === undefined ? null : (
+          <p className="state bad">{problemAt(problems, pointer, false)}</p>
+        )}
       </div>
     </fieldset>
   )
@@ -105,19 +124,55 @@ const Rows = ({ name, pointer, schema, value, problems, isReadOnly, onChange }: 
 
 const simple: Record<string, (props: FieldProps) => ReactNode> = {
   text: ({ value, onChange, schema, isReadOnly, ...rest }) => (
-    <TextInput {...commonOf({ value, onChange, schema, isReadOnly, ...rest })} value={String(value ?? '')} onChange={(event) => onChange(event.currentTarget.value === '' && isNullable(schema) ? null : event.currentTarget.value)} />
+    <TextInput
+      {...commonOf({ value, onChange, schema, isReadOnly, ...rest })}
+      value={String(value ?? '')}
+      onChange={(event) =>
+        onChange(event.currentTarget.value === '' && isNullable(schema) ? null : event.currentTarget.value)
+      }
+    />
   ),
   lines: (props) => (
-    <Textarea {...commonOf(props)} autosize maxRows={12} value={String(props.value ?? '')} onChange={(event) => props.onChange(event.currentTarget.value)} />
+    <Textarea
+      {...commonOf(props)}
+      autosize
+      maxRows={12}
+      value={String(props.value ?? '')}
+      onChange={(event) => props.onChange(event.currentTarget.value)}
+    />
   ),
   number: (props) => (
-    <NumberInput {...commonOf(props)} allowDecimal={coreOf(props.schema).type === 'number'} value={typeof props.value === 'number' ? props.value : ''} onChange={(next) => props.onChange(next === '' ? null : next)} hideControls />
+    <NumberInput
+      {...commonOf(props)}
+      allowDecimal={coreOf(props.schema).type === 'number'}
+      value={typeof props.value === 'number' ? props.value : ''}
+      onChange={(next) => props.onChange(next === '' ? null : next)}
+      hideControls
+    />
   ),
   choice: (props) => (
-    <Select {...commonOf(props)} clearable={isNullable(props.schema)} data={(coreOf(props.schema).enum ?? []).map((each) => ({ value: each, label: each }))} value={typeof props.value === 'string' ? props.value : null} onChange={props.onChange} comboboxProps={{ withinPortal: true }} />
+    <Select
+      {...commonOf(props)}
+      clearable={isNullable(props.schema)}
+      data={(coreOf(props.schema).enum ?? []).map((each) => ({ value: each, label: each }))}
+      value={typeof props.value === 'string' ? props.value : null}
+      onChange={props.onChange}
+      comboboxProps={{ withinPortal: true }}
+    />
   ),
   words: (props) => (
-    <Textarea {...commonOf(props)} autosize minRows={2} placeholder="One per line" value={Array.isArray(props.value) ? props.value.join('\n') : ''} onChange={(event) => props.onChange(event.currentTarget.value.split('\n').filter((each, at, all) => each !== '' || at < all.length - 1))} />
+    <Textarea
+      {...commonOf(props)}
+      autosize
+      minRows={2}
+      placeholder="One per line"
+      value={Array.isArray(props.value) ? props.value.join('\n') : ''}
+      onChange={(event) =>
+        props.onChange(
+          event.currentTarget.value.split('\n').filter((each, at, all) => each !== '' || at < all.length - 1),
+        )
+      }
+    />
   ),
 }
 
@@ -148,7 +203,8 @@ export function Field(props: FieldProps) {
   return Control(props)
 }
 
-const isSame = (left: unknown, right: unknown): boolean => JSON.stringify(left ?? null) === JSON.stringify(right ?? null)
+const isSame = (left: unknown, right: unknown): boolean =>
+  JSON.stringify(left ?? null) === JSON.stringify(right ?? null)
 
 interface FormProps {
   schema: Schema
@@ -174,7 +230,9 @@ export const SchemaForm = ({ schema, value, first, hidden = [], isReadOnly, save
     enableBeforeUnload: isChanged,
     disabled: !isChanged,
   })
-  const all = Object.entries(schema.properties ?? {}).filter(([name, each]) => !hidden.includes(name) && !isRefused(each))
+  const all = Object.entries(schema.properties ?? {}).filter(
+    ([name, each]) => !hidden.includes(name) && !isRefused(each),
+  )
   const leading = first.flatMap((name) => all.filter(([each]) => each === name))
   const others = all.filter(([name]) => !first.includes(name))
   const submit = async (event: FormEvent): Promise<void> => {

@@ -22,7 +22,12 @@ const most = 50_000
 const lineHeight = 19.4
 
 /** Collects lines and hands them on once a frame, however fast they come. */
-export const useLines = (): { lines: readonly Line[]; add(lines: readonly Line[]): void; clear(): void; dropped: number } => {
+export const useLines = (): {
+  lines: readonly Line[]
+  add(lines: readonly Line[]): void
+  clear(): void
+  dropped: number
+} => {
   const [state, setState] = useState<{ lines: readonly Line[]; dropped: number }>({ lines: [], dropped: 0 })
   const waiting = useRef<Line[]>([])
   const frame = useRef(0)
@@ -51,7 +56,13 @@ export const useLines = (): { lines: readonly Line[]; add(lines: readonly Line[]
   return { ...state, add, clear }
 }
 
-const clock = new Intl.DateTimeFormat(undefined, { hour: '2-digit', minute: '2-digit', second: '2-digit', fractionalSecondDigits: 3, hourCycle: 'h23' })
+const clock = new Intl.DateTimeFormat(undefined, {
+  hour: '2-digit',
+  minute: '2-digit',
+  second: '2-digit',
+  fractionalSecondDigits: 3,
+  hourCycle: 'h23',
+})
 
 /** The parts of a text that were searched for are marked. */
 const Marked = ({ text, search }: { text: string; search: string }): ReactNode => {
@@ -67,7 +78,9 @@ const Marked = ({ text, search }: { text: string; search: string }): ReactNode =
 }
 
 const download = (lines: readonly Line[], name: string): void => {
-  const text = lines.map(({ at, from, text: each }) => `${new Date(at).toISOString()} ${from} ${textOf(each)}\n`).join('')
+  const text = lines
+    .map(({ at, from, text: each }) => `${new Date(at).toISOString()} ${from} ${textOf(each)}\n`)
+    .join('')
   const link = document.createElement('a')
   link.href = URL.createObjectURL(new Blob([text], { type: 'text/plain' }))
   link.download = `${name}.log`
@@ -96,7 +109,8 @@ const useShown = (lines: readonly Line[], search: string, level: Level): readonl
     const wanted = search.toLowerCase()
     if (wanted === '' && level === 'all') return lines
     return lines.filter(
-      ({ text, isError }) => (level === 'all' || isError) && (wanted === '' || textOf(text).toLowerCase().includes(wanted)),
+      ({ text, isError }) =>
+        (level === 'all' || isError) && (wanted === '' || textOf(text).toLowerCase().includes(wanted)),
     )
   }, [lines, search, level])
 
@@ -137,19 +151,41 @@ const LineList = ({ shown, isWrapped, isFollowing, onFollow, search, markedLine,
     if (isFollowing && scrollHeight - scrollTop - clientHeight > 400) onFollow(false)
   }
   return (
-    // biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls can be scrolled by keyboard
-    <div className="log" ref={box} tabIndex={0} role="log" aria-live="off" aria-label="Lines of the log" onScroll={onScroll} onWheel={(event) => event.deltaY < 0 && onFollow(false)}>
+    <div
+      className="log"
+      ref={box}
+      // biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls can be scrolled by keyboard
+      tabIndex={0}
+      role="log"
+      aria-live="off"
+      aria-label="Lines of the log"
+      onScroll={onScroll}
+      onWheel={(event) => event.deltaY < 0 && onFollow(false)}
+    >
       <div style={{ height: list.getTotalSize(), position: 'relative' }}>
         {list.getVirtualItems().map(({ index, key, start }) => {
           const line = shown[index]!
           const tone = `${line.isError ? ' error' : ''}${line.id === markedLine ? ' marked' : ''}`
           return (
-            <div key={key} data-index={index} ref={list.measureElement} className={`log-line${isWrapped ? ' wrapped' : ''}${tone}`} style={{ transform: `translateY(${start}px)` }}>
+            <div
+              key={key}
+              data-index={index}
+              ref={list.measureElement}
+              className={`log-line${isWrapped ? ' wrapped' : ''}${tone}`}
+              style={{ transform: `translateY(${start}px)` }}
+            >
               <span className="at" title={new Date(line.at).toISOString()}>
                 {onLine === undefined ? (
                   clock.format(line.at)
                 ) : (
-                  <button type="button" className="plain" style={{ padding: 0 }} tabIndex={-1} aria-label="Link to this line" onClick={() => onLine(line.id)}>
+                  <button
+                    type="button"
+                    className="plain"
+                    style={{ padding: 0 }}
+                    tabIndex={-1}
+                    aria-label="Link to this line"
+                    onClick={() => onLine(line.id)}
+                  >
                     {clock.format(line.at)}
                   </button>
                 )}
@@ -175,7 +211,18 @@ const LineList = ({ shown, isWrapped, isFollowing, onFollow, search, markedLine,
   )
 }
 
-export const LogView = ({ lines, dropped = 0, name, empty, search, onSearch, markedLine, onLine, tools, showsFrom }: Props) => {
+export const LogView = ({
+  lines,
+  dropped = 0,
+  name,
+  empty,
+  search,
+  onSearch,
+  markedLine,
+  onLine,
+  tools,
+  showsFrom,
+}: Props) => {
   const [level, setLevel] = useState<Level>('all')
   const [isWrapped, setWrapped] = useState(true)
   const [isFollowing, setFollowing] = useState(true)
@@ -205,10 +252,22 @@ export const LogView = ({ lines, dropped = 0, name, empty, search, onSearch, mar
           ]}
         />
         {tools}
-        <Switch size="xs" label="Wrap" checked={isWrapped} onChange={(event) => setWrapped(event.currentTarget.checked)} />
-        <Switch size="xs" label="Follow" checked={isFollowing} onChange={(event) => setFollowing(event.currentTarget.checked)} />
+        <Switch
+          size="xs"
+          label="Wrap"
+          checked={isWrapped}
+          onChange={(event) => setWrapped(event.currentTarget.checked)}
+        />
+        <Switch
+          size="xs"
+          label="Follow"
+          checked={isFollowing}
+          onChange={(event) => setFollowing(event.currentTarget.checked)}
+        />
         <span className="dim small" aria-live="off">
-          {shown.length === lines.length ? `${lines.length} lines` : `${shown.length} of ${lines.length} lines`}
+          {shown.length === lines.length
+            ? `${lines.length} ${lines.length === 1 ? 'line' : 'lines'}`
+            : `${shown.length} of ${lines.length} lines`}
           {dropped > 0 ? `, ${dropped} older ones left out` : ''}
         </span>
         <span className="push row" style={{ gap: 6 }}>
@@ -224,7 +283,10 @@ export const LogView = ({ lines, dropped = 0, name, empty, search, onSearch, mar
         {shown.length === 0 ? (
           <div className="nothing">{lines.length === 0 ? empty : 'No line fits.'}</div>
         ) : (
-          <LineList {...{ shown, isWrapped, isFollowing, search, showsFrom, markedLine, onLine }} onFollow={setFollowing} />
+          <LineList
+            {...{ shown, isWrapped, isFollowing, search, showsFrom, markedLine, onLine }}
+            onFollow={setFollowing}
+          />
         )}
       </div>
     </section>

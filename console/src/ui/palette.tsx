@@ -103,7 +103,17 @@ export const Palette = ({ place, onClose, onHelp }: { place: Place; onClose(): v
     } else if (event.key === 'Enter') open(items[chosen])
   }
   return (
-    <Modal opened onClose={onClose} withCloseButton={false} size="lg" yOffset="12vh" centered={false} title={<span className="hidden-text">Search</span>} padding="md" styles={{ header: { display: 'none' } }}>
+    <Modal
+      opened
+      onClose={onClose}
+      withCloseButton={false}
+      size="lg"
+      yOffset="12vh"
+      centered={false}
+      title={<span className="hidden-text">Search</span>}
+      padding="md"
+      styles={{ header: { display: 'none' } }}
+    >
       <TextInput
         data-autofocus
         aria-label="Search resources and actions"

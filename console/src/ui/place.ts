@@ -19,7 +19,10 @@ const optional = (id: string | undefined): string => id ?? none
 export const usePlace = (): Place => {
   const params = useParams({ strict: false }) as Record<string, string | undefined>
   const kind = params.serviceId === undefined ? undefined : (params.kind as read.Kind)
-  const service = useQuery({ ...read.service(kind ?? 'application', optional(params.serviceId)), enabled: kind !== undefined })
+  const service = useQuery({
+    ...read.service(kind ?? 'application', optional(params.serviceId)),
+    enabled: kind !== undefined,
+  })
   const environmentId = params.environmentId ?? service.data?.environmentId
   const environment = useQuery({ ...read.environment(optional(environmentId)), enabled: environmentId !== undefined })
   const projectId = params.projectId ?? environment.data?.project.id

@@ -5,6 +5,7 @@ import { useState } from 'react'
 import { type Action, type Plan, planOf, run } from '../api/actions.ts'
 import { liveKey } from '../api/queries.ts'
 import { Answer } from './notices.tsx'
+import { stageName } from './stage-name.ts'
 import { durationOf } from './time.tsx'
 import { tell } from './toasts.tsx'
 
@@ -31,7 +32,8 @@ const effects: Record<string, [string, string]> = {
 
 type Planned = Plan['stages'][number]['services'][number]
 
-const shown = (value: unknown): string => (value === null || value === undefined ? '–' : typeof value === 'string' ? value : JSON.stringify(value))
+const shown = (value: unknown): string =>
+  value === null || value === undefined ? '–' : typeof value === 'string' ? value : JSON.stringify(value)
 
 const Line = ({ name, from, to }: { name: string; from: unknown; to: unknown }) => (
   <>
@@ -50,23 +52,36 @@ const Line = ({ name, from, to }: { name: string; from: unknown; to: unknown }) 
   </>
 )
 
+/** Those that the platform sets by itself: many, and rarely of interest. */
+const isBuiltIn = (key: string): boolean => /^(QOVERY|SLIPWAY)_/.test(key)
+
+const Keys = ({ what, keys }: { what: string; keys: readonly string[] }) => {
+  const own = keys.filter((key) => !isBuiltIn(key))
+  const others = keys.length - own.length
+  if (keys.length === 0) return null
+  return (
+    <>
+      <span className="dim">variables {what}</span>
+      <span className="wrap mono">
+        {own.join(', ')}
+        {others === 0 ? null : <span className="dim">{`${own.length === 0 ? '' : ' and '}${others} built in`}</span>}
+      </span>
+    </>
+  )
+}
+
 const Changes = ({ changes, not_applied }: Planned) => {
   const { image, commit, configuration, variables } = changes
-  const keys = [
-    ...variables.added.map((key) => [key, 'added'] as const),
-    ...variables.changed.map((key) => [key, 'changed'] as const),
-    ...variables.removed.map((key) => [key, 'removed'] as const),
-  ]
   return (
     <div className="diff">
       {commit === null ? null : <Line name="commit" from={commit.from?.slice(0, 10)} to={commit.to?.slice(0, 10)} />}
       {image === null ? null : <Line name="image" from={image.from} to={image.to} />}
       {configuration.map(({ field, from, to }) => (
-        <Line key={field} name={field} from={from} to={to} />
+        <Line key={field} name={field.slice(1).replaceAll('/', ' › ').replaceAll('_', ' ')} from={from} to={to} />
       ))}
-      {keys.map(([key, what]) => (
-        <Line key={key} name={`variable ${what}`} from={null} to={key} />
-      ))}
+      <Keys what="added" keys={variables.added} />
+      <Keys what="changed" keys={variables.changed} />
+      <Keys what="removed" keys={variables.removed} />
       {not_applied.length === 0 ? null : (
         <>
           <span className="dim">without effect here</span>
@@ -96,7 +111,8 @@ const PlannedService = ({ service }: { service: Planned }) => {
 }
 
 const PlanView = ({ plan }: { plan: Plan }) => (
-  <div className="stack tight">
+  // biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls can be scrolled by keyboard
+  <section className="stack tight plan" tabIndex={0} aria-label="Plan">
     <p className="dim">
       {plan.downtime ? 'It interrupts services. ' : 'No service is interrupted. '}
       {plan.expected_duration_sec === null ? '' : `It takes about ${durationOf(plan.expected_duration_sec)}.`}
@@ -105,13 +121,13 @@ const PlanView = ({ plan }: { plan: Plan }) => (
       .filter(({ services }) => services.length > 0)
       .map(({ name, services }) => (
         <section key={name}>
-          {plan.stages.length < 2 ? null : <h3 className="dim">{name}</h3>}
+          {plan.stages.length < 2 ? null : <h3 className="dim">{stageName(name)}</h3>}
           {services.map((service) => (
             <PlannedService key={service.id} service={service} />
           ))}
         </section>
       ))}
-  </div>
+  </section>
 )
 
 const losing = ({ verb }: Action): boolean => verb === 'delete'
@@ -139,7 +155,13 @@ export const PlanDialog = ({ action, onClose, onDone }: { action: Action; onClos
   const [typed, setTyped] = useState('')
   const { title, button, done } = wordsOf[action.verb]
   const { target } = action
-  const plan = useQuery({ queryKey: ['plan', action], queryFn: () => planOf(action), gcTime: 0, staleTime: 0, retry: false })
+  const plan = useQuery({
+    queryKey: ['plan', action],
+    queryFn: () => planOf(action),
+    gcTime: 0,
+    staleTime: 0,
+    retry: false,
+  })
   const doing = useMutation({
     mutationFn: () => run(action),
     onSuccess() {
@@ -155,7 +177,13 @@ export const PlanDialog = ({ action, onClose, onDone }: { action: Action; onClos
   })
   const isLocked = losing(action) && typed !== target.name
   return (
-    <Modal opened onClose={onClose} size="lg" title={<span className="strong wrap">{`${title} ${target.name}`}</span>} closeButtonProps={{ 'aria-label': 'Close' }}>
+    <Modal
+      opened
+      onClose={onClose}
+      size="lg"
+      title={<span className="strong wrap">{`${title} ${target.name}`}</span>}
+      closeButtonProps={{ 'aria-label': 'Close' }}
+    >
       <form
         className="stack"
         onSubmit={(event) => {

@@ -17,15 +17,19 @@ export interface Schema {
 /** Without the `null` that an optional value may be. */
 export const coreOf = (schema: Schema): Schema => {
   const others = schema.anyOf?.filter(({ type }) => type !== 'null')
-  return others?.length === 1 ? { ...others[0]!, description: schema.description ?? others[0]!.description } as Schema : schema
+  return others?.length === 1
+    ? ({ ...others[0]!, description: schema.description ?? others[0]!.description } as Schema)
+    : schema
 }
 
 export const isNullable = (schema: Schema): boolean => schema.anyOf?.some(({ type }) => type === 'null') === true
 
 /** What the API would refuse whatever is written has no place in a form. */
-export const isRefused = ({ description = '' }: Schema): boolean => /Any value but the default is refused/.test(description)
+export const isRefused = ({ description = '' }: Schema): boolean =>
+  /Any value but the default is refused/.test(description)
 
-export const isOnlyRecorded = ({ description = '' }: Schema): boolean => /has no effect on this server/.test(description)
+export const isOnlyRecorded = ({ description = '' }: Schema): boolean =>
+  /has no effect on this server/.test(description)
 
 export type Control = 'text' | 'number' | 'switch' | 'choice' | 'words' | 'rows' | 'json' | 'lines'
 

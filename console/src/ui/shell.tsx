@@ -19,7 +19,17 @@ interface Beside {
   name: string
 }
 
-const Crumb = ({ to, name, beside, what }: { to: string; name: string | undefined; beside: readonly Beside[]; what: string }) => (
+const Crumb = ({
+  to,
+  name,
+  beside,
+  what,
+}: {
+  to: string
+  name: string | undefined
+  beside: readonly Beside[]
+  what: string
+}) => (
   <li>
     <Link to={to} className="crumb clip">
       {name ?? '…'}
@@ -69,7 +79,9 @@ export const addressOf = ({ kind, id }: { kind: read.Kind; id: string }, section
 const ServiceCrumb = ({ id, environmentId }: { id: string; environmentId: string }) => {
   const { data: all = [] } = useQuery(read.services(environmentId))
   const found = all.find((each) => each.id === id)
-  const beside = all.filter(({ kind }) => read.fullKinds.includes(kind)).map((each) => ({ to: addressOf(each), name: each.name }))
+  const beside = all
+    .filter(({ kind }) => read.fullKinds.includes(kind))
+    .map((each) => ({ to: addressOf(each), name: each.name }))
   return <Crumb to={found === undefined ? '.' : addressOf(found)} name={found?.name} beside={beside} what="services" />
 }
 

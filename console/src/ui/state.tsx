@@ -1,7 +1,8 @@
 /** The state of a service or an environment in one word, with its tone. */
 export type Tone = 'good' | 'busy' | 'warn' | 'bad' | 'idle'
 
-const busy = /(BUILDING|QUEUED|_IN_PROGRESS|CANCELING|DEPLOYING|STARTING|STOPPING|EXECUTING|RESTARTING|DELETING|ONGOING)/
+const busy =
+  /(BUILDING|QUEUED|_IN_PROGRESS|CANCELING|DEPLOYING|STARTING|STOPPING|EXECUTING|RESTARTING|DELETING|ONGOING)/
 const bad = /(ERROR|FAILED|UNAVAILABLE)/
 
 const words: Record<string, string> = {
@@ -54,11 +55,17 @@ interface ServiceState {
 }
 
 /** What counts is what a visitor meets: a deployed service that does not answer is not fine. */
-export const shownState = ({ state, running_state: running, scaling }: ServiceState): { state: string; word?: string } => {
+export const shownState = ({
+  state,
+  running_state: running,
+  scaling,
+}: ServiceState): { state: string; word?: string } => {
   if (state !== 'DEPLOYED' && state !== 'RESTARTED') return { state }
   if (scaling?.asleep === true) return { state: 'STOPPED', word: 'Asleep' }
-  if (running === 'ERROR' || running === 'WARNING') return { state: running, word: running === 'ERROR' ? 'Down' : 'Restarting' }
-  if (running === 'UNAVAILABLE' || running === 'UNKNOWN' || running === '') return { state: 'READY', word: 'State unknown' }
+  if (running === 'ERROR' || running === 'WARNING')
+    return { state: running, word: running === 'ERROR' ? 'Down' : 'Restarting' }
+  if (running === 'UNAVAILABLE' || running === 'UNKNOWN' || running === '')
+    return { state: 'READY', word: 'State unknown' }
   return { state: running === 'STOPPED' ? 'STOPPED' : running === 'STARTING' ? 'STARTING' : running }
 }
 

@@ -37,7 +37,9 @@ export const durationOf = (value: string | number | null | undefined): string =>
   if (value == null) return '–'
   const [, hours = 0, minutes = 0, rest = 0] =
     typeof value === 'number' ? [] : (/^PT(?:(\d+)H)?(?:(\d+)M)?(?:([\d.]+)S)?$/.exec(value) ?? [])
-  const seconds = Math.round(typeof value === 'number' ? value : Number(hours) * 3600 + Number(minutes) * 60 + Number(rest))
+  const seconds = Math.round(
+    typeof value === 'number' ? value : Number(hours) * 3600 + Number(minutes) * 60 + Number(rest),
+  )
   if (seconds < 60) return `${seconds} s`
   if (seconds < 3600) return `${Math.floor(seconds / 60)} min ${seconds % 60} s`
   return `${Math.floor(seconds / 3600)} h ${Math.floor((seconds % 3600) / 60)} min`

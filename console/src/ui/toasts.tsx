@@ -1,6 +1,7 @@
 /** Short notices of what happened, with a link to it. A failure stays until it is closed. */
-import { useSyncExternalStore } from 'react'
+
 import { Link } from '@tanstack/react-router'
+import { useSyncExternalStore } from 'react'
 import { toProblem } from '../api/client.ts'
 import { Icon } from './icons.tsx'
 

@@ -35,7 +35,13 @@ const scopeWords: Record<string, string> = {
   JOB: 'service',
 }
 
-const originOf = ({ scope, variable_type: type, aliased_variable: aliased, overridden_variable: overridden, service_name: name }: Variable): string[] => [
+const originOf = ({
+  scope,
+  variable_type: type,
+  aliased_variable: aliased,
+  overridden_variable: overridden,
+  service_name: name,
+}: Variable): string[] => [
   scope === 'BUILT_IN' && name !== undefined ? `built in, of ${name}` : (scopeWords[scope] ?? scope.toLowerCase()),
   ...(aliased === undefined ? [] : [`alias of ${aliased.key}`]),
   ...(overridden === undefined ? [] : ['overrides']),
@@ -73,12 +79,28 @@ const Editor = ({ place, variable, onClose }: { place: Place; variable: Variable
     saving.mutate()
   }
   return (
-    <Modal opened onClose={onClose} title={variable === null ? 'New variable' : <span className="wrap">{variable.key}</span>} size="lg" closeButtonProps={{ 'aria-label': 'Close' }}>
+    <Modal
+      opened
+      onClose={onClose}
+      title={variable === null ? 'New variable' : <span className="wrap">{variable.key}</span>}
+      size="lg"
+      closeButtonProps={{ 'aria-label': 'Close' }}
+    >
       <form className="stack" onSubmit={submit}>
-        <TextInput label="Key" required data-autofocus={variable === null || undefined} value={key} onChange={(event) => setKey(event.currentTarget.value)} error={at('/key')} styles={{ input: { fontFamily: 'var(--mono)' } }} />
+        <TextInput
+          label="Key"
+          required
+          data-autofocus={variable === null || undefined}
+          value={key}
+          onChange={(event) => setKey(event.currentTarget.value)}
+          error={at('/key')}
+          styles={{ input: { fontFamily: 'var(--mono)' } }}
+        />
         <Textarea
           label="Value"
-          description={variable?.is_secret === true ? 'A secret is never shown: what you write replaces it.' : undefined}
+          description={
+            variable?.is_secret === true ? 'A secret is never shown: what you write replaces it.' : undefined
+          }
           data-autofocus={variable !== null || undefined}
           autosize
           maxRows={14}
@@ -88,7 +110,11 @@ const Editor = ({ place, variable, onClose }: { place: Place; variable: Variable
           styles={{ input: { fontFamily: 'var(--mono)' } }}
         />
         {variable === null ? (
-          <Checkbox label="Secret: nobody can read it again, here or in the API" checked={isSecret} onChange={(event) => setSecret(event.currentTarget.checked)} />
+          <Checkbox
+            label="Secret: nobody can read it again, here or in the API"
+            checked={isSecret}
+            onChange={(event) => setSecret(event.currentTarget.checked)}
+          />
         ) : null}
         {message === undefined || isPlaced ? null : (
           <div className="note bad" role="alert">
@@ -140,8 +166,22 @@ const Import = ({ place, known, onClose }: { place: Place; known: ReadonlySet<st
           saving.mutate()
         }}
       >
-        <Textarea label="Content" data-autofocus autosize minRows={6} maxRows={16} placeholder={'KEY=value\nOTHER="with spaces"'} value={text} onChange={(event) => setText(event.currentTarget.value)} styles={{ input: { fontFamily: 'var(--mono)' } }} />
-        <Checkbox label="All of them are secrets" checked={isSecret} onChange={(event) => setSecret(event.currentTarget.checked)} />
+        <Textarea
+          label="Content"
+          data-autofocus
+          autosize
+          minRows={6}
+          maxRows={16}
+          placeholder={'KEY=value\nOTHER="with spaces"'}
+          value={text}
+          onChange={(event) => setText(event.currentTarget.value)}
+          styles={{ input: { fontFamily: 'var(--mono)' } }}
+        />
+        <Checkbox
+          label="All of them are secrets"
+          checked={isSecret}
+          onChange={(event) => setSecret(event.currentTarget.checked)}
+        />
         {keys.length === 0 ? null : (
           <p className="row wraps" style={{ gap: 6 }}>
             {keys.slice(0, 40).map((key) => (
@@ -167,7 +207,8 @@ const Import = ({ place, known, onClose }: { place: Place; known: ReadonlySet<st
 const Remove = ({ variable, onClose }: { variable: Variable; onClose(): void }) => {
   const queries = useQueryClient()
   const removing = useMutation({
-    mutationFn: () => answerOf(client.DELETE('/variable/{variableId}', { params: { path: { variableId: variable.id } } })),
+    mutationFn: () =>
+      answerOf(client.DELETE('/variable/{variableId}', { params: { path: { variableId: variable.id } } })),
     onSuccess() {
       tell(`${variable.key} was deleted.`)
       void queries.invalidateQueries({ queryKey: ['variables'] })
@@ -179,7 +220,8 @@ const Remove = ({ variable, onClose }: { variable: Variable; onClose(): void }) 
     <Modal opened onClose={onClose} title="Delete a variable" closeButtonProps={{ 'aria-label': 'Close' }}>
       <div className="stack">
         <p>
-          <code className="wrap">{variable.key}</code> goes with its aliases and overrides. What runs keeps it until the next deployment.
+          <code className="wrap">{variable.key}</code> goes with its aliases and overrides. What runs keeps it until the
+          next deployment.
         </p>
         <div className="row apart">
           <Button variant="default" onClick={onClose}>
@@ -269,7 +311,9 @@ export const Variables = (place: Place) => {
   const rows = useMemo(
     () =>
       (variables.data ?? [])
-        .filter((each) => (shown === 'all' || isOwn(each, place)) && each.key.toLowerCase().includes(search.toLowerCase()))
+        .filter(
+          (each) => (shown === 'all' || isOwn(each, place)) && each.key.toLowerCase().includes(search.toLowerCase()),
+        )
         .sort((a, b) => Number(a.scope === 'BUILT_IN') - Number(b.scope === 'BUILT_IN') || a.key.localeCompare(b.key)),
     [variables.data, shown, search, place],
   )
@@ -277,7 +321,13 @@ export const Variables = (place: Place) => {
   return (
     <div className="stack">
       <div className="row wraps">
-        <TextInput aria-label="Filter variables" placeholder="Filter" leftSection={<Icon name="search" size={14} />} value={search} onChange={(event) => setSearch(event.currentTarget.value)} />
+        <TextInput
+          aria-label="Filter variables"
+          placeholder="Filter"
+          leftSection={<Icon name="search" size={14} />}
+          value={search}
+          onChange={(event) => setSearch(event.currentTarget.value)}
+        />
         <SegmentedControl
           aria-label="Which variables"
           value={shown}
@@ -312,8 +362,12 @@ export const Variables = (place: Place) => {
         }
       </Answer>
       {opened === 'import' ? <Import place={place} known={known} onClose={() => open(null)} /> : null}
-      {opened !== null && opened !== 'import' && 'edit' in opened ? <Editor place={place} variable={opened.edit} onClose={() => open(null)} /> : null}
-      {opened !== null && opened !== 'import' && 'remove' in opened ? <Remove variable={opened.remove} onClose={() => open(null)} /> : null}
+      {opened !== null && opened !== 'import' && 'edit' in opened ? (
+        <Editor place={place} variable={opened.edit} onClose={() => open(null)} />
+      ) : null}
+      {opened !== null && opened !== 'import' && 'remove' in opened ? (
+        <Remove variable={opened.remove} onClose={() => open(null)} />
+      ) : null}
     </div>
   )
 }

@@ -107,9 +107,7 @@ const takeTurn = ({ perToken, perOrganization }: Gate, { tokenId, organizationId
 const principalOf = async ({ authenticator, sessions }: Gate, request: FastifyRequest): Promise<Principal> => {
   const token = tokenOf(request)
   const halves = token === null ? sessions.halvesOf(request) : null
-  return halves === null
-    ? authenticator.authenticate(token, request.ip)
-    : sessions.authenticate(halves, request.ip)
+  return halves === null ? authenticator.authenticate(token, request.ip) : sessions.authenticate(halves, request.ip)
 }
 
 /** Whoever fails to prove who they are is slowed down: the error that they get. */
@@ -482,7 +480,8 @@ export const createApi = async (parts: Parts, operations: readonly Operation[]):
     waits: true,
     failed: 'expired idempotency keys and sessions could not be deleted',
     async run() {
-      for (const forget of [deleteOldKeys, deleteEndedSessions, deleteEndedConsoleSessions]) await forget(parts.database)
+      for (const forget of [deleteOldKeys, deleteEndedSessions, deleteEndedConsoleSessions])
+        await forget(parts.database)
     },
   })
   app.addHook('onClose', async () => {
