@@ -55,6 +55,18 @@ after(async () => {
   await engine.close()
 })
 
+let isOver = false
+
+/** What is done one after the other: after a failure nothing that follows could be. */
+const step = (guarantee: string, work: () => Promise<void>): void => {
+  test(guarantee, { skip }, async () => {
+    assert.ok(!isOver, 'an earlier step failed')
+    isOver = true
+    await work()
+    isOver = false
+  })
+}
+
 const watched = (page: Page): Page => {
   page.setDefaultTimeout(patienceMs)
   page.on('pageerror', (error) => complaints.push(`${page.url()}: ${error.stack}`))
@@ -97,7 +109,7 @@ const agree = async (page: Page, button: string): Promise<void> => {
 let page: Page
 let environmentId = ''
 
-test('the printed link signs in, once, and leaves no trace in the address', { skip }, async () => {
+step('the printed link signs in, once, and leaves no trace in the address', async () => {
   const link = await until(() => /^Console +(\S+)/m.exec(slipway.output())?.[1], { what: 'the link to be printed' })
   assert.match(link, /^http:\/\/127\.0\.0\.1:\d+\/sign-in#code=[\w-]{43}$/)
   page = await newPage()
@@ -111,9 +123,7 @@ test('the printed link signs in, once, and leaves no trace in the address', { sk
   await second.context().close()
 })
 
-test('from an empty installation to an application of a git repository, with its log as it is built', {
-  skip,
-}, async () => {
+step('from an empty installation to an application of a git repository, with its log as it is built', async () => {
   await page.getByRole('button', { name: 'New project' }).first().click()
   await page.getByLabel('Name').fill('<script>alert(1)</script>')
   await page.getByRole('button', { name: 'Create' }).click()
@@ -151,7 +161,7 @@ test('from an empty installation to an application of a git repository, with its
     .click()
 })
 
-test('what is wrong with a new version is said first, and the earlier one is one click away', { skip }, async () => {
+step('what is wrong with a new version is said first, and the earlier one is one click away', async () => {
   await page.goto(`${slipway.url}/e/${environmentId}/services`)
   await page.getByRole('link', { name: 'shop', exact: true }).click()
   await state(page, 'Running')
@@ -182,32 +192,33 @@ test('what is wrong with a new version is said first, and the earlier one is one
   await serving.filter({ hasText: 'Say first' }).first().waitFor()
 })
 
-test('a variable makes the service out of date, within a second also for another tab, until it is deployed', {
-  skip,
-}, async () => {
-  const other = watched(await page.context().newPage())
-  await other.goto(page.url().replace(/\/\w+$/, '/overview'))
-  await other.locator('.head h1').waitFor()
-  await open(page, 'Variables')
-  await page.getByRole('button', { name: 'New variable' }).click()
-  await page.getByLabel('Key').fill('1 not a key')
-  await page.getByRole('button', { name: 'Save' }).click()
-  await page.locator('[role=dialog] .mantine-InputWrapper-error, [role=dialog] .note.bad').first().waitFor()
-  await page.getByLabel('Key').fill('GREETING')
-  await page.getByLabel('Value').fill('<img src=x onerror=alert(1)>')
-  await page.getByRole('button', { name: 'Save' }).click()
-  await page.locator('td', { hasText: 'GREETING' }).first().waitFor()
-  await hasNoBarriers(page, 'variables')
-  for (const each of [page, other]) await each.locator('.head .chip.warn', { hasText: 'Out of date' }).waitFor()
-  await page.getByRole('button', { name: 'Deploy', exact: true }).click()
-  await page.getByRole('dialog').getByText('GREETING').waitFor()
-  await hasNoBarriers(page, 'a plan')
-  await agree(page, 'Deploy')
-  for (const each of [page, other]) await each.locator('.head .chip.warn').waitFor({ state: 'detached' })
-  await other.close()
-})
+step(
+  'a variable makes the service out of date, within a second also for another tab, until it is deployed',
+  async () => {
+    const other = watched(await page.context().newPage())
+    await other.goto(page.url().replace(/\/\w+$/, '/overview'))
+    await other.locator('.head h1').waitFor()
+    await open(page, 'Variables')
+    await page.getByRole('button', { name: 'New variable' }).click()
+    await page.getByLabel('Key').fill('1 not a key')
+    await page.getByRole('button', { name: 'Save' }).click()
+    await page.locator('[role=dialog] .mantine-InputWrapper-error, [role=dialog] .note.bad').first().waitFor()
+    await page.getByLabel('Key').fill('GREETING')
+    await page.getByLabel('Value').fill('<img src=x onerror=alert(1)>')
+    await page.getByRole('button', { name: 'Save' }).click()
+    await page.locator('td', { hasText: 'GREETING' }).first().waitFor()
+    await hasNoBarriers(page, 'variables')
+    for (const each of [page, other]) await each.locator('.head .chip.warn', { hasText: 'Out of date' }).waitFor()
+    await page.getByRole('button', { name: 'Deploy', exact: true }).click()
+    await page.getByRole('dialog').getByText('GREETING').waitFor()
+    await hasNoBarriers(page, 'a plan')
+    await agree(page, 'Deploy')
+    for (const each of [page, other]) await each.locator('.head .chip.warn').waitFor({ state: 'detached' })
+    await other.close()
+  },
+)
 
-test('the log is read as it is written, searched and held; what programs print is text', { skip }, async () => {
+step('the log is read as it is written, searched and held; what programs print is text', async () => {
   await open(page, 'Logs')
   await page.locator('.log-line', { hasText: '<b>second</b> line' }).first().waitFor()
   await page.getByLabel('Search the log').fill('line 2')
@@ -232,7 +243,7 @@ test('the log is read as it is written, searched and held; what programs print i
   await page.getByRole('button', { name: 'Discard' }).click()
 })
 
-test('the pages of the organization, search and help can be used, by keyboard too', { skip }, async () => {
+step('the pages of the organization, search and help can be used, by keyboard too', async () => {
   const organizationId = (await slipway.api('GET', '/organization')).body.results[0].id
   for (const section of ['members', 'roles', 'tokens', 'webhooks', 'clusters', 'audit']) {
     await page.goto(`${slipway.url}/o/${organizationId}/${section}`)
@@ -256,9 +267,7 @@ test('the pages of the organization, search and help can be used, by keyboard to
   await page.keyboard.press('Escape')
 })
 
-test('who may only read sees no button that would fail, and signing out leaves nothing on the screen', {
-  skip,
-}, async () => {
+step('who may only read sees no button that would fail, and signing out leaves nothing on the screen', async () => {
   const organizationId = (await slipway.api('GET', '/organization')).body.results[0].id
   const made = await slipway.api('POST', `/organization/${organizationId}/apiToken`, {
     name: 'reader',
@@ -285,7 +294,7 @@ test('who may only read sees no button that would fail, and signing out leaves n
   await reader.context().close()
 })
 
-test('a restart of the server is survived without a reload', { skip }, async () => {
+step('a restart of the server is survived without a reload', async () => {
   await page.goto(`${slipway.url}/e/${environmentId}/services`)
   await page.getByRole('link', { name: 'shop', exact: true }).waitFor()
   await page.evaluate('window.notReloaded = true')
@@ -300,7 +309,7 @@ test('a restart of the server is survived without a reload', { skip }, async () 
   assert.equal(await page.evaluate('window.notReloaded'), true)
 })
 
-test('a delete asks for the name, and what is gone is gone from the list', { skip }, async () => {
+step('a delete asks for the name, and what is gone is gone from the list', async () => {
   await page.getByRole('link', { name: 'shop', exact: true }).click()
   await page.getByRole('button', { name: 'More actions' }).click()
   await page.getByRole('menuitem', { name: 'Delete' }).click()
@@ -317,7 +326,7 @@ test('a delete asks for the name, and what is gone is gone from the list', { ski
 const brotliBytes = (name: string): number =>
   statSync(fileURLToPath(new URL(`../../console/dist/assets/${name}.br`, import.meta.url))).size
 
-test('the first page has at most 200 kB compressed, and the chunk of a route 80 kB', { skip }, async () => {
+step('the first page has at most 200 kB compressed, and the chunk of a route 80 kB', async () => {
   const fresh = await newPage()
   const loaded = new Set<string>()
   fresh.on('response', (answer) => {

@@ -173,10 +173,12 @@ export const Shell = (): ReactNode => {
           <img src={icon} alt="" />
         </Link>
         <Crumbs {...place} />
-        <button type="button" className="find" onClick={() => show('palette')} aria-label="Search">
+        <button type="button" className="find" onClick={() => show('palette')}>
           <Icon name="search" size={14} />
           <span>Search</span>
-          <Kbd size="xs">Ctrl K</Kbd>
+          <Kbd size="xs" aria-hidden="true">
+            Ctrl K
+          </Kbd>
         </button>
         <Account organizationId={place.organizationId} onHelp={() => show('help')} />
       </header>
