@@ -10,7 +10,6 @@ import { router } from './router.tsx'
 import './components.css'
 import './styles.css'
 import { theme } from './theme.ts'
-import { Toasts } from './ui/toasts.tsx'
 
 // Whoever signs out, here or in another tab, leaves nothing on the screen.
 onKey(() => {
@@ -23,7 +22,6 @@ createRoot(document.getElementById('root')!).render(
   <MantineProvider theme={theme} defaultColorScheme="auto" withCssVariables={false} withGlobalClasses={false}>
     <QueryClientProvider client={queryClient}>
       <RouterProvider router={router} />
-      <Toasts />
     </QueryClientProvider>
   </MantineProvider>,
 )

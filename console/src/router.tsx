@@ -1,14 +1,31 @@
 /** The addresses of the console. None is one of the API: the server tells them apart by the first part. */
-import { createRootRoute, createRoute, createRouter, lazyRouteComponent, redirect } from '@tanstack/react-router'
+import {
+  createRootRoute,
+  createRoute,
+  createRouter,
+  lazyRouteComponent,
+  Outlet,
+  redirect,
+} from '@tanstack/react-router'
+import { Problem } from './api/client.ts'
 import { queryClient, session } from './api/queries.ts'
 import { readKey } from './api/session-key.ts'
 import { SignIn } from './pages/sign-in.tsx'
 import { Failure } from './ui/notices.tsx'
 import { Shell } from './ui/shell.tsx'
+import { Toasts } from './ui/toasts.tsx'
 
 const text = (value: unknown): string | undefined => (typeof value === 'string' && value !== '' ? value : undefined)
 
-const root = createRootRoute({ notFoundComponent: () => <Failure error={{ status: 404 }} /> })
+/** Notices have links, so they stand within the router. */
+const Root = () => (
+  <>
+    <Outlet />
+    <Toasts />
+  </>
+)
+
+const root = createRootRoute({ component: Root, notFoundComponent: () => <Failure error={new Problem(404, {})} /> })
 
 const signIn = createRoute({
   getParentRoute: () => root,
@@ -38,7 +55,9 @@ const home = createRoute({
       throw redirect({ to: '/o/$organizationId', params: { organizationId: first.organization_id } })
   },
   component: () => (
-    <Failure error={{ status: 403, message: 'You are not a member of an organization yet: ask for an invitation.' }} />
+    <Failure
+      error={new Problem(403, { message: 'You are not a member of an organization yet: ask for an invitation.' })}
+    />
   ),
 })
 
@@ -99,7 +118,12 @@ const tree = root.addChildren([
   frame.addChildren([home, overview, organization, project, environment, deployment, create, service]),
 ])
 
-export const router = createRouter({ routeTree: tree, defaultPreload: 'intent', scrollRestoration: true })
+export const router = createRouter({
+  routeTree: tree,
+  defaultErrorComponent: ({ error, reset }) => <Failure error={error} retry={reset} />,
+  defaultPreload: 'intent',
+  scrollRestoration: true,
+})
 
 declare module '@tanstack/react-router' {
   interface Register {

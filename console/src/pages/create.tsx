@@ -387,7 +387,7 @@ export const Create = () => {
   const environment = useQuery(read.environment(environmentId))
   const may = useMay()
   read.useTitle('New service', environment.data?.name)
-  if (!(kind in sources)) return <Failure error={{ status: 404 }} />
+  if (!(kind in sources)) return <Failure error={new Problem(404, {})} />
   return (
     <Answer of={environment}>
       {() =>
@@ -422,7 +422,7 @@ export const Create = () => {
             <CreateForm key={kind} source={kind as Source} environmentId={environmentId} />
           </div>
         ) : (
-          <Failure error={{ status: 403, message: 'Your role may not create services here.' }} />
+          <Failure error={new Problem(403, { message: 'Your role may not create services here.' })} />
         )
       }
     </Answer>

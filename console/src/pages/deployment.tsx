@@ -3,6 +3,7 @@ import { Button } from '@mantine/core'
 import { useQuery } from '@tanstack/react-query'
 import { Link, useNavigate, useParams, useSearch } from '@tanstack/react-router'
 import { useState } from 'react'
+import { Problem } from '../api/client.ts'
 import * as read from '../api/queries.ts'
 import { DeploymentLog } from '../ui/deployment-log.tsx'
 import { Answer, Failure } from '../ui/notices.tsx'
@@ -98,7 +99,7 @@ export const Deployment = () => {
     <Answer of={history}>
       {(rows) => {
         const row = rows.find(({ identifier }) => identifier.execution_id === executionId)
-        if (row === undefined) return <Failure error={{ status: 404 }} />
+        if (row === undefined) return <Failure error={new Problem(404, {})} />
         const statuses = live === undefined ? new Map<string, read.ServiceStatus>() : read.statusesIn(live)
         const problems = problemsOf(statuses.values(), executionId)
         const isFailed = row.action_status === 'ERROR'

@@ -5,7 +5,7 @@ import { Button, TextInput } from '@mantine/core'
 import { useQuery, useQueryClient } from '@tanstack/react-query'
 import { Link, useNavigate, useParams, useSearch } from '@tanstack/react-router'
 import { useState } from 'react'
-import { answerOf, client } from '../api/client.ts'
+import { answerOf, client, Problem } from '../api/client.ts'
 import * as read from '../api/queries.ts'
 import { Actions } from '../ui/actions.tsx'
 import { SchemaForm } from '../ui/form.tsx'
@@ -325,7 +325,7 @@ export const Environment = () => {
   const environment = useQuery(read.environment(environmentId))
   const live = read.useLiveEnvironment(environment.data === undefined ? null : environmentId)
   read.useTitle(environment.data?.name)
-  if (!(section in sections)) return <Failure error={{ status: 404 }} />
+  if (!(section in sections)) return <Failure error={new Problem(404, {})} />
   return (
     <Answer of={environment}>
       {(found) => (

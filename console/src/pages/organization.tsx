@@ -3,7 +3,7 @@ import { Button, Checkbox, Modal, PasswordInput, Select, TextInput } from '@mant
 import { type UseQueryResult, useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
 import { useParams } from '@tanstack/react-router'
 import { type FormEvent, type ReactNode, useState } from 'react'
-import { answerOf, client } from '../api/client.ts'
+import { answerOf, client, Problem } from '../api/client.ts'
 import * as read from '../api/queries.ts'
 import { Icon } from '../ui/icons.tsx'
 import { Answer, Empty, Failure } from '../ui/notices.tsx'
@@ -726,7 +726,7 @@ export const Organization = () => {
   const name = data?.find(({ id }) => id === organizationId)?.name
   read.useTitle(sections[section as keyof typeof sections], name)
   const Page = pages[section]
-  if (Page === undefined) return <Failure error={{ status: 404 }} />
+  if (Page === undefined) return <Failure error={new Problem(404, {})} />
   return (
     <>
       <div className="head">

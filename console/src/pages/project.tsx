@@ -5,7 +5,7 @@ import { Button, Modal, Select, TextInput } from '@mantine/core'
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
 import { useNavigate, useParams } from '@tanstack/react-router'
 import { useState } from 'react'
-import { answerOf, client } from '../api/client.ts'
+import { answerOf, client, Problem } from '../api/client.ts'
 import * as read from '../api/queries.ts'
 import type { Mode } from '../api/session.ts'
 import { SchemaForm } from '../ui/form.tsx'
@@ -125,7 +125,7 @@ export const Project = () => {
   const project = useQuery(read.project(projectId))
   const { name } = project.data ?? {}
   read.useTitle(name)
-  if (!(section in sections)) return <Failure error={{ status: 404 }} />
+  if (!(section in sections)) return <Failure error={new Problem(404, {})} />
   return (
     <Answer of={project}>
       {(found) => (

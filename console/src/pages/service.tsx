@@ -528,7 +528,7 @@ export const Service = () => {
   const live = read.useLiveEnvironment(service.data?.environmentId ?? null)
   read.useTitle(service.data?.name)
   const sections = sectionsOf(kind as read.Kind)
-  if (!isKnown || !(section in sections)) return <Failure error={{ status: 404 }} />
+  if (!isKnown || !(section in sections)) return <Failure error={new Problem(404, {})} />
   return (
     <Answer of={service}>
       {(found) => {
