@@ -283,17 +283,23 @@ export interface StateRow {
   lastAt: string | null
   /** What `stepsSql` reads; absent where nobody asked for it. */
   steps?: string | null
+  /** Actions on its environment leave it as it is; absent where nobody asked for it. */
+  isSkipped?: boolean
+  /** Null: it has nothing of that. */
+  exceptions: StateExceptions | null
+}
+
+/** What most services have nothing of. */
+export interface StateExceptions {
   /** What the last deployment was asked to run instead of the usual. */
   forcedEvent: TaskEvent | null
-  /** Actions on its environment leave it as it is. */
-  isSkipped: boolean
   /** As `problemSql` reads them. */
-  failure?: Problem | null
-  problem?: Problem | null
-  restarts?: Restarts | null
+  failure: Problem | null
+  problem: Problem | null
+  restarts: Restarts | null
   /** How many instances of it there are to be now, and how that follows their use; null: as its release says. */
-  scale?: number | null
-  scaling?: Scaling | null
+  scale: number | null
+  scaling: Scaling | null
 }
 
 /** Of a service in a deploy. A redeploy of what was never deployed takes the newest. */

@@ -24,12 +24,16 @@ export interface Restarts {
   message: string
 }
 
-/** SQL for the fields of a row `m` of `service_state` that `problemFrom` reads. */
-export const problemSql = (m: string): string => `${m}.problem, ${m}.restarts,
-    case when right(${m}.state, 6) = '_ERROR' then (select json_build_object('code', w.error ->> 'code',
+/** SQL for the members of a JSON object that `problemFrom` reads, of a row `m` of `service_state`. */
+export const problemSql = (m: string): string => `'problem', ${m}.problem, 'restarts', ${m}.restarts,
+    'failure', case when right(${m}.state, 6) = '_ERROR' then (select json_build_object('code', w.error ->> 'code',
         'message', w.error ->> 'message')
       from deployment_service w where w.deployment_id = ${m}.deployment_id and w.service_id = ${m}.service_id
-        and w.error is not null) end as failure`
+        and w.error is not null) end`
+
+/** SQL: whether any of them is there. */
+export const hasProblemSql = (m: string): string =>
+  `(${m}.problem is not null or ${m}.restarts is not null or right(${m}.state, 6) = '_ERROR')`
 
 /** Of a minimum of 0 that cannot be kept. */
 export const neverSleeps =
@@ -44,7 +48,7 @@ const isNow = ({ deploymentId }: Problem, row: StateRow): boolean =>
   deploymentId === undefined || deploymentId === row.deploymentId
 
 const errorOf = (row: StateRow): Problem | null => {
-  const { failure = null, problem = null } = row
+  const { failure = null, problem = null } = row.exceptions ?? {}
   // What a deploy could not bring comes before what is wrong with the version that it was to replace.
   if (failure !== null && row.action === 'DEPLOY') return failure
   if (row.runningState === 'UNAVAILABLE') return unknown
@@ -53,9 +57,10 @@ const errorOf = (row: StateRow): Problem | null => {
 
 export const problemFrom = (row: StateRow): Pick<ServiceStatus, 'error' | 'restarts'> => {
   const error = errorOf(row)
+  const restarts = row.exceptions?.restarts ?? null
   return {
     ...(error === null ? {} : { error: { code: error.code, message: error.message } }),
-    ...(row.restarts == null ? {} : { restarts: row.restarts }),
+    ...(restarts === null ? {} : { restarts }),
   }
 }
 

@@ -9,15 +9,20 @@ import { timestampSql } from '../../store/tree.ts'
 import type { Deployments, ServiceStatus, StateRow } from '../deployments.ts'
 import { type DeploymentParts, kindOf } from '../parts.ts'
 import { renewWantedHashes } from './freshness.ts'
-import { neverSleeps, problemFrom, problemSql } from './problems.ts'
+import { hasProblemSql, neverSleeps, problemFrom, problemSql } from './problems.ts'
 import { isFinal, openStates } from './states.ts'
 import { stepsFrom, stepsSql } from './step-metrics.ts'
+
+/** In one column: each costs in every row, whatever it holds. */
+const exceptionsSql = `case when m.forced_event is not null or m.scaling is not null or ${hasProblemSql('m')}
+    then json_build_object('forcedEvent', m.forced_event, 'scale', m.scale,
+      'scaling', case when m.desired = 'RUNNING' and m.current_release_id is not null then m.scaling end,
+      ${problemSql('m')}) end`
 
 const stateColumns = `m.service_id as id, m.kind, m.state, m.action, m.action_status as "actionStatus",
     m.running_state as "runningState", m.deployment_id as "deploymentId", m.execution_id as "executionId",
     m.current_release_id is not null as released, m.deployed_hash as "deployedHash", m.wanted_hash as "desiredHash",
-    m.forced_event as "forcedEvent", m.is_skipped as "isSkipped", m.scale,
-    case when m.desired = 'RUNNING' and m.current_release_id is not null then m.scaling end as scaling, ${problemSql('m')}`
+    ${exceptionsSql} as exceptions`
 
 const readByIds = `
   with mine as (select * from service_state where service_id = any($1)),
@@ -46,7 +51,7 @@ const environmentSql = (more: string): string => `
         group by service_id) o) as open
   from service_state m where m.environment_id = $1`
 
-const readByEnvironment = environmentSql(`, ${stepsSql('m')} as steps`)
+const readByEnvironment = environmentSql(`, m.is_skipped as "isSkipped", ${stepsSql('m')} as steps`)
 
 const readOwn = `${environmentSql('')} and m.organization_id = $2 and m.kind = $3`
 
@@ -77,8 +82,10 @@ export const publicAction = (action: string): string => (action === 'UNINSTALL' 
 
 const subActionOf = (
   parts: Pick<DeploymentParts, 'kinds'>,
-  { kind, action, forcedEvent }: Pick<StateRow, 'kind' | 'action' | 'forcedEvent'>,
-): string => (action === 'UNKNOWN' ? undefined : kindOf(parts, kind).subAction?.(action, forcedEvent)) ?? 'NONE'
+  { kind, action, exceptions }: Pick<StateRow, 'kind' | 'action' | 'exceptions'>,
+): string =>
+  (action === 'UNKNOWN' ? undefined : kindOf(parts, kind).subAction?.(action, exceptions?.forcedEvent ?? null)) ??
+  'NONE'
 
 const toStatus = (parts: DeploymentParts, row: StateRow): ServiceStatus => ({
   id: row.id,
@@ -97,7 +104,8 @@ const toStatus = (parts: DeploymentParts, row: StateRow): ServiceStatus => ({
   ...stepsFrom(row.steps),
 })
 
-const scalingOf = ({ scaling = null, scale = null }: StateRow): Pick<ServiceStatus, 'scaling'> => {
+const scalingOf = ({ exceptions }: StateRow): Pick<ServiceStatus, 'scaling'> => {
+  const { scaling = null, scale = null } = exceptions ?? {}
   if (scaling === null || scale === null) return {}
   const { min, max, sleeps } = scaling
   const isAsleep = scale === 0
@@ -131,7 +139,7 @@ export const createStatuses = (parts: DeploymentParts): Statuses => {
     async environmentStatuses(db, environmentId) {
       const rows = await readEnvironmentRows(db, readByEnvironment, [environmentId])
       await renew(db, rows)
-      return rows.map((row) => ({ kind: row.kind, isSkipped: row.isSkipped, status: toStatus(parts, row) }))
+      return rows.map((row) => ({ kind: row.kind, isSkipped: row.isSkipped === true, status: toStatus(parts, row) }))
     },
     async statusesOf(db, rows) {
       await renew(db, rows)
