@@ -423,7 +423,7 @@ const Tokens = ({ organizationId }: Props) => {
           {
             title: 'May',
             show: ({ scopes: held, role_name: role }) => (
-              <span className="dim">{[role, ...held].filter(Boolean).join(', ')}</span>
+              <span className="dim">{[...new Set([role, ...held])].filter(Boolean).join(', ')}</span>
             ),
           },
           {

@@ -112,7 +112,7 @@ export const Palette = ({ place, onClose, onHelp }: { place: Place; onClose(): v
       centered={false}
       title={<span className="hidden-text">Search</span>}
       padding="md"
-      styles={{ header: { display: 'none' } }}
+      styles={{ header: { display: 'none' }, body: { paddingTop: 16 } }}
     >
       <TextInput
         data-autofocus
