@@ -3,6 +3,7 @@
  * `onOpen` says that the stream is back.
  */
 import { useEffect, useRef, useSyncExternalStore } from 'react'
+import { readSession } from './session.ts'
 import { readKey } from './session-key.ts'
 
 const firstPauseMs = 400
@@ -56,6 +57,8 @@ const follow = <T>(path: string, reader: () => Reader<T>): (() => void) => {
       // Ended because there is no more: nothing is lost.
       if (over || code === 1000) return
       if (opened > 0 || pauseMs > firstPauseMs * 4) note(self, true)
+      // A session that has ended is found out by a request: a socket that is refused says nothing.
+      if (pauseMs > firstPauseMs || code === 1008) void readSession().catch(() => undefined)
       timer = setTimeout(connect, pauseMs * (0.75 + Math.random() / 2))
       pauseMs = Math.min(longestPauseMs, pauseMs * 2)
     }

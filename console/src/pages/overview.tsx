@@ -20,8 +20,11 @@ export const modeWords: Record<string, string> = {
 
 type Row = NonNullable<ReturnType<typeof useEnvironments>['data']>[number]
 
-const useEnvironments = (projectId: string) => {
-  read.useLiveProject(projectId)
+/** Each project has a stream; those further down are read again when the window is looked at. */
+const mostStreams = 20
+
+const useEnvironments = (projectId: string, isLive: boolean) => {
+  read.useLiveProject(isLive ? projectId : null)
   return useQuery(read.environmentsOf(projectId))
 }
 
@@ -59,8 +62,15 @@ export const EnvironmentTile = ({ environment }: { environment: Row }) => {
   )
 }
 
-const ProjectSection = ({ id, name, search }: { id: string; name: string; search: string }) => {
-  const environments = useEnvironments(id)
+interface SectionProps {
+  id: string
+  name: string
+  search: string
+  isLive: boolean
+}
+
+const ProjectSection = ({ id, name, search, isLive }: SectionProps) => {
+  const environments = useEnvironments(id, isLive)
   const fits = (row: Row): boolean => `${name} ${row.name} ${modeWords[row.mode]}`.toLowerCase().includes(search)
   return (
     <section className="stack tight">
@@ -176,8 +186,14 @@ export const Overview = () => {
             </Empty>
           ) : (
             <div className="stack wide">
-              {list.map((each) => (
-                <ProjectSection key={each.id} id={each.id} name={each.name} search={q.toLowerCase()} />
+              {list.map((each, index) => (
+                <ProjectSection
+                  key={each.id}
+                  id={each.id}
+                  name={each.name}
+                  search={q.toLowerCase()}
+                  isLive={index < mostStreams}
+                />
               ))}
             </div>
           )
