@@ -70,7 +70,7 @@ export const addPages = async (
   parts: Parts,
   operations: readonly Operation[],
   metrics: Metrics,
-  console: Console,
+  webConsole: Console,
 ): Promise<void> => {
   const json = 'application/json; charset=utf-8'
   let text: string | undefined
@@ -78,7 +78,7 @@ export const addPages = async (
     text ??= JSON.stringify(describe(operations))
     return text
   }
-  app.get('/', (request, reply) => (console.answer(request, reply) ? reply : reply.redirect('/docs')))
+  app.get('/', (request, reply) => (webConsole.answer(request, reply) ? reply : reply.redirect('/docs')))
   app.get('/healthz', (_request, reply) => reply.header('content-type', json).send('{"status":"alive"}'))
   app.get('/readyz', async (_request, reply) => {
     const [open, full] = await Promise.all([isReady(isOpen(parts)), isDiskFull(parts.settings.dataDir)])

@@ -284,14 +284,14 @@ const formOf = (path: string): RegExp => new RegExp(`^${path.replaceAll(/\{\w+\}
 
 const pathIn = (url: string): string => url.split('?')[0]!
 
-const addErrors = (app: FastifyInstance, gate: Gate, table: RouteTable, console: Console): void => {
+const addErrors = (app: FastifyInstance, gate: Gate, table: RouteTable, webConsole: Console): void => {
   app.setErrorHandler((error, request, reply) =>
     sendError(request, reply, toApiError(error, gate.parts.log, request.id)),
   )
   app.setNotFoundHandler(async (request, reply) => {
     const allow = table.methodsOf(request.url)
     if (allow !== null && request.method === 'OPTIONS') return reply.code(204).header('allow', allow).send()
-    if (allow === null && console.answer(request, reply)) return reply
+    if (allow === null && webConsole.answer(request, reply)) return reply
     await authenticate(gate, request, reply)
     if (allow !== null) throw methodNotAllowed(allow)
     throw request.url.length > maxUrlLength ? uriTooLong() : notFound()
@@ -460,15 +460,15 @@ export const createApi = async (parts: Parts, operations: readonly Operation[]):
     },
   })
   addParser(app)
-  const console = addConsole(app, {
+  const webConsole = addConsole(app, {
     hasIssuer: parts.settings.oidc?.clientId !== undefined,
     folder: parts.settings.consoleFolder,
     sessions: gate.sessions,
     authenticate: (request, reply) => authenticate(gate, request, reply),
     refuse: (request, reply, error) => refusalOf(gate, request, reply, error),
   })
-  addErrors(app, gate, table, console)
-  await addPages(app, parts, operations, gate.metrics, console)
+  addErrors(app, gate, table, webConsole)
+  await addPages(app, parts, operations, gate.metrics, webConsole)
   await addSignIn(app, parts)
   await addGitWebhooks(app, parts, gate.failed)
   await addDoor(app, gate, operations)
