@@ -30,7 +30,7 @@ const talking = (text: string): Record<string, string> => ({
     'FROM busybox:1',
     'COPY . /www',
     'EXPOSE 8080',
-    `CMD ["sh", "-c", "httpd -p 8080 -h /www; i=0; while true; do i=$((i+1)); echo <b>${text}</b> line $i; sleep 1; done"]`,
+    `CMD ["sh", "-c", "httpd -p 8080 -h /www; i=0; while true; do i=$((i+1)); echo '<b>${text}</b> line' $i; sleep 1; done"]`,
     '',
   ].join('\n'),
   'index.html': `${text}\n`,
