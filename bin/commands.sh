@@ -68,6 +68,12 @@ npm run check
 
 Checks types, lint and format, the house rules, and that openapi.json is up to date.
 TEXT
+    screenshots) cat <<'TEXT' ;;
+npm run screenshots [-- environment logs]
+
+Makes pictures of every page of the console, or of those named, in both themes and three widths, in
+console/screenshots.
+TEXT
     bench) cat <<'TEXT' ;;
 npm run bench [-- --only 1a,2b] [--rounds 5] [--floors]
 
@@ -93,7 +99,7 @@ accepts() {
     test:*) [ -f "$root/$2" ] ;;
     test-kubernetes:--keep | test-kubernetes:--build | test-kubernetes:--built) return 0 ;;
     test-kubernetes:*) [ -f "$root/$2" ] ;;
-    faults:F[0-9]*) return 0 ;;
+    faults:F[0-9]* | screenshots:[!-]*) return 0 ;;
     bench:--only | bench:--only=* | bench:--rounds | bench:--rounds=* | bench:--floors | bench:[!-]*) return 0 ;;
     *) return 1 ;;
   esac

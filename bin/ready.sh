@@ -55,9 +55,10 @@ remove_interrupted_installs() {
 # Ready to be moved into place: npm, interrupted in node_modules itself, leaves packages that it later takes for whole.
 install_modules() {
   local new=$1
-  mkdir "$new" "$new/server"
+  mkdir "$new" "$new/server" "$new/console"
   cp "$root/package.json" "$root/package-lock.json" "$new/"
   cp "$root/server/package.json" "$new/server/"
+  cp "$root/console/package.json" "$new/console/"
   [ ! -e "$root/.npmrc" ] || cp "$root/.npmrc" "$new/"
   open_setup_log
   # Not `npm ci`: it refuses a lock that lacks optional packages of platforms which the registry did not serve.
@@ -84,8 +85,11 @@ ready_modules() {
   install_modules "$new"
   printf '%s' "$lock" >"$new/$stamp"
   [ ! -e "$root/node_modules" ] || mv "$root/node_modules" "$new/old"
-  rm -rf "$root/server/node_modules"
-  [ ! -e "$new/server/node_modules" ] || mv "$new/server/node_modules" "$root/server/node_modules"
+  local part
+  for part in server console; do
+    rm -rf "$root/$part/node_modules"
+    [ ! -e "$new/$part/node_modules" ] || mv "$new/$part/node_modules" "$root/$part/node_modules"
+  done
   mv "$new/node_modules" "$root/node_modules"
   rm -rf "$new"
 }
@@ -109,6 +113,18 @@ ready_server() {
   server=(--min-semi-space-size=8 "$bundle/main.mjs")
 }
 
+# The console that the server serves, built from these sources when it is missing; a release may carry it. Appears whole.
+# Without it the server has no web pages, and everything else.
+ready_console() {
+  local dist=$root/console/dist key
+  [ -d "$root/console/src" ] || return 0
+  key=$(cd "$root" && find console/src console/build.ts console/index.html openapi.json package-lock.json -type f -print0 |
+    LC_ALL=C sort -z | xargs -0 cksum | cksum)
+  [ "$(cat "$dist/built-from" 2>/dev/null)" != "$key" ] || return 0
+  say 'Building the console ...'
+  "$node" "$root/console/build.ts" "$dist" "$key" >&2 || say 'The console could not be built: the API is served without it.'
+}
+
 # Static busybox: the base image of the sample and of tests where no registry can be reached.
 ready_busybox() {
   [ -x /bin/busybox ] || ! can_install || install_packages busybox-static
@@ -129,6 +145,7 @@ ready_test_programs() {
   ready_test_program /usr/sbin/named bind9 'Tests of DNS records for certificates'
   ready_test_program /usr/sbin/nginx nginx-light 'Comparisons of the router with nginx'
   ready_test_program /usr/sbin/haproxy haproxy 'Comparisons of the router with HAProxy'
+  ready_test_program /usr/bin/chromium chromium 'Tests of the console in a browser'
 }
 
 # Makes the disk with quotas of the tests that limit volumes; without it they are skipped, and say so.

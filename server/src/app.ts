@@ -2,6 +2,7 @@
 import { writeFile } from 'node:fs/promises'
 import { hostname } from 'node:os'
 import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
 import { type AdminToken, ensureAdminToken } from './api/auth/admin-token.ts'
 import type { Parts } from './api/parts.ts'
 import { createApi } from './api/server.ts'
@@ -262,7 +263,11 @@ const createParts = async (foundation: Foundation, machine: RuntimeParts, disk: 
     settings.apiHost === undefined ? settings.trustedProxies : [...settings.trustedProxies, apiAddress(settings)]
   const parts: Parts = {
     ...foundation,
-    settings: { ...settings, trustedProxies },
+    settings: {
+      ...settings,
+      trustedProxies,
+      consoleFolder: fileURLToPath(new URL('../../console/dist/', import.meta.url)),
+    },
     clusters,
     builder,
     repositories,

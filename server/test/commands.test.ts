@@ -22,6 +22,7 @@ const commands: [file: string, ...args: string[]][] = [
   ['check'],
   ['bench'],
   ['faults'],
+  ['screenshots'],
 ]
 for (const [file, ...args] of commands)
   test(`${[file, ...args].join(' ')} explains itself and refuses what it does not know`, async () => {

@@ -46,7 +46,7 @@ test('an installer’s output follows no link that somebody planted, and stays o
 const newCheckout = (folder: string) => {
   const root = join(folder, 'checkout')
   cpSync(new URL('../../bin/ready.sh', import.meta.url), join(root, 'bin/ready.sh'))
-  for (const name of ['package.json', 'package-lock.json', 'server/package.json']) {
+  for (const name of ['package.json', 'package-lock.json', 'server/package.json', 'console/package.json']) {
     mkdirSync(dirname(join(root, name)), { recursive: true })
     writeFileSync(join(root, name), '{}')
   }
@@ -82,7 +82,14 @@ test('an install that was interrupted leaves nothing that a later start takes fo
   assert.ok(!existsSync(join(root, 'node_modules')))
   assert.equal((await whole()).code, 0)
   assert.ok(existsSync(join(root, 'node_modules/fastify/whole')))
-  assert.deepEqual(readdirSync(root).toSorted(), ['bin', 'node_modules', 'package-lock.json', 'package.json', 'server'])
+  assert.deepEqual(readdirSync(root).toSorted(), [
+    'bin',
+    'console',
+    'node_modules',
+    'package-lock.json',
+    'package.json',
+    'server',
+  ])
   assert.equal((await withoutNpm()).code, 0, 'what is complete needs no npm')
   writeFileSync(join(root, 'package-lock.json'), '{"changed":1}')
   await interrupted()

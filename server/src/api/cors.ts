@@ -1,7 +1,7 @@
 /**
  * Which web pages may call this API from a browser: those whose origin the operator lists, exactly; none by default.
  * Promises that every answer to such a page can be read by it, errors too, and that a page of another origin learns
- * nothing. No cookie ever proves anything here, so pages are never invited to send any. Keeps no state.
+ * nothing. Cookies of such a page prove nothing here (console/sessions.ts), so none is invited to send any. Keeps no state.
  */
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { ApiError } from '../lib/errors.ts'
@@ -38,7 +38,8 @@ const headerNames = /^[\w-]{1,64}( *, *[\w-]{1,64}){0,31}$/
 const allowedHeaders = (asked: string | undefined): string =>
   asked !== undefined && headerNames.test(asked) ? asked : usualHeaders
 
-const ownOrigin = ({ protocol, host }: FastifyRequest): string => `${protocol}://${host}`
+/** The origin of pages that this server serves. */
+export const ownOrigin = ({ protocol, host }: FastifyRequest): string => `${protocol}://${host}`
 
 export const createCors = (origins: readonly string[]): Cors => {
   const listed = new Set(origins)

@@ -1,6 +1,7 @@
 /** Pages that need no token: health, metrics, and the description of the API. */
 import { statfs } from 'node:fs/promises'
 import fastify, { type FastifyInstance } from 'fastify'
+import type { Console } from './console/console.ts'
 import { addGuides } from './guide-pages.ts'
 import type { Metrics } from './metrics.ts'
 import { describe } from './operations/openapi.ts'
@@ -69,6 +70,7 @@ export const addPages = async (
   parts: Parts,
   operations: readonly Operation[],
   metrics: Metrics,
+  webConsole: Console,
 ): Promise<void> => {
   const json = 'application/json; charset=utf-8'
   let text: string | undefined
@@ -76,7 +78,7 @@ export const addPages = async (
     text ??= JSON.stringify(describe(operations))
     return text
   }
-  app.get('/', (_request, reply) => reply.redirect('/docs'))
+  app.get('/', (request, reply) => (webConsole.answer(request, reply) ? reply : reply.redirect('/docs')))
   app.get('/healthz', (_request, reply) => reply.header('content-type', json).send('{"status":"alive"}'))
   app.get('/readyz', async (_request, reply) => {
     const [open, full] = await Promise.all([isReady(isOpen(parts)), isDiskFull(parts.settings.dataDir)])

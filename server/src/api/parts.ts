@@ -47,6 +47,8 @@ export interface ApiSettings {
   corsOrigins?: readonly string[] | undefined
   /** Where people use the console, for links; default the address of the request. */
   consoleUrl?: string | undefined
+  /** Where the built console is; default: none is served. */
+  consoleFolder?: string | undefined
   /** Where others reach the API, for git hosts; without it none can be told where to call. */
   publicUrl?: string | undefined
   /** How long an environment of a pull request that nobody pushes to is kept; default a week. */

@@ -20,6 +20,9 @@ import { answerOnSocket } from './answerer.ts'
 import { type Authenticator, createAuthenticator, passwordInHeader, tokenInHeader } from './auth/auth.ts'
 import { deleteEndedSessions } from './auth/ended-sessions.ts'
 import { addSignIn } from './auth/sign-in.ts'
+import { addConsole, type Console } from './console/console.ts'
+import { deleteEndedConsoleSessions } from './console/session-rows.ts'
+import { createSessions, type Sessions } from './console/sessions.ts'
 import { type Cors, createCors } from './cors.ts'
 import { discardBody } from './discard-body.ts'
 import { drainOnClose } from './drain.ts'
@@ -50,6 +53,7 @@ interface Gate {
   parts: Parts
   cors: Cors
   authenticator: Authenticator
+  sessions: Sessions
   streams: OpenStreams
   perToken: Limiter
   failed: Throttle
@@ -99,18 +103,30 @@ const takeTurn = ({ perToken, perOrganization }: Gate, { tokenId, organizationId
   return shared.admitted ? own : shared
 }
 
+/** By a token, or by the session of the console's page. */
+const principalOf = async ({ authenticator, sessions }: Gate, request: FastifyRequest): Promise<Principal> => {
+  const token = tokenOf(request)
+  const halves = token === null ? sessions.halvesOf(request) : null
+  return halves === null ? authenticator.authenticate(token, request.ip) : sessions.authenticate(halves, request.ip)
+}
+
+/** Whoever fails to prove who they are is slowed down: the error that they get. */
+const refusalOf = ({ failed }: Gate, request: FastifyRequest, reply: FastifyReply, error: ApiError): ApiError => {
+  const allowance = failed.take(request.ip)
+  reply.headers(allowanceHeaders(allowance))
+  return allowance.admitted ? error : tooManyRequests(allowance)
+}
+
 const authenticate = async (gate: Gate, request: FastifyRequest, reply: FastifyReply): Promise<Principal> => {
   try {
-    const principal = await gate.authenticator.authenticate(tokenOf(request), request.ip)
+    const principal = await principalOf(gate, request)
     const allowance = takeTurn(gate, principal)
     reply.headers(allowanceHeaders(allowance))
     if (!allowance.admitted) throw tooManyRequests(allowance)
     return principal
   } catch (error) {
     if (!(error instanceof ApiError) || error.status !== 401) throw error
-    const allowance = gate.failed.take(request.ip)
-    reply.headers(allowanceHeaders(allowance))
-    throw allowance.admitted ? error : tooManyRequests(allowance)
+    throw refusalOf(gate, request, reply, error)
   }
 }
 
@@ -249,12 +265,12 @@ const countStream = ({ streams }: Gate, request: FastifyRequest, reply: FastifyR
 
 /** Ends a stream when its caller may no longer have it. */
 const watch = (gate: Gate, operation: Operation, request: FastifyRequest, stream: EventEmitter, end: () => void) => {
-  const { authenticator, parts, streams } = gate
+  const { parts, streams } = gate
   // A stream shows what the caller was allowed to see when it began.
   const rightsOf = ({ principal }: Admitted): string => JSON.stringify(principal.role?.grants ?? null)
   const rights = rightsOf(request.admitted!)
   const check = async () => {
-    const found = await admit(parts, operation, await authenticator.authenticate(tokenOf(request), request.ip), request)
+    const found = await admit(parts, operation, await principalOf(gate, request), request)
     if (rightsOf(found) !== rights) throw forbidden('Permissions have changed: connect again.')
   }
   stream.once('close', streams.add({ check, end }))
@@ -274,13 +290,14 @@ const formOf = (path: string): RegExp => new RegExp(`^${path.replaceAll(/\{\w+\}
 
 const pathIn = (url: string): string => url.split('?')[0]!
 
-const addErrors = (app: FastifyInstance, gate: Gate, table: RouteTable): void => {
+const addErrors = (app: FastifyInstance, gate: Gate, table: RouteTable, webConsole: Console): void => {
   app.setErrorHandler((error, request, reply) =>
     sendError(request, reply, toApiError(error, gate.parts.log, request.id)),
   )
   app.setNotFoundHandler(async (request, reply) => {
     const allow = table.methodsOf(request.url)
     if (allow !== null && request.method === 'OPTIONS') return reply.code(204).header('allow', allow).send()
+    if (allow === null && webConsole.answer(request, reply)) return reply
     await authenticate(gate, request, reply)
     if (allow !== null) throw methodNotAllowed(allow)
     throw request.url.length > maxUrlLength ? uriTooLong() : notFound()
@@ -430,10 +447,12 @@ export const createApi = async (parts: Parts, operations: readonly Operation[]):
   assertComplete(operations)
   const { rateLimit, limits = usualLimits } = parts.settings
   const failedLimit = rateLimit === 0 ? 0 : (parts.settings.failedLoginLimit ?? 30)
+  const authenticator = await createAuthenticator(parts)
   const gate: Gate = {
     parts,
     cors: createCors(parts.settings.corsOrigins ?? []),
-    authenticator: await createAuthenticator(parts),
+    authenticator,
+    sessions: await createSessions(parts, authenticator),
     streams: await createOpenStreams(parts, limits),
     perToken: createLimiter(rateLimit, parts.clock),
     failed: createThrottle(failedLimit, parts.clock),
@@ -449,8 +468,15 @@ export const createApi = async (parts: Parts, operations: readonly Operation[]):
     },
   })
   addParser(app)
-  addErrors(app, gate, table)
-  await addPages(app, parts, operations, gate.metrics)
+  const webConsole = addConsole(app, {
+    hasIssuer: parts.settings.oidc?.clientId !== undefined,
+    folder: parts.settings.consoleFolder,
+    sessions: gate.sessions,
+    authenticate: (request, reply) => authenticate(gate, request, reply),
+    refuse: (request, reply, error) => refusalOf(gate, request, reply, error),
+  })
+  addErrors(app, gate, table, webConsole)
+  await addPages(app, parts, operations, gate.metrics, webConsole)
   await addSignIn(app, parts)
   await addGitWebhooks(app, parts, gate.failed)
   await addDoor(app, gate, operations)
@@ -462,11 +488,13 @@ export const createApi = async (parts: Parts, operations: readonly Operation[]):
     waits: true,
     failed: 'expired idempotency keys and sessions could not be deleted',
     async run() {
-      for (const forget of [deleteOldKeys, deleteEndedSessions]) await forget(parts.database)
+      for (const forget of [deleteOldKeys, deleteEndedSessions, deleteEndedConsoleSessions])
+        await forget(parts.database)
     },
   })
   app.addHook('onClose', async () => {
     gate.authenticator.close()
+    gate.sessions.stop()
     await Promise.all([forgetting.stop(), gate.streams.close()])
   })
   return app

@@ -7,6 +7,7 @@ import { type App, startApp } from '../app.ts'
 import { isProgram } from '../builds/tools.ts'
 import { nameSources } from '../lib/traces.ts'
 import { readSettings, type Settings } from '../settings.ts'
+import { linkToConsole } from './console-link.ts'
 import { prepareSample } from './sample-start.ts'
 
 const forcedExitMs = 20_000
@@ -42,8 +43,9 @@ const describeToken = ({ source, text, file, madeAt }: AdminToken): string => {
   return `made by ${where}; SLIPWAY_ADMIN_TOKEN on every server replaces it`
 }
 
-const printWelcome = (app: App, sampleUrl: string | null): void => {
+const printWelcome = (app: App, sampleUrl: string | null, consoleUrl: string | null): void => {
   print(`Slipway        ${app.url}`)
+  if (consoleUrl !== null) print(`Console        ${consoleUrl} (signs in once, for 15 minutes)`)
   print(`Admin token    ${describeToken(app.adminToken)}`)
   if (sampleUrl !== null) print(`Sample         ${sampleUrl}`)
 }
@@ -65,7 +67,7 @@ export const serve = async (): Promise<void> => {
     await checkTools(settings)
     const app = await startApp(settings, { fake: process.argv.includes('--fake') })
     onSignals(app)
-    printWelcome(app, await prepareSample(app, print))
+    printWelcome(app, await prepareSample(app, print), await linkToConsole(app))
   } catch (error) {
     process.stderr.write(`Slipway cannot start: ${(error as Error).message}\n`)
     if (settings.logLevel === 'debug') process.stderr.write(`${nameSources(String((error as Error).stack))}\n`)

@@ -6,6 +6,7 @@
  */
 import { createHash, randomBytes } from 'node:crypto'
 import { crc32 } from 'node:zlib'
+import { decodeJwt } from 'jose'
 import { ApiError } from '../../lib/errors.ts'
 import { newId } from '../../lib/ids.ts'
 import type { Database, Queryable } from '../../store/database.ts'
@@ -14,7 +15,7 @@ import type { Parts } from '../parts.ts'
 import { scopesOfRole } from './access.ts'
 import { createAccounts } from './accounts.ts'
 import { sessionHash } from './ended-sessions.ts'
-import { createOidc, looksLikeJwt } from './oidc.ts'
+import { type Claims, createOidc, looksLikeJwt } from './oidc.ts'
 import { readRole } from './role-rows.ts'
 import { noteRefused, readToken, type TokenRow } from './token-rows.ts'
 
@@ -80,9 +81,22 @@ interface Cached {
   usedMs: number
 }
 
+/** What a session keeps of the token that opened it: the hash of an API token, or the verified claims of a JWT. */
+export interface Grant {
+  tokenHash: Buffer | null
+  claims: Claims | null
+  /** The session of the issuer that the JWT belongs to. */
+  jwtHash: Buffer | null
+  expiresAt: Date | null
+}
+
 export interface Authenticator {
   /** Rejects with the 401. `address` is the caller's, for `last_used_ip`. */
   authenticate(token: string | null, address: string): Promise<Principal>
+  /** What a session may keep of a valid token. Rejects with the 401. */
+  grantOf(token: string, address: string): Promise<Grant>
+  /** As the token itself, with the rights that it has now. Rejects with the 401. */
+  authenticateGrant(grant: Grant, address: string): Promise<Principal>
   close(): void
 }
 
@@ -109,29 +123,41 @@ const withRole = async (database: Database, { principal, roleId }: Cached): Prom
   return { ...principal, role, within, scopes: scopesOfRole(role) }
 }
 
-/** Accepts JWTs; refuses all if no issuer is configured. */
-const createJwtAuthentication = (parts: Parts): ((token: string) => Promise<Principal>) | null => {
+interface JwtAuthentication {
+  verify(token: string): Promise<Claims>
+  principalOf(claims: Claims, session: Buffer): Promise<Principal>
+}
+
+/** Accepts JWTs; null if no issuer is configured. */
+const createJwtAuthentication = (parts: Parts): JwtAuthentication | null => {
   const { settings, issuerOutbound: outbound = parts.outbound, clock, log } = parts
   if (settings.oidc === undefined) return null
   const oidc = createOidc(settings.oidc, { outbound, clock, log })
   const principalOf = createAccounts(parts, settings.oidc.adminEmails)
-  return async (token) => {
-    const claims = await oidc.verify(token)
-    if (claims === null) throw unauthorized()
-    const principal = await principalOf(claims, sessionHash(token))
-    if (principal === null) throw unauthorized()
-    return principal
+  return {
+    async verify(token) {
+      const claims = await oidc.verify(token)
+      if (claims === null) throw unauthorized()
+      return claims
+    },
+    async principalOf(claims, session) {
+      const principal = await principalOf(claims, session)
+      if (principal === null) throw unauthorized()
+      return principal
+    },
   }
 }
 
 export const createAuthenticator = async (parts: Parts): Promise<Authenticator> => {
   const { database, clock, log } = parts
-  const cache = new Map<string, Cached>()
+  // By the token's text; apart, by its hash: a hash is never taken for a token.
+  const [byText, byHash] = [new Map<string, Cached>(), new Map<string, Cached>()]
   // A token read while a revocation arrives must not stay in the cache.
   let generation = 0
   const stop = await database.listen('slipway_token', () => {
     generation += 1
-    cache.clear()
+    byText.clear()
+    byHash.clear()
   })
 
   const isExpired = ({ expiresAt }: Principal): boolean =>
@@ -158,31 +184,53 @@ export const createAuthenticator = async (parts: Parts): Promise<Authenticator> 
       log.warn({ err: error }, 'the use of a revoked token could not be noted'),
     )
   }
-  const load = async (token: string, address: string): Promise<Cached | null> => {
+  const load = async (cache: Map<string, Cached>, name: string, hash: Buffer, address: string) => {
     const started = generation
-    const found = await readToken(database, hashOf(token))
+    const found = await readToken(database, hash)
     if (found?.isRevoked === true) onRefused(found, address)
     if (found === null || found.isRevoked) return null
     const entry = { ...toPrincipal(found), readMs: clock.monotonicMs(), usedMs: Number.NEGATIVE_INFINITY }
     if (started === generation) {
       if (cache.size >= cacheSize) cache.clear()
-      cache.set(token, entry)
+      cache.set(name, entry)
     }
     return entry
   }
-  const byJwt = createJwtAuthentication(parts)
+  const jwts = createJwtAuthentication(parts)
+  const find = async (cache: Map<string, Cached>, name: string, hash: () => Buffer, address: string) => {
+    const cached = cache.get(name)
+    const fresh = cached !== undefined && clock.monotonicMs() - cached.readMs < cacheMs
+    const entry = fresh ? cached : await load(cache, name, hash(), address)
+    if (entry === null) cache.delete(name)
+    if (entry === null || isExpired(entry.principal)) throw unauthorized()
+    if (cached !== undefined && entry !== cached) entry.usedMs = cached.usedMs
+    noteUse(entry, address)
+    return entry.roleId === null ? entry.principal : withRole(database, entry)
+  }
+  const authenticate = async (token: string | null, address: string): Promise<Principal> => {
+    if (token !== null && jwts !== null && looksLikeJwt(token))
+      return jwts.principalOf(await jwts.verify(token), sessionHash(token))
+    if (token === null || !isPlausible(token)) throw unauthorized()
+    return find(byText, token, () => hashOf(token), address)
+  }
   return {
-    async authenticate(token, address) {
-      if (token !== null && byJwt !== null && looksLikeJwt(token)) return byJwt(token)
-      if (token === null || !isPlausible(token)) throw unauthorized()
-      const cached = cache.get(token)
-      const fresh = cached !== undefined && clock.monotonicMs() - cached.readMs < cacheMs
-      const entry = fresh ? cached : await load(token, address)
-      if (entry === null) cache.delete(token)
-      if (entry === null || isExpired(entry.principal)) throw unauthorized()
-      if (cached !== undefined && entry !== cached) entry.usedMs = cached.usedMs
-      noteUse(entry, address)
-      return entry.roleId === null ? entry.principal : withRole(database, entry)
+    authenticate,
+    async grantOf(token, address) {
+      const { expiresAt } = await authenticate(token, address)
+      if (jwts === null || !looksLikeJwt(token))
+        return { tokenHash: hashOf(token), claims: null, jwtHash: null, expiresAt }
+      const claims = await jwts.verify(token)
+      return {
+        tokenHash: null,
+        claims,
+        jwtHash: sessionHash(token),
+        expiresAt: new Date(decodeJwt(token).exp! * 1000),
+      }
+    },
+    async authenticateGrant({ tokenHash, claims, jwtHash }, address) {
+      if (tokenHash !== null) return find(byHash, tokenHash.toString('base64'), () => tokenHash, address)
+      if (jwts === null || claims === null || jwtHash === null) throw unauthorized()
+      return jwts.principalOf(claims, jwtHash)
     },
     close: stop,
   }

@@ -16,6 +16,7 @@ import {
   onlyVisible,
   sharesAnswers,
 } from '../auth/access.ts'
+import { keyHeader } from '../console/sessions.ts'
 import { claimKey, hashBody, type KeyedRequest, openReplay, Replay, readKey, storeAnswer } from '../idempotency.ts'
 import { headerOf, type NotApplied, notApplied, notAppliedHeader } from '../not-applied.ts'
 import type { Parts } from '../parts.ts'
@@ -50,7 +51,8 @@ export const admit = async (parts: Parts, operation: Operation, principal: Princ
 }
 
 /** What the credential proves, not what a program claims to be: that is in the user agent. */
-const originOf = ({ account }: Principal): string => (account === null ? 'API' : 'CONSOLE')
+const originOf = ({ account }: Principal, { headers }: FastifyRequest): string =>
+  account !== null || (headers.authorization === undefined && headers[keyHeader] !== undefined) ? 'CONSOLE' : 'API'
 
 const textOf = (result: unknown): string => (result instanceof JsonText ? result.text : JSON.stringify(result ?? null))
 
@@ -115,7 +117,7 @@ export const contextOf = (
     upload: request.raw.iterator({ destroyOnReturn: false }),
     requestId: request.id,
     userAgent: request.headers['user-agent']?.slice(0, 255) ?? null,
-    origin: originOf(admitted.principal),
+    origin: originOf(admitted.principal, request),
     scheme: request.protocol === 'https' ? 'https:' : 'http:',
     onlyRecorded: (path) => void recorded.push(path),
     ...answerer,

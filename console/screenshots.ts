@@ -1,0 +1,242 @@
+/**
+ * `npm run screenshots`: pictures of every page and state of the console, in both themes and three widths, in
+ * console/screenshots, for a person to look at. Needs no engine: deployments are simulated.
+ */
+import { mkdirSync, rmSync } from 'node:fs'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import type { BrowserContext, Page } from 'playwright-core'
+import { browserIsMissing, buildConsole, openBrowser } from '../server/test/support/browser.ts'
+import { adminToken, type Json, prepareSlipway, type Slipway } from '../server/test/support/slipway/slipway.ts'
+import { until } from '../server/test/support/until.ts'
+
+const folder = fileURLToPath(new URL('screenshots/', import.meta.url))
+const widths = { wide: 1440, middle: 1024, phone: 390 }
+const hostile = `<script>alert(1)</script> \u202egnp.exe ${'long'.repeat(40)}`
+
+interface Place {
+  organizationId: string
+  projectId: string
+  environmentId: string
+  emptyId: string
+  containerId: string
+  databaseId: string
+  executionId: string
+}
+
+const send = async (slipway: Slipway, method: string, path: string, body?: unknown): Promise<Json> => {
+  const answer = await slipway.api(method, path, body)
+  if (answer.status >= 300) throw new Error(`${method} ${path}: ${answer.status} ${JSON.stringify(answer.body)}`)
+  return answer.body
+}
+
+const settle = (slipway: Slipway, environmentId: string): Promise<unknown> =>
+  until(
+    async () => {
+      const { state } = await send(slipway, 'GET', `/environment/${environmentId}/status`)
+      return /^(DEPLOYED|.*_ERROR|READY|STOPPED|CANCELED)$/.test(state)
+    },
+    { what: 'the deployment to end', timeoutMs: 60_000 },
+  )
+
+/** An installation with something of everything. */
+const furnish = async (slipway: Slipway): Promise<Place> => {
+  const call = (method: string, path: string, body?: unknown) => send(slipway, method, path, body)
+  const organizationId = (await call('GET', '/organization')).results[0].id
+  const registries = (await call('GET', `/organization/${organizationId}/containerRegistry`)).results
+  const registryId =
+    registries[0]?.id ??
+    (
+      await call('POST', `/organization/${organizationId}/containerRegistry`, {
+        name: 'Docker Hub',
+        kind: 'DOCKER_HUB',
+        url: 'https://docker.io',
+        config: {},
+      })
+    ).id
+  const project = await call('POST', `/organization/${organizationId}/project`, { name: 'Shop' })
+  const other = await call('POST', `/organization/${organizationId}/project`, { name: hostile })
+  const environment = await call('POST', `/project/${project.id}/environment`, {
+    name: 'production',
+    mode: 'PRODUCTION',
+  })
+  const empty = await call('POST', `/project/${project.id}/environment`, {
+    name: 'feature-checkout',
+    mode: 'DEVELOPMENT',
+  })
+  await call('POST', `/project/${other.id}/environment`, { name: hostile, mode: 'STAGING' })
+  const container = (name: string, image: string, more: object = {}) =>
+    call('POST', `/environment/${environment.id}/container`, {
+      name,
+      image_name: image,
+      tag: '1.4.2',
+      registry_id: registryId,
+      memory: 256,
+      ports: [{ internal_port: 8080, external_port: 443, protocol: 'HTTP', publicly_accessible: true }],
+      ...more,
+    })
+  const web = await container('web', 'fake/serve')
+  await container('prices', 'fake/serve', { ports: [] })
+  const database = await call('POST', `/environment/${environment.id}/database`, {
+    name: 'main',
+    type: 'POSTGRESQL',
+    version: '16',
+    mode: 'CONTAINER',
+  })
+  await call('POST', '/variable', {
+    key: 'PAYMENT_URL',
+    value: 'https://pay.example.org',
+    is_secret: false,
+    variable_scope: 'ENVIRONMENT',
+    variable_parent_id: environment.id,
+  })
+  await call('POST', '/variable', {
+    key: 'PAYMENT_KEY',
+    value: 'secret',
+    is_secret: true,
+    variable_scope: 'CONTAINER',
+    variable_parent_id: web.id,
+  })
+  await call('POST', `/environment/${environment.id}/deploy`)
+  await settle(slipway, environment.id)
+  const broken = await container('reviews', 'fake/crash')
+  await call('POST', `/container/${broken.id}/deploy`)
+  await settle(slipway, environment.id)
+  await call('PUT', `/container/${web.id}`, { memory: 300 })
+  await call('POST', `/organization/${organizationId}/webhook`, {
+    kind: 'STANDARD',
+    target_url: 'http://127.0.0.1:9/hook',
+    events: ['DEPLOYMENT_FAILURE'],
+    target_secret: 'whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw',
+  }).catch(() => undefined)
+  const { results } = await call('GET', `/environment/${environment.id}/deploymentHistoryV2`)
+  return {
+    organizationId,
+    projectId: project.id,
+    environmentId: environment.id,
+    emptyId: empty.id,
+    containerId: web.id,
+    databaseId: database.id,
+    executionId: results[0].identifier.execution_id,
+  }
+}
+
+interface Shot {
+  path: string
+  /** What is done before the picture. */
+  act?(page: Page): Promise<unknown>
+}
+
+const deployDialog = (page: Page): Promise<unknown> =>
+  page.getByRole('button', { name: 'Deploy', exact: true }).first().click()
+
+export const shotsOf = ({
+  organizationId,
+  projectId,
+  environmentId,
+  emptyId,
+  containerId,
+  databaseId,
+  executionId,
+}: Place): Record<string, Shot> => ({
+  overview: { path: `/o/${organizationId}` },
+  'overview-palette': { path: `/o/${organizationId}`, act: (page) => page.keyboard.press('Control+k') },
+  help: { path: `/o/${organizationId}`, act: (page) => page.keyboard.press('Shift+?') },
+  project: { path: `/p/${projectId}/environments` },
+  'project-settings': { path: `/p/${projectId}/settings` },
+  environment: { path: `/e/${environmentId}/services` },
+  'environment-plan': { path: `/e/${environmentId}/services`, act: deployDialog },
+  'environment-delete': {
+    path: `/e/${environmentId}/services`,
+    async act(page) {
+      await page.getByRole('button', { name: 'More actions' }).click()
+      await page.getByRole('menuitem', { name: 'Delete' }).click()
+    },
+  },
+  'environment-empty': { path: `/e/${emptyId}/services` },
+  'environment-deployments': { path: `/e/${environmentId}/deployments` },
+  'environment-variables': { path: `/e/${environmentId}/variables` },
+  'environment-settings': { path: `/e/${environmentId}/settings` },
+  deployment: { path: `/e/${environmentId}/deployments/${executionId}` },
+  'create-image': { path: `/e/${emptyId}/new/image` },
+  'create-git': { path: `/e/${emptyId}/new/git` },
+  'create-database': { path: `/e/${emptyId}/new/database` },
+  service: { path: `/s/container/${containerId}/overview` },
+  'service-deployments': { path: `/s/container/${containerId}/deployments` },
+  'service-logs': { path: `/s/container/${containerId}/logs` },
+  'service-variables': { path: `/s/container/${containerId}/variables` },
+  'service-variable-new': {
+    path: `/s/container/${containerId}/variables`,
+    act: (page) => page.getByRole('button', { name: 'New variable' }).click(),
+  },
+  'service-domains': { path: `/s/container/${containerId}/domains` },
+  'service-settings': { path: `/s/container/${containerId}/settings` },
+  database: { path: `/s/database/${databaseId}/overview` },
+  members: { path: `/o/${organizationId}/members` },
+  roles: { path: `/o/${organizationId}/roles` },
+  tokens: { path: `/o/${organizationId}/tokens` },
+  webhooks: { path: `/o/${organizationId}/webhooks` },
+  clusters: { path: `/o/${organizationId}/clusters` },
+  audit: { path: `/o/${organizationId}/audit` },
+  missing: { path: '/e/00000000-0000-4000-8000-000000000000/services' },
+  unknown: { path: '/nowhere' },
+})
+
+const take = async (page: Page, name: string, size: string, theme: string): Promise<void> => {
+  await page.waitForTimeout(350)
+  await page.screenshot({ path: join(folder, `${name}.${size}.${theme}.png`), animations: 'disabled' })
+}
+
+const signIn = async (context: BrowserContext, url: string): Promise<Page> => {
+  const page = await context.newPage()
+  await page.goto(`${url}/sign-in`)
+  await page.getByRole('textbox', { name: 'Token' }).fill(adminToken)
+  await page.getByRole('button', { name: 'Sign in' }).click()
+  await page.waitForURL('**/o/*')
+  return page
+}
+
+const wanted = process.argv.slice(2)
+
+const main = async (): Promise<void> => {
+  if (browserIsMissing !== false) throw new Error(browserIsMissing)
+  await buildConsole()
+  rmSync(folder, { recursive: true, force: true })
+  mkdirSync(folder)
+  const slipway = await prepareSlipway({ fake: true })
+  const browser = await openBrowser()
+  try {
+    await slipway.start()
+    const shots = shotsOf(await furnish(slipway))
+    for (const theme of ['light', 'dark'] as const)
+      for (const [size, width] of Object.entries(widths)) {
+        const context = await browser.newContext({
+          viewport: { width, height: 900 },
+          colorScheme: theme,
+          reducedMotion: 'reduce',
+        })
+        const first = await context.newPage()
+        await first.goto(`${slipway.url}/sign-in`)
+        await take(first, 'sign-in', size, theme)
+        const page = await signIn(context, slipway.url)
+        page.on('pageerror', (error) => process.stderr.write(`${page.url()}: ${error.stack}\n`))
+        page.on(
+          'console',
+          (message) => message.type() === 'error' && process.stderr.write(`${page.url()}: ${message.text()}\n`),
+        )
+        for (const [name, { path, act }] of Object.entries(shots)) {
+          if (wanted.length > 0 && !wanted.includes(name)) continue
+          await page.goto(slipway.url + path)
+          await page.waitForTimeout(500)
+          await act?.(page)
+          await take(page, name, size, theme)
+        }
+        await context.close()
+      }
+  } finally {
+    await browser.close()
+    await slipway.remove()
+  }
+}
+
+await main()

@@ -1,0 +1,279 @@
+/**
+ * What pages read, by name: a list and the page of one of its members share what is cached. Live states come from the
+ * stream of the environment (`useLiveEnvironment`) and are never asked for again and again.
+ */
+import { QueryClient, queryOptions, useQuery, useQueryClient } from '@tanstack/react-query'
+import { useEffect } from 'react'
+import { answerOf, client, Problem, type Schemas } from './client.ts'
+import { readSession } from './session.ts'
+import { useStream } from './stream.ts'
+
+export const queryClient = new QueryClient({
+  defaultOptions: {
+    queries: {
+      staleTime: 5000,
+      refetchOnWindowFocus: true,
+      retry: (count, error) => count < 2 && error instanceof Problem && (error.status === 0 || error.status === 503),
+    },
+  },
+})
+
+export const kinds = ['application', 'container', 'database', 'job', 'helm', 'terraform', 'argocdApp'] as const
+export type Kind = (typeof kinds)[number]
+
+/** The kinds with pages of their own; the others are listed with their state. */
+export const fullKinds: readonly Kind[] = ['application', 'container', 'database']
+
+export interface Service {
+  id: string
+  name: string
+  kind: Kind
+  description: string | null
+  icon_uri: string
+  environmentId: string
+  updated_at: string | null
+  version: string | null
+  min_running_instances: number | null
+  max_running_instances: number | null
+  raw: Record<string, unknown>
+}
+
+const kindOf = (type: unknown): Kind => {
+  const word = String(type).toLowerCase()
+  return word === 'argocd_app' ? 'argocdApp' : (kinds.find((kind) => kind === word) ?? 'application')
+}
+
+/** What of a service is a version: its commit, or its image. */
+const versionOf = (raw: Record<string, unknown>): string | null => {
+  const git = raw.git_repository as { deployed_commit_id?: string; branch?: string } | undefined
+  if (git !== undefined) return git.deployed_commit_id ? git.deployed_commit_id.slice(0, 7) : (git.branch ?? null)
+  if (typeof raw.image_name === 'string') return `${raw.image_name}:${String(raw.tag)}`
+  if (typeof raw.version === 'string') return `${String(raw.type ?? '').toLowerCase()} ${raw.version}`.trim()
+  return null
+}
+
+export const toService = (raw: Record<string, unknown>): Service => ({
+  id: String(raw.id),
+  name: String(raw.name),
+  kind: kindOf(raw.service_type),
+  description: (raw.description as string | null) ?? null,
+  icon_uri: String(raw.icon_uri ?? ''),
+  environmentId: (raw.environment as { id: string } | undefined)?.id ?? '',
+  updated_at: (raw.updated_at as string | undefined) ?? null,
+  version: versionOf(raw),
+  min_running_instances: (raw.min_running_instances as number | undefined) ?? null,
+  max_running_instances: (raw.max_running_instances as number | undefined) ?? null,
+  raw,
+})
+
+export const session = () => queryOptions({ queryKey: ['session'], queryFn: readSession, staleTime: 60_000 })
+
+export const organizations = () =>
+  queryOptions({
+    queryKey: ['organizations'],
+    queryFn: async () => (await answerOf(client.GET('/organization'))).results,
+    staleTime: 30_000,
+  })
+
+export const projects = (organizationId: string) =>
+  queryOptions({
+    queryKey: ['projects', organizationId],
+    queryFn: async () =>
+      (await answerOf(client.GET('/organization/{organizationId}/project', { params: { path: { organizationId } } })))
+        .results,
+  })
+
+export const project = (projectId: string) =>
+  queryOptions({
+    queryKey: ['project', projectId],
+    queryFn: () => answerOf(client.GET('/project/{projectId}', { params: { path: { projectId } } })),
+    staleTime: 30_000,
+  })
+
+export const environmentsOf = (projectId: string) =>
+  queryOptions({
+    queryKey: ['environments', projectId],
+    queryFn: async () =>
+      (await answerOf(client.GET('/project/{projectId}/environment/overview', { params: { path: { projectId } } })))
+        .results,
+  })
+
+export const environmentsOfOrganization = (organizationId: string) =>
+  queryOptions({
+    queryKey: ['organization environments', organizationId],
+    queryFn: async () =>
+      (
+        await answerOf(
+          client.GET('/organization/{organizationId}/environments', { params: { path: { organizationId } } }),
+        )
+      ).results,
+    staleTime: 15_000,
+  })
+
+export const environment = (environmentId: string) =>
+  queryOptions({
+    queryKey: ['environment', environmentId],
+    queryFn: () => answerOf(client.GET('/environment/{environmentId}', { params: { path: { environmentId } } })),
+    staleTime: 30_000,
+  })
+
+export const services = (environmentId: string) =>
+  queryOptions({
+    queryKey: ['services', environmentId],
+    queryFn: async () => {
+      const { results } = await answerOf(
+        client.GET('/environment/{environmentId}/services', { params: { path: { environmentId } } }),
+      )
+      return results.map((each) => toService(each as unknown as Record<string, unknown>))
+    },
+  })
+
+const containerPath = (kind: Kind) => `/${kind}/{containerId}` as '/container/{containerId}'
+
+export const service = (kind: Kind, id: string) =>
+  queryOptions({
+    queryKey: ['service', id],
+    queryFn: async () =>
+      toService(
+        (await answerOf(
+          client.GET(containerPath(kind), { params: { path: { containerId: id } } }),
+        )) as unknown as Record<string, unknown>,
+      ),
+  })
+
+export const links = (environmentId: string) =>
+  queryOptions({
+    queryKey: ['links', environmentId],
+    queryFn: async () =>
+      (await answerOf(client.GET('/environment/{environmentId}/link', { params: { path: { environmentId } } })))
+        .results,
+  })
+
+export const history = (environmentId: string, pageSize = 30) =>
+  queryOptions({
+    queryKey: ['history', environmentId, pageSize],
+    queryFn: async () =>
+      (
+        await answerOf(
+          client.GET('/environment/{environmentId}/deploymentHistoryV2', {
+            params: { path: { environmentId }, query: { pageSize } },
+          }),
+        )
+      ).results,
+  })
+
+export const serviceHistory = (kind: Kind, id: string, environmentId: string) =>
+  queryOptions({
+    queryKey: ['history', environmentId, 'service', id],
+    queryFn: async () => {
+      const path = `${containerPath(kind)}/deploymentHistoryV2` as '/container/{containerId}/deploymentHistoryV2'
+      return (await answerOf(client.GET(path, { params: { path: { containerId: id }, query: { pageSize: 30 } } })))
+        .results
+    },
+  })
+
+export const releases = (kind: Kind, id: string, environmentId: string) =>
+  queryOptions({
+    queryKey: ['history', environmentId, 'releases', id],
+    queryFn: async () => {
+      const path = `${containerPath(kind)}/release` as '/container/{containerId}/release'
+      return (await answerOf(client.GET(path, { params: { path: { containerId: id }, query: { pageSize: 30 } } })))
+        .results
+    },
+  })
+
+export type LiveStatuses = Schemas['EnvironmentStatusesWithStages']
+export interface ServiceStatus {
+  id: string
+  state: string
+  running_state: string
+  service_deployment_status: string
+  last_deployment_date?: string
+  execution_id?: string
+  error?: { code: string; message: string }
+  restarts?: { restart_count: number; exit_code: number; oom_killed: boolean; last_exit_at: string; message: string }
+  scaling?: { running_instances: number; minimum: number; maximum: number; asleep: boolean; message?: string }
+  steps?: {
+    total_duration_sec: number | null
+    details: { step_name?: string; status?: string; duration_sec?: number | null }[]
+  }
+}
+
+const listsOf = (stage: object): ServiceStatus[] =>
+  Object.values(stage).flatMap((value) => (Array.isArray(value) ? (value as ServiceStatus[]) : []))
+
+export interface LiveStage {
+  id: string
+  name: string
+  statuses: ServiceStatus[]
+}
+
+export const stagesOf = (live: LiveStatuses): LiveStage[] =>
+  live.stages.map((each) => {
+    const { stage } = each as unknown as { stage: { id: string; name: string } }
+    return { id: stage.id, name: stage.name, statuses: listsOf(each) }
+  })
+
+export const statusesIn = (live: LiveStatuses): Map<string, ServiceStatus> =>
+  new Map(live.stages.flatMap((stage) => listsOf(stage).map((status) => [status.id, status])))
+
+/** Filled by the stream of the environment. */
+export const liveKey = (environmentId: string) => ['live', environmentId]
+
+/** Follows an environment: its statuses, and whatever else changes with them. */
+export const useLiveEnvironment = (environmentId: string | null): LiveStatuses | undefined => {
+  const queries = useQueryClient()
+  useStream<LiveStatuses>(environmentId === null ? null : `/deployment/status?environment=${environmentId}`, {
+    onMessage(live) {
+      queries.setQueryData(liveKey(environmentId!), live)
+      void queries.invalidateQueries({ queryKey: ['services', environmentId] })
+      void queries.invalidateQueries({ queryKey: ['history', environmentId] })
+      void queries.invalidateQueries({ queryKey: ['links', environmentId] })
+    },
+    onOpen(again) {
+      if (again) void queries.invalidateQueries()
+    },
+  })
+  const { data } = useQuery<LiveStatuses>({
+    queryKey: liveKey(environmentId ?? ''),
+    queryFn: () =>
+      answerOf(
+        client.GET('/environment/{environmentId}/statusesWithStages', {
+          params: { path: { environmentId: environmentId! } },
+        }),
+      ),
+    enabled: environmentId !== null,
+    staleTime: Number.POSITIVE_INFINITY,
+  })
+  return data
+}
+
+export type EnvironmentStatus = Schemas['EnvironmentStatus']
+
+/** Follows the environments of a project. */
+export const useLiveProject = (projectId: string | null): void => {
+  const queries = useQueryClient()
+  useStream<{ results: EnvironmentStatus[] }>(projectId === null ? null : `/deployment/status?project=${projectId}`, {
+    onMessage({ results }) {
+      const byId = new Map(results.map((each) => [each.id, each]))
+      const key = environmentsOf(projectId!).queryKey
+      const before = queries.getQueryData(key)
+      queries.setQueryData(key, (list) =>
+        list?.map((each) => ({ ...each, deployment_status: byId.get(each.id) ?? each.deployment_status })),
+      )
+      const isSame = before !== undefined && before.length === byId.size && before.every(({ id }) => byId.has(id))
+      if (!isSame) void queries.invalidateQueries({ queryKey: key })
+    },
+    onOpen(again) {
+      if (again) void queries.invalidateQueries()
+    },
+  })
+}
+
+/** The title of the window. */
+export const useTitle = (...words: (string | undefined)[]): void => {
+  const title = [...words.filter((word) => word !== undefined), 'Slipway'].join(' · ')
+  useEffect(() => {
+    document.title = title
+  }, [title])
+}

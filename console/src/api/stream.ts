@@ -1,0 +1,80 @@
+/**
+ * Live data: one websocket, which connects again by itself. What is missed meanwhile is for the reader to fetch when
+ * `onOpen` says that the stream is back.
+ */
+import { useEffect, useRef, useSyncExternalStore } from 'react'
+import { readSession } from './session.ts'
+import { readKey } from './session-key.ts'
+
+const firstPauseMs = 400
+const longestPauseMs = 8000
+
+/** Streams that should be open and are not: the banner says so. */
+const broken = new Set<object>()
+const watchers = new Set<() => void>()
+const note = (stream: object, isBroken: boolean): void => {
+  const before = broken.size
+  if (isBroken) broken.add(stream)
+  else broken.delete(stream)
+  if (broken.size !== before) for (const watcher of watchers) watcher()
+}
+
+export const useIsOffline = (): boolean =>
+  useSyncExternalStore(
+    (watcher) => {
+      watchers.add(watcher)
+      return () => watchers.delete(watcher)
+    },
+    () => broken.size > 0,
+  )
+
+interface Reader<T> {
+  onMessage(message: T): void
+  /** The stream is open; `again` after it was lost. */
+  onOpen?(again: boolean): void
+}
+
+const addressOf = (path: string): string => `${location.origin.replace(/^http/, 'ws')}${path}`
+
+/** Follows a stream until the returned function is called. */
+const follow = <T>(path: string, reader: () => Reader<T>): (() => void) => {
+  const self = {}
+  let socket: WebSocket | null = null
+  let timer: ReturnType<typeof setTimeout> | undefined
+  let pauseMs = firstPauseMs
+  let opened = 0
+  let over = false
+  const connect = (): void => {
+    socket = new WebSocket(addressOf(path), ['v1', `console.${readKey() ?? ''}`])
+    socket.onopen = () => {
+      pauseMs = firstPauseMs
+      note(self, false)
+      opened += 1
+      reader().onOpen?.(opened > 1)
+    }
+    socket.onmessage = ({ data }) => reader().onMessage(JSON.parse(String(data)) as T)
+    socket.onclose = ({ code }) => {
+      // Ended because there is no more: nothing is lost.
+      if (over || code === 1000) return
+      if (opened > 0 || pauseMs > firstPauseMs * 4) note(self, true)
+      // A session that has ended is found out by a request: a socket that is refused says nothing.
+      if (pauseMs > firstPauseMs || code === 1008) void readSession().catch(() => undefined)
+      timer = setTimeout(connect, pauseMs * (0.75 + Math.random() / 2))
+      pauseMs = Math.min(longestPauseMs, pauseMs * 2)
+    }
+  }
+  connect()
+  return () => {
+    over = true
+    clearTimeout(timer)
+    note(self, false)
+    socket?.close()
+  }
+}
+
+/** Follows a stream while the page is shown; a path of null follows nothing. */
+export const useStream = <T>(path: string | null, reader: Reader<T>): void => {
+  const latest = useRef(reader)
+  latest.current = reader
+  useEffect(() => (path === null ? undefined : follow<T>(path, () => latest.current)), [path])
+}

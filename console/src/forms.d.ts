@@ -1,0 +1,4 @@
+/** The schemas of bodies, taken from openapi.json by the build. */
+declare module 'virtual:forms' {
+  export const forms: Record<string, import('./ui/schema.ts').Schema>
+}

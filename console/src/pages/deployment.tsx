@@ -1,0 +1,154 @@
+/** One deployment: its stages with what they took, why it failed, and its log as it is written. */
+import { Button } from '@mantine/core'
+import { useQuery } from '@tanstack/react-query'
+import { Link, useNavigate, useParams, useSearch } from '@tanstack/react-router'
+import { useState } from 'react'
+import { Problem } from '../api/client.ts'
+import * as read from '../api/queries.ts'
+import { DeploymentLog } from '../ui/deployment-log.tsx'
+import { Answer, Failure } from '../ui/notices.tsx'
+import { useMay } from '../ui/place.ts'
+import { PlanDialog } from '../ui/plan.tsx'
+import { stageName } from '../ui/stage-name.ts'
+import { isBusy, StateMark } from '../ui/state.tsx'
+import { durationOf, Time } from '../ui/time.tsx'
+
+type Row = NonNullable<Awaited<ReturnType<NonNullable<ReturnType<typeof read.history>['queryFn']>>>>[number]
+
+const Stages = ({
+  row,
+  statuses,
+  chosen,
+}: {
+  row: Row
+  statuses: ReadonlyMap<string, read.ServiceStatus>
+  chosen: string | undefined
+}) => {
+  const navigate = useNavigate()
+  const choose = (service: string | undefined): void => void navigate({ to: '.', search: { service }, replace: true })
+  return (
+    <div className="stages">
+      {row.stages
+        .filter(({ services }) => services.length > 0)
+        .map(({ name, status, duration, services }) => (
+          <section key={name} className="card stage stack tight">
+            <div className="row">
+              <h2 className="clip">{stageName(name)}</h2>
+              <span className="push dim small nowrap">{durationOf(duration)}</span>
+            </div>
+            <StateMark state={status} />
+            {services.map((each) => {
+              const {
+                identifier,
+                status: state,
+                total_duration: took,
+              } = each as unknown as {
+                identifier: { service_id: string; name: string }
+                status: string
+                total_duration: string
+              }
+              const isChosen = chosen === identifier.service_id
+              const steps = statuses.get(identifier.service_id)?.steps?.details ?? []
+              return (
+                <div key={identifier.service_id} className="stack tight">
+                  <button
+                    type="button"
+                    className="card choice row"
+                    style={{ padding: '6px 10px' }}
+                    aria-pressed={isChosen}
+                    onClick={() => choose(isChosen ? undefined : identifier.service_id)}
+                  >
+                    <span className="clip strong grow">{identifier.name}</span>
+                    <StateMark state={state} />
+                  </button>
+                  <span className="dim small">
+                    {steps.length === 0
+                      ? durationOf(took)
+                      : steps
+                          .map(
+                            ({ step_name, duration_sec }) =>
+                              `${(step_name ?? '').toLowerCase().replaceAll('_', ' ')} ${durationOf(duration_sec)}`,
+                          )
+                          .join(' · ')}
+                  </span>
+                </div>
+              )
+            })}
+          </section>
+        ))}
+    </div>
+  )
+}
+
+const problemsOf = (statuses: Iterable<read.ServiceStatus>, executionId: string): string[] =>
+  [...statuses].flatMap(({ error, execution_id }) =>
+    error !== undefined && execution_id === executionId ? [error.message] : [],
+  )
+
+export const Deployment = () => {
+  const { environmentId, executionId } = useParams({ from: '/frame/e/$environmentId/deployments/$executionId' })
+  const { service } = useSearch({ from: '/frame/e/$environmentId/deployments/$executionId' })
+  const live = read.useLiveEnvironment(environmentId)
+  const history = useQuery(read.history(environmentId, 100))
+  const environment = useQuery(read.environment(environmentId))
+  const may = useMay()
+  const [isBack, setBack] = useState(false)
+  const number = executionId.slice(37).split('-')[0]
+  read.useTitle(`Deployment ${number}`, environment.data?.name)
+  return (
+    <Answer of={history}>
+      {(rows) => {
+        const row = rows.find(({ identifier }) => identifier.execution_id === executionId)
+        if (row === undefined) return <Failure error={new Problem(404, {})} />
+        const statuses = live === undefined ? new Map<string, read.ServiceStatus>() : read.statusesIn(live)
+        const problems = problemsOf(statuses.values(), executionId)
+        const isFailed = row.action_status === 'ERROR'
+        return (
+          <div className="stack">
+            <div className="head" style={{ marginBottom: 0 }}>
+              <div className="grow stack tight">
+                <h1>Deployment #{number}</h1>
+                <div className="row wraps">
+                  <StateMark state={row.status} />
+                  <span className="dim small">
+                    {row.trigger_action.toLowerCase()} by {row.auditing_data.triggered_by},{' '}
+                    <Time at={row.auditing_data.created_at} />
+                    {isBusy(row.status) ? null : `, took ${durationOf(row.total_duration)}`}
+                  </span>
+                </div>
+              </div>
+              <div className="row actions">
+                <Button component={Link} to={`/e/${environmentId}/deployments`} variant="default">
+                  All deployments
+                </Button>
+                {isFailed && may('deploy') ? <Button onClick={() => setBack(true)}>Roll back</Button> : null}
+              </div>
+            </div>
+            {isFailed ? (
+              <div className="note bad" role="alert">
+                <strong>It failed.</strong> <span className="wrap">{problems[0] ?? 'The log below says why.'}</span>{' '}
+                What ran before still serves.
+              </div>
+            ) : null}
+            <Stages row={row} statuses={statuses} chosen={service} />
+            <DeploymentLog
+              key={executionId}
+              environmentId={environmentId}
+              executionId={executionId}
+              serviceId={service}
+            />
+            {isBack ? (
+              <PlanDialog
+                action={{
+                  verb: 'rollback',
+                  target: { id: environmentId, name: environment.data?.name ?? '', environmentId },
+                }}
+                onClose={() => setBack(false)}
+              />
+            ) : null}
+          </div>
+        )
+      }}
+    </Answer>
+  )
+}

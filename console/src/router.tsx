@@ -1,0 +1,132 @@
+/** The addresses of the console. None is one of the API: the server tells them apart by the first part. */
+import {
+  createRootRoute,
+  createRoute,
+  createRouter,
+  lazyRouteComponent,
+  Outlet,
+  redirect,
+} from '@tanstack/react-router'
+import { Problem } from './api/client.ts'
+import { queryClient, session } from './api/queries.ts'
+import { readKey } from './api/session-key.ts'
+import { SignIn } from './pages/sign-in.tsx'
+import { Failure } from './ui/notices.tsx'
+import { Shell } from './ui/shell.tsx'
+import { Toasts } from './ui/toasts.tsx'
+
+const text = (value: unknown): string | undefined => (typeof value === 'string' && value !== '' ? value : undefined)
+
+/** Notices have links, so they stand within the router. */
+const Root = () => (
+  <>
+    <Outlet />
+    <Toasts />
+  </>
+)
+
+const root = createRootRoute({ component: Root, notFoundComponent: () => <Failure error={new Problem(404, {})} /> })
+
+const signIn = createRoute({
+  getParentRoute: () => root,
+  path: '/sign-in',
+  validateSearch: (search): { to?: string | undefined } => ({ to: text(search.to) }),
+  component: SignIn,
+})
+
+const frame = createRoute({
+  getParentRoute: () => root,
+  id: 'frame',
+  beforeLoad({ location }) {
+    if (readKey() === null)
+      throw redirect({ to: '/sign-in', search: { to: location.href === '/' ? undefined : location.href } })
+  },
+  component: Shell,
+  errorComponent: ({ error, reset }) => <Failure error={error} retry={reset} />,
+})
+
+const home = createRoute({
+  getParentRoute: () => frame,
+  path: '/',
+  async beforeLoad() {
+    const { memberships } = await queryClient.ensureQueryData(session())
+    const [first] = memberships
+    if (first !== undefined)
+      throw redirect({ to: '/o/$organizationId', params: { organizationId: first.organization_id } })
+  },
+  component: () => (
+    <Failure
+      error={new Problem(403, { message: 'You are not a member of an organization yet: ask for an invitation.' })}
+    />
+  ),
+})
+
+const overview = createRoute({
+  getParentRoute: () => frame,
+  path: '/o/$organizationId',
+  validateSearch: (search): { q?: string | undefined } => ({ q: text(search.q) }),
+  component: lazyRouteComponent(() => import('./pages/overview.tsx'), 'Overview'),
+})
+
+const organization = createRoute({
+  getParentRoute: () => frame,
+  path: '/o/$organizationId/$section',
+  component: lazyRouteComponent(() => import('./pages/organization.tsx'), 'Organization'),
+})
+
+const project = createRoute({
+  getParentRoute: () => frame,
+  path: '/p/$projectId/$section',
+  component: lazyRouteComponent(() => import('./pages/project.tsx'), 'Project'),
+})
+
+const environment = createRoute({
+  getParentRoute: () => frame,
+  path: '/e/$environmentId/$section',
+  validateSearch: (search): { q?: string | undefined; kind?: string | undefined } => ({
+    q: text(search.q),
+    kind: text(search.kind),
+  }),
+  component: lazyRouteComponent(() => import('./pages/environment.tsx'), 'Environment'),
+})
+
+const deployment = createRoute({
+  getParentRoute: () => frame,
+  path: '/e/$environmentId/deployments/$executionId',
+  validateSearch: (search): { service?: string | undefined } => ({ service: text(search.service) }),
+  component: lazyRouteComponent(() => import('./pages/deployment.tsx'), 'Deployment'),
+})
+
+const create = createRoute({
+  getParentRoute: () => frame,
+  path: '/e/$environmentId/new/$kind',
+  component: lazyRouteComponent(() => import('./pages/create.tsx'), 'Create'),
+})
+
+const service = createRoute({
+  getParentRoute: () => frame,
+  path: '/s/$kind/$serviceId/$section',
+  validateSearch: (search): { q?: string | undefined; line?: string | undefined } => ({
+    q: text(search.q),
+    line: text(search.line),
+  }),
+  component: lazyRouteComponent(() => import('./pages/service.tsx'), 'Service'),
+})
+
+const tree = root.addChildren([
+  signIn,
+  frame.addChildren([home, overview, organization, project, environment, deployment, create, service]),
+])
+
+export const router = createRouter({
+  routeTree: tree,
+  defaultErrorComponent: ({ error, reset }) => <Failure error={error} retry={reset} />,
+  defaultPreload: 'intent',
+  scrollRestoration: true,
+})
+
+declare module '@tanstack/react-router' {
+  interface Register {
+    router: typeof router
+  }
+}

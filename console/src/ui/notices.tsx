@@ -1,0 +1,71 @@
+/** What is shown instead of content: nothing yet, an error with its request id, or a wait that lasts. */
+import { Button } from '@mantine/core'
+import { type ReactNode, useEffect, useState } from 'react'
+import { toProblem } from '../api/client.ts'
+
+export const Empty = ({ title, children, actions }: { title: string; children?: ReactNode; actions?: ReactNode }) => (
+  <div className="nothing">
+    <h2>{title}</h2>
+    {children}
+    {actions === undefined ? null : <div className="actions">{actions}</div>}
+  </div>
+)
+
+const titles: Record<number, string> = {
+  0: 'The server cannot be reached',
+  403: 'You may not see this',
+  404: 'There is nothing here',
+}
+
+const Reference = ({ id }: { id: string }) => (
+  <p className="small">
+    Request <code className="wrap">{id}</code>{' '}
+    <button type="button" className="plain" onClick={() => void navigator.clipboard.writeText(id)}>
+      Copy
+    </button>
+  </p>
+)
+
+export const Failure = ({ error, retry }: { error: unknown; retry?: () => void }) => {
+  const { status, message, requestId } = toProblem(error)
+  return (
+    <div className="nothing" role="alert">
+      <h2>{titles[status] ?? 'This did not work'}</h2>
+      <p>{status === 404 ? 'It may have been deleted, or you may not see it.' : message}</p>
+      {requestId === null ? null : <Reference id={requestId} />}
+      {retry === undefined ? null : (
+        <div className="actions">
+          <Button variant="default" onClick={retry}>
+            Try again
+          </Button>
+        </div>
+      )}
+    </div>
+  )
+}
+
+/** Says nothing for a moment: most answers come sooner. */
+export const Waiting = () => {
+  const [isLate, setLate] = useState(false)
+  useEffect(() => {
+    const timer = setTimeout(() => setLate(true), 400)
+    return () => clearTimeout(timer)
+  }, [])
+  return (
+    <div className="nothing" aria-busy="true">
+      {isLate ? 'Waiting for the server …' : ' '}
+    </div>
+  )
+}
+
+interface Asked<T> {
+  data: T | undefined
+  error: unknown
+  refetch(): unknown
+}
+
+/** Shows what was asked for, or why it cannot be shown. */
+export function Answer<T>({ of, children }: { of: Asked<T>; children: (data: T) => ReactNode }) {
+  if (of.data !== undefined) return children(of.data)
+  return of.error == null ? <Waiting /> : <Failure error={of.error} retry={() => void of.refetch()} />
+}

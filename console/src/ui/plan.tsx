@@ -1,0 +1,218 @@
+/** What an action would do, before it is done; what loses something asks for the name. */
+import { Button, Modal, TextInput } from '@mantine/core'
+import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
+import { useState } from 'react'
+import { type Action, type Plan, planOf, run } from '../api/actions.ts'
+import { liveKey } from '../api/queries.ts'
+import { Answer } from './notices.tsx'
+import { stageName } from './stage-name.ts'
+import { durationOf } from './time.tsx'
+import { tell } from './toasts.tsx'
+
+export const wordsOf: Record<Action['verb'], { title: string; button: string; done: string }> = {
+  deploy: { title: 'Deploy', button: 'Deploy', done: 'The deployment of {} was requested.' },
+  redeploy: { title: 'Deploy again', button: 'Deploy again', done: 'The deployment of {} was requested.' },
+  'restart-service': { title: 'Restart', button: 'Restart', done: 'The restart of {} was requested.' },
+  stop: { title: 'Stop', button: 'Stop', done: '{} is being stopped.' },
+  rollback: { title: 'Roll back', button: 'Roll back', done: '{} goes back to the earlier version.' },
+  delete: { title: 'Delete', button: 'Delete', done: '{} is being deleted.' },
+}
+
+const effects: Record<string, [string, string]> = {
+  BUILD: ['Builds and rolls out', 'busy'],
+  ROLL_OUT: ['Rolls out', 'busy'],
+  RESTART: ['Restarts', 'busy'],
+  RUN: ['Runs', 'busy'],
+  STOP: ['Stops', 'warn'],
+  DELETE: ['Is deleted', 'bad'],
+  UNTOUCHED: ['Untouched', ''],
+  SKIPPED: ['Unchanged: skipped', ''],
+  REFUSED: ['Refused', 'bad'],
+}
+
+type Planned = Plan['stages'][number]['services'][number]
+
+const shown = (value: unknown): string =>
+  value === null || value === undefined ? '–' : typeof value === 'string' ? value : JSON.stringify(value)
+
+const Line = ({ name, from, to }: { name: string; from: unknown; to: unknown }) => (
+  <>
+    <span className="dim">{name}</span>
+    <span className="wrap mono">
+      {from === null || from === undefined ? null : (
+        <>
+          <del className="from">{shown(from)}</del> <span aria-hidden="true">→</span>
+          <span className="hidden-text">becomes</span>{' '}
+        </>
+      )}
+      <ins className="to" style={{ textDecoration: 'none' }}>
+        {shown(to)}
+      </ins>
+    </span>
+  </>
+)
+
+/** Those that the platform sets by itself: many, and rarely of interest. */
+const isBuiltIn = (key: string): boolean => /^(QOVERY|SLIPWAY)_/.test(key)
+
+const Keys = ({ what, keys }: { what: string; keys: readonly string[] }) => {
+  const own = keys.filter((key) => !isBuiltIn(key))
+  const others = keys.length - own.length
+  if (keys.length === 0) return null
+  return (
+    <>
+      <span className="dim">variables {what}</span>
+      <span className="wrap mono">
+        {own.join(', ')}
+        {others === 0 ? null : <span className="dim">{`${own.length === 0 ? '' : ' and '}${others} built in`}</span>}
+      </span>
+    </>
+  )
+}
+
+const Changes = ({ changes, not_applied }: Planned) => {
+  const { image, commit, configuration, variables } = changes
+  return (
+    <div className="diff">
+      {commit === null ? null : <Line name="commit" from={commit.from?.slice(0, 10)} to={commit.to?.slice(0, 10)} />}
+      {image === null ? null : <Line name="image" from={image.from} to={image.to} />}
+      {configuration.map(({ field, from, to }) => (
+        <Line key={field} name={field.slice(1).replaceAll('/', ' › ').replaceAll('_', ' ')} from={from} to={to} />
+      ))}
+      <Keys what="added" keys={variables.added} />
+      <Keys what="changed" keys={variables.changed} />
+      <Keys what="removed" keys={variables.removed} />
+      {not_applied.length === 0 ? null : (
+        <>
+          <span className="dim">without effect here</span>
+          <span className="wrap mono dim">{not_applied.join(', ')}</span>
+        </>
+      )}
+    </div>
+  )
+}
+
+const PlannedService = ({ service }: { service: Planned }) => {
+  const [word, tone] = effects[service.effect] ?? [service.effect, '']
+  return (
+    <div className="stack tight" style={{ padding: '10px 0', borderTop: '1px solid var(--line)' }}>
+      <div className="row">
+        <span className="strong clip">{service.name}</span>
+        <span className={`chip ${tone}`}>{word}</span>
+        {service.downtime ? <span className="chip warn">Interrupts it</span> : null}
+        <span className="push dim small nowrap">
+          {service.expected_duration_sec === null ? null : `about ${durationOf(service.expected_duration_sec)}`}
+        </span>
+      </div>
+      <p className="dim small wrap">{service.reason}</p>
+      <Changes {...service} />
+    </div>
+  )
+}
+
+const PlanView = ({ plan }: { plan: Plan }) => (
+  // biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls can be scrolled by keyboard
+  <section className="stack tight plan" tabIndex={0} aria-label="Plan">
+    <p className="dim">
+      {plan.downtime ? 'It interrupts services. ' : 'No service is interrupted. '}
+      {plan.expected_duration_sec === null ? '' : `It takes about ${durationOf(plan.expected_duration_sec)}.`}
+    </p>
+    {plan.stages
+      .filter(({ services }) => services.length > 0)
+      .map(({ name, services }) => (
+        <section key={name}>
+          {plan.stages.length < 2 ? null : <h3 className="dim">{stageName(name)}</h3>}
+          {services.map((service) => (
+            <PlannedService key={service.id} service={service} />
+          ))}
+        </section>
+      ))}
+  </section>
+)
+
+const losing = ({ verb }: Action): boolean => verb === 'delete'
+
+const Loss = ({ action, typed, onType }: { action: Action; typed: string; onType(text: string): void }) => (
+  <div className="stack">
+    <div className="note bad">
+      <strong>This cannot be undone.</strong>{' '}
+      {action.target.kind === undefined
+        ? 'All its services, their data and their history go.'
+        : 'Its containers, volumes with their data, variables and history go.'}
+    </div>
+    <TextInput
+      data-autofocus
+      label={`Type ${action.target.name} to delete it`}
+      value={typed}
+      onChange={(event) => onType(event.currentTarget.value)}
+      autoComplete="off"
+    />
+  </div>
+)
+
+export const PlanDialog = ({ action, onClose, onDone }: { action: Action; onClose(): void; onDone?(): void }) => {
+  const queries = useQueryClient()
+  const [typed, setTyped] = useState('')
+  const { title, button, done } = wordsOf[action.verb]
+  const { target } = action
+  const plan = useQuery({
+    queryKey: ['plan', action],
+    queryFn: () => planOf(action),
+    gcTime: 0,
+    staleTime: 0,
+    retry: false,
+  })
+  const doing = useMutation({
+    mutationFn: () => run(action),
+    onSuccess() {
+      const link = { to: `/e/${target.environmentId}/deployments`, text: 'See the deployment' }
+      tell(done.replace('{}', target.name), action.verb === 'delete' ? undefined : link)
+      void queries.invalidateQueries({ queryKey: liveKey(target.environmentId) })
+      onClose()
+      onDone?.()
+    },
+    onError() {
+      void plan.refetch()
+    },
+  })
+  const isLocked = losing(action) && typed !== target.name
+  return (
+    <Modal
+      opened
+      onClose={onClose}
+      size="lg"
+      title={<span className="strong wrap">{`${title} ${target.name}`}</span>}
+      closeButtonProps={{ 'aria-label': 'Close' }}
+    >
+      <form
+        className="stack"
+        onSubmit={(event) => {
+          event.preventDefault()
+          if (!isLocked) doing.mutate()
+        }}
+      >
+        <Answer of={plan}>{(found) => <PlanView plan={found} />}</Answer>
+        {losing(action) ? <Loss action={action} typed={typed} onType={setTyped} /> : null}
+        {doing.error === null ? null : (
+          <div className="note bad" role="alert">
+            {doing.error.message}
+          </div>
+        )}
+        <div className="row apart">
+          <Button variant="default" onClick={onClose}>
+            Close
+          </Button>
+          <Button
+            type="submit"
+            color={losing(action) ? 'red' : 'blue'}
+            disabled={isLocked || plan.data === undefined}
+            loading={doing.isPending}
+            data-autofocus={losing(action) ? undefined : true}
+          >
+            {button}
+          </Button>
+        </div>
+      </form>
+    </Modal>
+  )
+}

@@ -1,0 +1,72 @@
+/** Schemas of the API's bodies, as far as forms are made from them. */
+export interface Schema {
+  type?: string
+  enum?: string[]
+  anyOf?: Schema[]
+  properties?: Record<string, Schema>
+  items?: Schema
+  required?: string[]
+  default?: unknown
+  minimum?: number
+  maximum?: number
+  maxLength?: number
+  format?: string
+  description?: string
+}
+
+/** Without the `null` that an optional value may be. */
+export const coreOf = (schema: Schema): Schema => {
+  const others = schema.anyOf?.filter(({ type }) => type !== 'null')
+  return others?.length === 1
+    ? ({ ...others[0]!, description: schema.description ?? others[0]!.description } as Schema)
+    : schema
+}
+
+export const isNullable = (schema: Schema): boolean => schema.anyOf?.some(({ type }) => type === 'null') === true
+
+/** What the API would refuse whatever is written has no place in a form. */
+export const isRefused = ({ description = '' }: Schema): boolean =>
+  /Any value but the default is refused/.test(description)
+
+export const isOnlyRecorded = ({ description = '' }: Schema): boolean =>
+  /has no effect on this server/.test(description)
+
+export type Control = 'text' | 'number' | 'switch' | 'choice' | 'words' | 'rows' | 'json' | 'lines'
+
+export const controlOf = (schema: Schema): Control => {
+  const core = coreOf(schema)
+  if (core.enum !== undefined) return 'choice'
+  if (core.type === 'integer' || core.type === 'number') return 'number'
+  if (core.type === 'boolean') return 'switch'
+  if (core.type === 'array') {
+    const item = coreOf(core.items ?? {})
+    if (item.type === 'string') return 'words'
+    return item.properties === undefined ? 'json' : 'rows'
+  }
+  if (core.type === 'string') return (core.maxLength ?? 0) > 4096 ? 'lines' : 'text'
+  return 'json'
+}
+
+const names: Record<string, string> = {
+  cpu: 'CPU (thousandths of a core)',
+  memory: 'Memory (MB)',
+  gpu: 'GPUs',
+  storage: 'Storage',
+  min_running_instances: 'Instances at least',
+  max_running_instances: 'Instances at most',
+  auto_deploy: 'Deploy automatically',
+  image_name: 'Image',
+  git_repository: 'Git repository',
+  publicly_accessible: 'Public',
+  internal_port: 'Port of the service',
+  external_port: 'Port outside',
+  cpu_architecture: 'CPU architecture',
+  healthchecks: 'Health checks',
+  icon_uri: 'Icon',
+  size: 'Size (GB)',
+}
+
+export const titleOf = (name: string): string => {
+  const words = name.replaceAll('_', ' ')
+  return names[name] ?? words.charAt(0).toUpperCase() + words.slice(1)
+}

@@ -1,0 +1,373 @@
+/**
+ * The variables of a project, an environment or a service: the value that counts, where it comes from, and whether the
+ * page may change it. Values of secrets are written and never read.
+ */
+import { ActionIcon, Button, Checkbox, Menu, Modal, SegmentedControl, Textarea, TextInput } from '@mantine/core'
+import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
+import { type FormEvent, useMemo, useState } from 'react'
+import { answerOf, client, type Schemas, toProblem } from '../api/client.ts'
+import { Icon } from './icons.tsx'
+import { Answer, Empty } from './notices.tsx'
+import { useMay } from './place.ts'
+import { tell, tellProblem } from './toasts.tsx'
+
+type Variable = Schemas['Variable']
+type Scope = 'PROJECT' | 'ENVIRONMENT' | 'APPLICATION' | 'CONTAINER'
+
+interface Place {
+  scope: Scope
+  parentId: string
+}
+
+const useVariables = ({ scope, parentId }: Place) =>
+  useQuery({
+    queryKey: ['variables', parentId],
+    queryFn: async () =>
+      (await answerOf(client.GET('/variable', { params: { query: { parent_id: parentId, scope } as never } }))).results,
+  })
+
+const scopeWords: Record<string, string> = {
+  BUILT_IN: 'built in',
+  PROJECT: 'project',
+  ENVIRONMENT: 'environment',
+  APPLICATION: 'service',
+  CONTAINER: 'service',
+  JOB: 'service',
+}
+
+const originOf = ({
+  scope,
+  variable_type: type,
+  aliased_variable: aliased,
+  overridden_variable: overridden,
+  service_name: name,
+}: Variable): string[] => [
+  scope === 'BUILT_IN' && name !== undefined ? `built in, of ${name}` : (scopeWords[scope] ?? scope.toLowerCase()),
+  ...(aliased === undefined ? [] : [`alias of ${aliased.key}`]),
+  ...(overridden === undefined ? [] : ['overrides']),
+  ...(type === 'FILE' ? ['file'] : []),
+  ...(type === 'EXTERNAL_SECRET' ? ['from a secret manager'] : []),
+]
+
+const isOwn = ({ scope }: Variable, place: Place): boolean => scope === place.scope
+
+const Editor = ({ place, variable, onClose }: { place: Place; variable: Variable | null; onClose(): void }) => {
+  const queries = useQueryClient()
+  const [key, setKey] = useState(variable?.key ?? '')
+  const [value, setValue] = useState(variable?.value ?? '')
+  const [isSecret, setSecret] = useState(variable?.is_secret ?? false)
+  const saving = useMutation({
+    async mutationFn() {
+      if (variable !== null) {
+        const body = { key, value }
+        return answerOf(client.PUT('/variable/{variableId}', { params: { path: { variableId: variable.id } }, body }))
+      }
+      const body = { key, value, is_secret: isSecret, variable_scope: place.scope, variable_parent_id: place.parentId }
+      return answerOf(client.POST('/variable', { body }))
+    },
+    onSuccess() {
+      tell(`${key} was saved. The next deployment uses it.`)
+      void queries.invalidateQueries({ queryKey: ['variables'] })
+      onClose()
+    },
+  })
+  const { details = [], message } = saving.error === null ? {} : toProblem(saving.error)
+  const at = (field: string): string | undefined => details.find((each) => each.field === field)?.message
+  const isPlaced = at('/key') !== undefined || at('/value') !== undefined
+  const submit = (event: FormEvent): void => {
+    event.preventDefault()
+    saving.mutate()
+  }
+  return (
+    <Modal
+      opened
+      onClose={onClose}
+      title={variable === null ? 'New variable' : <span className="wrap">{variable.key}</span>}
+      size="lg"
+      closeButtonProps={{ 'aria-label': 'Close' }}
+    >
+      <form className="stack" onSubmit={submit}>
+        <TextInput
+          label="Key"
+          required
+          data-autofocus={variable === null || undefined}
+          value={key}
+          onChange={(event) => setKey(event.currentTarget.value)}
+          error={at('/key')}
+          styles={{ input: { fontFamily: 'var(--mono)' } }}
+        />
+        <Textarea
+          label="Value"
+          description={
+            variable?.is_secret === true ? 'A secret is never shown: what you write replaces it.' : undefined
+          }
+          data-autofocus={variable !== null || undefined}
+          autosize
+          maxRows={14}
+          value={value}
+          onChange={(event) => setValue(event.currentTarget.value)}
+          error={at('/value')}
+          styles={{ input: { fontFamily: 'var(--mono)' } }}
+        />
+        {variable === null ? (
+          <Checkbox
+            label="Secret: nobody can read it again, here or in the API"
+            checked={isSecret}
+            onChange={(event) => setSecret(event.currentTarget.checked)}
+          />
+        ) : null}
+        {message === undefined || isPlaced ? null : (
+          <div className="note bad" role="alert">
+            {message}
+          </div>
+        )}
+        <div className="row apart">
+          <Button variant="default" onClick={onClose}>
+            Close
+          </Button>
+          <Button type="submit" loading={saving.isPending} disabled={key === ''}>
+            Save
+          </Button>
+        </div>
+      </form>
+    </Modal>
+  )
+}
+
+/** The keys of a pasted file, as a preview; the server reads the text itself. */
+const keysIn = (text: string): string[] =>
+  text.split('\n').flatMap((line) => /^\s*(?:export\s+)?([A-Za-z_][\w.-]*)\s*=/.exec(line)?.[1] ?? [])
+
+const Import = ({ place, known, onClose }: { place: Place; known: ReadonlySet<string>; onClose(): void }) => {
+  const queries = useQueryClient()
+  const [text, setText] = useState('')
+  const [isSecret, setSecret] = useState(false)
+  const keys = keysIn(text)
+  const saving = useMutation({
+    mutationFn: () =>
+      answerOf(
+        client.POST('/variable/import', {
+          params: { query: { service_id: place.parentId, service_type: place.scope } as never },
+          body: { overwrite: true, dotenv: { text, scope: place.scope, is_secret: isSecret } },
+        }),
+      ),
+    onSuccess({ successful_imported_variables: imported }) {
+      tell(`${imported.length} variables were imported.`)
+      void queries.invalidateQueries({ queryKey: ['variables'] })
+      onClose()
+    },
+  })
+  return (
+    <Modal opened onClose={onClose} title="Import a .env file" size="lg" closeButtonProps={{ 'aria-label': 'Close' }}>
+      <form
+        className="stack"
+        onSubmit={(event) => {
+          event.preventDefault()
+          saving.mutate()
+        }}
+      >
+        <Textarea
+          label="Content"
+          data-autofocus
+          autosize
+          minRows={6}
+          maxRows={16}
+          placeholder={'KEY=value\nOTHER="with spaces"'}
+          value={text}
+          onChange={(event) => setText(event.currentTarget.value)}
+          styles={{ input: { fontFamily: 'var(--mono)' } }}
+        />
+        <Checkbox
+          label="All of them are secrets"
+          checked={isSecret}
+          onChange={(event) => setSecret(event.currentTarget.checked)}
+        />
+        {keys.length === 0 ? null : (
+          <p className="row wraps" style={{ gap: 6 }}>
+            {keys.slice(0, 40).map((key) => (
+              <span key={key} className={`chip ${known.has(key) ? 'warn' : 'good'}`}>
+                {key} {known.has(key) ? 'changes' : 'is new'}
+              </span>
+            ))}
+          </p>
+        )}
+        {saving.error === null ? null : (
+          <div className="note bad" role="alert">
+            {saving.error.message}
+          </div>
+        )}
+        <Button type="submit" loading={saving.isPending} disabled={keys.length === 0}>
+          Import {keys.length === 0 ? '' : keys.length}
+        </Button>
+      </form>
+    </Modal>
+  )
+}
+
+const Remove = ({ variable, onClose }: { variable: Variable; onClose(): void }) => {
+  const queries = useQueryClient()
+  const removing = useMutation({
+    mutationFn: () =>
+      answerOf(client.DELETE('/variable/{variableId}', { params: { path: { variableId: variable.id } } })),
+    onSuccess() {
+      tell(`${variable.key} was deleted.`)
+      void queries.invalidateQueries({ queryKey: ['variables'] })
+      onClose()
+    },
+    onError: tellProblem,
+  })
+  return (
+    <Modal opened onClose={onClose} title="Delete a variable" closeButtonProps={{ 'aria-label': 'Close' }}>
+      <div className="stack">
+        <p>
+          <code className="wrap">{variable.key}</code> goes with its aliases and overrides. What runs keeps it until the
+          next deployment.
+        </p>
+        <div className="row apart">
+          <Button variant="default" onClick={onClose}>
+            Close
+          </Button>
+          <Button color="red" loading={removing.isPending} onClick={() => removing.mutate()} data-autofocus>
+            Delete
+          </Button>
+        </div>
+      </div>
+    </Modal>
+  )
+}
+
+const Value = ({ variable }: { variable: Variable }) => {
+  if (variable.is_secret) return <span className="dim">secret</span>
+  const text = variable.value ?? ''
+  return (
+    <code className="clip" style={{ display: 'block', maxWidth: 420 }} title={text.slice(0, 2000)}>
+      {text === '' ? <span className="dim">empty</span> : text.slice(0, 300)}
+    </code>
+  )
+}
+
+type Open = { edit: Variable | null } | { remove: Variable } | 'import' | null
+
+const Table = ({ rows, place, open }: { rows: readonly Variable[]; place: Place; open(what: Open): void }) => {
+  const may = useMay()
+  return (
+    <div className="card scroll">
+      <table className="list">
+        <thead>
+          <tr>
+            <th>Key</th>
+            <th>Value</th>
+            <th>From</th>
+            <th className="tight">
+              <span className="hidden-text">Actions</span>
+            </th>
+          </tr>
+        </thead>
+        <tbody>
+          {rows.map((variable) => (
+            <tr key={variable.id}>
+              <td style={{ maxWidth: 340 }}>
+                <code className="wrap strong">{variable.key}</code>
+              </td>
+              <td>
+                <Value variable={variable} />
+              </td>
+              <td className="dim small">{originOf(variable).join(', ')}</td>
+              <td className="tight">
+                {isOwn(variable, place) && may('write') ? (
+                  <Menu position="bottom-end">
+                    <Menu.Target>
+                      <ActionIcon variant="subtle" color="gray" aria-label={`Actions for ${variable.key}`}>
+                        <Icon name="dots" />
+                      </ActionIcon>
+                    </Menu.Target>
+                    <Menu.Dropdown>
+                      <Menu.Item onClick={() => open({ edit: variable })}>Edit</Menu.Item>
+                      {may('delete') ? (
+                        <Menu.Item color="red" onClick={() => open({ remove: variable })}>
+                          Delete
+                        </Menu.Item>
+                      ) : null}
+                    </Menu.Dropdown>
+                  </Menu>
+                ) : null}
+              </td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  )
+}
+
+type Shown = 'own' | 'all'
+
+export const Variables = (place: Place) => {
+  const may = useMay()
+  const variables = useVariables(place)
+  const [search, setSearch] = useState('')
+  const [shown, setShown] = useState<Shown>('all')
+  const [opened, open] = useState<Open>(null)
+  const rows = useMemo(
+    () =>
+      (variables.data ?? [])
+        .filter(
+          (each) => (shown === 'all' || isOwn(each, place)) && each.key.toLowerCase().includes(search.toLowerCase()),
+        )
+        .sort((a, b) => Number(a.scope === 'BUILT_IN') - Number(b.scope === 'BUILT_IN') || a.key.localeCompare(b.key)),
+    [variables.data, shown, search, place],
+  )
+  const known = new Set((variables.data ?? []).map(({ key }) => key))
+  return (
+    <div className="stack">
+      <div className="row wraps">
+        <TextInput
+          aria-label="Filter variables"
+          placeholder="Filter"
+          leftSection={<Icon name="search" size={14} />}
+          value={search}
+          onChange={(event) => setSearch(event.currentTarget.value)}
+        />
+        <SegmentedControl
+          aria-label="Which variables"
+          value={shown}
+          onChange={(value) => setShown(value as Shown)}
+          data={[
+            { value: 'all', label: 'In effect' },
+            { value: 'own', label: 'Set here' },
+          ]}
+        />
+        {may('write') ? (
+          <span className="row push">
+            {place.scope === 'APPLICATION' || place.scope === 'CONTAINER' ? (
+              <Button variant="default" onClick={() => open('import')}>
+                Import .env
+              </Button>
+            ) : null}
+            <Button leftSection={<Icon name="plus" size={14} />} onClick={() => open({ edit: null })}>
+              New variable
+            </Button>
+          </span>
+        ) : null}
+      </div>
+      <Answer of={variables}>
+        {(all) =>
+          rows.length === 0 ? (
+            <Empty title={all.length === 0 ? 'No variables' : 'No variable fits'}>
+              <p>Variables reach services as environment variables at their next deployment.</p>
+            </Empty>
+          ) : (
+            <Table rows={rows} place={place} open={open} />
+          )
+        }
+      </Answer>
+      {opened === 'import' ? <Import place={place} known={known} onClose={() => open(null)} /> : null}
+      {opened !== null && opened !== 'import' && 'edit' in opened ? (
+        <Editor place={place} variable={opened.edit} onClose={() => open(null)} />
+      ) : null}
+      {opened !== null && opened !== 'import' && 'remove' in opened ? (
+        <Remove variable={opened.remove} onClose={() => open(null)} />
+      ) : null}
+    </div>
+  )
+}

@@ -1,0 +1,195 @@
+/**
+ * Sessions of the web console: who has signed in needs no token in the page. A session is opened by two halves. One is a
+ * cookie that no script can read; browsers send it to every port of our host, where services of anybody may listen. The
+ * other is the page's key, which the page keeps for its own origin and sends itself; no other page has it. A request
+ * with the cookie alone, or from another origin, is a request without a session: neither a form of another site nor a
+ * service that was handed the cookie can act. Sessions end with their token, by signing out, and after a week.
+ */
+import { timingSafeEqual } from 'node:crypto'
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import { ApiError, badRequest } from '../../lib/errors.ts'
+import type { Clock } from '../../lib/time/clock.ts'
+import type { Database } from '../../store/database.ts'
+import { type Authenticator, type Grant, unauthorized } from '../auth/auth.ts'
+import type { Principal } from '../auth/principal.ts'
+import { ownOrigin } from '../cors.ts'
+import {
+  deleteSession,
+  hashOfSecret,
+  newSecretText,
+  readSession,
+  type SessionRow,
+  takeCode,
+  writeSession,
+} from './session-rows.ts'
+
+export const keyHeader = 'slipway-console-key'
+const keyProtocol = 'console.'
+const cookieName = 'slipway_console'
+const weekMs = 7 * 24 * 3_600_000
+const secretForm = /^[\w-]{43}$/
+const cacheMs = 60_000
+const cacheSize = 10_000
+
+/** What a request carries of a session; neither half has been looked at yet. */
+export interface Halves {
+  cookie: string
+  key: string
+}
+
+export interface OpenedSession {
+  key: string
+  expiresAt: Date
+}
+
+export interface Sessions {
+  /** Null for a request that carries no session, or that a page of another origin sends. */
+  halvesOf(request: FastifyRequest): Halves | null
+  /** Rejects with the 401 of a missing token. */
+  authenticate(halves: Halves, address: string): Promise<Principal>
+  /** Opens a session for a token and sets its cookie. Rejects with the 401. */
+  openByToken(request: FastifyRequest, reply: FastifyReply, token: string): Promise<OpenedSession>
+  /** The same for the code of a link, which then opens nothing more. */
+  openByCode(request: FastifyRequest, reply: FastifyReply, code: string): Promise<OpenedSession>
+  /** Ends the session of the request, if it has one, and clears its cookie. */
+  close(request: FastifyRequest, reply: FastifyReply): Promise<void>
+  stop(): void
+}
+
+const isSecure = ({ protocol }: FastifyRequest): boolean => protocol === 'https'
+
+const nameFor = (request: FastifyRequest): string => (isSecure(request) ? `__Host-${cookieName}` : cookieName)
+
+const writeCookie = (request: FastifyRequest, reply: FastifyReply, text: string, seconds: number): void => {
+  const secure = isSecure(request) ? '; Secure' : ''
+  const where = `Path=/; Max-Age=${seconds}; HttpOnly; SameSite=Strict${secure}`
+  reply.header('set-cookie', `${nameFor(request)}=${text}; ${where}`)
+}
+
+/** Sent twice, one of them was planted: neither is believed. */
+const cookieOf = (request: FastifyRequest): string | null => {
+  const start = `${nameFor(request)}=`
+  const found = (request.headers.cookie ?? '')
+    .split(';')
+    .map((each) => each.trim())
+    .filter((each) => each.startsWith(start))
+  const [text = ''] = found.map((each) => each.slice(start.length))
+  return found.length === 1 && secretForm.test(text) ? text : null
+}
+
+/** Pages cannot set headers of a websocket: there, the key is one of its subprotocols. */
+const keyOf = ({ headers }: FastifyRequest): string | null => {
+  const protocols = headers['sec-websocket-protocol']?.split(',').map((each) => each.trim()) ?? []
+  const fromProtocol = protocols.find((each) => each.startsWith(keyProtocol))?.slice(keyProtocol.length)
+  const text = headers[keyHeader] ?? fromProtocol
+  return typeof text === 'string' && secretForm.test(text) ? text : null
+}
+
+/** Browsers say which page a request comes from; a program may say nothing, and has both halves if it says the rest. */
+export const isOwnPage = (request: FastifyRequest): boolean => {
+  const { origin, 'sec-fetch-site': site } = request.headers
+  return (origin === undefined || origin === ownOrigin(request)) && (site === undefined || site === 'same-origin')
+}
+
+const halvesOf = (request: FastifyRequest): Halves | null => {
+  const [cookie, key] = [cookieOf(request), keyOf(request)]
+  return cookie === null || key === null || !isOwnPage(request) ? null : { cookie, key }
+}
+
+const loopback = /^(localhost|127(\.\d{1,3}){3}|\[::1\])(:\d+)?$/
+
+/** Over plain http everybody on the way could take the session. */
+const refuseOpenly = (request: FastifyRequest): void => {
+  if (isSecure(request) || loopback.test(request.host)) return
+  throw badRequest(
+    'Open the console over https (behind a proxy, name it in SLIPWAY_TRUSTED_PROXIES) or at the address of its own machine.',
+    undefined,
+    'console_needs_https',
+  )
+}
+
+const grantIn = ({ tokenHash, claims, jwtHash, expiresAt }: SessionRow): Grant => ({
+  tokenHash,
+  claims,
+  jwtHash,
+  expiresAt,
+})
+
+interface Cached {
+  row: SessionRow
+  readMs: number
+}
+
+const createRows = (database: Database, clock: Clock) => {
+  const cache = new Map<string, Cached>()
+  let generation = 0
+  return {
+    clear() {
+      generation += 1
+      cache.clear()
+    },
+    async read(hash: Buffer): Promise<SessionRow | null> {
+      const name = hash.toString('base64')
+      const cached = cache.get(name)
+      if (cached !== undefined && clock.monotonicMs() - cached.readMs < cacheMs) return cached.row
+      const started = generation
+      const row = await readSession(database, hash)
+      if (cache.size >= cacheSize) cache.clear()
+      if (row === null) cache.delete(name)
+      else if (started === generation) cache.set(name, { row, readMs: clock.monotonicMs() })
+      return row
+    },
+  }
+}
+
+export const createSessions = async (
+  { database, clock }: { database: Database; clock: Clock },
+  authenticator: Authenticator,
+): Promise<Sessions> => {
+  const rows = createRows(database, clock)
+  const stop = await database.listen('slipway_token', rows.clear)
+
+  const authenticate = async ({ cookie, key }: Halves, address: string): Promise<Principal> => {
+    const row = await rows.read(hashOfSecret(cookie))
+    if (row === null || row.expiresAt.getTime() <= clock.now().getTime()) throw unauthorized()
+    if (!timingSafeEqual(row.keyHash, hashOfSecret(key))) throw unauthorized()
+    return authenticator.authenticateGrant(grantIn(row), address)
+  }
+  const open = async (request: FastifyRequest, reply: FastifyReply, grant: Grant): Promise<OpenedSession> => {
+    const [secret, key] = [newSecretText(), newSecretText()]
+    const now = clock.now().getTime()
+    const expiresAt = new Date(Math.min(now + weekMs, grant.expiresAt?.getTime() ?? Number.POSITIVE_INFINITY))
+    await writeSession(database, { hash: hashOfSecret(secret), keyHash: hashOfSecret(key), grant, expiresAt })
+    writeCookie(request, reply, secret, Math.max(1, Math.floor((expiresAt.getTime() - now) / 1000)))
+    return { key, expiresAt }
+  }
+  return {
+    halvesOf,
+    authenticate,
+    async openByToken(request, reply, token) {
+      refuseOpenly(request)
+      return open(request, reply, await authenticator.grantOf(token, request.ip))
+    },
+    async openByCode(request, reply, code) {
+      refuseOpenly(request)
+      const tokenHash = secretForm.test(code) ? await takeCode(database, code) : null
+      if (tokenHash === null)
+        throw new ApiError(
+          401,
+          'link_used',
+          'This link has been used or has expired: sign in with the admin token, which the first start printed.',
+        )
+      const grant: Grant = { tokenHash, claims: null, jwtHash: null, expiresAt: null }
+      const { expiresAt } = await authenticator.authenticateGrant(grant, request.ip)
+      return open(request, reply, { ...grant, expiresAt })
+    },
+    async close(request, reply) {
+      const halves = halvesOf(request)
+      const row = halves === null ? null : await rows.read(hashOfSecret(halves.cookie))
+      if (row === null || !timingSafeEqual(row.keyHash, hashOfSecret(halves!.key))) throw unauthorized()
+      await deleteSession(database, hashOfSecret(halves!.cookie))
+      writeCookie(request, reply, '', 0)
+    },
+    stop,
+  }
+}

@@ -1,0 +1,356 @@
+/**
+ * The console in a real browser, on a real engine: what a person does in the first hour. Each page that is seen on the
+ * way has nothing serious for axe, and no script or style that its policy refuses.
+ */
+import assert from 'node:assert/strict'
+import { readdirSync, readFileSync, statSync } from 'node:fs'
+import { createRequire } from 'node:module'
+import { after, before, test } from 'node:test'
+import { fileURLToPath } from 'node:url'
+import type { Browser, Page } from 'playwright-core'
+import { browserIsMissing, buildConsole, openBrowser } from './support/browser.ts'
+import { ensureBusybox } from './support/docker/busybox-image.ts'
+import { engine } from './support/docker/docker.ts'
+import { type GitServer, startGitServer } from './support/peers/git-server.ts'
+import { type Json, prepareSlipway, type Slipway } from './support/slipway/slipway.ts'
+import { until } from './support/until.ts'
+
+const skip = browserIsMissing
+const patienceMs = 45_000
+const axeFile = createRequire(import.meta.url).resolve('axe-core/axe.min.js')
+
+let slipway: Slipway
+let git: GitServer
+let browser: Browser
+const complaints: string[] = []
+
+/** Answers its requests, says `text`, and counts upward for ever. */
+const talking = (text: string): Record<string, string> => ({
+  Dockerfile: [
+    'FROM busybox:1',
+    'COPY . /www',
+    'EXPOSE 8080',
+    `CMD ["sh", "-c", "httpd -p 8080 -h /www; i=0; while true; do i=$((i+1)); echo '<b>${text}</b> line' $i; sleep 1; done"]`,
+    '',
+  ].join('\n'),
+  'index.html': `${text}\n`,
+})
+
+before(async () => {
+  if (skip !== false) return
+  await ensureBusybox()
+  await buildConsole()
+  git = await startGitServer()
+  await git.createRepository('shop')
+  await git.commit('shop', talking('first'), 'Say first')
+  slipway = await prepareSlipway()
+  await slipway.start()
+  browser = await openBrowser()
+})
+
+after(async () => {
+  await browser?.close()
+  await slipway?.remove()
+  await git?.close()
+  await engine.close()
+})
+
+let isOver = false
+
+/** What is done one after the other: after a failure nothing that follows could be. */
+const step = (guarantee: string, work: () => Promise<void>): void => {
+  test(guarantee, { skip }, async () => {
+    assert.ok(!isOver, 'an earlier step failed')
+    isOver = true
+    await work()
+    isOver = false
+  })
+}
+
+const watched = (page: Page): Page => {
+  page.setDefaultTimeout(patienceMs)
+  page.on('pageerror', (error) => complaints.push(`${page.url()}: ${error.stack}`))
+  page.on('console', (message) => {
+    if (/Content Security Policy|Refused to/.test(message.text())) complaints.push(`${page.url()}: ${message.text()}`)
+  })
+  return page
+}
+
+const newPage = async (): Promise<Page> =>
+  watched(await (await browser.newContext({ reducedMotion: 'reduce' })).newPage())
+
+const barriersOn = async (page: Page): Promise<string[]> => {
+  const { violations } = await page.evaluate<Json>('axe.run({ resultTypes: ["violations"] })')
+  const serious = violations.filter(({ impact }: Json) => impact === 'serious' || impact === 'critical')
+  return serious.map(({ id, nodes }: Json) => `${id}: ${nodes.map(({ html }: Json) => html).slice(0, 3)}`)
+}
+
+/** Looks again: what is just appearing has little contrast for a moment. */
+const hasNoBarriers = async (page: Page, name: string): Promise<void> => {
+  // The page's policy keeps other scripts out; a debugger's evaluation is none.
+  await page.evaluate(readFileSync(axeFile, 'utf8'))
+  let found: string[] = []
+  const isFree = async (): Promise<boolean> => {
+    found = await barriersOn(page)
+    return found.length === 0
+  }
+  await until(isFree, { timeoutMs: 10_000, what: `${name} without barriers` }).catch(() => {})
+  assert.deepEqual(found, [], name)
+}
+
+const shows = (page: Page, text: string | RegExp): Promise<void> => page.getByText(text).first().waitFor()
+
+const state = (page: Page, text: string): Promise<void> => page.locator('.head .state', { hasText: text }).waitFor()
+
+const open = (page: Page, section: string): Promise<void> =>
+  page.locator('.tabs').getByRole('link', { name: section, exact: true }).click()
+
+/** Asks for the plan of an action, and agrees to it. */
+const agree = async (page: Page, button: string): Promise<void> => {
+  await page
+    .getByRole('dialog')
+    .getByText(/interrupt/)
+    .first()
+    .waitFor()
+  await page.getByRole('dialog').getByRole('button', { name: button, exact: true }).click()
+  await page.getByRole('dialog').waitFor({ state: 'hidden' })
+}
+
+let page: Page
+let environmentId = ''
+
+step('the printed link signs in, once, and leaves no trace in the address', async () => {
+  const link = await until(() => /^Console +(\S+)/m.exec(slipway.output())?.[1], { what: 'the link to be printed' })
+  assert.match(link, /^http:\/\/127\.0\.0\.1:\d+\/sign-in#code=[\w-]{43}$/)
+  page = await newPage()
+  await page.goto(link)
+  await page.waitForURL('**/o/*')
+  assert.doesNotMatch(await page.evaluate('location.href + document.cookie'), /code=|slipway/)
+  const second = await newPage()
+  await second.goto(link)
+  await shows(second, /This link has been used/)
+  await hasNoBarriers(second, 'sign-in')
+  await second.context().close()
+})
+
+step('from an empty installation to an application of a git repository, with its log as it is built', async () => {
+  await page.getByRole('button', { name: 'New project' }).first().click()
+  await page.getByLabel('Name').fill('<script>alert(1)</script>')
+  await page.getByRole('button', { name: 'Create' }).click()
+  await page.waitForURL('**/p/*/environments')
+  await hasNoBarriers(page, 'an empty project')
+  await page.getByRole('button', { name: 'New environment' }).first().click()
+  await page.getByLabel('Name').fill('staging')
+  await page.getByRole('button', { name: 'Create' }).click()
+  await page.waitForURL('**/e/*/services')
+  environmentId = new URL(page.url()).pathname.split('/')[2]!
+  await hasNoBarriers(page, 'an empty environment')
+  await page.getByRole('link', { name: 'New service' }).click()
+  await page.getByRole('link', { name: /Git repository/ }).click()
+  await page.getByRole('textbox', { name: 'Repository' }).fill(git.url('shop'))
+  await page.getByRole('button', { name: 'Look at the repository' }).click()
+  await shows(page, 'Found')
+  assert.equal(await page.getByLabel('Name').inputValue(), 'shop')
+  await page.getByRole('textbox', { name: 'Port' }).fill('70000')
+  await page.getByLabel('Name').fill('')
+  await hasNoBarriers(page, 'create')
+  await page.getByLabel('Name').fill('shop')
+  await page.getByRole('textbox', { name: 'Port' }).fill('8080')
+  await page.getByRole('button', { name: 'Create and deploy' }).click()
+  await page.waitForURL('**/s/application/*/overview')
+  await open(page, 'Deployments')
+  await page.locator('table a.main').first().click()
+  await shows(page, /Building|Build/)
+  await state(page, 'Deployed')
+  await hasNoBarriers(page, 'a deployment')
+  await page
+    .locator('.crumbs')
+    .getByRole('link', { name: 'shop' })
+    .or(page.getByRole('link', { name: 'All deployments' }))
+    .first()
+    .click()
+})
+
+step('what is wrong with a new version is said first, and the earlier one is one click away', async () => {
+  await page.goto(`${slipway.url}/e/${environmentId}/services`)
+  await page.getByRole('link', { name: 'shop', exact: true }).click()
+  await state(page, 'Running')
+  await git.commit(
+    'shop',
+    { Dockerfile: 'FROM busybox:1\nRUN echo the disk of the baker is full && false\n' },
+    'Break it',
+  )
+  await page.getByRole('button', { name: 'Deploy', exact: true }).click()
+  await agree(page, 'Deploy')
+  await state(page, 'Build failed')
+  await page.locator('.note.bad').getByRole('link', { name: 'See the deployment' }).click()
+  await shows(page, 'the disk of the baker is full')
+  await page.locator('.note.bad', { hasText: 'What ran before still serves' }).waitFor()
+  await hasNoBarriers(page, 'a failed deployment')
+
+  await git.commit('shop', talking('second'), 'Say second')
+  await page.goto(`${slipway.url}/e/${environmentId}/services`)
+  await page.getByRole('button', { name: 'Deploy', exact: true }).click()
+  await agree(page, 'Deploy')
+  await state(page, 'Deployed')
+  await page.getByRole('link', { name: 'shop', exact: true }).click()
+  await open(page, 'Deployments')
+  await hasNoBarriers(page, 'deployments of a service')
+  await page.getByRole('button', { name: 'Roll back to this' }).first().click()
+  await agree(page, 'Roll back')
+  const serving = page.locator('tr', { has: page.getByText('Serving') })
+  await serving.filter({ hasText: 'Say first' }).first().waitFor()
+})
+
+step(
+  'a variable makes the service out of date, within a second also for another tab, until it is deployed',
+  async () => {
+    const other = watched(await page.context().newPage())
+    await other.goto(page.url().replace(/\/\w+$/, '/overview'))
+    await other.locator('.head h1').waitFor()
+    await open(page, 'Variables')
+    await page.getByRole('button', { name: 'New variable' }).click()
+    await page.getByLabel('Key').fill('1 not a key')
+    await page.getByRole('button', { name: 'Save' }).click()
+    await page.locator('[role=dialog] .mantine-InputWrapper-error, [role=dialog] .note.bad').first().waitFor()
+    await page.getByLabel('Key').fill('GREETING')
+    await page.getByLabel('Value').fill('<img src=x onerror=alert(1)>')
+    await page.getByRole('button', { name: 'Save' }).click()
+    await page.locator('td', { hasText: 'GREETING' }).first().waitFor()
+    await hasNoBarriers(page, 'variables')
+    for (const each of [page, other]) await each.locator('.head .chip.warn', { hasText: 'Out of date' }).waitFor()
+    await page.getByRole('button', { name: 'Deploy', exact: true }).click()
+    await page.getByRole('dialog').getByText('GREETING').waitFor()
+    await hasNoBarriers(page, 'a plan')
+    await agree(page, 'Deploy')
+    for (const each of [page, other]) await each.locator('.head .chip.warn').waitFor({ state: 'detached' })
+    await other.close()
+  },
+)
+
+step('the log is read as it is written, searched and held; what programs print is text', async () => {
+  await open(page, 'Logs')
+  await page.locator('.log-line', { hasText: '<b>second</b> line' }).first().waitFor()
+  await page.getByLabel('Search the log').fill('line 2')
+  await page.locator('.log mark').first().waitFor()
+  assert.match(page.url(), /q=line/)
+  await hasNoBarriers(page, 'logs')
+  await page.getByLabel('Search the log').fill('')
+  await page.getByRole('button', { name: 'Pause' }).click()
+  await page.getByRole('button', { name: /Go on \(\d+ new\)/ }).click()
+  for (const [section, name] of [
+    ['Overview', 'Instances'],
+    ['Domains', 'No domains of your own'],
+    ['Settings', 'Memory'],
+  ] as const) {
+    await open(page, section)
+    await shows(page, new RegExp(name))
+    await hasNoBarriers(page, section)
+  }
+  await page.getByLabel('Memory').fill('1')
+  await page.getByRole('button', { name: 'Save' }).click()
+  await page.locator('.mantine-InputWrapper-error').first().waitFor()
+  await page.getByRole('button', { name: 'Discard' }).click()
+})
+
+step('the pages of the organization, search and help can be used, by keyboard too', async () => {
+  const organizationId = (await slipway.api('GET', '/organization')).body.results[0].id
+  for (const section of ['members', 'roles', 'tokens', 'webhooks', 'clusters', 'audit']) {
+    await page.goto(`${slipway.url}/o/${organizationId}/${section}`)
+    await page.locator('table.list, .nothing h2').first().waitFor()
+    await hasNoBarriers(page, section)
+  }
+  await page.keyboard.press('Control+k')
+  await page.getByRole('combobox', { name: 'Search resources and actions' }).fill('staging')
+  await page
+    .getByRole('option', { name: /staging/ })
+    .first()
+    .waitFor()
+  await hasNoBarriers(page, 'search')
+  await page.keyboard.press('Enter')
+  await page.waitForURL(`**/e/${environmentId}/services`)
+  await page.keyboard.press('d')
+  await page.waitForURL(`**/e/${environmentId}/deployments`)
+  await page.keyboard.press('Shift+?')
+  await page.getByRole('dialog', { name: 'Keyboard shortcuts' }).waitFor()
+  await hasNoBarriers(page, 'help')
+  await page.keyboard.press('Escape')
+})
+
+step('who may only read sees no button that would fail, and signing out leaves nothing on the screen', async () => {
+  const organizationId = (await slipway.api('GET', '/organization')).body.results[0].id
+  const made = await slipway.api('POST', `/organization/${organizationId}/apiToken`, {
+    name: 'reader',
+    scopes: ['Read'],
+  })
+  const reader = await newPage()
+  await reader.goto(`${slipway.url}/e/${environmentId}/services`)
+  await reader.getByRole('textbox', { name: 'Token' }).fill(made.body.token)
+  await reader.getByRole('button', { name: 'Sign in' }).click()
+  await reader.waitForURL('**/services')
+  await reader.getByRole('link', { name: 'shop', exact: true }).click()
+  const forbidden = /Deploy$|New |Create|Save|Roll back|Delete|Import|More actions|Actions for|Add|Remove|Invite|Revoke/
+  for (const section of ['Deployments', 'Logs', 'Variables', 'Domains', 'Settings']) {
+    await open(reader, section)
+    await reader.locator('table.list, .nothing, .log, form').first().waitFor()
+    assert.equal(await reader.locator('main').getByRole('button', { name: forbidden }).count(), 0, section)
+  }
+  await reader.getByRole('button', { name: 'Account and appearance' }).click()
+  await reader.getByRole('menuitem', { name: 'Sign out' }).click()
+  await reader.waitForURL('**/sign-in*')
+  assert.doesNotMatch(await reader.content(), /shop/)
+  await reader.goBack()
+  await reader.waitForURL('**/sign-in*')
+  await reader.context().close()
+})
+
+step('a restart of the server is survived without a reload', async () => {
+  await page.goto(`${slipway.url}/e/${environmentId}/services`)
+  await page.getByRole('link', { name: 'shop', exact: true }).waitFor()
+  await page.evaluate('window.notReloaded = true')
+  await slipway.kill('SIGKILL')
+  await shows(page, /The connection is lost/)
+  await slipway.start()
+  await page.locator('.banner').waitFor({ state: 'detached' })
+  const { body } = await slipway.api('GET', `/environment/${environmentId}/services`)
+  const { id } = body.results[0]
+  await slipway.api('POST', `/application/${id}/stop`)
+  await page.locator('td .state', { hasText: 'Stopped' }).waitFor()
+  assert.equal(await page.evaluate('window.notReloaded'), true)
+})
+
+step('a delete asks for the name, and what is gone is gone from the list', async () => {
+  await page.getByRole('link', { name: 'shop', exact: true }).click()
+  await page.getByRole('button', { name: 'More actions' }).click()
+  await page.getByRole('menuitem', { name: 'Delete' }).click()
+  const dialog = page.getByRole('dialog')
+  await hasNoBarriers(page, 'a delete')
+  assert.equal(await dialog.getByRole('button', { name: 'Delete' }).isDisabled(), true)
+  await dialog.getByLabel('Type shop to delete it').fill('shop')
+  await dialog.getByRole('button', { name: 'Delete' }).click()
+  await page.waitForURL('**/e/*/services')
+  await shows(page, 'No services yet')
+  assert.deepEqual(complaints, [])
+})
+
+const brotliBytes = (name: string): number =>
+  statSync(fileURLToPath(new URL(`../../console/dist/assets/${name}.br`, import.meta.url))).size
+
+step('the first page has at most 200 kB compressed, and the chunk of a route 80 kB', async () => {
+  const fresh = await newPage()
+  const loaded = new Set<string>()
+  fresh.on('response', (answer) => {
+    const { pathname } = new URL(answer.url())
+    if (/^\/assets\/.*\.(js|css)$/.test(pathname)) loaded.add(pathname.slice('/assets/'.length))
+  })
+  await fresh.goto(`${slipway.url}/sign-in`)
+  await fresh.getByRole('button', { name: 'Sign in' }).waitFor()
+  const first = [...loaded].reduce((sum, name) => sum + brotliBytes(name), 0)
+  assert.ok(first > 20_000 && first <= 200_000, `${first} bytes`)
+  const entry = [...loaded]
+  const others = readdirSync(new URL('../../console/dist/assets', import.meta.url)).filter(
+    (name) => name.endsWith('.js') && !entry.includes(name),
+  )
+  for (const name of others) assert.ok(brotliBytes(name) <= 80_000, `${name}: ${brotliBytes(name)} bytes`)
+  await fresh.context().close()
+})
