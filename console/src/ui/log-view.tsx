@@ -183,7 +183,7 @@ const LineList = ({ shown, isWrapped, isFollowing, onFollow, search, markedLine,
                     className="plain"
                     style={{ padding: 0 }}
                     tabIndex={-1}
-                    aria-label="Link to this line"
+                    title="Link to this line"
                     onClick={() => onLine(line.id)}
                   >
                     {clock.format(line.at)}
