@@ -6,7 +6,6 @@
 
 import type { EventEmitter } from 'node:events'
 import type { IncomingMessage, Server } from 'node:http'
-import type { Socket } from 'node:net'
 import websocket from '@fastify/websocket'
 import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify'
 import type { WebSocket } from 'ws'
@@ -36,6 +35,7 @@ import { archiveType, assertComplete, type Operation, type Principal } from './o
 import { type Admitted, admit, contextOf, methodNotAllowed, runOperation } from './operations/run-operation.ts'
 import { parseJson } from './operations/validate.ts'
 import { addPages } from './pages.ts'
+import { answerParserError } from './parser-error.ts'
 import type { Parts } from './parts.ts'
 import { type Allowance, allowanceHeaders, createLimiter, type Limiter, tooManyRequests } from './rate-limit.ts'
 import { createRouteTable, type Match, type RouteTable } from './route-table.ts'
@@ -316,35 +316,6 @@ const addParser = (app: FastifyInstance): void => {
   // Read by whoever wants it, as it comes.
   app.addContentTypeParser(archiveTypes, (_request, _payload, done) => done(null))
   app.addContentTypeParser(yamlTypes, { parseAs: 'string' }, (_request, body, done) => done(null, body))
-}
-
-const parserAnswers: Record<string, [number, string, string]> = {
-  HPE_HEADER_OVERFLOW: [431, 'Request Header Fields Too Large', 'The headers are too long.'],
-  ERR_HTTP_REQUEST_TIMEOUT: [408, 'Request Timeout', 'The request took too long to arrive.'],
-}
-
-/** Answers what is not valid HTTP; it reaches no route. */
-const answerParserError = (error: Error & { code?: string }, socket: Socket): void => {
-  if (error.code === 'ECONNRESET' || !socket.writable) {
-    socket.destroy()
-    return
-  }
-  const [status, reason, message] = parserAnswers[error.code ?? ''] ?? [
-    400,
-    'Bad Request',
-    'The request is not valid HTTP.',
-  ]
-  const body = JSON.stringify({
-    status,
-    error: reason,
-    message,
-    detail: message,
-    code: 'invalid_http',
-    request_id: newId(),
-  })
-  socket.end(
-    `HTTP/1.1 ${status} ${reason}\r\ncontent-type: application/json; charset=utf-8\r\ncontent-length: ${Buffer.byteLength(body)}\r\nconnection: close\r\n\r\n${body}`,
-  )
 }
 
 const commonHeaders = (id: string): Record<string, string> => ({
