@@ -17,7 +17,7 @@ interface Wanted {
   /** A free one. */
   port: number
   target: number
-  /** How long a client may be silent. */
+  /** How long a client or the target may be silent. */
   silenceMs: number
 }
 
@@ -41,7 +41,7 @@ http {
   server {
     listen 127.0.0.1:${port} reuseport;
     location / {
-      proxy_pass http://program; proxy_http_version 1.1; proxy_set_header Connection "";
+      proxy_pass http://program; proxy_read_timeout ${silenceMs}ms; proxy_http_version 1.1; proxy_set_header Connection "";
       proxy_set_header Host $http_host; proxy_set_header X-Forwarded-For $remote_addr;
       proxy_set_header X-Forwarded-Proto $scheme; proxy_set_header X-Forwarded-Host $http_host;
     }
@@ -56,7 +56,7 @@ defaults
   mode http
   timeout connect 5s
   timeout client ${silenceMs}ms
-  timeout server 60s
+  timeout server ${silenceMs}ms
   timeout http-request ${silenceMs}ms
   timeout http-keep-alive ${silenceMs}ms
 frontend front
