@@ -80,7 +80,12 @@ test('what is stopped cannot be stopped again, alone; an environment can', async
   const app = await newApplication(api, environmentId)
   await deploy(app)
   await ok('POST', `/application/${app.id}/stop`)
-  await stateIs(`/application/${app.id}`, 'STOPPED')
+  // It is stopped a moment before its deployment has ended, and may be asked for again until then.
+  const isOver = async () => {
+    const { state, deployment_requests_count: open } = await ok('GET', `/application/${app.id}/status`)
+    return state === 'STOPPED' && open === 0
+  }
+  await until(isOver, { what: 'the stop to be over' })
   const again = await call('POST', `/application/${app.id}/stop`)
   assert.deepEqual([again.status, again.body.code], [409, 'already_stopped'])
   await ok('POST', `/environment/${environmentId}/stop`)
