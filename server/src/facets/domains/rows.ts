@@ -165,13 +165,13 @@ export const updateDomain = async (
   domainRequest: DomainRequest,
 ): Promise<void> => {
   await refuseOverlap(tx, organizationId, domainRequest.domain)
-  // It was checked for the name before.
-  await tx.query('delete from uploaded_certificate where id = $1 and host <> $2', [id, domainRequest.domain])
   const sql = `update custom_domain set domain = $2, generate_certificate = $3, use_cdn = $4,
     updated_at = clock_timestamp() where id = $1`
   await tx
     .query(sql, [id, domainRequest.domain, domainRequest.generate_certificate, domainRequest.use_cdn])
     .catch(orTaken)
+  // It was checked for the name before. After the domain itself, in the order in which one is uploaded.
+  await tx.query('delete from uploaded_certificate where id = $1 and host <> $2', [id, domainRequest.domain])
 }
 
 /** Points the routes of a service's custom domains at its default public port; removes them if it has none. */

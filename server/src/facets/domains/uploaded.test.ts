@@ -4,6 +4,8 @@ import { test } from 'node:test'
 import { type Json, newApplication, newPlace, startApi } from '../../../test/support/api.ts'
 import { createTestCa } from '../../../test/support/tls/test-ca.ts'
 import { readServed } from '../../certificates/rows.ts'
+import type { CustomDomain } from './rows.ts'
+import { saveUpload } from './uploaded.ts'
 
 const api = await startApi({ settings: { routerTlsPort: 443 } })
 const ca = await createTestCa()
@@ -47,6 +49,23 @@ test('a certificate of a user is served for its domain, said in its status, and 
   // It was checked for one name.
   await sent('PUT', place.path, { domain: 'other.upload.example' }, 200)
   assert.deepEqual([await servedOf(host), await servedOf('other.upload.example')], [undefined, undefined])
+})
+
+test('a certificate that was checked for a name is not kept when the domain has another by then, or is gone', async () => {
+  const { id, path } = await newDomain('before.upload.example')
+  await sent('PUT', path, { domain: 'after.upload.example' }, 200)
+  const checked = { chain: 'c', sealedKey: 'k', notBefore: new Date(), notAfter: new Date(Date.now() + day) }
+  const context = { parts: api.parts, principal: { organizationId: api.organizationId } } as Parameters<
+    typeof saveUpload
+  >[1]
+  const save = (domain: string) =>
+    api.database.transaction((tx) =>
+      saveUpload(tx, context, { id, domain, certificate: null } as CustomDomain, checked),
+    )
+  await assert.rejects(save('before.upload.example'), { code: 'domain_changed' })
+  await save('after.upload.example')
+  await sent('DELETE', path, undefined, 204)
+  await assert.rejects(save('after.upload.example'), { code: 'domain_changed' })
 })
 
 test('it goes before one that is ordered, which takes over when it is removed or has expired', async () => {

@@ -3,7 +3,7 @@ import Type from 'typebox'
 import type { Context } from '../../api/operations/operation.ts'
 import { Secret, Text } from '../../api/operations/schema.ts'
 import { countCertificates, uploadedKeyPlace } from '../../certificates/rows.ts'
-import { invalidField } from '../../lib/errors.ts'
+import { conflict, invalidField } from '../../lib/errors.ts'
 import { limitReached, takeTurns, usualLimits } from '../../limits/limits.ts'
 import { readChain, refuseCertificate, refuseOrder } from '../../router/tls/check-certificate.ts'
 import type { Queryable } from '../../store/database.ts'
@@ -60,6 +60,10 @@ export const saveUpload = async (
   { id, domain, certificate }: CustomDomain,
   { chain, sealedKey, notBefore, notAfter }: Checked,
 ): Promise<void> => {
+  // It was checked for this name, which somebody may have changed since, and which may be another's by now.
+  const [still] = await tx.query('select 1 from custom_domain where id = $1 and domain = $2 for update', [id, domain])
+  if (still === undefined)
+    throw conflict('domain_changed', 'The domain was changed or removed meanwhile: read it, and try again.')
   await takeTurns(tx, organizationId, 'certificates')
   const most = (parts.settings.limits ?? usualLimits).certificates
   const used = await countCertificates(tx, organizationId)
