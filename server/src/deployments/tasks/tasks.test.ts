@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import { Secret } from '../../lib/secret.ts'
 import type { Workload } from '../../runtimes/runtime.ts'
 import type { TaskEvent, TaskSpec } from '../deployments.ts'
-import { toTask } from './tasks.ts'
+import { createTail, toTask } from './tasks.ts'
 
 const workload = { env: new Secret({ OWN: '1' }), files: new Secret([]), volumes: [] } as unknown as Workload
 const environmentOf = (event: TaskEvent, more: Partial<TaskSpec> = {}) => {
@@ -16,4 +16,14 @@ test('a job is told why it runs, under both prefixes; what hands on a state is n
     assert.deepEqual(environmentOf(event), { OWN: '1', SLIPWAY_JOB_ACTION: event, QOVERY_JOB_ACTION: event })
   assert.deepEqual(environmentOf('START', { state: 'HERE' }), { OWN: '1' })
   assert.deepEqual(environmentOf('PLAN'), { OWN: '1' })
+})
+
+test('a secret of several lines is hidden when it is printed line by line', () => {
+  const body = ['MIIEvQIBADANBgkqhkiG9w0BAQEF', 'AASCBKcwggSjAgEAAoIBAQC7VJTU']
+  const shown: string[] = []
+  const tail = createTail([`-----BEGIN PRIVATE KEY-----\n${body.join('\n')}\n-----END PRIVATE KEY-----\n`], (line) =>
+    shown.push(line),
+  )
+  for (const line of ['-----BEGIN PRIVATE KEY-----', ...body.map((each) => `  ${each}`), 'done']) tail.add(line)
+  assert.deepEqual(shown, ['-----BEGIN PRIVATE KEY-----', '  ***', '  ***', 'done'])
 })

@@ -75,10 +75,19 @@ export const toTask = (workload: Workload, task: TaskToRun, taskId: string): Tas
   }
 }
 
+/** Shorter ones may be ordinary words. */
+const shortestLine = 16
+
+/** A value and, since output comes line by line, its own lines; those that only say what a key is are no secret. */
+const shownLines = (value: string): string[] => {
+  const lines = value.includes('\n') ? value.split('\n').map((line) => line.trim()) : []
+  return [value, ...lines.filter((line) => line.length >= shortestLine && !line.startsWith('-----'))]
+}
+
 /** The last lines of a program's output, without the secrets in it; each goes to `logLine` too. */
 export const createTail = (secrets: readonly string[], logLine: (line: string) => void) => {
   const lines: string[] = []
-  const masker = createMasker(secrets)
+  const masker = createMasker(secrets.flatMap(shownLines))
   return {
     lines,
     add(line: string): void {
