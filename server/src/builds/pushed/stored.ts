@@ -50,6 +50,13 @@ const removeOld = async (git: Git, mirror: string, packs: readonly KeptPack[]): 
   )
 }
 
+const mostTries = 3
+
+const haveGone = async (database: Database, id: string, packs: readonly KeptPack[]): Promise<boolean> => {
+  const there = new Set((await readPacks(database, id)).map((pack) => pack.id))
+  return packs.some((pack) => !there.has(pack.id))
+}
+
 const done: ExecResult = { code: 0, stdout: '', stderr: '' }
 
 export const createStored = (database: Database): StoredRepositories => ({
@@ -57,16 +64,20 @@ export const createStored = (database: Database): StoredRepositories => ({
     return new Map((await readRefs(database, id)).map(({ name, commitId }) => [name, commitId]))
   },
   async restore(git, mirror, id) {
-    const packs = await readPacks(database, id)
-    try {
-      for (const pack of packs) if (!(await isThere(pack, mirror))) await bring(database, git, mirror, pack)
-    } catch (error) {
-      if (!(error instanceof GitFailed)) throw error
-      if (isBroken(error.stderr)) return { ...done, code: 1, stderr: error.stderr }
-      throw explainLimits(error.stderr) ?? refused("This application's repository could not be read.", error)
+    for (let tries = 1; ; tries += 1) {
+      const packs = await readPacks(database, id)
+      try {
+        for (const pack of packs) if (!(await isThere(pack, mirror))) await bring(database, git, mirror, pack)
+      } catch (error) {
+        if (!(error instanceof GitFailed)) throw error
+        // One that was merged with others while it was read has ended early: what it had is in the merged one.
+        if (tries < mostTries && (await haveGone(database, id, packs))) continue
+        if (isBroken(error.stderr)) return { ...done, code: 1, stderr: error.stderr }
+        throw explainLimits(error.stderr) ?? refused("This application's repository could not be read.", error)
+      }
+      await removeOld(git, mirror, packs)
+      return done
     }
-    await removeOld(git, mirror, packs)
-    return done
   },
 })
 
