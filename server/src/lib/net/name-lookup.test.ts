@@ -38,7 +38,7 @@ const open = async (t: TestContext, names: Record<string, string>) => {
   t.after(() => rmSync(folder, { recursive: true }))
   const [hosts, config] = [join(folder, 'hosts'), join(folder, 'resolv.conf')]
   writeFileSync(hosts, '# a list\n10.0.0.1 listed.company Git.company # here\nfd00::1 git.company\n')
-  writeFileSync(config, 'nameserver 192.0.2.1\nsearch inner.company outer.company\n')
+  writeFileSync(config, 'nameserver 192.0.2.1\nsearch . inner.company outer.company\n')
   const resolve = createResolve({ servers: [await serve(t, names)], hosts, config })
   return async (host: string): Promise<string[]> => (await resolve(host)).map(({ address }) => address)
 }

@@ -58,7 +58,9 @@ const inHosts = (text: string, host: string): string[] =>
 const searchedIn = (text: string): string[] =>
   text.split('\n').reduce<string[]>((found, line) => {
     const [word, ...rest] = wordsOf(line)
-    return word === 'search' || word === 'domain' ? rest.slice(0, mostSearched) : found
+    if (word !== 'search' && word !== 'domain') return found
+    // `.` is what some write for none.
+    return rest.filter((domain) => domain !== '.').slice(0, mostSearched)
   }, [])
 
 const hasIpv4 = (): boolean =>
