@@ -7,6 +7,8 @@ import { resourceFields } from '../../../api/operations/field-table.ts'
 import { fieldsOf } from '../../../api/operations/fields.ts'
 import { type ClusterModule, inputsFor } from '../../../clusters/modules.ts'
 import { DeploymentError } from '../../../lib/errors.ts'
+import { readEngines } from '../../../limits/engine-room.ts'
+import { usualLimits } from '../../../limits/limits.ts'
 import { operations } from '../../index.ts'
 import { readDocument } from './document.ts'
 import { isRefusedLogin, loginRefusal, openLogin } from './login.ts'
@@ -251,6 +253,49 @@ test('the credentials of each provider become the variables that its tool reads,
     assert.match((await loginRefusal(database, stranger.id, spec))!, /must have/)
     await assert.rejects(openLogin(parts, stranger.id, spec), DeploymentError)
   }
+})
+
+test('a login at Google is the key of an account, and nothing that makes the tool look for a login elsewhere', async () => {
+  const others = [
+    { type: 'external_account', credential_source: { url: 'http://169.254.169.254/' } },
+    { type: 'authorized_user' },
+    '/etc/passwd',
+  ]
+  for (const [index, other] of others.entries()) {
+    const { body } = await send('POST', `${base}/gcp/credentials`, {
+      ...{ name: `other ${index}`, credential_type: 'SERVICE_ACCOUNT_KEY' },
+      gcp_credentials: typeof other === 'string' ? other : JSON.stringify(other),
+    })
+    const info = { credentials: { id: body.id } }
+    const spec = { cloud_provider: 'GCP', region: 'r', cloud_provider_credentials: info }
+    const opened = openLogin({ database, sealer: api.parts.sealer }, organizationId, spec)
+    await assert.rejects(opened, { code: 'login_missing', message: /the key of a service account/ })
+  }
+})
+
+test('clusters that are being made count for the limit of connected ones', async () => {
+  const { settings } = api.parts
+  modules.AWS = { ...module, image: 'fake/tool:1' }
+  api.parts.settings = {
+    ...settings,
+    limits: { ...usualLimits, engines: (await readEngines(database, organizationId)) + 1 },
+  }
+  const deploys: string[] = []
+  for (const name of ['one', 'two']) {
+    const { body } = await send('POST', `${base}/cluster`, {
+      ...{ name: `limited ${name}`, region: 'eu-west-3', cloud_provider: 'AWS' },
+      cloud_provider_credentials: { credentials: { id: keys.id }, region: 'eu-west-3' },
+    })
+    deploys.push(`${base}/cluster/${body.id}/deploy`)
+  }
+  const answers = [await call('POST', deploys[0]!), await call('POST', deploys[1]!)]
+  assert.deepEqual(
+    answers.map(({ status }) => status),
+    [201, 409],
+  )
+  assert.equal(answers[1]!.body.code, 'limit_reached')
+  api.parts.settings = settings
+  modules.AWS = module
 })
 
 test('what a provider says of a login that it does not accept is told from every other failure', () => {

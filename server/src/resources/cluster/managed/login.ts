@@ -17,15 +17,28 @@ interface Form {
   more(region: string, opened: Readonly<Record<string, string>>): Record<string, string>
   /** What there has to be, as the end of a sentence. */
   must: string
+  /** Whether what was opened is that; absent: any is. */
+  isGood?(opened: Readonly<Record<string, string>>): boolean
+}
+
+const fieldsOf = (key: string): Record<string, unknown> | null => {
+  try {
+    const fields: unknown = JSON.parse(key)
+    return typeof fields === 'object' ? (fields as Record<string, unknown> | null) : null
+  } catch {
+    return null
+  }
 }
 
 const projectOf = (key: string): string => {
-  try {
-    const { project_id: id } = JSON.parse(key) as { project_id?: unknown }
-    return typeof id === 'string' ? id.slice(0, 200) : ''
-  } catch {
-    return ''
-  }
+  const id = fieldsOf(key)?.project_id
+  return typeof id === 'string' ? id.slice(0, 200) : ''
+}
+
+/** Not a path, nor what makes the tool fetch a login elsewhere, such as that of the machine that it runs on. */
+const isServiceAccountKey = (key: string): boolean => {
+  const fields = fieldsOf(key)
+  return fields !== null && (fields.type === undefined || fields.type === 'service_account')
 }
 
 const forms: Readonly<Record<ModuleProvider, Form>> = {
@@ -41,6 +54,7 @@ const forms: Readonly<Record<ModuleProvider, Form>> = {
     fields: { gcp_credentials: 'GOOGLE_CREDENTIALS' },
     more: (region, { gcp_credentials: key = '' }) => ({ GOOGLE_REGION: region, GOOGLE_PROJECT: projectOf(key) }),
     must: 'the key of a service account: this server has no identity that Google Cloud could federate',
+    isGood: ({ gcp_credentials: key = '' }) => isServiceAccountKey(key),
   },
   AZURE: {
     kind: 'azure_credentials',
@@ -109,7 +123,8 @@ export const openLogin = async (
   spec: Spec,
 ): Promise<Secret<Login>> => {
   const row = await findCredentials(database, organizationId, spec)
-  const { fields, more, must } = forms[spec.cloud_provider as ModuleProvider]
+  const { fields, more, must, isGood } = forms[spec.cloud_provider as ModuleProvider]
+  const missing = () => new DeploymentError('login_missing', `The credentials of this cluster must have ${must}.`)
   const opened: Record<string, string> = {}
   for (const name of Object.keys(fields)) {
     const [open, sealed] = [row?.spec[name], row?.sealed[name]]
@@ -117,8 +132,9 @@ export const openLogin = async (
       const place = { table: 'node', row: row!.id, column: name }
       opened[name] = (await sealer.open(organizationId, place, sealed)).reveal()
     } else if (isSet(open)) opened[name] = String(open)
-    else throw new DeploymentError('login_missing', `The credentials of this cluster must have ${must}.`)
+    else throw missing()
   }
+  if (isGood?.(opened) === false) throw missing()
   const login = Object.entries(fields).map(([name, variable]) => [variable, opened[name]!])
   const env: Record<string, string> = { ...Object.fromEntries(login), ...more(String(spec.region), opened) }
   return new Secret({ env, hidden: Object.keys(row?.sealed ?? {}).flatMap((name) => opened[name] ?? []) })

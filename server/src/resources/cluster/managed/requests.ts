@@ -8,13 +8,13 @@ import { type ClusterModule, moduleOfCluster, moduleProviders } from '../../../c
 import { badRequest, conflict, notFound } from '../../../lib/errors.ts'
 import { newId } from '../../../lib/ids.ts'
 import { readEngines } from '../../../limits/engine-room.ts'
-import { limitReached, usualLimits } from '../../../limits/limits.ts'
+import { limitReached, takeTurns, usualLimits } from '../../../limits/limits.ts'
 import type { Queryable } from '../../../store/database.ts'
 import { writeAudit } from '../../../store/tree.ts'
 import { refuseLocked } from '../rows.ts'
 import { markSql, readDocument } from './document.ts'
 import { loginRefusal } from './login.ts'
-import { ask, cancelRun, freeState, hasMade, type Managed, readManaged } from './rows.ts'
+import { ask, cancelRun, countMaking, freeState, hasMade, type Managed, readManaged } from './rows.ts'
 import { type Action, courses } from './states.ts'
 
 export const modulesSetting = 'SLIPWAY_CLUSTER_MODULES'
@@ -61,7 +61,8 @@ const busy = (managed: Managed): Error =>
 const refuseManyClusters = async ({ tx, context, node, managed }: Asking): Promise<void> => {
   const { engines: most } = context.parts.settings.limits ?? usualLimits
   if (most === 0 || managed?.isConnected === true) return
-  const engines = await readEngines(tx, node.organizationId)
+  await takeTurns(tx, node.organizationId, 'engines')
+  const engines = (await readEngines(tx, node.organizationId)) + (await countMaking(tx, node.organizationId))
   if (engines >= most) throw limitReached('engines', most, engines)
 }
 

@@ -40,6 +40,17 @@ export const managedSql = (field: string, row: string): string =>
 export const hasMade = async (db: Queryable, id: string): Promise<boolean> =>
   (await db.query('select 1 from task_state where id = $1', [id])).length > 0
 
+/** Clusters of an organization that are being made: each is connected when it is there. */
+export const countMaking = async (db: Queryable, organizationId: string): Promise<number> => {
+  const [row] = await db.query<{ count: number }>(
+    `select count(*)::int as count from managed_cluster m where m.organization_id = $1 and m.run_id is not null
+       and m.action in ('DEPLOY', 'RESTART', 'UPGRADE')
+       and not exists (select from cluster_engine u where u.cluster_id = m.id)`,
+    [organizationId],
+  )
+  return row!.count
+}
+
 /** What is asked for. */
 export interface Wanted {
   runId: string
