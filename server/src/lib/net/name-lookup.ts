@@ -32,13 +32,22 @@ const mostSearched = 6
 /** Lookups at once, and those of names of one owner: more than this the network or a name server may drop. */
 const places = 128
 const placesEach = 16
+/** For a place; nobody waits for an address any longer. */
+const longestWaitMs = 10_000
 
 /** Of these no name can be bought; the network, the machine or a test gives them a meaning. */
 const isOwn = (host: string): boolean =>
   !host.includes('.') || /\.(?:localhost|local|internal|home\.arpa|test|example|invalid)$/.test(host)
 
+/** Below these, in the domain of a country, names are sold. */
+const shared = /(?:^|\.)(?:ac|co|com|edu|gov|ne|net|or|org)\.[a-z]{2}$/
+
 /** `shop.example` of `www.shop.example`. */
-const ownerOf = (host: string): string => host.split('.').slice(-2).join('.')
+const ownerOf = (host: string): string =>
+  host
+    .split('.')
+    .slice(shared.test(host) ? -3 : -2)
+    .join('.')
 
 const read = (path: string): Promise<string> => readFile(path, 'utf8').catch(() => '')
 
@@ -118,7 +127,8 @@ export const createResolve = (options: ResolveOptions = {}): Resolve => {
     const listed = inHosts(await read(hosts), host)
     if (listed.length > 0) return listed.map((address) => ({ address }))
     const searched = searchedIn(await read(config)).map((domain) => `${host}.${domain}`)
-    const found = await take(ownerOf(host), () => askAll(present(), [host, ...searched]))
+    const waiting = { signal: AbortSignal.timeout(longestWaitMs) }
+    const found = await take(ownerOf(host), () => askAll(present(), [host, ...searched]), waiting)
     return found.map((address) => ({ address }))
   }
 }
