@@ -258,6 +258,7 @@ test('the credentials of each provider become the variables that its tool reads,
 test('a login at Google is the key of an account, and nothing that makes the tool look for a login elsewhere', async () => {
   const others = [
     { type: 'external_account', credential_source: { url: 'http://169.254.169.254/' } },
+    { type: 'service_account', Type: 'external_account' },
     { type: 'authorized_user' },
     '/etc/passwd',
   ]

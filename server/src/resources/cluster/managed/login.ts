@@ -35,10 +35,14 @@ const projectOf = (key: string): string => {
   return typeof id === 'string' ? id.slice(0, 200) : ''
 }
 
-/** Not a path, nor what makes the tool fetch a login elsewhere, such as that of the machine that it runs on. */
+/**
+ * Not a path, nor what makes the tool fetch a login elsewhere, such as that of the machine that it runs on. The tool does
+ * not tell capital letters from small ones in names of fields.
+ */
 const isServiceAccountKey = (key: string): boolean => {
   const fields = fieldsOf(key)
-  return fields !== null && (fields.type === undefined || fields.type === 'service_account')
+  if (fields === null) return false
+  return Object.entries(fields).every(([name, value]) => name.toLowerCase() !== 'type' || value === 'service_account')
 }
 
 const forms: Readonly<Record<ModuleProvider, Form>> = {
