@@ -52,7 +52,11 @@ export const SignIn = () => {
       await navigate({ href: to !== undefined && /^\/(?![/\\])/.test(to) ? to : '/', replace: true })
     } catch (error) {
       const { status, code, message } = toProblem(error)
-      setProblem(status === 401 && code !== 'link_used' ? 'This token is not valid, or no longer.' : message)
+      setProblem(
+        status === 401 && code !== 'link_used'
+          ? 'This token is not valid: it may have expired or been revoked.'
+          : message,
+      )
       setBusy(false)
     }
   }

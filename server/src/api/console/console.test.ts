@@ -133,9 +133,12 @@ test('the cookie is for no script, no other site and no other host, and only htt
     /^__Host-slipway_console=[\w-]{43}; Path=\/; Max-Age=\d+; HttpOnly; SameSite=Strict; Secure$/,
   )
   assert.equal(await statusOf({ ...halvesIn(secure), ...byProxy }), 200)
-  const openly = await raw('POST', '/console/session', { host: 'slipway.example.org' }, { token: api.token })
-  assert.deepEqual([openly.status, jsonOf(openly).code], [400, 'console_needs_https'])
-  assert.equal(openly.headers['set-cookie'], undefined)
+  const host = 'slipway.example.org'
+  for (const headers of [{ host }, { host, origin: `https://${host}` }] as Record<string, string>[]) {
+    const openly = await raw('POST', '/console/session', headers, { token: api.token })
+    assert.deepEqual([openly.status, jsonOf(openly).code], [400, 'console_needs_https'])
+    assert.equal(openly.headers['set-cookie'], undefined)
+  }
 })
 
 test('a link signs in once, within its time, and what is not a code changes nothing', async () => {
