@@ -16,7 +16,7 @@ type Source = 'image' | 'git' | 'database'
 type Body = Record<string, unknown>
 
 const sources: Record<Source, { icon: 'box' | 'branch' | 'database'; title: string; text: string; kind: read.Kind }> = {
-  image: { icon: 'box', title: 'Image', text: 'Run an image of a registry', kind: 'container' },
+  image: { icon: 'box', title: 'Image', text: 'Run an image from a registry', kind: 'container' },
   git: { icon: 'branch', title: 'Git repository', text: 'Build a Dockerfile and run it', kind: 'application' },
   database: { icon: 'database', title: 'Database', text: 'PostgreSQL, MySQL, MongoDB or Redis', kind: 'database' },
 }

@@ -85,6 +85,29 @@ const problemsOf = (statuses: Iterable<read.ServiceStatus>, executionId: string)
     error !== undefined && execution_id === executionId ? [error.message] : [],
   )
 
+/**
+ * Whether what failed had been deployed before, has not been stopped since, and runs. Of the newest deployment only:
+ * `rows` begin with it.
+ */
+const stillServes = (rows: readonly Row[], row: Row, statuses: ReadonlyMap<string, read.ServiceStatus>): boolean => {
+  if (rows[0] !== row) return false
+  const servicesOf = ({ stages }: Row) => stages.flatMap(({ services }) => services)
+  const failed = servicesOf(row).filter(({ status }) => status.endsWith('ERROR'))
+  return (
+    failed.length > 0 &&
+    failed.every(({ identifier: { service_id: id } }) => {
+      const before = rows
+        .slice(1)
+        .flatMap(servicesOf)
+        .find(
+          ({ identifier, status }) =>
+            identifier.service_id === id && ['DEPLOYED', 'RESTARTED', 'STOPPED', 'DELETED'].includes(status),
+        )?.status
+      return (before === 'DEPLOYED' || before === 'RESTARTED') && statuses.get(id)?.running_state === 'RUNNING'
+    })
+  )
+}
+
 export const Deployment = () => {
   const { environmentId, executionId } = useParams({ from: '/frame/e/$environmentId/deployments/$executionId' })
   const { service } = useSearch({ from: '/frame/e/$environmentId/deployments/$executionId' })
@@ -126,8 +149,8 @@ export const Deployment = () => {
             </div>
             {isFailed ? (
               <div className="note bad" role="alert">
-                <strong>It failed.</strong> <span className="wrap">{problems[0] ?? 'The log below says why.'}</span>{' '}
-                What ran before still serves.
+                <strong>It failed.</strong> <span className="wrap">{problems[0] ?? 'The log below says why.'}</span>
+                {stillServes(rows, row, statuses) ? ' What ran before still serves.' : null}
               </div>
             ) : null}
             <Stages row={row} statuses={statuses} chosen={service} />

@@ -15,6 +15,17 @@ const takeFromAddress = (name: 'code' | 'id_token'): string | null => {
   return found
 }
 
+const startName = 'slipway.sign-in-started'
+const longestMs = 600_000
+
+/** A link of somebody else must not sign a person in as that somebody. */
+const noteStart = (): void => localStorage.setItem(startName, String(Date.now()))
+const wasStartedHere = (): boolean => {
+  const at = Number(localStorage.getItem(startName) ?? 0)
+  localStorage.removeItem(startName)
+  return Date.now() - at < longestMs
+}
+
 const useProviders = () =>
   useQuery({
     queryKey: ['ways to sign in'],
@@ -41,7 +52,11 @@ export const SignIn = () => {
       await navigate({ href: to !== undefined && /^\/(?![/\\])/.test(to) ? to : '/', replace: true })
     } catch (error) {
       const { status, code, message } = toProblem(error)
-      setProblem(status === 401 && code !== 'link_used' ? 'This token is not valid, or no longer.' : message)
+      setProblem(
+        status === 401 && code !== 'link_used'
+          ? 'This token is not valid: it may have expired or been revoked.'
+          : message,
+      )
       setBusy(false)
     }
   }
@@ -51,7 +66,9 @@ export const SignIn = () => {
     const code = takeFromAddress('code')
     const idToken = takeFromAddress('id_token')
     if (code !== null) void enter({ code })
-    else if (idToken !== null) void enter({ token: idToken })
+    else if (idToken === null) return
+    else if (wasStartedHere()) void enter({ token: idToken })
+    else setProblem('This sign-in was not started in this browser, or took too long: start again.')
   })
   const onSubmit = (event: FormEvent): void => {
     event.preventDefault()
@@ -78,7 +95,13 @@ export const SignIn = () => {
           Sign in
         </Button>
         {providers.data === true ? (
-          <Button component="a" variant="default" href={`/auth/sign-in?return_to=${encodeURIComponent('/sign-in')}`}>
+          <Button
+            component="a"
+            variant="default"
+            href={`/auth/sign-in?return_to=${encodeURIComponent('/sign-in')}`}
+            onClick={noteStart}
+            onAuxClick={noteStart}
+          >
             Sign in with your provider
           </Button>
         ) : null}

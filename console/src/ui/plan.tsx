@@ -137,8 +137,8 @@ const Loss = ({ action, typed, onType }: { action: Action; typed: string; onType
     <div className="note bad">
       <strong>This cannot be undone.</strong>{' '}
       {action.target.kind === undefined
-        ? 'All its services, their data and their history go.'
-        : 'Its containers, volumes with their data, variables and history go.'}
+        ? 'All its services, their data and their history are deleted.'
+        : 'Its containers, volumes with their data, variables and history are deleted.'}
     </div>
     <TextInput
       data-autofocus

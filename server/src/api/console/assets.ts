@@ -74,10 +74,10 @@ const encodingFor = ({ sizes }: Asset, request: FastifyRequest): Encoding =>
     (encoding) => sizes.has(encoding) && accepted(request.headers['accept-encoding'], encoding),
   ) ?? 'identity'
 
-const send = (request: FastifyRequest, reply: FastifyReply, asset: Asset): FastifyReply => {
+const send = (request: FastifyRequest, reply: FastifyReply, asset: Asset, vary = 'Accept-Encoding'): FastifyReply => {
   const encoding = encodingFor(asset, request)
   const etag = `W/"${asset.etag}"`
-  reply.headers({ vary: 'Accept-Encoding', etag })
+  reply.headers({ vary, etag })
   if (request.headers['if-none-match'] === etag) return reply.code(304).send()
   reply.headers({ 'content-type': asset.type, 'content-length': asset.sizes.get(encoding)! })
   if (encoding !== 'identity') reply.header('content-encoding', encoding)
@@ -107,7 +107,8 @@ export const readAssets = (folder: string): Assets | null => {
         'cross-origin-opener-policy': 'same-origin',
         'cross-origin-resource-policy': 'same-origin',
       })
-      return send(request, reply, page)
+      // Programs get the API's answer at the same address.
+      return send(request, reply, page, 'Accept, Accept-Encoding')
     },
     sendFile(request, reply, name) {
       const asset = files.get(name)

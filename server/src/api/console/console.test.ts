@@ -133,9 +133,12 @@ test('the cookie is for no script, no other site and no other host, and only htt
     /^__Host-slipway_console=[\w-]{43}; Path=\/; Max-Age=\d+; HttpOnly; SameSite=Strict; Secure$/,
   )
   assert.equal(await statusOf({ ...halvesIn(secure), ...byProxy }), 200)
-  const openly = await raw('POST', '/console/session', { host: 'slipway.example.org' }, { token: api.token })
-  assert.deepEqual([openly.status, jsonOf(openly).code], [400, 'console_needs_https'])
-  assert.equal(openly.headers['set-cookie'], undefined)
+  const host = 'slipway.example.org'
+  for (const headers of [{ host }, { host, origin: `https://${host}` }] as Record<string, string>[]) {
+    const openly = await raw('POST', '/console/session', headers, { token: api.token })
+    assert.deepEqual([openly.status, jsonOf(openly).code], [400, 'console_needs_https'])
+    assert.equal(openly.headers['set-cookie'], undefined)
+  }
 })
 
 test('a link signs in once, within its time, and what is not a code changes nothing', async () => {
@@ -228,7 +231,7 @@ test('the page answers browsers at every address that the API does not have, und
     assert.match(policy, /default-src 'none'; script-src 'self'; style-src 'self'/)
     assert.match(policy, /frame-ancestors 'none'/)
     assert.doesNotMatch(policy, /unsafe/)
-    assert.equal(answer.headers['cache-control'], 'no-cache')
+    assert.deepEqual([answer.headers['cache-control'], answer.headers.vary], ['no-cache', 'Accept, Accept-Encoding'])
     assert.equal((await raw('HEAD', path, { accept })).body.length, 0)
     const again = await raw('GET', path, { accept, 'if-none-match': String(answer.headers.etag) })
     assert.equal(again.status, 304)

@@ -10,7 +10,7 @@ import { scopesOfRole } from '../auth/access.ts'
 import type { Role } from '../auth/permissions.ts'
 import type { Principal } from '../auth/principal.ts'
 import { type Assets, readAssets } from './assets.ts'
-import { isOwnPage, type OpenedSession, type Sessions } from './sessions.ts'
+import { isOwnPage, type OpenedSession, refuseOpenly, type Sessions } from './sessions.ts'
 
 export const assetsPath = '/assets'
 export const sessionPath = '/console/session'
@@ -61,6 +61,8 @@ const textIn = (body: unknown, name: 'token' | 'code'): string | null => {
 }
 
 const open = async (parts: ConsoleParts, request: FastifyRequest, reply: FastifyReply): Promise<OpenedSession> => {
+  // First: behind a proxy that is not trusted, the page's own origin looks like another one.
+  refuseOpenly(request)
   // Else another site could sign a person in as somebody else.
   if (!isOwnPage(request))
     throw new ApiError(403, 'origin_not_allowed', 'Only the console itself can sign in here; other pages send a token.')

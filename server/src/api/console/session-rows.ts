@@ -31,9 +31,9 @@ export const readSession = async (db: Queryable, hash: Buffer): Promise<SessionR
   return row ?? null
 }
 
-/** Whoever signs in again and again ends the oldest sessions of the same token. */
-const forgetOldest = `delete from console_session where hash in (
-  select hash from console_session where token_hash = $1 order by created_at desc, hash offset ${mostPerToken})`
+/** Whoever signs in again and again ends the oldest sessions of the same token, or of the same JWT. */
+const forgetOldest = (column: 'token_hash' | 'jwt_hash'): string => `delete from console_session where hash in (
+  select hash from console_session where ${column} = $1 order by created_at desc, hash offset ${mostPerToken})`
 
 export const writeSession = (
   database: Database,
@@ -46,7 +46,8 @@ export const writeSession = (
        values ($1, $2, $3, $4, $5, $6)`,
       [hash, keyHash, tokenHash, claims === null ? null : JSON.stringify(claims), jwtHash, expiresAt],
     )
-    if (tokenHash !== null) await tx.query(forgetOldest, [tokenHash])
+    if (tokenHash !== null) await tx.query(forgetOldest('token_hash'), [tokenHash])
+    else await tx.query(forgetOldest('jwt_hash'), [jwtHash])
   })
 
 /** Ends a session on every server, with its streams. */

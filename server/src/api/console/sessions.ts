@@ -99,7 +99,7 @@ const halvesOf = (request: FastifyRequest): Halves | null => {
 const loopback = /^(localhost|127(\.\d{1,3}){3}|\[::1\])(:\d+)?$/
 
 /** Over plain http everybody on the way could take the session. */
-const refuseOpenly = (request: FastifyRequest): void => {
+export const refuseOpenly = (request: FastifyRequest): void => {
   if (isSecure(request) || loopback.test(request.host)) return
   throw badRequest(
     'Open the console over https (behind a proxy, name it in SLIPWAY_TRUSTED_PROXIES) or at the address of its own machine.',
@@ -167,11 +167,9 @@ export const createSessions = async (
     halvesOf,
     authenticate,
     async openByToken(request, reply, token) {
-      refuseOpenly(request)
       return open(request, reply, await authenticator.grantOf(token, request.ip))
     },
     async openByCode(request, reply, code) {
-      refuseOpenly(request)
       const tokenHash = secretForm.test(code) ? await takeCode(database, code) : null
       if (tokenHash === null)
         throw new ApiError(

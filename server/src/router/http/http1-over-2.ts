@@ -227,8 +227,11 @@ class StreamInbound implements Inbound {
 
   end(trailers: readonly string[]): void {
     const { stream } = this
-    for (let index = 0; index < trailers.length; index += 2)
-      this.trailers[trailers[index]!.toLowerCase()] = trailers[index + 1]
+    for (let index = 0; index < trailers.length; index += 2) {
+      const name = trailers[index]!.toLowerCase()
+      // Sending one of these throws, and the stream would never end.
+      if (!dropped.has(name)) this.trailers[name] = trailers[index + 1]
+    }
     if (!stream.writableEnded && !stream.destroyed) stream.end()
     this.leaveUnread()
   }

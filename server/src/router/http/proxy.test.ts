@@ -276,6 +276,37 @@ test('a websocket is a tunnel of bytes; an end of either side ends the other; h2
   assert.match(await sendRaw(port, declined), /^HTTP\/1.1 200 .*plain/s)
 })
 
+test('an upgrade behind another request loses nothing that its client sends before it is granted', async (t) => {
+  const program = await serve(t, (_req, res) => res.end('plain'))
+  const { promise: asked, resolve } = Promise.withResolvers<Socket>()
+  program.server.on('upgrade', (_req, socket) => resolve(socket as Socket))
+  const { port } = await openInside(t, [route([program.target])])
+  const client = connect(port, '127.0.0.1')
+  t.after(() => client.destroy())
+  const start = 'GET / HTTP/1.1\r\nHost: a.localhost\r\n'
+  client.write(`${start}\r\n${start}Connection: Upgrade\r\nUpgrade: x\r\n\r\n`)
+  await readUntil(client, /plain$/)
+  const far = await asked
+  client.write('early')
+  // What was sent before this request has arrived by now.
+  assert.equal((await ask(port)).body, 'plain')
+  far.write('HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n')
+  assert.equal(await readUntil(far, /early$/), 'early')
+  far.destroy()
+})
+
+test('an empty line in front of a request may come in two pieces', async (t) => {
+  const { target } = await serve(t, (_req, res) => res.end('plain'))
+  const { port } = await openInside(t, [route([target])])
+  const client = connect({ host: '127.0.0.1', port, noDelay: true })
+  t.after(() => client.destroy())
+  client.write('\r')
+  // It has arrived before this request has been answered.
+  assert.equal((await ask(port)).body, 'plain')
+  client.write('\nGET / HTTP/1.1\r\nHost: a.localhost\r\n\r\n')
+  assert.match(await readUntil(client, /plain$|close/), /^HTTP\/1.1 200 /)
+})
+
 test('a websocket that is not opened in time is refused, and an open one may be silent', async (t) => {
   const { server, target } = await serve(t, (_, res) => res.end())
   server.on('upgrade', (req, socket) => {

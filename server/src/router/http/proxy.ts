@@ -168,7 +168,8 @@ class Exchange implements TargetUser, RequestSink, Answerer {
   }
 
   onDrain(): void {
-    if (this.isBodySent) return
+    // Without a body it is the head that has gone, or the body of the exchange before.
+    if (!this.bodyTaken || this.isBodySent) return
     if (!this.inbound.isHeadSent) this.connection?.limit(0)
     this.inbound.resumeBody()
   }

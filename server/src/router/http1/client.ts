@@ -152,8 +152,8 @@ export class Http1Client implements Inbound, Limited {
     while (at < end && this.stage !== 'closing') {
       if (this.stage === 'idle' || this.stage === 'head') {
         if (this.isFresh && isPreface(bytes)) return this.readPreface(bytes)
-        // Some clients send an empty line behind the body of the request before.
-        if (this.stage === 'idle' && bytes[at] === carriageReturn && bytes[at + 1] === lineFeed) {
+        // Some clients send an empty line behind the body of the request before, perhaps in two pieces.
+        if (bytes[at] === carriageReturn && bytes[at + 1] === lineFeed) {
           at += 2
           continue
         }
@@ -435,8 +435,9 @@ export class Http1Client implements Inbound, Limited {
     else this.socket.destroy()
   }
 
-  /** Its socket goes to somebody else. */
+  /** Its socket goes to somebody else, who alone reads from it. */
   private leave(): void {
+    this.stage = 'closing'
     this.lateAt = 0
     this.socket
       .pause()
