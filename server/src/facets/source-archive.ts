@@ -26,8 +26,10 @@ interface Made {
   accepted: NonNullable<Accepted>
 }
 
-const take = (context: Context, application: OwnApplication, message: string): Promise<Made> => {
-  const { parts, principal, upload, userAgent, requestId } = context
+type Sender = Pick<Context, 'parts' | 'principal' | 'upload' | 'userAgent' | 'requestId'>
+
+const take = (sender: Sender, application: OwnApplication, message: string): Promise<Made> => {
+  const { parts, principal, upload, userAgent, requestId } = sender
   const name = `refs/heads/${application.branch}`
   return receiverOf(parts)(application, AbortSignal.timeout(receiveMs), async ({ intake, refs, store, accept }) => {
     const head = refs.find((ref) => ref.name === name)
@@ -74,11 +76,7 @@ const deploySource = (self: Self): Operation =>
           'repository_elsewhere',
           'The repository of this application is elsewhere: set its git_repository.url to slipway:internal.',
         )
-      const { commitId, accepted } = await take(
-        context as unknown as Context,
-        application,
-        query.message || 'Deploy from an archive',
-      )
+      const { commitId, accepted } = await take(context, application, query.message || 'Deploy from an archive')
       return {
         git_commit_id: commitId,
         deployment_request_id: accepted.deploymentId,

@@ -72,12 +72,15 @@ export const readCredentials = async (db: Queryable, organizationId: string, id:
     )
   )[0]
 
+/** Their schema was checked, and both callers have made sure of the address. */
+const engineSpecOf = (spec: Spec): EngineSpec => spec as unknown as EngineSpec
+
 /** Reaches what kept credentials name; null if they name nothing. */
 export const identifyKept = async (context: Context, kept: Kept): Promise<MachineFacts | null> => {
   const { sealer } = context.parts
   if (kept.sealed.kubeconfig !== undefined) return identifyKubernetes(context, await openKubeconfig(sealer, kept))
   if (kept.spec.engine_url === undefined) return null
-  return identify(context, kept.spec as unknown as EngineSpec, await openSecrets(sealer, kept))
+  return identify(context, engineSpecOf(kept.spec), await openSecrets(sealer, kept))
 }
 
 const secretsOf = async ({ body, parts }: Context, kept: Kept | undefined): Promise<EngineSecrets> => {
@@ -102,7 +105,7 @@ const identifySent = async (
     )
   const secrets = await secretsOf(context, kept)
   if (needs.some((name) => !isGiven(spec[name]) && secrets[name as keyof EngineSecrets] === undefined)) return undefined
-  return identifyChecked(context, spec as unknown as EngineSpec, secrets)
+  return identifyChecked(context, engineSpecOf(spec), secrets)
 }
 
 const dropSecrets = `update node set sealed = sealed - $2::text[] where id = $1 and sealed ?| $2::text[]`

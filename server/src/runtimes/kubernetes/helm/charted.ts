@@ -47,6 +47,9 @@ const isPlain = (value: unknown): value is Plain => typeof value === 'object' &&
 const listIn = (value: Plain): unknown[] | null =>
   typeof value.kind === 'string' && value.kind.endsWith('List') && Array.isArray(value.items) ? value.items : null
 
+const isNamed = (value: Plain): value is Plain & ChartedObject =>
+  isPlain(value.metadata) && typeof value.metadata.name === 'string'
+
 /** An object, or those of a list, as helm takes them. */
 const flatten = (value: unknown, depth = 0): ChartedObject[] => {
   if (!isPlain(value)) return refuse('The chart makes something that is not an object of Kubernetes.')
@@ -55,12 +58,11 @@ const flatten = (value: unknown, depth = 0): ChartedObject[] => {
     if (depth === deepestList) refuse('The chart makes lists of lists of lists.')
     return items.flatMap((item) => flatten(item, depth + 1))
   }
-  const { apiVersion, kind, metadata } = value
+  const { apiVersion, kind } = value
   if (typeof apiVersion !== 'string' || typeof kind !== 'string')
     return refuse('The chart makes an object without an apiVersion and a kind.')
-  if (!isPlain(metadata) || typeof metadata.name !== 'string')
-    return refuse(`The chart makes an object of kind ${kind.slice(0, 100)} without a name.`)
-  return [value as unknown as ChartedObject]
+  if (!isNamed(value)) return refuse(`The chart makes an object of kind ${kind.slice(0, 100)} without a name.`)
+  return [value]
 }
 
 /** Objects of lines of JSON, one for each document. */
