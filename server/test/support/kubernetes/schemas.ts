@@ -1,6 +1,6 @@
 /**
- * The published schemas of Kubernetes' API, of the oldest and the newest minor that we support: `server/test/data/
- * kubernetes`, cut out of `api/openapi-spec/swagger.json` of the Go module k8s.io/kubernetes, without descriptions.
+ * The published schemas of Kubernetes' API, of the oldest and the newest minor that we support: in
+ * `schemas/`, cut out of `api/openapi-spec/swagger.json` of the Go module k8s.io/kubernetes, without descriptions.
  */
 import { readFileSync } from 'node:fs'
 import type { Manifest } from '../../../src/runtimes/kubernetes/manifests/describe.ts'
@@ -9,7 +9,7 @@ import type { Json } from '../api.ts'
 type Definitions = Readonly<Record<string, Json>>
 
 const read = (version: string): Definitions =>
-  JSON.parse(readFileSync(new URL(`../../data/kubernetes/${version}.json`, import.meta.url), 'utf8')) as Definitions
+  JSON.parse(readFileSync(new URL(`./schemas/${version}.json`, import.meta.url), 'utf8')) as Definitions
 
 export const published: Readonly<Record<string, Definitions>> = { 'v1.28': read('v1.28'), 'v1.35': read('v1.35') }
 
