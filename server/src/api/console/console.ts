@@ -1,8 +1,7 @@
 /**
- * The web console: its page and files, and `/console/session`, where it signs in and out
- * (`/console/ways` says how). Everything else that it does
- * is a request to the API like any other. An address that the API does not have is shown by the page, to browsers only;
- * the API's own addresses are never answered here.
+ * The web console: its page and files, and `/console/session`, where it signs in and out (`/console/ways` says how).
+ * Everything else that it does is a request to the API like any other. An address that the API does not have is shown by
+ * the page, to browsers only; the API's own addresses are never answered here.
  */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { ApiError, badRequest, notFound } from '../../lib/errors.ts'
