@@ -7,13 +7,10 @@
 import { joinTag } from '../../lib/docker/image-name.ts'
 import { ApiError, DeploymentError } from '../../lib/errors.ts'
 import { newId } from '../../lib/ids.ts'
-import { LeaseHandedOff } from '../../lib/lease-handed-off.ts'
 import type { Queryable } from '../../store/database.ts'
 import { writeAudit } from '../../store/tree.ts'
 import { imageChannel } from '../../webhooks/inbound/deliveries.ts'
-import { heldByLease, holdLease } from '../../work/lease.ts'
-import { createLoop } from '../../work/loop.ts'
-import { createWorker } from '../../work/worker.ts'
+import { holdLease } from '../../work/lease.ts'
 import type { Deployments } from '../deployments.ts'
 import { openRegistry } from '../images/registry-image.ts'
 import type { DeploymentParts } from '../parts.ts'
@@ -30,13 +27,11 @@ import {
   type WatchedImage,
   watchForgottenImages,
 } from './image-rows.ts'
+import { startLooks } from './looks.ts'
 import { pushOrigin } from './request-push.ts'
 
 const defaultPollSeconds = 300
-const concurrency = 8
 const longestPauseMs = 30_000
-const shortestPauseMs = 25
-const hourMs = 3_600_000
 
 const triggeredBy = 'new image'
 
@@ -139,56 +134,21 @@ const look = async (parts: DeploymentParts, asking: Asking, watched: WatchedImag
   await finishImageLook(database, watched, pollSeconds, { error: null, isUnfinished })
 }
 
-const lookOrNote = async (parts: DeploymentParts, asking: Asking, watched: WatchedImage, signal: AbortSignal) => {
-  try {
-    await look(parts, asking, watched, signal)
-  } catch (error) {
-    if (signal.aborted || error instanceof LeaseHandedOff) throw error
-    const known =
-      error instanceof DeploymentError
-        ? error
-        : new DeploymentError('internal', "The image could not be looked at: see the server's log.", { cause: error })
-    if (known !== error) parts.log.warn({ err: error, image: watched.id }, 'an image could not be looked at')
-    const { imagePollSeconds = defaultPollSeconds } = parts
-    await finishImageLook(parts.database, watched, imagePollSeconds, { error: known, isUnfinished: false })
-  }
-}
-
-const startLooks = (parts: DeploymentParts, worker: string, asking: Asking) => {
-  const { database } = parts
-  return createWorker<WatchedImage>(parts, {
-    name: 'image tags',
-    concurrency,
-    periodMs: longestPauseMs,
-    idOf: ({ id }) => id,
-    about: ({ id }) => ({ image: id }),
-    async claim(room) {
-      const { claimed, nextDueMs } = await claimImages(database, worker, room)
-      return { claimed, more: false, nextMs: Math.max(nextDueMs ?? longestPauseMs, shortestPauseMs) }
-    },
-    run: (watched, { signal }) => lookOrNote(parts, asking, watched, signal),
-    ...heldByLease(database, imageLeases, worker),
-    failed: 'a look at an image was interrupted and waits for its next claim',
-  })
-}
-
-export const startImages = async (
+export const startImages = (
   parts: DeploymentParts,
   worker: string,
   asking: Asking,
 ): Promise<{ stop(): Promise<void> }> => {
-  const looks = startLooks(parts, worker, asking)
-  const forgotten = createLoop(parts, {
-    name: 'followed images',
-    periodMs: hourMs,
-    failed: 'some images may not be watched',
-    run: () => watchForgottenImages(parts.database),
+  const { database, imagePollSeconds = defaultPollSeconds } = parts
+  return startLooks<WatchedImage>(parts, worker, {
+    name: 'image tags',
+    of: 'image',
+    leases: imageLeases,
+    longestPauseMs,
+    channel: imageChannel,
+    claim: (room) => claimImages(database, worker, room),
+    look: (watched, signal) => look(parts, asking, watched, signal),
+    note: (watched, error) => finishImageLook(database, watched, imagePollSeconds, { error, isUnfinished: false }),
+    watchForgotten: () => watchForgottenImages(database),
   })
-  const leave = await parts.database.listen(imageChannel, looks.wake)
-  return {
-    async stop() {
-      leave()
-      await Promise.all([looks.stop(), forgotten.stop()])
-    },
-  }
 }

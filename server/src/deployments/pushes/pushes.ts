@@ -6,16 +6,13 @@
  * When the process dies: the lease of the repository ends, and the next look finds what this one would have found.
  */
 import type { GitSource } from '../../builds/builder.ts'
-import { DeploymentError } from '../../lib/errors.ts'
-import { LeaseHandedOff } from '../../lib/lease-handed-off.ts'
+import type { DeploymentError } from '../../lib/errors.ts'
 import { pushChannel } from '../../webhooks/inbound/deliveries.ts'
-import { heldByLease } from '../../work/lease.ts'
-import { createLoop } from '../../work/loop.ts'
-import { createWorker } from '../../work/worker.ts'
 import type { ServiceRequest } from '../deployments.ts'
 import { openGitSource } from '../images/git-source.ts'
 import type { DeploymentParts } from '../parts.ts'
 import { askedOf, createJudge, type News } from './judge.ts'
+import { startLooks } from './looks.ts'
 import { type Asking, actOn } from './request-push.ts'
 import {
   claimDue,
@@ -31,10 +28,7 @@ import {
 } from './rows.ts'
 
 const defaultPollSeconds = 60
-const concurrency = 8
 const longestPauseMs = 10_000
-const shortestPauseMs = 25
-const hourMs = 3_600_000
 
 type Heads = ReadonlyMap<string, string>
 
@@ -113,59 +107,31 @@ const look = async (parts: DeploymentParts, asking: Asking, watched: Watched, si
   })
 }
 
-const unexpected = (cause: unknown): DeploymentError =>
-  new DeploymentError('internal', "The repository could not be looked at: see the server's log.", { cause })
-
-/** A look that fails is retried after a pause, and ever longer ones; what it would have found is found then. */
-const lookOrNote = async (parts: DeploymentParts, asking: Asking, watched: Watched, signal: AbortSignal) => {
-  try {
-    await look(parts, asking, watched, signal)
-  } catch (error) {
-    if (signal.aborted || error instanceof LeaseHandedOff) throw error
-    const known = error instanceof DeploymentError ? error : unexpected(error)
-    if (known !== error) parts.log.warn({ err: error, repository: watched.id }, 'a repository could not be looked at')
-    const hints = await readHints(parts.database, watched)
-    const rest = { first: [], answered: [], open: hints, wasUntold: false, isUnfinished: false }
-    const { gitPollSeconds = defaultPollSeconds } = parts
-    await finishLook(parts.database, watched, gitPollSeconds, { error: known, ...rest })
-  }
+const noteFailure = async (
+  { database, gitPollSeconds = defaultPollSeconds }: DeploymentParts,
+  watched: Watched,
+  error: DeploymentError,
+) => {
+  const open = await readHints(database, watched)
+  const nothing = { first: [], answered: [], wasUntold: false, isUnfinished: false }
+  await finishLook(database, watched, gitPollSeconds, { error, open, ...nothing })
 }
 
-const startLooks = (parts: DeploymentParts, worker: string, asking: Asking) => {
-  const { database } = parts
-  return createWorker<Watched>(parts, {
-    name: 'pushes',
-    concurrency,
-    periodMs: longestPauseMs,
-    idOf: ({ id }) => id,
-    about: ({ id }) => ({ repository: id }),
-    async claim(room) {
-      const { claimed, nextDueMs } = await claimDue(database, worker, room)
-      return { claimed, more: false, nextMs: Math.max(nextDueMs ?? longestPauseMs, shortestPauseMs) }
-    },
-    run: (watched, { signal }) => lookOrNote(parts, asking, watched, signal),
-    ...heldByLease(database, watchLeases, worker),
-    failed: 'a look at a repository was interrupted and waits for its next claim',
-  })
-}
-
-export const startPushes = async (
+export const startPushes = (
   parts: DeploymentParts,
   worker: string,
   asking: Asking,
 ): Promise<{ stop(): Promise<void> }> => {
-  const looks = startLooks(parts, worker, asking)
-  const forgotten = createLoop(parts, {
-    name: 'followed repositories',
-    periodMs: hourMs,
-    failed: 'some repositories may not be watched',
-    run: () => watchForgotten(parts.database),
+  const { database } = parts
+  return startLooks<Watched>(parts, worker, {
+    name: 'pushes',
+    of: 'repository',
+    leases: watchLeases,
+    longestPauseMs,
+    channel: pushChannel,
+    claim: (room) => claimDue(database, worker, room),
+    look: (watched, signal) => look(parts, asking, watched, signal),
+    note: (watched, error) => noteFailure(parts, watched, error),
+    watchForgotten: () => watchForgotten(database),
   })
-  const leave = await parts.database.listen(pushChannel, looks.wake)
-  return {
-    async stop() {
-      leave()
-      await Promise.all([looks.stop(), forgotten.stop()])
-    },
-  }
 }
