@@ -25,8 +25,7 @@ import {
 } from './support/docker/registry.ts'
 import { startGitServer } from './support/peers/git-server.ts'
 import { type Json, prepareSlipway, type Slipway } from './support/slipway/slipway.ts'
-import { isSettled } from './support/slipway/story.ts'
-import { until } from './support/until.ts'
+import { settleAt } from './support/slipway/story.ts'
 
 interface Tenant {
   organizationId: string
@@ -91,18 +90,9 @@ const addContainer = async (tenant: Tenant, registryId: string, image: string, t
   return id
 }
 
-const settled = (path: string): Promise<string> =>
-  until(
-    async () => {
-      const { body } = await slipway.api('GET', `${path}/status`, undefined, { 'x-state-vocabulary': 'deployment' })
-      return isSettled(body.state) ? body.state : null
-    },
-    { timeoutMs: 60_000, what: `${path} to settle` },
-  )
-
 const act = async (path: string, verb: string, body?: unknown): Promise<string> => {
   await send('POST', `${path}/${verb}`, body)
-  return settled(path)
+  return settleAt(slipway, path)
 }
 
 /** The state that a deploy ends in, and what the log says. */
@@ -151,7 +141,7 @@ describe('a registry with logins', { skip: registryIsMissing }, () => {
     for (const each of logins) ids.push(await addContainer(a, await addRegistry(a, registry.url, each), 'team/private'))
     await send('POST', `/environment/${a.environmentId}/deploy`)
     for (const [at, id] of ids.entries())
-      assert.equal(await settled(`/container/${id}`), 'DEPLOYED', `${logins[at]!.password.length} characters`)
+      assert.equal(await settleAt(slipway, `/container/${id}`), 'DEPLOYED', `${logins[at]!.password.length} characters`)
     const wrong = await addRegistry(a, registry.url, { ...login, password: 'wrong-canary' })
     const denied = await deployNew(a, wrong, 'team/private')
     assert.match(denied, /^DEPLOYMENT_ERROR .*team\/private:1 .*rejected this login/)

@@ -6,7 +6,7 @@ import { deaf, page } from './support/docker/apps.ts'
 import { containersOf, engine } from './support/docker/docker.ts'
 import { login, registryIsMissing, startRegistry, untag } from './support/docker/registry.ts'
 import type { Json } from './support/slipway/slipway.ts'
-import { createApplication, createPlace, deploymentLog, hostOf, isSettled, visit } from './support/slipway/story.ts'
+import { createApplication, createPlace, deploymentLog, hostOf, settleAt, visit } from './support/slipway/story.ts'
 import { withSlipway } from './support/slipway/with-slipway.ts'
 import { until } from './support/until.ts'
 
@@ -21,18 +21,9 @@ const send = async (method: string, path: string, body?: unknown): Promise<Json>
   return answer.body
 }
 
-const settle = (path: string): Promise<string> =>
-  until(
-    async () => {
-      const { body } = await slipway.api('GET', `${path}/status`, undefined, { 'x-state-vocabulary': 'deployment' })
-      return isSettled(body.state) ? body.state : null
-    },
-    { timeoutMs: 60_000, what: `${path} to settle` },
-  )
-
 const act = async (path: string, verb: string, body?: unknown): Promise<string> => {
   await send('POST', `${path}/${verb}`, body)
-  return settle(path)
+  return settleAt(slipway, path)
 }
 
 const plannedFor = async (path: string, id: string, body?: unknown): Promise<Json> => {
@@ -75,7 +66,7 @@ test('after a bad deployment a rollback serves the old version again at once, an
   const environment = `/environment/${place.environmentId}`
   assert.equal((await plannedFor(`${environment}/deploy`, id)).effect, 'UNTOUCHED')
   await send('POST', `${environment}/deploy`)
-  assert.equal(await settle(path), 'DEPLOYED')
+  assert.equal(await settleAt(slipway, path), 'DEPLOYED')
   assert.deepEqual(await idsOf(id), first)
   assert.match(await deploymentLog(slipway, place.environmentId), /No changes; skipping\./)
 
@@ -99,7 +90,7 @@ test('after a bad deployment a rollback serves the old version again at once, an
   await send('POST', `${path}/rollback`)
   await until(() => serves('one'), { timeoutMs: 30_000, what: 'the old version' })
   t.diagnostic(`from the request to the old version: ${Math.round(performance.now() - began)} ms`)
-  assert.equal(await settle(path), 'DEPLOYED')
+  assert.equal(await settleAt(slipway, path), 'DEPLOYED')
   const { body: status } = await slipway.api('GET', `${path}/status`)
   assert.equal(status.service_deployment_status, 'OUT_OF_DATE')
   const steps = status.steps.details.map(({ step_name: name }: Json) => name)
@@ -162,7 +153,7 @@ test('a tag that has moved in its registry is rolled out by a deploy of the envi
     const { effect, reason, changes } = await plannedFor(`${environment}/deploy`, id)
     assert.equal(effect, 'ROLL_OUT', reason)
     await send('POST', `${environment}/deploy`)
-    assert.equal(await settle(path), 'DEPLOYED')
+    assert.equal(await settleAt(slipway, path), 'DEPLOYED')
     assert.equal((await visit(slipway, hostOf(place, 'moving'))).text, 'new')
     const [newest] = (await send('GET', `${path}/release`)).results
     assert.equal(changes.image.to, newest.image)
@@ -173,7 +164,7 @@ test('a tag that has moved in its registry is rolled out by a deploy of the envi
       what: 'the old image',
     })
     t.diagnostic(`from the request to the old image: ${Math.round(performance.now() - began)} ms`)
-    assert.equal(await settle(path), 'DEPLOYED')
+    assert.equal(await settleAt(slipway, path), 'DEPLOYED')
     await send('DELETE', environment)
     await until(async () => (await slipway.api('GET', environment)).status === 404, {
       timeoutMs: 60_000,

@@ -3,11 +3,11 @@ import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import { freePort, type Json } from '../support/slipway/slipway.ts'
-import { createPlace, type Place } from '../support/slipway/story.ts'
+import { createPlace, type Place, settleAt } from '../support/slipway/story.ts'
 import { until } from '../support/until.ts'
 import type { Fault } from './fault.ts'
 import { whole } from './figures.ts'
-import { addContainer, addRegistry, type Scene, settleAt, withScene } from './scene.ts'
+import { addContainer, addRegistry, type Scene, withScene } from './scene.ts'
 
 interface Call {
   at: number
@@ -107,7 +107,7 @@ const deployAll = async (scene: Scene, ids: readonly string[]) => {
   for (const id of ids) {
     await scene.send('POST', `/container/${id}/deploy`, { image_tag: '1' })
     const acceptedAt = performance.now()
-    assert.equal(await settleAt(scene, `/container/${id}`, 10_000), 'DEPLOYED')
+    assert.equal(await settleAt(scene.slipway, `/container/${id}`, 10_000), 'DEPLOYED')
     times.set(id, { acceptedAt, doneAt: performance.now() })
   }
   return times

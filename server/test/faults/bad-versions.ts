@@ -6,10 +6,19 @@ import { deaf, page } from '../support/docker/apps.ts'
 import { containersOf } from '../support/docker/docker.ts'
 import { startLoad } from '../support/slipway/load.ts'
 import { freePort, type Json } from '../support/slipway/slipway.ts'
-import { createApplication, createPlace, deploy, deploymentLog, hostOf, settle } from '../support/slipway/story.ts'
+import {
+  createApplication,
+  createPlace,
+  deploy,
+  deploymentLog,
+  hostOf,
+  settle,
+  settleAt,
+  stateAt,
+} from '../support/slipway/story.ts'
 import type { Fault } from './fault.ts'
 import { timed, whole } from './figures.ts'
-import { addContainer, addRegistry, type Scene, settleAt, stateAt, stepSeconds, withScene } from './scene.ts'
+import { addContainer, addRegistry, type Scene, stepSeconds, withScene } from './scene.ts'
 
 /** An application whose new version is `command` instead of a page. */
 const running = (command: string): Record<string, string> => ({
@@ -127,12 +136,12 @@ const deployFrom = async (scene: Scene, name: string, url: string): Promise<numb
   const path = `/container/${container.id}`
   const endedMs = await timed(async () => {
     await scene.send('POST', `${path}/deploy`, { image_tag: '7' })
-    assert.equal(await settleAt(scene, path), 'DEPLOYMENT_ERROR')
+    assert.equal(await settleAt(scene.slipway, path), 'DEPLOYMENT_ERROR')
   })
   assert.ok(endedMs <= 30_000, `${name} ended after ${whole(endedMs)} ms`)
   const log = await deploymentLog(scene.slipway, place.environmentId)
   assert.ok(log.includes(`${new URL(url).host}/team/nowhere:7`), log)
-  assert.equal(await stateAt(scene, path), 'DEPLOYMENT_ERROR')
+  assert.equal(await stateAt(scene.slipway, path), 'DEPLOYMENT_ERROR')
   return endedMs
 }
 

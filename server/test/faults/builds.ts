@@ -4,11 +4,19 @@ import { page } from '../support/docker/apps.ts'
 import { engine } from '../support/docker/docker.ts'
 import { withDatabase } from '../support/docker/leftovers.ts'
 import type { Json } from '../support/slipway/slipway.ts'
-import { createApplication, createPlace, deploy, deploymentLog, isSettled, settle } from '../support/slipway/story.ts'
+import {
+  createApplication,
+  createPlace,
+  deploy,
+  deploymentLog,
+  isSettled,
+  settle,
+  stateAt,
+} from '../support/slipway/story.ts'
 import { until } from '../support/until.ts'
 import type { Fault } from './fault.ts'
 import { median, percentile, processesWith, timed, whole } from './figures.ts'
-import { type Scene, stateAt, stepSeconds, withScene } from './scene.ts'
+import { type Scene, stepSeconds, withScene } from './scene.ts'
 
 /** A page whose build runs `command` first. */
 const building = (command: string): Record<string, string> => {
@@ -71,7 +79,7 @@ const sample = async (scene: Scene, id: string, count: number, ended = (_state: 
   await until(
     async () => {
       const from = performance.now()
-      const state = await stateAt(scene, `/application/${id}`)
+      const state = await stateAt(scene.slipway, `/application/${id}`)
       latencies.push(performance.now() - from)
       return ended(state) || latencies.length >= count
     },

@@ -1,10 +1,10 @@
 /** F18: the same request twice, with a key and without. */
 import assert from 'node:assert/strict'
 import type { Answer, Json } from '../support/slipway/slipway.ts'
-import { createPlace, type Place } from '../support/slipway/story.ts'
+import { createPlace, type Place, settleAt, stateAt } from '../support/slipway/story.ts'
 import { until } from '../support/until.ts'
 import type { Fault } from './fault.ts'
-import { addContainer, addRegistry, type Scene, settleAt, stateAt, withScene } from './scene.ts'
+import { addContainer, addRegistry, type Scene, withScene } from './scene.ts'
 
 const key = (text: string) => ({ 'idempotency-key': text })
 
@@ -63,7 +63,9 @@ const deployTwice = async (scene: Scene, place: Place): Promise<void> => {
   const [first, again] = [await ask(key('d1')), await ask(key('d1'))]
   assert.deepEqual([first.status, again.status, isReplay(again)], [202, 202, true])
   assert.equal(again.body.deployment_request_id, first.body.deployment_request_id)
-  await until(async () => (await stateAt(scene, path)) !== 'DEPLOYMENT_QUEUED', { what: 'the first deployment to run' })
+  await until(async () => (await stateAt(scene.slipway, path)) !== 'DEPLOYMENT_QUEUED', {
+    what: 'the first deployment to run',
+  })
   const waiting = await Promise.all([ask(), ask(), ask()])
   assert.deepEqual(
     waiting.map(({ status }) => status),
@@ -71,7 +73,7 @@ const deployTwice = async (scene: Scene, place: Place): Promise<void> => {
   )
   const ids = new Set(waiting.map(({ body }) => body.deployment_request_id))
   assert.deepEqual([ids.size, ids.has(first.body.deployment_request_id)], [1, false])
-  assert.equal(await settleAt(scene, path, 30_000), 'DEPLOYED')
+  assert.equal(await settleAt(scene.slipway, path, 30_000), 'DEPLOYED')
   assert.equal(await deploymentsOf(scene, place.environmentId), 2)
 
   const spec = await send('GET', path)

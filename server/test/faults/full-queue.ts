@@ -1,11 +1,11 @@
 /** F27: a thousand deployments of a thousand services wait at once. */
 import assert from 'node:assert/strict'
 import type { Json } from '../support/slipway/slipway.ts'
-import { createPlace, type Place } from '../support/slipway/story.ts'
+import { createPlace, type Place, settleAt } from '../support/slipway/story.ts'
 import { until } from '../support/until.ts'
 import type { Fault } from './fault.ts'
 import { timed, whole } from './figures.ts'
-import { addContainer, addRegistry, type Scene, settleAt, withScene } from './scene.ts'
+import { addContainer, addRegistry, type Scene, withScene } from './scene.ts'
 
 const environments = 100
 const servicesEach = 10
@@ -75,7 +75,7 @@ const fullQueue: Fault = {
       const { QUEUED: waiting = 0 } = await figures(scene)
       const fairMs = await timed(async () => {
         for (const id of others) await deployOne(scene, id)
-        for (const id of others) assert.equal(await settleAt(scene, `/container/${id}`), 'DEPLOYED')
+        for (const id of others) assert.equal(await settleAt(scene.slipway, `/container/${id}`), 'DEPLOYED')
       })
       const { QUEUED: left = 0 } = await figures(scene)
       let most = 0

@@ -4,8 +4,7 @@ import { ensureBusybox } from '../support/docker/busybox-image.ts'
 import { engine } from '../support/docker/docker.ts'
 import { type GitServer, startGitServer } from '../support/peers/git-server.ts'
 import { type Json, prepareSlipway, type Slipway, type SlipwayOptions } from '../support/slipway/slipway.ts'
-import { isSettled, type Place } from '../support/slipway/story.ts'
-import { until } from '../support/until.ts'
+import type { Place } from '../support/slipway/story.ts'
 
 export interface Scene {
   slipway: Slipway
@@ -41,22 +40,6 @@ export const withScene = async <T>(options: SlipwayOptions, work: (scene: Scene)
     await slipway.remove().finally(() => git.close())
   }
 }
-
-/** The exact state of anything with a status, by its path; DELETED when it is gone. */
-export const stateAt = async ({ slipway }: Scene, path: string): Promise<string> => {
-  const { status, body } = await slipway.api('GET', `${path}/status`, undefined, { 'x-state-vocabulary': 'deployment' })
-  return status === 404 ? 'DELETED' : body.state
-}
-
-/** Waits until nothing is going on at `path` and answers the state. */
-export const settleAt = (scene: Scene, path: string, timeoutMs = 60_000): Promise<string> =>
-  until(
-    async () => {
-      const state = await stateAt(scene, path)
-      return isSettled(state) ? state : null
-    },
-    { timeoutMs, what: `${path} to settle` },
-  )
 
 /** How long the last deployment of a service was in one of its steps, in whole seconds. */
 export const stepSeconds = async ({ send }: Scene, path: string, step: string): Promise<number> => {

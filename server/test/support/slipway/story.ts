@@ -69,20 +69,27 @@ const exact = { 'x-state-vocabulary': 'deployment' }
 export const isSettled = (state: string): boolean =>
   /_ERROR$/.test(state) || ['READY', 'DEPLOYED', 'RESTARTED', 'STOPPED', 'CANCELED', 'DELETED'].includes(state)
 
-export const stateOf = async (slipway: Slipway, applicationId: string): Promise<string> => {
-  const { status, body } = await slipway.api('GET', `/application/${applicationId}/status`, undefined, exact)
+/** The exact state of anything with a status, by its path; DELETED when it is gone. */
+export const stateAt = async (slipway: Slipway, path: string): Promise<string> => {
+  const { status, body } = await slipway.api('GET', `${path}/status`, undefined, exact)
   return status === 404 ? 'DELETED' : body.state
 }
 
-/** Waits until nothing is going on and answers the exact state. */
-export const settle = (slipway: Slipway, applicationId: string, timeoutMs = 60_000): Promise<string> =>
+/** Waits until nothing is going on at `path` and answers the exact state. */
+export const settleAt = (slipway: Slipway, path: string, timeoutMs = 60_000): Promise<string> =>
   until(
     async () => {
-      const state = await stateOf(slipway, applicationId)
+      const state = await stateAt(slipway, path)
       return isSettled(state) ? state : null
     },
-    { timeoutMs, what: `application ${applicationId} to settle` },
+    { timeoutMs, what: `${path} to settle` },
   )
+
+export const stateOf = (slipway: Slipway, applicationId: string): Promise<string> =>
+  stateAt(slipway, `/application/${applicationId}`)
+
+export const settle = (slipway: Slipway, applicationId: string, timeoutMs?: number): Promise<string> =>
+  settleAt(slipway, `/application/${applicationId}`, timeoutMs)
 
 export const hostOf = (place: Place, name: string): string => `${name}-${place.environmentName}.localhost`
 
