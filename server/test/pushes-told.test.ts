@@ -264,14 +264,14 @@ test('a tag that moves deploys the containers and jobs that follow it, once, and
     await look()
     for (const id of [follower, job]) await until(async () => (await seen(id)) === 'b', { what: 'the new digest' })
     assert.deepEqual([await requests(follower), await requests(job), await requests(other)], [1, 1, 0])
-    const [deployment] = (await call('GET', `/environment/${environmentId}/deploymentHistory`)).body.results
-    assert.deepEqual([deployment.origin, deployment.triggered_by], ['GIT', 'new image'])
     await until(
       async () =>
         (await call('GET', `/container/${follower}/status`, undefined, { 'x-state-vocabulary': 'deployment' })).body
           .state === 'DEPLOYED',
       { what: 'rest', timeoutMs: 30_000 },
     )
+    const [deployment] = (await call('GET', `/environment/${environmentId}/deploymentHistory`)).body.results
+    assert.deepEqual([deployment.origin, deployment.triggered_by], ['GIT', 'new image'])
     assert.equal((await call('POST', `/container/${follower}/stop`)).status, 202)
     digest = 'c'
     await look()
