@@ -3,6 +3,7 @@ import { connect } from 'node:net'
 import { test } from 'node:test'
 import fc from 'fast-check'
 import { type Answer, applicationBody, caller, newApplication, newPlace, startApi } from '../../test/support/api.ts'
+import { standIn } from '../../test/support/stand-in.ts'
 import { until } from '../../test/support/until.ts'
 import { operations } from '../resources/index.ts'
 import { newTokenText } from './auth/auth.ts'
@@ -20,7 +21,7 @@ const isError = (answer: Answer, status: number, code: string): void => {
 }
 
 test('an operation that declares no scope keeps the server from starting', async () => {
-  const careless = {
+  const careless = standIn<Operation>({
     id: 'careless',
     method: 'GET',
     path: '/careless',
@@ -29,7 +30,7 @@ test('an operation that declares no scope keeps the server from starting', async
     owner: ownOrganization,
     status: 200,
     run: async () => ({}),
-  } as unknown as Operation
+  })
   await assert.rejects(createApi(api.parts, [careless]), /careless declares no scope/)
 })
 

@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os'
 import { test } from 'node:test'
 import { ensureBusybox } from '../../test/support/docker/busybox-image.ts'
 import { createFakeClock } from '../../test/support/fake-clock.ts'
+import { standIn } from '../../test/support/stand-in.ts'
 import { until } from '../../test/support/until.ts'
 import { createEngine } from '../lib/docker/docker-engine.ts'
 import { ApiError, DeploymentError } from '../lib/errors.ts'
@@ -102,7 +103,7 @@ test('who reads the figures does not wait for an engine that hangs', async () =>
 test('a disk with less left than the reserve is told to the log, once', async () => {
   const lines: [object, string][] = []
   const listening = { ...log, error: (about: object, text: string) => void lines.push([about, text]) }
-  const disk = diskOf({ reserveMb: 1e12, log: listening as unknown as typeof log })
+  const disk = diskOf({ reserveMb: 1e12, log: standIn<typeof log>(listening) })
   await until(() => lines.length > 0, { what: 'the line' })
   const [[about, text]] = lines as [[{ place: string; reserveMb: number }, string]]
   assert.deepEqual([about.place, about.reserveMb], ['data', 1e12])

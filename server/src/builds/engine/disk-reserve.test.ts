@@ -1,10 +1,11 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { standIn } from '../../../test/support/stand-in.ts'
 import type { Engine } from '../../lib/docker/docker-engine.ts'
 import { DeploymentError } from '../../lib/errors.ts'
 import { createDiskReserve } from './disk-reserve.ts'
 
-const engine = { call: async () => ({ DockerRootDir: '/docker' }) } as unknown as Engine
+const engine = standIn<Engine>({ call: async () => ({ DockerRootDir: '/docker' }) })
 const never = new AbortController().signal
 const usual = { engine, isLocal: true, reserveMb: 100 }
 

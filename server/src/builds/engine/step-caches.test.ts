@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { createFakeClock } from '../../../test/support/fake-clock.ts'
+import { standIn } from '../../../test/support/stand-in.ts'
 import type { Engine } from '../../lib/docker/docker-engine.ts'
 import type { CacheStore } from '../cache-store.ts'
 import type { CacheMount } from '../preparation/run-mounts.ts'
@@ -21,7 +22,7 @@ test('a locked cache stays held while its step runs, also when the database was 
       heldUntilMs = 0
     },
   } as Partial<CacheStore> as CacheStore
-  const engine = { call: async () => ({}) } as unknown as Engine
+  const engine = standIn<Engine>({ call: async () => ({}) })
   const caches = createStepCaches({ engine, store, clock, maxMb: 1 })
   const own = { uid: 0, gid: 0, mode: 0o755, isReadOnly: false } as const
   const mount: CacheMount = { type: 'cache', id: 'x', target: '/x', sharing: 'locked', ...own }

@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Readable, Writable } from 'node:stream'
 import { type TestContext, test } from 'node:test'
+import { standIn } from '../../../test/support/stand-in.ts'
 import type { Database } from '../../store/database.ts'
 import { type Git, GitFailed } from '../git/process.ts'
 import { createStored } from './stored.ts'
@@ -13,7 +14,7 @@ const restore = (t: TestContext, lists: string[][], whole: string[]) => {
   const mirror = mkdtempSync(join(tmpdir(), 'slipway-mirror-'))
   t.after(() => rmSync(mirror, { recursive: true }))
   const read: string[] = []
-  const database = {
+  const database = standIn<Database>({
     async query(sql: string, [id]: string[]) {
       if (sql.includes('git_pack_part')) {
         read.push(id!)
@@ -21,8 +22,8 @@ const restore = (t: TestContext, lists: string[][], whole: string[]) => {
       }
       return (lists.length > 1 ? lists.shift()! : lists[0]!).map((each) => ({ id: each, name: each }))
     },
-  } as unknown as Database
-  const git = {
+  })
+  const git = standIn<Git>({
     talk() {
       const output = new Readable({ read() {} })
       const input = new Writable({
@@ -35,7 +36,7 @@ const restore = (t: TestContext, lists: string[][], whole: string[]) => {
       return { input, output }
     },
     remove: async () => {},
-  } as unknown as Git
+  })
   return createStored(database)
     .restore(git, mirror, 'id')
     .then(() => read)

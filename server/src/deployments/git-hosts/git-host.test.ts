@@ -3,6 +3,7 @@ import assert from 'node:assert/strict'
 import { createServer } from 'node:http'
 import { type TestContext, test } from 'node:test'
 import { apiNames, startGitHostApi } from '../../../test/support/peers/git-host-api.ts'
+import { standIn } from '../../../test/support/stand-in.ts'
 import { createOutbound } from '../../lib/net/outbound.ts'
 import { Secret } from '../../lib/secret.ts'
 import type { Database } from '../../store/database.ts'
@@ -16,8 +17,8 @@ const open = async (token: { type: string; token: string; git_api_url: string })
   const { origin } = new URL(token.git_api_url)
   const host = await openGitHost(
     {
-      database: { query: async () => [row] } as unknown as Database,
-      sealer: { open: async () => new Secret(token.token) } as unknown as Sealer,
+      database: standIn<Database>({ query: async () => [row] }),
+      sealer: standIn<Sealer>({ open: async () => new Secret(token.token) }),
       outbound: createOutbound({ allow: ['loopback'] }),
     },
     'organization',

@@ -10,6 +10,7 @@ import {
   partsOf,
   type World,
 } from '../../../test/support/engine.ts'
+import { standIn } from '../../../test/support/stand-in.ts'
 import { until } from '../../../test/support/until.ts'
 import { newId } from '../../lib/ids.ts'
 import type { Outbound } from '../../lib/net/outbound.ts'
@@ -166,13 +167,13 @@ test('one organization has a few looks at once, and is asked less often the more
 /** A git host that only takes what it is told. */
 const newHost = () => {
   const told: string[] = []
-  const outbound = {
+  const outbound = standIn<Outbound>({
     check: async () => ({ address: '127.0.0.1', family: 4 }),
     async request({ body }: { body: string }) {
       told.push(JSON.parse(body).state)
       return { status: 201, headers: {}, body: '{}', truncated: false }
     },
-  } as unknown as Outbound
+  })
   return { told, outbound }
 }
 

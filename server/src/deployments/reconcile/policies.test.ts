@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { standIn } from '../../../test/support/stand-in.ts'
 import { Secret } from '../../lib/secret.ts'
 import type { DeploymentParts } from '../parts.ts'
 import { createPolicies } from './policies.ts'
@@ -21,7 +22,7 @@ const createScene = () => {
       },
     },
   }
-  const policies = createPolicies(parts as unknown as Pick<DeploymentParts, 'database' | 'sealer'>)
+  const policies = createPolicies(standIn<Pick<DeploymentParts, 'database' | 'sealer'>>(parts))
   const usersOf = async (serviceId: string, releaseId: string) =>
     (await policies.of({ serviceId, releaseId, ingress: { 'network.ingress.basic_auth_env_var': 'USERS' } }))?.users
   return { policies, opened, gone, usersOf }

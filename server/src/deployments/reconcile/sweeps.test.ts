@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { standIn } from '../../../test/support/stand-in.ts'
 import type { Cluster } from '../../clusters/clusters.ts'
 import { newId } from '../../lib/ids.ts'
 import { createLog } from '../../lib/log.ts'
@@ -35,10 +36,10 @@ const createParts = (bad: string) => {
     },
     ingress: { unpublish: (id: string) => doing(`route ${id}`) },
   }
-  return { parts: parts as unknown as DeploymentParts, cluster: cluster as unknown as Cluster, done }
+  return { parts: standIn<DeploymentParts>(parts), cluster: standIn<Cluster>(cluster), done }
 }
 
-const instance = (taskId: string | undefined): Instance => ({ serviceId: newId(), taskId }) as unknown as Instance
+const instance = (taskId: string | undefined): Instance => standIn<Instance>({ serviceId: newId(), taskId })
 const signal = new AbortController().signal
 
 test('a task whose id is none of ours is ended without asking the database for it, and stops no other', async () => {

@@ -1,11 +1,12 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { standIn } from '../../../test/support/stand-in.ts'
 import { Secret } from '../../lib/secret.ts'
 import type { Workload } from '../../runtimes/runtime.ts'
 import type { TaskEvent, TaskSpec } from '../deployments.ts'
 import { createTail, toTask } from './tasks.ts'
 
-const workload = { env: new Secret({ OWN: '1' }), files: new Secret([]), volumes: [] } as unknown as Workload
+const workload = standIn<Workload>({ env: new Secret({ OWN: '1' }), files: new Secret([]), volumes: [] })
 const environmentOf = (event: TaskEvent, more: Partial<TaskSpec> = {}) => {
   const spec: TaskSpec = { on: {}, cron: null, maxRestarts: 0, timeoutMs: 1, ...more }
   return toTask(workload, { name: 'main', spec, event }, 'id').env.reveal()

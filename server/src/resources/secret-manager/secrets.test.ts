@@ -193,7 +193,7 @@ test('the parameters of a cluster can be read as values for Helm charts', async 
   })
   const { status, body } = await call('GET', `${clusters}/${id}/installationHelmValues`)
   assert.equal(status, 200)
-  const [values, access] = (body as unknown as string).split('kubernetesAccess:\n')
+  const [values, access] = String(body).split('kubernetesAccess:\n')
   assert.match(access!, /^ {2}apiVersion: "v1"\n {2}kind: "List"\n/)
   assert.equal(
     values,

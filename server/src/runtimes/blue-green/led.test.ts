@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { standIn } from '../../../test/support/stand-in.ts'
 import type { AnyRoute } from '../../router/router.ts'
 import { type BlueGreenParts, createBlueGreen, noRouter } from './blue-green.ts'
 
@@ -16,7 +17,7 @@ test('a process that begins anew leaves an unready instance out once it keeps wh
       routes = [...next]
     },
   }
-  const instances = { see: async () => [one] } as unknown as BlueGreenParts['instances']
+  const instances = standIn<BlueGreenParts['instances']>({ see: async () => [one] })
   const { ingress, follow } = createBlueGreen({ instances, router })
   const publication = { service, revision: 'v1', exposure }
   assert.equal((await ingress.look([service])).isAs(publication), true)

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { standIn } from '../../../test/support/stand-in.ts'
 import { type AnyRoute, isStreamRoute, PortUnavailable, type Router } from '../../router/router.ts'
 import { areEqual, routeWhatCan } from '../../router/routes.ts'
 import type { Exposure } from '../ingress.ts'
@@ -8,7 +9,7 @@ import { routesFor } from './routes.ts'
 
 const serviceId = 'a'
 const address = (port: number) => ({ host: '127.0.0.1', port })
-const instance = { endpoints: { 80: address(15_000), 53: address(15_001) } } as unknown as PlacedInstance
+const instance = standIn<PlacedInstance>({ endpoints: { 80: address(15_000), 53: address(15_001) } })
 const exposure: Exposure = {
   hosts: [{ host: 'a.localhost', internalPort: 80, protocol: 'HTTP' }],
   ports: [
@@ -30,7 +31,7 @@ test('each name and port leads to the port it names on every instance; the ports
   assert.deepEqual(places(routesFor(serviceId, exposure, 'stopped', [])), ['HTTP a.localhost'])
   assert.ok(areEqual(routes, routes.toReversed()))
   assert.ok(!areEqual(routes, routesFor(serviceId, exposure, 'up', [])))
-  const other = { endpoints: { 80: address(15_002) } } as unknown as PlacedInstance
+  const other = standIn<PlacedInstance>({ endpoints: { 80: address(15_002) } })
   const both = routesFor(serviceId, exposure, 'up', [instance, other])
   assert.ok(areEqual(both, routesFor(serviceId, exposure, 'up', [other, instance])))
   assert.ok(!areEqual(both, routes))
@@ -50,8 +51,8 @@ test('ports that cannot be had are left out and told; any other error goes on', 
     [30_000, 30_001],
   )
   assert.deepEqual(places(routed), ['HTTP a.localhost'])
-  const broken = { setService: () => Promise.reject(new Error('the router is not running')) } as unknown as Router
+  const broken = standIn<Router>({ setService: () => Promise.reject(new Error('the router is not running')) })
   await assert.rejects(routeWhatCan(broken, serviceId, routes), /not running/)
-  const stubborn = { setService: () => Promise.reject(new PortUnavailable('no', 1)) } as unknown as Router
+  const stubborn = standIn<Router>({ setService: () => Promise.reject(new PortUnavailable('no', 1)) })
   await assert.rejects(routeWhatCan(stubborn, serviceId, routes), PortUnavailable)
 })

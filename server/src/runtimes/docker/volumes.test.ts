@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { createWorkload } from '../../../test/support/runtimes/conformance.ts'
+import { standIn } from '../../../test/support/stand-in.ts'
 import { type Engine, EngineError, engineUnavailable } from '../../lib/docker/docker-engine.ts'
 import { newId } from '../../lib/ids.ts'
 import { type ContainerBody, describeInstance, type Mount, volumeName } from './describe.ts'
@@ -40,7 +41,7 @@ const createStub = () => {
     }
     return [...volumes.keys()]
   }
-  return { stub, make, engine: { call } as unknown as Engine }
+  return { stub, make, engine: standIn<Engine>({ call }) }
 }
 
 const described = (...sizes: number[]) => {

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { Readable } from 'node:stream'
 import { test } from 'node:test'
 import { createWorkload } from '../../../../test/support/runtimes/conformance.ts'
+import { standIn } from '../../../../test/support/stand-in.ts'
 import type { Engine } from '../../../lib/docker/docker-engine.ts'
 import type { Workload } from '../../runtime.ts'
 import type { ContainerDetail } from '../containers.ts'
@@ -62,7 +63,7 @@ test('the table that a command in the container prints is read whole, up to 256 
     const frame = Buffer.alloc(8)
     frame.writeUInt32BE(table.length, 4)
     const call = async () => ({ Id: 'exec', ExitCode: 0 })
-    const engine = { call, stream: async () => Readable.from([frame, table]) } as unknown as Engine
+    const engine = standIn<Engine>({ call, stream: async () => Readable.from([frame, table]) })
     const detail = { Id: 'a', State: { Running: true, Pid: 0 }, Config: {} } as ContainerDetail
     const ports: Workload['ports'] = [{ internalPort: 3000, protocol: 'TCP', publiclyAccessible: false }]
     const workload = createWorkload({ image: 'x', entrypoint: [], arguments: [] }, { ports })

@@ -4,6 +4,7 @@ import { Readable } from 'node:stream'
 import { test } from 'node:test'
 import { createFakeClock } from '../../../../test/support/fake-clock.ts'
 import { createWorkload } from '../../../../test/support/runtimes/conformance.ts'
+import { standIn } from '../../../../test/support/stand-in.ts'
 import type { Engine } from '../../../lib/docker/docker-engine.ts'
 import type { Containers } from '../containers.ts'
 import type { ContainerEvent, Events } from '../events.ts'
@@ -15,10 +16,10 @@ test('the time that a version gets to say yes as often as asked is the one that 
   const engine = { call: async () => ({ Id: 'exec', ExitCode: 1 }), stream: async () => Readable.from([]) }
   const instance = { id: 'a', index: 0, state: 'running', endpoints: {} }
   const wait = createReady({
-    engine: engine as unknown as Engine,
-    containers: { list: async () => [], describe: async () => [instance] } as unknown as Containers,
-    events: { listen: async () => () => {} } as unknown as Events,
-    logs: { lastLines: async () => [] } as unknown as Logs,
+    engine: standIn<Engine>(engine),
+    containers: standIn<Containers>({ list: async () => [], describe: async () => [instance] }),
+    events: standIn<Events>({ listen: async () => () => {} }),
+    logs: standIn<Logs>({ lastLines: async () => [] }),
     clock,
   })
   const check = { kind: 'exec' as const, command: ['look'] }
@@ -51,10 +52,10 @@ test('what has ended once is ready when it says yes and has stayed up for a seco
   }
   const inspect = async () => ({ State: { Running: true, Restarting: false, OOMKilled: false }, RestartCount: 1 })
   const wait = createReady({
-    engine: engine as unknown as Engine,
-    containers: { list: async () => [], describe: async () => [instance], inspect } as unknown as Containers,
-    events: { listen } as unknown as Events,
-    logs: { lastLines: async () => [] } as unknown as Logs,
+    engine: standIn<Engine>(engine),
+    containers: standIn<Containers>({ list: async () => [], describe: async () => [instance], inspect }),
+    events: standIn<Events>({ listen }),
+    logs: standIn<Logs>({ lastLines: async () => [] }),
     clock,
   })
   const check = { kind: 'exec' as const, command: ['look'] }

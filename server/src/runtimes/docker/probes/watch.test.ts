@@ -3,6 +3,7 @@ import assert from 'node:assert/strict'
 import { Readable } from 'node:stream'
 import { test } from 'node:test'
 import { createFakeClock } from '../../../../test/support/fake-clock.ts'
+import { standIn } from '../../../../test/support/stand-in.ts'
 import { type Engine, EngineError } from '../../../lib/docker/docker-engine.ts'
 import { createLog } from '../../../lib/log.ts'
 import { type ContainerRow, createContainers } from '../containers.ts'
@@ -38,13 +39,13 @@ const createScene = (rows: ContainerRow[], fail: (path: string) => Error | undef
     return path === '/containers/json' ? rows : { Id: 'exec', ExitCode: 1 }
   }
   const stream = async () => Readable.from([])
-  const engine = { call, stream } as unknown as Engine
+  const engine = standIn<Engine>({ call, stream })
   let tell = (_event: ContainerEvent): void => {}
   const listen: Events['listen'] = async (onEvent) => {
     tell = onEvent
     return () => {}
   }
-  const events = { listen, seen: () => undefined } as unknown as Events
+  const events = standIn<Events>({ listen, seen: () => undefined })
   const readiness = createReadiness(({ id }, isReady) => changes.push([id, isReady]))
   const hooks = createHooks(engine, clock)
   const containers = createContainers({ engine, ownerId: 'o', events, readiness })

@@ -2,7 +2,9 @@ import assert from 'node:assert/strict'
 import { Readable } from 'node:stream'
 import { test } from 'node:test'
 import { pack } from 'tar-stream'
+import { standIn } from '../../../../test/support/stand-in.ts'
 import { type Engine, EngineError } from '../../../lib/docker/docker-engine.ts'
+import { readableOf } from '../../../lib/tar-streams.ts'
 import { collectOutputs } from '../../collect.ts'
 import { openFileOf } from './files.ts'
 
@@ -17,7 +19,7 @@ const read = async (archive: Readable | Error) => {
       return archive
     },
   }
-  const open = (path: string) => openFileOf(engine as unknown as Engine, 'container', path, signal)
+  const open = (path: string) => openFileOf(standIn<Engine>(engine), 'container', path, signal)
   return (await collectOutputs([{ path: '/out', maxBytes: most }], true, open, signal))['/out'] ?? null
 }
 
@@ -27,7 +29,7 @@ const endless = (header: Parameters<ReturnType<typeof pack>['entry']>[0]): Reada
     (async function* () {
       const head = pack()
       head.entry(header)
-      for await (const chunk of head as unknown as AsyncIterable<Buffer>) {
+      for await (const chunk of readableOf(head)) {
         yield chunk
         break
       }
@@ -40,7 +42,7 @@ test('a file is read whole, and only the first of what comes', async () => {
   archive.entry({ name: 'out' }, 'text')
   archive.entry({ name: 'more' }, 'never')
   archive.finalize()
-  assert.deepEqual(await read(archive as unknown as Readable), { text: 'text' })
+  assert.deepEqual(await read(readableOf(archive)), { text: 'text' })
 })
 
 test('a file that says it is endless is a sentence, and nobody reads it to its end', async () => {
