@@ -205,15 +205,14 @@ test('bodies that never end take the places of their own organization only', asy
   const { pathname, host, port } = new URL(theirs.body.url.replace(/^https?:\/\/[^/]*/, api.url))
   const head = `POST ${pathname} HTTP/1.1\r\nHost: ${host}\r\nContent-Length: 100\r\n\r\n{`
   let refused = 0
-  const sockets = Array.from({ length: 40 }, () =>
-    connect(Number(port), '127.0.0.1', function () {
-      this.write(head)
-    })
-      .on('error', () => {})
+  const sockets = Array.from({ length: 40 }, () => {
+    const socket = connect(Number(port), '127.0.0.1').on('error', () => {})
+    return socket
+      .on('connect', () => socket.write(head))
       .on('data', (bytes) => {
         refused += /^HTTP\/1.1 503 /.test(String(bytes)) ? 1 : 0
-      }),
-  )
+      })
+  })
   t.after(() => {
     for (const socket of sockets) socket.destroy()
   })

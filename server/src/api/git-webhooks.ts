@@ -115,11 +115,7 @@ const find = async (desk: Desk, request: FastifyRequest): Promise<void> => {
 }
 
 /** Until its body may be read. Whoever knows an address fills the places of its organization at most. */
-const waitForPlace = (
-  { inTurn }: Desk,
-  { organizationId }: GitWebhook,
-  { raw }: FastifyReply,
-): Promise<void> =>
+const waitForPlace = ({ inTurn }: Desk, { organizationId }: GitWebhook, { raw }: FastifyReply): Promise<void> =>
   new Promise((resolve, reject) => {
     const closed = new AbortController()
     raw.once('close', () => closed.abort())

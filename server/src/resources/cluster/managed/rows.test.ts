@@ -22,7 +22,14 @@ const askFor = async (runs: number): Promise<string> => {
   for (let count = 0; count < runs; count += 1) {
     const id = newId()
     await newNode(id, 'cluster', organizationId)
-    const wanted = { runId: newId(), action: 'DEPLOY', status: 'DEPLOYING', document: {}, mark: '', version: null } as const
+    const wanted = {
+      runId: newId(),
+      action: 'DEPLOY',
+      status: 'DEPLOYING',
+      document: {},
+      mark: '',
+      version: null,
+    } as const
     await ask(database, id, { ...wanted, askedBy: 'a test' })
   }
   return organizationId
