@@ -6,6 +6,7 @@ import { startHolder } from '../floors/holder.ts'
 import { rawDeploy } from '../floors/raw.ts'
 import { timed } from '../measure.ts'
 import type { Ours } from '../ours.ts'
+import { usualLimits } from '../ours-application.ts'
 import { deploy, hostOf, makeApplication } from '../ours-deploy.ts'
 
 const crowd = 1000
@@ -55,7 +56,7 @@ const floor = async (bench: Bench): Promise<Side> => {
   const { image } = await bench.sources()
   const holder = await startHolder()
   bench.onClose(async () => holder.close())
-  const start = () => rawDeploy(bench.engine, image, { cappedLog: true })
+  const start = () => rawDeploy(bench.engine, image, { cappedLog: true, limits: usualLimits })
   return {
     async measure() {
       let id = ''
