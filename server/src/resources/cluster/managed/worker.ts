@@ -13,7 +13,7 @@ import { claimRuns, isCanceled, managedChannel, managedLeases, type RunClaim } f
 import { type RunTimes, runClaim } from './run.ts'
 
 /** Of this server; which of them begin is claimRuns' matter. */
-const concurrency = 24
+const concurrency = 12
 const periodMs = 10_000
 
 /** `alone`: no other server can work on this database, so that leases of a dead process end at once. */
