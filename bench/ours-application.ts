@@ -1,3 +1,6 @@
+/** Of one instance, unless a figure says otherwise. */
+export const usualLimits = { cpuMillicores: 100, memoryMb: 64 }
+
 /** The bodies of applications that the figures create through our API. */
 export const applicationBody = (name: string, gitUrl: string, more: Record<string, unknown> = {}) => ({
   name,
@@ -5,8 +8,8 @@ export const applicationBody = (name: string, gitUrl: string, more: Record<strin
   build_mode: 'DOCKER',
   dockerfile_path: 'Dockerfile',
   healthchecks: {},
-  cpu: 100,
-  memory: 64,
+  cpu: usualLimits.cpuMillicores,
+  memory: usualLimits.memoryMb,
   min_running_instances: 1,
   max_running_instances: 1,
   ports: [{ internal_port: 8080, external_port: 443, protocol: 'HTTP', publicly_accessible: true }],

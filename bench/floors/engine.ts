@@ -11,6 +11,8 @@ export interface ContainerOptions {
   init?: boolean
   /** Caps of the log, as the product sets them; without it, none. */
   cappedLog?: boolean
+  /** As the product sets them; without it, none. */
+  limits?: { cpuMillicores: number; memoryMb: number }
 }
 
 export interface Engine {
@@ -62,13 +64,20 @@ export const createEngine = (): Engine => {
       return answer.body
     },
     text: (path) => request('GET', path, {}),
-    async create({ image, hostPort, init = true, cappedLog = false }) {
+    async create({ image, hostPort, init = true, cappedLog = false, limits }) {
       const body = {
         Image: image,
         Labels: { 'slipway.bench': '1' },
         ExposedPorts: { '8080/tcp': {} },
         HostConfig: {
           Init: init,
+          ...(limits === undefined
+            ? {}
+            : {
+                NanoCpus: limits.cpuMillicores * 1e6,
+                Memory: limits.memoryMb * 2 ** 20,
+                MemorySwap: limits.memoryMb * 2 ** 20,
+              }),
           ...(cappedLog ? { LogConfig: { Type: 'json-file', Config: { 'max-size': '10m', 'max-file': '3' } } } : {}),
           PortBindings:
             hostPort === undefined ? {} : { '8080/tcp': [{ HostIp: '127.0.0.1', HostPort: String(hostPort) }] },

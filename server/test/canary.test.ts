@@ -7,11 +7,8 @@ import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
 import { readdirSync, readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
-import { Writable } from 'node:stream'
 import { test } from 'node:test'
-import { pino } from 'pino'
 import type { Operation } from '../src/api/operations/operation.ts'
-import type { Log } from '../src/lib/log.ts'
 import { rotateKeys } from '../src/programs/key-rotation.ts'
 import { operations } from '../src/resources/index.ts'
 import type { Values } from './cases/case.ts'
@@ -19,24 +16,12 @@ import { type Answer, type Json, newApplication, newPlace, startApi } from './su
 import { createFakeEngines } from './support/docker/fake-engines.ts'
 import { openFakeKubernetes } from './support/peers/kubernetes.ts'
 import { addressOf, caseOf, newScene, paramsOf, valuesFor } from './support/scene.ts'
+import { tapLog } from './support/tap-log.ts'
 import { until } from './support/until.ts'
 
 const api = await startApi({ engines: createFakeEngines(), openKubernetes: openFakeKubernetes })
 
-let logged = ''
-/** All that any part writes to its log from now on, at every level, as it would stand in the file. */
-const tapLog = (log: Log): void => {
-  const sink = new Writable({
-    write: (chunk, _encoding, done) => {
-      logged += String(chunk)
-      done()
-    },
-  })
-  const writing = pino({ level: 'trace' }, sink)
-  const levels = ['debug', 'info', 'warn', 'error'] as const
-  Object.assign(log, Object.fromEntries(levels.map((level) => [level, writing[level].bind(writing)])))
-}
-tapLog(api.parts.log)
+const logged = tapLog(api.parts.log)
 
 const canary = `Canary${randomBytes(9).toString('hex')}`
 const visible = `Visible${randomBytes(9).toString('hex')}`
@@ -329,8 +314,8 @@ test('no row of any table holds the canary', async () => {
 
 test('no line of the log holds the canary', () => {
   api.parts.log.error({ err: new Error(visible) }, 'the log is listened to')
-  assert.ok(logged.includes(visible), 'the log is not listened to')
-  const line = logged.split('\n').find(shows)
+  assert.ok(logged().includes(visible), 'the log is not listened to')
+  const line = logged().split('\n').find(shows)
   assert.equal(line, undefined)
 })
 

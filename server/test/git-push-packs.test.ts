@@ -1,9 +1,11 @@
 /** What is kept of the repositories on the server itself, however long and however often they are pushed to. */
 import assert from 'node:assert/strict'
+import { execFileSync } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 import { readdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
+import { pktLine } from '../src/api/git-door/pkt-lines.ts'
 import { openGitPlace } from '../src/builds/git/place.ts'
 import { removeTrees } from '../src/builds/git/process.ts'
 import { tidyRepositories } from '../src/deployments/pushes/own-packs.ts'
@@ -107,4 +109,62 @@ test('packs are merged into one without what nothing needs, and whoever pushes o
   await client.commit({ 'a.txt': '4' })
   const pushed = await client.push()
   assert.equal(pushed.code, 0, pushed.stderr)
+})
+
+test('what a mirror has beside the repository, as submodules of its builds, cannot be fetched by its id', async () => {
+  const scene = await newScene()
+  const { client, application } = scene
+  const path = `/git/${application.id}.git`
+  const authorization = `Basic ${Buffer.from(`x:${token}`).toString('base64')}`
+  const commit = await client.commit({ Dockerfile: 'FROM scratch\n' })
+  assert.equal((await client.push()).code, 0)
+  const upload = (body: Buffer, headers: Record<string, string> = {}) =>
+    fetch(`${api.url}${path}/git-upload-pack`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/x-git-upload-pack-request', authorization, ...headers },
+      body: new Uint8Array(body),
+    })
+  const listed = await fetch(`${api.url}${path}/info/refs?service=git-upload-pack`, { headers: { authorization } })
+  assert.equal(listed.status, 200)
+  const place = await openGitPlace(api.parts.settings.dataDir, createLog('silent'))
+  let theirs = ''
+  for (const entry of await readdir(place.mirrors)) {
+    const git = (args: string[], input = '') =>
+      execFileSync('git', ['-c', 'safe.directory=*', '--git-dir', join(place.mirrors, entry), ...args], {
+        encoding: 'utf8',
+        input,
+        stdio: ['pipe', 'pipe', 'pipe'],
+        env: { ...process.env, GIT_AUTHOR_DATE: '1700000000 +0000', GIT_COMMITTER_DATE: '1700000000 +0000' },
+      }).trim()
+    const by = ['-c', 'user.name=a', '-c', 'user.email=a@b']
+    try {
+      git(['cat-file', '-e', commit])
+    } catch {
+      continue
+    }
+    const blob = git(['hash-object', '-w', '--stdin'], 'a secret of a submodule')
+    const tree = git(['mktree'], `100644 blob ${blob}\tsecret\n`)
+    theirs = git([...by, 'commit-tree', tree, '-m', 'theirs'])
+    // As commits with submodules in place are kept.
+    git(['update-ref', 'refs/slipway/theirs', theirs])
+    execFileSync('chmod', ['-R', 'a+rX', join(place.mirrors, entry)])
+  }
+  assert.notEqual(theirs, '', `a mirror of ${application.id} has the commit`)
+  const wants = (id: string): Buffer =>
+    Buffer.concat([pktLine(`want ${id} no-progress\n`), Buffer.from('0000'), pktLine('done\n')])
+  const second = (id: string): Buffer =>
+    Buffer.concat([
+      ...[pktLine('command=fetch'), Buffer.from('0001'), pktLine('no-progress\n')],
+      ...[pktLine(`want ${id}\n`), pktLine('done\n'), Buffer.from('0000')],
+    ])
+  const isServed = (body: Buffer, headers?: Record<string, string>): Promise<boolean> =>
+    upload(body, headers)
+      .then(async (answer) => Buffer.from(await answer.arrayBuffer()).includes('PACK'))
+      .catch(() => false)
+  const isHad = async (id: string): Promise<boolean[]> => [
+    await isServed(wants(id)),
+    await isServed(second(id), { 'git-protocol': 'version=2' }),
+  ]
+  assert.ok((await isHad(commit)).includes(true), 'its own commit is served')
+  assert.deepEqual(await isHad(theirs), [false, false])
 })

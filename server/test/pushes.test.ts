@@ -4,6 +4,7 @@
  */
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
+import { connect } from 'node:net'
 import { test } from 'node:test'
 import { DeploymentError } from '../src/lib/errors.ts'
 import { signHeaders } from '../src/webhooks/sign.ts'
@@ -196,6 +197,28 @@ test('10,000 garbage bodies do nothing, write so many lines and no more, and hol
   } finally {
     log.warn = warn
   }
+})
+
+test('bodies that never end take the places of their own organization only', async (t) => {
+  const stranger = await api.newOrganization()
+  const theirs = await api.as(stranger.token)('POST', `/organization/${stranger.id}/gitWebhook`)
+  const { pathname, host, port } = new URL(theirs.body.url.replace(/^https?:\/\/[^/]*/, api.url))
+  const head = `POST ${pathname} HTTP/1.1\r\nHost: ${host}\r\nContent-Length: 100\r\n\r\n{`
+  let refused = 0
+  const sockets = Array.from({ length: 40 }, () => {
+    const socket = connect(Number(port), '127.0.0.1').on('error', () => {})
+    return socket
+      .on('connect', () => socket.write(head))
+      .on('data', (bytes) => {
+        refused += /^HTTP\/1.1 503 /.test(String(bytes)) ? 1 : 0
+      })
+  })
+  t.after(() => {
+    for (const socket of sockets) socket.destroy()
+  })
+  await until(() => refused === 32, { what: 'all but eight to have waited in vain', timeoutMs: 20_000 })
+  const { path } = await newScene({})
+  await push(path)
 })
 
 test('a secret is shown once and can be changed; the one before is accepted for a day, and none earlier', async () => {

@@ -4,7 +4,9 @@
  * answer after one small statement, and that what is not genuine, or comes again, has no effect but a line in the log,
  * of which there are only so many a minute. What a delivery leads to is done elsewhere (deployments/pushes).
  */
+import { once } from 'node:events'
 import type { FastifyInstance, FastifyReply, FastifyRequest, RouteShorthandOptions } from 'fastify'
+import { createSemaphore } from '../lib/concurrency/semaphore.ts'
 import { ApiError, notFound, unavailable } from '../lib/errors.ts'
 import { isUuid } from '../lib/ids.ts'
 import {
@@ -28,8 +30,10 @@ export const gitWebhookPath = '/git-webhooks'
 
 /** Real ones have some kilobytes; what is larger is found by the poll. */
 const maxBytes = 5 << 20
-/** Bodies that are read at once. */
-const maxReading = 32
+/** Bodies that are read at once: in all, for the webhooks of one organization, and with the first of each other one. */
+const reading = { places: 24, each: 8, most: 64 }
+/** The others wait for so long: git hosts send again what was not answered, and the poll finds it. */
+const patienceMs = 5000
 /** Genuine deliveries of one webhook, and lines about others, a minute. */
 const perMinute = 600
 const linesPerMinute = 60
@@ -65,6 +69,7 @@ interface Desk {
   failed: Throttle
   deliveries: Limiter
   refused: ReturnType<typeof createRefusals>
+  inTurn: ReturnType<typeof createSemaphore>
 }
 
 /** Says why in the log, and no more than needed in the answer. */
@@ -108,6 +113,21 @@ const find = async (desk: Desk, request: FastifyRequest): Promise<void> => {
   request.gitWebhook = isUuid(id) ? await findGitWebhook(desk.parts.database, id) : null
   if (request.gitWebhook === null) refuse(desk, request, 'unknown webhook', notFound())
 }
+
+/** Until its body may be read. Whoever knows an address fills the places of its organization at most. */
+const waitForPlace = ({ inTurn }: Desk, { organizationId }: GitWebhook, { raw }: FastifyReply): Promise<void> =>
+  new Promise((resolve, reject) => {
+    const closed = new AbortController()
+    raw.once('close', () => closed.abort())
+    const hold = (): Promise<void> => {
+      resolve()
+      return closed.signal.aborted ? Promise.resolve() : once(closed.signal, 'abort').then(() => {})
+    }
+    const signal = AbortSignal.any([closed.signal, AbortSignal.timeout(patienceMs)])
+    inTurn(organizationId, hold, { signal }).catch(() =>
+      reject(unavailable('busy', 'Too many deliveries at once: try again in a moment.')),
+    )
+  })
 
 /** The envelope of a genuine delivery; null for one of a registry. */
 const verify = async (
@@ -163,8 +183,8 @@ const receive = async (desk: Desk, request: FastifyRequest, reply: FastifyReply)
 /** Adds the path; needs no token. `failed` is shared with other failures of an address. */
 export const addGitWebhooks = async (app: FastifyInstance, parts: Parts, failed: Throttle): Promise<void> => {
   const deliveries = createLimiter(perMinute, parts.clock)
-  const desk: Desk = { parts, failed, deliveries, refused: createRefusals(parts) }
-  let reading = 0
+  const inTurn = createSemaphore(reading.places, reading.each, reading.most)
+  const desk: Desk = { parts, failed, deliveries, refused: createRefusals(parts), inTurn }
   app.decorateRequest('gitWebhook', null)
   await app.register(async (scope) => {
     scope.removeAllContentTypeParsers()
@@ -175,11 +195,7 @@ export const addGitWebhooks = async (app: FastifyInstance, parts: Parts, failed:
       bodyLimit: maxBytes,
       async onRequest(request, reply) {
         await find(desk, request)
-        if (reading >= maxReading) throw unavailable('busy', 'Too many deliveries at once: try again in a moment.')
-        reading += 1
-        reply.raw.once('close', () => {
-          reading -= 1
-        })
+        await waitForPlace(desk, request.gitWebhook!, reply)
       },
     }
     for (const path of [`${gitWebhookPath}/:id`, `${gitWebhookPath}/:id/:token`])

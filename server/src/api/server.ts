@@ -95,12 +95,21 @@ const tokenOf = (request: FastifyRequest): string | null => {
 /** Tokens cost nothing, so an organization gets the requests of ten tokens at most, however many it creates. */
 const tokensWorth = 10
 
-const takeTurn = ({ perToken, perOrganization }: Gate, { tokenId, organizationId, account }: Principal): Allowance => {
+type Turns = Pick<Gate, 'perToken' | 'perOrganization'>
+
+const takeTurn = ({ perToken, perOrganization }: Turns, { tokenId, organizationId, account }: Principal): Allowance => {
   const own = perToken.take(tokenId)
   // Accounts are created by the issuer and can be in many organizations.
   if (account !== null || !own.admitted) return own
   const shared = perOrganization.take(organizationId)
   return shared.admitted ? own : shared
+}
+
+/** A request of this caller; throws when it has made too many. */
+const count = (turns: Turns, principal: Principal, reply: FastifyReply): void => {
+  const allowance = takeTurn(turns, principal)
+  reply.headers(allowanceHeaders(allowance))
+  if (!allowance.admitted) throw tooManyRequests(allowance)
 }
 
 /** By a token, or by the session of the console's page. */
@@ -120,9 +129,7 @@ const refusalOf = ({ failed }: Gate, request: FastifyRequest, reply: FastifyRepl
 const authenticate = async (gate: Gate, request: FastifyRequest, reply: FastifyReply): Promise<Principal> => {
   try {
     const principal = await principalOf(gate, request)
-    const allowance = takeTurn(gate, principal)
-    reply.headers(allowanceHeaders(allowance))
-    if (!allowance.admitted) throw tooManyRequests(allowance)
+    count(gate, principal, reply)
     return principal
   } catch (error) {
     if (!(error instanceof ApiError) || error.status !== 401) throw error
@@ -419,15 +426,18 @@ export const createApi = async (parts: Parts, operations: readonly Operation[]):
   const { rateLimit, limits = usualLimits } = parts.settings
   const failedLimit = rateLimit === 0 ? 0 : (parts.settings.failedLoginLimit ?? 30)
   const authenticator = await createAuthenticator(parts)
+  const turns: Turns = {
+    perToken: createLimiter(rateLimit, parts.clock),
+    perOrganization: createLimiter(rateLimit * tokensWorth, parts.clock),
+  }
   const gate: Gate = {
+    ...turns,
     parts,
     cors: createCors(parts.settings.corsOrigins ?? []),
     authenticator,
-    sessions: await createSessions(parts, authenticator),
+    sessions: await createSessions(parts, authenticator, (principal, reply) => count(turns, principal, reply)),
     streams: await createOpenStreams(parts, limits),
-    perToken: createLimiter(rateLimit, parts.clock),
     failed: createThrottle(failedLimit, parts.clock),
-    perOrganization: createLimiter(rateLimit * tokensWorth, parts.clock),
     metrics: createMetrics(parts.database, parts.work, parts.disk),
   }
   const table = createRouteTable(operations)

@@ -21,6 +21,7 @@ const sealer = await createSealer({ database, masterKeyFile: join(folder, 'maste
 const opened: EngineTarget[] = []
 const closed: string[] = []
 const cleared: string[] = []
+const silent = { host: 'silent.example', answered: Promise.withResolvers<void>() }
 
 /** A server over the database: what it connects to is a runtime that says when it is closed. */
 const startServer = async () => {
@@ -34,7 +35,10 @@ const startServer = async () => {
       engines: {
         identify: () => Promise.reject(new Error('not asked')),
         ownId: async () => null,
-        pin: async () => ({ address: '192.0.2.1' }),
+        pin: async (host) => {
+          if (host === silent.host) await silent.answered.promise
+          return { address: '192.0.2.1' }
+        },
         sockets: [],
         open(target) {
           opened.push(target)
@@ -90,12 +94,12 @@ const seal = (organizationId: string, row: string, text: string) =>
   sealer.seal(organizationId, { table: 'node', row, column: 'engine_ssh_key' }, text)
 
 /** An organization with a cluster that is an engine behind SSH. */
-const addEngine = async () => {
+const addEngine = async (host = 'engine.example') => {
   const organizationId = newId()
   await add('organization', organizationId, {}, {}, organizationId)
   const credentialsId = newId()
   const sealed = { engine_ssh_key: await seal(organizationId, credentialsId, 'the key') }
-  const spec = { engine_url: 'ssh://deploy@engine.example:2222', engine_ssh_host_keys: 'ssh-ed25519 AAAA' }
+  const spec = { engine_url: `ssh://deploy@${host}:2222`, engine_ssh_host_keys: 'ssh-ed25519 AAAA' }
   await add('onpremise_credentials', organizationId, spec, sealed, credentialsId)
   const described = { cloud_provider: 'ON_PREMISE', kubernetes: 'SELF_MANAGED' }
   const info = { cloud_provider_credentials: { credentials: { id: credentialsId } } }
@@ -172,4 +176,23 @@ test('a connection whose server stops is closed', async () => {
   const before = closed.filter((each) => each.startsWith(name)).length
   await server.close()
   assert.equal(closed.filter((each) => each.startsWith(name)).length, before + 1)
+})
+
+test('a cluster that does not answer delays no other, neither at the start nor later', async () => {
+  const before = await addEngine(silent.host)
+  const known = await addEngine()
+  const server = await startServer()
+  try {
+    assert.ok(keys(server).includes(known.clusterId), 'what answers is connected when the server has started')
+    const late = await addEngine()
+    await until(() => keys(server).includes(late.clusterId), { what: 'a cluster that comes later' })
+    const asked = await addEngine()
+    assert.equal((await server.of(asked.clusterId)).isConnected, true)
+    assert.ok(!keys(server).includes(before.clusterId))
+    silent.answered.resolve()
+    await until(() => keys(server).includes(before.clusterId), { what: 'the silent one to be connected' })
+  } finally {
+    silent.answered.resolve()
+    await server.close()
+  }
 })

@@ -3,6 +3,8 @@
  * when something tells of a change, and every few seconds, so that every server follows what another one wrote.
  */
 import { isIPv6 } from 'node:net'
+import { createKeyedLock, withLock } from '../lib/concurrency/keyed-lock.ts'
+import { waitAtMost } from '../lib/concurrency/waiting.ts'
 import type { EngineConnection } from '../lib/docker/engine-connection.ts'
 import type { Pin } from '../lib/net/pinned-connector.ts'
 import type { Clock } from '../lib/time/clock.ts'
@@ -50,6 +52,8 @@ interface Entry extends Opened {
 }
 
 const everyMs = 10_000
+/** At the start, for clusters that do not answer. */
+const patienceMs = 3000
 /** An engine is updated now and then. */
 const askEveryMs = 10 * 60_000
 /** Whoever still works with a connection that was replaced may end that. */
@@ -74,6 +78,29 @@ const serviceAddressOf = async (
   const { address } = await pin(host, anyPort)
   if (!isIPv6(address)) return address
   throw new Error('services are published at IPv4 addresses only: engine_service_address must name one')
+}
+
+/** One at a time of each cluster, so that nobody connects twice; one that does not answer delays no other. */
+const createRefresh = (readOne: (clusterId: string) => Promise<void>, stopping: AbortSignal) => {
+  const turns = createKeyedLock()
+  /** Not begun yet: they read what is written by then. */
+  const waiting = new Map<string, Promise<void>>()
+  const working = new Set<Promise<void>>()
+  return {
+    refresh(clusterId: string): Promise<void> {
+      const before = waiting.get(clusterId)
+      if (before !== undefined) return before
+      const work = withLock(turns, clusterId, stopping, () => {
+        waiting.delete(clusterId)
+        return readOne(clusterId)
+      })
+      waiting.set(clusterId, work)
+      const ended = work.catch(() => {}).then(() => void working.delete(ended))
+      working.add(ended)
+      return work
+    },
+    settled: () => Promise.all(working),
+  }
 }
 
 export const createConnected = (
@@ -124,21 +151,30 @@ export const createConnected = (
     entries.set(clusterId, { ...opened, written, asksAtMs: 0 })
     log.info({ cluster: clusterId }, 'connected to a cluster')
   }
-  const read = async (clusterId: string | null): Promise<void> => {
+  const read = async (clusterId: string | null) => {
     const [docker, kubernetes] = [
       await readEngineRows(database, clusterId),
       await readKubernetesRows(database, clusterId),
     ]
-    const rows = [
+    return [
       ...docker.map((row) => ({ row, open: () => openEngine(row) })),
       ...kubernetes.map((row) => ({ row, open: () => openOther(row) })),
     ]
-    const there = new Set(rows.map(({ row }) => row.clusterId))
-    for (const id of clusterId === null ? [...entries.keys()] : [clusterId]) if (!there.has(id)) letGo(id, true)
-    for (const { row, open } of rows)
-      await connect(row, open).catch((error: unknown) => {
-        log.warn({ err: error, cluster: row.clusterId }, 'the credentials of a cluster cannot be used')
-      })
+  }
+  const readOne = async (clusterId: string): Promise<void> => {
+    const [found] = await read(clusterId)
+    if (found === undefined) return letGo(clusterId, true)
+    await connect(found.row, found.open).catch((error: unknown) => {
+      log.warn({ err: error, cluster: clusterId }, 'the credentials of a cluster cannot be used')
+    })
+  }
+  const { refresh, settled } = createRefresh(readOne, stopping.signal)
+  /** Begins with each that is not connected as it is written; `begun` ends with them. */
+  const refreshAll = async (): Promise<{ begun: Promise<unknown> }> => {
+    const there = new Map((await read(null)).map(({ row }) => [row.clusterId, row.version]))
+    const others = [...there].flatMap(([id, version]) => (entries.get(id)?.written === version ? [] : [id]))
+    const gone = [...entries.keys()].filter((id) => !there.has(id))
+    return { begun: Promise.allSettled([...others, ...gone].map(refresh)) }
   }
   const learnVersion = async ([clusterId, entry]: [string, Entry]): Promise<void> => {
     if (clock.monotonicMs() < entry.asksAtMs) return
@@ -151,13 +187,6 @@ export const createConnected = (
   }
   /** One that does not answer is asked again as late: its health says so meanwhile. */
   const learnVersions = () => Promise.allSettled([...entries].map(learnVersion)).then(() => {})
-  let last: Promise<void> = Promise.resolve()
-  /** One at a time, so that nobody connects twice. */
-  const refresh = (clusterId: string | null): Promise<void> => {
-    const next = last.catch(() => {}).then(() => (stopping.signal.aborted ? undefined : read(clusterId)))
-    last = next
-    return next
-  }
   const ends: (() => unknown)[] = []
 
   return {
@@ -167,7 +196,9 @@ export const createConnected = (
       return entries.get(clusterId)?.cluster
     },
     async start() {
-      await refresh(null)
+      const { begun } = await refreshAll()
+      // Those that answer are there for whoever begins next.
+      await waitAtMost(clock, patienceMs, begun)
       const common = { periodMs: everyMs, waits: true, failed: 'cluster connections could not be refreshed' }
       // Of its own: one that does not answer keeps nobody from being connected.
       const versions = createLoop(parts, { ...common, name: 'cluster versions', run: learnVersions })
@@ -175,8 +206,8 @@ export const createConnected = (
         ...common,
         name: 'cluster connections',
         run: async () => {
-          await refresh(null)
-          versions.wake()
+          const { begun: connecting } = await refreshAll()
+          void connecting.then(() => versions.wake())
         },
       })
       ends.push(async () => {
@@ -188,7 +219,7 @@ export const createConnected = (
     async close() {
       await Promise.all(ends.map((end) => end()))
       stopping.abort()
-      await last.catch(() => {})
+      await settled()
       for (const id of [...entries.keys()]) letGo(id)
       await Promise.all(closing)
     },

@@ -93,8 +93,8 @@ export interface Grant {
 export interface Authenticator {
   /** Rejects with the 401. `address` is the caller's, for `last_used_ip`. */
   authenticate(token: string | null, address: string): Promise<Principal>
-  /** What a session may keep of a valid token. Rejects with the 401. */
-  grantOf(token: string, address: string): Promise<Grant>
+  /** Whose a valid token is, and what a session may keep of it. Rejects with the 401. */
+  grantOf(token: string, address: string): Promise<{ principal: Principal; grant: Grant }>
   /** As the token itself, with the rights that it has now. Rejects with the 401. */
   authenticateGrant(grant: Grant, address: string): Promise<Principal>
   close(): void
@@ -216,16 +216,14 @@ export const createAuthenticator = async (parts: Parts): Promise<Authenticator> 
   return {
     authenticate,
     async grantOf(token, address) {
-      const { expiresAt } = await authenticate(token, address)
-      if (jwts === null || !looksLikeJwt(token))
-        return { tokenHash: hashOf(token), claims: null, jwtHash: null, expiresAt }
-      const claims = await jwts.verify(token)
-      return {
-        tokenHash: null,
-        claims,
-        jwtHash: sessionHash(token),
-        expiresAt: new Date(decodeJwt(token).exp! * 1000),
+      const principal = await authenticate(token, address)
+      if (jwts === null || !looksLikeJwt(token)) {
+        const { expiresAt } = principal
+        return { principal, grant: { tokenHash: hashOf(token), claims: null, jwtHash: null, expiresAt } }
       }
+      const claims = await jwts.verify(token)
+      const expiresAt = new Date(decodeJwt(token).exp! * 1000)
+      return { principal, grant: { tokenHash: null, claims, jwtHash: sessionHash(token), expiresAt } }
     },
     async authenticateGrant({ tokenHash, claims, jwtHash }, address) {
       if (tokenHash !== null) return find(byHash, tokenHash.toString('base64'), () => tokenHash, address)

@@ -156,6 +156,19 @@ test('a link signs in once, within its time, and what is not a code changes noth
   assert.equal((await raw('POST', '/console/session', {}, { code: late })).status, 401)
 })
 
+test('a sign-in counts as a request of its token, so that no session is made past the limit', async () => {
+  const limited = await startApi({ idle: true, settings: { consoleFolder: folder, rateLimit: 5 } })
+  const { host } = new URL(limited.url)
+  const sessions = async () => (await limited.database.query('select 1 from console_session')).length
+  const answers: Answered[] = []
+  for (let count = 0; count < 8; count += 1)
+    answers.push(await raw('POST', '/console/session', { host }, { token: limited.token }, limited.url))
+  const statuses = answers.map(({ status }) => status)
+  assert.deepEqual([statuses.at(0), statuses.at(-1)], [201, 429])
+  assert.ok(answers.at(-1)!.headers['retry-after'] !== undefined)
+  assert.equal(await sessions(), statuses.filter((status) => status === 201).length)
+})
+
 test('a session ends with its token, by signing out, and when its time is over, with its streams', async () => {
   const { environmentId } = await newPlace(api)
   const made = await api.call('POST', `/organization/${api.organizationId}/apiToken`, { name: 'a', scopes: ['Read'] })

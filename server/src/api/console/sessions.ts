@@ -145,6 +145,8 @@ const createRows = (database: Database, clock: Clock) => {
 export const createSessions = async (
   { database, clock }: { database: Database; clock: Clock },
   authenticator: Authenticator,
+  /** A sign-in counts as a request of whoever signs in; throws if there were too many. */
+  count: (principal: Principal, reply: FastifyReply) => void,
 ): Promise<Sessions> => {
   const rows = createRows(database, clock)
   const stop = await database.listen('slipway_token', rows.clear)
@@ -167,7 +169,9 @@ export const createSessions = async (
     halvesOf,
     authenticate,
     async openByToken(request, reply, token) {
-      return open(request, reply, await authenticator.grantOf(token, request.ip))
+      const { principal, grant } = await authenticator.grantOf(token, request.ip)
+      count(principal, reply)
+      return open(request, reply, grant)
     },
     async openByCode(request, reply, code) {
       const tokenHash = secretForm.test(code) ? await takeCode(database, code) : null
@@ -178,8 +182,9 @@ export const createSessions = async (
           'This link has been used or has expired: sign in with the admin token, which the first start printed.',
         )
       const grant: Grant = { tokenHash, claims: null, jwtHash: null, expiresAt: null }
-      const { expiresAt } = await authenticator.authenticateGrant(grant, request.ip)
-      return open(request, reply, { ...grant, expiresAt })
+      const principal = await authenticator.authenticateGrant(grant, request.ip)
+      count(principal, reply)
+      return open(request, reply, { ...grant, expiresAt: principal.expiresAt })
     },
     async close(request, reply) {
       const halves = halvesOf(request)

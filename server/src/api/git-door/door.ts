@@ -35,6 +35,8 @@ const maxFetchBytes = 8 << 20
 const maxCommandBytes = 128 * 1024
 const fetchPlaces = 16
 const fetchesEach = 4
+/** A client may read as slowly as it likes: with first ones of other organizations. */
+const mostFetches = 48
 const aliveMs = 10_000
 const minuteMs = 60_000
 const hourMs = 3_600_000
@@ -115,7 +117,7 @@ const advertise = async (door: DoorParts, request: FastifyRequest, reply: Fastif
     .send(advertisePush(refs, capabilities))
 }
 
-const fetches = createSemaphore(fetchPlaces, fetchesEach)
+const fetches = createSemaphore(fetchPlaces, fetchesEach, mostFetches)
 
 const fetchFrom = async (
   { parts }: DoorParts,
@@ -132,12 +134,7 @@ const fetchFrom = async (
   return fetches(
     organizationId,
     async () => {
-      const protocol = request.headers['git-protocol'] === 'version=2' ? 'version=2' : ''
-      const { input, output } = await parts.repositories!.serve(
-        source,
-        { advertise: advertises, protocol },
-        gone.signal,
-      )
+      const { input, output } = await parts.repositories!.serve(source, { advertise: advertises }, gone.signal)
       output.on('error', () => {})
       gone.signal.addEventListener('abort', () => output.destroy(), { once: true })
       const raw = answer(reply, `upload-pack-${advertises ? 'advertisement' : 'result'}`)

@@ -18,6 +18,8 @@ import type { Parts } from '../parts.ts'
 
 const places = 8
 const perOrganization = 3
+/** A push may take its ten minutes: with first ones of other organizations. */
+const mostPlaces = 24
 const heartbeatMs = 4000
 const patienceMs = 30_000
 const retryMs = 250
@@ -113,7 +115,7 @@ const receive = async <T>(
 }
 
 const createReceiver = (parts: Parts) => {
-  const take = createSemaphore(places, perOrganization)
+  const take = createSemaphore(places, perOrganization, mostPlaces)
   return <T>(
     application: OwnApplication,
     signal: AbortSignal,

@@ -16,8 +16,11 @@ const fetchMs = 600_000
 export interface Repositories {
   /** For what is pushed to a repository now. Whoever opens one removes it. */
   intake(source: GitSource, signal: AbortSignal): Promise<Intake>
-  /** `git upload-pack`, which serves fetches and nothing else; `advertise` lists the references. */
-  serve(source: GitSource, options: { advertise: boolean; protocol: string }, signal: AbortSignal): Promise<GitTalk>
+  /**
+   * `git upload-pack`, which serves fetches and nothing else; `advertise` lists the references. Only what they reach can be
+   * had: the mirror also has the submodules of builds, which whoever may read the application need not be able to read.
+   */
+  serve(source: GitSource, options: { advertise: boolean }, signal: AbortSignal): Promise<GitTalk>
 }
 
 export interface RepositoryParts {
@@ -51,7 +54,7 @@ const bringUpToDate = async (
 export const createRepositories = (parts: RepositoryParts): Repositories => ({
   intake: async (source, signal) =>
     openIntake(parts.git, await parts.mirrors.withStored(source, signal, async (mirror) => mirror), parts.template),
-  async serve(source, { advertise, protocol }, signal) {
+  async serve(source, { advertise }, signal) {
     const mirror = await bringUpToDate(parts, source, signal)
     const mode = advertise ? ['--advertise-refs'] : []
     return parts.git.talk(['upload-pack', '--strict', '--stateless-rpc', ...mode, mirror], {
@@ -60,7 +63,8 @@ export const createRepositories = (parts: RepositoryParts): Repositories => ({
         ['transfer.hideRefs', 'refs/slipway'],
         ['uploadpack.allowFilter', 'false'],
       ],
-      env: { GIT_PROTOCOL: protocol },
+      // By version 2 any object can be asked for by its id.
+      env: { GIT_PROTOCOL: '' },
     })
   },
 })

@@ -63,7 +63,7 @@ export const resize = async (
   next: number,
   signal: AbortSignal,
 ): Promise<boolean> => {
-  const { database, sealer } = parts
+  const { database, sealer, log } = parts
   const opened = await openRelease(database, sealer, service.releaseId)
   if (opened === null) return true
   const isWake = service.scale === 0
@@ -71,18 +71,17 @@ export const resize = async (
     { parts, service: { id: service.serviceId } },
     { ...opened.workload, scaling: service.scaling, instances: next },
   )
+  // Whoever waits need not wait for what is shown.
+  const showing = (isWake ? showWaking(database, service, 'STARTING', null) : Promise.resolve()).catch(
+    (error: unknown) => log.debug({ err: error, serviceId: service.serviceId }, 'a wake could not be shown'),
+  )
   try {
-    const showing = isWake ? showWaking(database, service, 'STARTING', null) : Promise.resolve()
-    // Whoever waits need not wait for what is shown.
-    showing.catch(() => {})
     const missing = { current: [], tell: async () => {} }
-    const lost = await (next > service.scale
-      ? findLost(parts, cluster, opened.release, missing, signal)
-      : Promise.resolve(null)
-    ).finally(() => showing)
+    const lost = next > service.scale ? await findLost(parts, cluster, opened.release, missing, signal) : null
     if (lost !== null) return false
     await converge(parts, cluster, service, desired, signal)
   } catch (error) {
+    await showing
     if (error instanceof Superseded) return true
     if (!isOwnFault(error) || next < service.scale) throw error
     await undo(parts, cluster, service, desired, error, signal)

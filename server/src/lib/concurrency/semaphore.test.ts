@@ -6,8 +6,8 @@ const never = new AbortController().signal
 const turn = () => new Promise<void>((resolve) => setImmediate(resolve))
 
 /** Builds that end when they are told to, in the order in which they began. */
-const scene = (places: number) => {
-  const withPlace = createSemaphore(places, Math.max(1, places - 1))
+const scene = (places: number, each = Math.max(1, places - 1), most = places) => {
+  const withPlace = createSemaphore(places, each, most)
   const begun: string[] = []
   const ends: (() => void)[] = []
   const told: number[] = []
@@ -40,6 +40,20 @@ for (const places of [1, 2, 4])
     if (places === 1) await endFirst()
     assert.ok(begun.includes('other'), begun.join())
   })
+
+test('a first place is had at once, however many others have taken all, up to the most in all', async () => {
+  const { add, begun, endFirst } = scene(4, 2, 6)
+  for (const who of ['a', 'a', 'a', 'b', 'b', 'b', 'c', 'c', 'd', 'e']) void add(who)
+  await turn()
+  assert.deepEqual(begun, ['a', 'a', 'b', 'b', 'c', 'd'])
+  await endFirst()
+  assert.equal(begun.at(-1), 'e')
+  await endFirst()
+  assert.equal(begun.at(-1), 'a', 'both of its first ones have ended')
+  await endFirst()
+  // One of b's has ended. A second one is had again only while fewer than four run.
+  assert.equal(begun.length, 8)
+})
 
 test('those who wait are served in turns, whoever came first', async () => {
   const { add, begun, endFirst } = scene(1)

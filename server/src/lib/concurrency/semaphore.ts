@@ -17,8 +17,10 @@ interface Asked {
  * Lets `places` run at a time, at most `each` of them per `who`. Waiters are served round robin by `who`. If `each` is
  * less than `places`, nobody takes the last place in addition to others of their own: a newcomer, while another floods
  * the queue, gets a place at once or after at most one work ends.
+ * Where works can take as long as somebody likes, `most` is more than `places`: until so many run in all, whoever has none
+ * gets a first one at once, whatever the others have.
  */
-export const createSemaphore = (places: number, each = places) => {
+export const createSemaphore = (places: number, each = places, most = places) => {
   const held = new Map<string, number>()
   const waiting = new Map<string, Waiter[]>()
   /** When each that has or waits for a place was last let in, counted in turns. */
@@ -26,7 +28,10 @@ export const createSemaphore = (places: number, each = places) => {
   let taken = 0
   let turns = 0
 
-  const mayEnter = (who: string): boolean => taken < places && (held.get(who) ?? 0) < each
+  const mayEnter = (who: string): boolean => {
+    const own = held.get(who) ?? 0
+    return own === 0 ? taken < most : taken < places && own < each
+  }
   const take = (who: string): void => {
     taken += 1
     held.set(who, (held.get(who) ?? 0) + 1)

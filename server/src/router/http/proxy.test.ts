@@ -177,6 +177,22 @@ test('an event arrives while the answer is still open, and so does a head withou
   }
 })
 
+test('a head reaches its target before any of its body does, which may answer first', async (t) => {
+  const { target } = await serve(t, (req, res) => {
+    res.flushHeaders()
+    req.pipe(res)
+  })
+  const { port } = await openInside(t, [route([target])])
+  for (const framing of [{ 'content-length': '4' }, { 'transfer-encoding': 'chunked' }]) {
+    const headers = { host: 'a.localhost', ...framing }
+    const out = request({ host: '127.0.0.1', port, method: 'POST', agent: false, headers })
+    out.flushHeaders()
+    const [answer] = (await once(out, 'response', { signal: AbortSignal.timeout(5_000) })) as [IncomingMessage]
+    out.end('late')
+    assert.equal((await readAnswer(answer)).body, 'late')
+  }
+})
+
 test('a client that goes away ends the request at the target, and a broken answer breaks the client off', async (t) => {
   const { promise: aborted, resolve: onAborted } = Promise.withResolvers<void>()
   const { target } = await serve(t, (req, res) => {

@@ -157,8 +157,7 @@ class Exchange implements TargetUser, RequestSink, Answerer {
 
   onBodyTurn() {
     const { connection, inbound } = this
-    // The head waits for what follows it: one that is refused at once has not begun at the target.
-    if (connection === undefined || (inbound.receivedBytes === 0 && !this.isBodySent)) return
+    if (connection === undefined) return
     const { bodyBytes, sendMs } = this.entry!.rules
     if (bodyBytes > 0 && inbound.receivedBytes > bodyBytes) return connection.abort(new TooLarge('body'))
     const isTaken = connection.flush()

@@ -140,8 +140,15 @@ export class Http1Client implements Inbound, Limited {
 
   private read(bytes: Buffer) {
     this.isReading = true
-    this.readAll(bytes)
-    this.isReading = false
+    try {
+      this.readAll(bytes)
+    } catch (error) {
+      // An error of ours: where the next request would begin is not known any more.
+      this.socket.destroy()
+      throw error
+    } finally {
+      this.isReading = false
+    }
     this.sink?.onBodyTurn()
   }
 

@@ -21,8 +21,8 @@ export const createResize = ({ instances, router }: BlueGreenParts, led: LedBook
       await instances.apply(workload, () => {}, signal)
       current = await instances.ready(workload, () => {}, signal)
     }
-    const publication = publicationOf(workload, await exposure(), failed)
-    await serving()
+    const [exposed] = await Promise.all([exposure(), serving()])
+    const publication = publicationOf(workload, exposed, failed)
     led.note(serviceId, publication)
     const refused = await routeWhatCan(router, serviceId, routesOf(publication, current))
     const surplus = own.filter(({ index }) => index >= workload.instances)

@@ -61,6 +61,9 @@ const clean = (name: string): string =>
     .slice(0, maxPusher)
     .toWellFormed()
 
+/** No repository and no branch has a name with line breaks or the like. */
+const isName = (name: string, most: number): boolean => name.length <= most && !/\p{Cc}/u.test(name)
+
 interface Shape {
   events: readonly string[]
   /** Of pull requests. */
@@ -137,11 +140,11 @@ export const readPush = ({ host }: Envelope, headers: Headers, body: Buffer): Pu
     return null
   }
   const shape = shapes[host]
-  const paths = [...new Set(shape.paths(parsed).map(pathOf))].filter((path) => path !== '' && path.length <= 2048)
+  const paths = [...new Set(shape.paths(parsed).map(pathOf))].filter((path) => path !== '' && isName(path, 2048))
   if (paths.length === 0) return null
-  const branches = shape.branches(parsed).filter(({ branch }) => branch.length <= 255 && !branch.includes('\0'))
+  const branches = shape.branches(parsed).filter(({ branch }) => isName(branch, 255))
   return {
-    paths: paths.map((path) => path.replaceAll('\0', '').toWellFormed()),
+    paths: paths.map((path) => path.toWellFormed()),
     branches,
     pusher: clean(shape.pusher(parsed)),
   }

@@ -105,8 +105,13 @@ const columns = `id, fence, organization_id as "organizationId", run_id as "runI
 
 export const managedLeases: LeaseTable<RunClaim> = { name: 'managed_cluster', open: 'run_id is not null', columns }
 
-/** Of one organization at once: one whose runs take hours holds up no other. */
+/** Of one organization at once. */
 const perOrganization = 2
+/**
+ * Runs can take hours: the first one of an organization waits for no other organization, and further ones begin while
+ * fewer than so many are under way in all.
+ */
+const places = 4
 
 const claimSql = `
   with busy as (
@@ -117,9 +122,12 @@ const claimSql = `
       order by m.is_canceled desc, m.lease_until, m.created_at) as turn, m.is_canceled
     from managed_cluster m left join busy b using (organization_id)
     where m.run_id is not null and m.lease_until < clock_timestamp()
+  ), ranked as (
+    select id, turn, is_canceled, lease_until, (select coalesce(sum(held), 0) from busy)
+      + row_number() over (order by turn, lease_until) as rank from candidate
   ), chosen as (
-    select m.id from candidate c join managed_cluster m using (id)
-    where (c.turn <= ${perOrganization} or c.is_canceled) and m.run_id is not null and m.lease_until < clock_timestamp()
+    select m.id from ranked c join managed_cluster m using (id)
+    where (c.turn = 1 or c.turn <= ${perOrganization} and c.rank <= ${places} or c.is_canceled) and m.run_id is not null and m.lease_until < clock_timestamp()
     order by c.turn limit $3 for update of m skip locked
   )
   update managed_cluster m set worker = $1, fence = fence + 1, lease_until = ${leaseEnd(2)},

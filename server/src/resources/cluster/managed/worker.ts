@@ -12,7 +12,8 @@ import { createWorker } from '../../../work/worker.ts'
 import { claimRuns, isCanceled, managedChannel, managedLeases, type RunClaim } from './rows.ts'
 import { type RunTimes, runClaim } from './run.ts'
 
-const concurrency = 4
+/** Of this server; which of them begin is claimRuns' matter. */
+const concurrency = 12
 const periodMs = 10_000
 
 /** `alone`: no other server can work on this database, so that leases of a dead process end at once. */

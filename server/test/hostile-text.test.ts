@@ -1,0 +1,97 @@
+/** Text of strangers that would begin a line of its own somewhere, and secrets in addresses. */
+import assert from 'node:assert/strict'
+import { randomBytes } from 'node:crypto'
+import { request } from 'node:http'
+import { test } from 'node:test'
+import { readPush } from '../src/webhooks/inbound/payload.ts'
+import { readEnvelope } from '../src/webhooks/inbound/verify.ts'
+import { newApplication, newPlace, startApi } from './support/api.ts'
+import { hostNames, pushDelivery } from './support/peers/git-hosts.ts'
+import { tapLog } from './support/tap-log.ts'
+import { until } from './support/until.ts'
+
+const api = await startApi({ git: true })
+const { call, organizationId, source, token } = api
+const logged = tapLog(api.parts.log)
+const forged = 'octo\r\ncat\r\nX-Forged: 1\n{"level":50,"msg":"forged"}\u2028\u0085\u001b[2J'
+
+const newHook = async () => (await call('POST', `/organization/${organizationId}/gitWebhook`, {})).body
+
+const newCommit = (): string => randomBytes(20).toString('hex')
+
+test('line breaks in what a git host tells begin no line and no header anywhere', async () => {
+  const hook = await newHook()
+  const { pathname } = new URL(hook.url)
+  for (const host of hostNames) {
+    const { environmentId } = await newPlace(api)
+    const name = `shop-${host}`
+    const git_repository = { url: `https://github.com/acme/${name}.git`, branch: 'main' }
+    const { id } = await newApplication(api, environmentId, { git_repository, auto_deploy: true })
+    const judged = async (): Promise<string | undefined> =>
+      (await call('GET', `/service/${id}/gitWebhookStatus`)).body.last_push?.commit_id
+    await until(
+      async () =>
+        (await api.database.query('select 1 from followed_branch where service_id = $1 and seen is not null', [id]))
+          .length > 0,
+      {
+        what: 'the first look',
+      },
+    )
+    Object.assign(source, { head: newCommit(), message: forged, changes: null })
+    const told = { path: `acme/${name}`, after: source.head, pusher: forged }
+    const { headers, body } = pushDelivery(host, told, hook.signing_secret)
+    const answer = await fetch(api.url + pathname, { method: 'POST', headers, body })
+    assert.deepEqual([answer.status, await answer.json()], [202, { status: 'ACCEPTED', repositories: 1 }], host)
+    assert.equal(answer.headers.get('x-forged'), null)
+    await until(async () => (await judged()) === source.head, { what: `the push of ${host} to be judged` })
+    const { results } = (await call('GET', `/environment/${environmentId}/deploymentHistory`)).body
+    assert.doesNotMatch(results[0].triggered_by, /[\p{Cc}\u2028\u2029]/u, host)
+    // As names they are none.
+    const odd = pushDelivery(host, { path: `acme/${name}\r\nx`, after: newCommit(), branch: 'main\r\nx' }, 'x')
+    const envelope = readEnvelope(odd.headers)!
+    const read = readPush(envelope, odd.headers, Buffer.from(odd.body))
+    assert.doesNotMatch(JSON.stringify(read), /\\[rnu]/, host)
+  }
+  for (const line of logged().split('\n').filter(Boolean)) assert.equal(typeof JSON.parse(line).level, 'number', line)
+  assert.doesNotMatch(logged(), /"msg":"forged"/)
+})
+
+/** As it is: fetch takes logins out of addresses. */
+const statusOf = (method: string, path: string, headers: Record<string, string> = {}): Promise<number> =>
+  new Promise((resolve, reject) => {
+    const { port } = new URL(api.url)
+    const asked = request({ host: '127.0.0.1', port, method, path, headers, agent: false }, (answer) => {
+      answer.resume().on('end', () => resolve(answer.statusCode!))
+    })
+    asked.on('error', reject).end()
+  })
+
+test('a secret in an address is in no line of the log, whether it is right, wrong or at the wrong place', async () => {
+  const hook = await newHook()
+  const { pathname } = new URL(hook.url)
+  const { environmentId } = await newPlace(api)
+  const git_repository = { url: 'slipway:internal', branch: 'main' }
+  const { id } = await newApplication(api, environmentId, { git_repository, ports: [] })
+  const wrong = `Wrong${randomBytes(16).toString('hex')}`
+  const fits = hook.secret_url === null ? '' : new URL(hook.secret_url).pathname.split('/').at(-1)!
+  const login = (password: string) => ({ authorization: `Basic ${Buffer.from(`x:${password}`).toString('base64')}` })
+  const upload = `/git/${id}.git/info/refs?service=git-upload-pack`
+  const asked: [string, string, Record<string, string>?][] = [
+    ['POST', `${pathname}/${wrong}`],
+    ['POST', `${pathname}/${fits}`],
+    ['POST', `/git-webhooks/${'0'.repeat(8)}/${wrong}`],
+    ['GET', `/organization?token=${token}`],
+    ['GET', `/organization/${wrong}?access_token=${token}`, { authorization: `Token ${token}` }],
+    ['GET', `/no/such/${wrong}`],
+    ['GET', `/%zz${wrong}`],
+    ['GET', `http://x:${wrong}@127.0.0.1/organization`],
+    ['GET', upload, login(wrong)],
+    ['GET', `${upload}&password=${wrong}`, login(token)],
+    ['GET', `/git/x:${wrong}@${id}.git/info/refs?service=git-upload-pack`, login(token)],
+    ['POST', '/console/session', { 'content-type': 'application/json' }],
+  ]
+  for (const [method, path, headers] of asked) await statusOf(method, path, headers)
+  await until(() => logged().includes(hook.id), { what: 'a line about the refused delivery' })
+  for (const secret of [wrong, token, hook.signing_secret, fits].filter((each) => each !== ''))
+    assert.ok(!logged().includes(secret), 'a secret is in the log')
+})
