@@ -28,6 +28,9 @@ export interface Member {
 const usualMs = 5_000
 const program = fileURLToPath(new URL('./worker.ts', import.meta.url))
 
+/** For its program to be loaded. */
+const readyMs = 20_000
+
 export const startMember = (onWanted: (serviceId: string) => void): Member => {
   const child = fork(program, [], { stdio: ['ignore', 'inherit', 'inherit', 'ipc'] })
   const asked = new Map<number, (value: unknown) => void>()
@@ -36,6 +39,8 @@ export const startMember = (onWanted: (serviceId: string) => void): Member => {
     () => {},
     () => {},
   )
+  const late = setTimeout(() => child.kill('SIGKILL'), readyMs)
+  void ready.promise.then(() => clearTimeout(late))
   let lastId = 0
   let hasEnded = false
   const member: Member = {

@@ -87,8 +87,10 @@ const start = (beginning: Beginning): void => {
 const obey = async (own: Running, order: Order, listening: Server | undefined): Promise<unknown> => {
   switch (order.kind) {
     case 'accept':
-      if (order.over === 'http') await own.front.share(listening!)
-      else await own.tls.share(listening!, own.ticketKeys)
+      // The router has stopped meanwhile.
+      if (listening === undefined) process.exit(0)
+      if (order.over === 'http') await own.front.share(listening)
+      else await own.tls.share(listening, own.ticketKeys)
       return
     case 'routes':
       return setRoutes(own, order.services)
