@@ -28,6 +28,7 @@ const half = `${place}.${process.pid}`
 const programs: Record<string, string> = {
   main: 'main.ts',
   router: 'router/main.ts',
+  'router-worker': 'router/processes/worker.ts',
   'password-thread': 'router/access/password-thread.ts',
   'follow-routes': 'programs/follow-routes.ts',
   'preparation-worker': 'builds/preparation/worker.ts',

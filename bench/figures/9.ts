@@ -2,6 +2,7 @@ import { fork } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdtempSync } from 'node:fs'
 import { connect } from 'node:net'
+import { availableParallelism } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { createRouter } from '../../server/src/router/control/client.ts'
@@ -15,6 +16,7 @@ const clients = 32
 const requests = 20_000
 const waiting = 1000
 const host = 'bench.localhost'
+const cores = availableParallelism()
 const silent = { debug() {}, info() {}, warn() {} }
 
 const startProgram = async (bench: Bench): Promise<number> => {
@@ -34,6 +36,15 @@ const measureAt = async (bench: Bench, port: number, pid: number): Promise<Sampl
   return { cpu: (cpuMicros([pid]) - before) / requests, perSecond: (1000 * requests) / ms, p99Ms }
 }
 
+/** With as many processes as there are cores, which the load generator and the program use too. */
+const rateOfAll = async (bench: Bench, port: number): Promise<number> => {
+  const load = await bench.load()
+  const target = { origin: `http://127.0.0.1:${port}`, path: '/', method: 'GET', headers: { host }, clients } as const
+  const { failed, ms, causes } = await load.run({ ...target, expected: 200 }, requests)
+  if (failed > 0) throw new Error(`${failed} requests failed: ${causes.join('; ')}`)
+  return (1000 * requests) / ms
+}
+
 /** What a connection that has had one request, and waits for the next, keeps in memory. */
 const memoryOf = async (port: number, pid: number): Promise<number> => {
   const before = residentMb([pid])
@@ -50,9 +61,9 @@ const memoryOf = async (port: number, pid: number): Promise<number> => {
   return kilobytes
 }
 
-const openPeer = async (bench: Bench, name: PeerName, target: number) => {
+const openPeer = async (bench: Bench, name: PeerName, target: number, at?: number) => {
   if (!isInstalled(name)) throw new Error(`${name} is not installed`)
-  const peer = await startPeer(name, { port: await freePort(), target, silenceMs: 60_000 })
+  const peer = await startPeer(name, { port: at ?? (await freePort()), target, silenceMs: 60_000 })
   bench.onClose(() => peer.stop())
   return peer
 }
@@ -60,10 +71,13 @@ const openPeer = async (bench: Bench, name: PeerName, target: number) => {
 const openPeers = async (bench: Bench): Promise<Side> => {
   const target = await startProgram(bench)
   const nginx = await openPeer(bench, 'nginx', target)
+  const port = await freePort()
+  for (let core = 0; core < cores; core++) await openPeer(bench, 'nginx', target, port)
   const haproxy = isInstalled('haproxy') ? await openPeer(bench, 'haproxy', target) : null
   return {
     async measure() {
-      const sample = await measureAt(bench, nginx.port, nginx.pid)
+      const one = await measureAt(bench, nginx.port, nginx.pid)
+      const sample = { ...one, perSecondOfAll: await rateOfAll(bench, port) }
       if (haproxy === null) return sample
       const { cpu } = await measureAt(bench, haproxy.port, haproxy.pid)
       return { ...sample, haproxyCpu: cpu! }
@@ -71,18 +85,25 @@ const openPeers = async (bench: Bench): Promise<Side> => {
   }
 }
 
-const openRouter = async (bench: Bench): Promise<Side> => {
-  const target = await startProgram(bench)
+const openRouter = async (bench: Bench, target: number, count: number) => {
   const dataDir = mkdtempSync(join(bench.folder, 'router-'))
-  const router = createRouter({ dataDir, host: '127.0.0.1', port: 0, log: silent })
+  const processes = { least: count, most: count }
+  const router = createRouter({ dataDir, host: '127.0.0.1', port: 0, log: silent, processes })
   bench.onClose(() => router.stop())
   await router.start()
   const targets = [{ host: '127.0.0.1', port: target }]
   await router.setService('bench', [{ host, serviceId: 'bench', protocol: 'HTTP', state: 'up', targets }])
-  const { pid, port } = (await router.health())!
+  return (await router.health())!
+}
+
+const openOurs = async (bench: Bench): Promise<Side> => {
+  const target = await startProgram(bench)
+  const { pid, port } = await openRouter(bench, target, 1)
+  const all = await openRouter(bench, target, cores)
   return {
     async measure(round) {
-      const sample = await measureAt(bench, port, pid)
+      const one = await measureAt(bench, port, pid)
+      const sample = { ...one, perSecondOfAll: await rateOfAll(bench, all.port) }
       return round === 1 ? { ...sample, memory: await memoryOf(port, pid) } : sample
     },
   }
@@ -103,10 +124,14 @@ export const figure: Figure<Bench> = {
     },
     { id: '9-rate', what: 'requests of 32 clients, nginx', unit: 'requests/s', goal: null, key: 'perSecond' },
     {
+      ...{ id: '9-all', what: 'the same with a process a core, nginx', unit: 'requests/s', key: 'perSecondOfAll' },
+      goal: { kind: 'ratioAtLeast', value: 0.8 },
+    },
+    {
       ...{ id: '9-memory', what: 'memory of a waiting connection', unit: 'kB', key: 'memory', floorKey: null },
       goal: { kind: 'atMost', value: 16 },
     },
   ],
   floor: openPeers,
-  ours: openRouter,
+  ours: openOurs,
 }

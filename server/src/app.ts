@@ -119,8 +119,8 @@ const createFoundation = async (settings: Settings): Promise<Foundation> => {
   const log = createLog(settings.logLevel)
   const { dataDir, routerHost: host, routerPort: port, routerTlsPort: tlsPort, hstsSeconds } = settings
   const work = createWorkRegistry(systemClock)
-  const { trustedProxies } = settings
-  const own = createRouter({ dataDir, host, port, log, trustedProxies, tlsPort, hstsSeconds })
+  const { trustedProxies, routerProcesses: processes } = settings
+  const own = createRouter({ dataDir, host, port, log, trustedProxies, tlsPort, hstsSeconds, processes })
   const [database] = await Promise.all([openDatabase(settings, log), own.start()])
   const shared = shareRouter(own, { database, log, work }, settings)
   await shared?.follow()

@@ -33,6 +33,13 @@ export const whole =
     return fits ? { value: number } : `a whole number between ${least} and ${most}`
   }
 
+/** One number is both. */
+export const processNumbers = (value: string): { value: { least: number; most: number } } | string => {
+  const [, least, most = least] = /^(\d{1,2})(?:-(\d{1,2}))?$/.exec(value)?.map((part) => part && Number(part)) ?? []
+  const fits = typeof least === 'number' && typeof most === 'number' && least > 0 && least <= most && most <= 64
+  return fits ? { value: { least, most } } : 'a number of processes between 1 and 64, or a range of them, such as 1-4'
+}
+
 export const portRange = (value: string): { value: PortRange } | string => {
   const [, first, last] = /^(\d{1,5})-(\d{1,5})$/.exec(value)?.map(Number) ?? []
   const fits = first !== undefined && last !== undefined && first > 0 && first <= last && last <= 65_535

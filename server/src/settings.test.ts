@@ -27,6 +27,7 @@ test('an empty environment gives the documented defaults', () => {
     routerHost: '127.0.0.1',
     routerPort: 8000,
     routerTlsPort: undefined,
+    routerProcesses: { least: 1, most: Math.min(availableParallelism(), 8) },
     hstsSeconds: 0,
     domain: undefined,
     apiHost: undefined,
@@ -136,6 +137,8 @@ const good: [Record<string, string>, Partial<Settings>][] = [
   [{ SLIPWAY_SAMPLE: 'On' }, { sample: true }],
   [{ SLIPWAY_OUTBOUND_ALLOW: 'loopback, git.test:8080' }, { outboundAllow: ['loopback', 'git.test:8080'] }],
   [{ SLIPWAY_RATE_LIMIT: '0' }, { rateLimit: 0 }],
+  [{ SLIPWAY_ROUTER_PROCESSES: '4' }, { routerProcesses: { least: 4, most: 4 } }],
+  [{ SLIPWAY_ROUTER_PROCESSES: '2-6' }, { routerProcesses: { least: 2, most: 6 } }],
   [
     { SLIPWAY_LIMIT_SERVICES: '10', SLIPWAY_LIMIT_DISK_GB: '0' },
     { limits: { ...usualLimits, services: 10, diskGb: 0 } },
@@ -198,6 +201,7 @@ const bad: Record<string, string[]> = {
   SLIPWAY_SAMPLE: ['maybe'],
   SLIPWAY_OUTBOUND_ALLOW: ['10.0.0.0/99', 'a b'],
   SLIPWAY_RATE_LIMIT: ['-5', 'many'],
+  SLIPWAY_ROUTER_PROCESSES: ['0', '65', '4-2', '1-', 'many'],
   SLIPWAY_CORS_ORIGINS: [
     '*',
     'console.example.org',

@@ -33,6 +33,7 @@ import {
   path,
   portList,
   portRange,
+  processNumbers,
   schedule,
   socketPaths,
   text,
@@ -44,6 +45,8 @@ export interface Settings {
   port: number
   routerHost: string
   routerPort: number
+  /** How many processes of the router share its ports: so many at once, or up to so many as their load asks for. */
+  routerProcesses: { least: number; most: number }
   /** For HTTPS; if undefined, the router serves none. */
   routerTlsPort: number | undefined
   /** Of the header Strict-Transport-Security; 0: none. */
@@ -305,6 +308,7 @@ export const parseSettings = (
     routerHost: read('SLIPWAY_ROUTER_HOST', '127.0.0.1', host),
     routerPort: read('SLIPWAY_ROUTER_PORT', 8000, port),
     routerTlsPort: read<number | undefined>('SLIPWAY_ROUTER_TLS_PORT', undefined, port),
+    routerProcesses: read('SLIPWAY_ROUTER_PROCESSES', { least: 1, most: Math.min(cores, 8) }, processNumbers),
     hstsSeconds: read('SLIPWAY_HSTS_SECONDS', 0, whole(0, 63_072_000)),
     domain: read<string | undefined>('SLIPWAY_DOMAIN', undefined, domainName),
     apiHost: read<string | undefined>('SLIPWAY_API_HOST', undefined, domainName),

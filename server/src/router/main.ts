@@ -7,47 +7,25 @@
  * If the process dies: requests in progress are lost, the table is not; the next start serves it at once. A running
  * control plane restarts it automatically.
  */
-import { chmod, mkdir, readFile, realpath, rm, writeFile } from 'node:fs/promises'
+import { chmod, mkdir, readFile, realpath, rm, stat, writeFile } from 'node:fs/promises'
 import type { Socket } from 'node:net'
 import { setTimeout as pause } from 'node:timers/promises'
 import { parseArgs } from 'node:util'
 import { listenProblem } from '../lib/net/listen-errors.ts'
-import { trustProxies } from './access/sources.ts'
 import { createControl } from './control/control.ts'
 import { hasFormerLeft, type Lock, takeLock } from './control/lock.ts'
 import { exitCodes, type Health, PROTOCOL_VERSION, pathsOf } from './control/protocol.ts'
-import { createHolds } from './hold/holds.ts'
-import { createFront } from './http/front.ts'
 import { createPorts } from './ports/ports.ts'
 import { openTcpPort } from './ports/tcp.ts'
 import { openUdpPort } from './ports/udp.ts'
-import type { AnyRoute } from './router.ts'
-import { createLiveTable } from './table/live-table.ts'
+import { createWorkers } from './processes/workers.ts'
+import { createServing, limitLines, say } from './serving.ts'
 import { loadRoutes, saveRoutes } from './table/table-file.ts'
-import { newCounts, type Traffic } from './table/traffic.ts'
-import { createUpstreams } from './table/upstreams.ts'
 import { openTlsBook } from './tls/book.ts'
-import { createTlsListener } from './tls/listener.ts'
 
 const graceMs = 20_000
 const takeOverMs = 3_000
-const reportsPerSecond = 5
-
-const say = (message: string): void => {
-  process.stdout.write(`${new Date().toISOString()} ${message}\n`)
-}
-
-/** The log has no size limit while the process runs, so lines that clients can cause are rate-limited. */
-const limitLines = (): ((message: string) => void) => {
-  let second = 0
-  let lines = 0
-  return (message) => {
-    const now = Math.floor(performance.now() / 1000)
-    lines = now === second ? lines + 1 : 1
-    second = now
-    if (lines <= reportsPerSecond) say(message)
-  }
-}
+const listenAgainMs = 20
 
 const readArguments = () => {
   const { values } = parseArgs({
@@ -58,6 +36,7 @@ const readArguments = () => {
       'trusted-proxies': { type: 'string', default: '' },
       'tls-port': { type: 'string' },
       'hsts-seconds': { type: 'string', default: '0' },
+      processes: { type: 'string', default: '1-1' },
       'takes-over': { type: 'boolean', default: false },
     },
   })
@@ -67,8 +46,15 @@ const readArguments = () => {
   const wantedTlsPort = values['tls-port'] === undefined ? null : Number(values['tls-port'])
   const hstsSeconds = Number(values['hsts-seconds'])
   const place = { dataDir, host: values.host, port: Number(values.port), wantedTlsPort, hstsSeconds }
-  return { ...place, trustedProxies, takesOver: values['takes-over'] }
+  const [least = 1, most = 1] = values.processes.split('-').map(Number)
+  return { ...place, trustedProxies, numbers: { least, most }, takesOver: values['takes-over'] }
 }
+
+const hasFile = (path: string): Promise<boolean> =>
+  stat(path).then(
+    () => true,
+    () => false,
+  )
 
 const leave = (code: number, message: string): never => {
   say(message)
@@ -88,7 +74,7 @@ const waitForLock = async (folder: string): Promise<Lock | null> => {
   }
 }
 
-const { dataDir, host, port, wantedTlsPort, hstsSeconds, trustedProxies, takesOver } = readArguments()
+const { dataDir, host, port, wantedTlsPort, hstsSeconds, trustedProxies, numbers, takesOver } = readArguments()
 const paths = pathsOf(dataDir)
 await mkdir(paths.folder, { recursive: true, mode: 0o700 })
 await chmod(paths.folder, 0o700)
@@ -97,7 +83,6 @@ const lock =
   (await place(await realpath(paths.folder))) ??
   leave(exitCodes.alreadyRunning, 'another router is already running here')
 
-const upstreams = createUpstreams()
 const onBroken = (error: unknown): void => say(`the table on disk cannot be read, starting empty: ${String(error)}`)
 const report = limitLines()
 const clients = new Set<Socket>()
@@ -108,27 +93,42 @@ const ports = createPorts(
   },
   report,
 )
-const save = (routes: readonly AnyRoute[]): Promise<void> => saveRoutes(paths.table, routes)
-const holds = createHolds(report)
-const table = createLiveTable(await loadRoutes(paths.table, onBroken), upstreams, save, ports, holds.settle)
-const counts = newCounts()
-const book = await openTlsBook(paths.tls, say)
+const book = await openTlsBook(paths.tls, say, (name, entry) => workers.setTls(name, entry))
 const secure = wantedTlsPort === null ? undefined : { book, port: wantedTlsPort, hstsSeconds }
-const traffic: Traffic = {
-  ...{ table, upstreams, counts, holds, isTrusted: trustProxies(trustedProxies), report, stopping: false },
-  ...(secure === undefined ? {} : { secure }),
-}
-const front = createFront(traffic)
-const tls = createTlsListener(
-  book,
-  { http1: (socket) => front.accept(socket, false), http2: (socket) => front.accept(socket, true) },
-  report,
-)
+const serving = createServing({
+  ...{ routes: await loadRoutes(paths.table, onBroken), ports, book, secure, trustedProxies, report },
+  async save(routes) {
+    await saveRoutes(paths.table, routes)
+    await workers.setRoutes(routes)
+  },
+})
+const { traffic, table, upstreams, holds, front, tls } = serving
+const workers = createWorkers({
+  ...{ numbers, serving, report },
+  listening: { http: front.listening, https: secure === undefined ? null : tls.listening },
+  beginning: () => ({
+    trustedProxies,
+    tls:
+      secure === undefined
+        ? null
+        : {
+            ...{ folder: paths.tls, port: secure.port, hstsSeconds, entries: book.entries() },
+            ticketKeys: tls.ticketKeys().toString('base64'),
+          },
+  }),
+})
+
+/** Further processes of a router that was killed end by themselves, perhaps a moment later than it. */
+const deadline = (await hasFile(paths.pid)) ? performance.now() + takeOverMs : 0
 
 const listen = async (on: Pick<typeof front, 'listen'>, wanted: number, setting: string): Promise<number> => {
   try {
     return await on.listen(host, wanted)
   } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'EADDRINUSE' && performance.now() < deadline) {
+      await pause(listenAgainMs)
+      return listen(on, wanted, setting)
+    }
     const problem = listenProblem(error, { host: 'SLIPWAY_ROUTER_HOST', port: setting })
     return leave(exitCodes.cannotListen, `the router cannot listen on ${host}:${wanted}: ${problem ?? String(error)}`)
   }
@@ -137,14 +137,15 @@ const listen = async (on: Pick<typeof front, 'listen'>, wanted: number, setting:
 const httpPort = await listen(front, port, 'SLIPWAY_ROUTER_PORT')
 if (secure !== undefined) secure.port = await listen(tls, secure.port, 'SLIPWAY_ROUTER_TLS_PORT')
 await ports.openMissing()
+await workers.start()
 
 const health: Health = {
-  ...{ version: PROTOCOL_VERSION, pid: process.pid, host, port: httpPort, trustedProxies },
+  ...{ version: PROTOCOL_VERSION, pid: process.pid, host, port: httpPort, trustedProxies, processes: numbers },
   ...{ tlsPort: secure?.port ?? null, hstsSeconds: secure?.hstsSeconds ?? 0 },
 }
 
-const finish = async (): Promise<void> => {
-  await front.finish(graceMs)
+const finish = async (ended: Promise<unknown>): Promise<void> => {
+  await Promise.all([front.finish(graceMs), ended])
   tls.end()
   for (const client of clients) client.destroy()
   const owner = await readFile(paths.pid, 'utf8').catch(() => '')
@@ -161,29 +162,17 @@ const stop = () => {
   ports.close()
   tls.close()
   holds.end()
-  const released = front.close().then(() => {
+  const closed = Promise.all([workers.close(graceMs), front.close()]).then(([{ ended }]) => {
     control.close()
     lock.close()
+    return { ended }
   })
-  ending = { released, finished: released.then(finish) }
+  ending = { released: closed.then(() => {}), finished: closed.then(({ ended }) => finish(ended)) }
   return ending
 }
 
-const control = createControl({
-  table,
-  upstreams,
-  book,
-  holds,
-  health: () => health,
-  counts: () => ({ ...counts, rssBytes: process.memoryUsage.rss() }),
-  stop,
-})
+const control = createControl({ table, upstreams, book, workers, health: () => health, stop })
 process.on('SIGTERM', stop).on('SIGINT', stop)
-// A failure of one connection must not end all others.
-process.on('uncaughtException', (error) => {
-  counts.internalErrors++
-  report(`internal error: ${error.stack}`)
-})
 
 await writeFile(paths.pid, `${process.pid}\n`, { mode: 0o600 })
 await control.listen(paths.controlSocket)

@@ -3,6 +3,7 @@ import { readFile, rm } from 'node:fs/promises'
 import { createInterface } from 'node:readline'
 import { setTimeout as pause } from 'node:timers/promises'
 import type { Log } from '../../lib/log.ts'
+import type { ProcessNumbers } from '../processes/messages.ts'
 import type { AnyRoute, KnownTls, Router } from '../router.ts'
 import { wildcardOf } from '../table/wildcard.ts'
 import { askHealth, askStop, type CallOptions, call, openCall, RouterAbsent } from './control-client.ts'
@@ -23,6 +24,8 @@ export interface RouterOptions {
   tlsPort?: number | undefined
   /** Of the header Strict-Transport-Security; default 0: none. */
   hstsSeconds?: number
+  /** How many share the ports; default: one. */
+  processes?: ProcessNumbers
 }
 
 /** What tests and benchmarks need in addition. */
@@ -74,6 +77,7 @@ export const createRouter = (options: RouterOptions): ProcessRouter => {
     trustedProxies: options.trustedProxies ?? [],
     tlsPort: options.tlsPort ?? null,
     hstsSeconds: options.hstsSeconds ?? 0,
+    processes: options.processes ?? { least: 1, most: 1 },
   }
   /** Host names that this process has given a certificate. */
   const encrypted = new Set<string>()

@@ -2,22 +2,22 @@
 import { once } from 'node:events'
 import { chmod, rm } from 'node:fs/promises'
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
-import type { Holds } from '../hold/holds.ts'
-import { readIdle } from '../hold/idle.ts'
+import { leastIdle, readIdle } from '../hold/idle.ts'
+import type { Workers } from '../processes/workers.ts'
 import { PortUnavailable, type Target } from '../router.ts'
 import type { LiveTable } from '../table/live-table.ts'
 import { checkRoutes, InvalidRoute, replaceService } from '../table/table.ts'
 import type { Upstreams } from '../table/upstreams.ts'
 import type { TlsBook } from '../tls/book.ts'
-import type { Counts, Health } from './protocol.ts'
+import type { Health } from './protocol.ts'
 
 interface ControlParts {
   table: LiveTable
   upstreams: Upstreams
   book: TlsBook
-  holds: Pick<Holds, 'listen'>
+  /** All processes together. */
+  workers: Pick<Workers, 'drain' | 'idle' | 'counts' | 'listen'>
   health: () => Health
-  counts: () => Counts
   /** Stops accepting; `released` resolves when port, socket and lock are free, `finished` when no request is left. */
   stop: () => { released: Promise<void>; finished: Promise<void> }
 }
@@ -45,12 +45,16 @@ const send = (res: ServerResponse, status: number, value: unknown): void => {
   res.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(value))
 }
 
-const drain = async ({ upstreams }: ControlParts, req: IncomingMessage, res: ServerResponse): Promise<void> => {
+const drain = async (
+  { upstreams, workers }: ControlParts,
+  req: IncomingMessage,
+  res: ServerResponse,
+): Promise<void> => {
   const { targets, timeoutMs } = (await readJson(req)) as { targets: Target[]; timeoutMs: number }
   const end = new AbortController()
   const timer = setTimeout(() => end.abort(), timeoutMs)
   res.once('close', () => end.abort())
-  const remaining = await upstreams.drain(targets, end.signal)
+  const remaining = await workers.drain(targets, timeoutMs, end.signal)
   clearTimeout(timer)
   if (!res.destroyed) upstreams.endConnections(targets)
   send(res, 200, { remaining })
@@ -83,11 +87,11 @@ const keepOpen = (calls: Set<ServerResponse>, res: ServerResponse, word: string)
 }
 
 /** A line for each service that requests wait for. */
-const tellWanted = ({ holds }: ControlParts, { listeners }: OpenCalls, res: ServerResponse): void => {
+const tellWanted = ({ workers }: ControlParts, { listeners }: OpenCalls, res: ServerResponse): void => {
   keepOpen(listeners, res, '')
   res.once(
     'close',
-    holds.listen((serviceId) => res.write(`${serviceId}\n`)),
+    workers.listen((serviceId) => res.write(`${serviceId}\n`)),
   )
 }
 
@@ -100,7 +104,7 @@ const answer = async (parts: ControlParts, open: OpenCalls, req: IncomingMessage
     case 'GET /health':
       return send(res, 200, parts.health())
     case 'GET /metrics':
-      return send(res, 200, parts.counts())
+      return send(res, 200, await parts.workers.counts())
     case 'GET /routes':
       return send(res, 200, parts.table.routes())
     case 'PUT /services':
@@ -112,7 +116,7 @@ const answer = async (parts: ControlParts, open: OpenCalls, req: IncomingMessage
       await parts.book.set(decodeURIComponent(tls![1]!), await readJson(req))
       return send(res, 200, {})
     case 'GET /idle':
-      return send(res, 200, readIdle(parts.table.routes(), parts.upstreams))
+      return send(res, 200, leastIdle(readIdle(parts.table.routes(), parts.upstreams), await parts.workers.idle()))
     case 'GET /wanted':
       return tellWanted(parts, open, res)
     case 'POST /drain':

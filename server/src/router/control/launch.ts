@@ -4,6 +4,7 @@ import { once } from 'node:events'
 import { mkdir, open, readFile, rename, stat } from 'node:fs/promises'
 import { setTimeout as pause } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
+import type { ProcessNumbers } from '../processes/messages.ts'
 import { askHealth, askStop, RouterAbsent } from './control-client.ts'
 import { exitCodes, type Health, type Paths, PROTOCOL_VERSION } from './protocol.ts'
 
@@ -16,6 +17,7 @@ export interface LaunchRequest {
   /** Null: none; 0: any free one. */
   tlsPort: number | null
   hstsSeconds: number
+  processes: ProcessNumbers
   nodePath: string
   paths: Paths
 }
@@ -46,13 +48,14 @@ const lastLine = async (path: string): Promise<string> => {
 }
 
 const argumentsFor = (
-  { dataDir, host, port, trustedProxies, tlsPort, hstsSeconds }: LaunchRequest,
+  { dataDir, host, port, trustedProxies, tlsPort, hstsSeconds, processes }: LaunchRequest,
   takesOver: boolean,
 ): string[] => [
   program,
   ...(takesOver ? ['--takes-over'] : []),
   ...['--data-dir', dataDir, '--host', host, '--port', String(port)],
   ...['--trusted-proxies', trustedProxies.join(',')],
+  ...['--processes', `${processes.least}-${processes.most}`],
   ...(tlsPort === null ? [] : ['--tls-port', String(tlsPort), '--hsts-seconds', String(hstsSeconds)]),
 ]
 
@@ -116,12 +119,17 @@ const launch = async (wanted: LaunchRequest, takesOver: boolean): Promise<boolea
 const areSamePort = (had: number | null, wanted: number | null): boolean =>
   wanted === 0 ? had !== null : had === wanted
 
-const fits = (health: Health, { host, port, trustedProxies, tlsPort, hstsSeconds }: LaunchRequest): boolean =>
+const fits = (
+  health: Health,
+  { host, port, trustedProxies, tlsPort, hstsSeconds, processes }: LaunchRequest,
+): boolean =>
   health.version === PROTOCOL_VERSION &&
   health.host === host &&
   (port === 0 || health.port === port) &&
   areSamePort(health.tlsPort, tlsPort) &&
   health.hstsSeconds === (tlsPort === null ? 0 : hstsSeconds) &&
+  health.processes.least === processes.least &&
+  health.processes.most === processes.most &&
   health.trustedProxies.join() === trustedProxies.join()
 
 const checkPath = ({ paths }: LaunchRequest): void => {

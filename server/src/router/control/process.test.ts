@@ -11,6 +11,7 @@ import {
   freePort,
   isAlive,
   makeDataDir,
+  processes,
   quiet,
   route,
   serve,
@@ -49,7 +50,8 @@ test('a second client adopts the router, which outlives the process that started
   const script = `
     import { createRouter } from ${JSON.stringify(new URL('./client.ts', import.meta.url).href)}
     const log = { debug() {}, info() {}, warn() {} }
-    const router = createRouter({ dataDir: ${JSON.stringify(dataDir)}, host: '127.0.0.1', port: ${port}, log })
+    const processes = ${JSON.stringify(processes)}
+    const router = createRouter({ dataDir: ${JSON.stringify(dataDir)}, host: '127.0.0.1', port: ${port}, log, processes })
     await router.start()
     console.log((await router.health()).pid)`
   const parent = spawn(process.execPath, ['--input-type=module', '-e', script], {

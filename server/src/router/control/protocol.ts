@@ -1,11 +1,12 @@
 /** What the router process and its clients agree on: paths in the data directory, exit codes, shapes of responses. */
 import { join, resolve } from 'node:path'
+import type { ProcessNumbers } from '../processes/messages.ts'
 
 /**
  * Raised when control API or table file change. A client replaces a router of another version; `POST /stop` and the
  * shape of `GET /health` must never change, because they are how it does that.
  */
-export const PROTOCOL_VERSION = 4
+export const PROTOCOL_VERSION = 5
 
 export interface Health {
   version: number
@@ -16,6 +17,7 @@ export interface Health {
   /** Null: TLS is off. */
   tlsPort: number | null
   hstsSeconds: number
+  processes: ProcessNumbers
 }
 
 export interface Counts {
@@ -33,6 +35,8 @@ export interface Counts {
   /** Uncaught exceptions. The process continues; each is in the log. */
   internalErrors: number
   rssBytes: number
+  /** Process ids, the first one's first. */
+  processes: number[]
 }
 
 export const exitCodes = { cannotListen: 3, alreadyRunning: 4 } as const

@@ -37,12 +37,15 @@ export interface HoldLimits {
   total: number
   bytes: number
   longestMs: number
+  /** Of one service that go on at once and have no answer yet: a program that has just started has a short queue. */
+  unanswered: number
 }
 
-export const usualHoldLimits: HoldLimits = { perService: 2000, total: 8000, bytes: 64 << 20, longestMs: 60_000 }
+export const usualHoldLimits: HoldLimits = {
+  ...{ perService: 2000, total: 8000, bytes: 64 << 20 },
+  ...{ longestMs: 60_000, unanswered: 32 },
+}
 
-/** Of one service that go on at once and have no answer yet: a program that has just started has a short queue. */
-const mostUnanswered = 32
 /** One that takes longer does not keep the others waiting. */
 const patienceMs = 250
 const tellAgainMs = 5000
@@ -134,7 +137,7 @@ export const createHolds = (report: (message: string) => void, limits = usualHol
   }
   const goOn = (crowd: Crowd): void => {
     for (const held of crowd.held) {
-      if (!crowd.isOpen || crowd.unanswered >= mostUnanswered) return
+      if (!crowd.isOpen || crowd.unanswered >= limits.unanswered) return
       remove(crowd, held)
       crowd.unanswered++
       let isOver = false

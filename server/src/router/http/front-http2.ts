@@ -25,6 +25,8 @@ export interface Http2Front {
   /** Tells clients to open no more streams here. Those already on their way are served. */
   close(): void
   end(): void
+  /** Open connections. */
+  clients(): number
 }
 
 const megabytesPerSession = 64
@@ -113,5 +115,6 @@ export const createHttp2Front = (traffic: Traffic, limits: Http2Limits, onLeave:
     end() {
       for (const session of sessions) session.destroy()
     },
+    clients: () => sessions.size,
   }
 }

@@ -1,6 +1,6 @@
 /** The listener: limits on what clients may send, and shutdown. */
 import { once } from 'node:events'
-import { type AddressInfo, createServer, type Socket } from 'node:net'
+import { type AddressInfo, createServer, type Server, type Socket } from 'node:net'
 import type { TLSSocket } from 'node:tls'
 import { Http1Client } from '../http1/client.ts'
 import type { ClientLimits, ClientOwner } from '../http1/owner.ts'
@@ -18,6 +18,14 @@ interface Front {
   accept(socket: TLSSocket, http2: boolean): void
   /** Resolves with the port. Rejects like `listen`. */
   listen(host: string, port: number): Promise<number>
+  /** Accepts from a socket that another process listens on too. */
+  share(listening: Server): Promise<void>
+  /** What it listens on, for other processes. */
+  readonly listening: Server
+  /** Open connections. */
+  clients(): number
+  /** Accepts no more connections, and asks the clients of those that are open to connect again. None of their requests fails. */
+  leave(): void
   /** Resolves when no new connection is accepted and the port is free. */
   close(): Promise<void>
   /** After `close`: resolves when no request is in progress, or after `graceMs`; then every connection is closed. */
@@ -37,6 +45,7 @@ export const defaultLimits: Limits = {
 }
 
 const longestSweepMs = 1_000
+export const backlog = 1024
 
 /** True if it has been answered. */
 const isAnsweredByTls = (traffic: Traffic, client: Http1Client): boolean => {
@@ -107,9 +116,20 @@ export const createFront = (traffic: Traffic, limits = defaultLimits): Front => 
       else open(socket)
     },
     async listen(host, port) {
-      server.listen({ host, port, backlog: 1024 })
+      server.listen({ host, port, backlog })
       await once(server, 'listening')
       return (server.address() as AddressInfo).port
+    },
+    async share(listening) {
+      server.listen(listening, backlog)
+      await once(server, 'listening')
+    },
+    listening: server,
+    clients: () => clients.all.size + http2.clients() + upgraded.size,
+    leave() {
+      server.close()
+      traffic.shed = Number.POSITIVE_INFINITY
+      http2.close()
     },
     close() {
       traffic.stopping = true

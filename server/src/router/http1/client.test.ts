@@ -4,6 +4,7 @@ import type { Socket } from 'node:net'
 import { Duplex } from 'node:stream'
 import { test } from 'node:test'
 import { openInside } from '../../../test/support/router/parts.ts'
+import { standIn } from '../../../test/support/stand-in.ts'
 import { defaultLimits } from '../http/front.ts'
 import { Http1Client } from './client.ts'
 import type { ClientOwner } from './owner.ts'
@@ -22,7 +23,7 @@ test('an error of ours ends the connection that it came on, and leaves nothing o
     onGone: (client) => void gone.push(client),
   }
   const socket = new Duplex({ read() {}, write: (_bytes, _coding, done) => done() })
-  const client = new Http1Client(owner, socket as unknown as Socket)
+  const client = new Http1Client(owner, standIn<Socket>(socket))
   const request = Buffer.from('GET / HTTP/1.1\r\nHost: a.localhost\r\n\r\n')
   assert.throws(() => socket.emit('data', request), /a fault/)
   assert.ok(socket.destroyed)

@@ -324,6 +324,10 @@ export class Http1Client implements Inbound, Limited {
     if (keepAliveMs !== usual.keepAliveMs) this.keepAliveMs = keepAliveMs
     if (this.keepAliveMs === 0 || this.owner.traffic.stopping) this.stays = false
     else if (connectionMs > 0 && performance.now() - this.born > connectionMs) this.stays = false
+    else if (this.stays && this.owner.traffic.shed > 0) {
+      this.owner.traffic.shed--
+      this.stays = false
+    }
   }
 
   private sayHead(status: number, reason: string, lines: string, hasDate: boolean, framing: string): void {

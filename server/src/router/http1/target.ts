@@ -60,6 +60,19 @@ const mostHints = 100
 /** All connections read into it: what is read is used up, or copied, before anything else is read. */
 const readBuffer = Buffer.allocUnsafeSlow(65_536)
 
+// Programs say the same each time.
+let lastHint: string | undefined
+let lastHintMs: number | null = null
+
+/** How long a program says that it waits; null: it does not say. */
+const hintMsOf = (keepAlive: string | undefined): number | null => {
+  if (keepAlive === lastHint) return lastHintMs
+  const hint = keepAlive === undefined ? null : /timeout=\s*(\d+)/i.exec(keepAlive)
+  lastHint = keepAlive
+  lastHintMs = hint === null ? null : Number(hint[1]) * 1000
+  return lastHintMs
+}
+
 /** None of them needs to be precise. */
 const sweep = createSweep<TargetConnection>(sweepMs)
 
@@ -263,8 +276,8 @@ export class TargetConnection implements Limited, BodySink {
   private stays(): boolean {
     const { head, owner } = this
     if (!head.staysOpen) return false
-    const hint = head.keepAlive === undefined ? null : /timeout=\s*(\d+)/i.exec(head.keepAlive)
-    const ms = hint === null ? owner.idleMs : Math.min(owner.longestIdleMs, Number(hint[1]) * 1000 - hintMarginMs)
+    const hintMs = hintMsOf(head.keepAlive)
+    const ms = hintMs === null ? owner.idleMs : Math.min(owner.longestIdleMs, hintMs - hintMarginMs)
     if (ms <= 0) return false
     this.lateAt = performance.now() + ms
     return true

@@ -13,12 +13,14 @@ export interface Traffic {
   readonly table: Pick<LiveTable, 'find' | 'findPort'>
   readonly upstreams: Upstreams
   readonly isTrusted: IsTrusted
-  readonly counts: Omit<Counts, 'rssBytes'>
+  readonly counts: Omit<Counts, 'rssBytes' | 'processes'>
   /** What waits for services that sleep. */
   readonly holds: Holds
   /** One line for the operator; called at most a few times a second, whatever happens. */
   readonly report: (message: string) => void
   stopping: boolean
+  /** So many connections of HTTP/1.1 are to end with their next response, because other processes have fewer. */
+  shed: number
   /** Absent: TLS is off. */
   readonly secure?: Secure
 }

@@ -27,6 +27,8 @@ export interface Upstream {
   heardAt: number
   /** Monotonic: when a request to it ended last. */
   usedAt: number
+  /** By a request of this process. */
+  wasUsed: boolean
   routed: boolean
   readonly whenIdle: Set<() => void>
 }
@@ -38,6 +40,8 @@ export interface Upstreams {
   /** A request to it begins and counts until `end`. */
   begin(upstream: Upstream): void
   end(upstream: Upstream): void
+  /** As if a request to each had just ended. */
+  useAll(): void
   /** Targets no longer used lose their connections as soon as no request is in progress. */
   retain(targets: Iterable<Target>): void
   /** Closes the TCP connections to those of these targets that are no longer routed to. */
@@ -81,6 +85,7 @@ const createUpstream = (target: Target): Upstream => {
     checkedAt: 0,
     heardAt: 0,
     usedAt: performance.now(),
+    wasUsed: false,
     routed: true,
     whenIdle: new Set(),
   }
@@ -125,9 +130,13 @@ export const createUpstreams = (): Upstreams => {
     },
     end(upstream) {
       upstream.usedAt = performance.now()
+      upstream.wasUsed = true
       if (--upstream.inFlight > 0) return
       for (const tell of upstream.whenIdle) tell()
       forgetIfUnused(upstream)
+    },
+    useAll() {
+      for (const upstream of known.values()) upstream.usedAt = performance.now()
     },
     retain(targets) {
       const routed = new Set([...targets].map(keyOf))

@@ -15,7 +15,7 @@ import { contextOf } from './context.ts'
 import { tlsDigest } from './digest.ts'
 
 /** What is known of a host without reading its file. */
-interface Entry {
+export interface TlsEntry {
   digest: string
   hasCertificate: boolean
   challenge: HostTls['challenge']
@@ -33,6 +33,9 @@ export interface TlsBook {
   hasChallenges(): boolean
   /** Undefined if there is none. */
   contextFor(host: string): Promise<SecureContext | undefined>
+  entries(): readonly (readonly [string, TlsEntry])[]
+  /** Another process has put this host's file in place; null: there is none any more. */
+  take(host: string, entry: TlsEntry | null): void
   /** What each host was given, and whether it has a certificate. */
   known(): Record<string, KnownTls>
   /** Of a host or a wildcard (`*.a.example`). {} removes it. Throws `InvalidRoute` for what cannot be served. */
@@ -94,7 +97,7 @@ const save = async (folder: string, host: string, value: HostTls): Promise<void>
   await syncFolder(folder)
 }
 
-const entryOf = (value: HostTls): Entry => ({
+const entryOf = (value: HostTls): TlsEntry => ({
   digest: tlsDigest(value),
   hasCertificate: value.certificate !== undefined,
   challenge: value.challenge,
@@ -107,8 +110,8 @@ const readOne = async (path: string): Promise<{ host: string; value: HostTls }> 
 }
 
 /** A file that cannot be read is put aside: the control plane sends its host again. */
-const loadAll = async (folder: string, report: (message: string) => void): Promise<Map<string, Entry>> => {
-  const entries = new Map<string, Entry>()
+const loadAll = async (folder: string, report: (message: string) => void): Promise<Map<string, TlsEntry>> => {
+  const entries = new Map<string, TlsEntry>()
   for (const name of await readdir(folder)) {
     const path = join(folder, name)
     if (!name.endsWith('.json')) continue
@@ -137,14 +140,30 @@ const createContexts = () => {
   }
 }
 
-export const openTlsBook = async (folder: string, report: (message: string) => void): Promise<TlsBook> => {
+/** `told`: of each change that is on disk; it is confirmed when that resolves. */
+export const openTlsBook = async (
+  folder: string,
+  report: (message: string) => void,
+  told: (host: string, entry: TlsEntry | null) => Promise<void> = async () => {},
+): Promise<TlsBook> => {
   await mkdir(folder, { recursive: true, mode: 0o700 })
-  const entries = await loadAll(folder, report)
+  return createBook(folder, await loadAll(folder, report), told)
+}
+
+/** Of files that another process looks after. */
+export const sharedTlsBook = (folder: string, entries: readonly (readonly [string, TlsEntry])[]): TlsBook =>
+  createBook(folder, new Map(entries), async () => {})
+
+const createBook = (
+  folder: string,
+  entries: Map<string, TlsEntry>,
+  told: (host: string, entry: TlsEntry | null) => Promise<void>,
+): TlsBook => {
   const contexts = createContexts()
   let alpnHosts = [...entries.values()].filter(({ alpn }) => alpn !== undefined).length
   let last: Promise<unknown> = Promise.resolve()
 
-  const put = (host: string, entry: Entry | undefined): void => {
+  const put = (host: string, entry: TlsEntry | undefined): void => {
     if (entries.get(host)?.alpn !== undefined) alpnHosts--
     if (entry?.alpn !== undefined) alpnHosts++
     if (entry === undefined) entries.delete(host)
@@ -157,12 +176,14 @@ export const openTlsBook = async (folder: string, report: (message: string) => v
   const change = async (host: string, value: HostTls): Promise<void> => {
     if (Object.keys(value).length === 0) {
       put(host, undefined)
-      await rm(fileOf(folder, host), { force: true })
+      await Promise.all([rm(fileOf(folder, host), { force: true }), told(host, null)])
       return
     }
     if (!entries.has(host) && entries.size >= mostHosts) throw new InvalidRoute('there are too many certificates')
     await save(folder, host, value)
-    put(host, entryOf(value))
+    const entry = entryOf(value)
+    put(host, entry)
+    await told(host, entry)
   }
 
   /** A host's own certificate counts before that of a wildcard. */
@@ -181,6 +202,8 @@ export const openTlsBook = async (folder: string, report: (message: string) => v
       const name = served(host)
       return name === undefined ? undefined : contexts(entries.get(name)!.digest, () => read(name))
     },
+    entries: () => [...entries],
+    take: (host, entry) => put(host, entry ?? undefined),
     known: () =>
       Object.fromEntries(
         [...entries].map(([host, { digest, hasCertificate: isServed }]) => [host, { digest, isServed }]),

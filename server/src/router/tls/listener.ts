@@ -4,8 +4,9 @@
  */
 import { once } from 'node:events'
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net'
-import { createServer as createTlsServer, type TLSSocket } from 'node:tls'
+import { createServer as createTlsServer, type TLSSocket, type Server as TlsServer } from 'node:tls'
 import { plainAddress } from '../access/sources.ts'
+import { backlog } from '../http/front.ts'
 import { normalizeHost } from '../table/table.ts'
 import type { TlsBook } from './book.ts'
 import { acmeProtocol, isAcmeHello } from './client-hello.ts'
@@ -23,6 +24,13 @@ export const defaultTlsLimits: TlsLimits = { handshakeMs: 10_000, perAddress: 20
 export interface TlsListener {
   /** Resolves with the port. Rejects like `listen`. */
   listen(host: string, port: number): Promise<number>
+  /** Accepts from a socket that another process listens on too; sessions are continued in whichever a client comes to. */
+  share(listening: Server, ticketKeys: Buffer): Promise<void>
+  /** What it listens on, for other processes. */
+  readonly listening: Server
+  ticketKeys(): Buffer
+  /** Handshakes under way. */
+  pending(): number
   /** No new connection is accepted, and the port is free. */
   close(): void
   /** Handshakes under way are given up. */
@@ -88,11 +96,13 @@ const createChallengeServer = (book: TlsBook, limits: TlsLimits): Server =>
     .on('secureConnection', (socket: TLSSocket) => socket.on('error', () => {}).end())
     .on('tlsClientError', (_error, socket: TLSSocket) => socket.destroy())
 
-const createHttpsServer = (book: TlsBook, limits: TlsLimits, report: (message: string) => void): Server =>
+const createHttpsServer = (book: TlsBook, limits: TlsLimits, report: (message: string) => void): TlsServer =>
   createTlsServer({
     ...tlsOptions,
     handshakeTimeout: limits.handshakeMs,
     ALPNProtocols: ['h2', 'http/1.1'],
+    // Sessions begun in one process go on in another one, whose command line differs.
+    sessionIdContext: 'router',
     SNICallback(name, done) {
       book.contextFor(normalizeHost(name)).then(
         (context) => done(null, context),
@@ -148,10 +158,18 @@ export const createTlsListener = (
   })
   return {
     async listen(host, port) {
-      server.listen({ host, port, backlog: 1024 })
+      server.listen({ host, port, backlog })
       await once(server, 'listening')
       return (server.address() as AddressInfo).port
     },
+    async share(listening, ticketKeys) {
+      https.setTicketKeys(ticketKeys)
+      server.listen(listening, backlog)
+      await once(server, 'listening')
+    },
+    listening: server,
+    ticketKeys: () => https.getTicketKeys(),
+    pending: () => gate.pending.size,
     close: () => void server.close(),
     end() {
       for (const { socket } of gate.pending.values()) socket.destroy()

@@ -94,7 +94,7 @@ export const openInside = async (
   const holds = createHolds(report, { ...usualHoldLimits, ...more.holds })
   const table = createLiveTable(routes, upstreams, async () => {}, ports, holds.settle)
   const isTrusted = trustProxies(more.trusted ?? [])
-  const traffic: Traffic = { table, upstreams, holds, isTrusted, counts: newCounts(), report, stopping: false }
+  const traffic: Traffic = { table, upstreams, holds, isTrusted, counts: newCounts(), report, stopping: false, shed: 0 }
   const front = createFront(traffic, { ...defaultLimits, ...more.limits })
   const port = await front.listen('127.0.0.1', 0)
   await ports.openMissing()
@@ -176,13 +176,20 @@ export const makeDataDir = async (t: TestContext): Promise<string> => {
   return dataDir
 }
 
+/** Of each router, where a test does not say it: all of them hold for several as for one. */
+const count = Number(process.env.TEST_ROUTER_PROCESSES ?? 1)
+export const processes = { least: count, most: count }
+
 /** A router process of this test, which ends with its data directory. */
 export const startProcess = async (
   t: TestContext,
   more: Partial<RouterOptions> = {},
 ): Promise<{ router: ProcessRouter; port: number; dataDir: string }> => {
   const dataDir = more.dataDir ?? (await makeDataDir(t))
-  const router = createRouter({ dataDir, host: '127.0.0.1', port: 0, log: quiet, ...more })
+  const router = createRouter({
+    ...{ dataDir, host: '127.0.0.1', port: 0, log: quiet, processes },
+    ...more,
+  })
   await router.start()
   return { router, port: Number(new URL(router.url('x')).port), dataDir }
 }

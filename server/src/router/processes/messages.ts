@@ -1,0 +1,73 @@
+/** What the router's first process and the others say to each other. Neither believes less of the other than of itself. */
+import type { AnyRoute, Target } from '../router.ts'
+import type { Traffic } from '../table/traffic.ts'
+import type { TlsEntry } from '../tls/book.ts'
+
+/** How many processes share the ports: as many as `least` at once, more as their load asks for. */
+export interface ProcessNumbers {
+  least: number
+  most: number
+}
+
+/** All that a process has to know before it accepts a connection. */
+export interface Beginning {
+  routes: readonly AnyRoute[]
+  trustedProxies: readonly string[]
+  /** Null: TLS is off. */
+  tls: {
+    folder: string
+    port: number
+    hstsSeconds: number
+    /** Base64: whoever continues a session may come to any process. */
+    ticketKeys: string
+    entries: readonly (readonly [string, TlsEntry])[]
+  } | null
+}
+
+export type Order =
+  | { kind: 'begin'; beginning: Beginning }
+  /** With a listening socket, which is shared from now on. */
+  | { kind: 'accept'; over: 'http' | 'https' }
+  /** All routes of these services, which take the place of those before. */
+  | { kind: 'routes'; services: readonly (readonly [string, readonly AnyRoute[]])[] }
+  | { kind: 'tls'; host: string; entry: TlsEntry | null }
+  /** Limits for all processes together are divided by so many. */
+  | { kind: 'share'; processes: number }
+  /** Answered with how many requests are left. */
+  | { kind: 'drain'; targets: readonly Target[]; timeoutMs: number }
+  | { kind: 'idle' }
+  | { kind: 'state' }
+  /** Says again what is wanted. */
+  | { kind: 'wanted' }
+  /** So many clients are asked to connect again. */
+  | { kind: 'shed'; connections: number }
+  /** No new connection is accepted; it ends when its clients have left. */
+  | { kind: 'leave' }
+  /** The same, and it ends when no request is in progress, or after its time. */
+  | { kind: 'close'; graceMs: number }
+
+export interface State {
+  counts: Traffic['counts']
+  rssBytes: number
+  /** Open connections of HTTP. */
+  clients: number
+}
+
+/** Said once a second. */
+export interface Pulse extends State {
+  /** The part of one core that it used since the pulse before. */
+  busy: number
+}
+
+export type Notice =
+  /** It listens to orders. */
+  | { kind: 'ready' }
+  | { kind: 'answer'; id: number; value?: unknown }
+  | { kind: 'pulse'; pulse: Pulse }
+  /** Requests wait for this service. */
+  | { kind: 'wanted'; serviceId: string }
+
+export interface Numbered {
+  id: number
+  order: Order
+}

@@ -1,0 +1,104 @@
+/** What each process of the router does: it forwards requests by the table that it has. */
+import { trustProxies } from './access/sources.ts'
+import { createHolds, type HoldLimits, usualHoldLimits } from './hold/holds.ts'
+import { createFront } from './http/front.ts'
+import type { Ports } from './ports/ports.ts'
+import type { State } from './processes/messages.ts'
+import type { AnyRoute } from './router.ts'
+import { createLiveTable } from './table/live-table.ts'
+import { newCounts, type Traffic } from './table/traffic.ts'
+import { createUpstreams } from './table/upstreams.ts'
+import type { TlsBook } from './tls/book.ts'
+import type { Secure } from './tls/guard.ts'
+import { createTlsListener, defaultTlsLimits, type TlsLimits } from './tls/listener.ts'
+
+interface ServingOptions {
+  routes: readonly AnyRoute[]
+  /** Resolves when a change may become active. */
+  save(routes: readonly AnyRoute[]): Promise<void>
+  ports: Pick<Ports, 'open' | 'retain'>
+  book: TlsBook
+  secure: Secure | undefined
+  trustedProxies: readonly string[]
+  /** For lines that clients can cause. */
+  report(message: string): void
+}
+
+const reportsPerSecond = 5
+
+export const say = (message: string): void => {
+  process.stdout.write(`${new Date().toISOString()} ${message}\n`)
+}
+
+/** The log has no size limit while the process runs, so lines that clients can cause are rate-limited. */
+export const limitLines = (): ((message: string) => void) => {
+  let second = 0
+  let lines = 0
+  return (message) => {
+    const now = Math.floor(performance.now() / 1000)
+    lines = now === second ? lines + 1 : 1
+    second = now
+    if (lines <= reportsPerSecond) say(message)
+  }
+}
+
+/** Limits of which these are for all processes together, however many there are by then. */
+const divided = <Limits extends object>(limits: Limits, names: readonly (keyof Limits)[], share: Share): Limits => {
+  const own = { ...limits }
+  for (const name of names)
+    Object.defineProperty(own, name, { get: () => Math.ceil(Number(limits[name]) / share.processes) })
+  return own
+}
+
+/** Among how many processes. */
+interface Share {
+  processes: number
+}
+
+/** Since the call before, of one core. The processor's time, not the clock's: on a busy machine more processes are no help. */
+const createUse = (): (() => number) => {
+  let used = process.threadCpuUsage()
+  let at = performance.now()
+  return () => {
+    const now = performance.now()
+    const { user, system } = process.threadCpuUsage(used)
+    const busy = (user + system) / 1000 / Math.max(1, now - at)
+    used = process.threadCpuUsage()
+    at = now
+    return busy
+  }
+}
+
+export const createServing = (options: ServingOptions) => {
+  const { routes, save, ports, book, secure, trustedProxies, report } = options
+  const share: Share = { processes: 1 }
+  const upstreams = createUpstreams()
+  const holdNames: (keyof HoldLimits)[] = ['total', 'bytes', 'unanswered']
+  const holds = createHolds(report, divided(usualHoldLimits, holdNames, share))
+  const table = createLiveTable(routes, upstreams, save, ports, holds.settle)
+  const counts = newCounts()
+  const traffic: Traffic = {
+    ...{ table, upstreams, counts, holds, isTrusted: trustProxies(trustedProxies), report, stopping: false, shed: 0 },
+    ...(secure === undefined ? {} : { secure }),
+  }
+  const front = createFront(traffic)
+  const tlsNames: (keyof TlsLimits)[] = ['perAddress', 'inAll']
+  const tls = createTlsListener(
+    book,
+    { http1: (socket) => front.accept(socket, false), http2: (socket) => front.accept(socket, true) },
+    report,
+    divided(defaultTlsLimits, tlsNames, share),
+  )
+  // A failure of one connection must not end all others.
+  process.on('uncaughtException', (error) => {
+    counts.internalErrors++
+    report(`internal error: ${error.stack}`)
+  })
+  return {
+    ...{ share, upstreams, holds, table, counts, traffic, front, tls },
+    state: (): State => ({ counts, rssBytes: process.memoryUsage.rss(), clients: front.clients() }),
+    busy: createUse(),
+  }
+}
+
+export type Serving = ReturnType<typeof createServing>
