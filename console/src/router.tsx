@@ -100,7 +100,7 @@ const deployment = createRoute({
 const create = createRoute({
   getParentRoute: () => frame,
   path: '/e/$environmentId/new/$kind',
-  component: lazyRouteComponent(() => import('./pages/create.tsx'), 'Create'),
+  component: lazyRouteComponent(() => import('./pages/create/index.tsx'), 'Create'),
 })
 
 const service = createRoute({
@@ -110,7 +110,7 @@ const service = createRoute({
     q: text(search.q),
     line: text(search.line),
   }),
-  component: lazyRouteComponent(() => import('./pages/service.tsx'), 'Service'),
+  component: lazyRouteComponent(() => import('./pages/service/index.tsx'), 'Service'),
 })
 
 const tree = root.addChildren([
