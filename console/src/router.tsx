@@ -71,7 +71,7 @@ const overview = createRoute({
 const organization = createRoute({
   getParentRoute: () => frame,
   path: '/o/$organizationId/$section',
-  component: lazyRouteComponent(() => import('./pages/organization.tsx'), 'Organization'),
+  component: lazyRouteComponent(() => import('./pages/organization/index.tsx'), 'Organization'),
 })
 
 const project = createRoute({
