@@ -144,14 +144,20 @@ const createHub = (parts: HubParts, over: () => void): Hub => {
     else loop.wake(restMs)
   }
   const hear = (payload: string): void => {
-    if (payload === '') return refetchAll()
+    if (payload === '') {
+      refetchAll()
+      return
+    }
     const notice = JSON.parse(payload) as Notice
     if (!followers.has(notice.organization_id)) return
     notices.set(keyOf(notice), notice)
     noted()
   }
   const hearStatus = (environmentId: string): void => {
-    if (environmentId === '') return refetchAll()
+    if (environmentId === '') {
+      refetchAll()
+      return
+    }
     statuses.add(environmentId)
     noted()
   }
