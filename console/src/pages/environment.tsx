@@ -19,6 +19,7 @@ import { Freshness, isBusy, StateMark, shownState } from '../ui/state.tsx'
 import { Tabs } from '../ui/tabs.tsx'
 import { durationOf, Time } from '../ui/time.tsx'
 import { Variables } from '../ui/variables.tsx'
+import { type RowPlace, VirtualRows } from '../ui/virtual-rows.tsx'
 import { modeWords } from './overview.tsx'
 
 const sections = { services: 'Services', deployments: 'Deployments', variables: 'Variables', settings: 'Settings' }
@@ -48,10 +49,10 @@ interface RowProps {
   address: string | undefined
 }
 
-const ServiceRow = ({ service, status, address }: RowProps) => {
+const ServiceRow = ({ service, status, address, place }: RowProps & { place: RowPlace }) => {
   const shown = status === undefined ? { state: 'READY' } : shownState(status)
   return (
-    <tr>
+    <tr {...place}>
       <td>
         <Name service={service} />
         {status?.error === undefined ? null : (
@@ -107,11 +108,9 @@ const ServiceTable = ({ stage, rows }: { stage: string | null; rows: readonly Ro
             <th className="optional">Deployed</th>
           </tr>
         </thead>
-        <tbody>
-          {rows.map((row) => (
-            <ServiceRow key={row.service.id} {...row} />
-          ))}
-        </tbody>
+        <VirtualRows rows={rows} keyOf={({ service }) => service.id} height={45} columns={6}>
+          {(row, place) => <ServiceRow {...row} place={place} />}
+        </VirtualRows>
       </table>
     </div>
   </section>

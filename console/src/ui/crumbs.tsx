@@ -2,6 +2,7 @@
 import { Menu } from '@mantine/core'
 import { useQuery } from '@tanstack/react-query'
 import { Link } from '@tanstack/react-router'
+import type { ReactNode } from 'react'
 import * as read from '../api/queries.ts'
 import { Icon } from './icons.tsx'
 import type { Place } from './place.ts'
@@ -14,9 +15,7 @@ interface Beside {
 /** More are found by the search. */
 const most = 100
 
-/** Asked for when the menu is opened. */
-const Others = ({ useBeside }: { useBeside(): readonly Beside[] | undefined }) => {
-  const all = useBeside()
+const Others = ({ all }: { all: readonly Beside[] | undefined }) => {
   if (all === undefined) return <Menu.Label>Waiting for the server …</Menu.Label>
   return (
     <>
@@ -34,10 +33,11 @@ interface CrumbProps {
   to: string
   name: string | undefined
   what: string
-  useBeside(): readonly Beside[] | undefined
+  /** Shown, and asked for, when the menu is opened. */
+  children: ReactNode
 }
 
-const Crumb = ({ to, name, what, useBeside }: CrumbProps) => (
+const Crumb = ({ to, name, what, children }: CrumbProps) => (
   <li>
     <Link to={to} className="crumb clip">
       {name ?? '…'}
@@ -49,7 +49,7 @@ const Crumb = ({ to, name, what, useBeside }: CrumbProps) => (
         </button>
       </Menu.Target>
       <Menu.Dropdown mah={360} style={{ overflowY: 'auto' }}>
-        <Others useBeside={useBeside} />
+        {children}
       </Menu.Dropdown>
     </Menu>
   </li>
@@ -58,43 +58,48 @@ const Crumb = ({ to, name, what, useBeside }: CrumbProps) => (
 const OrganizationCrumb = ({ id }: { id: string }) => {
   const { data } = useQuery(read.organizations())
   return (
-    <Crumb
-      to={`/o/${id}`}
-      name={data?.find((each) => each.id === id)?.name}
-      what="organizations"
-      useBeside={() => data?.map((each) => ({ to: `/o/${each.id}`, name: each.name }))}
-    />
+    <Crumb to={`/o/${id}`} name={data?.find((each) => each.id === id)?.name} what="organizations">
+      <Others all={data?.map((each) => ({ to: `/o/${each.id}`, name: each.name }))} />
+    </Crumb>
   )
 }
 
-const ProjectCrumb = ({ id, organizationId }: { id: string; organizationId: string }) => {
-  const { data } = useQuery(read.project(id))
-  const useBeside = () =>
-    useQuery(read.projects(organizationId)).data?.map((each) => ({
-      to: `/p/${each.id}/environments`,
-      name: each.name,
-    }))
-  return <Crumb to={`/p/${id}/environments`} name={data?.name} what="projects" useBeside={useBeside} />
+const Projects = ({ organizationId }: { organizationId: string }) => {
+  const { data } = useQuery(read.projects(organizationId))
+  return <Others all={data?.map(({ id, name }) => ({ to: `/p/${id}/environments`, name }))} />
 }
 
-const EnvironmentCrumb = ({ id, projectId }: { id: string; projectId: string }) => {
-  const { data } = useQuery(read.environment(id))
-  const useBeside = () =>
-    useQuery(read.environmentsOf(projectId)).data?.map((each) => ({ to: `/e/${each.id}/services`, name: each.name }))
-  return <Crumb to={`/e/${id}/services`} name={data?.name} what="environments" useBeside={useBeside} />
+const ProjectCrumb = ({ id, organizationId }: { id: string; organizationId: string }) => (
+  <Crumb to={`/p/${id}/environments`} name={useQuery(read.project(id)).data?.name} what="projects">
+    <Projects organizationId={organizationId} />
+  </Crumb>
+)
+
+const Environments = ({ projectId }: { projectId: string }) => {
+  const { data } = useQuery(read.environmentsOf(projectId))
+  return <Others all={data?.map(({ id, name }) => ({ to: `/e/${id}/services`, name }))} />
 }
+
+const EnvironmentCrumb = ({ id, projectId }: { id: string; projectId: string }) => (
+  <Crumb to={`/e/${id}/services`} name={useQuery(read.environment(id)).data?.name} what="environments">
+    <Environments projectId={projectId} />
+  </Crumb>
+)
 
 export const addressOf = ({ kind, id }: { kind: read.Kind; id: string }, section = 'overview'): string =>
   `/s/${kind}/${id}/${section}`
 
-const ServiceCrumb = ({ id, kind, environmentId }: { id: string; kind: read.Kind; environmentId: string }) => {
-  const { data } = useQuery(read.service(kind, id))
-  const useBeside = () =>
-    useQuery(read.services(environmentId))
-      .data?.filter((each) => read.fullKinds.includes(each.kind))
-      .map((each) => ({ to: addressOf(each), name: each.name }))
-  return <Crumb to={addressOf({ kind, id })} name={data?.name} what="services" useBeside={useBeside} />
+const Services = ({ environmentId }: { environmentId: string }) => {
+  const { data } = useQuery(read.services(environmentId))
+  const shown = data?.filter((each) => read.fullKinds.includes(each.kind))
+  return <Others all={shown?.map((each) => ({ to: addressOf(each), name: each.name }))} />
 }
+
+const ServiceCrumb = ({ id, kind, environmentId }: { id: string; kind: read.Kind; environmentId: string }) => (
+  <Crumb to={addressOf({ kind, id })} name={useQuery(read.service(kind, id)).data?.name} what="services">
+    <Services environmentId={environmentId} />
+  </Crumb>
+)
 
 export const Crumbs = ({ organizationId, projectId, environmentId, serviceId, kind }: Place) => (
   <nav aria-label="Where you are" className="grow">
