@@ -23,7 +23,7 @@ const whole: RowPlace = {}
 
 const Gap = ({ height, columns }: { height: number; columns: number }) =>
   height <= 0 ? null : (
-    <tr aria-hidden="true">
+    <tr>
       <td colSpan={columns} style={{ height, padding: 0, border: 0 }} />
     </tr>
   )
