@@ -21,7 +21,7 @@ interface Schema {
   [name: string]: unknown
 }
 
-const forms = ['Application', 'Container', 'Database', 'Environment', 'Project']
+const forms = ['Application', 'Container', 'Database', 'Environment', 'Organization', 'Project']
 const virtual = 'virtual:forms'
 
 /** The schemas of the bodies that forms are made from, complete in themselves: the whole description is a megabyte. */
