@@ -137,7 +137,7 @@ export const Clusters = ({ organizationId }: Props) => {
                     name={name}
                     what="Delete"
                     asksName
-                    changed={['clusters', 'credentials']}
+                    changed={['clusters', 'cluster credentials']}
                     consequence="Its environments must be deleted first. Nothing that is not of this server is touched on it."
                     act={() =>
                       answerOf(
@@ -159,7 +159,7 @@ export const Clusters = ({ organizationId }: Props) => {
           title={registrations[asked].title}
           button="Register"
           fields={registrations[asked].fields}
-          changed={['clusters', 'cluster statuses', 'credentials']}
+          changed={['clusters', 'cluster statuses', 'cluster credentials']}
           onClose={() => ask(null)}
           save={async (body) => {
             await register(organizationId, body)

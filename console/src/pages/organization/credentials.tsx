@@ -135,7 +135,7 @@ interface Row {
 }
 
 const useCredentials = (organizationId: string) =>
-  useOrganizationList('credentials', organizationId, async () => {
+  useOrganizationList('cluster credentials', organizationId, async () => {
     const { results } = await answerOf(client.GET('/organization/{organizationId}/credentials', pathOf(organizationId)))
     return {
       results: results.map(({ credential, clusters }): Row => {
@@ -173,7 +173,7 @@ const Editor = ({ organizationId, row, onClose }: Props & { row: Row | undefined
       button={row === undefined ? 'Create' : 'Save'}
       fields={row === undefined ? [kind, name, ...all] : fieldsOf[row.provider]}
       record={row?.record}
-      changed={['credentials']}
+      changed={['cluster credentials']}
       onClose={onClose}
       save={async ({ provider, ...body }) => {
         if (row === undefined) await makeCredentials(organizationId, provider as Provider, body)
@@ -237,7 +237,7 @@ export const Credentials = ({ organizationId }: Props) => {
                   <Remove
                     name={row.name}
                     what="Delete"
-                    changed={['credentials']}
+                    changed={['cluster credentials']}
                     consequence="Only credentials that no cluster uses can be deleted."
                     act={() => removeCredentials(organizationId, row.provider, row.id)}
                   />
