@@ -3,7 +3,7 @@ import { answerOf, client, Problem, type Schemas } from './client.ts'
 import type { Kind } from './queries.ts'
 
 export type Plan = Schemas['DeploymentPlan']
-export type Verb = 'deploy' | 'redeploy' | 'restart-service' | 'stop' | 'rollback' | 'delete'
+export type Verb = 'deploy' | 'redeploy' | 'restart-service' | 'stop' | 'rollback' | 'uninstall' | 'delete'
 
 export interface Action {
   verb: Verb

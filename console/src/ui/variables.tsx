@@ -12,7 +12,7 @@ import { useMay } from './place.ts'
 import { tell, tellProblem } from './toasts.tsx'
 
 type Variable = Schemas['Variable']
-type Scope = 'PROJECT' | 'ENVIRONMENT' | 'APPLICATION' | 'CONTAINER'
+type Scope = 'PROJECT' | 'ENVIRONMENT' | 'APPLICATION' | 'CONTAINER' | 'JOB' | 'HELM' | 'TERRAFORM'
 
 interface Place {
   scope: Scope
@@ -33,6 +33,8 @@ const scopeWords: Record<string, string> = {
   APPLICATION: 'service',
   CONTAINER: 'service',
   JOB: 'service',
+  HELM: 'service',
+  TERRAFORM: 'service',
 }
 
 const originOf = ({
