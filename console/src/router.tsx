@@ -100,7 +100,7 @@ const environment = createRoute({
     q: text(search.q),
     kind: text(search.kind),
   }),
-  component: lazyRouteComponent(() => import('./pages/environment.tsx'), 'Environment'),
+  component: lazyRouteComponent(() => import('./pages/environment/index.tsx'), 'Environment'),
 })
 
 const deployment = createRoute({

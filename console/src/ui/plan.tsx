@@ -36,7 +36,7 @@ type Planned = Plan['stages'][number]['services'][number]
 const shown = (value: unknown): string =>
   value === null || value === undefined ? '–' : typeof value === 'string' ? value : JSON.stringify(value)
 
-const Line = ({ name, from, to }: { name: string; from: unknown; to: unknown }) => (
+export const Line = ({ name, from, to }: { name: string; from: unknown; to: unknown }) => (
   <>
     <span className="dim">{name}</span>
     <span className="wrap mono">
@@ -133,7 +133,8 @@ const PlanView = ({ plan }: { plan: Plan }) => (
 
 const losing = ({ verb }: Action): boolean => verb === 'delete' || verb === 'uninstall'
 
-const lossOf = ({ verb, target: { kind } }: Action): string => {
+const lossOf = ({ verb, target: { kind, several } }: Action): string => {
+  if (several !== undefined) return 'Their containers and volumes with their data, variables and history are deleted.'
   if (kind === undefined) return 'All its services, their data and their history are deleted.'
   const resources = kind === 'terraform' ? 'The resources that it manages are destroyed.' : null
   if (verb === 'uninstall')
@@ -148,7 +149,9 @@ const Loss = ({ action, typed, onType }: { action: Action; typed: string; onType
     </div>
     <TextInput
       data-autofocus
-      label={`Type ${action.target.name} to ${action.verb} it`}
+      label={
+        <span className="wrap">{`Type ${action.target.name} to ${action.verb} ${action.target.several === undefined ? 'it' : 'them'}`}</span>
+      }
       value={typed}
       onChange={(event) => onType(event.currentTarget.value)}
       autoComplete="off"
