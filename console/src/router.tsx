@@ -68,9 +68,22 @@ const overview = createRoute({
   component: lazyRouteComponent(() => import('./pages/overview.tsx'), 'Overview'),
 })
 
+type OrganizationSearch = Partial<
+  Record<'cluster' | 'event' | 'target' | 'origin' | 'by' | 'from' | 'until', string | undefined>
+>
+
 const organization = createRoute({
   getParentRoute: () => frame,
   path: '/o/$organizationId/$section',
+  validateSearch: ({ cluster, event, target, origin, by, from, until }): OrganizationSearch => ({
+    cluster: text(cluster),
+    event: text(event),
+    target: text(target),
+    origin: text(origin),
+    by: text(by),
+    from: text(from),
+    until: text(until),
+  }),
   component: lazyRouteComponent(() => import('./pages/organization/index.tsx'), 'Organization'),
 })
 
@@ -87,7 +100,7 @@ const environment = createRoute({
     q: text(search.q),
     kind: text(search.kind),
   }),
-  component: lazyRouteComponent(() => import('./pages/environment.tsx'), 'Environment'),
+  component: lazyRouteComponent(() => import('./pages/environment/index.tsx'), 'Environment'),
 })
 
 const deployment = createRoute({

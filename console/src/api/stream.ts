@@ -55,9 +55,9 @@ const follow = <T>(path: string, reader: () => Reader<T>): (() => void) => {
       reader().onOpen?.(opened > 1)
     }
     socket.onmessage = ({ data }) => reader().onMessage(JSON.parse(String(data)) as T)
-    socket.onclose = ({ code }) => {
-      // Ended because there is no more: nothing is lost.
-      if (over || code === 1000) return
+    socket.onclose = ({ code, reason }) => {
+      // Ended because there is no more, or nothing to follow: nothing is lost.
+      if (over || code === 1000 || reason.startsWith('NotFound')) return
       if (opened > 0 || pauseMs > firstPauseMs * 4) note(self, true)
       // A session that has ended is found out by a request: a socket that is refused says nothing.
       if (pauseMs > firstPauseMs || code === 1008) void readSession().catch(() => undefined)

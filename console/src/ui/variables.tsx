@@ -13,7 +13,7 @@ import { tell, tellProblem } from './toasts.tsx'
 import { VirtualRows } from './virtual-rows.tsx'
 
 type Variable = Schemas['Variable']
-type Scope = 'PROJECT' | 'ENVIRONMENT' | 'APPLICATION' | 'CONTAINER'
+type Scope = 'PROJECT' | 'ENVIRONMENT' | 'APPLICATION' | 'CONTAINER' | 'JOB' | 'HELM' | 'TERRAFORM'
 
 interface Place {
   scope: Scope
@@ -34,6 +34,8 @@ const scopeWords: Record<string, string> = {
   APPLICATION: 'service',
   CONTAINER: 'service',
   JOB: 'service',
+  HELM: 'service',
+  TERRAFORM: 'service',
 }
 
 const originOf = ({

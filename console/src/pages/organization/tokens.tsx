@@ -1,58 +1,29 @@
 /** Tokens of programs. Their text is shown once. */
-import { Checkbox, TextInput } from '@mantine/core'
 import { useState } from 'react'
-import { answerOf, client } from '../../api/client.ts'
+import { answerOf, client, Problem } from '../../api/client.ts'
+import { NewButton, Once, Remove } from '../../ui/dialog.tsx'
 import { Empty } from '../../ui/notices.tsx'
 import { useMay } from '../../ui/place.ts'
+import { RecordForm } from '../../ui/record-form.tsx'
+import { Rows } from '../../ui/rows.tsx'
 import { Time } from '../../ui/time.tsx'
-import { FormDialog, NewButton, Once, Remove } from './dialog.tsx'
-import { type Props, pathOf, Rows, useOrganizationList } from './list.tsx'
+import { type Props, pathOf, useOrganizationList } from './list.ts'
+import { useRoles } from './roles.tsx'
 
-const scopes = ['Read', 'Deploy', 'Write', 'Admin'] as const
-
-const NewToken = ({ organizationId, onClose, onMade }: Props & { onClose(): void; onMade(token: string): void }) => {
-  const [name, setName] = useState('')
-  const [held, setHeld] = useState<string[]>(['Read'])
-  return (
-    <FormDialog
-      title="New API token"
-      button="Create"
-      isReady={name !== '' && held.length > 0}
-      onClose={onClose}
-      changed="tokens"
-      act={async () => {
-        const made = await answerOf(
-          client.POST('/organization/{organizationId}/apiToken', {
-            ...pathOf(organizationId),
-            body: { name, scopes: held as ['Read'] },
-          }),
-        )
-        onMade(made.token)
-        onClose()
-      }}
-    >
-      <TextInput
-        label="Name"
-        required
-        data-autofocus
-        value={name}
-        onChange={(event) => setName(event.currentTarget.value)}
-      />
-      <Checkbox.Group label="Scopes" value={held} onChange={setHeld}>
-        <div className="row wraps" style={{ marginTop: 6 }}>
-          {scopes.map((scope) => (
-            <Checkbox key={scope} value={scope} label={scope} />
-          ))}
-        </div>
-      </Checkbox.Group>
-    </FormDialog>
-  )
-}
+const scopes = ['Read', 'Deploy', 'Write', 'Admin'].map((each) => ({ value: each, label: each }))
+const dayMs = 86_400_000
+const ends = [
+  { value: '', label: 'Never' },
+  { value: '7', label: 'In a week' },
+  { value: '30', label: 'In 30 days' },
+  { value: '365', label: 'In a year' },
+]
 
 export const Tokens = ({ organizationId }: Props) => {
   const may = useMay()
   const [isMaking, setMaking] = useState(false)
   const [made, setMade] = useState<string | null>(null)
+  const roles = useRoles(organizationId, isMaking)
   const tokens = useOrganizationList('tokens', organizationId, () =>
     answerOf(client.GET('/organization/{organizationId}/apiToken', pathOf(organizationId))),
   )
@@ -62,13 +33,18 @@ export const Tokens = ({ organizationId }: Props) => {
       {made === null ? null : <Once label="The new token" value={made} />}
       <Rows
         of={tokens}
-        empty={<Empty title="No tokens" />}
+        empty={
+          <Empty title="No tokens yet">
+            <p>Programs, such as your CI, sign in with a token. It may only do what its scopes or its role allow.</p>
+          </Empty>
+        }
         columns={[
           {
             title: 'Name',
-            show: ({ name, prefix }) => (
+            show: ({ name, prefix, description }) => (
               <>
                 <span className="strong">{name}</span> <code className="dim">{prefix}…</code>
+                {description ? <p className="dim small wrap">{description}</p> : null}
               </>
             ),
           },
@@ -82,7 +58,12 @@ export const Tokens = ({ organizationId }: Props) => {
             title: 'Last used',
             isTight: true,
             isOptional: true,
-            show: ({ last_used_at }) => <Time at={last_used_at} />,
+            show: ({ last_used_at, last_used_ip }) => (
+              <>
+                <Time at={last_used_at} />
+                {last_used_ip === null ? null : <p className="dim small">{last_used_ip}</p>}
+              </>
+            ),
           },
           { title: 'Ends', isTight: true, isOptional: true, show: ({ expires_at }) => <Time at={expires_at} /> },
           {
@@ -93,7 +74,7 @@ export const Tokens = ({ organizationId }: Props) => {
                 <Remove
                   name={name}
                   what="Revoke"
-                  changed="tokens"
+                  changed={['tokens']}
                   consequence="It works no longer, and neither does any token that was created with it."
                   act={() =>
                     answerOf(
@@ -107,7 +88,43 @@ export const Tokens = ({ organizationId }: Props) => {
           },
         ]}
       />
-      {isMaking ? <NewToken organizationId={organizationId} onClose={() => setMaking(false)} onMade={setMade} /> : null}
+      {isMaking ? (
+        <RecordForm
+          title="New API token"
+          button="Create"
+          changed={['tokens']}
+          onClose={() => setMaking(false)}
+          fields={[
+            { at: '/name', label: 'Name', isRequired: true },
+            { at: '/scopes', label: 'Scopes', kind: 'many', options: scopes, initial: ['Read'] },
+            {
+              at: '/role_id',
+              label: 'Role',
+              kind: 'choice',
+              hint: 'Narrows the scopes to what the role allows; without scopes, the role alone counts.',
+              options: (roles.data ?? []).map(({ id, name }) => ({ value: id, label: name })),
+            },
+            { at: '/days', label: 'Ends', kind: 'choice', options: ends, initial: '' },
+            { at: '/description', label: 'Description' },
+          ]}
+          save={async ({ days, ...body }) => {
+            // Without either, a token would have all rights of whoever makes it.
+            if (body.scopes === undefined && body.role_id === undefined) {
+              const message = 'Choose scopes, a role, or both.'
+              throw new Problem(400, { message, details: [{ field: '/scopes', message }] })
+            }
+            const end =
+              days === undefined ? {} : { expires_at: new Date(Date.now() + Number(days) * dayMs).toISOString() }
+            const { token } = await answerOf(
+              client.POST('/organization/{organizationId}/apiToken', {
+                ...pathOf(organizationId),
+                body: { ...body, ...end } as { name: string },
+              }),
+            )
+            setMade(token)
+          }}
+        />
+      ) : null}
     </div>
   )
 }

@@ -9,11 +9,11 @@ import { useMay } from '../../ui/place.ts'
 import { PlanDialog } from '../../ui/plan.tsx'
 import { StateMark } from '../../ui/state.tsx'
 import { Time } from '../../ui/time.tsx'
-import type { Shown } from './shown.ts'
+import { hasReleases, type Shown } from './shown.ts'
 
 export const Deployments = ({ service }: Shown) => {
   const { kind, id, environmentId, name } = service
-  const releases = useQuery(read.releases(kind, id, environmentId))
+  const releases = useQuery({ ...read.releases(kind, id, environmentId), enabled: hasReleases(service) })
   const history = useQuery(read.serviceHistory(kind, id, environmentId))
   const may = useMay()
   const [asked, ask] = useState<string | null>(null)

@@ -1,6 +1,7 @@
 /** A service: what it is and does now, its versions, logs, variables and settings. */
 import { useQuery } from '@tanstack/react-query'
 import { Link, useNavigate, useParams } from '@tanstack/react-router'
+import type { ReactNode } from 'react'
 import { Problem } from '../../api/client.ts'
 import * as read from '../../api/queries.ts'
 import { Actions } from '../../ui/actions.tsx'
@@ -8,56 +9,49 @@ import { Answer, Failure } from '../../ui/notices.tsx'
 import { Freshness, isBusy, StateMark, shownState } from '../../ui/state.tsx'
 import { Tabs } from '../../ui/tabs.tsx'
 import { Variables } from '../../ui/variables.tsx'
-import { kindWords } from '../environment.tsx'
+import { kindWords } from '../environment/kind-words.ts'
+import { AdvancedSettings } from './advanced.tsx'
 import { Deployments } from './deployments.tsx'
 import { Domains } from './domains.tsx'
 import { Logs } from './logs.tsx'
 import { Overview } from './overview.tsx'
+import { Runs } from './runs.tsx'
 import { Settings } from './settings.tsx'
-import type { Shown } from './shown.ts'
+import { isKind, type Section, type Shown, sections, sectionsOf } from './shown.ts'
+import { TerraformState } from './terraform.tsx'
 
-const pages = {
+type Page = (shown: Shown) => ReactNode
+
+const VariablesPage = ({ service }: Shown) => {
+  const scope = service.kind.toUpperCase() as Parameters<typeof Variables>[0]['scope']
+  return <Variables scope={scope} parentId={service.id} />
+}
+
+const pages: Record<Section, Page> = {
   overview: Overview,
+  runs: Runs,
+  state: TerraformState,
   deployments: Deployments,
   logs: Logs,
-  variables: () => null,
+  variables: VariablesPage,
   domains: Domains,
   settings: Settings,
-}
-type Section = keyof typeof pages
-
-const sectionsOf = (kind: read.Kind): Partial<Record<Section, string>> => ({
-  overview: 'Overview',
-  deployments: 'Deployments',
-  logs: 'Logs',
-  ...(kind === 'database' ? {} : { variables: 'Variables', domains: 'Domains' }),
-  settings: 'Settings',
-})
-
-const variableScopes: Partial<Record<read.Kind, 'APPLICATION' | 'CONTAINER'>> = {
-  application: 'APPLICATION',
-  container: 'CONTAINER',
-}
-
-const Section = ({ section, service, status }: Shown & { section: Section }) => {
-  const scope = variableScopes[service.kind]
-  if (section === 'variables') return scope === undefined ? null : <Variables scope={scope} parentId={service.id} />
-  const Page = pages[section]
-  return <Page key={service.id} service={service} status={status} />
+  advanced: AdvancedSettings,
 }
 
 export const Service = () => {
   const { kind, serviceId, section } = useParams({ from: '/frame/s/$kind/$serviceId/$section' })
   const navigate = useNavigate()
-  const isKnown = read.fullKinds.includes(kind as read.Kind)
+  const isKnown = isKind(kind)
   const service = useQuery({ ...read.service(kind as read.Kind, serviceId), enabled: isKnown })
   const live = read.useLiveEnvironment(service.data?.environmentId ?? null)
   read.useTitle(service.data?.name)
-  const sections = sectionsOf(kind as read.Kind)
-  if (!isKnown || !(section in sections)) return <Failure error={new Problem(404, {})} />
+  if (!isKnown) return <Failure error={new Problem(404, {})} />
   return (
     <Answer of={service}>
       {(found) => {
+        const offered = sectionsOf(found)
+        const Page = offered.includes(section as Section) ? pages[section as Section] : null
         const status = live === undefined ? undefined : read.statusesIn(live).get(serviceId)
         const state = status === undefined ? null : shownState(status)
         return (
@@ -100,10 +94,14 @@ export const Service = () => {
             <Tabs
               base={`/s/${kind}/${serviceId}`}
               at={section}
-              sections={sections as Record<string, string>}
+              sections={Object.fromEntries(offered.map((each) => [each, sections[each]]))}
               label="Of this service"
             />
-            <Section section={section as Section} service={found} status={status} />
+            {Page === null ? (
+              <Failure error={new Problem(404, {})} />
+            ) : (
+              <Page key={serviceId} service={found} status={status} />
+            )}
           </>
         )
       }}

@@ -1,14 +1,19 @@
 /** What a service is and does now. */
 import { Button, PasswordInput, TextInput } from '@mantine/core'
 import { useQuery } from '@tanstack/react-query'
-import { useState } from 'react'
+import { Fragment, useState } from 'react'
 import { answerOf, client } from '../../api/client.ts'
 import * as read from '../../api/queries.ts'
 import { useStream } from '../../api/stream.ts'
 import { Icon } from '../../ui/icons.tsx'
 import { Answer } from '../../ui/notices.tsx'
 import { Time } from '../../ui/time.tsx'
-import type { Shown } from './shown.ts'
+import { factsOf } from './facts.ts'
+import { ChartValues } from './helm.tsx'
+import { Outputs } from './outputs.tsx'
+import { Runs } from './runs.tsx'
+import { isCron, type Shown, staysUp } from './shown.ts'
+import { LastRun, TerraformActions } from './terraform.tsx'
 
 const Usage = ({ id }: { id: string }) => {
   interface Metric {
@@ -102,9 +107,45 @@ const Credentials = ({ id }: { id: string }) => {
   )
 }
 
-const sourceOf = ({ raw, version }: read.Service) => {
-  const git = raw.git_repository as { url: string; branch: string } | undefined
-  return git === undefined ? (version ?? '–') : `${git.url} (${git.branch})`
+/** What happens in the middle of the page, by kind. */
+const Main = ({ service, status }: Shown) => {
+  if (staysUp(service))
+    return (
+      <section className="card">
+        <header>
+          <h2>Instances</h2>
+          <span className="dim small push">live</span>
+        </header>
+        <div className="body" style={{ padding: status?.running_state === 'RUNNING' ? 0 : undefined }}>
+          <Usage id={service.id} />
+        </div>
+      </section>
+    )
+  if (service.kind === 'job')
+    return (
+      <>
+        {isCron(service) ? (
+          <Runs service={service} status={status} />
+        ) : (
+          <p className="dim">It runs when its environment is deployed, stopped or deleted: see the deployments.</p>
+        )}
+        <Outputs service={service} />
+      </>
+    )
+  if (service.kind === 'terraform')
+    return (
+      <>
+        <TerraformActions service={service} />
+        <LastRun service={service} />
+      </>
+    )
+  if (service.kind === 'helm') return <ChartValues service={service} />
+  return (
+    <div className="note">
+      The Argo CD of a cluster deploys this app. This server shows it beside the other services and keeps no history of
+      it.
+    </div>
+  )
 }
 
 export const Overview = ({ service, status }: Shown) => (
@@ -116,15 +157,7 @@ export const Overview = ({ service, status }: Shown) => (
           <span className="wrap">{status.restarts.message}</span>
         </div>
       )}
-      <section className="card">
-        <header>
-          <h2>Instances</h2>
-          <span className="dim small push">live</span>
-        </header>
-        <div className="body" style={{ padding: status?.running_state === 'RUNNING' ? 0 : undefined }}>
-          <Usage id={service.id} />
-        </div>
-      </section>
+      <Main service={service} status={status} />
     </div>
     <section className="card">
       <header>
@@ -132,22 +165,28 @@ export const Overview = ({ service, status }: Shown) => (
       </header>
       <div className="body">
         <dl className="facts">
-          <dt>Source</dt>
-          <dd className="mono">{sourceOf(service)}</dd>
-          {service.version === null ? null : (
+          {factsOf(service).map(([name, value]) => (
+            <Fragment key={name}>
+              <dt>{name}</dt>
+              <dd className="mono wrap">{value}</dd>
+            </Fragment>
+          ))}
+          {['application', 'container', 'helm'].includes(service.kind) ? (
             <>
-              <dt>Version</dt>
-              <dd className="mono">{service.version}</dd>
+              <dt>Addresses</dt>
+              <dd>
+                <Links service={service} />
+              </dd>
+            </>
+          ) : null}
+          {service.kind === 'argocdApp' ? null : (
+            <>
+              <dt>Deployed</dt>
+              <dd>
+                <Time at={status?.last_deployment_date} />
+              </dd>
             </>
           )}
-          <dt>Addresses</dt>
-          <dd>
-            <Links service={service} />
-          </dd>
-          <dt>Deployed</dt>
-          <dd>
-            <Time at={status?.last_deployment_date} />
-          </dd>
           {service.description === null || service.description === '' ? null : (
             <>
               <dt>Description</dt>

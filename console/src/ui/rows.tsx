@@ -1,20 +1,17 @@
-/** Lists of an organization: how they are read and shown. */
-import { type UseQueryResult, useQuery } from '@tanstack/react-query'
+/** A list as a table, with its empty state. */
+import type { UseQueryResult } from '@tanstack/react-query'
 import type { ReactNode } from 'react'
-import { Answer } from '../../ui/notices.tsx'
-
-export interface Props {
-  organizationId: string
-}
+import { Answer } from './notices.tsx'
 
 export interface Column<Row> {
   title: string
   isTight?: boolean
+  /** Left out on a phone. */
   isOptional?: boolean
   show(row: Row): ReactNode
 }
 
-const classOf = ({
+export const classOf = ({
   isTight,
   isOptional,
 }: {
@@ -22,14 +19,17 @@ const classOf = ({
   isOptional?: boolean | undefined
 }): string => `${isTight === true ? 'tight' : ''} ${isOptional === true ? 'optional' : ''}`
 
+/** `label` names the table for those who cannot see what is around it. */
 export function Rows<Row extends { id: string }>({
   of,
   columns,
   empty,
+  label,
 }: {
-  of: UseQueryResult<Row[]>
-  columns: Column<Row>[]
+  of: Pick<UseQueryResult<Row[]>, 'data' | 'error' | 'refetch'>
+  columns: readonly Column<Row>[]
   empty: ReactNode
+  label?: string
 }) {
   return (
     <Answer of={of}>
@@ -38,12 +38,12 @@ export function Rows<Row extends { id: string }>({
           empty
         ) : (
           <div className="card scroll">
-            <table className="list">
+            <table className="list" aria-label={label}>
               <thead>
                 <tr>
                   {columns.map((column) => (
                     <th key={column.title} className={classOf(column)}>
-                      {column.title}
+                      {column.title === 'Actions' ? <span className="hidden-text">Actions</span> : column.title}
                     </th>
                   ))}
                 </tr>
@@ -66,11 +66,3 @@ export function Rows<Row extends { id: string }>({
     </Answer>
   )
 }
-
-export const useOrganizationList = <Row,>(
-  name: string,
-  organizationId: string,
-  ask: () => Promise<{ results: Row[] }>,
-) => useQuery({ queryKey: [name, organizationId], queryFn: async () => (await ask()).results })
-
-export const pathOf = (organizationId: string) => ({ params: { path: { organizationId } } })
