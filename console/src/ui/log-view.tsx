@@ -1,7 +1,7 @@
 /** Lines of a log: a virtual list, with search, level, instance, pause, wrap and download. */
 import { Button, SegmentedControl, Select, Switch, TextInput } from '@mantine/core'
 import { useVirtualizer } from '@tanstack/react-virtual'
-import { memo, type ReactNode, useEffect, useLayoutEffect, useRef, useState } from 'react'
+import { memo, type ReactNode, useEffect, useLayoutEffect, useRef, useState, useSyncExternalStore } from 'react'
 import { spansOf, textOf } from './ansi.ts'
 import { Icon } from './icons.tsx'
 import type { Level, Line, Lines } from './log-lines.ts'
@@ -186,12 +186,28 @@ const LineList = (props: ListProps) => {
 
 const counted = (count: number): string => `${count} ${count === 1 ? 'line' : 'lines'}`
 
-const Count = ({ lines }: { lines: Lines }) => (
-  <span className="dim small" aria-live="off">
-    {lines.count === lines.total ? counted(lines.total) : `${lines.count} of ${counted(lines.total)}`}
-    {lines.dropped > 0 ? `, ${lines.dropped} older ones left out` : ''}
-  </span>
-)
+/** What changes with the lines is by itself: the fields beside it are not made again many times a second. */
+const Count = ({ log }: { log: LogStore }) => {
+  useLogVersion(log)
+  const lines = log.lines()
+  return (
+    <span className="dim small" aria-live="off">
+      {lines.count === lines.total ? counted(lines.total) : `${lines.count} of ${counted(lines.total)}`}
+      {lines.dropped > 0 ? `, ${lines.dropped} older ones left out` : ''}
+    </span>
+  )
+}
+
+const Pause = ({ log }: { log: LogStore }) => {
+  useLogVersion(log)
+  return (
+    <Button size="compact-xs" variant="default" onClick={() => (log.isHeld ? log.release() : log.hold())}>
+      {log.isHeld ? `Go on${log.late > 0 ? ` (${log.late} new)` : ''}` : 'Pause'}
+    </Button>
+  )
+}
+
+const useNames = (log: LogStore): readonly string[] => useSyncExternalStore(log.subscribe, () => log.names)
 
 export interface Filters {
   search: string
@@ -212,6 +228,7 @@ interface ToolsProps extends Filters {
 
 const Tools = (props: ToolsProps) => {
   const { log, search, level, from, set, isWrapped, onWrap, isFollowing, onFollow, tools, name } = props
+  const names = useNames(log)
   return (
     <div className="log-tools">
       <TextInput
@@ -233,7 +250,7 @@ const Tools = (props: ToolsProps) => {
           { value: 'error', label: 'Errors' },
         ]}
       />
-      {log.names.length < 2 ? null : (
+      {names.length < 2 ? null : (
         <Select
           size="xs"
           aria-label="From"
@@ -241,7 +258,7 @@ const Tools = (props: ToolsProps) => {
           clearable
           searchable
           limit={100}
-          data={[...log.names]}
+          data={[...names]}
           value={from}
           onChange={(value) => set({ from: value })}
           w={170}
@@ -255,11 +272,9 @@ const Tools = (props: ToolsProps) => {
         checked={isFollowing}
         onChange={(event) => onFollow(event.currentTarget.checked)}
       />
-      <Count lines={log.lines()} />
+      <Count log={log} />
       <span className="push row" style={{ gap: 6 }}>
-        <Button size="compact-xs" variant="default" onClick={() => (log.isHeld ? log.release() : log.hold())}>
-          {log.isHeld ? `Go on${log.late > 0 ? ` (${log.late} new)` : ''}` : 'Pause'}
-        </Button>
+        <Pause log={log} />
         <Button size="compact-xs" variant="default" onClick={() => void download(log.lines(), name)}>
           Download
         </Button>
@@ -277,14 +292,30 @@ interface Props extends Filters {
   /** In place of lines while there are none. */
   empty: ReactNode
   markedLine?: string | undefined
-  onLine?(id: string): void
+  onLine?: ((id: string) => void) | undefined
   tools?: ReactNode
-  /** Before the first line. */
-  before?: ReactNode
 }
 
-export const LogView = ({ log, search, level, from, set, about, name, empty, tools, before, ...rest }: Props) => {
+type BodyProps = Pick<Props, 'log' | 'search' | 'empty' | 'markedLine' | 'onLine'> & {
+  isWrapped: boolean
+  isFollowing: boolean
+  onFollow(value: boolean): void
+}
+
+const Body = ({ log, search, empty, markedLine, onLine, isWrapped, isFollowing, onFollow }: BodyProps) => {
   const version = useLogVersion(log)
+  const names = useNames(log)
+  const lines = log.lines()
+  if (lines.count === 0) return <div className="nothing">{lines.total === 0 ? empty : 'No line fits.'}</div>
+  return (
+    <LineList
+      {...{ lines, version, isWrapped, isFollowing, onFollow, search, markedLine, onLine }}
+      names={names.length < 2 ? null : names}
+    />
+  )
+}
+
+export const LogView = ({ log, search, level, from, set, about, name, empty, tools, markedLine, onLine }: Props) => {
   const [isWrapped, setWrapped] = useState(true)
   const [isFollowing, setFollowing] = useState(true)
   const text = search.toLowerCase()
@@ -293,7 +324,6 @@ export const LogView = ({ log, search, level, from, set, about, name, empty, too
     log.filter({ text, level, from, about: places === undefined ? null : places.split(' ') })
   }, [log, text, level, from, places])
   useEffect(() => log.pin(!isFollowing), [log, isFollowing])
-  const lines = log.lines()
   return (
     <section className="card" aria-label="Log">
       <Tools
@@ -301,20 +331,8 @@ export const LogView = ({ log, search, level, from, set, about, name, empty, too
         onWrap={setWrapped}
         onFollow={setFollowing}
       />
-      {before}
       <div className="log-box">
-        {lines.count === 0 ? (
-          <div className="nothing">{lines.total === 0 ? empty : 'No line fits.'}</div>
-        ) : (
-          <LineList
-            {...{ lines, version, isWrapped, isFollowing }}
-            search={text}
-            markedLine={rest.markedLine}
-            onLine={rest.onLine}
-            names={log.names.length < 2 ? null : log.names}
-            onFollow={setFollowing}
-          />
-        )}
+        <Body {...{ log, empty, markedLine, onLine, isWrapped, isFollowing }} search={text} onFollow={setFollowing} />
       </div>
     </section>
   )

@@ -2,11 +2,11 @@
 import { Button, Select } from '@mantine/core'
 import { useMutation, useQuery } from '@tanstack/react-query'
 import { useNavigate, useSearch } from '@tanstack/react-router'
-import { useEffect, useRef, useState } from 'react'
+import { useEffect, useRef } from 'react'
 import { createLineNames, readLines, timeIn } from '../api/log-history.ts'
 import * as read from '../api/queries.ts'
 import { useStream } from '../api/stream.ts'
-import { type LogStore, useLog, useLogVersion } from './log-store.ts'
+import { type LogStore, useLog } from './log-store.ts'
 import { type Filters, LogView } from './log-view.tsx'
 import { tell, tellProblem } from './toasts.tsx'
 
@@ -45,15 +45,21 @@ const useArriving = (log: LogStore, serviceId: string): void => {
 
 /** Reads the minutes around a line that is linked to and is older than what is shown. */
 const useAround = (log: LogStore, line: string | undefined, show: (fromMs: number, toMs: number) => void): void => {
-  const version = useLogVersion(log)
-  const [isDone, setDone] = useState(false)
+  const latest = useRef(show)
+  latest.current = show
   useEffect(() => {
-    const oldest = log.oldest()
-    if (isDone || line === undefined || oldest === undefined || version < 0) return
-    setDone(true)
-    const at = timeIn(line)
-    if (at < oldest.at) show(at - 5 * minuteMs, at + 5 * minuteMs)
-  }, [log, line, version, isDone, show])
+    if (line === undefined) return
+    let isDone = false
+    const look = (): void => {
+      const oldest = log.oldest()
+      if (isDone || oldest === undefined) return
+      isDone = true
+      const at = timeIn(line)
+      if (at < oldest.at) latest.current(at - 5 * minuteMs, at + 5 * minuteMs)
+    }
+    look()
+    return log.subscribe(look)
+  }, [log, line])
 }
 
 export const ServiceLog = ({ service, isRunning }: { service: read.Service; isRunning: boolean }) => {
