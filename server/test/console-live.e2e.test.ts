@@ -23,11 +23,11 @@ const send = async (method: string, path: string, body?: unknown): Promise<Json>
   return answer.body
 }
 
-const newContainer = (name: string): Promise<Json> =>
+const newContainer = (name: string, image = 'fake/serve', tag = '1'): Promise<Json> =>
   send('POST', `/environment/${environmentId}/container`, {
     name,
-    image_name: 'fake/serve',
-    tag: '1',
+    image_name: image,
+    tag,
     registry_id: registryId,
     ports: [],
   })
@@ -77,7 +77,7 @@ test('what another client changes is there, in every tab, and nothing blinks', {
   const services = await open(`/e/${environmentId}/services`)
   const second = await open(`/e/${environmentId}/services`)
   const overview = await open(`/p/${projectId}/environments`)
-  const made = await newContainer('web')
+  const made = await newContainer('web', 'fake/slow', '1500')
   for (const page of [services, second]) await rowOf(page, 'web').waitFor()
   await overview.locator('.tile', { hasText: '1 service' }).waitFor()
   // What was there stays the same element while it is read again.
@@ -87,6 +87,7 @@ test('what another client changes is there, in every tab, and nothing blinks', {
       '.observe(document.body, { childList: true, subtree: true })',
   )
   await send('POST', `/container/${made.id}/deploy`)
+  await overview.getByRole('button', { name: '1 deploying now' }).waitFor()
   for (const page of [services, second]) await rowOf(page, 'web').locator('.state', { hasText: 'Running' }).waitFor()
   await overview.locator('.tile .state', { hasText: 'Deployed' }).waitFor()
   // However that ended, it is told with a link to it, on pages of anything in the organization.
