@@ -7,11 +7,18 @@ import type { Browser, BrowserContext, CDPSession, Page } from 'playwright-core'
 import { adminToken } from '../server/test/support/slipway/slipway.ts'
 import { percentile } from './measure.ts'
 
+interface Frame {
+  state?: string
+  affects_smoothness?: boolean
+}
+
 interface TraceEvent {
   name: string
   args?: {
     data?: { interactionId?: number; duration?: number }
-    chrome_frame_reporter?: { state?: string; affects_smoothness?: boolean }
+    chrome_frame_reporter?: Frame
+    /** What newer versions call it. */
+    frame_reporter?: Frame
   }
 }
 
@@ -34,7 +41,7 @@ const judge = (events: readonly TraceEvent[]): Traced => {
     const { interactionId = 0, duration = 0 } = args?.data ?? {}
     if (name === 'EventTiming' && interactionId > 0)
       took.set(interactionId, Math.max(duration, took.get(interactionId) ?? 0))
-    const frame = name === 'PipelineReporter' ? args?.chrome_frame_reporter : undefined
+    const frame = name === 'PipelineReporter' ? (args?.chrome_frame_reporter ?? args?.frame_reporter) : undefined
     if (frame === undefined || frame.state === 'STATE_NO_UPDATE_DESIRED') continue
     frames += 1
     if (frame.state === 'STATE_DROPPED' && frame.affects_smoothness === true) dropped += 1

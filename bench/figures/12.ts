@@ -130,17 +130,16 @@ const useLog = async (page: Page, { ours, serviceId }: Place, from: number): Pro
   await page.locator('.log-line').nth(10).waitFor()
   while (!isOver) {
     await type(page, 'Search the log', '77')
-    await page.getByText('Errors', { exact: true }).click()
-    await page.getByText('All', { exact: true }).first().click()
+    await page.locator('label', { hasText: /^Errors$/ }).click()
+    await page.locator('label', { hasText: /^All$/ }).click()
     await page.getByRole('button', { name: 'Pause' }).click()
     await page.mouse.move(700, 500)
     await scroll(page, 10)
     await page.getByRole('button', { name: /Go on/ }).click()
-    await page.getByText('Wrap', { exact: true }).click()
-    await page.getByText('Wrap', { exact: true }).click()
+    for (const _ of [0, 1]) await page.locator('label', { hasText: /^Wrap$/ }).click()
     await pause(400)
     if (!(await page.getByLabel('Follow', { exact: true }).isChecked()))
-      await page.getByText('Follow', { exact: true }).click()
+      await page.locator('label', { hasText: /^Follow$/ }).click()
   }
   await printing
 }
