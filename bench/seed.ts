@@ -3,7 +3,7 @@
  * holds. Ours gets its templates from the API, the floor from `plantTemplates`.
  */
 import { newId } from '../server/src/lib/ids.ts'
-import type { Queryable } from '../server/src/store/database.ts'
+import type { Database, Queryable } from '../server/src/store/database.ts'
 
 export interface Templates {
   organizationId: string
@@ -76,6 +76,33 @@ export const seedManyServices = async (
   await db.query('vacuum (analyze) node, service_state')
   await db.query('checkpoint')
   return ids
+}
+
+/** One environment with so many services, and so many variables in it and in its project each; gives its id. */
+export const seedLargeEnvironment = async (
+  db: Database,
+  templates: Templates,
+  services: number,
+  variables: number,
+): Promise<string> => {
+  const [environmentId] = await seedManyServices(db, templates, 1, services)
+  await db.transaction(async (tx) => {
+    // Each variable would look at each service whether it is up to date: none was deployed.
+    await tx.query('set local session_replication_role = replica')
+    for (const [scope, of] of [
+      ['environment', 'id'],
+      ['project', 'parent_id'],
+    ] as const)
+      await tx.query(
+        `insert into variable (id, organization_id, parent_id, scope, key, value, is_secret, variable_type)
+         select gen_random_uuid(), v.organization_id, e.${of}, v.scope, v.key || '_' || n, v.value, v.is_secret,
+           v.variable_type
+         from variable v, node e, generate_series(1, $3::int) n where v.id = $1 and e.id = $2`,
+        [templates.variables[scope], environmentId, variables],
+      )
+  })
+  await db.query('analyze variable')
+  return environmentId!
 }
 
 const copyVariable = `insert into variable (id, organization_id, parent_id, scope, key, value, sealed, is_secret,

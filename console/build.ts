@@ -21,11 +21,18 @@ interface Schema {
   [name: string]: unknown
 }
 
-const forms = ['Application', 'Container', 'Database', 'Environment', 'Project']
-const virtual = 'virtual:forms'
+const forms = [
+  ...['Application', 'Container', 'Database', 'Job', 'Helm', 'Terraform', 'ArgocdApp'].map(
+    (name) => `${name}EditRequest`,
+  ),
+  ...['Environment', 'Organization', 'Project'].map((name) => `${name}EditRequest`),
+]
+const advanced = ['Application', 'Container', 'Job', 'Helm', 'Terraform'].map((name) => `${name}AdvancedSettings`)
+/** Modules that pages import, with the names of the schemas that they have. */
+const modules: Record<string, readonly string[]> = { 'virtual:forms': forms, 'virtual:advanced': advanced }
 
 /** The schemas of the bodies that forms are made from, complete in themselves: the whole description is a megabyte. */
-const readForms = (): Record<string, unknown> => {
+const readForms = (names: readonly string[]): Record<string, unknown> => {
   const text = readFileSync(new URL('../openapi.json', import.meta.url), 'utf8')
   const { schemas } = (JSON.parse(text) as { components: { schemas: Record<string, Schema> } }).components
   const whole = (value: unknown): unknown => {
@@ -35,13 +42,20 @@ const readForms = (): Record<string, unknown> => {
     if (named !== undefined) return whole(schemas[named.slice(named.lastIndexOf('/') + 1)])
     return Object.fromEntries(Object.entries(value).map(([name, each]) => [name, whole(each)]))
   }
-  return Object.fromEntries(forms.map((name) => [name.toLowerCase(), whole(schemas[`${name}EditRequest`])]))
+  const kindOf = (name: string): string => {
+    const kind = name.replace(/(EditRequest|AdvancedSettings)$/, '')
+    return kind.charAt(0).toLowerCase() + kind.slice(1)
+  }
+  return Object.fromEntries(names.map((name) => [kindOf(name), whole(schemas[name])]))
 }
 
 const formsPlugin: Plugin = {
   name: 'forms',
-  resolveId: (id) => (id === virtual ? `\0${virtual}` : null),
-  load: (id) => (id === `\0${virtual}` ? `export const forms = ${JSON.stringify(readForms())}` : null),
+  resolveId: (id) => (Object.hasOwn(modules, id) ? `\0${id}` : null),
+  load(id) {
+    const names = modules[id.replace('\0', '')]
+    return names === undefined ? null : `export const forms = ${JSON.stringify(readForms(names))}`
+  },
 }
 
 const compressible = /\.(js|css|html|svg)$/

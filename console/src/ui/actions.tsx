@@ -17,10 +17,13 @@ interface Props {
   onDeleted?(): void
 }
 
-const more: { verb: Verb; icon: 'back' | 'restart' | 'stop' | 'trash'; ofServices?: true }[] = [
-  { verb: 'rollback', icon: 'back' },
-  { verb: 'restart-service', icon: 'restart', ofServices: true },
-  { verb: 'stop', icon: 'stop' },
+const withInstances = ['application', 'container', 'database']
+
+/** `of`: what can be told so; an environment is none of the kinds. */
+const more: { verb: Verb; icon: 'back' | 'restart' | 'stop' | 'trash'; of: readonly string[] }[] = [
+  { verb: 'rollback', icon: 'back', of: ['environment', ...withInstances, 'job'] },
+  { verb: 'restart-service', icon: 'restart', of: withInstances },
+  { verb: 'stop', icon: 'stop', of: ['environment', ...withInstances, 'job', 'helm'] },
 ]
 
 const Cancel = ({ environmentId }: { environmentId: string }) => {
@@ -39,7 +42,7 @@ const Cancel = ({ environmentId }: { environmentId: string }) => {
 export const Actions = ({ target, isBusy, isStale, onDeleted }: Props) => {
   const may = useMay()
   const [asked, ask] = useState<Verb | null>(null)
-  const verbs = more.filter(({ ofServices }) => ofServices === undefined || target.kind !== undefined)
+  const verbs = more.filter(({ of }) => of.includes(target.kind ?? 'environment'))
   if (!may('deploy') && !may('delete')) return null
   return (
     <div className="row actions">
@@ -70,6 +73,11 @@ export const Actions = ({ target, isBusy, isStale, onDeleted }: Props) => {
           {may('delete') ? (
             <>
               {may('deploy') ? <Menu.Divider /> : null}
+              {target.kind === undefined ? null : (
+                <Menu.Item color="red" leftSection={<Icon name="down" />} onClick={() => ask('uninstall')}>
+                  {target.kind === 'terraform' ? 'Destroy' : 'Uninstall'}
+                </Menu.Item>
+              )}
               <Menu.Item color="red" leftSection={<Icon name="trash" />} onClick={() => ask('delete')}>
                 Delete
               </Menu.Item>

@@ -3,7 +3,7 @@ import { Button, Modal, TextInput } from '@mantine/core'
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
 import { useState } from 'react'
 import { type Action, type Plan, planOf, run } from '../api/actions.ts'
-import { liveKey } from '../api/queries.ts'
+import * as read from '../api/queries.ts'
 import { Answer } from './notices.tsx'
 import { stageName } from './stage-name.ts'
 import { durationOf } from './time.tsx'
@@ -15,6 +15,7 @@ export const wordsOf: Record<Action['verb'], { title: string; button: string; do
   'restart-service': { title: 'Restart', button: 'Restart', done: 'The restart of {} was requested.' },
   stop: { title: 'Stop', button: 'Stop', done: '{} is being stopped.' },
   rollback: { title: 'Roll back', button: 'Roll back', done: '{} goes back to the earlier version.' },
+  uninstall: { title: 'Uninstall', button: 'Uninstall', done: '{} is being uninstalled.' },
   delete: { title: 'Delete', button: 'Delete', done: '{} is being deleted.' },
 }
 
@@ -35,7 +36,7 @@ type Planned = Plan['stages'][number]['services'][number]
 const shown = (value: unknown): string =>
   value === null || value === undefined ? '–' : typeof value === 'string' ? value : JSON.stringify(value)
 
-const Line = ({ name, from, to }: { name: string; from: unknown; to: unknown }) => (
+export const Line = ({ name, from, to }: { name: string; from: unknown; to: unknown }) => (
   <>
     <span className="dim">{name}</span>
     <span className="wrap mono">
@@ -130,19 +131,27 @@ const PlanView = ({ plan }: { plan: Plan }) => (
   </section>
 )
 
-const losing = ({ verb }: Action): boolean => verb === 'delete'
+const losing = ({ verb }: Action): boolean => verb === 'delete' || verb === 'uninstall'
+
+const lossOf = ({ verb, target: { kind, several } }: Action): string => {
+  if (several !== undefined) return 'Their containers and volumes with their data, variables and history are deleted.'
+  if (kind === undefined) return 'All its services, their data and their history are deleted.'
+  const resources = kind === 'terraform' ? 'The resources that it manages are destroyed.' : null
+  if (verb === 'uninstall')
+    return `${resources ?? 'What it has on its cluster is removed, volumes with their data too.'} Its configuration, variables and history are kept.`
+  return `${resources ?? 'Its containers and volumes with their data are deleted.'} Its variables and history are deleted.`
+}
 
 const Loss = ({ action, typed, onType }: { action: Action; typed: string; onType(text: string): void }) => (
   <div className="stack">
     <div className="note bad">
-      <strong>This cannot be undone.</strong>{' '}
-      {action.target.kind === undefined
-        ? 'All its services, their data and their history are deleted.'
-        : 'Its containers, volumes with their data, variables and history are deleted.'}
+      <strong>This cannot be undone.</strong> {lossOf(action)}
     </div>
     <TextInput
       data-autofocus
-      label={`Type ${action.target.name} to delete it`}
+      label={
+        <span className="wrap">{`Type ${action.target.name} to ${action.verb} ${action.target.several === undefined ? 'it' : 'them'}`}</span>
+      }
       value={typed}
       onChange={(event) => onType(event.currentTarget.value)}
       autoComplete="off"
@@ -167,7 +176,7 @@ export const PlanDialog = ({ action, onClose, onDone }: { action: Action; onClos
     onSuccess() {
       const link = { to: `/e/${target.environmentId}/deployments`, text: 'See the deployment' }
       tell(done.replace('{}', target.name), action.verb === 'delete' ? undefined : link)
-      void queries.invalidateQueries({ queryKey: liveKey(target.environmentId) })
+      void queries.invalidateQueries({ queryKey: read.live(target.environmentId).queryKey })
       onClose()
       onDone?.()
     },

@@ -28,10 +28,15 @@ export const isNullable = (schema: Schema): boolean => schema.anyOf?.some(({ typ
 export const isRefused = ({ description = '' }: Schema): boolean =>
   /Any value but the default is refused/.test(description)
 
-export const isOnlyRecorded = ({ description = '' }: Schema): boolean =>
-  /has no effect on this server/.test(description)
+const isOnlyRecorded = ({ description = '' }: Schema): boolean =>
+  /^[^`].*has no effect on this server/.test(description)
 
-export type Control = 'text' | 'number' | 'switch' | 'choice' | 'words' | 'rows' | 'json' | 'lines'
+export type Effect = 'acts' | 'recorded' | 'refused'
+
+export const effectOf = (schema: Schema): Effect =>
+  isRefused(schema) ? 'refused' : isOnlyRecorded(schema) ? 'recorded' : 'acts'
+
+export type Control = 'text' | 'number' | 'switch' | 'choice' | 'words' | 'rows' | 'group' | 'json' | 'lines'
 
 export const controlOf = (schema: Schema): Control => {
   const core = coreOf(schema)
@@ -44,7 +49,7 @@ export const controlOf = (schema: Schema): Control => {
     return item.properties === undefined ? 'json' : 'rows'
   }
   if (core.type === 'string') return (core.maxLength ?? 0) > 4096 ? 'lines' : 'text'
-  return 'json'
+  return core.properties === undefined ? 'json' : 'group'
 }
 
 const names: Record<string, string> = {
@@ -64,6 +69,22 @@ const names: Record<string, string> = {
   healthchecks: 'Health checks',
   icon_uri: 'Icon',
   size: 'Size (GB)',
+  cronjob: 'Schedule (cron job)',
+  scheduled_at: 'When (cron expression)',
+  on_start: 'On deployment',
+  on_stop: 'On stop',
+  on_delete: 'On deletion',
+  max_nb_restart: 'Retries at most',
+  max_duration_seconds: 'Duration at most (seconds)',
+  cpu_milli: 'CPU (thousandths of a core)',
+  ram_mib: 'Memory (MiB)',
+  timeout_sec: 'Timeout (seconds)',
+  tf_vars: 'Variables of the module',
+  tf_var_file_paths: 'Files with variables (.tfvars)',
+  terraform_files_source: 'Module',
+  terraform_variables_source: 'Variables',
+  values_override: 'Values',
+  url: 'URL',
 }
 
 export const titleOf = (name: string): string => {

@@ -1,0 +1,66 @@
+/** Fields that several ways to make a service have. */
+import { NumberInput, Switch, TextInput } from '@mantine/core'
+
+export type Body = Record<string, unknown>
+
+export interface FormProps {
+  body: Body
+  change(fields: Body): void
+  problem(field: string): string | undefined
+  environmentId: string
+}
+
+/** The last part of an address is a good name, in the letters that names have. */
+export const nameFrom = (text: string): string =>
+  (
+    text
+      .replace(/(\.git)?\/*$/, '')
+      .split(/[/:]/)
+      .at(-1) ?? ''
+  )
+    .toLowerCase()
+    .replaceAll(/[^a-z0-9-]+/g, '-')
+
+const portOf = (body: Body) =>
+  (body.ports as { internal_port: number; publicly_accessible: boolean }[] | undefined)?.[0]
+
+export const PortFields = ({ body, change, problem }: Omit<FormProps, 'environmentId'>) => {
+  const port = portOf(body)
+  const put = (number: number | null, isPublic: boolean): void =>
+    change({
+      ports:
+        number === null
+          ? []
+          : [{ internal_port: number, external_port: 443, protocol: 'HTTP', publicly_accessible: isPublic }],
+    })
+  return (
+    <div className="stack">
+      <NumberInput
+        label="Port"
+        description="The port that it listens on for HTTP. Leave it empty if it has none."
+        min={1}
+        max={65_535}
+        hideControls
+        value={port?.internal_port ?? ''}
+        onChange={(value) => put(typeof value === 'number' ? value : null, port?.publicly_accessible ?? true)}
+        error={problem('/ports')}
+      />
+      <Switch
+        label="Public: it gets an address"
+        disabled={port === undefined}
+        checked={port?.publicly_accessible ?? false}
+        onChange={(event) => put(port!.internal_port, event.currentTarget.checked)}
+      />
+    </div>
+  )
+}
+
+export const NameField = ({ body, change, problem }: Omit<FormProps, 'environmentId'>) => (
+  <TextInput
+    label="Name"
+    required
+    value={String(body.name ?? '')}
+    onChange={(event) => change({ name: event.currentTarget.value })}
+    error={problem('/name')}
+  />
+)

@@ -1,0 +1,40 @@
+/** What the cluster of a service makes of its configuration, as the plan of a deployment says it. */
+import { useQuery } from '@tanstack/react-query'
+import { planOf } from '../../api/actions.ts'
+import type * as read from '../../api/queries.ts'
+import { useMay } from '../../ui/place.ts'
+
+/** Null while it is not known, and for those who may not ask. */
+const usePlanned = ({ id, name, kind, environmentId }: read.Service) => {
+  const may = useMay()
+  const plan = useQuery({
+    queryKey: ['plan', 'of settings', id],
+    queryFn: () => planOf({ verb: 'deploy', target: { id, name, kind, environmentId } }),
+    enabled: may('deploy'),
+    retry: false,
+  })
+  const planned = plan.data?.stages.flatMap(({ services }) => services).find((each) => each.id === id)
+  return { planned, refusal: plan.error?.message }
+}
+
+/** JSON pointers to what is set and has no effect on this cluster. */
+export const useNotApplied = (service: read.Service): readonly string[] =>
+  usePlanned(service).planned?.not_applied ?? []
+
+export const ClusterNote = ({ service }: { service: read.Service }) => {
+  const { planned, refusal } = usePlanned(service)
+  const reason = planned?.effect === 'REFUSED' ? planned.reason : refusal
+  if (reason !== undefined)
+    return (
+      <div className="note warn wrap form">
+        <strong>This cluster would not deploy it.</strong> {reason}
+      </div>
+    )
+  const idle = planned?.not_applied ?? []
+  if (idle.length === 0) return null
+  return (
+    <div className="note form">
+      Set here, and without effect on this cluster: <span className="mono wrap">{idle.join(', ')}</span>
+    </div>
+  )
+}

@@ -1,0 +1,237 @@
+/** The domains of a service, with the state of their certificates. */
+import { Button, Checkbox, TextInput } from '@mantine/core'
+import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
+import { type FormEvent, useState } from 'react'
+import { answerOf, client, type Schemas, toProblem } from '../../api/client.ts'
+import type * as read from '../../api/queries.ts'
+import { Answer, Empty } from '../../ui/notices.tsx'
+import { useMay } from '../../ui/place.ts'
+import { Time } from '../../ui/time.tsx'
+import { tell, tellProblem } from '../../ui/toasts.tsx'
+import { CertificateDialog } from './certificate.tsx'
+import type { Shown } from './shown.ts'
+
+const domainPath = (kind: read.Kind) => `/${kind}/{containerId}/customDomain` as '/container/{containerId}/customDomain'
+
+export const oneDomainPath = (kind: read.Kind) =>
+  `${domainPath(kind)}/{customDomainId}` as '/container/{containerId}/customDomain/{customDomainId}'
+
+const useDomains = ({ kind, id }: read.Service) =>
+  useQuery({
+    queryKey: ['domains', id],
+    queryFn: async () =>
+      (await answerOf(client.GET(domainPath(kind), { params: { path: { containerId: id } } }))).results,
+  })
+
+const NewDomain = ({ service }: { service: read.Service }) => {
+  const queries = useQueryClient()
+  const [domain, setDomain] = useState('')
+  const [orders, setOrders] = useState(true)
+  const adding = useMutation({
+    mutationFn: () =>
+      answerOf(
+        client.POST(domainPath(service.kind), {
+          params: { path: { containerId: service.id } },
+          body: { domain, generate_certificate: orders, use_cdn: false },
+        }),
+      ),
+    onSuccess() {
+      setDomain('')
+      tell(`${domain} was added.`)
+      for (const name of ['domains', 'links']) void queries.invalidateQueries({ queryKey: [name] })
+    },
+  })
+  const submit = (event: FormEvent): void => {
+    event.preventDefault()
+    adding.mutate()
+  }
+  const problem = adding.error === null ? undefined : toProblem(adding.error).message
+  return (
+    <form className="row top wraps" onSubmit={submit}>
+      <TextInput
+        aria-label="Domain"
+        placeholder="www.example.org"
+        value={domain}
+        onChange={(event) => setDomain(event.currentTarget.value)}
+        error={problem}
+        style={{ flex: 1, maxWidth: 360 }}
+      />
+      <Button type="submit" loading={adding.isPending} disabled={domain === ''}>
+        Add
+      </Button>
+      <Checkbox
+        label="Order a certificate for it"
+        checked={orders}
+        onChange={(event) => setOrders(event.currentTarget.checked)}
+        style={{ alignSelf: 'center' }}
+      />
+    </form>
+  )
+}
+
+type Domain = Schemas['CustomDomain']
+
+const certificateWords: Record<string, string> = {
+  WAITING: 'Certificate is waiting',
+  ORDERING: 'Certificate is being ordered',
+  ISSUED: 'Certificate issued',
+  EXPIRED: 'Certificate expired',
+}
+
+const Certificate = ({ certificate }: Pick<Domain, 'certificate'>) => {
+  if (certificate === null) return <span className="dim">none</span>
+  const { state, source, expires_at: end, reason } = certificate
+  return (
+    <>
+      {certificateWords[state] ?? state}
+      {source === 'UPLOADED' ? <span className="chip">Uploaded</span> : null}
+      {end === null ? null : (
+        <p className="small dim">
+          Valid until <Time at={end} />
+        </p>
+      )}
+      {reason === null ? null : <p className="small dim">{reason}</p>}
+    </>
+  )
+}
+
+const dnsWords: Record<string, { tone: string; text: string }> = {
+  RESOLVES_TO_IP: { tone: 'good', text: 'Points here' },
+  MATCHES_LOAD_BALANCER_HOST: { tone: 'good', text: 'Points here' },
+  DOMAIN_NOT_CONFIGURED: { tone: 'bad', text: 'Has no record yet' },
+  DOMAIN_LINKED_TO_WRONG_HOST: { tone: 'bad', text: 'Points elsewhere' },
+  GENERIC_FAILURE: { tone: 'bad', text: 'Could not be checked' },
+}
+
+const useCheck = ({ kind, id }: read.Service) =>
+  useQuery({
+    queryKey: ['domain check', id],
+    queryFn: async () => {
+      const path = `/${kind}/{containerId}/checkCustomDomain` as '/container/{containerId}/checkCustomDomain'
+      return (await answerOf(client.GET(path, { params: { path: { containerId: id } } }))).results
+    },
+    enabled: false,
+    gcTime: 0,
+    retry: false,
+  })
+
+interface RowProps {
+  domain: Domain
+  check: { status: string; error_details: string | null } | undefined
+  onUpload(): void
+  onRemove(): void
+}
+
+const DomainRow = ({
+  domain: { domain, validation_domain: target, certificate },
+  check,
+  onUpload,
+  onRemove,
+}: RowProps) => {
+  const may = useMay()
+  const found = check === undefined ? undefined : dnsWords[check.status]
+  return (
+    <tr>
+      <td className="wrap">
+        <span className="strong">{domain}</span>
+        {found === undefined ? null : <p className={`state ${found.tone}`}>{found.text}</p>}
+        {check?.error_details == null ? null : <p className="small dim">{check.error_details}</p>}
+      </td>
+      <td className="wrap mono optional">{target ?? '–'}</td>
+      <td className="wrap">
+        <Certificate certificate={certificate} />
+      </td>
+      <td className="tight">
+        <div className="row wraps">
+          {may('write') ? (
+            <Button size="compact-sm" variant="default" onClick={onUpload}>
+              Certificate
+            </Button>
+          ) : null}
+          {may('delete') ? (
+            <Button size="compact-sm" variant="default" onClick={onRemove}>
+              Remove
+            </Button>
+          ) : null}
+        </div>
+      </td>
+    </tr>
+  )
+}
+
+const DomainTable = ({ service, rows }: { service: read.Service; rows: readonly Domain[] }) => {
+  const queries = useQueryClient()
+  const check = useCheck(service)
+  const [uploading, upload] = useState<Domain | null>(null)
+  const removing = useMutation({
+    mutationFn: (id: string) =>
+      answerOf(
+        client.DELETE(oneDomainPath(service.kind), {
+          params: { path: { containerId: service.id, customDomainId: id } },
+        }),
+      ),
+    onSuccess: () => void queries.invalidateQueries({ queryKey: ['domains'] }),
+    onError: tellProblem,
+  })
+  return (
+    <div className="stack">
+      <div className="row">
+        <Button variant="default" loading={check.isFetching} onClick={() => void check.refetch()}>
+          Check the DNS records
+        </Button>
+        <span role="status" className="small" style={{ color: 'var(--bad)' }}>
+          {check.error?.message ?? ''}
+        </span>
+      </div>
+      <div className="card scroll">
+        <table className="list">
+          <thead>
+            <tr>
+              <th>Domain</th>
+              <th className="optional">CNAME to</th>
+              <th>Certificate</th>
+              <th className="tight">
+                <span className="hidden-text">Actions</span>
+              </th>
+            </tr>
+          </thead>
+          <tbody>
+            {rows.map((domain) => (
+              <DomainRow
+                key={domain.id}
+                domain={domain}
+                check={check.data?.find(({ domain_name: name }) => name === domain.domain)}
+                onUpload={() => upload(domain)}
+                onRemove={() => removing.mutate(domain.id)}
+              />
+            ))}
+          </tbody>
+        </table>
+      </div>
+      {uploading === null ? null : (
+        <CertificateDialog service={service} domain={uploading} onClose={() => upload(null)} />
+      )}
+    </div>
+  )
+}
+
+export const Domains = ({ service }: Shown) => {
+  const may = useMay()
+  const domains = useDomains(service)
+  return (
+    <div className="stack">
+      {may('write') ? <NewDomain service={service} /> : null}
+      <Answer of={domains}>
+        {(rows) =>
+          rows.length === 0 ? (
+            <Empty title="No domains of your own">
+              <p>Point a CNAME of your domain at the address of this service, then add it here.</p>
+            </Empty>
+          ) : (
+            <DomainTable service={service} rows={rows} />
+          )
+        }
+      </Answer>
+    </div>
+  )
+}

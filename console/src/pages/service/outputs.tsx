@@ -1,0 +1,56 @@
+/** What a job or a module gave to the other services: built-in variables of the environment. */
+import { useQuery } from '@tanstack/react-query'
+import { answerOf, client } from '../../api/client.ts'
+import type * as read from '../../api/queries.ts'
+import { Answer } from '../../ui/notices.tsx'
+
+const prefixOf = ({ kind, id }: read.Service): string =>
+  `SLIPWAY_OUTPUT_${kind.toUpperCase()}_Z${id.slice(0, 8).toUpperCase()}_`
+
+export const Outputs = ({ service }: { service: read.Service }) => {
+  const { environmentId } = service
+  const prefix = prefixOf(service)
+  const outputs = useQuery({
+    queryKey: ['history', environmentId, 'outputs', service.id],
+    queryFn: async () => {
+      const query = { parent_id: environmentId, scope: 'ENVIRONMENT' } as never
+      const { results } = await answerOf(client.GET('/variable', { params: { query } }))
+      return results.filter(({ key }) => key.startsWith(prefix))
+    },
+  })
+  return (
+    <section className="card">
+      <header>
+        <h2>Outputs</h2>
+      </header>
+      <Answer of={outputs}>
+        {(rows) =>
+          rows.length === 0 ? (
+            <p className="dim body">None. What a run writes as outputs becomes variables of the environment.</p>
+          ) : (
+            <div className="scroll">
+              <table className="list">
+                <thead>
+                  <tr>
+                    <th>Output</th>
+                    <th>Value</th>
+                    <th className="optional">Variable</th>
+                  </tr>
+                </thead>
+                <tbody>
+                  {rows.map(({ id, key, value, is_secret: isSecret }) => (
+                    <tr key={id}>
+                      <td className="mono wrap">{key.slice(prefix.length)}</td>
+                      <td className="mono wrap">{isSecret ? <span className="dim">secret</span> : (value ?? '')}</td>
+                      <td className="mono wrap optional dim">{key}</td>
+                    </tr>
+                  ))}
+                </tbody>
+              </table>
+            </div>
+          )
+        }
+      </Answer>
+    </section>
+  )
+}

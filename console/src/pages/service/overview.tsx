@@ -1,0 +1,208 @@
+/** What a service is and does now. */
+import { Button, PasswordInput, TextInput } from '@mantine/core'
+import { useQuery } from '@tanstack/react-query'
+import { Fragment, useState } from 'react'
+import { answerOf, client } from '../../api/client.ts'
+import * as read from '../../api/queries.ts'
+import { useStream } from '../../api/stream.ts'
+import { Icon } from '../../ui/icons.tsx'
+import { Answer } from '../../ui/notices.tsx'
+import { Time } from '../../ui/time.tsx'
+import { factsOf } from './facts.ts'
+import { ChartValues } from './helm.tsx'
+import { Outputs } from './outputs.tsx'
+import { Runs } from './runs.tsx'
+import { isCron, type Shown, staysUp } from './shown.ts'
+import { LastRun, TerraformActions } from './terraform.tsx'
+
+const Usage = ({ id }: { id: string }) => {
+  interface Metric {
+    current: number
+    limit: number
+    unit: string
+  }
+  const [instances, setInstances] = useState<{ pod_name: string; cpu: Metric; memory: Metric }[] | null>(null)
+  useStream<NonNullable<typeof instances>>(`/service/metrics?service=${id}`, { onMessage: setInstances })
+  if (instances === null || instances.length === 0)
+    return <p className="dim">{instances === null ? 'Asking the engine …' : 'No instance runs.'}</p>
+  return (
+    <div className="scroll">
+      <table className="list">
+        <thead>
+          <tr>
+            <th>Instance</th>
+            <th className="tight">CPU</th>
+            <th className="tight">Memory</th>
+          </tr>
+        </thead>
+        <tbody>
+          {instances.map(({ pod_name: name, cpu, memory }) => (
+            <tr key={name}>
+              <td style={{ maxWidth: 260 }}>
+                <span className="mono clip" style={{ display: 'block' }} title={name}>
+                  {name}
+                </span>
+              </td>
+              <td className="tight">
+                {cpu.current} of {cpu.limit} m
+              </td>
+              <td className="tight">
+                {memory.current} of {memory.limit} MB
+              </td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  )
+}
+
+const Links = ({ service }: { service: read.Service }) => {
+  const links = useQuery(read.links(service.environmentId))
+  const mine = (links.data ?? []).filter(({ service_id }) => service_id === service.id)
+  if (mine.length === 0) return <span className="dim">none: no port is public</span>
+  return mine.map(({ url }) => (
+    <a key={url} href={url} target="_blank" rel="noreferrer" className="wrap" style={{ display: 'block' }}>
+      {url}
+    </a>
+  ))
+}
+
+const Credentials = ({ id }: { id: string }) => {
+  const [isShown, show] = useState(false)
+  const asked = useQuery({
+    queryKey: ['credentials', id],
+    queryFn: () =>
+      answerOf(client.GET('/database/{databaseId}/masterCredentials', { params: { path: { databaseId: id } } })),
+    enabled: isShown,
+    gcTime: 0,
+    retry: false,
+  })
+  if (!isShown)
+    return (
+      <Button
+        size="compact-sm"
+        variant="default"
+        leftSection={<Icon name="eye" size={14} />}
+        onClick={() => show(true)}
+      >
+        Show credentials
+      </Button>
+    )
+  return (
+    <Answer of={asked}>
+      {({ host, port, login, password }) => (
+        <div className="stack">
+          <TextInput label="Host and port" readOnly value={`${host}:${port}`} />
+          <TextInput label="Login" readOnly value={login} />
+          <PasswordInput
+            label="Password"
+            readOnly
+            value={password}
+            visibilityToggleButtonProps={{ 'aria-label': 'Show the password' }}
+          />
+        </div>
+      )}
+    </Answer>
+  )
+}
+
+/** What happens in the middle of the page, by kind. */
+const Main = ({ service, status }: Shown) => {
+  if (staysUp(service))
+    return (
+      <section className="card">
+        <header>
+          <h2>Instances</h2>
+          <span className="dim small push">live</span>
+        </header>
+        <div className="body" style={{ padding: status?.running_state === 'RUNNING' ? 0 : undefined }}>
+          <Usage id={service.id} />
+        </div>
+      </section>
+    )
+  if (service.kind === 'job')
+    return (
+      <>
+        {isCron(service) ? (
+          <Runs service={service} status={status} />
+        ) : (
+          <p className="dim">It runs when its environment is deployed, stopped or deleted: see the deployments.</p>
+        )}
+        <Outputs service={service} />
+      </>
+    )
+  if (service.kind === 'terraform')
+    return (
+      <>
+        <TerraformActions service={service} />
+        <LastRun service={service} />
+      </>
+    )
+  if (service.kind === 'helm') return <ChartValues service={service} />
+  return (
+    <div className="note">
+      The Argo CD of a cluster deploys this app. This server shows it beside the other services and keeps no history of
+      it.
+    </div>
+  )
+}
+
+export const Overview = ({ service, status }: Shown) => (
+  <div className="split">
+    <div className="stack">
+      {status?.restarts === undefined ? null : (
+        <div className="note warn">
+          <strong>It restarted {status.restarts.restart_count} times.</strong>{' '}
+          <span className="wrap">{status.restarts.message}</span>
+        </div>
+      )}
+      <Main service={service} status={status} />
+    </div>
+    <section className="card">
+      <header>
+        <h2>About</h2>
+      </header>
+      <div className="body">
+        <dl className="facts">
+          {factsOf(service).map(([name, value]) => (
+            <Fragment key={name}>
+              <dt>{name}</dt>
+              <dd className="mono wrap">{value}</dd>
+            </Fragment>
+          ))}
+          {['application', 'container', 'helm'].includes(service.kind) ? (
+            <>
+              <dt>Addresses</dt>
+              <dd>
+                <Links service={service} />
+              </dd>
+            </>
+          ) : null}
+          {service.kind === 'argocdApp' ? null : (
+            <>
+              <dt>Deployed</dt>
+              <dd>
+                <Time at={status?.last_deployment_date} />
+              </dd>
+            </>
+          )}
+          {service.description === null || service.description === '' ? null : (
+            <>
+              <dt>Description</dt>
+              <dd>{service.description}</dd>
+            </>
+          )}
+          {service.kind === 'database' ? (
+            <>
+              <dt>Access</dt>
+              <dd>
+                <Credentials id={service.id} />
+              </dd>
+            </>
+          ) : null}
+        </dl>
+      </div>
+    </section>
+  </div>
+)

@@ -1,0 +1,169 @@
+/** The runs of a job with a schedule: by the clock and by hand, each with what it printed. */
+import { Button } from '@mantine/core'
+import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
+import { useState } from 'react'
+import { answerOf, client, type Schemas } from '../../api/client.ts'
+import type * as read from '../../api/queries.ts'
+import { useStream } from '../../api/stream.ts'
+import { Icon } from '../../ui/icons.tsx'
+import { KeptLog } from '../../ui/kept-log.tsx'
+import { Answer, Empty } from '../../ui/notices.tsx'
+import { useMay } from '../../ui/place.ts'
+import { StateMark } from '../../ui/state.tsx'
+import { durationOf, Time } from '../../ui/time.tsx'
+import { tell, tellProblem } from '../../ui/toasts.tsx'
+import type { Shown } from './shown.ts'
+
+type Run = Schemas['JobRun']
+
+/** Below the history of the environment: what changes there may have ended a run. */
+const runsKey = ({ environmentId, id }: read.Service) => ['history', environmentId, 'runs', id]
+
+const useRuns = (service: read.Service) =>
+  useQuery({
+    queryKey: runsKey(service),
+    queryFn: async () =>
+      (await answerOf(client.GET('/job/{jobId}/run', { params: { path: { jobId: service.id } } }))).results,
+  })
+
+const states: Record<Run['state'], { state: string; word?: string }> = {
+  RUNNING: { state: 'EXECUTING', word: 'Running' },
+  SUCCEEDED: { state: 'SUCCESS' },
+  FAILED: { state: 'ERROR' },
+  CANCELED: { state: 'CANCELED' },
+}
+
+const RunLog = ({ service, run }: { service: read.Service; run: Run }) => {
+  const lines = useQuery({
+    queryKey: [...runsKey(service), run.id],
+    queryFn: async () => {
+      const path = { jobId: service.id, runId: run.id }
+      const { results } = await answerOf(client.GET('/job/{jobId}/run/{runId}/log', { params: { path } }))
+      return results.map(({ id, created_at: at, message: text, pod_name: from }) => ({
+        ...{ id, at: Date.parse(at), text, isError: false, from },
+      }))
+    },
+  })
+  return (
+    <Answer of={lines}>
+      {(found) => (
+        <KeptLog
+          lines={found}
+          name={`run-${run.id}`}
+          empty={run.state === 'RUNNING' ? 'It has printed nothing yet.' : 'It printed nothing.'}
+        />
+      )}
+    </Answer>
+  )
+}
+
+const RunRow = ({ run, isOpen, onOpen }: { run: Run; isOpen: boolean; onOpen(): void }) => (
+  <tr>
+    <td>
+      <StateMark {...states[run.state]} />
+      {run.error === null ? null : <p className="small wrap">{run.error.message}</p>}
+    </td>
+    <td className="tight">
+      <Time at={run.started_at} />
+    </td>
+    <td className="tight optional">{run.duration_sec === null ? '–' : durationOf(run.duration_sec)}</td>
+    <td className="optional dim">{run.trigger === 'SCHEDULE' ? 'schedule' : (run.triggered_by ?? 'by hand')}</td>
+    <td className="tight optional mono">{run.exit_code ?? '–'}</td>
+    <td className="tight">
+      {run.is_output_kept ? (
+        <Button size="compact-sm" variant="default" aria-expanded={isOpen} onClick={onOpen}>
+          {isOpen ? 'Close the log' : 'Log'}
+        </Button>
+      ) : (
+        <span className="dim small">log not kept</span>
+      )}
+    </td>
+  </tr>
+)
+
+export const RunNow = ({ service }: { service: read.Service }) => {
+  const may = useMay()
+  const queries = useQueryClient()
+  const starting = useMutation({
+    mutationFn: () => answerOf(client.POST('/job/{jobId}/run', { params: { path: { jobId: service.id } } })),
+    onSuccess() {
+      tell(`${service.name} runs now, beside its schedule.`, { to: `/s/job/${service.id}/runs`, text: 'See its runs' })
+      void queries.invalidateQueries({ queryKey: runsKey(service) })
+    },
+    onError: tellProblem,
+  })
+  if (!may('deploy')) return null
+  return (
+    <Button
+      variant="default"
+      leftSection={<Icon name="play" size={14} />}
+      loading={starting.isPending}
+      onClick={() => starting.mutate()}
+    >
+      Run now
+    </Button>
+  )
+}
+
+export const Runs = ({ service }: Shown) => {
+  const queries = useQueryClient()
+  const runs = useRuns(service)
+  const [open, setOpen] = useState<string | null>(null)
+  // Whatever a run prints, and its beginning and end, come by this stream.
+  useStream(`/service/logs?service=${service.id}&limit=0`, {
+    onMessage: () => void queries.invalidateQueries({ queryKey: runsKey(service) }),
+  })
+  const opened = runs.data?.find(({ id }) => id === open)
+  return (
+    <div className="stack">
+      <div className="row apart">
+        <p className="dim">The newest first; how many are kept is an advanced setting.</p>
+        <div className="row">
+          {runs.data?.some(({ state }) => state === 'RUNNING') === true ? (
+            <Button variant="default" loading={runs.isFetching} onClick={() => void runs.refetch()}>
+              Look again
+            </Button>
+          ) : null}
+          <RunNow service={service} />
+        </div>
+      </div>
+      <Answer of={runs}>
+        {(rows) =>
+          rows.length === 0 ? (
+            <Empty title="It has not run yet">
+              <p>It runs by its schedule as soon as it is deployed.</p>
+            </Empty>
+          ) : (
+            <div className="card scroll">
+              <table className="list">
+                <thead>
+                  <tr>
+                    <th>Result</th>
+                    <th className="tight">Started</th>
+                    <th className="tight optional">Took</th>
+                    <th className="optional">By</th>
+                    <th className="tight optional">Exit code</th>
+                    <th className="tight">
+                      <span className="hidden-text">Log</span>
+                    </th>
+                  </tr>
+                </thead>
+                <tbody>
+                  {rows.map((run) => (
+                    <RunRow
+                      key={run.id}
+                      run={run}
+                      isOpen={run.id === open}
+                      onOpen={() => setOpen(run.id === open ? null : run.id)}
+                    />
+                  ))}
+                </tbody>
+              </table>
+            </div>
+          )
+        }
+      </Answer>
+      {opened === undefined ? null : <RunLog key={opened.id} service={service} run={opened} />}
+    </div>
+  )
+}

@@ -1,0 +1,61 @@
+/** The settings of a service, as a form made from the schema of the API. */
+import { forms } from 'virtual:forms'
+import { useQueryClient } from '@tanstack/react-query'
+import { answerOf, client } from '../../api/client.ts'
+import type * as read from '../../api/queries.ts'
+import { SchemaForm } from '../../ui/form.tsx'
+import { useMay } from '../../ui/place.ts'
+import { ClusterNote } from './cluster-note.tsx'
+import { editableOf } from './editable.ts'
+import type { Shown } from './shown.ts'
+
+const instances = [
+  'cpu',
+  'memory',
+  'min_running_instances',
+  'max_running_instances',
+  'ports',
+  'storage',
+  'healthchecks',
+]
+
+const firstFields: Record<read.Kind, readonly string[]> = {
+  application: ['name', 'description', 'git_repository', 'dockerfile_path', ...instances],
+  container: ['name', 'description', 'image_name', 'tag', ...instances],
+  database: ['name', 'description', 'version', 'accessibility', 'cpu', 'memory', 'storage'],
+  job: ['name', 'description', 'source', 'schedule', 'cpu', 'memory', 'max_nb_restart', 'max_duration_seconds'],
+  helm: ['name', 'description', 'source', 'values_override', 'arguments', 'timeout_sec'],
+  terraform: [
+    ...['name', 'description', 'terraform_files_source', 'terraform_variables_source', 'engine', 'provider_version'],
+    ...['backend', 'job_resources', 'timeout_sec'],
+  ],
+  argocdApp: ['name', 'description', 'namespace', 'git_repository'],
+}
+
+const hidden = ['annotations_groups', 'labels_groups', 'registry_id', 'icon_uri', 'type', 'mode', 'blueprint_id']
+
+export const Settings = ({ service }: Shown) => {
+  const may = useMay()
+  const queries = useQueryClient()
+  const { kind, id } = service
+  return (
+    <div className="stack wide">
+      <ClusterNote service={service} />
+      <SchemaForm
+        schema={forms[kind]!}
+        value={editableOf(service)}
+        first={firstFields[kind]}
+        hidden={hidden}
+        isReadOnly={!may('write')}
+        saved="Saved. The next deployment applies it."
+        save={async (changes) => {
+          const path = `/${kind}/{containerId}` as '/container/{containerId}'
+          await answerOf(client.PUT(path, { params: { path: { containerId: id } }, body: changes as never }))
+          await Promise.all(
+            ['service', 'services', 'links', 'plan'].map((name) => queries.invalidateQueries({ queryKey: [name] })),
+          )
+        }}
+      />
+    </div>
+  )
+}

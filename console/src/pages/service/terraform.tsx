@@ -1,0 +1,150 @@
+/** A terraform service: what is done with its module, and what it manages. */
+import { Button, Modal } from '@mantine/core'
+import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
+import { useState } from 'react'
+import { answerOf, client } from '../../api/client.ts'
+import * as read from '../../api/queries.ts'
+import { DeploymentLog } from '../../ui/deployment-log.tsx'
+import { Answer, Empty } from '../../ui/notices.tsx'
+import { useMay } from '../../ui/place.ts'
+import { tell } from '../../ui/toasts.tsx'
+import { Outputs } from './outputs.tsx'
+import type { Shown } from './shown.ts'
+
+const actions = {
+  PLAN: {
+    button: 'Plan only',
+    title: 'Plan',
+    text: 'Runs init and plan, and changes nothing. The plan is in the log of the deployment.',
+  },
+  FORCE_UNLOCK: {
+    button: 'Unlock the state',
+    title: 'Unlock the state of',
+    text: 'A state stays locked after a run whose end is unknown. Unlock it when you have checked what that run did.',
+  },
+  MIGRATE_STATE: {
+    button: 'Move the state',
+    title: 'Move the state of',
+    text: 'Moves the state between this server and the backend of the module, after the setting was changed.',
+  },
+} as const
+
+type Action = keyof typeof actions
+
+const Ask = ({ service, action, onClose }: { service: read.Service; action: Action; onClose(): void }) => {
+  const { id, name, environmentId } = service
+  const queries = useQueryClient()
+  const { button, title, text } = actions[action]
+  const doing = useMutation({
+    mutationFn: () =>
+      answerOf(
+        client.POST('/terraform/{terraformId}/deploy', { params: { path: { terraformId: id } }, body: { action } }),
+      ),
+    onSuccess() {
+      tell(`${title} ${name}: requested.`, { to: `/e/${environmentId}/deployments`, text: 'See the deployment' })
+      void queries.invalidateQueries({ queryKey: ['history', environmentId] })
+      onClose()
+    },
+  })
+  return (
+    <Modal
+      opened
+      onClose={onClose}
+      title={<span className="strong wrap">{`${title} ${name}`}</span>}
+      closeButtonProps={{ 'aria-label': 'Close' }}
+    >
+      <div className="stack">
+        <p>{text}</p>
+        {doing.error === null ? null : (
+          <div className="note bad wrap" role="alert">
+            {doing.error.message}
+          </div>
+        )}
+        <div className="row apart">
+          <Button variant="default" onClick={onClose}>
+            Close
+          </Button>
+          <Button data-autofocus loading={doing.isPending} onClick={() => doing.mutate()}>
+            {button}
+          </Button>
+        </div>
+      </div>
+    </Modal>
+  )
+}
+
+export const TerraformActions = ({ service }: { service: read.Service }) => {
+  const may = useMay()
+  const [asked, ask] = useState<Action | null>(null)
+  if (!may('deploy')) return null
+  return (
+    <div className="row wraps">
+      {Object.entries(actions).map(([action, { button }]) => (
+        <Button key={action} size="compact-sm" variant="default" onClick={() => ask(action as Action)}>
+          {button}
+        </Button>
+      ))}
+      {asked === null ? null : <Ask service={service} action={asked} onClose={() => ask(null)} />}
+    </div>
+  )
+}
+
+/** What the tool said last: the plan, and what was applied. */
+export const LastRun = ({ service }: { service: read.Service }) => {
+  const { kind, id, environmentId } = service
+  const history = useQuery(read.serviceHistory(kind, id, environmentId))
+  const last = history.data?.[0]?.identifier.execution_id
+  if (last === undefined) return <p className="dim">It has not run yet: plan it, or deploy it.</p>
+  return <DeploymentLog key={last} environmentId={environmentId} executionId={last} serviceId={id} />
+}
+
+const Resources = ({ service }: { service: read.Service }) => {
+  const resources = useQuery({
+    queryKey: ['history', service.environmentId, 'resources', service.id],
+    queryFn: async () => {
+      const params = { path: { terraformId: service.id } }
+      return (await answerOf(client.GET('/terraform/{terraformId}/terraformResources', { params }))).results
+    },
+  })
+  return (
+    <Answer of={resources}>
+      {(rows) =>
+        rows.length === 0 ? (
+          <Empty title="No resources in the state">
+            <p>After an apply, what the module manages stands here. A backend of the module keeps its own state.</p>
+          </Empty>
+        ) : (
+          <div className="card scroll">
+            <table className="list">
+              <thead>
+                <tr>
+                  <th>Resource</th>
+                  <th className="optional">Provider</th>
+                  <th className="optional">Attributes</th>
+                </tr>
+              </thead>
+              <tbody>
+                {rows.map(({ id, address, mode, provider, attributes }) => (
+                  <tr key={id}>
+                    <td className="mono wrap">
+                      {address} {mode === 'data' ? <span className="chip">data source</span> : null}
+                    </td>
+                    <td className="mono wrap optional dim">{provider}</td>
+                    <td className="wrap optional dim small">{Object.keys(attributes).join(', ')}</td>
+                  </tr>
+                ))}
+              </tbody>
+            </table>
+          </div>
+        )
+      }
+    </Answer>
+  )
+}
+
+export const TerraformState = ({ service }: Shown) => (
+  <div className="stack wide">
+    <Resources service={service} />
+    <Outputs service={service} />
+  </div>
+)
