@@ -126,6 +126,22 @@ test('what is no host name of a user is 400', async () => {
   await bring(id, 'www.mine.localhost')
 })
 
+test('domains of one service that come and go at the same time are all written', async () => {
+  const { id } = await application()
+  const names = Array.from({ length: 12 }, newDomain)
+  const made = await Promise.all(names.map((name) => bring(id, name)))
+  const gone = made.slice(6)
+  await Promise.all([
+    ...gone.map((each) => sent('DELETE', `/application/${id}/customDomain/${each.id}`, undefined, 204)),
+    ...made.slice(0, 6).map((each) => call('DELETE', `/application/${id}/customDomain/${each.id}/certificate`)),
+  ])
+  const routed = await api.database.query<{ host: string }>(
+    'select host from route where service_id = $1 and custom_domain_id is not null',
+    [id],
+  )
+  assert.deepEqual(routed.map(({ host }) => host).sort(), names.slice(0, 6).sort())
+})
+
 test('a wildcard serves the names of its level, where the operator allows it, and is one organization’s', async () => {
   const service = await application()
   await deploy(service)

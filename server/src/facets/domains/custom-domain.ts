@@ -9,10 +9,10 @@ import { auditOf, placeOf } from '../../api/operations/resource.ts'
 import { Flag, Maybe, Nullable, OneOf, Results, Text, Timestamp, Uuid } from '../../api/operations/schema.ts'
 import { auditTargetOf } from '../../kinds.ts'
 import { forEachParallel } from '../../lib/concurrency/parallel.ts'
-import { badRequest } from '../../lib/errors.ts'
+import { badRequest, notFound } from '../../lib/errors.ts'
 import { isUuid, newId } from '../../lib/ids.ts'
 import type { Queryable } from '../../store/database.ts'
-import { type Audit, writeAudit } from '../../store/tree.ts'
+import { type Audit, lockNode, writeAudit } from '../../store/tree.ts'
 import { type Facet, itemOf, ownerOf, paramOf, type Self } from '../self.ts'
 import { checkDomain, checkedStatuses } from './check.ts'
 import {
@@ -130,6 +130,8 @@ const change = (
 ) =>
   context.transaction(async (tx) => {
     const { node, principal } = context
+    // In turns with other changes of its routes: each replaces all.
+    if ((await lockNode(tx, node.id)) === null) throw notFound()
     await work(tx)
     await routeDomainsNow(tx, node.id)
     const [row] = await readDomains(tx, node.id, id)
