@@ -22,7 +22,7 @@ import { createSharedRouter, type SharedRouter } from './clusters/shared-router.
 import { openDataDirectory } from './data-directory.ts'
 import { createDeploymentEngine, type DeploymentEngine } from './deployments/engine.ts'
 import { readGitCredentials } from './deployments/images/git-credentials.ts'
-import { readRegistryCredentials } from './deployments/images/registry-credentials.ts'
+import { readRegistryCredentials, readRegistryLogins } from './deployments/images/registry-credentials.ts'
 import { type DockerMachine, type DockerTarget, openDockerMachine } from './docker-machine.ts'
 import { markOf } from './images/organization-images.ts'
 import { type PullThrough, startPullThrough } from './images/pull-through.ts'
@@ -217,7 +217,12 @@ const createRuntimeParts = (foundation: Foundation, fake: boolean, sampleUrl: st
 const createParts = async (foundation: Foundation, machine: RuntimeParts, disk: Disk) => {
   const { settings, database, sealer, log, work } = foundation
   const { repositories, runtime, imageBuilder, engines, openKubernetes, builderOver } = machine
-  const others = { database, sealer, engines, openKubernetes, log, work, clock: systemClock }
+  const { ownerId, outbound } = foundation
+  const registryLogins = (organizationId: string, host: string) =>
+    readRegistryLogins(database, sealer, organizationId, host)
+  const { runAs, ingressClass: className, certIssuer: issuer, ingressTls: hasCertificate } = settings.kubernetes
+  const services = { ownerId, outbound, registryLogins, runAs, ingress: { className, issuer, hasCertificate } }
+  const others = { database, sealer, engines, openKubernetes, services, log, work, clock: systemClock }
   const clusters = createClusters({ database, runtime, builder: imageBuilder, others })
   const builder = builderOver(clusters)
   await clusters.start()

@@ -7,7 +7,9 @@ import { nodeInPath, type Operation, type Owner, operation } from '../../api/ope
 import { Flag, Nullable, OneOf, Results, Text, Uuid, Whole } from '../../api/operations/schema.ts'
 import { readClusterId } from '../../clusters/refs.ts'
 import { type Kind, serviceTypes, typeOf } from '../../kinds.ts'
+import { waitAtMost } from '../../lib/concurrency/waiting.ts'
 import type { Ingress } from '../../runtimes/ingress.ts'
+import { isRoutedSql } from '../../store/cluster-rows.ts'
 import { type Facet, itemOf, ownerOf } from '../self.ts'
 import { Certificate } from './custom-domain.ts'
 import { certificateSql, type Certificate as HostCertificate } from './rows.ts'
@@ -35,6 +37,8 @@ interface Row {
   kind: Kind
   externalPort: number | null
   certificate: HostCertificate | null
+  /** Requests to it come to our router. */
+  isRouted: boolean
 }
 
 const readSql = (ofRoute: string, ofNode: string): string =>
@@ -42,11 +46,11 @@ const readSql = (ofRoute: string, ofNode: string): string =>
      select r.host, r.protocol, r.port, r.is_default or r.custom_domain_id is not null as "isDefault",
        r.custom_domain_id is null as "isPlatform", r.service_id as "serviceId", n.kind,
        (select (p ->> 'external_port')::int from jsonb_array_elements(n.spec -> 'ports') p
-        where (p ->> 'internal_port')::int = r.port limit 1) as "externalPort", ${certificateSql('r.host')} as certificate, n.created_at, r.is_default
+        where (p ->> 'internal_port')::int = r.port limit 1) as "externalPort", ${certificateSql('r.host')} as certificate, ${isRoutedSql('n.id')} as "isRouted", n.created_at, r.is_default
      from route r join node n on n.id = r.service_id where ${ofRoute} and r.host not like '*.%'
      union all
      select null, p ->> 'protocol', (p ->> 'internal_port')::int, false, true, n.id, n.kind,
-       (p ->> 'external_port')::int, null, n.created_at, false
+       (p ->> 'external_port')::int, null, true, n.created_at, false
      from node n, jsonb_array_elements(n.spec -> 'ports') p
      where ${ofNode} and n.name_scope = 'service' and p -> 'publicly_accessible' = 'true'
        and p ->> 'protocol' in ('TCP', 'UDP')
@@ -58,6 +62,8 @@ const ofEnvironment = readSql('r.environment_id = $1 and n.parent_id = $1', 'n.p
 const urlOf = ({ address, url }: Ingress, { host, protocol, externalPort }: Row): string =>
   host === null ? `${protocol.toLowerCase()}://${address(externalPort!)}` : url(host)
 
+const lookMs = 3000
+
 const toLink = (ingress: Ingress, row: Row, hasTls: boolean) => ({
   service_id: row.serviceId,
   service_type: typeOf(row.kind),
@@ -67,7 +73,7 @@ const toLink = (ingress: Ingress, row: Row, hasTls: boolean) => ({
   is_qovery_domain: row.isPlatform,
   is_platform_domain: row.isPlatform,
   is_default: row.isDefault,
-  certificate: hasTls ? row.certificate : null,
+  certificate: hasTls && row.isRouted ? row.certificate : null,
 })
 
 const links = (id: string, path: string, tag: string, summary: string, owner: Owner, sql: string): Operation =>
@@ -88,6 +94,13 @@ const links = (id: string, path: string, tag: string, summary: string, owner: Ow
       const clusterId = await readClusterId(db, node.kind === 'environment' ? node.id : node.parentId!)
       if (clusterId === null) return { results: [] }
       const { ingress } = await parts.clusters.of(clusterId)
+      // Where a cluster has opened a port, it says itself.
+      if (rows.some(({ host }) => host === null)) {
+        const environmentId = node.kind === 'environment' ? node.id : node.parentId!
+        const services = [...new Set(rows.map(({ serviceId }) => serviceId))]
+        const looking = ingress.look(services.map((serviceId) => ({ environmentId, serviceId }))).catch(() => {})
+        await waitAtMost(parts.clock, lookMs, looking)
+      }
       const hasTls = parts.settings.routerTlsPort !== undefined
       return { results: rows.map((row) => toLink(ingress, row, hasTls)) }
     },

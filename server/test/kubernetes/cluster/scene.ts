@@ -17,7 +17,8 @@ export const ownNode: string | undefined = process.env.SLIPWAY_TEST_NODE
 /** Of the administrator. */
 export const kubeconfig: string = readFileSync(kubeconfigFile, 'utf8')
 
-const { host, port } = await parseKubeconfig(kubeconfig)
+/** Where its API server is. */
+export const { host, port } = await parseKubeconfig(kubeconfig)
 
 /** An outbound client that may reach the API server. */
 export const outbound = createOutbound({ allow: ['loopback', `${host}:${port}`, host] })

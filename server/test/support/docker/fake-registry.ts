@@ -28,23 +28,26 @@ export interface FakeImage {
 
 const blobOf = (bytes: Buffer): Blob => ({ digest: sha256(bytes), size: bytes.length, bytes })
 
-const layerOf = async (files: Record<string, string | Buffer>): Promise<{ diffId: string; blob: Blob }> => {
+const archiveOf = async (files: Record<string, string | Buffer>): Promise<Buffer> => {
   const archive = pack()
   for (const [name, content] of Object.entries(files)) archive.entry({ name }, content)
   archive.finalize()
   const chunks: Buffer[] = []
   for await (const chunk of archive) chunks.push(chunk as Buffer)
-  const tar = Buffer.concat(chunks)
-  return { diffId: sha256(tar), blob: blobOf(gzipSync(tar)) }
+  return Buffer.concat(chunks)
 }
 
 /** An image unlike any other, of one layer with these files. */
-export const makeImage = async (files: Record<string, string | Buffer> = {}): Promise<FakeImage> => {
-  const layer = await layerOf({ only: newId(), ...files })
+export const makeImage = async (files: Record<string, string | Buffer> = {}): Promise<FakeImage> =>
+  imageOf(await archiveOf({ only: newId(), ...files }), { Cmd: ['/none'] })
+
+/** An image of one layer, which is a tar archive; `settings`: how it is started, as Docker writes it. */
+export const imageOf = (archive: Buffer, settings: object): FakeImage => {
+  const layer = { diffId: sha256(archive), blob: blobOf(gzipSync(archive)) }
   const config = {
     architecture: process.arch === 'x64' ? 'amd64' : process.arch,
     os: 'linux',
-    config: { Cmd: ['/none'] },
+    config: settings,
     rootfs: { type: 'layers', diff_ids: [layer.diffId] },
     history: [{ created: '2026-01-01T00:00:00Z', created_by: 'test' }],
   }
@@ -90,7 +93,7 @@ const json = (
 }
 
 /** `auth`: `basic` and `token` are the `user:password` that it admits. */
-export const startFakeRegistry = async (auth: Auth = 'none'): Promise<FakeRegistry> => {
+export const startFakeRegistry = async (auth: Auth = 'none', address = '127.0.0.1'): Promise<FakeRegistry> => {
   const asked: string[] = []
   const tags = new Map<string, { bytes: Buffer; type: string }>()
   const blobs = new Map<string, Buffer>()
@@ -114,7 +117,9 @@ export const startFakeRegistry = async (auth: Auth = 'none'): Promise<FakeRegist
     return json(response, 401, { errors: [{ code: 'UNAUTHORIZED' }] }, { 'www-authenticate': challenge })
   }
   const serveImage = (request: IncomingMessage, response: ServerResponse): boolean => {
-    const [, name, what, reference = ''] = /^\/v2\/(.+)\/(manifests|blobs)\/([^/]+)$/.exec(request.url!) ?? []
+    // Whoever asks a mirror says of which registry.
+    const { pathname } = new URL(request.url!, 'http://registry')
+    const [, name, what, reference = ''] = /^\/v2\/(.+)\/(manifests|blobs)\/([^/]+)$/.exec(pathname) ?? []
     const found = what === 'manifests' ? tags.get(`${name}:${reference}`) : undefined
     const bytes = found?.bytes ?? (what === 'blobs' ? blobs.get(reference) : undefined)
     if (bytes === undefined) return json(response, 404, { errors: [{ code: 'NOT_FOUND' }] })
@@ -134,9 +139,9 @@ export const startFakeRegistry = async (auth: Auth = 'none'): Promise<FakeRegist
     response.on('error', () => {})
     if (bent?.(request, response) === true) return
     void (serveToken(request, response) || refuse(request, response) || serveImage(request, response))
-  }).listen(0, '127.0.0.1')
+  }).listen(0, address)
   await once(server, 'listening')
-  host = `127.0.0.1:${(server.address() as AddressInfo).port}`
+  host = `${address}:${(server.address() as AddressInfo).port}`
   return {
     host,
     url: new URL(`http://${host}`),
