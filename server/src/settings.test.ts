@@ -146,7 +146,7 @@ const good: [Record<string, string>, Partial<Settings>][] = [
   [{ SLIPWAY_GIT_MEMORY_MB: '2048' }, { gitMemoryMb: 2048 }],
   [{ SLIPWAY_BUILD_DNS: '9.9.9.9' }, { buildDns: '9.9.9.9' }],
   [{ SLIPWAY_DISK_RESERVE_MB: '0' }, { diskReserveMb: 0 }],
-  [{ SLIPWAY_TOFU: '/opt/tofu' }, { tools: { tofu: '/opt/tofu', terraform: undefined } }],
+  [{ SLIPWAY_TOFU: '/opt/tofu' }, { tools: { tofu: '/opt/tofu', terraform: undefined, helm: undefined } }],
   [{ SLIPWAY_DEPLOY_CONCURRENCY: '7' }, { deployConcurrency: 7 }],
   [{ SLIPWAY_VOLUME_SIZES: 'Enforce' }, { volumeSizes: 'enforce' }],
   [{ SLIPWAY_ENGINE_WAIT_SECONDS: '20' }, { engineWaitSeconds: 20 }],

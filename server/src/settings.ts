@@ -112,7 +112,7 @@ export interface Settings {
   /** Of one push to a repository on this server. */
   pushMaxMb: number
   /** Programs that terraform services run, by path; if undefined, found on PATH. */
-  tools: { tofu: string | undefined; terraform: string | undefined }
+  tools: { tofu: string | undefined; terraform: string | undefined; helm: string | undefined }
   /** By which clusters are made at cloud providers; undefined: by none. */
   clusterModules: ClusterModules | undefined
   /** The maximum size of an image from a registry. */
@@ -344,6 +344,7 @@ export const parseSettings = (
     tools: Object.freeze({
       tofu: read<string | undefined>('SLIPWAY_TOFU', undefined, path),
       terraform: read<string | undefined>('SLIPWAY_TERRAFORM', undefined, path),
+      helm: read<string | undefined>('SLIPWAY_HELM', undefined, path),
     }),
     clusterModules: read<ClusterModules | undefined>('SLIPWAY_CLUSTER_MODULES', undefined, clusterModulesAt),
     imageMaxMb: read('SLIPWAY_IMAGE_MAX_MB', 10_240, whole(1, 1_000_000)),

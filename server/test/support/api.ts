@@ -117,6 +117,7 @@ const createBuilder = (source: TestSource, built = new Set<string>()): Builder =
   commits: async ({ commitId }) => [{ ...someCommit, git_commit_id: commitId ?? source.head }],
   folders: async () => ['src'],
   files: async () => [],
+  folder: async () => [],
   async build(request, onLog) {
     if (source.image instanceof DeploymentError) throw source.image
     onLog('building\n')

@@ -1,7 +1,14 @@
 /** Why an action is not possible for a service, checked before it starts; a plan shows the same. Pure. */
 import { type ApiError, badRequest, conflict } from '../../lib/errors.ts'
-import type { Ability, Workload } from '../../runtimes/runtime.ts'
-import { type DeployableKind, type DeploymentAction, needsOwnTool, type ServiceRequest } from '../deployments.ts'
+import type { Ability } from '../../runtimes/runtime.ts'
+import {
+  type DeployableKind,
+  type DeploymentAction,
+  needsOwnTool,
+  type ServiceRequest,
+  type Source,
+  type WorkloadSpec,
+} from '../deployments.ts'
 import { taskFor, tasksIn } from '../tasks/tasks.ts'
 import { sizeRefusal, type VolumeSizes } from './volume-sizes.ts'
 
@@ -32,7 +39,7 @@ export const kindRefusal = (
   return null
 }
 
-type Needs = Pick<Workload, 'volumes' | 'ports'>
+type Needs = Pick<WorkloadSpec, 'volumes' | 'ports' | 'chart'>
 
 const opens = ({ ports }: Needs, wanted: 'TCP' | 'UDP'): boolean =>
   ports.some(({ protocol, publiclyAccessible }) => publiclyAccessible && protocol === wanted)
@@ -50,6 +57,10 @@ const lacks: Record<Ability, { isNeeded(of: Needs): boolean; what: string }> = {
     isNeeded: (of) => opens(of, 'UDP'),
     what: 'does not publish UDP ports, but the service has a public one',
   },
+  charts: {
+    isNeeded: ({ chart }) => chart !== undefined,
+    what: 'cannot install charts: a helm service needs a Kubernetes cluster',
+  },
 }
 
 /** What its cluster lacks for a service; null when it lacks nothing. */
@@ -57,6 +68,21 @@ export const abilityRefusal = (abilities: ReadonlySet<Ability>, of: Needs): stri
   const lacking = (Object.keys(lacks) as Ability[]).find((each) => !abilities.has(each) && lacks[each].isNeeded(of))
   if (lacking === undefined) return null
   return `The cluster ${lacks[lacking].what}: change the service, or clone it to an environment on another cluster.`
+}
+
+/** A version that is asked for, and that the chart or its values do not have. */
+const versionRefusal = (
+  source: Extract<Source, { from: 'chart' }>,
+  { commitId, chartVersion, valuesCommitId }: Partial<ServiceRequest>,
+): string | null => {
+  const isOfGit = 'git' in source.chart
+  if (isOfGit && chartVersion !== undefined)
+    return 'The chart of this service comes from a git repository: ask for a git_commit_id, not for a chart_version.'
+  if (!isOfGit && commitId !== undefined)
+    return 'The chart of this service comes from a helm repository: ask for a chart_version, not for a git_commit_id.'
+  if (source.valuesFiles === null && valuesCommitId !== undefined)
+    return 'This service has no values in a git repository: leave out values_override_git_commit_id.'
+  return null
 }
 
 /** What a cluster lacks for a service; null when it lacks nothing. */
@@ -74,14 +100,16 @@ export const deployRefusal = async (
   lacking: Lacking,
   missingTool: (name: string) => Promise<string | null>,
   spec: Record<string, unknown>,
-  { forceEvent, releaseId }: Partial<ServiceRequest>,
+  requested: Partial<ServiceRequest>,
 ): Promise<string | null> => {
+  const { forceEvent, releaseId } = requested
   const refusal = kind.refusal?.(spec) ?? null
   // What is freed runs nothing, and an older release has its image.
   if (refusal !== null || forceEvent === 'UNLOCK' || releaseId !== undefined) return refusal
   const lacks = lacking(kind.workload(spec))
   if (lacks !== null) return lacks
   const source = kind.source(spec)
+  if (source.from === 'chart') return versionRefusal(source, requested) ?? missingTool('helm')
   return source.from === 'git' && needsOwnTool(source) ? missingTool(source.tool.name) : null
 }
 
