@@ -12,7 +12,7 @@ import { createFakeBuilder } from './builds/fake-builder.ts'
 import { createBuilder } from './builds/git-builder.ts'
 import type { Repositories } from './builds/pushed/repositories.ts'
 import { createSources, type Sources } from './builds/sources.ts'
-import { missingTool, toolVersions } from './builds/tools.ts'
+import { findTool, missingTool, toolVersions } from './builds/tools.ts'
 import { learnCapacity } from './clusters/capacity.ts'
 import { type Clusters, createClusters } from './clusters/clusters.ts'
 import { createDockerEngines } from './clusters/docker-engines.ts'
@@ -22,7 +22,7 @@ import { createSharedRouter, type SharedRouter } from './clusters/shared-router.
 import { openDataDirectory } from './data-directory.ts'
 import { createDeploymentEngine, type DeploymentEngine } from './deployments/engine.ts'
 import { readGitCredentials } from './deployments/images/git-credentials.ts'
-import { readRegistryCredentials } from './deployments/images/registry-credentials.ts'
+import { readRegistryCredentials, readRegistryLogins } from './deployments/images/registry-credentials.ts'
 import { type DockerMachine, type DockerTarget, openDockerMachine } from './docker-machine.ts'
 import { markOf } from './images/organization-images.ts'
 import { type PullThrough, startPullThrough } from './images/pull-through.ts'
@@ -43,6 +43,7 @@ import { leaveFollower } from './route-follower.ts'
 import { createRouter } from './router/control/client.ts'
 import type { Router } from './router/router.ts'
 import { createFakeRuntime } from './runtimes/fake/fake.ts'
+import { createHelmTool } from './runtimes/kubernetes/helm/tool.ts'
 import { createOpenKubernetes, type OpenKubernetes } from './runtimes/kubernetes/kubernetes.ts'
 import type { Runtime } from './runtimes/runtime.ts'
 import { createSampleRepository, reachSample, samplePath, serveSample } from './sample-repository.ts'
@@ -217,7 +218,12 @@ const createRuntimeParts = (foundation: Foundation, fake: boolean, sampleUrl: st
 const createParts = async (foundation: Foundation, machine: RuntimeParts, disk: Disk) => {
   const { settings, database, sealer, log, work } = foundation
   const { repositories, runtime, imageBuilder, engines, openKubernetes, builderOver } = machine
-  const others = { database, sealer, engines, openKubernetes, log, work, clock: systemClock }
+  const { ownerId, outbound } = foundation
+  const registryLogins = (organizationId: string, host: string) =>
+    readRegistryLogins(database, sealer, organizationId, host)
+  const helm = createHelmTool(() => findTool('helm', settings.tools), join(settings.dataDir, 'helm'))
+  const services = { ownerId, outbound, registryLogins, helm }
+  const others = { database, sealer, engines, openKubernetes, services, log, work, clock: systemClock }
   const clusters = createClusters({ database, runtime, builder: imageBuilder, others })
   const builder = builderOver(clusters)
   await clusters.start()

@@ -90,6 +90,7 @@ export type WorkloadSpec = Pick<
   | 'eagerReadiness'
   | 'postStart'
   | 'preStop'
+  | 'withoutRoot'
   | 'labels'
   | 'ingress'
 > & { chart?: ChartSettings }

@@ -129,6 +129,8 @@ export interface Workload {
   postStart?: string[]
   /** Run in an instance before SIGTERM, whatever it ends with. */
   preStop?: string[]
+  /** For its image where nothing runs as root: the number of the user that it runs as, and variables that it needs then. */
+  withoutRoot?: { user: number; env?: Readonly<Record<string, string>> }
   /** Words of its owners for people and tools that look at the engine: never believed by us. */
   labels?: Record<string, string>
   /** It is what this chart makes; image, instances and what belongs to them say nothing then. */
@@ -238,6 +240,8 @@ export interface TaskOutput {
   maxBytes: number
   /** Where its bytes go once the program has ended with code 0, within that time; absent: it is a small text. */
   stream?: { to: OutputPlace; deadlineMs: number }
+  /** Another place for the output before it: a runtime that reads one file of an execution leaves it out. */
+  isAlternative?: boolean
 }
 
 /** What became of each output, by its path: its text, or how much was handed over, or why not. What was not written is left out. */
@@ -303,7 +307,19 @@ export interface Capacity {
 }
 
 /** What not every runtime has: a service that needs it is refused. */
-export type Ability = 'volumes' | 'tcp-ports' | 'udp-ports' | 'charts'
+export const abilities = [
+  'volumes',
+  'tcp-ports',
+  'udp-ports',
+  'grpc',
+  'path-rewrites',
+  'network-settings',
+  'sleep',
+  'task-states',
+  'built-images',
+  'charts',
+] as const
+export type Ability = (typeof abilities)[number]
 
 /** What a chart would make otherwise than what is there, by name alone: values may be secret. */
 export interface ChartChange {
@@ -361,6 +377,8 @@ export interface Converged {
 
 export interface Runtime {
   readonly abilities: ReadonlySet<Ability>
+  /** The cluster itself lets the number of instances follow their use; `resize` is not asked for it. */
+  readonly scalesItself: boolean
   readonly ingress: Ingress
   readonly images: Images
   /** Rejects unless the engine answers within 3 s. */

@@ -7,6 +7,7 @@ import {
   needsOwnTool,
   type ServiceRequest,
   type Source,
+  type Tasks,
   type WorkloadSpec,
 } from '../deployments.ts'
 import { taskFor, tasksIn } from '../tasks/tasks.ts'
@@ -39,10 +40,17 @@ export const kindRefusal = (
   return null
 }
 
-type Needs = Pick<WorkloadSpec, 'volumes' | 'ports' | 'chart'>
+type Needs = Pick<WorkloadSpec, 'volumes' | 'ports' | 'scaling' | 'ingress' | 'chart'> & {
+  tasks?: Tasks
+  /** Where its image comes from; absent: that is known to be there. */
+  from?: Source['from']
+}
 
 const opens = ({ ports }: Needs, wanted: 'TCP' | 'UDP'): boolean =>
   ports.some(({ protocol, publiclyAccessible }) => publiclyAccessible && protocol === wanted)
+
+const publicWebPorts = ({ ports }: Needs) =>
+  ports.filter(({ protocol, publiclyAccessible }) => publiclyAccessible && /^(HTTP|GRPC)$/.test(protocol))
 
 const lacks: Record<Ability, { isNeeded(of: Needs): boolean; what: string }> = {
   volumes: {
@@ -60,6 +68,33 @@ const lacks: Record<Ability, { isNeeded(of: Needs): boolean; what: string }> = {
   charts: {
     isNeeded: ({ chart }) => chart !== undefined,
     what: 'cannot install charts: a helm service needs a Kubernetes cluster',
+  },
+  grpc: {
+    isNeeded: (of) => publicWebPorts(of).some(({ protocol }) => protocol === 'GRPC'),
+    what: 'does not publish gRPC ports, but the service has a public one',
+  },
+  'path-rewrites': {
+    isNeeded: (of) =>
+      publicWebPorts(of).some(
+        ({ publicPath, publicPathRewrite: rewrite }) => rewrite !== undefined && rewrite !== publicPath,
+      ),
+    what: 'does not rewrite paths, but a port of the service has a public_path_rewrite',
+  },
+  'network-settings': {
+    isNeeded: (of) => of.ingress !== undefined && publicWebPorts(of).length > 0,
+    what: "does not act on a service's advanced settings of the network, but the service changes some",
+  },
+  sleep: {
+    isNeeded: ({ scaling }) => scaling?.sleeps === true,
+    what: 'does not let services sleep, but the service has 0 as its minimum of instances',
+  },
+  'task-states': {
+    isNeeded: ({ tasks = {} }) => Object.values(tasks).some(({ state }) => state !== undefined),
+    what: 'hands no state on from one run to the next, which the service needs',
+  },
+  'built-images': {
+    isNeeded: ({ from }) => from === 'git',
+    what: 'starts services from images of registries alone, but the image of this one is built from a repository',
   },
 }
 
@@ -96,7 +131,7 @@ export const lackingOf =
 
 /** Why a service of this kind cannot be deployed to its cluster, whatever state it is in; null when it can. */
 export const deployRefusal = async (
-  kind: Pick<DeployableKind, 'refusal' | 'source' | 'workload'>,
+  kind: Pick<DeployableKind, 'refusal' | 'source' | 'workload' | 'tasks'>,
   lacking: Lacking,
   missingTool: (name: string) => Promise<string | null>,
   spec: Record<string, unknown>,
@@ -106,9 +141,10 @@ export const deployRefusal = async (
   const refusal = kind.refusal?.(spec) ?? null
   // What is freed runs nothing, and an older release has its image.
   if (refusal !== null || forceEvent === 'UNLOCK' || releaseId !== undefined) return refusal
-  const lacks = lacking(kind.workload(spec))
-  if (lacks !== null) return lacks
   const source = kind.source(spec)
+  const tasks = kind.tasks === undefined ? {} : { tasks: kind.tasks(spec) }
+  const lacks = lacking({ ...kind.workload(spec), ...tasks, from: source.from })
+  if (lacks !== null) return lacks
   if (source.from === 'chart') return versionRefusal(source, requested) ?? missingTool('helm')
   return source.from === 'git' && needsOwnTool(source) ? missingTool(source.tool.name) : null
 }

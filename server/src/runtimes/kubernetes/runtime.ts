@@ -116,6 +116,7 @@ export const createKubernetesRuntime = (parts: KubernetesRuntimeParts): Runtime 
   const runtime: Runtime = {
     ...createConverge({ objects, ingress, images, ready, clock }),
     abilities,
+    scalesItself: true,
     ingress,
     images,
     stopsFirst,
