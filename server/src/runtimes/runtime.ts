@@ -321,6 +321,9 @@ export const abilities = [
 ] as const
 export type Ability = (typeof abilities)[number]
 
+/** Of an engine with our router: everything but what only a Kubernetes cluster does. */
+export const engineAbilities: ReadonlySet<Ability> = new Set(abilities.filter((each) => each !== 'charts'))
+
 /** What a chart would make otherwise than what is there, by name alone: values may be secret. */
 export interface ChartChange {
   /** `Deployment shop` */

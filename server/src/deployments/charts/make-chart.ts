@@ -1,4 +1,5 @@
 /** The chart of a deployment: fetched with its values, variables put in. What it was is frozen with the release. */
+import { createHash } from 'node:crypto'
 import type { Commit } from '../../builds/builder.ts'
 import { DeploymentError } from '../../lib/errors.ts'
 import { withVariables, writeSetValues } from '../../runtimes/kubernetes/helm/set-values.ts'
@@ -76,7 +77,8 @@ const fetchFromGit = async (
   const { source, commit } = await fetchCommit(fetching, git, commitId)
   const most = { files: maxChartFiles, bytes: maxChartBytes }
   const files = await fetching.parts.builder.folder(source, inside(rootPath), most, fetching.signal)
-  return { name: `chart of ${rootPath}`, archive: await packChart(files), commit }
+  const name = `chart of ${rootPath} at ${commit.git_commit_id.slice(0, 12)}`
+  return { name, archive: await packChart(files), commit }
 }
 
 /** Rejects with a `DeploymentError`. */
@@ -172,7 +174,10 @@ export const makeChart = async (
     const version = deployedVersion(run, source, current)
     const { fetched, content } = await readChart(fetching, source, version, readVariables)
     say(`The chart has ${Math.ceil(fetched.archive.length / 1024)} KiB, with ${content.values.length} files of values.`)
-    return { image: fetched.name, commit: fetched.commit, source: null, chart: content }
+    // By it releases are told from each other, which may differ in nothing but these files.
+    const mark = createHash('sha256').update(JSON.stringify(content.values)).digest('hex').slice(0, 12)
+    const image = source.valuesFiles === null ? fetched.name : `${fetched.name} with values ${mark}`
+    return { image, commit: fetched.commit, source: null, chart: content }
   })
 }
 

@@ -127,12 +127,16 @@ const createChartWork = ({ objects, access, helm, clock }: ChartsParts) => {
 
   const isDown = ({ metadata }: Found): boolean => metadata.annotations?.[annotations.stopped] !== undefined
 
-  const takeDown = (service: ServiceKey, signal: AbortSignal): Promise<void> =>
-    forEachWorkload(service, signal, async (kind, path, live) => {
+  const takeDown = async (service: ServiceKey, signal: AbortSignal): Promise<void> => {
+    const revisions = await helm.settle(placeOf(service), { timeoutSeconds: shortSeconds, signal })
+    // The first one never came to its end.
+    if (revisions.length === 0) return removeLeft(service, signal)
+    await forEachWorkload(service, signal, async (kind, path, live) => {
       if (isDown(live)) return
       const { was, patch } = down(kind, live)
       await api.merge(path, { metadata: { annotations: { [annotations.stopped]: was } }, spec: patch }, { signal })
     })
+  }
 
   const bringBack = (service: ServiceKey, signal: AbortSignal): Promise<void> =>
     forEachWorkload(service, signal, async (kind, path, live) => {
