@@ -36,6 +36,42 @@ export const changedPaths = async (git: Git, mirror: string, from: string, to: s
   return stdout.split('\0').filter((path) => path !== '')
 }
 
+const createFolders = ({ git, fetch, mirrorOf }: Pick<BrowserParts, 'git' | 'fetch' | 'mirrorOf'>) => {
+  /** What is in a folder at the branch's head, at any depth. */
+  const listFiles = async (source: GitSource, folder: string, signal: AbortSignal) => {
+    const { git_commit_id: head } = await fetch(source, signal)
+    const mirror = mirrorOf(source)
+    const args = ['--git-dir', mirror, 'ls-tree', '-r', '-z', '--end-of-options', `${head}:${folder}`]
+    const { code, stdout } = await git.run(args, limits)
+    if (code !== 0) throw refMissing('The folder does not exist in the repository.')
+    const rows = stdout.split('\0').flatMap((row) => {
+      const [, mode, id, path] = /^(\d+) \w+ ([0-9a-f]+)\t(.+)$/s.exec(row) ?? []
+      return id === undefined ? [] : [{ id, path: path!, isLink: !/^100(644|755)$/.test(mode!) }]
+    })
+    return { mirror, rows }
+  }
+
+  /** `check` throws for what is too large, before anything of it is read. */
+  const readBlobs = (
+    mirror: string,
+    found: readonly { id: string; path: string }[],
+    check: (size: number) => void,
+  ): Promise<{ path: string; content: Buffer }[]> =>
+    withObjects(git, mirror, limits.timeoutMs, async (objects) => {
+      const sizes = await objects.look(found.map(({ id }) => id))
+      const files: { path: string; content: Buffer }[] = []
+      for (const [index, { path }] of found.entries()) {
+        const object = sizes[index]!
+        if (!('size' in object)) continue
+        check(object.size)
+        files.push({ path, content: await objects.read(object) })
+      }
+      return files
+    })
+
+  return { listFiles, readBlobs }
+}
+
 export const createBrowser = ({ git, remote, timeoutMs, fetch, mirrorOf, locked }: BrowserParts): Browser => {
   const readHistory = async (mirror: string, commitId: string, count: number): Promise<Commit[]> => {
     const args = ['--git-dir', mirror, 'rev-list', `--max-count=${count}`, '--end-of-options', commitId, '--']
@@ -72,37 +108,7 @@ export const createBrowser = ({ git, remote, timeoutMs, fetch, mirrorOf, locked 
       },
     )
 
-  /** What is in a folder at the branch's head, at any depth. */
-  const listFiles = async (source: GitSource, folder: string, signal: AbortSignal) => {
-    const { git_commit_id: head } = await fetch(source, signal)
-    const mirror = mirrorOf(source)
-    const args = ['--git-dir', mirror, 'ls-tree', '-r', '-z', '--end-of-options', `${head}:${folder}`]
-    const { code, stdout } = await git.run(args, limits)
-    if (code !== 0) throw refMissing('The folder does not exist in the repository.')
-    const rows = stdout.split('\0').flatMap((row) => {
-      const [, mode, id, path] = /^(\d+) \w+ ([0-9a-f]+)\t(.+)$/s.exec(row) ?? []
-      return id === undefined ? [] : [{ id, path: path!, isLink: !/^100(644|755)$/.test(mode!) }]
-    })
-    return { mirror, rows }
-  }
-
-  /** `check` throws for what is too large, before anything of it is read. */
-  const readBlobs = (
-    mirror: string,
-    found: readonly { id: string; path: string }[],
-    check: (size: number) => void,
-  ): Promise<{ path: string; content: Buffer }[]> =>
-    withObjects(git, mirror, limits.timeoutMs, async (objects) => {
-      const sizes = await objects.look(found.map(({ id }) => id))
-      const files: { path: string; content: Buffer }[] = []
-      for (const [index, { path }] of found.entries()) {
-        const object = sizes[index]!
-        if (!('size' in object)) continue
-        check(object.size)
-        files.push({ path, content: await objects.read(object) })
-      }
-      return files
-    })
+  const { listFiles, readBlobs } = createFolders({ git, fetch, mirrorOf })
 
   return {
     async branches(source, signal) {

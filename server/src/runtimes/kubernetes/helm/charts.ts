@@ -8,7 +8,6 @@
  */
 import { DeploymentError } from '../../../lib/errors.ts'
 import type { KubernetesAccess } from '../../../lib/kubernetes/kubeconfig.ts'
-import { parseQuantity } from '../../../lib/kubernetes/quantity.ts'
 import type { Clock } from '../../../lib/time/clock.ts'
 import type {
   ChartChange,
@@ -21,14 +20,14 @@ import type {
   ServiceKey,
   Workload,
 } from '../../runtime.ts'
-import { untilGone, untilSeen } from '../follow.ts'
-import { annotations, labels, namespaceOf } from '../manifests/describe.ts'
+import { untilGone } from '../follow.ts'
+import { labels, namespaceOf } from '../manifests/describe.ts'
 import { type Found, type Kind, type Objects, pathOf, selectorOf } from '../objects.ts'
-import { isReady, type Pod } from '../pods.ts'
-import { judgeController, judgePod } from '../verdict.ts'
 import type { ChartedObject } from './charted.ts'
 import type { Chart, Helm, HelmOptions, HelmPlace } from './helm.ts'
 import { asOurs, isRecord, recordNameOf, releaseOf } from './own-objects.ts'
+import { createStandstill } from './standstill.ts'
+import { watchPods } from './watch-pods.ts'
 
 export interface ChartsParts {
   objects: Objects
@@ -43,34 +42,8 @@ const minute = 60_000
 const shortSeconds = 120
 const mostLeft = 1000
 
-const takenDown = ['Deployment', 'StatefulSet', 'DaemonSet', 'CronJob'] as const
-type TakenDown = (typeof takenDown)[number]
-const isTakenDown = (kind: string): kind is TakenDown => (takenDown as readonly string[]).includes(kind)
 /** Helm leaves what was made by hooks, and claims that were made for its pods. */
 const left: readonly Kind[] = ['Job', 'ConfigMap', 'Secret', 'Service', 'PersistentVolumeClaim']
-
-/** No machine has it. */
-const nowhere = { 'slipway.stopped': 'true' }
-
-/** What takes a workload down, and what brings it back as it was. */
-const down = (kind: TakenDown, { spec = {} }: Found): { was: string; patch: object } => {
-  if (kind === 'CronJob') return { was: String(spec.suspend === true), patch: { suspend: true } }
-  if (kind === 'DaemonSet') return { was: '', patch: { template: { spec: { nodeSelector: nowhere } } } }
-  return { was: String(spec.replicas ?? 1), patch: { replicas: 0 } }
-}
-
-const up = (kind: TakenDown, was: string): object => {
-  if (kind === 'CronJob') return { suspend: was === 'true' }
-  if (kind === 'DaemonSet') return { template: { spec: { nodeSelector: { 'slipway.stopped': null } } } }
-  return { replicas: Number(was) || 0 }
-}
-
-const memoryOf = (pod: Pod): number => {
-  const [first] = (Array.isArray(pod.spec?.containers) ? pod.spec.containers : []) as {
-    resources?: { limits?: { memory?: unknown } }
-  }[]
-  return Math.round((parseQuantity(first?.resources?.limits?.memory) ?? 0) / 2 ** 20)
-}
 
 const unwatched = (signal: AbortSignal): Rollout => ({
   step: (_name, _deadlineMs, work) => work(signal),
@@ -102,6 +75,10 @@ const createChartWork = ({ objects, access, helm, clock }: ChartsParts) => {
     return found?.metadata.labels?.[labels.revision] ?? null
   }
 
+  const { takeDown: bringDown, bringBack } = createStandstill(objects, (service, signal) =>
+    helm.installed(placeOf(service), signal),
+  )
+
   const chartOf = (workload: ChartedWorkload): Chart => {
     const { archive, values } = workload.chart.content.reveal()
     return {
@@ -110,70 +87,6 @@ const createChartWork = ({ objects, access, helm, clock }: ChartsParts) => {
       allowClusterWide: workload.chart.allowClusterWide,
       complete: (rendered) => asOurs(rendered, workload, place),
     }
-  }
-
-  const forEachWorkload = async (
-    service: ServiceKey,
-    signal: AbortSignal,
-    work: (kind: TakenDown, path: string, live: Found) => Promise<unknown>,
-  ): Promise<void> => {
-    const namespace = namespaceOf(service.environmentId)
-    for (const { kind, metadata } of await helm.installed(placeOf(service), signal)) {
-      if (!isTakenDown(kind)) continue
-      const live = await objects.get(kind, namespace, metadata.name, signal)
-      if (live !== null) await work(kind, pathOf(kind, namespace, metadata.name), live)
-    }
-  }
-
-  const isDown = ({ metadata }: Found): boolean => metadata.annotations?.[annotations.stopped] !== undefined
-
-  const takeDown = async (service: ServiceKey, signal: AbortSignal): Promise<void> => {
-    const revisions = await helm.settle(placeOf(service), { timeoutSeconds: shortSeconds, signal })
-    // The first one never came to its end.
-    if (revisions.length === 0) return removeLeft(service, signal)
-    await forEachWorkload(service, signal, async (kind, path, live) => {
-      if (isDown(live)) return
-      const { was, patch } = down(kind, live)
-      await api.merge(path, { metadata: { annotations: { [annotations.stopped]: was } }, spec: patch }, { signal })
-    })
-  }
-
-  const bringBack = (service: ServiceKey, signal: AbortSignal): Promise<void> =>
-    forEachWorkload(service, signal, async (kind, path, live) => {
-      if (!isDown(live)) return
-      const was = live.metadata.annotations![annotations.stopped]!
-      const metadata = { annotations: { [annotations.stopped]: null } }
-      await api.merge(path, { metadata, spec: up(kind, was) }, { signal })
-    })
-
-  /** Says what keeps pods from being ready, as long as helm waits; resolves to the last that it said. */
-  const watchPods = (service: ServiceKey, { report }: Rollout, signal: AbortSignal) => {
-    let told = ''
-    const since = clock.now().toISOString().slice(0, 19)
-    const say = (message: string): void => {
-      if (message !== told) report('ready', message, 'warning')
-      told = message
-    }
-    untilSeen<never>(
-      objects,
-      clock,
-      service,
-      null,
-      ({ pods, events }) => {
-        const fresh = events.filter(({ lastTimestamp, eventTime }) => (lastTimestamp ?? eventTime ?? '') >= since)
-        const waiting = [...(pods?.values() ?? [])].filter((pod) => !isReady(pod))
-        const verdict = waiting.map((pod) => judgePod(pod, memoryOf(pod), fresh)).find((each) => each !== null)
-        const unmade = fresh.findLast(
-          ({ reason, involvedObject }) => reason === 'FailedCreate' && !/^[st]-/.test(involvedObject?.name ?? ''),
-        )
-        const none = unmade && judgeController([], [unmade], unmade.involvedObject?.name ?? '')
-        const found = verdict ?? none ?? null
-        if (found !== null) say(found.message)
-        return null
-      },
-      signal,
-    ).catch(() => {})
-    return () => told
   }
 
   const install = async (workload: ChartedWorkload, rollout: Rollout, signal: AbortSignal): Promise<void> => {
@@ -185,7 +98,7 @@ const createChartWork = ({ objects, access, helm, clock }: ChartsParts) => {
     rollout.report('start', `Installing the chart, and waiting up to ${timeoutSeconds} s until it is ready.`)
     await objects.prepare(workload, signal)
     const over = new AbortController()
-    const told = watchPods(keyOf(workload), rollout, AbortSignal.any([signal, over.signal]))
+    const told = watchPods(objects, clock, keyOf(workload), rollout, AbortSignal.any([signal, over.signal]))
     try {
       const made = await helm.upgrade(placeOf(workload), chartOf(workload), options)
       rollout.report('start', tellMade(made, workload.serviceId))
@@ -203,6 +116,12 @@ const createChartWork = ({ objects, access, helm, clock }: ChartsParts) => {
     for (const kind of left)
       for (const { metadata } of await api.list<Found>(pathOf(kind, namespace), mostLeft, { query, signal }))
         await objects.remove(kind, namespace, metadata.name, { uid: metadata.uid, propagation: 'Background', signal })
+  }
+
+  const takeDown = async (service: ServiceKey, signal: AbortSignal): Promise<void> => {
+    const revisions = await helm.settle(placeOf(service), { timeoutSeconds: shortSeconds, signal })
+    // The first one never came to its end.
+    await (revisions.length === 0 ? removeLeft(service, signal) : bringDown(service, signal))
   }
 
   const remove = async (service: ServiceKey, signal: AbortSignal): Promise<void> => {
