@@ -81,7 +81,7 @@ const answered = (what: string, status: number): DeploymentError => {
       'repository_denied',
       'The repository refused the login: check its user name and password.',
     )
-  return new DeploymentError('repository_answer', `The repository answered ${what} with status ${status}`)
+  return new DeploymentError('repository_answer', `The repository answered ${what} with status ${status}.`)
 }
 
 const failed = (code: string, message: string): DeploymentError => new DeploymentError(code, message)
@@ -126,7 +126,7 @@ const createHttpClient = (outbound: Outbound, { url: base, login }: ChartReposit
     if (answer.status !== 200) {
       const error = answered('its index', answer.status)
       if (error.code === 'repository_denied') throw error
-      throw failed(error.code, `${error.message}: check its URL, which must be the folder of index.yaml.`)
+      throw failed(error.code, `${error.message} Check its URL, which must be the folder of index.yaml.`)
     }
     if (answer.truncated) throw tooLargeIndex('is larger than 32 MiB')
     return answer.body
@@ -145,8 +145,7 @@ const createHttpClient = (outbound: Outbound, { url: base, login }: ChartReposit
       })
       if (answer.status === 200) return readAll(answer)
       answer.body.destroy()
-      if (!redirects.has(answer.status))
-        throw failed('repository_answer', `${answered('the chart', answer.status).message}.`)
+      if (!redirects.has(answer.status)) throw answered('the chart', answer.status)
       const next = URL.parse(answer.headers.location ?? '', target.href)
       if (next === null || hops === maxRedirects || (target.protocol === 'https:' && next.protocol !== 'https:'))
         throw failed('repository_answer', 'The repository redirects to an address that is not allowed.')

@@ -100,6 +100,8 @@ test('a chart of a repository is planned, installed with its values, upgraded, r
   const service = await newHelm({
     values_override: {
       set: [['greeting', 'hi slipway.env.WHO']],
+      set_string: [['said', '1']],
+      set_json: [['more', '[1]']],
       file: { raw: { values: [{ name: 'a', content: '{"greeting":"never"}' }] } },
     },
     timeout_sec: 30,
@@ -134,7 +136,15 @@ test('a chart of a repository is planned, installed with its values, upgraded, r
   await deploy(path, { chart_version: '1.1.0' })
   assert.equal(found(service, 'ConfigMap', 'shop').data.version, '1.1.0')
 
-  await must('POST', `${path}/rollback`, {})
+  kubernetes.log(podsOf(service)[0]!.metadata.name, 'first')
+  kubernetes.log(podsOf(service)[0]!.metadata.name, 'last')
+  const { results: lines } = await must('GET', `${path}/log?tail=1`)
+  assert.deepEqual(
+    lines.map(({ message }: Json) => message),
+    ['last'],
+  )
+  const { results: releases } = await must('GET', `${path}/release`)
+  await must('POST', `${path}/rollback`, { release_id: releases.at(-1).id })
   await atRest(path, 'DEPLOYED')
   assert.equal(found(service, 'ConfigMap', 'shop').data.version, '1.0.0')
 
@@ -214,6 +224,9 @@ test('a chart and its values come from git, at the commits that are asked for', 
   const commit = 'b'.repeat(40)
   await deploy(path, { git_commit_id: commit, values_override_git_commit_id: 'c'.repeat(40) })
   assert.equal(found(service, 'ConfigMap', 'shop').data.greeting, 'from git')
+  const chosen = { id: service.id, git_commit_id: commit, values_override_git_commit_id: commit }
+  await must('POST', `/environment/${service.environment.id}/service/deploy`, { helms: [chosen] })
+  await atRest(path, 'DEPLOYED')
   const { source: shown } = await must('GET', path)
   assert.equal(shown.git.git_repository.deployed_commit_id, commit)
   const { status, body } = await call('POST', `${path}/deploy`, { chart_version: '1' })
