@@ -21,7 +21,7 @@ export const plain: Readonly<Record<string, readonly string[]>> = {
   Application: words('/description /icon_uri /build_mode /ports/*/name /storage/*/type'),
   Container: words('/description /icon_uri /ports/*/name /storage/*/type'),
   Database: words('/description /icon_uri'),
-  Helm: words('/description /icon_uri /values_override/file/raw/values/*/name'),
+  Helm: words('/description /icon_uri'),
   Job: words('/description /icon_uri'),
   Terraform: words('/description /icon_uri'),
   ArgoCdApp: words('/description /icon_uri'),
@@ -218,7 +218,7 @@ Job | /cronjob.failed_jobs_history_limit /cronjob.success_jobs_history_limit | s
 Websocket | ?query | test/original-console | D13: the log of a service begins with as many lines as are asked for, and shows only the wanted ones
 Websocket | ?service_type | src/facets/metrics | what a service uses is an empty list while nothing of it runs, and follows its instances
 Cluster | ?endpoint ?query ?start ?end ?since ?limit ?direction | src/facets/metrics | past lines are read with filters, by time, in either direction, and with the labels that they have
-Helm | /source/helm_repository/repository /source/helm_repository/chart_name /source/helm_repository/chart_version /chart_version /release_id ?tail /timeout_sec /values_override/set /values_override/set_string /values_override/set_json /values_override/file/raw/values/*/content | src/resources/helm/deployed | a chart of a repository is planned, installed with its values, upgraded, rolled back, stopped, started and deleted
+Helm | /source/helm_repository/repository /source/helm_repository/chart_name /source/helm_repository/chart_version /chart_version /release_id ?tail /timeout_sec /values_override/set /values_override/set_string /values_override/set_json /values_override/file/raw/values/*/name /values_override/file/raw/values/*/content | src/resources/helm/deployed | a chart of a repository is planned, installed with its values, upgraded, rolled back, stopped, started and deleted
 Helm | /allow_cluster_wide_resources | src/resources/helm/deployed | an upgrade that fails leaves what was installed, and a chart that asks for more than it may is refused by name
 Helm | /source/git_repository/url /source/git_repository/branch /source/git_repository/root_path /source/git_repository/git_token_id /values_override/file/git/git_repository/url /values_override/file/git/git_repository/branch /values_override/file/git/git_repository/root_path /values_override/file/git/git_repository/git_token_id /values_override/file/git/paths /git_commit_id /values_override_git_commit_id | src/resources/helm/deployed | a chart and its values come from git, at the commits that are asked for
 Environment | /helms/*/chart_version /helms/*/values_override_git_commit_id | src/resources/helm/deployed | a chart and its values come from git, at the commits that are asked for

@@ -107,6 +107,7 @@ test('a chart of a repository is planned, installed with its values, upgraded, r
     timeout_sec: 30,
   })
   const { id, environment } = service
+  assert.equal(service.values_override.file.raw.values[0].name, 'a')
   const path = `/helm/${id}`
   const variable = { key: 'WHO', value: 'Ada', is_secret: true, variable_scope: 'HELM', variable_parent_id: id }
   await must('POST', '/variable', variable)
