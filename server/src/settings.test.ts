@@ -77,7 +77,7 @@ test('an empty environment gives the documented defaults', () => {
     },
     gitMemoryMb: 1024,
     pushMaxMb: 200,
-    tools: { tofu: undefined, terraform: undefined },
+    tools: { tofu: undefined, terraform: undefined, helm: undefined },
     clusterModules: undefined,
     imageMaxMb: 10_240,
     engineImages: settings.engineImages,

@@ -67,7 +67,7 @@ const lacks: Record<Ability, { isNeeded(of: Needs): boolean; what: string }> = {
   },
   charts: {
     isNeeded: ({ chart }) => chart !== undefined,
-    what: 'cannot install charts: a helm service needs a Kubernetes cluster',
+    what: 'cannot install charts',
   },
   grpc: {
     isNeeded: (of) => publicWebPorts(of).some(({ protocol }) => protocol === 'GRPC'),
@@ -102,6 +102,8 @@ const lacks: Record<Ability, { isNeeded(of: Needs): boolean; what: string }> = {
 export const abilityRefusal = (abilities: ReadonlySet<Ability>, of: Needs): string | null => {
   const lacking = (Object.keys(lacks) as Ability[]).find((each) => !abilities.has(each) && lacks[each].isNeeded(of))
   if (lacking === undefined) return null
+  if (lacking === 'charts')
+    return 'A helm service needs a Kubernetes cluster, and the cluster of this environment is a Docker engine: clone it to an environment on another cluster.'
   return `The cluster ${lacks[lacking].what}: change the service, or clone it to an environment on another cluster.`
 }
 
